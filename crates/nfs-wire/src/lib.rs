@@ -7,11 +7,25 @@
 //! Decoding borrows from the bytes it is given and never allocates more than those bytes justify; it
 //! returns errors and never panics, whatever a peer sends. Encoding appends to a vector and cannot fail.
 #![forbid(unsafe_code)]
-#![deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation)]
-#![cfg_attr(test, allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation))]
+#![deny(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation
+)]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::unwrap_used,
+        clippy::indexing_slicing,
+        clippy::cast_possible_truncation
+    )
+)]
 
+pub mod auth;
 pub mod limits;
 pub mod nfs3;
+pub mod record;
+pub mod rpc;
 pub mod xdr;
 
 pub use xdr::{Decode, DecodeError, Decoder, Encode, Encoder, decode_all, encode_to_vec};

@@ -68,7 +68,10 @@ impl<'a> Decoder<'a> {
     /// Starts at the front of `bytes`.
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
-        Self { rest: bytes, position: 0 }
+        Self {
+            rest: bytes,
+            position: 0,
+        }
     }
 
     /// Reads an unsigned 32-bit integer (RFC 4506 §4.2).
@@ -141,16 +144,20 @@ impl<'a> Decoder<'a> {
     /// # Errors
     /// When fewer are left.
     pub fn take(&mut self, len: usize, field: &'static str) -> Result<&'a [u8], DecodeError> {
-        let (taken, rest) =
-            self.rest.split_at_checked(len).ok_or(DecodeError::Missing { field })?;
+        let (taken, rest) = self
+            .rest
+            .split_at_checked(len)
+            .ok_or(DecodeError::Missing { field })?;
         self.rest = rest;
         self.position += len;
         Ok(taken)
     }
 
     fn array<const N: usize>(&mut self, field: &'static str) -> Result<[u8; N], DecodeError> {
-        let (taken, rest) =
-            self.rest.split_first_chunk::<N>().ok_or(DecodeError::Missing { field })?;
+        let (taken, rest) = self
+            .rest
+            .split_first_chunk::<N>()
+            .ok_or(DecodeError::Missing { field })?;
         self.rest = rest;
         self.position += N;
         Ok(*taken)
@@ -182,7 +189,9 @@ impl<'a> Decoder<'a> {
         if self.rest.is_empty() {
             Ok(())
         } else {
-            Err(DecodeError::Trailing { left: self.rest.len() })
+            Err(DecodeError::Trailing {
+                left: self.rest.len(),
+            })
         }
     }
 }
@@ -296,7 +305,11 @@ impl Encode for u32 {
 
 impl<'a, T: Decode<'a>> Decode<'a> for Option<T> {
     fn decode(d: &mut Decoder<'a>) -> Result<Self, DecodeError> {
-        Ok(if d.bool("value follows")? { Some(T::decode(d)?) } else { None })
+        Ok(if d.bool("value follows")? {
+            Some(T::decode(d)?)
+        } else {
+            None
+        })
     }
 }
 
