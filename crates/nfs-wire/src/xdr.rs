@@ -64,6 +64,25 @@ pub enum DecodeError {
     },
 }
 
+impl DecodeError {
+    /// Gives an error about a bare number the name of the field that holds it.
+    pub(crate) fn within(self, name: &'static str) -> Self {
+        match self {
+            Self::Missing { field } if is_bare(field) => Self::Missing { field: name },
+            Self::BadValue { field, value } if is_bare(field) => {
+                Self::BadValue { field: name, value }
+            }
+            error => error,
+        }
+    }
+}
+
+const BARE: [&str; 4] = ["unsigned int", "unsigned hyper", "bool", "opaque"];
+
+fn is_bare(field: &str) -> bool {
+    BARE.contains(&field)
+}
+
 impl<'a> Decoder<'a> {
     /// Starts at the front of `bytes`.
     #[must_use]
@@ -300,6 +319,42 @@ impl Decode<'_> for u32 {
 impl Encode for u32 {
     fn encode(&self, e: &mut Encoder<'_>) {
         e.u32(*self);
+    }
+}
+
+impl Decode<'_> for u64 {
+    fn decode(d: &mut Decoder<'_>) -> Result<Self, DecodeError> {
+        d.u64("unsigned hyper")
+    }
+}
+
+impl Encode for u64 {
+    fn encode(&self, e: &mut Encoder<'_>) {
+        e.u64(*self);
+    }
+}
+
+impl Decode<'_> for bool {
+    fn decode(d: &mut Decoder<'_>) -> Result<Self, DecodeError> {
+        d.bool("bool")
+    }
+}
+
+impl Encode for bool {
+    fn encode(&self, e: &mut Encoder<'_>) {
+        e.bool(*self);
+    }
+}
+
+impl<const N: usize> Decode<'_> for [u8; N] {
+    fn decode(d: &mut Decoder<'_>) -> Result<Self, DecodeError> {
+        d.opaque_fixed("opaque")
+    }
+}
+
+impl<const N: usize> Encode for [u8; N] {
+    fn encode(&self, e: &mut Encoder<'_>) {
+        e.opaque_fixed(self);
     }
 }
 
