@@ -7,8 +7,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nfs_wire::rpc::AuthStat;
-use nfs_wire::xdr::DecodeError;
+use nfs_wire::DecodeError;
+use nfs_wire::auth::AuthStat;
 
 /// Why a call brought no results.
 ///
@@ -45,8 +45,11 @@ pub enum RpcError {
         max: usize,
     },
     /// The server refuses the credentials (RFC 5531 §9, `AUTH_ERROR`).
-    #[error("the server refuses the credentials: {0:?}{}", auth_cure(*.0))]
-    Denied(AuthStat),
+    #[error("the server refuses the credentials: {stat:?}{}", auth_cure(*stat))]
+    Denied {
+        /// The server's reason.
+        stat: AuthStat,
+    },
     /// The server speaks no RPC version 2 (RFC 5531 §9, `RPC_MISMATCH`).
     #[error("the server speaks RPC versions {low} to {high} only")]
     RpcMismatch {

@@ -155,7 +155,7 @@ impl File {
                 return Ok(None);
             }
             let committed = so_far.map_or(now.committed, |before| {
-                weaker(before.committed, now.committed)
+                before.committed.min(now.committed)
             });
             let written = WrittenAt { committed, verifier: now.verifier };
             so_far = Some(written);
@@ -265,13 +265,5 @@ impl ReadStream {
     fn end(&mut self) {
         self.ended = true;
         self.window.clear();
-    }
-}
-
-fn weaker(a: StableHow, b: StableHow) -> StableHow {
-    match (a, b) {
-        (StableHow::Unstable, _) | (_, StableHow::Unstable) => StableHow::Unstable,
-        (StableHow::DataSync, _) | (_, StableHow::DataSync) => StableHow::DataSync,
-        (StableHow::FileSync, StableHow::FileSync) => StableHow::FileSync,
     }
 }

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use nfs_wire::rpc::OpaqueAuth;
-use nfs_wire::xdr::Encoder;
+use nfs_wire::Encoder;
+use nfs_wire::auth::{AUTH_NONE, AUTH_SYS, OpaqueAuth};
+use nfs_wire::limits::{AUTH_SYS_GIDS_MAX, MACHINE_NAME_BYTES_MAX};
 
 /// The credential of a call (RFC 5531 §8.2). Clones share it; any call may carry any identity.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -11,15 +12,6 @@ pub struct Identity {
     flavor: u32,
     body: Arc<[u8]>,
 }
-
-/// AUTH_NONE (RFC 5531 §10.1).
-const AUTH_NONE: u32 = 0;
-/// AUTH_SYS (RFC 5531 §14, Appendix A).
-const AUTH_SYS: u32 = 1;
-/// Groups that AUTH_SYS has room for besides the first (RFC 5531 Appendix A).
-const GROUPS_MAX: usize = 16;
-/// Longest machine name of AUTH_SYS, bytes (RFC 5531 Appendix A).
-const MACHINE_NAME_BYTES_MAX: usize = 255;
 
 impl Identity {
     /// Nobody in particular: AUTH_NONE.
@@ -30,7 +22,7 @@ impl Identity {
     /// AUTH_SYS as `uid`, `gid` and supplementary `groups`. AUTH_SYS carries 16 of them; more are
     /// left out, as every client has to. The machine name is this host's.
     pub fn sys(uid: u32, gid: u32, groups: &[u32]) -> Self {
-        let groups = groups.get(..GROUPS_MAX).unwrap_or(groups);
+        let groups = groups.get(..AUTH_SYS_GIDS_MAX).unwrap_or(groups);
         Self::sys_unchecked(host_name().as_bytes(), uid, gid, groups)
     }
 

@@ -71,7 +71,8 @@ async fn connect_with(target: Target, options: ConnectOptions) -> Connection {
 }
 
 async fn call(connection: &Connection, args: &[u8]) -> Result<Vec<u8>, RpcError> {
-    let reply = connection.call_raw(PROCEDURE, &Identity::none(), args);
+    let identity = Identity::none();
+    let reply = connection.call_raw(PROCEDURE, &identity, args);
     timeout(HANG, reply).await.expect("the call hangs").map(|bytes| bytes.to_vec())
 }
 
@@ -448,12 +449,8 @@ async fn payloads_arrive_whole_beside_small_calls() {
             // 0 to 126,000 bytes, with every padding.
             let len = number * 2001;
             let payload = vec![1_u8; usize::try_from(len).unwrap()];
-            let call = connection.call_with_payload(
-                PROCEDURE,
-                &Identity::none(),
-                &7_u32,
-                payload.into(),
-            );
+            let identity = Identity::none();
+            let call = connection.call_with_payload(PROCEDURE, &identity, &7_u32, payload.into());
             let reply = timeout(HANG, call).await.expect("the call hangs").unwrap();
             assert_eq!(reply, words(&[4 + len.next_multiple_of(4), 7 + len]));
         });
@@ -474,8 +471,8 @@ async fn rpc_errors_are_typed() {
         (&[0, 0, 0, 4], |e| matches!(e, RpcError::GarbageArgs)),
         (&[0, 0, 0, 5], |e| matches!(e, RpcError::SystemErr)),
         (&[1, 0, 2, 2], |e| matches!(e, RpcError::RpcMismatch { low: 2, high: 2 })),
-        (&[1, 1, 1], |e| matches!(e, RpcError::Denied(_))),
-        (&[1, 1, 5], |e| matches!(e, RpcError::Denied(_))),
+        (&[1, 1, 1], |e| matches!(e, RpcError::Denied { .. })),
+        (&[1, 1, 5], |e| matches!(e, RpcError::Denied { .. })),
     ];
     let (target, script) = responder(async move |listener| {
         let mut peer = accept(&listener).await;

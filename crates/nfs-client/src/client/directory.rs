@@ -130,7 +130,7 @@ impl Client {
             Form::Plus => {
                 match self.nfs.readdirplus(dir, cookie, cookieverf, bytes, bytes).await? {
                     Ok(ok) => {
-                        let entry = |entry: crate::nfs3::Entryplus3| {
+                        let entry = |entry: crate::nfs3::EntryPlus3| {
                             let name = DirEntry {
                                 name: entry.name,
                                 fileid: entry.fileid,

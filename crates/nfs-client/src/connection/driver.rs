@@ -12,8 +12,8 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use bytes::{Buf, BufMut, Bytes};
-use nfs_wire::rpc::{AcceptedStatus, Rejected, ReplyBody, ReplyHeader};
-use nfs_wire::xdr::{Decode, Decoder};
+use nfs_wire::rpc::{AcceptStat, Rejected, ReplyBody, ReplyHeader};
+use nfs_wire::{Decode, Decoder};
 use tokio::io::{AsyncReadExt, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
@@ -282,7 +282,7 @@ fn read_reply(record: Record<'_>) -> Outcome {
         .map_err(|error| RpcError::BadReply(BadReply::Decode(error)))?;
     let start = decoder.position();
     match header.body {
-        ReplyBody::Accepted { status: AcceptedStatus::Success, .. } => Ok(match record {
+        ReplyBody::Accepted { stat: AcceptStat::Success, .. } => Ok(match record {
             Record::InBuffer(bytes) => {
                 Bytes::copy_from_slice(bytes.get(start..).unwrap_or_default())
             }
@@ -292,20 +292,20 @@ fn read_reply(record: Record<'_>) -> Outcome {
                 bytes
             }
         }),
-        ReplyBody::Accepted { status, .. } => Err(match status {
-            AcceptedStatus::ProgMismatch { low, high } => RpcError::ProgMismatch { low, high },
-            AcceptedStatus::ProcUnavail => RpcError::ProcUnavail,
-            AcceptedStatus::GarbageArgs => RpcError::GarbageArgs,
-            AcceptedStatus::SystemErr => RpcError::SystemErr,
+        ReplyBody::Accepted { stat, .. } => Err(match stat {
+            AcceptStat::ProgMismatch { low, high } => RpcError::ProgMismatch { low, high },
+            AcceptStat::ProcUnavail => RpcError::ProcUnavail,
+            AcceptStat::GarbageArgs => RpcError::GarbageArgs,
+            AcceptStat::SystemErr => RpcError::SystemErr,
             // The number is filled in where the call is known.
-            AcceptedStatus::ProgUnavail | AcceptedStatus::Success => {
+            AcceptStat::ProgUnavail | AcceptStat::Success => {
                 RpcError::ProgUnavail { program: 0 }
             }
         }),
-        ReplyBody::Rejected(Rejected::RpcMismatch { low, high }) => {
+        ReplyBody::Denied(Rejected::RpcMismatch { low, high }) => {
             Err(RpcError::RpcMismatch { low, high })
         }
-        ReplyBody::Rejected(Rejected::AuthError(stat)) => Err(RpcError::Denied(stat)),
+        ReplyBody::Denied(Rejected::AuthError(stat)) => Err(RpcError::Denied { stat }),
     }
 }
 

@@ -30,8 +30,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use nfs_wire::record::FragmentHeader;
-use nfs_wire::rpc::{CallHeader, OpaqueAuth};
-use nfs_wire::xdr::{Encode, Encoder};
+use nfs_wire::auth::OpaqueAuth;
+use nfs_wire::rpc::CallHeader;
+use nfs_wire::{Decode, Encode, Encoder};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
@@ -231,14 +232,7 @@ impl Connection {
         let Ok(permit) = shared.permits.acquire().await else {
             return Err(RpcError::Disconnected(Lost::Here));
         };
-        let mut inner = shared.lock();
-        let timeout = shared.options.call_timeout;
-        let ticket = inner.table.begin(Instant::now(), timeout, |xid, call| {
-            encode_call(call, xid, procedure, identity, args, payload)
-        })?;
-        let wake = inner.driver_to_wake();
-        drop(inner);
-        wake.inspect(Waker::wake_by_ref);
+        let ticket = shared.begin(procedure, identity, args, payload)?;
         let reply = Pending { shared, ticket, over: false }.await;
         drop(permit);
         match reply {
@@ -261,6 +255,25 @@ impl Drop for Handle {
 }
 
 impl Shared {
+    /// Puts a call into the table and sees that the driver knows of it.
+    fn begin(
+        &self,
+        procedure: Procedure,
+        identity: &Identity,
+        args: impl FnOnce(&mut Vec<u8>),
+        payload: Option<Bytes>,
+    ) -> Result<Ticket, RpcError> {
+        let mut inner = self.lock();
+        let timeout = self.options.call_timeout;
+        let ticket = inner.table.begin(Instant::now(), timeout, |xid, call| {
+            encode_call(call, xid, procedure, identity, args, payload)
+        })?;
+        let wake = inner.driver_to_wake();
+        drop(inner);
+        wake.inspect(Waker::wake_by_ref);
+        Ok(ticket)
+    }
+
     /// A panic while the lock was held would be a bug here, but it leaves nothing half-done that
     /// another call could not live with.
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -343,13 +356,13 @@ fn call_header(xid: u32, procedure: Procedure, identity: &Identity) -> CallHeade
         version: procedure.version,
         procedure: procedure.number,
         credential: identity.credential(),
-        verifier: OpaqueAuth { flavor: 0, body: &[] },
+        verifier: OpaqueAuth::NONE,
     }
 }
 
 /// Decodes all of a call's results as `T`.
-pub(crate) fn decode_results<'a, T: nfs_wire::xdr::Decode<'a>>(
+pub(crate) fn decode_results<'a, T: Decode<'a>>(
     results: &'a [u8],
 ) -> Result<T, RpcError> {
-    nfs_wire::xdr::decode_all(results).map_err(|error| RpcError::BadReply(BadReply::Decode(error)))
+    nfs_wire::decode_all(results).map_err(|error| RpcError::BadReply(BadReply::Decode(error)))
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 
 use nfs_wire::record::FragmentHeader;
-use nfs_wire::xdr::{Encode, Encoder};
+use nfs_wire::{Encode, Encoder};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
