@@ -23,6 +23,7 @@
 
 pub mod auth;
 pub mod limits;
+pub mod mount3;
 pub mod nfs3;
 pub mod record;
 pub mod rpc;
