@@ -30,3 +30,7 @@ pub const MOUNT_PATH_BYTES_MAX: usize = 1024;
 pub const MOUNT_NAME_BYTES_MAX: usize = 255;
 /// Authentication flavors in the reply to MNT. The RFC sets no limit; there are about ten flavors.
 pub const AUTH_FLAVORS_MAX: usize = 64;
+
+/// Bytes of a network id, a universal address or an owner in rpcbind. RFC 1833 sets no limit; the
+/// longest of them is the path of a local socket.
+pub const RPCBIND_STRING_BYTES_MAX: usize = 255;
