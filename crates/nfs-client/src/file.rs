@@ -49,7 +49,11 @@ impl File {
     pub(crate) fn new(client: Client, node: Node, path: &[u8]) -> Result<Self, ClientError> {
         let what = match node.attributes.ftype {
             Ftype3::Reg => {
-                return Ok(Self { client, handle: node.handle, path: path.to_vec() });
+                return Ok(Self {
+                    client,
+                    handle: node.handle,
+                    path: path.to_vec(),
+                });
             }
             Ftype3::Dir => "directory",
             Ftype3::Lnk => "symbolic link",
@@ -58,7 +62,10 @@ impl File {
             Ftype3::Sock => "socket",
             Ftype3::Fifo => "fifo",
         };
-        Err(ClientError::NotAFile { path: printable(path), what })
+        Err(ClientError::NotAFile {
+            path: printable(path),
+            what,
+        })
     }
 
     /// The file's handle.
@@ -73,9 +80,18 @@ impl File {
 
     /// Sets the length, bytes (SETATTR).
     pub async fn set_len(&self, len: u64) -> Result<(), ClientError> {
-        let attributes = Sattr3 { size: Some(len), ..Sattr3::default() };
-        let answer = self.client.nfs().setattr(&self.handle, &attributes, None).await?;
-        answer.map(drop).map_err(|failure| refused("SETATTR", &self.path, failure.status))
+        let attributes = Sattr3 {
+            size: Some(len),
+            ..Sattr3::default()
+        };
+        let answer = self
+            .client
+            .nfs()
+            .setattr(&self.handle, &attributes, None)
+            .await?;
+        answer
+            .map(drop)
+            .map_err(|failure| refused("SETATTR", &self.path, failure.status))
     }
 
     /// Reads `len` bytes from `offset`, fewer only at the end of the file. Takes as many READs as the
@@ -88,7 +104,12 @@ impl File {
             let want = u32::try_from(len - have).unwrap_or(u32::MAX);
             let count = want.min(self.client.transfer_sizes().read);
             let position = offset.saturating_add(u64::try_from(have).unwrap_or(u64::MAX));
-            let ok = match self.client.nfs().read(&self.handle, position, count).await? {
+            let ok = match self
+                .client
+                .nfs()
+                .read(&self.handle, position, count)
+                .await?
+            {
                 Ok(ok) => ok,
                 Err(failure) => return Err(refused("READ", &self.path, failure.status)),
             };
@@ -107,7 +128,10 @@ impl File {
             }
             if empty {
                 let path = printable(&self.path);
-                return Err(ClientError::NoProgress { path, offset: position });
+                return Err(ClientError::NoProgress {
+                    path,
+                    offset: position,
+                });
             }
         }
     }
@@ -127,7 +151,9 @@ impl File {
                 return Ok(written);
             }
         }
-        Err(ClientError::VerifierKeepsChanging { path: printable(&self.path) })
+        Err(ClientError::VerifierKeepsChanging {
+            path: printable(&self.path),
+        })
     }
 
     /// `None` if the verifier changed on the way and some of it was not stable yet.
@@ -143,26 +169,39 @@ impl File {
             let size = usize::try_from(self.client.transfer_sizes().write).unwrap_or(usize::MAX);
             let part = data.slice(..data.len().min(size.max(1)));
             let asked = part.len();
-            let ok = match self.client.nfs().write(&self.handle, offset, stable, part).await? {
+            let ok = match self
+                .client
+                .nfs()
+                .write(&self.handle, offset, stable, part)
+                .await?
+            {
                 Ok(ok) => ok,
                 Err(failure) => return Err(refused("WRITE", &self.path, failure.status)),
             };
-            let now = WrittenAt { committed: ok.committed, verifier: ok.verf };
+            let now = WrittenAt {
+                committed: ok.committed,
+                verifier: ok.verf,
+            };
             let changed = so_far.is_some_and(|before| {
                 before.verifier != now.verifier && before.committed == StableHow::Unstable
             });
             if changed {
                 return Ok(None);
             }
-            let committed = so_far.map_or(now.committed, |before| {
-                before.committed.min(now.committed)
-            });
-            let written = WrittenAt { committed, verifier: now.verifier };
+            let committed =
+                so_far.map_or(now.committed, |before| before.committed.min(now.committed));
+            let written = WrittenAt {
+                committed,
+                verifier: now.verifier,
+            };
             so_far = Some(written);
             let taken = usize::try_from(ok.count).unwrap_or(usize::MAX).min(asked);
             empty_writes = if taken == 0 { empty_writes + 1 } else { 0 };
             if empty_writes > EMPTY_WRITES_MAX {
-                return Err(ClientError::NoProgress { path: printable(&self.path), offset });
+                return Err(ClientError::NoProgress {
+                    path: printable(&self.path),
+                    offset,
+                });
             }
             bytes::Buf::advance(&mut data, taken);
             offset = offset.saturating_add(u64::try_from(taken).unwrap_or(u64::MAX));
@@ -175,7 +214,12 @@ impl File {
     /// Puts what was written to `offset..offset + count` on stable storage; `count` 0 means to the
     /// end of the file (COMMIT). Returns the write verifier, to be compared with those of the writes.
     pub async fn commit(&self, offset: u64, count: u32) -> Result<[u8; 8], ClientError> {
-        match self.client.nfs().commit(&self.handle, offset, count).await? {
+        match self
+            .client
+            .nfs()
+            .commit(&self.handle, offset, count)
+            .await?
+        {
             Ok(ok) => Ok(ok.verf),
             Err(failure) => Err(refused("COMMIT", &self.path, failure.status)),
         }
@@ -183,7 +227,12 @@ impl File {
 
     /// The file's bytes from `offset` to its end, in order, with a few READs in flight.
     pub fn stream(&self, offset: u64) -> ReadStream {
-        ReadStream { file: self.clone(), next: offset, window: VecDeque::new(), ended: false }
+        ReadStream {
+            file: self.clone(),
+            next: offset,
+            window: VecDeque::new(),
+            ended: false,
+        }
     }
 }
 
@@ -212,7 +261,9 @@ impl ReadStream {
                 return Ok(None);
             }
             self.fill();
-            let Some(read) = self.front().await else { return Ok(None) };
+            let Some(read) = self.front().await else {
+                return Ok(None);
+            };
             let read = match read {
                 Ok(read) => read,
                 Err(error) => {

@@ -45,7 +45,10 @@ impl Identity {
 
     /// Any flavor with any body, right or wrong: for tests of servers.
     pub fn raw(flavor: u32, body: &[u8]) -> Self {
-        Self { flavor, body: body.into() }
+        Self {
+            flavor,
+            body: body.into(),
+        }
     }
 
     /// AUTH_SYS as this process: its effective user and group, and its supplementary groups.
@@ -62,7 +65,10 @@ impl Identity {
 
     /// As the header of a call carries it.
     pub fn credential(&self) -> OpaqueAuth<'_> {
-        OpaqueAuth { flavor: self.flavor, body: &self.body }
+        OpaqueAuth {
+            flavor: self.flavor,
+            body: &self.body,
+        }
     }
 }
 
@@ -70,7 +76,11 @@ fn host_name() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let name = name.trim();
     let fits = !name.is_empty() && name.len() <= MACHINE_NAME_BYTES_MAX;
-    if fits { name.to_owned() } else { "localhost".to_owned() }
+    if fits {
+        name.to_owned()
+    } else {
+        "localhost".to_owned()
+    }
 }
 
 #[cfg(test)]
@@ -83,8 +93,8 @@ mod tests {
         let auth = identity.credential();
         assert_eq!(auth.flavor, 1);
         let expected: &[u8] = &[
-            0, 0, 0, 0, 0, 0, 0, 5, b'h', b'o', b's', b't', b'1', 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 8, 0,
-            0, 0, 2, 0, 0, 0, 9, 0, 0, 0, 10,
+            0, 0, 0, 0, 0, 0, 0, 5, b'h', b'o', b's', b't', b'1', 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 8,
+            0, 0, 0, 2, 0, 0, 0, 9, 0, 0, 0, 10,
         ];
         assert_eq!(auth.body, expected);
     }
@@ -93,7 +103,10 @@ mod tests {
     fn groups_beyond_sixteen_are_left_out() {
         let many: Vec<u32> = (0..40).collect();
         assert_eq!(Identity::sys(1, 2, &many), Identity::sys(1, 2, &many[..16]));
-        assert_ne!(Identity::sys(1, 2, &many[..15]), Identity::sys(1, 2, &many[..16]));
+        assert_ne!(
+            Identity::sys(1, 2, &many[..15]),
+            Identity::sys(1, 2, &many[..16])
+        );
     }
 
     #[test]

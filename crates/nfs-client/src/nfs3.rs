@@ -113,12 +113,18 @@ pub struct EntryPlus3 {
 impl Nfs3 {
     /// Calls over `connection` as `identity`.
     pub fn new(connection: Connection, identity: Identity) -> Self {
-        Self { connection, identity }
+        Self {
+            connection,
+            identity,
+        }
     }
 
     /// The same connection with another identity.
     pub fn with_identity(&self, identity: Identity) -> Self {
-        Self { connection: self.connection.clone(), identity }
+        Self {
+            connection: self.connection.clone(),
+            identity,
+        }
     }
 
     /// The connection.
@@ -138,7 +144,8 @@ impl Nfs3 {
 
     /// GETATTR: the attributes of an object (RFC 1813 §3.3.1).
     pub async fn getattr(&self, object: &FileHandle) -> Outcome<GetattrOk, ()> {
-        self.typed(Procedure::Getattr, &GetattrArgs { object: *object }).await
+        self.typed(Procedure::Getattr, &GetattrArgs { object: *object })
+            .await
     }
 
     /// SETATTR: changes attributes; with `guard`, only if the object's ctime is that (RFC 1813
@@ -149,18 +156,35 @@ impl Nfs3 {
         new_attributes: &Sattr3,
         guard: Option<Nfstime3>,
     ) -> Outcome<WccData, WccData> {
-        let args = SetattrArgs { object: *object, new_attributes: *new_attributes, guard };
+        let args = SetattrArgs {
+            object: *object,
+            new_attributes: *new_attributes,
+            guard,
+        };
         self.typed(Procedure::Setattr, &args).await
     }
 
     /// LOOKUP: the handle of a name in a directory (RFC 1813 §3.3.3).
     pub async fn lookup(&self, dir: &FileHandle, name: &[u8]) -> Outcome<LookupOk, PostOpAttr> {
-        self.typed(Procedure::Lookup, &LookupArgs { what: entry(dir, name) }).await
+        self.typed(
+            Procedure::Lookup,
+            &LookupArgs {
+                what: entry(dir, name),
+            },
+        )
+        .await
     }
 
     /// ACCESS: which of the `ACCESS3_*` bits in `access` this identity has (RFC 1813 §3.3.4).
     pub async fn access(&self, object: &FileHandle, access: u32) -> Outcome<AccessOk, PostOpAttr> {
-        self.typed(Procedure::Access, &AccessArgs { object: *object, access }).await
+        self.typed(
+            Procedure::Access,
+            &AccessArgs {
+                object: *object,
+                access,
+            },
+        )
+        .await
     }
 
     /// READLINK: where a symbolic link points (RFC 1813 §3.3.5).
@@ -181,7 +205,11 @@ impl Nfs3 {
         offset: u64,
         count: u32,
     ) -> Outcome<ReadOk, PostOpAttr> {
-        let args = ReadArgs { file: *file, offset, count };
+        let args = ReadArgs {
+            file: *file,
+            offset,
+            count,
+        };
         let results = self.call(Procedure::Read, &args).await?;
         let answer: Result<nfs_wire::nfs3::ReadOk<'_>, Failure<PostOpAttr>> =
             connection::decode_results(&results)?;
@@ -191,11 +219,19 @@ impl Nfs3 {
         };
         let len = ok.data.len();
         if ok.count > count || usize::try_from(ok.count) != Ok(len) {
-            let bad = BadReply::ReadCount { asked: count, count: ok.count, len };
+            let bad = BadReply::ReadCount {
+                asked: count,
+                count: ok.count,
+                len,
+            };
             return Err(RpcError::BadReply(bad));
         }
         let data = results.slice_ref(ok.data);
-        Ok(Ok(ReadOk { file_attributes: ok.file_attributes, eof: ok.eof, data }))
+        Ok(Ok(ReadOk {
+            file_attributes: ok.file_attributes,
+            eof: ok.eof,
+            data,
+        }))
     }
 
     /// WRITE: `data` at `offset`, at least as stable as `stable` (RFC 1813 §3.3.7). The data is sent
@@ -209,11 +245,22 @@ impl Nfs3 {
     ) -> Outcome<WriteOk, WccData> {
         let Ok(count) = u32::try_from(data.len()) else {
             let max = usize::try_from(u32::MAX).unwrap_or(usize::MAX);
-            return Err(RpcError::CallTooLarge { len: data.len(), max });
+            return Err(RpcError::CallTooLarge {
+                len: data.len(),
+                max,
+            });
         };
-        let head = WriteHead { file: *file, offset, count, stable, data_len: count };
+        let head = WriteHead {
+            file: *file,
+            offset,
+            count,
+            stable,
+            data_len: count,
+        };
         let procedure = number(Procedure::Write);
-        let call = self.connection.call_with_payload(procedure, &self.identity, &head, data);
+        let call = self
+            .connection
+            .call_with_payload(procedure, &self.identity, &head, data);
         connection::decode_results(&call.await?)
     }
 
@@ -224,7 +271,10 @@ impl Nfs3 {
         name: &[u8],
         how: &CreateHow,
     ) -> Outcome<CreateOk, WccData> {
-        let args = CreateArgs { where_: entry(dir, name), how: *how };
+        let args = CreateArgs {
+            where_: entry(dir, name),
+            how: *how,
+        };
         self.typed(Procedure::Create, &args).await
     }
 
@@ -235,7 +285,10 @@ impl Nfs3 {
         name: &[u8],
         attributes: &Sattr3,
     ) -> Outcome<CreateOk, WccData> {
-        let args = MkdirArgs { where_: entry(dir, name), attributes: *attributes };
+        let args = MkdirArgs {
+            where_: entry(dir, name),
+            attributes: *attributes,
+        };
         self.typed(Procedure::Mkdir, &args).await
     }
 
@@ -247,9 +300,18 @@ impl Nfs3 {
         attributes: &Sattr3,
         target: &[u8],
     ) -> Outcome<CreateOk, WccData> {
-        let symlink =
-            SymlinkData { symlink_attributes: *attributes, symlink_data: Nfspath3(target) };
-        self.typed(Procedure::Symlink, &SymlinkArgs { where_: entry(dir, name), symlink }).await
+        let symlink = SymlinkData {
+            symlink_attributes: *attributes,
+            symlink_data: Nfspath3(target),
+        };
+        self.typed(
+            Procedure::Symlink,
+            &SymlinkArgs {
+                where_: entry(dir, name),
+                symlink,
+            },
+        )
+        .await
     }
 
     /// MKNOD: a device, socket or fifo (RFC 1813 §3.3.11).
@@ -259,18 +321,33 @@ impl Nfs3 {
         name: &[u8],
         what: &Mknoddata,
     ) -> Outcome<CreateOk, WccData> {
-        let args = MknodArgs { where_: entry(dir, name), what: *what };
+        let args = MknodArgs {
+            where_: entry(dir, name),
+            what: *what,
+        };
         self.typed(Procedure::Mknod, &args).await
     }
 
     /// REMOVE: a name that is not a directory's (RFC 1813 §3.3.12).
     pub async fn remove(&self, dir: &FileHandle, name: &[u8]) -> Outcome<WccData, WccData> {
-        self.typed(Procedure::Remove, &RemoveArgs { object: entry(dir, name) }).await
+        self.typed(
+            Procedure::Remove,
+            &RemoveArgs {
+                object: entry(dir, name),
+            },
+        )
+        .await
     }
 
     /// RMDIR: an empty directory (RFC 1813 §3.3.13).
     pub async fn rmdir(&self, dir: &FileHandle, name: &[u8]) -> Outcome<WccData, WccData> {
-        self.typed(Procedure::Rmdir, &RmdirArgs { object: entry(dir, name) }).await
+        self.typed(
+            Procedure::Rmdir,
+            &RmdirArgs {
+                object: entry(dir, name),
+            },
+        )
+        .await
     }
 
     /// RENAME: gives a file another name, replacing what has it (RFC 1813 §3.3.14).
@@ -281,7 +358,10 @@ impl Nfs3 {
         to_dir: &FileHandle,
         to_name: &[u8],
     ) -> Outcome<RenameBody, RenameBody> {
-        let args = RenameArgs { from: entry(from_dir, from_name), to: entry(to_dir, to_name) };
+        let args = RenameArgs {
+            from: entry(from_dir, from_name),
+            to: entry(to_dir, to_name),
+        };
         self.typed(Procedure::Rename, &args).await
     }
 
@@ -292,7 +372,14 @@ impl Nfs3 {
         dir: &FileHandle,
         name: &[u8],
     ) -> Outcome<LinkBody, LinkBody> {
-        self.typed(Procedure::Link, &LinkArgs { file: *file, link: entry(dir, name) }).await
+        self.typed(
+            Procedure::Link,
+            &LinkArgs {
+                file: *file,
+                link: entry(dir, name),
+            },
+        )
+        .await
     }
 
     /// READDIR: names of a directory after `cookie`; `count` is the room for the results in bytes
@@ -304,7 +391,12 @@ impl Nfs3 {
         cookieverf: [u8; 8],
         count: u32,
     ) -> Outcome<ReaddirOk, PostOpAttr> {
-        let args = ReaddirArgs { dir: *dir, cookie, cookieverf, count };
+        let args = ReaddirArgs {
+            dir: *dir,
+            cookie,
+            cookieverf,
+            count,
+        };
         let results = self.call(Procedure::Readdir, &args).await?;
         decode_owned(&results, |ok: nfs_wire::nfs3::ReaddirOk<'_>| ReaddirOk {
             dir_attributes: ok.dir_attributes,
@@ -324,29 +416,40 @@ impl Nfs3 {
         dircount: u32,
         maxcount: u32,
     ) -> Outcome<ReaddirplusOk, PostOpAttr> {
-        let args = ReaddirplusArgs { dir: *dir, cookie, cookieverf, dircount, maxcount };
+        let args = ReaddirplusArgs {
+            dir: *dir,
+            cookie,
+            cookieverf,
+            dircount,
+            maxcount,
+        };
         let results = self.call(Procedure::Readdirplus, &args).await?;
-        decode_owned(&results, |ok: nfs_wire::nfs3::ReaddirplusOk<'_>| ReaddirplusOk {
-            dir_attributes: ok.dir_attributes,
-            cookieverf: ok.cookieverf,
-            entries: ok.entries.iter().map(EntryPlus3::from_wire).collect(),
-            eof: ok.eof,
+        decode_owned(&results, |ok: nfs_wire::nfs3::ReaddirplusOk<'_>| {
+            ReaddirplusOk {
+                dir_attributes: ok.dir_attributes,
+                cookieverf: ok.cookieverf,
+                entries: ok.entries.iter().map(EntryPlus3::from_wire).collect(),
+                eof: ok.eof,
+            }
         })
     }
 
     /// FSSTAT: space and inodes of a file system (RFC 1813 §3.3.18).
     pub async fn fsstat(&self, root: &FileHandle) -> Outcome<FsstatOk, PostOpAttr> {
-        self.typed(Procedure::Fsstat, &FsstatArgs { fsroot: *root }).await
+        self.typed(Procedure::Fsstat, &FsstatArgs { fsroot: *root })
+            .await
     }
 
     /// FSINFO: sizes and abilities of a server's file system (RFC 1813 §3.3.19).
     pub async fn fsinfo(&self, root: &FileHandle) -> Outcome<FsinfoOk, PostOpAttr> {
-        self.typed(Procedure::Fsinfo, &FsinfoArgs { fsroot: *root }).await
+        self.typed(Procedure::Fsinfo, &FsinfoArgs { fsroot: *root })
+            .await
     }
 
     /// PATHCONF: limits on names and links (RFC 1813 §3.3.20).
     pub async fn pathconf(&self, object: &FileHandle) -> Outcome<PathconfOk, PostOpAttr> {
-        self.typed(Procedure::Pathconf, &PathconfArgs { object: *object }).await
+        self.typed(Procedure::Pathconf, &PathconfArgs { object: *object })
+            .await
     }
 
     /// COMMIT: puts unstable writes of `offset..offset + count` on stable storage; `count` 0 means
@@ -357,7 +460,11 @@ impl Nfs3 {
         offset: u64,
         count: u32,
     ) -> Outcome<CommitOk, WccData> {
-        let args = CommitArgs { file: *file, offset, count };
+        let args = CommitArgs {
+            file: *file,
+            offset,
+            count,
+        };
         self.typed(Procedure::Commit, &args).await
     }
 
@@ -368,7 +475,9 @@ impl Nfs3 {
         procedure: Procedure,
         args: &A,
     ) -> Result<Bytes, RpcError> {
-        self.connection.call(number(procedure), &self.identity, args).await
+        self.connection
+            .call(number(procedure), &self.identity, args)
+            .await
     }
 
     async fn typed<A, T>(&self, procedure: Procedure, args: &A) -> Result<T, RpcError>
@@ -382,7 +491,11 @@ impl Nfs3 {
 
 impl Entry3 {
     fn from_wire(entry: &nfs_wire::nfs3::Entry3<'_>) -> Self {
-        Self { fileid: entry.fileid, name: entry.name.0.to_vec(), cookie: entry.cookie }
+        Self {
+            fileid: entry.fileid,
+            name: entry.name.0.to_vec(),
+            cookie: entry.cookie,
+        }
     }
 }
 
@@ -400,11 +513,18 @@ impl EntryPlus3 {
 
 /// The number of an NFSv3 procedure, for [`Connection::call_raw`].
 pub fn number(procedure: Procedure) -> connection::Procedure {
-    connection::Procedure { program: PROGRAM, version: VERSION, number: procedure as u32 }
+    connection::Procedure {
+        program: PROGRAM,
+        version: VERSION,
+        number: procedure as u32,
+    }
 }
 
 fn entry<'a>(dir: &FileHandle, name: &'a [u8]) -> DirOpArgs<'a> {
-    DirOpArgs { dir: *dir, name: Filename(name) }
+    DirOpArgs {
+        dir: *dir,
+        name: Filename(name),
+    }
 }
 
 fn decode_owned<'a, W, O, F>(results: &'a [u8], own: impl FnOnce(W) -> O) -> Outcome<O, F>

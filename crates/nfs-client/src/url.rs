@@ -60,7 +60,9 @@ pub enum UrlError {
     #[error("the URL names no host: write nfs://HOST[:PORT]/EXPORT/PATH")]
     NoHost,
     /// A host with bytes that no host name or address has.
-    #[error("'{0}' is not a host name or address; an IPv6 address stands in brackets: nfs://[::1]/")]
+    #[error(
+        "'{0}' is not a host name or address; an IPv6 address stands in brackets: nfs://[::1]/"
+    )]
     BadHost(String),
     /// `user@host`, which NFS has no meaning for.
     #[error("an NFS URL carries no user name before '@': give ?uid=N&gid=N instead")]
@@ -72,7 +74,9 @@ pub enum UrlError {
     #[error("the URL has no path: end it with / for the root export, or with /EXPORT/PATH")]
     NoPath,
     /// A `%` that is not followed by two hexadecimal digits.
-    #[error("'%' at byte {at} is not followed by two hexadecimal digits: write %25 for a plain '%'")]
+    #[error(
+        "'%' at byte {at} is not followed by two hexadecimal digits: write %25 for a plain '%'"
+    )]
     BadEscape {
         /// Where, in bytes from the start of the part.
         at: usize,
@@ -164,7 +168,10 @@ impl NfsUrl {
 
     /// The same place with another path below the same host, with the same options.
     pub fn with_path(&self, path: impl Into<Vec<u8>>) -> Self {
-        Self { path: path.into(), ..self.clone() }
+        Self {
+            path: path.into(),
+            ..self.clone()
+        }
     }
 
     fn read_options(&mut self, options: &str) -> Result<(), UrlError> {
@@ -258,7 +265,8 @@ impl fmt::Display for NfsUrl {
 
 /// The names of a path, in order; empty names (`//`) and `.` are left out.
 pub fn components(path: &[u8]) -> impl Iterator<Item = &[u8]> {
-    path.split(|&byte| byte == b'/').filter(|name| !name.is_empty() && *name != b".")
+    path.split(|&byte| byte == b'/')
+        .filter(|name| !name.is_empty() && *name != b".")
 }
 
 fn strip_scheme(text: &str) -> Option<&str> {
@@ -331,12 +339,18 @@ fn parse_port(text: &str) -> Result<u16, UrlError> {
 
 /// A user or group number. 2^32-1 is not one: system calls read it as "leave unchanged".
 fn parse_id(text: &str) -> Option<u32> {
-    parse_digits(text).and_then(|number| u32::try_from(number).ok()).filter(|&id| id != u32::MAX)
+    parse_digits(text)
+        .and_then(|number| u32::try_from(number).ok())
+        .filter(|&id| id != u32::MAX)
 }
 
 /// Decimal digits only: `u64::from_str` alone would take a leading `+` too.
 fn parse_digits(text: &str) -> Option<u64> {
-    if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().ok() } else { None }
+    if text.bytes().all(|byte| byte.is_ascii_digit()) {
+        text.parse().ok()
+    } else {
+        None
+    }
 }
 
 fn percent_decode(text: &str) -> Result<Vec<u8>, UrlError> {
@@ -349,7 +363,9 @@ fn percent_decode(text: &str) -> Result<Vec<u8>, UrlError> {
         }
         let mut digit = || {
             let (_, byte) = bytes.next()?;
-            char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
+            char::from(byte)
+                .to_digit(16)
+                .and_then(|digit| u8::try_from(digit).ok())
         };
         let (high, low) = (digit(), digit());
         match (high, low) {
@@ -383,9 +399,21 @@ mod tests {
             ("NFS://h/", url("h", b"/")),
             ("nfs://server.example/a/b", url("server.example", b"/a/b")),
             ("nfs://h//abs", url("h", b"//abs")),
-            ("nfs://127.0.0.1:20049/x", NfsUrl { port: Some(20049), ..url("127.0.0.1", b"/x") }),
+            (
+                "nfs://127.0.0.1:20049/x",
+                NfsUrl {
+                    port: Some(20049),
+                    ..url("127.0.0.1", b"/x")
+                },
+            ),
             ("nfs://[::1]/x", url("::1", b"/x")),
-            ("nfs://[::1]:1/x", NfsUrl { port: Some(1), ..url("::1", b"/x") }),
+            (
+                "nfs://[::1]:1/x",
+                NfsUrl {
+                    port: Some(1),
+                    ..url("::1", b"/x")
+                },
+            ),
             ("nfs://[fe80::1%25eth0]/x", url("fe80::1%eth0", b"/x")),
             ("nfs://[fe80::1%eth0]/x", url("fe80::1%eth0", b"/x")),
             ("nfs://h/a%20b%2Fc%ff", url("h", b"/a b/c\xff")),
@@ -394,14 +422,42 @@ mod tests {
             ("nfs://h/a b", url("h", b"/a b")),
             ("nfs://h/x?", url("h", b"/x")),
             ("nfs://h/x?version=3", url("h", b"/x")),
-            ("nfs://h/x?nfsport=7&", NfsUrl { port: Some(7), ..url("h", b"/x") }),
-            ("nfs://h:7/x?nfsport=7", NfsUrl { port: Some(7), ..url("h", b"/x") }),
-            ("nfs://h/x?mountport=65535", NfsUrl { mount_port: Some(65535), ..url("h", b"/x") }),
+            (
+                "nfs://h/x?nfsport=7&",
+                NfsUrl {
+                    port: Some(7),
+                    ..url("h", b"/x")
+                },
+            ),
+            (
+                "nfs://h:7/x?nfsport=7",
+                NfsUrl {
+                    port: Some(7),
+                    ..url("h", b"/x")
+                },
+            ),
+            (
+                "nfs://h/x?mountport=65535",
+                NfsUrl {
+                    mount_port: Some(65535),
+                    ..url("h", b"/x")
+                },
+            ),
             (
                 "nfs://h/x?uid=0&gid=4294967294",
-                NfsUrl { uid: Some(0), gid: Some(4294967294), ..url("h", b"/x") },
+                NfsUrl {
+                    uid: Some(0),
+                    gid: Some(4294967294),
+                    ..url("h", b"/x")
+                },
             ),
-            ("nfs://h/x?nconnect=16", NfsUrl { nconnect: Some(16), ..url("h", b"/x") }),
+            (
+                "nfs://h/x?nconnect=16",
+                NfsUrl {
+                    nconnect: Some(16),
+                    ..url("h", b"/x")
+                },
+            ),
         ];
         for (text, expected) in table {
             let parsed = NfsUrl::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
@@ -440,19 +496,40 @@ mod tests {
             ("nfs://h:65536/x", UrlError::BadPort("65536".into())),
             ("nfs://h:+1/x", UrlError::BadPort("+1".into())),
             ("nfs://h/x?nfsport=a", UrlError::BadPort("a".into())),
-            ("nfs://h:1/x?nfsport=2", UrlError::TwoPorts { port: 1, nfsport: 2 }),
+            (
+                "nfs://h:1/x?nfsport=2",
+                UrlError::TwoPorts {
+                    port: 1,
+                    nfsport: 2,
+                },
+            ),
             ("nfs://h/%", UrlError::BadEscape { at: 1 }),
             ("nfs://h/a%4", UrlError::BadEscape { at: 2 }),
             ("nfs://h/a%zz", UrlError::BadEscape { at: 2 }),
             ("nfs://h/a%00b", UrlError::Nul),
             ("nfs://h/x#y", UrlError::Fragment),
-            ("nfs://h/x?colour=red", UrlError::UnknownOption("colour".into())),
-            ("nfs://h/x?uid=1&uid=1", UrlError::RepeatedOption("uid".into())),
+            (
+                "nfs://h/x?colour=red",
+                UrlError::UnknownOption("colour".into()),
+            ),
+            (
+                "nfs://h/x?uid=1&uid=1",
+                UrlError::RepeatedOption("uid".into()),
+            ),
             ("nfs://h/x?uid=", bad("uid", "", ID_CURE)),
-            ("nfs://h/x?uid=4294967295", bad("uid", "4294967295", ID_CURE)),
+            (
+                "nfs://h/x?uid=4294967295",
+                bad("uid", "4294967295", ID_CURE),
+            ),
             ("nfs://h/x?gid=-1", bad("gid", "-1", ID_CURE)),
-            ("nfs://h/x?version=4", bad("version", "4", "version=3 is the only version so far")),
-            ("nfs://h/x?nconnect=17", bad("nconnect", "17", "give a number from 1 to 16")),
+            (
+                "nfs://h/x?version=4",
+                bad("version", "4", "version=3 is the only version so far"),
+            ),
+            (
+                "nfs://h/x?nconnect=17",
+                bad("nconnect", "17", "give a number from 1 to 16"),
+            ),
         ];
         for (text, expected) in table {
             assert_eq!(NfsUrl::parse(text).as_ref(), Err(expected), "{text}");
@@ -462,11 +539,16 @@ mod tests {
     #[test]
     fn lengths_are_capped() {
         let long = format!("nfs://h/{}", "a".repeat(URL_BYTES_MAX));
-        assert_eq!(NfsUrl::parse(&long), Err(UrlError::TooLong { len: long.len() }));
+        assert_eq!(
+            NfsUrl::parse(&long),
+            Err(UrlError::TooLong { len: long.len() })
+        );
         let path = format!("nfs://h/{}", "a".repeat(URL_PATH_BYTES_MAX));
         assert_eq!(
             NfsUrl::parse(&path),
-            Err(UrlError::PathTooLong { len: URL_PATH_BYTES_MAX + 1 })
+            Err(UrlError::PathTooLong {
+                len: URL_PATH_BYTES_MAX + 1
+            })
         );
     }
 

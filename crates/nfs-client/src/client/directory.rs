@@ -123,12 +123,20 @@ impl Client {
                         (entry.cookie, name)
                     };
                     let entries = ok.entries.into_iter().map(entry).collect();
-                    Ok(Part { entries, cookieverf: ok.cookieverf, eof: ok.eof })
+                    Ok(Part {
+                        entries,
+                        cookieverf: ok.cookieverf,
+                        eof: ok.eof,
+                    })
                 }
                 Err(failure) => Err(refused("READDIR", &[], failure.status)),
             },
             Form::Plus => {
-                match self.nfs.readdirplus(dir, cookie, cookieverf, bytes, bytes).await? {
+                match self
+                    .nfs
+                    .readdirplus(dir, cookie, cookieverf, bytes, bytes)
+                    .await?
+                {
                     Ok(ok) => {
                         let entry = |entry: crate::nfs3::EntryPlus3| {
                             let name = DirEntry {
@@ -140,7 +148,11 @@ impl Client {
                             (entry.cookie, name)
                         };
                         let entries = ok.entries.into_iter().map(entry).collect();
-                        Ok(Part { entries, cookieverf: ok.cookieverf, eof: ok.eof })
+                        Ok(Part {
+                            entries,
+                            cookieverf: ok.cookieverf,
+                            eof: ok.eof,
+                        })
                     }
                     Err(failure) => Err(refused("READDIRPLUS", &[], failure.status)),
                 }

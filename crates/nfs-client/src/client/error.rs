@@ -103,8 +103,16 @@ impl ClientError {
 }
 
 pub(crate) fn refused(operation: &'static str, path: &[u8], status: Nfsstat3) -> ClientError {
-    let path = if path.is_empty() { "the file".to_owned() } else { printable(path) };
-    ClientError::Nfs { operation, path, status }
+    let path = if path.is_empty() {
+        "the file".to_owned()
+    } else {
+        printable(path)
+    };
+    ClientError::Nfs {
+        operation,
+        path,
+        status,
+    }
 }
 
 /// A path for a message: escaped where a terminal could misread it.
@@ -149,7 +157,6 @@ fn describe(status: Nfsstat3) -> &'static str {
 
 fn describe_mount(status: Mountstat3) -> &'static str {
     match status {
-        Mountstat3::Ok => "no error",
         Mountstat3::Perm => "not permitted; the server may ask for calls from a port below 1024",
         Mountstat3::Noent => "no such directory, or not exported to this host",
         Mountstat3::Io => "input/output error on the server: see its log",

@@ -100,7 +100,10 @@ impl Client {
         exclusive: bool,
     ) -> Result<File, ClientError> {
         let (dir, name) = self.parent(path).await?;
-        let attributes = Sattr3 { mode: Some(mode), ..Sattr3::default() };
+        let attributes = Sattr3 {
+            mode: Some(mode),
+            ..Sattr3::default()
+        };
         let how = if exclusive {
             CreateHow::Guarded(attributes)
         } else {
@@ -116,7 +119,10 @@ impl Client {
     /// Creates a directory with permission bits `mode`.
     pub async fn mkdir(&self, path: &[u8], mode: u32) -> Result<Node, ClientError> {
         let (dir, name) = self.parent(path).await?;
-        let attributes = Sattr3 { mode: Some(mode), ..Sattr3::default() };
+        let attributes = Sattr3 {
+            mode: Some(mode),
+            ..Sattr3::default()
+        };
         match self.nfs.mkdir(&dir, name, &attributes).await? {
             Ok(ok) => self.complete(&dir, name, ok.obj, ok.obj_attributes).await,
             Err(failure) => Err(refused("MKDIR", path, failure.status)),
@@ -126,7 +132,11 @@ impl Client {
     /// Creates a symbolic link at `path` that points to `target`.
     pub async fn symlink(&self, path: &[u8], target: &[u8]) -> Result<Node, ClientError> {
         let (dir, name) = self.parent(path).await?;
-        match self.nfs.symlink(&dir, name, &Sattr3::default(), target).await? {
+        match self
+            .nfs
+            .symlink(&dir, name, &Sattr3::default(), target)
+            .await?
+        {
             Ok(ok) => self.complete(&dir, name, ok.obj, ok.obj_attributes).await,
             Err(failure) => Err(refused("SYMLINK", path, failure.status)),
         }
@@ -136,22 +146,31 @@ impl Client {
     pub async fn remove(&self, path: &[u8]) -> Result<(), ClientError> {
         let (dir, name) = self.parent(path).await?;
         let answer = self.nfs.remove(&dir, name).await?;
-        answer.map(drop).map_err(|failure| refused("REMOVE", path, failure.status))
+        answer
+            .map(drop)
+            .map_err(|failure| refused("REMOVE", path, failure.status))
     }
 
     /// Removes an empty directory.
     pub async fn rmdir(&self, path: &[u8]) -> Result<(), ClientError> {
         let (dir, name) = self.parent(path).await?;
         let answer = self.nfs.rmdir(&dir, name).await?;
-        answer.map(drop).map_err(|failure| refused("RMDIR", path, failure.status))
+        answer
+            .map(drop)
+            .map_err(|failure| refused("RMDIR", path, failure.status))
     }
 
     /// Renames `from` to `to`, replacing what `to` names, as rename(2) does.
     pub async fn rename(&self, from: &[u8], to: &[u8]) -> Result<(), ClientError> {
         let (from_dir, from_name) = self.parent(from).await?;
         let (to_dir, to_name) = self.parent(to).await?;
-        let answer = self.nfs.rename(&from_dir, from_name, &to_dir, to_name).await?;
-        answer.map(drop).map_err(|failure| refused("RENAME", from, failure.status))
+        let answer = self
+            .nfs
+            .rename(&from_dir, from_name, &to_dir, to_name)
+            .await?;
+        answer
+            .map(drop)
+            .map_err(|failure| refused("RENAME", from, failure.status))
     }
 
     /// Where the symbolic link `handle` points: bytes that the server does not interpret.
@@ -183,9 +202,10 @@ impl Client {
     ) -> Result<Node, ClientError> {
         match (handle, attributes) {
             (Some(handle), Some(attributes)) => Ok(Node { handle, attributes }),
-            (Some(handle), None) => {
-                Ok(Node { handle, attributes: self.stat_handle(&handle).await? })
-            }
+            (Some(handle), None) => Ok(Node {
+                handle,
+                attributes: self.stat_handle(&handle).await?,
+            }),
             (None, _) => self.lookup(dir, name).await,
         }
     }

@@ -27,8 +27,14 @@ pub struct MountOptions {
 impl Default for MountOptions {
     fn default() -> Self {
         let source_port = SourcePort::PrivilegedIfAllowed;
-        let connect = ConnectOptions { source_port, ..ConnectOptions::default() };
-        Self { connect, identity: Identity::current() }
+        let connect = ConnectOptions {
+            source_port,
+            ..ConnectOptions::default()
+        };
+        Self {
+            connect,
+            identity: Identity::current(),
+        }
     }
 }
 
@@ -57,13 +63,32 @@ impl Client {
         let nfs = Nfs3::new(connection, identity);
         let transfer = transfer_sizes(&nfs, &root).await?;
         let rest = rest_below(&url.path, &export).unwrap_or_default();
-        Ok((Self { nfs, mount, export, root, transfer }, rest))
+        Ok((
+            Self {
+                nfs,
+                mount,
+                export,
+                root,
+                transfer,
+            },
+            rest,
+        ))
     }
 
     /// Uses a connection and a root handle that are there already.
-    pub async fn from_root(nfs: Nfs3, mount: Mount3, root: FileHandle) -> Result<Self, ClientError> {
+    pub async fn from_root(
+        nfs: Nfs3,
+        mount: Mount3,
+        root: FileHandle,
+    ) -> Result<Self, ClientError> {
         let transfer = transfer_sizes(&nfs, &root).await?;
-        Ok(Self { nfs, mount, export: b"/".to_vec(), root, transfer })
+        Ok(Self {
+            nfs,
+            mount,
+            export: b"/".to_vec(),
+            root,
+            transfer,
+        })
     }
 }
 
@@ -116,7 +141,10 @@ async fn registered_port(
     program: u32,
     version: u32,
 ) -> Result<Option<u16>, RpcError> {
-    let options = ConnectOptions { source_port: SourcePort::Any, ..options.clone() };
+    let options = ConnectOptions {
+        source_port: SourcePort::Any,
+        ..options.clone()
+    };
     let portmap = Portmap::connect(target.with_port(portmap::PORT), options).await?;
     portmap.getport(program, version).await
 }
@@ -137,7 +165,10 @@ async fn find_export(mount: &Mount3, path: &[u8]) -> Result<(Vec<u8>, FileHandle
     if let Some(directory) = longest {
         return match mount.mnt(&directory).await? {
             Ok(ok) => Ok((directory, ok.fhandle)),
-            Err(status) => Err(ClientError::Mount { path: printable(&directory), status }),
+            Err(status) => Err(ClientError::Mount {
+                path: printable(&directory),
+                status,
+            }),
         };
     }
     let names: Vec<&[u8]> = components(path).collect();
@@ -151,7 +182,10 @@ async fn find_export(mount: &Mount3, path: &[u8]) -> Result<(Vec<u8>, FileHandle
         };
     }
     let status = first_refusal.unwrap_or(Mountstat3::Noent);
-    Err(ClientError::Mount { path: printable(path), status })
+    Err(ClientError::Mount {
+        path: printable(path),
+        status,
+    })
 }
 
 /// What is left of `path` below `directory`; a trailing slash is kept.
@@ -184,7 +218,11 @@ async fn transfer_sizes(nfs: &Nfs3, root: &FileHandle) -> Result<TransferSizes, 
             directory: READDIR_BYTES,
         },
         // Whatever it is that the server has against FSINFO, these sizes every server takes.
-        Err(_) => TransferSizes { read: 8192, write: 8192, directory: 8192 },
+        Err(_) => TransferSizes {
+            read: 8192,
+            write: 8192,
+            directory: 8192,
+        },
     })
 }
 

@@ -49,7 +49,10 @@ impl Client {
                 continue;
             }
             let dir = passed.last().map_or(self.root, |node| node.handle);
-            let node = self.lookup(&dir, &name).await.map_err(|error| whole_path(error, path))?;
+            let node = self
+                .lookup(&dir, &name)
+                .await
+                .map_err(|error| whole_path(error, path))?;
             let is_link = node.attributes.ftype == Ftype3::Lnk;
             if !is_link || (todo.is_empty() && !follow_last) {
                 passed.push(node);
@@ -57,22 +60,27 @@ impl Client {
             }
             links += 1;
             if links > SYMLINKS_MAX {
-                return Err(ClientError::SymlinkLoop { path: printable(path) });
+                return Err(ClientError::SymlinkLoop {
+                    path: printable(path),
+                });
             }
             let target = self.readlink(&node.handle).await?;
             let inside = match target.first() {
                 Some(b'/') => {
                     passed.clear();
-                    self.inside_export(&target).ok_or_else(|| ClientError::OutsideExport {
-                        path: printable(path),
-                        target: printable(&target),
-                    })?
+                    self.inside_export(&target)
+                        .ok_or_else(|| ClientError::OutsideExport {
+                            path: printable(path),
+                            target: printable(&target),
+                        })?
                 }
                 _ => target,
             };
             let names: Vec<&[u8]> = components(&inside).collect();
             if names.len() + todo.len() > WALK_NAMES_MAX {
-                return Err(ClientError::TooManyNames { path: printable(path) });
+                return Err(ClientError::TooManyNames {
+                    path: printable(path),
+                });
             }
             for name in names.into_iter().rev() {
                 todo.push_front(name.to_vec());
@@ -82,7 +90,10 @@ impl Client {
             Some(node) => Ok(node),
             None => {
                 let attributes = self.stat_handle(&self.root).await?;
-                Ok(Node { handle: self.root, attributes })
+                Ok(Node {
+                    handle: self.root,
+                    attributes,
+                })
             }
         }
     }
@@ -103,17 +114,24 @@ impl Client {
 pub(super) fn parent_and_name(path: &[u8]) -> Result<(&[u8], &[u8]), ClientError> {
     let trimmed = path.len() - path.iter().rev().take_while(|&&byte| byte == b'/').count();
     let trimmed = path.get(..trimmed).unwrap_or_default();
-    let at = trimmed.iter().rposition(|&byte| byte == b'/').map_or(0, |at| at + 1);
+    let at = trimmed
+        .iter()
+        .rposition(|&byte| byte == b'/')
+        .map_or(0, |at| at + 1);
     let (parent, name) = trimmed.split_at(at);
     match name {
-        b"" | b"." | b".." => Err(ClientError::NoName { path: printable(path) }),
+        b"" | b"." | b".." => Err(ClientError::NoName {
+            path: printable(path),
+        }),
         name => Ok((parent, name)),
     }
 }
 
 fn whole_path(error: ClientError, path: &[u8]) -> ClientError {
     match error {
-        ClientError::Nfs { operation, status, .. } => refused(operation, path, status),
+        ClientError::Nfs {
+            operation, status, ..
+        } => refused(operation, path, status),
         other => other,
     }
 }
@@ -129,7 +147,10 @@ mod tests {
         assert_eq!(cut(b"/a"), (&b"/"[..], &b"a"[..]));
         assert_eq!(cut(b"/a/b//"), (&b"/a/"[..], &b"b"[..]));
         for path in [&b""[..], b"/", b"//", b".", b"/a/..", b"a/./"] {
-            assert!(matches!(parent_and_name(path), Err(ClientError::NoName { .. })), "{path:?}");
+            assert!(
+                matches!(parent_and_name(path), Err(ClientError::NoName { .. })),
+                "{path:?}"
+            );
         }
     }
 }

@@ -26,12 +26,18 @@ pub struct Target {
 impl Target {
     /// `host` and `port`.
     pub fn new(host: impl Into<String>, port: u16) -> Self {
-        Self { host: host.into(), port }
+        Self {
+            host: host.into(),
+            port,
+        }
     }
 
     /// The same host with another port.
     pub fn with_port(&self, port: u16) -> Self {
-        Self { host: self.host.clone(), port }
+        Self {
+            host: self.host.clone(),
+            port,
+        }
     }
 }
 
@@ -58,7 +64,10 @@ pub(super) async fn open(target: &Target, options: &ConnectOptions) -> Result<Tc
         Ok(result) => result,
         Err(_) => Err(io::Error::from(io::ErrorKind::TimedOut)),
     };
-    result.map_err(|cause| RpcError::Connect { place: target.to_string(), cause: Arc::new(cause) })
+    result.map_err(|cause| RpcError::Connect {
+        place: target.to_string(),
+        cause: Arc::new(cause),
+    })
 }
 
 async fn open_any(target: &Target, options: &ConnectOptions) -> io::Result<TcpStream> {
@@ -106,7 +115,11 @@ async fn open_one(to: SocketAddr, options: &ConnectOptions) -> io::Result<TcpStr
 }
 
 async fn open_from(to: SocketAddr, from: Option<IpAddr>, port: u16) -> io::Result<TcpStream> {
-    let socket = if to.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    let socket = if to.is_ipv4() {
+        TcpSocket::new_v4()?
+    } else {
+        TcpSocket::new_v6()?
+    };
     if from.is_some() || port != 0 {
         let any = || match to {
             SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),

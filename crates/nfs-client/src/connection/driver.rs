@@ -22,9 +22,7 @@ use super::incoming::{Incoming, Record};
 use super::table::Outcome;
 use super::{Reconnect, Shared, connect};
 use crate::error::{BadReply, Lost, RpcError};
-use crate::limits::{
-    BATCH_BYTES, RECONNECT_PAUSE_FIRST, RECONNECT_PAUSE_MAX, WRITE_PIECES_MAX,
-};
+use crate::limits::{BATCH_BYTES, RECONNECT_PAUSE_FIRST, RECONNECT_PAUSE_MAX, WRITE_PIECES_MAX};
 
 /// Receives in a row before other tasks get their turn.
 const RECEIVES_PER_TURN: usize = 16;
@@ -82,7 +80,10 @@ impl Driver {
                 return;
             }
             let shared = self.shared.clone();
-            match self.guarded(connect::open(&shared.target, &shared.options)).await {
+            match self
+                .guarded(connect::open(&shared.target, &shared.options))
+                .await
+            {
                 None => return,
                 Some(Ok(made)) => {
                     self.shared.lock().table.stats.reconnects += 1;
@@ -112,7 +113,11 @@ impl Driver {
     async fn until_needed(&mut self) -> Option<()> {
         let shared = self.shared.clone();
         self.guarded(poll_fn(|_| {
-            if shared.lock().table.waiting() > 0 { Poll::Ready(()) } else { Poll::Pending }
+            if shared.lock().table.waiting() > 0 {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
         }))
         .await
     }
@@ -232,9 +237,7 @@ impl Driver {
         self.heard = false;
         let mut inner = self.shared.lock();
         let wakers = match (self.shared.options.reconnect, lost) {
-            (Reconnect::Never, _) => {
-                inner.table.close(&RpcError::Disconnected(lost.clone()))
-            }
+            (Reconnect::Never, _) => inner.table.close(&RpcError::Disconnected(lost.clone())),
             // A server that breaks record marking would do so again for the same call.
             (_, Lost::Framing(_)) | (Reconnect::ForNewCalls, _) => inner.table.lost(lost, false),
             (Reconnect::Resend, _) => inner.table.lost(lost, true),
@@ -247,7 +250,11 @@ impl Driver {
 impl Drop for Driver {
     /// Also when the runtime is shut down under it: no call waits for a driver that is gone.
     fn drop(&mut self) {
-        let wakers = self.shared.lock().table.close(&RpcError::Disconnected(Lost::Here));
+        let wakers = self
+            .shared
+            .lock()
+            .table
+            .close(&RpcError::Disconnected(Lost::Here));
         wakers.iter().for_each(Waker::wake_by_ref);
     }
 }
@@ -272,7 +279,10 @@ impl Record<'_> {
 }
 
 fn xid_of(record: &Record<'_>) -> Option<u32> {
-    record.bytes().first_chunk().map(|bytes| u32::from_be_bytes(*bytes))
+    record
+        .bytes()
+        .first_chunk()
+        .map(|bytes| u32::from_be_bytes(*bytes))
 }
 
 /// The outcome that a reply record means for its call.
@@ -282,7 +292,10 @@ fn read_reply(record: Record<'_>) -> Outcome {
         .map_err(|error| RpcError::BadReply(BadReply::Decode(error)))?;
     let start = decoder.position();
     match header.body {
-        ReplyBody::Accepted { stat: AcceptStat::Success, .. } => Ok(match record {
+        ReplyBody::Accepted {
+            stat: AcceptStat::Success,
+            ..
+        } => Ok(match record {
             Record::InBuffer(bytes) => {
                 Bytes::copy_from_slice(bytes.get(start..).unwrap_or_default())
             }
@@ -298,9 +311,7 @@ fn read_reply(record: Record<'_>) -> Outcome {
             AcceptStat::GarbageArgs => RpcError::GarbageArgs,
             AcceptStat::SystemErr => RpcError::SystemErr,
             // The number is filled in where the call is known.
-            AcceptStat::ProgUnavail | AcceptStat::Success => {
-                RpcError::ProgUnavail { program: 0 }
-            }
+            AcceptStat::ProgUnavail | AcceptStat::Success => RpcError::ProgUnavail { program: 0 },
         }),
         ReplyBody::Denied(Rejected::RpcMismatch { low, high }) => {
             Err(RpcError::RpcMismatch { low, high })
@@ -318,7 +329,10 @@ struct Outgoing {
 
 enum Piece {
     /// Bytes `start..end` of the batch.
-    Batch { start: usize, end: usize },
+    Batch {
+        start: usize,
+        end: usize,
+    },
     Payload(Bytes),
 }
 
@@ -333,10 +347,15 @@ impl Outgoing {
         let mut inner = shared.lock();
         let mut start = 0;
         while self.batch.len() < BATCH_BYTES && self.pieces.len() + 2 < WRITE_PIECES_MAX {
-            let Some(call) = inner.table.next_to_send() else { break };
+            let Some(call) = inner.table.next_to_send() else {
+                break;
+            };
             self.batch.extend_from_slice(&call.head);
             if let Some(payload) = &call.payload {
-                self.pieces.push_back(Piece::Batch { start, end: self.batch.len() });
+                self.pieces.push_back(Piece::Batch {
+                    start,
+                    end: self.batch.len(),
+                });
                 start = self.batch.len();
                 if !payload.is_empty() {
                     self.pieces.push_back(Piece::Payload(payload.clone()));
@@ -345,7 +364,10 @@ impl Outgoing {
             }
         }
         if start < self.batch.len() {
-            self.pieces.push_back(Piece::Batch { start, end: self.batch.len() });
+            self.pieces.push_back(Piece::Batch {
+                start,
+                end: self.batch.len(),
+            });
         }
     }
 

@@ -62,13 +62,17 @@ impl Incoming {
     /// Where to receive to. Call only after [`Self::next`] returned `None`.
     pub(super) fn room(&mut self) -> Room<'_> {
         match &mut self.partial {
-            Some(partial) if partial.left > 0 => {
-                Room { room: partial.left, into: &mut partial.data }
-            }
+            Some(partial) if partial.left > 0 => Room {
+                room: partial.left,
+                into: &mut partial.data,
+            },
             _ => {
                 self.buffer.drain(..self.taken);
                 self.taken = 0;
-                Room { room: READ_BUFFER_BYTES - self.buffer.len(), into: &mut self.buffer }
+                Room {
+                    room: READ_BUFFER_BYTES - self.buffer.len(),
+                    into: &mut self.buffer,
+                }
             }
         }
     }
@@ -102,7 +106,9 @@ impl Incoming {
                 }
             }
             let fresh = self.buffer.get(self.taken..).unwrap_or_default();
-            let Some(mark) = fresh.first_chunk::<MARK_BYTES>() else { return Ok(None) };
+            let Some(mark) = fresh.first_chunk::<MARK_BYTES>() else {
+                return Ok(None);
+            };
             let header = FragmentHeader::parse(*mark);
             let len = usize::try_from(header.len).unwrap_or(usize::MAX);
             let start = self.taken + MARK_BYTES;
@@ -125,11 +131,16 @@ impl Incoming {
         });
         let total = partial.data.len().saturating_add(len);
         if total > self.record_bytes_max {
-            return Err(Framing::TooLarge { len: total, max: self.record_bytes_max });
+            return Err(Framing::TooLarge {
+                len: total,
+                max: self.record_bytes_max,
+            });
         }
         partial.fragments += 1;
         if partial.fragments > REPLY_FRAGMENTS_MAX {
-            return Err(Framing::TooManyFragments { max: REPLY_FRAGMENTS_MAX });
+            return Err(Framing::TooManyFragments {
+                max: REPLY_FRAGMENTS_MAX,
+            });
         }
         // One record at a time, of at most `record_bytes_max`: the memory is reserved, but its pages
         // are touched only as bytes come.
@@ -192,7 +203,11 @@ mod tests {
         .concat();
         let expected: Vec<&[u8]> = vec![b"one", b"", b"two", &long, &long, b"end"];
         for step in [1, 2, 3, 5, 7, 64, 4096, 65536, 1 << 20] {
-            assert_eq!(cut(&stream, step, 1 << 20).unwrap(), expected, "step {step}");
+            assert_eq!(
+                cut(&stream, step, 1 << 20).unwrap(),
+                expected,
+                "step {step}"
+            );
         }
     }
 
@@ -200,16 +215,33 @@ mod tests {
     fn declared_lengths_are_capped() {
         let stream = [0xff, 0xff, 0xff, 0xff];
         let error = cut(&stream, 4, 1000).unwrap_err();
-        assert_eq!(error, Framing::TooLarge { len: 0x7fff_ffff, max: 1000 });
+        assert_eq!(
+            error,
+            Framing::TooLarge {
+                len: 0x7fff_ffff,
+                max: 1000
+            }
+        );
         let stream = [fragment(false, &[0; 600]), fragment(true, &[0; 401])].concat();
         let error = cut(&stream, 4096, 1000).unwrap_err();
-        assert_eq!(error, Framing::TooLarge { len: 1001, max: 1000 });
+        assert_eq!(
+            error,
+            Framing::TooLarge {
+                len: 1001,
+                max: 1000
+            }
+        );
     }
 
     #[test]
     fn fragments_are_counted() {
         let stream = fragment(false, b"").repeat(REPLY_FRAGMENTS_MAX + 1);
         let error = cut(&stream, 4096, 1000).unwrap_err();
-        assert_eq!(error, Framing::TooManyFragments { max: REPLY_FRAGMENTS_MAX });
+        assert_eq!(
+            error,
+            Framing::TooManyFragments {
+                max: REPLY_FRAGMENTS_MAX
+            }
+        );
     }
 }

@@ -29,8 +29,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
-use nfs_wire::record::FragmentHeader;
 use nfs_wire::auth::OpaqueAuth;
+use nfs_wire::record::FragmentHeader;
 use nfs_wire::rpc::CallHeader;
 use nfs_wire::{Decode, Encode, Encoder};
 use tokio::sync::Semaphore;
@@ -155,7 +155,12 @@ impl Connection {
         let stream = connect::open(&target, &options).await?;
         let in_flight_max = options.in_flight_max.clamp(1, limits::IN_FLIGHT_MAX);
         let table = Table::new(in_flight_max, connect::first_xid(), Instant::now());
-        let inner = Inner { table, driver: None, driver_asleep: false, closed: false };
+        let inner = Inner {
+            table,
+            driver: None,
+            driver_asleep: false,
+            closed: false,
+        };
         let shared = Arc::new(Shared {
             state: Mutex::new(inner),
             permits: Semaphore::new(usize::try_from(in_flight_max).unwrap_or(1)),
@@ -163,7 +168,9 @@ impl Connection {
             options,
         });
         tokio::spawn(Driver::new(shared.clone()).run(stream));
-        Ok(Self { handle: Arc::new(Handle { shared }) })
+        Ok(Self {
+            handle: Arc::new(Handle { shared }),
+        })
     }
 
     /// Calls `procedure` with `args`, as `identity`, and waits for the results' bytes: what follows
@@ -189,7 +196,8 @@ impl Connection {
         identity: &Identity,
         args: &[u8],
     ) -> Result<Bytes, RpcError> {
-        self.call_with(procedure, identity, |out| out.extend_from_slice(args), None).await
+        self.call_with(procedure, identity, |out| out.extend_from_slice(args), None)
+            .await
     }
 
     /// As [`Self::call`], with arguments that end in `payload` as opaque data: `head` encodes all up
@@ -202,7 +210,8 @@ impl Connection {
         payload: Bytes,
     ) -> Result<Bytes, RpcError> {
         let encode = |out: &mut Vec<u8>| head.encode(&mut Encoder::new(out));
-        self.call_with(procedure, identity, encode, Some(payload)).await
+        self.call_with(procedure, identity, encode, Some(payload))
+            .await
     }
 
     /// What was counted so far.
@@ -233,12 +242,17 @@ impl Connection {
             return Err(RpcError::Disconnected(Lost::Here));
         };
         let ticket = shared.begin(procedure, identity, args, payload)?;
-        let reply = Pending { shared, ticket, over: false }.await;
+        let reply = Pending {
+            shared,
+            ticket,
+            over: false,
+        }
+        .await;
         drop(permit);
         match reply {
-            Err(RpcError::ProgUnavail { .. }) => {
-                Err(RpcError::ProgUnavail { program: procedure.program })
-            }
+            Err(RpcError::ProgUnavail { .. }) => Err(RpcError::ProgUnavail {
+                program: procedure.program,
+            }),
             reply => reply,
         }
     }
@@ -283,7 +297,9 @@ impl Shared {
 
 impl std::fmt::Debug for Shared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Shared").field("target", &self.target).finish_non_exhaustive()
+        f.debug_struct("Shared")
+            .field("target", &self.target)
+            .finish_non_exhaustive()
     }
 }
 
@@ -339,7 +355,10 @@ fn encode_call(
     let padding = nfs_wire::xdr::padding(payload_len);
     let len = head.len() - 4 + payload_len + padding;
     let Some(len) = u32::try_from(len).ok().filter(|&len| len < 1 << 31) else {
-        return Err(RpcError::CallTooLarge { len, max: (1 << 31) - 1 });
+        return Err(RpcError::CallTooLarge {
+            len,
+            max: (1 << 31) - 1,
+        });
     };
     if let Some(mark) = head.first_chunk_mut() {
         *mark = FragmentHeader { last: true, len }.to_bytes();
@@ -361,8 +380,6 @@ fn call_header(xid: u32, procedure: Procedure, identity: &Identity) -> CallHeade
 }
 
 /// Decodes all of a call's results as `T`.
-pub(crate) fn decode_results<'a, T: Decode<'a>>(
-    results: &'a [u8],
-) -> Result<T, RpcError> {
+pub(crate) fn decode_results<'a, T: Decode<'a>>(results: &'a [u8]) -> Result<T, RpcError> {
     nfs_wire::decode_all(results).map_err(|error| RpcError::BadReply(BadReply::Decode(error)))
 }

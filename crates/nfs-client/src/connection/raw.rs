@@ -68,7 +68,9 @@ impl RawConnection {
             }
             let start = record.len();
             record.resize(start + len, 0);
-            self.stream.read_exact(record.get_mut(start..).unwrap_or_default()).await?;
+            self.stream
+                .read_exact(record.get_mut(start..).unwrap_or_default())
+                .await?;
             if header.last {
                 return Ok(Some(record));
             }

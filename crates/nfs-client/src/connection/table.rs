@@ -89,7 +89,10 @@ const HEAD_KEPT_BYTES: usize = 4096;
 impl Table {
     /// A table for `in_flight_max` calls at once, xids counting from `xid_first`.
     pub(super) fn new(in_flight_max: u32, xid_first: u32, now: Instant) -> Self {
-        let slots = usize::try_from(in_flight_max).unwrap_or(1).max(1).next_power_of_two();
+        let slots = usize::try_from(in_flight_max)
+            .unwrap_or(1)
+            .max(1)
+            .next_power_of_two();
         let slots = (0..slots).map(|_| Slot {
             xid: 0,
             state: State::Free,
@@ -141,7 +144,10 @@ impl Table {
         slot.sent = false;
         self.waiting += 1;
         self.stats.calls += 1;
-        self.earliest = Some(self.earliest.map_or(deadline, |earliest| earliest.min(deadline)));
+        self.earliest = Some(
+            self.earliest
+                .map_or(deadline, |earliest| earliest.min(deadline)),
+        );
         if self.queue.len() >= 2 * self.slots.len() {
             self.forget_unsent();
         }
@@ -345,11 +351,20 @@ mod tests {
     fn busy_slots_are_passed_over_and_xids_wrap() {
         let (mut table, now) = table(4, u32::MAX - 1);
         let tickets: Vec<Ticket> = (0..4).map(|_| begin(&mut table, now)).collect();
-        assert_eq!(tickets.iter().map(|t| t.xid).collect::<Vec<_>>(), [!0 - 1, !0, 0, 1]);
+        assert_eq!(
+            tickets.iter().map(|t| t.xid).collect::<Vec<_>>(),
+            [!0 - 1, !0, 0, 1]
+        );
         assert!(table.finish(0, Ok(Bytes::from_static(b"r"))).is_none());
         assert!(matches!(table.poll(tickets[2], &cx()), Poll::Ready(Ok(_))));
         let next = begin(&mut table, now);
-        assert_eq!(next, Ticket { index: tickets[2].index, xid: 4 });
+        assert_eq!(
+            next,
+            Ticket {
+                index: tickets[2].index,
+                xid: 4
+            }
+        );
         assert_eq!(table.waiting(), 4);
     }
 
@@ -397,7 +412,10 @@ mod tests {
         let second = begin(&mut table, now + Duration::from_millis(500));
         assert_eq!(table.earliest(), Some(now + Duration::from_secs(1)));
         table.expire(now + Duration::from_secs(1));
-        assert!(matches!(table.poll(first, &cx()), Poll::Ready(Err(RpcError::Timeout { .. }))));
+        assert!(matches!(
+            table.poll(first, &cx()),
+            Poll::Ready(Err(RpcError::Timeout { .. }))
+        ));
         assert!(table.poll(second, &cx()).is_pending());
         assert_eq!(table.earliest(), Some(now + Duration::from_millis(1500)));
     }
@@ -417,8 +435,14 @@ mod tests {
         table.next_to_send().unwrap();
         table.lost(&Lost::ByServer, false);
         let failed = table.poll(tickets[0], &cx());
-        assert!(matches!(failed, Poll::Ready(Err(RpcError::Disconnected(Lost::ByServer)))));
-        assert_eq!(table.next_to_send().unwrap().head, tickets[1].xid.to_be_bytes());
+        assert!(matches!(
+            failed,
+            Poll::Ready(Err(RpcError::Disconnected(Lost::ByServer)))
+        ));
+        assert_eq!(
+            table.next_to_send().unwrap().head,
+            tickets[1].xid.to_be_bytes()
+        );
     }
 
     #[test]
@@ -426,7 +450,10 @@ mod tests {
         let (mut table, now) = table(4, 0);
         let ticket = begin(&mut table, now);
         table.close(&RpcError::Disconnected(Lost::Here));
-        assert!(matches!(table.poll(ticket, &cx()), Poll::Ready(Err(RpcError::Disconnected(_)))));
+        assert!(matches!(
+            table.poll(ticket, &cx()),
+            Poll::Ready(Err(RpcError::Disconnected(_)))
+        ));
         let refused = table.begin(now, Duration::ZERO, |_, _| Ok(()));
         assert!(matches!(refused, Err(RpcError::Disconnected(Lost::Here))));
     }
