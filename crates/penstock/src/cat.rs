@@ -20,7 +20,7 @@ use crate::show;
 ///   penstock cat nfs://server/export/part1 nfs://server/export/part2 > whole
 #[derive(clap::Args, Debug)]
 #[command(verbatim_doc_comment, after_long_help = show::AFTER_HELP)]
-pub struct Args {
+pub(crate) struct Args {
     /// What to write out: nfs://HOST[:PORT]/EXPORT/PATH
     #[arg(required = true)]
     urls: Vec<NfsUrl>,
@@ -28,7 +28,7 @@ pub struct Args {
 
 impl Args {
     /// Writes out the files, in order; stops at the first that fails.
-    pub fn run(self) -> anyhow::Result<ExitCode> {
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         show::run(async move {
             for url in &self.urls {
                 write_out(url).await?;

@@ -24,7 +24,7 @@ use crate::show;
 ///   penstock ls --json 'nfs://server/export?uid=1000&gid=1000' | jq .name
 #[derive(clap::Args, Debug)]
 #[command(verbatim_doc_comment, after_long_help = show::AFTER_HELP)]
-pub struct Args {
+pub(crate) struct Args {
     /// Print type, mode, links, owner, group, size and time of change too
     #[arg(short, long)]
     long: bool,
@@ -49,7 +49,7 @@ struct Line {
 
 impl Args {
     /// Lists what the URL names.
-    pub fn run(self) -> anyhow::Result<ExitCode> {
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         show::run(async move {
             let lines = self.collect().await?;
             let escaped = show::escape_on_stdout();
@@ -79,12 +79,19 @@ impl Args {
             client.resolve(&path).await?
         };
         if start.attributes.ftype != Ftype3::Dir {
-            let name = nfs_client::url::components(&path).last().unwrap_or(b"/").to_vec();
+            let name = nfs_client::url::components(&path)
+                .last()
+                .unwrap_or(b"/")
+                .to_vec();
             let target = match start.attributes.ftype {
                 Ftype3::Lnk => Some(client.readlink(&start.handle).await?),
                 _ => None,
             };
-            return Ok(vec![Line { name, attributes: Some(start.attributes), target }]);
+            return Ok(vec![Line {
+                name,
+                attributes: Some(start.attributes),
+                target,
+            }]);
         }
         let mut entries = client.read_dir(&start.handle, with_attributes).await?;
         entries.retain(|entry| entry.name != b"." && entry.name != b"..");
@@ -95,7 +102,11 @@ impl Args {
                 true => link_target(&client, &entry).await,
                 false => None,
             };
-            lines.push(Line { name: entry.name, attributes: entry.attributes, target });
+            lines.push(Line {
+                name: entry.name,
+                attributes: entry.attributes,
+                target,
+            });
         }
         Ok(lines)
     }
@@ -131,7 +142,11 @@ impl Line {
                 )?;
             }
             // The entry went away, or the server keeps its attributes from us.
-            None => write!(out, "?????????? {:>3} {:>5} {:>5} {:>12} {:19} ", "?", "?", "?", "?", "?")?,
+            None => write!(
+                out,
+                "?????????? {:>3} {:>5} {:>5} {:>12} {:19} ",
+                "?", "?", "?", "?", "?"
+            )?,
         }
         show::write_name(out, &self.name, escaped)?;
         if let Some(target) = &self.target {

@@ -42,7 +42,11 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 
 /// Writes a file name: escaped on a terminal, raw elsewhere.
 pub(crate) fn write_name(out: &mut impl Write, name: &[u8], escaped: bool) -> io::Result<()> {
-    if escaped { out.write_all(escape(name).as_bytes()) } else { out.write_all(name) }
+    if escaped {
+        out.write_all(escape(name).as_bytes())
+    } else {
+        out.write_all(name)
+    }
 }
 
 /// Whether names have to be escaped on standard output.
@@ -160,7 +164,9 @@ pub(crate) fn time_text(time: Nfstime3) -> String {
 
 /// Year, month and day of the day that many days after 1970-01-01, in the Gregorian calendar.
 fn civil_date(mut days: u64) -> (u64, u64, u64) {
-    let is_leap = |year: u64| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let is_leap = |year: u64| {
+        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+    };
     let mut year = 1970;
     loop {
         let length = if is_leap(year) { 366 } else { 365 };
@@ -205,7 +211,12 @@ mod tests {
 
     #[test]
     fn times() {
-        let at = |seconds| time_text(Nfstime3 { seconds, nseconds: 0 });
+        let at = |seconds| {
+            time_text(Nfstime3 {
+                seconds,
+                nseconds: 0,
+            })
+        };
         assert_eq!(at(0), "1970-01-01 00:00:00");
         assert_eq!(at(951_782_400), "2000-02-29 00:00:00");
         assert_eq!(at(1_735_689_599), "2024-12-31 23:59:59");
@@ -217,6 +228,9 @@ mod tests {
         let mut object = Map::new();
         put_json_name(&mut object, "name", b"a");
         put_json_name(&mut object, "target", b"\xff\x01");
-        assert_eq!(Value::Object(object), json!({"name": "a", "target_hex": "ff01"}));
+        assert_eq!(
+            Value::Object(object),
+            json!({"name": "a", "target_hex": "ff01"})
+        );
     }
 }

@@ -21,7 +21,7 @@ use crate::show;
 ///   penstock stat --json nfs://server/export/photos | jq .size
 #[derive(clap::Args, Debug)]
 #[command(verbatim_doc_comment, after_long_help = show::AFTER_HELP)]
-pub struct Args {
+pub(crate) struct Args {
     /// Print one JSON object with all attributes
     ///
     /// A name that is not UTF-8 is given as `path_hex` instead of `path`.
@@ -38,7 +38,7 @@ pub struct Args {
 
 impl Args {
     /// Shows the attributes.
-    pub fn run(self) -> anyhow::Result<ExitCode> {
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         show::run(async move {
             let (client, path) = Client::mount(&self.url).await?;
             let node = if self.follow || path.ends_with(b"/") {
