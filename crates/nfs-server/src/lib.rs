@@ -3,4 +3,5 @@
 pub mod config;
 pub mod creds;
 pub mod exports;
+pub mod handle_table;
 pub mod limits;

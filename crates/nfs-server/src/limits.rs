@@ -24,3 +24,21 @@ pub const MEMORY_BYTES_DEFAULT: u64 = 256 << 20;
 pub const SHARDS_MAX: usize = 256;
 /// Most helper threads for calls that may block.
 pub const HELPER_THREADS_MAX: usize = 1024;
+
+// The handle table of a server that may not open by handle (rootless).
+
+/// Most objects the handle table remembers; the oldest unused is forgotten for a new one and its
+/// handles become stale. About 200 bytes of disk each.
+pub const HANDLE_TABLE_OBJECTS_MAX: u64 = 4 << 20;
+/// Names remembered per object (hard links, old names); the oldest is forgotten for a new one.
+pub const HANDLE_TABLE_LOCATIONS_MAX: usize = 8;
+/// Most objects written by one transaction, over all callers that wait.
+pub const HANDLE_TABLE_GROUP_MAX: usize = 8192;
+/// Callers that may wait for the committer; more wait to be let in.
+pub const HANDLE_TABLE_QUEUE_MAX: usize = 256;
+/// Used objects whose age is yet to be written; more are not noted and may be forgotten earlier.
+pub const HANDLE_TABLE_TOUCHED_MAX: usize = 64 << 10;
+/// Memory for pages of the table's file, in bytes.
+pub const HANDLE_TABLE_CACHE_BYTES_MAX: usize = 8 << 20;
+/// Longest name, in bytes: more than any Linux file system takes (255).
+pub const HANDLE_TABLE_NAME_BYTES_MAX: usize = 4096;

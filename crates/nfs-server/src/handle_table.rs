@@ -1,0 +1,357 @@
+//! The persistent handle table of a server without CAP_DAC_READ_SEARCH.
+//!
+//! Such a server cannot open a file by its kernel handle, so it gives every object that it hands
+//! out an id and remembers where the object was seen: a parent's id and a name, up to
+//! [`limits::HANDLE_TABLE_LOCATIONS_MAX`] of them. A handle carries the id. To find the object
+//! again, the caller walks from a location's parent and compares the identity of what it finds;
+//! a location is a hint, the identity is the truth. So a change made behind the server's back costs
+//! at most a stale handle, never the wrong file.
+//!
+//! What it promises: an id returned by [`HandleTable::intern`] is on stable storage; ids are never
+//! given twice; the table survives `kill -9` and power cuts (redb commits are atomic). One thread
+//! commits; callers that wait meanwhile share the next transaction and its flush.
+//!
+//! What it does not promise: an object is forgotten when the table is full and it is among the
+//! longest unused ([`limits::HANDLE_TABLE_OBJECTS_MAX`]). Its handles are stale from then on; a
+//! LOOKUP makes new ones. "Used" is noted in steps of a sixteenth of the table, not per call.
+//! Without a birth time (`btime`) from the file system a new file that got the inode number of a
+//! file removed behind the server's back cannot be told from it.
+//!
+//! All calls here may block on the disk: they belong on the helper pool, not on a shard.
+
+mod store;
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+
+use parking_lot::Mutex;
+
+use crate::limits;
+use store::Store;
+
+/// The number that stands for an object in a handle. Never used twice, never 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ObjectId(pub u64);
+
+/// What makes an object the same object, as statx tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Identity {
+    /// The export it was reached through: the same file in two exports is two objects.
+    pub export: u32,
+    /// Device number (`st_dev`) of its file system.
+    pub dev: u64,
+    /// Inode number.
+    pub ino: u64,
+    /// Birth time, seconds and nanoseconds, where the file system keeps one.
+    pub btime: Option<(i64, u32)>,
+}
+
+/// A name in a directory.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Location {
+    /// The directory.
+    pub parent: ObjectId,
+    /// The name in it.
+    pub name: Vec<u8>,
+}
+
+/// An object about to be handed out.
+#[derive(Clone, Debug)]
+pub struct NewObject {
+    /// What it is.
+    pub identity: Identity,
+    /// Where it was seen.
+    pub location: Location,
+}
+
+/// What the table knows of an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Object {
+    /// What it is; to be compared with what a location leads to.
+    pub identity: Identity,
+    /// Where it was seen, latest first. Empty for the root of an export, and for an object whose
+    /// known names are all gone.
+    pub locations: Vec<Location>,
+}
+
+/// Why the table could not do it.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum HandleTableError {
+    /// The file cannot be opened: held by another server, not ours, or damaged.
+    #[error("cannot open the handle table {}; is another server using this state directory?", path.display())]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// What the store said.
+        source: Arc<redb::Error>,
+    },
+    /// Reading or writing failed. After a failed write every further one fails until a restart.
+    #[error("the handle table cannot be read or written; check the state directory's disk")]
+    Storage(#[source] Arc<redb::Error>),
+    /// A record does not decode.
+    #[error("the handle table is damaged at object {0}")]
+    Damaged(u64),
+    /// A name that no file system takes: empty, too long, or with a slash or NUL byte.
+    #[error("not a file name")]
+    NotAName,
+    /// More objects at once than one transaction takes ([`limits::HANDLE_TABLE_GROUP_MAX`]).
+    #[error("{0} objects at once are too many")]
+    BatchTooLarge(usize),
+    /// The committer has ended: it panicked, or the table is being dropped.
+    #[error("the handle table is closed")]
+    Closed,
+}
+
+impl<E: Into<redb::Error>> From<E> for HandleTableError {
+    fn from(error: E) -> Self {
+        Self::Storage(Arc::new(error.into()))
+    }
+}
+
+/// The table. Dropping it waits for the changes under way.
+#[derive(Debug)]
+pub struct HandleTable {
+    shared: Arc<Shared>,
+    /// `None` only while dropping.
+    requests: Option<mpsc::SyncSender<Request>>,
+    committer: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    store: Store,
+    /// The id that the next new object gets: the table's clock, as the ids never go back.
+    next_id: AtomicU64,
+    /// Objects in use whose stamp has become old.
+    touched: Mutex<HashSet<u64>>,
+    objects_max: u64,
+}
+
+/// A change, and where its answer goes.
+struct Request {
+    change: Change,
+    reply: mpsc::SyncSender<Result<Vec<ObjectId>, HandleTableError>>,
+}
+
+/// What a caller wants changed.
+#[derive(Debug)]
+enum Change {
+    Root(Identity),
+    Intern(Vec<NewObject>),
+    Renamed { from: Location, to: Location },
+    Removed { at: Location, links_left: bool },
+}
+
+impl Change {
+    const fn objects(&self) -> usize {
+        match self {
+            Self::Intern(objects) => objects.len(),
+            Self::Root(_) | Self::Renamed { .. } | Self::Removed { .. } => 1,
+        }
+    }
+}
+
+impl HandleTable {
+    /// Opens or creates the table at `path`, for at most `objects_max` objects.
+    ///
+    /// # Errors
+    /// [`HandleTableError::Open`].
+    pub fn open(path: &Path, objects_max: u64) -> Result<Self, HandleTableError> {
+        let open = |source: redb::Error| HandleTableError::Open {
+            path: path.to_owned(),
+            source: Arc::new(source),
+        };
+        let (store, next_id) = Store::open(path).map_err(open)?;
+        let shared = Arc::new(Shared {
+            store,
+            next_id: AtomicU64::new(next_id),
+            touched: Mutex::new(HashSet::new()),
+            objects_max,
+        });
+        let (requests, incoming) = mpsc::sync_channel(limits::HANDLE_TABLE_QUEUE_MAX);
+        let committer = std::thread::Builder::new()
+            .name("handle-table".to_owned())
+            .spawn({
+                let shared = Arc::clone(&shared);
+                move || commit_until_closed(&shared, &incoming)
+            })
+            .map_err(|error| open(redb::Error::Io(error)))?;
+        Ok(Self {
+            shared,
+            requests: Some(requests),
+            committer: Some(committer),
+        })
+    }
+
+    /// The id of an export's root, which is found by the export's path and never forgotten.
+    ///
+    /// # Errors
+    /// See [`HandleTableError`].
+    pub fn root(&self, identity: Identity) -> Result<ObjectId, HandleTableError> {
+        if let Some(id) = self.shared.store.root(&identity)? {
+            return Ok(id);
+        }
+        self.change(Change::Root(identity))?
+            .first()
+            .copied()
+            .ok_or(HandleTableError::Closed)
+    }
+
+    /// The ids of `objects`, in their order. New ones and new locations are on stable storage when
+    /// this returns; if there are none nothing is written.
+    ///
+    /// # Errors
+    /// See [`HandleTableError`]; then nothing of the batch may be handed out.
+    pub fn intern(&self, objects: Vec<NewObject>) -> Result<Vec<ObjectId>, HandleTableError> {
+        if objects.len() > limits::HANDLE_TABLE_GROUP_MAX {
+            return Err(HandleTableError::BatchTooLarge(objects.len()));
+        }
+        for object in &objects {
+            check_name(&object.location.name)?;
+        }
+        if let Some(found) = self.shared.store.all_known(&objects)? {
+            for (id, stamp) in &found {
+                self.shared.used(*id, *stamp);
+            }
+            return Ok(found.into_iter().map(|(id, _)| id).collect());
+        }
+        self.change(Change::Intern(objects))
+    }
+
+    /// What is known of `id`; `None` if it was never given or has been forgotten.
+    ///
+    /// # Errors
+    /// See [`HandleTableError`].
+    pub fn object(&self, id: ObjectId) -> Result<Option<Object>, HandleTableError> {
+        let Some((object, stamp)) = self.shared.store.object(id)? else {
+            return Ok(None);
+        };
+        self.shared.used(id, stamp);
+        Ok(Some(object))
+    }
+
+    /// Where `id` was seen, latest first; empty if it is not known.
+    ///
+    /// # Errors
+    /// See [`HandleTableError`].
+    pub fn locations(&self, id: ObjectId) -> Result<Vec<Location>, HandleTableError> {
+        Ok(self
+            .object(id)?
+            .map(|object| object.locations)
+            .unwrap_or_default())
+    }
+
+    /// The object last seen at `from` is now at `to`; what was at `to` is there no longer. Durable
+    /// when this returns. Where the rename itself must survive a crash between the two, intern the
+    /// object at `to` first: a location too many does no harm.
+    ///
+    /// # Errors
+    /// See [`HandleTableError`].
+    pub fn renamed(&self, from: Location, to: Location) -> Result<(), HandleTableError> {
+        check_name(&to.name)?;
+        self.change(Change::Renamed { from, to }).map(drop)
+    }
+
+    /// The name `at` is gone. Without `links_left` the object itself is gone too and is forgotten;
+    /// with it the object keeps its id and its other names.
+    ///
+    /// # Errors
+    /// See [`HandleTableError`].
+    pub fn removed(&self, at: Location, links_left: bool) -> Result<(), HandleTableError> {
+        self.change(Change::Removed { at, links_left }).map(drop)
+    }
+
+    /// How many objects are known, export roots included.
+    ///
+    /// # Errors
+    /// See [`HandleTableError`].
+    pub fn objects(&self) -> Result<u64, HandleTableError> {
+        self.shared.store.objects()
+    }
+
+    fn change(&self, change: Change) -> Result<Vec<ObjectId>, HandleTableError> {
+        let (reply, answer) = mpsc::sync_channel(1);
+        let requests = self.requests.as_ref().ok_or(HandleTableError::Closed)?;
+        requests
+            .send(Request { change, reply })
+            .map_err(|_| HandleTableError::Closed)?;
+        answer.recv().map_err(|_| HandleTableError::Closed)?
+    }
+}
+
+impl Drop for HandleTable {
+    fn drop(&mut self) {
+        self.requests = None;
+        if let Some(committer) = self.committer.take()
+            && committer.join().is_err()
+        {
+            tracing::error!("the thread of the handle table panicked");
+        }
+    }
+}
+
+impl Shared {
+    /// Notes that `id`, last stamped `stamp`, is in use, if its stamp has become old.
+    fn used(&self, id: ObjectId, stamp: u64) {
+        let step = (self.objects_max / 16).max(1);
+        if stamp.saturating_add(step) > self.next_id.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut touched = self.touched.lock();
+        if touched.len() < limits::HANDLE_TABLE_TOUCHED_MAX {
+            touched.insert(id.0);
+        }
+    }
+}
+
+fn check_name(name: &[u8]) -> Result<(), HandleTableError> {
+    let dots = matches!(name, b"" | b"." | b"..");
+    if dots
+        || name.len() > limits::HANDLE_TABLE_NAME_BYTES_MAX
+        || name.iter().any(|byte| matches!(byte, 0 | b'/'))
+    {
+        return Err(HandleTableError::NotAName);
+    }
+    Ok(())
+}
+
+/// The committer: takes all changes that wait, writes them in one transaction, answers.
+fn commit_until_closed(shared: &Shared, incoming: &mpsc::Receiver<Request>) {
+    while let Ok(first) = incoming.recv() {
+        let mut objects = first.change.objects();
+        let mut group = vec![first];
+        while objects < limits::HANDLE_TABLE_GROUP_MAX
+            && let Ok(next) = incoming.try_recv()
+        {
+            objects += next.change.objects();
+            group.push(next);
+        }
+        let touched = std::mem::take(&mut *shared.touched.lock());
+        let changes = group.iter().map(|request| &request.change);
+        let next_id = shared.next_id.load(Ordering::Relaxed);
+        match shared
+            .store
+            .commit(changes, &touched, next_id, shared.objects_max)
+        {
+            Ok((next_id, answers)) => {
+                shared.next_id.store(next_id, Ordering::Relaxed);
+                for (request, ids) in group.iter().zip(answers) {
+                    // A caller that no longer waits has no use for the answer.
+                    let _ = request.reply.send(Ok(ids));
+                }
+            }
+            Err(error) => {
+                for request in &group {
+                    let _ = request.reply.send(Err(error.clone()));
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
