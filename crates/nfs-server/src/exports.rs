@@ -10,12 +10,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use ipnet::IpNet;
+use nfs_io::{Creds, LocalGid, LocalUid};
 
 use crate::config::{
     Access, ClientConfig, Config, ConfigErrors, Durability, ExportConfig, IoMode, Problem,
     SquashKind,
 };
-use crate::creds::{Creds, LocalGid, LocalUid};
 
 /// A port below this can be bound only by root (or with CAP_NET_BIND_SERVICE) on the client.
 const PRIVILEGED_PORTS_END: u16 = 1024;
@@ -220,11 +220,7 @@ impl Squash {
     /// Squashes `kind` of requests to `anonuid` and `anongid`.
     #[must_use]
     pub fn new(kind: SquashKind, anonuid: u32, anongid: u32) -> Self {
-        let anonymous = Creds {
-            uid: LocalUid(anonuid),
-            gid: LocalGid(anongid),
-            groups: Arc::from([]),
-        };
+        let anonymous = Creds::new(LocalUid(anonuid), LocalGid(anongid), &[]);
         Self { kind, anonymous }
     }
 
@@ -252,20 +248,18 @@ impl Squash {
         let is_squashed = |id: u32| id == u32::MAX || (self.kind == SquashKind::Root && id == 0);
         let group = |id: u32| {
             if is_squashed(id) {
-                self.anonymous.gid.0
+                self.anonymous.gid().0
             } else {
                 id
             }
         };
-        Creds {
-            uid: if is_squashed(uid.0) {
-                self.anonymous.uid
-            } else {
-                LocalUid(uid.0)
-            },
-            gid: LocalGid(group(gid.0)),
-            groups: gids.iter().map(|gid| group(gid.0)).collect(),
-        }
+        let uid = if is_squashed(uid.0) {
+            self.anonymous.uid()
+        } else {
+            LocalUid(uid.0)
+        };
+        let groups: Vec<u32> = gids.iter().map(|gid| group(gid.0)).collect();
+        Creds::new(uid, LocalGid(group(gid.0)), &groups)
     }
 }
 

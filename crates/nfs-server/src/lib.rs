@@ -1,7 +1,6 @@
 //! Penstock's NFS server: exports, handles, open-file cache, procedures and control plane.
 
 pub mod config;
-pub mod creds;
 pub mod exports;
 pub mod handle_table;
 pub mod limits;
