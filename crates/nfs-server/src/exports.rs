@@ -36,8 +36,8 @@ pub struct ExportTable {
     by_id: HashMap<u32, Arc<Export>>,
 }
 
-/// One export.
-#[derive(Debug)]
+/// One export. Two are equal when every setting is.
+#[derive(Debug, PartialEq, Eq)]
 pub struct Export {
     /// [`export_id`] of the pseudo path: the same in every run, part of every handle.
     pub id: u32,
@@ -57,7 +57,7 @@ pub struct Export {
 }
 
 /// What one network of clients may do with an export.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientRule {
     /// The network.
     pub net: IpNet,
@@ -81,7 +81,7 @@ pub enum Refused {
 }
 
 /// As whom a client's requests run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Squash {
     kind: SquashKind,
     anonymous: Creds,
@@ -128,8 +128,8 @@ impl ExportTable {
     }
 
     /// All exports in the order of the configuration.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Arc<Export>> {
-        self.exports.iter()
+    pub fn exports(&self) -> &[Arc<Export>] {
+        &self.exports
     }
 
     /// The export that a MOUNT of `mount_path` means, and the names below its root that are left to
@@ -198,6 +198,12 @@ impl Export {
         Ok(rule)
     }
 
+    /// May a change be acknowledged before it is on stable storage?
+    #[must_use]
+    pub fn is_async(&self) -> bool {
+        self.durability == Durability::Async
+    }
+
     /// The rules in the order they are tried: for the EXPORT list of MOUNT and for `ctl exports`.
     #[must_use]
     pub fn rules(&self) -> &[ClientRule] {
@@ -213,6 +219,12 @@ impl ClientRule {
             squash: Squash::new(config.squash, config.anonuid, config.anongid),
             privileged_port: config.privileged_port,
         }
+    }
+
+    /// May these clients change anything?
+    #[must_use]
+    pub fn is_writable(&self) -> bool {
+        self.access == Access::ReadWrite
     }
 }
 
@@ -236,12 +248,13 @@ impl Squash {
         &self.anonymous
     }
 
-    /// Whom an AUTH_SYS credential runs as.
+    /// Whom an AUTH_SYS credential runs as. `gids` are its groups, or those that this machine's group
+    /// database has for the user; they are squashed alike.
     ///
     /// The id 4294967295 is anonymous under every rule: to the kernel's set-id calls it means
     /// "leave as it is", which here would be the server's own identity.
     #[must_use]
-    pub fn creds(&self, uid: WireUid, gid: WireGid, gids: &[WireGid]) -> Creds {
+    pub fn creds(&self, uid: WireUid, gid: WireGid, gids: &[u32]) -> Creds {
         if self.kind == SquashKind::All {
             return self.anonymous.clone();
         }
@@ -258,7 +271,7 @@ impl Squash {
         } else {
             LocalUid(uid.0)
         };
-        let groups: Vec<u32> = gids.iter().map(|gid| group(gid.0)).collect();
+        let groups: Vec<u32> = gids.iter().copied().map(group).collect();
         Creds::new(uid, LocalGid(group(gid.0)), &groups)
     }
 }

@@ -33,10 +33,6 @@ use parking_lot::Mutex;
 use crate::limits;
 use store::Store;
 
-/// The number that stands for an object in a handle. Never used twice, never 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ObjectId(pub u64);
-
 /// What makes an object the same object, as statx tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Identity {
@@ -50,22 +46,24 @@ pub struct Identity {
     pub btime: Option<(i64, u32)>,
 }
 
-/// A name in a directory.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Location {
-    /// The directory.
-    pub parent: ObjectId,
-    /// The name in it.
-    pub name: Vec<u8>,
-}
-
 /// An object about to be handed out.
 #[derive(Clone, Debug)]
 pub struct NewObject {
     /// What it is.
     pub identity: Identity,
-    /// Where it was seen.
-    pub location: Location,
+    /// The id of the directory it was seen in.
+    pub parent: u64,
+    /// The name it has there.
+    pub name: Vec<u8>,
+}
+
+/// A name in a directory.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Location {
+    /// The id of the directory.
+    pub parent: u64,
+    /// The name in it.
+    pub name: Vec<u8>,
 }
 
 /// What the table knows of an object.
@@ -73,14 +71,13 @@ pub struct NewObject {
 pub struct Object {
     /// What it is; to be compared with what a location leads to.
     pub identity: Identity,
-    /// Where it was seen, latest first. Empty for the root of an export, and for an object whose
-    /// known names are all gone.
+    /// Where it was seen, latest first. Empty only for the root of an export.
     pub locations: Vec<Location>,
 }
 
 /// Why the table could not do it.
 #[derive(Clone, Debug, thiserror::Error)]
-pub enum HandleTableError {
+pub enum TableError {
     /// The file cannot be opened: held by another server, not ours, or damaged.
     #[error("cannot open the handle table {}; is another server using this state directory?", path.display())]
     Open {
@@ -106,7 +103,7 @@ pub enum HandleTableError {
     Closed,
 }
 
-impl<E: Into<redb::Error>> From<E> for HandleTableError {
+impl<E: Into<redb::Error>> From<E> for TableError {
     fn from(error: E) -> Self {
         Self::Storage(Arc::new(error.into()))
     }
@@ -134,7 +131,7 @@ struct Shared {
 /// A change, and where its answer goes.
 struct Request {
     change: Change,
-    reply: mpsc::SyncSender<Result<Vec<ObjectId>, HandleTableError>>,
+    reply: mpsc::SyncSender<Result<Vec<u64>, TableError>>,
 }
 
 /// What a caller wants changed.
@@ -143,14 +140,15 @@ enum Change {
     Root(Identity),
     Intern(Vec<NewObject>),
     Renamed { from: Location, to: Location },
-    Removed { at: Location, links_left: bool },
+    Linked { id: u64, at: Location },
+    Removed(Location),
 }
 
 impl Change {
     const fn objects(&self) -> usize {
         match self {
             Self::Intern(objects) => objects.len(),
-            Self::Root(_) | Self::Renamed { .. } | Self::Removed { .. } => 1,
+            Self::Root(_) | Self::Renamed { .. } | Self::Linked { .. } | Self::Removed(_) => 1,
         }
     }
 }
@@ -159,9 +157,9 @@ impl HandleTable {
     /// Opens or creates the table at `path`, for at most `objects_max` objects.
     ///
     /// # Errors
-    /// [`HandleTableError::Open`].
-    pub fn open(path: &Path, objects_max: u64) -> Result<Self, HandleTableError> {
-        let open = |source: redb::Error| HandleTableError::Open {
+    /// [`TableError::Open`].
+    pub fn open(path: &Path, objects_max: u64) -> Result<Self, TableError> {
+        let open = |source: redb::Error| TableError::Open {
             path: path.to_owned(),
             source: Arc::new(source),
         };
@@ -190,28 +188,28 @@ impl HandleTable {
     /// The id of an export's root, which is found by the export's path and never forgotten.
     ///
     /// # Errors
-    /// See [`HandleTableError`].
-    pub fn root(&self, identity: Identity) -> Result<ObjectId, HandleTableError> {
+    /// See [`TableError`].
+    pub fn root(&self, identity: Identity) -> Result<u64, TableError> {
         if let Some(id) = self.shared.store.root(&identity)? {
             return Ok(id);
         }
         self.change(Change::Root(identity))?
             .first()
             .copied()
-            .ok_or(HandleTableError::Closed)
+            .ok_or(TableError::Closed)
     }
 
     /// The ids of `objects`, in their order. New ones and new locations are on stable storage when
     /// this returns; if there are none nothing is written.
     ///
     /// # Errors
-    /// See [`HandleTableError`]; then nothing of the batch may be handed out.
-    pub fn intern(&self, objects: Vec<NewObject>) -> Result<Vec<ObjectId>, HandleTableError> {
+    /// See [`TableError`]; then nothing of the batch may be handed out.
+    pub fn intern(&self, objects: Vec<NewObject>) -> Result<Vec<u64>, TableError> {
         if objects.len() > limits::HANDLE_TABLE_GROUP_MAX {
-            return Err(HandleTableError::BatchTooLarge(objects.len()));
+            return Err(TableError::BatchTooLarge(objects.len()));
         }
         for object in &objects {
-            check_name(&object.location.name)?;
+            check_name(&object.name)?;
         }
         if let Some(found) = self.shared.store.all_known(&objects)? {
             for (id, stamp) in &found {
@@ -225,8 +223,8 @@ impl HandleTable {
     /// What is known of `id`; `None` if it was never given or has been forgotten.
     ///
     /// # Errors
-    /// See [`HandleTableError`].
-    pub fn object(&self, id: ObjectId) -> Result<Option<Object>, HandleTableError> {
+    /// See [`TableError`].
+    pub fn object(&self, id: u64) -> Result<Option<Object>, TableError> {
         let Some((object, stamp)) = self.shared.store.object(id)? else {
             return Ok(None);
         };
@@ -234,52 +232,99 @@ impl HandleTable {
         Ok(Some(object))
     }
 
-    /// Where `id` was seen, latest first; empty if it is not known.
+    /// Is `id` the object of this identity?
     ///
     /// # Errors
-    /// See [`HandleTableError`].
-    pub fn locations(&self, id: ObjectId) -> Result<Vec<Location>, HandleTableError> {
+    /// See [`TableError`].
+    pub fn is(&self, id: u64, identity: Identity) -> Result<bool, TableError> {
         Ok(self
             .object(id)?
-            .map(|object| object.locations)
-            .unwrap_or_default())
+            .is_some_and(|object| object.identity == identity))
     }
 
-    /// The object last seen at `from` is now at `to`; what was at `to` is there no longer. Durable
-    /// when this returns. Where the rename itself must survive a crash between the two, intern the
-    /// object at `to` first: a location too many does no harm.
+    /// The id of the directory that the object was last seen in; `None` for the root of an export
+    /// and for an object that is not known.
     ///
     /// # Errors
-    /// See [`HandleTableError`].
-    pub fn renamed(&self, from: Location, to: Location) -> Result<(), HandleTableError> {
-        check_name(&to.name)?;
-        self.change(Change::Renamed { from, to }).map(drop)
+    /// See [`TableError`].
+    pub fn parent(&self, id: u64) -> Result<Option<u64>, TableError> {
+        let object = self.object(id)?;
+        Ok(object.and_then(|object| object.locations.first().map(|location| location.parent)))
     }
 
-    /// The name `at` is gone. Without `links_left` the object itself is gone too and is forgotten;
-    /// with it the object keeps its id and its other names.
+    /// Where to look for `id`: paths from the export's root, names joined by slashes, shortest
+    /// first, at most [`limits::HANDLE_TABLE_PATHS_MAX`]. Empty for the root itself, for what is
+    /// not known, and where a directory on every way has been forgotten.
     ///
     /// # Errors
-    /// See [`HandleTableError`].
-    pub fn removed(&self, at: Location, links_left: bool) -> Result<(), HandleTableError> {
-        self.change(Change::Removed { at, links_left }).map(drop)
+    /// See [`TableError`].
+    pub fn paths(&self, id: u64) -> Result<Vec<Vec<u8>>, TableError> {
+        self.shared
+            .store
+            .paths(id, |id, stamp| self.shared.used(id, stamp))
+    }
+
+    /// The object `id` has got the name `name` in `parent` too. Durable when this returns.
+    ///
+    /// # Errors
+    /// See [`TableError`].
+    pub fn linked(&self, id: u64, parent: u64, name: &[u8]) -> Result<(), TableError> {
+        check_name(name)?;
+        let at = Location {
+            parent,
+            name: name.to_vec(),
+        };
+        self.change(Change::Linked { id, at }).map(drop)
+    }
+
+    /// The object last seen at `from` (a directory's id and a name) is now at `to`; what was at
+    /// `to` is there no longer. Durable when this returns. Where a handle must survive a crash
+    /// between the rename and this call, call [`HandleTable::linked`] with the new name before: a
+    /// location too many does no harm.
+    ///
+    /// # Errors
+    /// See [`TableError`].
+    pub fn renamed(&self, from: (u64, &[u8]), to: (u64, &[u8])) -> Result<(), TableError> {
+        check_name(to.1)?;
+        let location = |(parent, name): (u64, &[u8])| Location {
+            parent,
+            name: name.to_vec(),
+        };
+        self.change(Change::Renamed {
+            from: location(from),
+            to: location(to),
+        })
+        .map(drop)
+    }
+
+    /// The name `name` in `parent` is gone. An object of which no other name is known is forgotten
+    /// with it.
+    ///
+    /// # Errors
+    /// See [`TableError`].
+    pub fn removed(&self, parent: u64, name: &[u8]) -> Result<(), TableError> {
+        self.change(Change::Removed(Location {
+            parent,
+            name: name.to_vec(),
+        }))
+        .map(drop)
     }
 
     /// How many objects are known, export roots included.
     ///
     /// # Errors
-    /// See [`HandleTableError`].
-    pub fn objects(&self) -> Result<u64, HandleTableError> {
+    /// See [`TableError`].
+    pub fn objects(&self) -> Result<u64, TableError> {
         self.shared.store.objects()
     }
 
-    fn change(&self, change: Change) -> Result<Vec<ObjectId>, HandleTableError> {
+    fn change(&self, change: Change) -> Result<Vec<u64>, TableError> {
         let (reply, answer) = mpsc::sync_channel(1);
-        let requests = self.requests.as_ref().ok_or(HandleTableError::Closed)?;
+        let requests = self.requests.as_ref().ok_or(TableError::Closed)?;
         requests
             .send(Request { change, reply })
-            .map_err(|_| HandleTableError::Closed)?;
-        answer.recv().map_err(|_| HandleTableError::Closed)?
+            .map_err(|_| TableError::Closed)?;
+        answer.recv().map_err(|_| TableError::Closed)?
     }
 }
 
@@ -296,25 +341,37 @@ impl Drop for HandleTable {
 
 impl Shared {
     /// Notes that `id`, last stamped `stamp`, is in use, if its stamp has become old.
-    fn used(&self, id: ObjectId, stamp: u64) {
+    fn used(&self, id: u64, stamp: u64) {
         let step = (self.objects_max / 16).max(1);
         if stamp.saturating_add(step) > self.next_id.load(Ordering::Relaxed) {
             return;
         }
         let mut touched = self.touched.lock();
         if touched.len() < limits::HANDLE_TABLE_TOUCHED_MAX {
-            touched.insert(id.0);
+            touched.insert(id);
         }
     }
 }
 
-fn check_name(name: &[u8]) -> Result<(), HandleTableError> {
+/// The identity of what `stat` describes, reached through the export `export`.
+#[must_use]
+pub fn identity(export: u32, stat: &nfs_io::fs::Stat) -> Identity {
+    let btime = stat.btime.map(|btime| (btime.sec, btime.nsec));
+    Identity {
+        export,
+        dev: stat.dev,
+        ino: stat.ino,
+        btime,
+    }
+}
+
+fn check_name(name: &[u8]) -> Result<(), TableError> {
     let dots = matches!(name, b"" | b"." | b"..");
     if dots
         || name.len() > limits::HANDLE_TABLE_NAME_BYTES_MAX
         || name.iter().any(|byte| matches!(byte, 0 | b'/'))
     {
-        return Err(HandleTableError::NotAName);
+        return Err(TableError::NotAName);
     }
     Ok(())
 }

@@ -32,6 +32,13 @@ pub const HELPER_THREADS_MAX: usize = 1024;
 pub const HANDLE_TABLE_OBJECTS_MAX: u64 = 4 << 20;
 /// Names remembered per object (hard links, old names); the oldest is forgotten for a new one.
 pub const HANDLE_TABLE_LOCATIONS_MAX: usize = 8;
+/// Most paths tried to find an object again (its hard links, and those of directories on the way).
+pub const HANDLE_TABLE_PATHS_MAX: usize = 16;
+/// Longest such path, in bytes: what one openat2 takes (PATH_MAX). An unprivileged server loses
+/// files that lie deeper from its cache's sight.
+pub const HANDLE_TABLE_PATH_BYTES_MAX: usize = 4096;
+/// Most records read to make these paths.
+pub const HANDLE_TABLE_CLIMB_STEPS_MAX: usize = 4096;
 /// Most objects written by one transaction, over all callers that wait.
 pub const HANDLE_TABLE_GROUP_MAX: usize = 8192;
 /// Callers that may wait for the committer; more wait to be let in.

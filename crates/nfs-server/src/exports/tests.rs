@@ -103,7 +103,7 @@ fn squash(kind: SquashKind) -> Squash {
 
 #[test]
 fn root_squash_takes_group_zero_out_of_every_list() {
-    let creds = squash(SquashKind::Root).creds(WireUid(5), WireGid(0), &[WireGid(0), WireGid(7)]);
+    let creds = squash(SquashKind::Root).creds(WireUid(5), WireGid(0), &[0, 7]);
     assert_eq!(
         (creds.uid().0, creds.gid().0, creds.groups().to_vec()),
         (5, 2000, vec![7, 2000])
@@ -114,7 +114,7 @@ fn root_squash_takes_group_zero_out_of_every_list() {
 
 #[test]
 fn no_squash_leaves_root_alone() {
-    let creds = squash(SquashKind::None).creds(WireUid(0), WireGid(0), &[WireGid(0)]);
+    let creds = squash(SquashKind::None).creds(WireUid(0), WireGid(0), &[0]);
     assert_eq!(
         (creds.uid().0, creds.gid().0, creds.groups().to_vec()),
         (0, 0, vec![0])
@@ -176,8 +176,7 @@ proptest! {
         kind in any_kind(), uid in any_id(), gid in any_id(),
         gids in proptest::collection::vec(any_id(), 0..=16),
     ) {
-        let wire: Vec<WireGid> = gids.iter().map(|gid| WireGid(*gid)).collect();
-        let creds = squash(kind).creds(WireUid(uid), WireGid(gid), &wire);
+        let creds = squash(kind).creds(WireUid(uid), WireGid(gid), &gids);
         let groups = creds.groups().to_vec();
         let mut all = vec![creds.gid().0];
         all.extend(&groups);

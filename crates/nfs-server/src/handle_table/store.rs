@@ -8,15 +8,15 @@
 //! meta     "format", "next_id"
 //! ```
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::path::Path;
 
 use redb::{Database, ReadableDatabase, ReadableTable, ReadableTableMetadata, TableDefinition};
 
-use super::{Change, HandleTableError, Identity, Location, NewObject, Object, ObjectId};
+use super::{Change, Identity, Location, NewObject, Object, TableError};
 use crate::limits;
 
-type Result<T> = std::result::Result<T, HandleTableError>;
+type Result<T> = std::result::Result<T, TableError>;
 
 /// Export, device, inode, birth time (seconds, nanoseconds; [`NO_BTIME`] when there is none).
 type IdentityKey = (u32, u64, u64, i64, u32);
@@ -73,13 +73,13 @@ impl Store {
     }
 
     /// The object and its stamp.
-    pub(super) fn object(&self, id: ObjectId) -> Result<Option<(Object, u64)>> {
+    pub(super) fn object(&self, id: u64) -> Result<Option<(Object, u64)>> {
         let objects = self.database.begin_read()?.open_table(OBJECTS)?;
-        let Some(found) = objects.get(id.0)? else {
+        let Some(found) = objects.get(id)? else {
             return Ok(None);
         };
         let (stamp, key, locations) = found.value();
-        let locations = decode_locations(locations).ok_or(HandleTableError::Damaged(id.0))?;
+        let locations = decode_locations(locations).ok_or(TableError::Damaged(id))?;
         Ok(Some((
             Object {
                 identity: identity_of(key),
@@ -90,7 +90,7 @@ impl Store {
     }
 
     /// The id of a root that is known as one.
-    pub(super) fn root(&self, identity: &Identity) -> Result<Option<ObjectId>> {
+    pub(super) fn root(&self, identity: &Identity) -> Result<Option<u64>> {
         let transaction = self.database.begin_read()?;
         let ids = transaction.open_table(IDS)?;
         let Some(id) = ids.get(key_of(identity))? else {
@@ -99,11 +99,51 @@ impl Store {
         let objects = transaction.open_table(OBJECTS)?;
         let found = objects.get(id.value())?;
         let is_root = found.is_some_and(|found| found.value().0 == ROOT_STAMP);
-        Ok(is_root.then(|| ObjectId(id.value())))
+        Ok(is_root.then(|| id.value()))
+    }
+
+    /// Paths from an export's root to `id`; `used` is told of every object on a way.
+    pub(super) fn paths(&self, id: u64, used: impl Fn(u64, u64)) -> Result<Vec<Vec<u8>>> {
+        let objects = self.database.begin_read()?.open_table(OBJECTS)?;
+        let mut paths = Vec::new();
+        // Objects on the way up and the path from there down, shortest first. Renames seen in an
+        // unlucky order can close a way to a circle, hence the bounds.
+        let mut climbing = VecDeque::from([(id, Vec::new())]);
+        for _ in 0..limits::HANDLE_TABLE_CLIMB_STEPS_MAX {
+            let Some((id, below)) = climbing.pop_front() else {
+                break;
+            };
+            let Some(found) = objects.get(id)? else {
+                continue;
+            };
+            let (stamp, _, locations) = found.value();
+            used(id, stamp);
+            if stamp == ROOT_STAMP {
+                if !below.is_empty() {
+                    paths.push(below);
+                }
+                if paths.len() >= limits::HANDLE_TABLE_PATHS_MAX {
+                    break;
+                }
+                continue;
+            }
+            let locations = decode_locations(locations).ok_or(TableError::Damaged(id))?;
+            for location in locations {
+                let mut path = location.name;
+                if !below.is_empty() {
+                    path.push(b'/');
+                    path.extend_from_slice(&below);
+                }
+                if path.len() < limits::HANDLE_TABLE_PATH_BYTES_MAX {
+                    climbing.push_back((location.parent, path));
+                }
+            }
+        }
+        Ok(paths)
     }
 
     /// The ids and stamps of `objects` if all of them are known at their locations.
-    pub(super) fn all_known(&self, objects: &[NewObject]) -> Result<Option<Vec<(ObjectId, u64)>>> {
+    pub(super) fn all_known(&self, objects: &[NewObject]) -> Result<Option<Vec<(u64, u64)>>> {
         let transaction = self.database.begin_read()?;
         let ids = transaction.open_table(IDS)?;
         let names = transaction.open_table(NAMES)?;
@@ -114,7 +154,7 @@ impl Store {
                 return Ok(None);
             };
             let id = id.value();
-            let name = (object.location.parent.0, object.location.name.as_slice());
+            let name = (object.parent, object.name.as_slice());
             // The name table says who was last seen there: if it is this object, its record holds
             // the location, unless more than the record's share of names came after it.
             if names.get(name)?.is_none_or(|seen| seen.value() != id) {
@@ -123,7 +163,7 @@ impl Store {
             let Some(record) = records.get(id)? else {
                 return Ok(None);
             };
-            found.push((ObjectId(id), record.value().0));
+            found.push((id, record.value().0));
         }
         Ok(Some(found))
     }
@@ -136,7 +176,7 @@ impl Store {
         touched: &HashSet<u64>,
         next_id: u64,
         objects_max: u64,
-    ) -> Result<(u64, Vec<Vec<ObjectId>>)> {
+    ) -> Result<(u64, Vec<Vec<u64>>)> {
         let transaction = self.database.begin_write()?;
         let mut answers = Vec::new();
         let (next_id, changed) = {
@@ -189,7 +229,7 @@ struct Loaded {
 }
 
 impl Edit<'_> {
-    fn apply(&mut self, change: &Change) -> Result<Vec<ObjectId>> {
+    fn apply(&mut self, change: &Change) -> Result<Vec<u64>> {
         match change {
             Change::Root(identity) => Ok(vec![self.root(identity)?]),
             Change::Intern(objects) => objects
@@ -197,51 +237,65 @@ impl Edit<'_> {
                 .map(|object| self.intern(object))
                 .collect::<Result<Vec<_>>>(),
             Change::Renamed { from, to } => self.renamed(from, to).map(|()| Vec::new()),
-            Change::Removed { at, links_left } => {
-                self.removed(at, *links_left).map(|()| Vec::new())
-            }
+            Change::Linked { id, at } => self.linked(*id, at).map(|()| Vec::new()),
+            Change::Removed(at) => self.removed(at).map(|()| Vec::new()),
         }
     }
 
-    fn root(&mut self, identity: &Identity) -> Result<ObjectId> {
+    fn root(&mut self, identity: &Identity) -> Result<u64> {
         let mut record = self.find_or_new(identity)?;
         if record.stamp != ROOT_STAMP {
             self.ages.remove((record.stamp, record.id))?;
             record.stamp = ROOT_STAMP;
             self.store(&record)?;
         }
-        Ok(ObjectId(record.id))
+        Ok(record.id)
     }
 
-    fn intern(&mut self, object: &NewObject) -> Result<ObjectId> {
-        let mut record = self.find_or_new(&object.identity)?;
+    fn intern(&mut self, object: &NewObject) -> Result<u64> {
+        let record = self.find_or_new(&object.identity)?;
         let id = record.id;
-        let name = (object.location.parent.0, object.location.name.as_slice());
+        let at = Location {
+            parent: object.parent,
+            name: object.name.clone(),
+        };
+        self.add_location(record, &at)?;
+        Ok(id)
+    }
+
+    fn linked(&mut self, id: u64, at: &Location) -> Result<()> {
+        match self.load(id)? {
+            Some(record) => self.add_location(record, at),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes `at` the latest location of an object, unless it is one already.
+    fn add_location(&mut self, mut record: Loaded, at: &Location) -> Result<()> {
+        let id = record.id;
+        let name = (at.parent, at.name.as_slice());
         let seen_there = self.names.get(name)?.map(|seen| seen.value());
-        if seen_there == Some(id) && record.locations.contains(&object.location) {
-            return Ok(ObjectId(id));
+        if seen_there == Some(id) && record.locations.contains(at) {
+            return Ok(());
         }
         self.names.insert(name, id)?;
-        record
-            .locations
-            .retain(|location| *location != object.location);
-        record.locations.insert(0, object.location.clone());
+        record.locations.retain(|location| location != at);
+        record.locations.insert(0, at.clone());
         if record.locations.len() > limits::HANDLE_TABLE_LOCATIONS_MAX
             && let Some(oldest) = record.locations.pop()
         {
             self.forget_name(&oldest, id)?;
         }
-        self.store(&record)?;
-        Ok(ObjectId(id))
+        self.store(&record)
     }
 
     fn renamed(&mut self, from: &Location, to: &Location) -> Result<()> {
         if from == to {
             return Ok(());
         }
-        let moved = self.names.remove((from.parent.0, from.name.as_slice()))?;
+        let moved = self.names.remove((from.parent, from.name.as_slice()))?;
         let moved = moved.map(|moved| moved.value());
-        let replaced = self.names.remove((to.parent.0, to.name.as_slice()))?;
+        let replaced = self.names.remove((to.parent, to.name.as_slice()))?;
         let replaced = replaced.map(|replaced| replaced.value());
         if let Some(id) = replaced
             && replaced != moved
@@ -254,7 +308,7 @@ impl Edit<'_> {
         let Some(mut record) = self.load(id)? else {
             return Ok(());
         };
-        self.names.insert((to.parent.0, to.name.as_slice()), id)?;
+        self.names.insert((to.parent, to.name.as_slice()), id)?;
         record
             .locations
             .retain(|location| location != from && location != to);
@@ -262,28 +316,22 @@ impl Edit<'_> {
         self.store(&record)
     }
 
-    fn removed(&mut self, at: &Location, links_left: bool) -> Result<()> {
-        let removed = self.names.remove((at.parent.0, at.name.as_slice()))?;
+    fn removed(&mut self, at: &Location) -> Result<()> {
+        let removed = self.names.remove((at.parent, at.name.as_slice()))?;
         let Some(id) = removed.map(|removed| removed.value()) else {
             return Ok(());
         };
         self.changed = true;
-        if links_left {
-            self.drop_location(id, at)
-        } else {
-            self.forget(id)
-        }
+        self.drop_location(id, at)
     }
 
-    /// Takes one location from an object. Its id stays, for the day it is seen again, but only if
-    /// its birth time can tell it from another file that gets its inode number.
+    /// Takes one location from an object, and forgets an object that has none left.
     fn drop_location(&mut self, id: u64, at: &Location) -> Result<()> {
         let Some(mut record) = self.load(id)? else {
             return Ok(());
         };
         record.locations.retain(|location| location != at);
-        let nameless = (record.key.3, record.key.4) == NO_BTIME;
-        if record.locations.is_empty() && nameless && record.stamp != ROOT_STAMP {
+        if record.locations.is_empty() && record.stamp != ROOT_STAMP {
             return self.forget(id);
         }
         self.store(&record)
@@ -348,7 +396,7 @@ impl Edit<'_> {
 
     /// Removes a name that leads to `id`; one that leads elsewhere by now stays.
     fn forget_name(&mut self, location: &Location, id: u64) -> Result<()> {
-        let name = (location.parent.0, location.name.as_slice());
+        let name = (location.parent, location.name.as_slice());
         let leads_to = self.names.get(name)?.map(|seen| seen.value());
         if leads_to == Some(id) {
             self.names.remove(name)?;
@@ -361,7 +409,7 @@ impl Edit<'_> {
             return Ok(None);
         };
         let (stamp, key, locations) = found.value();
-        let locations = decode_locations(locations).ok_or(HandleTableError::Damaged(id))?;
+        let locations = decode_locations(locations).ok_or(TableError::Damaged(id))?;
         Ok(Some(Loaded {
             id,
             stamp,
@@ -404,8 +452,8 @@ fn identity_of((export, dev, ino, seconds, nanoseconds): IdentityKey) -> Identit
 fn encode_locations(locations: &[Location]) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     for location in locations {
-        let length = u16::try_from(location.name.len()).map_err(|_| HandleTableError::NotAName)?;
-        bytes.extend_from_slice(&location.parent.0.to_le_bytes());
+        let length = u16::try_from(location.name.len()).map_err(|_| TableError::NotAName)?;
+        bytes.extend_from_slice(&location.parent.to_le_bytes());
         bytes.extend_from_slice(&length.to_le_bytes());
         bytes.extend_from_slice(&location.name);
     }
@@ -418,7 +466,7 @@ fn decode_locations(mut bytes: &[u8]) -> Option<Vec<Location>> {
         let (parent, rest) = bytes.split_first_chunk::<8>()?;
         let (length, rest) = rest.split_first_chunk::<2>()?;
         let (name, rest) = rest.split_at_checked(u16::from_le_bytes(*length).into())?;
-        let parent = ObjectId(u64::from_le_bytes(*parent));
+        let parent = u64::from_le_bytes(*parent);
         locations.push(Location {
             parent,
             name: name.to_vec(),

@@ -12,17 +12,25 @@ fn identity(ino: u64) -> Identity {
     }
 }
 
-fn location(parent: ObjectId, name: &str) -> Location {
+fn location(parent: u64, name: &str) -> Location {
     Location {
         parent,
         name: name.as_bytes().to_vec(),
     }
 }
 
+fn object(identity: Identity, at: Location) -> NewObject {
+    NewObject {
+        identity,
+        parent: at.parent,
+        name: at.name,
+    }
+}
+
 struct Fixture {
     directory: tempfile::TempDir,
     table: HandleTable,
-    root: ObjectId,
+    root: u64,
 }
 
 impl Fixture {
@@ -44,20 +52,18 @@ impl Fixture {
         Self { table, ..self }
     }
 
-    fn intern(&self, ino: u64, at: Location) -> ObjectId {
-        let object = NewObject {
-            identity: identity(ino),
-            location: at,
-        };
-        self.table.intern(vec![object]).unwrap()[0]
+    fn intern(&self, ino: u64, at: Location) -> u64 {
+        let new = object(identity(ino), at);
+        self.table.intern(vec![new]).unwrap()[0]
     }
 
-    fn intern_at_root(&self, ino: u64, name: &str) -> ObjectId {
+    fn intern_at_root(&self, ino: u64, name: &str) -> u64 {
         self.intern(ino, location(self.root, name))
     }
 
-    fn names(&self, id: ObjectId) -> Vec<String> {
-        let locations = self.table.locations(id).unwrap();
+    fn names(&self, id: u64) -> Vec<String> {
+        let object = self.table.object(id).unwrap();
+        let locations = object.map(|object| object.locations).unwrap_or_default();
         locations
             .into_iter()
             .map(|at| String::from_utf8(at.name).unwrap())
@@ -84,8 +90,8 @@ fn ids_are_stable_over_calls_and_restarts() {
         }
     );
     assert_eq!(
-        fixture.intern_at_root(12, "c").0,
-        b.0 + 1,
+        fixture.intern_at_root(12, "c"),
+        b + 1,
         "an id was given twice or skipped"
     );
 }
@@ -111,10 +117,7 @@ fn what_differs_in_any_part_of_its_identity_is_another_object() {
             ..base
         },
     ];
-    let batch = others.map(|identity| NewObject {
-        identity,
-        location: location(fixture.root, "x"),
-    });
+    let batch = others.map(|identity| object(identity, location(fixture.root, "x")));
     let ids = fixture.table.intern(batch.to_vec()).unwrap();
     let distinct: HashSet<_> = ids.iter().collect();
     assert_eq!(distinct.len(), others.len());
@@ -148,31 +151,48 @@ fn a_rename_moves_the_location_and_takes_that_of_its_target() {
         fixture.intern_at_root(10, "a"),
         fixture.intern_at_root(11, "b"),
     );
+    fixture.intern_at_root(11, "link to b");
     let directory = fixture.intern_at_root(12, "d");
-    fixture
-        .table
-        .renamed(location(fixture.root, "a"), location(directory, "b"))
-        .unwrap();
-    assert_eq!(
-        fixture.table.locations(a).unwrap(),
-        [location(directory, "b")]
-    );
-    fixture
-        .table
-        .renamed(location(directory, "b"), location(fixture.root, "b"))
-        .unwrap();
+    let (table, root) = (&fixture.table, fixture.root);
+    table.renamed((root, b"a"), (directory, b"b")).unwrap();
+    assert_eq!(table.paths(a).unwrap(), [b"d/b"]);
+    assert_eq!(table.parent(a).unwrap(), Some(directory));
+    table.renamed((directory, b"b"), (root, b"b")).unwrap();
     let fixture = fixture.reopened();
-    assert_eq!(
-        fixture.table.locations(a).unwrap(),
-        [location(fixture.root, "b")]
-    );
-    assert_eq!(fixture.names(b), Vec::<String>::new());
-    assert_eq!(fixture.intern_at_root(11, "again"), b);
+    assert_eq!(fixture.table.paths(a).unwrap(), [b"b"]);
+    assert_eq!(fixture.names(b), ["link to b"]);
     // Of a name that was never handed out nothing is known and nothing is written.
     fixture
         .table
-        .renamed(location(directory, "x"), location(directory, "y"))
+        .renamed((directory, b"x"), (directory, b"y"))
         .unwrap();
+    assert_eq!(fixture.table.objects().unwrap(), 4);
+}
+
+#[test]
+fn a_renamed_directory_takes_all_below_it_along() {
+    let fixture = Fixture::new(100);
+    let directory = fixture.intern_at_root(10, "d");
+    let inner = fixture.intern(11, location(directory, "e"));
+    let file = fixture.intern(12, location(inner, "f"));
+    assert_eq!(fixture.table.paths(file).unwrap(), [b"d/e/f"]);
+    fixture
+        .table
+        .renamed((fixture.root, b"d"), (fixture.root, b"moved"))
+        .unwrap();
+    assert_eq!(fixture.table.paths(file).unwrap(), [b"moved/e/f"]);
+    assert_eq!(fixture.table.paths(fixture.root).unwrap(), [b""; 0]);
+    assert_eq!(fixture.table.parent(fixture.root).unwrap(), None);
+}
+
+#[test]
+fn ways_that_close_to_a_circle_end() {
+    let fixture = Fixture::new(100);
+    let a = fixture.intern_at_root(10, "a");
+    let b = fixture.intern(11, location(a, "b"));
+    fixture.intern(10, location(b, "a"));
+    assert_eq!(fixture.table.paths(b).unwrap()[0].first(), Some(&b'a'));
+    assert!(fixture.table.paths(b).unwrap().len() <= limits::HANDLE_TABLE_PATHS_MAX);
 }
 
 #[test]
@@ -180,33 +200,29 @@ fn a_rename_between_two_names_of_one_object_keeps_it() {
     // rename(2) leaves both names in place then; the table keeps at least one.
     let fixture = Fixture::new(100);
     let a = fixture.intern_at_root(10, "a");
-    fixture.intern_at_root(10, "b");
+    fixture.table.linked(a, fixture.root, b"b").unwrap();
     fixture
         .table
-        .renamed(location(fixture.root, "a"), location(fixture.root, "b"))
+        .renamed((fixture.root, b"a"), (fixture.root, b"b"))
         .unwrap();
     assert_eq!(fixture.names(a), ["b"]);
     fixture
         .table
-        .renamed(location(fixture.root, "b"), location(fixture.root, "b"))
+        .renamed((fixture.root, b"b"), (fixture.root, b"b"))
         .unwrap();
     assert_eq!(fixture.names(a), ["b"]);
 }
 
 #[test]
-fn a_removed_name_takes_the_object_with_it_unless_links_are_left() {
+fn an_object_is_forgotten_with_its_last_name() {
     let fixture = Fixture::new(100);
     let a = fixture.intern_at_root(10, "a");
-    fixture.intern_at_root(10, "link");
-    fixture
-        .table
-        .removed(location(fixture.root, "a"), true)
-        .unwrap();
+    fixture.table.linked(a, fixture.root, b"link").unwrap();
+    fixture.table.removed(fixture.root, b"a").unwrap();
     assert_eq!(fixture.names(a), ["link"]);
-    fixture
-        .table
-        .removed(location(fixture.root, "link"), false)
-        .unwrap();
+    assert!(fixture.table.is(a, identity(10)).unwrap());
+    assert!(!fixture.table.is(a, identity(11)).unwrap());
+    fixture.table.removed(fixture.root, b"link").unwrap();
     assert_eq!(fixture.table.object(a).unwrap(), None);
     assert_ne!(
         fixture.intern_at_root(10, "a"),
@@ -222,10 +238,7 @@ fn a_location_taken_over_by_another_object_stays_a_hint_for_the_first() {
     let new = fixture.intern_at_root(11, "a");
     assert_eq!(fixture.names(old), ["a"]);
     // Removing the name is about the object that was last seen there.
-    fixture
-        .table
-        .removed(location(fixture.root, "a"), false)
-        .unwrap();
+    fixture.table.removed(fixture.root, b"a").unwrap();
     assert!(fixture.table.object(new).unwrap().is_none());
     assert!(fixture.table.object(old).unwrap().is_some());
 }
@@ -253,24 +266,15 @@ fn names_that_are_none_and_batches_too_large_are_refused() {
     let fixture = Fixture::new(100);
     let long = "x".repeat(limits::HANDLE_TABLE_NAME_BYTES_MAX + 1);
     for name in ["", ".", "..", "a/b", "a\0b", &long] {
-        let object = NewObject {
-            identity: identity(9),
-            location: location(fixture.root, name),
-        };
-        let refused = fixture.table.intern(vec![object]);
-        assert!(
-            matches!(refused, Err(HandleTableError::NotAName)),
-            "{name:?}"
-        );
+        let new = object(identity(9), location(fixture.root, name));
+        let refused = fixture.table.intern(vec![new]);
+        assert!(matches!(refused, Err(TableError::NotAName)), "{name:?}");
     }
-    let object = NewObject {
-        identity: identity(9),
-        location: location(fixture.root, "a"),
-    };
+    let new = object(identity(9), location(fixture.root, "a"));
     let refused = fixture
         .table
-        .intern(vec![object; limits::HANDLE_TABLE_GROUP_MAX + 1]);
-    assert!(matches!(refused, Err(HandleTableError::BatchTooLarge(_))));
+        .intern(vec![new; limits::HANDLE_TABLE_GROUP_MAX + 1]);
+    assert!(matches!(refused, Err(TableError::BatchTooLarge(_))));
     assert_eq!(fixture.table.objects().unwrap(), 1);
 }
 
@@ -280,7 +284,7 @@ fn a_second_server_is_kept_out() {
     let path = fixture.directory.path().join("handles.redb");
     let refused = HandleTable::open(&path, 100);
     assert!(
-        matches!(refused, Err(HandleTableError::Open { .. })),
+        matches!(refused, Err(TableError::Open { .. })),
         "{refused:?}"
     );
 }
@@ -290,13 +294,11 @@ fn many_callers_at_once_get_ids_that_agree() {
     let fixture = Fixture::new(10_000);
     let table = &fixture.table;
     let root = fixture.root;
-    let per_thread: Vec<Vec<ObjectId>> = std::thread::scope(|scope| {
+    let per_thread: Vec<Vec<u64>> = std::thread::scope(|scope| {
         let intern_all = move || {
             let batch = |part: u64| {
-                let objects = (part * 20..part * 20 + 20).map(|ino| NewObject {
-                    identity: identity(5000 + ino),
-                    location: location(root, &format!("f{ino}")),
-                });
+                let objects = (part * 20..part * 20 + 20)
+                    .map(|ino| object(identity(5000 + ino), location(root, &format!("f{ino}"))));
                 table.intern(objects.collect()).unwrap()
             };
             (0..20).flat_map(batch).collect::<Vec<_>>()
@@ -324,14 +326,9 @@ fn child_that_interns_until_it_is_killed() {
     let root = table.root(identity(2)).unwrap();
     for ino in 10u64.. {
         let at = location(root, &format!("file {ino}"));
-        let ids = table
-            .intern(vec![NewObject {
-                identity: identity(ino),
-                location: at,
-            }])
-            .unwrap();
+        let ids = table.intern(vec![object(identity(ino), at)]).unwrap();
         let mut out = std::io::stdout().lock();
-        writeln!(out, "interned {ino} {}", ids[0].0).unwrap();
+        writeln!(out, "interned {ino} {}", ids[0]).unwrap();
     }
 }
 
@@ -369,10 +366,7 @@ fn every_id_that_was_returned_survives_kill_9() {
         assert!(said.len() >= 40 * round - 1, "the child ended by itself");
         let table = HandleTable::open(&path, 1 << 20).unwrap();
         for (ino, id) in &said {
-            let object = table
-                .object(ObjectId(*id))
-                .unwrap()
-                .expect("an id was lost");
+            let object = table.object(*id).unwrap().expect("an id was lost");
             assert_eq!(object.identity, identity(*ino));
             assert_eq!(object.locations[0].name, format!("file {ino}").as_bytes());
         }
