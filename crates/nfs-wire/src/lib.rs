@@ -23,9 +23,12 @@
 
 pub mod auth;
 pub mod limits;
+pub mod mount3;
 pub mod nfs3;
+pub mod portmap;
 pub mod record;
 pub mod rpc;
+pub mod rpcbind;
 pub mod xdr;
 
 pub use xdr::{Decode, DecodeError, Decoder, Encode, Encoder, decode_all, encode_to_vec};

@@ -23,3 +23,14 @@ pub const RECORD_BYTES_MAX: usize = DATA_BYTES_MAX + 256 * 1024;
 /// Fragments of one record. The RFC sets no limit; peers that fragment at all do it at the size
 /// of their send buffer, the smallest of which is about 4 KiB.
 pub const RECORD_FRAGMENTS_MAX: u32 = 4096;
+
+/// Bytes of a path in the MOUNT protocol: MNTPATHLEN (RFC 1813 §5.1.2).
+pub const MOUNT_PATH_BYTES_MAX: usize = 1024;
+/// Bytes of a name in the MOUNT protocol: MNTNAMLEN (RFC 1813 §5.1.2).
+pub const MOUNT_NAME_BYTES_MAX: usize = 255;
+/// Authentication flavors in the reply to MNT. The RFC sets no limit; there are about ten flavors.
+pub const AUTH_FLAVORS_MAX: usize = 64;
+
+/// Bytes of a network id, a universal address or an owner in rpcbind. RFC 1833 sets no limit; the
+/// longest of them is the path of a local socket.
+pub const RPCBIND_STRING_BYTES_MAX: usize = 255;

@@ -1,6 +1,6 @@
 //! XDR, the external data representation (RFC 4506).
 
-/// Reads XDR from a slice, from front to back. Never reads past it, never allocates.
+/// Reads XDR from a slice, from front to back. Never reads past it, and allocates only for lists.
 #[derive(Clone, Debug)]
 pub struct Decoder<'a> {
     rest: &'a [u8],
@@ -172,6 +172,19 @@ impl<'a> Decoder<'a> {
         Ok(taken)
     }
 
+    /// Reads a linked list (RFC 4506 §4.19): each entry behind a boolean that says that it follows.
+    /// The entries are bounded by the bytes that are left, as each takes at least four of them.
+    ///
+    /// # Errors
+    /// When an entry is malformed, or the bytes end before the list does.
+    pub fn list<T: Decode<'a>>(&mut self, field: &'static str) -> Result<Vec<T>, DecodeError> {
+        let mut entries = Vec::new();
+        while self.bool(field)? {
+            entries.push(T::decode(self)?);
+        }
+        Ok(entries)
+    }
+
     fn array<const N: usize>(&mut self, field: &'static str) -> Result<[u8; N], DecodeError> {
         let (taken, rest) = self
             .rest
@@ -260,6 +273,15 @@ impl<'v> Encoder<'v> {
         if let Some(value) = value {
             value.encode(self);
         }
+    }
+
+    /// Writes a linked list (RFC 4506 §4.19): each entry behind a boolean that says that it follows.
+    pub fn list<T: Encode>(&mut self, entries: &[T]) {
+        for entry in entries {
+            self.bool(true);
+            entry.encode(self);
+        }
+        self.bool(false);
     }
 
     /// How long the whole vector is by now.
