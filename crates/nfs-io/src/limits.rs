@@ -1,0 +1,59 @@
+//! Every bound of this crate, in one place. Units are in the names.
+
+/// Start of every [`crate::Buf`] is a multiple of this; smallest size class. A page on every
+/// machine we run on, and at least the memory alignment any block device asks for.
+pub const BUFFER_ALIGN_BYTES: usize = 4096;
+
+/// Largest single buffer. Far above any NFSv3 transfer (`rtmax` is at most a few MiB); a larger
+/// request is our own mistake.
+pub const BUFFER_BYTES_MAX: usize = 1 << 26;
+
+/// Share of the budget that idle buffers may keep warm: one part in this many.
+pub const BUFFER_IDLE_FRACTION: u64 = 4;
+
+/// Longest kernel file handle (`MAX_HANDLE_SZ` of `<linux/exportfs.h>`).
+pub const KERNEL_HANDLE_BYTES_MAX: usize = 128;
+
+/// How often an `openat2` that lost a race against a rename is tried again.
+pub const OPENAT2_RETRIES_MAX: u32 = 64;
+
+/// Bytes asked of one `getdents64` when the caller does not say.
+pub const DIRENTS_BYTES: usize = 32 * 1024;
+
+/// Smallest `getdents64` buffer: one entry with a 255-byte name fits in with room to spare.
+pub const DIRENTS_BYTES_MIN: usize = 1024;
+
+/// Largest `getdents64` buffer.
+pub const DIRENTS_BYTES_MAX: usize = 1 << 20;
+
+/// Threads of one [`crate::Pool`] where the caller does not say.
+pub const POOL_THREADS_MAX: usize = 64;
+
+/// Jobs that one lane of a pool may have waiting where the caller does not say.
+pub const POOL_QUEUED_MAX: usize = 4096;
+
+/// A pool thread without work ends after this many seconds.
+pub const POOL_IDLE_SECONDS: u64 = 10;
+
+/// Dropping a pool waits this many seconds for running jobs, then leaves them to themselves.
+pub const POOL_DROP_SECONDS: u64 = 5;
+
+/// How often an engine asks again after `EAGAIN`, which blocking calls on files should never
+/// answer, before it makes an `EIO` of it.
+pub const AGAIN_RETRIES_MAX: u32 = 16;
+
+/// Operations of one ring in the kernel at once where the caller does not say.
+pub const RING_IN_FLIGHT_MAX: u32 = 128;
+
+/// Largest number of operations one ring can be given: the kernel's limit for submission
+/// entries.
+pub const RING_IN_FLIGHT_CEILING: u32 = 32_768;
+
+/// Operations of one lane of a ring that wait for their turn where the caller does not say.
+pub const RING_LANE_QUEUED_MAX: usize = 4096;
+
+/// Client identities that a ring keeps registered; the one longest unused gives way.
+pub const RING_PERSONALITIES_MAX: usize = 256;
+
+/// Dropping a ring waits this many seconds for what cannot be cancelled, then leaks its memory.
+pub const RING_DROP_SECONDS: u64 = 3;
