@@ -6,5 +6,8 @@ pub mod exports;
 pub mod handle_table;
 pub mod limits;
 pub mod reload;
+pub mod server;
 pub mod state_dir;
 pub mod systemd;
+
+pub use server::{Server, ServerOptions, StartError};
