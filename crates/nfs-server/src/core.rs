@@ -6,8 +6,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use nfs_io::identity::ServerIdentity;
-use nfs_io::pool::Pool;
-use nfs_io::{BufferPool, Creds, Lane};
+use nfs_io::{BufferPool, Creds, Lane, Pool};
 use nfs_wire::nfs3::FileHandle;
 
 use crate::counters::Counters;
@@ -41,6 +40,7 @@ pub(crate) struct Core {
     /// The largest READ and WRITE, in bytes.
     pub(crate) io_bytes_max: u32,
     pub(crate) mounts: crate::mount3::MountList,
+    pub(crate) clients: crate::net::clients::Clients,
 }
 
 /// The exports and their trees, swapped as one on reload.

@@ -1,2 +1,48 @@
-//! See Cargo.toml.
-fn main() {}
+//! The `penstock` command: parses, calls, prints. What it calls is in the libraries.
+
+mod check;
+mod completions;
+mod ctl;
+mod exit;
+mod logging;
+mod serve;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory as _, Parser};
+
+/// An NFS server and client in user space
+///
+/// `penstock serve DIR` serves a directory; `penstock ls`, `cat` and `stat` look at any NFS server
+/// without mounting it. Exit status: 0 done, 1 failed, 2 wrong usage or configuration.
+#[derive(Parser, Debug)]
+#[command(name = "penstock", version, max_term_width = 100)]
+enum Penstock {
+    Serve(Box<serve::Args>),
+    Check(check::Args),
+    Ctl(ctl::Args),
+    Completions(completions::Args),
+    #[command(hide = true)]
+    Man(completions::ManArgs),
+}
+
+fn main() -> ExitCode {
+    let result = match Penstock::parse() {
+        Penstock::Serve(args) => args.run(),
+        Penstock::Check(args) => args.run(),
+        Penstock::Ctl(args) => args.run(),
+        Penstock::Completions(args) => args.run(Penstock::command()),
+        Penstock::Man(args) => args.run(Penstock::command()),
+    };
+    exit::code(result)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Penstock::command().debug_assert();
+    }
+}

@@ -11,6 +11,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::Duration;
 
@@ -19,6 +21,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout};
 
+use super::clients::Figures;
 use super::output::Output;
 use super::receive::{BadRecord, Receiver, Step, Wanted};
 use super::shard::Shard;
@@ -40,6 +43,7 @@ pub(crate) struct Connection {
     /// There is room for calls again.
     room: Notify,
     closed: Cell<bool>,
+    figures: Arc<Figures>,
 }
 
 /// Why a connection ended.
@@ -73,6 +77,7 @@ pub(crate) async fn serve(
         client: shard.client_number(peer.ip().to_canonical()),
         identity: WireIdentity::Nobody,
     };
+    let figures = shard.core.clients.enter(peer);
     let connection = Rc::new(Connection {
         shard,
         stream,
@@ -82,6 +87,7 @@ pub(crate) async fn serve(
         to_send: Notify::new(),
         room: Notify::new(),
         closed: Cell::new(false),
+        figures,
     });
     let counters = &connection.shard.core.counters;
     let end = tokio::select! {
@@ -93,6 +99,7 @@ pub(crate) async fn serve(
         }
     };
     connection.closed.set(true);
+    connection.shard.core.clients.leave(peer);
     if let Err(End::BadRecord(_) | End::NoCall | End::Stalled) = &end {
         count(&counters.connections_dropped);
     }
@@ -112,6 +119,7 @@ impl Connection {
             loop {
                 let received = self.read_once(&mut receiver).await?;
                 progress.moved(received.bytes);
+                count_bytes(&self.figures.received_bytes, received.bytes);
                 if !received.more || !self.has_room() {
                     break;
                 }
@@ -199,8 +207,9 @@ impl Connection {
             Box::pin(dispatch::answer(context, record, data));
         // Whatever it waits for is asked again, with a real waker, by the task below.
         let mut at_once = TaskContext::from_waker(Waker::noop());
+        count(&self.figures.calls);
         match call.as_mut().poll(&mut at_once) {
-            Poll::Ready(Answer::Reply(reply)) => self.output.borrow_mut().push(reply),
+            Poll::Ready(Answer::Reply(reply)) => push(self, reply),
             Poll::Ready(Answer::Nothing) => {}
             Poll::Ready(Answer::Close) => return Err(End::NoCall),
             Poll::Pending => self.go_on(call),
@@ -299,6 +308,7 @@ impl Running {
     fn new(connection: &Rc<Connection>) -> Self {
         connection.in_flight.set(connection.in_flight.get() + 1);
         connection.shard.begin();
+        connection.figures.in_flight.fetch_add(1, Ordering::Relaxed);
         Self(Rc::clone(connection))
     }
 
@@ -313,13 +323,21 @@ impl Running {
 }
 
 fn push(connection: &Connection, reply: Reply) {
-    connection.output.borrow_mut().push(reply);
+    let mut output = connection.output.borrow_mut();
+    let before = output.bytes();
+    output.push(reply);
+    count_bytes(&connection.figures.sent_bytes, output.bytes() - before);
+}
+
+fn count_bytes(counter: &AtomicU64, bytes: usize) {
+    counter.fetch_add(bytes as u64, Ordering::Relaxed);
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
         self.0.in_flight.set(self.0.in_flight.get() - 1);
         self.0.shard.end();
+        self.0.figures.in_flight.fetch_sub(1, Ordering::Relaxed);
         self.0.to_send.notify_one();
         self.0.room.notify_one();
     }

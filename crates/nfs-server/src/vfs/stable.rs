@@ -114,7 +114,7 @@ impl Committer {
     /// The sync's own error; the verifier has changed by then.
     pub(crate) async fn sync(self: &Arc<Self>, lane: Lane, what: Vec<Flush>) -> Result<()> {
         let mut results = Vec::with_capacity(what.len());
-        {
+        let idle = {
             let mut queues = self.queues.lock();
             let queue = queues.entry(lane).or_default();
             for what in what {
@@ -122,15 +122,14 @@ impl Committer {
                 queue.waiting.push(Waiting { what, done });
                 results.push(result);
             }
-            self.requests.fetch_add(1, Ordering::Relaxed);
-            if !queue.running {
-                queue.running = true;
-                let committer = Arc::clone(self);
-                // The job answers through each waiting party's channel. A pool that is full drops
-                // it: then every party learns of it by its closed channel.
-                let job = Round { committer, lane, finished: false };
-                drop(self.pool.run(lane, move || job.run()));
-            }
+            !std::mem::replace(&mut queue.running, true)
+        };
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        if idle {
+            // The job answers through each party's channel. A pool that is full drops it: then
+            // every party learns of it by its closed channel.
+            let job = Round { committer: Arc::clone(self), lane, finished: false };
+            drop(self.pool.run(lane, move || job.run()));
         }
         for result in results {
             match result.await {
