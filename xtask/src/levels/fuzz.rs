@@ -1,0 +1,113 @@
+//! The fuzz level: each target of `fuzz/` for some seconds, two at a time.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+
+use anyhow::{Context, Result, bail};
+
+use super::Tally;
+use crate::run;
+
+/// Targets run side by side: the machines this is made for have two cores.
+const WORKERS: usize = 2;
+
+/// Runs the targets whose name contains `filter`, each for `seconds`.
+pub(crate) fn run_targets(root: &Path, filter: Option<&str>, seconds: u64) -> Result<Tally> {
+    let directory = root.join("fuzz");
+    let manifest = directory.join("Cargo.toml");
+    if !manifest.exists() {
+        eprintln!("SKIP: fuzz: there is no fuzz/Cargo.toml");
+        return Ok(Tally::skip());
+    }
+    let text = std::fs::read_to_string(&manifest).context("fuzz/Cargo.toml")?;
+    let mut targets = target_names(&text)?;
+    targets.retain(|name| filter.is_none_or(|f| name.contains(f)));
+    if targets.is_empty() {
+        return Ok(Tally::default());
+    }
+    let mut build = Command::new(run::cargo());
+    build
+        .current_dir(&directory)
+        .args(["build", "--release", "--bins"]);
+    if !run::streams("build fuzz targets", &mut build)? {
+        return Ok(Tally::one(false));
+    }
+    let built = super::target_directory(&directory)?.join("release");
+    let queue = Mutex::new(targets.into_iter());
+    let total = Mutex::new(Tally::default());
+    std::thread::scope(|scope| {
+        for _ in 0..WORKERS {
+            scope.spawn(|| {
+                loop {
+                    let next = queue.lock().map(|mut q| q.next());
+                    let Ok(Some(name)) = next else { return };
+                    let held = run_one(root, &built, &name, seconds);
+                    let held = held.unwrap_or_else(|error| {
+                        eprintln!("fuzz {name}: {error:#}");
+                        false
+                    });
+                    if let Ok(mut total) = total.lock() {
+                        total.merge(Tally::one(held));
+                    }
+                }
+            });
+        }
+    });
+    total
+        .into_inner()
+        .map_err(|_| anyhow::anyhow!("a fuzz worker panicked"))
+}
+
+/// The names of the binaries of the fuzz package.
+fn target_names(manifest: &str) -> Result<Vec<String>> {
+    let table: toml::Table = manifest.parse().context("fuzz/Cargo.toml")?;
+    let bins = table
+        .get("bin")
+        .and_then(toml::Value::as_array)
+        .context("fuzz/Cargo.toml has no [[bin]]")?;
+    let names: Vec<String> = bins
+        .iter()
+        .filter_map(|bin| bin.get("name")?.as_str().map(str::to_owned))
+        .collect();
+    if names.len() != bins.len() {
+        bail!("a [[bin]] of fuzz/Cargo.toml has no name");
+    }
+    Ok(names)
+}
+
+fn run_one(root: &Path, built: &Path, name: &str, seconds: u64) -> Result<bool> {
+    let corpus = working_directory(root, "corpus", name)?;
+    let artifacts = working_directory(root, "artifacts", name)?;
+    let mut command = Command::new(built.join(name));
+    command.current_dir(root);
+    command.arg(&corpus);
+    // Seeds that belong to the tree, beside those that earlier runs found.
+    let seeds = root.join("fuzz/seeds").join(name);
+    if seeds.is_dir() {
+        command.arg(seeds);
+    }
+    command.arg(format!("-max_total_time={seconds}"));
+    command.args(["-rss_limit_mb=2048", "-timeout=10", "-print_final_stats=1"]);
+    command.arg(format!("-artifact_prefix={}/", artifacts.display()));
+    run::prefixed(&format!("fuzz {name}"), &mut command)
+}
+
+fn working_directory(root: &Path, kind: &str, name: &str) -> Result<PathBuf> {
+    let directory = root.join("fuzz").join(kind).join(name);
+    std::fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
+    Ok(directory)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_are_read_from_the_manifest() {
+        let manifest = "[package]\nname = \"fuzz\"\n[[bin]]\nname = \"record\"\npath = \"a.rs\"\n[[bin]]\nname = \"call\"\n";
+        assert_eq!(target_names(manifest).unwrap(), ["record", "call"]);
+        assert!(target_names("[package]\nname = \"fuzz\"\n").is_err());
+        assert!(target_names("[[bin]]\npath = \"a.rs\"\n").is_err());
+    }
+}
