@@ -1,1 +1,35 @@
-//! See Cargo.toml.
+//! Files, buffers, identity and I/O engines: everything of Penstock that talks to the kernel
+//! about files, and nothing that knows a protocol.
+//!
+//! Three layers, each usable alone:
+//!
+//! - [`fs`], [`mounts`], [`caps`], [`identity`]: one function per system call that a file server
+//!   needs, typed, retried on `EINTR`, with the fallbacks an older kernel asks for. They block.
+//! - [`budget`], [`buffer`], [`pool`]: bounded memory and bounded threads.
+//! - [`op`], [`engine`], [`plan`], [`probe`]: reads, writes and flushes as values, executed by an
+//!   io_uring ring or by the thread pool with the same results.
+//!
+//! This is the only crate of the workspace with unsafe code. Every block has a `// SAFETY:` line
+//! that names the invariant and who keeps it; callers of this crate's public functions never have
+//! to keep one.
+#![allow(unsafe_code)] // System calls that rustix does not wrap, aligned memory, io_uring.
+#![deny(clippy::undocumented_unsafe_blocks)]
+
+pub mod budget;
+pub mod buffer;
+pub mod caps;
+pub mod fs;
+pub mod identity;
+pub mod limits;
+pub mod mounts;
+
+#[cfg(test)]
+mod testing;
+
+pub use budget::{Budget, Reservation};
+pub use buffer::{Buf, BufferPool};
+pub use identity::{Creds, LocalGid, LocalUid};
+pub use rustix::io::Errno;
+
+/// Result of everything that asks the kernel: the value, or the kernel's errno.
+pub type Result<T> = core::result::Result<T, Errno>;

@@ -1,1 +1,34 @@
-//! See Cargo.toml.
+//! NFS on the wire: bytes to types and back.
+//!
+//! XDR (RFC 4506), record marking and ONC RPC v2 (RFC 5531), AUTH_SYS, MOUNT v3 and NFSv3
+//! (RFC 1813), portmap v2 and rpcbind v3/v4 (RFC 1833). Every message in both directions, for server
+//! and client alike. No I/O, no clock, no unsafe code.
+//!
+//! Decoding borrows from the bytes it is given and never allocates more than those bytes justify; it
+//! returns errors and never panics, whatever a peer sends. Encoding appends to a vector and cannot fail.
+#![forbid(unsafe_code)]
+#![deny(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation
+)]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::unwrap_used,
+        clippy::indexing_slicing,
+        clippy::cast_possible_truncation
+    )
+)]
+
+pub mod auth;
+pub mod limits;
+pub mod mount3;
+pub mod nfs3;
+pub mod portmap;
+pub mod record;
+pub mod rpc;
+pub mod rpcbind;
+pub mod xdr;
+
+pub use xdr::{Decode, DecodeError, Decoder, Encode, Encoder, decode_all, encode_to_vec};

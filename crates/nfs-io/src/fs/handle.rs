@@ -1,0 +1,167 @@
+//! Kernel file handles: names of inodes that survive renames and restarts;
+//! name_to_handle_at(2), open_by_handle_at(2).
+
+use std::ffi::{CStr, CString, c_int};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use rustix::fs::OFlags;
+use rustix::io::retry_on_intr;
+
+use super::one_name;
+use crate::limits::KERNEL_HANDLE_BYTES_MAX;
+use crate::{Errno, Result};
+
+/// A kernel file handle: a type and up to 128 bytes, opaque to us.
+#[derive(Clone, Copy)]
+pub struct KernelHandle {
+    kind: i32,
+    len: u8,
+    bytes: [u8; KERNEL_HANDLE_BYTES_MAX],
+}
+
+impl KernelHandle {
+    /// Puts a handle together again from what [`KernelHandle::kind`] and
+    /// [`KernelHandle::bytes`] gave.
+    ///
+    /// # Errors
+    /// `EINVAL` for more than 128 bytes.
+    pub fn new(kind: i32, bytes: &[u8]) -> Result<Self> {
+        let mut handle = Self {
+            kind,
+            len: 0,
+            bytes: [0; KERNEL_HANDLE_BYTES_MAX],
+        };
+        handle
+            .bytes
+            .get_mut(..bytes.len())
+            .ok_or(Errno::INVAL)?
+            .copy_from_slice(bytes);
+        handle.len = u8::try_from(bytes.len()).map_err(|_| Errno::INVAL)?;
+        Ok(handle)
+    }
+
+    /// The file system's handle type.
+    #[must_use]
+    pub fn kind(&self) -> i32 {
+        self.kind
+    }
+
+    /// The opaque bytes.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+}
+
+impl PartialEq for KernelHandle {
+    fn eq(&self, other: &Self) -> bool {
+        self.kind == other.kind && self.bytes() == other.bytes()
+    }
+}
+
+impl Eq for KernelHandle {}
+
+impl std::fmt::Debug for KernelHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "KernelHandle({}:", self.kind)?;
+        self.bytes()
+            .iter()
+            .try_for_each(|byte| write!(f, "{byte:02x}"))?;
+        write!(f, ")")
+    }
+}
+
+/// The handle of an open object (an `O_PATH` descriptor too) and the id of its mount, as in the
+/// first column of `/proc/self/mountinfo`.
+///
+/// # Errors
+/// `EOPNOTSUPP` where the file system has no handles.
+pub fn name_to_handle(fd: BorrowedFd<'_>) -> Result<(KernelHandle, i32)> {
+    handle_of(fd, c"", libc::AT_EMPTY_PATH)
+}
+
+/// The handle of the object `name` in `dir`; a symbolic link is not followed.
+///
+/// # Errors
+/// `ENOENT`, and `EOPNOTSUPP` where the file system has no handles.
+pub fn name_to_handle_at(dir: BorrowedFd<'_>, name: &[u8]) -> Result<(KernelHandle, i32)> {
+    let name = CString::new(one_name(name)?).map_err(|_| Errno::INVAL)?;
+    handle_of(dir, &name, 0)
+}
+
+/// Opens the object of a handle. `mount` is any descriptor on the same mount, but not an
+/// `O_PATH` one (the kernel answers `EBADF`): see [`super::open_dir`]. Needs
+/// `CAP_DAC_READ_SEARCH`. `flags` may contain `O_PATH`; `O_CLOEXEC` is added.
+///
+/// # Errors
+/// `ESTALE` where the object is gone, `EPERM` without the capability.
+pub fn open_by_handle(
+    mount: BorrowedFd<'_>,
+    handle: &KernelHandle,
+    flags: OFlags,
+) -> Result<OwnedFd> {
+    let mut raw = RawHandle {
+        len: u32::from(handle.len),
+        kind: handle.kind,
+        bytes: handle.bytes,
+    };
+    let flags = (flags | OFlags::CLOEXEC).bits() as c_int;
+    retry_on_intr(|| {
+        // SAFETY: `raw` has the layout of `struct file_handle` followed by the room its length
+        // field promises (`KernelHandle` keeps len <= 128), and lives through the call.
+        let fd =
+            unsafe { libc::open_by_handle_at(mount.as_raw_fd(), (&raw mut raw).cast(), flags) };
+        if fd < 0 {
+            return Err(last_errno());
+        }
+        // SAFETY: the kernel just made this descriptor for us; nobody else knows its number.
+        Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    })
+}
+
+fn handle_of(dir: BorrowedFd<'_>, name: &CStr, flags: c_int) -> Result<(KernelHandle, i32)> {
+    let mut raw = RawHandle {
+        len: KERNEL_HANDLE_BYTES_MAX as u32,
+        kind: 0,
+        bytes: [0; KERNEL_HANDLE_BYTES_MAX],
+    };
+    let mut mount_id: c_int = 0;
+    retry_on_intr(|| {
+        // SAFETY: `raw` has the layout of `struct file_handle` with 128 bytes of room, as its
+        // length field says; `name` and `mount_id` are valid for the call.
+        let done = unsafe {
+            libc::name_to_handle_at(
+                dir.as_raw_fd(),
+                name.as_ptr(),
+                (&raw mut raw).cast(),
+                &raw mut mount_id,
+                flags,
+            )
+        };
+        if done < 0 { Err(last_errno()) } else { Ok(()) }
+    })?;
+    let len = u8::try_from(raw.len)
+        .ok()
+        .filter(|&len| usize::from(len) <= KERNEL_HANDLE_BYTES_MAX)
+        .ok_or(Errno::OVERFLOW)?;
+    Ok((
+        KernelHandle {
+            kind: raw.kind,
+            len,
+            bytes: raw.bytes,
+        },
+        mount_id,
+    ))
+}
+
+fn last_errno() -> Errno {
+    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
+}
+
+/// `struct file_handle` with room for the longest handle.
+#[repr(C)]
+struct RawHandle {
+    len: u32,
+    kind: i32,
+    bytes: [u8; KERNEL_HANDLE_BYTES_MAX],
+}

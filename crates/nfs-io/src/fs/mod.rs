@@ -1,0 +1,39 @@
+//! One function per file-system call of a server, on descriptors and single names, never on
+//! paths a client chose.
+//!
+//! All functions block as long as the file system does (the two with `cached` or `nowait` in
+//! their name excepted), are retried on `EINTR`, and act with the identity of the calling thread
+//! (see [`crate::identity`]). A `name` is one component: empty, or with `/` or NUL in it, it is
+//! `EINVAL` before the kernel is asked.
+
+mod attributes;
+mod data;
+mod dir;
+pub mod handle;
+mod namespace;
+mod open;
+mod process;
+mod stat;
+mod statfs;
+
+pub use attributes::{Access, SetTime, access, chmod, chown, set_times, truncate};
+pub use data::{fdatasync, fsync, pread_nowait, syncfs};
+pub use dir::{Batch, Dirent, Dirents, FileKind};
+pub use handle::{KernelHandle, name_to_handle, name_to_handle_at, open_by_handle};
+pub use namespace::{linkat, mkdirat, mknodat, readlink, renameat, rmdirat, symlinkat, unlinkat};
+pub use open::{
+    OpenHow, open_dir, open_path_beneath, open_path_beneath_cached, open_root, openat_create,
+    openat2, reopen, tmpfile,
+};
+pub use process::{fd_path, nofile, raise_nofile, umask_zero};
+pub use rustix::fs::{Mode, OFlags, ResolveFlags};
+pub use stat::{Stat, Timestamp, statx, statx_at, statx_cached};
+pub use statfs::{FsStat, PathConf, file_size_max, is_local, path_conf, statfs};
+
+use crate::{Errno, Result};
+
+/// Checks that `name` is one path component.
+fn one_name(name: &[u8]) -> Result<&[u8]> {
+    let bad = name.is_empty() || name.iter().any(|&byte| byte == b'/' || byte == 0);
+    if bad { Err(Errno::INVAL) } else { Ok(name) }
+}

@@ -1,0 +1,159 @@
+//! Attributes of an object; statx(2).
+
+use std::os::fd::BorrowedFd;
+
+use rustix::fs::{AtFlags, StatxFlags, StatxTimestamp, makedev};
+use rustix::io::retry_on_intr;
+
+use super::FileKind;
+use super::one_name;
+use crate::Result;
+
+/// A point in time as file systems keep it: seconds since 1970 (negative before) and
+/// nanoseconds below 1 000 000 000.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Timestamp {
+    /// Seconds since the epoch.
+    pub sec: i64,
+    /// Nanoseconds within the second.
+    pub nsec: u32,
+}
+
+/// What statx(2) says about an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stat {
+    /// Device of the file system.
+    pub dev: u64,
+    /// Inode number.
+    pub ino: u64,
+    /// `st_mode`: type and permission bits.
+    pub mode: u32,
+    /// Number of names; 0 for an object that was removed while open.
+    pub nlink: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Length in bytes.
+    pub size: u64,
+    /// Allocated, in units of 512 bytes.
+    pub blocks: u64,
+    /// Preferred I/O size in bytes.
+    pub blksize: u32,
+    /// Device number (major, minor) of a device node, else (0, 0).
+    pub rdev: (u32, u32),
+    /// Last read.
+    pub atime: Timestamp,
+    /// Last change of the data.
+    pub mtime: Timestamp,
+    /// Last change of data or attributes.
+    pub ctime: Timestamp,
+    /// Birth, where the file system records it.
+    pub btime: Option<Timestamp>,
+    /// Id of the mount, as in `/proc/self/mountinfo`; 0 on Linux before 5.8.
+    pub mnt_id: u64,
+    /// Memory alignment that direct I/O asks for, in bytes; 0 where there is no direct I/O or
+    /// the kernel (before 6.1) does not say. Filled for regular files and block devices.
+    pub dio_mem_align: u32,
+    /// Offset and length alignment of direct writes, and of direct reads where
+    /// `dio_read_offset_align` is 0; in bytes.
+    pub dio_offset_align: u32,
+    /// Offset and length alignment of direct reads, where it differs; in bytes (Linux 6.14).
+    pub dio_read_offset_align: u32,
+}
+
+impl Stat {
+    /// The type of the object.
+    #[must_use]
+    pub fn kind(&self) -> FileKind {
+        FileKind::from_mode(self.mode)
+    }
+
+    /// The permission bits (`07777`).
+    #[must_use]
+    pub fn permissions(&self) -> u32 {
+        self.mode & 0o7777
+    }
+}
+
+/// Attributes of an open object (an `O_PATH` descriptor too), as the file system has them now.
+///
+/// # Errors
+/// What statx(2) reports.
+pub fn statx(fd: BorrowedFd<'_>) -> Result<Stat> {
+    ask(fd, b"", AtFlags::EMPTY_PATH)
+}
+
+/// As [`statx`], but content with what the kernel has in memory (`AT_STATX_DONT_SYNC`): no
+/// network file system asks its server.
+///
+/// # Errors
+/// What statx(2) reports.
+pub fn statx_cached(fd: BorrowedFd<'_>) -> Result<Stat> {
+    ask(fd, b"", AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC)
+}
+
+/// Attributes of the object `name` in `dir`; a symbolic link is not followed, a mount point is
+/// the root of what is mounted there (not triggered if automounted).
+///
+/// # Errors
+/// What statx(2) reports.
+pub fn statx_at(dir: BorrowedFd<'_>, name: &[u8]) -> Result<Stat> {
+    ask(
+        dir,
+        one_name(name)?,
+        AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT,
+    )
+}
+
+fn ask(fd: BorrowedFd<'_>, path: &[u8], flags: AtFlags) -> Result<Stat> {
+    let mask = StatxFlags::BASIC_STATS
+        | StatxFlags::BTIME
+        | StatxFlags::MNT_ID
+        | StatxFlags::DIOALIGN
+        | DIO_READ_ALIGN;
+    let raw = retry_on_intr(|| rustix::fs::statx(fd, path, flags, mask))?;
+    let filled = StatxFlags::from_bits_retain(raw.stx_mask);
+    let dio = filled.contains(StatxFlags::DIOALIGN);
+    let dio_read = dio && filled.contains(DIO_READ_ALIGN);
+    Ok(Stat {
+        dev: makedev(raw.stx_dev_major, raw.stx_dev_minor),
+        ino: raw.stx_ino,
+        mode: u32::from(raw.stx_mode),
+        nlink: raw.stx_nlink,
+        uid: raw.stx_uid,
+        gid: raw.stx_gid,
+        size: raw.stx_size,
+        blocks: raw.stx_blocks,
+        blksize: raw.stx_blksize,
+        rdev: (raw.stx_rdev_major, raw.stx_rdev_minor),
+        atime: timestamp(raw.stx_atime),
+        mtime: timestamp(raw.stx_mtime),
+        ctime: timestamp(raw.stx_ctime),
+        btime: filled
+            .contains(StatxFlags::BTIME)
+            .then(|| timestamp(raw.stx_btime)),
+        mnt_id: if filled.contains(StatxFlags::MNT_ID) {
+            raw.stx_mnt_id
+        } else {
+            0
+        },
+        dio_mem_align: if dio { raw.stx_dio_mem_align } else { 0 },
+        dio_offset_align: if dio { raw.stx_dio_offset_align } else { 0 },
+        dio_read_offset_align: if dio_read {
+            raw.stx_dio_read_offset_align
+        } else {
+            0
+        },
+    })
+}
+
+fn timestamp(raw: StatxTimestamp) -> Timestamp {
+    Timestamp {
+        sec: raw.tv_sec,
+        nsec: raw.tv_nsec,
+    }
+}
+
+/// `STATX_DIO_READ_ALIGN`, which rustix has no name for yet.
+const DIO_READ_ALIGN: StatxFlags = StatxFlags::from_bits_retain(0x0002_0000);

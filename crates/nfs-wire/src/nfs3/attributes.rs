@@ -1,0 +1,199 @@
+//! Attributes (RFC 1813 §2.5, §2.6).
+
+use super::xdr_struct;
+use crate::{Decode, DecodeError, Decoder, Encode, Encoder};
+
+macro_rules! xdr_enum {
+    (
+        $(#[$meta:meta])*
+        pub enum $name:ident as $field:literal {
+            $( $(#[$variant_meta:meta])* $variant:ident = $value:literal, )*
+        }
+    ) => {
+        $(#[$meta])*
+        pub enum $name {
+            $( $(#[$variant_meta])* $variant = $value, )*
+        }
+
+        impl $crate::Decode<'_> for $name {
+            fn decode(d: &mut $crate::Decoder<'_>) -> Result<Self, $crate::DecodeError> {
+                match d.u32($field)? {
+                    $( $value => Ok(Self::$variant), )*
+                    value => Err($crate::DecodeError::BadValue { field: $field, value }),
+                }
+            }
+        }
+
+        impl $crate::Encode for $name {
+            fn encode(&self, e: &mut $crate::Encoder<'_>) {
+                e.u32(*self as u32);
+            }
+        }
+    };
+}
+pub(crate) use xdr_enum;
+
+xdr_enum! {
+    /// `ftype3`: the type of an object.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum Ftype3 as "ftype3" {
+        /// A regular file.
+        Reg = 1,
+        /// A directory.
+        Dir = 2,
+        /// A block device.
+        Blk = 3,
+        /// A character device.
+        Chr = 4,
+        /// A symbolic link.
+        Lnk = 5,
+        /// A socket.
+        Sock = 6,
+        /// A FIFO.
+        Fifo = 7,
+    }
+}
+
+xdr_struct! {
+    /// `specdata3`: the numbers of a device.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct Specdata3 {
+        /// Major number.
+        pub major: u32,
+        /// Minor number.
+        pub minor: u32,
+    }
+}
+
+xdr_struct! {
+    /// `nfstime3`: seconds and nanoseconds since 1970. The seconds are unsigned on the wire; times
+    /// before 1970 travel as their two's complement, as all servers do it.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub struct Nfstime3 {
+        /// Seconds.
+        pub seconds: u32,
+        /// Nanoseconds, below 10^9.
+        pub nseconds: u32,
+    }
+}
+
+xdr_struct! {
+    /// `fattr3`: the attributes of an object.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Fattr3 {
+        /// Its type.
+        pub ftype: Ftype3,
+        /// Permission bits, set-user-ID, set-group-ID and sticky bit.
+        pub mode: u32,
+        /// Number of hard links.
+        pub nlink: u32,
+        /// Owner.
+        pub uid: u32,
+        /// Group.
+        pub gid: u32,
+        /// Size in bytes.
+        pub size: u64,
+        /// Bytes of disk in use.
+        pub used: u64,
+        /// Numbers of a device; zero otherwise.
+        pub rdev: Specdata3,
+        /// Which file system.
+        pub fsid: u64,
+        /// Which object in it.
+        pub fileid: u64,
+        /// Last access.
+        pub atime: Nfstime3,
+        /// Last change of the contents.
+        pub mtime: Nfstime3,
+        /// Last change of the attributes.
+        pub ctime: Nfstime3,
+    }
+}
+
+impl Fattr3 {
+    /// Length on the wire, bytes.
+    pub const ENCODED_LEN: usize = 84;
+}
+
+xdr_struct! {
+    /// `wcc_attr`: the attributes that weak cache consistency compares.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct WccAttr {
+        /// Size in bytes.
+        pub size: u64,
+        /// Last change of the contents.
+        pub mtime: Nfstime3,
+        /// Last change of the attributes.
+        pub ctime: Nfstime3,
+    }
+}
+
+xdr_struct! {
+    /// `wcc_data`: attributes before and after an operation (RFC 1813 §2.6).
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct WccData {
+        /// Just before, where nothing but this operation lies between the two.
+        pub before: Option<WccAttr>,
+        /// Just after.
+        pub after: Option<Fattr3>,
+    }
+}
+
+/// `set_atime`, `set_mtime`: what to do with a timestamp.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SetTime {
+    /// DONT_CHANGE.
+    #[default]
+    DontChange,
+    /// SET_TO_SERVER_TIME.
+    ServerTime,
+    /// SET_TO_CLIENT_TIME.
+    ClientTime(Nfstime3),
+}
+
+impl Decode<'_> for SetTime {
+    fn decode(d: &mut Decoder<'_>) -> Result<Self, DecodeError> {
+        const FIELD: &str = "time_how";
+        match d.u32(FIELD)? {
+            0 => Ok(Self::DontChange),
+            1 => Ok(Self::ServerTime),
+            2 => Ok(Self::ClientTime(Nfstime3::decode(d)?)),
+            value => Err(DecodeError::BadValue {
+                field: FIELD,
+                value,
+            }),
+        }
+    }
+}
+
+impl Encode for SetTime {
+    fn encode(&self, e: &mut Encoder<'_>) {
+        match self {
+            Self::DontChange => e.u32(0),
+            Self::ServerTime => e.u32(1),
+            Self::ClientTime(time) => {
+                e.u32(2);
+                time.encode(e);
+            }
+        }
+    }
+}
+
+xdr_struct! {
+    /// `sattr3`: attributes to set.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct Sattr3 {
+        /// Permission bits.
+        pub mode: Option<u32>,
+        /// Owner.
+        pub uid: Option<u32>,
+        /// Group.
+        pub gid: Option<u32>,
+        /// Size in bytes.
+        pub size: Option<u64>,
+        /// Last access.
+        pub atime: SetTime,
+        /// Last change of the contents.
+        pub mtime: SetTime,
+    }
+}

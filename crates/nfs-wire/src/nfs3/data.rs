@@ -1,0 +1,212 @@
+//! READ, WRITE, COMMIT (RFC 1813 §3.3.6, §3.3.7, §3.3.21).
+
+use super::attributes::xdr_enum;
+use super::{FileHandle, PostOpAttr, WccData, xdr_struct};
+use crate::limits::DATA_BYTES_MAX;
+use crate::xdr::padding;
+use crate::{Decode, DecodeError, Decoder, Encode, Encoder};
+
+xdr_struct! {
+    /// `READ3args`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct ReadArgs {
+        /// The file.
+        pub file: FileHandle,
+        /// Where to begin, bytes.
+        pub offset: u64,
+        /// How many bytes.
+        pub count: u32,
+    }
+}
+
+/// `READ3resok`; the failure carries the file's attributes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadOk<'a> {
+    /// The file's attributes.
+    pub file_attributes: PostOpAttr,
+    /// How many bytes were read.
+    pub count: u32,
+    /// True when the read ended at the end of the file.
+    pub eof: bool,
+    /// The bytes.
+    pub data: &'a [u8],
+}
+
+impl<'a> Decode<'a> for ReadOk<'a> {
+    fn decode(d: &mut Decoder<'a>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            file_attributes: Decode::decode(d)?,
+            count: d.u32("count")?,
+            eof: d.bool("eof")?,
+            data: d.opaque(DATA_BYTES_MAX, "data")?,
+        })
+    }
+}
+
+impl Encode for ReadOk<'_> {
+    fn encode(&self, e: &mut Encoder<'_>) {
+        self.file_attributes.encode(e);
+        e.u32(self.count);
+        e.bool(self.eof);
+        e.opaque(self.data);
+    }
+}
+
+/// [`ReadOk`] up to its data, which a server sends from the buffer it was read into: after this come
+/// `data_len` bytes and [`padding`] of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadOkHead {
+    /// The file's attributes.
+    pub file_attributes: PostOpAttr,
+    /// True when the read ended at the end of the file.
+    pub eof: bool,
+    /// How many bytes of data follow.
+    pub data_len: u32,
+}
+
+impl Encode for ReadOkHead {
+    fn encode(&self, e: &mut Encoder<'_>) {
+        self.file_attributes.encode(e);
+        e.u32(self.data_len);
+        e.bool(self.eof);
+        e.u32(self.data_len);
+    }
+}
+
+xdr_enum! {
+    /// `stable_how`: what a WRITE promises.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum StableHow as "stable_how" {
+        /// May be lost until a COMMIT.
+        Unstable = 0,
+        /// The data, and what is needed to read it back, are on stable storage.
+        DataSync = 1,
+        /// Data and all attributes are on stable storage.
+        FileSync = 2,
+    }
+}
+
+/// `WRITE3args`; the failure carries `wcc_data`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WriteArgs<'a> {
+    /// The file.
+    pub file: FileHandle,
+    /// Where to begin, bytes.
+    pub offset: u64,
+    /// How many bytes.
+    pub count: u32,
+    /// What to promise.
+    pub stable: StableHow,
+    /// The bytes; RFC 1813 wants `count` of them.
+    pub data: &'a [u8],
+}
+
+impl<'a> Decode<'a> for WriteArgs<'a> {
+    fn decode(d: &mut Decoder<'a>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            file: FileHandle::decode(d)?,
+            offset: d.u64("offset")?,
+            count: d.u32("count")?,
+            stable: StableHow::decode(d)?,
+            data: d.opaque(DATA_BYTES_MAX, "data")?,
+        })
+    }
+}
+
+impl Encode for WriteArgs<'_> {
+    fn encode(&self, e: &mut Encoder<'_>) {
+        self.file.encode(e);
+        e.u64(self.offset);
+        e.u32(self.count);
+        self.stable.encode(e);
+        e.opaque(self.data);
+    }
+}
+
+/// [`WriteArgs`] up to the data: enough to choose where to receive the data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WriteHead {
+    /// The file.
+    pub file: FileHandle,
+    /// Where to begin, bytes.
+    pub offset: u64,
+    /// How many bytes.
+    pub count: u32,
+    /// What to promise.
+    pub stable: StableHow,
+    /// How many bytes of data follow, before their padding.
+    pub data_len: u32,
+}
+
+impl WriteHead {
+    /// How many bytes follow the head: data and padding.
+    #[must_use]
+    pub fn tail_len(&self) -> usize {
+        let len = usize::try_from(self.data_len).unwrap_or(usize::MAX);
+        len.saturating_add(padding(len))
+    }
+}
+
+impl Decode<'_> for WriteHead {
+    fn decode(d: &mut Decoder<'_>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            file: FileHandle::decode(d)?,
+            offset: d.u64("offset")?,
+            count: d.u32("count")?,
+            stable: StableHow::decode(d)?,
+            data_len: {
+                d.clone().len(DATA_BYTES_MAX, "data")?;
+                d.u32("data")?
+            },
+        })
+    }
+}
+
+impl Encode for WriteHead {
+    fn encode(&self, e: &mut Encoder<'_>) {
+        self.file.encode(e);
+        e.u64(self.offset);
+        e.u32(self.count);
+        self.stable.encode(e);
+        e.u32(self.data_len);
+    }
+}
+
+xdr_struct! {
+    /// `WRITE3resok`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct WriteOk {
+        /// Attributes before and after.
+        pub file_wcc: WccData,
+        /// How many bytes were written.
+        pub count: u32,
+        /// What is promised: at least what was asked for.
+        pub committed: StableHow,
+        /// `writeverf3`: another value than before means that unstable data may be lost.
+        pub verf: [u8; 8],
+    }
+}
+
+xdr_struct! {
+    /// `COMMIT3args`; the failure carries `wcc_data`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct CommitArgs {
+        /// The file.
+        pub file: FileHandle,
+        /// Where the range begins, bytes.
+        pub offset: u64,
+        /// How long it is; 0 means up to the end.
+        pub count: u32,
+    }
+}
+
+xdr_struct! {
+    /// `COMMIT3resok`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct CommitOk {
+        /// Attributes before and after.
+        pub file_wcc: WccData,
+        /// `writeverf3`.
+        pub verf: [u8; 8],
+    }
+}

@@ -1,0 +1,112 @@
+//! FSSTAT, FSINFO, PATHCONF (RFC 1813 §3.3.18 to §3.3.20). Failures carry the object's attributes.
+
+use super::{FileHandle, Nfstime3, PostOpAttr, xdr_struct};
+
+xdr_struct! {
+    /// `FSSTAT3args`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct FsstatArgs {
+        /// An object of the file system.
+        pub fsroot: FileHandle,
+    }
+}
+
+xdr_struct! {
+    /// `FSSTAT3resok`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct FsstatOk {
+        /// The object's attributes.
+        pub obj_attributes: PostOpAttr,
+        /// Size, bytes.
+        pub tbytes: u64,
+        /// Free, bytes.
+        pub fbytes: u64,
+        /// Free for the caller, bytes.
+        pub abytes: u64,
+        /// Inodes.
+        pub tfiles: u64,
+        /// Free inodes.
+        pub ffiles: u64,
+        /// Inodes free for the caller.
+        pub afiles: u64,
+        /// Seconds for which this will not change; 0 where that cannot be told.
+        pub invarsec: u32,
+    }
+}
+
+xdr_struct! {
+    /// `FSINFO3args`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct FsinfoArgs {
+        /// The root of the file system.
+        pub fsroot: FileHandle,
+    }
+}
+
+/// The file system has hard links.
+pub const FSF3_LINK: u32 = 0x0001;
+/// The file system has symlinks.
+pub const FSF3_SYMLINK: u32 = 0x0002;
+/// PATHCONF says the same for every object.
+pub const FSF3_HOMOGENEOUS: u32 = 0x0008;
+/// SETATTR can set times.
+pub const FSF3_CANSETTIME: u32 = 0x0010;
+
+xdr_struct! {
+    /// `FSINFO3resok`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct FsinfoOk {
+        /// The object's attributes.
+        pub obj_attributes: PostOpAttr,
+        /// The largest READ, bytes.
+        pub rtmax: u32,
+        /// The READ that is best, bytes.
+        pub rtpref: u32,
+        /// What a READ's size should be a multiple of.
+        pub rtmult: u32,
+        /// The largest WRITE, bytes.
+        pub wtmax: u32,
+        /// The WRITE that is best, bytes.
+        pub wtpref: u32,
+        /// What a WRITE's size should be a multiple of.
+        pub wtmult: u32,
+        /// The READDIR that is best, bytes.
+        pub dtpref: u32,
+        /// The largest file, bytes.
+        pub maxfilesize: u64,
+        /// The resolution of timestamps.
+        pub time_delta: Nfstime3,
+        /// Bits `FSF3_*`.
+        pub properties: u32,
+    }
+}
+
+xdr_struct! {
+    /// `PATHCONF3args`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct PathconfArgs {
+        /// The object.
+        pub object: FileHandle,
+    }
+}
+
+xdr_struct! {
+    /// `PATHCONF3resok`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct PathconfOk {
+        /// The object's attributes.
+        pub obj_attributes: PostOpAttr,
+        /// The most hard links of a file.
+        pub linkmax: u32,
+        /// The longest name, bytes.
+        pub name_max: u32,
+        /// A longer name is an error (true) or cut off.
+        pub no_trunc: bool,
+        /// Only a privileged user may give a file away.
+        pub chown_restricted: bool,
+        /// Names that differ only in case are the same.
+        pub case_insensitive: bool,
+        /// The case of names is kept.
+        pub case_preserving: bool,
+    }
+}

@@ -1,0 +1,200 @@
+//! READDIR and READDIRPLUS (RFC 1813 §3.3.16, §3.3.17).
+
+use super::{Fattr3, FileHandle, Filename, PostOpAttr, PostOpFh3, xdr_struct};
+use crate::xdr::padding;
+use crate::{Decode, DecodeError, Decoder, Encode, Encoder};
+
+xdr_struct! {
+    /// `READDIR3args`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct ReaddirArgs {
+        /// The directory.
+        pub dir: FileHandle,
+        /// Where to go on: 0, or the cookie of the last entry seen.
+        pub cookie: u64,
+        /// Zero, or what the server gave with that entry.
+        pub cookieverf: [u8; 8],
+        /// The largest `READDIR3resok` wanted, bytes.
+        pub count: u32,
+    }
+}
+
+xdr_struct! {
+    /// `READDIRPLUS3args`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct ReaddirplusArgs {
+        /// The directory.
+        pub dir: FileHandle,
+        /// Where to go on.
+        pub cookie: u64,
+        /// Zero, or what the server gave with that entry.
+        pub cookieverf: [u8; 8],
+        /// The most of fileids, names and cookies wanted, bytes.
+        pub dircount: u32,
+        /// The largest `READDIRPLUS3resok` wanted, bytes.
+        pub maxcount: u32,
+    }
+}
+
+/// Bytes of a `READDIR3resok` or `READDIRPLUS3resok` without entries: attributes, verifier, the end of
+/// the list and `eof`.
+pub const READDIR_OK_FIXED_LEN: usize = 4 + Fattr3::ENCODED_LEN + 8 + 4 + 4;
+
+/// `entry3`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry3<'a> {
+    /// The object's number in its file system.
+    pub fileid: u64,
+    /// The entry's name.
+    pub name: Filename<'a>,
+    /// Where to go on after it.
+    pub cookie: u64,
+}
+
+impl Entry3<'_> {
+    /// Bytes on the wire of an entry whose name is `name_len` long, its place in the list included.
+    #[must_use]
+    pub const fn encoded_len(name_len: usize) -> usize {
+        4 + 8 + 4 + name_len + padding(name_len) + 8
+    }
+}
+
+impl<'a> Decode<'a> for Entry3<'a> {
+    fn decode(d: &mut Decoder<'a>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            fileid: d.u64("fileid")?,
+            name: Filename::decode(d)?,
+            cookie: d.u64("cookie")?,
+        })
+    }
+}
+
+impl Encode for Entry3<'_> {
+    fn encode(&self, e: &mut Encoder<'_>) {
+        e.u64(self.fileid);
+        self.name.encode(e);
+        e.u64(self.cookie);
+    }
+}
+
+/// `entryplus3`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EntryPlus3<'a> {
+    /// What READDIR says of it.
+    pub entry: Entry3<'a>,
+    /// The object's attributes.
+    pub name_attributes: PostOpAttr,
+    /// The object's handle.
+    pub name_handle: PostOpFh3,
+}
+
+impl EntryPlus3<'_> {
+    /// Most bytes on the wire of an entry whose name is `name_len` long: with attributes and the
+    /// longest handle.
+    #[must_use]
+    pub const fn encoded_len_max(name_len: usize) -> usize {
+        Entry3::encoded_len(name_len) + 4 + Fattr3::ENCODED_LEN + 4 + 4 + 64
+    }
+}
+
+impl<'a> Decode<'a> for EntryPlus3<'a> {
+    fn decode(d: &mut Decoder<'a>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            entry: Entry3::decode(d)?,
+            name_attributes: Decode::decode(d)?,
+            name_handle: Decode::decode(d)?,
+        })
+    }
+}
+
+impl Encode for EntryPlus3<'_> {
+    fn encode(&self, e: &mut Encoder<'_>) {
+        self.entry.encode(e);
+        self.name_attributes.encode(e);
+        self.name_handle.encode(e);
+    }
+}
+
+/// A list as XDR writes it: each entry after a TRUE, the end as a FALSE. Bounded by the message:
+/// each entry takes bytes of it.
+fn decode_list<'a, T: Decode<'a>>(d: &mut Decoder<'a>) -> Result<Vec<T>, DecodeError> {
+    let mut entries = Vec::new();
+    while d.bool("value follows")? {
+        entries.push(T::decode(d)?);
+    }
+    Ok(entries)
+}
+
+fn encode_list<T: Encode>(entries: &[T], e: &mut Encoder<'_>) {
+    for entry in entries {
+        e.bool(true);
+        entry.encode(e);
+    }
+    e.bool(false);
+}
+
+/// `READDIR3resok`; the failure carries the directory's attributes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReaddirOk<'a> {
+    /// The directory's attributes.
+    pub dir_attributes: PostOpAttr,
+    /// To be sent with the next call.
+    pub cookieverf: [u8; 8],
+    /// The entries.
+    pub entries: Vec<Entry3<'a>>,
+    /// True when nothing comes after the last entry.
+    pub eof: bool,
+}
+
+impl<'a> Decode<'a> for ReaddirOk<'a> {
+    fn decode(d: &mut Decoder<'a>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            dir_attributes: Decode::decode(d)?,
+            cookieverf: d.opaque_fixed("cookieverf")?,
+            entries: decode_list(d)?,
+            eof: d.bool("eof")?,
+        })
+    }
+}
+
+impl Encode for ReaddirOk<'_> {
+    fn encode(&self, e: &mut Encoder<'_>) {
+        self.dir_attributes.encode(e);
+        e.opaque_fixed(&self.cookieverf);
+        encode_list(&self.entries, e);
+        e.bool(self.eof);
+    }
+}
+
+/// `READDIRPLUS3resok`; the failure carries the directory's attributes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReaddirplusOk<'a> {
+    /// The directory's attributes.
+    pub dir_attributes: PostOpAttr,
+    /// To be sent with the next call.
+    pub cookieverf: [u8; 8],
+    /// The entries.
+    pub entries: Vec<EntryPlus3<'a>>,
+    /// True when nothing comes after the last entry.
+    pub eof: bool,
+}
+
+impl<'a> Decode<'a> for ReaddirplusOk<'a> {
+    fn decode(d: &mut Decoder<'a>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            dir_attributes: Decode::decode(d)?,
+            cookieverf: d.opaque_fixed("cookieverf")?,
+            entries: decode_list(d)?,
+            eof: d.bool("eof")?,
+        })
+    }
+}
+
+impl Encode for ReaddirplusOk<'_> {
+    fn encode(&self, e: &mut Encoder<'_>) {
+        self.dir_attributes.encode(e);
+        e.opaque_fixed(&self.cookieverf);
+        encode_list(&self.entries, e);
+        e.bool(self.eof);
+    }
+}

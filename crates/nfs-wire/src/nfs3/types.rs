@@ -1,0 +1,283 @@
+//! Basic types (RFC 1813 §2.3 to §2.6).
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+
+use super::Fattr3;
+use crate::limits::{FILE_HANDLE_BYTES_MAX, NAME_BYTES_MAX, PATH_BYTES_MAX};
+use crate::{Decode, DecodeError, Decoder, Encode, Encoder};
+
+/// `nfs_fh3`: what a server calls an object, up to 64 bytes that mean nothing to a client.
+#[derive(Clone, Copy)]
+pub struct FileHandle {
+    len: u8,
+    bytes: [u8; FILE_HANDLE_BYTES_MAX],
+}
+
+/// A file handle of more than 64 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a file handle has at most 64 bytes (RFC 1813 §2.4)")]
+pub struct FileHandleTooLong;
+
+impl FileHandle {
+    /// A handle of these bytes.
+    ///
+    /// # Errors
+    /// When there are more than 64.
+    pub fn new(handle: &[u8]) -> Result<Self, FileHandleTooLong> {
+        let mut bytes = [0; FILE_HANDLE_BYTES_MAX];
+        let place = bytes.get_mut(..handle.len()).ok_or(FileHandleTooLong)?;
+        place.copy_from_slice(handle);
+        let len = u8::try_from(handle.len()).map_err(|_| FileHandleTooLong)?;
+        Ok(Self { len, bytes })
+    }
+}
+
+impl AsRef<[u8]> for FileHandle {
+    fn as_ref(&self) -> &[u8] {
+        self.bytes.get(..usize::from(self.len)).unwrap_or_default()
+    }
+}
+
+impl PartialEq for FileHandle {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_ref() == other.as_ref()
+    }
+}
+
+impl Eq for FileHandle {}
+
+impl Hash for FileHandle {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_ref().hash(state);
+    }
+}
+
+impl fmt::Debug for FileHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_ref()
+            .iter()
+            .try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl Decode<'_> for FileHandle {
+    fn decode(d: &mut Decoder<'_>) -> Result<Self, DecodeError> {
+        const FIELD: &str = "nfs_fh3";
+        let bytes = d.opaque(FILE_HANDLE_BYTES_MAX, FIELD)?;
+        Self::new(bytes).map_err(|FileHandleTooLong| DecodeError::Missing { field: FIELD })
+    }
+}
+
+impl Encode for FileHandle {
+    fn encode(&self, e: &mut Encoder<'_>) {
+        e.opaque(self.as_ref());
+    }
+}
+
+/// `filename3`: the name of a directory entry, any bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Filename<'a>(pub &'a [u8]);
+
+impl<'a> Decode<'a> for Filename<'a> {
+    fn decode(d: &mut Decoder<'a>) -> Result<Self, DecodeError> {
+        Ok(Self(d.opaque(NAME_BYTES_MAX, "filename3")?))
+    }
+}
+
+impl Encode for Filename<'_> {
+    fn encode(&self, e: &mut Encoder<'_>) {
+        e.opaque(self.0);
+    }
+}
+
+impl fmt::Debug for Filename<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\"", self.0.escape_ascii())
+    }
+}
+
+/// `nfspath3`: the contents of a symlink, any bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Nfspath3<'a>(pub &'a [u8]);
+
+impl<'a> Decode<'a> for Nfspath3<'a> {
+    fn decode(d: &mut Decoder<'a>) -> Result<Self, DecodeError> {
+        Ok(Self(d.opaque(PATH_BYTES_MAX, "nfspath3")?))
+    }
+}
+
+impl Encode for Nfspath3<'_> {
+    fn encode(&self, e: &mut Encoder<'_>) {
+        e.opaque(self.0);
+    }
+}
+
+impl fmt::Debug for Nfspath3<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\"", self.0.escape_ascii())
+    }
+}
+
+/// `post_op_attr`: attributes after an operation, where the server had them.
+pub type PostOpAttr = Option<Fattr3>;
+/// `post_op_fh3`: the handle of what was made, where the server had one.
+pub type PostOpFh3 = Option<FileHandle>;
+
+super::xdr_struct! {
+    /// `diropargs3`: an entry of a directory.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct DirOpArgs<'a> {
+        /// The directory.
+        pub dir: FileHandle,
+        /// The entry's name.
+        pub name: Filename<'a>,
+    }
+}
+
+/// The part of a result that says why not, with the attributes that RFC 1813 sends along.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure<F> {
+    /// Never [`Nfsstat3::Ok`].
+    pub status: Nfsstat3,
+    /// `resfail`.
+    pub body: F,
+}
+
+impl<'a, O: Decode<'a>, F: Decode<'a>> Decode<'a> for Result<O, Failure<F>> {
+    fn decode(d: &mut Decoder<'a>) -> Result<Self, DecodeError> {
+        Ok(match Nfsstat3::decode(d)? {
+            Nfsstat3::Ok => Ok(O::decode(d)?),
+            status => Err(Failure {
+                status,
+                body: F::decode(d)?,
+            }),
+        })
+    }
+}
+
+impl<O: Encode, F: Encode> Encode for Result<O, Failure<F>> {
+    fn encode(&self, e: &mut Encoder<'_>) {
+        match self {
+            Ok(ok) => {
+                Nfsstat3::Ok.encode(e);
+                ok.encode(e);
+            }
+            Err(failure) => {
+                failure.status.encode(e);
+                failure.body.encode(e);
+            }
+        }
+    }
+}
+
+macro_rules! nfsstat3 {
+    ($( $(#[$meta:meta])* $name:ident = $value:literal $word:literal, )*) => {
+        /// `nfsstat3`: how an operation ended (RFC 1813 §2.6).
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Nfsstat3 {
+            $( $(#[$meta])* $name = $value, )*
+        }
+
+        impl Nfsstat3 {
+            /// Every status, in the RFC's order.
+            pub const ALL: &[Self] = &[$( Self::$name ),*];
+
+            /// The RFC's word.
+            #[must_use]
+            pub const fn word(self) -> &'static str {
+                match self { $( Self::$name => $word, )* }
+            }
+        }
+
+        impl TryFrom<u32> for Nfsstat3 {
+            type Error = DecodeError;
+
+            fn try_from(value: u32) -> Result<Self, DecodeError> {
+                match value {
+                    $( $value => Ok(Self::$name), )*
+                    value => Err(DecodeError::BadValue { field: "nfsstat3", value }),
+                }
+            }
+        }
+    };
+}
+
+nfsstat3! {
+    /// Done.
+    Ok = 0 "NFS3_OK",
+    /// Not the owner, or not privileged.
+    Perm = 1 "NFS3ERR_PERM",
+    /// No such file or directory.
+    Noent = 2 "NFS3ERR_NOENT",
+    /// A hard error of the disk, for example.
+    Io = 5 "NFS3ERR_IO",
+    /// No such device.
+    Nxio = 6 "NFS3ERR_NXIO",
+    /// Permission denied.
+    Acces = 13 "NFS3ERR_ACCES",
+    /// The object exists already.
+    Exist = 17 "NFS3ERR_EXIST",
+    /// A hard link over file systems.
+    Xdev = 18 "NFS3ERR_XDEV",
+    /// No such device.
+    Nodev = 19 "NFS3ERR_NODEV",
+    /// Not a directory.
+    Notdir = 20 "NFS3ERR_NOTDIR",
+    /// A directory.
+    Isdir = 21 "NFS3ERR_ISDIR",
+    /// An invalid or unsupported argument.
+    Inval = 22 "NFS3ERR_INVAL",
+    /// Beyond the largest file.
+    Fbig = 27 "NFS3ERR_FBIG",
+    /// No space left.
+    Nospc = 28 "NFS3ERR_NOSPC",
+    /// A read-only file system.
+    Rofs = 30 "NFS3ERR_ROFS",
+    /// Too many hard links.
+    Mlink = 31 "NFS3ERR_MLINK",
+    /// The name is too long.
+    Nametoolong = 63 "NFS3ERR_NAMETOOLONG",
+    /// The directory is not empty.
+    Notempty = 66 "NFS3ERR_NOTEMPTY",
+    /// A quota is used up.
+    Dquot = 69 "NFS3ERR_DQUOT",
+    /// The object of the handle is gone.
+    Stale = 70 "NFS3ERR_STALE",
+    /// Too many levels of remote in path.
+    Remote = 71 "NFS3ERR_REMOTE",
+    /// The handle is not one of this server.
+    Badhandle = 10001 "NFS3ERR_BADHANDLE",
+    /// The guard of a SETATTR did not match.
+    NotSync = 10002 "NFS3ERR_NOT_SYNC",
+    /// The cookie of a READDIR is stale.
+    BadCookie = 10003 "NFS3ERR_BAD_COOKIE",
+    /// The operation is not supported.
+    Notsupp = 10004 "NFS3ERR_NOTSUPP",
+    /// A buffer or request is too small.
+    Toosmall = 10005 "NFS3ERR_TOOSMALL",
+    /// An error of the server that fits nothing else.
+    Serverfault = 10006 "NFS3ERR_SERVERFAULT",
+    /// An object of that type cannot be made.
+    Badtype = 10007 "NFS3ERR_BADTYPE",
+    /// It takes long: try again later, with a new xid.
+    Jukebox = 10008 "NFS3ERR_JUKEBOX",
+}
+
+impl fmt::Display for Nfsstat3 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+impl Decode<'_> for Nfsstat3 {
+    fn decode(d: &mut Decoder<'_>) -> Result<Self, DecodeError> {
+        d.u32("nfsstat3")?.try_into()
+    }
+}
+
+impl Encode for Nfsstat3 {
+    fn encode(&self, e: &mut Encoder<'_>) {
+        e.u32(*self as u32);
+    }
+}

@@ -1,0 +1,342 @@
+//! ONC RPC version 2: the headers of calls and replies (RFC 5531 §9).
+//!
+//! A header is decoded from the front of a record and leaves the decoder where the procedure's
+//! arguments or results begin.
+
+use crate::auth::{AuthStat, OpaqueAuth};
+use crate::xdr::{Decode, DecodeError, Decoder, Encode, Encoder};
+
+/// The only version of ONC RPC there is.
+pub const RPC_VERSION: u32 = 2;
+
+const CALL: u32 = 0;
+const REPLY: u32 = 1;
+
+/// The head of a call, up to the procedure's arguments: `call_body` with its xid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallHeader<'a> {
+    /// What the reply is matched by.
+    pub xid: u32,
+    /// The program called, such as 100003 for NFS.
+    pub program: u32,
+    /// The program's version.
+    pub version: u32,
+    /// The procedure within the program.
+    pub procedure: u32,
+    /// Who calls.
+    pub credential: OpaqueAuth<'a>,
+    /// What proves it.
+    pub verifier: OpaqueAuth<'a>,
+}
+
+/// Why a record is no call that can be dispatched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CallError {
+    /// It ends within its header. There is no answer to that.
+    #[error("not a call: {0}")]
+    Malformed(#[from] DecodeError),
+    /// It is a reply, or nothing at all. There is no answer to that either.
+    #[error("message {xid:#010x} has the type {msg_type}, not that of a call")]
+    NotACall {
+        /// The message's xid.
+        xid: u32,
+        /// What stands in place of 0, a call.
+        msg_type: u32,
+    },
+    /// It is a call in another version of RPC; the rest was not looked at.
+    #[error("call {xid:#010x} is in RPC version {version}; only version 2 is known")]
+    RpcVersion {
+        /// The call's xid.
+        xid: u32,
+        /// The version it claims.
+        version: u32,
+    },
+    /// Its credential or verifier is longer than RPC allows.
+    #[error("call {xid:#010x}: {error}")]
+    Auth {
+        /// The call's xid.
+        xid: u32,
+        /// Which of the two it is, as the caller is told.
+        stat: AuthStat,
+        /// What is wrong with it.
+        error: DecodeError,
+    },
+}
+
+/// The head of a reply, up to the procedure's results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReplyHeader<'a> {
+    /// The xid of the call that this answers.
+    pub xid: u32,
+    /// What became of the call.
+    pub body: ReplyBody<'a>,
+}
+
+/// What became of a call: `reply_body`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplyBody<'a> {
+    /// The caller was let in.
+    Accepted {
+        /// What proves the server to the caller.
+        verifier: OpaqueAuth<'a>,
+        /// What became of the call then.
+        stat: AcceptStat,
+    },
+    /// The caller was not let in.
+    Denied(Rejected),
+}
+
+/// What became of an accepted call: `accept_stat` with its data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AcceptStat {
+    /// The procedure was run; its results follow.
+    Success,
+    /// The program is not served here.
+    ProgUnavail,
+    /// The program is served, but not in this version.
+    ProgMismatch {
+        /// The lowest version served.
+        low: u32,
+        /// The highest version served.
+        high: u32,
+    },
+    /// The program has no such procedure.
+    ProcUnavail,
+    /// The arguments cannot be decoded.
+    GarbageArgs,
+    /// The server failed in some other way, such as for want of memory.
+    SystemErr,
+}
+
+/// Why a call was denied: `rejected_reply`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rejected {
+    /// The call is in another version of RPC.
+    RpcMismatch {
+        /// The lowest version served.
+        low: u32,
+        /// The highest version served.
+        high: u32,
+    },
+    /// The caller's credential or verifier was refused.
+    AuthError(AuthStat),
+}
+
+impl<'a> CallHeader<'a> {
+    /// Reads a header from the front of a record.
+    ///
+    /// # Errors
+    /// [`CallError`], which carries the xid wherever there is something to answer.
+    pub fn decode(d: &mut Decoder<'a>) -> Result<Self, CallError> {
+        let xid = d.u32("xid")?;
+        match d.u32("msg_type")? {
+            CALL => {}
+            msg_type => return Err(CallError::NotACall { xid, msg_type }),
+        }
+        // What follows the version is another version's business, so it may even be missing.
+        match d.u32("rpcvers")? {
+            RPC_VERSION => {}
+            version => return Err(CallError::RpcVersion { xid, version }),
+        }
+        Ok(Self {
+            xid,
+            program: d.u32("prog")?,
+            version: d.u32("vers")?,
+            procedure: d.u32("proc")?,
+            credential: auth(d, xid, AuthStat::BadCred)?,
+            verifier: auth(d, xid, AuthStat::BadVerf)?,
+        })
+    }
+}
+
+fn auth<'a>(d: &mut Decoder<'a>, xid: u32, stat: AuthStat) -> Result<OpaqueAuth<'a>, CallError> {
+    OpaqueAuth::decode(d).map_err(|error| match error {
+        DecodeError::TooLong { .. } => CallError::Auth { xid, stat, error },
+        DecodeError::Missing { .. }
+        | DecodeError::BadValue { .. }
+        | DecodeError::Trailing { .. } => CallError::Malformed(error),
+    })
+}
+
+impl Encode for CallHeader<'_> {
+    fn encode(&self, e: &mut Encoder<'_>) {
+        e.u32(self.xid);
+        e.u32(CALL);
+        e.u32(RPC_VERSION);
+        e.u32(self.program);
+        e.u32(self.version);
+        e.u32(self.procedure);
+        self.credential.encode(e);
+        self.verifier.encode(e);
+    }
+}
+
+impl CallError {
+    /// What a server answers, if anything: without a call there is nobody who waits for a reply.
+    #[must_use]
+    pub fn reply(&self) -> Option<ReplyHeader<'static>> {
+        match *self {
+            Self::Malformed(_) | Self::NotACall { .. } => None,
+            Self::RpcVersion { xid, .. } => {
+                let rejected = Rejected::RpcMismatch {
+                    low: RPC_VERSION,
+                    high: RPC_VERSION,
+                };
+                Some(ReplyHeader::denied(xid, rejected))
+            }
+            Self::Auth { xid, stat, .. } => {
+                Some(ReplyHeader::denied(xid, Rejected::AuthError(stat)))
+            }
+        }
+    }
+}
+
+impl ReplyHeader<'static> {
+    /// An accepted call with the verifier of AUTH_NONE and AUTH_SYS.
+    #[must_use]
+    pub const fn accepted(xid: u32, stat: AcceptStat) -> Self {
+        Self {
+            xid,
+            body: ReplyBody::Accepted {
+                verifier: OpaqueAuth::NONE,
+                stat,
+            },
+        }
+    }
+
+    /// A denied call.
+    #[must_use]
+    pub const fn denied(xid: u32, rejected: Rejected) -> Self {
+        Self {
+            xid,
+            body: ReplyBody::Denied(rejected),
+        }
+    }
+}
+
+impl<'a> Decode<'a> for ReplyHeader<'a> {
+    fn decode(d: &mut Decoder<'a>) -> Result<Self, DecodeError> {
+        let xid = d.u32("xid")?;
+        match d.u32("msg_type")? {
+            REPLY => Ok(Self {
+                xid,
+                body: ReplyBody::decode(d)?,
+            }),
+            value => Err(DecodeError::BadValue {
+                field: "msg_type",
+                value,
+            }),
+        }
+    }
+}
+
+impl Encode for ReplyHeader<'_> {
+    fn encode(&self, e: &mut Encoder<'_>) {
+        e.u32(self.xid);
+        e.u32(REPLY);
+        self.body.encode(e);
+    }
+}
+
+impl<'a> Decode<'a> for ReplyBody<'a> {
+    fn decode(d: &mut Decoder<'a>) -> Result<Self, DecodeError> {
+        match d.u32("reply_stat")? {
+            0 => Ok(Self::Accepted {
+                verifier: OpaqueAuth::decode(d)?,
+                stat: AcceptStat::decode(d)?,
+            }),
+            1 => Ok(Self::Denied(Rejected::decode(d)?)),
+            value => Err(DecodeError::BadValue {
+                field: "reply_stat",
+                value,
+            }),
+        }
+    }
+}
+
+impl Encode for ReplyBody<'_> {
+    fn encode(&self, e: &mut Encoder<'_>) {
+        match self {
+            Self::Accepted { verifier, stat } => {
+                e.u32(0);
+                verifier.encode(e);
+                stat.encode(e);
+            }
+            Self::Denied(rejected) => {
+                e.u32(1);
+                rejected.encode(e);
+            }
+        }
+    }
+}
+
+impl Decode<'_> for AcceptStat {
+    fn decode(d: &mut Decoder<'_>) -> Result<Self, DecodeError> {
+        Ok(match d.u32("accept_stat")? {
+            0 => Self::Success,
+            1 => Self::ProgUnavail,
+            2 => Self::ProgMismatch {
+                low: d.u32("mismatch_info.low")?,
+                high: d.u32("mismatch_info.high")?,
+            },
+            3 => Self::ProcUnavail,
+            4 => Self::GarbageArgs,
+            5 => Self::SystemErr,
+            value => {
+                return Err(DecodeError::BadValue {
+                    field: "accept_stat",
+                    value,
+                });
+            }
+        })
+    }
+}
+
+impl Encode for AcceptStat {
+    fn encode(&self, e: &mut Encoder<'_>) {
+        match *self {
+            Self::Success => e.u32(0),
+            Self::ProgUnavail => e.u32(1),
+            Self::ProgMismatch { low, high } => {
+                e.u32(2);
+                e.u32(low);
+                e.u32(high);
+            }
+            Self::ProcUnavail => e.u32(3),
+            Self::GarbageArgs => e.u32(4),
+            Self::SystemErr => e.u32(5),
+        }
+    }
+}
+
+impl Decode<'_> for Rejected {
+    fn decode(d: &mut Decoder<'_>) -> Result<Self, DecodeError> {
+        match d.u32("reject_stat")? {
+            0 => Ok(Self::RpcMismatch {
+                low: d.u32("mismatch_info.low")?,
+                high: d.u32("mismatch_info.high")?,
+            }),
+            1 => Ok(Self::AuthError(AuthStat::decode(d)?)),
+            value => Err(DecodeError::BadValue {
+                field: "reject_stat",
+                value,
+            }),
+        }
+    }
+}
+
+impl Encode for Rejected {
+    fn encode(&self, e: &mut Encoder<'_>) {
+        match *self {
+            Self::RpcMismatch { low, high } => {
+                e.u32(0);
+                e.u32(low);
+                e.u32(high);
+            }
+            Self::AuthError(stat) => {
+                e.u32(1);
+                stat.encode(e);
+            }
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! rpcbind, versions 3 and 4 (RFC 1833 §2): at which address a program is served.
+//!
+//! The procedures that a program's own registration and its clients need. Those that call another
+//! program for the caller, and the statistics, are left out.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use crate::limits::RPCBIND_STRING_BYTES_MAX;
+pub use crate::portmap::{PORT, PROGRAM};
+use crate::xdr::{Decode, DecodeError, Decoder, Encode, Encoder};
+
+/// The first version that speaks of universal addresses.
+pub const VERSION_3: u32 = 3;
+/// The version with GETVERSADDR.
+pub const VERSION_4: u32 = 4;
+
+/// The network id of TCP over IPv4 (RFC 5665 §5.1).
+pub const NETID_TCP: &[u8] = b"tcp";
+/// The network id of TCP over IPv6.
+pub const NETID_TCP6: &[u8] = b"tcp6";
+/// The network id of UDP over IPv4.
+pub const NETID_UDP: &[u8] = b"udp";
+/// The network id of UDP over IPv6.
+pub const NETID_UDP6: &[u8] = b"udp6";
+
+/// The procedures of rpcbind that are known here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u32)]
+pub enum Procedure {
+    /// Does nothing.
+    Null = 0,
+    /// Registers a service.
+    Set = 1,
+    /// Removes a registration.
+    Unset = 2,
+    /// Looks up an address; in version 4 any version of the program will do.
+    Getaddr = 3,
+    /// Returns all registrations.
+    Dump = 4,
+    /// Looks up the address of exactly the version asked for. Version 4 only.
+    Getversaddr = 9,
+}
+
+/// A call's arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Call<'a> {
+    /// Without arguments. Without results.
+    Null,
+    /// What to register. Gives a boolean: whether it was done.
+    Set(Rpcb<'a>),
+    /// What to remove; with an empty network id, on all networks. Gives a boolean: whether it was
+    /// done.
+    Unset(Rpcb<'a>),
+    /// What to look for. Gives a [`UniversalAddress`].
+    Getaddr(Rpcb<'a>),
+    /// Without arguments. Gives an [`RpcbList`].
+    Dump,
+    /// What to look for. Gives a [`UniversalAddress`].
+    Getversaddr(Rpcb<'a>),
+}
+
+/// Where a program's version is served: `rpcb`. Its strings hold at most
+/// [`RPCBIND_STRING_BYTES_MAX`] bytes each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Rpcb<'a> {
+    /// The program.
+    pub program: u32,
+    /// Its version.
+    pub version: u32,
+    /// The network, such as [`NETID_TCP`].
+    pub netid: &'a [u8],
+    /// The address on that network.
+    pub address: UniversalAddress<'a>,
+    /// Who registered it: a user's name, or a number.
+    pub owner: &'a [u8],
+}
+
+/// A universal address as it travels; empty where there is none. [`UniversalAddress::socket_addr`]
+/// reads those of TCP and UDP, and [`to_universal_address`] writes them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct UniversalAddress<'a>(pub &'a [u8]);
+
+/// The result of DUMP: `rpcblist_ptr`, bounded by the record it comes in.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RpcbList<'a>(pub Vec<Rpcb<'a>>);
+
+/// Writes the universal address of a TCP or UDP socket: the address, then the port's high and low byte
+/// in decimal, with dots between (RFC 5665 §5.2.3). The scope of an IPv6 address has no place in it.
+#[must_use]
+pub fn to_universal_address(address: SocketAddr) -> String {
+    let [high, low] = address.port().to_be_bytes();
+    format!("{}.{high}.{low}", address.ip())
+}
+
+impl UniversalAddress<'_> {
+    /// The address of a TCP or UDP socket, or `None` when this is not one: another network's address,
+    /// an IPv6 address with a scope, an empty or broken one.
+    #[must_use]
+    pub fn socket_addr(&self) -> Option<SocketAddr> {
+        let text = core::str::from_utf8(self.0).ok()?;
+        let (rest, low) = text.rsplit_once('.')?;
+        let (host, high) = rest.rsplit_once('.')?;
+        let ip = match host.parse::<Ipv4Addr>() {
+            Ok(v4) => IpAddr::V4(v4),
+            Err(_) => IpAddr::V6(host.parse::<Ipv6Addr>().ok()?),
+        };
+        let port = u16::from_be_bytes([decimal_byte(high)?, decimal_byte(low)?]);
+        Some(SocketAddr::new(ip, port))
+    }
+}
+
+/// A byte as digits alone: the standard library would take a sign as well.
+fn decimal_byte(text: &str) -> Option<u8> {
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    if digits { text.parse().ok() } else { None }
+}
+
+impl Procedure {
+    /// Every procedure known here, in the RFC's order.
+    pub const ALL: &[Self] = &[
+        Self::Null,
+        Self::Set,
+        Self::Unset,
+        Self::Getaddr,
+        Self::Dump,
+        Self::Getversaddr,
+    ];
+
+    /// The RFC's word, without its prefix.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Null => "NULL",
+            Self::Set => "SET",
+            Self::Unset => "UNSET",
+            Self::Getaddr => "GETADDR",
+            Self::Dump => "DUMP",
+            Self::Getversaddr => "GETVERSADDR",
+        }
+    }
+}
+
+impl TryFrom<u32> for Procedure {
+    type Error = DecodeError;
+
+    fn try_from(value: u32) -> Result<Self, DecodeError> {
+        let found = Self::ALL.iter().find(|known| **known as u32 == value);
+        found.copied().ok_or(DecodeError::BadValue {
+            field: "procedure",
+            value,
+        })
+    }
+}
+
+impl<'a> Call<'a> {
+    /// Reads the arguments of `procedure`; the caller checks that nothing is left, and that the version
+    /// called has the procedure.
+    ///
+    /// # Errors
+    /// [`DecodeError`], which becomes GARBAGE_ARGS.
+    pub fn decode(procedure: Procedure, d: &mut Decoder<'a>) -> Result<Self, DecodeError> {
+        Ok(match procedure {
+            Procedure::Null => Self::Null,
+            Procedure::Set => Self::Set(Rpcb::decode(d)?),
+            Procedure::Unset => Self::Unset(Rpcb::decode(d)?),
+            Procedure::Getaddr => Self::Getaddr(Rpcb::decode(d)?),
+            Procedure::Dump => Self::Dump,
+            Procedure::Getversaddr => Self::Getversaddr(Rpcb::decode(d)?),
+        })
+    }
+
+    /// Which procedure this calls.
+    #[must_use]
+    pub const fn procedure(&self) -> Procedure {
+        match self {
+            Self::Null => Procedure::Null,
+            Self::Set(_) => Procedure::Set,
+            Self::Unset(_) => Procedure::Unset,
+            Self::Getaddr(_) => Procedure::Getaddr,
+            Self::Dump => Procedure::Dump,
+            Self::Getversaddr(_) => Procedure::Getversaddr,
+        }
+    }
+}
+
+impl Encode for Call<'_> {
+    fn encode(&self, e: &mut Encoder<'_>) {
+        match self {
+            Self::Set(rpcb) | Self::Unset(rpcb) | Self::Getaddr(rpcb) | Self::Getversaddr(rpcb) => {
+                rpcb.encode(e)
+            }
+            Self::Null | Self::Dump => {}
+        }
+    }
+}
+
+impl<'a> Decode<'a> for Rpcb<'a> {
+    fn decode(d: &mut Decoder<'a>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            program: d.u32("r_prog")?,
+            version: d.u32("r_vers")?,
+            netid: d.opaque(RPCBIND_STRING_BYTES_MAX, "r_netid")?,
+            address: UniversalAddress::decode(d)?,
+            owner: d.opaque(RPCBIND_STRING_BYTES_MAX, "r_owner")?,
+        })
+    }
+}
+
+impl Encode for Rpcb<'_> {
+    fn encode(&self, e: &mut Encoder<'_>) {
+        e.u32(self.program);
+        e.u32(self.version);
+        e.opaque(self.netid);
+        self.address.encode(e);
+        e.opaque(self.owner);
+    }
+}
+
+impl<'a> Decode<'a> for UniversalAddress<'a> {
+    fn decode(d: &mut Decoder<'a>) -> Result<Self, DecodeError> {
+        d.opaque(RPCBIND_STRING_BYTES_MAX, "r_addr").map(Self)
+    }
+}
+
+impl Encode for UniversalAddress<'_> {
+    fn encode(&self, e: &mut Encoder<'_>) {
+        e.opaque(self.0);
+    }
+}
+
+impl<'a> Decode<'a> for RpcbList<'a> {
+    fn decode(d: &mut Decoder<'a>) -> Result<Self, DecodeError> {
+        d.list("rpcblist").map(Self)
+    }
+}
+
+impl Encode for RpcbList<'_> {
+    fn encode(&self, e: &mut Encoder<'_>) {
+        e.list(&self.0);
+    }
+}

@@ -1,0 +1,397 @@
+//! XDR, the external data representation (RFC 4506).
+
+/// Reads XDR from a slice, from front to back. Never reads past it, and allocates only for lists.
+#[derive(Clone, Debug)]
+pub struct Decoder<'a> {
+    rest: &'a [u8],
+    position: usize,
+}
+
+/// Appends XDR to a vector.
+#[derive(Debug)]
+pub struct Encoder<'v> {
+    out: &'v mut Vec<u8>,
+}
+
+/// What can be read from XDR.
+pub trait Decode<'a>: Sized {
+    /// Reads one value from the front of what is left.
+    ///
+    /// # Errors
+    /// [`DecodeError`] names the field and what is wrong with it; the decoder's position is then of
+    /// no use.
+    fn decode(d: &mut Decoder<'a>) -> Result<Self, DecodeError>;
+}
+
+/// What can be written as XDR.
+pub trait Encode {
+    /// Appends the value.
+    fn encode(&self, e: &mut Encoder<'_>);
+}
+
+/// Why bytes are not the message they should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    /// The bytes end within a field.
+    #[error("the message ends within {field}")]
+    Missing {
+        /// The field's name in the RFC.
+        field: &'static str,
+    },
+    /// A length is beyond the field's limit.
+    #[error("{field} is {len} bytes or entries long; at most {max} are allowed")]
+    TooLong {
+        /// The field's name in the RFC.
+        field: &'static str,
+        /// The length in the message.
+        len: u32,
+        /// The limit.
+        max: usize,
+    },
+    /// A value is none of those that the protocol defines.
+    #[error("{field} is {value}, which the protocol does not define")]
+    BadValue {
+        /// The field's name in the RFC.
+        field: &'static str,
+        /// The value in the message.
+        value: u32,
+    },
+    /// Bytes are left after the message.
+    #[error("{left} bytes are left after the message")]
+    Trailing {
+        /// How many.
+        left: usize,
+    },
+}
+
+impl DecodeError {
+    /// Gives an error about a bare number the name of the field that holds it.
+    pub(crate) fn within(self, name: &'static str) -> Self {
+        match self {
+            Self::Missing { field } if is_bare(field) => Self::Missing { field: name },
+            Self::BadValue { field, value } if is_bare(field) => {
+                Self::BadValue { field: name, value }
+            }
+            error => error,
+        }
+    }
+}
+
+const BARE: [&str; 4] = ["unsigned int", "unsigned hyper", "bool", "opaque"];
+
+fn is_bare(field: &str) -> bool {
+    BARE.contains(&field)
+}
+
+impl<'a> Decoder<'a> {
+    /// Starts at the front of `bytes`.
+    #[must_use]
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self {
+            rest: bytes,
+            position: 0,
+        }
+    }
+
+    /// Reads an unsigned 32-bit integer (RFC 4506 §4.2).
+    ///
+    /// # Errors
+    /// When fewer than four bytes are left.
+    pub fn u32(&mut self, field: &'static str) -> Result<u32, DecodeError> {
+        self.array(field).map(u32::from_be_bytes)
+    }
+
+    /// Reads an unsigned 64-bit integer (RFC 4506 §4.5).
+    ///
+    /// # Errors
+    /// When fewer than eight bytes are left.
+    pub fn u64(&mut self, field: &'static str) -> Result<u64, DecodeError> {
+        self.array(field).map(u64::from_be_bytes)
+    }
+
+    /// Reads a boolean (RFC 4506 §4.4).
+    ///
+    /// # Errors
+    /// When it is neither 0 nor 1, or missing.
+    pub fn bool(&mut self, field: &'static str) -> Result<bool, DecodeError> {
+        match self.u32(field)? {
+            0 => Ok(false),
+            1 => Ok(true),
+            value => Err(DecodeError::BadValue { field, value }),
+        }
+    }
+
+    /// Reads fixed-length opaque data with its padding (RFC 4506 §4.9).
+    ///
+    /// # Errors
+    /// When the bytes end within it.
+    pub fn opaque_fixed<const N: usize>(
+        &mut self,
+        field: &'static str,
+    ) -> Result<[u8; N], DecodeError> {
+        let value = self.array(field)?;
+        self.take(padding(N), field)?;
+        Ok(value)
+    }
+
+    /// Reads variable-length opaque data of at most `max` bytes with its padding (RFC 4506 §4.10).
+    /// What the padding holds does not matter: some peers send other bytes than zero.
+    ///
+    /// # Errors
+    /// When the length is beyond `max`, or the bytes end within it.
+    pub fn opaque(&mut self, max: usize, field: &'static str) -> Result<&'a [u8], DecodeError> {
+        let len = self.len(max, field)?;
+        let value = self.take(len, field)?;
+        self.take(padding(len), field)?;
+        Ok(value)
+    }
+
+    /// Reads the length of variable-length data or of an array.
+    ///
+    /// # Errors
+    /// When it is beyond `max`, or missing.
+    pub fn len(&mut self, max: usize, field: &'static str) -> Result<usize, DecodeError> {
+        let len = self.u32(field)?;
+        match usize::try_from(len) {
+            Ok(wide) if wide <= max => Ok(wide),
+            _ => Err(DecodeError::TooLong { field, len, max }),
+        }
+    }
+
+    /// Takes the next `len` bytes as they are.
+    ///
+    /// # Errors
+    /// When fewer are left.
+    pub fn take(&mut self, len: usize, field: &'static str) -> Result<&'a [u8], DecodeError> {
+        let (taken, rest) = self
+            .rest
+            .split_at_checked(len)
+            .ok_or(DecodeError::Missing { field })?;
+        self.rest = rest;
+        self.position += len;
+        Ok(taken)
+    }
+
+    /// Reads a linked list (RFC 4506 §4.19): each entry behind a boolean that says that it follows.
+    /// The entries are bounded by the bytes that are left, as each takes at least four of them.
+    ///
+    /// # Errors
+    /// When an entry is malformed, or the bytes end before the list does.
+    pub fn list<T: Decode<'a>>(&mut self, field: &'static str) -> Result<Vec<T>, DecodeError> {
+        let mut entries = Vec::new();
+        while self.bool(field)? {
+            entries.push(T::decode(self)?);
+        }
+        Ok(entries)
+    }
+
+    fn array<const N: usize>(&mut self, field: &'static str) -> Result<[u8; N], DecodeError> {
+        let (taken, rest) = self
+            .rest
+            .split_first_chunk::<N>()
+            .ok_or(DecodeError::Missing { field })?;
+        self.rest = rest;
+        self.position += N;
+        Ok(*taken)
+    }
+
+    /// How many bytes are left.
+    #[must_use]
+    pub fn remaining(&self) -> usize {
+        self.rest.len()
+    }
+
+    /// The bytes that are left.
+    #[must_use]
+    pub fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    /// How many bytes were read.
+    #[must_use]
+    pub fn position(&self) -> usize {
+        self.position
+    }
+
+    /// Ends a message.
+    ///
+    /// # Errors
+    /// When bytes are left.
+    pub fn finish(self) -> Result<(), DecodeError> {
+        if self.rest.is_empty() {
+            Ok(())
+        } else {
+            Err(DecodeError::Trailing {
+                left: self.rest.len(),
+            })
+        }
+    }
+}
+
+impl<'v> Encoder<'v> {
+    /// Appends to `out`.
+    pub fn new(out: &'v mut Vec<u8>) -> Self {
+        Self { out }
+    }
+
+    /// Writes an unsigned 32-bit integer.
+    pub fn u32(&mut self, value: u32) {
+        self.out.extend_from_slice(&value.to_be_bytes());
+    }
+
+    /// Writes an unsigned 64-bit integer.
+    pub fn u64(&mut self, value: u64) {
+        self.out.extend_from_slice(&value.to_be_bytes());
+    }
+
+    /// Writes a boolean.
+    pub fn bool(&mut self, value: bool) {
+        self.u32(u32::from(value));
+    }
+
+    /// Writes fixed-length opaque data with its padding.
+    pub fn opaque_fixed(&mut self, value: &[u8]) {
+        self.out.extend_from_slice(value);
+        self.pad(value.len());
+    }
+
+    /// Writes variable-length opaque data with its length and padding.
+    pub fn opaque(&mut self, value: &[u8]) {
+        self.len(value.len());
+        self.opaque_fixed(value);
+    }
+
+    /// Writes a length. No message of ours comes near 4 GiB; a longer one would be cut off by
+    /// the record's own limit, so the length saturates instead of wrapping.
+    pub fn len(&mut self, len: usize) {
+        self.u32(u32::try_from(len).unwrap_or(u32::MAX));
+    }
+
+    /// Writes an XDR optional (RFC 4506 §4.19).
+    pub fn optional<T: Encode>(&mut self, value: Option<&T>) {
+        self.bool(value.is_some());
+        if let Some(value) = value {
+            value.encode(self);
+        }
+    }
+
+    /// Writes a linked list (RFC 4506 §4.19): each entry behind a boolean that says that it follows.
+    pub fn list<T: Encode>(&mut self, entries: &[T]) {
+        for entry in entries {
+            self.bool(true);
+            entry.encode(self);
+        }
+        self.bool(false);
+    }
+
+    /// How long the whole vector is by now.
+    #[must_use]
+    pub fn position(&self) -> usize {
+        self.out.len()
+    }
+
+    fn pad(&mut self, len: usize) {
+        const ZEROS: [u8; 3] = [0; 3];
+        let (zeros, _) = ZEROS.split_at(padding(len));
+        self.out.extend_from_slice(zeros);
+    }
+}
+
+/// How many zero bytes follow `len` bytes of opaque data: 0 to 3.
+#[must_use]
+pub const fn padding(len: usize) -> usize {
+    len.wrapping_neg() & 3
+}
+
+/// Decodes a message that must use up all of `bytes`.
+///
+/// # Errors
+/// [`DecodeError`], [`DecodeError::Trailing`] included.
+pub fn decode_all<'a, T: Decode<'a>>(bytes: &'a [u8]) -> Result<T, DecodeError> {
+    let mut decoder = Decoder::new(bytes);
+    let value = T::decode(&mut decoder)?;
+    decoder.finish()?;
+    Ok(value)
+}
+
+/// Encodes a message into a vector of its own.
+#[must_use]
+pub fn encode_to_vec(value: &impl Encode) -> Vec<u8> {
+    let mut out = Vec::new();
+    value.encode(&mut Encoder::new(&mut out));
+    out
+}
+
+impl Decode<'_> for () {
+    fn decode(_: &mut Decoder<'_>) -> Result<Self, DecodeError> {
+        Ok(())
+    }
+}
+
+impl Encode for () {
+    fn encode(&self, _: &mut Encoder<'_>) {}
+}
+
+impl Decode<'_> for u32 {
+    fn decode(d: &mut Decoder<'_>) -> Result<Self, DecodeError> {
+        d.u32("unsigned int")
+    }
+}
+
+impl Encode for u32 {
+    fn encode(&self, e: &mut Encoder<'_>) {
+        e.u32(*self);
+    }
+}
+
+impl Decode<'_> for u64 {
+    fn decode(d: &mut Decoder<'_>) -> Result<Self, DecodeError> {
+        d.u64("unsigned hyper")
+    }
+}
+
+impl Encode for u64 {
+    fn encode(&self, e: &mut Encoder<'_>) {
+        e.u64(*self);
+    }
+}
+
+impl Decode<'_> for bool {
+    fn decode(d: &mut Decoder<'_>) -> Result<Self, DecodeError> {
+        d.bool("bool")
+    }
+}
+
+impl Encode for bool {
+    fn encode(&self, e: &mut Encoder<'_>) {
+        e.bool(*self);
+    }
+}
+
+impl<const N: usize> Decode<'_> for [u8; N] {
+    fn decode(d: &mut Decoder<'_>) -> Result<Self, DecodeError> {
+        d.opaque_fixed("opaque")
+    }
+}
+
+impl<const N: usize> Encode for [u8; N] {
+    fn encode(&self, e: &mut Encoder<'_>) {
+        e.opaque_fixed(self);
+    }
+}
+
+impl<'a, T: Decode<'a>> Decode<'a> for Option<T> {
+    fn decode(d: &mut Decoder<'a>) -> Result<Self, DecodeError> {
+        Ok(if d.bool("value follows")? {
+            Some(T::decode(d)?)
+        } else {
+            None
+        })
+    }
+}
+
+impl<T: Encode> Encode for Option<T> {
+    fn encode(&self, e: &mut Encoder<'_>) {
+        e.optional(self.as_ref());
+    }
+}
