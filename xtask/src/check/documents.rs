@@ -10,6 +10,7 @@ pub(crate) fn check(tree: &Tree, findings: &mut Vec<Finding>) {
     for (path, text) in tree.texts.iter().filter(|(path, _)| path.ends_with(".md")) {
         links(tree, path, text, findings);
         examples(path, text, findings);
+        names(tree, path, text, findings);
     }
     if let Some(text) = tree.text("docs/rfc/exceptions.toml") {
         exceptions(text, findings);
@@ -111,6 +112,57 @@ fn anchor(heading: &str) -> String {
         .chars()
         .filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
     kept.collect::<String>().to_lowercase().replace(' ', "-")
+}
+
+/// Files and caps that a document names in code spans exist.
+fn names(tree: &Tree, path: &str, text: &str, findings: &mut Vec<Finding>) {
+    for (number, line) in outside_fences(text) {
+        for span in line.split('`').skip(1).step_by(2) {
+            let known = if is_cap(span) {
+                tree.texts
+                    .iter()
+                    .any(|(p, t)| p.ends_with("limits.rs") && t.contains(&format!("const {span}:")))
+            } else if span.ends_with(".rs") && !span.contains(' ') {
+                tree.texts
+                    .iter()
+                    .any(|(p, _)| p == span || p.ends_with(&format!("/{span}")))
+            } else if is_tracked_path(span) {
+                let path = span.trim_end_matches('/');
+                tree.texts
+                    .iter()
+                    .any(|(p, _)| p == path || p.starts_with(&format!("{path}/")))
+            } else {
+                true
+            };
+            if !known {
+                let rule = "what a document names exists";
+                findings.push(Finding::new(
+                    path,
+                    number,
+                    rule,
+                    format!("`{span}` is nowhere in the tree"),
+                ));
+            }
+        }
+    }
+}
+
+/// A constant of ours, not Linux's `PATH_MAX` and `NAME_MAX`.
+fn is_cap(span: &str) -> bool {
+    let constant = span
+        .chars()
+        .all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_');
+    let bound = ["_MAX", "_MIN", "_DEFAULT"]
+        .iter()
+        .any(|end| span.ends_with(end));
+    constant && bound && !["PATH_MAX", "NAME_MAX"].contains(&span)
+}
+
+fn is_tracked_path(span: &str) -> bool {
+    let rooted = ["crates/", "docs/", "xtask/", "tests/", "fuzz/"]
+        .iter()
+        .any(|top| span.starts_with(top));
+    rooted && !span.contains([' ', '*', '<', '{'])
 }
 
 /// A fenced block of a language we can parse is parsed.
@@ -266,6 +318,24 @@ mod tests {
             1
         );
         assert!(found(&[("a.md", "`[x](nowhere.md)` [y](https://example.org/)")]).is_empty());
+    }
+
+    #[test]
+    fn names_of_nothing_are_caught() {
+        let limits = ("crates/a/src/limits.rs", "pub const NAMES_MAX: usize = 1;");
+        assert!(
+            found(&[
+                (
+                    "a.md",
+                    "`NAMES_MAX` in `limits.rs`, `crates/a/src/`, `PATH_MAX`"
+                ),
+                limits
+            ])
+            .is_empty()
+        );
+        assert_eq!(found(&[("a.md", "`NAMES_MIN`"), limits]).len(), 1);
+        assert_eq!(found(&[("a.md", "`vfs/gone.rs`"), limits]).len(), 1);
+        assert_eq!(found(&[("a.md", "`crates/b/`"), limits]).len(), 1);
     }
 
     #[test]
