@@ -57,21 +57,22 @@ pub fn run(options: &Options) -> Result<Report> {
     let mut floors: Vec<(Workload, Vec<Sample>)> = [Workload::Null, Workload::Getattr]
         .map(|w| (w, Vec::new()))
         .into();
+    let duration = Duration::from_secs_f64(options.seconds);
     for round in 1..=options.rounds {
         eprintln!("round {round} of {}", options.rounds);
         measure_round(&servers, &mut rows, options, cores)?;
         for (workload, samples) in &mut floors {
             let (request, reply) = workload.message_bytes();
-            samples.push(pingpong_sample(request, reply, options.seconds)?);
+            samples.push(pingpong::run(request, reply, cores, duration)?);
         }
     }
     let load = memories(&servers)?;
     if options.quick {
         missing.push("system calls and instructions (--quick)".to_owned());
     } else {
-        count_system_calls(&servers, &stage, &mut rows, &mut missing);
+        count_system_calls(&servers, &stage, &mut rows, cores.0, &mut missing);
         drop(servers);
-        count_instructions(&stage, &mut rows, cores.1, &mut missing);
+        count_instructions(&stage, &mut rows, cores, &mut missing);
     }
     let memory = rest
         .into_iter()
@@ -215,15 +216,6 @@ fn load(
         .with_context(|| format!("{} against {}", workload.name(), server.kind.name()))
 }
 
-fn pingpong_sample(request: usize, reply: usize, seconds: f64) -> Result<Sample> {
-    pingpong::run(
-        request,
-        reply,
-        pin::cores(),
-        Duration::from_secs_f64(seconds),
-    )
-}
-
 fn run_child(command: &mut Command) -> Result<Sample> {
     let output = command
         .stdin(Stdio::null())
@@ -239,13 +231,14 @@ fn count_system_calls(
     servers: &[Server],
     stage: &Stage,
     rows: &mut [Row],
+    cpu: usize,
     missing: &mut Vec<String>,
 ) {
     eprintln!("counting system calls");
     let amount = ["--calls".to_owned(), TRACED_CALLS.to_string()];
     for row in rows {
         let counted = find(servers, row.server).and_then(|server| {
-            let work = || load(server, row.workload, row.depth, &amount, pin::cores().0);
+            let work = || load(server, row.workload, row.depth, &amount, cpu);
             counters::system_calls(server.pid, &stage.root, work)
         });
         match counted {
@@ -263,18 +256,23 @@ fn count_system_calls(
 }
 
 /// Instructions of the whole process for a short and a long run: the difference is what the calls cost.
-fn count_instructions(stage: &Stage, rows: &mut [Row], cpu: usize, missing: &mut Vec<String>) {
+fn count_instructions(
+    stage: &Stage,
+    rows: &mut [Row],
+    cores: (usize, usize),
+    missing: &mut Vec<String>,
+) {
     eprintln!("counting instructions");
     for row in rows.iter_mut().filter(|row| row.depth == 1) {
         let total = |calls: u64| -> Result<u64> {
             let (wrapper, out) = counters::callgrind(&stage.root, &calls.to_string());
-            let server = Server::start(row.server, stage, cpu, &wrapper)?;
+            let server = Server::start(row.server, stage, cores.1, &wrapper)?;
             load(
                 &server,
                 row.workload,
                 row.depth,
                 &["--calls".to_owned(), calls.to_string()],
-                pin::cores().0,
+                cores.0,
             )?;
             drop(server);
             counters::instructions(&out)

@@ -27,13 +27,14 @@ pub fn run(
     let address = listener.local_addr()?;
     std::thread::scope(|scope| {
         let echo = scope.spawn(move || answer(&listener, request_bytes, reply_bytes, cpus.1));
-        let sample = ask(
-            TcpStream::connect(address)?,
-            request_bytes,
-            reply_bytes,
-            cpus.0,
-            duration,
-        );
+        // A thread of its own: whoever pins itself stays pinned.
+        let asker = scope.spawn(move || {
+            let stream = TcpStream::connect(address)?;
+            ask(stream, request_bytes, reply_bytes, cpus.0, duration)
+        });
+        let sample = asker
+            .join()
+            .map_err(|_| anyhow::anyhow!("the asking thread panicked"))?;
         // The stream is closed now, which ends the answering thread.
         echo.join()
             .map_err(|_| anyhow::anyhow!("the answering thread panicked"))??;

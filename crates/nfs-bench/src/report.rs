@@ -142,15 +142,34 @@ impl Report {
     fn floors_text(&self, out: &mut String) {
         for (workload, samples) in &self.floors {
             let (request, reply) = workload.message_bytes();
+            let floor = Spread::of(samples.iter().map(|s| s.p50_us));
             let _ = writeln!(
                 out,
-                "bare TCP ping-pong, {request} and {reply} bytes ({}): p50 {} us, p99 {} us",
+                "bare TCP ping-pong, {request} and {reply} bytes: p50 {} us, p99 {} us; p50 of {} in these: {}",
+                spread(floor, 1),
+                spread(Spread::of(samples.iter().map(|s| s.p99_us)), 1),
                 workload.name(),
-                spread(Spread::of(samples.iter().map(|s| s.p50_us)), 1),
-                spread(Spread::of(samples.iter().map(|s| s.p99_us)), 1)
+                self.above_floor(*workload, floor).join(", ")
             );
         }
         out.push('\n');
+    }
+
+    /// Each server's median latency at depth 1 as a multiple of the floor's.
+    fn above_floor(&self, workload: Workload, floor: Option<Spread>) -> Vec<String> {
+        let rows = self
+            .rows
+            .iter()
+            .filter(|row| row.workload == workload && row.depth == 1);
+        rows.filter_map(|row| {
+            let own = Spread::of(row.samples.iter().map(|s| s.p50_us))?;
+            Some(format!(
+                "{} {:.2}",
+                row.server.name(),
+                own.median / floor?.median
+            ))
+        })
+        .collect()
     }
 
     fn costs(&self, out: &mut String) {
