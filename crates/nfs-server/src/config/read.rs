@@ -1,0 +1,398 @@
+//! From a TOML document to a [`Config`]: the sections, one function each.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use toml::de::DeTable;
+
+use super::problem::ConfigErrors;
+use super::toml_section::{Findings, Item, Section};
+use super::{
+    ANONYMOUS_ID_DEFAULT, Access, ClientConfig, Config, Durability, EngineChoice, ExportConfig,
+    IoMode, LogLevel, ServerConfig, SquashKind, check_directory, check_pseudo, loopback_nets,
+    parse_listen, parse_net,
+};
+use crate::{exports, limits};
+
+const TOP_KEYS: &[&str] = &["server", "export"];
+const SERVER_KEYS: &[&str] = &[
+    "listen",
+    "state_dir",
+    "engine",
+    "memory",
+    "shards",
+    "helper_threads",
+    "portmap",
+    "rpcbind",
+    "server_groups",
+    "log",
+    "log_json",
+];
+const EXPORT_KEYS: &[&str] = &[
+    "path",
+    "pseudo",
+    "clients",
+    "client",
+    "access",
+    "squash",
+    "anonuid",
+    "anongid",
+    "privileged_port",
+    "durability",
+    "crossmnt",
+    "read",
+    "write",
+];
+const CLIENT_KEYS: &[&str] = &[
+    "net",
+    "access",
+    "squash",
+    "anonuid",
+    "anongid",
+    "privileged_port",
+];
+
+/// Checks the whole of `text`.
+pub(super) fn config(file: &Path, text: &str) -> Result<Config, ConfigErrors> {
+    let mut findings = Findings::new(text);
+    let (document, syntax_errors) = DeTable::parse_recoverable(text);
+    for error in &syntax_errors {
+        let span = error.span().unwrap_or(0..0);
+        findings.add(
+            &span,
+            format!("this is not TOML: {}; mend the line", error.message()),
+        );
+    }
+    // What was recovered from a broken document would only be reported as follow-up errors.
+    if !syntax_errors.is_empty() {
+        let problems = findings.finish();
+        return Err(ConfigErrors {
+            file: Some(file.to_owned()),
+            problems,
+        });
+    }
+    let top = Section::new("the file", document.get_ref(), TOP_KEYS, &mut findings);
+    let server = match top.table("server", &mut findings) {
+        Some(table) => server(table, &mut findings),
+        None => ServerConfig::default(),
+    };
+    let exports = all_exports(&top, &mut findings);
+    if findings.is_empty() {
+        return Ok(Config {
+            file: Some(file.to_owned()),
+            server,
+            exports,
+        });
+    }
+    Err(ConfigErrors {
+        file: Some(file.to_owned()),
+        problems: findings.finish(),
+    })
+}
+
+fn server(table: &DeTable<'_>, findings: &mut Findings<'_>) -> ServerConfig {
+    let section = Section::new("[server]", table, SERVER_KEYS, findings);
+    let default = ServerConfig::default();
+    let count = |value: Option<u64>| value.and_then(|value| usize::try_from(value).ok());
+    let shards = section.integer("shards", 1..=limits::SHARDS_MAX as u64, findings);
+    let helpers = section.integer(
+        "helper_threads",
+        1..=limits::HELPER_THREADS_MAX as u64,
+        findings,
+    );
+    ServerConfig {
+        listen: listen(&section, findings).unwrap_or(default.listen),
+        state_dir: state_dir(&section, findings),
+        engine: section
+            .choice("engine", EngineChoice::WORDS, findings)
+            .unwrap_or(default.engine),
+        memory_bytes: memory(&section, findings).unwrap_or(default.memory_bytes),
+        shards: count(shards),
+        helper_threads: count(helpers),
+        portmap: section
+            .boolean("portmap", findings)
+            .unwrap_or(default.portmap),
+        rpcbind: section
+            .boolean("rpcbind", findings)
+            .unwrap_or(default.rpcbind),
+        server_groups: section
+            .boolean("server_groups", findings)
+            .unwrap_or(default.server_groups),
+        log: section
+            .choice("log", LogLevel::WORDS, findings)
+            .unwrap_or(default.log),
+        log_json: section
+            .boolean("log_json", findings)
+            .unwrap_or(default.log_json),
+    }
+}
+
+fn listen(section: &Section<'_>, findings: &mut Findings<'_>) -> Option<Vec<SocketAddr>> {
+    let list = section.strings("listen", findings)?;
+    if list.value.is_empty() {
+        findings.add(
+            &list.span,
+            "\"listen\" is empty; write at least one \"ADDRESS:PORT\"",
+        );
+    }
+    if list.value.len() > limits::LISTENERS_MAX {
+        let most = limits::LISTENERS_MAX;
+        findings.add(
+            &list.span,
+            format!("\"listen\" has more than {most} addresses; use fewer"),
+        );
+    }
+    let mut addresses: Vec<SocketAddr> = Vec::new();
+    for item in list.value {
+        let address = match parse_listen(item.value) {
+            Ok(address) => address,
+            Err(message) => {
+                findings.add(&item.span, message);
+                continue;
+            }
+        };
+        match addresses
+            .iter()
+            .find(|earlier| listens_overlap(**earlier, address))
+        {
+            Some(earlier) if *earlier == address => {
+                findings.add(&item.span, format!("{address} is listed twice; remove one"));
+            }
+            Some(earlier) => findings.add(
+                &item.span,
+                format!("{earlier} takes the port of {address} as well; remove one"),
+            ),
+            None => addresses.push(address),
+        }
+    }
+    Some(addresses)
+}
+
+fn listens_overlap(left: SocketAddr, right: SocketAddr) -> bool {
+    if left.port() == 0 || left.port() != right.port() || left.is_ipv4() != right.is_ipv4() {
+        return left == right && left.port() != 0;
+    }
+    left.ip() == right.ip() || left.ip().is_unspecified() || right.ip().is_unspecified()
+}
+
+fn state_dir(section: &Section<'_>, findings: &mut Findings<'_>) -> Option<PathBuf> {
+    let item = section.string("state_dir", findings)?;
+    let path = PathBuf::from(item.value);
+    if !path.is_absolute() {
+        let message = format!(
+            "state_dir \"{}\" is relative; write it from the root, as \"/var/lib/penstock/main\"",
+            item.value
+        );
+        findings.add(&item.span, message);
+    }
+    Some(path)
+}
+
+fn memory(section: &Section<'_>, findings: &mut Findings<'_>) -> Option<u64> {
+    let item = section.size("memory", findings)?;
+    if let Err(message) = super::check_memory(item.value) {
+        findings.add(&item.span, message);
+    }
+    Some(item.value)
+}
+
+fn all_exports(top: &Section<'_>, findings: &mut Findings<'_>) -> Vec<ExportConfig> {
+    let tables = top.tables("export", "[[export]]", findings);
+    if tables.is_empty() && findings.is_empty() {
+        findings
+            .add_whole("nothing is exported; add a section [[export]] with path = \"/srv/data\"");
+    }
+    if tables.len() > limits::EXPORTS_MAX {
+        let (found, most) = (tables.len(), limits::EXPORTS_MAX);
+        findings.add_whole(format!(
+            "{found} exports; at most {most} are served, use fewer"
+        ));
+        return Vec::new();
+    }
+    // Where each pseudo path was first used: by its text and by its id.
+    let mut seen: Vec<(u32, String, usize)> = Vec::new();
+    let mut exports = Vec::with_capacity(tables.len());
+    for table in tables {
+        let Some(Item {
+            value: export,
+            span,
+        }) = export(&table, findings)
+        else {
+            continue;
+        };
+        let id = exports::export_id(&export.pseudo);
+        match seen.iter().find(|(other, _, _)| *other == id) {
+            Some((_, pseudo, line)) if *pseudo == export.pseudo => findings.add(
+                &span,
+                format!("pseudo path \"{pseudo}\" is taken by line {line}; choose another"),
+            ),
+            Some((_, pseudo, line)) => findings.add(
+                &span,
+                format!(
+                    "pseudo paths \"{}\" and \"{pseudo}\" (line {line}) get the same export id; \
+                     change one of them",
+                    export.pseudo
+                ),
+            ),
+            None => seen.push((id, export.pseudo.clone(), findings.line(span.start))),
+        }
+        exports.push(export);
+    }
+    exports
+}
+
+/// One export, with the place its pseudo path is written at.
+fn export(table: &Item<&DeTable<'_>>, findings: &mut Findings<'_>) -> Option<Item<ExportConfig>> {
+    let section = Section::new("[[export]]", table.value, EXPORT_KEYS, findings);
+    let Some(path) = section.string("path", findings) else {
+        if !table.value.contains_key("path") {
+            findings.add(
+                &table.span,
+                "[[export]] has no path; add path = \"/srv/data\"",
+            );
+        }
+        return None;
+    };
+    if let Err(message) = check_directory(Path::new(path.value)) {
+        findings.add(&path.span, message);
+    }
+    let (pseudo, span) = match section.string("pseudo", findings) {
+        Some(item) => {
+            if let Err(message) = check_pseudo(item.value) {
+                findings.add(&item.span, message);
+            }
+            (item.value, item.span)
+        }
+        None => (default_pseudo(path.value), path.span.clone()),
+    };
+    let clients = clients(&section, &table.span, findings);
+    let durability = section.choice("durability", Durability::WORDS, findings);
+    let value = ExportConfig {
+        clients,
+        durability: durability.unwrap_or(Durability::Sync),
+        crossmnt: section.boolean("crossmnt", findings).unwrap_or(false),
+        read: io_mode(&section, "read", findings),
+        write: io_mode(&section, "write", findings),
+        ..ExportConfig::new(path.value, pseudo)
+    };
+    Some(Item { value, span })
+}
+
+/// The directory's own path, less a slash at its end.
+fn default_pseudo(path: &str) -> &str {
+    match path.trim_end_matches('/') {
+        "" => "/",
+        trimmed => trimmed,
+    }
+}
+
+fn io_mode(section: &Section<'_>, key: &str, findings: &mut Findings<'_>) -> IoMode {
+    let Some(word) = section.string(key, findings) else {
+        return IoMode::Buffered;
+    };
+    IoMode::from_word(word.value).unwrap_or_else(|message| {
+        findings.add(&word.span, format!("{key}: {message}"));
+        IoMode::Buffered
+    })
+}
+
+/// The rules of an export: `[[export.client]]` sections first, then the list `clients`.
+fn clients(
+    section: &Section<'_>,
+    export: &std::ops::Range<usize>,
+    findings: &mut Findings<'_>,
+) -> Vec<ClientConfig> {
+    let default = rule(section, &ClientConfig::default(), findings);
+    let sections = section.tables("client", "[[export.client]]", findings);
+    let list = section.strings("clients", findings);
+    if list.is_none() && sections.is_empty() {
+        return loopback_nets()
+            .map(|net| ClientConfig {
+                net,
+                ..default.clone()
+            })
+            .to_vec();
+    }
+    let mut clients = Vec::new();
+    for table in &sections {
+        let section = Section::new("[[export.client]]", table.value, CLIENT_KEYS, findings);
+        let rule = rule(&section, &default, findings);
+        match section.string("net", findings) {
+            Some(item) => clients.extend(client(&item, &rule, findings)),
+            None if !table.value.contains_key("net") => {
+                findings.add(
+                    &table.span,
+                    "[[export.client]] has no net; add net = \"10.0.0.0/8\"",
+                );
+            }
+            None => {}
+        }
+    }
+    if let Some(list) = list {
+        if list.value.is_empty() && sections.is_empty() {
+            let message = "\"clients\" is empty, so nobody could mount this; list a network";
+            findings.add(&list.span, message);
+        }
+        for item in &list.value {
+            clients.extend(client(item, &default, findings));
+        }
+    }
+    if clients.len() > limits::CLIENT_RULES_PER_EXPORT_MAX {
+        let most = limits::CLIENT_RULES_PER_EXPORT_MAX;
+        findings.add(
+            export,
+            format!("more than {most} client rules; use wider networks"),
+        );
+    }
+    clients
+}
+
+fn client(
+    item: &Item<&str>,
+    rule: &ClientConfig,
+    findings: &mut Findings<'_>,
+) -> Option<ClientConfig> {
+    match parse_net(item.value) {
+        Ok(net) => Some(ClientConfig {
+            net,
+            ..rule.clone()
+        }),
+        Err(message) => {
+            findings.add(&item.span, message);
+            None
+        }
+    }
+}
+
+/// The keys that an export and its client sections share; `default` stands for absent ones.
+fn rule(
+    section: &Section<'_>,
+    default: &ClientConfig,
+    findings: &mut Findings<'_>,
+) -> ClientConfig {
+    let mut id = |key: &str, default: u32| {
+        // 4294967295 is no id: the kernel takes it for "leave as it is".
+        let value = section.integer(key, 0..=u64::from(u32::MAX - 1), findings);
+        value
+            .and_then(|value| u32::try_from(value).ok())
+            .unwrap_or(default)
+    };
+    let anonuid = id("anonuid", default.anonuid);
+    let anongid = id("anongid", default.anongid);
+    ClientConfig {
+        net: default.net,
+        access: section
+            .choice("access", Access::WORDS, findings)
+            .unwrap_or(default.access),
+        squash: section
+            .choice("squash", SquashKind::WORDS, findings)
+            .unwrap_or(default.squash),
+        anonuid,
+        anongid,
+        privileged_port: section
+            .boolean("privileged_port", findings)
+            .unwrap_or(default.privileged_port),
+    }
+}
+
+const _: () = assert!(ANONYMOUS_ID_DEFAULT < u32::MAX);

@@ -1,0 +1,364 @@
+use super::*;
+
+/// Checks `text` as `p.toml`, with `DIR` replaced by an existing directory.
+fn parse(text: &str) -> Result<Config, ConfigErrors> {
+    let directory = tempfile::tempdir().unwrap();
+    let text = text.replace("DIR", directory.path().to_str().unwrap());
+    Config::parse(Path::new("p.toml"), &text)
+}
+
+fn complaint(text: &str) -> String {
+    parse(text)
+        .expect_err("this configuration is wrong")
+        .to_string()
+}
+
+#[test]
+fn a_minimal_file_takes_every_default() {
+    let config = parse("[[export]]\npath = \"DIR\"\n").unwrap();
+    assert_eq!(config.server, ServerConfig::default());
+    let export = &config.exports[0];
+    assert_eq!(export.pseudo, export.path.to_str().unwrap());
+    assert_eq!(
+        export.clients.iter().map(|c| c.net).collect::<Vec<_>>(),
+        loopback_nets()
+    );
+    assert!(export.clients.iter().all(|c| c.squash == SquashKind::Root));
+    assert_eq!(export.durability, Durability::Sync);
+}
+
+#[test]
+fn every_key_is_read() {
+    let config = parse(
+        r#"
+[server]
+listen = ["0.0.0.0:2049", "[::1]:0"]
+state_dir = "/var/lib/penstock/x"
+engine = "threads"
+memory = "64 MiB"
+shards = 3
+helper_threads = 0x10
+portmap = true
+rpcbind = false
+server_groups = true
+log = "debug"
+log_json = true
+
+[[export]]
+path = "DIR"
+pseudo = "/a"
+clients = ["10.0.0.0/8", "::ffff:192.168.0.0/112"]
+access = "ro"
+squash = "all"
+anonuid = 7
+anongid = 8
+privileged_port = true
+durability = "async"
+crossmnt = true
+read = "buffered"
+write = "buffered"
+[[export.client]]
+net = "10.1.0.0/16"
+access = "rw"
+squash = "none"
+privileged_port = false
+"#,
+    )
+    .unwrap();
+    assert_eq!(config.server.listen[1], "[::1]:0".parse().unwrap());
+    assert_eq!(config.server.memory_bytes, 64 << 20);
+    assert_eq!(
+        (config.server.shards, config.server.helper_threads),
+        (Some(3), Some(16))
+    );
+    assert_eq!(config.server.engine, EngineChoice::Threads);
+    assert_eq!(config.server.log, LogLevel::Debug);
+    assert!(config.server.portmap && !config.server.rpcbind && config.server.server_groups);
+    assert!(config.server.log_json);
+    let export = &config.exports[0];
+    assert!(export.crossmnt);
+    assert_eq!(export.durability, Durability::Async);
+    let [special, ten, mapped] = export.clients.as_slice() else {
+        panic!("three rules")
+    };
+    assert_eq!(special.net, "10.1.0.0/16".parse().unwrap());
+    assert_eq!(
+        (special.access, special.squash),
+        (Access::ReadWrite, SquashKind::None)
+    );
+    assert!(!special.privileged_port && ten.privileged_port);
+    assert_eq!((special.anonuid, special.anongid), (7, 8));
+    assert_eq!(
+        (ten.access, ten.squash),
+        (Access::ReadOnly, SquashKind::All)
+    );
+    assert_eq!(mapped.net, "192.168.0.0/16".parse().unwrap());
+    assert_eq!(config.warnings().len(), 1, "{:?}", config.warnings());
+}
+
+/// A wrong file, and what must be in the complaint about it.
+const WRONG: &[(&str, &str)] = &[
+    ("", "p.toml: nothing is exported; add a section [[export]]"),
+    ("[server\n", "p.toml:1: this is not TOML"),
+    (
+        "[sever]\n",
+        "p.toml:1: unknown key \"sever\" in the file; did you mean \"server\"?",
+    ),
+    (
+        "[[export]]\npath = \"DIR\"\nsquach = \"all\"\n",
+        "p.toml:3: unknown key \"squach\" in [[export]]; did you mean \"squash\"?",
+    ),
+    (
+        "[[export]]\npath = \"DIR\"\nxyzzy = 1\n",
+        "known keys are path, pseudo, clients",
+    ),
+    (
+        "[[export]]\n\npseudo = \"/a\"\n",
+        "p.toml:1: [[export]] has no path; add",
+    ),
+    (
+        "[export]\npath = \"DIR\"\n",
+        "p.toml:1: \"export\" in the file is a table; write each one",
+    ),
+    (
+        "[[export]]\npath = \"srv\"\n",
+        "p.toml:2: path \"srv\" is relative; write",
+    ),
+    (
+        "[[export]]\npath = 5\n",
+        "p.toml:2: \"path\" in [[export]] is an integer; write text",
+    ),
+    (
+        "[[export]]\npath = \"DIR/none\"\n",
+        "does not exist; create it with: mkdir -p",
+    ),
+    (
+        "[[export]]\npath = \"/proc/version\"\n",
+        "p.toml:2: path \"/proc/version\" is not a dir",
+    ),
+    (
+        "[[export]]\npath = \"DIR\"\npseudo = \"a\"\n",
+        "p.toml:3: pseudo path \"a\" is not absolute",
+    ),
+    (
+        "[[export]]\npath = \"DIR\"\npseudo = \"/a//b/\"\n",
+        "not in normal form; write \"/a/b\"",
+    ),
+    (
+        "[[export]]\npath = \"DIR\"\npseudo = \"/a/../b\"\n",
+        "holds \"..\"; write where it leads",
+    ),
+    (
+        "[[export]]\npath = \"DIR\"\npseudo = \"/a\"\n[[export]]\npath = \"DIR\"\npseudo = \"/a\"\n",
+        "p.toml:6: pseudo path \"/a\" is taken by line 3; choose another",
+    ),
+    (
+        "[[export]]\npath = \"DIR\"\nclients = [\n  \"10.0.0.0/8\",\n  \"10.0.0.0/99\",\n]\n",
+        "p.toml:5: \"10.0.0.0/99\" is not a network; write",
+    ),
+    (
+        "[[export]]\npath = \"DIR\"\nclients = [\"host\"]\n",
+        "names are not looked up",
+    ),
+    (
+        "[[export]]\npath = \"DIR\"\nclients = [\"*\"]\n",
+        "write \"0.0.0.0/0\" and \"::/0\"",
+    ),
+    (
+        "[[export]]\npath = \"DIR\"\nclients = []\n",
+        "p.toml:3: \"clients\" is empty",
+    ),
+    (
+        "[[export]]\npath = \"DIR\"\nclients = \"::1\"\n",
+        "is a string; write a list",
+    ),
+    (
+        "[[export]]\npath = \"DIR\"\nclients = [\"10.1.2.3/8\"]\n",
+        "write \"10.0.0.0/8\" for the network or \"10.1.2.3\" for the one address",
+    ),
+    (
+        "[[export]]\npath = \"DIR\"\n[[export.client]]\naccess = \"ro\"\n",
+        "p.toml:3: [[export.client]] has no net",
+    ),
+    (
+        "[[export]]\npath = \"DIR\"\naccess = \"r\"\n",
+        "\"r\" is not a choice; write \"rw\" or \"ro\"",
+    ),
+    (
+        "[[export]]\npath = \"DIR\"\ncrossmnt = \"yes\"\n",
+        "is a string; write true or false",
+    ),
+    (
+        "[[export]]\npath = \"DIR\"\nread = \"direct\"\n",
+        "p.toml:3: read: I/O mode \"direct\" comes later",
+    ),
+    (
+        "[[export]]\npath = \"DIR\"\nwrite = \"fast\"\n",
+        "write \"buffered\"",
+    ),
+    (
+        "[[export]]\npath = \"DIR\"\nanonuid = 4294967295\n",
+        "write a number from 0 to 4294967294",
+    ),
+    (
+        "[[export]]\npath = \"DIR\"\nanonuid = -2\n",
+        "\"anonuid\" is -2; write a number from 0",
+    ),
+    (
+        "[server]\nlisten = [\"127.0.0.1\"]\n",
+        "p.toml:2: \"127.0.0.1\" is not an address with a port; write \"127.0.0.1:2049\"",
+    ),
+    ("[server]\nlisten = []\n", "\"listen\" is empty"),
+    (
+        "[server]\nlisten = [\"[::1]:1\",\n\"[::1]:1\"]\n",
+        "p.toml:3: [::1]:1 is listed twice",
+    ),
+    (
+        "[server]\nlisten = [\"0.0.0.0:1\", \"127.0.0.1:1\"]\n",
+        "takes the port of 127.0.0.1:1",
+    ),
+    (
+        "[server]\nmemory = \"256 parsecs\"\n",
+        "is not a size; write a whole number and a unit",
+    ),
+    (
+        "[server]\nmemory = \"1KiB\"\n",
+        "memory of 1024 bytes is too little; write at least \"16MiB\"",
+    ),
+    ("[server]\nmemory = \"99999999999TiB\"\n", "is not a size"),
+    (
+        "[server]\nshards = 0\n",
+        "\"shards\" is 0; write a number from 1 to 256",
+    ),
+    (
+        "[server]\nstate_dir = \"x\"\n",
+        "state_dir \"x\" is relative",
+    ),
+    (
+        "[server]\nengine = \"magic\"\n",
+        "write \"auto\" or \"uring\" or \"threads\"",
+    ),
+];
+
+#[test]
+fn a_complaint_names_line_and_cure() {
+    for (text, expected) in WRONG {
+        let found = complaint(text);
+        assert!(
+            found.contains(expected),
+            "{text}\n  gave: {found}\n  want: {expected}"
+        );
+        assert!(
+            found.lines().all(|line| line.starts_with("p.toml:")),
+            "{found}"
+        );
+        assert!(found.contains(';'), "no cure in {found}");
+    }
+}
+
+#[test]
+fn all_complaints_come_at_once_in_the_order_of_the_file() {
+    let found = complaint(
+        "[server]\nengine = \"x\"\nmemory = true\n[[export]]\npath = \"/none/such\"\nlog = 1\n",
+    );
+    let lines: Vec<&str> = found
+        .lines()
+        .map(|line| line.split(' ').next().unwrap())
+        .collect();
+    assert_eq!(
+        lines,
+        ["p.toml:2:", "p.toml:3:", "p.toml:5:", "p.toml:6:"],
+        "{found}"
+    );
+}
+
+#[test]
+fn the_number_of_complaints_is_bounded() {
+    let mut text = String::from("[server]\n");
+    for key in 0..500 {
+        text.push_str(&format!("k{key} = 1\n"));
+    }
+    assert_eq!(
+        complaint(&text).lines().count(),
+        limits::CONFIG_PROBLEMS_MAX + 1
+    );
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_a_complaint() {
+    let directory = tempfile::tempdir().unwrap();
+    let missing = directory.path().join("missing.toml");
+    let error = Config::load(&missing).unwrap_err().to_string();
+    assert!(
+        error.contains("missing.toml: there is no such file; check the path"),
+        "{error}"
+    );
+    let binary = directory.path().join("binary.toml");
+    std::fs::write(&binary, [0xff, 0xfe]).unwrap();
+    assert!(
+        Config::load(&binary)
+            .unwrap_err()
+            .to_string()
+            .contains("not UTF-8")
+    );
+    let large = directory.path().join("large.toml");
+    let length = usize::try_from(limits::CONFIG_BYTES_MAX).unwrap() + 1;
+    std::fs::write(&large, vec![b'#'; length]).unwrap();
+    assert!(
+        Config::load(&large)
+            .unwrap_err()
+            .to_string()
+            .contains("is larger than")
+    );
+}
+
+#[test]
+fn sizes() {
+    for (text, bytes) in [
+        ("0", 0),
+        ("4096", 4096),
+        ("1k", 1024),
+        ("2 GiB", 2 << 30),
+        ("3MB", 3_000_000),
+    ] {
+        assert_eq!(parse_size(text), Ok(bytes), "{text}");
+    }
+    for text in [
+        "",
+        "MiB",
+        "1.5GiB",
+        "-1",
+        "1 MiB x",
+        "18446744073709551615k",
+    ] {
+        assert!(parse_size(text).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn an_export_inside_another_is_allowed_with_a_warning() {
+    let config = parse(
+        "[[export]]\npath = \"/\"\npseudo = \"/\"\n[[export]]\npath = \"DIR\"\npseudo = \"/d\"\n",
+    )
+    .unwrap();
+    let warnings = config.warnings();
+    assert_eq!(warnings.len(), 1);
+    assert!(
+        warnings[0].contains("lies inside that of /"),
+        "{warnings:?}"
+    );
+}
+
+proptest::proptest! {
+    #[test]
+    fn no_text_makes_the_reader_panic(text in "[\\[\\]a-z=\"0-9 \n/.#:]{0,200}") {
+        let _ = Config::parse(Path::new("p.toml"), &text);
+    }
+
+    #[test]
+    fn a_problem_names_a_line_of_the_file(key in "[a-z]{1,12}", before in 0usize..40) {
+        let text = format!("{}[server]\n{key}_ = 1\n", "#\n".repeat(before));
+        let errors = Config::parse(Path::new("p.toml"), &text).unwrap_err();
+        proptest::prop_assert_eq!(errors.problems[0].line, Some(before + 2));
+    }
+}

@@ -1,0 +1,215 @@
+//! The values of the configuration, one parser each. A refusal is the sentence to show, with its
+//! cure: the same for a file and for a flag.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+
+use ipnet::IpNet;
+
+use super::NFS_PORT;
+use crate::limits;
+
+/// The networks that may mount when none is configured.
+#[must_use]
+pub fn loopback_nets() -> [IpNet; 2] {
+    use ipnet::{Ipv4Net, Ipv6Net};
+    [
+        IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::new(127, 0, 0, 0), 8)),
+        IpNet::V6(Ipv6Net::new_assert(std::net::Ipv6Addr::LOCALHOST, 128)),
+    ]
+}
+
+/// The meaning of `word` among `words`.
+///
+/// # Errors
+/// The sentence to show, with the words that would do.
+pub fn from_word<T: Copy>(word: &str, words: &[(&str, T)]) -> Result<T, String> {
+    if let Some((_, value)) = words.iter().find(|(known, _)| *known == word) {
+        return Ok(*value);
+    }
+    let known: Vec<String> = words
+        .iter()
+        .map(|(known, _)| format!("\"{known}\""))
+        .collect();
+    Err(format!(
+        "\"{word}\" is not a choice; write {}",
+        known.join(" or ")
+    ))
+}
+
+/// The word for `value` among `words`; empty if it has none.
+pub fn word_of<T: Copy + PartialEq>(value: T, words: &[(&'static str, T)]) -> &'static str {
+    words
+        .iter()
+        .find(|(_, known)| *known == value)
+        .map_or("", |(word, _)| word)
+}
+
+/// A number of bytes: `4096`, `512KiB`, `256MiB`, `1GiB`, `2G` (powers of 1024), `1GB` (powers of
+/// 1000). Upper and lower case and a space before the unit are the same.
+///
+/// # Errors
+/// The sentence to show.
+pub fn parse_size(text: &str) -> Result<u64, String> {
+    let trimmed = text.trim();
+    let digits = trimmed.len()
+        - trimmed
+            .trim_start_matches(|c: char| c.is_ascii_digit())
+            .len();
+    let (number, unit) = trimmed.split_at(digits);
+    let factor: u64 = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "kib" => 1 << 10,
+        "m" | "mib" => 1 << 20,
+        "g" | "gib" => 1 << 30,
+        "t" | "tib" => 1 << 40,
+        "kb" => 1_000,
+        "mb" => 1_000_000,
+        "gb" => 1_000_000_000,
+        "tb" => 1_000_000_000_000,
+        _ => return Err(not_a_size(text)),
+    };
+    let number: u64 = number.parse().map_err(|_| not_a_size(text))?;
+    number.checked_mul(factor).ok_or_else(|| not_a_size(text))
+}
+
+/// Is `bytes` enough of a memory budget? `Err` is the sentence to show.
+///
+/// # Errors
+/// If it is below [`limits::MEMORY_BYTES_MIN`].
+pub fn check_memory(bytes: u64) -> Result<(), String> {
+    if bytes < limits::MEMORY_BYTES_MIN {
+        let least = limits::MEMORY_BYTES_MIN >> 20;
+        return Err(format!(
+            "memory of {bytes} bytes is too little; write at least \"{least}MiB\""
+        ));
+    }
+    Ok(())
+}
+
+/// An address and port to listen on.
+///
+/// # Errors
+/// The sentence to show.
+pub fn parse_listen(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| {
+        let cure = match text.parse::<std::net::IpAddr>() {
+            Ok(address) => format!("write \"{}\"", SocketAddr::new(address, NFS_PORT)),
+            Err(_) => "write \"127.0.0.1:2049\", \"[::1]:2049\" or \"0.0.0.0:2049\"".to_owned(),
+        };
+        format!("\"{text}\" is not an address with a port; {cure}")
+    })
+}
+
+fn not_a_size(text: &str) -> String {
+    format!("\"{text}\" is not a size; write a whole number and a unit, for example \"256MiB\"")
+}
+
+/// A client network: `10.0.0.0/8`, `2001:db8::/32`, or one address.
+///
+/// # Errors
+/// The sentence to show.
+pub fn parse_net(text: &str) -> Result<IpNet, String> {
+    const FORMS: &str = "write an address or a network, for example \"10.0.0.0/8\" or \"::1\"";
+    if text == "*" {
+        return Err("\"*\" is not a network; write \"0.0.0.0/0\" and \"::/0\"".to_owned());
+    }
+    let net = match text.parse::<std::net::IpAddr>() {
+        Ok(address) => IpNet::from(address),
+        Err(_) => match text.parse::<IpNet>() {
+            Ok(net) => net,
+            Err(_) if text.contains('/') => {
+                return Err(format!("\"{text}\" is not a network; {FORMS}"));
+            }
+            Err(_) => {
+                return Err(format!(
+                    "\"{text}\" is not an address (names are not looked up); {FORMS}"
+                ));
+            }
+        },
+    };
+    if net.addr() != net.network() {
+        return Err(format!(
+            "\"{text}\" has address bits behind its prefix; write \"{}\" for the network or \
+             \"{}\" for the one address",
+            net.trunc(),
+            net.addr()
+        ));
+    }
+    Ok(canonical_net(net))
+}
+
+/// `::ffff:10.0.0.0/104` is `10.0.0.0/8`: clients are compared in their IPv4 form.
+fn canonical_net(net: IpNet) -> IpNet {
+    if let IpNet::V6(v6) = net
+        && let Some(v4) = v6.addr().to_ipv4_mapped()
+        && let Some(prefix) = v6.prefix_len().checked_sub(96)
+        && let Ok(v4) = ipnet::Ipv4Net::new(v4, prefix)
+    {
+        return IpNet::V4(v4);
+    }
+    net
+}
+
+/// The path that clients mount: absolute, in its one normal form.
+///
+/// # Errors
+/// The sentence to show.
+pub fn check_pseudo(pseudo: &str) -> Result<(), String> {
+    if !pseudo.starts_with('/') {
+        return Err(format!(
+            "pseudo path \"{pseudo}\" is not absolute; write \"/{pseudo}\""
+        ));
+    }
+    if pseudo.len() > limits::PSEUDO_PATH_BYTES_MAX {
+        return Err(format!(
+            "pseudo path has {} bytes; MOUNT carries at most {}",
+            pseudo.len(),
+            limits::PSEUDO_PATH_BYTES_MAX
+        ));
+    }
+    if pseudo.bytes().any(|byte| byte == 0) {
+        return Err("pseudo path holds a NUL byte; remove it".to_owned());
+    }
+    let names: Vec<&str> = pseudo
+        .split('/')
+        .filter(|name| !name.is_empty() && *name != ".")
+        .collect();
+    if names.contains(&"..") {
+        return Err(format!(
+            "pseudo path \"{pseudo}\" holds \"..\"; write where it leads"
+        ));
+    }
+    let normal = format!("/{}", names.join("/"));
+    if normal != pseudo {
+        return Err(format!(
+            "pseudo path \"{pseudo}\" is not in normal form; write \"{normal}\""
+        ));
+    }
+    Ok(())
+}
+
+/// Is `path` a directory that can be served? `Err` is the sentence to show.
+///
+/// # Errors
+/// If it is relative, missing, not a directory, or cannot be looked at.
+pub fn check_directory(path: &Path) -> Result<(), String> {
+    let shown = path.display();
+    if !path.is_absolute() {
+        return Err(format!(
+            "path \"{shown}\" is relative; write it from the root, as \"/srv/data\""
+        ));
+    }
+    match std::fs::metadata(path) {
+        Ok(found) if found.is_dir() => Ok(()),
+        Ok(_) => Err(format!(
+            "path \"{shown}\" is not a directory; name the directory that holds it"
+        )),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(format!(
+            "path \"{shown}\" does not exist; create it with: mkdir -p {shown}"
+        )),
+        Err(error) => Err(format!(
+            "path \"{shown}\" cannot be looked at ({error}); check its permissions"
+        )),
+    }
+}

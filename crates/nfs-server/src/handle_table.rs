@@ -1,0 +1,414 @@
+//! The persistent handle table of a server without CAP_DAC_READ_SEARCH.
+//!
+//! Such a server cannot open a file by its kernel handle, so it gives every object that it hands
+//! out an id and remembers where the object was seen: a parent's id and a name, up to
+//! [`limits::HANDLE_TABLE_LOCATIONS_MAX`] of them. A handle carries the id. To find the object
+//! again, the caller walks from a location's parent and compares the identity of what it finds;
+//! a location is a hint, the identity is the truth. So a change made behind the server's back costs
+//! at most a stale handle, never the wrong file.
+//!
+//! What it promises: an id returned by [`HandleTable::intern`] is on stable storage; ids are never
+//! given twice; the table survives `kill -9` and power cuts (redb commits are atomic). One thread
+//! commits; callers that wait meanwhile share the next transaction and its flush.
+//!
+//! What it does not promise: an object is forgotten when the table is full and it is among the
+//! longest unused ([`limits::HANDLE_TABLE_OBJECTS_MAX`]). Its handles are stale from then on; a
+//! LOOKUP makes new ones. "Used" is noted in steps of a sixteenth of the table, not per call.
+//! Without a birth time (`btime`) from the file system a new file that got the inode number of a
+//! file removed behind the server's back cannot be told from it.
+//!
+//! All calls here may block on the disk: they belong on the helper pool, not on a shard.
+
+mod store;
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+
+use parking_lot::Mutex;
+
+use crate::limits;
+use store::Store;
+
+/// What makes an object the same object, as statx tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Identity {
+    /// The export it was reached through: the same file in two exports is two objects.
+    pub export: u32,
+    /// Device number (`st_dev`) of its file system.
+    pub dev: u64,
+    /// Inode number.
+    pub ino: u64,
+    /// Birth time, seconds and nanoseconds, where the file system keeps one.
+    pub btime: Option<(i64, u32)>,
+}
+
+/// An object about to be handed out.
+#[derive(Clone, Debug)]
+pub struct NewObject {
+    /// What it is.
+    pub identity: Identity,
+    /// The id of the directory it was seen in.
+    pub parent: u64,
+    /// The name it has there.
+    pub name: Vec<u8>,
+}
+
+/// A name in a directory.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Location {
+    /// The id of the directory.
+    pub parent: u64,
+    /// The name in it.
+    pub name: Vec<u8>,
+}
+
+/// What the table knows of an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Object {
+    /// What it is; to be compared with what a location leads to.
+    pub identity: Identity,
+    /// Where it was seen, latest first. Empty only for the root of an export.
+    pub locations: Vec<Location>,
+}
+
+/// Why the table could not do it.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum TableError {
+    /// The file cannot be opened: held by another server, not ours, or damaged.
+    #[error("cannot open the handle table {}; is another server using this state directory?", path.display())]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// What the store said.
+        source: Arc<redb::Error>,
+    },
+    /// Reading or writing failed. After a failed write every further one fails until a restart.
+    #[error("the handle table cannot be read or written; check the state directory's disk")]
+    Storage(#[source] Arc<redb::Error>),
+    /// A record does not decode.
+    #[error("the handle table is damaged at object {0}")]
+    Damaged(u64),
+    /// A name that no file system takes: empty, too long, or with a slash or NUL byte.
+    #[error("not a file name")]
+    NotAName,
+    /// More objects at once than one transaction takes ([`limits::HANDLE_TABLE_GROUP_MAX`]).
+    #[error("{0} objects at once are too many")]
+    BatchTooLarge(usize),
+    /// The committer has ended: it panicked, or the table is being dropped.
+    #[error("the handle table is closed")]
+    Closed,
+}
+
+impl<E: Into<redb::Error>> From<E> for TableError {
+    fn from(error: E) -> Self {
+        Self::Storage(Arc::new(error.into()))
+    }
+}
+
+/// The table. Dropping it waits for the changes under way.
+#[derive(Debug)]
+pub struct HandleTable {
+    shared: Arc<Shared>,
+    /// `None` only while dropping.
+    requests: Option<mpsc::SyncSender<Request>>,
+    committer: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    store: Store,
+    /// The id that the next new object gets: the table's clock, as the ids never go back.
+    next_id: AtomicU64,
+    /// Objects in use whose stamp has become old.
+    touched: Mutex<HashSet<u64>>,
+    objects_max: u64,
+}
+
+/// A change, and where its answer goes.
+struct Request {
+    change: Change,
+    reply: mpsc::SyncSender<Result<Vec<u64>, TableError>>,
+}
+
+/// What a caller wants changed.
+#[derive(Debug)]
+enum Change {
+    Root(Identity),
+    Intern(Vec<NewObject>),
+    Renamed { from: Location, to: Location },
+    Linked { id: u64, at: Location },
+    Removed(Location),
+}
+
+impl Change {
+    const fn objects(&self) -> usize {
+        match self {
+            Self::Intern(objects) => objects.len(),
+            Self::Root(_) | Self::Renamed { .. } | Self::Linked { .. } | Self::Removed(_) => 1,
+        }
+    }
+}
+
+impl HandleTable {
+    /// Opens or creates the table at `path`, for at most `objects_max` objects.
+    ///
+    /// # Errors
+    /// [`TableError::Open`].
+    pub fn open(path: &Path, objects_max: u64) -> Result<Self, TableError> {
+        let open = |source: redb::Error| TableError::Open {
+            path: path.to_owned(),
+            source: Arc::new(source),
+        };
+        let (store, next_id) = Store::open(path).map_err(open)?;
+        let shared = Arc::new(Shared {
+            store,
+            next_id: AtomicU64::new(next_id),
+            touched: Mutex::new(HashSet::new()),
+            objects_max,
+        });
+        let (requests, incoming) = mpsc::sync_channel(limits::HANDLE_TABLE_QUEUE_MAX);
+        let committer = std::thread::Builder::new()
+            .name("handle-table".to_owned())
+            .spawn({
+                let shared = Arc::clone(&shared);
+                move || commit_until_closed(&shared, &incoming)
+            })
+            .map_err(|error| open(redb::Error::Io(error)))?;
+        Ok(Self {
+            shared,
+            requests: Some(requests),
+            committer: Some(committer),
+        })
+    }
+
+    /// The id of an export's root, which is found by the export's path and never forgotten.
+    ///
+    /// # Errors
+    /// See [`TableError`].
+    pub fn root(&self, identity: Identity) -> Result<u64, TableError> {
+        if let Some(id) = self.shared.store.root(&identity)? {
+            return Ok(id);
+        }
+        self.change(Change::Root(identity))?
+            .first()
+            .copied()
+            .ok_or(TableError::Closed)
+    }
+
+    /// The ids of `objects`, in their order. New ones and new locations are on stable storage when
+    /// this returns; if there are none nothing is written.
+    ///
+    /// # Errors
+    /// See [`TableError`]; then nothing of the batch may be handed out.
+    pub fn intern(&self, objects: Vec<NewObject>) -> Result<Vec<u64>, TableError> {
+        if objects.len() > limits::HANDLE_TABLE_GROUP_MAX {
+            return Err(TableError::BatchTooLarge(objects.len()));
+        }
+        for object in &objects {
+            check_name(&object.name)?;
+        }
+        if let Some(found) = self.shared.store.all_known(&objects)? {
+            for (id, stamp) in &found {
+                self.shared.used(*id, *stamp);
+            }
+            return Ok(found.into_iter().map(|(id, _)| id).collect());
+        }
+        self.change(Change::Intern(objects))
+    }
+
+    /// What is known of `id`; `None` if it was never given or has been forgotten.
+    ///
+    /// # Errors
+    /// See [`TableError`].
+    pub fn object(&self, id: u64) -> Result<Option<Object>, TableError> {
+        let Some((object, stamp)) = self.shared.store.object(id)? else {
+            return Ok(None);
+        };
+        self.shared.used(id, stamp);
+        Ok(Some(object))
+    }
+
+    /// Is `id` the object of this identity?
+    ///
+    /// # Errors
+    /// See [`TableError`].
+    pub fn is(&self, id: u64, identity: Identity) -> Result<bool, TableError> {
+        Ok(self
+            .object(id)?
+            .is_some_and(|object| object.identity == identity))
+    }
+
+    /// The id of the directory that the object was last seen in; `None` for the root of an export
+    /// and for an object that is not known.
+    ///
+    /// # Errors
+    /// See [`TableError`].
+    pub fn parent(&self, id: u64) -> Result<Option<u64>, TableError> {
+        let object = self.object(id)?;
+        Ok(object.and_then(|object| object.locations.first().map(|location| location.parent)))
+    }
+
+    /// Where to look for `id`: paths from the export's root, names joined by slashes, shortest
+    /// first, at most [`limits::HANDLE_TABLE_PATHS_MAX`]. Empty for the root itself, for what is
+    /// not known, and where a directory on every way has been forgotten.
+    ///
+    /// # Errors
+    /// See [`TableError`].
+    pub fn paths(&self, id: u64) -> Result<Vec<Vec<u8>>, TableError> {
+        self.shared
+            .store
+            .paths(id, |id, stamp| self.shared.used(id, stamp))
+    }
+
+    /// The object `id` has got the name `name` in `parent` too. Durable when this returns.
+    ///
+    /// # Errors
+    /// See [`TableError`].
+    pub fn linked(&self, id: u64, parent: u64, name: &[u8]) -> Result<(), TableError> {
+        check_name(name)?;
+        let at = Location {
+            parent,
+            name: name.to_vec(),
+        };
+        self.change(Change::Linked { id, at }).map(drop)
+    }
+
+    /// The object last seen at `from` (a directory's id and a name) is now at `to`; what was at
+    /// `to` is there no longer. Durable when this returns. Where a handle must survive a crash
+    /// between the rename and this call, call [`HandleTable::linked`] with the new name before: a
+    /// location too many does no harm.
+    ///
+    /// # Errors
+    /// See [`TableError`].
+    pub fn renamed(&self, from: (u64, &[u8]), to: (u64, &[u8])) -> Result<(), TableError> {
+        check_name(to.1)?;
+        let location = |(parent, name): (u64, &[u8])| Location {
+            parent,
+            name: name.to_vec(),
+        };
+        self.change(Change::Renamed {
+            from: location(from),
+            to: location(to),
+        })
+        .map(drop)
+    }
+
+    /// The name `name` in `parent` is gone. An object of which no other name is known is forgotten
+    /// with it.
+    ///
+    /// # Errors
+    /// See [`TableError`].
+    pub fn removed(&self, parent: u64, name: &[u8]) -> Result<(), TableError> {
+        self.change(Change::Removed(Location {
+            parent,
+            name: name.to_vec(),
+        }))
+        .map(drop)
+    }
+
+    /// How many objects are known, export roots included.
+    ///
+    /// # Errors
+    /// See [`TableError`].
+    pub fn objects(&self) -> Result<u64, TableError> {
+        self.shared.store.objects()
+    }
+
+    fn change(&self, change: Change) -> Result<Vec<u64>, TableError> {
+        let (reply, answer) = mpsc::sync_channel(1);
+        let requests = self.requests.as_ref().ok_or(TableError::Closed)?;
+        requests
+            .send(Request { change, reply })
+            .map_err(|_| TableError::Closed)?;
+        answer.recv().map_err(|_| TableError::Closed)?
+    }
+}
+
+impl Drop for HandleTable {
+    fn drop(&mut self) {
+        self.requests = None;
+        if let Some(committer) = self.committer.take()
+            && committer.join().is_err()
+        {
+            tracing::error!("the thread of the handle table panicked");
+        }
+    }
+}
+
+impl Shared {
+    /// Notes that `id`, last stamped `stamp`, is in use, if its stamp has become old.
+    fn used(&self, id: u64, stamp: u64) {
+        let step = (self.objects_max / 16).max(1);
+        if stamp.saturating_add(step) > self.next_id.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut touched = self.touched.lock();
+        if touched.len() < limits::HANDLE_TABLE_TOUCHED_MAX {
+            touched.insert(id);
+        }
+    }
+}
+
+/// The identity of what `stat` describes, reached through the export `export`.
+#[must_use]
+pub fn identity(export: u32, stat: &nfs_io::fs::Stat) -> Identity {
+    let btime = stat.btime.map(|btime| (btime.sec, btime.nsec));
+    Identity {
+        export,
+        dev: stat.dev,
+        ino: stat.ino,
+        btime,
+    }
+}
+
+fn check_name(name: &[u8]) -> Result<(), TableError> {
+    let dots = matches!(name, b"" | b"." | b"..");
+    if dots
+        || name.len() > limits::HANDLE_TABLE_NAME_BYTES_MAX
+        || name.iter().any(|byte| matches!(byte, 0 | b'/'))
+    {
+        return Err(TableError::NotAName);
+    }
+    Ok(())
+}
+
+/// The committer: takes all changes that wait, writes them in one transaction, answers.
+fn commit_until_closed(shared: &Shared, incoming: &mpsc::Receiver<Request>) {
+    while let Ok(first) = incoming.recv() {
+        let mut objects = first.change.objects();
+        let mut group = vec![first];
+        while objects < limits::HANDLE_TABLE_GROUP_MAX
+            && let Ok(next) = incoming.try_recv()
+        {
+            objects += next.change.objects();
+            group.push(next);
+        }
+        let touched = std::mem::take(&mut *shared.touched.lock());
+        let changes = group.iter().map(|request| &request.change);
+        let next_id = shared.next_id.load(Ordering::Relaxed);
+        match shared
+            .store
+            .commit(changes, &touched, next_id, shared.objects_max)
+        {
+            Ok((next_id, answers)) => {
+                shared.next_id.store(next_id, Ordering::Relaxed);
+                for (request, ids) in group.iter().zip(answers) {
+                    // A caller that no longer waits has no use for the answer.
+                    let _ = request.reply.send(Ok(ids));
+                }
+            }
+            Err(error) => {
+                for request in &group {
+                    let _ = request.reply.send(Err(error.clone()));
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,477 @@
+//! The tables of the handle table's file, and the changes of one transaction.
+//!
+//! ```text
+//! objects  id                 -> (stamp, identity, locations)
+//! ids      identity           -> id
+//! names    (parent id, name)  -> id of the object last seen there
+//! ages     (stamp, id)        -> ()       all objects but the roots: the first is forgotten first
+//! meta     "format", "next_id"
+//! ```
+
+use std::collections::{HashSet, VecDeque};
+use std::path::Path;
+
+use redb::{Database, ReadableDatabase, ReadableTable, ReadableTableMetadata, TableDefinition};
+
+use super::{Change, Identity, Location, NewObject, Object, TableError};
+use crate::limits;
+
+type Result<T> = std::result::Result<T, TableError>;
+
+/// Export, device, inode, birth time (seconds, nanoseconds; [`NO_BTIME`] when there is none).
+type IdentityKey = (u32, u64, u64, i64, u32);
+/// Stamp, identity, encoded locations.
+type Record = (u64, IdentityKey, &'static [u8]);
+
+const OBJECTS: TableDefinition<'_, u64, Record> = TableDefinition::new("objects");
+const IDS: TableDefinition<'_, IdentityKey, u64> = TableDefinition::new("ids");
+const NAMES: TableDefinition<'_, (u64, &[u8]), u64> = TableDefinition::new("names");
+const AGES: TableDefinition<'_, (u64, u64), ()> = TableDefinition::new("ages");
+const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
+
+const FORMAT: u64 = 1;
+const FIRST_ID: u64 = 1;
+const NO_BTIME: (i64, u32) = (i64::MIN, 0);
+/// The stamp of an export's root: it has no age.
+const ROOT_STAMP: u64 = u64::MAX;
+
+#[derive(Debug)]
+pub(super) struct Store {
+    database: Database,
+}
+
+impl Store {
+    /// The store, and the next id to give.
+    pub(super) fn open(path: &Path) -> std::result::Result<(Self, u64), redb::Error> {
+        let mut builder = Database::builder();
+        builder.set_cache_size(limits::HANDLE_TABLE_CACHE_BYTES_MAX);
+        let database = builder.create(path)?;
+        let transaction = database.begin_write()?;
+        let next_id = {
+            let mut meta = transaction.open_table(META)?;
+            let format = meta.get("format")?.map_or(FORMAT, |found| found.value());
+            if format != FORMAT {
+                return Err(redb::Error::UpgradeRequired(
+                    u8::try_from(format).unwrap_or(u8::MAX),
+                ));
+            }
+            meta.insert("format", FORMAT)?;
+            let next_id = meta.get("next_id")?.map_or(FIRST_ID, |found| found.value());
+            // So that a reader never meets a table that does not exist.
+            transaction.open_table(OBJECTS)?;
+            transaction.open_table(IDS)?;
+            transaction.open_table(NAMES)?;
+            transaction.open_table(AGES)?;
+            next_id
+        };
+        transaction.commit()?;
+        Ok((Self { database }, next_id))
+    }
+
+    pub(super) fn objects(&self) -> Result<u64> {
+        Ok(self.database.begin_read()?.open_table(OBJECTS)?.len()?)
+    }
+
+    /// The object and its stamp.
+    pub(super) fn object(&self, id: u64) -> Result<Option<(Object, u64)>> {
+        let objects = self.database.begin_read()?.open_table(OBJECTS)?;
+        let Some(found) = objects.get(id)? else {
+            return Ok(None);
+        };
+        let (stamp, key, locations) = found.value();
+        let locations = decode_locations(locations).ok_or(TableError::Damaged(id))?;
+        Ok(Some((
+            Object {
+                identity: identity_of(key),
+                locations,
+            },
+            stamp,
+        )))
+    }
+
+    /// The id of a root that is known as one.
+    pub(super) fn root(&self, identity: &Identity) -> Result<Option<u64>> {
+        let transaction = self.database.begin_read()?;
+        let ids = transaction.open_table(IDS)?;
+        let Some(id) = ids.get(key_of(identity))? else {
+            return Ok(None);
+        };
+        let objects = transaction.open_table(OBJECTS)?;
+        let found = objects.get(id.value())?;
+        let is_root = found.is_some_and(|found| found.value().0 == ROOT_STAMP);
+        Ok(is_root.then(|| id.value()))
+    }
+
+    /// Paths from an export's root to `id`; `used` is told of every object on a way.
+    pub(super) fn paths(&self, id: u64, used: impl Fn(u64, u64)) -> Result<Vec<Vec<u8>>> {
+        let objects = self.database.begin_read()?.open_table(OBJECTS)?;
+        let mut paths = Vec::new();
+        // Objects on the way up and the path from there down, shortest first. Renames seen in an
+        // unlucky order can close a way to a circle, hence the bounds.
+        let mut climbing = VecDeque::from([(id, Vec::new())]);
+        for _ in 0..limits::HANDLE_TABLE_CLIMB_STEPS_MAX {
+            let Some((id, below)) = climbing.pop_front() else {
+                break;
+            };
+            let Some(found) = objects.get(id)? else {
+                continue;
+            };
+            let (stamp, _, locations) = found.value();
+            used(id, stamp);
+            if stamp == ROOT_STAMP {
+                if !below.is_empty() {
+                    paths.push(below);
+                }
+                if paths.len() >= limits::HANDLE_TABLE_PATHS_MAX {
+                    break;
+                }
+                continue;
+            }
+            let locations = decode_locations(locations).ok_or(TableError::Damaged(id))?;
+            for location in locations {
+                let mut path = location.name;
+                if !below.is_empty() {
+                    path.push(b'/');
+                    path.extend_from_slice(&below);
+                }
+                if path.len() < limits::HANDLE_TABLE_PATH_BYTES_MAX {
+                    climbing.push_back((location.parent, path));
+                }
+            }
+        }
+        Ok(paths)
+    }
+
+    /// The ids and stamps of `objects` if all of them are known at their locations.
+    pub(super) fn all_known(&self, objects: &[NewObject]) -> Result<Option<Vec<(u64, u64)>>> {
+        let transaction = self.database.begin_read()?;
+        let ids = transaction.open_table(IDS)?;
+        let names = transaction.open_table(NAMES)?;
+        let records = transaction.open_table(OBJECTS)?;
+        let mut found = Vec::with_capacity(objects.len());
+        for object in objects {
+            let Some(id) = ids.get(key_of(&object.identity))? else {
+                return Ok(None);
+            };
+            let id = id.value();
+            let name = (object.parent, object.name.as_slice());
+            // The name table says who was last seen there: if it is this object, its record holds
+            // the location, unless more than the record's share of names came after it.
+            if names.get(name)?.is_none_or(|seen| seen.value() != id) {
+                return Ok(None);
+            }
+            let Some(record) = records.get(id)? else {
+                return Ok(None);
+            };
+            found.push((id, record.value().0));
+        }
+        Ok(Some(found))
+    }
+
+    /// Makes all `changes`, in order, in one durable transaction. Returns the next id to give and
+    /// the answer to each change. If nothing changed nothing is written.
+    pub(super) fn commit<'c>(
+        &self,
+        changes: impl Iterator<Item = &'c Change>,
+        touched: &HashSet<u64>,
+        next_id: u64,
+        objects_max: u64,
+    ) -> Result<(u64, Vec<Vec<u64>>)> {
+        let transaction = self.database.begin_write()?;
+        let mut answers = Vec::new();
+        let (next_id, changed) = {
+            let mut edit = Edit {
+                objects: transaction.open_table(OBJECTS)?,
+                ids: transaction.open_table(IDS)?,
+                names: transaction.open_table(NAMES)?,
+                ages: transaction.open_table(AGES)?,
+                next_id,
+                objects_max,
+                changed: false,
+            };
+            for id in touched {
+                edit.touch(*id)?;
+            }
+            for change in changes {
+                answers.push(edit.apply(change)?);
+            }
+            transaction
+                .open_table(META)?
+                .insert("next_id", edit.next_id)?;
+            (edit.next_id, edit.changed)
+        };
+        if changed {
+            transaction.commit()?;
+        } else {
+            transaction.abort()?;
+        }
+        Ok((next_id, answers))
+    }
+}
+
+/// The open tables of one transaction.
+struct Edit<'t> {
+    objects: redb::Table<'t, u64, Record>,
+    ids: redb::Table<'t, IdentityKey, u64>,
+    names: redb::Table<'t, (u64, &'static [u8]), u64>,
+    ages: redb::Table<'t, (u64, u64), ()>,
+    next_id: u64,
+    objects_max: u64,
+    changed: bool,
+}
+
+/// A record taken out of the table to be changed.
+struct Loaded {
+    id: u64,
+    stamp: u64,
+    key: IdentityKey,
+    locations: Vec<Location>,
+}
+
+impl Edit<'_> {
+    fn apply(&mut self, change: &Change) -> Result<Vec<u64>> {
+        match change {
+            Change::Root(identity) => Ok(vec![self.root(identity)?]),
+            Change::Intern(objects) => objects
+                .iter()
+                .map(|object| self.intern(object))
+                .collect::<Result<Vec<_>>>(),
+            Change::Renamed { from, to } => self.renamed(from, to).map(|()| Vec::new()),
+            Change::Linked { id, at } => self.linked(*id, at).map(|()| Vec::new()),
+            Change::Removed(at) => self.removed(at).map(|()| Vec::new()),
+        }
+    }
+
+    fn root(&mut self, identity: &Identity) -> Result<u64> {
+        let mut record = self.find_or_new(identity)?;
+        if record.stamp != ROOT_STAMP {
+            self.ages.remove((record.stamp, record.id))?;
+            record.stamp = ROOT_STAMP;
+            self.store(&record)?;
+        }
+        Ok(record.id)
+    }
+
+    fn intern(&mut self, object: &NewObject) -> Result<u64> {
+        let record = self.find_or_new(&object.identity)?;
+        let id = record.id;
+        let at = Location {
+            parent: object.parent,
+            name: object.name.clone(),
+        };
+        self.add_location(record, &at)?;
+        Ok(id)
+    }
+
+    fn linked(&mut self, id: u64, at: &Location) -> Result<()> {
+        match self.load(id)? {
+            Some(record) => self.add_location(record, at),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes `at` the latest location of an object, unless it is one already.
+    fn add_location(&mut self, mut record: Loaded, at: &Location) -> Result<()> {
+        let id = record.id;
+        let name = (at.parent, at.name.as_slice());
+        let seen_there = self.names.get(name)?.map(|seen| seen.value());
+        if seen_there == Some(id) && record.locations.contains(at) {
+            return Ok(());
+        }
+        self.names.insert(name, id)?;
+        record.locations.retain(|location| location != at);
+        record.locations.insert(0, at.clone());
+        if record.locations.len() > limits::HANDLE_TABLE_LOCATIONS_MAX
+            && let Some(oldest) = record.locations.pop()
+        {
+            self.forget_name(&oldest, id)?;
+        }
+        self.store(&record)
+    }
+
+    fn renamed(&mut self, from: &Location, to: &Location) -> Result<()> {
+        if from == to {
+            return Ok(());
+        }
+        let moved = self.names.remove((from.parent, from.name.as_slice()))?;
+        let moved = moved.map(|moved| moved.value());
+        let replaced = self.names.remove((to.parent, to.name.as_slice()))?;
+        let replaced = replaced.map(|replaced| replaced.value());
+        if let Some(id) = replaced
+            && replaced != moved
+        {
+            self.changed = true;
+            self.drop_location(id, to)?;
+        }
+        let Some(id) = moved else { return Ok(()) };
+        self.changed = true;
+        let Some(mut record) = self.load(id)? else {
+            return Ok(());
+        };
+        self.names.insert((to.parent, to.name.as_slice()), id)?;
+        record
+            .locations
+            .retain(|location| location != from && location != to);
+        record.locations.insert(0, to.clone());
+        self.store(&record)
+    }
+
+    fn removed(&mut self, at: &Location) -> Result<()> {
+        let removed = self.names.remove((at.parent, at.name.as_slice()))?;
+        let Some(id) = removed.map(|removed| removed.value()) else {
+            return Ok(());
+        };
+        self.changed = true;
+        self.drop_location(id, at)
+    }
+
+    /// Takes one location from an object, and forgets an object that has none left.
+    fn drop_location(&mut self, id: u64, at: &Location) -> Result<()> {
+        let Some(mut record) = self.load(id)? else {
+            return Ok(());
+        };
+        record.locations.retain(|location| location != at);
+        if record.locations.is_empty() && record.stamp != ROOT_STAMP {
+            return self.forget(id);
+        }
+        self.store(&record)
+    }
+
+    /// The record of `identity`; a new one, with the next id, if it is not known.
+    fn find_or_new(&mut self, identity: &Identity) -> Result<Loaded> {
+        let key = key_of(identity);
+        let known = self.ids.get(key)?.map(|id| id.value());
+        if let Some(id) = known
+            && let Some(record) = self.load(id)?
+        {
+            return Ok(record);
+        }
+        while self.objects.len()? >= self.objects_max {
+            let oldest = self.ages.pop_first()?.map(|(age, _)| age.value().1);
+            // Nothing but roots: then the table has to be larger than was asked.
+            let Some(oldest) = oldest else { break };
+            self.forget(oldest)?;
+        }
+        let id = self.next_id;
+        self.next_id += 1;
+        self.ids.insert(key, id)?;
+        self.ages.insert((id, id), ())?;
+        let record = Loaded {
+            id,
+            stamp: id,
+            key,
+            locations: Vec::new(),
+        };
+        self.store(&record)?;
+        Ok(record)
+    }
+
+    fn touch(&mut self, id: u64) -> Result<()> {
+        let Some(mut record) = self.load(id)? else {
+            return Ok(());
+        };
+        if record.stamp == ROOT_STAMP {
+            return Ok(());
+        }
+        self.ages.remove((record.stamp, id))?;
+        record.stamp = self.next_id;
+        self.ages.insert((record.stamp, id), ())?;
+        self.store(&record)
+    }
+
+    /// Removes all trace of an object.
+    fn forget(&mut self, id: u64) -> Result<()> {
+        let Some(record) = self.load(id)? else {
+            return Ok(());
+        };
+        self.changed = true;
+        for location in &record.locations {
+            self.forget_name(location, id)?;
+        }
+        self.ids.remove(record.key)?;
+        self.ages.remove((record.stamp, id))?;
+        self.objects.remove(id)?;
+        Ok(())
+    }
+
+    /// Removes a name that leads to `id`; one that leads elsewhere by now stays.
+    fn forget_name(&mut self, location: &Location, id: u64) -> Result<()> {
+        let name = (location.parent, location.name.as_slice());
+        let leads_to = self.names.get(name)?.map(|seen| seen.value());
+        if leads_to == Some(id) {
+            self.names.remove(name)?;
+        }
+        Ok(())
+    }
+
+    fn load(&self, id: u64) -> Result<Option<Loaded>> {
+        let Some(found) = self.objects.get(id)? else {
+            return Ok(None);
+        };
+        let (stamp, key, locations) = found.value();
+        let locations = decode_locations(locations).ok_or(TableError::Damaged(id))?;
+        Ok(Some(Loaded {
+            id,
+            stamp,
+            key,
+            locations,
+        }))
+    }
+
+    fn store(&mut self, record: &Loaded) -> Result<()> {
+        self.changed = true;
+        let locations = encode_locations(&record.locations)?;
+        self.objects
+            .insert(record.id, (record.stamp, record.key, locations.as_slice()))?;
+        Ok(())
+    }
+}
+
+fn key_of(identity: &Identity) -> IdentityKey {
+    let (seconds, nanoseconds) = identity.btime.unwrap_or(NO_BTIME);
+    (
+        identity.export,
+        identity.dev,
+        identity.ino,
+        seconds,
+        nanoseconds,
+    )
+}
+
+fn identity_of((export, dev, ino, seconds, nanoseconds): IdentityKey) -> Identity {
+    let btime = (seconds, nanoseconds);
+    Identity {
+        export,
+        dev,
+        ino,
+        btime: (btime != NO_BTIME).then_some(btime),
+    }
+}
+
+/// Per location: parent (8 bytes), length of the name (2), name; numbers little-endian.
+fn encode_locations(locations: &[Location]) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    for location in locations {
+        let length = u16::try_from(location.name.len()).map_err(|_| TableError::NotAName)?;
+        bytes.extend_from_slice(&location.parent.to_le_bytes());
+        bytes.extend_from_slice(&length.to_le_bytes());
+        bytes.extend_from_slice(&location.name);
+    }
+    Ok(bytes)
+}
+
+fn decode_locations(mut bytes: &[u8]) -> Option<Vec<Location>> {
+    let mut locations = Vec::new();
+    while !bytes.is_empty() {
+        let (parent, rest) = bytes.split_first_chunk::<8>()?;
+        let (length, rest) = rest.split_first_chunk::<2>()?;
+        let (name, rest) = rest.split_at_checked(u16::from_le_bytes(*length).into())?;
+        let parent = u64::from_le_bytes(*parent);
+        locations.push(Location {
+            parent,
+            name: name.to_vec(),
+        });
+        bytes = rest;
+    }
+    Some(locations)
+}

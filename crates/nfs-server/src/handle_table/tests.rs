@@ -1,0 +1,377 @@
+use std::io::{BufRead, BufReader, Write as _};
+use std::process::{Command, Stdio};
+
+use super::*;
+
+fn identity(ino: u64) -> Identity {
+    Identity {
+        export: 1,
+        dev: 64,
+        ino,
+        btime: Some((1_700_000_000, 5)),
+    }
+}
+
+fn location(parent: u64, name: &str) -> Location {
+    Location {
+        parent,
+        name: name.as_bytes().to_vec(),
+    }
+}
+
+fn object(identity: Identity, at: Location) -> NewObject {
+    NewObject {
+        identity,
+        parent: at.parent,
+        name: at.name,
+    }
+}
+
+struct Fixture {
+    directory: tempfile::TempDir,
+    table: HandleTable,
+    root: u64,
+}
+
+impl Fixture {
+    fn new(objects_max: u64) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let table = HandleTable::open(&directory.path().join("handles.redb"), objects_max).unwrap();
+        let root = table.root(identity(2)).unwrap();
+        Self {
+            directory,
+            table,
+            root,
+        }
+    }
+
+    fn reopened(self) -> Self {
+        drop(self.table);
+        let path = self.directory.path().join("handles.redb");
+        let table = HandleTable::open(&path, limits::HANDLE_TABLE_OBJECTS_MAX).unwrap();
+        Self { table, ..self }
+    }
+
+    fn intern(&self, ino: u64, at: Location) -> u64 {
+        let new = object(identity(ino), at);
+        self.table.intern(vec![new]).unwrap()[0]
+    }
+
+    fn intern_at_root(&self, ino: u64, name: &str) -> u64 {
+        self.intern(ino, location(self.root, name))
+    }
+
+    fn names(&self, id: u64) -> Vec<String> {
+        let object = self.table.object(id).unwrap();
+        let locations = object.map(|object| object.locations).unwrap_or_default();
+        locations
+            .into_iter()
+            .map(|at| String::from_utf8(at.name).unwrap())
+            .collect()
+    }
+}
+
+#[test]
+fn ids_are_stable_over_calls_and_restarts() {
+    let fixture = Fixture::new(100);
+    let a = fixture.intern_at_root(10, "a");
+    let b = fixture.intern_at_root(11, "b");
+    assert!(a != b && a != fixture.root);
+    assert_eq!(fixture.intern_at_root(10, "a"), a);
+    let (root, fixture) = (fixture.root, fixture.reopened());
+    assert_eq!(fixture.table.root(identity(2)).unwrap(), root);
+    assert_eq!(fixture.intern_at_root(11, "b"), b);
+    let object = fixture.table.object(a).unwrap().unwrap();
+    assert_eq!(
+        object,
+        Object {
+            identity: identity(10),
+            locations: vec![location(root, "a")]
+        }
+    );
+    assert_eq!(
+        fixture.intern_at_root(12, "c"),
+        b + 1,
+        "an id was given twice or skipped"
+    );
+}
+
+#[test]
+fn what_differs_in_any_part_of_its_identity_is_another_object() {
+    let fixture = Fixture::new(100);
+    let base = Identity {
+        btime: None,
+        ..identity(10)
+    };
+    let others = [
+        base,
+        Identity { export: 2, ..base },
+        Identity { dev: 65, ..base },
+        Identity { ino: 11, ..base },
+        Identity {
+            btime: Some((0, 0)),
+            ..base
+        },
+        Identity {
+            btime: Some((0, 1)),
+            ..base
+        },
+    ];
+    let batch = others.map(|identity| object(identity, location(fixture.root, "x")));
+    let ids = fixture.table.intern(batch.to_vec()).unwrap();
+    let distinct: HashSet<_> = ids.iter().collect();
+    assert_eq!(distinct.len(), others.len());
+    for (id, identity) in ids.iter().zip(others) {
+        assert_eq!(
+            fixture.table.object(*id).unwrap().unwrap().identity,
+            identity
+        );
+    }
+}
+
+#[test]
+fn hard_links_are_more_locations_up_to_a_limit() {
+    let fixture = Fixture::new(100);
+    let id = fixture.intern_at_root(10, "n0");
+    for link in 1..=limits::HANDLE_TABLE_LOCATIONS_MAX {
+        assert_eq!(fixture.intern_at_root(10, &format!("n{link}")), id);
+    }
+    let names = fixture.names(id);
+    assert_eq!(names.len(), limits::HANDLE_TABLE_LOCATIONS_MAX);
+    assert_eq!((names[0].as_str(), names[7].as_str()), ("n8", "n1"));
+    // The name that was forgotten is learned again when it is seen again.
+    fixture.intern_at_root(10, "n0");
+    assert_eq!(fixture.names(id)[0], "n0");
+}
+
+#[test]
+fn a_rename_moves_the_location_and_takes_that_of_its_target() {
+    let fixture = Fixture::new(100);
+    let (a, b) = (
+        fixture.intern_at_root(10, "a"),
+        fixture.intern_at_root(11, "b"),
+    );
+    fixture.intern_at_root(11, "link to b");
+    let directory = fixture.intern_at_root(12, "d");
+    let (table, root) = (&fixture.table, fixture.root);
+    table.renamed((root, b"a"), (directory, b"b")).unwrap();
+    assert_eq!(table.paths(a).unwrap(), [b"d/b"]);
+    assert_eq!(table.parent(a).unwrap(), Some(directory));
+    table.renamed((directory, b"b"), (root, b"b")).unwrap();
+    let fixture = fixture.reopened();
+    assert_eq!(fixture.table.paths(a).unwrap(), [b"b"]);
+    assert_eq!(fixture.names(b), ["link to b"]);
+    // Of a name that was never handed out nothing is known and nothing is written.
+    fixture
+        .table
+        .renamed((directory, b"x"), (directory, b"y"))
+        .unwrap();
+    assert_eq!(fixture.table.objects().unwrap(), 4);
+}
+
+#[test]
+fn a_renamed_directory_takes_all_below_it_along() {
+    let fixture = Fixture::new(100);
+    let directory = fixture.intern_at_root(10, "d");
+    let inner = fixture.intern(11, location(directory, "e"));
+    let file = fixture.intern(12, location(inner, "f"));
+    assert_eq!(fixture.table.paths(file).unwrap(), [b"d/e/f"]);
+    fixture
+        .table
+        .renamed((fixture.root, b"d"), (fixture.root, b"moved"))
+        .unwrap();
+    assert_eq!(fixture.table.paths(file).unwrap(), [b"moved/e/f"]);
+    assert_eq!(fixture.table.paths(fixture.root).unwrap(), [b""; 0]);
+    assert_eq!(fixture.table.parent(fixture.root).unwrap(), None);
+}
+
+#[test]
+fn ways_that_close_to_a_circle_end() {
+    let fixture = Fixture::new(100);
+    let a = fixture.intern_at_root(10, "a");
+    let b = fixture.intern(11, location(a, "b"));
+    fixture.intern(10, location(b, "a"));
+    assert_eq!(fixture.table.paths(b).unwrap()[0].first(), Some(&b'a'));
+    assert!(fixture.table.paths(b).unwrap().len() <= limits::HANDLE_TABLE_PATHS_MAX);
+}
+
+#[test]
+fn a_rename_between_two_names_of_one_object_keeps_it() {
+    // rename(2) leaves both names in place then; the table keeps at least one.
+    let fixture = Fixture::new(100);
+    let a = fixture.intern_at_root(10, "a");
+    fixture.table.linked(a, fixture.root, b"b").unwrap();
+    fixture
+        .table
+        .renamed((fixture.root, b"a"), (fixture.root, b"b"))
+        .unwrap();
+    assert_eq!(fixture.names(a), ["b"]);
+    fixture
+        .table
+        .renamed((fixture.root, b"b"), (fixture.root, b"b"))
+        .unwrap();
+    assert_eq!(fixture.names(a), ["b"]);
+}
+
+#[test]
+fn an_object_is_forgotten_with_its_last_name() {
+    let fixture = Fixture::new(100);
+    let a = fixture.intern_at_root(10, "a");
+    fixture.table.linked(a, fixture.root, b"link").unwrap();
+    fixture.table.removed(fixture.root, b"a").unwrap();
+    assert_eq!(fixture.names(a), ["link"]);
+    assert!(fixture.table.is(a, identity(10)).unwrap());
+    assert!(!fixture.table.is(a, identity(11)).unwrap());
+    fixture.table.removed(fixture.root, b"link").unwrap();
+    assert_eq!(fixture.table.object(a).unwrap(), None);
+    assert_ne!(
+        fixture.intern_at_root(10, "a"),
+        a,
+        "a forgotten id came back"
+    );
+}
+
+#[test]
+fn a_location_taken_over_by_another_object_stays_a_hint_for_the_first() {
+    let fixture = Fixture::new(100);
+    let old = fixture.intern_at_root(10, "a");
+    let new = fixture.intern_at_root(11, "a");
+    assert_eq!(fixture.names(old), ["a"]);
+    // Removing the name is about the object that was last seen there.
+    fixture.table.removed(fixture.root, b"a").unwrap();
+    assert!(fixture.table.object(new).unwrap().is_none());
+    assert!(fixture.table.object(old).unwrap().is_some());
+}
+
+#[test]
+fn a_full_table_forgets_what_was_not_used() {
+    let fixture = Fixture::new(32);
+    let used = fixture.intern_at_root(1000, "used");
+    let unused = fixture.intern_at_root(1001, "unused");
+    for ino in 0..100 {
+        fixture.intern_at_root(2000 + ino, &format!("n{ino}"));
+        assert!(
+            fixture.table.object(used).unwrap().is_some(),
+            "forgotten at {ino}"
+        );
+        assert!(fixture.table.objects().unwrap() <= 32);
+    }
+    assert!(fixture.table.object(unused).unwrap().is_none());
+    assert_eq!(fixture.table.root(identity(2)).unwrap(), fixture.root);
+    assert_eq!(fixture.table.objects().unwrap(), 32);
+}
+
+#[test]
+fn names_that_are_none_and_batches_too_large_are_refused() {
+    let fixture = Fixture::new(100);
+    let long = "x".repeat(limits::HANDLE_TABLE_NAME_BYTES_MAX + 1);
+    for name in ["", ".", "..", "a/b", "a\0b", &long] {
+        let new = object(identity(9), location(fixture.root, name));
+        let refused = fixture.table.intern(vec![new]);
+        assert!(matches!(refused, Err(TableError::NotAName)), "{name:?}");
+    }
+    let new = object(identity(9), location(fixture.root, "a"));
+    let refused = fixture
+        .table
+        .intern(vec![new; limits::HANDLE_TABLE_GROUP_MAX + 1]);
+    assert!(matches!(refused, Err(TableError::BatchTooLarge(_))));
+    assert_eq!(fixture.table.objects().unwrap(), 1);
+}
+
+#[test]
+fn a_second_server_is_kept_out() {
+    let fixture = Fixture::new(100);
+    let path = fixture.directory.path().join("handles.redb");
+    let refused = HandleTable::open(&path, 100);
+    assert!(
+        matches!(refused, Err(TableError::Open { .. })),
+        "{refused:?}"
+    );
+}
+
+#[test]
+fn many_callers_at_once_get_ids_that_agree() {
+    let fixture = Fixture::new(10_000);
+    let table = &fixture.table;
+    let root = fixture.root;
+    let per_thread: Vec<Vec<u64>> = std::thread::scope(|scope| {
+        let intern_all = move || {
+            let batch = |part: u64| {
+                let objects = (part * 20..part * 20 + 20)
+                    .map(|ino| object(identity(5000 + ino), location(root, &format!("f{ino}"))));
+                table.intern(objects.collect()).unwrap()
+            };
+            (0..20).flat_map(batch).collect::<Vec<_>>()
+        };
+        let threads: Vec<_> = (0..8).map(|_| scope.spawn(intern_all)).collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .collect()
+    });
+    assert!(per_thread.iter().all(|ids| *ids == per_thread[0]));
+    assert_eq!(per_thread[0].iter().collect::<HashSet<_>>().len(), 400);
+}
+
+const CHILD_TABLE: &str = "PENSTOCK_TEST_HANDLE_TABLE";
+
+/// The child of the next test, and nothing when run by itself: interns without end and says each
+/// id after `intern` has returned it.
+#[test]
+fn child_that_interns_until_it_is_killed() {
+    let Some(path) = std::env::var_os(CHILD_TABLE) else {
+        return;
+    };
+    let table = HandleTable::open(Path::new(&path), 1 << 20).unwrap();
+    let root = table.root(identity(2)).unwrap();
+    for ino in 10u64.. {
+        let at = location(root, &format!("file {ino}"));
+        let ids = table.intern(vec![object(identity(ino), at)]).unwrap();
+        let mut out = std::io::stdout().lock();
+        writeln!(out, "interned {ino} {}", ids[0]).unwrap();
+    }
+}
+
+#[test]
+fn every_id_that_was_returned_survives_kill_9() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("handles.redb");
+    let mut next = 0;
+    for round in 1..=3 {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args([
+                "--exact",
+                "handle_table::tests::child_that_interns_until_it_is_killed",
+            ])
+            .arg("--nocapture")
+            .env(CHILD_TABLE, &path)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut said = Vec::new();
+        for line in lines {
+            // The line that the kill cut short is not an acknowledgement.
+            let line = line.unwrap();
+            let words: Vec<&str> = line.split(' ').collect();
+            if let ["interned", ino, id] = words.as_slice() {
+                said.push((ino.parse::<u64>().unwrap(), id.parse::<u64>().unwrap()));
+            }
+            if said.len() == 40 * round {
+                child.kill().unwrap(); // SIGKILL; what it said before is still read
+            }
+        }
+        child.wait().unwrap();
+        said.pop();
+        assert!(said.len() >= 40 * round - 1, "the child ended by itself");
+        let table = HandleTable::open(&path, 1 << 20).unwrap();
+        for (ino, id) in &said {
+            let object = table.object(*id).unwrap().expect("an id was lost");
+            assert_eq!(object.identity, identity(*ino));
+            assert_eq!(object.locations[0].name, format!("file {ino}").as_bytes());
+        }
+        let last = said.last().unwrap().1;
+        assert!(last > next);
+        next = last;
+    }
+}
