@@ -1,6 +1,10 @@
 //! Penstock's NFS server: exports, handles, open-file cache, procedures and control plane.
 
 pub mod config;
+pub mod control;
 pub mod exports;
 pub mod handle_table;
 pub mod limits;
+pub mod reload;
+pub mod state_dir;
+pub mod systemd;
