@@ -102,9 +102,9 @@ fn run_command(command: What) -> Result<ExitCode> {
             let options = Options {
                 strict,
                 quick: false,
-                filter: Some(system::PEERS_FILTER.to_owned()),
+                filter: None,
             };
-            Ok(system::run(&root, &options)?.close(strict))
+            Ok(system::run_peers(&root, &options)?.close(strict))
         }
         What::Man => man(&root),
     }

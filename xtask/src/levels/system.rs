@@ -8,44 +8,53 @@ use anyhow::Result;
 use super::{Options, Tally, target_directory};
 use crate::run;
 
-/// What `cargo xtask interop` selects.
-pub(crate) const PEERS_FILTER: &str = "peer";
+/// The scenarios with foreign clients: what `cargo xtask interop` runs.
+const PEERS: [&str; 2] = ["kernel", "libnfs"];
 
-/// Optimised like a release, with overflow checks and debug assertions on.
-const PROFILE: &str = "checked";
+/// The server: optimised like a release, with overflow checks and debug assertions on. Its panics abort, as
+/// a user's would. The tests are built for development: theirs have to unwind to be reported.
+const SERVER_PROFILE: &str = "checked";
 
 /// Seconds after which the whole run is ended: a hang must not look like slowness.
 const SECONDS_MAX: &str = "2100";
 
-/// Builds server and tests, then runs the tests.
+/// All scenarios, or those that `options` select.
 pub(crate) fn run(root: &Path, options: &Options) -> Result<Tally> {
-    let mut build = Command::new(run::cargo());
-    build.current_dir(root).args([
-        "build",
-        "--profile",
-        PROFILE,
-        "-p",
-        "penstock",
-        "-p",
-        "nfs-test",
-    ]);
-    if !run::streams("build penstock and nfs-test", &mut build)? {
+    let filters: Vec<&str> = options.filter.as_deref().into_iter().collect();
+    run_filtered(root, options, &filters)
+}
+
+/// The scenarios with foreign clients.
+pub(crate) fn run_peers(root: &Path, options: &Options) -> Result<Tally> {
+    run_filtered(root, options, &PEERS)
+}
+
+fn run_filtered(root: &Path, options: &Options, filters: &[&str]) -> Result<Tally> {
+    let mut server = cargo(root);
+    server.args(["build", "--profile", SERVER_PROFILE, "-p", "penstock"]);
+    let mut tests = cargo(root);
+    tests.args(["build", "-p", "nfs-test"]);
+    let built =
+        run::streams("build penstock", &mut server)? && run::streams("build nfs-test", &mut tests)?;
+    if !built {
         return Ok(Tally::one(false));
     }
-    let target = target_directory(root)?.join(PROFILE);
+    let target = target_directory(root)?;
     let mut command = Command::new("timeout");
     command
         .current_dir(root)
         .args(["--kill-after=20", SECONDS_MAX]);
-    command.arg(target.join("nfs-test")).arg("run");
-    command.arg("--server").arg(target.join("penstock"));
+    command.arg(target.join("debug/nfs-test")).arg("run");
+    command
+        .arg("--server")
+        .arg(target.join(SERVER_PROFILE).join("penstock"));
     if options.strict {
         command.arg("--strict").env("PENSTOCK_STRICT", "1");
     }
     if options.quick {
         command.arg("--quick");
     }
-    if let Some(filter) = &options.filter {
+    for filter in filters {
         command.args(["--filter", filter]);
     }
     let mut closing = None;
@@ -59,4 +68,10 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<Tally> {
         tally.merge(Tally::one(false));
     }
     Ok(tally)
+}
+
+fn cargo(root: &Path) -> Command {
+    let mut command = Command::new(run::cargo());
+    command.current_dir(root);
+    command
 }
