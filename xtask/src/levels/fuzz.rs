@@ -12,6 +12,20 @@ use crate::run;
 /// Targets run side by side: the machines this is made for have two cores.
 const WORKERS: usize = 2;
 
+/// What makes a compiler count which branches an input takes, for the engine to steer by.
+const COVERAGE_FLAGS: [&str; 7] = [
+    "--cfg fuzzing",
+    "-Ccodegen-units=1",
+    "-Cpasses=sancov-module",
+    "-Cllvm-args=-sanitizer-coverage-level=4",
+    "-Cllvm-args=-sanitizer-coverage-inline-8bit-counters",
+    "-Cllvm-args=-sanitizer-coverage-pc-table",
+    "-Cllvm-args=-sanitizer-coverage-trace-compares",
+];
+
+/// Captured messages: the best inputs to start from for a target that takes whole messages.
+const VECTORS: (&str, &str) = ("rpc_call", "crates/nfs-wire/tests/vectors");
+
 /// Runs the targets whose name contains `filter`, each for `seconds`.
 pub(crate) fn run_targets(root: &Path, filter: Option<&str>, seconds: u64) -> Result<Tally> {
     let directory = root.join("fuzz");
@@ -26,14 +40,10 @@ pub(crate) fn run_targets(root: &Path, filter: Option<&str>, seconds: u64) -> Re
     if targets.is_empty() {
         return Ok(Tally::default());
     }
-    let mut build = Command::new(run::cargo());
-    build
-        .current_dir(&directory)
-        .args(["build", "--release", "--bins"]);
-    if !run::streams("build fuzz targets", &mut build)? {
+    let built = build(&directory)?;
+    let Some(built) = built else {
         return Ok(Tally::one(false));
-    }
-    let built = super::target_directory(&directory)?.join("release");
+    };
     let queue = Mutex::new(targets.into_iter());
     let total = Mutex::new(Tally::default());
     std::thread::scope(|scope| {
@@ -59,6 +69,36 @@ pub(crate) fn run_targets(root: &Path, filter: Option<&str>, seconds: u64) -> Re
         .map_err(|_| anyhow::anyhow!("a fuzz worker panicked"))
 }
 
+/// Builds all targets with coverage counters; where they are, or `None` if they do not build. A stable compiler does:
+/// this is what cargo-fuzz would ask for, without the sanitizer that needs a nightly one.
+fn build(directory: &Path) -> Result<Option<PathBuf>> {
+    // Naming the host as the target keeps the counters out of build scripts and macros.
+    let host = host_triple()?;
+    let mut build = Command::new(run::cargo());
+    build
+        .current_dir(directory)
+        .args(["build", "--release", "--target", &host]);
+    build.env("RUSTFLAGS", COVERAGE_FLAGS.join(" "));
+    if !run::streams("build fuzz targets", &mut build)? {
+        return Ok(None);
+    }
+    Ok(Some(
+        super::target_directory(directory)?
+            .join(host)
+            .join("release"),
+    ))
+}
+
+fn host_triple() -> Result<String> {
+    let output = Command::new("rustc")
+        .arg("-vV")
+        .output()
+        .context("rustc -vV")?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let host = text.lines().find_map(|line| line.strip_prefix("host: "));
+    host.map(str::to_owned).context("rustc -vV names no host")
+}
+
 /// The names of the binaries of the fuzz package.
 fn target_names(manifest: &str) -> Result<Vec<String>> {
     let table: toml::Table = manifest.parse().context("fuzz/Cargo.toml")?;
@@ -82,13 +122,17 @@ fn run_one(root: &Path, built: &Path, name: &str, seconds: u64) -> Result<bool> 
     let mut command = Command::new(built.join(name));
     command.current_dir(root);
     command.arg(&corpus);
-    // Seeds that belong to the tree, beside those that earlier runs found.
-    let seeds = root.join("fuzz/seeds").join(name);
-    if seeds.is_dir() {
-        command.arg(seeds);
+    let vectors = root.join(VECTORS.1);
+    if name == VECTORS.0 && vectors.is_dir() {
+        command.arg(vectors);
     }
     command.arg(format!("-max_total_time={seconds}"));
-    command.args(["-rss_limit_mb=2048", "-timeout=10", "-print_final_stats=1"]);
+    command.args([
+        "-max_len=4096",
+        "-rss_limit_mb=2048",
+        "-timeout=10",
+        "-print_final_stats=1",
+    ]);
     command.arg(format!("-artifact_prefix={}/", artifacts.display()));
     run::prefixed(&format!("fuzz {name}"), &mut command)
 }
