@@ -45,8 +45,9 @@ pub(crate) fn lines(name: &str, command: &mut Command, mut see: impl FnMut(&str)
     Ok(status.success())
 }
 
-/// Runs `command` with both its outputs passed on line by line behind `name`; whether it succeeded.
-pub(crate) fn prefixed(name: &str, command: &mut Command) -> Result<bool> {
+/// Runs `command` with those lines of its two outputs that `keep` wants passed on behind `name`; whether it
+/// succeeded.
+pub(crate) fn prefixed(name: &str, command: &mut Command, keep: fn(&str) -> bool) -> Result<bool> {
     eprintln!("==> {name}");
     let (reader, writer) = std::io::pipe().context("pipe")?;
     command
@@ -62,7 +63,10 @@ pub(crate) fn prefixed(name: &str, command: &mut Command) -> Result<bool> {
     let mut child = child?;
     for line in BufReader::new(reader).split(b'\n') {
         let line = line.with_context(|| format!("{name}: reading its output"))?;
-        eprintln!("{name}: {}", String::from_utf8_lossy(&line));
+        let line = String::from_utf8_lossy(&line);
+        if keep(&line) {
+            eprintln!("{name}: {line}");
+        }
     }
     let status = child
         .wait()
