@@ -74,7 +74,9 @@ pub struct CounterStats {
 
 impl Counters {
     pub(crate) fn called(&self, procedure: Procedure, took: Duration) {
-        let Some(counters) = self.procedures.get(procedure as usize) else { return };
+        let Some(counters) = self.procedures.get(procedure as usize) else {
+            return;
+        };
         counters.calls.fetch_add(1, Ordering::Relaxed);
         let microseconds = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         let bucket = (u64::BITS - microseconds.leading_zeros()) as usize;

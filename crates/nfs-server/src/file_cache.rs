@@ -72,7 +72,10 @@ impl FileCache {
             stripes: (0..STRIPES).map(|_| RwLock::default()).collect(),
             inodes: (0..STRIPES).map(|_| RwLock::default()).collect(),
             hasher: RandomState::new(),
-            budget: FdBudget { used: Arc::default(), max: fds_max },
+            budget: FdBudget {
+                used: Arc::default(),
+                max: fds_max,
+            },
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
             evictions: AtomicU64::new(0),
@@ -162,7 +165,11 @@ impl FileCache {
 
     pub(crate) fn stats(&self) -> FileCacheStats {
         FileCacheStats {
-            objects: self.stripes.iter().map(|stripe| stripe.read().objects.len()).sum(),
+            objects: self
+                .stripes
+                .iter()
+                .map(|stripe| stripe.read().objects.len())
+                .sum(),
             fds: self.budget.used.load(Ordering::Relaxed),
             fds_max: self.budget.max,
             hits: self.hits.load(Ordering::Relaxed),
@@ -173,7 +180,11 @@ impl FileCache {
 
     /// Puts objects out, this stripe's first, until the budget fits again; spares `keep`.
     fn make_room(&self, keep: &FileHandle, victims: &mut Vec<Arc<Object>>) {
-        let over = self.budget.used.load(Ordering::Relaxed).saturating_sub(self.budget.max);
+        let over = self
+            .budget
+            .used
+            .load(Ordering::Relaxed)
+            .saturating_sub(self.budget.max);
         let start = self.stripe_index(keep);
         for step in 0..STRIPES {
             if victims.len() >= over.min(limits::EVICTIONS_PER_INSERT_MAX) {
@@ -193,7 +204,9 @@ impl FileCache {
         for _ in 0..stripe.clock.len() * 2 {
             stripe.hand = (stripe.hand + 1) % stripe.clock.len();
             let handle = stripe.clock[stripe.hand];
-            let Some(object) = stripe.objects.get(&handle) else { continue };
+            let Some(object) = stripe.objects.get(&handle) else {
+                continue;
+            };
             if handle == *keep || object.used.swap(false, Ordering::Relaxed) || object.is_root() {
                 continue;
             }
@@ -235,7 +248,9 @@ impl FileCache {
                 .cloned()
                 .collect();
             idle.extend(
-                unused.into_iter().filter_map(|object| self.take_unused(&mut stripe, object)),
+                unused
+                    .into_iter()
+                    .filter_map(|object| self.take_unused(&mut stripe, object)),
             );
         }
         idle
@@ -244,7 +259,10 @@ impl FileCache {
     fn forget_inode(&self, object: &Object) {
         let id = object.inode_id();
         let mut inodes = self.inode_stripe(&id).write();
-        if inodes.get(&id).is_some_and(|present| present.handle == object.handle) {
+        if inodes
+            .get(&id)
+            .is_some_and(|present| present.handle == object.handle)
+        {
             let removed = inodes.remove(&id);
             drop(inodes);
             drop(removed);

@@ -82,8 +82,11 @@ impl Server {
     /// # Errors
     /// [`StartError`], with the cure.
     pub fn start(options: ServerOptions) -> Result<Self, StartError> {
-        let ServerOptions { config, state_dir, listeners } = options;
-        ServerIdentity::current();
+        let ServerOptions {
+            config,
+            state_dir,
+            listeners,
+        } = options;
         fs::umask_zero();
         let fds = fs::raise_nofile(u64::MAX);
         // A client's root is no reason to use the blocks reserved for the administrator's.
@@ -92,6 +95,7 @@ impl Server {
         {
             tracing::debug!(%error, "CAP_SYS_RESOURCE stays");
         }
+        ServerIdentity::current();
         let (engine, engine_why) = choose_engine(config.server.engine)?;
         // Half for what comes, half for what goes: neither can starve the other.
         let half = config.server.memory_bytes / 2;
@@ -121,7 +125,11 @@ impl Server {
     /// Where it listens.
     #[must_use]
     pub fn local_addrs(&self) -> Vec<SocketAddr> {
-        self.listeners.iter().map(TcpListener::local_addr).filter_map(Result::ok).collect()
+        self.listeners
+            .iter()
+            .map(TcpListener::local_addr)
+            .filter_map(Result::ok)
+            .collect()
     }
 
     /// What was found and decided at start: engine, capabilities, limits. One line each, for people.
@@ -166,10 +174,19 @@ impl Server {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
             uptime_seconds: self.started.elapsed().as_secs(),
-            state: if *self.drain.borrow() { Listening::Draining } else { Listening::Serving },
+            state: if *self.drain.borrow() {
+                Listening::Draining
+            } else {
+                Listening::Serving
+            },
             engine: format!("{} ({})", self.facts.engine, self.facts.engine_why),
             capabilities: caps::summary(),
-            handles: if self.core.table.is_some() { "table" } else { "kernel" }.to_owned(),
+            handles: if self.core.table.is_some() {
+                "table"
+            } else {
+                "kernel"
+            }
+            .to_owned(),
             listeners: self.local_addrs(),
             state_dir: self.state_dir.path().to_owned(),
             verifier: format!("{:016x}", u64::from_be_bytes(self.core.verifier.bytes())),
@@ -189,7 +206,12 @@ impl Server {
     #[must_use]
     pub fn exports(&self) -> Vec<ExportStatus> {
         let trees = self.core.trees.load();
-        trees.table.exports().iter().map(|export| ExportStatus::of(export)).collect()
+        trees
+            .table
+            .exports()
+            .iter()
+            .map(|export| ExportStatus::of(export))
+            .collect()
     }
 
     /// For `penstock ctl clients`.
@@ -344,7 +366,9 @@ fn end(core: &Arc<Core>, shards: Vec<ShardHandle>) {
             core.sync_before_close(&object);
         }
     }
-    let left = core.pool.shutdown(Duration::from_secs(limits::DRAIN_SECONDS_MAX));
+    let left = core
+        .pool
+        .shutdown(Duration::from_secs(limits::DRAIN_SECONDS_MAX));
     if left > 0 {
         tracing::warn!("{left} calls on file systems that do not answer were given up");
     }
@@ -436,7 +460,10 @@ fn start_shards(
                 .name(format!("shard-{number}"))
                 .spawn(move || shard::run(start))
                 .map_err(|error| StartError::Failed(format!("shard thread: {error}")))?;
-            Ok(ShardHandle { connections, thread })
+            Ok(ShardHandle {
+                connections,
+                thread,
+            })
         })
         .collect()
 }

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::Duration;
 
-use nfs_io::{Buf, Budget};
+use nfs_io::{Budget, Buf};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout};
@@ -137,7 +137,10 @@ impl Connection {
                 Ok(len) => {
                     receiver.received(len);
                     self.take_calls(receiver, &[]).await?;
-                    Ok(Received { bytes: len, more: len == wanted })
+                    Ok(Received {
+                        bytes: len,
+                        more: len == wanted,
+                    })
                 }
                 Err(error) => not_ready(error),
             };
@@ -182,7 +185,10 @@ impl Connection {
         match wanted {
             Wanted::Record(bytes) => {
                 let budget = pool.budget();
-                let reservation = budget.reserve(bytes as u64).await.ok_or(BadRecord::TooLong)?;
+                let reservation = budget
+                    .reserve(bytes as u64)
+                    .await
+                    .ok_or(BadRecord::TooLong)?;
                 receiver.reserved(reservation);
             }
             Wanted::Data(bytes) => {
@@ -271,11 +277,7 @@ impl Connection {
         }
     }
 
-    async fn wait_readable(
-        &self,
-        receiver: &Receiver,
-        progress: &mut Progress,
-    ) -> Result<(), End> {
+    async fn wait_readable(&self, receiver: &Receiver, progress: &mut Progress) -> Result<(), End> {
         if receiver.is_idle() {
             self.stream.readable().await?;
             *progress = Progress::new();
@@ -352,9 +354,10 @@ struct Received {
 
 fn not_ready(error: io::Error) -> Result<Received, End> {
     match error.kind() {
-        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => {
-            Ok(Received { bytes: 0, more: false })
-        }
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(Received {
+            bytes: 0,
+            more: false,
+        }),
         _ => Err(End::Io(error)),
     }
 }
@@ -369,7 +372,11 @@ struct Progress {
 impl Progress {
     fn new() -> Self {
         let now = Instant::now();
-        Self { last: now, tick: now, bytes: 0 }
+        Self {
+            last: now,
+            tick: now,
+            bytes: 0,
+        }
     }
 
     fn moved(&mut self, bytes: usize) {
@@ -396,8 +403,8 @@ impl Progress {
             let silent = self.last.elapsed().as_secs();
             let pressed = budget.has_waiters();
             let slow = self.bytes < limits::PEER_BYTES_PER_SECOND_UNDER_PRESSURE_MIN;
-            let ticked = self.tick.elapsed().as_secs()
-                >= limits::STALLED_PEER_SECONDS_UNDER_PRESSURE_MAX;
+            let ticked =
+                self.tick.elapsed().as_secs() >= limits::STALLED_PEER_SECONDS_UNDER_PRESSURE_MAX;
             if silent >= limits::STALLED_PEER_SECONDS_MAX || (pressed && slow && ticked) {
                 return Err(End::Stalled);
             }

@@ -31,7 +31,10 @@ pub(crate) struct Verifier {
 
 impl Verifier {
     pub(crate) fn new(random: u64) -> Self {
-        Self { value: AtomicU64::new(random), changes: AtomicU64::new(0) }
+        Self {
+            value: AtomicU64::new(random),
+            changes: AtomicU64::new(0),
+        }
     }
 
     pub(crate) fn bytes(&self) -> [u8; 8] {
@@ -128,7 +131,11 @@ impl Committer {
         if idle {
             // The job answers through each party's channel. A pool that is full drops it: then
             // every party learns of it by its closed channel.
-            let job = Round { committer: Arc::clone(self), lane, finished: false };
+            let job = Round {
+                committer: Arc::clone(self),
+                lane,
+                finished: false,
+            };
             drop(self.pool.run(lane, move || job.run()));
         }
         for result in results {
@@ -151,7 +158,9 @@ impl Committer {
 
     fn take_waiting(&self, lane: Lane) -> Vec<Waiting> {
         let mut queues = self.queues.lock();
-        let Some(queue) = queues.get_mut(&lane) else { return Vec::new() };
+        let Some(queue) = queues.get_mut(&lane) else {
+            return Vec::new();
+        };
         if queue.waiting.is_empty() {
             queues.remove(&lane);
             return Vec::new();
