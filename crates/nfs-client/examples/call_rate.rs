@@ -6,8 +6,8 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use nfs_client::{ConnectOptions, Connection, Identity, Nfs3, RpcError};
@@ -20,7 +20,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let depth: usize = args.next().map_or(Ok(32), |text| text.parse())?;
     let seconds: u64 = args.next().map_or(Ok(3), |text| text.parse())?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     runtime.block_on(measure(address, depth, Duration::from_secs(seconds)))?;
     Ok(())
 }
@@ -28,7 +30,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 async fn measure(address: SocketAddr, depth: usize, time: Duration) -> Result<(), RpcError> {
     let connection = Connection::connect(address.into(), ConnectOptions::default()).await?;
     let nfs = Nfs3::new(connection, Identity::current());
-    let (calls, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+    let (calls, stop) = (
+        Arc::new(AtomicU64::new(0)),
+        Arc::new(AtomicBool::new(false)),
+    );
     let begin = Instant::now();
     let mut workers = tokio::task::JoinSet::new();
     for _ in 0..depth {

@@ -10,13 +10,7 @@ use nfs_wire::nfs3::{Fattr3, FileHandle, Ftype3, Sattr3, StableHow};
 
 use crate::client::{Client, ClientError, Node};
 use crate::client::{printable, refused};
-use crate::limits::STREAM_WINDOW;
-
-/// How often a write starts again because the server's verifier changed under it.
-const WRITE_RESTARTS_MAX: u32 = 8;
-
-/// How often in a row a server may take no byte of a WRITE.
-const EMPTY_WRITES_MAX: u32 = 4;
+use crate::limits::{EMPTY_WRITES_MAX, STREAM_WINDOW, WRITE_RESTARTS_MAX};
 
 /// An open regular file. "Open" is this side's word: NFSv3 has no open, so nothing has to be closed.
 #[derive(Clone, Debug)]

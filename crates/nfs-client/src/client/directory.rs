@@ -5,10 +5,7 @@ use nfs_wire::nfs3::{Fattr3, FileHandle, Nfsstat3};
 use super::error::refused;
 use super::{Client, ClientError};
 use crate::error::RpcError;
-use crate::limits::READDIR_ENTRIES_MAX;
-
-/// How often a listing starts again because the server's cookies became invalid under it.
-const RESTARTS_MAX: u32 = 3;
+use crate::limits::{READDIR_ENTRIES_MAX, READDIR_RESTARTS_MAX};
 
 /// One name in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,7 +76,7 @@ impl Client {
                     Ok(part) => part,
                     Err(error)
                         if error.status() == Some(Nfsstat3::BadCookie)
-                            && restarts < RESTARTS_MAX =>
+                            && restarts < READDIR_RESTARTS_MAX =>
                     {
                         restarts += 1;
                         continue 'again;

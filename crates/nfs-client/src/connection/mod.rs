@@ -32,6 +32,7 @@ use bytes::Bytes;
 use nfs_wire::auth::OpaqueAuth;
 use nfs_wire::record::FragmentHeader;
 use nfs_wire::rpc::CallHeader;
+use nfs_wire::xdr::padding;
 use nfs_wire::{Decode, Encode, Encoder};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -351,9 +352,19 @@ fn encode_call(
     head.extend_from_slice(&[0; 4]);
     call_header(xid, procedure, identity).encode(&mut Encoder::new(head));
     args(head);
-    let payload_len = payload.as_ref().map_or(0, Bytes::len);
-    let padding = nfs_wire::xdr::padding(payload_len);
-    let len = head.len() - 4 + payload_len + padding;
+    let (payload, padding) = match payload {
+        Some(payload) if payload.len() <= limits::PAYLOAD_INLINE_BYTES => {
+            head.extend_from_slice(&payload);
+            head.resize(head.len() + padding(payload.len()), 0);
+            (None, 0)
+        }
+        Some(payload) => {
+            let padding = padding(payload.len());
+            (Some(payload), padding)
+        }
+        None => (None, 0),
+    };
+    let len = head.len() - 4 + payload.as_ref().map_or(0, Bytes::len) + padding;
     let Some(len) = u32::try_from(len).ok().filter(|&len| len < 1 << 31) else {
         return Err(RpcError::CallTooLarge {
             len,

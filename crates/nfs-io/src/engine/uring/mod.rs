@@ -73,6 +73,8 @@ struct Core {
     driver: Option<Waker>,
     /// Tasks to wake once nothing is borrowed.
     to_wake: Vec<Waker>,
+    /// How long dropping waits for the kernel.
+    patience: Duration,
 }
 
 /// An operation that waits for its lane's turn.
@@ -152,6 +154,7 @@ impl Uring {
             personalities: Personalities::default(),
             driver: None,
             to_wake: Vec::new(),
+            patience: Duration::from_secs(RING_DROP_SECONDS),
         };
         Ok(Self {
             core: RefCell::new(core),
@@ -391,7 +394,7 @@ impl Core {
 
 impl Drop for Core {
     fn drop(&mut self) {
-        self.drain(Duration::from_secs(RING_DROP_SECONDS));
+        self.drain(self.patience);
         for answer in self.table.answers() {
             // The buffer stays with the kernel: the waiter learns that much.
             self.answer(
@@ -425,3 +428,6 @@ impl AsRawFd for Borrowed {
 pub(crate) fn errno_of(error: &std::io::Error) -> Errno {
     Errno::from_io_error(error).unwrap_or(Errno::IO)
 }
+
+#[cfg(test)]
+mod tests;
