@@ -20,6 +20,7 @@ pub mod buffer;
 pub mod caps;
 pub mod engine;
 pub mod fs;
+pub mod groups;
 pub mod identity;
 pub mod limits;
 pub mod mounts;

@@ -57,3 +57,8 @@ pub const RING_PERSONALITIES_MAX: usize = 256;
 
 /// Dropping a ring waits this many seconds for what cannot be cancelled, then leaks its memory.
 pub const RING_DROP_SECONDS: u64 = 3;
+
+/// Most groups of one user that are asked for.
+pub const GROUPS_PER_USER_MAX: usize = 1024;
+/// Bytes for one entry of the user database.
+pub const PASSWD_BYTES_MAX: usize = 16 << 10;

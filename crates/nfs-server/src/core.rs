@@ -6,8 +6,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use nfs_io::identity::ServerIdentity;
-use nfs_io::pool::Pool;
-use nfs_io::{BufferPool, Creds, Lane};
+use nfs_io::{BufferPool, Creds, Lane, Pool};
 use nfs_wire::nfs3::FileHandle;
 
 use crate::counters::Counters;
@@ -41,6 +40,7 @@ pub(crate) struct Core {
     /// The largest READ and WRITE, in bytes.
     pub(crate) io_bytes_max: u32,
     pub(crate) mounts: crate::mount3::MountList,
+    pub(crate) clients: crate::net::clients::Clients,
 }
 
 /// The exports and their trees, swapped as one on reload.
@@ -116,12 +116,19 @@ impl Target {
     /// # Errors
     /// [`Error::ReadOnly`] when this client may only read.
     pub(crate) fn must_be_writable(&self) -> Result<()> {
-        if self.writable { Ok(()) } else { Err(Error::ReadOnly) }
+        if self.writable {
+            Ok(())
+        } else {
+            Err(Error::ReadOnly)
+        }
     }
 
     /// The same caller on another object of the same tree.
     pub(crate) fn with_object(&self, object: Arc<Object>) -> Self {
-        Self { object, ..self.clone() }
+        Self {
+            object,
+            ..self.clone()
+        }
     }
 }
 
@@ -167,13 +174,23 @@ impl Core {
             }
         };
         let writable = rule.is_writable();
-        Ok(Target { tree, object, creds: self.possible(creds), writable, client: caller.client })
+        Ok(Target {
+            tree,
+            object,
+            creds: self.possible(creds),
+            writable,
+            client: caller.client,
+        })
     }
 
     /// A server that cannot take on identities acts as itself for everybody, as it said at start.
     fn possible(&self, creds: Creds) -> Creds {
         let own = ServerIdentity::current();
-        if own.can_switch() { creds } else { own.creds().clone() }
+        if own.can_switch() {
+            creds
+        } else {
+            own.creds().clone()
+        }
     }
 
     /// The server's own group list of the caller, where the configuration asks for it.
@@ -186,11 +203,15 @@ impl Core {
         }
         let (groups, uid) = (Arc::clone(groups), *uid);
         // A lane of its own: no file system has this number.
-        self.blocking(Lane(u64::MAX), move || groups.ask(uid)).await.map(Some)
+        self.blocking(Lane(u64::MAX), move || groups.ask(uid))
+            .await
+            .map(Some)
     }
 
     fn rule<'t>(&self, caller: &Caller, tree: &'t Tree) -> Result<&'t ClientRule> {
-        tree.export.client_rule(caller.addr, caller.port).map_err(|_refused| Error::NotExported)
+        tree.export
+            .client_rule(caller.addr, caller.port)
+            .map_err(|_refused| Error::NotExported)
     }
 
     fn tree(&self, export: u32) -> Result<Arc<Tree>> {

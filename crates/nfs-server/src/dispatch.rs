@@ -71,8 +71,7 @@ async fn nfs(
     payload: Payload,
     start: Instant,
 ) -> Result<Answer, AcceptStat> {
-    let procedure =
-        Procedure::try_from(header.procedure).map_err(|_| AcceptStat::ProcUnavail)?;
+    let procedure = Procedure::try_from(header.procedure).map_err(|_| AcceptStat::ProcUnavail)?;
     // NULL is for pings: it needs no credential (RFC 1813 §3.3.0).
     if procedure != Procedure::Null
         && let Err(denied) = identify(cx, header)
@@ -88,7 +87,10 @@ async fn nfs(
     decoder.finish().map_err(|_| AcceptStat::GarbageArgs)?;
 
     let ticket = if is_remembered(procedure) {
-        let id = cx.core.replies.call_id(cx.caller.addr, header.xid, header.procedure, record);
+        let id = cx
+            .core
+            .replies
+            .call_id(cx.caller.addr, header.xid, header.procedure, record);
         match cx.core.replies.begin(id) {
             Seen::New(ticket) => Some(ticket),
             Seen::InProgress => {
@@ -97,7 +99,10 @@ async fn nfs(
             }
             Seen::Done(reply) => {
                 count(&cx.core.counters.replayed);
-                return Ok(Answer::Reply(Reply { head: reply.to_vec(), data: None }));
+                return Ok(Answer::Reply(Reply {
+                    head: reply.to_vec(),
+                    data: None,
+                }));
             }
         }
     } else {
@@ -125,8 +130,12 @@ async fn write_request<'a>(
     if let Some(data) = payload {
         return Ok(Request::Write(head, data));
     }
-    let data = decoder.take(head.data_len as usize, "data").map_err(garbage)?;
-    decoder.take(head.tail_len() - data.len(), "padding").map_err(garbage)?;
+    let data = decoder
+        .take(head.data_len as usize, "data")
+        .map_err(garbage)?;
+    decoder
+        .take(head.tail_len() - data.len(), "padding")
+        .map_err(garbage)?;
     let pool = &cx.core.receive_buffers;
     let buf = match pool.try_take(data.len()) {
         Some(buf) => Some(buf),
@@ -142,13 +151,13 @@ async fn mount(
     header: &CallHeader<'_>,
     mut decoder: Decoder<'_>,
 ) -> Result<Answer, AcceptStat> {
-    let procedure = wire_mount3::Procedure::try_from(header.procedure)
-        .map_err(|_| AcceptStat::ProcUnavail)?;
+    let procedure =
+        wire_mount3::Procedure::try_from(header.procedure).map_err(|_| AcceptStat::ProcUnavail)?;
     if let Err(denied) = identify(cx, header) {
         return Ok(denied);
     }
-    let call = wire_mount3::Call::decode(procedure, &mut decoder)
-        .map_err(|_| AcceptStat::GarbageArgs)?;
+    let call =
+        wire_mount3::Call::decode(procedure, &mut decoder).map_err(|_| AcceptStat::GarbageArgs)?;
     decoder.finish().map_err(|_| AcceptStat::GarbageArgs)?;
     let mut reply = Reply::begin(&ReplyHeader::accepted(header.xid, AcceptStat::Success));
     mount3::run(cx, call, &mut reply).await;
@@ -193,7 +202,11 @@ fn refuse_call(cx: &Context, error: &CallError) -> Answer {
 
 /// Is this the beginning of a WRITE, whose data should be received into a buffer of its own?
 /// Returns the length of the head. `total` is the length of the whole record.
-pub(crate) fn write_head_len(beginning: &[u8], total: usize, io_bytes_max: u32) -> Option<WriteCut> {
+pub(crate) fn write_head_len(
+    beginning: &[u8],
+    total: usize,
+    io_bytes_max: u32,
+) -> Option<WriteCut> {
     let mut decoder = Decoder::new(beginning);
     let header = CallHeader::decode(&mut decoder).ok()?;
     let write = header.program == nfs3::PROGRAM
@@ -204,8 +217,12 @@ pub(crate) fn write_head_len(beginning: &[u8], total: usize, io_bytes_max: u32) 
     }
     let head = WriteHead::decode(&mut decoder).ok()?;
     let head_len = decoder.position();
-    let fits = head.data_len <= io_bytes_max && head_len.checked_add(head.tail_len()) == Some(total);
-    fits.then_some(WriteCut { head_len, data_len: head.data_len as usize })
+    let fits =
+        head.data_len <= io_bytes_max && head_len.checked_add(head.tail_len()) == Some(total);
+    fits.then_some(WriteCut {
+        head_len,
+        data_len: head.data_len as usize,
+    })
 }
 
 /// Where a WRITE's record is cut in two.
@@ -234,7 +251,11 @@ impl Reply {
         let len = head.len() - 4 + data_len + nfs_wire::xdr::padding(data_len);
         debug_assert!(len <= limits::IO_BYTES_MAX as usize + limits::CALL_BYTES_MAX * 8);
         // Far below 2^31: replies are bounded by io_bytes_max and READDIR_BYTES_MAX.
-        let mark = FragmentHeader { last: true, len: len as u32 }.to_bytes();
+        let mark = FragmentHeader {
+            last: true,
+            len: len as u32,
+        }
+        .to_bytes();
         if let Some(place) = head.first_chunk_mut::<4>() {
             *place = mark;
         }

@@ -113,7 +113,7 @@ impl HandleKey {
             )));
         }
         let mut bytes = Vec::with_capacity(17);
-        file.by_ref().take(17).read_to_end(&mut bytes)?;
+        Read::by_ref(&mut file).take(17).read_to_end(&mut bytes)?;
         let key = <[u8; 16]>::try_from(bytes.as_slice()).map_err(|_| {
             std::io::Error::other(format!(
                 "{} is damaged: it must be 16 bytes long; remove it so that a new key is made \
@@ -129,8 +129,12 @@ impl HandleKey {
         let mut key = [0; 16];
         getrandom::fill(&mut key).map_err(|error| std::io::Error::other(error.to_string()))?;
         let draft = state_dir.join("handle.key.new");
-        let mut file =
-            OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&draft)?;
         file.write_all(&key)?;
         file.sync_all()?;
         std::fs::rename(&draft, path)?;
@@ -171,11 +175,30 @@ impl HandleKey {
     /// [`HandleError`] says why it is none of ours; both become NFS3ERR_BADHANDLE.
     pub(crate) fn open(&self, handle: &FileHandle) -> Result<HandleParts, HandleError> {
         let bytes = handle.as_ref();
-        let signed_len = bytes.len().checked_sub(MAC_LEN).ok_or(HandleError::Malformed)?;
-        let (signed, mac) = bytes.split_at_checked(signed_len).ok_or(HandleError::Malformed)?;
-        let (head, body) =
-            signed.split_first_chunk::<HEAD_LEN>().ok_or(HandleError::Malformed)?;
-        let [version, kind, len, handle_type, e0, e1, e2, e3, m0, m1, m2, m3] = *head;
+        let signed_len = bytes
+            .len()
+            .checked_sub(MAC_LEN)
+            .ok_or(HandleError::Malformed)?;
+        let (signed, mac) = bytes
+            .split_at_checked(signed_len)
+            .ok_or(HandleError::Malformed)?;
+        let (head, body) = signed
+            .split_first_chunk::<HEAD_LEN>()
+            .ok_or(HandleError::Malformed)?;
+        let [
+            version,
+            kind,
+            len,
+            handle_type,
+            e0,
+            e1,
+            e2,
+            e3,
+            m0,
+            m1,
+            m2,
+            m3,
+        ] = *head;
         if version != VERSION || usize::from(len) != body.len() {
             return Err(HandleError::Malformed);
         }
@@ -224,7 +247,9 @@ mod tests {
     use super::*;
 
     fn key() -> HandleKey {
-        HandleKey { key: *b"0123456789abcdef" }
+        HandleKey {
+            key: *b"0123456789abcdef",
+        }
     }
 
     fn parts() -> HandleParts {
@@ -237,7 +262,11 @@ mod tests {
 
     #[test]
     fn a_handle_says_what_was_put_in() {
-        let table = HandleParts { export: 1, mount: MountKey::ROOT, body: HandleBody::Table(42) };
+        let table = HandleParts {
+            export: 1,
+            mount: MountKey::ROOT,
+            body: HandleBody::Table(42),
+        };
         for parts in [parts(), table] {
             assert_eq!(key().open(&key().seal(&parts).unwrap()), Ok(parts));
         }
@@ -249,7 +278,10 @@ mod tests {
         for bit in 0..handle.as_ref().len() * 8 {
             let mut bytes = handle.as_ref().to_vec();
             bytes[bit / 8] ^= 1 << (bit % 8);
-            assert!(key().open(&FileHandle::new(&bytes).unwrap()).is_err(), "bit {bit}");
+            assert!(
+                key().open(&FileHandle::new(&bytes).unwrap()).is_err(),
+                "bit {bit}"
+            );
         }
     }
 
@@ -257,20 +289,30 @@ mod tests {
     fn every_truncation_is_refused() {
         let handle = key().seal(&parts()).unwrap();
         for len in 0..handle.as_ref().len() {
-            assert!(key().open(&FileHandle::new(&handle.as_ref()[..len]).unwrap()).is_err());
+            assert!(
+                key()
+                    .open(&FileHandle::new(&handle.as_ref()[..len]).unwrap())
+                    .is_err()
+            );
         }
     }
 
     #[test]
     fn another_key_refuses() {
         let handle = key().seal(&parts()).unwrap();
-        assert_eq!(HandleKey { key: [0; 16] }.open(&handle), Err(HandleError::Forged));
+        assert_eq!(
+            HandleKey { key: [0; 16] }.open(&handle),
+            Err(HandleError::Forged)
+        );
     }
 
     #[test]
     fn a_kernel_handle_that_does_not_fit_is_an_error() {
         let long = KernelHandle::new(1, &[0; 37]).unwrap();
-        let parts = HandleParts { body: HandleBody::Kernel(long), ..parts() };
+        let parts = HandleParts {
+            body: HandleBody::Kernel(long),
+            ..parts()
+        };
         assert_eq!(key().seal(&parts), Err(HandleTooLong));
     }
 
@@ -281,7 +323,10 @@ mod tests {
         let second = HandleKey::load_or_create(dir.path()).unwrap();
         assert_eq!(first.key, second.key);
         let path = dir.path().join("handle.key");
-        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o7777, 0o600);
+        assert_eq!(
+            path.metadata().unwrap().permissions().mode() & 0o7777,
+            0o600
+        );
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
         assert!(HandleKey::load_or_create(dir.path()).is_err());
     }

@@ -30,13 +30,15 @@ pub(crate) struct InodeId {
 /// See the module.
 pub(crate) struct FileCache {
     stripes: Box<[RwLock<Stripe>]>,
-    inodes: Box<[RwLock<HashMap<InodeId, Arc<Object>>>]>,
+    inodes: Box<[RwLock<Inodes>]>,
     hasher: RandomState,
     budget: FdBudget,
     hits: AtomicU64,
     misses: AtomicU64,
     evictions: AtomicU64,
 }
+
+type Inodes = HashMap<InodeId, Arc<Object>>;
 
 #[derive(Default)]
 struct Stripe {
@@ -50,7 +52,7 @@ const STRIPES: usize = 16;
 
 /// The cache's figures at one moment.
 #[derive(Clone, Copy, Debug, Default, serde::Serialize)]
-pub struct FileCacheStats {
+pub(crate) struct FileCacheStats {
     /// Objects held.
     pub objects: usize,
     /// Descriptors in use by objects, cached or not.
@@ -72,7 +74,10 @@ impl FileCache {
             stripes: (0..STRIPES).map(|_| RwLock::default()).collect(),
             inodes: (0..STRIPES).map(|_| RwLock::default()).collect(),
             hasher: RandomState::new(),
-            budget: FdBudget { used: Arc::default(), max: fds_max },
+            budget: FdBudget {
+                used: Arc::default(),
+                max: fds_max,
+            },
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
             evictions: AtomicU64::new(0),
@@ -162,7 +167,11 @@ impl FileCache {
 
     pub(crate) fn stats(&self) -> FileCacheStats {
         FileCacheStats {
-            objects: self.stripes.iter().map(|stripe| stripe.read().objects.len()).sum(),
+            objects: self
+                .stripes
+                .iter()
+                .map(|stripe| stripe.read().objects.len())
+                .sum(),
             fds: self.budget.used.load(Ordering::Relaxed),
             fds_max: self.budget.max,
             hits: self.hits.load(Ordering::Relaxed),
@@ -173,7 +182,11 @@ impl FileCache {
 
     /// Puts objects out, this stripe's first, until the budget fits again; spares `keep`.
     fn make_room(&self, keep: &FileHandle, victims: &mut Vec<Arc<Object>>) {
-        let over = self.budget.used.load(Ordering::Relaxed).saturating_sub(self.budget.max);
+        let over = self
+            .budget
+            .used
+            .load(Ordering::Relaxed)
+            .saturating_sub(self.budget.max);
         let start = self.stripe_index(keep);
         for step in 0..STRIPES {
             if victims.len() >= over.min(limits::EVICTIONS_PER_INSERT_MAX) {
@@ -193,7 +206,9 @@ impl FileCache {
         for _ in 0..stripe.clock.len() * 2 {
             stripe.hand = (stripe.hand + 1) % stripe.clock.len();
             let handle = stripe.clock[stripe.hand];
-            let Some(object) = stripe.objects.get(&handle) else { continue };
+            let Some(object) = stripe.objects.get(&handle) else {
+                continue;
+            };
             if handle == *keep || object.used.swap(false, Ordering::Relaxed) || object.is_root() {
                 continue;
             }
@@ -235,7 +250,9 @@ impl FileCache {
                 .cloned()
                 .collect();
             idle.extend(
-                unused.into_iter().filter_map(|object| self.take_unused(&mut stripe, object)),
+                unused
+                    .into_iter()
+                    .filter_map(|object| self.take_unused(&mut stripe, object)),
             );
         }
         idle
@@ -244,7 +261,10 @@ impl FileCache {
     fn forget_inode(&self, object: &Object) {
         let id = object.inode_id();
         let mut inodes = self.inode_stripe(&id).write();
-        if inodes.get(&id).is_some_and(|present| present.handle == object.handle) {
+        if inodes
+            .get(&id)
+            .is_some_and(|present| present.handle == object.handle)
+        {
             let removed = inodes.remove(&id);
             drop(inodes);
             drop(removed);
@@ -259,7 +279,7 @@ impl FileCache {
         self.hasher.hash_one(handle) as usize % STRIPES
     }
 
-    fn inode_stripe(&self, id: &InodeId) -> &RwLock<HashMap<InodeId, Arc<Object>>> {
+    fn inode_stripe(&self, id: &InodeId) -> &RwLock<Inodes> {
         &self.inodes[self.hasher.hash_one(id) as usize % STRIPES]
     }
 }

@@ -25,7 +25,7 @@ impl GroupLists {
     /// Asks the system's user database; may wait for a directory server. A user that it does not
     /// know has no groups beyond the one the call names.
     pub(crate) fn ask(&self, uid: u32) -> Vec<u32> {
-        let gids = nfs_io::identity::group_list(uid).unwrap_or_default();
+        let gids = nfs_io::groups::group_list(uid).unwrap_or_default();
         let mut lists = self.lists.lock();
         if lists.len() >= limits::GROUP_LISTS_MAX {
             lists.clear();

@@ -111,3 +111,15 @@ pub const MOUNT_LIST_ENTRIES_MAX: usize = 4096;
 pub const GROUP_LISTS_MAX: usize = 4096;
 /// Seconds for which a user's group list is remembered.
 pub const GROUP_LIST_SECONDS: u64 = 300;
+// The control socket.
+
+/// Longest request on the control socket, in bytes.
+pub const CONTROL_REQUEST_BYTES_MAX: usize = 64 << 10;
+/// Longest reply a `ctl` command takes, in bytes.
+pub const CONTROL_REPLY_BYTES_MAX: u64 = 64 << 20;
+/// Connections served at once on the control socket; more wait to be accepted.
+pub const CONTROL_CONNECTIONS_MAX: usize = 16;
+/// A control connection that says nothing for this many seconds is closed.
+pub const CONTROL_IDLE_SECONDS_MAX: u64 = 30;
+/// Clients listed by `ctl clients`.
+pub const CONTROL_CLIENTS_MAX: usize = 10_000;

@@ -26,7 +26,10 @@ pub(crate) struct MountList {
 impl MountList {
     fn add(&self, client: IpAddr, path: &[u8]) {
         let mut entries = self.entries.lock();
-        if entries.iter().any(|(addr, mounted)| *addr == client && mounted == path) {
+        if entries
+            .iter()
+            .any(|(addr, mounted)| *addr == client && mounted == path)
+        {
             return;
         }
         if entries.len() >= limits::MOUNT_LIST_ENTRIES_MAX {
@@ -76,9 +79,16 @@ async fn mnt(cx: &Context, path: &[u8]) -> Result<MountOk, Mountstat3> {
         cx.core.blocking(lane, move || core.root(&tree)).await
     };
     let root = root.and_then(|root| root).map_err(mountstat)?;
-    let target = cx.core.admit(&cx.caller, tree.clone(), root).await.map_err(mountstat)?;
+    let target = cx
+        .core
+        .admit(&cx.caller, tree.clone(), root)
+        .await
+        .map_err(mountstat)?;
     let object = cx.core.walk(target, &below).await.map_err(mountstat)?;
-    Ok(MountOk { fhandle: object.handle, auth_flavors: vec![AUTH_SYS] })
+    Ok(MountOk {
+        fhandle: object.handle,
+        auth_flavors: vec![AUTH_SYS],
+    })
 }
 
 fn mountstat(error: Error) -> Mountstat3 {
@@ -106,10 +116,13 @@ fn mountstat(error: Error) -> Mountstat3 {
 fn dump(core: &Core, out: &mut Vec<u8>) {
     let mounts = core.mounts.list();
     let names: Vec<String> = mounts.iter().map(|(addr, _)| addr.to_string()).collect();
-    let entries = mounts.iter().zip(&names).map(|((_, path), name)| MountEntry {
-        hostname: Name(name.as_bytes()),
-        directory: Dirpath(path),
-    });
+    let entries = mounts
+        .iter()
+        .zip(&names)
+        .map(|((_, path), name)| MountEntry {
+            hostname: Name(name.as_bytes()),
+            directory: Dirpath(path),
+        });
     WireMountList(entries.collect()).encode(&mut Encoder::new(out));
 }
 
@@ -119,11 +132,22 @@ fn exports(cx: &Context, out: &mut Vec<u8>) {
         .table
         .exports()
         .iter()
-        .map(|export| export.rules().iter().map(|rule| rule.net.to_string()).collect())
+        .map(|export| {
+            export
+                .rules()
+                .iter()
+                .map(|rule| rule.net.to_string())
+                .collect()
+        })
         .collect();
-    let entries = trees.table.exports().iter().zip(&groups).map(|(export, nets)| ExportEntry {
-        directory: Dirpath(export.pseudo.as_bytes()),
-        groups: nets.iter().map(|net| Name(net.as_bytes())).collect(),
-    });
+    let entries = trees
+        .table
+        .exports()
+        .iter()
+        .zip(&groups)
+        .map(|(export, nets)| ExportEntry {
+            directory: Dirpath(export.pseudo.as_bytes()),
+            groups: nets.iter().map(|net| Name(net.as_bytes())).collect(),
+        });
     ExportList(entries.collect()).encode(&mut Encoder::new(out));
 }

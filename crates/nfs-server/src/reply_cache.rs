@@ -69,7 +69,12 @@ impl ReplyCache {
 
     /// Names a call: `call` are the bytes of the whole RPC call without a WRITE's payload.
     pub(crate) fn call_id(&self, client: IpAddr, xid: u32, procedure: u32, call: &[u8]) -> CallId {
-        CallId { client, xid, procedure, digest: self.hasher.hash_one(call) }
+        CallId {
+            client,
+            xid,
+            procedure,
+            digest: self.hasher.hash_one(call),
+        }
     }
 
     /// Looks a call up and, if it is new, marks it as in progress.
@@ -80,7 +85,11 @@ impl ReplyCache {
             Some(State::Done(reply)) => Seen::Done(Arc::clone(reply)),
             None => {
                 stripe.calls.insert(id, State::InProgress);
-                Seen::New(Ticket { cache: Arc::clone(self), id, reply: None })
+                Seen::New(Ticket {
+                    cache: Arc::clone(self),
+                    id,
+                    reply: None,
+                })
             }
         }
     }
@@ -143,10 +152,14 @@ mod tests {
     #[test]
     fn a_repetition_gets_the_first_reply() {
         let cache = Arc::new(ReplyCache::new());
-        let Seen::New(ticket) = cache.begin(id(&cache, 1)) else { panic!("new") };
+        let Seen::New(ticket) = cache.begin(id(&cache, 1)) else {
+            panic!("new")
+        };
         assert!(matches!(cache.begin(id(&cache, 1)), Seen::InProgress));
         ticket.done(b"reply");
-        let Seen::Done(reply) = cache.begin(id(&cache, 1)) else { panic!("done") };
+        let Seen::Done(reply) = cache.begin(id(&cache, 1)) else {
+            panic!("done")
+        };
         assert_eq!(&*reply, b"reply");
     }
 
@@ -160,7 +173,9 @@ mod tests {
     #[test]
     fn another_call_under_the_same_xid_is_another_call() {
         let cache = Arc::new(ReplyCache::new());
-        let Seen::New(ticket) = cache.begin(id(&cache, 1)) else { panic!("new") };
+        let Seen::New(ticket) = cache.begin(id(&cache, 1)) else {
+            panic!("new")
+        };
         ticket.done(b"reply");
         let other = cache.call_id(Ipv4Addr::LOCALHOST.into(), 1, 12, b"another call");
         assert!(matches!(cache.begin(other), Seen::New(_)));
@@ -174,7 +189,11 @@ mod tests {
                 ticket.done(b"reply");
             }
         }
-        let held: usize = cache.stripes.iter().map(|stripe| stripe.lock().calls.len()).sum();
+        let held: usize = cache
+            .stripes
+            .iter()
+            .map(|stripe| stripe.lock().calls.len())
+            .sum();
         assert!(held <= limits::REPLY_CACHE_ENTRIES_MAX);
     }
 }

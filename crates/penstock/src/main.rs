@@ -1,31 +1,58 @@
-//! The `penstock` command.
+//! The `penstock` command: parses, calls, prints. What it calls is in the libraries.
 
 mod cat;
+mod check;
+mod completions;
+mod ctl;
+mod exit;
+mod logging;
 mod ls;
+mod serve;
 mod show;
 mod stat;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory as _, Parser};
 
 /// An NFS server and client in user space
+///
+/// `penstock serve DIR` serves a directory; `penstock ls`, `cat` and `stat` look at any NFS server
+/// without mounting it. Exit status: 0 done, 1 failed, 2 wrong usage or configuration.
 #[derive(Parser, Debug)]
-#[command(version)]
-enum Command {
+#[command(name = "penstock", version, max_term_width = 100)]
+enum Penstock {
+    Serve(Box<serve::Args>),
+    Check(check::Args),
+    Ctl(ctl::Args),
     Ls(ls::Args),
     Cat(cat::Args),
     Stat(stat::Args),
+    Completions(completions::Args),
+    #[command(hide = true)]
+    Man(completions::ManArgs),
 }
 
 fn main() -> ExitCode {
-    let result = match Command::parse() {
-        Command::Ls(args) => args.run(),
-        Command::Cat(args) => args.run(),
-        Command::Stat(args) => args.run(),
+    let result = match Penstock::parse() {
+        Penstock::Serve(args) => args.run(),
+        Penstock::Check(args) => args.run(),
+        Penstock::Ctl(args) => args.run(),
+        Penstock::Ls(args) => args.run(),
+        Penstock::Cat(args) => args.run(),
+        Penstock::Stat(args) => args.run(),
+        Penstock::Completions(args) => args.run(Penstock::command()),
+        Penstock::Man(args) => args.run(Penstock::command()),
     };
-    result.unwrap_or_else(|error| {
-        eprintln!("penstock: {error:#}");
-        ExitCode::FAILURE
-    })
+    exit::code(result)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Penstock::command().debug_assert();
+    }
 }

@@ -1,8 +1,9 @@
 //! Runs the scenarios one after the other and prints one verdict line for each.
 
+use std::os::unix::process::CommandExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, anyhow};
@@ -72,6 +73,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
             args.server.display()
         )
     })?;
+    own_mounts()?;
     let seed = args.seed.unwrap_or_else(seed_from_clock);
     println!("seed {seed}");
     let (mut passed, mut failed, mut skipped) = (0_u32, 0_u32, 0_u32);
@@ -120,6 +122,25 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     } else {
         ExitCode::SUCCESS
     })
+}
+
+/// Goes on in a mount namespace of its own, if this is root's process and has none yet: nobody else
+/// can hold on to a file system whose power was cut, and every mount ends with this process.
+fn own_mounts() -> Result<()> {
+    const MARK: &str = "NFS_TEST_OWN_MOUNTS";
+    if !rustix::process::geteuid().is_root() || std::env::var_os(MARK).is_some() {
+        return Ok(());
+    }
+    let mut command = Command::new("unshare");
+    command
+        .args(["--mount", "--propagation", "private"])
+        .arg(std::env::current_exe()?);
+    // Comes back only if it fails.
+    let error = command
+        .args(std::env::args_os().skip(1))
+        .env(MARK, "yes")
+        .exec();
+    Err(error).context("start unshare (apt install util-linux)")
 }
 
 fn selected(args: &RunArgs) -> Vec<(String, &'static Scenario, Engine)> {

@@ -11,14 +11,17 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::Duration;
 
-use nfs_io::{Buf, Budget};
+use nfs_io::{Budget, Buf};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout};
 
+use super::clients::Figures;
 use super::output::Output;
 use super::receive::{BadRecord, Receiver, Step, Wanted};
 use super::shard::Shard;
@@ -40,6 +43,7 @@ pub(crate) struct Connection {
     /// There is room for calls again.
     room: Notify,
     closed: Cell<bool>,
+    figures: Arc<Figures>,
 }
 
 /// Why a connection ended.
@@ -73,6 +77,7 @@ pub(crate) async fn serve(
         client: shard.client_number(peer.ip().to_canonical()),
         identity: WireIdentity::Nobody,
     };
+    let figures = shard.core.clients.enter(peer);
     let connection = Rc::new(Connection {
         shard,
         stream,
@@ -82,6 +87,7 @@ pub(crate) async fn serve(
         to_send: Notify::new(),
         room: Notify::new(),
         closed: Cell::new(false),
+        figures,
     });
     let counters = &connection.shard.core.counters;
     let end = tokio::select! {
@@ -93,6 +99,7 @@ pub(crate) async fn serve(
         }
     };
     connection.closed.set(true);
+    connection.shard.core.clients.leave(peer);
     if let Err(End::BadRecord(_) | End::NoCall | End::Stalled) = &end {
         count(&counters.connections_dropped);
     }
@@ -112,6 +119,7 @@ impl Connection {
             loop {
                 let received = self.read_once(&mut receiver).await?;
                 progress.moved(received.bytes);
+                count_bytes(&self.figures.received_bytes, received.bytes);
                 if !received.more || !self.has_room() {
                     break;
                 }
@@ -129,7 +137,10 @@ impl Connection {
                 Ok(len) => {
                     receiver.received(len);
                     self.take_calls(receiver, &[]).await?;
-                    Ok(Received { bytes: len, more: len == wanted })
+                    Ok(Received {
+                        bytes: len,
+                        more: len == wanted,
+                    })
                 }
                 Err(error) => not_ready(error),
             };
@@ -174,7 +185,10 @@ impl Connection {
         match wanted {
             Wanted::Record(bytes) => {
                 let budget = pool.budget();
-                let reservation = budget.reserve(bytes as u64).await.ok_or(BadRecord::TooLong)?;
+                let reservation = budget
+                    .reserve(bytes as u64)
+                    .await
+                    .ok_or(BadRecord::TooLong)?;
                 receiver.reserved(reservation);
             }
             Wanted::Data(bytes) => {
@@ -199,8 +213,9 @@ impl Connection {
             Box::pin(dispatch::answer(context, record, data));
         // Whatever it waits for is asked again, with a real waker, by the task below.
         let mut at_once = TaskContext::from_waker(Waker::noop());
+        count(&self.figures.calls);
         match call.as_mut().poll(&mut at_once) {
-            Poll::Ready(Answer::Reply(reply)) => self.output.borrow_mut().push(reply),
+            Poll::Ready(Answer::Reply(reply)) => push(self, reply),
             Poll::Ready(Answer::Nothing) => {}
             Poll::Ready(Answer::Close) => return Err(End::NoCall),
             Poll::Pending => self.go_on(call),
@@ -262,11 +277,7 @@ impl Connection {
         }
     }
 
-    async fn wait_readable(
-        &self,
-        receiver: &Receiver,
-        progress: &mut Progress,
-    ) -> Result<(), End> {
+    async fn wait_readable(&self, receiver: &Receiver, progress: &mut Progress) -> Result<(), End> {
         if receiver.is_idle() {
             self.stream.readable().await?;
             *progress = Progress::new();
@@ -299,6 +310,7 @@ impl Running {
     fn new(connection: &Rc<Connection>) -> Self {
         connection.in_flight.set(connection.in_flight.get() + 1);
         connection.shard.begin();
+        connection.figures.in_flight.fetch_add(1, Ordering::Relaxed);
         Self(Rc::clone(connection))
     }
 
@@ -313,13 +325,21 @@ impl Running {
 }
 
 fn push(connection: &Connection, reply: Reply) {
-    connection.output.borrow_mut().push(reply);
+    let mut output = connection.output.borrow_mut();
+    let before = output.bytes();
+    output.push(reply);
+    count_bytes(&connection.figures.sent_bytes, output.bytes() - before);
+}
+
+fn count_bytes(counter: &AtomicU64, bytes: usize) {
+    counter.fetch_add(bytes as u64, Ordering::Relaxed);
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
         self.0.in_flight.set(self.0.in_flight.get() - 1);
         self.0.shard.end();
+        self.0.figures.in_flight.fetch_sub(1, Ordering::Relaxed);
         self.0.to_send.notify_one();
         self.0.room.notify_one();
     }
@@ -334,9 +354,10 @@ struct Received {
 
 fn not_ready(error: io::Error) -> Result<Received, End> {
     match error.kind() {
-        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => {
-            Ok(Received { bytes: 0, more: false })
-        }
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(Received {
+            bytes: 0,
+            more: false,
+        }),
         _ => Err(End::Io(error)),
     }
 }
@@ -351,7 +372,11 @@ struct Progress {
 impl Progress {
     fn new() -> Self {
         let now = Instant::now();
-        Self { last: now, tick: now, bytes: 0 }
+        Self {
+            last: now,
+            tick: now,
+            bytes: 0,
+        }
     }
 
     fn moved(&mut self, bytes: usize) {
@@ -378,8 +403,8 @@ impl Progress {
             let silent = self.last.elapsed().as_secs();
             let pressed = budget.has_waiters();
             let slow = self.bytes < limits::PEER_BYTES_PER_SECOND_UNDER_PRESSURE_MIN;
-            let ticked = self.tick.elapsed().as_secs()
-                >= limits::STALLED_PEER_SECONDS_UNDER_PRESSURE_MAX;
+            let ticked =
+                self.tick.elapsed().as_secs() >= limits::STALLED_PEER_SECONDS_UNDER_PRESSURE_MAX;
             if silent >= limits::STALLED_PEER_SECONDS_MAX || (pressed && slow && ticked) {
                 return Err(End::Stalled);
             }

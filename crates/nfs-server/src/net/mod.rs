@@ -1,5 +1,6 @@
 //! TCP: listeners, shards, connections. Knows records and replies, and nothing of files.
 
+pub(crate) mod clients;
 pub(crate) mod connection;
 mod output;
 mod receive;

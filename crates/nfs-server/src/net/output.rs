@@ -65,7 +65,9 @@ impl Output {
                 let Some(rest) = part.get(skipped..).filter(|rest| !rest.is_empty()) else {
                     continue;
                 };
-                let Some(slice) = slices.get_mut(used) else { return used };
+                let Some(slice) = slices.get_mut(used) else {
+                    return used;
+                };
                 *slice = IoSlice::new(rest);
                 used += 1;
             }
@@ -89,7 +91,11 @@ impl Output {
 
 fn parts(reply: &Reply) -> [&[u8]; 3] {
     let data: &[u8] = reply.data.as_deref().unwrap_or_default();
-    [&reply.head, data, PADDING.get(..padding(data.len())).unwrap_or_default()]
+    [
+        &reply.head,
+        data,
+        PADDING.get(..padding(data.len())).unwrap_or_default(),
+    ]
 }
 
 fn len(reply: &Reply) -> usize {

@@ -27,7 +27,11 @@ enum State {
     /// Within a fragment.
     Fragment { last: bool, left: usize },
     /// Within a WRITE's data.
-    Payload { data: Buf, filled: usize, padding: usize },
+    Payload {
+        data: Buf,
+        filled: usize,
+        padding: usize,
+    },
 }
 
 /// What the bytes so far come to.
@@ -69,7 +73,10 @@ const SPLIT_BYTES: usize = 8192;
 impl Receiver {
     pub(super) fn new(io_bytes_max: u32) -> Self {
         Self {
-            state: State::Mark { bytes: [0; 4], have: 0 },
+            state: State::Mark {
+                bytes: [0; 4],
+                have: 0,
+            },
             record: Vec::new(),
             fragments: 0,
             reservation: None,
@@ -104,7 +111,9 @@ impl Receiver {
         loop {
             match &mut self.state {
                 State::Mark { bytes: mark, have } => {
-                    let Some(place) = mark.get_mut(*have..) else { return Err(BadRecord::TooLong) };
+                    let Some(place) = mark.get_mut(*have..) else {
+                        return Err(BadRecord::TooLong);
+                    };
                     let len = move_bytes(bytes, place);
                     *have += len;
                     if *have < 4 {
@@ -119,7 +128,11 @@ impl Receiver {
                         return Ok(step);
                     }
                 }
-                State::Payload { data, filled, padding } => {
+                State::Payload {
+                    data,
+                    filled,
+                    padding,
+                } => {
                     if let Some(place) = data.get_mut(*filled..) {
                         *filled += move_bytes(bytes, place);
                     }
@@ -145,7 +158,9 @@ impl Receiver {
 
     /// The budget gave the buffer that [`Wanted::Data`] asked for.
     pub(super) fn received_into(&mut self, mut data: Buf) {
-        let State::Fragment { left, .. } = self.state else { return };
+        let State::Fragment { left, .. } = self.state else {
+            return;
+        };
         let padding = nfs_wire::xdr::padding(data.len());
         // What came with the head beyond it is the beginning of the data.
         let total = self.record.len() + left;
@@ -156,7 +171,11 @@ impl Receiver {
             place.copy_from_slice(bytes);
         }
         let padding = padding - (early.len() - filled);
-        self.state = State::Payload { data, filled, padding };
+        self.state = State::Payload {
+            data,
+            filled,
+            padding,
+        };
     }
 
     fn fragment(&mut self, mark: &FragmentHeader) -> Result<(), BadRecord> {
@@ -169,7 +188,10 @@ impl Receiver {
         if self.record.len().saturating_add(left) > longest.max(limits::CALL_BYTES_MAX) {
             return Err(BadRecord::TooLong);
         }
-        self.state = State::Fragment { last: mark.last, left };
+        self.state = State::Fragment {
+            last: mark.last,
+            left,
+        };
         Ok(())
     }
 
@@ -180,10 +202,18 @@ impl Receiver {
         // Of a long record only a head is taken at first, to see what it is.
         let short_of_head =
             single && total > SPLIT_BYTES && self.record.len() < HEAD_BYTES && left > HEAD_BYTES;
-        let take = if short_of_head { HEAD_BYTES - self.record.len() } else { left };
+        let take = if short_of_head {
+            HEAD_BYTES - self.record.len()
+        } else {
+            left
+        };
         // A call that is here whole is gone from here at once.
         let whole = last && left <= bytes.len() && total <= WHOLE_BYTES;
-        let kept = if whole { WHOLE_BYTES } else { limits::CALL_BYTES_UNACCOUNTED_MAX };
+        let kept = if whole {
+            WHOLE_BYTES
+        } else {
+            limits::CALL_BYTES_UNACCOUNTED_MAX
+        };
         let free = kept.max(self.reserved_bytes());
         let room = free.saturating_sub(self.record.len());
         let (now, rest) = bytes.split_at_checked(take.min(left).min(room).min(bytes.len()))?;
@@ -195,17 +225,25 @@ impl Receiver {
             if last {
                 return Some(self.end_of_record());
             }
-            self.state = State::Mark { bytes: [0; 4], have: 0 };
+            self.state = State::Mark {
+                bytes: [0; 4],
+                have: 0,
+            };
             return None;
         }
-        if single && total > SPLIT_BYTES && now.len() == take && short_of_head {
-            if let Some(cut) = write_head_len(&self.record, total, self.io_bytes_max) {
-                return Some(Step::Memory(Wanted::Data(cut.data_len)));
-            }
+        let head_is_here = short_of_head && now.len() == take;
+        if head_is_here && let Some(cut) = write_head_len(&self.record, total, self.io_bytes_max) {
+            return Some(Step::Memory(Wanted::Data(cut.data_len)));
         }
         if room == now.len() && self.reservation.is_none() {
-            let wanted = if single { total } else { self.io_bytes_max as usize + HEAD_BYTES };
-            return Some(Step::Memory(Wanted::Record(wanted.max(limits::CALL_BYTES_MAX))));
+            let wanted = if single {
+                total
+            } else {
+                self.io_bytes_max as usize + HEAD_BYTES
+            };
+            return Some(Step::Memory(Wanted::Record(
+                wanted.max(limits::CALL_BYTES_MAX),
+            )));
         }
         bytes.is_empty().then_some(Step::More)
     }
@@ -216,7 +254,13 @@ impl Receiver {
     }
 
     fn end_of_record(&mut self) -> Step {
-        let state = std::mem::replace(&mut self.state, State::Mark { bytes: [0; 4], have: 0 });
+        let state = std::mem::replace(
+            &mut self.state,
+            State::Mark {
+                bytes: [0; 4],
+                have: 0,
+            },
+        );
         let data = match state {
             State::Payload { data, .. } => Some(data),
             State::Mark { .. } | State::Fragment { .. } => None,

@@ -48,7 +48,9 @@ impl Shard {
     /// The buffer that connections read into, between two waits. A connection that waits for memory
     /// keeps it; then another is made.
     pub(super) fn scratch(&self) -> Vec<u8> {
-        self.scratch.take().unwrap_or_else(|| vec![0; SCRATCH_BYTES])
+        self.scratch
+            .take()
+            .unwrap_or_else(|| vec![0; SCRATCH_BYTES])
     }
 
     pub(super) fn give_back(&self, scratch: Vec<u8>) {
@@ -85,13 +87,22 @@ impl Shard {
 /// # Errors
 /// When the event loop or the engine cannot be made.
 pub(crate) fn run(start: ShardStart) -> std::io::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     let local = LocalSet::new();
     local.block_on(&runtime, serve(start))
 }
 
 async fn serve(start: ShardStart) -> std::io::Result<()> {
-    let ShardStart { core, pool, engine, mut connections, mut drain, clients } = start;
+    let ShardStart {
+        core,
+        pool,
+        engine,
+        mut connections,
+        drain,
+        clients,
+    } = start;
     let engine = match engine {
         EngineKind::Uring => Engine::new_uring(UringLimits::default())?,
         EngineKind::Threads => Engine::threads(pool),
@@ -114,17 +125,21 @@ async fn serve(start: ShardStart) -> std::io::Result<()> {
         clients,
     });
     let open = Rc::new(Open::default());
+    let mut draining = drain.clone();
     loop {
         tokio::select! {
             accepted = connections.recv() => match accepted {
                 Some(accepted) => begin(&shard, accepted, &drain, &open),
                 None => break,
             },
-            _ = drain.wait_for(|drain| *drain) => break,
+            _ = draining.wait_for(|drain| *drain) => break,
         }
     }
     let patience = Duration::from_secs(limits::DRAIN_SECONDS_MAX);
-    if tokio::time::timeout(patience, open.all_closed()).await.is_err() {
+    if tokio::time::timeout(patience, open.all_closed())
+        .await
+        .is_err()
+    {
         tracing::warn!("calls that did not end within {patience:?} were given up");
     }
     Ok(())
@@ -140,7 +155,11 @@ fn begin(
         Ok(stream) => stream,
         Err(error) => {
             tracing::debug!(%error, "a connection could not be taken over");
-            shard.core.counters.connections.fetch_sub(1, Ordering::Relaxed);
+            shard
+                .core
+                .counters
+                .connections
+                .fetch_sub(1, Ordering::Relaxed);
             return;
         }
     };

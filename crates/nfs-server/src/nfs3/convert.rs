@@ -9,7 +9,10 @@ use super::status::status;
 use crate::vfs::{Attributes, Error, SetAttributes, TimeChange, Wcc};
 
 pub(super) fn fail<F>(error: Error, body: F) -> Failure<F> {
-    Failure { status: status(error), body }
+    Failure {
+        status: status(error),
+        body,
+    }
 }
 
 pub(super) fn fattr3(attributes: &Attributes) -> Fattr3 {
@@ -30,7 +33,10 @@ pub(super) fn fattr3(attributes: &Attributes) -> Fattr3 {
         gid: stat.gid,
         size: stat.size,
         used: stat.blocks.saturating_mul(512),
-        rdev: Specdata3 { major: stat.rdev.0, minor: stat.rdev.1 },
+        rdev: Specdata3 {
+            major: stat.rdev.0,
+            minor: stat.rdev.1,
+        },
         fsid: attributes.fsid,
         fileid: stat.ino,
         atime: nfstime3(stat.atime),
@@ -43,7 +49,10 @@ pub(super) fn fattr3(attributes: &Attributes) -> Fattr3 {
 /// does it, so that times before 1970 come back as they went.
 fn nfstime3(time: Timestamp) -> Nfstime3 {
     let seconds = (time.sec & 0xffff_ffff) as u32;
-    Nfstime3 { seconds, nseconds: time.nsec }
+    Nfstime3 {
+        seconds,
+        nseconds: time.nsec,
+    }
 }
 
 /// Is this the ctime that a client's guard means?
@@ -59,7 +68,11 @@ pub(super) fn wcc_data(wcc: &Wcc) -> WccData {
 }
 
 fn wcc_attr(stat: &Stat) -> WccAttr {
-    WccAttr { size: stat.size, mtime: nfstime3(stat.mtime), ctime: nfstime3(stat.ctime) }
+    WccAttr {
+        size: stat.size,
+        mtime: nfstime3(stat.mtime),
+        ctime: nfstime3(stat.ctime),
+    }
 }
 
 /// # Errors

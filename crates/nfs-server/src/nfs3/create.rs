@@ -37,18 +37,26 @@ pub(super) async fn symlink(cx: &Context, args: &SymlinkArgs<'_>) -> CreateResul
     if let Some(error) = invalid {
         return refuse(cx, &args.where_, error).await;
     }
-    let node = NewNode::Symlink { target: target.to_vec() };
+    let node = NewNode::Symlink {
+        target: target.to_vec(),
+    };
     make(cx, &args.where_, node, &args.symlink.symlink_attributes).await
 }
 
 pub(super) async fn mknod(cx: &Context, args: &MknodArgs<'_>) -> CreateResult {
     let (node, sattr) = match args.what {
         Mknoddata::CharacterDevice(device) => (
-            NewNode::CharacterDevice { major: device.spec.major, minor: device.spec.minor },
+            NewNode::CharacterDevice {
+                major: device.spec.major,
+                minor: device.spec.minor,
+            },
             device.dev_attributes,
         ),
         Mknoddata::BlockDevice(device) => (
-            NewNode::BlockDevice { major: device.spec.major, minor: device.spec.minor },
+            NewNode::BlockDevice {
+                major: device.spec.major,
+                minor: device.spec.minor,
+            },
             device.dev_attributes,
         ),
         Mknoddata::Socket(pipe) => (NewNode::Socket, pipe.pipe_attributes),
@@ -64,7 +72,10 @@ async fn make(cx: &Context, place: &DirOpArgs<'_>, node: NewNode, sattr: &Sattr3
         Err(error) => return refuse(cx, place, error).await,
     };
     let none = WccData::default();
-    let directory = cx.target(&place.dir).await.map_err(|error| fail(error, none))?;
+    let directory = cx
+        .target(&place.dir)
+        .await
+        .map_err(|error| fail(error, none))?;
     let (result, wcc) = cx.core.create(&directory, place.name.0, node, set).await;
     let dir_wcc = wcc_data(&wcc);
     match result {
@@ -80,7 +91,10 @@ async fn make(cx: &Context, place: &DirOpArgs<'_>, node: NewNode, sattr: &Sattr3
 /// Fails with the directory's attributes; a bad handle is the better reason if there is one.
 async fn refuse(cx: &Context, place: &DirOpArgs<'_>, error: Error) -> CreateResult {
     let none = WccData::default();
-    let directory = cx.target(&place.dir).await.map_err(|error| fail(error, none))?;
+    let directory = cx
+        .target(&place.dir)
+        .await
+        .map_err(|error| fail(error, none))?;
     let wcc = cx.core.wcc_unchanged(&directory.object).await;
     Err(fail(error, wcc_data(&wcc)))
 }

@@ -27,7 +27,14 @@ pub(super) async fn read(cx: &Context, args: &ReadArgs, out: &mut Vec<u8>) -> Op
             // At most `io_bytes_max`, which has 32 bits.
             let data_len = done.data.len() as u32;
             put(out, &Nfsstat3::Ok);
-            put(out, &ReadOkHead { file_attributes, eof: done.eof, data_len });
+            put(
+                out,
+                &ReadOkHead {
+                    file_attributes,
+                    eof: done.eof,
+                    data_len,
+                },
+            );
             Some(done.data)
         }
         Err(error) => {
@@ -44,7 +51,10 @@ pub(super) async fn write(
     data: Buf,
 ) -> Result<WriteOk, Failure<WccData>> {
     let none = WccData::default();
-    let target = cx.target(&args.file).await.map_err(|error| fail(error, none))?;
+    let target = cx
+        .target(&args.file)
+        .await
+        .map_err(|error| fail(error, none))?;
     if args.count != args.data_len {
         // RFC 1813 §3.3.7: count is the number of bytes of data; which of two to believe is
         // not for the server to guess.
@@ -56,7 +66,10 @@ pub(super) async fn write(
         StableHow::DataSync => Stability::DataSync,
         StableHow::FileSync => Stability::FileSync,
     };
-    let (result, wcc) = cx.core.write(&cx.engine, &target, args.offset, data, stability).await;
+    let (result, wcc) = cx
+        .core
+        .write(&cx.engine, &target, args.offset, data, stability)
+        .await;
     let file_wcc = wcc_data(&wcc);
     match result {
         Ok(done) => Ok(WriteOk {
@@ -72,7 +85,10 @@ pub(super) async fn write(
 
 pub(super) async fn commit(cx: &Context, args: &CommitArgs) -> Result<CommitOk, Failure<WccData>> {
     let none = WccData::default();
-    let target = cx.target(&args.file).await.map_err(|error| fail(error, none))?;
+    let target = cx
+        .target(&args.file)
+        .await
+        .map_err(|error| fail(error, none))?;
     // Whatever the range, the whole file is synced: Linux has no sync of a range that covers
     // what is needed to find the data again.
     let (result, wcc) = cx.core.commit(&cx.engine, &target).await;

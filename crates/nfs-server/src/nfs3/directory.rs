@@ -14,10 +14,17 @@ pub(super) async fn remove(
     object: &DirOpArgs<'_>,
     directories: bool,
 ) -> Result<RemoveOk, Failure<RemoveOk>> {
-    let none = RemoveOk { wcc: WccData::default() };
-    let directory = cx.target(&object.dir).await.map_err(|error| fail(error, none))?;
+    let none = RemoveOk {
+        wcc: WccData::default(),
+    };
+    let directory = cx
+        .target(&object.dir)
+        .await
+        .map_err(|error| fail(error, none))?;
     let (result, wcc) = cx.core.remove(&directory, object.name.0, directories).await;
-    let body = RemoveOk { wcc: wcc_data(&wcc) };
+    let body = RemoveOk {
+        wcc: wcc_data(&wcc),
+    };
     result.map(|()| body).map_err(|error| fail(error, body))
 }
 
@@ -26,25 +33,44 @@ pub(super) async fn rename(
     args: &RenameArgs<'_>,
 ) -> Result<RenameBody, Failure<RenameBody>> {
     let none = RenameBody::default();
-    let from = cx.target(&args.from.dir).await.map_err(|error| fail(error, none))?;
-    let to = cx.target(&args.to.dir).await.map_err(|error| fail(error, none))?;
-    let (result, from_wcc, to_wcc) =
-        cx.core.rename(&from, args.from.name.0, &to, args.to.name.0).await;
-    let body = RenameBody { fromdir_wcc: wcc_data(&from_wcc), todir_wcc: wcc_data(&to_wcc) };
+    let from = cx
+        .target(&args.from.dir)
+        .await
+        .map_err(|error| fail(error, none))?;
+    let to = cx
+        .target(&args.to.dir)
+        .await
+        .map_err(|error| fail(error, none))?;
+    let (result, from_wcc, to_wcc) = cx
+        .core
+        .rename(&from, args.from.name.0, &to, args.to.name.0)
+        .await;
+    let body = RenameBody {
+        fromdir_wcc: wcc_data(&from_wcc),
+        todir_wcc: wcc_data(&to_wcc),
+    };
     result.map(|()| body).map_err(|error| fail(error, body))
 }
 
-pub(super) async fn link(
-    cx: &Context,
-    args: &LinkArgs<'_>,
-) -> Result<LinkBody, Failure<LinkBody>> {
+pub(super) async fn link(cx: &Context, args: &LinkArgs<'_>) -> Result<LinkBody, Failure<LinkBody>> {
     let none = LinkBody::default();
-    let file = cx.target(&args.file).await.map_err(|error| fail(error, none))?;
-    let directory = cx.target(&args.link.dir).await.map_err(|error| fail(error, none))?;
+    let file = cx
+        .target(&args.file)
+        .await
+        .map_err(|error| fail(error, none))?;
+    let directory = cx
+        .target(&args.link.dir)
+        .await
+        .map_err(|error| fail(error, none))?;
     let (result, wcc) = if file.tree.export.id == directory.tree.export.id {
-        cx.core.link(file.object.clone(), &directory, args.link.name.0).await
+        cx.core
+            .link(file.object.clone(), &directory, args.link.name.0)
+            .await
     } else {
-        (Err(Error::CrossDevice), cx.core.wcc_unchanged(&directory.object).await)
+        (
+            Err(Error::CrossDevice),
+            cx.core.wcc_unchanged(&directory.object).await,
+        )
     };
     let body = LinkBody {
         file_attributes: post_op_attr(cx, &file).await,

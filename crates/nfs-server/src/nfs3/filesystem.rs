@@ -47,7 +47,10 @@ pub(super) async fn fsinfo(
         wtmult: block,
         dtpref: limits::READDIR_BYTES_PREFERRED,
         maxfilesize: facts.file_size_max,
-        time_delta: Nfstime3 { seconds: 0, nseconds: 1 },
+        time_delta: Nfstime3 {
+            seconds: 0,
+            nseconds: 1,
+        },
         properties: FSF3_LINK | FSF3_SYMLINK | FSF3_HOMOGENEOUS | FSF3_CANSETTIME,
     })
 }
@@ -71,5 +74,8 @@ pub(super) async fn pathconf(
 
 async fn facts(cx: &Context, object: &FileHandle) -> Result<FsFacts, Failure<PostOpAttr>> {
     let target = cx.target(object).await.map_err(|error| fail(error, None))?;
-    cx.core.file_system(&target).await.map_err(|error| fail(error, None))
+    cx.core
+        .file_system(&target)
+        .await
+        .map_err(|error| fail(error, None))
 }

@@ -17,7 +17,9 @@ pub(super) async fn getattr(cx: &Context, args: &GetattrArgs) -> Result<GetattrO
         cx.core.attributes(&target.object).await
     };
     match attributes.await {
-        Ok(attributes) => Ok(GetattrOk { obj_attributes: fattr3(&attributes) }),
+        Ok(attributes) => Ok(GetattrOk {
+            obj_attributes: fattr3(&attributes),
+        }),
         Err(error) => Err(fail(error, ())),
     }
 }
@@ -26,13 +28,20 @@ pub(super) async fn setattr(
     cx: &Context,
     args: &SetattrArgs,
 ) -> Result<RemoveOk, Failure<RemoveOk>> {
-    let none = RemoveOk { wcc: WccData::default() };
-    let target = cx.target(&args.object).await.map_err(|error| fail(error, none))?;
+    let none = RemoveOk {
+        wcc: WccData::default(),
+    };
+    let target = cx
+        .target(&args.object)
+        .await
+        .map_err(|error| fail(error, none))?;
     let set = set_attributes(&args.new_attributes).map_err(|error| fail(error, none))?;
     let guard = args.guard;
     let unchanged = move |ctime| guard.is_none_or(|guard| same_time(guard, ctime));
     let (result, wcc) = cx.core.set_attributes(&target, set, unchanged).await;
-    let body = RemoveOk { wcc: wcc_data(&wcc) };
+    let body = RemoveOk {
+        wcc: wcc_data(&wcc),
+    };
     result.map(|()| body).map_err(|error| fail(error, body))
 }
 
@@ -40,7 +49,10 @@ pub(super) async fn lookup(
     cx: &Context,
     args: &LookupArgs<'_>,
 ) -> Result<LookupOk, Failure<PostOpAttr>> {
-    let directory = cx.target(&args.what.dir).await.map_err(|error| fail(error, None))?;
+    let directory = cx
+        .target(&args.what.dir)
+        .await
+        .map_err(|error| fail(error, None))?;
     let found = cx.core.lookup(&directory, args.what.name.0).await;
     let dir_attributes = post_op_attr(cx, &directory).await;
     match found {
@@ -57,17 +69,30 @@ pub(super) async fn access(
     cx: &Context,
     args: &AccessArgs,
 ) -> Result<AccessOk, Failure<PostOpAttr>> {
-    let target = cx.target(&args.object).await.map_err(|error| fail(error, None))?;
-    let meanings = if target.object.is_directory() { DIRECTORY_ACCESS } else { FILE_ACCESS };
+    let target = cx
+        .target(&args.object)
+        .await
+        .map_err(|error| fail(error, None))?;
+    let meanings = if target.object.is_directory() {
+        DIRECTORY_ACCESS
+    } else {
+        FILE_ACCESS
+    };
     let asked = meanings.iter().filter(|(bit, _)| args.access & bit != 0);
     let wanted = asked.fold(Access::NONE, |wanted, (_, needs)| wanted | *needs);
-    let (granted, attributes) =
-        cx.core.access(&target, wanted).await.map_err(|error| fail(error, None))?;
+    let (granted, attributes) = cx
+        .core
+        .access(&target, wanted)
+        .await
+        .map_err(|error| fail(error, None))?;
     let access = meanings
         .iter()
         .filter(|(bit, needs)| args.access & bit != 0 && granted.contains(*needs))
         .fold(0, |access, (bit, _)| access | bit);
-    Ok(AccessOk { obj_attributes: Some(fattr3(&attributes)), access })
+    Ok(AccessOk {
+        obj_attributes: Some(fattr3(&attributes)),
+        access,
+    })
 }
 
 /// What each bit asks of the kernel (RFC 1813 §3.3.4). DELETE says nothing of a file.
@@ -88,7 +113,12 @@ const DIRECTORY_ACCESS: &[(u32, Access)] = &[
 pub(super) async fn readlink(cx: &Context, args: &ReadlinkArgs, out: &mut Vec<u8>) {
     let target = match cx.target(&args.symlink).await {
         Ok(target) => target,
-        Err(error) => return put(out, &Err::<ReadlinkOk<'_>, _>(fail(error, PostOpAttr::None))),
+        Err(error) => {
+            return put(
+                out,
+                &Err::<ReadlinkOk<'_>, _>(fail(error, PostOpAttr::None)),
+            );
+        }
     };
     match cx.core.readlink(&target).await {
         Ok((data, attributes)) => put(
@@ -106,5 +136,9 @@ pub(super) async fn readlink(cx: &Context, args: &ReadlinkArgs, out: &mut Vec<u8
 }
 
 pub(super) async fn post_op_attr(cx: &Context, target: &Target) -> PostOpAttr {
-    cx.core.attributes(&target.object).await.ok().map(|attributes| fattr3(&attributes))
+    cx.core
+        .attributes(&target.object)
+        .await
+        .ok()
+        .map(|attributes| fattr3(&attributes))
 }

@@ -46,7 +46,10 @@ pub(super) async fn readdirplus(cx: &Context, args: &ReaddirplusArgs, out: &mut 
         Ok((directory, listing)) => {
             let entries = listing.entries.iter().map(|entry| EntryPlus3 {
                 entry: entry3(entry),
-                name_attributes: entry.plus.as_ref().map(|(_, attributes)| fattr3(attributes)),
+                name_attributes: entry
+                    .plus
+                    .as_ref()
+                    .map(|(_, attributes)| fattr3(attributes)),
                 name_handle: entry.plus.as_ref().map(|(handle, _)| *handle),
             });
             put(
@@ -83,7 +86,11 @@ async fn list(
 }
 
 fn entry3(entry: &DirEntry) -> Entry3<'_> {
-    Entry3 { fileid: entry.fileid, name: Filename(&entry.name), cookie: entry.cookie }
+    Entry3 {
+        fileid: entry.fileid,
+        name: Filename(&entry.name),
+        cookie: entry.cookie,
+    }
 }
 
 /// Bytes for entries in a result of at most `count` bytes.

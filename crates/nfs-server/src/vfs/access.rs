@@ -15,7 +15,9 @@ impl Access {
 
     /// The members as sets of one.
     pub(crate) fn each(self) -> impl Iterator<Item = Self> {
-        [Self::READ, Self::WRITE, Self::EXECUTE].into_iter().filter(move |one| self.contains(*one))
+        [Self::READ, Self::WRITE, Self::EXECUTE]
+            .into_iter()
+            .filter(move |one| self.contains(*one))
     }
 
     pub(crate) fn contains(self, all: Self) -> bool {

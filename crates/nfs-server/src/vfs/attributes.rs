@@ -42,7 +42,14 @@ pub(crate) struct SetAttributes {
 impl SetAttributes {
     /// True when there is nothing to set.
     pub(crate) fn is_empty(&self) -> bool {
-        let Self { mode, uid, gid, size, atime, mtime } = self;
+        let Self {
+            mode,
+            uid,
+            gid,
+            size,
+            atime,
+            mtime,
+        } = self;
         mode.is_none()
             && uid.is_none()
             && gid.is_none()
@@ -59,7 +66,10 @@ impl SetAttributes {
 
 impl Object {
     pub(crate) fn attributes(&self) -> Result<Attributes> {
-        Ok(Attributes { stat: self.stat()?, fsid: self.mount.fsid })
+        Ok(Attributes {
+            stat: self.stat()?,
+            fsid: self.mount.fsid,
+        })
     }
 }
 
@@ -73,7 +83,8 @@ impl Core {
             object.attributes()
         } else {
             let object = Arc::clone(object);
-            self.blocking(object.mount.lane(), move || object.attributes()).await?
+            self.blocking(object.mount.lane(), move || object.attributes())
+                .await?
         };
         if let Err(Error::Stale) = attributes {
             self.files.remove(object);
@@ -95,9 +106,17 @@ impl Core {
             granted_of(target, wanted, &attributes.stat)
         } else {
             let (target, stat) = (target.clone(), attributes.stat);
-            self.blocking(target.lane(), move || granted_of(&target, wanted, &stat)).await?
+            self.blocking(target.lane(), move || granted_of(&target, wanted, &stat))
+                .await?
         };
-        Ok((if target.writable { granted } else { granted - Access::WRITE }, attributes))
+        Ok((
+            if target.writable {
+                granted
+            } else {
+                granted - Access::WRITE
+            },
+            attributes,
+        ))
     }
 
     /// SETATTR: all of `set`, if `guard` lets the object's ctime pass, on stable storage when it returns.
@@ -113,7 +132,9 @@ impl Core {
         let change = target.object.begin_change(target.client);
         let (core, job) = (Arc::clone(self), target.clone());
         let done = self
-            .blocking(target.lane(), move || set_attributes(&core, &job, &set, guard))
+            .blocking(target.lane(), move || {
+                set_attributes(&core, &job, &set, guard)
+            })
             .await
             .unwrap_or_else(|busy| (Err(busy), Wcc::default()));
         let (result, mut wcc) = done;
@@ -138,15 +159,23 @@ impl Core {
 
     /// The attributes for a reply to a change that was not tried.
     pub(crate) async fn wcc_unchanged(&self, object: &Arc<Object>) -> Wcc {
-        Wcc { before: None, after: self.attributes(object).await.ok() }
+        Wcc {
+            before: None,
+            after: self.attributes(object).await.ok(),
+        }
     }
 
     /// What has to be flushed for this object's attributes, or its entries, to be stable.
     pub(super) fn flush_of(&self, object: &Object) -> Flush {
         match object.read_fd(self.files.budget()) {
-            Ok(fd) => Flush::Inode { ino: object.ino, fd },
+            Ok(fd) => Flush::Inode {
+                ino: object.ino,
+                fd,
+            },
             // It cannot be opened (a symlink, a device, no right to): the whole file system then.
-            Err(_) => Flush::FileSystem { fd: object.mount.flush_fd() },
+            Err(_) => Flush::FileSystem {
+                fd: object.mount.flush_fd(),
+            },
         }
     }
 }
@@ -179,17 +208,18 @@ fn set_attributes(
         apply_to_object(core, target, set, &before).map(|()| Some(flush))
     };
     let after = object.attributes().ok();
-    (result, Wcc { before: Some(before), after })
+    (
+        result,
+        Wcc {
+            before: Some(before),
+            after,
+        },
+    )
 }
 
 /// In an order in which no step undoes another: the size first (it needs the old mode's rights
 /// and moves the times), the owner before the mode (a new owner clears set-user-ID), the times last.
-fn apply_to_object(
-    core: &Core,
-    target: &Target,
-    set: &SetAttributes,
-    before: &Stat,
-) -> Result<()> {
+fn apply_to_object(core: &Core, target: &Target, set: &SetAttributes, before: &Stat) -> Result<()> {
     let object = &target.object;
     if let Some(size) = set.size {
         match object.kind {

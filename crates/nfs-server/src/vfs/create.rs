@@ -63,7 +63,11 @@ impl Core {
         node: NewNode,
         set: SetAttributes,
     ) -> WithWcc<Created> {
-        let taken = if name == b"." || name == b".." { Err(Error::Exists) } else { check_name(name) };
+        let taken = if name == b"." || name == b".." {
+            Err(Error::Exists)
+        } else {
+            check_name(name)
+        };
         if let Err(error) = taken {
             return (Err(error), self.wcc_unchanged(&directory.object).await);
         }
@@ -81,12 +85,26 @@ impl Core {
         directory: &Target,
         name: &[u8],
     ) -> WithWcc<()> {
-        let taken = if name == b"." || name == b".." { Err(Error::Exists) } else { check_name(name) };
+        let taken = if name == b"." || name == b".." {
+            Err(Error::Exists)
+        } else {
+            check_name(name)
+        };
         let valid = taken.and_then(|()| {
             let same = object.mount.fsid == directory.object.mount.fsid;
-            if same { Ok(()) } else { Err(Error::CrossDevice) }
+            if same {
+                Ok(())
+            } else {
+                Err(Error::CrossDevice)
+            }
         });
-        let valid = valid.and_then(|()| if object.is_directory() { Err(Error::WrongType) } else { Ok(()) });
+        let valid = valid.and_then(|()| {
+            if object.is_directory() {
+                Err(Error::WrongType)
+            } else {
+                Ok(())
+            }
+        });
         if let Err(error) = valid {
             return (Err(error), self.wcc_unchanged(&directory.object).await);
         }
@@ -132,7 +150,9 @@ impl Core {
             }
             if let Some(table) = &core.table {
                 let parent = core.table_id(&directory.object)?;
-                table.removed(parent, &name).map_err(|_| Error::Errno(Errno::IO))?;
+                table
+                    .removed(parent, &name)
+                    .map_err(|_| Error::Errno(Errno::IO))?;
             }
             core.forget(doomed);
             Ok(((), vec![]))
@@ -153,8 +173,10 @@ impl Core {
             let unchanged = self.wcc_unchanged(&from.object).await;
             return (Err(error), unchanged, self.wcc_unchanged(&to.object).await);
         }
-        let changes =
-            (from.object.begin_change(from.client), to.object.begin_change(to.client));
+        let changes = (
+            from.object.begin_change(from.client),
+            to.object.begin_change(to.client),
+        );
         let (core, job) = (Arc::clone(self), (from.clone(), to.clone()));
         let names = (from_name.to_vec(), to_name.to_vec());
         let done = self
@@ -163,8 +185,18 @@ impl Core {
                 let before = (from.object.stat().ok(), to.object.stat().ok());
                 let result = core.rename_now(from, &names.0, to, &names.1);
                 let after = (from.object.attributes().ok(), to.object.attributes().ok());
-                let from_wcc = Wcc { before: before.0, after: after.0 };
-                (result, from_wcc, Wcc { before: before.1, after: after.1 })
+                let from_wcc = Wcc {
+                    before: before.0,
+                    after: after.0,
+                };
+                (
+                    result,
+                    from_wcc,
+                    Wcc {
+                        before: before.1,
+                        after: after.1,
+                    },
+                )
             })
             .await
             .unwrap_or_else(|busy| (Err(busy), Wcc::default(), Wcc::default()));
@@ -203,7 +235,8 @@ impl Core {
                 .map_err(|_| Error::Errno(Errno::IO))?;
         }
         // Renaming one link of a file over another does nothing: then it still has a name.
-        let same = |(_, stat): &(OwnedFd, Stat)| doomed.as_ref().is_some_and(|id| id.ino == stat.ino);
+        let same =
+            |(_, stat): &(OwnedFd, Stat)| doomed.as_ref().is_some_and(|id| id.ino == stat.ino);
         if !moved.as_ref().is_some_and(same) {
             self.forget(doomed);
         }
@@ -218,7 +251,11 @@ impl Core {
     ) -> WithWcc<T> {
         let valid = directory.must_be_writable().and_then(|()| {
             let is_directory = directory.object.is_directory();
-            if is_directory { Ok(()) } else { Err(Error::Errno(Errno::NOTDIR)) }
+            if is_directory {
+                Ok(())
+            } else {
+                Err(Error::Errno(Errno::NOTDIR))
+            }
         });
         if let Err(error) = valid {
             return (Err(error), self.wcc_unchanged(&directory.object).await);
@@ -237,7 +274,13 @@ impl Core {
                     (made, flushes)
                 });
                 let after = job.object.attributes().ok();
-                (result, Wcc { before: Some(before), after })
+                (
+                    result,
+                    Wcc {
+                        before: Some(before),
+                        after,
+                    },
+                )
             })
             .await
             .unwrap_or_else(|busy| (Err(busy), Wcc::default()));
@@ -258,7 +301,10 @@ impl Core {
         let stat = fs::statx_at(directory.object.path(), name).ok()?;
         let last = stat.nlink <= 1 || stat.kind() == FileKind::Directory;
         let here = stat.dev == directory.object.mount.dev;
-        (last && here).then(|| InodeId { fsid: directory.object.mount.fsid, ino: stat.ino })
+        (last && here).then(|| InodeId {
+            fsid: directory.object.mount.fsid,
+            ino: stat.ino,
+        })
     }
 
     /// Puts a removed inode out of the cache, if indeed it has no name left.
@@ -271,11 +317,20 @@ impl Core {
     }
 
     /// Tells the handle table, where there is one, of another place of an object.
-    fn note_place(self: &Arc<Self>, directory: &Target, name: &[u8], object: &Object) -> Result<()> {
-        let Some(table) = &self.table else { return Ok(()) };
+    fn note_place(
+        self: &Arc<Self>,
+        directory: &Target,
+        name: &[u8],
+        object: &Object,
+    ) -> Result<()> {
+        let Some(table) = &self.table else {
+            return Ok(());
+        };
         let parent = self.table_id(&directory.object)?;
         let id = self.table_id(object)?;
-        table.linked(id, parent, name).map_err(|_| Error::Errno(Errno::IO))
+        table
+            .linked(id, parent, name)
+            .map_err(|_| Error::Errno(Errno::IO))
     }
 }
 
@@ -292,7 +347,11 @@ fn check_rename(from: &Target, from_name: &[u8], to: &Target, to_name: &[u8]) ->
     if !from.object.is_directory() || !to.object.is_directory() {
         return Err(Error::Errno(Errno::NOTDIR));
     }
-    if from.object.mount.fsid == to.object.mount.fsid { Ok(()) } else { Err(Error::CrossDevice) }
+    if from.object.mount.fsid == to.object.mount.fsid {
+        Ok(())
+    } else {
+        Err(Error::CrossDevice)
+    }
 }
 
 fn create_node(
@@ -323,9 +382,10 @@ fn make_file(
     let (mode, rest) = match precondition {
         // Nobody may use the file before the client has set its attributes.
         Precondition::Exclusive(verifier) => (0, verifier_times(verifier)),
-        Precondition::Unchecked | Precondition::Guarded => {
-            (set.mode.unwrap_or(FILE_MODE_DEFAULT) & 0o7777, set.without_mode())
-        }
+        Precondition::Unchecked | Precondition::Guarded => (
+            set.mode.unwrap_or(FILE_MODE_DEFAULT) & 0o7777,
+            set.without_mode(),
+        ),
     };
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW;
     let made = {
@@ -352,10 +412,24 @@ fn finish_file(
         let _identity = Guard::enter(&directory.creds)?;
         fs::truncate(fd.as_fd(), size)?;
     }
-    let without_size = SetAttributes { size: None, ..*rest };
-    apply(path.as_fd(), &directory.creds, &without_size, FileKind::Regular)?;
+    let without_size = SetAttributes {
+        size: None,
+        ..*rest
+    };
+    apply(
+        path.as_fd(),
+        &directory.creds,
+        &without_size,
+        FileKind::Regular,
+    )?;
     let ino = fs::statx(path.as_fd())?.ino;
-    Ok((path, vec![Flush::Inode { ino, fd: Arc::new(fd) }]))
+    Ok((
+        path,
+        vec![Flush::Inode {
+            ino,
+            fd: Arc::new(fd),
+        }],
+    ))
 }
 
 fn existing_file(
@@ -369,7 +443,9 @@ fn existing_file(
     let regular = stat.kind() == FileKind::Regular;
     match precondition {
         Precondition::Unchecked if regular => {
-            let Some(size) = set.size else { return Ok((fd, vec![])) };
+            let Some(size) = set.size else {
+                return Ok((fd, vec![]));
+            };
             let again = fs::reopen(fd.as_fd(), OFlags::PATH)?;
             let object = core.intern(&directory.object, &directory.tree, name, again, &stat)?;
             let target = directory.with_object(Arc::clone(&object));
@@ -377,7 +453,13 @@ fn existing_file(
             let file = object.write_fd(core.files.budget())?;
             let _identity = Guard::enter(&target.creds)?;
             fs::truncate(file.as_fd(), size)?;
-            Ok((fd, vec![Flush::Inode { ino: stat.ino, fd: file }]))
+            Ok((
+                fd,
+                vec![Flush::Inode {
+                    ino: stat.ino,
+                    fd: file,
+                }],
+            ))
         }
         Precondition::Exclusive(verifier) if regular && made_by(&stat, verifier) => {
             Ok((fd, vec![]))
@@ -417,16 +499,29 @@ fn make_other(
     let (fd, stat) = open_entry(directory, name, ResolveFlags::empty())?;
     let kind = stat.kind();
     // mkdir takes no set-user-ID and set-group-ID bits: those are set afterwards.
-    let asked = if *node == NewNode::Directory { directory_mode } else { 0 };
+    let asked = if *node == NewNode::Directory {
+        directory_mode
+    } else {
+        0
+    };
     let mode = (asked & 0o6000 != 0).then_some(asked | (stat.mode & 0o2000));
-    let rest = SetAttributes { size: None, mode, ..*set };
+    let rest = SetAttributes {
+        size: None,
+        mode,
+        ..*set
+    };
     if rest.is_empty() {
         return Ok((fd, vec![]));
     }
     apply(fd.as_fd(), &directory.creds, &rest, kind)?;
     let flush = match fs::reopen(fd.as_fd(), OFlags::RDONLY | OFlags::DIRECTORY) {
-        Ok(opened) => Flush::Inode { ino: stat.ino, fd: Arc::new(opened) },
-        Err(_) => Flush::FileSystem { fd: directory.object.mount.flush_fd() },
+        Ok(opened) => Flush::Inode {
+            ino: stat.ino,
+            fd: Arc::new(opened),
+        },
+        Err(_) => Flush::FileSystem {
+            fd: directory.object.mount.flush_fd(),
+        },
     };
 
     Ok((fd, vec![flush]))
@@ -436,8 +531,14 @@ fn make_other(
 fn verifier_times(verifier: [u8; 8]) -> SetAttributes {
     let (mtime, atime) = verifier_seconds(verifier);
     SetAttributes {
-        mtime: TimeChange::To(Timestamp { sec: mtime, nsec: 0 }),
-        atime: TimeChange::To(Timestamp { sec: atime, nsec: 0 }),
+        mtime: TimeChange::To(Timestamp {
+            sec: mtime,
+            nsec: 0,
+        }),
+        atime: TimeChange::To(Timestamp {
+            sec: atime,
+            nsec: 0,
+        }),
         ..SetAttributes::default()
     }
 }

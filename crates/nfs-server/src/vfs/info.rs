@@ -27,7 +27,12 @@ impl Core {
             let space = fs::statfs(object.path())?;
             let limits = fs::path_conf(object.path())?;
             let file_size_max = object.mount.file_size_max;
-            Ok(FsFacts { attributes: object.attributes()?, space, limits, file_size_max })
+            Ok(FsFacts {
+                attributes: object.attributes()?,
+                space,
+                limits,
+                file_size_max,
+            })
         })
         .await?
     }

@@ -78,7 +78,11 @@ impl Core {
         let attributes = self.attributes(object).await?;
         let end = offset.saturating_add(done as u64);
         // A short read without the file's end is allowed (RFC 1813 §3.3.6); the client comes again.
-        Ok(ReadDone { data, eof: end >= attributes.stat.size, attributes })
+        Ok(ReadDone {
+            data,
+            eof: end >= attributes.stat.size,
+            attributes,
+        })
     }
 
     /// Writes the first `count` bytes of `data`.
@@ -107,7 +111,13 @@ impl Core {
         let written = if wanted == 0 {
             Ok(0)
         } else {
-            let op = Op::Write { file: fd, offset, buf: data, range: 0..wanted, sync };
+            let op = Op::Write {
+                file: fd,
+                offset,
+                buf: data,
+                range: 0..wanted,
+                sync,
+            };
             finished(engine.submit(op, &target.creds, target.lane()).await.result)
         };
         let result = match written {
@@ -164,7 +174,10 @@ impl Core {
         let object = &target.object;
         let _one_at_a_time = object.sync_turn().await;
         let covered = object.take_unstable();
-        let op = Op::Fsync { file, data_only: false };
+        let op = Op::Fsync {
+            file,
+            data_only: false,
+        };
         let result = finished(engine.submit(op, &target.creds, target.lane()).await.result);
         match result {
             Ok(_) if object.must_hear_of_error(target.client) => Err(Error::Errno(Errno::IO)),
@@ -184,7 +197,9 @@ impl Core {
     /// Syncs what a client did not commit, because the descriptors are about to be closed.
     pub(crate) fn sync_before_close(&self, object: &Object) {
         let covered = object.take_unstable();
-        let Some(fd) = object.write_fd_if_open() else { return };
+        let Some(fd) = object.write_fd_if_open() else {
+            return;
+        };
         if fs::fsync(fd.as_fd()).is_err() {
             object.sync_failed(covered, None);
             self.verifier.change();
@@ -206,7 +221,9 @@ impl Core {
     ) -> Result<(Stat, Arc<OwnedFd>)> {
         must_be_regular(&target.object)?;
         target.must_be_writable()?;
-        let end = offset.checked_add(len as u64).filter(|end| i64::try_from(*end).is_ok());
+        let end = offset
+            .checked_add(len as u64)
+            .filter(|end| i64::try_from(*end).is_ok());
         if end.is_none() {
             return Err(Error::Errno(Errno::FBIG));
         }
@@ -234,7 +251,8 @@ impl Core {
 
     async fn open_for_write(self: &Arc<Self>, target: &Target) -> Result<Arc<OwnedFd>> {
         let (core, object) = (Arc::clone(self), Arc::clone(&target.object));
-        self.blocking(target.lane(), move || object.write_fd(core.files.budget())).await?
+        self.blocking(target.lane(), move || object.write_fd(core.files.budget()))
+            .await?
     }
 
     async fn read_fd(self: &Arc<Self>, target: &Target) -> Result<Arc<OwnedFd>> {
@@ -242,7 +260,8 @@ impl Core {
             return Ok(fd);
         }
         let (core, object) = (Arc::clone(self), Arc::clone(&target.object));
-        self.blocking(target.lane(), move || object.read_fd(core.files.budget())).await?
+        self.blocking(target.lane(), move || object.read_fd(core.files.budget()))
+            .await?
     }
 
     async fn check_io(&self, target: &Target, access: Access, stat: Stat) -> Result<()> {
@@ -250,8 +269,10 @@ impl Core {
             return target.object.check_io(&target.creds, access, &stat);
         }
         let target = target.clone();
-        self.blocking(target.lane(), move || target.object.check_io(&target.creds, access, &stat))
-            .await?
+        self.blocking(target.lane(), move || {
+            target.object.check_io(&target.creds, access, &stat)
+        })
+        .await?
     }
 
     /// Waits until the budget has room.
@@ -265,9 +286,19 @@ impl Core {
 
 /// The engine says `EAGAIN` only when too much waits for the file system.
 fn finished(result: nfs_io::Result<usize>) -> Result<usize> {
-    result.map_err(|errno| if errno == Errno::AGAIN { Error::Busy } else { errno.into() })
+    result.map_err(|errno| {
+        if errno == Errno::AGAIN {
+            Error::Busy
+        } else {
+            errno.into()
+        }
+    })
 }
 
 fn must_be_regular(object: &Object) -> Result<()> {
-    if object.kind == FileKind::Regular { Ok(()) } else { Err(Error::Invalid) }
+    if object.kind == FileKind::Regular {
+        Ok(())
+    } else {
+        Err(Error::Invalid)
+    }
 }

@@ -64,7 +64,10 @@ impl Core {
 
     /// `..` of the root is the root (RFC 1813 §3.3.3); `..` of a directory that was moved out of
     /// the export on the server is nothing.
-    async fn lookup_parent(self: &Arc<Self>, directory: &Target) -> Result<(Arc<Object>, Attributes)> {
+    async fn lookup_parent(
+        self: &Arc<Self>,
+        directory: &Target,
+    ) -> Result<(Arc<Object>, Attributes)> {
         let root = self.root(&directory.tree)?;
         if root.handle == directory.object.handle {
             return self.lookup_self(directory).await;
@@ -89,13 +92,21 @@ impl Core {
         .await?
     }
 
-    fn parent_object(self: &Arc<Self>, job: &Target, fd: OwnedFd, stat: &Stat) -> Result<Arc<Object>> {
+    fn parent_object(
+        self: &Arc<Self>,
+        job: &Target,
+        fd: OwnedFd,
+        stat: &Stat,
+    ) -> Result<Arc<Object>> {
         let Some(table) = &self.table else {
             return self.intern(&job.object, &job.tree, b"..", fd, stat);
         };
         // The table knows a directory by its parent; the parent of one it knows, it knows too.
         let id = self.table_id(&job.object)?;
-        let parent = table.parent(id).map_err(|_| Error::Stale)?.ok_or(Error::Stale)?;
+        let parent = table
+            .parent(id)
+            .map_err(|_| Error::Stale)?
+            .ok_or(Error::Stale)?;
         self.open_table_id(&job.tree, parent)
     }
 
@@ -117,7 +128,11 @@ impl Core {
     ///
     /// # Errors
     /// ENOENT, ENOTDIR and the kernel's others.
-    pub(crate) async fn walk(self: &Arc<Self>, root: Target, names: &[&[u8]]) -> Result<Arc<Object>> {
+    pub(crate) async fn walk(
+        self: &Arc<Self>,
+        root: Target,
+        names: &[&[u8]],
+    ) -> Result<Arc<Object>> {
         let names: Vec<Vec<u8>> = names.iter().map(|name| name.to_vec()).collect();
         let core = Arc::clone(self);
         self.blocking(root.lane(), move || {
@@ -125,7 +140,11 @@ impl Core {
             for name in names {
                 check_name(&name)?;
                 let resolve = at.tree.resolve_flags();
-                let how = OpenHow { flags: ENTRY, mode: 0, resolve };
+                let how = OpenHow {
+                    flags: ENTRY,
+                    mode: 0,
+                    resolve,
+                };
                 let fd = fs::openat2(at.object.path(), &name, how)?;
                 let stat = fs::statx(fd.as_fd())?;
                 let next = core.intern(&at.object, &at.tree, &name, fd, &stat)?;
@@ -150,9 +169,18 @@ pub(super) fn open_entry(
     let fd = {
         let _identity = Guard::enter(&directory.creds)?;
         let resolve = directory.tree.resolve_flags() | extra;
-        let how = OpenHow { flags: ENTRY, mode: 0, resolve };
-        fs::openat2(directory.object.path(), name, how)
-            .map_err(|errno| if errno == Errno::XDEV { Error::NotExported } else { errno.into() })?
+        let how = OpenHow {
+            flags: ENTRY,
+            mode: 0,
+            resolve,
+        };
+        fs::openat2(directory.object.path(), name, how).map_err(|errno| {
+            if errno == Errno::XDEV {
+                Error::NotExported
+            } else {
+                errno.into()
+            }
+        })?
     };
     let stat = fs::statx(fd.as_fd())?;
     Ok((fd, stat))
@@ -164,5 +192,9 @@ const ENTRY: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW);
 /// `..` leaves the directory by its nature; [`Tree::contains`] judges where it led.
 fn parent_how(tree: &Tree) -> OpenHow {
     let resolve = tree.resolve_flags() - ResolveFlags::BENEATH;
-    OpenHow { flags: OFlags::PATH | OFlags::DIRECTORY, mode: 0, resolve }
+    OpenHow {
+        flags: OFlags::PATH | OFlags::DIRECTORY,
+        mode: 0,
+        resolve,
+    }
 }

@@ -26,10 +26,10 @@ mod tree;
 
 pub(crate) use access::Access;
 pub(crate) use attributes::{Attributes, SetAttributes, TimeChange};
-pub(crate) use create::{Created, NewNode, Precondition};
+pub(crate) use create::{NewNode, Precondition};
 pub(crate) use error::{Error, Result};
 pub(crate) use info::FsFacts;
-pub(crate) use io::{ReadDone, Stability, WriteDone};
+pub(crate) use io::Stability;
 pub(crate) use names::check_name;
 pub(crate) use nfs_io::fs::FileKind;
 pub(crate) use object::Object;

@@ -88,7 +88,11 @@ impl Object {
     /// [`Error::Stale`] when the last name of the object is gone.
     pub(crate) fn stat(&self) -> Result<Stat> {
         let stat = fs::statx(self.path())?;
-        if stat.nlink == 0 { Err(Error::Stale) } else { Ok(stat) }
+        if stat.nlink == 0 {
+            Err(Error::Stale)
+        } else {
+            Ok(stat)
+        }
     }
 
     /// The descriptor for READ, READDIR's sync and COMMIT, opened at first use with the server's
@@ -136,7 +140,10 @@ impl Object {
         // O_NONBLOCK: a lease held by a local process answers EWOULDBLOCK instead of stalling.
         let fd = fs::reopen(self.path(), access | kind_flags | OFlags::NONBLOCK)?;
         let fd = Arc::new(fd);
-        *place = Some(Open { fd: Arc::clone(&fd), _slot: slots.take() });
+        *place = Some(Open {
+            fd: Arc::clone(&fd),
+            _slot: slots.take(),
+        });
         Ok(fd)
     }
 
@@ -189,7 +196,9 @@ impl Object {
             changes.mixed = true;
         }
         changes.running += 1;
-        Change { object: Arc::clone(self) }
+        Change {
+            object: Arc::clone(self),
+        }
     }
 
     /// Waits until no other COMMIT of this file runs.
@@ -270,7 +279,10 @@ impl Permits {
             self.ctime = stat.ctime;
             self.entries.clear();
         }
-        let index = self.entries.iter().position(|permit| permit.creds == *creds);
+        let index = self
+            .entries
+            .iter()
+            .position(|permit| permit.creds == *creds);
         let index = index.unwrap_or_else(|| self.place(creds));
         let permit = &mut self.entries[index];
         if granted {
@@ -281,8 +293,11 @@ impl Permits {
     }
 
     fn place(&mut self, creds: &Creds) -> usize {
-        let permit =
-            Permit { creds: creds.clone(), granted: Access::NONE, refused: Access::NONE };
+        let permit = Permit {
+            creds: creds.clone(),
+            granted: Access::NONE,
+            refused: Access::NONE,
+        };
         if self.entries.len() < limits::PERMITS_PER_OBJECT_MAX {
             self.entries.push(permit);
             return self.entries.len() - 1;
@@ -296,7 +311,9 @@ impl Permits {
 /// Is this time further back than the coarsest clock tick of a file system?
 fn is_settled(time: Timestamp) -> bool {
     const TICK_NS: i128 = 20_000_000;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     let time_ns = i128::from(time.sec) * 1_000_000_000 + i128::from(time.nsec);
     i128::try_from(now.as_nanos()).unwrap_or(0) - time_ns > TICK_NS
 }

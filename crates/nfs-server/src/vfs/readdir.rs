@@ -4,7 +4,6 @@
 //! systems keep those valid while entries come and go, and over a restart, so a listing that goes
 //! on after a change neither repeats nor loses entries that were there all along.
 
-use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use nfs_io::Errno;
@@ -51,7 +50,10 @@ impl Core {
             return Err(Error::BadCookie);
         }
         let (core, job) = (Arc::clone(self), directory.clone());
-        self.blocking(directory.lane(), move || core.list(&job, cookie, plus, fits)).await?
+        self.blocking(directory.lane(), move || {
+            core.list(&job, cookie, plus, fits)
+        })
+        .await?
     }
 
     fn list(
@@ -62,7 +64,9 @@ impl Core {
         mut fits: impl FnMut(usize) -> bool,
     ) -> Result<Listing> {
         let stat = directory.object.stat()?;
-        directory.object.check(&directory.creds, Access::READ, &stat)?;
+        directory
+            .object
+            .check(&directory.creds, Access::READ, &stat)?;
         // A descriptor of its own: the position in a directory belongs to the descriptor.
         let fd = fs::reopen(directory.object.path(), OFlags::RDONLY | OFlags::DIRECTORY)?;
         let root = self.root(&directory.tree)?;
@@ -81,7 +85,10 @@ impl Core {
                         return Err(Error::TooSmall);
                     }
                     let entries = self.with_plus(directory, entries, plus);
-                    return Ok(Listing { entries, eof: false });
+                    return Ok(Listing {
+                        entries,
+                        eof: false,
+                    });
                 }
                 // The parent of an export's root is nobody's business.
                 let own = at_root && entry.name == b"..";
@@ -111,7 +118,11 @@ impl Core {
 
     /// The handle and attributes of one entry. Not through the file cache: a listing of a large
     /// directory must not put everything else out of it.
-    fn plus_of(self: &Arc<Self>, directory: &Target, name: &[u8]) -> Result<(FileHandle, Attributes)> {
+    fn plus_of(
+        self: &Arc<Self>,
+        directory: &Target,
+        name: &[u8],
+    ) -> Result<(FileHandle, Attributes)> {
         match name {
             b"." => return Ok((directory.object.handle, directory.object.attributes()?)),
             b".." => return Err(Error::NoHandle),

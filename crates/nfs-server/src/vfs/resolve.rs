@@ -15,7 +15,10 @@ use crate::handle_table::{self, NewObject};
 
 impl Object {
     pub(crate) fn inode_id(&self) -> InodeId {
-        InodeId { fsid: self.mount.fsid, ino: self.ino }
+        InodeId {
+            fsid: self.mount.fsid,
+            ino: self.ino,
+        }
     }
 
     pub(crate) fn export_id(&self) -> u32 {
@@ -49,12 +52,8 @@ impl Core {
             .await??;
         self.blocking(mount.lane(), move || match parts.body {
             HandleBody::Kernel(kernel) => {
-                let fd = fs::open_by_handle(
-                    mount.fd(),
-                    &kernel,
-                    OFlags::PATH | OFlags::NOFOLLOW,
-                )
-                .map_err(gone)?;
+                let fd = fs::open_by_handle(mount.fd(), &kernel, OFlags::PATH | OFlags::NOFOLLOW)
+                    .map_err(gone)?;
                 let stat = fs::statx(fd.as_fd())?;
                 core.insert(handle, mount, fd, &stat)
             }
@@ -77,7 +76,10 @@ impl Core {
         stat: &Stat,
     ) -> Result<Arc<Object>> {
         let mount = tree.mount_of(&parent.mount, stat)?;
-        let id = InodeId { fsid: mount.fsid, ino: stat.ino };
+        let id = InodeId {
+            fsid: mount.fsid,
+            ino: stat.ino,
+        };
         if let Some(object) = self.files.by_inode(id) {
             return Ok(object);
         }
@@ -130,24 +132,41 @@ impl Core {
     fn kernel_handle(&self, tree: &Tree, mount: &Mount, fd: &OwnedFd) -> Result<FileHandle> {
         let (kernel, _mount_id) = fs::name_to_handle(fd.as_fd())?;
         let body = HandleBody::Kernel(kernel);
-        Ok(self.key.seal(&HandleParts { export: tree.export.id, mount: mount.key, body })?)
+        Ok(self.key.seal(&HandleParts {
+            export: tree.export.id,
+            mount: mount.key,
+            body,
+        })?)
     }
 
     fn table_handle(&self, tree: &Tree, id: u64) -> Result<FileHandle> {
         let body = HandleBody::Table(id);
-        Ok(self.key.seal(&HandleParts { export: tree.export.id, mount: MountKey::ROOT, body })?)
+        Ok(self.key.seal(&HandleParts {
+            export: tree.export.id,
+            mount: MountKey::ROOT,
+            body,
+        })?)
     }
 
     /// The id in the handle table of an object whose handle is of that kind.
     pub(super) fn table_id(&self, object: &Object) -> Result<u64> {
-        match self.key.open(&object.handle).map_err(|_| Error::BadHandle)?.body {
+        match self
+            .key
+            .open(&object.handle)
+            .map_err(|_| Error::BadHandle)?
+            .body
+        {
             HandleBody::Table(id) => Ok(id),
             HandleBody::Kernel(_) => Err(Error::NoHandle),
         }
     }
 
     /// Walks to the places where the object was seen and takes the first that still is it.
-    fn open_table_id(self: &Arc<Self>, tree: &Arc<Tree>, id: u64) -> Result<Arc<Object>> {
+    pub(super) fn open_table_id(
+        self: &Arc<Self>,
+        tree: &Arc<Tree>,
+        id: u64,
+    ) -> Result<Arc<Object>> {
         let table = self.table.as_ref().ok_or(Error::Stale)?;
         let mount = tree.root_mount();
         let root = self.root(tree)?;
@@ -155,7 +174,9 @@ impl Core {
             return Ok(root);
         }
         for path in table.paths(id).map_err(table_failed)? {
-            let Ok(fd) = tree.open_below(&path, OFlags::PATH) else { continue };
+            let Ok(fd) = tree.open_below(&path, OFlags::PATH) else {
+                continue;
+            };
             let stat = fs::statx(fd.as_fd())?;
             let identity = handle_table::identity(tree.export.id, &stat);
             if table.is(id, identity).map_err(table_failed)? {
@@ -176,7 +197,10 @@ impl Core {
         fd: OwnedFd,
         stat: &Stat,
     ) -> Result<FileHandle> {
-        let id = InodeId { fsid: mount.fsid, ino: stat.ino };
+        let id = InodeId {
+            fsid: mount.fsid,
+            ino: stat.ino,
+        };
         match self.files.by_inode(id) {
             Some(object) => Ok(object.handle),
             None if self.table.is_none() => self.kernel_handle(&directory.tree, mount, &fd),
@@ -199,8 +223,9 @@ impl Core {
         }
         let slot = self.files.budget().take();
         let mut victims = Vec::new();
-        let object =
-            self.files.insert(Object::new(handle, mount, fd, slot, stat), &mut victims);
+        let object = self
+            .files
+            .insert(Object::new(handle, mount, fd, slot, stat), &mut victims);
         self.let_go(victims);
         Ok(object)
     }

@@ -31,7 +31,10 @@ pub(crate) struct Verifier {
 
 impl Verifier {
     pub(crate) fn new(random: u64) -> Self {
-        Self { value: AtomicU64::new(random), changes: AtomicU64::new(0) }
+        Self {
+            value: AtomicU64::new(random),
+            changes: AtomicU64::new(0),
+        }
     }
 
     pub(crate) fn bytes(&self) -> [u8; 8] {
@@ -87,7 +90,7 @@ pub(crate) struct Committer {
 
 /// How many flushes were asked for and made.
 #[derive(Clone, Copy, Debug, Default, serde::Serialize)]
-pub struct CommitterStats {
+pub(crate) struct CommitterStats {
     /// Operations that needed stable storage.
     pub requests: u64,
     /// fsync and syncfs calls made for them.
@@ -114,7 +117,7 @@ impl Committer {
     /// The sync's own error; the verifier has changed by then.
     pub(crate) async fn sync(self: &Arc<Self>, lane: Lane, what: Vec<Flush>) -> Result<()> {
         let mut results = Vec::with_capacity(what.len());
-        {
+        let idle = {
             let mut queues = self.queues.lock();
             let queue = queues.entry(lane).or_default();
             for what in what {
@@ -122,15 +125,18 @@ impl Committer {
                 queue.waiting.push(Waiting { what, done });
                 results.push(result);
             }
-            self.requests.fetch_add(1, Ordering::Relaxed);
-            if !queue.running {
-                queue.running = true;
-                let committer = Arc::clone(self);
-                // The job answers through each waiting party's channel. A pool that is full drops
-                // it: then every party learns of it by its closed channel.
-                let job = Round { committer, lane, finished: false };
-                drop(self.pool.run(lane, move || job.run()));
-            }
+            !std::mem::replace(&mut queue.running, true)
+        };
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        if idle {
+            // The job answers through each party's channel. A pool that is full drops it: then
+            // every party learns of it by its closed channel.
+            let job = Round {
+                committer: Arc::clone(self),
+                lane,
+                finished: false,
+            };
+            drop(self.pool.run(lane, move || job.run()));
         }
         for result in results {
             match result.await {
@@ -152,7 +158,9 @@ impl Committer {
 
     fn take_waiting(&self, lane: Lane) -> Vec<Waiting> {
         let mut queues = self.queues.lock();
-        let Some(queue) = queues.get_mut(&lane) else { return Vec::new() };
+        let Some(queue) = queues.get_mut(&lane) else {
+            return Vec::new();
+        };
         if queue.waiting.is_empty() {
             queues.remove(&lane);
             return Vec::new();
@@ -184,7 +192,7 @@ impl Committer {
                 Flush::FileSystem { .. } => whole,
             };
             // A party that went away (its connection broke) needs no answer.
-            drop(party.done.send(result.unwrap_or(Err(Errno::IO))));
+            let _gone = party.done.send(result.unwrap_or(Err(Errno::IO)));
         }
     }
 

@@ -86,7 +86,7 @@ impl Tree {
     /// # Errors
     /// When the directory cannot be opened.
     pub(crate) fn open(export: Arc<Export>) -> Result<Self> {
-        let fd = fs::open_root(&export.path)?;
+        let fd = fs::open_dir(&export.path)?;
         let stat = fs::statx(fd.as_fd())?;
         let mount = Mount::new(MountKey::ROOT, export.id, fd, &stat)?;
         Ok(Self {
@@ -117,22 +117,27 @@ impl Tree {
     pub(crate) fn resolve_flags(&self) -> ResolveFlags {
         let beneath =
             ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-        if self.export.crossmnt { beneath } else { beneath | ResolveFlags::NO_XDEV }
+        if self.export.crossmnt {
+            beneath
+        } else {
+            beneath | ResolveFlags::NO_XDEV
+        }
     }
 
     /// The file system of an object that was reached by name from an object on `parent`.
     ///
     /// # Errors
     /// [`Error::NotExported`] where it is another file system and the export does not cross.
-    pub(crate) fn mount_of(
-        &self,
-        parent: &Arc<Mount>,
-        stat: &Stat,
-    ) -> Result<Arc<Mount>> {
+    pub(crate) fn mount_of(&self, parent: &Arc<Mount>, stat: &Stat) -> Result<Arc<Mount>> {
         if stat.mnt_id == parent.mnt_id {
             return Ok(Arc::clone(parent));
         }
-        if let Some(mount) = self.mounts.read().iter().find(|mount| mount.mnt_id == stat.mnt_id) {
+        if let Some(mount) = self
+            .mounts
+            .read()
+            .iter()
+            .find(|mount| mount.mnt_id == stat.mnt_id)
+        {
             return Ok(Arc::clone(mount));
         }
         if !self.export.crossmnt {
@@ -202,11 +207,22 @@ impl Tree {
     pub(crate) fn open_below(&self, path: &[u8], flags: OFlags) -> Result<OwnedFd> {
         let root = self.root_mount();
         let mut at = fs::reopen(root.fd(), OFlags::PATH | OFlags::DIRECTORY)?;
-        let mut names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()).peekable();
+        let mut names = path
+            .split(|byte| *byte == b'/')
+            .filter(|name| !name.is_empty())
+            .peekable();
         while let Some(name) = names.next() {
-            let flags = if names.peek().is_some() { OFlags::PATH } else { flags };
+            let flags = if names.peek().is_some() {
+                OFlags::PATH
+            } else {
+                flags
+            };
             let flags = flags | OFlags::NOFOLLOW;
-            let how = OpenHow { flags, mode: 0, resolve: self.resolve_flags() };
+            let how = OpenHow {
+                flags,
+                mode: 0,
+                resolve: self.resolve_flags(),
+            };
             at = fs::openat2(at.as_fd(), name, how)?;
         }
         Ok(at)
@@ -220,9 +236,9 @@ impl Tree {
     /// that collide would show as one file system going stale, at odds of one in four milliards.
     fn key_of(&self, mount_point: &Path) -> Option<MountKey> {
         let bytes = self.below(mount_point)?.as_os_str().as_bytes();
-        let hash = bytes
-            .iter()
-            .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193));
+        let hash = bytes.iter().fold(0x811c_9dc5_u32, |hash, byte| {
+            (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193)
+        });
         Some(MountKey(hash.max(1)))
     }
 }

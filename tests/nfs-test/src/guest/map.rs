@@ -3,7 +3,7 @@
 use std::fs::File;
 
 use anyhow::{Context, Result};
-use vm_memory::{Bytes, FileOffset, GuestMemoryRegion as _, MmapRegion, VolatileMemory};
+use vm_memory::{Bytes, FileOffset, MmapRegion, VolatileMemory};
 
 /// A shared map of the first bytes of a file; unmapped on drop.
 pub(super) struct Map(MmapRegion);

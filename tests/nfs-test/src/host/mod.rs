@@ -1,18 +1,21 @@
 //! What a scenario uses on the host. Everything here is owned: dropping the value ends the process,
 //! unmounts the file system, frees the device, also while a failure unwinds.
 
+mod loopfs;
 pub(crate) mod needs;
 mod netns;
 mod place;
 mod process;
 mod server;
 mod uml;
+pub(crate) mod wire;
 
 use std::path::PathBuf;
 
+pub(crate) use loopfs::{FsKind, Knife, LoopFs};
 pub(crate) use netns::Netns;
 pub(crate) use place::Place;
-pub(crate) use process::{Running, output, output_within, run};
+pub(crate) use process::{Running, output};
 pub(crate) use server::{Server, ServerOptions};
 pub(crate) use uml::{Guest, GuestOutcome};
 

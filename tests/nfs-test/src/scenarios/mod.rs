@@ -2,6 +2,7 @@
 
 mod kernel;
 mod libnfs;
+mod power;
 
 use anyhow::Result;
 
@@ -50,5 +51,19 @@ pub(crate) const TABLE: &[Scenario] = &[
         needs: &[Need::Root, Need::Uml, Need::Tun, Need::Compiler],
         engines: Engines::Each,
         run: kernel::run,
+    },
+    Scenario {
+        name: "power-xfs",
+        about: "power cuts under load on XFS: what was acknowledged is there",
+        needs: &[Need::Root, Need::Loop],
+        engines: Engines::Each,
+        run: power::xfs,
+    },
+    Scenario {
+        name: "power-ext4",
+        about: "power cuts under load on ext4: what was acknowledged is there",
+        needs: &[Need::Root, Need::Loop],
+        engines: Engines::Each,
+        run: power::ext4,
     },
 ];

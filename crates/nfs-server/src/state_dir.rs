@@ -1,0 +1,360 @@
+//! The state directory: what a server keeps over restarts, and how `ctl` finds it.
+//!
+//! ```text
+//! lock           held (flock) by the one server that uses the directory
+//! server.json    who that is: process id, addresses; for people and for `ctl`
+//! control.sock   the control socket, mode 0600
+//! handle.key     the key of the handles' MACs, mode 0600 (fh.rs)
+//! handles.redb   the handle table of an unprivileged server (handle_table.rs)
+//! ```
+//!
+//! The lock, not the files, says whether a server runs: it goes with the process, however that ends.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FlockOperation;
+use serde::{Deserialize, Serialize};
+
+const LOCK: &str = "lock";
+const RECORD: &str = "server.json";
+const CONTROL_SOCKET: &str = "control.sock";
+/// State directories looked at below a base; more are an accident.
+const CANDIDATES_MAX: usize = 1024;
+
+/// A state directory that this process holds. Dropping it lets the next server in.
+#[derive(Debug)]
+pub struct StateDir {
+    path: PathBuf,
+    /// Its lock goes when it is closed.
+    _lock: File,
+}
+
+/// Contents of `server.json`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServerRecord {
+    /// Process id.
+    pub pid: u32,
+    /// Version of the program.
+    pub version: String,
+    /// Where MOUNT and NFS are answered.
+    pub listeners: Vec<SocketAddr>,
+    /// Pseudo paths and directories of the exports.
+    pub exports: Vec<(String, PathBuf)>,
+}
+
+/// Why a state directory cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum StateDirError {
+    /// No place is configured and none can be made up.
+    #[error(
+        "no state directory: neither XDG_STATE_HOME nor HOME is set; give one with --state-dir"
+    )]
+    NoHome,
+    /// It cannot be created, opened or written.
+    #[error("cannot use the state directory {}; give another with --state-dir", path.display())]
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Others could change what is in it.
+    #[error(
+        "the state directory {} can be written by others, who could take over the server's keys; \
+         cure: chmod 700 {}", path.display(), path.display()
+    )]
+    WritableByOthers {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// It belongs to somebody else, who could change what is in it.
+    #[error("the state directory {} belongs to user {owner}; give another with --state-dir", path.display())]
+    ForeignOwner {
+        /// The directory.
+        path: PathBuf,
+        /// Its owner.
+        owner: u32,
+    },
+    /// Another server runs on it.
+    #[error(
+        "another server (process {}) uses the state directory {}; stop it, or give another with \
+         --state-dir", pid.map_or_else(|| "unknown".to_owned(), |pid| pid.to_string()), path.display()
+    )]
+    InUse {
+        /// The directory.
+        path: PathBuf,
+        /// Its process, if it said so.
+        pid: Option<u32>,
+    },
+}
+
+impl StateDir {
+    /// Creates (mode 0700) or opens the directory, and locks it.
+    ///
+    /// # Errors
+    /// See [`StateDirError`].
+    pub fn open(path: &Path) -> Result<Self, StateDirError> {
+        let failed = |path: &Path| {
+            let path = path.to_owned();
+            |source: io::Error| StateDirError::Io { path, source }
+        };
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(path)
+            .map_err(failed(path))?;
+        let found = path.metadata().map_err(failed(path))?;
+        let own = rustix::process::geteuid().as_raw();
+        if found.uid() != own && found.uid() != 0 {
+            return Err(StateDirError::ForeignOwner {
+                path: path.to_owned(),
+                owner: found.uid(),
+            });
+        }
+        if found.mode() & 0o022 != 0 {
+            return Err(StateDirError::WritableByOthers {
+                path: path.to_owned(),
+            });
+        }
+        let lock_path = path.join(LOCK);
+        let lock = open_private(&lock_path).map_err(failed(&lock_path))?;
+        match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Self {
+                path: path.to_owned(),
+                _lock: lock,
+            }),
+            Err(rustix::io::Errno::WOULDBLOCK) => {
+                let pid = record(path).map(|record| record.pid);
+                Err(StateDirError::InUse {
+                    path: path.to_owned(),
+                    pid,
+                })
+            }
+            Err(errno) => Err(failed(&lock_path)(errno.into())),
+        }
+    }
+
+    /// The directory.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A file in it.
+    #[must_use]
+    pub fn join(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// The control socket's path.
+    #[must_use]
+    pub fn control_socket(&self) -> PathBuf {
+        control_socket(&self.path)
+    }
+
+    /// Writes `server.json`, whole or not at all.
+    ///
+    /// # Errors
+    /// [`StateDirError::Io`].
+    pub fn write_record(&self, record: &ServerRecord) -> Result<(), StateDirError> {
+        let path = self.join(RECORD);
+        let write = || {
+            let text = serde_json::to_string_pretty(record).map_err(io::Error::other)?;
+            let temporary = self.join("server.json.new");
+            std::fs::write(&temporary, text + "\n")?;
+            std::fs::rename(&temporary, &path)
+        };
+        write().map_err(|source| StateDirError::Io {
+            path: path.clone(),
+            source,
+        })
+    }
+}
+
+/// A file that only its owner may read, created if it is missing.
+fn open_private(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path)
+}
+
+/// The control socket of the state directory `path`.
+#[must_use]
+pub fn control_socket(path: &Path) -> PathBuf {
+    path.join(CONTROL_SOCKET)
+}
+
+/// What the state directory `path` says of its server, whether it still runs or not.
+#[must_use]
+pub fn record(path: &Path) -> Option<ServerRecord> {
+    serde_json::from_slice(&std::fs::read(path.join(RECORD)).ok()?).ok()
+}
+
+/// Does a server hold the state directory `path` now?
+#[must_use]
+pub fn is_in_use(path: &Path) -> bool {
+    // For reading only: another user's server is seen too, where its directory may be looked into.
+    let Ok(lock) = File::open(path.join(LOCK)) else {
+        return false;
+    };
+    rustix::fs::flock(&lock, FlockOperation::NonBlockingLockShared)
+        == Err(rustix::io::Errno::WOULDBLOCK)
+}
+
+/// Where state directories are by default: `/var/lib/penstock` for root, else
+/// `$XDG_STATE_HOME/penstock` or `~/.local/state/penstock`.
+///
+/// # Errors
+/// [`StateDirError::NoHome`].
+pub fn default_base() -> Result<PathBuf, StateDirError> {
+    let absolute = |name: &str| {
+        let path = std::env::var_os(name).map(PathBuf::from);
+        path.filter(|path| path.is_absolute())
+    };
+    base_for(
+        rustix::process::geteuid().is_root(),
+        absolute("XDG_STATE_HOME"),
+        absolute("HOME"),
+    )
+}
+
+fn base_for(
+    is_root: bool,
+    state_home: Option<PathBuf>,
+    home: Option<PathBuf>,
+) -> Result<PathBuf, StateDirError> {
+    if is_root {
+        return Ok(PathBuf::from("/var/lib/penstock"));
+    }
+    let state = state_home.or_else(|| home.map(|home| home.join(".local/state")));
+    state
+        .map(|state| state.join("penstock"))
+        .ok_or(StateDirError::NoHome)
+}
+
+/// The default state directory of a server of `served`: the exported directory, or the
+/// configuration file. Always the same for the same path, as the handles' key lies there.
+///
+/// # Errors
+/// [`StateDirError::NoHome`].
+pub fn default_path(served: &Path) -> Result<PathBuf, StateDirError> {
+    let served = served.canonicalize().unwrap_or_else(|_| served.to_owned());
+    Ok(default_base()?.join(format!("{:016x}", path_hash(&served))))
+}
+
+/// FNV-1a, 64 bit: the same in every build.
+fn path_hash(path: &Path) -> u64 {
+    use std::os::unix::ffi::OsStrExt as _;
+    const OFFSET_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
+    const PRIME: u64 = 0x0000_0100_0000_01b3;
+    let bytes = path.as_os_str().as_bytes().iter();
+    bytes.fold(OFFSET_BASIS, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(PRIME)
+    })
+}
+
+/// The state directories below `base` that a server holds now, with what it says of itself.
+#[must_use]
+pub fn running_below(base: &Path) -> Vec<(PathBuf, Option<ServerRecord>)> {
+    let Ok(entries) = std::fs::read_dir(base) else {
+        return Vec::new();
+    };
+    let paths = entries
+        .take(CANDIDATES_MAX)
+        .filter_map(|entry| Some(entry.ok()?.path()));
+    let mut running: Vec<_> = paths
+        .filter(|path| is_in_use(path))
+        .map(|path| (path.clone(), record(&path)))
+        .collect();
+    running.sort_by(|left, right| left.0.cmp(&right.0));
+    running
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server_record() -> ServerRecord {
+        ServerRecord {
+            pid: 7,
+            version: "0".to_owned(),
+            listeners: vec!["[::1]:2049".parse().unwrap()],
+            exports: vec![("/".to_owned(), "/srv".into())],
+        }
+    }
+
+    fn mode(path: &Path) -> u32 {
+        path.metadata().unwrap().mode() & 0o7777
+    }
+
+    #[test]
+    fn one_server_at_a_time() {
+        let base = tempfile::tempdir().unwrap();
+        let path = base.path().join("deeper/state");
+        let first = StateDir::open(&path).unwrap();
+        assert_eq!((mode(&path), mode(&first.join(LOCK))), (0o700, 0o600));
+        first.write_record(&server_record()).unwrap();
+        let refused = StateDir::open(&path).unwrap_err();
+        assert!(
+            matches!(refused, StateDirError::InUse { pid: Some(7), .. }),
+            "{refused}"
+        );
+        assert_eq!(record(&path), Some(server_record()));
+        drop(first);
+        assert!(!is_in_use(&path));
+        StateDir::open(&path).unwrap();
+    }
+
+    #[test]
+    fn a_directory_that_others_can_write_is_refused() {
+        use std::os::unix::fs::PermissionsExt;
+        let base = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(base.path(), PermissionsExt::from_mode(0o770)).unwrap();
+        let refused = StateDir::open(base.path()).unwrap_err();
+        assert!(refused.to_string().contains("cure: chmod 700"), "{refused}");
+    }
+
+    #[test]
+    fn running_servers_are_found_below_a_base() {
+        let base = tempfile::tempdir().unwrap();
+        let _running = StateDir::open(&base.path().join("b")).unwrap();
+        let ended = StateDir::open(&base.path().join("a")).unwrap();
+        drop(ended);
+        let found = running_below(base.path());
+        assert_eq!(found, [(base.path().join("b"), None)]);
+        assert!(running_below(&base.path().join("none")).is_empty());
+    }
+
+    #[test]
+    fn the_default_is_below_the_users_state_home() {
+        let base = |root, state: Option<&str>, home: Option<&str>| {
+            base_for(root, state.map(Into::into), home.map(Into::into))
+        };
+        assert_eq!(
+            base(true, None, None).unwrap(),
+            Path::new("/var/lib/penstock")
+        );
+        assert_eq!(
+            base(false, Some("/s"), Some("/h")).unwrap(),
+            Path::new("/s/penstock")
+        );
+        assert_eq!(
+            base(false, None, Some("/h")).unwrap(),
+            Path::new("/h/.local/state/penstock")
+        );
+        assert!(matches!(
+            base(false, None, None),
+            Err(StateDirError::NoHome)
+        ));
+        // The hash names directories that hold keys: its values must never change.
+        assert_eq!(path_hash(Path::new("a")), 0xaf63_dc4c_8601_ec8c);
+    }
+}

@@ -1,0 +1,81 @@
+//! `penstock check`: is this configuration file good?
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use nfs_server::config::{Config, ConfigErrors};
+use nfs_server::exports::ExportTable;
+use serde_json::json;
+
+use crate::exit;
+
+/// Check a configuration file and name every mistake in it, with its line and its cure
+///
+/// Nothing is served. Exit status: 0 if a server would start with it, 2 if not.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// The file
+    file: PathBuf,
+    /// Print one JSON object: file, ok, exports, problems, warnings
+    #[arg(long)]
+    json: bool,
+}
+
+impl Args {
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        let checked = Config::load(&self.file).and_then(|config| {
+            ExportTable::new(&config)?;
+            Ok(config)
+        });
+        if self.json {
+            return self.print_json(&checked);
+        }
+        let config = checked?;
+        for warning in config.warnings() {
+            eprintln!("{}: warning: {warning}", self.file.display());
+        }
+        let mut out = std::io::stdout().lock();
+        let exports = config.exports.len();
+        let plural = if exports == 1 { "" } else { "s" };
+        writeln!(
+            out,
+            "{}: good, {exports} export{plural}",
+            self.file.display()
+        )?;
+        for export in &config.exports {
+            writeln!(out, "  {} is {}", export.pseudo, export.path.display())?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn print_json(&self, checked: &Result<Config, ConfigErrors>) -> anyhow::Result<ExitCode> {
+        let problems = checked
+            .as_ref()
+            .err()
+            .map_or(&[][..], |errors| &errors.problems);
+        let problems = problems.iter();
+        let problems: Vec<_> = problems
+            .map(|problem| json!({ "line": problem.line, "message": problem.message }))
+            .collect();
+        let exports = checked.as_ref().map_or(&[][..], |config| &config.exports);
+        let exports: Vec<_> = exports
+            .iter()
+            .map(|export| json!({ "pseudo": export.pseudo, "path": export.path }))
+            .collect();
+        let report = json!({
+            "file": self.file,
+            "ok": checked.is_ok(),
+            "exports": exports,
+            "problems": problems,
+            "warnings": checked.as_ref().map_or_else(|_| Vec::new(), Config::warnings),
+        });
+        writeln!(std::io::stdout().lock(), "{report}")?;
+        let code = if checked.is_ok() {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::from(exit::USAGE)
+        };
+        Ok(code)
+    }
+}

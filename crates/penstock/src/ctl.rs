@@ -1,0 +1,256 @@
+//! `penstock ctl`: asks and tells a running server, through its control socket.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use nfs_server::config::{LogLevel, from_word};
+use nfs_server::control::{self, ClientStatus, Command, ExportStatus, Status};
+use nfs_server::reload::ReloadReport;
+use nfs_server::state_dir;
+
+use crate::exit::UsageError;
+
+/// Ask or tell a running server
+///
+/// The server is found by its state directory. Without --state-dir the only server that runs under
+/// the default base (/var/lib/penstock for root, else ~/.local/state/penstock) is meant; if there
+/// are several they are listed.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// State directory of the server
+    #[arg(long, value_name = "DIR")]
+    state_dir: Option<PathBuf>,
+    /// Print the server's answer as JSON
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(clap::Subcommand, Debug)]
+enum Action {
+    /// Show the server: engine, addresses, memory, counters
+    Status,
+    /// Show the exports, with who may do what
+    Exports,
+    /// Show the clients that are connected
+    Clients,
+    /// Read the configuration again; a wrong one changes nothing
+    Reload,
+    /// Take no new connections, finish what is under way, end
+    Drain,
+    /// Change how much is logged
+    LogLevel {
+        /// error, warn, info, debug or trace
+        #[arg(value_parser = |word: &str| from_word(word, LogLevel::WORDS))]
+        level: LogLevel,
+    },
+}
+
+impl Args {
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        let directory = match self.state_dir {
+            Some(directory) => directory,
+            None => only_running()?,
+        };
+        let mut out = std::io::stdout().lock();
+        let command = self.action.command();
+        if self.json {
+            let answer: serde_json::Value = ask(&directory, command)?;
+            writeln!(out, "{answer}")?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        match self.action {
+            Action::Status => print_status(&mut out, &ask(&directory, command)?)?,
+            Action::Exports => print_exports(&mut out, &ask::<Vec<_>>(&directory, command)?)?,
+            Action::Clients => print_clients(&mut out, &ask::<Vec<_>>(&directory, command)?)?,
+            Action::Reload => print_reload(&mut out, &ask(&directory, command)?)?,
+            Action::Drain => {
+                ask::<()>(&directory, command)?;
+                writeln!(out, "draining")?;
+            }
+            Action::LogLevel { .. } => ask::<()>(&directory, command)?,
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Action {
+    const fn command(&self) -> Command {
+        match self {
+            Self::Status => Command::Status,
+            Self::Exports => Command::Exports,
+            Self::Clients => Command::Clients,
+            Self::Reload => Command::Reload,
+            Self::Drain => Command::Drain,
+            Self::LogLevel { level } => Command::LogLevel(*level),
+        }
+    }
+}
+
+fn ask<T: serde::de::DeserializeOwned>(directory: &Path, command: Command) -> anyhow::Result<T> {
+    let socket = state_dir::control_socket(directory);
+    control::request(&socket, command).context("penstock ctl")
+}
+
+/// The state directory of the only server that runs under the default base.
+fn only_running() -> anyhow::Result<PathBuf> {
+    let base = state_dir::default_base()?;
+    let mut running = state_dir::running_below(&base);
+    if running.len() > 1 {
+        let mut message = String::from("several servers run; choose one with --state-dir:");
+        for (path, record) in &running {
+            message.push_str(&format!("\n  --state-dir {}", path.display()));
+            for (pseudo, served) in record.iter().flat_map(|record| &record.exports) {
+                message.push_str(&format!("   {pseudo} is {}", served.display()));
+            }
+        }
+        return Err(UsageError(message).into());
+    }
+    let found = running.pop().map(|(path, _)| path);
+    found.ok_or_else(|| {
+        let message = format!(
+            "no server runs under {}; start one with `penstock serve`, or name its state \
+             directory with --state-dir",
+            base.display()
+        );
+        anyhow::Error::msg(message)
+    })
+}
+
+fn print_status(out: &mut impl Write, status: &Status) -> std::io::Result<()> {
+    let addresses: Vec<String> = status.listeners.iter().map(ToString::to_string).collect();
+    let state = match status.state {
+        control::Listening::Serving => "serving",
+        control::Listening::Draining => "draining",
+    };
+    let mib = |bytes: u64| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
+    let rows = [
+        (
+            "server",
+            format!("penstock {}, process {}", status.version, status.pid),
+        ),
+        ("state", format!("{state} for {} s", status.uptime_seconds)),
+        ("addresses", addresses.join(" ")),
+        ("exports", status.exports.to_string()),
+        ("connections", status.connections.to_string()),
+        ("shards", status.shards.to_string()),
+        ("engine", status.engine.clone()),
+        ("handles", status.handles.clone()),
+        ("capabilities", status.capabilities.clone()),
+        ("verifier", status.verifier.clone()),
+        (
+            "buffers",
+            format!(
+                "{} of {} in use, {} at most so far",
+                mib(status.memory.in_use_bytes),
+                mib(status.memory.budget_bytes),
+                mib(status.memory.peak_bytes)
+            ),
+        ),
+        ("state dir", status.state_dir.display().to_string()),
+    ];
+    for (name, value) in rows.iter().filter(|(_, value)| !value.is_empty()) {
+        writeln!(out, "{name:<14}{value}")?;
+    }
+    if !status.counters.is_empty() {
+        writeln!(out, "counters")?;
+    }
+    let width = status.counters.keys().map(String::len).max().unwrap_or(0);
+    for (name, value) in &status.counters {
+        writeln!(out, "  {name:<width$}  {value}")?;
+    }
+    Ok(())
+}
+
+fn print_exports(out: &mut impl Write, exports: &[ExportStatus]) -> std::io::Result<()> {
+    for export in exports {
+        let crossmnt = if export.crossmnt { ", crossmnt" } else { "" };
+        writeln!(
+            out,
+            "{} is {}  ({}{crossmnt}, read {}, write {}, id {:08x})",
+            export.pseudo,
+            export.path.display(),
+            export.durability,
+            export.read,
+            export.write,
+            export.id
+        )?;
+        for rule in &export.rules {
+            let port = if rule.privileged_port {
+                ", port below 1024"
+            } else {
+                ""
+            };
+            writeln!(
+                out,
+                "  {}  {}, squash {}{port}",
+                rule.net, rule.access, rule.squash
+            )?;
+        }
+    }
+    Ok(())
+}
+
+fn print_clients(out: &mut impl Write, clients: &[ClientStatus]) -> std::io::Result<()> {
+    if clients.is_empty() {
+        return writeln!(out, "no client is connected");
+    }
+    let title = (
+        "CLIENT",
+        "SECONDS",
+        "CALLS",
+        "UNDER WAY",
+        "RECEIVED",
+        "SENT",
+    );
+    let (client, seconds, calls, in_flight, received, sent) = title;
+    writeln!(
+        out,
+        "{client:<28}{seconds:>9}{calls:>12}{in_flight:>11}{received:>16}{sent:>16}"
+    )?;
+    for client in clients {
+        writeln!(
+            out,
+            "{:<28}{:>9}{:>12}{:>11}{:>16}{:>16}",
+            client.address,
+            client.connected_seconds,
+            client.calls,
+            client.in_flight,
+            client.received_bytes,
+            client.sent_bytes
+        )?;
+    }
+    Ok(())
+}
+
+fn print_reload(out: &mut impl Write, report: &ReloadReport) -> std::io::Result<()> {
+    let Some(file) = &report.file else {
+        return writeln!(
+            out,
+            "nothing to reload: the server was started from flags alone"
+        );
+    };
+    writeln!(out, "{} is in effect", file.display())?;
+    let lists = [
+        ("added", &report.added),
+        ("removed", &report.removed),
+        ("changed", &report.changed),
+    ];
+    for (what, pseudos) in lists.into_iter().filter(|(_, pseudos)| !pseudos.is_empty()) {
+        writeln!(out, "  {what}: {}", pseudos.join(" "))?;
+    }
+    if !report.needs_restart.is_empty() {
+        writeln!(
+            out,
+            "  after a restart only: {}",
+            report.needs_restart.join(", ")
+        )?;
+    }
+    for warning in &report.warnings {
+        writeln!(out, "  warning: {warning}")?;
+    }
+    Ok(())
+}

@@ -1,0 +1,47 @@
+//! Logs on standard error, and their level, which changes while the server runs.
+
+use std::io::IsTerminal as _;
+use std::sync::Arc;
+
+use nfs_server::config::LogLevel;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{Layer as _, fmt, reload};
+
+/// Sets the level of all logs from now on.
+pub(crate) type SetLevel = Arc<dyn Fn(LogLevel) + Send + Sync>;
+
+/// Starts logging.
+pub(crate) fn start(level: LogLevel, json: bool) -> SetLevel {
+    let (filter, handle) = reload::Layer::new(filter_of(level));
+    // https://no-color.org: set and not empty.
+    let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let ansi = !no_color && std::io::stderr().is_terminal();
+    let layer = fmt::layer()
+        .with_writer(std::io::stderr)
+        .with_target(level >= LogLevel::Debug);
+    let layer = if json {
+        layer.json().boxed()
+    } else {
+        layer.with_ansi(ansi).compact().boxed()
+    };
+    tracing_subscriber::registry()
+        .with(layer.with_filter(filter))
+        .init();
+    Arc::new(move |level| {
+        if let Err(error) = handle.modify(|filter| *filter = filter_of(level)) {
+            tracing::warn!(%error, "the log level stays");
+        }
+    })
+}
+
+const fn filter_of(level: LogLevel) -> LevelFilter {
+    match level {
+        LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Debug => LevelFilter::DEBUG,
+        LogLevel::Trace => LevelFilter::TRACE,
+    }
+}

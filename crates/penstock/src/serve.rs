@@ -1,0 +1,224 @@
+//! `penstock serve`: from flags or a file to a running server, and from a signal to its end.
+
+mod options;
+mod report;
+
+use std::io::{self, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use nfs_server::config::Config;
+use nfs_server::control::{ControlSocket, Controls};
+use nfs_server::reload::Reloader;
+use nfs_server::state_dir::{self, ServerRecord, StateDir};
+use nfs_server::{Server, ServerOptions, systemd};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::Notify;
+
+pub(crate) use options::Args;
+
+use crate::logging::{self, SetLevel};
+
+impl Args {
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        let plan = self.plan()?;
+        let set_level = logging::start(plan.config.server.log, plan.config.server.log_json);
+        let mut told = report::Report::new(plan.config.server.log_json);
+        if let Some(directory) = &plan.create {
+            create_directory(directory, &mut told)?;
+        }
+        let state_dir = match &plan.config.server.state_dir {
+            Some(path) => path.clone(),
+            None => state_dir::default_path(&plan.served)?,
+        };
+        let state_dir = StateDir::open(&state_dir)?;
+        let listeners = listeners(&plan.config.server.listen, plan.any_port, &mut told)?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        runtime.block_on(serve(plan.config, state_dir, listeners, told, set_level))
+    }
+}
+
+fn create_directory(directory: &Path, told: &mut report::Report) -> anyhow::Result<()> {
+    let shown = directory.display();
+    match std::fs::create_dir(directory) {
+        Ok(()) => told.line(format!("created {shown}")),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(error).with_context(|| format!("cannot create {shown}")),
+    }
+    Ok(())
+}
+
+/// The sockets to listen on: systemd's if it passed some, else bound to `listen`. With `any_port`
+/// a free port will do where the one asked for is taken.
+fn listeners(
+    listen: &[SocketAddr],
+    any_port: bool,
+    told: &mut report::Report,
+) -> anyhow::Result<Vec<TcpListener>> {
+    let passed = systemd::listeners().context("sockets passed by systemd")?;
+    if !passed.is_empty() {
+        told.line("listening on the sockets that systemd passed".to_owned());
+        return Ok(passed);
+    }
+    let mut listeners = Vec::with_capacity(listen.len());
+    for address in listen {
+        let listener = match TcpListener::bind(address) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && any_port => {
+                told.line(format!(
+                    "port {} is taken, so a free one is used",
+                    address.port()
+                ));
+                TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+            }
+            bound => bound,
+        };
+        let listener = listener.map_err(|error| {
+            let cure = match error.kind() {
+                io::ErrorKind::AddrInUse => "; stop what listens there, or choose another port",
+                io::ErrorKind::PermissionDenied => "; ports below 1024 need CAP_NET_BIND_SERVICE",
+                io::ErrorKind::AddrNotAvailable => "; it is no address of this machine",
+                _ => "",
+            };
+            anyhow::Error::msg(format!("cannot listen on {address}: {error}{cure}"))
+        })?;
+        listener.set_nonblocking(true)?;
+        listeners.push(listener);
+    }
+    Ok(listeners)
+}
+
+/// Runs the server until SIGTERM, SIGINT or `ctl drain`.
+async fn serve(
+    config: Config,
+    state_dir: StateDir,
+    listeners: Vec<TcpListener>,
+    mut told: report::Report,
+    set_level: SetLevel,
+) -> anyhow::Result<ExitCode> {
+    // Before anything can signal us: a SIGTERM from here on drains.
+    let mut hangup = signal(SignalKind::hangup())?;
+    let (mut terminate, mut interrupt) = (
+        signal(SignalKind::terminate())?,
+        signal(SignalKind::interrupt())?,
+    );
+    let record_of = |addresses: &[SocketAddr]| ServerRecord {
+        pid: std::process::id(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        listeners: addresses.to_vec(),
+        exports: config
+            .exports
+            .iter()
+            .map(|e| (e.pseudo.clone(), e.path.clone()))
+            .collect(),
+    };
+    let bound = listeners
+        .iter()
+        .map(TcpListener::local_addr)
+        .collect::<io::Result<Vec<_>>>()?;
+    state_dir.write_record(&record_of(&bound))?;
+    let control = ControlSocket::bind(&state_dir.control_socket())
+        .with_context(|| format!("control socket in {}", state_dir.path().display()))?;
+
+    let options = ServerOptions {
+        config: config.clone(),
+        state_dir,
+        listeners,
+    };
+    let server = Arc::new(Server::start(options)?);
+    let reloader = Arc::new(reloader(&config, &server, &set_level));
+    let drain = Arc::new(Notify::new());
+    let controls = Arc::new(controls(&server, &reloader, &drain, set_level));
+    let control = tokio::spawn(control.serve(controls));
+
+    let addresses = server.local_addrs();
+    told.started(&config, &addresses, &server.facts());
+    announce(&addresses)?;
+    systemd::ready(&format!("serving on {}", report::joined(&addresses)));
+
+    let hangups = tokio::spawn(async move {
+        while hangup.recv().await.is_some() {
+            reload(&reloader, &addresses).await;
+        }
+    });
+    let shutdown = async move {
+        tokio::select! {
+            _ = terminate.recv() => tracing::info!("SIGTERM: draining"),
+            _ = interrupt.recv() => tracing::info!("SIGINT: draining"),
+            () = drain.notified() => tracing::info!("asked to drain"),
+        }
+        systemd::stopping();
+        tokio::spawn(end_at_next_signal(terminate, interrupt));
+    };
+    server.run_until(shutdown).await?;
+    hangups.abort();
+    control.abort();
+    // Its socket's file goes with it.
+    let _ = control.await;
+    tracing::info!("ended");
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Whoever asks twice does not want to wait. Nothing acknowledged is lost: a crash would do the same.
+async fn end_at_next_signal(mut terminate: Signal, mut interrupt: Signal) {
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    tracing::warn!("asked again: ending without draining");
+    std::process::exit(1);
+}
+
+/// `ready ADDR:PORT ...` on standard output, for scripts that wait for it.
+fn announce(addresses: &[SocketAddr]) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    let written = writeln!(out, "ready {}", report::joined(addresses)).and_then(|()| out.flush());
+    match written {
+        // Nobody listens to our standard output: not a reason to stop serving.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => Ok(written?),
+    }
+}
+
+fn reloader(config: &Config, server: &Arc<Server>, set_level: &SetLevel) -> Reloader {
+    let (server, set_level) = (Arc::clone(server), Arc::clone(set_level));
+    Reloader::new(config.clone(), move |table, level| {
+        server.apply(table)?;
+        set_level(level);
+        Ok(())
+    })
+}
+
+/// One SIGHUP. What came of it is in the log.
+async fn reload(reloader: &Arc<Reloader>, addresses: &[SocketAddr]) {
+    systemd::reloading();
+    let reloader = Arc::clone(reloader);
+    let outcome = tokio::task::spawn_blocking(move || reloader.reload()).await;
+    let status = match outcome {
+        Ok(Ok(_)) => format!("serving on {}", report::joined(addresses)),
+        Ok(Err(_)) | Err(_) => "reload refused, the old configuration stays".to_owned(),
+    };
+    systemd::ready(&status);
+}
+
+fn controls(
+    server: &Arc<Server>,
+    reloader: &Arc<Reloader>,
+    drain: &Arc<Notify>,
+    set_level: SetLevel,
+) -> Controls {
+    let [for_status, for_exports, for_clients] = [(); 3].map(|()| Arc::clone(server));
+    let (reloader, drain) = (Arc::clone(reloader), Arc::clone(drain));
+    Controls {
+        status: Box::new(move || for_status.status()),
+        exports: Box::new(move || for_exports.exports()),
+        clients: Box::new(move || for_clients.clients()),
+        reload: Box::new(move || reloader.reload()),
+        drain: Box::new(move || drain.notify_one()),
+        log_level: Box::new(move |level| set_level(level)),
+    }
+}

@@ -1,0 +1,188 @@
+//! The flags of `penstock serve`, and the configuration that they make.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use ipnet::IpNet;
+use nfs_server::config::{
+    self, Access, ClientConfig, Config, Durability, EngineChoice, ExportConfig, IoMode, LogLevel,
+    NFS_PORT, ServerConfig, SquashKind, from_word,
+};
+
+use crate::exit::UsageError;
+
+/// Serve a directory, or what a configuration file says, over NFS
+///
+/// `penstock serve DIR` creates DIR if it is missing and exports it as `/` to clients on this machine,
+/// on 127.0.0.1:2049 or, if that port is taken, on a free one. MOUNT and NFS are answered on the one
+/// port; no rpcbind is needed by clients that are given it. Such clients may change everything, and
+/// their root is root here, unless --read-only or --squash say otherwise.
+///
+/// Logs and what was found at start go to standard error; `ready ADDR:PORT` goes to standard output
+/// when connections are accepted. SIGTERM and SIGINT finish what is under way and end with status 0, a second one ends at once; SIGHUP reads the configuration file again.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// Directory to export as `/`
+    #[arg(required_unless_present = "config", conflicts_with = "config")]
+    dir: Option<PathBuf>,
+    /// Configuration file, instead of DIR. --listen, --state-dir, --engine, --memory, --log-level,
+    /// --log-json, --portmap and --no-rpcbind override what it says
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// Address and port to listen on; may be repeated. Port 0 takes a free one
+    #[arg(long, value_name = "ADDR:PORT", value_parser = config::parse_listen)]
+    listen: Vec<SocketAddr>,
+    /// Where handle keys, the control socket and the lock are kept. Default: a directory of its own for
+    /// each DIR or FILE below /var/lib/penstock (root) or ~/.local/state/penstock
+    #[arg(long, value_name = "DIR")]
+    state_dir: Option<PathBuf>,
+    /// How file I/O is done: auto, uring or threads
+    #[arg(long, value_parser = |word: &str| from_word(word, EngineChoice::WORDS))]
+    engine: Option<EngineChoice>,
+    /// Budget of all I/O buffers together, for example 256MiB
+    #[arg(long, value_name = "SIZE", value_parser = parse_memory)]
+    memory: Option<u64>,
+    /// How much is logged: error, warn, info, debug or trace
+    #[arg(long, value_name = "LEVEL", value_parser = |word: &str| from_word(word, LogLevel::WORDS))]
+    log_level: Option<LogLevel>,
+    /// Log one JSON object per line
+    #[arg(long)]
+    log_json: bool,
+    /// Answer portmap and rpcbind on port 111 as well (needs root, and no rpcbind running)
+    #[arg(long)]
+    portmap: bool,
+    /// Do not register with the local rpcbind
+    #[arg(long)]
+    no_rpcbind: bool,
+
+    /// How READs reach the disk: buffered
+    #[arg(long, value_name = "MODE", conflicts_with = "config", value_parser = IoMode::from_word)]
+    read: Option<IoMode>,
+    /// How WRITEs reach the disk: buffered
+    #[arg(long, value_name = "MODE", conflicts_with = "config", value_parser = IoMode::from_word)]
+    write: Option<IoMode>,
+    /// Let clients read only
+    #[arg(long, conflicts_with = "config")]
+    read_only: bool,
+    /// Let clients of this network (CIDR or address) in as well, besides this machine; may be repeated.
+    /// Their root is squashed unless --squash says otherwise
+    #[arg(long, value_name = "CIDR", conflicts_with = "config", value_parser = config::parse_net)]
+    allow: Vec<IpNet>,
+    /// Whose requests run as nobody: root, all or none. Default: none for clients on this machine, root
+    /// for others
+    #[arg(
+        long,
+        value_name = "WHO",
+        conflicts_with = "config",
+        value_parser = |word: &str| from_word(word, SquashKind::WORDS)
+    )]
+    squash: Option<SquashKind>,
+    /// Acknowledge changes before they are on stable storage: faster, and a power cut loses them
+    #[arg(long = "async", conflicts_with = "config")]
+    asynchronous: bool,
+}
+
+/// What to serve, made of the flags.
+pub(super) struct Plan {
+    pub(super) config: Config,
+    /// What the default state directory is named after: DIR or the configuration file.
+    pub(super) served: PathBuf,
+    /// A directory to create if it is missing.
+    pub(super) create: Option<PathBuf>,
+    /// May another port be used if the one asked for is taken?
+    pub(super) any_port: bool,
+}
+
+impl Args {
+    /// # Errors
+    /// [`config::ConfigErrors`] and [`UsageError`], which end with status 2.
+    pub(super) fn plan(self) -> anyhow::Result<Plan> {
+        let mut plan = match (&self.config, &self.dir) {
+            (Some(file), _) => Self::plan_of_file(file)?,
+            (None, Some(dir)) => self.plan_of_directory(dir)?,
+            (None, None) => return Err(UsageError("name a DIR or --config FILE".into()).into()),
+        };
+        let server = &mut plan.config.server;
+        if !self.listen.is_empty() {
+            server.listen = self.listen;
+            plan.any_port = false;
+        }
+        if let Some(state_dir) = self.state_dir {
+            server.state_dir = Some(std::path::absolute(state_dir)?);
+        }
+        server.engine = self.engine.unwrap_or(server.engine);
+        server.memory_bytes = self.memory.unwrap_or(server.memory_bytes);
+        server.log = self.log_level.unwrap_or(server.log);
+        server.log_json |= self.log_json;
+        server.portmap |= self.portmap;
+        server.rpcbind &= !self.no_rpcbind;
+        Ok(plan)
+    }
+
+    fn plan_of_file(file: &Path) -> anyhow::Result<Plan> {
+        // Absolute: a reload must find the file again.
+        let file = std::path::absolute(file)?;
+        let config = Config::load(&file)?;
+        Ok(Plan {
+            config,
+            served: file,
+            create: None,
+            any_port: false,
+        })
+    }
+
+    fn plan_of_directory(&self, dir: &Path) -> anyhow::Result<Plan> {
+        let absolute = std::path::absolute(dir)
+            .with_context(|| format!("cannot tell where {} is", dir.display()))?;
+        let create = (!absolute.exists()).then(|| absolute.clone());
+        if create.is_none() {
+            config::check_directory(&absolute).map_err(UsageError)?;
+        }
+        let loopback_squash = self.squash.unwrap_or(SquashKind::None);
+        let squash = self.squash.unwrap_or(SquashKind::Root);
+        let access = if self.read_only {
+            Access::ReadOnly
+        } else {
+            Access::ReadWrite
+        };
+        let rule = |net, squash| ClientConfig {
+            net,
+            access,
+            squash,
+            ..ClientConfig::default()
+        };
+        let loopback = config::loopback_nets().map(|net| rule(net, loopback_squash));
+        let others = self.allow.iter().map(|net| rule(*net, squash));
+        let durability = if self.asynchronous {
+            Durability::Async
+        } else {
+            Durability::Sync
+        };
+        let export = ExportConfig {
+            clients: loopback.into_iter().chain(others).collect(),
+            durability,
+            read: self.read.unwrap_or(IoMode::Buffered),
+            write: self.write.unwrap_or(IoMode::Buffered),
+            ..ExportConfig::new(&absolute, "/")
+        };
+        let server = ServerConfig {
+            listen: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, NFS_PORT))],
+            ..ServerConfig::default()
+        };
+        let config = Config::from_flags(server, vec![export]);
+        Ok(Plan {
+            config,
+            served: absolute,
+            create,
+            any_port: true,
+        })
+    }
+}
+
+fn parse_memory(text: &str) -> Result<u64, String> {
+    let bytes = config::parse_size(text)?;
+    config::check_memory(bytes)?;
+    Ok(bytes)
+}

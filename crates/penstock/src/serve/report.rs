@@ -1,0 +1,145 @@
+//! What `penstock serve` tells its operator at start: what it did, what it found, how to mount it.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use nfs_server::config::{Access, Config, ExportConfig, SquashKind, word_of};
+
+/// Tells line by line, on standard error as plain text, or as log events where those are JSON and
+/// another program reads them.
+pub(super) struct Report {
+    json: bool,
+}
+
+impl Report {
+    pub(super) const fn new(json: bool) -> Self {
+        Self { json }
+    }
+
+    pub(super) fn line(&mut self, line: String) {
+        if self.json {
+            tracing::info!("{}", line.trim_start());
+        } else {
+            eprintln!("{line}");
+        }
+    }
+
+    /// Everything there is to say of a server that has started.
+    pub(super) fn started(&mut self, config: &Config, addresses: &[SocketAddr], facts: &[String]) {
+        self.line(format!(
+            "penstock {} serves on {}",
+            env!("CARGO_PKG_VERSION"),
+            joined(addresses)
+        ));
+        for export in &config.exports {
+            self.export(export);
+        }
+        for fact in facts {
+            self.line(format!("  {fact}"));
+        }
+        for warning in config.warnings() {
+            self.line(format!("  warning: {warning}"));
+        }
+        if let Some(warning) = unreachable_for_others(config, addresses) {
+            self.line(format!("  warning: {warning}"));
+        }
+        if let (Some(address), Some(export)) = (addresses.first(), config.exports.first()) {
+            let address = reachable(*address);
+            self.line("mount it:".to_owned());
+            self.line(format!("  {}", mount_command(address, &export.pseudo)));
+            self.line("or look at it without mounting:".to_owned());
+            self.line(format!("  penstock ls nfs://{address}{}", export.pseudo));
+        }
+    }
+
+    fn export(&mut self, export: &ExportConfig) {
+        self.line(format!("  {} is {}", export.pseudo, export.path.display()));
+        for client in &export.clients {
+            let access = match client.access {
+                Access::ReadWrite => "may read and write",
+                Access::ReadOnly => "may read",
+            };
+            let squash = match client.squash {
+                SquashKind::None => {
+                    "its root is root here: whoever can send from there can be root"
+                }
+                SquashKind::Root => "its root becomes nobody",
+                SquashKind::All => "everybody becomes nobody",
+            };
+            let word = word_of(client.squash, SquashKind::WORDS);
+            self.line(format!(
+                "    {} {access}; {squash} (squash {word})",
+                client.net
+            ));
+        }
+    }
+}
+
+/// The mount command of a Linux client. Both ports are given, so it needs no rpcbind.
+fn mount_command(address: SocketAddr, pseudo: &str) -> String {
+    let port = address.port();
+    let host = match address.ip() {
+        IpAddr::V4(ip) => ip.to_string(),
+        IpAddr::V6(ip) => format!("[{ip}]"),
+    };
+    format!(
+        "mount -t nfs -o vers=3,proto=tcp,port={port},mountport={port},nolock {host}:{pseudo} /mnt"
+    )
+}
+
+/// An address to give to a client on this machine: the loopback one for "any".
+fn reachable(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        ip => ip,
+    };
+    SocketAddr::new(ip, address.port())
+}
+
+/// Listens for other machines, but lets none of them in?
+fn unreachable_for_others(config: &Config, addresses: &[SocketAddr]) -> Option<String> {
+    let listens = addresses.iter().any(|address| !address.ip().is_loopback());
+    let mut clients = config.exports.iter().flat_map(|export| &export.clients);
+    let admits = clients.any(|client| !client.net.addr().is_loopback());
+    (listens && !admits).then(|| {
+        "other machines can connect but only clients on this one may mount; let others in with \
+         --allow CIDR or, in a file, `clients`"
+            .to_owned()
+    })
+}
+
+/// Addresses separated by spaces.
+pub(super) fn joined(addresses: &[SocketAddr]) -> String {
+    addresses
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mount_command_gives_both_ports_and_brackets_ipv6() {
+        let v4 = mount_command("127.0.0.1:2049".parse().unwrap(), "/");
+        assert!(
+            v4.ends_with("port=2049,mountport=2049,nolock 127.0.0.1:/ /mnt"),
+            "{v4}"
+        );
+        let v6 = mount_command("[::1]:7".parse().unwrap(), "/a");
+        assert!(
+            v6.ends_with("port=7,mountport=7,nolock [::1]:/a /mnt"),
+            "{v6}"
+        );
+    }
+
+    #[test]
+    fn any_address_is_shown_as_one_to_connect_to() {
+        let shown = |text: &str| reachable(text.parse().unwrap()).to_string();
+        assert_eq!(shown("0.0.0.0:1"), "127.0.0.1:1");
+        assert_eq!(shown("[::]:1"), "[::1]:1");
+        assert_eq!(shown("10.0.0.1:1"), "10.0.0.1:1");
+    }
+}

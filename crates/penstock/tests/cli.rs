@@ -1,0 +1,222 @@
+//! The real binary from outside: usage, exit codes, checking, completions, manual pages.
+
+mod support;
+
+use std::path::Path;
+use std::process::Stdio;
+
+use support::{penstock, run, text};
+
+/// The root of the source tree.
+fn tree() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .and_then(Path::parent)
+        .unwrap()
+}
+
+#[test]
+fn help_tells_of_every_command() {
+    let output = run(&["--help"]);
+    assert_eq!(output.status.code(), Some(0));
+    let help = text(&output.stdout);
+    for command in ["serve", "check", "ctl", "completions"] {
+        assert!(help.contains(command), "{help}");
+        assert_eq!(run(&[command, "--help"]).status.code(), Some(0));
+    }
+    assert!(!help.contains("  man "), "a hidden command shows: {help}");
+}
+
+#[test]
+fn wrong_usage_ends_with_2() {
+    let wrong: &[&[&str]] = &[
+        &[],
+        &["dance"],
+        &["serve"],
+        &["serve", "/tmp", "--config", "x"],
+        &["serve", "/tmp", "--memory", "1KiB"],
+        &["serve", "/tmp", "--listen", "localhost"],
+        &["serve", "/tmp", "--allow", "10.0.0.1/8"],
+        &["serve", "/tmp", "--read", "direct"],
+        &["serve", "/proc/version"],
+        &["serve", "--config", "/none/such.toml"],
+        &["ctl", "log-level", "loud"],
+    ];
+    for arguments in wrong {
+        let output = run(arguments);
+        assert_eq!(
+            output.status.code(),
+            Some(2),
+            "{arguments:?}: {}",
+            text(&output.stderr)
+        );
+        assert!(!output.stderr.is_empty(), "{arguments:?} says nothing");
+    }
+}
+
+#[test]
+fn a_server_that_is_not_there_is_a_failure() {
+    let empty = tempfile::tempdir().unwrap();
+    let output = run(&[
+        "ctl",
+        "--state-dir",
+        empty.path().to_str().unwrap(),
+        "status",
+    ]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        text(&output.stderr).contains("is it running"),
+        "{}",
+        text(&output.stderr)
+    );
+}
+
+#[test]
+fn check_names_the_line_and_the_cure() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("p.toml");
+    std::fs::write(
+        &file,
+        "[[export]]\npath = \"/\"\nsqash = \"all\"\naccess = 1\n",
+    )
+    .unwrap();
+    let file = file.to_str().unwrap();
+    let output = run(&["check", file]);
+    assert_eq!(output.status.code(), Some(2));
+    let complaint = text(&output.stderr);
+    let expected =
+        format!("{file}:3: unknown key \"sqash\" in [[export]]; did you mean \"squash\"?");
+    assert!(complaint.contains(&expected), "{complaint}");
+    assert_eq!(complaint.lines().count(), 2, "{complaint}");
+
+    let output = run(&["check", "--json", file]);
+    assert_eq!(output.status.code(), Some(2));
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["ok"], false);
+    assert_eq!(report["problems"][0]["line"], 3);
+}
+
+/// The example, with a directory that is there, and every key that is commented out put in.
+fn example_with_every_key(served: &Path) -> String {
+    let example = std::fs::read_to_string(tree().join("docs/examples/penstock.toml")).unwrap();
+    let is_key = |line: &str| {
+        let name = line.split(" = ").next().unwrap_or("");
+        line.contains(" = ")
+            && name
+                .bytes()
+                .all(|byte| byte.is_ascii_lowercase() || byte == b'_')
+    };
+    let mut text = String::new();
+    for line in example.lines() {
+        let bare = line
+            .strip_prefix("# ")
+            .filter(|bare| is_key(bare))
+            .unwrap_or(line);
+        text.push_str(&bare.replace("\"/srv\"", &format!("{served:?}")));
+        text.push('\n');
+    }
+    text
+}
+
+#[test]
+fn the_example_configuration_is_good_and_has_every_key() {
+    let example = tree().join("docs/examples/penstock.toml");
+    if Path::new("/srv").is_dir() {
+        let output = run(&["check", example.to_str().unwrap()]);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let full = example_with_every_key(directory.path());
+    let file = directory.path().join("full.toml");
+    std::fs::write(&file, &full).unwrap();
+    let output = run(&["check", file.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    // The complaint about an unknown key lists the known ones: each must be in the example.
+    for section in ["[server]", "[[export]]", "[[export.client]]"] {
+        let wrong = full.replacen(section, &format!("{section}\nqqqqqqqqqqqq = 1"), 1);
+        std::fs::write(&file, wrong).unwrap();
+        let complaint = text(&run(&["check", file.to_str().unwrap()]).stderr);
+        let known = complaint
+            .split("known keys are ")
+            .nth(1)
+            .expect("a list of the known keys");
+        for key in known
+            .lines()
+            .next()
+            .unwrap()
+            .split(", ")
+            .filter(|key| *key != "client")
+        {
+            let present = full
+                .lines()
+                .any(|line| line.starts_with(&format!("{key} = ")));
+            assert!(present, "{key} of {section} is not in the example");
+        }
+    }
+}
+
+#[test]
+fn completions_are_made_for_each_shell() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let output = run(&["completions", shell]);
+        assert_eq!(output.status.code(), Some(0), "{shell}");
+        assert!(text(&output.stdout).contains("penstock"), "{shell}");
+    }
+}
+
+#[test]
+fn the_manual_pages_are_current() {
+    let made = tempfile::tempdir().unwrap();
+    assert_eq!(
+        run(&["man", made.path().to_str().unwrap()]).status.code(),
+        Some(0)
+    );
+    let pages = |directory: &Path| {
+        let mut pages: Vec<(String, String)> = std::fs::read_dir(directory)
+            .unwrap()
+            .map(|entry| entry.unwrap())
+            .map(|entry| {
+                let name = entry.file_name().into_string().unwrap();
+                (name, std::fs::read_to_string(entry.path()).unwrap())
+            })
+            .collect();
+        pages.sort();
+        pages
+    };
+    let (kept, made) = (pages(&tree().join("docs/man")), pages(made.path()));
+    let stale = made
+        .iter()
+        .filter(|page| !kept.contains(page))
+        .map(|(name, _)| name);
+    let stale: Vec<_> = stale.collect();
+    assert!(
+        stale.is_empty() && kept.len() == made.len(),
+        "{stale:?}: run `penstock man docs/man`"
+    );
+}
+
+#[test]
+fn colours_only_where_they_are_wanted() {
+    let coloured = |variables: &[(&str, &str)]| {
+        let output = penstock()
+            .arg("--help")
+            .envs(variables.iter().copied())
+            .output()
+            .unwrap();
+        output.stdout.contains(&0x1b)
+    };
+    assert!(!coloured(&[]), "a pipe gets colours");
+    assert!(coloured(&[("CLICOLOR_FORCE", "1")]));
+    assert!(!coloured(&[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")]));
+}
+
+#[test]
+fn a_reader_that_stops_early_is_no_error() {
+    let mut child = penstock()
+        .args(["completions", "bash"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}

@@ -1,0 +1,337 @@
+//! The real binary as a server: what scripts, signals, `ctl` and systemd rely on.
+
+mod support;
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use rustix::process::{Pid, Signal};
+use support::{penstock, run, text};
+
+/// A server of a directory of its own; killed if the test ends before it.
+struct Server {
+    child: Child,
+    directory: tempfile::TempDir,
+    address: String,
+}
+
+impl Server {
+    /// `arguments` follow `serve`; in them `DIR` is the scratch directory.
+    fn start(directory: tempfile::TempDir, arguments: &[&str]) -> Self {
+        let scratch = directory.path().to_str().unwrap().to_owned();
+        let arguments = arguments
+            .iter()
+            .map(|argument| argument.replace("DIR", &scratch));
+        let mut child = penstock()
+            .arg("serve")
+            .args(arguments)
+            .args(["--state-dir", &format!("{scratch}/state")])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut ready = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap())
+            .read_line(&mut ready)
+            .unwrap();
+        let address = ready
+            .strip_prefix("ready ")
+            .map(str::trim_end)
+            .map(str::to_owned);
+        let address = address.unwrap_or_else(|| {
+            let mut errors = String::new();
+            child
+                .stderr
+                .take()
+                .unwrap()
+                .read_to_string(&mut errors)
+                .unwrap();
+            panic!("the server said {ready:?} and {errors}");
+        });
+        Self {
+            child,
+            directory,
+            address,
+        }
+    }
+
+    fn new(arguments: &[&str]) -> Self {
+        Self::start(tempfile::tempdir().unwrap(), arguments)
+    }
+
+    fn state(&self) -> PathBuf {
+        self.directory.path().join("state")
+    }
+
+    fn ctl(&self, arguments: &[&str]) -> Output {
+        penstock()
+            .arg("ctl")
+            .arg("--state-dir")
+            .arg(self.state())
+            .args(arguments)
+            .output()
+            .unwrap()
+    }
+
+    fn signal(&self, signal: Signal) {
+        rustix::process::kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Waits for the end: exit code and all of standard error.
+    fn end(mut self) -> (Option<i32>, String) {
+        let mut errors = String::new();
+        self.child
+            .stderr
+            .take()
+            .unwrap()
+            .read_to_string(&mut errors)
+            .unwrap();
+        (self.child.wait().unwrap().code(), errors)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Both fail for one that has ended, as it should have.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn serve_creates_serves_tells_and_drains() {
+    let server = Server::new(&["DIR/data", "--listen", "127.0.0.1:0"]);
+    assert!(server.directory.path().join("data").is_dir());
+    std::net::TcpStream::connect(&server.address).unwrap();
+    let port = server.address.rsplit(':').next().unwrap().to_owned();
+    server.signal(Signal::TERM);
+    let state = server.state();
+    let (code, told) = server.end();
+    assert_eq!(code, Some(0), "{told}");
+    assert!(!state.join("control.sock").exists());
+    for expected in [
+        "created ",
+        "squash none",
+        &format!("port={port},mountport={port},nolock 127.0.0.1:/ /mnt"),
+        &format!("penstock ls nfs://127.0.0.1:{port}/"),
+        "SIGTERM: draining",
+    ] {
+        assert!(told.contains(expected), "no {expected:?} in {told}");
+    }
+    assert!(!told.contains('\u{1b}'), "colours in a pipe: {told}");
+}
+
+#[test]
+fn the_flags_make_the_rules() {
+    let arguments = [
+        "DIR/data",
+        "--listen",
+        "127.0.0.1:0",
+        "--read-only",
+        "--allow",
+        "10.0.0.0/8",
+        "--async",
+    ];
+    let server = Server::new(&arguments);
+    let output = server.ctl(&["--json", "exports"]);
+    let exports: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(exports[0]["pseudo"], "/");
+    assert_eq!(exports[0]["durability"], "async");
+    let rules = exports[0]["rules"].as_array().unwrap();
+    assert!(rules.iter().all(|rule| rule["access"] == "ro"));
+    let squash: Vec<_> = rules
+        .iter()
+        .map(|rule| rule["squash"].as_str().unwrap())
+        .collect();
+    assert_eq!(squash, ["none", "none", "root"]);
+}
+
+#[test]
+fn ctl_asks_and_tells() {
+    let server = Server::new(&["DIR/data", "--listen", "127.0.0.1:0"]);
+    let status = server.ctl(&["status"]);
+    let shown = text(&status.stdout);
+    assert_eq!(status.status.code(), Some(0), "{}", text(&status.stderr));
+    assert!(
+        shown.contains("serving") && shown.contains(&server.address),
+        "{shown}"
+    );
+    assert!(text(&server.ctl(&["exports"]).stdout).contains("127.0.0.0/8  rw, squash none"));
+    assert_eq!(server.ctl(&["clients"]).status.code(), Some(0));
+    assert_eq!(server.ctl(&["log-level", "debug"]).status.code(), Some(0));
+    assert!(text(&server.ctl(&["reload"]).stdout).contains("from flags alone"));
+    assert_eq!(text(&server.ctl(&["drain"]).stdout), "draining\n");
+    assert_eq!(server.end().0, Some(0));
+}
+
+#[test]
+fn one_state_directory_serves_one_server() {
+    let server = Server::new(&["DIR/data", "--listen", "127.0.0.1:0"]);
+    let other = server.directory.path().join("other");
+    let output = penstock()
+        .args([
+            Path::new("serve"),
+            &other,
+            Path::new("--listen"),
+            Path::new("127.0.0.1:0"),
+        ])
+        .args([Path::new("--state-dir"), &server.state()])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let told = text(&output.stderr);
+    let expected = format!("another server (process {})", server.child.id());
+    assert!(told.contains(&expected), "{told}");
+}
+
+#[test]
+fn a_taken_port_is_an_error_when_it_was_asked_for() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let directory = tempfile::tempdir().unwrap();
+    let scratch = directory.path().to_str().unwrap();
+    let output = run(&[
+        "serve",
+        scratch,
+        "--listen",
+        &address,
+        "--state-dir",
+        &format!("{scratch}/s"),
+    ]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        text(&output.stderr).contains("choose another port"),
+        "{}",
+        text(&output.stderr)
+    );
+}
+
+fn export(pseudo: &str) -> String {
+    format!("[[export]]\npath = \"/\"\npseudo = \"{pseudo}\"\n")
+}
+
+/// A server of a configuration file that exports `/` as `/a`.
+fn server_of_file() -> (Server, PathBuf) {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("p.toml");
+    std::fs::write(&file, export("/a")).unwrap();
+    let server = Server::start(
+        directory,
+        &["--config", "DIR/p.toml", "--listen", "127.0.0.1:0"],
+    );
+    (server, file)
+}
+
+#[test]
+fn reload_swaps_a_valid_file_and_keeps_the_old_for_a_wrong_one() {
+    let (server, file) = server_of_file();
+    let pseudos = || {
+        let output = server.ctl(&["--json", "exports"]);
+        let exports: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let exports = exports.as_array().unwrap().iter();
+        exports
+            .map(|export| export["pseudo"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    std::fs::write(&file, export("/a") + &export("/b")).unwrap();
+    let output = server.ctl(&["reload"]);
+    assert!(
+        text(&output.stdout).contains("added: /b"),
+        "{}",
+        text(&output.stdout)
+    );
+    assert_eq!(pseudos(), ["/a", "/b"]);
+    std::fs::write(&file, export("/c") + "sqash = 1\n").unwrap();
+    let output = server.ctl(&["reload"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        text(&output.stderr).contains("p.toml:4: unknown key"),
+        "{}",
+        text(&output.stderr)
+    );
+    assert_eq!(pseudos(), ["/a", "/b"]);
+    server.signal(Signal::TERM);
+    let (code, log) = server.end();
+    assert_eq!(code, Some(0));
+    assert!(log.contains("p.toml:4: unknown key \"sqash\""), "{log}");
+}
+
+#[test]
+fn sighup_reloads() {
+    let (mut server, file) = server_of_file();
+    std::fs::write(&file, export("/a") + "wrong = 1\n").unwrap();
+    server.signal(Signal::HUP);
+    // The log line says that it was done; no need to guess how long it takes.
+    let mut log = BufReader::new(server.child.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("p.toml:4: unknown key \"wrong\"") {
+        line.clear();
+        assert_ne!(log.read_line(&mut line).unwrap(), 0, "the log ended");
+    }
+    std::fs::write(&file, export("/b")).unwrap();
+    server.signal(Signal::HUP);
+    while !line.contains("configuration reloaded") {
+        line.clear();
+        assert_ne!(log.read_line(&mut line).unwrap(), 0, "the log ended");
+    }
+    assert!(text(&server.ctl(&["exports"]).stdout).starts_with("/b is /"));
+}
+
+#[test]
+fn json_logs_are_json_only() {
+    let server = Server::new(&["DIR/data", "--listen", "127.0.0.1:0", "--log-json"]);
+    server.signal(Signal::INT);
+    let (code, log) = server.end();
+    assert_eq!(code, Some(0), "{log}");
+    for line in log.lines() {
+        let event: Result<serde_json::Value, _> = serde_json::from_str(line);
+        assert!(
+            event.is_ok_and(|event| event["level"].is_string()),
+            "{line}"
+        );
+    }
+}
+
+#[test]
+fn systemd_is_told_and_may_pass_the_socket() {
+    let directory = tempfile::tempdir().unwrap();
+    let scratch = directory.path().to_str().unwrap();
+    let notify = directory.path().join("notify");
+    let told = std::os::unix::net::UnixDatagram::bind(&notify).unwrap();
+    let passed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = passed.local_addr().unwrap().to_string();
+    // The protocol wants the socket as descriptor 3 and the process's own id in the environment.
+    let script = "exec 3<&0 0</dev/null; LISTEN_PID=$$ LISTEN_FDS=1 exec \"$@\"";
+    let mut child = Command::new("sh")
+        .args(["-c", script, "sh", env!("CARGO_BIN_EXE_penstock"), "serve"])
+        .args([
+            &format!("{scratch}/data"),
+            "--state-dir",
+            &format!("{scratch}/state"),
+        ])
+        .env("NOTIFY_SOCKET", &notify)
+        .stdin(std::os::fd::OwnedFd::from(passed))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut ready = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap())
+        .read_line(&mut ready)
+        .unwrap();
+    assert_eq!(ready, format!("ready {address}\n"));
+    let mut said = [0; 512];
+    let mut hear = || {
+        let length = told.recv(&mut said).unwrap();
+        text(&said[..length])
+    };
+    assert!(hear().contains("READY=1"));
+    let pid = Pid::from_child(&child);
+    rustix::process::kill_process(pid, Signal::HUP).unwrap();
+    assert!(hear().contains("RELOADING=1"));
+    assert!(hear().contains("READY=1"));
+    rustix::process::kill_process(pid, Signal::TERM).unwrap();
+    assert!(hear().contains("STOPPING=1"));
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}

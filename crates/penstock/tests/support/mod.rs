@@ -1,0 +1,26 @@
+//! How these tests run the binary.
+
+use std::process::{Command, Output};
+
+pub(crate) fn penstock() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_penstock"));
+    // Nothing of the caller's environment may show in the output or the exit code.
+    for name in [
+        "NO_COLOR",
+        "CLICOLOR",
+        "CLICOLOR_FORCE",
+        "NOTIFY_SOCKET",
+        "LISTEN_FDS",
+    ] {
+        command.env_remove(name);
+    }
+    command
+}
+
+pub(crate) fn run(arguments: &[&str]) -> Output {
+    penstock().args(arguments).output().unwrap()
+}
+
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
