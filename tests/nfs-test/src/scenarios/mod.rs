@@ -24,6 +24,13 @@ pub(crate) struct Scenario {
 /// All scenarios, in the order in which they run.
 pub(crate) const TABLE: &[Scenario] = &[
     Scenario {
+        name: "wire-table",
+        about: "every procedure times its errors, on the wire through our own client",
+        needs: &[Need::Root],
+        engines: Engines::Each,
+        run: crate::wire_table::run,
+    },
+    Scenario {
         name: "libnfs",
         about: "libnfs's utilities: ls, cat, cp up and down, stat",
         needs: &[Need::LibnfsUtils],
