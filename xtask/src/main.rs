@@ -1,2 +1,155 @@
-//! See Cargo.toml.
-fn main() {}
+//! `cargo xtask`: the house's own commands.
+//!
+//! What a contributor, a reviewer and CI run is the same program, so that "it passed here" means the
+//! same thing everywhere. `check` holds the rules, `test` runs every test level, `fuzz` and `interop` run one
+//! of them for longer, `bench` measures, `man` writes the manual pages.
+
+mod check;
+mod levels;
+mod run;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result};
+use clap::{Args, Parser, Subcommand};
+
+use crate::levels::{Options, fuzz, system};
+
+/// The house's own commands.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    command: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Format, lints and the house's rules
+    Check,
+    /// Every test level, set-up included; the last line counts them
+    Test(TestArgs),
+    /// Run one fuzz target, or each in turn
+    Fuzz {
+        /// The target's name (all if not given)
+        target: Option<String>,
+        /// How long to run each target
+        #[arg(long, default_value_t = 60)]
+        seconds: u64,
+    },
+    /// Measure; prints tables and judges nothing
+    Bench(BenchArgs),
+    /// Only the tests with foreign peers: the Linux kernel's client and libnfs
+    Interop {
+        /// A skipped test is a failure
+        #[arg(long)]
+        strict: bool,
+    },
+    /// Write the manual pages to docs/man
+    Man,
+}
+
+#[derive(Args)]
+struct TestArgs {
+    /// A skipped test is a failure, and the long forms run (this is what CI does)
+    #[arg(long)]
+    strict: bool,
+    /// The short forms: fewer rounds, two seconds a fuzz target
+    #[arg(long)]
+    quick: bool,
+    /// Only tests whose name contains this
+    #[arg(long)]
+    filter: Option<String>,
+}
+
+/// Arguments for `bench` go to the measuring program as they are.
+#[derive(Args)]
+struct BenchArgs {
+    /// For example: baseline --seconds 3 --rounds 5 --json
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<String>,
+}
+
+fn main() -> ExitCode {
+    match run_command(Cli::parse().command) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run_command(command: What) -> Result<ExitCode> {
+    let root = root()?;
+    match command {
+        What::Check => check::check(&root).map(|()| ExitCode::SUCCESS),
+        What::Test(args) => {
+            let options = Options {
+                strict: args.strict,
+                quick: args.quick,
+                filter: args.filter,
+            };
+            levels::test(&root, &options)
+        }
+        What::Fuzz { target, seconds } => {
+            let tally = fuzz::run_targets(&root, target.as_deref(), seconds)?;
+            Ok(tally.close(false))
+        }
+        What::Bench(args) => bench(&root, &args.arguments),
+        What::Interop { strict } => {
+            let options = Options {
+                strict,
+                quick: false,
+                filter: None,
+            };
+            Ok(system::run_peers(&root, &options)?.close(strict))
+        }
+        What::Man => man(&root),
+    }
+}
+
+/// The workspace's root: the directory above this crate's manifest.
+fn root() -> Result<PathBuf> {
+    let own = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+    let own = own.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")));
+    let root = own.parent().context("xtask has no parent directory")?;
+    Ok(root.to_owned())
+}
+
+fn bench(root: &Path, arguments: &[String]) -> Result<ExitCode> {
+    let mut build = Command::new(run::cargo());
+    build
+        .current_dir(root)
+        .args(["build", "--release", "-p", "penstock", "-p", "nfs-bench"]);
+    if !run::streams("build penstock and nfs-bench, optimised", &mut build)? {
+        return Ok(ExitCode::FAILURE);
+    }
+    let target = levels::target_directory(root)?.join("release");
+    let mut measure = Command::new(target.join("nfs-bench"));
+    measure
+        .current_dir(root)
+        .args(arguments)
+        .env("PENSTOCK_SERVER", target.join("penstock"));
+    Ok(if run::streams("nfs-bench", &mut measure)? {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn man(root: &Path) -> Result<ExitCode> {
+    let directory = root.join("docs/man");
+    std::fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
+    let mut command = Command::new(run::cargo());
+    command
+        .current_dir(root)
+        .args(["run", "--quiet", "-p", "penstock", "--", "man"])
+        .arg(&directory);
+    Ok(if run::streams("penstock man", &mut command)? {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}

@@ -1,1 +1,21 @@
-//! See Cargo.toml.
+//! Measures NFS servers against each other: workloads, samples, comparison, report.
+//!
+//! A figure is worth something only beside another one measured in the same run, on the same machine, over
+//! the same path. So a run takes its servers in turn, several rounds, each measurement in a process of its
+//! own that is pinned to one core while the server is pinned to another, and reports medians
+//! with their spread. Nothing here judges: there are no thresholds.
+//!
+//! The measured loop ([`load`]) is deliberately not the client library: a prepared call is patched and sent, a
+//! reply's status is looked at, and nothing else happens, so that what is measured is the server.
+
+pub mod baseline;
+pub mod counters;
+pub mod limits;
+pub mod load;
+pub mod pin;
+pub mod pingpong;
+pub mod report;
+pub mod sample;
+pub mod servers;
+pub mod stage;
+pub mod workload;

@@ -152,7 +152,7 @@ impl Reclaim for Inner {
     }
 }
 
-/// A buffer. Dereferences to its first [`Buf::len`] bytes; goes back to its pool when dropped.
+/// A buffer. Dereferences to its first `len` bytes; goes back to its pool when dropped.
 pub struct Buf {
     /// `Some` until dropped.
     block: Option<Block>,

@@ -113,3 +113,36 @@ pub fn drop_effective(capability: Capability) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_held_is_what_the_kernel_shows() {
+        let text = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix("CapEff:"))
+            .unwrap();
+        let effective = u64::from_str_radix(line.trim(), 16).unwrap();
+        for capability in Capability::ALL {
+            let held = effective & capability.set().bits() != 0;
+            assert_eq!(has(capability), held, "{}", capability.name());
+            assert_eq!(summary().contains(capability.name()), held);
+        }
+    }
+
+    #[test]
+    fn dropping_concerns_one_capability_of_this_thread() {
+        let before: Vec<bool> = Capability::ALL.map(has).to_vec();
+        std::thread::spawn(|| {
+            drop_effective(Capability::SysResource).unwrap();
+            assert!(!has(Capability::SysResource));
+            drop_effective(Capability::SysResource).unwrap();
+        })
+        .join()
+        .unwrap();
+        assert_eq!(Capability::ALL.map(has).to_vec(), before);
+    }
+}

@@ -123,7 +123,10 @@ impl ServerIdentity {
     /// a guard.
     pub fn adopt(&self) {
         if self.can_switch {
-            self.restore();
+            self.restore(Change {
+                groups: true,
+                gid: true,
+            });
         }
     }
 
@@ -163,10 +166,16 @@ impl ServerIdentity {
     }
 
     /// Back to the server's identity: user first, because with it come the rights for the rest.
-    fn restore(&self) {
+    fn restore(&self, change: Change) {
         setfsuid(self.creds.uid.0);
-        setfsgid(self.creds.gid.0);
-        let groups = set_groups(&self.groups_as_found);
+        if change.gid {
+            setfsgid(self.creds.gid.0);
+        }
+        let groups = if change.groups {
+            set_groups(&self.groups_as_found)
+        } else {
+            Ok(())
+        };
         let caps = self
             .explicit_caps
             .map_or(Ok(()), |sets| set_capabilities(None, sets));
@@ -182,6 +191,13 @@ impl ServerIdentity {
     }
 }
 
+/// What differs from the server's identity besides the user.
+#[derive(Clone, Copy, Debug)]
+struct Change {
+    groups: bool,
+    gid: bool,
+}
+
 /// Whether the process can act for clients; see [`ServerIdentity::can_switch`].
 #[must_use]
 pub fn can_switch() -> bool {
@@ -195,7 +211,7 @@ pub fn can_switch() -> bool {
 #[must_use = "the identity is given back when the guard is dropped"]
 #[derive(Debug)]
 pub struct Guard {
-    server: Option<&'static ServerIdentity>,
+    undo: Option<(&'static ServerIdentity, Change)>,
     _this_thread_only: PhantomData<*const ()>,
 }
 
@@ -211,26 +227,36 @@ impl Guard {
     /// # Panics
     /// When the thread already has a guard.
     pub fn enter(creds: &Creds) -> Result<Self> {
+        Self::enter_from(ServerIdentity::current(), creds)
+    }
+
+    fn enter_from(server: &'static ServerIdentity, creds: &Creds) -> Result<Self> {
         assert!(!GUARDED.get(), "a thread can act for one client at a time");
-        let server = ServerIdentity::current();
+        // Each change costs the kernel a new set of credentials, a microsecond and more.
+        let change = Change {
+            groups: creds.groups[..] != server.creds.groups[..],
+            gid: creds.gid != server.creds.gid,
+        };
         let switches = server.can_switch && *creds != server.creds;
         let guard = Self {
-            server: switches.then_some(server),
+            undo: switches.then_some((server, change)),
             _this_thread_only: PhantomData,
         };
         GUARDED.set(true);
         if switches {
-            guard.switch(server, creds)?;
+            Self::switch(server, creds, change)?;
         }
         Ok(guard)
     }
 
-    fn switch(&self, server: &ServerIdentity, creds: &Creds) -> Result<()> {
+    fn switch(server: &ServerIdentity, creds: &Creds, change: Change) -> Result<()> {
         // Groups and group first: once the user is not 0 any more there may be no right left to.
-        if creds.groups[..] != server.creds.groups[..] {
+        if change.groups {
             set_groups(&creds.groups)?;
         }
-        setfsgid(creds.gid.0);
+        if change.gid {
+            setfsgid(creds.gid.0);
+        }
         setfsuid(creds.uid.0);
         // setfsuid(2) and setfsgid(2) report no errors: ask what is in force now.
         if setfsgid(QUERY) != creds.gid.0 || setfsuid(QUERY) != creds.uid.0 {
@@ -250,8 +276,8 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        if let Some(server) = self.server {
-            server.restore();
+        if let Some((server, change)) = self.undo {
+            server.restore(change);
         }
         GUARDED.set(false);
     }
@@ -317,3 +343,6 @@ fn setfsgid(gid: u32) -> u32 {
     let before = unsafe { libc::syscall(libc::SYS_setfsgid, gid) };
     before as u32
 }
+
+#[cfg(test)]
+mod tests;

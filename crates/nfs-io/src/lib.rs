@@ -18,17 +18,26 @@
 pub mod budget;
 pub mod buffer;
 pub mod caps;
+pub mod engine;
 pub mod fs;
+pub mod groups;
 pub mod identity;
 pub mod limits;
 pub mod mounts;
+pub mod op;
+pub mod plan;
+pub mod pool;
+pub mod probe;
 
 #[cfg(test)]
 mod testing;
 
 pub use budget::{Budget, Reservation};
 pub use buffer::{Buf, BufferPool};
+pub use engine::{Completion, Engine, EngineKind};
 pub use identity::{Creds, LocalGid, LocalUid};
+pub use op::{Op, OpResult, WriteSync};
+pub use pool::{Lane, Pool, PoolFull, PoolLimits};
 pub use rustix::io::Errno;
 
 /// Result of everything that asks the kernel: the value, or the kernel's errno.

@@ -25,3 +25,40 @@ pub const DIRENTS_BYTES_MIN: usize = 1024;
 
 /// Largest `getdents64` buffer.
 pub const DIRENTS_BYTES_MAX: usize = 1 << 20;
+
+/// Threads of one [`crate::Pool`] where the caller does not say.
+pub const POOL_THREADS_MAX: usize = 64;
+
+/// Jobs that one lane of a pool may have waiting where the caller does not say.
+pub const POOL_QUEUED_MAX: usize = 4096;
+
+/// A pool thread without work ends after this many seconds.
+pub const POOL_IDLE_SECONDS: u64 = 10;
+
+/// Dropping a pool waits this many seconds for running jobs, then leaves them to themselves.
+pub const POOL_DROP_SECONDS: u64 = 5;
+
+/// How often an engine asks again after `EAGAIN`, which blocking calls on files should never
+/// answer, before it makes an `EIO` of it.
+pub const AGAIN_RETRIES_MAX: u32 = 16;
+
+/// Operations of one ring in the kernel at once where the caller does not say.
+pub const RING_IN_FLIGHT_MAX: u32 = 128;
+
+/// Largest number of operations one ring can be given: the kernel's limit for submission
+/// entries.
+pub const RING_IN_FLIGHT_CEILING: u32 = 32_768;
+
+/// Operations of one lane of a ring that wait for their turn where the caller does not say.
+pub const RING_LANE_QUEUED_MAX: usize = 4096;
+
+/// Client identities that a ring keeps registered; the one longest unused gives way.
+pub const RING_PERSONALITIES_MAX: usize = 256;
+
+/// Dropping a ring waits this many seconds for what cannot be cancelled, then leaks its memory.
+pub const RING_DROP_SECONDS: u64 = 3;
+
+/// Most groups of one user that are asked for.
+pub const GROUPS_PER_USER_MAX: usize = 1024;
+/// Bytes for one entry of the user database.
+pub const PASSWD_BYTES_MAX: usize = 16 << 10;

@@ -138,3 +138,69 @@ fn unescape(field: &[u8]) -> Vec<u8> {
     }
     plain
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn understands_the_example_of_the_manual_page() {
+        let text =
+            b"36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue\n\
+            37 36 0:9 / /a\\040b\\134c ro - tmpfs none rw\n";
+        let parsed = parse(text).unwrap();
+        assert_eq!(parsed.len(), 2);
+        assert_eq!(
+            (
+                parsed[0].id,
+                parsed[0].parent,
+                parsed[0].dev,
+                parsed[0].fs_type.as_str()
+            ),
+            (36, 35, (98, 0), "ext3")
+        );
+        assert_eq!(parsed[0].root, Path::new("/mnt1"));
+        assert_eq!(
+            (parsed[0].read_only(), parsed[1].read_only()),
+            (false, true)
+        );
+        assert_eq!(parsed[1].mount_point, Path::new("/a b\\c"));
+    }
+
+    #[test]
+    fn refuses_what_it_does_not_understand() {
+        for line in [
+            "36",
+            "x 35 98:0 / / rw - a b c",
+            "36 35 98:0 / / rw master:1",
+            "1 2 3 / / rw",
+        ] {
+            assert_eq!(
+                parse(line.as_bytes()).unwrap_err().kind(),
+                ErrorKind::InvalidData
+            );
+        }
+        assert_eq!(unescape(b"\\04\\999\\"), b"\\04\\999\\");
+        assert_eq!(unescape(b"\\777"), b"\\777", "not a byte");
+    }
+
+    #[test]
+    fn knows_the_mounts_of_this_machine() {
+        let all = mounts().unwrap();
+        let proc_mount = all
+            .iter()
+            .find(|mount| mount.mount_point == Path::new("/proc"));
+        assert_eq!(proc_mount.map(|mount| mount.fs_type.as_str()), Some("proc"));
+        let beneath = mounts_beneath(Path::new("/")).unwrap();
+        assert!(
+            beneath
+                .iter()
+                .any(|mount| mount.mount_point == Path::new("/proc"))
+        );
+        assert!(
+            beneath
+                .iter()
+                .all(|mount| mount.mount_point != Path::new("/"))
+        );
+    }
+}

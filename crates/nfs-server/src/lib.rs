@@ -1,15 +1,30 @@
 //! Penstock's NFS server: exports, handles, open-file cache, procedures and control plane.
+//!
+//! A call's way: `net` cuts records from connections, `dispatch` decodes and answers them, `nfs3` and
+//! `mount3` shape each procedure for `vfs`, which alone touches the files of an export.
+#![forbid(unsafe_code)]
 
 pub mod config;
 pub mod control;
+mod core;
+mod counters;
+mod dispatch;
 pub mod exports;
+mod fh;
+mod file_cache;
+mod groups;
 pub mod handle_table;
 pub mod limits;
+mod mount3;
+mod net;
+mod nfs3;
 pub mod portmap;
 pub mod reload;
+mod reply_cache;
 pub mod rpcbind;
 pub mod server;
 pub mod state_dir;
 pub mod systemd;
+mod vfs;
 
 pub use server::{Server, ServerOptions, StartError};

@@ -50,6 +50,67 @@ pub const HANDLE_TABLE_CACHE_BYTES_MAX: usize = 8 << 20;
 /// Longest name, in bytes: more than any Linux file system takes (255).
 pub const HANDLE_TABLE_NAME_BYTES_MAX: usize = 4096;
 
+// Connections.
+
+/// Calls of one connection that may run at once; at the cap its socket is not read.
+pub const IN_FLIGHT_PER_CONNECTION_MAX: usize = 128;
+/// Calls of one shard that may run at once; at the cap its sockets are not read.
+pub const IN_FLIGHT_PER_SHARD_MAX: usize = 4096;
+/// Bytes of replies that may wait for a slow reader before its socket is read no more.
+pub const UNSENT_BYTES_MAX: usize = 4 << 20;
+/// Bytes of a call that a connection may hold without asking the memory budget.
+pub const CALL_BYTES_UNACCOUNTED_MAX: usize = 4096;
+/// Largest call that is no WRITE, bytes: a SYMLINK with the longest path, and room.
+pub const CALL_BYTES_MAX: usize = 192 << 10;
+/// Most fragments of one record.
+pub const FRAGMENTS_PER_RECORD_MAX: u32 = 1024;
+/// Seconds that a peer may stay silent in the middle of a call, or read nothing of its replies.
+pub const STALLED_PEER_SECONDS_MAX: u64 = 30;
+/// The same when others wait for the memory it holds.
+pub const STALLED_PEER_SECONDS_UNDER_PRESSURE_MAX: u64 = 1;
+/// Bytes a second that a peer must move in the middle of a call when others wait for memory.
+pub const PEER_BYTES_PER_SECOND_UNDER_PRESSURE_MIN: usize = 64 << 10;
+/// Largest READ and WRITE, bytes.
+pub const IO_BYTES_MAX: u32 = 4 << 20;
+/// READ and WRITE size recommended to clients, bytes.
+pub const IO_BYTES_PREFERRED: u32 = 1 << 20;
+/// READDIR size recommended to clients, bytes.
+pub const READDIR_BYTES_PREFERRED: u32 = 64 << 10;
+/// Largest READDIR and READDIRPLUS reply, bytes.
+pub const READDIR_BYTES_MAX: u32 = 1 << 20;
+/// Descriptors kept free for listeners, the state directory, mounts, and calls in progress.
+pub const FDS_RESERVED: usize = 256;
+/// Most connections, further bounded by half of the descriptor limit.
+pub const CONNECTIONS_MAX: usize = 65_536;
+/// Seconds given to calls in progress when the server ends.
+pub const DRAIN_SECONDS_MAX: u64 = 20;
+
+// Objects and their caches.
+
+/// Longest name of a directory entry, bytes.
+pub const NAME_BYTES_MAX: usize = 255;
+/// Longest symlink contents, bytes: what Linux takes.
+pub const SYMLINK_BYTES_MAX: usize = 4095;
+/// Credentials whose permission checks are remembered for one object.
+pub const PERMITS_PER_OBJECT_MAX: usize = 8;
+/// Clients named as writers of one file's unstable data.
+pub const UNSTABLE_WRITERS_PER_OBJECT_MAX: usize = 64;
+/// Objects put out of the file cache by one insertion.
+pub const EVICTIONS_PER_INSERT_MAX: usize = 8;
+/// Seconds after which an unused object leaves the file cache: between this and twice this.
+pub const FILE_CACHE_IDLE_SECONDS: u64 = 10;
+/// File systems of one export that clients may walk into.
+pub const MOUNTS_PER_EXPORT_MAX: usize = 256;
+/// Replies kept for repeated calls.
+pub const REPLY_CACHE_ENTRIES_MAX: usize = 8192;
+/// Longest reply that is kept, bytes.
+pub const REPLY_CACHE_REPLY_BYTES_MAX: usize = 1024;
+/// Mounts remembered for MOUNT's DUMP.
+pub const MOUNT_LIST_ENTRIES_MAX: usize = 4096;
+/// Users whose group list is remembered.
+pub const GROUP_LISTS_MAX: usize = 4096;
+/// Seconds for which a user's group list is remembered.
+pub const GROUP_LIST_SECONDS: u64 = 300;
 // The control socket.
 
 /// Longest request on the control socket, in bytes.

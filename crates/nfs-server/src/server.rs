@@ -1,18 +1,34 @@
 //! The server as a whole: started with everything it needs, run until told to stop.
-//!
-//! STUB: the shape that `penstock serve` is written against; it accepts nobody.
 
+use std::collections::BTreeMap;
 use std::future::Future;
+use std::hash::RandomState;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::time::Instant;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
+use nfs_io::caps::{self, Capability};
+use nfs_io::identity::ServerIdentity;
+use nfs_io::{Budget, BufferPool, EngineKind, Pool, PoolLimits, fs, probe};
+use parking_lot::Mutex;
+use tokio::sync::{mpsc, watch};
 
-use crate::config::Config;
-use crate::control::{ClientStatus, ExportStatus, Status};
+use crate::config::{Config, EngineChoice};
+use crate::control::{ClientStatus, ExportStatus, Listening, MemoryStatus, Status};
+use crate::core::{Core, Trees};
+use crate::counters::{Counters, count};
 use crate::exports::ExportTable;
+use crate::fh::HandleKey;
+use crate::file_cache::FileCache;
+use crate::handle_table::HandleTable;
+use crate::limits;
+use crate::net::shard::{self, Accepted, ShardStart};
+use crate::reply_cache::ReplyCache;
 use crate::state_dir::StateDir;
+use crate::vfs::stable::{Committer, Verifier};
 
 /// What a server is started with.
 #[derive(Debug)]
@@ -33,25 +49,75 @@ pub enum StartError {
     Failed(String),
 }
 
-/// A running server. It serves from [`Server::start`] on.
-#[derive(Debug)]
+/// A running server. Connections wait in its listeners from [`Server::start`] on and are served
+/// from [`Server::run_until`] on.
 pub struct Server {
-    options: ServerOptions,
-    table: ArcSwap<ExportTable>,
+    core: Arc<Core>,
+    state_dir: StateDir,
+    listeners: Vec<TcpListener>,
+    shards: Mutex<Vec<ShardHandle>>,
+    shard_count: usize,
+    drain: watch::Sender<bool>,
+    facts: Facts,
     started: Instant,
 }
 
+struct ShardHandle {
+    connections: mpsc::UnboundedSender<Accepted>,
+    thread: JoinHandle<std::io::Result<()>>,
+}
+
+/// What was found and decided at start.
+struct Facts {
+    engine: EngineKind,
+    engine_why: String,
+    fds: u64,
+    budget: Budget,
+    send_budget: Budget,
+}
+
 impl Server {
-    /// Starts serving.
+    /// Starts everything but accepting.
     ///
     /// # Errors
-    /// [`StartError`].
+    /// [`StartError`], with the cure.
     pub fn start(options: ServerOptions) -> Result<Self, StartError> {
-        let table = ExportTable::new(&options.config)
-            .map_err(|error| StartError::Failed(error.to_string()))?;
+        let ServerOptions {
+            config,
+            state_dir,
+            listeners,
+        } = options;
+        fs::umask_zero();
+        let fds = fs::raise_nofile(u64::MAX);
+        // A client's root is no reason to use the blocks reserved for the administrator's.
+        if caps::has(Capability::SysResource)
+            && let Err(error) = caps::drop_effective(Capability::SysResource)
+        {
+            tracing::debug!(%error, "CAP_SYS_RESOURCE stays");
+        }
+        ServerIdentity::current();
+        let (engine, engine_why) = choose_engine(config.server.engine)?;
+        // Half for what comes, half for what goes: neither can starve the other.
+        let half = config.server.memory_bytes / 2;
+        let facts = Facts {
+            engine,
+            engine_why,
+            fds,
+            budget: Budget::new(half),
+            send_budget: Budget::new(half),
+        };
+        let core = Arc::new(make_core(&config, &state_dir, &facts)?);
+        let (drain, draining) = watch::channel(false);
+        let shard_count = config.server.shards.unwrap_or_else(processors);
+        let shards = start_shards(shard_count, &core, engine, &draining)?;
         Ok(Self {
-            options,
-            table: ArcSwap::from_pointee(table),
+            core,
+            state_dir,
+            listeners,
+            shards: Mutex::new(shards),
+            shard_count,
+            drain,
+            facts,
             started: Instant::now(),
         })
     }
@@ -59,35 +125,89 @@ impl Server {
     /// Where it listens.
     #[must_use]
     pub fn local_addrs(&self) -> Vec<SocketAddr> {
-        let addresses = self.options.listeners.iter().map(TcpListener::local_addr);
-        addresses.filter_map(Result::ok).collect()
+        self.listeners
+            .iter()
+            .map(TcpListener::local_addr)
+            .filter_map(Result::ok)
+            .collect()
     }
 
     /// What was found and decided at start: engine, capabilities, limits. One line each, for people.
     #[must_use]
     pub fn facts(&self) -> Vec<String> {
-        vec![format!("capabilities: {}", nfs_io::caps::summary())]
+        let handles = match &self.core.table {
+            None => "handles: the kernel's (open_by_handle_at)",
+            Some(_) => "handles: a table in the state directory (no CAP_DAC_READ_SEARCH)",
+        };
+        let mut facts = vec![
+            format!("engine: {} ({})", self.facts.engine, self.facts.engine_why),
+            format!("capabilities: {}", caps::summary()),
+            handles.to_owned(),
+            format!(
+                "limits: {} open files, {} in the file cache; {} MiB of I/O buffers; \
+                 READ and WRITE up to {} KiB; {} shards",
+                self.facts.fds,
+                self.core.files.stats().fds_max,
+                (self.facts.budget.total() + self.facts.send_budget.total()) >> 20,
+                self.core.io_bytes_max >> 10,
+                self.shard_count,
+            ),
+        ];
+        let own = ServerIdentity::current();
+        if !own.can_switch() {
+            facts.push(format!(
+                "identity: this server cannot act as other users (no CAP_SETUID and CAP_SETGID): \
+                 everybody's requests run as its own user {} and group {}",
+                own.creds().uid().0,
+                own.creds().gid().0,
+            ));
+        }
+        facts
     }
 
     /// For `penstock ctl status`.
     #[must_use]
     pub fn status(&self) -> Status {
+        let budgets = [&self.facts.budget, &self.facts.send_budget];
+        let sum = |of: fn(&Budget) -> u64| budgets.iter().map(|budget| of(budget)).sum();
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
             uptime_seconds: self.started.elapsed().as_secs(),
+            state: if *self.drain.borrow() {
+                Listening::Draining
+            } else {
+                Listening::Serving
+            },
+            engine: format!("{} ({})", self.facts.engine, self.facts.engine_why),
+            capabilities: caps::summary(),
+            handles: if self.core.table.is_some() {
+                "table"
+            } else {
+                "kernel"
+            }
+            .to_owned(),
             listeners: self.local_addrs(),
-            state_dir: self.options.state_dir.path().to_owned(),
-            exports: self.table.load().exports().len(),
-            ..Status::default()
+            state_dir: self.state_dir.path().to_owned(),
+            verifier: format!("{:016x}", u64::from_be_bytes(self.core.verifier.bytes())),
+            shards: self.shard_count,
+            exports: self.core.trees.load().table.exports().len(),
+            connections: self.core.counters.connections.load(Ordering::Relaxed),
+            memory: MemoryStatus {
+                budget_bytes: sum(Budget::total),
+                in_use_bytes: sum(Budget::in_use),
+                peak_bytes: sum(Budget::peak),
+            },
+            counters: self.counters(),
         }
     }
 
     /// For `penstock ctl exports`.
     #[must_use]
     pub fn exports(&self) -> Vec<ExportStatus> {
-        self.table
-            .load()
+        let trees = self.core.trees.load();
+        trees
+            .table
             .exports()
             .iter()
             .map(|export| ExportStatus::of(export))
@@ -97,7 +217,7 @@ impl Server {
     /// For `penstock ctl clients`.
     #[must_use]
     pub fn clients(&self) -> Vec<ClientStatus> {
-        Vec::new()
+        self.core.clients.list()
     }
 
     /// Serves another table from now on, all of it or, on error, the old one.
@@ -105,7 +225,8 @@ impl Server {
     /// # Errors
     /// Which export cannot be served, and why.
     pub fn apply(&self, table: ExportTable) -> Result<(), String> {
-        self.table.store(Arc::new(table));
+        let trees = Trees::open(Arc::new(table), Some(&self.core.trees.load()))?;
+        self.core.trees.store(Arc::new(trees));
         Ok(())
     }
 
@@ -114,7 +235,239 @@ impl Server {
     /// # Errors
     /// What made the server end by itself.
     pub async fn run_until(&self, shutdown: impl Future<Output = ()>) -> Result<(), StartError> {
-        shutdown.await;
+        let sweeper = tokio::spawn(sweep(Arc::clone(&self.core)));
+        let accepting = self.accept();
+        tokio::select! {
+            failed = accepting => failed?,
+            () = shutdown => {}
+        }
+        sweeper.abort();
+        self.drain.send_replace(true);
+        let shards = std::mem::take(&mut *self.shards.lock());
+        let core = Arc::clone(&self.core);
+        let ended = tokio::task::spawn_blocking(move || end(&core, shards)).await;
+        ended.map_err(|error| StartError::Failed(format!("a thread panicked: {error}")))
+    }
+
+    async fn accept(&self) -> Result<(), StartError> {
+        let failed = |error: std::io::Error| StartError::Failed(format!("listener: {error}"));
+        let (sender, mut accepted) = mpsc::channel(64);
+        let mut listening = tokio::task::JoinSet::new();
+        for listener in &self.listeners {
+            let listener = listener.try_clone().map_err(failed)?;
+            let listener = tokio::net::TcpListener::from_std(listener).map_err(failed)?;
+            listening.spawn(listen(listener, sender.clone()));
+        }
+        drop(sender);
+        let most = limits::CONNECTIONS_MAX.min(usize::try_from(self.facts.fds / 2).unwrap_or(0));
+        let mut next = 0;
+        while let Some(connection) = accepted.recv().await {
+            let counters = &self.core.counters;
+            if counters.connections.load(Ordering::Relaxed) >= most as u64 {
+                count(&counters.connections_refused);
+                continue;
+            }
+            count(&counters.connections_accepted);
+            count(&counters.connections);
+            next += 1;
+            let shards = self.shards.lock();
+            if let Some(shard) = shards.get(next % shards.len().max(1))
+                && shard.connections.send(connection).is_err()
+            {
+                return Err(StartError::Failed("a shard ended by itself".to_owned()));
+            }
+        }
         Ok(())
     }
+
+    fn counters(&self) -> BTreeMap<String, u64> {
+        let stats = self.core.counters.stats();
+        let files = self.core.files.stats();
+        let commits = self.core.committer.stats();
+        let pool = self.core.pool.stats();
+        let mut counters: BTreeMap<String, u64> = [
+            ("connections_accepted", stats.connections_accepted),
+            ("connections_refused", stats.connections_refused),
+            ("connections_dropped", stats.connections_dropped),
+            ("bad_records", stats.bad_records),
+            ("bad_calls", stats.bad_calls),
+            ("denied_calls", stats.denied),
+            ("replayed_replies", stats.replayed),
+            ("repeated_calls_in_progress", stats.repeated_in_progress),
+            ("read_bytes", stats.bytes_read),
+            ("written_bytes", stats.bytes_written),
+            ("verifier_changes", self.core.verifier.changes()),
+            ("file_cache_objects", files.objects as u64),
+            ("file_cache_fds", files.fds as u64),
+            ("file_cache_hits", files.hits),
+            ("file_cache_misses", files.misses),
+            ("file_cache_evictions", files.evictions),
+            ("commit_requests", commits.requests),
+            ("commit_rounds", commits.rounds),
+            ("commit_syncs", commits.syncs),
+            ("helper_threads", pool.threads as u64),
+            ("helper_jobs_running", pool.running as u64),
+            ("helper_jobs_queued", pool.queued as u64),
+            ("helper_jobs_refused", pool.refused),
+        ]
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect();
+        for procedure in stats.procedures {
+            let name = procedure.procedure.to_lowercase();
+            counters.insert(format!("calls_{name}"), procedure.calls);
+        }
+        counters
+    }
+}
+
+async fn listen(listener: tokio::net::TcpListener, accepted: mpsc::Sender<Accepted>) {
+    loop {
+        match listener.accept().await.and_then(|(stream, peer)| {
+            stream.set_nodelay(true)?;
+            Ok((stream.into_std()?, peer))
+        }) {
+            Ok(connection) => {
+                if accepted.send(connection).await.is_err() {
+                    return;
+                }
+            }
+            // Of one connection, or no descriptor left: others will come. Not at once, so that a
+            // lack of descriptors does not burn the processor.
+            Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+        }
+    }
+}
+
+/// Puts objects that nobody uses out of the file cache, now and then.
+async fn sweep(core: Arc<Core>) {
+    loop {
+        tokio::time::sleep(Duration::from_secs(limits::FILE_CACHE_IDLE_SECONDS)).await;
+        let swept = Arc::clone(&core);
+        // Closing may wait for a disk.
+        let job = tokio::task::spawn_blocking(move || swept.let_go(swept.files.take_idle()));
+        if let Err(error) = job.await {
+            tracing::error!(%error, "sweeping the file cache failed");
+        }
+    }
+}
+
+fn end(core: &Arc<Core>, shards: Vec<ShardHandle>) {
+    for shard in shards {
+        drop(shard.connections);
+        match shard.thread.join() {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::error!(%error, "a shard failed"),
+            Err(_) => tracing::error!("a shard panicked"),
+        }
+    }
+    for object in core.files.drain() {
+        if object.has_unstable() {
+            core.sync_before_close(&object);
+        }
+    }
+    let left = core
+        .pool
+        .shutdown(Duration::from_secs(limits::DRAIN_SECONDS_MAX));
+    if left > 0 {
+        tracing::warn!("{left} calls on file systems that do not answer were given up");
+    }
+}
+
+fn choose_engine(choice: EngineChoice) -> Result<(EngineKind, String), StartError> {
+    let probed = match choice {
+        EngineChoice::Threads => return Ok((EngineKind::Threads, "as asked for".to_owned())),
+        EngineChoice::Auto | EngineChoice::Uring => probe::uring(),
+    };
+    match (choice, probed) {
+        (EngineChoice::Uring, Ok(_)) => Ok((EngineKind::Uring, "as asked for".to_owned())),
+        (EngineChoice::Uring, Err(why)) => Err(StartError::Failed(format!(
+            "io_uring was asked for and cannot be used: {why}; \
+             use --engine threads, or auto to choose by what the kernel offers"
+        ))),
+        (_, Ok(_)) => Ok((EngineKind::Uring, "found by a probe".to_owned())),
+        (_, Err(why)) => Ok((EngineKind::Threads, format!("no io_uring: {why}"))),
+    }
+}
+
+fn make_core(config: &Config, state_dir: &StateDir, facts: &Facts) -> Result<Core, StartError> {
+    let failed = |error: String| StartError::Failed(error);
+    let key = HandleKey::load_or_create(state_dir.path())
+        .map_err(|error| failed(format!("handle key: {error}")))?;
+    let table = if caps::has(Capability::DacReadSearch) {
+        None
+    } else {
+        let path = state_dir.join("handles.redb");
+        let table = HandleTable::open(&path, limits::HANDLE_TABLE_OBJECTS_MAX)
+            .map_err(|error| failed(format!("handle table {}: {error}", path.display())))?;
+        Some(table)
+    };
+    let exports = ExportTable::new(config).map_err(|error| failed(error.to_string()))?;
+    let trees = Trees::open(Arc::new(exports), None).map_err(failed)?;
+    let mut random = [0; 8];
+    getrandom::fill(&mut random).map_err(|error| failed(format!("random numbers: {error}")))?;
+    let verifier = Arc::new(Verifier::new(u64::from_be_bytes(random)));
+    let pool = Pool::new(match config.server.helper_threads {
+        Some(threads_max) => PoolLimits {
+            threads_max,
+            lane_threads_max: (threads_max / 2).max(1),
+            ..PoolLimits::default()
+        },
+        None => PoolLimits::default(),
+    });
+    let half = usize::try_from(facts.fds / 2).unwrap_or(usize::MAX);
+    // The largest call must fit into its half of the budget several times.
+    let io_bytes_max = u32::try_from(facts.budget.total() / 4).unwrap_or(u32::MAX);
+    Ok(Core {
+        trees: ArcSwap::from_pointee(trees),
+        files: FileCache::new(half.saturating_sub(limits::FDS_RESERVED).max(64)),
+        replies: Arc::new(ReplyCache::new()),
+        key,
+        table,
+        committer: Committer::new(pool.clone(), Arc::clone(&verifier)),
+        pool,
+        receive_buffers: BufferPool::new(facts.budget.clone()),
+        send_buffers: BufferPool::new(facts.send_budget.clone()),
+        verifier,
+        counters: Counters::default(),
+        groups: config.server.server_groups.then(Arc::default),
+        io_bytes_max: limits::IO_BYTES_MAX.min(io_bytes_max) & !4095,
+        mounts: Default::default(),
+        clients: Default::default(),
+    })
+}
+
+fn start_shards(
+    shard_count: usize,
+    core: &Arc<Core>,
+    engine: EngineKind,
+    drain: &watch::Receiver<bool>,
+) -> Result<Vec<ShardHandle>, StartError> {
+    // One seed for all shards: a client is the same client on each.
+    let clients = RandomState::new();
+    (0..shard_count.clamp(1, limits::SHARDS_MAX))
+        .map(|number| {
+            let (connections, receiver) = mpsc::unbounded_channel();
+            let start = ShardStart {
+                core: Arc::clone(core),
+                pool: core.pool.clone(),
+                engine,
+                connections: receiver,
+                drain: drain.clone(),
+                clients: clients.clone(),
+            };
+            let thread = std::thread::Builder::new()
+                .name(format!("shard-{number}"))
+                .spawn(move || shard::run(start))
+                .map_err(|error| StartError::Failed(format!("shard thread: {error}")))?;
+            Ok(ShardHandle {
+                connections,
+                thread,
+            })
+        })
+        .collect()
+}
+
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }

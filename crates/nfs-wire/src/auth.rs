@@ -229,3 +229,127 @@ impl Encode for AuthStat {
         e.u32(*self as u32);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::encode_to_vec;
+    use crate::test_support::{bytes, check_message, hex};
+
+    proptest! {
+        #[test]
+        fn opaque_auth_round_trips(flavor: u32, body in bytes(AUTH_BODY_BYTES_MAX)) {
+            check_message(&OpaqueAuth { flavor, body });
+        }
+
+        #[test]
+        fn auth_sys_round_trips(
+            stamp: u32,
+            machine_name in bytes(MACHINE_NAME_BYTES_MAX),
+            uid: u32,
+            gid: u32,
+            gids in proptest::collection::vec(any::<u32>(), 0..=AUTH_SYS_GIDS_MAX),
+        ) {
+            let gids = GidList::new(&gids).unwrap();
+            check_message(&AuthSys { stamp, machine_name, uid, gid, gids });
+        }
+
+        #[test]
+        fn gid_list_holds_what_it_was_given(
+            gids in proptest::collection::vec(any::<u32>(), 0..40),
+        ) {
+            let kept = gids.len().min(AUTH_SYS_GIDS_MAX);
+            let list = GidList::first_of(&gids);
+            prop_assert_eq!(list.as_slice(), &gids[..kept]);
+            prop_assert_eq!(GidList::new(&gids).is_some(), kept == gids.len());
+        }
+    }
+
+    #[test]
+    fn auth_sys_matches_the_rfc() {
+        let bytes = hex("00000007 00000003 61626300 000003e8 00000064 00000002 00000004 0000001b");
+        let expected = AuthSys {
+            stamp: 7,
+            machine_name: b"abc",
+            uid: 1000,
+            gid: 100,
+            gids: GidList::new(&[4, 27]).unwrap(),
+        };
+        assert_eq!(decode_all::<AuthSys<'_>>(&bytes), Ok(expected));
+        assert_eq!(encode_to_vec(&expected), bytes);
+        let credential = OpaqueAuth {
+            flavor: AUTH_SYS,
+            body: &bytes,
+        };
+        assert_eq!(credential.auth_sys(), Ok(expected));
+    }
+
+    #[test]
+    fn auth_body_of_401_bytes_is_too_long() {
+        let mut bytes = hex("00000001 00000191");
+        bytes.resize(8 + 404, 0);
+        assert_eq!(
+            decode_all::<OpaqueAuth<'_>>(&bytes),
+            Err(DecodeError::TooLong {
+                field: "auth body",
+                len: 401,
+                max: 400
+            })
+        );
+    }
+
+    #[test]
+    fn seventeen_gids_are_too_many() {
+        let mut bytes = hex("00000000 00000000 00000000 00000000 00000011");
+        bytes.resize(bytes.len() + 17 * 4, 0);
+        assert_eq!(
+            decode_all::<AuthSys<'_>>(&bytes),
+            Err(DecodeError::TooLong {
+                field: "gids",
+                len: 17,
+                max: 16
+            })
+        );
+    }
+
+    #[test]
+    fn machine_name_of_256_bytes_is_too_long() {
+        let mut bytes = hex("00000000 00000100");
+        bytes.resize(8 + 256 + 12, 0);
+        assert!(matches!(
+            decode_all::<AuthSys<'_>>(&bytes),
+            Err(DecodeError::TooLong {
+                field: "machinename",
+                ..
+            })
+        ));
+    }
+
+    #[test]
+    fn credential_with_bytes_left_over_is_bad() {
+        let body = hex("00000000 00000000 00000000 00000000 00000000 00000000");
+        let credential = OpaqueAuth {
+            flavor: AUTH_SYS,
+            body: &body,
+        };
+        assert_eq!(
+            credential.auth_sys(),
+            Err(DecodeError::Trailing { left: 4 })
+        );
+    }
+
+    #[test]
+    fn auth_stat_is_1_to_14() {
+        for value in 0..20_u32 {
+            let bytes = value.to_be_bytes();
+            let decoded = decode_all::<AuthStat>(&bytes);
+            assert_eq!(decoded.is_ok(), (1..=14).contains(&value), "{value}");
+            if let Ok(stat) = decoded {
+                assert_eq!(encode_to_vec(&stat), bytes);
+                check_message(&stat);
+            }
+        }
+    }
+}

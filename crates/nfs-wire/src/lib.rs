@@ -29,6 +29,8 @@ pub mod portmap;
 pub mod record;
 pub mod rpc;
 pub mod rpcbind;
+#[cfg(test)]
+mod test_support;
 pub mod xdr;
 
 pub use xdr::{Decode, DecodeError, Decoder, Encode, Encoder, decode_all, encode_to_vec};

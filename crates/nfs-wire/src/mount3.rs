@@ -339,3 +339,6 @@ impl Encode for ExportEntry<'_> {
         e.list(&self.groups);
     }
 }
+
+#[cfg(test)]
+mod tests;

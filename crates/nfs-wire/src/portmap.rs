@@ -152,3 +152,71 @@ impl Encode for MappingList {
         e.list(&self.0);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::test_support::{check_message, check_message_with, hex};
+    use crate::{decode_all, encode_to_vec};
+
+    fn mapping() -> impl Strategy<Value = Mapping> {
+        any::<[u32; 4]>().prop_map(|[program, version, protocol, port]| Mapping {
+            program,
+            version,
+            protocol,
+            port,
+        })
+    }
+
+    fn call() -> impl Strategy<Value = Call> {
+        prop_oneof![
+            Just(Call::Null),
+            mapping().prop_map(Call::Set),
+            mapping().prop_map(Call::Unset),
+            mapping().prop_map(Call::Getport),
+            Just(Call::Dump),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn calls_round_trip(call in call()) {
+            check_message_with(&call, |d| Call::decode(call.procedure(), d));
+        }
+
+        #[test]
+        fn mapping_list_round_trips(list in proptest::collection::vec(mapping(), 0..6)) {
+            check_message(&MappingList(list));
+        }
+    }
+
+    #[test]
+    fn procedures_are_0_to_4() {
+        for value in 0..10 {
+            match Procedure::try_from(value) {
+                Ok(procedure) => assert_eq!(procedure as u32, value),
+                Err(_) => assert!(value > 4, "{value}"),
+            }
+        }
+        let names: Vec<&str> = Procedure::ALL.iter().map(|known| known.name()).collect();
+        assert_eq!(names, ["NULL", "SET", "UNSET", "GETPORT", "DUMP"]);
+    }
+
+    #[test]
+    fn getport_matches_the_rfc() {
+        let bytes = hex("000186a3 00000003 00000006 00000000");
+        let mapping = Mapping {
+            program: 100_003,
+            version: 3,
+            protocol: IPPROTO_TCP,
+            port: 0,
+        };
+        let call = Call::decode(Procedure::Getport, &mut Decoder::new(&bytes));
+        assert_eq!(call, Ok(Call::Getport(mapping)));
+        assert_eq!(encode_to_vec(&Call::Getport(mapping)), bytes);
+        let list = hex("00000001 000186a3 00000003 00000006 00000000 00000000");
+        assert_eq!(decode_all(&list), Ok(MappingList(vec![mapping])));
+    }
+}

@@ -219,3 +219,203 @@ fn take_front<'a>(bytes: &mut &'a [u8], len: usize) -> &'a [u8] {
     *bytes = rest;
     taken
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const SMALL: RecordLimits = RecordLimits {
+        record_bytes_max: 64,
+        fragments_max: 4,
+    };
+
+    /// A record of these fragments as it travels.
+    fn framed(fragments: &[&[u8]]) -> Vec<u8> {
+        let mut out = Vec::new();
+        for (index, fragment) in fragments.iter().enumerate() {
+            let header = FragmentHeader {
+                last: index + 1 == fragments.len(),
+                len: u32::try_from(fragment.len()).unwrap(),
+            };
+            out.extend(header.to_bytes());
+            out.extend_from_slice(fragment);
+        }
+        out
+    }
+
+    /// All the records in `pieces`, which arrive one after the other.
+    fn assemble(limits: RecordLimits, pieces: &[&[u8]]) -> Result<Vec<Vec<u8>>, RecordError> {
+        let mut assembler = RecordAssembler::new(limits);
+        let mut records = Vec::new();
+        for mut piece in pieces.iter().copied() {
+            while let Some(record) = assembler.feed(&mut piece)? {
+                records.push(record);
+            }
+            assert!(piece.is_empty(), "None means that all was taken");
+        }
+        Ok(records)
+    }
+
+    proptest! {
+        #[test]
+        fn header_round_trips(bytes: [u8; 4]) {
+            let header = FragmentHeader::parse(bytes);
+            prop_assert!(header.len <= FragmentHeader::LEN_MAX);
+            prop_assert_eq!(header.to_bytes(), bytes);
+        }
+
+        #[test]
+        fn records_survive_any_fragments_and_pieces(
+            records in proptest::collection::vec(
+                proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..20), 1..6),
+                0..6,
+            ),
+            piece_len in 1_usize..50,
+        ) {
+            let mut stream = Vec::new();
+            for fragments in &records {
+                let fragments: Vec<&[u8]> = fragments.iter().map(Vec::as_slice).collect();
+                stream.extend(framed(&fragments));
+            }
+            let pieces: Vec<&[u8]> = stream.chunks(piece_len).collect();
+            let expected: Vec<Vec<u8>> = records.iter().map(|record| record.concat()).collect();
+            prop_assert_eq!(assemble(RecordLimits::default(), &pieces), Ok(expected));
+        }
+
+        #[test]
+        fn any_bytes_keep_to_the_limits(stream in proptest::collection::vec(any::<u8>(), 0..200)) {
+            if let Ok(records) = assemble(SMALL, &[&stream]) {
+                for record in records {
+                    prop_assert!(record.len() <= SMALL.record_bytes_max);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn header_matches_the_rfc() {
+        let header = FragmentHeader {
+            last: true,
+            len: 40,
+        };
+        assert_eq!(header.to_bytes(), [0x80, 0, 0, 40]);
+        assert_eq!(FragmentHeader::parse([0x80, 0, 0, 40]), header);
+        assert_eq!(
+            FragmentHeader::parse([0x7f, 0xff, 0xff, 0xff]),
+            FragmentHeader {
+                last: false,
+                len: FragmentHeader::LEN_MAX
+            }
+        );
+    }
+
+    #[test]
+    fn two_records_split_at_every_byte() {
+        let mut stream = framed(&[b"one", b"", b"two"]);
+        stream.extend(framed(&[b"three"]));
+        for cut in 0..=stream.len() {
+            let (front, back) = stream.split_at(cut);
+            assert_eq!(
+                assemble(SMALL, &[front, back]),
+                Ok(vec![b"onetwo".to_vec(), b"three".to_vec()]),
+                "cut at {cut}"
+            );
+        }
+    }
+
+    #[test]
+    fn stream_may_end_between_records_only() {
+        let stream = framed(&[b"one", b"two"]);
+        for cut in 0..=stream.len() {
+            let mut assembler = RecordAssembler::new(SMALL);
+            let mut front = &stream[..cut];
+            let record = assembler.feed(&mut front).unwrap();
+            assert_eq!(record.is_some(), cut == stream.len());
+            assert_eq!(
+                assembler.is_between_records(),
+                cut == 0 || cut == stream.len(),
+                "after {cut} bytes"
+            );
+        }
+    }
+
+    #[test]
+    fn bytes_after_a_record_are_left() {
+        let mut stream = framed(&[b"one"]);
+        stream.extend(b"rest");
+        let mut bytes = stream.as_slice();
+        let record = RecordAssembler::new(SMALL).feed(&mut bytes);
+        assert_eq!(record, Ok(Some(b"one".to_vec())));
+        assert_eq!(bytes, b"rest");
+    }
+
+    #[test]
+    fn empty_record_is_a_record() {
+        assert_eq!(assemble(SMALL, &[&framed(&[b""])]), Ok(vec![Vec::new()]));
+        assert_eq!(
+            assemble(SMALL, &[&framed(&[b"", b"", b""])]),
+            Ok(vec![Vec::new()])
+        );
+    }
+
+    #[test]
+    fn length_beyond_the_limit_fails_before_its_bytes() {
+        let header = FragmentHeader {
+            last: true,
+            len: 65,
+        };
+        let error = RecordError::TooLarge { len: 65, max: 64 };
+        assert_eq!(assemble(SMALL, &[&header.to_bytes()]), Err(error));
+        assert_eq!(
+            assemble(SMALL, &[&framed(&[&[7; 64]])]),
+            Ok(vec![vec![7; 64]])
+        );
+    }
+
+    #[test]
+    fn length_counts_all_fragments() {
+        let stream = framed(&[&[7; 60], &[7; 5]]);
+        let error = RecordError::TooLarge { len: 65, max: 64 };
+        assert_eq!(assemble(SMALL, &[&stream]), Err(error));
+    }
+
+    #[test]
+    fn announced_length_is_not_allocated() {
+        let header = FragmentHeader {
+            last: true,
+            len: 1 << 24,
+        };
+        let mut assembler = RecordAssembler::default();
+        let mut bytes = header.to_bytes().to_vec();
+        bytes.extend([7; 10]);
+        assert_eq!(assembler.feed(&mut bytes.as_slice()), Ok(None));
+        assert!(assembler.record.capacity() < 100);
+    }
+
+    #[test]
+    fn endless_empty_fragments_are_ended() {
+        assert!(assemble(SMALL, &[&framed(&[b"", b"", b"", b"x"])]).is_ok());
+        assert_eq!(
+            assemble(SMALL, &[&framed(&[b"", b"", b"", b"", b"x"])]),
+            Err(RecordError::TooManyFragments { max: 4 })
+        );
+    }
+
+    #[test]
+    fn fragments_are_counted_per_record() {
+        let stream = framed(&[b"a", b"b", b"c"]).repeat(5);
+        assert_eq!(assemble(SMALL, &[&stream]), Ok(vec![b"abc".to_vec(); 5]));
+    }
+
+    #[test]
+    fn failed_stream_stays_failed() {
+        let mut assembler = RecordAssembler::new(SMALL);
+        let error = assembler.feed(&mut [0xff; 4].as_slice()).unwrap_err();
+        let stream = framed(&[b"one"]);
+        assert_eq!(assembler.feed(&mut stream.as_slice()), Err(error));
+        assert_eq!(assembler.feed(&mut [].as_slice()), Err(error));
+        assert!(!assembler.is_between_records());
+    }
+}

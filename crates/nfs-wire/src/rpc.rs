@@ -340,3 +340,6 @@ impl Encode for Rejected {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -239,3 +239,149 @@ impl Encode for RpcbList<'_> {
         e.list(&self.0);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::test_support::{bytes, check_message, check_message_with, hex};
+    use crate::{decode_all, encode_to_vec};
+
+    fn rpcb() -> impl Strategy<Value = Rpcb<'static>> {
+        let strings = (bytes(20), bytes(40), bytes(20));
+        (any::<(u32, u32)>(), strings).prop_map(|((program, version), (netid, address, owner))| {
+            let address = UniversalAddress(address);
+            Rpcb {
+                program,
+                version,
+                netid,
+                address,
+                owner,
+            }
+        })
+    }
+
+    fn call() -> impl Strategy<Value = Call<'static>> {
+        prop_oneof![
+            Just(Call::Null),
+            rpcb().prop_map(Call::Set),
+            rpcb().prop_map(Call::Unset),
+            rpcb().prop_map(Call::Getaddr),
+            Just(Call::Dump),
+            rpcb().prop_map(Call::Getversaddr),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn calls_round_trip(call in call()) {
+            check_message_with(&call, |d| Call::decode(call.procedure(), d));
+        }
+
+        #[test]
+        fn rpcb_list_round_trips(list in proptest::collection::vec(rpcb(), 0..4)) {
+            check_message(&RpcbList(list));
+        }
+
+        #[test]
+        fn universal_address_round_trips(ip: std::net::IpAddr, port: u16) {
+            let address = SocketAddr::new(ip, port);
+            let text = to_universal_address(address);
+            let universal = UniversalAddress(text.as_bytes());
+            prop_assert_eq!(universal.socket_addr(), Some(address));
+        }
+
+        #[test]
+        fn any_bytes_are_an_address_or_not(text in bytes(60)) {
+            let _ = UniversalAddress(text).socket_addr();
+        }
+    }
+
+    #[test]
+    fn universal_addresses_match_the_rfc() {
+        for (text, address) in [
+            ("10.1.3.7.2.3", "10.1.3.7:515"),
+            ("0.0.0.0.8.1", "0.0.0.0:2049"),
+            ("127.0.0.1.0.111", "127.0.0.1:111"),
+            ("::.8.1", "[::]:2049"),
+            ("::1.255.255", "[::1]:65535"),
+            ("::ffff:10.1.3.7.0.1", "[::ffff:10.1.3.7]:1"),
+        ] {
+            let address: SocketAddr = address.parse().unwrap();
+            assert_eq!(to_universal_address(address), text);
+            assert_eq!(
+                UniversalAddress(text.as_bytes()).socket_addr(),
+                Some(address)
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_no_socket_address_gives_none() {
+        for text in [
+            "",
+            ".",
+            "..",
+            "8.1",
+            "127.0.0.1",
+            "127.0.0.1.8",
+            "127.0.0.1.8.256",
+            "127.0.0.1.8.-1",
+            "127.0.0.1.+8.1",
+            "127.0.0.1.8.",
+            "127.0.0.1.8.1 ",
+            "fe80::1%eth0.8.1",
+            "/run/rpcbind.sock",
+        ] {
+            assert_eq!(
+                UniversalAddress(text.as_bytes()).socket_addr(),
+                None,
+                "{text}"
+            );
+        }
+        assert_eq!(UniversalAddress(b"\xff.8.1").socket_addr(), None);
+    }
+
+    #[test]
+    fn procedures_are_those_known() {
+        for value in 0..16 {
+            match Procedure::try_from(value) {
+                Ok(procedure) => assert_eq!(procedure as u32, value),
+                Err(_) => assert!(![0, 1, 2, 3, 4, 9].contains(&value), "{value}"),
+            }
+        }
+        let names: Vec<&str> = Procedure::ALL.iter().map(|known| known.name()).collect();
+        assert_eq!(
+            names,
+            ["NULL", "SET", "UNSET", "GETADDR", "DUMP", "GETVERSADDR"]
+        );
+    }
+
+    #[test]
+    fn getaddr_matches_the_rfc() {
+        let bytes = hex("000186a3 00000003 00000003 74637000 00000000 00000000");
+        let rpcb = Rpcb {
+            program: 100_003,
+            version: 3,
+            netid: NETID_TCP,
+            address: UniversalAddress(b""),
+            owner: b"",
+        };
+        let call = Call::decode(Procedure::Getaddr, &mut Decoder::new(&bytes));
+        assert_eq!(call, Ok(Call::Getaddr(rpcb)));
+        assert_eq!(encode_to_vec(&Call::Getaddr(rpcb)), bytes);
+    }
+
+    #[test]
+    fn string_of_256_bytes_is_too_long() {
+        let bytes = hex("00000001 00000001 00000100");
+        assert!(matches!(
+            decode_all::<Rpcb<'_>>(&bytes),
+            Err(DecodeError::TooLong {
+                field: "r_netid",
+                ..
+            })
+        ));
+    }
+}

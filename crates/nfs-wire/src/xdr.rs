@@ -395,3 +395,97 @@ impl<T: Encode> Encode for Option<T> {
         e.optional(self.as_ref());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_support::{check_message, hex};
+
+    #[test]
+    fn integers_are_big_endian() {
+        let bytes = hex("01020304 0000000000000102 00000001");
+        let mut d = Decoder::new(&bytes);
+        assert_eq!(d.u32("a"), Ok(0x0102_0304));
+        assert_eq!(d.position(), 4);
+        assert_eq!(d.u64("b"), Ok(0x0102));
+        assert_eq!(d.bool("c"), Ok(true));
+        assert_eq!(d.remaining(), 0);
+        assert_eq!(d.u32("d"), Err(DecodeError::Missing { field: "d" }));
+    }
+
+    #[test]
+    fn opaque_is_padded_to_four_bytes() {
+        for (len, padded) in [(0, 0), (1, 4), (2, 4), (3, 4), (4, 4), (5, 8)] {
+            let mut out = Vec::new();
+            Encoder::new(&mut out).opaque(&[7; 8][..len]);
+            assert_eq!(out.len(), 4 + padded);
+            assert_eq!(padding(len), padded - len);
+            let mut d = Decoder::new(&out);
+            assert_eq!(d.opaque(8, "data"), Ok(&[7; 8][..len]));
+            assert_eq!(d.finish(), Ok(()));
+        }
+    }
+
+    #[test]
+    fn opaque_without_its_padding_is_missing() {
+        let error = Err(DecodeError::Missing { field: "data" });
+        assert_eq!(Decoder::new(&hex("00000001 61")).opaque(8, "data"), error);
+        assert_eq!(
+            Decoder::new(&hex("00000001 610000")).opaque(8, "data"),
+            error
+        );
+    }
+
+    #[test]
+    fn opaque_beyond_its_limit_is_too_long() {
+        for len in [9, u32::MAX] {
+            let bytes = len.to_be_bytes();
+            assert_eq!(
+                Decoder::new(&bytes).opaque(8, "data"),
+                Err(DecodeError::TooLong {
+                    field: "data",
+                    len,
+                    max: 8
+                })
+            );
+        }
+    }
+
+    #[test]
+    fn basic_types_round_trip() {
+        check_message(&());
+        check_message(&7_u32);
+        check_message(&u64::MAX);
+        check_message(&true);
+        check_message(&[1_u8, 2, 3, 4, 5]);
+        check_message(&Some(7_u32));
+        check_message(&None::<u32>);
+    }
+
+    #[test]
+    fn list_ends_where_it_says() {
+        let bytes = hex("00000001 0000000a 00000001 0000000b 00000000 ff");
+        let mut d = Decoder::new(&bytes);
+        assert_eq!(d.list::<u32>("list"), Ok(vec![10, 11]));
+        assert_eq!(d.rest(), [0xff]);
+    }
+
+    #[test]
+    fn list_without_its_end_is_missing() {
+        let bytes = hex("00000001 0000000a");
+        assert_eq!(
+            Decoder::new(&bytes).list::<u32>("list"),
+            Err(DecodeError::Missing { field: "list" })
+        );
+    }
+
+    #[test]
+    fn error_names_the_field_of_a_bare_number() {
+        let error = DecodeError::Missing {
+            field: "unsigned int",
+        };
+        let named = DecodeError::Missing { field: "count" };
+        assert_eq!(error.within("count"), named);
+        assert_eq!(named.within("other"), named);
+    }
+}

@@ -1,11 +1,15 @@
 //! The `penstock` command: parses, calls, prints. What it calls is in the libraries.
 
+mod cat;
 mod check;
 mod completions;
 mod ctl;
 mod exit;
 mod logging;
+mod ls;
 mod serve;
+mod show;
+mod stat;
 
 use std::process::ExitCode;
 
@@ -21,6 +25,9 @@ enum Penstock {
     Serve(Box<serve::Args>),
     Check(check::Args),
     Ctl(ctl::Args),
+    Ls(ls::Args),
+    Cat(cat::Args),
+    Stat(stat::Args),
     Completions(completions::Args),
     #[command(hide = true)]
     Man(completions::ManArgs),
@@ -31,6 +38,9 @@ fn main() -> ExitCode {
         Penstock::Serve(args) => args.run(),
         Penstock::Check(args) => args.run(),
         Penstock::Ctl(args) => args.run(),
+        Penstock::Ls(args) => args.run(),
+        Penstock::Cat(args) => args.run(),
+        Penstock::Stat(args) => args.run(),
         Penstock::Completions(args) => args.run(Penstock::command()),
         Penstock::Man(args) => args.run(Penstock::command()),
     };

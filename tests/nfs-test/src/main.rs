@@ -1,2 +1,52 @@
-//! See Cargo.toml.
-fn main() {}
+//! Tests of Penstock with real processes: the server binary, the Linux kernel's NFS client (in a
+//! User Mode Linux guest), foreign tools, real file systems and power cuts.
+//!
+//! `nfs-test run --server target/debug/penstock` runs the scenarios of [`scenarios::TABLE`] in
+//! turn; `nfs-test guest` is what the same binary does inside the guest, on the mounted file
+//! system. A scenario owns everything it uses (temporary directory, ports, network namespace, loop
+//! devices) and gives it back also when it fails; see [`host`].
+
+mod guest;
+mod host;
+mod manifest;
+mod pattern;
+mod random;
+mod run;
+mod scenarios;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Tests of Penstock against real kernels, file systems and tools.
+#[derive(Parser)]
+#[command(name = "nfs-test", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run scenarios, one after the other.
+    Run(run::RunArgs),
+    /// List the scenarios, with what each one needs.
+    List,
+    /// What runs inside the guest, on the mounted file system (used by the kernel scenarios).
+    Guest(guest::GuestArgs),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Run(args) => run::run(&args),
+        Command::List => {
+            run::list();
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Guest(args) => guest::main(&args),
+    };
+    outcome.unwrap_or_else(|error| {
+        eprintln!("nfs-test: {error:#}");
+        ExitCode::FAILURE
+    })
+}

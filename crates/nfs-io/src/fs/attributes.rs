@@ -162,3 +162,138 @@ fn fchmodat2_works() -> bool {
 
 /// The same number on every architecture (new calls are numbered alike since Linux 5.1).
 const SYS_FCHMODAT2: c_long = 452;
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use super::super::{OFlags, statx, symlinkat};
+    use super::*;
+    use crate::identity::{Creds, can_switch, run_as};
+    use crate::testing::{Scratch, skip, stranger};
+
+    #[test]
+    fn modes_are_set_on_path_descriptors() {
+        let scratch = Scratch::new();
+        drop(scratch.file("f", b""));
+        let object = scratch.object("f");
+        for mode in [0o000, 0o640, 0o4755, 0o1777] {
+            chmod(object.as_fd(), mode).unwrap();
+            assert_eq!(statx(object.as_fd()).unwrap().permissions(), mode);
+        }
+        chmod(object.as_fd(), 0o170_600).unwrap();
+        let stat = statx(object.as_fd()).unwrap();
+        assert_eq!(
+            (stat.permissions(), stat.kind()),
+            (0o600, super::super::FileKind::Regular)
+        );
+        symlinkat(b"f", scratch.dir(), b"l").unwrap();
+        let link = scratch.object("l");
+        assert_eq!(chmod(link.as_fd(), 0o777), Err(Errno::OPNOTSUPP));
+        assert_eq!(
+            statx(object.as_fd()).unwrap().permissions(),
+            0o600,
+            "not through the link"
+        );
+    }
+
+    #[test]
+    fn times_are_set_left_and_checked() {
+        let scratch = Scratch::new();
+        drop(scratch.file("f", b""));
+        let object = scratch.object("f");
+        let at = |sec, nsec| SetTime::At(Timestamp { sec, nsec });
+        set_times(object.as_fd(), at(1_000, 5), at(2_000, 999_999_999)).unwrap();
+        let stat = statx(object.as_fd()).unwrap();
+        assert_eq!(
+            stat.atime,
+            Timestamp {
+                sec: 1_000,
+                nsec: 5
+            }
+        );
+        assert_eq!(
+            stat.mtime,
+            Timestamp {
+                sec: 2_000,
+                nsec: 999_999_999
+            }
+        );
+        set_times(object.as_fd(), SetTime::Omit, SetTime::Now).unwrap();
+        let stat = statx(object.as_fd()).unwrap();
+        assert_eq!(stat.atime.sec, 1_000);
+        assert!(stat.mtime.sec > 1_000_000_000);
+        for nsec in [1_000_000_000, u32::MAX, UTIME_NOW as u32, UTIME_OMIT as u32] {
+            let set = set_times(object.as_fd(), at(0, nsec), SetTime::Omit);
+            assert_eq!(set, Err(Errno::INVAL), "{nsec}");
+        }
+        assert_eq!(statx(object.as_fd()).unwrap().atime.sec, 1_000);
+    }
+
+    #[test]
+    fn times_of_a_link_are_its_own() {
+        let scratch = Scratch::new();
+        symlinkat(b"nowhere", scratch.dir(), b"l").unwrap();
+        let link = scratch.object("l");
+        let time = SetTime::At(Timestamp { sec: 77, nsec: 0 });
+        set_times(link.as_fd(), SetTime::Omit, time).unwrap();
+        assert_eq!(statx(link.as_fd()).unwrap().mtime.sec, 77);
+    }
+
+    #[test]
+    fn owners_are_changed_by_who_may() {
+        if !can_switch() {
+            skip!("changing owners needs privileges");
+        }
+        let scratch = Scratch::new();
+        drop(scratch.file("f", b""));
+        let object = scratch.object("f");
+        chown(object.as_fd(), Some(LocalUid(7)), None).unwrap();
+        chown(object.as_fd(), None, Some(LocalGid(8))).unwrap();
+        let stat = statx(object.as_fd()).unwrap();
+        assert_eq!((stat.uid, stat.gid), (7, 8));
+        assert_eq!(
+            chown(object.as_fd(), Some(LocalUid(u32::MAX)), None),
+            Err(Errno::INVAL)
+        );
+        let give_away = || chown(object.as_fd(), Some(LocalUid(9)), None);
+        assert_eq!(run_as(&stranger(), give_away), Err(Errno::PERM));
+        let owner = Creds::new(LocalUid(7), LocalGid(8), &[9]);
+        assert_eq!(
+            run_as(&owner, give_away),
+            Err(Errno::PERM),
+            "not even the owner"
+        );
+        let regroup = || chown(object.as_fd(), None, Some(LocalGid(9)));
+        assert_eq!(
+            run_as(&owner, regroup),
+            Ok(()),
+            "into a group of the owner's"
+        );
+    }
+
+    #[test]
+    fn lengths_need_a_file_open_for_writing() {
+        let scratch = Scratch::new();
+        let file = scratch.file("f", b"12345");
+        truncate(file.as_fd(), 3).unwrap();
+        truncate(file.as_fd(), 1 << 20).unwrap();
+        assert_eq!(statx(file.as_fd()).unwrap().size, 1 << 20);
+        assert_eq!(truncate(file.as_fd(), u64::MAX), Err(Errno::FBIG));
+        let reader = scratch.open("f", OFlags::RDONLY).unwrap();
+        assert_eq!(truncate(reader.as_fd(), 0), Err(Errno::INVAL));
+        assert_eq!(truncate(scratch.object("f").as_fd(), 0), Err(Errno::BADF));
+    }
+
+    #[test]
+    fn nothing_asked_is_allowed() {
+        let scratch = Scratch::new();
+        assert_eq!(access(scratch.dir(), Access::default()), Ok(()));
+        let all = Access {
+            read: true,
+            write: true,
+            execute: true,
+        };
+        assert_eq!(access(scratch.dir(), all), Ok(()));
+    }
+}

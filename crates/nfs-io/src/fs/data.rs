@@ -45,3 +45,40 @@ pub fn fdatasync(fd: BorrowedFd<'_>) -> Result<()> {
 pub fn syncfs(fd: BorrowedFd<'_>) -> Result<()> {
     retry_on_intr(|| rustix::fs::syncfs(fd))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use super::*;
+    use crate::Errno;
+    use crate::testing::Scratch;
+
+    #[test]
+    fn cached_bytes_are_read_without_waiting() {
+        let scratch = Scratch::new();
+        let file = scratch.file("f", &[7; 10_000]);
+        let mut buffer = [0; 16_384];
+        match pread_nowait(file.as_fd(), &mut buffer, 0) {
+            Ok(bytes) => {
+                assert!((1..=10_000).contains(&bytes) && buffer[..bytes] == [7; 10_000][..bytes])
+            }
+            Err(errno) => assert!([Errno::AGAIN, Errno::OPNOTSUPP].contains(&errno), "{errno}"),
+        }
+        let past = pread_nowait(file.as_fd(), &mut buffer, 10_000);
+        assert!([Ok(0), Err(Errno::AGAIN), Err(Errno::OPNOTSUPP)].contains(&past));
+    }
+
+    #[test]
+    fn flushing_needs_a_real_descriptor() {
+        let scratch = Scratch::new();
+        let file = scratch.file("f", b"x");
+        for fd in [file.as_fd(), scratch.dir()] {
+            assert_eq!((fsync(fd), fdatasync(fd)), (Ok(()), Ok(())));
+        }
+        assert_eq!(syncfs(scratch.dir()), Ok(()));
+        let object = scratch.object("f");
+        assert_eq!(fsync(object.as_fd()), Err(Errno::BADF));
+        assert_eq!(syncfs(object.as_fd()), Err(Errno::BADF));
+    }
+}

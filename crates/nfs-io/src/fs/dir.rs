@@ -177,3 +177,112 @@ struct Entry {
     kind: FileKind,
     name: std::ops::Range<usize>,
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::super::{OFlags, mkdirat, unlinkat};
+    use super::*;
+    use crate::testing::Scratch;
+
+    fn names(batch: &Batch) -> Vec<Vec<u8>> {
+        let dots = |name: &&[u8]| *name != b"." && *name != b"..";
+        batch
+            .iter()
+            .map(|entry| entry.name)
+            .filter(dots)
+            .map(<[u8]>::to_vec)
+            .collect()
+    }
+
+    #[test]
+    fn ten_thousand_entries_are_seen_once_each_while_some_are_removed() {
+        let scratch = Scratch::new();
+        let all: HashSet<Vec<u8>> = (0..10_000)
+            .map(|n| format!("entry-{n:05}").into_bytes())
+            .collect();
+        for name in &all {
+            let flags = OFlags::CREATE | OFlags::WRONLY;
+            drop(super::super::openat_create(scratch.dir(), name, flags, 0o600).unwrap());
+        }
+        let mut seen = HashSet::new();
+        let (mut cookie, mut batches) = (0, 0);
+        loop {
+            // Each batch by a descriptor of its own, as a server without state does.
+            let fd = scratch.open(".", OFlags::RDONLY).unwrap();
+            let batch = Dirents::with_batch_bytes(fd, cookie, 8192)
+                .unwrap()
+                .next_batch()
+                .unwrap();
+            let Some(last) = batch.iter().last() else {
+                break;
+            };
+            cookie = last.next_cookie;
+            batches += 1;
+            for name in names(&batch) {
+                unlinkat(scratch.dir(), &name).unwrap();
+                assert!(seen.insert(name), "twice");
+            }
+        }
+        assert_eq!(seen, all);
+        assert!(batches > 10);
+    }
+
+    #[test]
+    fn reading_goes_on_behind_any_entry() {
+        let scratch = Scratch::new();
+        for n in 0..20 {
+            drop(scratch.file(&format!("f{n}"), b""));
+        }
+        let open = || scratch.open(".", OFlags::RDONLY).unwrap();
+        let whole = Dirents::new(open(), 0).unwrap().next_batch().unwrap();
+        assert_eq!(whole.len(), 22);
+        for (at, entry) in whole.iter().enumerate() {
+            let mut rest = Dirents::new(open(), entry.next_cookie).unwrap();
+            let rest: Vec<Vec<u8>> = rest
+                .next_batch()
+                .unwrap()
+                .iter()
+                .map(|entry| entry.name.to_vec())
+                .collect();
+            let expected: Vec<Vec<u8>> = whole
+                .iter()
+                .skip(at + 1)
+                .map(|entry| entry.name.to_vec())
+                .collect();
+            assert_eq!(rest, expected);
+        }
+    }
+
+    #[test]
+    fn kinds_and_the_end_are_told() {
+        let scratch = Scratch::new();
+        mkdirat(scratch.dir(), b"d", 0o755).unwrap();
+        let mut dirents = Dirents::new(scratch.dir(), 0).unwrap();
+        let batch = dirents.next_batch().unwrap();
+        let d = batch.iter().find(|entry| entry.name == b"d").unwrap();
+        assert!([FileKind::Directory, FileKind::Unknown].contains(&d.kind));
+        assert!(dirents.next_batch().unwrap().is_empty());
+        assert!(dirents.next_batch().unwrap().is_empty());
+    }
+
+    #[test]
+    fn wrong_objects_and_cookies_are_refused() {
+        let scratch = Scratch::new();
+        assert_eq!(
+            Dirents::new(scratch.dir(), u64::MAX).err(),
+            Some(Errno::INVAL)
+        );
+        let file = scratch.file("f", b"");
+        let batch = Dirents::new(file, 0).unwrap().next_batch();
+        assert_eq!(batch.err(), Some(Errno::NOTDIR));
+        mkdirat(scratch.dir(), b"gone", 0o755).unwrap();
+        let gone = scratch.open("gone", OFlags::RDONLY).unwrap();
+        super::super::rmdirat(scratch.dir(), b"gone").unwrap();
+        assert_eq!(
+            Dirents::new(gone, 0).unwrap().next_batch().err(),
+            Some(Errno::NOENT)
+        );
+    }
+}

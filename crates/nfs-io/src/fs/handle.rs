@@ -94,7 +94,8 @@ pub fn name_to_handle_at(dir: BorrowedFd<'_>, name: &[u8]) -> Result<(KernelHand
 /// `CAP_DAC_READ_SEARCH`. `flags` may contain `O_PATH`; `O_CLOEXEC` is added.
 ///
 /// # Errors
-/// `ESTALE` where the object is gone, `EPERM` without the capability.
+/// `ESTALE` where the object is gone, `EPERM` without the capability. An object that was removed
+/// but is still open somewhere is found; its [`super::Stat::nlink`] is 0.
 pub fn open_by_handle(
     mount: BorrowedFd<'_>,
     handle: &KernelHandle,
@@ -164,4 +165,95 @@ struct RawHandle {
     len: u32,
     kind: i32,
     bytes: [u8; KERNEL_HANDLE_BYTES_MAX],
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use super::super::{renameat, statx, unlinkat};
+    use super::*;
+    use crate::caps::{self, Capability};
+    use crate::testing::{Scratch, skip, small_tmpfs};
+
+    fn ino(fd: &OwnedFd) -> u64 {
+        statx(fd.as_fd()).unwrap().ino
+    }
+
+    #[test]
+    fn a_handle_finds_its_object_again() {
+        if !caps::has(Capability::DacReadSearch) {
+            skip!("open_by_handle_at needs CAP_DAC_READ_SEARCH");
+        }
+        let scratch = Scratch::new();
+        drop(scratch.file("a", b"x"));
+        let object = scratch.object("a");
+        let (handle, mount_id) = name_to_handle(object.as_fd()).unwrap();
+        assert_eq!(
+            name_to_handle_at(scratch.dir(), b"a").unwrap(),
+            (handle, mount_id)
+        );
+        assert_eq!(statx(object.as_fd()).unwrap().mnt_id, mount_id as u64);
+        renameat(scratch.dir(), b"a", scratch.dir(), b"b").unwrap();
+
+        let again = KernelHandle::new(handle.kind(), handle.bytes()).unwrap();
+        assert_eq!(again, handle);
+        let path = open_by_handle(scratch.dir(), &again, OFlags::PATH).unwrap();
+        assert_eq!(ino(&path), ino(&object));
+        let file = open_by_handle(scratch.dir(), &again, OFlags::RDWR).unwrap();
+        assert_eq!(rustix::io::pwrite(&file, b"y", 0), Ok(1));
+        let directory = name_to_handle(scratch.dir()).unwrap().0;
+        assert!(open_by_handle(scratch.dir(), &directory, OFlags::DIRECTORY).is_ok());
+
+        unlinkat(scratch.dir(), b"b").unwrap();
+        // While somebody has it open the object lives on, without a name.
+        let nameless = open_by_handle(scratch.dir(), &again, OFlags::PATH).unwrap();
+        assert_eq!(statx(nameless.as_fd()).unwrap().nlink, 0);
+        drop((object, path, file, nameless));
+        let gone = open_by_handle(scratch.dir(), &again, OFlags::PATH);
+        assert_eq!(gone.unwrap_err(), Errno::STALE);
+    }
+
+    #[test]
+    fn the_mount_must_not_be_a_path_descriptor() {
+        if !caps::has(Capability::DacReadSearch) {
+            skip!("open_by_handle_at needs CAP_DAC_READ_SEARCH");
+        }
+        let scratch = Scratch::new();
+        let handle = name_to_handle(scratch.dir()).unwrap().0;
+        let root = super::super::open_root(scratch.path.path()).unwrap();
+        let opened = open_by_handle(root.as_fd(), &handle, OFlags::PATH);
+        assert_eq!(opened.unwrap_err(), Errno::BADF);
+    }
+
+    #[test]
+    fn tmpfs_has_handles_too() {
+        let Some(mount) = small_tmpfs(1 << 20) else {
+            skip!("mounting a tmpfs needs CAP_SYS_ADMIN");
+        };
+        super::super::mkdirat(mount.as_fd(), b"d", 0o755).unwrap();
+        let (handle, _) = name_to_handle_at(mount.as_fd(), b"d").unwrap();
+        let opened = open_by_handle(mount.as_fd(), &handle, OFlags::PATH).unwrap();
+        assert_eq!(
+            ino(&opened),
+            super::super::statx_at(mount.as_fd(), b"d").unwrap().ino
+        );
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        assert_eq!(KernelHandle::new(1, &[0; 129]).unwrap_err(), Errno::INVAL);
+        let scratch = Scratch::new();
+        for bytes in [&[][..], &[0xff; 8], &[0xff; 128]] {
+            let handle = KernelHandle::new(1, bytes).unwrap();
+            assert_eq!(handle.bytes(), bytes);
+            assert!(open_by_handle(scratch.dir(), &handle, OFlags::PATH).is_err());
+        }
+        assert!(name_to_handle_at(scratch.dir(), b"a/b").is_err());
+        let proc_root = super::super::open_root(std::path::Path::new("/proc")).unwrap();
+        assert_eq!(
+            name_to_handle(proc_root.as_fd()).unwrap_err(),
+            Errno::OPNOTSUPP
+        );
+    }
 }

@@ -132,7 +132,8 @@ pub fn reopen(fd: BorrowedFd<'_>, flags: OFlags) -> Result<OwnedFd> {
 }
 
 /// Creates (with `O_CREAT` in `flags`) and opens the file `name` of `dir`; never through a link
-/// (`O_NOFOLLOW` is added). `mode` are the permission bits (`07777`) of a new file.
+/// (`O_NOFOLLOW` is added). `mode` are the permission bits (`07777`) of a new file, and not
+/// looked at without `O_CREAT`.
 ///
 /// # Errors
 /// `EEXIST` under `O_EXCL`, `ELOOP` where the name is a symbolic link, else as openat2(2).
@@ -142,6 +143,12 @@ pub fn openat_create(
     flags: OFlags,
     mode: u32,
 ) -> Result<OwnedFd> {
+    // openat2(2) refuses a mode where nothing is created.
+    let mode = if flags.contains(OFlags::CREATE) {
+        mode
+    } else {
+        0
+    };
     let how = OpenHow {
         mode,
         ..OpenHow::beneath(flags | OFlags::NOFOLLOW)
@@ -194,5 +201,131 @@ impl FdName {
 
     pub(super) fn as_bytes(&self) -> &[u8] {
         &self.digits[self.start..]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use super::super::{FileKind, readlink, statx, symlinkat, unlinkat};
+    use super::*;
+    use crate::testing::Scratch;
+
+    #[test]
+    fn nothing_leads_out_of_the_directory() {
+        let scratch = Scratch::new();
+        std::fs::create_dir(scratch.path.path().join("export")).unwrap();
+        drop(scratch.file("outside", b"secret"));
+        let export = scratch
+            .open("export", OFlags::RDONLY | OFlags::DIRECTORY)
+            .unwrap();
+        let export = export.as_fd();
+        for (name, target) in [
+            (b"up", &b"../outside"[..]),
+            (b"ab", b"/etc/passwd"),
+            (b"me", b"/proc/self/root"),
+        ] {
+            symlinkat(target, export, name).unwrap();
+            // The link itself is an object of the directory; through it leads no way.
+            let link = open_path_beneath(export, name).unwrap();
+            assert_eq!(statx(link.as_fd()).unwrap().kind(), FileKind::Symlink);
+            assert_eq!(readlink(link.as_fd()).unwrap(), target);
+            let followed = openat2(export, name, OpenHow::beneath(OFlags::RDONLY));
+            assert_eq!(followed.unwrap_err(), Errno::LOOP);
+            let followed = OpenHow {
+                resolve: ResolveFlags::BENEATH,
+                ..PATH_FOLLOW
+            };
+            assert_eq!(openat2(export, name, followed).unwrap_err(), Errno::XDEV);
+            let written = openat_create(export, name, OFlags::CREATE | OFlags::WRONLY, 0o666);
+            assert_eq!(written.unwrap_err(), Errno::LOOP);
+        }
+        assert_eq!(open_path_beneath(export, b"..").unwrap_err(), Errno::XDEV);
+        let cached = open_path_beneath_cached(export, b"..").unwrap_err();
+        assert!([Errno::XDEV, Errno::AGAIN].contains(&cached), "{cached}");
+        for name in [&b""[..], b"/", b"a/b", b"../outside", b"/etc", b"a\0b"] {
+            assert_eq!(open_path_beneath(export, name).unwrap_err(), Errno::INVAL);
+            assert_eq!(
+                open_path_beneath_cached(export, name).unwrap_err(),
+                Errno::INVAL
+            );
+        }
+        assert_eq!(
+            open_path_beneath(export, &[b'x'; 256]).unwrap_err(),
+            Errno::NAMETOOLONG
+        );
+    }
+
+    const PATH_FOLLOW: OpenHow = OpenHow {
+        flags: OFlags::PATH,
+        mode: 0,
+        resolve: ResolveFlags::empty(),
+    };
+
+    #[test]
+    fn a_name_in_memory_is_found_without_waiting() {
+        let scratch = Scratch::new();
+        drop(scratch.file("here", b""));
+        let slow = open_path_beneath(scratch.dir(), b"here").unwrap();
+        match open_path_beneath_cached(scratch.dir(), b"here") {
+            Ok(fast) => {
+                let ino = |fd: &OwnedFd| statx(fd.as_fd()).unwrap().ino;
+                assert_eq!(ino(&slow), ino(&fast));
+            }
+            Err(errno) => assert_eq!(errno, Errno::AGAIN),
+        }
+        let missing = open_path_beneath_cached(scratch.dir(), b"missing").unwrap_err();
+        assert!([Errno::NOENT, Errno::AGAIN].contains(&missing), "{missing}");
+    }
+
+    #[test]
+    fn an_object_is_reopened_after_it_lost_its_name() {
+        let scratch = Scratch::new();
+        drop(scratch.file("file", b"still here"));
+        let object = scratch.object("file");
+        unlinkat(scratch.dir(), b"file").unwrap();
+        let file = reopen(object.as_fd(), OFlags::RDWR | OFlags::NOFOLLOW).unwrap();
+        let mut bytes = [0; 10];
+        assert_eq!(rustix::io::pread(&file, &mut bytes, 0), Ok(10));
+        assert_eq!(&bytes, b"still here");
+        assert_eq!(statx(file.as_fd()).unwrap().nlink, 0);
+        symlinkat(b"x", scratch.dir(), b"link").unwrap();
+        let link = scratch.object("link");
+        assert_eq!(
+            reopen(link.as_fd(), OFlags::RDONLY).unwrap_err(),
+            Errno::LOOP
+        );
+    }
+
+    #[test]
+    fn creating_is_exclusive_when_asked() {
+        let scratch = Scratch::new();
+        let create = |flags| openat_create(scratch.dir(), b"new", OFlags::RDWR | flags, 0o600);
+        assert_eq!(create(OFlags::empty()).unwrap_err(), Errno::NOENT);
+        assert!(create(OFlags::CREATE | OFlags::EXCL).is_ok());
+        assert_eq!(
+            create(OFlags::CREATE | OFlags::EXCL).unwrap_err(),
+            Errno::EXIST
+        );
+        let again = create(OFlags::CREATE).unwrap();
+        assert_eq!(statx(again.as_fd()).unwrap().permissions(), 0o600);
+    }
+
+    #[test]
+    fn roots_are_directories() {
+        let scratch = Scratch::new();
+        drop(scratch.file("file", b""));
+        let path = scratch.path.path();
+        assert!(open_root(path).is_ok() && open_dir(path).is_ok());
+        assert_eq!(open_root(&path.join("file")).unwrap_err(), Errno::NOTDIR);
+        assert_eq!(open_dir(&path.join("none")).unwrap_err(), Errno::NOENT);
+    }
+
+    #[test]
+    fn descriptors_are_named_by_their_digits() {
+        let zero = std::fs::File::open("/dev/null").unwrap();
+        let name = FdName::new(zero.as_fd());
+        assert_eq!(name.as_bytes(), zero.as_raw_fd().to_string().as_bytes());
     }
 }

@@ -62,3 +62,30 @@ pub fn raise_nofile(wanted: u64) -> u64 {
 pub fn umask_zero() -> u32 {
     umask(Mode::empty()).as_raw_mode()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use super::*;
+    use crate::testing::Scratch;
+
+    #[test]
+    fn descriptors_have_a_path_for_messages() {
+        let scratch = Scratch::new();
+        let shown = fd_path(scratch.dir()).unwrap();
+        assert_eq!(shown, scratch.path.path().canonicalize().unwrap());
+        let file = scratch.file("f", b"");
+        super::super::unlinkat(scratch.dir(), b"f").unwrap();
+        let shown = fd_path(file.as_fd()).unwrap();
+        assert!(shown.to_string_lossy().ends_with("f (deleted)"));
+    }
+
+    #[test]
+    fn the_number_of_descriptors_only_grows() {
+        let before = nofile();
+        assert!(raise_nofile(1) >= before);
+        let raised = raise_nofile(before + 1);
+        assert!(raised >= before && raised == nofile());
+    }
+}

@@ -157,3 +157,57 @@ fn timestamp(raw: StatxTimestamp) -> Timestamp {
 
 /// `STATX_DIO_READ_ALIGN`, which rustix has no name for yet.
 const DIO_READ_ALIGN: StatxFlags = StatxFlags::from_bits_retain(0x0002_0000);
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+    use std::os::unix::fs::MetadataExt;
+
+    use super::super::symlinkat;
+    use super::*;
+    use crate::Errno;
+    use crate::testing::Scratch;
+
+    #[test]
+    fn agrees_with_the_standard_library() {
+        let scratch = Scratch::new();
+        let file = scratch.file("f", &[1; 5000]);
+        let path = scratch.path.path().join("f");
+        let expected = std::fs::metadata(path).unwrap();
+        let object = scratch.object("f");
+        for stat in [
+            statx(file.as_fd()).unwrap(),
+            statx(object.as_fd()).unwrap(),
+            statx_cached(object.as_fd()).unwrap(),
+            statx_at(scratch.dir(), b"f").unwrap(),
+        ] {
+            assert_eq!((stat.dev, stat.ino), (expected.dev(), expected.ino()));
+            assert_eq!(
+                (stat.mode, u64::from(stat.nlink)),
+                (expected.mode(), expected.nlink())
+            );
+            assert_eq!((stat.uid, stat.gid), (expected.uid(), expected.gid()));
+            assert_eq!((stat.size, stat.blocks), (5000, expected.blocks()));
+            assert_eq!(stat.mtime.sec, expected.mtime());
+            assert_eq!(i64::from(stat.mtime.nsec), expected.mtime_nsec());
+            assert_eq!(stat.kind(), FileKind::Regular);
+            assert_eq!(
+                (stat.rdev, stat.blksize),
+                ((0, 0), expected.blksize() as u32)
+            );
+        }
+    }
+
+    #[test]
+    fn looks_at_links_and_devices_themselves() {
+        let scratch = Scratch::new();
+        symlinkat(b"nowhere", scratch.dir(), b"l").unwrap();
+        let stat = statx_at(scratch.dir(), b"l").unwrap();
+        assert_eq!((stat.kind(), stat.size), (FileKind::Symlink, 7));
+        assert_eq!(statx_at(scratch.dir(), b"nowhere"), Err(Errno::NOENT));
+        assert_eq!(statx_at(scratch.dir(), b"a/b"), Err(Errno::INVAL));
+        let null = std::fs::File::open("/dev/null").unwrap();
+        let stat = statx(null.as_fd()).unwrap();
+        assert_eq!((stat.kind(), stat.rdev), (FileKind::CharDevice, (1, 3)));
+    }
+}

@@ -178,3 +178,52 @@ const TMPFS: u32 = 0x0102_1994;
 const UDF: u32 = 0x1501_3346;
 const XFS: u32 = 0x5846_5342;
 const ZFS: u32 = 0x2fc1_2fc1;
+
+#[cfg(test)]
+mod tests {
+    use super::super::{open_root, truncate};
+    use super::*;
+    use crate::testing::{Scratch, skip, small_tmpfs};
+
+    #[test]
+    fn agrees_with_what_was_mounted() {
+        let Some(mount) = small_tmpfs(1 << 20) else {
+            skip!("mounting a tmpfs needs CAP_SYS_ADMIN");
+        };
+        let fs = statfs(mount.as_fd()).unwrap();
+        assert_eq!(
+            (fs.fs_type, fs.blocks * fs.frsize, fs.namelen),
+            (TMPFS, 1 << 20, 255)
+        );
+        assert!(fs.bavail <= fs.bfree && fs.bfree <= fs.blocks && !fs.read_only());
+        assert!(is_local(fs.fs_type));
+        assert_eq!(path_conf(mount.as_fd()).unwrap().name_max, 255);
+        assert_eq!(file_size_max(mount.as_fd()), Ok(i64::MAX.unsigned_abs()));
+    }
+
+    #[test]
+    fn the_largest_size_is_exact() {
+        let scratch = Scratch::new();
+        let max = match file_size_max(scratch.dir()) {
+            Ok(max) => max,
+            Err(errno) => skip!("no file without a name here: {errno}"),
+        };
+        let file = scratch.file("f", b"");
+        assert_eq!(truncate(file.as_fd(), max), Ok(()));
+        if max < i64::MAX.unsigned_abs() {
+            assert_eq!(truncate(file.as_fd(), max + 1), Err(Errno::FBIG));
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_is_not_local() {
+        let proc_root = open_root(std::path::Path::new("/proc")).unwrap();
+        let fs = statfs(proc_root.as_fd()).unwrap();
+        assert!(
+            !is_local(fs.fs_type),
+            "reading a process's files may wait for it"
+        );
+        assert!(!is_local(0x6969), "nfs");
+        assert!(!is_local(0x6573_5546), "fuse");
+    }
+}

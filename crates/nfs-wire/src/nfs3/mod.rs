@@ -90,3 +90,6 @@ macro_rules! xdr_struct {
     };
 }
 pub(crate) use xdr_struct;
+
+#[cfg(test)]
+mod tests;

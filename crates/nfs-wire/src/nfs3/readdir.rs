@@ -115,24 +115,6 @@ impl Encode for EntryPlus3<'_> {
     }
 }
 
-/// A list as XDR writes it: each entry after a TRUE, the end as a FALSE. Bounded by the message:
-/// each entry takes bytes of it.
-fn decode_list<'a, T: Decode<'a>>(d: &mut Decoder<'a>) -> Result<Vec<T>, DecodeError> {
-    let mut entries = Vec::new();
-    while d.bool("value follows")? {
-        entries.push(T::decode(d)?);
-    }
-    Ok(entries)
-}
-
-fn encode_list<T: Encode>(entries: &[T], e: &mut Encoder<'_>) {
-    for entry in entries {
-        e.bool(true);
-        entry.encode(e);
-    }
-    e.bool(false);
-}
-
 /// `READDIR3resok`; the failure carries the directory's attributes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReaddirOk<'a> {
@@ -151,7 +133,7 @@ impl<'a> Decode<'a> for ReaddirOk<'a> {
         Ok(Self {
             dir_attributes: Decode::decode(d)?,
             cookieverf: d.opaque_fixed("cookieverf")?,
-            entries: decode_list(d)?,
+            entries: d.list("value follows")?,
             eof: d.bool("eof")?,
         })
     }
@@ -161,7 +143,7 @@ impl Encode for ReaddirOk<'_> {
     fn encode(&self, e: &mut Encoder<'_>) {
         self.dir_attributes.encode(e);
         e.opaque_fixed(&self.cookieverf);
-        encode_list(&self.entries, e);
+        e.list(&self.entries);
         e.bool(self.eof);
     }
 }
@@ -184,7 +166,7 @@ impl<'a> Decode<'a> for ReaddirplusOk<'a> {
         Ok(Self {
             dir_attributes: Decode::decode(d)?,
             cookieverf: d.opaque_fixed("cookieverf")?,
-            entries: decode_list(d)?,
+            entries: d.list("value follows")?,
             eof: d.bool("eof")?,
         })
     }
@@ -194,7 +176,7 @@ impl Encode for ReaddirplusOk<'_> {
     fn encode(&self, e: &mut Encoder<'_>) {
         self.dir_attributes.encode(e);
         e.opaque_fixed(&self.cookieverf);
-        encode_list(&self.entries, e);
+        e.list(&self.entries);
         e.bool(self.eof);
     }
 }

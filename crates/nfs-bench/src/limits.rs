@@ -1,0 +1,10 @@
+//! Caps of the measuring program.
+
+/// Calls in flight on the one connection of a load.
+pub const DEPTH_MAX: usize = 256;
+/// Longest reply that a load accepts, in bytes: nothing it asks for is longer than 4 KiB of data.
+pub const REPLY_BYTES_MAX: usize = 64 * 1024;
+/// Rounds of one run; more only narrow the spread of the medians.
+pub const ROUNDS_MAX: usize = 99;
+/// Seconds a server may take to accept connections; under callgrind each takes many times longer than bare.
+pub const START_SECONDS_MAX: u64 = 90;

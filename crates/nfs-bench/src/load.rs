@@ -1,0 +1,228 @@
+//! The measured loop: one connection, a fixed number of calls in flight, a clock.
+//!
+//! Each of `depth` slots has prepared calls that it sends in turn; only the xid changes. The slot of a reply is in
+//! its xid, so replies may come in any order. Calls that are due leave together in one write.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use hdrhistogram::Histogram;
+
+use crate::limits;
+use crate::pin::pin_thread;
+use crate::sample::Sample;
+use crate::workload::{Slots, Workload, first_xid, prepare};
+
+/// When to stop.
+#[derive(Clone, Copy, Debug)]
+pub enum Amount {
+    /// After so long.
+    For(Duration),
+    /// After so many calls.
+    Calls(u64),
+}
+
+/// What to run against whom.
+#[derive(Clone, Debug)]
+pub struct Load {
+    /// The calls.
+    pub workload: Workload,
+    /// Calls in flight.
+    pub depth: usize,
+    /// The NFS program's address.
+    pub nfs: SocketAddr,
+    /// The MOUNT program's address.
+    pub mount: SocketAddr,
+    /// The path to mount.
+    pub export: String,
+    /// When to stop.
+    pub amount: Amount,
+    /// The core to run on.
+    pub cpu: Option<usize>,
+}
+
+/// Runs a load: mounts, prepares the files it needs, then measures.
+///
+/// # Errors
+/// The server cannot be reached, or answers a call with anything but success.
+pub fn run(load: &Load) -> Result<Sample> {
+    if load.depth == 0 || load.depth > limits::DEPTH_MAX {
+        bail!("the depth is 1 to {}", limits::DEPTH_MAX);
+    }
+    if let Some(cpu) = load.cpu {
+        pin_thread(cpu)?;
+    }
+    let mut stream =
+        TcpStream::connect(load.nfs).with_context(|| format!("connecting to {}", load.nfs))?;
+    stream.set_nodelay(true)?;
+    // A lost reply must end the run with a message, not hang it.
+    stream.set_read_timeout(Some(Duration::from_secs(30)))?;
+    let slots = prepare(load, &mut stream)?;
+    measure(&mut stream, slots, load.amount)
+}
+
+struct Loop {
+    slots: Slots,
+    sent_at: Vec<Instant>,
+    /// Calls sent so far in each slot.
+    turns: Vec<u32>,
+    /// Added to the turns in an xid: another run has others.
+    first: u32,
+    out: Vec<u8>,
+}
+
+fn measure(stream: &mut TcpStream, slots: Slots, amount: Amount) -> Result<Sample> {
+    let depth = slots.len();
+    let mut state = Loop {
+        slots,
+        sent_at: vec![Instant::now(); depth],
+        turns: vec![0; depth],
+        first: first_xid(),
+        out: Vec::new(),
+    };
+    let mut latencies = Histogram::<u64>::new(3)?;
+    let mut input = Input::new();
+    let start = Instant::now();
+    let (deadline, mut left) = match amount {
+        Amount::For(duration) => (Some(start + duration), u64::MAX),
+        Amount::Calls(calls) => (None, calls),
+    };
+    let mut in_flight = 0usize;
+    for slot in 0..depth {
+        if left > 0 {
+            state.queue(slot, start)?;
+            (left, in_flight) = (left - 1, in_flight + 1);
+        }
+    }
+    let mut end = start;
+    while in_flight > 0 {
+        stream.write_all(&state.out)?;
+        state.out.clear();
+        input.fill(stream)?;
+        let now = Instant::now();
+        let more = deadline.is_none_or(|deadline| now < deadline);
+        while let Some(record) = input.next_record()? {
+            let slot = state.answered(record)?;
+            latencies.record(u64::try_from((now - state.sent_at[slot]).as_nanos())?)?;
+            in_flight -= 1;
+            if more && left > 0 {
+                state.queue(slot, now)?;
+                (left, in_flight) = (left - 1, in_flight + 1);
+            }
+        }
+        end = now;
+    }
+    Ok(Sample::new(&latencies, (end - start).as_secs_f64()))
+}
+
+impl Loop {
+    /// Puts the slot's next call into the output.
+    fn queue(&mut self, slot: usize, now: Instant) -> Result<()> {
+        let calls = &self.slots[slot];
+        let turn = self.turns[slot];
+        let at = self.out.len();
+        self.out
+            .extend_from_slice(&calls[turn as usize % calls.len()]);
+        // Behind the record mark; the high half counts, so that no xid comes twice within a reply cache's memory.
+        let xid = (self.first.wrapping_add(turn) << 8) | u32::try_from(slot)?;
+        self.out[at + 4..at + 8].copy_from_slice(&xid.to_be_bytes());
+        self.turns[slot] = turn.wrapping_add(1);
+        self.sent_at[slot] = now;
+        Ok(())
+    }
+
+    /// The slot that a reply belongs to, if it reports success.
+    fn answered(&self, record: &[u8]) -> Result<usize> {
+        let word = |index: usize| -> Option<u32> {
+            Some(u32::from_be_bytes(
+                record.get(index * 4..index * 4 + 4)?.try_into().ok()?,
+            ))
+        };
+        let xid = word(0).context("a reply without an xid")?;
+        let slot = usize::try_from(xid & 0xff)?;
+        if slot >= self.slots.len() {
+            bail!("a reply to no call of ours: xid {xid:#x}");
+        }
+        // xid, REPLY, MSG_ACCEPTED, verifier (flavor, length, body), accept_stat, then the procedure's status.
+        let verifier_words = word(4).context("a short reply")?.div_ceil(4) as usize;
+        let success =
+            word(1) == Some(1) && word(2) == Some(0) && word(5 + verifier_words) == Some(0);
+        // NULL has no status.
+        let status = word(6 + verifier_words).unwrap_or(0);
+        if !success || status != 0 {
+            bail!("the server answered a call with status {status}");
+        }
+        Ok(slot)
+    }
+}
+
+/// What has been read and not yet looked at.
+struct Input {
+    bytes: Vec<u8>,
+    start: usize,
+    end: usize,
+}
+
+impl Input {
+    fn new() -> Self {
+        Self {
+            bytes: vec![0; 2 * limits::REPLY_BYTES_MAX],
+            start: 0,
+            end: 0,
+        }
+    }
+
+    /// Reads what is there, at least one byte.
+    fn fill(&mut self, stream: &mut TcpStream) -> Result<()> {
+        self.bytes.copy_within(self.start..self.end, 0);
+        (self.start, self.end) = (0, self.end - self.start);
+        let n = stream
+            .read(&mut self.bytes[self.end..])
+            .context("waiting for a reply")?;
+        if n == 0 {
+            bail!("the server closed the connection");
+        }
+        self.end += n;
+        Ok(())
+    }
+
+    /// The next whole reply, without its record mark.
+    fn next_record(&mut self) -> Result<Option<&[u8]>> {
+        let ready = &self.bytes[self.start..self.end];
+        let Some(mark) = ready.first_chunk::<4>() else {
+            return Ok(None);
+        };
+        let mark = u32::from_be_bytes(*mark);
+        let len = usize::try_from(mark & 0x7fff_ffff)?;
+        if mark >> 31 == 0 || len > limits::REPLY_BYTES_MAX {
+            bail!("a reply in fragments, or of {len} bytes");
+        }
+        if ready.len() < 4 + len {
+            return Ok(None);
+        }
+        let from = self.start + 4;
+        self.start = from + len;
+        Ok(Some(&self.bytes[from..from + len]))
+    }
+}
+
+/// Sends one call and returns the reply, both without record marks: for set-up, where time does not matter.
+///
+/// # Errors
+/// The connection broke.
+pub fn call_once(stream: &mut TcpStream, record: &[u8]) -> Result<Vec<u8>> {
+    stream.write_all(record)?;
+    let mut mark = [0; 4];
+    stream
+        .read_exact(&mut mark)
+        .context("waiting for a reply")?;
+    let len = usize::try_from(u32::from_be_bytes(mark) & 0x7fff_ffff)?;
+    if len > limits::REPLY_BYTES_MAX {
+        bail!("a reply of {len} bytes");
+    }
+    let mut reply = vec![0; len];
+    stream.read_exact(&mut reply)?;
+    Ok(reply)
+}

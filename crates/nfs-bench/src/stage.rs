@@ -1,0 +1,121 @@
+//! Where a run takes place: namespaces and a file system of its own, gone with the process.
+//!
+//! Ganesha insists on fixed paths under `/run`, on rpcbind's port and on its own ports. In private mount, network
+//! and process namespaces it meets nobody, both servers are reached over the same loopback
+//! interface, and the kernel takes everything down when the last process ends, also after Ctrl-C.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+/// Set in the environment of the process inside the namespaces.
+const INSIDE: &str = "PENSTOCK_BENCH_INSIDE";
+
+/// Whether this process is already inside its namespaces.
+pub fn is_inside() -> bool {
+    std::env::var_os(INSIDE).is_some()
+}
+
+/// Whether this process may make them.
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Starts this program again, with the same arguments, inside new namespaces, and waits for it.
+///
+/// # Errors
+/// `unshare` (util-linux) is missing.
+pub fn enter() -> Result<ExitStatus> {
+    let program = std::env::current_exe().context("finding our own binary")?;
+    Command::new("unshare")
+        .args([
+            "--mount",
+            "--net",
+            "--pid",
+            "--fork",
+            "--kill-child",
+            "--mount-proc",
+            "--",
+        ])
+        .arg(program)
+        .args(std::env::args_os().skip(1))
+        .env(INSIDE, "1")
+        .status()
+        .context("starting unshare (package util-linux)")
+}
+
+/// The stage, set: `root` is a scratch directory, `exports` lies on the file system that is served.
+#[derive(Debug)]
+pub struct Stage {
+    /// Scratch directory for logs, configurations and state.
+    pub root: PathBuf,
+    /// Parent of the exported directories.
+    pub exports: PathBuf,
+    /// What the exported file system is, for the report.
+    pub file_system: String,
+}
+
+impl Stage {
+    /// Brings loopback up and mounts what the servers need. With `directory`, that is served; otherwise a new
+    /// XFS on a memory-backed loop device, so that the disk of the machine is not what is measured.
+    ///
+    /// # Errors
+    /// A mount is refused, or mkfs.xfs is missing.
+    pub fn set(directory: Option<&Path>) -> Result<Self> {
+        run("ip", &["link", "set", "lo", "up"])?;
+        run("mount", &["-t", "tmpfs", "tmpfs", "/run"])?;
+        for made in ["/run/rpcbind", "/run/ganesha", "/run/bench"] {
+            std::fs::create_dir_all(made).context(made)?;
+        }
+        let root = PathBuf::from("/run/bench");
+        if let Some(directory) = directory {
+            let exports = std::fs::canonicalize(directory)
+                .with_context(|| directory.display().to_string())?;
+            let file_system = output("stat", &["-f", "-c", "%T", &exports.display().to_string()])?;
+            return Ok(Self {
+                root,
+                exports,
+                file_system,
+            });
+        }
+        let (image, exports) = (root.join("disk.img"), root.join("exports"));
+        let (image_text, exports_text) =
+            (image.display().to_string(), exports.display().to_string());
+        std::fs::create_dir(&exports)?;
+        std::fs::File::create(&image)?.set_len(4 << 30)?;
+        run("mkfs.xfs", &["-q", &image_text])?;
+        run("mount", &["-o", "loop", &image_text, &exports_text])?;
+        Ok(Self {
+            root,
+            exports,
+            file_system: "xfs on a loop device in memory".to_owned(),
+        })
+    }
+}
+
+fn run(program: &str, arguments: &[&str]) -> Result<()> {
+    output(program, arguments).map(drop)
+}
+
+/// What a program prints, without the last newline.
+///
+/// # Errors
+/// It is missing or fails; its standard error is in the message.
+pub fn output(program: &str, arguments: &[&str]) -> Result<String> {
+    let output = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("cannot start {program}: is it installed?"))?;
+    if !output.status.success() {
+        bail!(
+            "{program} {}: {}",
+            arguments.join(" "),
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
+    }
+    Ok(String::from_utf8_lossy(&output.stdout)
+        .trim_end()
+        .to_owned())
+}

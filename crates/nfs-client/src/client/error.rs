@@ -1,0 +1,172 @@
+//! What the file API reports, with the likely cause and the cure.
+
+use nfs_wire::mount3::Mountstat3;
+use nfs_wire::nfs3::Nfsstat3;
+
+use crate::error::RpcError;
+use crate::limits::{READDIR_ENTRIES_MAX, SYMLINKS_MAX};
+
+/// Why an operation on files failed.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The call brought no results.
+    #[error(transparent)]
+    Rpc(#[from] RpcError),
+    /// The server answered with an error status.
+    #[error("{path}: {operation}: {}", describe(*status))]
+    Nfs {
+        /// The procedure that failed, in the RFC's word.
+        operation: &'static str,
+        /// What it was about, escaped for printing; may be empty.
+        path: String,
+        /// The status.
+        status: Nfsstat3,
+    },
+    /// The server does not let us mount the path.
+    #[error("cannot mount {path}: {}", describe_mount(*status))]
+    Mount {
+        /// The path that was asked for, escaped for printing.
+        path: String,
+        /// The status.
+        status: Mountstat3,
+    },
+    /// No address of the host's portmapper leads to the program.
+    #[error("the host's portmapper knows no {program} over TCP: give its port in the URL")]
+    NotRegistered {
+        /// NFS or MOUNT.
+        program: &'static str,
+    },
+    /// Too many symbolic links on the way.
+    #[error("{path}: more than {SYMLINKS_MAX} symbolic links on the way, or a loop of them")]
+    SymlinkLoop {
+        /// The path that was walked, escaped for printing.
+        path: String,
+    },
+    /// An absolute symbolic link that leads out of the export.
+    #[error("{path}: leads to {target}, outside the mounted export")]
+    OutsideExport {
+        /// The path that was walked, escaped for printing.
+        path: String,
+        /// Where the link points, escaped for printing.
+        target: String,
+    },
+    /// A path of too many names.
+    #[error("{path}: too many names in the path")]
+    TooManyNames {
+        /// The path that was walked, escaped for printing.
+        path: String,
+    },
+    /// A path that names nothing that could be created, removed or renamed: `/`, `.`, `..`.
+    #[error("{path}: names no entry of a directory")]
+    NoName {
+        /// The path, escaped for printing.
+        path: String,
+    },
+    /// The path leads to something that is not a regular file.
+    #[error("{path}: is a {what}, not a regular file")]
+    NotAFile {
+        /// The path, escaped for printing.
+        path: String,
+        /// What it is.
+        what: &'static str,
+    },
+    /// A directory that does not end: the server repeats itself, or it is larger than the cap.
+    #[error(
+        "the server's listing of a directory does not end: it repeats itself, stops without saying \
+         so, or has more than {READDIR_ENTRIES_MAX} entries"
+    )]
+    EndlessDirectory,
+    /// The server took a WRITE without taking a single byte, again and again.
+    #[error("{path}: the server accepts no data at offset {offset}")]
+    NoProgress {
+        /// The path, escaped for printing.
+        path: String,
+        /// Where, in bytes.
+        offset: u64,
+    },
+    /// The write verifier changed while parts of one write were on their way, each time it was tried.
+    #[error("{path}: the server restarts again and again; what was written may be lost")]
+    VerifierKeepsChanging {
+        /// The path, escaped for printing.
+        path: String,
+    },
+}
+
+impl ClientError {
+    /// The server's status, if it is one of NFS.
+    pub fn status(&self) -> Option<Nfsstat3> {
+        match self {
+            Self::Nfs { status, .. } => Some(*status),
+            _ => None,
+        }
+    }
+}
+
+pub(crate) fn refused(operation: &'static str, path: &[u8], status: Nfsstat3) -> ClientError {
+    let path = if path.is_empty() {
+        "the file".to_owned()
+    } else {
+        printable(path)
+    };
+    ClientError::Nfs {
+        operation,
+        path,
+        status,
+    }
+}
+
+/// A path for a message: escaped where a terminal could misread it.
+pub(crate) fn printable(path: &[u8]) -> String {
+    path.escape_ascii().to_string()
+}
+
+/// What a status means to the person who asked (RFC 1813 §2.6).
+fn describe(status: Nfsstat3) -> &'static str {
+    match status {
+        Nfsstat3::Ok => "no error",
+        Nfsstat3::Perm => "not permitted: only the owner or root may do this",
+        Nfsstat3::Noent => "no such file or directory",
+        Nfsstat3::Io => "input/output error on the server: see its log",
+        Nfsstat3::Nxio => "no such device",
+        Nfsstat3::Acces => "permission denied: check the mode, or call as another uid= and gid=",
+        Nfsstat3::Exist => "exists already",
+        Nfsstat3::Xdev => "on another file system of the server",
+        Nfsstat3::Nodev => "no such device",
+        Nfsstat3::Notdir => "not a directory",
+        Nfsstat3::Isdir => "is a directory",
+        Nfsstat3::Inval => "the server finds an argument invalid",
+        Nfsstat3::Fbig => "the file would become too large",
+        Nfsstat3::Nospc => "no space left on the server's file system",
+        Nfsstat3::Rofs => "the export or its file system is read-only",
+        Nfsstat3::Mlink => "too many links",
+        Nfsstat3::Nametoolong => "the name is too long",
+        Nfsstat3::Notempty => "the directory is not empty",
+        Nfsstat3::Dquot => "over the quota",
+        Nfsstat3::Stale => "stale handle: the file was removed, or the export is gone; mount again",
+        Nfsstat3::Remote => "too many levels of remote in path",
+        Nfsstat3::Badhandle => "the server does not know this handle; mount again",
+        Nfsstat3::NotSync => "somebody else changed the file first",
+        Nfsstat3::BadCookie => "the directory changed while it was read; read it again",
+        Nfsstat3::Notsupp => "the server does not support this",
+        Nfsstat3::Toosmall => "the server needs room for a longer reply",
+        Nfsstat3::Serverfault => "the server failed inside: see its log",
+        Nfsstat3::Badtype => "the server does not support files of this type",
+        Nfsstat3::Jukebox => "the server is not ready with it yet; try again later",
+    }
+}
+
+fn describe_mount(status: Mountstat3) -> &'static str {
+    match status {
+        Mountstat3::Perm => "not permitted; the server may ask for calls from a port below 1024",
+        Mountstat3::Noent => "no such directory, or not exported to this host",
+        Mountstat3::Io => "input/output error on the server: see its log",
+        Mountstat3::Acces => {
+            "not exported to this host: check the server's exports, and the path's spelling"
+        }
+        Mountstat3::Notdir => "not a directory",
+        Mountstat3::Inval => "the server finds the path invalid",
+        Mountstat3::Nametoolong => "the path is too long",
+        Mountstat3::Notsupp => "the server does not support it",
+        Mountstat3::Serverfault => "the server failed inside: see its log",
+    }
+}

@@ -1,0 +1,140 @@
+//! Making the TCP connection: name look-up, local port, time limit.
+
+use std::collections::hash_map::RandomState;
+use std::fmt;
+use std::hash::{BuildHasher, Hasher};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+
+use tokio::net::{TcpSocket, TcpStream};
+
+use super::{ConnectOptions, SourcePort};
+use crate::error::RpcError;
+
+/// Where a connection goes: a host name or address, and a port.
+///
+/// A name is looked up at each connect, so that a server may move.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Target {
+    /// Host name or address; an IPv6 address without brackets.
+    pub host: String,
+    /// TCP port.
+    pub port: u16,
+}
+
+impl Target {
+    /// `host` and `port`.
+    pub fn new(host: impl Into<String>, port: u16) -> Self {
+        Self {
+            host: host.into(),
+            port,
+        }
+    }
+
+    /// The same host with another port.
+    pub fn with_port(&self, port: u16) -> Self {
+        Self {
+            host: self.host.clone(),
+            port,
+        }
+    }
+}
+
+impl From<SocketAddr> for Target {
+    fn from(address: SocketAddr) -> Self {
+        Self::new(address.ip().to_string(), address.port())
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.host.contains(':') {
+            write!(f, "[{}]:{}", self.host, self.port)
+        } else {
+            write!(f, "{}:{}", self.host, self.port)
+        }
+    }
+}
+
+/// Connects to the first address of `target` that answers.
+pub(super) async fn open(target: &Target, options: &ConnectOptions) -> Result<TcpStream, RpcError> {
+    let attempt = tokio::time::timeout(options.connect_timeout, open_any(target, options));
+    let result = match attempt.await {
+        Ok(result) => result,
+        Err(_) => Err(io::Error::from(io::ErrorKind::TimedOut)),
+    };
+    result.map_err(|cause| RpcError::Connect {
+        place: target.to_string(),
+        cause: Arc::new(cause),
+    })
+}
+
+async fn open_any(target: &Target, options: &ConnectOptions) -> io::Result<TcpStream> {
+    let mut failure = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for address in tokio::net::lookup_host((target.host.as_str(), target.port)).await? {
+        match open_one(address, options).await {
+            Ok(stream) => {
+                stream.set_nodelay(true)?;
+                return Ok(stream);
+            }
+            Err(error) => failure = error,
+        }
+    }
+    Err(failure)
+}
+
+async fn open_one(to: SocketAddr, options: &ConnectOptions) -> io::Result<TcpStream> {
+    let ports = match options.source_port {
+        SourcePort::Any => return open_from(to, options.source, 0).await,
+        SourcePort::Privileged | SourcePort::PrivilegedIfAllowed => (512..=1023_u16).rev(),
+    };
+    let mut failure = io::Error::from(io::ErrorKind::AddrInUse);
+    for port in ports {
+        match open_from(to, options.source, port).await {
+            Ok(stream) => return Ok(stream),
+            // Taken, or taken by an earlier connection to the same server that is still closing.
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::AddrInUse | io::ErrorKind::AddrNotAvailable
+                ) =>
+            {
+                failure = error;
+            }
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                if options.source_port == SourcePort::PrivilegedIfAllowed {
+                    return open_from(to, options.source, 0).await;
+                }
+                return Err(error);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Err(failure)
+}
+
+async fn open_from(to: SocketAddr, from: Option<IpAddr>, port: u16) -> io::Result<TcpStream> {
+    let socket = if to.is_ipv4() {
+        TcpSocket::new_v4()?
+    } else {
+        TcpSocket::new_v6()?
+    };
+    if from.is_some() || port != 0 {
+        let any = || match to {
+            SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        };
+        socket.set_reuseaddr(port != 0)?;
+        socket.bind(SocketAddr::new(from.unwrap_or_else(any), port))?;
+    }
+    socket.connect(to).await
+}
+
+/// A first xid that a restarted process does not repeat, so that a server's reply cache never takes
+/// a new call for an old one. The standard library's hash keys are random per process and per call.
+pub(super) fn first_xid() -> u32 {
+    let hash = RandomState::new().build_hasher().finish();
+    let [a, b, c, d, ..] = hash.to_ne_bytes();
+    u32::from_ne_bytes([a, b, c, d])
+}

@@ -1,0 +1,414 @@
+//! The task that moves a connection's bytes, and makes the connection again when it is lost.
+//!
+//! Lives from `Connection::connect` until the last clone is dropped or, if the options forbid to
+//! connect again, until the connection is lost. Ends every waiting call before it ends itself.
+
+use std::collections::VecDeque;
+use std::future::{Future, poll_fn};
+use std::io::{self, IoSlice};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
+
+use bytes::{Buf, BufMut, Bytes};
+use nfs_wire::rpc::{AcceptStat, Rejected, ReplyBody, ReplyHeader};
+use nfs_wire::{Decode, Decoder};
+use tokio::io::{AsyncReadExt, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, Sleep};
+
+use super::incoming::{Incoming, Record};
+use super::table::Outcome;
+use super::{Reconnect, Shared, connect};
+use crate::error::{BadReply, Lost, RpcError};
+use crate::limits::{BATCH_BYTES, RECONNECT_PAUSE_FIRST, RECONNECT_PAUSE_MAX, WRITE_PIECES_MAX};
+
+/// Receives in a row before other tasks get their turn.
+const RECEIVES_PER_TURN: usize = 16;
+
+pub(super) struct Driver {
+    shared: Arc<Shared>,
+    incoming: Incoming,
+    outgoing: Outgoing,
+    timer: Pin<Box<Sleep>>,
+    armed: Option<Instant>,
+    /// A record has come over the present connection.
+    heard: bool,
+}
+
+/// Why the driver stopped doing what it did.
+enum End {
+    /// The last clone of the connection is gone.
+    Closed,
+    Lost(Lost),
+}
+
+impl Driver {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        Self {
+            incoming: Incoming::new(shared.options.reply_bytes_max),
+            outgoing: Outgoing::default(),
+            timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
+            armed: None,
+            heard: false,
+            shared,
+        }
+    }
+
+    pub(super) async fn run(mut self, stream: TcpStream) {
+        let mut stream = Some(stream);
+        let mut pause = Duration::ZERO;
+        loop {
+            if let Some(mut live) = stream.take() {
+                let lost = match poll_fn(|cx| self.poll_live(cx, &mut live)).await {
+                    End::Closed => return,
+                    End::Lost(lost) => lost,
+                };
+                if self.heard {
+                    pause = Duration::ZERO;
+                }
+                self.lost(&lost);
+                if self.shared.options.reconnect == Reconnect::Never {
+                    return;
+                }
+            }
+            let step = async {
+                tokio::time::sleep(pause).await;
+            };
+            if self.until_needed().await.is_none() || self.guarded(step).await.is_none() {
+                return;
+            }
+            let shared = self.shared.clone();
+            match self
+                .guarded(connect::open(&shared.target, &shared.options))
+                .await
+            {
+                None => return,
+                Some(Ok(made)) => {
+                    self.shared.lock().table.stats.reconnects += 1;
+                    stream = Some(made);
+                }
+                // The calls that wait for it end with their timeouts.
+                Some(Err(_)) => {}
+            }
+            // Until the server has answered something, the next attempt waits.
+            pause = (pause * 2).clamp(RECONNECT_PAUSE_FIRST, RECONNECT_PAUSE_MAX);
+        }
+    }
+
+    /// Runs `future` while calls time out and the handle may go away; `None` if it went.
+    async fn guarded<F: Future>(&mut self, future: F) -> Option<F::Output> {
+        let mut future = pin!(future);
+        poll_fn(|cx| {
+            if self.poll_upkeep(cx).is_ready() {
+                return Poll::Ready(None);
+            }
+            future.as_mut().poll(cx).map(Some)
+        })
+        .await
+    }
+
+    /// Waits until a call wants the connection.
+    async fn until_needed(&mut self) -> Option<()> {
+        let shared = self.shared.clone();
+        self.guarded(poll_fn(|_| {
+            if shared.lock().table.waiting() > 0 {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
+        }))
+        .await
+    }
+
+    /// Expires calls, keeps the waker known; ready when the handle is gone.
+    fn poll_upkeep(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            let mut inner = self.shared.lock();
+            if inner.closed {
+                return Poll::Ready(());
+            }
+            match &mut inner.driver {
+                Some(waker) => waker.clone_from(cx.waker()),
+                None => inner.driver = Some(cx.waker().clone()),
+            }
+            inner.driver_asleep = true;
+            let earliest = inner.table.earliest();
+            drop(inner);
+            if let Some(at) = earliest
+                && self.armed != Some(at)
+            {
+                self.timer.as_mut().reset(at);
+                self.armed = Some(at);
+            }
+            if self.armed.is_none() || self.timer.as_mut().poll(cx).is_pending() {
+                return Poll::Pending;
+            }
+            self.armed = None;
+            let wakers = self.shared.lock().table.expire(Instant::now());
+            wakers.iter().for_each(Waker::wake_by_ref);
+        }
+    }
+
+    fn poll_live(&mut self, cx: &mut Context<'_>, stream: &mut TcpStream) -> Poll<End> {
+        if self.poll_upkeep(cx).is_ready() {
+            return Poll::Ready(End::Closed);
+        }
+        for _ in 0..RECEIVES_PER_TURN {
+            match self.poll_receive(cx, stream) {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(lost)) => return Poll::Ready(End::Lost(lost)),
+                Poll::Pending => {
+                    return match self.poll_send(cx, stream) {
+                        Poll::Ready(Err(error)) => {
+                            Poll::Ready(End::Lost(Lost::Io(Arc::new(error))))
+                        }
+                        Poll::Ready(Ok(())) | Poll::Pending => Poll::Pending,
+                    };
+                }
+            }
+        }
+        cx.waker().wake_by_ref();
+        match self.poll_send(cx, stream) {
+            Poll::Ready(Err(error)) => Poll::Ready(End::Lost(Lost::Io(Arc::new(error)))),
+            Poll::Ready(Ok(())) | Poll::Pending => Poll::Pending,
+        }
+    }
+
+    /// Receives once, and ends the calls whose replies are complete.
+    fn poll_receive(
+        &mut self,
+        cx: &mut Context<'_>,
+        stream: &mut TcpStream,
+    ) -> Poll<Result<(), Lost>> {
+        let room = self.incoming.room();
+        let mut limited = room.into.limit(room.room);
+        let received = ready!(pin!(stream.read_buf(&mut limited)).poll(cx));
+        match received {
+            Ok(0) => return Poll::Ready(Err(Lost::ByServer)),
+            Ok(count) => self.incoming.received(count),
+            Err(error) => return Poll::Ready(Err(Lost::Io(Arc::new(error)))),
+        }
+        let mut inner = self.shared.lock();
+        // Woken after the lock is dropped; a batch is rarely more than a few dozen replies.
+        let mut wakers = Vec::new();
+        let result = loop {
+            match self.incoming.next() {
+                Ok(Some(record)) => {
+                    self.heard = true;
+                    let xid = xid_of(&record);
+                    if !xid.is_some_and(|xid| inner.table.is_waiting(xid)) {
+                        inner.count_stray(&record);
+                        continue;
+                    }
+                    let outcome = read_reply(record);
+                    wakers.extend(xid.and_then(|xid| inner.table.finish(xid, outcome)));
+                }
+                Ok(None) => break Ok(()),
+                Err(framing) => break Err(Lost::Framing(framing)),
+            }
+        };
+        drop(inner);
+        wakers.iter().for_each(Waker::wake_by_ref);
+        Poll::Ready(result)
+    }
+
+    /// Sends what is queued; ready when nothing is left to send.
+    fn poll_send(&mut self, cx: &mut Context<'_>, stream: &mut TcpStream) -> Poll<io::Result<()>> {
+        loop {
+            if self.outgoing.is_empty() {
+                self.outgoing.fill(&self.shared);
+                if self.outgoing.is_empty() {
+                    return Poll::Ready(Ok(()));
+                }
+            }
+            let written = ready!(self.outgoing.poll_write(cx, stream))?;
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.outgoing.advance(written);
+        }
+    }
+
+    fn lost(&mut self, lost: &Lost) {
+        self.incoming.reset();
+        self.outgoing = Outgoing::default();
+        self.heard = false;
+        let mut inner = self.shared.lock();
+        let wakers = match (self.shared.options.reconnect, lost) {
+            (Reconnect::Never, _) => inner.table.close(&RpcError::Disconnected(lost.clone())),
+            // A server that breaks record marking would do so again for the same call.
+            (_, Lost::Framing(_)) | (Reconnect::ForNewCalls, _) => inner.table.lost(lost, false),
+            (Reconnect::Resend, _) => inner.table.lost(lost, true),
+        };
+        drop(inner);
+        wakers.iter().for_each(Waker::wake_by_ref);
+    }
+}
+
+impl Drop for Driver {
+    /// Also when the runtime is shut down under it: no call waits for a driver that is gone.
+    fn drop(&mut self) {
+        let wakers = self
+            .shared
+            .lock()
+            .table
+            .close(&RpcError::Disconnected(Lost::Here));
+        wakers.iter().for_each(Waker::wake_by_ref);
+    }
+}
+
+impl super::Inner {
+    fn count_stray(&mut self, record: &Record<'_>) {
+        if ReplyHeader::decode(&mut Decoder::new(record.bytes())).is_ok() {
+            self.table.stats.stray_replies += 1;
+        } else {
+            self.table.stats.garbage_records += 1;
+        }
+    }
+}
+
+impl Record<'_> {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Record::InBuffer(bytes) => bytes,
+            Record::Own(bytes) => bytes,
+        }
+    }
+}
+
+fn xid_of(record: &Record<'_>) -> Option<u32> {
+    record
+        .bytes()
+        .first_chunk()
+        .map(|bytes| u32::from_be_bytes(*bytes))
+}
+
+/// The outcome that a reply record means for its call.
+fn read_reply(record: Record<'_>) -> Outcome {
+    let mut decoder = Decoder::new(record.bytes());
+    let header = ReplyHeader::decode(&mut decoder)
+        .map_err(|error| RpcError::BadReply(BadReply::Decode(error)))?;
+    let start = decoder.position();
+    match header.body {
+        ReplyBody::Accepted {
+            stat: AcceptStat::Success,
+            ..
+        } => Ok(match record {
+            Record::InBuffer(bytes) => {
+                Bytes::copy_from_slice(bytes.get(start..).unwrap_or_default())
+            }
+            Record::Own(bytes) => {
+                let mut bytes = Bytes::from(bytes);
+                bytes.advance(start);
+                bytes
+            }
+        }),
+        ReplyBody::Accepted { stat, .. } => Err(match stat {
+            AcceptStat::ProgMismatch { low, high } => RpcError::ProgMismatch { low, high },
+            AcceptStat::ProcUnavail => RpcError::ProcUnavail,
+            AcceptStat::GarbageArgs => RpcError::GarbageArgs,
+            AcceptStat::SystemErr => RpcError::SystemErr,
+            // The number is filled in where the call is known.
+            AcceptStat::ProgUnavail | AcceptStat::Success => RpcError::ProgUnavail { program: 0 },
+        }),
+        ReplyBody::Denied(Rejected::RpcMismatch { low, high }) => {
+            Err(RpcError::RpcMismatch { low, high })
+        }
+        ReplyBody::Denied(Rejected::AuthError(stat)) => Err(RpcError::Denied { stat }),
+    }
+}
+
+/// What is being written: small calls side by side in one buffer, large payloads by reference.
+#[derive(Default)]
+struct Outgoing {
+    batch: Vec<u8>,
+    pieces: VecDeque<Piece>,
+}
+
+enum Piece {
+    /// Bytes `start..end` of the batch.
+    Batch {
+        start: usize,
+        end: usize,
+    },
+    Payload(Bytes),
+}
+
+impl Outgoing {
+    fn is_empty(&self) -> bool {
+        self.pieces.is_empty()
+    }
+
+    /// Takes calls from the queue until a good write is together.
+    fn fill(&mut self, shared: &Shared) {
+        self.batch.clear();
+        let mut inner = shared.lock();
+        let mut start = 0;
+        while self.batch.len() < BATCH_BYTES && self.pieces.len() + 2 < WRITE_PIECES_MAX {
+            let Some(call) = inner.table.next_to_send() else {
+                break;
+            };
+            self.batch.extend_from_slice(&call.head);
+            if let Some(payload) = &call.payload {
+                self.pieces.push_back(Piece::Batch {
+                    start,
+                    end: self.batch.len(),
+                });
+                start = self.batch.len();
+                if !payload.is_empty() {
+                    self.pieces.push_back(Piece::Payload(payload.clone()));
+                }
+                self.batch.extend(std::iter::repeat_n(0, call.padding));
+            }
+        }
+        if start < self.batch.len() {
+            self.pieces.push_back(Piece::Batch {
+                start,
+                end: self.batch.len(),
+            });
+        }
+    }
+
+    fn poll_write(&self, cx: &mut Context<'_>, stream: &mut TcpStream) -> Poll<io::Result<usize>> {
+        let stream = Pin::new(stream);
+        if self.pieces.len() == 1 {
+            return stream.poll_write(cx, self.bytes(0));
+        }
+        let mut slices = [IoSlice::new(&[]); WRITE_PIECES_MAX];
+        let mut used = 0;
+        for (slice, index) in slices.iter_mut().zip(0..self.pieces.len()) {
+            *slice = IoSlice::new(self.bytes(index));
+            used += 1;
+        }
+        stream.poll_write_vectored(cx, slices.get(..used).unwrap_or_default())
+    }
+
+    fn bytes(&self, index: usize) -> &[u8] {
+        match self.pieces.get(index) {
+            Some(&Piece::Batch { start, end }) => self.batch.get(start..end).unwrap_or_default(),
+            Some(Piece::Payload(bytes)) => bytes,
+            None => &[],
+        }
+    }
+
+    /// `written` bytes, counted from the front, are on their way.
+    fn advance(&mut self, mut written: usize) {
+        while let Some(piece) = self.pieces.front_mut() {
+            let len = match piece {
+                Piece::Batch { start, end } => *end - *start,
+                Piece::Payload(bytes) => bytes.len(),
+            };
+            if written < len {
+                match piece {
+                    Piece::Batch { start, .. } => *start += written,
+                    Piece::Payload(bytes) => bytes.advance(written),
+                }
+                return;
+            }
+            written -= len;
+            self.pieces.pop_front();
+        }
+    }
+}

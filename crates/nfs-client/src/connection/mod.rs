@@ -1,0 +1,396 @@
+//! One TCP connection to an RPC server, shared by any number of concurrent calls.
+//!
+//! [`Connection::call`] writes a call into the connection's table and waits for its reply; a driver
+//! task, one per connection, moves bytes both ways: it sends what is queued in as few writes as it
+//! can, and hands each reply to its call by xid, in whatever order the replies come. A call costs no
+//! task and no channel.
+//!
+//! A connection that is lost is made again when a call needs it, with growing pauses, and what was on
+//! its way is sent again *with the same xid*, so that a server's reply cache can tell a repeat from a
+//! new call (RFC 1813 §4.5). [`Reconnect`] says how far this goes. Every call ends: with a reply, an
+//! error, or its timeout.
+//!
+//! Dropping a call's future gives the call up: its slot is free at once, and its reply, if one still
+//! comes, is ignored. Dropping the last clone of a [`Connection`] closes it.
+//!
+//! Needs a tokio runtime with I/O and time enabled; either flavour.
+
+mod connect;
+mod driver;
+mod incoming;
+mod raw;
+mod table;
+
+use std::future::Future;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bytes::Bytes;
+use nfs_wire::auth::OpaqueAuth;
+use nfs_wire::record::FragmentHeader;
+use nfs_wire::rpc::CallHeader;
+use nfs_wire::xdr::padding;
+use nfs_wire::{Decode, Encode, Encoder};
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+
+pub use self::connect::Target;
+pub use self::raw::RawConnection;
+pub use self::table::Stats;
+
+use self::driver::Driver;
+use self::table::{Call, Table, Ticket};
+use crate::error::{BadReply, Lost, RpcError};
+use crate::identity::Identity;
+use crate::limits;
+
+/// How a connection is made and what is done when it is lost.
+#[derive(Clone, Debug)]
+pub struct ConnectOptions {
+    /// Calls that may wait for replies at once, 1 to [`limits::IN_FLIGHT_MAX`]; more wait their turn.
+    pub in_flight_max: u32,
+    /// How long a call may take, reconnects included, before it ends with [`RpcError::Timeout`].
+    pub call_timeout: Duration,
+    /// How long one attempt to connect may take.
+    pub connect_timeout: Duration,
+    /// Largest reply record accepted, bytes.
+    pub reply_bytes_max: usize,
+    /// What is done when the connection is lost.
+    pub reconnect: Reconnect,
+    /// The local address to connect from; the system's choice if `None`.
+    pub source: Option<IpAddr>,
+    /// The local port to connect from.
+    pub source_port: SourcePort,
+}
+
+/// What is done when a connection is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reconnect {
+    /// Nothing: all calls fail, now and later, with [`RpcError::Disconnected`].
+    Never,
+    /// Calls on their way fail with [`RpcError::Disconnected`]; later calls connect again.
+    ForNewCalls,
+    /// Calls on their way are sent again over the next connection, with the same xid, until they
+    /// run out of time. A server that has lost its reply cache (a restart) may execute a call that
+    /// is not idempotent twice, as with every NFSv3 client.
+    Resend,
+}
+
+/// The local port a connection comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SourcePort {
+    /// The system's choice.
+    Any,
+    /// One below 1024, which some servers ask for and only root (`CAP_NET_BIND_SERVICE`) may take.
+    Privileged,
+    /// One below 1024 if this process may take it, else the system's choice.
+    PrivilegedIfAllowed,
+}
+
+impl Default for ConnectOptions {
+    fn default() -> Self {
+        Self {
+            in_flight_max: limits::IN_FLIGHT_DEFAULT,
+            call_timeout: limits::CALL_TIMEOUT_DEFAULT,
+            connect_timeout: limits::CONNECT_TIMEOUT_DEFAULT,
+            reply_bytes_max: limits::REPLY_BYTES_MAX,
+            reconnect: Reconnect::Resend,
+            source: None,
+            source_port: SourcePort::Any,
+        }
+    }
+}
+
+/// Which procedure of which program a call is for (RFC 5531 §8.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Procedure {
+    /// Program number.
+    pub program: u32,
+    /// Program version.
+    pub version: u32,
+    /// Procedure number.
+    pub number: u32,
+}
+
+/// A connection to an RPC server. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Connection {
+    handle: Arc<Handle>,
+}
+
+/// Closes the connection when the last clone is dropped.
+#[derive(Debug)]
+struct Handle {
+    shared: Arc<Shared>,
+}
+
+/// What the calls and the driver share.
+struct Shared {
+    state: Mutex<Inner>,
+    /// One permit per call that may be in the table.
+    permits: Semaphore,
+    target: Target,
+    options: ConnectOptions,
+}
+
+struct Inner {
+    table: Table,
+    driver: Option<Waker>,
+    /// The driver sleeps, and has to be woken to see a new call.
+    driver_asleep: bool,
+    closed: bool,
+}
+
+impl Connection {
+    /// Connects to `target`, trying its addresses once each, and starts the driver task.
+    ///
+    /// # Errors
+    /// [`RpcError::Connect`] if no address answers in the options' time.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub async fn connect(target: Target, options: ConnectOptions) -> Result<Self, RpcError> {
+        let stream = connect::open(&target, &options).await?;
+        let in_flight_max = options.in_flight_max.clamp(1, limits::IN_FLIGHT_MAX);
+        let table = Table::new(in_flight_max, connect::first_xid(), Instant::now());
+        let inner = Inner {
+            table,
+            driver: None,
+            driver_asleep: false,
+            closed: false,
+        };
+        let shared = Arc::new(Shared {
+            state: Mutex::new(inner),
+            permits: Semaphore::new(usize::try_from(in_flight_max).unwrap_or(1)),
+            target,
+            options,
+        });
+        tokio::spawn(Driver::new(shared.clone()).run(stream));
+        Ok(Self {
+            handle: Arc::new(Handle { shared }),
+        })
+    }
+
+    /// Calls `procedure` with `args`, as `identity`, and waits for the results' bytes: what follows
+    /// the RPC header of a successful reply.
+    ///
+    /// # Errors
+    /// [`RpcError`] for everything that is not a successful reply.
+    pub async fn call<A: Encode + ?Sized>(
+        &self,
+        procedure: Procedure,
+        identity: &Identity,
+        args: &A,
+    ) -> Result<Bytes, RpcError> {
+        let encode = |out: &mut Vec<u8>| args.encode(&mut Encoder::new(out));
+        self.call_with(procedure, identity, encode, None).await
+    }
+
+    /// As [`Self::call`], with arguments that are bytes already, right or wrong: for tests that send
+    /// what no encoder of ours would.
+    pub async fn call_raw(
+        &self,
+        procedure: Procedure,
+        identity: &Identity,
+        args: &[u8],
+    ) -> Result<Bytes, RpcError> {
+        self.call_with(procedure, identity, |out| out.extend_from_slice(args), None)
+            .await
+    }
+
+    /// As [`Self::call`], with arguments that end in `payload` as opaque data: `head` encodes all up
+    /// to and with the payload's length; the payload itself is sent from where it is.
+    pub async fn call_with_payload<A: Encode + ?Sized>(
+        &self,
+        procedure: Procedure,
+        identity: &Identity,
+        head: &A,
+        payload: Bytes,
+    ) -> Result<Bytes, RpcError> {
+        let encode = |out: &mut Vec<u8>| head.encode(&mut Encoder::new(out));
+        self.call_with(procedure, identity, encode, Some(payload))
+            .await
+    }
+
+    /// What was counted so far.
+    pub fn stats(&self) -> Stats {
+        self.handle.shared.lock().table.stats
+    }
+
+    /// Where this connection goes.
+    pub fn target(&self) -> &Target {
+        &self.handle.shared.target
+    }
+
+    /// The options it was made with.
+    pub fn options(&self) -> &ConnectOptions {
+        &self.handle.shared.options
+    }
+
+    async fn call_with(
+        &self,
+        procedure: Procedure,
+        identity: &Identity,
+        args: impl FnOnce(&mut Vec<u8>),
+        payload: Option<Bytes>,
+    ) -> Result<Bytes, RpcError> {
+        let shared = &*self.handle.shared;
+        // Never closed: the permits live as long as this borrow.
+        let Ok(permit) = shared.permits.acquire().await else {
+            return Err(RpcError::Disconnected(Lost::Here));
+        };
+        let ticket = shared.begin(procedure, identity, args, payload)?;
+        let reply = Pending {
+            shared,
+            ticket,
+            over: false,
+        }
+        .await;
+        drop(permit);
+        match reply {
+            Err(RpcError::ProgUnavail { .. }) => Err(RpcError::ProgUnavail {
+                program: procedure.program,
+            }),
+            reply => reply,
+        }
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        let mut inner = self.shared.lock();
+        inner.closed = true;
+        let wake = inner.driver.take();
+        drop(inner);
+        wake.inspect(Waker::wake_by_ref);
+    }
+}
+
+impl Shared {
+    /// Puts a call into the table and sees that the driver knows of it.
+    fn begin(
+        &self,
+        procedure: Procedure,
+        identity: &Identity,
+        args: impl FnOnce(&mut Vec<u8>),
+        payload: Option<Bytes>,
+    ) -> Result<Ticket, RpcError> {
+        let mut inner = self.lock();
+        let timeout = self.options.call_timeout;
+        let ticket = inner.table.begin(Instant::now(), timeout, |xid, call| {
+            encode_call(call, xid, procedure, identity, args, payload)
+        })?;
+        let wake = inner.driver_to_wake();
+        drop(inner);
+        wake.inspect(Waker::wake_by_ref);
+        Ok(ticket)
+    }
+
+    /// A panic while the lock was held would be a bug here, but it leaves nothing half-done that
+    /// another call could not live with.
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared")
+            .field("target", &self.target)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Inner {
+    /// The driver's waker if it sleeps; from now on it counts as woken.
+    fn driver_to_wake(&mut self) -> Option<Waker> {
+        if !std::mem::take(&mut self.driver_asleep) {
+            return None;
+        }
+        self.driver.clone()
+    }
+}
+
+/// A call that is in the table.
+struct Pending<'a> {
+    shared: &'a Shared,
+    ticket: Ticket,
+    over: bool,
+}
+
+impl Future for Pending<'_> {
+    type Output = Result<Bytes, RpcError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let outcome = self.shared.lock().table.poll(self.ticket, cx);
+        self.over = outcome.is_ready();
+        outcome
+    }
+}
+
+impl Drop for Pending<'_> {
+    fn drop(&mut self) {
+        if !self.over {
+            self.shared.lock().table.give_up(self.ticket);
+        }
+    }
+}
+
+/// Writes a whole call record: mark, header, arguments.
+fn encode_call(
+    call: &mut Call,
+    xid: u32,
+    procedure: Procedure,
+    identity: &Identity,
+    args: impl FnOnce(&mut Vec<u8>),
+    payload: Option<Bytes>,
+) -> Result<(), RpcError> {
+    let head = &mut call.head;
+    head.extend_from_slice(&[0; 4]);
+    call_header(xid, procedure, identity).encode(&mut Encoder::new(head));
+    args(head);
+    let (payload, padding) = match payload {
+        Some(payload) if payload.len() <= limits::PAYLOAD_INLINE_BYTES => {
+            head.extend_from_slice(&payload);
+            head.resize(head.len() + padding(payload.len()), 0);
+            (None, 0)
+        }
+        Some(payload) => {
+            let padding = padding(payload.len());
+            (Some(payload), padding)
+        }
+        None => (None, 0),
+    };
+    let len = head.len() - 4 + payload.as_ref().map_or(0, Bytes::len) + padding;
+    let Some(len) = u32::try_from(len).ok().filter(|&len| len < 1 << 31) else {
+        return Err(RpcError::CallTooLarge {
+            len,
+            max: (1 << 31) - 1,
+        });
+    };
+    if let Some(mark) = head.first_chunk_mut() {
+        *mark = FragmentHeader { last: true, len }.to_bytes();
+    }
+    call.payload = payload;
+    call.padding = padding;
+    Ok(())
+}
+
+fn call_header(xid: u32, procedure: Procedure, identity: &Identity) -> CallHeader<'_> {
+    CallHeader {
+        xid,
+        program: procedure.program,
+        version: procedure.version,
+        procedure: procedure.number,
+        credential: identity.credential(),
+        verifier: OpaqueAuth::NONE,
+    }
+}
+
+/// Decodes all of a call's results as `T`.
+pub(crate) fn decode_results<'a, T: Decode<'a>>(results: &'a [u8]) -> Result<T, RpcError> {
+    nfs_wire::decode_all(results).map_err(|error| RpcError::BadReply(BadReply::Decode(error)))
+}

@@ -1,0 +1,460 @@
+//! The calls of one connection that wait for their replies: a fixed array of slots, found by xid.
+//!
+//! A call's slot is `xid % slots`. Xids count up; one whose slot is still busy is passed over, so a
+//! call that waits long costs its neighbours nothing. No I/O here, and the clock comes in as arguments.
+//!
+//! A slot keeps its call's bytes until the reply is there, so that the call can be sent again, with
+//! the same xid, over the next connection.
+
+use std::collections::VecDeque;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::Instant;
+
+use crate::error::{Lost, RpcError};
+
+/// What a connection has counted since it was made. For tests, status lines and curiosity.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Calls made.
+    pub calls: u64,
+    /// Replies that reached their calls.
+    pub replies: u64,
+    /// Replies that no call waited for: late, twice, or of an xid never used.
+    pub stray_replies: u64,
+    /// Records that are no RPC replies at all.
+    pub garbage_records: u64,
+    /// Calls that ran out of time.
+    pub timeouts: u64,
+    /// Connections made after the first.
+    pub reconnects: u64,
+    /// Calls sent again over a new connection.
+    pub resent_calls: u64,
+}
+
+/// A reply's results: the bytes after the RPC header.
+pub(super) type Outcome = Result<Bytes, RpcError>;
+
+/// Which slot a call has, and the xid that proves that it is still this call's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ticket {
+    pub(super) index: usize,
+    pub(super) xid: u32,
+}
+
+pub(super) struct Table {
+    slots: Vec<Slot>,
+    xid_next: u32,
+    waiting: usize,
+    /// Xids of the calls to send, in order. May name calls that were given up since.
+    queue: VecDeque<u32>,
+    /// No deadline of a waiting call is earlier than this.
+    earliest: Option<Instant>,
+    /// Set once: why no call can be made any more.
+    over: Option<RpcError>,
+    pub(super) stats: Stats,
+}
+
+struct Slot {
+    xid: u32,
+    state: State,
+    call: Call,
+    deadline: Instant,
+    timeout: Duration,
+    sent: bool,
+}
+
+enum State {
+    Free,
+    Waiting(Option<Waker>),
+    Done(Outcome),
+}
+
+/// The bytes of a call, record mark included.
+#[derive(Debug, Default)]
+pub(super) struct Call {
+    /// Up to the payload.
+    pub(super) head: Vec<u8>,
+    /// Sent after the head without being copied.
+    pub(super) payload: Option<Bytes>,
+    /// Zero bytes that pad the payload to the XDR unit.
+    pub(super) padding: usize,
+}
+
+/// How large a kept head buffer may stay when its call is over.
+const HEAD_KEPT_BYTES: usize = 4096;
+
+impl Table {
+    /// A table for `in_flight_max` calls at once, xids counting from `xid_first`.
+    pub(super) fn new(in_flight_max: u32, xid_first: u32, now: Instant) -> Self {
+        let slots = usize::try_from(in_flight_max)
+            .unwrap_or(1)
+            .max(1)
+            .next_power_of_two();
+        let slots = (0..slots).map(|_| Slot {
+            xid: 0,
+            state: State::Free,
+            call: Call::default(),
+            deadline: now,
+            timeout: Duration::ZERO,
+            sent: false,
+        });
+        Self {
+            slots: slots.collect(),
+            xid_next: xid_first,
+            waiting: 0,
+            queue: VecDeque::new(),
+            earliest: None,
+            over: None,
+            stats: Stats::default(),
+        }
+    }
+
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting
+    }
+
+    pub(super) fn earliest(&self) -> Option<Instant> {
+        self.earliest
+    }
+
+    /// Begins a call: `encode` writes it, given its xid. There must be a free slot; the connection's
+    /// semaphore sees to it.
+    pub(super) fn begin(
+        &mut self,
+        now: Instant,
+        timeout: Duration,
+        encode: impl FnOnce(u32, &mut Call) -> Result<(), RpcError>,
+    ) -> Result<Ticket, RpcError> {
+        if let Some(error) = &self.over {
+            return Err(error.clone());
+        }
+        let xid = self.free_xid();
+        let index = self.index(xid);
+        let slot = &mut self.slots[index];
+        slot.call.head.clear();
+        encode(xid, &mut slot.call)?;
+        let deadline = now + timeout;
+        slot.xid = xid;
+        slot.state = State::Waiting(None);
+        slot.deadline = deadline;
+        slot.timeout = timeout;
+        slot.sent = false;
+        self.waiting += 1;
+        self.stats.calls += 1;
+        self.earliest = Some(
+            self.earliest
+                .map_or(deadline, |earliest| earliest.min(deadline)),
+        );
+        if self.queue.len() >= 2 * self.slots.len() {
+            self.forget_unsent();
+        }
+        self.queue.push_back(xid);
+        Ok(Ticket { index, xid })
+    }
+
+    /// The outcome of a call, if there is one; it is taken, and the slot is free again.
+    pub(super) fn poll(&mut self, ticket: Ticket, cx: &Context<'_>) -> Poll<Outcome> {
+        let slot = &mut self.slots[ticket.index];
+        match &mut slot.state {
+            State::Waiting(waker) => {
+                match waker {
+                    Some(waker) => waker.clone_from(cx.waker()),
+                    None => *waker = Some(cx.waker().clone()),
+                }
+                Poll::Pending
+            }
+            State::Done(_) => match slot.vacate() {
+                State::Done(outcome) => Poll::Ready(outcome),
+                State::Free | State::Waiting(_) => unreachable!("matched just above"),
+            },
+            State::Free => unreachable!("a ticket is used until its call is over, and not after"),
+        }
+    }
+
+    /// Gives a call up: its reply, if it still comes, is a stray one.
+    pub(super) fn give_up(&mut self, ticket: Ticket) {
+        if let State::Waiting(_) = self.slots[ticket.index].vacate() {
+            self.waiting -= 1;
+        }
+    }
+
+    /// Whether a call with this xid waits for a reply.
+    pub(super) fn is_waiting(&self, xid: u32) -> bool {
+        let slot = &self.slots[self.index(xid)];
+        slot.xid == xid && matches!(slot.state, State::Waiting(_))
+    }
+
+    /// Ends the call with this xid, if one waits. The waker is to be woken after the lock is dropped.
+    pub(super) fn finish(&mut self, xid: u32, outcome: Outcome) -> Option<Waker> {
+        if !self.is_waiting(xid) {
+            self.stats.stray_replies += 1;
+            return None;
+        }
+        self.stats.replies += 1;
+        let index = self.index(xid);
+        self.end(index, outcome)
+    }
+
+    /// The next call to send. The bytes stay in the table.
+    pub(super) fn next_to_send(&mut self) -> Option<&Call> {
+        while let Some(xid) = self.queue.pop_front() {
+            if self.is_waiting(xid) {
+                let index = self.index(xid);
+                let slot = &mut self.slots[index];
+                slot.sent = true;
+                return Some(&slot.call);
+            }
+        }
+        None
+    }
+
+    /// Ends the calls whose time is over.
+    pub(super) fn expire(&mut self, now: Instant) -> Vec<Waker> {
+        let mut wakers = Vec::new();
+        self.earliest = None;
+        for index in 0..self.slots.len() {
+            let slot = &self.slots[index];
+            if !matches!(slot.state, State::Waiting(_)) {
+                continue;
+            }
+            if slot.deadline <= now {
+                self.stats.timeouts += 1;
+                let after = slot.timeout;
+                wakers.extend(self.end(index, Err(RpcError::Timeout { after })));
+            } else {
+                let deadline = slot.deadline;
+                self.earliest = Some(self.earliest.map_or(deadline, |e| e.min(deadline)));
+            }
+        }
+        wakers
+    }
+
+    /// The connection is lost: what was on its way is sent again over the next one, in the old
+    /// order, or fails with `cause` if `resend` is false. What was not sent yet waits in either case.
+    pub(super) fn lost(&mut self, cause: &Lost, resend: bool) -> Vec<Waker> {
+        let mut wakers = Vec::new();
+        let mut again = Vec::new();
+        for index in 0..self.slots.len() {
+            let slot = &mut self.slots[index];
+            if !matches!(slot.state, State::Waiting(_)) {
+                continue;
+            }
+            if slot.sent && !resend {
+                wakers.extend(self.end(index, Err(RpcError::Disconnected(cause.clone()))));
+            } else {
+                self.stats.resent_calls += u64::from(slot.sent);
+                slot.sent = false;
+                again.push(slot.xid);
+            }
+        }
+        // Oldest first; the xids may have wrapped since.
+        let oldest = self.xid_next;
+        again.sort_by_key(|xid| std::cmp::Reverse(oldest.wrapping_sub(*xid)));
+        self.queue = again.into();
+        wakers
+    }
+
+    /// Ends all calls, and each one made from now on, with `error`.
+    pub(super) fn close(&mut self, error: &RpcError) -> Vec<Waker> {
+        self.over.get_or_insert_with(|| error.clone());
+        self.queue.clear();
+        self.fail_all(error)
+    }
+
+    /// Ends all calls that wait with `error`.
+    pub(super) fn fail_all(&mut self, error: &RpcError) -> Vec<Waker> {
+        let mut wakers = Vec::new();
+        for index in 0..self.slots.len() {
+            if matches!(self.slots[index].state, State::Waiting(_)) {
+                wakers.extend(self.end(index, Err(error.clone())));
+            }
+        }
+        wakers
+    }
+
+    fn end(&mut self, index: usize, outcome: Outcome) -> Option<Waker> {
+        let slot = &mut self.slots[index];
+        let before = std::mem::replace(&mut slot.state, State::Done(outcome));
+        slot.call.release();
+        self.waiting -= 1;
+        match before {
+            State::Waiting(waker) => waker,
+            State::Free | State::Done(_) => unreachable!("only a waiting call ends"),
+        }
+    }
+
+    /// Drops calls that were given up from the queue, so that it stays bounded by the slots.
+    fn forget_unsent(&mut self) {
+        let mut queue = std::mem::take(&mut self.queue);
+        queue.retain(|&xid| self.is_waiting(xid));
+        self.queue = queue;
+    }
+
+    fn free_xid(&mut self) -> u32 {
+        for _ in 0..=self.slots.len() {
+            let xid = self.xid_next;
+            self.xid_next = self.xid_next.wrapping_add(1);
+            if matches!(self.slots[self.index(xid)].state, State::Free) {
+                return xid;
+            }
+        }
+        unreachable!("the semaphore has no more permits than there are slots")
+    }
+
+    fn index(&self, xid: u32) -> usize {
+        usize::try_from(xid).unwrap_or_default() & (self.slots.len() - 1)
+    }
+}
+
+impl Slot {
+    fn vacate(&mut self) -> State {
+        self.call.release();
+        std::mem::replace(&mut self.state, State::Free)
+    }
+}
+
+impl Call {
+    fn release(&mut self) {
+        self.payload = None;
+        self.padding = 0;
+        if self.head.capacity() > HEAD_KEPT_BYTES {
+            self.head = Vec::new();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(slots: u32, first: u32) -> (Table, Instant) {
+        let now = Instant::now();
+        (Table::new(slots, first, now), now)
+    }
+
+    fn begin(table: &mut Table, now: Instant) -> Ticket {
+        let encode = |xid: u32, call: &mut Call| {
+            call.head.extend_from_slice(&xid.to_be_bytes());
+            Ok(())
+        };
+        table.begin(now, Duration::from_secs(1), encode).unwrap()
+    }
+
+    fn cx() -> Context<'static> {
+        Context::from_waker(Waker::noop())
+    }
+
+    #[test]
+    fn busy_slots_are_passed_over_and_xids_wrap() {
+        let (mut table, now) = table(4, u32::MAX - 1);
+        let tickets: Vec<Ticket> = (0..4).map(|_| begin(&mut table, now)).collect();
+        assert_eq!(
+            tickets.iter().map(|t| t.xid).collect::<Vec<_>>(),
+            [!0 - 1, !0, 0, 1]
+        );
+        assert!(table.finish(0, Ok(Bytes::from_static(b"r"))).is_none());
+        assert!(matches!(table.poll(tickets[2], &cx()), Poll::Ready(Ok(_))));
+        let next = begin(&mut table, now);
+        assert_eq!(
+            next,
+            Ticket {
+                index: tickets[2].index,
+                xid: 4
+            }
+        );
+        assert_eq!(table.waiting(), 4);
+    }
+
+    #[test]
+    fn second_and_unknown_replies_are_strays() {
+        let (mut table, now) = table(2, 7);
+        let ticket = begin(&mut table, now);
+        assert!(table.poll(ticket, &cx()).is_pending());
+        assert!(table.finish(7, Ok(Bytes::from_static(b"a"))).is_some());
+        assert!(table.finish(7, Ok(Bytes::from_static(b"b"))).is_none());
+        assert!(table.finish(9, Ok(Bytes::new())).is_none());
+        match table.poll(ticket, &cx()) {
+            Poll::Ready(Ok(bytes)) => assert_eq!(&bytes[..], b"a"),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(table.stats.stray_replies, 2);
+        assert_eq!(table.stats.replies, 1);
+    }
+
+    #[test]
+    fn a_call_given_up_is_neither_sent_nor_answered() {
+        let (mut table, now) = table(2, 0);
+        let (gone, kept) = (begin(&mut table, now), begin(&mut table, now));
+        table.give_up(gone);
+        assert_eq!(table.next_to_send().unwrap().head, kept.xid.to_be_bytes());
+        assert!(table.next_to_send().is_none());
+        assert!(table.finish(gone.xid, Ok(Bytes::new())).is_none());
+        assert_eq!(table.waiting(), 1);
+    }
+
+    #[test]
+    fn the_queue_stays_bounded_when_calls_are_given_up_unsent() {
+        let (mut table, now) = table(4, 0);
+        for _ in 0..10_000 {
+            let ticket = begin(&mut table, now);
+            table.give_up(ticket);
+        }
+        assert!(table.queue.len() <= 8);
+    }
+
+    #[test]
+    fn deadlines() {
+        let (mut table, now) = table(4, 0);
+        let first = begin(&mut table, now);
+        let second = begin(&mut table, now + Duration::from_millis(500));
+        assert_eq!(table.earliest(), Some(now + Duration::from_secs(1)));
+        table.expire(now + Duration::from_secs(1));
+        assert!(matches!(
+            table.poll(first, &cx()),
+            Poll::Ready(Err(RpcError::Timeout { .. }))
+        ));
+        assert!(table.poll(second, &cx()).is_pending());
+        assert_eq!(table.earliest(), Some(now + Duration::from_millis(1500)));
+    }
+
+    #[test]
+    fn a_lost_connection_sends_again_in_the_old_order_or_fails_what_was_sent() {
+        let (mut table, now) = table(4, u32::MAX);
+        let tickets: Vec<Ticket> = (0..3).map(|_| begin(&mut table, now)).collect();
+        table.next_to_send().unwrap();
+        table.next_to_send().unwrap();
+        assert!(table.lost(&Lost::ByServer, true).is_empty());
+        assert_eq!(table.stats.resent_calls, 2);
+        for ticket in &tickets {
+            assert_eq!(table.next_to_send().unwrap().head, ticket.xid.to_be_bytes());
+        }
+        table.lost(&Lost::ByServer, true);
+        table.next_to_send().unwrap();
+        table.lost(&Lost::ByServer, false);
+        let failed = table.poll(tickets[0], &cx());
+        assert!(matches!(
+            failed,
+            Poll::Ready(Err(RpcError::Disconnected(Lost::ByServer)))
+        ));
+        assert_eq!(
+            table.next_to_send().unwrap().head,
+            tickets[1].xid.to_be_bytes()
+        );
+    }
+
+    #[test]
+    fn nothing_begins_after_close() {
+        let (mut table, now) = table(4, 0);
+        let ticket = begin(&mut table, now);
+        table.close(&RpcError::Disconnected(Lost::Here));
+        assert!(matches!(
+            table.poll(ticket, &cx()),
+            Poll::Ready(Err(RpcError::Disconnected(_)))
+        ));
+        let refused = table.begin(now, Duration::ZERO, |_, _| Ok(()));
+        assert!(matches!(refused, Err(RpcError::Disconnected(Lost::Here))));
+    }
+}

@@ -1,0 +1,157 @@
+//! What can go wrong between a call and its reply, by who is to blame.
+//!
+//! A status that the server put into the results (`NFS3ERR_...`) is not an error here: procedures
+//! return it beside their results. [`RpcError`] is for calls that brought no results at all.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use nfs_wire::DecodeError;
+use nfs_wire::auth::AuthStat;
+
+/// Why a call brought no results.
+///
+/// Cheap to clone: one lost connection ends many calls with the same cause.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum RpcError {
+    /// No connection could be made.
+    #[error("cannot connect to {place}: {cause}{}", connect_cure(cause))]
+    Connect {
+        /// Host and port.
+        place: String,
+        /// What the system said.
+        cause: Arc<io::Error>,
+    },
+    /// The connection ended before the reply came, and the options forbid sending the call again.
+    /// The server may or may not have executed it.
+    #[error("the connection ended before the reply came: {0}")]
+    Disconnected(Lost),
+    /// No reply within the call's time, reconnects included. The server may have executed it.
+    #[error("no reply within {after:?}: the server is slow, stopped, or cut off")]
+    Timeout {
+        /// The time the call was given.
+        after: Duration,
+    },
+    /// The reply cannot be decoded: the server (or what answers on this port) broke the protocol.
+    #[error("the reply is not what the protocol says: {0}")]
+    BadReply(BadReply),
+    /// The call is longer than one record may be.
+    #[error("the call is {len} bytes long; at most {max} fit one record")]
+    CallTooLarge {
+        /// Its length in bytes.
+        len: usize,
+        /// The cap in bytes.
+        max: usize,
+    },
+    /// The server refuses the credentials (RFC 5531 §9, `AUTH_ERROR`).
+    #[error("the server refuses the credentials: {stat:?}{}", auth_cure(*stat))]
+    Denied {
+        /// The server's reason.
+        stat: AuthStat,
+    },
+    /// The server speaks no RPC version 2 (RFC 5531 §9, `RPC_MISMATCH`).
+    #[error("the server speaks RPC versions {low} to {high} only")]
+    RpcMismatch {
+        /// Lowest version it speaks.
+        low: u32,
+        /// Highest version it speaks.
+        high: u32,
+    },
+    /// The server has no such program on this port (RFC 5531 §9, `PROG_UNAVAIL`).
+    #[error("the server has no program {program} on this port: give the port that has it")]
+    ProgUnavail {
+        /// The program that was called.
+        program: u32,
+    },
+    /// The server has the program in other versions only (RFC 5531 §9, `PROG_MISMATCH`).
+    #[error("the server has versions {low} to {high} of the program only")]
+    ProgMismatch {
+        /// Lowest version it has.
+        low: u32,
+        /// Highest version it has.
+        high: u32,
+    },
+    /// The program has no such procedure (RFC 5531 §9, `PROC_UNAVAIL`).
+    #[error("the server does not have this procedure")]
+    ProcUnavail,
+    /// The server cannot decode the arguments (RFC 5531 §9, `GARBAGE_ARGS`).
+    #[error("the server cannot decode the arguments")]
+    GarbageArgs,
+    /// The server failed inside (RFC 5531 §9, `SYSTEM_ERR`).
+    #[error("the server reports an error of its own; its log may say which")]
+    SystemErr,
+}
+
+/// How a connection ended.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Lost {
+    /// The server closed it.
+    #[error("the server closed it")]
+    ByServer,
+    /// The system reported an error on it.
+    #[error("{0}")]
+    Io(Arc<io::Error>),
+    /// What came over it cannot be cut into records any more.
+    #[error("{0}")]
+    Framing(Framing),
+    /// It was closed on this side, or the runtime that drove it has ended.
+    #[error("it was closed on this side")]
+    Here,
+}
+
+/// How record marking was broken (RFC 5531 §11).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Framing {
+    /// A record longer than the cap.
+    #[error("the server announced a record of at least {len} bytes; at most {max} are accepted")]
+    TooLarge {
+        /// The length announced so far, bytes.
+        len: usize,
+        /// The cap, bytes.
+        max: usize,
+    },
+    /// A record in more fragments than the cap.
+    #[error("the server cut a record into more than {max} fragments")]
+    TooManyFragments {
+        /// The cap.
+        max: usize,
+    },
+}
+
+/// How a reply failed to be one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadReply {
+    /// Header or results do not decode.
+    #[error("{0}")]
+    Decode(#[from] DecodeError),
+    /// The server answered READ with more data than was asked for, or with another count than data.
+    #[error("READ of {asked} bytes answered with count {count} and {len} bytes of data")]
+    ReadCount {
+        /// Bytes asked for.
+        asked: u32,
+        /// The count in the results.
+        count: u32,
+        /// Bytes of data in the results.
+        len: usize,
+    },
+}
+
+fn connect_cure(cause: &io::Error) -> &'static str {
+    match cause.kind() {
+        io::ErrorKind::ConnectionRefused => {
+            ": nothing listens there; is the server running, and is this its port?"
+        }
+        io::ErrorKind::TimedOut => ": a firewall in between may drop packets to this port",
+        _ => "",
+    }
+}
+
+fn auth_cure(stat: AuthStat) -> &'static str {
+    match stat {
+        AuthStat::TooWeak => {
+            "; the server asks for a stronger flavor, or for calls from a port below 1024"
+        }
+        _ => "",
+    }
+}

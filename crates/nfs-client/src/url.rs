@@ -1,0 +1,561 @@
+//! NFS URLs: `nfs://host[:port]/export/path[?option=value&...]` (the form of RFC 2224 §2).
+//!
+//! Owns the text form only: parsing, percent-decoding, and the meaning of the options. It resolves
+//! no name and opens no connection. Parsing never panics, whatever the text.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::limits::{URL_BYTES_MAX, URL_PATH_BYTES_MAX};
+
+/// Where an NFS server listens unless it is told otherwise (RFC 2224 §3, RFC 1813 §2.1).
+pub const NFS_PORT: u16 = 2049;
+
+/// The options that a URL may carry, for messages and help texts.
+const OPTIONS: &str = "version, nfsport, mountport, uid, gid, nconnect";
+
+/// A parsed `nfs://` URL.
+///
+/// `nfs://host[:port]/path?option=value&option=value`. IPv6 addresses stand in brackets. The path is
+/// percent-decoded to bytes: names need not be UTF-8. Options:
+///
+/// | option | meaning | default |
+/// |---|---|---|
+/// | `version=3` | the NFS version; 3 is the only one so far | 3 |
+/// | `nfsport=N` | the NFS port, the same as `:N` after the host | 2049, then the portmapper |
+/// | `mountport=N` | the MOUNT port | the NFS port, then the portmapper |
+/// | `uid=N`, `gid=N` | the AUTH_SYS identity to call with | that of this process |
+/// | `nconnect=N` | reserved: how many connections to use; 1 to 16 is accepted, 1 is used | 1 |
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NfsUrl {
+    /// Host name or address, without brackets.
+    pub host: String,
+    /// The NFS port if the URL names one.
+    pub port: Option<u16>,
+    /// The MOUNT port if the URL names one.
+    pub mount_port: Option<u16>,
+    /// The decoded path. Begins with `/`, holds no NUL.
+    pub path: Vec<u8>,
+    /// The user to call as, if the URL names one.
+    pub uid: Option<u32>,
+    /// The group to call as, if the URL names one.
+    pub gid: Option<u32>,
+    /// Connections asked for. Reserved; one is used.
+    pub nconnect: Option<u8>,
+}
+
+/// Why a text is not an NFS URL that we can use, and what to write instead.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UrlError {
+    /// The text is longer than the cap.
+    #[error("the URL is {len} bytes long; at most {URL_BYTES_MAX} are accepted")]
+    TooLong {
+        /// Its length in bytes.
+        len: usize,
+    },
+    /// The text does not begin with `nfs://`.
+    #[error("not an NFS URL: write nfs://HOST[:PORT]/EXPORT/PATH")]
+    Scheme,
+    /// No host between `nfs://` and the path.
+    #[error("the URL names no host: write nfs://HOST[:PORT]/EXPORT/PATH")]
+    NoHost,
+    /// A host with bytes that no host name or address has.
+    #[error(
+        "'{0}' is not a host name or address; an IPv6 address stands in brackets: nfs://[::1]/"
+    )]
+    BadHost(String),
+    /// `user@host`, which NFS has no meaning for.
+    #[error("an NFS URL carries no user name before '@': give ?uid=N&gid=N instead")]
+    UserInfo,
+    /// A port that is not a number from 1 to 65535.
+    #[error("'{0}' is not a port: give a number from 1 to 65535")]
+    BadPort(String),
+    /// No path after the host.
+    #[error("the URL has no path: end it with / for the root export, or with /EXPORT/PATH")]
+    NoPath,
+    /// A `%` that is not followed by two hexadecimal digits.
+    #[error(
+        "'%' at byte {at} is not followed by two hexadecimal digits: write %25 for a plain '%'"
+    )]
+    BadEscape {
+        /// Where, in bytes from the start of the part.
+        at: usize,
+    },
+    /// A NUL byte in the path.
+    #[error("the path holds a NUL byte (%00), which no file name can")]
+    Nul,
+    /// The decoded path is longer than a MOUNT path may be.
+    #[error("the path is {len} bytes long; at most {URL_PATH_BYTES_MAX} are accepted")]
+    PathTooLong {
+        /// Its length in bytes.
+        len: usize,
+    },
+    /// A `#fragment`.
+    #[error("an NFS URL has no '#' part: write %23 for a '#' in a name")]
+    Fragment,
+    /// An option that we do not know.
+    #[error("unknown option '{0}' in the URL; the options are {OPTIONS}")]
+    UnknownOption(String),
+    /// An option given twice.
+    #[error("option '{0}' is given twice in the URL")]
+    RepeatedOption(String),
+    /// An option whose value does not fit it.
+    #[error("'{value}' does not fit option '{option}': {cure}")]
+    BadValue {
+        /// The option's name.
+        option: String,
+        /// What was given.
+        value: String,
+        /// What it takes.
+        cure: &'static str,
+    },
+    /// `:port` and `nfsport=` disagree.
+    #[error("the URL names two NFS ports, :{port} and nfsport={nfsport}: keep one")]
+    TwoPorts {
+        /// The port after the host.
+        port: u16,
+        /// The port in the options.
+        nfsport: u16,
+    },
+}
+
+impl NfsUrl {
+    /// Parses `text`. See [`NfsUrl`] for the form and [`UrlError`] for what is refused.
+    pub fn parse(text: &str) -> Result<Self, UrlError> {
+        if text.len() > URL_BYTES_MAX {
+            return Err(UrlError::TooLong { len: text.len() });
+        }
+        let rest = strip_scheme(text).ok_or(UrlError::Scheme)?;
+        if rest.contains('#') {
+            return Err(UrlError::Fragment);
+        }
+        let (place, options) = rest.split_once('?').unwrap_or((rest, ""));
+        let (authority, path) = match place.find('/') {
+            Some(at) => place.split_at(at),
+            None if place.is_empty() => return Err(UrlError::NoHost),
+            None => return Err(UrlError::NoPath),
+        };
+        let (host, port) = parse_authority(authority)?;
+        let path = percent_decode(path)?;
+        if path.contains(&0) {
+            return Err(UrlError::Nul);
+        }
+        if path.len() > URL_PATH_BYTES_MAX {
+            return Err(UrlError::PathTooLong { len: path.len() });
+        }
+        let mut url = Self {
+            host,
+            port,
+            mount_port: None,
+            path,
+            uid: None,
+            gid: None,
+            nconnect: None,
+        };
+        url.read_options(options)?;
+        Ok(url)
+    }
+
+    /// The port to try for NFS first: the one given, or 2049.
+    pub fn nfs_port(&self) -> u16 {
+        self.port.unwrap_or(NFS_PORT)
+    }
+
+    /// The names of the path, in order; empty names (`//`) and `.` are left out.
+    pub fn components(&self) -> impl Iterator<Item = &[u8]> {
+        components(&self.path)
+    }
+
+    /// The same place with another path below the same host, with the same options.
+    pub fn with_path(&self, path: impl Into<Vec<u8>>) -> Self {
+        Self {
+            path: path.into(),
+            ..self.clone()
+        }
+    }
+
+    fn read_options(&mut self, options: &str) -> Result<(), UrlError> {
+        let mut seen: Vec<&str> = Vec::new();
+        for pair in options.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            if seen.contains(&name) {
+                return Err(UrlError::RepeatedOption(name.to_owned()));
+            }
+            let bad = |cure| UrlError::BadValue {
+                option: name.to_owned(),
+                value: value.to_owned(),
+                cure,
+            };
+            match name {
+                "version" => match value {
+                    "3" => {}
+                    _ => return Err(bad("version=3 is the only version so far")),
+                },
+                "nfsport" => {
+                    let nfsport = parse_port(value)?;
+                    match self.port {
+                        Some(port) if port != nfsport => {
+                            return Err(UrlError::TwoPorts { port, nfsport });
+                        }
+                        _ => self.port = Some(nfsport),
+                    }
+                }
+                "mountport" => self.mount_port = Some(parse_port(value)?),
+                "uid" => self.uid = Some(parse_id(value).ok_or_else(|| bad(ID_CURE))?),
+                "gid" => self.gid = Some(parse_id(value).ok_or_else(|| bad(ID_CURE))?),
+                "nconnect" => match parse_digits(value).and_then(|n| u8::try_from(n).ok()) {
+                    Some(count @ 1..=16) => self.nconnect = Some(count),
+                    _ => return Err(bad("give a number from 1 to 16")),
+                },
+                _ => return Err(UrlError::UnknownOption(name.to_owned())),
+            }
+            seen.push(name);
+        }
+        Ok(())
+    }
+}
+
+const ID_CURE: &str = "give a number from 0 to 4294967294";
+
+impl FromStr for NfsUrl {
+    type Err = UrlError;
+
+    fn from_str(text: &str) -> Result<Self, UrlError> {
+        Self::parse(text)
+    }
+}
+
+impl fmt::Display for NfsUrl {
+    /// Writes a URL that parses to the same value.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.host.contains(':') {
+            // A zone's '%' is written as is; parsing takes it either way.
+            write!(f, "nfs://[{}]", self.host)?;
+        } else {
+            write!(f, "nfs://{}", self.host)?;
+        }
+        if let Some(port) = self.port {
+            write!(f, ":{port}")?;
+        }
+        for &byte in &self.path {
+            match byte {
+                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => write!(f, "{}", char::from(byte))?,
+                b'/' | b'-' | b'_' | b'.' | b'~' | b'+' | b',' | b'=' | b'@' | b':' => {
+                    write!(f, "{}", char::from(byte))?;
+                }
+                _ => write!(f, "%{byte:02X}")?,
+            }
+        }
+        let mut before = '?';
+        let numbers = [
+            ("mountport", self.mount_port.map(u32::from)),
+            ("uid", self.uid),
+            ("gid", self.gid),
+            ("nconnect", self.nconnect.map(u32::from)),
+        ];
+        for (name, number) in numbers {
+            if let Some(number) = number {
+                write!(f, "{before}{name}={number}")?;
+                before = '&';
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The names of a path, in order; empty names (`//`) and `.` are left out.
+pub fn components(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    path.split(|&byte| byte == b'/')
+        .filter(|name| !name.is_empty() && *name != b".")
+}
+
+fn strip_scheme(text: &str) -> Option<&str> {
+    let (scheme, rest) = text.split_once("://")?;
+    scheme.eq_ignore_ascii_case("nfs").then_some(rest)
+}
+
+fn parse_authority(authority: &str) -> Result<(String, Option<u16>), UrlError> {
+    if authority.contains('@') {
+        return Err(UrlError::UserInfo);
+    }
+    let (host, port) = match authority.strip_prefix('[') {
+        Some(rest) => {
+            let bad = || UrlError::BadHost(authority.to_owned());
+            let (host, after) = rest.split_once(']').ok_or_else(bad)?;
+            let port = match after.strip_prefix(':') {
+                Some(port) => Some(port),
+                None if after.is_empty() => None,
+                None => return Err(bad()),
+            };
+            (ipv6_host(host).ok_or_else(bad)?, port)
+        }
+        None => match authority.split_once(':') {
+            Some((host, port)) if !port.contains(':') => (plain_host(host)?, Some(port)),
+            Some(_) => return Err(UrlError::BadHost(authority.to_owned())),
+            None => (plain_host(authority)?, None),
+        },
+    };
+    let port = port.map(parse_port).transpose()?;
+    Ok((host, port))
+}
+
+/// An IPv6 address with an optional zone: `fe80::1%eth0`, its `%` plain or as `%25` (RFC 6874 §2).
+fn ipv6_host(host: &str) -> Option<String> {
+    let (address, zone) = match host.split_once('%') {
+        Some((address, zone)) => (address, Some(zone.strip_prefix("25").unwrap_or(zone))),
+        None => (host, None),
+    };
+    address.parse::<std::net::Ipv6Addr>().ok()?;
+    match zone {
+        None => Some(address.to_owned()),
+        Some(zone) if !zone.is_empty() && zone.bytes().all(is_host_byte) => {
+            Some(format!("{address}%{zone}"))
+        }
+        Some(_) => None,
+    }
+}
+
+fn plain_host(host: &str) -> Result<String, UrlError> {
+    if host.is_empty() {
+        return Err(UrlError::NoHost);
+    }
+    if host.bytes().all(is_host_byte) {
+        Ok(host.to_owned())
+    } else {
+        Err(UrlError::BadHost(host.to_owned()))
+    }
+}
+
+fn is_host_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_')
+}
+
+fn parse_port(text: &str) -> Result<u16, UrlError> {
+    parse_digits(text)
+        .and_then(|number| u16::try_from(number).ok())
+        .filter(|&port| port != 0)
+        .ok_or_else(|| UrlError::BadPort(text.to_owned()))
+}
+
+/// A user or group number. 2^32-1 is not one: system calls read it as "leave unchanged".
+fn parse_id(text: &str) -> Option<u32> {
+    parse_digits(text)
+        .and_then(|number| u32::try_from(number).ok())
+        .filter(|&id| id != u32::MAX)
+}
+
+/// Decimal digits only: `u64::from_str` alone would take a leading `+` too.
+fn parse_digits(text: &str) -> Option<u64> {
+    if text.bytes().all(|byte| byte.is_ascii_digit()) {
+        text.parse().ok()
+    } else {
+        None
+    }
+}
+
+fn percent_decode(text: &str) -> Result<Vec<u8>, UrlError> {
+    let mut decoded = Vec::with_capacity(text.len());
+    let mut bytes = text.bytes().enumerate();
+    while let Some((at, byte)) = bytes.next() {
+        if byte != b'%' {
+            decoded.push(byte);
+            continue;
+        }
+        let mut digit = || {
+            let (_, byte) = bytes.next()?;
+            char::from(byte)
+                .to_digit(16)
+                .and_then(|digit| u8::try_from(digit).ok())
+        };
+        let (high, low) = (digit(), digit());
+        match (high, low) {
+            (Some(high), Some(low)) => decoded.push(high << 4 | low),
+            _ => return Err(UrlError::BadEscape { at }),
+        }
+    }
+    Ok(decoded)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn url(host: &str, path: &[u8]) -> NfsUrl {
+        NfsUrl {
+            host: host.to_owned(),
+            port: None,
+            mount_port: None,
+            path: path.to_vec(),
+            uid: None,
+            gid: None,
+            nconnect: None,
+        }
+    }
+
+    #[test]
+    fn good_urls() {
+        let table: &[(&str, NfsUrl)] = &[
+            ("nfs://h/", url("h", b"/")),
+            ("NFS://h/", url("h", b"/")),
+            ("nfs://server.example/a/b", url("server.example", b"/a/b")),
+            ("nfs://h//abs", url("h", b"//abs")),
+            (
+                "nfs://127.0.0.1:20049/x",
+                NfsUrl {
+                    port: Some(20049),
+                    ..url("127.0.0.1", b"/x")
+                },
+            ),
+            ("nfs://[::1]/x", url("::1", b"/x")),
+            (
+                "nfs://[::1]:1/x",
+                NfsUrl {
+                    port: Some(1),
+                    ..url("::1", b"/x")
+                },
+            ),
+            ("nfs://[fe80::1%25eth0]/x", url("fe80::1%eth0", b"/x")),
+            ("nfs://[fe80::1%eth0]/x", url("fe80::1%eth0", b"/x")),
+            ("nfs://h/a%20b%2Fc%ff", url("h", b"/a b/c\xff")),
+            ("nfs://h/a%3Fb%23c%25", url("h", b"/a?b#c%")),
+            ("nfs://h/gr\u{fc}n", url("h", "/gr\u{fc}n".as_bytes())),
+            ("nfs://h/a b", url("h", b"/a b")),
+            ("nfs://h/x?", url("h", b"/x")),
+            ("nfs://h/x?version=3", url("h", b"/x")),
+            (
+                "nfs://h/x?nfsport=7&",
+                NfsUrl {
+                    port: Some(7),
+                    ..url("h", b"/x")
+                },
+            ),
+            (
+                "nfs://h:7/x?nfsport=7",
+                NfsUrl {
+                    port: Some(7),
+                    ..url("h", b"/x")
+                },
+            ),
+            (
+                "nfs://h/x?mountport=65535",
+                NfsUrl {
+                    mount_port: Some(65535),
+                    ..url("h", b"/x")
+                },
+            ),
+            (
+                "nfs://h/x?uid=0&gid=4294967294",
+                NfsUrl {
+                    uid: Some(0),
+                    gid: Some(4294967294),
+                    ..url("h", b"/x")
+                },
+            ),
+            (
+                "nfs://h/x?nconnect=16",
+                NfsUrl {
+                    nconnect: Some(16),
+                    ..url("h", b"/x")
+                },
+            ),
+        ];
+        for (text, expected) in table {
+            let parsed = NfsUrl::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+            assert_eq!(&parsed, expected, "{text}");
+            let again = NfsUrl::parse(&parsed.to_string());
+            assert_eq!(again.as_ref(), Ok(expected), "{text} -> {parsed}");
+        }
+    }
+
+    #[test]
+    fn refused_urls() {
+        let bad = |option: &str, value: &str, cure| UrlError::BadValue {
+            option: option.to_owned(),
+            value: value.to_owned(),
+            cure,
+        };
+        let table: &[(&str, UrlError)] = &[
+            ("", UrlError::Scheme),
+            ("h:/x", UrlError::Scheme),
+            ("http://h/x", UrlError::Scheme),
+            ("nfs:/h/x", UrlError::Scheme),
+            ("nfs://", UrlError::NoHost),
+            ("nfs:///x", UrlError::NoHost),
+            ("nfs://:2049/x", UrlError::NoHost),
+            ("nfs://h", UrlError::NoPath),
+            ("nfs://h?uid=0", UrlError::NoPath),
+            ("nfs://u@h/x", UrlError::UserInfo),
+            ("nfs://h%41/x", UrlError::BadHost("h%41".into())),
+            ("nfs://::1/x", UrlError::BadHost("::1".into())),
+            ("nfs://[::1/x", UrlError::BadHost("[::1".into())),
+            ("nfs://[::1]2/x", UrlError::BadHost("[::1]2".into())),
+            ("nfs://[h]/x", UrlError::BadHost("[h]".into())),
+            ("nfs://[fe80::1%]/x", UrlError::BadHost("[fe80::1%]".into())),
+            ("nfs://h:/x", UrlError::BadPort("".into())),
+            ("nfs://h:0/x", UrlError::BadPort("0".into())),
+            ("nfs://h:65536/x", UrlError::BadPort("65536".into())),
+            ("nfs://h:+1/x", UrlError::BadPort("+1".into())),
+            ("nfs://h/x?nfsport=a", UrlError::BadPort("a".into())),
+            (
+                "nfs://h:1/x?nfsport=2",
+                UrlError::TwoPorts {
+                    port: 1,
+                    nfsport: 2,
+                },
+            ),
+            ("nfs://h/%", UrlError::BadEscape { at: 1 }),
+            ("nfs://h/a%4", UrlError::BadEscape { at: 2 }),
+            ("nfs://h/a%zz", UrlError::BadEscape { at: 2 }),
+            ("nfs://h/a%00b", UrlError::Nul),
+            ("nfs://h/x#y", UrlError::Fragment),
+            (
+                "nfs://h/x?colour=red",
+                UrlError::UnknownOption("colour".into()),
+            ),
+            (
+                "nfs://h/x?uid=1&uid=1",
+                UrlError::RepeatedOption("uid".into()),
+            ),
+            ("nfs://h/x?uid=", bad("uid", "", ID_CURE)),
+            (
+                "nfs://h/x?uid=4294967295",
+                bad("uid", "4294967295", ID_CURE),
+            ),
+            ("nfs://h/x?gid=-1", bad("gid", "-1", ID_CURE)),
+            (
+                "nfs://h/x?version=4",
+                bad("version", "4", "version=3 is the only version so far"),
+            ),
+            (
+                "nfs://h/x?nconnect=17",
+                bad("nconnect", "17", "give a number from 1 to 16"),
+            ),
+        ];
+        for (text, expected) in table {
+            assert_eq!(NfsUrl::parse(text).as_ref(), Err(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn lengths_are_capped() {
+        let long = format!("nfs://h/{}", "a".repeat(URL_BYTES_MAX));
+        assert_eq!(
+            NfsUrl::parse(&long),
+            Err(UrlError::TooLong { len: long.len() })
+        );
+        let path = format!("nfs://h/{}", "a".repeat(URL_PATH_BYTES_MAX));
+        assert_eq!(
+            NfsUrl::parse(&path),
+            Err(UrlError::PathTooLong {
+                len: URL_PATH_BYTES_MAX + 1
+            })
+        );
+    }
+
+    #[test]
+    fn components_leave_out_what_names_nothing() {
+        let url = NfsUrl::parse("nfs://h//a/./b//%2e%2e/").unwrap();
+        let names: Vec<&[u8]> = url.components().collect();
+        assert_eq!(names, [&b"a"[..], b"b", b".."]);
+    }
+}

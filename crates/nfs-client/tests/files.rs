@@ -1,0 +1,301 @@
+//! The file API against a responder whose answers are short, endless or change in between: each
+//! operation ends with the right answer or a typed error.
+
+mod answers;
+
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use nfs_client::client::ClientError;
+use nfs_client::nfs3::{Ftype3, LookupOk, Nfsstat3, PostOpAttr, StableHow, WriteOk};
+use nfs_wire::nfs3::{Call, Nfspath3, ReadOk, ReaddirOk, ReadlinkOk};
+use tokio::time::timeout;
+
+use answers::*;
+
+#[tokio::test]
+async fn short_reads_are_put_together_and_streams_end() {
+    let content: Vec<u8> = (0..1000_u32).map(|i| i.to_be_bytes()[3]).collect();
+    let served = content.clone();
+    let (client, _) = mounted(move |call| match call {
+        Call::Read(args) => {
+            // At most 7 bytes at a time, and the end is told only by a read that brings nothing.
+            let start = usize::try_from(args.offset).unwrap().min(served.len());
+            let len = usize::try_from(args.count).unwrap().min(7);
+            let data = &served[start..served.len().min(start + len)];
+            let count = u32::try_from(data.len()).unwrap();
+            ok(&ReadOk {
+                file_attributes: None,
+                count,
+                eof: data.is_empty(),
+                data,
+            })
+        }
+        call => good(call.procedure()),
+    })
+    .await;
+    let file = client.open(b"file").await.unwrap();
+    let part = file.read_at(10, 500).await.unwrap();
+    assert_eq!((&part.data[..], part.eof), (&content[10..510], false));
+    let rest = file.read_at(990, 500).await.unwrap();
+    assert_eq!((&rest.data[..], rest.eof), (&content[990..], true));
+    let mut stream = file.stream(3);
+    let mut all = Vec::new();
+    while let Some(data) = stream.next().await.unwrap() {
+        all.extend_from_slice(&data);
+    }
+    assert_eq!(all, &content[3..]);
+    assert_eq!(stream.next().await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_server_that_reads_nothing_is_not_asked_for_ever() {
+    let (client, _) = mounted(|call| match call {
+        Call::Read(_) => ok(&ReadOk {
+            file_attributes: None,
+            count: 0,
+            eof: false,
+            data: b"",
+        }),
+        call => good(call.procedure()),
+    })
+    .await;
+    let file = client.open(b"file").await.unwrap();
+    let result = timeout(HANG, file.read_at(0, 10))
+        .await
+        .expect("the read hangs");
+    assert!(
+        matches!(result, Err(ClientError::NoProgress { offset: 0, .. })),
+        "{result:?}"
+    );
+}
+
+#[tokio::test]
+async fn short_writes_are_resumed_and_a_new_verifier_starts_again() {
+    let written = Arc::new(Mutex::new((Vec::new(), 0_u32)));
+    let log = written.clone();
+    let (client, _) = mounted(move |call| match call {
+        Call::Write(args) => {
+            let mut log = log.lock().unwrap();
+            let (content, calls) = &mut *log;
+            *calls += 1;
+            // The server "restarts" at its fourth call and has lost what was not stable.
+            if *calls == 4 {
+                content.clear();
+            }
+            let take = args.data.len().min(40);
+            let start = usize::try_from(args.offset).unwrap();
+            content.resize(content.len().max(start + take), 0);
+            content[start..start + take].copy_from_slice(&args.data[..take]);
+            let count = u32::try_from(take).unwrap();
+            let verf = if *calls < 4 { [1; 8] } else { [2; 8] };
+            ok(&WriteOk {
+                file_wcc: wcc(),
+                count,
+                committed: StableHow::Unstable,
+                verf,
+            })
+        }
+        call => good(call.procedure()),
+    })
+    .await;
+    let file = client.open(b"file").await.unwrap();
+    let data: Vec<u8> = (0..250_u8).collect();
+    let outcome = file
+        .write_at(0, data.clone(), StableHow::Unstable)
+        .await
+        .unwrap();
+    assert_eq!(
+        (outcome.committed, outcome.verifier),
+        (StableHow::Unstable, [2; 8])
+    );
+    assert_eq!(written.lock().unwrap().0, data);
+}
+
+#[tokio::test]
+async fn writes_that_never_get_anywhere_end() {
+    let verifier = Arc::new(Mutex::new(0_u8));
+    let (client, _) = mounted(move |call| match call {
+        // Offset 0: takes nothing. Others: restarts at every call.
+        Call::Write(args) => {
+            let mut verifier = verifier.lock().unwrap();
+            *verifier = verifier.wrapping_add(1);
+            let count = if args.offset == 0 { 0 } else { 1 };
+            let verf = if args.offset == 0 {
+                [0; 8]
+            } else {
+                [*verifier; 8]
+            };
+            ok(&WriteOk {
+                file_wcc: wcc(),
+                count,
+                committed: StableHow::Unstable,
+                verf,
+            })
+        }
+        call => good(call.procedure()),
+    })
+    .await;
+    let file = client.open(b"file").await.unwrap();
+    let data = Bytes::from_static(b"bytes");
+    let stuck = timeout(HANG, file.write_at(0, data.clone(), StableHow::Unstable));
+    let stuck = stuck.await.expect("the write hangs");
+    assert!(
+        matches!(stuck, Err(ClientError::NoProgress { .. })),
+        "{stuck:?}"
+    );
+    let restarting = timeout(HANG, file.write_at(10, data, StableHow::Unstable));
+    let restarting = restarting.await.expect("the write hangs");
+    assert!(
+        matches!(restarting, Err(ClientError::VerifierKeepsChanging { .. })),
+        "{restarting:?}"
+    );
+}
+
+#[tokio::test]
+async fn directories_that_do_not_end_are_refused() {
+    // By the directory: the same cookie for ever; empty parts without end.
+    let (client, _) = mounted(|call| match call {
+        Call::Readdir(args) => {
+            let entries = match args.dir.as_ref() {
+                b"same" => vec![entry(9, b"x")],
+                _ => Vec::new(),
+            };
+            ok(&ReaddirOk {
+                dir_attributes: None,
+                cookieverf: [0; 8],
+                entries,
+                eof: false,
+            })
+        }
+        call => good(call.procedure()),
+    })
+    .await;
+    for dir in [&b"same"[..], b"empty"] {
+        let dir = handle(dir);
+        let listing = timeout(HANG, client.read_dir(&dir, false));
+        let listing = listing.await.expect("the listing hangs");
+        assert!(
+            matches!(listing, Err(ClientError::EndlessDirectory)),
+            "{listing:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn bad_cookies_start_the_listing_again_a_few_times() {
+    let calls = Arc::new(Mutex::new(0));
+    let (client, root) = mounted(move |call| match call {
+        Call::Readdir(args) => {
+            let mut calls = calls.lock().unwrap();
+            *calls += 1;
+            let always = args.dir.as_ref() == b"always";
+            if args.cookie == 1 && (always || *calls < 4) {
+                return fail(Nfsstat3::BadCookie, &PostOpAttr::None);
+            }
+            let (name, cookie, eof): (&[u8], _, _) = if args.cookie == 0 {
+                (b"a", 1, false)
+            } else {
+                (b"b", 2, true)
+            };
+            let entries = vec![entry(cookie, name)];
+            ok(&ReaddirOk {
+                dir_attributes: None,
+                cookieverf: [3; 8],
+                entries,
+                eof,
+            })
+        }
+        call => good(call.procedure()),
+    })
+    .await;
+    let names: Vec<Vec<u8>> = client
+        .read_dir(&root, false)
+        .await
+        .unwrap()
+        .into_iter()
+        .map(|entry| entry.name)
+        .collect();
+    assert_eq!(names, [b"a", b"b"]);
+    let hopeless = client.read_dir(&handle(b"always"), false).await;
+    assert_eq!(hopeless.unwrap_err().status(), Some(Nfsstat3::BadCookie));
+}
+
+#[tokio::test]
+async fn without_readdirplus_attributes_come_by_lookup() {
+    let (client, root) = mounted(|call| match call {
+        Call::Readdirplus(_) => fail(Nfsstat3::Notsupp, &PostOpAttr::None),
+        call => good(call.procedure()),
+    })
+    .await;
+    let entries = client.read_dir(&root, true).await.unwrap();
+    assert_eq!(entries.len(), 2);
+    assert!(
+        entries
+            .iter()
+            .all(|entry| entry.attributes.is_some() && entry.handle.is_some())
+    );
+}
+
+#[tokio::test]
+async fn symbolic_links_are_followed_inside_the_export_and_no_further() {
+    // Every handle is the path that led to it; "loop" points to itself, and so on.
+    let (client, _) = mounted(|call| match call {
+        Call::Lookup(args) => {
+            let dir = args.what.dir.as_ref();
+            let mut path = if dir == b"root" {
+                Vec::new()
+            } else {
+                dir.to_vec()
+            };
+            path.push(b'/');
+            path.extend_from_slice(args.what.name.0);
+            let links: &[&[u8]] = &[b"/loop", b"/up", b"/top", b"/dir/deep"];
+            let ftype = match path.as_slice() {
+                path if links.contains(&path) => Ftype3::Lnk,
+                b"/dir" => Ftype3::Dir,
+                _ => Ftype3::Reg,
+            };
+            ok(&LookupOk {
+                object: handle(&path),
+                obj_attributes: Some(attributes(ftype)),
+                dir_attributes: None,
+            })
+        }
+        Call::Readlink(args) => {
+            let target: &[u8] = match args.symlink.as_ref() {
+                b"/loop" => b"loop",
+                b"/up" => b"../../dir/file",
+                b"/top" => b"/dir/./file",
+                _ => b"../up",
+            };
+            ok(&ReadlinkOk {
+                symlink_attributes: None,
+                data: Nfspath3(target),
+            })
+        }
+        call => good(call.procedure()),
+    })
+    .await;
+    for path in [
+        &b"up"[..],
+        b"top",
+        b"dir/deep",
+        b"dir/file",
+        b"./dir/../dir//file",
+        b"../dir/file",
+    ] {
+        let node = client.resolve(path).await.unwrap();
+        assert_eq!(node.handle, handle(b"/dir/file"), "{}", path.escape_ascii());
+    }
+    assert_eq!(
+        client.resolve_link(b"dir/deep").await.unwrap().handle,
+        handle(b"/dir/deep")
+    );
+    let endless = client.resolve(b"loop").await;
+    assert!(
+        matches!(endless, Err(ClientError::SymlinkLoop { .. })),
+        "{endless:?}"
+    );
+    assert_eq!(client.resolve(b"/").await.unwrap().handle, handle(b"root"));
+}

@@ -1,0 +1,220 @@
+//! The connection against a scripted responder that hangs up: what is sent again, what fails, and that
+//! every call ends.
+
+mod responder;
+
+use std::io;
+use std::time::Duration;
+
+use nfs_client::connection::{ConnectOptions, Connection, Reconnect, Target};
+use nfs_client::error::{Framing, Lost, RpcError};
+use tokio::net::TcpListener;
+use tokio::time::timeout;
+
+use responder::*;
+
+#[tokio::test]
+async fn a_connection_lost_in_a_reply_is_made_again_and_the_same_call_sent_again() {
+    let (target, script) = responder(async |listener| {
+        let mut peer = accept(&listener).await;
+        let first = peer.receive_record().await.unwrap().unwrap();
+        let whole = record(&success(xid(&first), b"half"));
+        peer.send(&whole[..whole.len() / 2]).await.unwrap();
+        drop(peer);
+        let mut peer = accept(&listener).await;
+        let again = peer.receive_record().await.unwrap().unwrap();
+        assert_eq!(first, again, "the same xid, the same bytes");
+        peer.send_record(&success(xid(&again), arguments(&again)))
+            .await
+            .unwrap();
+    })
+    .await;
+    let connection = connect(target, Reconnect::Resend).await;
+    assert_eq!(call(&connection, b"args").await.unwrap(), b"args");
+    let stats = connection.stats();
+    assert_eq!(
+        (stats.reconnects, stats.resent_calls, stats.replies),
+        (1, 1, 1)
+    );
+    script.await.unwrap();
+}
+
+#[tokio::test]
+async fn many_calls_survive_many_lost_connections() {
+    let (target, script) = responder(async |listener| {
+        let mut answered = 0;
+        for life in 1.. {
+            let mut peer = accept(&listener).await;
+            for _ in 0..life {
+                let (xid, args) = receive(&mut peer).await;
+                peer.send_record(&success(xid, &args)).await.unwrap();
+                answered += 1;
+                if answered == 40 {
+                    return;
+                }
+            }
+        }
+    })
+    .await;
+    let connection = connect(target, Reconnect::Resend).await;
+    // A reply may be lost with its connection; then the call is answered a second time, so the
+    // responder may stop before all are: only those 40 or fewer are waited for.
+    for number in 0..20_u32 {
+        assert_eq!(
+            call(&connection, &words(&[number])).await.unwrap(),
+            words(&[number])
+        );
+    }
+    script.abort();
+}
+
+#[tokio::test]
+async fn without_resending_calls_on_their_way_fail_and_later_ones_connect_again() {
+    let (target, script) = responder(async |listener| {
+        let mut peer = accept(&listener).await;
+        receive(&mut peer).await;
+        drop(peer);
+        let mut peer = accept(&listener).await;
+        let (xid, args) = receive(&mut peer).await;
+        assert_eq!(args, b"new.");
+        peer.send_record(&success(xid, &args)).await.unwrap();
+    })
+    .await;
+    let connection = connect(target, Reconnect::ForNewCalls).await;
+    let lost = call(&connection, b"lost").await;
+    assert!(matches!(lost, Err(RpcError::Disconnected(_))), "{lost:?}");
+    assert_eq!(call(&connection, b"new.").await.unwrap(), b"new.");
+    script.await.unwrap();
+}
+
+#[tokio::test]
+async fn without_reconnecting_a_lost_connection_stays_lost() {
+    let (target, script) = responder(async |listener| {
+        let mut peer = accept(&listener).await;
+        receive(&mut peer).await;
+    })
+    .await;
+    let connection = connect(target, Reconnect::Never).await;
+    for _ in 0..3 {
+        let lost = call(&connection, b"lost").await;
+        assert!(matches!(lost, Err(RpcError::Disconnected(_))), "{lost:?}");
+    }
+    script.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_server_that_is_away_for_a_while_is_waited_for() {
+    let (target, script) = responder(async |listener| {
+        let address = listener.local_addr().unwrap();
+        let mut peer = accept(&listener).await;
+        drop(listener);
+        let (xid, args) = receive(&mut peer).await;
+        peer.send_record(&success(xid, &args)).await.unwrap();
+        // The next call is answered by nobody until the port is taken again.
+        receive(&mut peer).await;
+        drop(peer);
+        // SLEEP: the outage itself; right whatever the client does in it.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let listener = TcpListener::bind(address).await.unwrap();
+        let mut peer = accept(&listener).await;
+        let (xid, args) = receive(&mut peer).await;
+        peer.send_record(&success(xid, &args)).await.unwrap();
+    })
+    .await;
+    let connection = connect(target, Reconnect::Resend).await;
+    assert_eq!(call(&connection, b"one.").await.unwrap(), b"one.");
+    assert_eq!(call(&connection, b"two.").await.unwrap(), b"two.");
+    script.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_server_that_hangs_up_on_everybody_ends_in_a_timeout() {
+    let (target, script) = responder(async |listener| {
+        loop {
+            drop(listener.accept().await);
+        }
+    })
+    .await;
+    let call_timeout = Duration::from_millis(300);
+    let options = ConnectOptions {
+        call_timeout,
+        ..ConnectOptions::default()
+    };
+    let connection = connect_with(target, options).await;
+    let result = call(&connection, b"").await;
+    assert!(
+        matches!(result, Err(RpcError::Timeout { .. })),
+        "{result:?}"
+    );
+    let reconnects = connection.stats().reconnects;
+    assert!(
+        reconnects < 20,
+        "{reconnects} connections in 300 ms: the pauses do not grow"
+    );
+    script.abort();
+}
+
+#[tokio::test]
+async fn broken_record_marks_end_the_connection_and_its_calls() {
+    let streams: [Vec<u8>; 3] = [
+        words(&[u32::MAX]),
+        words(&[0x7fff_ffff]),
+        words(&[0]).repeat(10_000),
+    ];
+    let count = streams.len();
+    let (target, script) = responder(async move |listener| {
+        for stream in streams {
+            let mut peer = accept(&listener).await;
+            receive(&mut peer).await;
+            // The client hangs up in the middle of it.
+            let _ = peer.send(&stream).await;
+            let mut rest = Vec::new();
+            let _ = tokio::io::AsyncReadExt::read_to_end(peer.stream(), &mut rest).await;
+        }
+    })
+    .await;
+    let connection = connect(target, Reconnect::Resend).await;
+    for _ in 0..count {
+        let lost = call(&connection, b"").await;
+        match lost {
+            Err(RpcError::Disconnected(Lost::Framing(
+                Framing::TooLarge { .. } | Framing::TooManyFragments { .. },
+            ))) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    drop(connection);
+    script.await.unwrap();
+}
+
+#[tokio::test]
+async fn the_last_clone_closes_the_connection() {
+    let (target, script) = responder(async |listener| {
+        let mut peer = accept(&listener).await;
+        assert!(peer.receive_record().await.unwrap().is_none());
+    })
+    .await;
+    let connection = connect(target, Reconnect::Resend).await;
+    let other = connection.clone();
+    drop(connection);
+    assert_eq!(other.stats().calls, 0);
+    drop(other);
+    timeout(HANG, script)
+        .await
+        .expect("the connection stays open")
+        .unwrap();
+}
+
+#[tokio::test]
+async fn nobody_listens() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let target = Target::from(listener.local_addr().unwrap());
+    drop(listener);
+    let refused = Connection::connect(target, ConnectOptions::default()).await;
+    match refused {
+        Err(RpcError::Connect { cause, .. }) => {
+            assert_eq!(cause.kind(), io::ErrorKind::ConnectionRefused);
+        }
+        other => panic!("{other:?}"),
+    }
+}

@@ -1,0 +1,205 @@
+//! What executes an [`Op`]: an io_uring ring, or the thread pool where the kernel (or a
+//! container's rules) offers none. Same operations, same results, same tests.
+//!
+//! An engine belongs to one thread (a shard). Operations are queued by [`Engine::submit`] and
+//! handed to the kernel once per turn of the event loop by [`Engine::drive`], a future that must
+//! run beside the rest for as long as the engine is used.
+//!
+//! Files and buffers in flight belong to the engine, not to the future that waits: dropping a
+//! [`Completion`] stops nothing and endangers nothing.
+
+use std::cell::Cell;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+use crate::pool::JobFuture;
+use crate::{Creds, Errno, Lane, Op, OpResult, Pool, Result, identity};
+
+mod threads;
+pub(crate) mod uring;
+
+pub use uring::UringLimits;
+
+/// Which engine it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum EngineKind {
+    /// An io_uring ring.
+    Uring,
+    /// The thread pool, with `preadv2` and `pwritev2`.
+    Threads,
+}
+
+impl std::fmt::Display for EngineKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Uring => "io_uring",
+            Self::Threads => "threads",
+        })
+    }
+}
+
+/// Executes operations for one thread. Cheap to clone; clones share.
+#[derive(Clone)]
+pub struct Engine {
+    inner: Inner,
+}
+
+#[derive(Clone)]
+enum Inner {
+    Uring(Rc<uring::Uring>),
+    Threads(Pool, Rc<Cell<usize>>, PhantomData<*const ()>),
+}
+
+impl Engine {
+    /// An engine with a ring of its own, for the calling thread. Ask [`crate::probe::uring`]
+    /// first for the reason in words where there is none.
+    ///
+    /// # Errors
+    /// What io_uring_setup(2) and registration report.
+    pub fn new_uring(limits: UringLimits) -> Result<Self> {
+        let ring = uring::Uring::new(limits)?;
+        Ok(Self {
+            inner: Inner::Uring(Rc::new(ring)),
+        })
+    }
+
+    /// An engine that runs operations on `pool`.
+    #[must_use]
+    pub fn threads(pool: Pool) -> Self {
+        Self {
+            inner: Inner::Threads(pool, Rc::default(), PhantomData),
+        }
+    }
+
+    /// Which one it is.
+    #[must_use]
+    pub fn kind(&self) -> EngineKind {
+        match &self.inner {
+            Inner::Uring(_) => EngineKind::Uring,
+            Inner::Threads(..) => EngineKind::Threads,
+        }
+    }
+
+    /// Starts an operation with the identity `creds`. `lane` is its file system: one that has
+    /// stopped answering holds up its own operations only.
+    ///
+    /// Order is not kept between operations in flight, also not on one file: what must come
+    /// after another is submitted when that has completed.
+    ///
+    /// # Panics
+    /// When the operation's range is not within its buffer, and inside an
+    /// [`identity::Guard`]: the ring would act with the wrong identity.
+    pub fn submit(&self, op: Op, creds: &Creds, lane: Lane) -> Completion {
+        assert!(
+            !identity::guarded(),
+            "the engine takes the identity as an argument"
+        );
+        if let Err(errno) = op.check() {
+            return Completion {
+                state: State::Done(Some(op.failed(errno))),
+            };
+        }
+        let state = match &self.inner {
+            Inner::Uring(ring) => State::Uring(ring.submit(op, creds, lane)),
+            Inner::Threads(pool, in_flight, _) => {
+                match pool.submit(lane, (op, creds.clone()), |(op, creds)| {
+                    threads::execute(op, &creds)
+                }) {
+                    Ok(job) => {
+                        in_flight.set(in_flight.get() + 1);
+                        State::Threads {
+                            job,
+                            _counted: Counted(in_flight.clone()),
+                        }
+                    }
+                    Err(refused) => State::Done(Some(refused.input.0.failed(Errno::AGAIN))),
+                }
+            }
+        };
+        Completion { state }
+    }
+
+    /// Hands queued operations to the kernel and takes completed ones back, until dropped. Runs
+    /// beside the tasks that use the engine (`spawn_local`), once for each engine; needs a tokio
+    /// runtime with I/O enabled. Sleeps while there is nothing to do.
+    ///
+    /// # Errors
+    /// Returns only if the ring itself fails; operations in flight are then lost to their
+    /// waiters, and the process had better end.
+    pub async fn drive(&self) -> Result<()> {
+        match &self.inner {
+            Inner::Uring(ring) => ring.drive().await,
+            Inner::Threads(..) => std::future::pending().await,
+        }
+    }
+
+    /// Operations submitted and not completed. With the thread engine, those still waited for.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        match &self.inner {
+            Inner::Uring(ring) => ring.in_flight(),
+            Inner::Threads(_, in_flight, _) => in_flight.get(),
+        }
+    }
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Engine({}, {} in flight)", self.kind(), self.in_flight())
+    }
+}
+
+/// The end of an operation to come. May be dropped at any time.
+#[must_use = "the operation runs anyway; its result is lost"]
+pub struct Completion {
+    state: State,
+}
+
+enum State {
+    /// Known at once; taken by the first poll.
+    Done(Option<OpResult>),
+    Uring(uring::Waiter),
+    Threads {
+        job: JobFuture<OpResult>,
+        _counted: Counted,
+    },
+}
+
+impl Future for Completion {
+    type Output = OpResult;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<OpResult> {
+        match &mut self.state {
+            State::Done(result) => Poll::Ready(
+                result
+                    .take()
+                    .expect("a completion is polled to its end once"),
+            ),
+            State::Uring(waiter) => waiter.poll(context),
+            State::Threads { job, .. } => {
+                // The pool is going away: what was not started has not happened, and its buffer
+                // went with it.
+                let closed = |_| OpResult {
+                    result: Err(Errno::CANCELED),
+                    buf: None,
+                };
+                Poll::Ready(ready!(Pin::new(job).poll(context)).unwrap_or_else(closed))
+            }
+        }
+    }
+}
+
+/// Counts one operation of the thread engine.
+struct Counted(Rc<Cell<usize>>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
+#[cfg(test)]
+mod tests;

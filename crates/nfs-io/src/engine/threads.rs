@@ -1,0 +1,73 @@
+//! Executing an operation with blocking calls, on a thread that may block.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::os::fd::AsFd;
+
+use rustix::io::ReadWriteFlags;
+
+use crate::identity::run_as;
+use crate::op::{Next, Progress};
+use crate::{Creds, Op, OpResult, Result, fs};
+
+/// Runs `op` to its end with the identity `creds`.
+pub(super) fn execute(mut op: Op, creds: &Creds) -> OpResult {
+    let result = run_as(creds, || run(&mut op));
+    OpResult {
+        result,
+        buf: op.into_buf(),
+    }
+}
+
+fn run(op: &mut Op) -> Result<usize> {
+    let mut progress = Progress::new(op);
+    loop {
+        let step = call(op, progress.done());
+        if let Next::Over(result) = progress.step(step) {
+            return result;
+        }
+    }
+}
+
+/// One system call, for what is left behind the first `done` bytes.
+fn call(op: &mut Op, done: usize) -> Result<usize> {
+    match op {
+        Op::Read {
+            file,
+            offset,
+            buf,
+            range,
+        } => {
+            let mut left = [IoSliceMut::new(&mut buf[range.start + done..range.end])];
+            rustix::io::preadv2(
+                &*file,
+                &mut left,
+                at(*offset, done),
+                ReadWriteFlags::empty(),
+            )
+        }
+        Op::Write {
+            file,
+            offset,
+            buf,
+            range,
+            sync,
+        } => {
+            let left = [IoSlice::new(&buf[range.start + done..range.end])];
+            let flags = ReadWriteFlags::from_bits_retain(sync.rwf());
+            rustix::io::pwritev2(&*file, &left, at(*offset, done), flags)
+        }
+        Op::Fsync {
+            file,
+            data_only: true,
+        } => fs::fdatasync(file.as_fd()).map(|()| 0),
+        Op::Fsync {
+            file,
+            data_only: false,
+        } => fs::fsync(file.as_fd()).map(|()| 0),
+    }
+}
+
+/// Behind what is done. Cannot wrap: the kernel transfers nothing beyond 2^63.
+fn at(offset: u64, done: usize) -> u64 {
+    offset.saturating_add(done as u64)
+}

@@ -1,0 +1,151 @@
+//! The in-flight table: owner of every file and buffer that the kernel works on.
+
+use std::os::fd::AsRawFd;
+
+use io_uring::opcode;
+use io_uring::squeue::Entry;
+use io_uring::types::{Fd, FsyncFlags};
+
+use super::Answer;
+use crate::op::{Next, Progress};
+use crate::{Lane, Op, OpResult, Result};
+
+/// A fixed number of slots. A slot's index is the `user_data` of its operation.
+pub(super) struct Table {
+    slots: Vec<Option<InFlight>>,
+    free: Vec<usize>,
+}
+
+/// One operation with the kernel, or about to be.
+pub(super) struct InFlight {
+    op: Op,
+    progress: Progress,
+    personality: u16,
+    pub(super) lane: Lane,
+    pub(super) answer: Answer,
+}
+
+impl InFlight {
+    pub(super) fn new(op: Op, personality: u16, lane: Lane, answer: Answer) -> Self {
+        let progress = Progress::new(&op);
+        Self {
+            op,
+            progress,
+            personality,
+            lane,
+            answer,
+        }
+    }
+
+    pub(super) fn into_result(self, result: Result<usize>) -> OpResult {
+        OpResult {
+            result,
+            buf: self.op.into_buf(),
+        }
+    }
+}
+
+impl Table {
+    pub(super) fn new(slots: usize) -> Self {
+        Self {
+            slots: std::iter::repeat_with(|| None).take(slots).collect(),
+            free: (0..slots).rev().collect(),
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Puts an operation into a free slot. The lanes let no more start than there are slots.
+    pub(super) fn insert(&mut self, in_flight: InFlight) -> usize {
+        let index = self
+            .free
+            .pop()
+            .expect("the lanes admit no more than the table holds");
+        self.slots[index] = Some(in_flight);
+        index
+    }
+
+    /// Empties the slot of an operation that the kernel has answered.
+    pub(super) fn remove(&mut self, index: usize) -> InFlight {
+        let in_flight = self.slots[index]
+            .take()
+            .expect("a completion names a slot in use");
+        self.free.push(index);
+        in_flight
+    }
+
+    /// Takes note of what the kernel did for a slot's operation.
+    pub(super) fn step(&mut self, index: usize, step: Result<usize>) -> Next {
+        self.slot(index).progress.step(step)
+    }
+
+    /// The description of what is left of a slot's operation. What it points to lives as long
+    /// as the slot is not emptied.
+    pub(super) fn entry(&mut self, index: usize) -> Entry {
+        let slot = self.slot(index);
+        let (personality, done) = (slot.personality, slot.progress.done());
+        let entry = match &mut slot.op {
+            Op::Read {
+                file,
+                offset,
+                buf,
+                range,
+            } => {
+                let left = &mut buf[range.start + done..range.end];
+                opcode::Read::new(Fd(file.as_raw_fd()), left.as_mut_ptr(), length(left.len()))
+                    .offset(offset.saturating_add(done as u64))
+                    .build()
+            }
+            Op::Write {
+                file,
+                offset,
+                buf,
+                range,
+                sync,
+            } => {
+                let left = &buf[range.start + done..range.end];
+                opcode::Write::new(Fd(file.as_raw_fd()), left.as_ptr(), length(left.len()))
+                    .offset(offset.saturating_add(done as u64))
+                    .rw_flags(sync.rwf() as _)
+                    .build()
+            }
+            Op::Fsync { file, data_only } => {
+                let flags = if *data_only {
+                    FsyncFlags::DATASYNC
+                } else {
+                    FsyncFlags::empty()
+                };
+                opcode::Fsync::new(Fd(file.as_raw_fd()))
+                    .flags(flags)
+                    .build()
+            }
+        };
+        entry.personality(personality).user_data(index as u64)
+    }
+
+    /// Where the ends of all operations in the table are awaited.
+    pub(super) fn answers(&self) -> Vec<Answer> {
+        self.slots
+            .iter()
+            .flatten()
+            .map(|slot| slot.answer.clone())
+            .collect()
+    }
+
+    fn slot(&mut self, index: usize) -> &mut InFlight {
+        self.slots[index]
+            .as_mut()
+            .expect("a completion names a slot in use")
+    }
+}
+
+/// A buffer is at most 64 MiB long ([`crate::limits::BUFFER_BYTES_MAX`]).
+fn length(bytes: usize) -> u32 {
+    u32::try_from(bytes).expect("a buffer is shorter than 4 GiB")
+}

@@ -1,0 +1,79 @@
+use std::sync::Arc;
+
+use super::*;
+use crate::identity::ServerIdentity;
+use crate::testing::skip;
+use crate::{Budget, BufferPool, probe};
+
+#[test]
+fn what_cannot_be_cancelled_is_leaked_not_freed() {
+    if let Err(reason) = probe::uring() {
+        skip!("{reason}");
+    }
+    let ring = Uring::new(UringLimits::default()).unwrap();
+    let (reader, writer) = rustix::pipe::pipe().unwrap();
+    let file = Arc::new(reader);
+    let pool = BufferPool::new(Budget::new(1 << 20));
+    let (offset, buf, range) = (0, pool.try_take(8).unwrap(), 0..8);
+    let read = Op::Read {
+        file: file.clone(),
+        offset,
+        buf,
+        range,
+    };
+    let waiter = ring.submit(read, ServerIdentity::current().creds(), Lane(1));
+    {
+        let mut core = ring.core.borrow_mut();
+        assert_eq!(core.exchange(), Ok(Exchanged::All));
+        core.patience = Duration::ZERO;
+    }
+    drop(ring);
+    let Poll::Ready(done) = waiter.poll(&mut Context::from_waker(Waker::noop())) else {
+        panic!("answered when the ring went away");
+    };
+    assert_eq!(
+        (done.result, done.buf.is_none()),
+        (Err(Errno::CANCELED), true)
+    );
+    assert!(Arc::strong_count(&file) > 1, "the file stays open");
+    assert!(
+        pool.budget().in_use() > pool.idle_bytes(),
+        "the memory stays allocated"
+    );
+    rustix::io::write(&writer, b"too late").unwrap();
+}
+
+#[test]
+fn a_resumed_operation_asks_for_the_rest() {
+    if let Err(reason) = probe::uring() {
+        skip!("{reason}");
+    }
+    let ring = Uring::new(UringLimits::default()).unwrap();
+    let (reader, writer) = rustix::pipe::pipe().unwrap();
+    let pool = BufferPool::new(Budget::new(1 << 20));
+    let (offset, buf, range) = (0, pool.try_take(12).unwrap(), 2..12);
+    let read = Op::Read {
+        file: Arc::new(reader),
+        offset,
+        buf,
+        range,
+    };
+    let waiter = ring.submit(read, ServerIdentity::current().creds(), Lane(1));
+    let mut context = Context::from_waker(Waker::noop());
+    for part in [&b"ab"[..], b"cdefg", b"hij"] {
+        assert!(waiter.poll(&mut context).is_pending());
+        rustix::io::write(&writer, part).unwrap();
+        let mut core = ring.core.borrow_mut();
+        core.submit().unwrap();
+        core.ring.submit_and_wait(1).unwrap();
+        core.exchange().unwrap();
+    }
+    let Poll::Ready(done) = waiter.poll(&mut context) else {
+        panic!("all bytes are there")
+    };
+    assert_eq!(
+        (done.result, &done.buf.unwrap()[2..]),
+        (Ok(10), &b"abcdefghij"[..])
+    );
+    assert_eq!(ring.in_flight(), 0);
+}

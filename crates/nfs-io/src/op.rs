@@ -1,0 +1,250 @@
+//! Reads, writes and flushes as values: what an [`crate::Engine`] executes.
+
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use crate::limits::AGAIN_RETRIES_MAX;
+use crate::{Buf, Errno, Result};
+
+/// One operation on an open file. Owns all it needs, so that whoever asked for it may go away.
+#[derive(Debug)]
+pub enum Op {
+    /// Read from `offset` (bytes) into `buf[range]` until the range is full or the file ends.
+    Read {
+        /// Open for reading.
+        file: Arc<OwnedFd>,
+        /// Where in the file, in bytes.
+        offset: u64,
+        /// Where to.
+        buf: Buf,
+        /// Which part of the buffer; within its length.
+        range: Range<usize>,
+    },
+    /// Write all of `buf[range]` to `offset` (bytes).
+    Write {
+        /// Open for writing.
+        file: Arc<OwnedFd>,
+        /// Where in the file, in bytes.
+        offset: u64,
+        /// Where from.
+        buf: Buf,
+        /// Which part of the buffer; within its length.
+        range: Range<usize>,
+        /// What is on stable storage when it is done.
+        sync: WriteSync,
+    },
+    /// Put what was written before on stable storage.
+    Fsync {
+        /// Any open file, or directory open for reading.
+        file: Arc<OwnedFd>,
+        /// Whether attributes that reading does not need may be left out.
+        data_only: bool,
+    },
+}
+
+/// What is on stable storage when a write is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WriteSync {
+    /// Nothing promised.
+    None,
+    /// The data and what is needed to read it back: `RWF_DSYNC`.
+    Dsync,
+    /// Data and all attributes: `RWF_DSYNC | RWF_SYNC`.
+    Sync,
+}
+
+impl WriteSync {
+    /// The `RWF_*` bits of pwritev2(2).
+    #[must_use]
+    pub fn rwf(self) -> u32 {
+        match self {
+            Self::None => 0,
+            Self::Dsync => RWF_DSYNC,
+            Self::Sync => RWF_DSYNC | RWF_SYNC,
+        }
+    }
+}
+
+const RWF_DSYNC: u32 = libc::RWF_DSYNC as u32;
+const RWF_SYNC: u32 = libc::RWF_SYNC as u32;
+
+/// How an operation ended.
+#[derive(Debug)]
+pub struct OpResult {
+    /// Bytes read or written; 0 for a flush. Fewer than asked: for a read the end of the file,
+    /// or an error behind the first bytes that the next read will meet; for a write an error
+    /// behind the first bytes, which the next write will meet. What is counted is as durable as
+    /// was asked.
+    ///
+    /// `EAGAIN` says that the lane's queue is full and nothing was done: the only case in which
+    /// it appears. `EINVAL` for an offset of 2^63 or more.
+    pub result: Result<usize>,
+    /// The operation's buffer. `None` for a flush, and where the engine was shut down before
+    /// the operation had ended (`ECANCELED`).
+    pub buf: Option<Buf>,
+}
+
+impl Op {
+    /// Whether the kernel may be asked: an offset is a file position, of 63 bits. (io_uring
+    /// takes 2^64 - 1 for "the file's own position".)
+    ///
+    /// # Panics
+    /// When the range is not within the buffer: a mistake of ours, not of a peer.
+    pub(crate) fn check(&self) -> Result<()> {
+        match self {
+            Self::Read {
+                offset, buf, range, ..
+            }
+            | Self::Write {
+                offset, buf, range, ..
+            } => {
+                assert!(
+                    range.start <= range.end && range.end <= buf.len(),
+                    "{range:?} is not within {buf:?}"
+                );
+                if i64::try_from(*offset).is_err() {
+                    Err(Errno::INVAL)
+                } else {
+                    Ok(())
+                }
+            }
+            Self::Fsync { .. } => Ok(()),
+        }
+    }
+
+    pub(crate) fn into_buf(self) -> Option<Buf> {
+        match self {
+            Self::Read { buf, .. } | Self::Write { buf, .. } => Some(buf),
+            Self::Fsync { .. } => None,
+        }
+    }
+
+    pub(crate) fn failed(self, errno: Errno) -> OpResult {
+        OpResult {
+            result: Err(errno),
+            buf: self.into_buf(),
+        }
+    }
+}
+
+/// What follows after one kernel call of an operation that may need several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Ask for the rest.
+    Again,
+    /// Over, with this result.
+    Over(Result<usize>),
+}
+
+/// How far an operation is. The one place where short transfers are judged, the same for both
+/// engines.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Progress {
+    write: bool,
+    wanted: usize,
+    done: usize,
+    again_left: u32,
+}
+
+impl Progress {
+    pub(crate) fn new(op: &Op) -> Self {
+        let (write, wanted) = match op {
+            Op::Read { range, .. } => (false, range.len()),
+            Op::Write { range, .. } => (true, range.len()),
+            Op::Fsync { .. } => (false, 0),
+        };
+        Self {
+            write,
+            wanted,
+            done: 0,
+            again_left: AGAIN_RETRIES_MAX,
+        }
+    }
+
+    /// Bytes transferred so far.
+    pub(crate) fn done(&self) -> usize {
+        self.done
+    }
+
+    /// Takes note of what one call did.
+    pub(crate) fn step(&mut self, step: Result<usize>) -> Next {
+        match step {
+            Ok(0) if self.write && self.done < self.wanted => {
+                // What writes nothing and names no error would go on for ever.
+                self.over(Errno::IO)
+            }
+            Ok(0) => Next::Over(Ok(self.done)),
+            Ok(bytes) => {
+                self.done += bytes;
+                if self.done >= self.wanted {
+                    Next::Over(Ok(self.done))
+                } else {
+                    Next::Again
+                }
+            }
+            Err(Errno::INTR) => Next::Again,
+            Err(Errno::AGAIN) if self.again_left > 0 => {
+                self.again_left -= 1;
+                Next::Again
+            }
+            // A blocking call has no business to say so over and over.
+            Err(Errno::AGAIN) => self.over(Errno::IO),
+            Err(errno) => self.over(errno),
+        }
+    }
+
+    /// write(2): what was transferred counts, and the error meets the next call.
+    fn over(&self, errno: Errno) -> Next {
+        Next::Over(if self.done > 0 {
+            Ok(self.done)
+        } else {
+            Err(errno)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn progress(write: bool, wanted: usize) -> Progress {
+        Progress {
+            write,
+            wanted,
+            done: 0,
+            again_left: AGAIN_RETRIES_MAX,
+        }
+    }
+
+    #[test]
+    fn short_transfers_are_resumed_and_ends_recognised() {
+        let mut read = progress(false, 10);
+        assert_eq!(read.step(Ok(4)), Next::Again);
+        assert_eq!(read.step(Err(Errno::INTR)), Next::Again);
+        assert_eq!(read.step(Ok(0)), Next::Over(Ok(4)), "end of the file");
+        assert_eq!(
+            read.step(Err(Errno::IO)),
+            Next::Over(Ok(4)),
+            "the next read meets the error"
+        );
+        let mut write = progress(true, 10);
+        assert_eq!(write.step(Ok(4)), Next::Again);
+        assert_eq!(write.step(Ok(6)), Next::Over(Ok(10)));
+        assert_eq!(progress(true, 0).step(Ok(0)), Next::Over(Ok(0)));
+        assert_eq!(progress(true, 5).step(Ok(0)), Next::Over(Err(Errno::IO)));
+        assert_eq!(
+            progress(true, 5).step(Err(Errno::NOSPC)),
+            Next::Over(Err(Errno::NOSPC))
+        );
+    }
+
+    #[test]
+    fn eagain_is_tried_again_but_never_for_ever_and_never_shown() {
+        let mut read = progress(false, 10);
+        for _ in 0..AGAIN_RETRIES_MAX {
+            assert_eq!(read.step(Err(Errno::AGAIN)), Next::Again);
+        }
+        assert_eq!(read.step(Err(Errno::AGAIN)), Next::Over(Err(Errno::IO)));
+    }
+}

@@ -1,0 +1,429 @@
+//! A bounded set of threads for calls that block.
+//!
+//! Jobs come in *lanes*, one for each file system: a file system that has stopped answering must
+//! not take all threads with it. Within a lane jobs start in the order they came. A lane may use
+//! a thread while it has fewer than its fixed share **and** fewer than what is free for
+//! everybody else: the first stalled lane gets at most half of the threads, the second at most
+//! half of the rest, and so on, so that there is nearly always a thread for a healthy one.
+//!
+//! What is queued is bounded for each lane; beyond that a job is refused, at once and typed.
+//! Threads are made when there is work for them and end when they have been idle for a while.
+//!
+//! A job runs with the server's identity; what it needs beyond that it takes with
+//! [`crate::identity::run_as`]. A job once accepted runs, also when nobody waits for its result
+//! any more: it owns everything it uses.
+
+use std::any::Any;
+use std::cell::Cell;
+use std::collections::{HashMap, VecDeque};
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use tokio::sync::oneshot;
+
+use crate::identity::ServerIdentity;
+use crate::limits::{POOL_DROP_SECONDS, POOL_IDLE_SECONDS, POOL_QUEUED_MAX, POOL_THREADS_MAX};
+
+/// What jobs must not block each other across: mostly a device number (`st_dev`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Lane(pub u64);
+
+/// The bounds of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolLimits {
+    /// Threads in all; at least 1.
+    pub threads_max: usize,
+    /// Threads that one lane may use; at least 1.
+    pub lane_threads_max: usize,
+    /// Jobs of one lane that may wait for a thread.
+    pub queued_max: usize,
+}
+
+impl Default for PoolLimits {
+    fn default() -> Self {
+        Self {
+            threads_max: POOL_THREADS_MAX,
+            lane_threads_max: POOL_THREADS_MAX / 2,
+            queued_max: POOL_QUEUED_MAX,
+        }
+    }
+}
+
+/// Why a job was not accepted. Nothing of it was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PoolFull {
+    /// The lane's queue is full: its file system is slower than what is asked of it.
+    #[error("too many calls wait for the file system {:#x}", .0.0)]
+    Lane(Lane),
+    /// The system gives no thread (`RLIMIT_NPROC`, a cgroup's `pids.max`) and there is none yet.
+    #[error("the system refuses the first thread of the pool")]
+    Threads,
+    /// The pool is shutting down.
+    #[error("the pool is shutting down")]
+    Closed,
+}
+
+/// What a pool does now and has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PoolStats {
+    /// Threads alive.
+    pub threads: usize,
+    /// Most threads alive at once.
+    pub threads_peak: usize,
+    /// Jobs running.
+    pub running: usize,
+    /// Jobs waiting.
+    pub queued: usize,
+    /// Jobs accepted since the start.
+    pub accepted: u64,
+    /// Jobs refused since the start.
+    pub refused: u64,
+}
+
+/// The threads. Cheap to clone; clones share. When the last clone is dropped the pool shuts
+/// down as by [`Pool::shutdown`].
+#[derive(Clone)]
+pub struct Pool {
+    handle: Arc<Handle>,
+}
+
+impl Pool {
+    /// A pool without threads yet.
+    #[must_use]
+    pub fn new(limits: PoolLimits) -> Self {
+        // Read before any guard exists: each thread takes it on.
+        ServerIdentity::current();
+        let limits = PoolLimits {
+            threads_max: limits.threads_max.max(1),
+            lane_threads_max: limits.lane_threads_max.clamp(1, limits.threads_max.max(1)),
+            queued_max: limits.queued_max,
+        };
+        let inner = Arc::new(Inner {
+            limits,
+            state: Mutex::new(State::default()),
+            work: Condvar::new(),
+            ended: Condvar::new(),
+        });
+        Self {
+            handle: Arc::new(Handle(inner)),
+        }
+    }
+
+    /// Gives `job` to the lane now and returns a future for its value. The future may be
+    /// dropped: the job runs all the same.
+    ///
+    /// A job that panics makes the future panic, nothing else.
+    ///
+    /// # Errors
+    /// [`PoolFull`], at the first poll of the future and without waiting.
+    pub fn run<T, F>(
+        &self,
+        lane: Lane,
+        job: F,
+    ) -> impl Future<Output = Result<T, PoolFull>> + Send + use<T, F>
+    where
+        T: Send + 'static,
+        F: FnOnce() -> T + Send + 'static,
+    {
+        let submitted = self.submit(lane, job, |job| job());
+        async move {
+            match submitted {
+                Ok(value) => value.await,
+                Err(refused) => Err(refused.why),
+            }
+        }
+    }
+
+    /// As [`Pool::run`], answering at once whether the job was accepted, and handing `input`
+    /// back if not.
+    ///
+    /// # Errors
+    /// [`Refused`], with the input.
+    pub fn submit<A, T, F>(&self, lane: Lane, input: A, job: F) -> Result<JobFuture<T>, Refused<A>>
+    where
+        A: Send + 'static,
+        T: Send + 'static,
+        F: FnOnce(A) -> T + Send + 'static,
+    {
+        let inner = &self.handle.0;
+        let mut state = inner.state.lock();
+        if let Err(why) = inner.admit(&mut state, lane) {
+            state.stats.refused += 1;
+            return Err(Refused { input, why });
+        }
+        let (sender, receiver) = oneshot::channel();
+        let boxed: Job = Box::new(move || {
+            let outcome = catch_unwind(AssertUnwindSafe(|| job(input)));
+            // A lost receiver is fine: nobody wants the value any more.
+            let _nobody_waits = sender.send(outcome);
+        });
+        inner.enqueue(&mut state, lane, boxed);
+        Ok(JobFuture { receiver })
+    }
+
+    /// What the pool does now and has done.
+    #[must_use]
+    pub fn stats(&self) -> PoolStats {
+        let state = self.handle.0.state.lock();
+        PoolStats {
+            threads: state.threads,
+            running: state.running,
+            queued: state.lanes.values().map(|lane| lane.queue.len()).sum(),
+            ..state.stats
+        }
+    }
+
+    /// Shuts down: nothing more is accepted, what has not started is dropped (its futures yield
+    /// [`PoolFull::Closed`]), what runs is waited for up to `patience`. A job stuck in the
+    /// kernel cannot be ended from outside; its thread is left to itself and owns what it uses.
+    /// Returns how many jobs were left running.
+    pub fn shutdown(&self, patience: Duration) -> usize {
+        self.handle.0.shutdown(patience)
+    }
+}
+
+impl std::fmt::Debug for Pool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Pool({:?})", self.stats())
+    }
+}
+
+/// A job that was not accepted.
+#[derive(Debug)]
+pub struct Refused<A> {
+    /// What the job would have worked on, untouched.
+    pub input: A,
+    /// Why.
+    pub why: PoolFull,
+}
+
+/// The value of a job to come.
+#[must_use = "the job runs anyway; its value is lost"]
+#[derive(Debug)]
+pub struct JobFuture<T> {
+    receiver: oneshot::Receiver<std::thread::Result<T>>,
+}
+
+impl<T> Future for JobFuture<T> {
+    type Output = Result<T, PoolFull>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.receiver)
+            .poll(context)
+            .map(|received| match received {
+                Ok(Ok(value)) => Ok(value),
+                Ok(Err(panic)) => resume_unwind(panic as Box<dyn Any + Send>),
+                Err(_dropped_unstarted) => Err(PoolFull::Closed),
+            })
+    }
+}
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// Shuts the pool down when the last user is gone; the threads hold only `Inner`.
+struct Handle(Arc<Inner>);
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // Whoever shut it down before has waited as long as they wanted.
+        if !self.0.state.lock().closed {
+            self.0.shutdown(Duration::from_secs(POOL_DROP_SECONDS));
+        }
+    }
+}
+
+struct Inner {
+    limits: PoolLimits,
+    state: Mutex<State>,
+    /// Signalled when there is something for an idle thread.
+    work: Condvar,
+    /// Signalled when a thread has ended.
+    ended: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// Only lanes with something queued or running.
+    lanes: HashMap<Lane, LaneState>,
+    /// Lanes with something queued, in the order their turn comes.
+    turns: VecDeque<Lane>,
+    threads: usize,
+    /// Threads made that have not looked for work yet.
+    starting: usize,
+    /// Threads waiting for work.
+    idle: usize,
+    /// Of these, how many have been signalled and not woken yet.
+    signalled: usize,
+    running: usize,
+    closed: bool,
+    stats: PoolStats,
+}
+
+#[derive(Default)]
+struct LaneState {
+    queue: VecDeque<Job>,
+    running: usize,
+}
+
+impl Inner {
+    /// Whether the lane takes one more job; sees to it that there is at least one thread.
+    fn admit(self: &Arc<Self>, state: &mut State, lane: Lane) -> Result<(), PoolFull> {
+        if state.closed {
+            return Err(PoolFull::Closed);
+        }
+        let queued = state.lanes.get(&lane).map_or(0, |lane| lane.queue.len());
+        let starts_at_once = queued == 0 && self.eligible(state, lane);
+        if queued >= self.limits.queued_max && !starts_at_once {
+            return Err(PoolFull::Lane(lane));
+        }
+        if state.threads == 0 && !self.spawn(state) {
+            return Err(PoolFull::Threads);
+        }
+        Ok(())
+    }
+
+    fn enqueue(self: &Arc<Self>, state: &mut State, lane: Lane, job: Job) {
+        state.stats.accepted += 1;
+        let waiting = state.lanes.entry(lane).or_default();
+        waiting.queue.push_back(job);
+        if waiting.queue.len() == 1 {
+            state.turns.push_back(lane);
+        }
+        if self.eligible(state, lane) {
+            self.wake_one(state);
+        }
+    }
+
+    /// Whether the lane may use one more thread: below its fixed share, and below what that
+    /// leaves free for the others.
+    fn eligible(&self, state: &State, lane: Lane) -> bool {
+        let running = state.lanes.get(&lane).map_or(0, |lane| lane.running);
+        let free = self.limits.threads_max.saturating_sub(state.running);
+        running < self.limits.lane_threads_max && running < free
+    }
+
+    /// Sees to it that some thread looks for work. One on its way is enough: it wakes the next
+    /// when it finds more than it takes.
+    fn wake_one(self: &Arc<Self>, state: &mut State) {
+        if state.starting + state.signalled > 0 {
+            return;
+        }
+        if state.idle > 0 {
+            state.signalled += 1;
+            self.work.notify_one();
+        } else if state.threads < self.limits.threads_max {
+            // Where the system refuses a thread, those there are get to the job in time.
+            self.spawn(state);
+        }
+    }
+
+    fn spawn(self: &Arc<Self>, state: &mut State) -> bool {
+        let inner = self.clone();
+        let spawned = std::thread::Builder::new()
+            .name("penstock-fs".to_owned())
+            .spawn(move || inner.work());
+        if spawned.is_ok() {
+            state.threads += 1;
+            state.starting += 1;
+            state.stats.threads_peak = state.stats.threads_peak.max(state.threads);
+        }
+        spawned.is_ok()
+    }
+
+    /// The life of a thread.
+    fn work(self: Arc<Self>) {
+        ServerIdentity::current().adopt();
+        WORKS_FOR.set(Arc::as_ptr(&self));
+        let mut state = self.state.lock();
+        state.starting -= 1;
+        loop {
+            if let Some((lane, job)) = self.next_job(&mut state) {
+                MutexGuard::unlocked(&mut state, job);
+                self.finished(&mut state, lane);
+            } else if state.closed || !self.wait(&mut state) {
+                break;
+            }
+        }
+        state.threads -= 1;
+        self.ended.notify_all();
+    }
+
+    /// Takes the first job whose lane may use a thread, and wakes another thread if there is
+    /// more.
+    fn next_job(self: &Arc<Self>, state: &mut State) -> Option<(Lane, Job)> {
+        let at = state
+            .turns
+            .iter()
+            .position(|&lane| self.eligible(state, lane))?;
+        let lane = state.turns.remove(at)?;
+        let taken = state.lanes.get_mut(&lane)?;
+        let job = taken.queue.pop_front()?;
+        taken.running += 1;
+        if !taken.queue.is_empty() {
+            state.turns.push_back(lane);
+        }
+        state.running += 1;
+        if state.turns.iter().any(|&lane| self.eligible(state, lane)) {
+            self.wake_one(state);
+        }
+        Some((lane, job))
+    }
+
+    fn finished(&self, state: &mut State, lane: Lane) {
+        state.running -= 1;
+        if let Some(ran) = state.lanes.get_mut(&lane) {
+            ran.running -= 1;
+            if ran.running == 0 && ran.queue.is_empty() {
+                state.lanes.remove(&lane);
+            }
+        }
+    }
+
+    /// Waits for work; false when the thread has been idle for long enough to end.
+    fn wait(&self, state: &mut MutexGuard<'_, State>) -> bool {
+        state.idle += 1;
+        let patience = Duration::from_secs(POOL_IDLE_SECONDS);
+        let timed_out = self.work.wait_for(state, patience).timed_out();
+        state.idle -= 1;
+        // A signal is taken by whoever wakes first: all wake to look for the same work.
+        let signalled = state.signalled > 0;
+        state.signalled -= usize::from(signalled);
+        signalled || !timed_out
+    }
+
+    fn shutdown(&self, patience: Duration) -> usize {
+        let mut state = self.state.lock();
+        state.closed = true;
+        state.turns.clear();
+        let unstarted: Vec<Job> = state
+            .lanes
+            .values_mut()
+            .flat_map(|lane| lane.queue.drain(..))
+            .collect();
+        // A job may own anything, a clone of this pool too: not dropped under the lock.
+        MutexGuard::unlocked(&mut state, || drop(unstarted));
+        self.work.notify_all();
+        // A job may drop the last clone: its own thread cannot be waited for.
+        let own = usize::from(std::ptr::eq(WORKS_FOR.get(), self));
+        let deadline = Instant::now() + patience;
+        while state.threads > own {
+            if self.ended.wait_until(&mut state, deadline).timed_out() {
+                break;
+            }
+        }
+        state.running
+    }
+}
+
+thread_local! {
+    /// The pool that the thread belongs to: compared, never followed.
+    static WORKS_FOR: Cell<*const Inner> = const { Cell::new(std::ptr::null()) };
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,185 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+
+use super::*;
+
+fn limits(threads_max: usize, lane_threads_max: usize, queued_max: usize) -> PoolLimits {
+    PoolLimits {
+        threads_max,
+        lane_threads_max,
+        queued_max,
+    }
+}
+
+fn wait_for<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap()
+        .block_on(future)
+}
+
+/// Something jobs block on until the test lets them go.
+#[derive(Clone, Debug, Default)]
+struct Gate(Arc<(Mutex<bool>, Condvar)>);
+
+impl Gate {
+    fn pass(&self) {
+        let mut open = self.0.0.lock();
+        while !*open {
+            self.0.1.wait(&mut open);
+        }
+    }
+
+    fn open(&self) {
+        *self.0.0.lock() = true;
+        self.0.1.notify_all();
+    }
+}
+
+#[test]
+fn returns_the_value_of_the_job() {
+    let pool = Pool::new(PoolLimits::default());
+    assert_eq!(wait_for(pool.run(Lane(1), || 6 * 7)), Ok(42));
+}
+
+#[test]
+fn a_blocked_lane_leaves_threads_for_the_others() {
+    let pool = Pool::new(limits(8, 8, 100));
+    let gate = Gate::default();
+    let mut stuck = Vec::new();
+    for lane in [1, 2] {
+        for _ in 0..20 {
+            let gate = gate.clone();
+            stuck.push(pool.submit(Lane(lane), gate, |gate| gate.pass()).unwrap());
+        }
+    }
+    // Two stalled file systems, and the third still answers: its jobs run one after another.
+    for n in 0..50 {
+        assert_eq!(wait_for(pool.run(Lane(3), move || n)), Ok(n));
+    }
+    assert!(pool.stats().running <= 7, "{:?}", pool.stats());
+    gate.open();
+    for job in stuck {
+        assert_eq!(wait_for(job), Ok(()));
+    }
+}
+
+#[test]
+fn a_lane_never_exceeds_its_share() {
+    let pool = Pool::new(limits(16, 3, 1000));
+    let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let jobs: Vec<_> = (0..200)
+        .map(|_| {
+            let (now, most) = (now.clone(), most.clone());
+            pool.run(Lane(1), move || {
+                most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                std::thread::yield_now();
+                now.fetch_sub(1, Ordering::SeqCst);
+            })
+        })
+        .collect();
+    for job in jobs {
+        wait_for(job).unwrap();
+    }
+    assert!((1..=3).contains(&most.load(Ordering::SeqCst)));
+    assert!(pool.stats().threads_peak <= 3);
+}
+
+#[test]
+fn starts_in_order_within_a_lane() {
+    let pool = Pool::new(limits(4, 1, 1000));
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let jobs: Vec<_> = (0..100)
+        .map(|n| {
+            let order = order.clone();
+            pool.run(Lane(9), move || order.lock().push(n))
+        })
+        .collect();
+    for job in jobs {
+        wait_for(job).unwrap();
+    }
+    assert_eq!(*order.lock(), (0..100).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_full_lane_refuses_and_hands_the_job_back() {
+    let pool = Pool::new(limits(1, 1, 2));
+    let gate = Gate::default();
+    let (started, has_started) = mpsc::channel();
+    let blocker = gate.clone();
+    let first = pool
+        .submit(Lane(1), blocker, move |blocker| {
+            started.send(()).unwrap();
+            blocker.pass();
+        })
+        .unwrap();
+    has_started.recv().unwrap();
+    let second = pool.submit(Lane(1), (), |()| ()).unwrap();
+    let third = pool.submit(Lane(1), (), |()| ()).unwrap();
+    let refused = pool.submit(Lane(1), 5, |five| five).unwrap_err();
+    assert_eq!((refused.why, refused.input), (PoolFull::Lane(Lane(1)), 5));
+    let elsewhere = pool.submit(Lane(2), (), |()| ()).unwrap();
+    gate.open();
+    for job in [first, second, third, elsewhere] {
+        assert_eq!(wait_for(job), Ok(()));
+    }
+    assert_eq!((pool.stats().accepted, pool.stats().refused), (4, 1));
+}
+
+#[test]
+fn a_dropped_future_does_not_stop_its_job() {
+    let pool = Pool::new(limits(1, 1, 10));
+    let (sender, receiver) = mpsc::channel();
+    drop(pool.run(Lane(1), move || sender.send(7).unwrap()));
+    assert_eq!(receiver.recv(), Ok(7));
+}
+
+#[test]
+fn shutdown_drops_what_has_not_started_and_waits_for_what_runs() {
+    let pool = Pool::new(limits(1, 1, 10));
+    let gate = Gate::default();
+    let (started, has_started) = mpsc::channel();
+    let blocker = gate.clone();
+    let running = pool
+        .submit(Lane(1), blocker, move |blocker| {
+            started.send(()).unwrap();
+            blocker.pass();
+            1
+        })
+        .unwrap();
+    has_started.recv().unwrap();
+    let queued = pool.submit(Lane(1), 2, |two| two).unwrap();
+    assert_eq!(pool.shutdown(Duration::ZERO), 1, "one job left to itself");
+    assert_eq!(wait_for(queued), Err(PoolFull::Closed));
+    assert_eq!(wait_for(pool.run(Lane(1), || 3)), Err(PoolFull::Closed));
+    gate.open();
+    assert_eq!(pool.shutdown(Duration::from_secs(60)), 0);
+    assert_eq!(wait_for(running), Ok(1));
+    assert_eq!(pool.stats().threads, 0);
+}
+
+#[test]
+fn a_job_may_hold_the_last_clone_of_its_pool() {
+    let pool = Pool::new(limits(2, 2, 10));
+    let clone = pool.clone();
+    let gate = Gate::default();
+    let blocker = gate.clone();
+    let job = pool
+        .submit(Lane(1), (blocker, clone), |(blocker, clone)| {
+            blocker.pass();
+            drop(clone);
+        })
+        .unwrap();
+    drop(pool);
+    gate.open();
+    assert_eq!(wait_for(job), Ok(()));
+}
+
+#[test]
+fn a_panicking_job_panics_its_waiter_and_spares_the_thread() {
+    let pool = Pool::new(limits(1, 1, 10));
+    let job = pool.run(Lane(1), || -> u32 { panic!("on purpose") });
+    assert!(catch_unwind(AssertUnwindSafe(|| wait_for(job))).is_err());
+    assert_eq!(wait_for(pool.run(Lane(1), || 1)), Ok(1));
+    assert_eq!(pool.stats().threads_peak, 1);
+}

@@ -1,0 +1,120 @@
+//! What the server counts: everything a remote user can repeat is a number here, not a log line.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use nfs_wire::nfs3::Procedure;
+
+const PROCEDURES: usize = Procedure::ALL.len();
+/// Buckets of the latency histograms: powers of two of microseconds, the last for all above.
+const BUCKETS: usize = 24;
+
+/// Shared by all shards; every field only grows, but for `connections`.
+#[derive(Default)]
+pub(crate) struct Counters {
+    procedures: [PerProcedure; PROCEDURES],
+    pub(crate) connections: AtomicU64,
+    pub(crate) connections_accepted: AtomicU64,
+    pub(crate) connections_refused: AtomicU64,
+    pub(crate) connections_dropped: AtomicU64,
+    pub(crate) bad_records: AtomicU64,
+    pub(crate) bad_calls: AtomicU64,
+    pub(crate) denied: AtomicU64,
+    pub(crate) replayed: AtomicU64,
+    pub(crate) repeated_in_progress: AtomicU64,
+    pub(crate) bytes_read: AtomicU64,
+    pub(crate) bytes_written: AtomicU64,
+}
+
+#[derive(Default)]
+struct PerProcedure {
+    calls: AtomicU64,
+    microseconds: [AtomicU64; BUCKETS],
+}
+
+/// One procedure's figures at one moment.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct ProcedureStats {
+    /// The RFC's word.
+    pub procedure: &'static str,
+    /// Calls answered.
+    pub calls: u64,
+    /// Calls by duration: entry `i` counts those below 2^i microseconds and not below the entry before.
+    pub microseconds_log2: Vec<u64>,
+}
+
+/// Everything counted, at one moment.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct CounterStats {
+    /// Connections now.
+    pub connections: u64,
+    /// Connections accepted.
+    pub connections_accepted: u64,
+    /// Connections refused at the cap.
+    pub connections_refused: u64,
+    /// Connections closed because the peer stalled or broke the protocol.
+    pub connections_dropped: u64,
+    /// Records that no call could be taken from.
+    pub bad_records: u64,
+    /// Calls with arguments that cannot be decoded.
+    pub bad_calls: u64,
+    /// Calls with credentials that were refused.
+    pub denied: u64,
+    /// Repeated calls answered from the reply cache.
+    pub replayed: u64,
+    /// Repeated calls dropped because the first was still running.
+    pub repeated_in_progress: u64,
+    /// Bytes of READ replies.
+    pub bytes_read: u64,
+    /// Bytes of WRITE calls.
+    pub bytes_written: u64,
+    /// Procedures that were called.
+    pub procedures: Vec<ProcedureStats>,
+}
+
+impl Counters {
+    pub(crate) fn called(&self, procedure: Procedure, took: Duration) {
+        let Some(counters) = self.procedures.get(procedure as usize) else {
+            return;
+        };
+        counters.calls.fetch_add(1, Ordering::Relaxed);
+        let microseconds = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        let bucket = (u64::BITS - microseconds.leading_zeros()) as usize;
+        if let Some(bucket) = counters.microseconds.get(bucket.min(BUCKETS - 1)) {
+            bucket.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn stats(&self) -> CounterStats {
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let procedures = Procedure::ALL
+            .iter()
+            .zip(&self.procedures)
+            .filter(|(_, counters)| load(&counters.calls) > 0)
+            .map(|(procedure, counters)| ProcedureStats {
+                procedure: procedure.name(),
+                calls: load(&counters.calls),
+                microseconds_log2: counters.microseconds.iter().map(load).collect(),
+            })
+            .collect();
+        CounterStats {
+            connections: load(&self.connections),
+            connections_accepted: load(&self.connections_accepted),
+            connections_refused: load(&self.connections_refused),
+            connections_dropped: load(&self.connections_dropped),
+            bad_records: load(&self.bad_records),
+            bad_calls: load(&self.bad_calls),
+            denied: load(&self.denied),
+            replayed: load(&self.replayed),
+            repeated_in_progress: load(&self.repeated_in_progress),
+            bytes_read: load(&self.bytes_read),
+            bytes_written: load(&self.bytes_written),
+            procedures,
+        }
+    }
+}
+
+/// Adds one.
+pub(crate) fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}

@@ -1,0 +1,264 @@
+//! The one path of every RPC: header, program, credential, arguments, reply cache, call, encode, count.
+//!
+//! Nothing in here panics on a peer's bytes; what cannot be decoded is answered as RFC 5531 says,
+//! or, where not even that can be told, ends the connection.
+
+use std::time::Instant;
+
+use nfs_io::Buf;
+use nfs_wire::auth::{AUTH_NONE, AUTH_SYS, AuthStat};
+use nfs_wire::nfs3::{self, Procedure, WriteHead};
+use nfs_wire::record::FragmentHeader;
+use nfs_wire::rpc::{AcceptStat, CallError, CallHeader, Rejected, ReplyHeader};
+use nfs_wire::{Decode, Decoder, Encode, Encoder, mount3 as wire_mount3};
+
+use crate::core::WireIdentity;
+use crate::counters::count;
+use crate::nfs3::{Context, Request, is_remembered};
+use crate::reply_cache::Seen;
+use crate::{limits, mount3};
+
+/// What goes back for a call: a record's head with its mark, then perhaps a READ's data, sent from
+/// the buffer it was read into.
+pub(crate) struct Reply {
+    pub(crate) head: Vec<u8>,
+    pub(crate) data: Option<Buf>,
+}
+
+/// What becomes of a record.
+pub(crate) enum Answer {
+    Reply(Reply),
+    /// Nothing is sent: the call is running already, and its reply will come.
+    Nothing,
+    /// The record is no call: the stream cannot be trusted any more.
+    Close,
+}
+
+/// The data of a WRITE, where the connection received it apart from the record.
+pub(crate) type Payload = Option<Buf>;
+
+/// Answers one record.
+pub(crate) async fn answer(mut cx: Context, record: Vec<u8>, payload: Payload) -> Answer {
+    let start = Instant::now();
+    let mut decoder = Decoder::new(&record);
+    let header = match CallHeader::decode(&mut decoder) {
+        Ok(header) => header,
+        Err(error) => return refuse_call(&cx, &error),
+    };
+    let answer = match header.program {
+        nfs3::PROGRAM if header.version == nfs3::VERSION => {
+            nfs(&mut cx, &header, &record, decoder, payload, start).await
+        }
+        wire_mount3::PROGRAM if header.version == wire_mount3::VERSION => {
+            mount(&mut cx, &header, decoder).await
+        }
+        nfs3::PROGRAM | wire_mount3::PROGRAM => Err(AcceptStat::ProgMismatch { low: 3, high: 3 }),
+        _ => Err(AcceptStat::ProgUnavail),
+    };
+    answer.unwrap_or_else(|stat| {
+        if stat == AcceptStat::GarbageArgs {
+            count(&cx.core.counters.bad_calls);
+        }
+        Answer::Reply(Reply::of(&ReplyHeader::accepted(header.xid, stat)))
+    })
+}
+
+async fn nfs(
+    cx: &mut Context,
+    header: &CallHeader<'_>,
+    record: &[u8],
+    mut decoder: Decoder<'_>,
+    payload: Payload,
+    start: Instant,
+) -> Result<Answer, AcceptStat> {
+    let procedure = Procedure::try_from(header.procedure).map_err(|_| AcceptStat::ProcUnavail)?;
+    // NULL is for pings: it needs no credential (RFC 1813 §3.3.0).
+    if procedure != Procedure::Null
+        && let Err(denied) = identify(cx, header)
+    {
+        return Ok(denied);
+    }
+    let request = if procedure == Procedure::Write {
+        write_request(cx, &mut decoder, payload).await?
+    } else {
+        let call = nfs3::Call::decode(procedure, &mut decoder);
+        Request::Other(call.map_err(|_| AcceptStat::GarbageArgs)?)
+    };
+    decoder.finish().map_err(|_| AcceptStat::GarbageArgs)?;
+
+    let ticket = if is_remembered(procedure) {
+        let id = cx
+            .core
+            .replies
+            .call_id(cx.caller.addr, header.xid, header.procedure, record);
+        match cx.core.replies.begin(id) {
+            Seen::New(ticket) => Some(ticket),
+            Seen::InProgress => {
+                count(&cx.core.counters.repeated_in_progress);
+                return Ok(Answer::Nothing);
+            }
+            Seen::Done(reply) => {
+                count(&cx.core.counters.replayed);
+                return Ok(Answer::Reply(Reply {
+                    head: reply.to_vec(),
+                    data: None,
+                }));
+            }
+        }
+    } else {
+        None
+    };
+    let mut reply = Reply::begin(&ReplyHeader::accepted(header.xid, AcceptStat::Success));
+    let data = crate::nfs3::run(cx, request, &mut reply).await;
+    let reply = Reply::finish(reply, data);
+    if let Some(ticket) = ticket {
+        ticket.done(&reply.head);
+    }
+    cx.core.counters.called(procedure, start.elapsed());
+    Ok(Answer::Reply(reply))
+}
+
+/// A WRITE's data is in the buffer that the connection received it into or, for a small
+/// one, behind the head in the record.
+async fn write_request<'a>(
+    cx: &Context,
+    decoder: &mut Decoder<'a>,
+    payload: Payload,
+) -> Result<Request<'a>, AcceptStat> {
+    let garbage = |_| AcceptStat::GarbageArgs;
+    let head = WriteHead::decode(decoder).map_err(garbage)?;
+    if let Some(data) = payload {
+        return Ok(Request::Write(head, data));
+    }
+    let data = decoder
+        .take(head.data_len as usize, "data")
+        .map_err(garbage)?;
+    decoder
+        .take(head.tail_len() - data.len(), "padding")
+        .map_err(garbage)?;
+    let pool = &cx.core.receive_buffers;
+    let buf = match pool.try_take(data.len()) {
+        Some(buf) => Some(buf),
+        None => pool.take(data.len()).await,
+    };
+    let mut buf = buf.ok_or(AcceptStat::SystemErr)?;
+    buf.copy_from_slice(data);
+    Ok(Request::Write(head, buf))
+}
+
+async fn mount(
+    cx: &mut Context,
+    header: &CallHeader<'_>,
+    mut decoder: Decoder<'_>,
+) -> Result<Answer, AcceptStat> {
+    let procedure =
+        wire_mount3::Procedure::try_from(header.procedure).map_err(|_| AcceptStat::ProcUnavail)?;
+    if let Err(denied) = identify(cx, header) {
+        return Ok(denied);
+    }
+    let call =
+        wire_mount3::Call::decode(procedure, &mut decoder).map_err(|_| AcceptStat::GarbageArgs)?;
+    decoder.finish().map_err(|_| AcceptStat::GarbageArgs)?;
+    let mut reply = Reply::begin(&ReplyHeader::accepted(header.xid, AcceptStat::Success));
+    mount3::run(cx, call, &mut reply).await;
+    Ok(Answer::Reply(Reply::finish(reply, None)))
+}
+
+/// Sets the caller's identity from the credential.
+fn identify(cx: &mut Context, header: &CallHeader<'_>) -> Result<(), Answer> {
+    let denied = |stat| {
+        count(&cx.core.counters.denied);
+        let header = ReplyHeader::denied(header.xid, Rejected::AuthError(stat));
+        Err(Answer::Reply(Reply::of(&header)))
+    };
+    cx.caller.identity = match header.credential.flavor {
+        AUTH_NONE => WireIdentity::Nobody,
+        AUTH_SYS => match header.credential.auth_sys() {
+            Ok(sys) => WireIdentity::Sys {
+                uid: sys.uid,
+                gid: sys.gid,
+                gids: sys.gids.as_slice().to_vec(),
+            },
+            Err(_) => return denied(AuthStat::BadCred),
+        },
+        // Other flavors are not offered (MOUNT's list of flavors says so).
+        _ => return denied(AuthStat::RejectedCred),
+    };
+    Ok(())
+}
+
+fn refuse_call(cx: &Context, error: &CallError) -> Answer {
+    match error.reply() {
+        Some(header) => {
+            count(&cx.core.counters.denied);
+            Answer::Reply(Reply::of(&header))
+        }
+        None => {
+            count(&cx.core.counters.bad_records);
+            Answer::Close
+        }
+    }
+}
+
+/// Is this the beginning of a WRITE, whose data should be received into a buffer of its own?
+/// Returns the length of the head. `total` is the length of the whole record.
+pub(crate) fn write_head_len(
+    beginning: &[u8],
+    total: usize,
+    io_bytes_max: u32,
+) -> Option<WriteCut> {
+    let mut decoder = Decoder::new(beginning);
+    let header = CallHeader::decode(&mut decoder).ok()?;
+    let write = header.program == nfs3::PROGRAM
+        && header.version == nfs3::VERSION
+        && header.procedure == Procedure::Write as u32;
+    if !write {
+        return None;
+    }
+    let head = WriteHead::decode(&mut decoder).ok()?;
+    let head_len = decoder.position();
+    let fits =
+        head.data_len <= io_bytes_max && head_len.checked_add(head.tail_len()) == Some(total);
+    fits.then_some(WriteCut {
+        head_len,
+        data_len: head.data_len as usize,
+    })
+}
+
+/// Where a WRITE's record is cut in two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WriteCut {
+    pub(crate) head_len: usize,
+    pub(crate) data_len: usize,
+}
+
+impl Reply {
+    /// The mark's place and the header; results are appended.
+    fn begin(header: &ReplyHeader<'_>) -> Vec<u8> {
+        let mut head = Vec::with_capacity(256);
+        head.extend_from_slice(&[0; 4]);
+        header.encode(&mut Encoder::new(&mut head));
+        head
+    }
+
+    fn of(header: &ReplyHeader<'_>) -> Self {
+        Self::finish(Self::begin(header), None)
+    }
+
+    /// Writes the record mark: one fragment, padding of the data included.
+    fn finish(mut head: Vec<u8>, data: Option<Buf>) -> Self {
+        let data_len = data.as_ref().map_or(0, |data| data.len());
+        let len = head.len() - 4 + data_len + nfs_wire::xdr::padding(data_len);
+        debug_assert!(len <= limits::IO_BYTES_MAX as usize + limits::CALL_BYTES_MAX * 8);
+        // Far below 2^31: replies are bounded by io_bytes_max and READDIR_BYTES_MAX.
+        let mark = FragmentHeader {
+            last: true,
+            len: len as u32,
+        }
+        .to_bytes();
+        if let Some(place) = head.first_chunk_mut::<4>() {
+            *place = mark;
+        }
+        Self { head, data }
+    }
+}

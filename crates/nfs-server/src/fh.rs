@@ -1,0 +1,333 @@
+//! File handles: the only place where a handle's bytes become something the server acts on.
+//!
+//! A handle is what a client holds for weeks and sends back at will, so every handle carries a
+//! keyed MAC: bytes that this server (or an earlier run of it with the same state directory) did
+//! not make are refused before anything is looked up. What is inside depends on the server's
+//! rights: the kernel's own handle where `open_by_handle_at` is allowed, an id of the persistent
+//! [handle table](crate::handle_table) where it is not.
+//!
+//! ```text
+//! byte 0      version (1)
+//! byte 1      kind: 1 kernel handle, 2 table id
+//! byte 2      length of the body, n
+//! byte 3      type of the kernel handle (0 for a table id)
+//! bytes 4-7   export id
+//! bytes 8-11  mount key: 0 is the export's own file system
+//! n bytes     body
+//! 16 bytes    SipHash-2-4-128 of all before it, under the key in the state directory
+//! ```
+//!
+//! Nothing here panics on a peer's bytes.
+
+use std::fs::{File, OpenOptions};
+use std::hash::Hasher;
+use std::io::{Read, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+
+use nfs_io::fs::handle::KernelHandle;
+use nfs_wire::nfs3::FileHandle;
+use siphasher::sip128::{Hasher128, SipHasher24};
+
+const VERSION: u8 = 1;
+const KIND_KERNEL: u8 = 1;
+const KIND_TABLE: u8 = 2;
+const HEAD_LEN: usize = 12;
+const MAC_LEN: usize = 16;
+
+/// Which file system below an export a handle belongs to: 0 is the export's own, others are
+/// derived from the mount point's path below the export, which outlives a restart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct MountKey(pub(crate) u32);
+
+impl MountKey {
+    /// The file system of the export's root.
+    pub(crate) const ROOT: Self = Self(0);
+}
+
+/// What a valid handle says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct HandleParts {
+    /// The export's id, stable over restarts.
+    pub(crate) export: u32,
+    /// The file system below the export.
+    pub(crate) mount: MountKey,
+    /// The object in that file system.
+    pub(crate) body: HandleBody,
+}
+
+/// How the object is named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum HandleBody {
+    /// By the kernel's handle.
+    Kernel(KernelHandle),
+    /// By its id in the persistent table of an unprivileged server.
+    Table(u64),
+}
+
+/// Why bytes are not a handle of this server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum HandleError {
+    /// The frame is not ours: length, version or kind.
+    #[error("the handle has not the form of a handle of this server")]
+    Malformed,
+    /// The MAC does not fit: forged, damaged, or made under another key.
+    #[error("the handle was not made by this server, or its key was replaced")]
+    Forged,
+}
+
+/// The kernel's handle does not fit into the 64 bytes that NFSv3 allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the file system's own handles are too long for NFSv3 (RFC 1813 §2.3.3: 64 bytes)")]
+pub(crate) struct HandleTooLong;
+
+/// The secret under which handles are made.
+pub(crate) struct HandleKey {
+    key: [u8; 16],
+}
+
+impl HandleKey {
+    /// Reads the key `handle.key` of a state directory, or makes one (mode 0600, synced) if there is none.
+    ///
+    /// # Errors
+    /// When the file cannot be read or written, has another length, or can be read by others.
+    pub(crate) fn load_or_create(state_dir: &Path) -> std::io::Result<Self> {
+        let path = state_dir.join("handle.key");
+        match File::open(&path) {
+            Ok(file) => Self::load(file, &path),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                Self::create(state_dir, &path)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn load(mut file: File, path: &Path) -> std::io::Result<Self> {
+        let mode = file.metadata()?.permissions().mode();
+        if mode & 0o077 != 0 {
+            return Err(std::io::Error::other(format!(
+                "{} may be read by others (mode {:04o}): whoever reads it can forge handles; \
+                 chmod 0600 it, or remove it so that a new key is made (clients must mount again)",
+                path.display(),
+                mode & 0o7777
+            )));
+        }
+        let mut bytes = Vec::with_capacity(17);
+        Read::by_ref(&mut file).take(17).read_to_end(&mut bytes)?;
+        let key = <[u8; 16]>::try_from(bytes.as_slice()).map_err(|_| {
+            std::io::Error::other(format!(
+                "{} is damaged: it must be 16 bytes long; remove it so that a new key is made \
+                 (clients must mount again)",
+                path.display()
+            ))
+        })?;
+        Ok(Self { key })
+    }
+
+    /// The key is written beside its place and renamed, so that a crash leaves no half of it.
+    fn create(state_dir: &Path, path: &Path) -> std::io::Result<Self> {
+        let mut key = [0; 16];
+        getrandom::fill(&mut key).map_err(|error| std::io::Error::other(error.to_string()))?;
+        let draft = state_dir.join("handle.key.new");
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&draft)?;
+        file.write_all(&key)?;
+        file.sync_all()?;
+        std::fs::rename(&draft, path)?;
+        File::open(state_dir)?.sync_all()?;
+        Ok(Self { key })
+    }
+
+    /// Makes the handle of an object.
+    ///
+    /// # Errors
+    /// When the kernel's handle is longer than what is left of 64 bytes.
+    pub(crate) fn seal(&self, parts: &HandleParts) -> Result<FileHandle, HandleTooLong> {
+        let id;
+        let (kind, handle_type, body) = match &parts.body {
+            HandleBody::Kernel(handle) => {
+                let handle_type = u8::try_from(handle.kind()).map_err(|_| HandleTooLong)?;
+                (KIND_KERNEL, handle_type, handle.bytes())
+            }
+            HandleBody::Table(table_id) => {
+                id = table_id.to_be_bytes();
+                (KIND_TABLE, 0, id.as_slice())
+            }
+        };
+        let len = u8::try_from(body.len()).map_err(|_| HandleTooLong)?;
+        let mut bytes = Vec::with_capacity(HEAD_LEN + body.len() + MAC_LEN);
+        bytes.extend_from_slice(&[VERSION, kind, len, handle_type]);
+        bytes.extend_from_slice(&parts.export.to_be_bytes());
+        bytes.extend_from_slice(&parts.mount.0.to_be_bytes());
+        bytes.extend_from_slice(body);
+        let mac = self.mac(&bytes);
+        bytes.extend_from_slice(&mac);
+        FileHandle::new(&bytes).map_err(|_| HandleTooLong)
+    }
+
+    /// Takes a client's handle apart, if this server made it.
+    ///
+    /// # Errors
+    /// [`HandleError`] says why it is none of ours; both become NFS3ERR_BADHANDLE.
+    pub(crate) fn open(&self, handle: &FileHandle) -> Result<HandleParts, HandleError> {
+        let bytes = handle.as_ref();
+        let signed_len = bytes
+            .len()
+            .checked_sub(MAC_LEN)
+            .ok_or(HandleError::Malformed)?;
+        let (signed, mac) = bytes
+            .split_at_checked(signed_len)
+            .ok_or(HandleError::Malformed)?;
+        let (head, body) = signed
+            .split_first_chunk::<HEAD_LEN>()
+            .ok_or(HandleError::Malformed)?;
+        let [
+            version,
+            kind,
+            len,
+            handle_type,
+            e0,
+            e1,
+            e2,
+            e3,
+            m0,
+            m1,
+            m2,
+            m3,
+        ] = *head;
+        if version != VERSION || usize::from(len) != body.len() {
+            return Err(HandleError::Malformed);
+        }
+        if !same_bytes(mac, &self.mac(signed)) {
+            return Err(HandleError::Forged);
+        }
+        let body = match kind {
+            KIND_KERNEL => HandleBody::Kernel(
+                KernelHandle::new(i32::from(handle_type), body)
+                    .map_err(|_| HandleError::Malformed)?,
+            ),
+            KIND_TABLE => HandleBody::Table(u64::from_be_bytes(
+                body.try_into().map_err(|_| HandleError::Malformed)?,
+            )),
+            _ => return Err(HandleError::Malformed),
+        };
+        Ok(HandleParts {
+            export: u32::from_be_bytes([e0, e1, e2, e3]),
+            mount: MountKey(u32::from_be_bytes([m0, m1, m2, m3])),
+            body,
+        })
+    }
+
+    /// A cookie verifier for a directory: the same for as long as the handle lives.
+    pub(crate) fn cookie_verifier(&self, directory: &FileHandle) -> [u8; 8] {
+        let mut hasher = SipHasher24::new_with_key(&self.key);
+        hasher.write(b"cookie verifier");
+        hasher.write(directory.as_ref());
+        hasher.finish128().h1.to_be_bytes()
+    }
+
+    fn mac(&self, signed: &[u8]) -> [u8; MAC_LEN] {
+        let mut hasher = SipHasher24::new_with_key(&self.key);
+        hasher.write(signed);
+        hasher.finish128().as_bytes()
+    }
+}
+
+/// Compares without telling by its duration where the first difference is.
+fn same_bytes(a: &[u8], b: &[u8]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).fold(0, |differ, (x, y)| differ | (x ^ y)) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key() -> HandleKey {
+        HandleKey {
+            key: *b"0123456789abcdef",
+        }
+    }
+
+    fn parts() -> HandleParts {
+        HandleParts {
+            export: 7,
+            mount: MountKey(9),
+            body: HandleBody::Kernel(KernelHandle::new(1, &[1, 2, 3, 4, 5, 6, 7, 8]).unwrap()),
+        }
+    }
+
+    #[test]
+    fn a_handle_says_what_was_put_in() {
+        let table = HandleParts {
+            export: 1,
+            mount: MountKey::ROOT,
+            body: HandleBody::Table(42),
+        };
+        for parts in [parts(), table] {
+            assert_eq!(key().open(&key().seal(&parts).unwrap()), Ok(parts));
+        }
+    }
+
+    #[test]
+    fn every_changed_bit_is_refused() {
+        let handle = key().seal(&parts()).unwrap();
+        for bit in 0..handle.as_ref().len() * 8 {
+            let mut bytes = handle.as_ref().to_vec();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert!(
+                key().open(&FileHandle::new(&bytes).unwrap()).is_err(),
+                "bit {bit}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_truncation_is_refused() {
+        let handle = key().seal(&parts()).unwrap();
+        for len in 0..handle.as_ref().len() {
+            assert!(
+                key()
+                    .open(&FileHandle::new(&handle.as_ref()[..len]).unwrap())
+                    .is_err()
+            );
+        }
+    }
+
+    #[test]
+    fn another_key_refuses() {
+        let handle = key().seal(&parts()).unwrap();
+        assert_eq!(
+            HandleKey { key: [0; 16] }.open(&handle),
+            Err(HandleError::Forged)
+        );
+    }
+
+    #[test]
+    fn a_kernel_handle_that_does_not_fit_is_an_error() {
+        let long = KernelHandle::new(1, &[0; 37]).unwrap();
+        let parts = HandleParts {
+            body: HandleBody::Kernel(long),
+            ..parts()
+        };
+        assert_eq!(key().seal(&parts), Err(HandleTooLong));
+    }
+
+    #[test]
+    fn the_key_is_kept_and_private() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = HandleKey::load_or_create(dir.path()).unwrap();
+        let second = HandleKey::load_or_create(dir.path()).unwrap();
+        assert_eq!(first.key, second.key);
+        let path = dir.path().join("handle.key");
+        assert_eq!(
+            path.metadata().unwrap().permissions().mode() & 0o7777,
+            0o600
+        );
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(HandleKey::load_or_create(dir.path()).is_err());
+    }
+}

@@ -1,0 +1,308 @@
+//! The open-file cache: handle → [`Object`], under a budget of descriptors.
+//!
+//! A hit takes a read lock on one stripe and no system call. When the budget is used up, a clock
+//! hand per stripe looks for an object that nobody touched since its last round. Objects in use by
+//! a call stay alive through their `Arc`; their descriptors count until they close.
+//!
+//! The cache holds one object per inode: a second index by inode lets LOOKUP find the handle of an
+//! object it just reached by name without asking the kernel for it again. The cached descriptor
+//! pins the inode, so its number cannot be used again for another file while it is indexed.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use nfs_wire::nfs3::FileHandle;
+use parking_lot::RwLock;
+
+use crate::limits;
+use crate::vfs::Object;
+
+/// Which inode, among all exports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct InodeId {
+    /// The export and the file system in it, as in the handle.
+    pub(crate) fsid: u64,
+    pub(crate) ino: u64,
+}
+
+/// See the module.
+pub(crate) struct FileCache {
+    stripes: Box<[RwLock<Stripe>]>,
+    inodes: Box<[RwLock<HashMap<InodeId, Arc<Object>>>]>,
+    hasher: RandomState,
+    budget: FdBudget,
+    hits: AtomicU64,
+    misses: AtomicU64,
+    evictions: AtomicU64,
+}
+
+#[derive(Default)]
+struct Stripe {
+    objects: HashMap<FileHandle, Arc<Object>>,
+    /// The clock's face: every cached handle once, in no order.
+    clock: Vec<FileHandle>,
+    hand: usize,
+}
+
+const STRIPES: usize = 16;
+
+/// The cache's figures at one moment.
+#[derive(Clone, Copy, Debug, Default, serde::Serialize)]
+pub struct FileCacheStats {
+    /// Objects held.
+    pub objects: usize,
+    /// Descriptors in use by objects, cached or not.
+    pub fds: usize,
+    /// The budget of descriptors.
+    pub fds_max: usize,
+    /// Look-ups that found the object.
+    pub hits: u64,
+    /// Look-ups that did not.
+    pub misses: u64,
+    /// Objects put out to make room.
+    pub evictions: u64,
+}
+
+impl FileCache {
+    /// `fds_max`: how many descriptors objects may hold.
+    pub(crate) fn new(fds_max: usize) -> Self {
+        Self {
+            stripes: (0..STRIPES).map(|_| RwLock::default()).collect(),
+            inodes: (0..STRIPES).map(|_| RwLock::default()).collect(),
+            hasher: RandomState::new(),
+            budget: FdBudget {
+                used: Arc::default(),
+                max: fds_max,
+            },
+            hits: AtomicU64::new(0),
+            misses: AtomicU64::new(0),
+            evictions: AtomicU64::new(0),
+        }
+    }
+
+    /// The object of a handle, if it is here.
+    pub(crate) fn by_handle(&self, handle: &FileHandle) -> Option<Arc<Object>> {
+        let found = self.stripe(handle).read().objects.get(handle).cloned();
+        match &found {
+            Some(object) => {
+                object.touch();
+                self.hits.fetch_add(1, Ordering::Relaxed);
+            }
+            None => {
+                self.misses.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        found
+    }
+
+    /// The object of an inode, if it is here.
+    pub(crate) fn by_inode(&self, id: InodeId) -> Option<Arc<Object>> {
+        let found = self.inode_stripe(&id).read().get(&id).cloned();
+        if let Some(object) = &found {
+            object.touch();
+        }
+        found
+    }
+
+    /// Puts an object in, unless its inode or handle is here already: then the one that is here is returned.
+    /// `victims` receives what was put out to make room: the caller drops it outside every lock,
+    /// or syncs it first.
+    pub(crate) fn insert(&self, object: Object, victims: &mut Vec<Arc<Object>>) -> Arc<Object> {
+        let id = object.inode_id();
+        let handle = object.handle;
+        let object = Arc::new(object);
+        {
+            let mut inodes = self.inode_stripe(&id).write();
+            if let Some(present) = inodes.get(&id) {
+                return Arc::clone(present);
+            }
+            inodes.insert(id, Arc::clone(&object));
+        }
+        let replaced = {
+            let mut stripe = self.stripe(&handle).write();
+            let replaced = stripe.objects.insert(handle, Arc::clone(&object));
+            if replaced.is_none() {
+                stripe.clock.push(handle);
+            }
+            replaced
+        };
+        victims.extend(replaced);
+        self.make_room(&handle, victims);
+        object
+    }
+
+    /// Takes an object out: its last name is gone, or its handle went stale.
+    pub(crate) fn remove(&self, object: &Object) {
+        let removed = {
+            let mut stripe = self.stripe(&object.handle).write();
+            stripe.clock.retain(|handle| *handle != object.handle);
+            stripe.hand = 0;
+            stripe.objects.remove(&object.handle)
+        };
+        self.forget_inode(object);
+        drop(removed);
+    }
+
+    /// Every object, for the end of the server.
+    pub(crate) fn drain(&self) -> Vec<Arc<Object>> {
+        let mut all = Vec::new();
+        for stripe in &self.stripes {
+            let mut stripe = stripe.write();
+            stripe.clock.clear();
+            all.extend(stripe.objects.drain().map(|(_, object)| object));
+        }
+        for inodes in &self.inodes {
+            inodes.write().clear();
+        }
+        all
+    }
+
+    pub(crate) fn budget(&self) -> &FdBudget {
+        &self.budget
+    }
+
+    pub(crate) fn stats(&self) -> FileCacheStats {
+        FileCacheStats {
+            objects: self
+                .stripes
+                .iter()
+                .map(|stripe| stripe.read().objects.len())
+                .sum(),
+            fds: self.budget.used.load(Ordering::Relaxed),
+            fds_max: self.budget.max,
+            hits: self.hits.load(Ordering::Relaxed),
+            misses: self.misses.load(Ordering::Relaxed),
+            evictions: self.evictions.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Puts objects out, this stripe's first, until the budget fits again; spares `keep`.
+    fn make_room(&self, keep: &FileHandle, victims: &mut Vec<Arc<Object>>) {
+        let over = self
+            .budget
+            .used
+            .load(Ordering::Relaxed)
+            .saturating_sub(self.budget.max);
+        let start = self.stripe_index(keep);
+        for step in 0..STRIPES {
+            if victims.len() >= over.min(limits::EVICTIONS_PER_INSERT_MAX) {
+                return;
+            }
+            let stripe = &self.stripes[(start + step) % STRIPES];
+            if let Some(victim) = self.evict(&mut stripe.write(), keep) {
+                self.evictions.fetch_add(1, Ordering::Relaxed);
+                victims.push(victim);
+            }
+        }
+    }
+
+    /// Two rounds of the clock at most: the first object that was not used since the last round
+    /// and that no call holds.
+    fn evict(&self, stripe: &mut Stripe, keep: &FileHandle) -> Option<Arc<Object>> {
+        for _ in 0..stripe.clock.len() * 2 {
+            stripe.hand = (stripe.hand + 1) % stripe.clock.len();
+            let handle = stripe.clock[stripe.hand];
+            let Some(object) = stripe.objects.get(&handle) else {
+                continue;
+            };
+            if handle == *keep || object.used.swap(false, Ordering::Relaxed) || object.is_root() {
+                continue;
+            }
+            let object = Arc::clone(object);
+            if let Some(object) = self.take_unused(stripe, object) {
+                return Some(object);
+            }
+        }
+        None
+    }
+
+    /// Takes an object out if nobody but the cache and the caller holds it. Both indexes are
+    /// locked meanwhile, so nobody can come to hold it: no inode ever has two objects in use.
+    fn take_unused(&self, stripe: &mut Stripe, object: Arc<Object>) -> Option<Arc<Object>> {
+        const CACHE_AND_CALLER: usize = 3;
+        let id = object.inode_id();
+        let mut inodes = self.inode_stripe(&id).write();
+        if Arc::strong_count(&object) != CACHE_AND_CALLER {
+            return None;
+        }
+        inodes.remove(&id);
+        stripe.objects.remove(&object.handle);
+        stripe.clock.retain(|handle| *handle != object.handle);
+        stripe.hand = 0;
+        Some(object)
+    }
+
+    /// Takes out every object that was not touched since the last call of this function and that
+    /// no call holds: a file that was removed on the server's host gives its space back, one that
+    /// a client wrote can be executed there.
+    pub(crate) fn take_idle(&self) -> Vec<Arc<Object>> {
+        let mut idle = Vec::new();
+        for stripe in &self.stripes {
+            let mut stripe = stripe.write();
+            let unused: Vec<Arc<Object>> = stripe
+                .objects
+                .values()
+                .filter(|object| !object.used.swap(false, Ordering::Relaxed) && !object.is_root())
+                .cloned()
+                .collect();
+            idle.extend(
+                unused
+                    .into_iter()
+                    .filter_map(|object| self.take_unused(&mut stripe, object)),
+            );
+        }
+        idle
+    }
+
+    fn forget_inode(&self, object: &Object) {
+        let id = object.inode_id();
+        let mut inodes = self.inode_stripe(&id).write();
+        if inodes
+            .get(&id)
+            .is_some_and(|present| present.handle == object.handle)
+        {
+            let removed = inodes.remove(&id);
+            drop(inodes);
+            drop(removed);
+        }
+    }
+
+    fn stripe(&self, handle: &FileHandle) -> &RwLock<Stripe> {
+        &self.stripes[self.stripe_index(handle)]
+    }
+
+    fn stripe_index(&self, handle: &FileHandle) -> usize {
+        self.hasher.hash_one(handle) as usize % STRIPES
+    }
+
+    fn inode_stripe(&self, id: &InodeId) -> &RwLock<HashMap<InodeId, Arc<Object>>> {
+        &self.inodes[self.hasher.hash_one(id) as usize % STRIPES]
+    }
+}
+
+/// How many descriptors objects hold, and may hold.
+#[derive(Clone)]
+pub(crate) struct FdBudget {
+    used: Arc<AtomicUsize>,
+    max: usize,
+}
+
+impl FdBudget {
+    /// Counts one descriptor. The budget is kept by eviction, not by refusal: a call that runs
+    /// always gets its descriptor.
+    pub(crate) fn take(&self) -> FdSlot {
+        self.used.fetch_add(1, Ordering::Relaxed);
+        FdSlot(Arc::clone(&self.used))
+    }
+}
+
+/// One descriptor's place in the budget, given back when dropped.
+pub(crate) struct FdSlot(Arc<AtomicUsize>);
+
+impl Drop for FdSlot {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}

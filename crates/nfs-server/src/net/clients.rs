@@ -1,0 +1,62 @@
+//! The connections that are open, for `penstock ctl clients`.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use parking_lot::Mutex;
+
+use crate::control::ClientStatus;
+
+/// Every open connection by its peer; bounded by the cap of connections.
+#[derive(Default)]
+pub(crate) struct Clients {
+    connections: Mutex<HashMap<SocketAddr, Arc<Figures>>>,
+}
+
+/// What one connection did.
+pub(crate) struct Figures {
+    since: Instant,
+    pub(super) calls: AtomicU64,
+    pub(super) in_flight: AtomicU64,
+    pub(super) received_bytes: AtomicU64,
+    pub(super) sent_bytes: AtomicU64,
+}
+
+impl Clients {
+    pub(super) fn enter(&self, peer: SocketAddr) -> Arc<Figures> {
+        let figures = Arc::new(Figures {
+            since: Instant::now(),
+            calls: AtomicU64::new(0),
+            in_flight: AtomicU64::new(0),
+            received_bytes: AtomicU64::new(0),
+            sent_bytes: AtomicU64::new(0),
+        });
+        self.connections.lock().insert(peer, Arc::clone(&figures));
+        figures
+    }
+
+    pub(super) fn leave(&self, peer: SocketAddr) {
+        self.connections.lock().remove(&peer);
+    }
+
+    pub(crate) fn list(&self) -> Vec<ClientStatus> {
+        let connections = self.connections.lock();
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let mut clients: Vec<ClientStatus> = connections
+            .iter()
+            .map(|(peer, figures)| ClientStatus {
+                address: peer.to_string(),
+                connected_seconds: figures.since.elapsed().as_secs(),
+                calls: load(&figures.calls),
+                in_flight: load(&figures.in_flight),
+                received_bytes: load(&figures.received_bytes),
+                sent_bytes: load(&figures.sent_bytes),
+            })
+            .collect();
+        clients.sort_by(|a, b| a.address.cmp(&b.address));
+        clients
+    }
+}

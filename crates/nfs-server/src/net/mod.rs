@@ -1,0 +1,7 @@
+//! TCP: listeners, shards, connections. Knows records and replies, and nothing of files.
+
+pub(crate) mod clients;
+pub(crate) mod connection;
+mod output;
+mod receive;
+pub(crate) mod shard;

@@ -1,0 +1,282 @@
+//! Records on their way in: cut from the stream, incrementally, within bounds.
+//!
+//! A small record that is complete in the bytes at hand is taken as it is. What is incomplete is kept,
+//! up to [`limits::CALL_BYTES_UNACCOUNTED_MAX`] for free; beyond that the memory budget is asked
+//! first. The data of a large WRITE is received into a buffer of its own.
+
+use nfs_io::{Buf, Reservation};
+use nfs_wire::record::FragmentHeader;
+
+use crate::dispatch::write_head_len;
+use crate::limits;
+
+/// One connection's state between reads.
+pub(super) struct Receiver {
+    state: State,
+    /// The record so far, without marks.
+    record: Vec<u8>,
+    fragments: u32,
+    /// What the record's memory was reserved with, once it is large.
+    reservation: Option<Reservation>,
+    io_bytes_max: u32,
+}
+
+enum State {
+    /// Within a fragment's mark.
+    Mark { bytes: [u8; 4], have: usize },
+    /// Within a fragment.
+    Fragment { last: bool, left: usize },
+    /// Within a WRITE's data.
+    Payload {
+        data: Buf,
+        filled: usize,
+        padding: usize,
+    },
+}
+
+/// What the bytes so far come to.
+pub(super) enum Step {
+    /// All bytes are used up, and no call is complete.
+    More,
+    /// A call, and a WRITE's data where it was received apart.
+    Call(Vec<u8>, Option<Buf>),
+    /// The call goes on with memory: [`Receiver::reserved`] or [`Receiver::received_into`].
+    Memory(Wanted),
+}
+
+/// What memory a call needs before more of it is read.
+pub(super) enum Wanted {
+    /// For the record itself, bytes.
+    Record(usize),
+    /// For a WRITE's data, bytes.
+    Data(usize),
+}
+
+/// The peer does not speak ONC RPC, or asks too much.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum BadRecord {
+    #[error("a record longer than any call")]
+    TooLong,
+    #[error("a record in too many fragments")]
+    TooManyFragments,
+}
+
+/// A WRITE's head is looked for once this much of the record is here: longer than any head
+/// (RPC header with two 400-byte bodies, handle, and fixed fields).
+const HEAD_BYTES: usize = 1024;
+/// A call up to this that arrived whole is taken without asking the memory budget: the number of
+/// calls in progress bounds how many there are.
+const WHOLE_BYTES: usize = 16 << 10;
+/// A WRITE below this is taken whole: copying it costs less than another buffer and read.
+const SPLIT_BYTES: usize = 8192;
+
+impl Receiver {
+    pub(super) fn new(io_bytes_max: u32) -> Self {
+        Self {
+            state: State::Mark {
+                bytes: [0; 4],
+                have: 0,
+            },
+            record: Vec::new(),
+            fragments: 0,
+            reservation: None,
+            io_bytes_max,
+        }
+    }
+
+    /// True when no call is half received.
+    pub(super) fn is_idle(&self) -> bool {
+        matches!(self.state, State::Mark { have: 0, .. }) && self.record.is_empty()
+    }
+
+    /// Where the next bytes of the stream belong, when that is a WRITE's buffer.
+    pub(super) fn direct(&mut self) -> Option<&mut [u8]> {
+        match &mut self.state {
+            State::Payload { data, filled, .. } => {
+                data.get_mut(*filled..).filter(|rest| !rest.is_empty())
+            }
+            State::Mark { .. } | State::Fragment { .. } => None,
+        }
+    }
+
+    /// `len` bytes were received into [`Receiver::direct`].
+    pub(super) fn received(&mut self, len: usize) {
+        if let State::Payload { filled, .. } = &mut self.state {
+            *filled += len;
+        }
+    }
+
+    /// Takes bytes from the front of the stream until a call is complete or something is needed.
+    pub(super) fn feed(&mut self, bytes: &mut &[u8]) -> Result<Step, BadRecord> {
+        loop {
+            match &mut self.state {
+                State::Mark { bytes: mark, have } => {
+                    let Some(place) = mark.get_mut(*have..) else {
+                        return Err(BadRecord::TooLong);
+                    };
+                    let len = move_bytes(bytes, place);
+                    *have += len;
+                    if *have < 4 {
+                        return Ok(Step::More);
+                    }
+                    let mark = FragmentHeader::parse(*mark);
+                    self.fragment(&mark)?;
+                }
+                State::Fragment { last, left } => {
+                    let (last, left) = (*last, *left);
+                    if let Some(step) = self.in_fragment(bytes, last, left) {
+                        return Ok(step);
+                    }
+                }
+                State::Payload {
+                    data,
+                    filled,
+                    padding,
+                } => {
+                    if let Some(place) = data.get_mut(*filled..) {
+                        *filled += move_bytes(bytes, place);
+                    }
+                    let skipped = (*padding).min(bytes.len());
+                    if *filled < data.len() {
+                        return Ok(Step::More);
+                    }
+                    *bytes = bytes.get(skipped..).unwrap_or_default();
+                    *padding -= skipped;
+                    if *padding > 0 {
+                        return Ok(Step::More);
+                    }
+                    return Ok(self.end_of_record());
+                }
+            }
+        }
+    }
+
+    /// The budget gave what [`Wanted::Record`] asked for.
+    pub(super) fn reserved(&mut self, reservation: Reservation) {
+        self.reservation = Some(reservation);
+    }
+
+    /// The budget gave the buffer that [`Wanted::Data`] asked for.
+    pub(super) fn received_into(&mut self, mut data: Buf) {
+        let State::Fragment { left, .. } = self.state else {
+            return;
+        };
+        let padding = nfs_wire::xdr::padding(data.len());
+        // What came with the head beyond it is the beginning of the data.
+        let total = self.record.len() + left;
+        let head_len = total - data.len() - padding;
+        let early = self.record.split_off(head_len);
+        let filled = early.len().min(data.len());
+        if let (Some(place), Some(bytes)) = (data.get_mut(..filled), early.get(..filled)) {
+            place.copy_from_slice(bytes);
+        }
+        let padding = padding - (early.len() - filled);
+        self.state = State::Payload {
+            data,
+            filled,
+            padding,
+        };
+    }
+
+    fn fragment(&mut self, mark: &FragmentHeader) -> Result<(), BadRecord> {
+        self.fragments += 1;
+        if self.fragments > limits::FRAGMENTS_PER_RECORD_MAX {
+            return Err(BadRecord::TooManyFragments);
+        }
+        let left = mark.len as usize;
+        let longest = self.io_bytes_max as usize + HEAD_BYTES + 4;
+        if self.record.len().saturating_add(left) > longest.max(limits::CALL_BYTES_MAX) {
+            return Err(BadRecord::TooLong);
+        }
+        self.state = State::Fragment {
+            last: mark.last,
+            left,
+        };
+        Ok(())
+    }
+
+    /// Moves a fragment's bytes into the record. `None`: the state moved on, look again.
+    fn in_fragment(&mut self, bytes: &mut &[u8], last: bool, left: usize) -> Option<Step> {
+        let total = self.record.len() + left;
+        let single = last && self.fragments == 1;
+        // Of a long record only a head is taken at first, to see what it is.
+        let short_of_head =
+            single && total > SPLIT_BYTES && self.record.len() < HEAD_BYTES && left > HEAD_BYTES;
+        let take = if short_of_head {
+            HEAD_BYTES - self.record.len()
+        } else {
+            left
+        };
+        // A call that is here whole is gone from here at once.
+        let whole = last && left <= bytes.len() && total <= WHOLE_BYTES;
+        let kept = if whole {
+            WHOLE_BYTES
+        } else {
+            limits::CALL_BYTES_UNACCOUNTED_MAX
+        };
+        let free = kept.max(self.reserved_bytes());
+        let room = free.saturating_sub(self.record.len());
+        let (now, rest) = bytes.split_at_checked(take.min(left).min(room).min(bytes.len()))?;
+        self.record.extend_from_slice(now);
+        *bytes = rest;
+        let left = left - now.len();
+        self.state = State::Fragment { last, left };
+        if left == 0 {
+            if last {
+                return Some(self.end_of_record());
+            }
+            self.state = State::Mark {
+                bytes: [0; 4],
+                have: 0,
+            };
+            return None;
+        }
+        if single && total > SPLIT_BYTES && now.len() == take && short_of_head {
+            if let Some(cut) = write_head_len(&self.record, total, self.io_bytes_max) {
+                return Some(Step::Memory(Wanted::Data(cut.data_len)));
+            }
+        }
+        if room == now.len() && self.reservation.is_none() {
+            let wanted = if single {
+                total
+            } else {
+                self.io_bytes_max as usize + HEAD_BYTES
+            };
+            return Some(Step::Memory(Wanted::Record(
+                wanted.max(limits::CALL_BYTES_MAX),
+            )));
+        }
+        bytes.is_empty().then_some(Step::More)
+    }
+
+    fn reserved_bytes(&self) -> usize {
+        let bytes = self.reservation.as_ref().map_or(0, Reservation::bytes);
+        usize::try_from(bytes).unwrap_or(usize::MAX)
+    }
+
+    fn end_of_record(&mut self) -> Step {
+        let state = std::mem::replace(
+            &mut self.state,
+            State::Mark {
+                bytes: [0; 4],
+                have: 0,
+            },
+        );
+        let data = match state {
+            State::Payload { data, .. } => Some(data),
+            State::Mark { .. } | State::Fragment { .. } => None,
+        };
+        self.fragments = 0;
+        self.reservation = None;
+        Step::Call(std::mem::take(&mut self.record), data)
+    }
+}
+
+fn move_bytes(from: &mut &[u8], to: &mut [u8]) -> usize {
+    let len = from.len().min(to.len());
+    if let (Some((now, rest)), Some(place)) = (from.split_at_checked(len), to.get_mut(..len)) {
+        place.copy_from_slice(now);
+        *from = rest;
+    }
+    len
+}

@@ -1,0 +1,203 @@
+//! A shard: one thread with its event loop, its engine, and its connections.
+
+use std::cell::{Cell, RefCell};
+use std::hash::{BuildHasher, RandomState};
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use nfs_io::Pool;
+use nfs_io::engine::{Engine, EngineKind, UringLimits};
+use tokio::net::TcpStream;
+use tokio::sync::{Notify, mpsc, watch};
+use tokio::task::LocalSet;
+
+use super::connection;
+use crate::core::Core;
+use crate::limits;
+
+/// What all connections of a shard share; lives on its thread.
+pub(crate) struct Shard {
+    pub(crate) core: Arc<Core>,
+    pub(crate) engine: Engine,
+    scratch: RefCell<Option<Vec<u8>>>,
+    in_flight: Cell<usize>,
+    room: Notify,
+    clients: RandomState,
+}
+
+/// A connection on its way to its shard.
+pub(crate) type Accepted = (std::net::TcpStream, SocketAddr);
+
+/// What a shard is started with.
+pub(crate) struct ShardStart {
+    pub(crate) core: Arc<Core>,
+    pub(crate) pool: Pool,
+    pub(crate) engine: EngineKind,
+    pub(crate) connections: mpsc::UnboundedReceiver<Accepted>,
+    pub(crate) drain: watch::Receiver<bool>,
+    pub(crate) clients: RandomState,
+}
+
+/// Bytes read from a socket at once.
+const SCRATCH_BYTES: usize = 256 << 10;
+
+impl Shard {
+    /// The buffer that connections read into, between two waits. A connection that waits for memory
+    /// keeps it; then another is made.
+    pub(super) fn scratch(&self) -> Vec<u8> {
+        self.scratch
+            .take()
+            .unwrap_or_else(|| vec![0; SCRATCH_BYTES])
+    }
+
+    pub(super) fn give_back(&self, scratch: Vec<u8>) {
+        self.scratch.replace(Some(scratch));
+    }
+
+    /// Stands for a client's address where only sameness matters.
+    pub(super) fn client_number(&self, addr: IpAddr) -> u64 {
+        self.clients.hash_one(addr)
+    }
+
+    pub(super) fn begin(&self) {
+        self.in_flight.set(self.in_flight.get() + 1);
+    }
+
+    pub(super) fn end(&self) {
+        self.in_flight.set(self.in_flight.get() - 1);
+        self.room.notify_one();
+    }
+
+    pub(super) fn has_room(&self) -> bool {
+        self.in_flight.get() < limits::IN_FLIGHT_PER_SHARD_MAX
+    }
+
+    pub(super) async fn room(&self) {
+        self.room.notified().await;
+        // Whoever else waits looks for itself.
+        self.room.notify_one();
+    }
+}
+
+/// The life of a shard's thread: serves what it is given until the server drains.
+///
+/// # Errors
+/// When the event loop or the engine cannot be made.
+pub(crate) fn run(start: ShardStart) -> std::io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let local = LocalSet::new();
+    local.block_on(&runtime, serve(start))
+}
+
+async fn serve(start: ShardStart) -> std::io::Result<()> {
+    let ShardStart {
+        core,
+        pool,
+        engine,
+        mut connections,
+        drain,
+        clients,
+    } = start;
+    let engine = match engine {
+        EngineKind::Uring => Engine::new_uring(UringLimits::default())?,
+        EngineKind::Threads => Engine::threads(pool),
+    };
+    let driver = engine.clone();
+    tokio::task::spawn_local(async move {
+        if let Err(error) = driver.drive().await {
+            // Calls in flight on it will never end; a server that hangs is worse than one that is
+            // started again.
+            tracing::error!(%error, "the I/O engine failed; the server ends");
+            std::process::abort();
+        }
+    });
+    let shard = Rc::new(Shard {
+        core,
+        engine,
+        scratch: RefCell::new(None),
+        in_flight: Cell::new(0),
+        room: Notify::new(),
+        clients,
+    });
+    let open = Rc::new(Open::default());
+    let mut draining = drain.clone();
+    loop {
+        tokio::select! {
+            accepted = connections.recv() => match accepted {
+                Some(accepted) => begin(&shard, accepted, &drain, &open),
+                None => break,
+            },
+            _ = draining.wait_for(|drain| *drain) => break,
+        }
+    }
+    let patience = Duration::from_secs(limits::DRAIN_SECONDS_MAX);
+    if tokio::time::timeout(patience, open.all_closed())
+        .await
+        .is_err()
+    {
+        tracing::warn!("calls that did not end within {patience:?} were given up");
+    }
+    Ok(())
+}
+
+fn begin(
+    shard: &Rc<Shard>,
+    (stream, peer): Accepted,
+    drain: &watch::Receiver<bool>,
+    open: &Rc<Open>,
+) {
+    let stream = match TcpStream::from_std(stream) {
+        Ok(stream) => stream,
+        Err(error) => {
+            tracing::debug!(%error, "a connection could not be taken over");
+            shard
+                .core
+                .counters
+                .connections
+                .fetch_sub(1, Ordering::Relaxed);
+            return;
+        }
+    };
+    let (shard, drain) = (Rc::clone(shard), drain.clone());
+    let counted = open.count();
+    tokio::task::spawn_local(async move {
+        let core = Arc::clone(&shard.core);
+        connection::serve(shard, stream, peer, drain).await;
+        core.counters.connections.fetch_sub(1, Ordering::Relaxed);
+        drop(counted);
+    });
+}
+
+/// The shard's open connections.
+#[derive(Default)]
+struct Open {
+    count: Cell<usize>,
+    closed: Notify,
+}
+
+struct Counted(Rc<Open>);
+
+impl Open {
+    fn count(self: &Rc<Self>) -> Counted {
+        self.count.set(self.count.get() + 1);
+        Counted(Rc::clone(self))
+    }
+
+    async fn all_closed(&self) {
+        while self.count.get() > 0 {
+            self.closed.notified().await;
+        }
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.count.set(self.0.count.get() - 1);
+        self.0.closed.notify_one();
+    }
+}

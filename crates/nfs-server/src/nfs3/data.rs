@@ -1,0 +1,100 @@
+//! READ, WRITE, COMMIT (RFC 1813 §3.3.6, §3.3.7, §3.3.21).
+
+use nfs_io::Buf;
+use nfs_wire::nfs3::{
+    CommitArgs, CommitOk, Failure, Nfsstat3, PostOpAttr, ReadArgs, ReadOk, ReadOkHead, StableHow,
+    WccData, WriteHead, WriteOk,
+};
+
+use super::convert::{fail, fattr3, wcc_data};
+use super::object::post_op_attr;
+use super::{Context, put};
+use crate::vfs::{Error, Stability};
+
+pub(super) async fn read(cx: &Context, args: &ReadArgs, out: &mut Vec<u8>) -> Option<Buf> {
+    let target = match cx.target(&args.file).await {
+        Ok(target) => target,
+        Err(error) => {
+            put(out, &Err::<ReadOk<'_>, _>(fail(error, PostOpAttr::None)));
+            return None;
+        }
+    };
+    // More than rtmax is answered with rtmax: a short read is the protocol's own way to say so.
+    let count = args.count.min(cx.core.io_bytes_max) as usize;
+    match cx.core.read(&cx.engine, &target, args.offset, count).await {
+        Ok(done) => {
+            let file_attributes = Some(fattr3(&done.attributes));
+            // At most `io_bytes_max`, which has 32 bits.
+            let data_len = done.data.len() as u32;
+            put(out, &Nfsstat3::Ok);
+            put(
+                out,
+                &ReadOkHead {
+                    file_attributes,
+                    eof: done.eof,
+                    data_len,
+                },
+            );
+            Some(done.data)
+        }
+        Err(error) => {
+            let attributes = post_op_attr(cx, &target).await;
+            put(out, &Err::<ReadOk<'_>, _>(fail(error, attributes)));
+            None
+        }
+    }
+}
+
+pub(super) async fn write(
+    cx: &Context,
+    args: &WriteHead,
+    data: Buf,
+) -> Result<WriteOk, Failure<WccData>> {
+    let none = WccData::default();
+    let target = cx
+        .target(&args.file)
+        .await
+        .map_err(|error| fail(error, none))?;
+    if args.count != args.data_len {
+        // RFC 1813 §3.3.7: count is the number of bytes of data; which of two to believe is
+        // not for the server to guess.
+        let wcc = cx.core.wcc_unchanged(&target.object).await;
+        return Err(fail(Error::Invalid, wcc_data(&wcc)));
+    }
+    let stability = match args.stable {
+        StableHow::Unstable => Stability::Unstable,
+        StableHow::DataSync => Stability::DataSync,
+        StableHow::FileSync => Stability::FileSync,
+    };
+    let (result, wcc) = cx
+        .core
+        .write(&cx.engine, &target, args.offset, data, stability)
+        .await;
+    let file_wcc = wcc_data(&wcc);
+    match result {
+        Ok(done) => Ok(WriteOk {
+            file_wcc,
+            // At most `args.count`.
+            count: done.count as u32,
+            committed: args.stable,
+            verf: done.verifier,
+        }),
+        Err(error) => Err(fail(error, file_wcc)),
+    }
+}
+
+pub(super) async fn commit(cx: &Context, args: &CommitArgs) -> Result<CommitOk, Failure<WccData>> {
+    let none = WccData::default();
+    let target = cx
+        .target(&args.file)
+        .await
+        .map_err(|error| fail(error, none))?;
+    // Whatever the range, the whole file is synced: Linux has no sync of a range that covers
+    // what is needed to find the data again.
+    let (result, wcc) = cx.core.commit(&cx.engine, &target).await;
+    let file_wcc = wcc_data(&wcc);
+    match result {
+        Ok(verf) => Ok(CommitOk { file_wcc, verf }),
+        Err(error) => Err(fail(error, file_wcc)),
+    }
+}

@@ -1,0 +1,110 @@
+//! NFSv3 (RFC 1813): one function per procedure. Each shapes the call for [`vfs`](crate::vfs),
+//! waits for it, and shapes the answer; none sees bytes or descriptors.
+
+mod convert;
+mod create;
+mod data;
+mod directory;
+mod filesystem;
+mod object;
+mod readdir;
+mod status;
+
+use std::sync::Arc;
+
+use nfs_io::Buf;
+use nfs_io::engine::Engine;
+use nfs_wire::nfs3::{Call, FileHandle, Procedure, WriteHead};
+use nfs_wire::{Encode, Encoder};
+
+use crate::core::{Caller, Core, Target};
+use crate::vfs::Result;
+
+/// All that a procedure needs besides its arguments.
+pub(crate) struct Context {
+    pub(crate) core: Arc<Core>,
+    pub(crate) engine: Engine,
+    pub(crate) caller: Caller,
+}
+
+impl Context {
+    async fn target(&self, handle: &FileHandle) -> Result<Target> {
+        self.core.target(&self.caller, handle).await
+    }
+}
+
+/// A call with what it carries: a WRITE's data is not in the record but in a buffer of its own.
+pub(crate) enum Request<'a> {
+    Write(WriteHead, Buf),
+    Other(Call<'a>),
+}
+
+/// Must not run twice: a repetition is answered from the reply cache. WRITE and COMMIT could be
+/// run twice, and their replies say nothing that a second run would not.
+pub(crate) fn is_remembered(procedure: Procedure) -> bool {
+    match procedure {
+        Procedure::Setattr
+        | Procedure::Create
+        | Procedure::Mkdir
+        | Procedure::Symlink
+        | Procedure::Mknod
+        | Procedure::Remove
+        | Procedure::Rmdir
+        | Procedure::Rename
+        | Procedure::Link => true,
+        Procedure::Null
+        | Procedure::Getattr
+        | Procedure::Lookup
+        | Procedure::Access
+        | Procedure::Readlink
+        | Procedure::Read
+        | Procedure::Write
+        | Procedure::Readdir
+        | Procedure::Readdirplus
+        | Procedure::Fsstat
+        | Procedure::Fsinfo
+        | Procedure::Pathconf
+        | Procedure::Commit => false,
+    }
+}
+
+/// Runs a call and appends its results to `out`. READ's data comes back as a buffer, to be sent
+/// behind it.
+pub(crate) async fn run(cx: &Context, request: Request<'_>, out: &mut Vec<u8>) -> Option<Buf> {
+    let call = match request {
+        Request::Write(head, data) => {
+            put(out, &data::write(cx, &head, data).await);
+            return None;
+        }
+        Request::Other(call) => call,
+    };
+    match call {
+        // NULL has no results; a WRITE always comes as `Request::Write`.
+        Call::Null(()) | Call::Write(_) => {}
+        Call::Getattr(args) => put(out, &object::getattr(cx, &args).await),
+        Call::Setattr(args) => put(out, &object::setattr(cx, &args).await),
+        Call::Lookup(args) => put(out, &object::lookup(cx, &args).await),
+        Call::Access(args) => put(out, &object::access(cx, &args).await),
+        Call::Readlink(args) => object::readlink(cx, &args, out).await,
+        Call::Read(args) => return data::read(cx, &args, out).await,
+        Call::Create(args) => put(out, &create::create(cx, &args).await),
+        Call::Mkdir(args) => put(out, &create::mkdir(cx, &args).await),
+        Call::Symlink(args) => put(out, &create::symlink(cx, &args).await),
+        Call::Mknod(args) => put(out, &create::mknod(cx, &args).await),
+        Call::Remove(args) => put(out, &directory::remove(cx, &args.object, false).await),
+        Call::Rmdir(args) => put(out, &directory::remove(cx, &args.object, true).await),
+        Call::Rename(args) => put(out, &directory::rename(cx, &args).await),
+        Call::Link(args) => put(out, &directory::link(cx, &args).await),
+        Call::Readdir(args) => readdir::readdir(cx, &args, out).await,
+        Call::Readdirplus(args) => readdir::readdirplus(cx, &args, out).await,
+        Call::Fsstat(args) => put(out, &filesystem::fsstat(cx, &args).await),
+        Call::Fsinfo(args) => put(out, &filesystem::fsinfo(cx, &args).await),
+        Call::Pathconf(args) => put(out, &filesystem::pathconf(cx, &args).await),
+        Call::Commit(args) => put(out, &data::commit(cx, &args).await),
+    }
+    None
+}
+
+fn put(out: &mut Vec<u8>, result: &impl Encode) {
+    result.encode(&mut Encoder::new(out));
+}

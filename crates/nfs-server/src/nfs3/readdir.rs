@@ -1,0 +1,105 @@
+//! READDIR, READDIRPLUS (RFC 1813 §3.3.16, §3.3.17).
+
+use nfs_wire::nfs3::{
+    Entry3, EntryPlus3, Failure, FileHandle, Filename, PostOpAttr, READDIR_OK_FIXED_LEN,
+    ReaddirArgs, ReaddirOk, ReaddirplusArgs, ReaddirplusOk,
+};
+
+use super::convert::{fail, fattr3};
+use super::object::post_op_attr;
+use super::{Context, put};
+use crate::core::Target;
+use crate::limits;
+use crate::vfs::{DirEntry, Error, Listing};
+
+pub(super) async fn readdir(cx: &Context, args: &ReaddirArgs, out: &mut Vec<u8>) {
+    let mut left = room(args.count);
+    let fits = move |name_len| take(&mut left, Entry3::encoded_len(name_len));
+    let place = (&args.dir, args.cookie, args.cookieverf);
+    match list(cx, place, false, fits).await {
+        Ok((directory, listing)) => put(
+            out,
+            &Ok::<_, Failure<PostOpAttr>>(ReaddirOk {
+                dir_attributes: post_op_attr(cx, &directory).await,
+                cookieverf: cx.core.key.cookie_verifier(&args.dir),
+                entries: listing.entries.iter().map(entry3).collect(),
+                eof: listing.eof,
+            }),
+        ),
+        Err(failure) => put(out, &Err::<ReaddirOk<'_>, _>(failure)),
+    }
+}
+
+pub(super) async fn readdirplus(cx: &Context, args: &ReaddirplusArgs, out: &mut Vec<u8>) {
+    let mut left = room(args.maxcount);
+    // dircount bounds the part that READDIR would send (RFC 1813 §3.3.17). The first entry goes
+    // through all the same: a reply without entries would say nothing.
+    let mut dir_left = args.dircount as usize;
+    let mut first = true;
+    let fits = move |name_len| {
+        let within = take(&mut dir_left, Entry3::encoded_len(name_len)) || first;
+        first = false;
+        within && take(&mut left, EntryPlus3::encoded_len_max(name_len))
+    };
+    let place = (&args.dir, args.cookie, args.cookieverf);
+    match list(cx, place, true, fits).await {
+        Ok((directory, listing)) => {
+            let entries = listing.entries.iter().map(|entry| EntryPlus3 {
+                entry: entry3(entry),
+                name_attributes: entry
+                    .plus
+                    .as_ref()
+                    .map(|(_, attributes)| fattr3(attributes)),
+                name_handle: entry.plus.as_ref().map(|(handle, _)| *handle),
+            });
+            put(
+                out,
+                &Ok::<_, Failure<PostOpAttr>>(ReaddirplusOk {
+                    dir_attributes: post_op_attr(cx, &directory).await,
+                    cookieverf: cx.core.key.cookie_verifier(&args.dir),
+                    entries: entries.collect(),
+                    eof: listing.eof,
+                }),
+            );
+        }
+        Err(failure) => put(out, &Err::<ReaddirplusOk<'_>, _>(failure)),
+    }
+}
+
+async fn list(
+    cx: &Context,
+    (dir, cookie, verifier): (&FileHandle, u64, [u8; 8]),
+    plus: bool,
+    fits: impl FnMut(usize) -> bool + Send + 'static,
+) -> Result<(Target, Listing), Failure<PostOpAttr>> {
+    let directory = cx.target(dir).await.map_err(|error| fail(error, None))?;
+    let expected = cx.core.key.cookie_verifier(dir);
+    let listing = if cookie != 0 && verifier != expected {
+        Err(Error::BadCookie)
+    } else {
+        cx.core.read_directory(&directory, cookie, plus, fits).await
+    };
+    match listing {
+        Ok(listing) => Ok((directory, listing)),
+        Err(error) => Err(fail(error, post_op_attr(cx, &directory).await)),
+    }
+}
+
+fn entry3(entry: &DirEntry) -> Entry3<'_> {
+    Entry3 {
+        fileid: entry.fileid,
+        name: Filename(&entry.name),
+        cookie: entry.cookie,
+    }
+}
+
+/// Bytes for entries in a result of at most `count` bytes.
+fn room(count: u32) -> usize {
+    (count.min(limits::READDIR_BYTES_MAX) as usize).saturating_sub(READDIR_OK_FIXED_LEN)
+}
+
+fn take(left: &mut usize, len: usize) -> bool {
+    let rest = left.checked_sub(len);
+    *left = rest.unwrap_or(*left);
+    rest.is_some()
+}

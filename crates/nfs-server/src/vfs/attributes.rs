@@ -1,0 +1,274 @@
+//! Reading and setting attributes.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use nfs_io::fs::{self, SetTime, Stat, Timestamp};
+use nfs_io::identity::Guard;
+use nfs_io::{Creds, Errno, LocalGid, LocalUid};
+
+use super::stable::Flush;
+use super::{Access, Error, FileKind, Object, Result, Wcc, WithWcc};
+use crate::core::{Core, Target};
+
+/// Attributes with the identity of the file system, as clients are told it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Attributes {
+    pub(crate) stat: Stat,
+    pub(crate) fsid: u64,
+}
+
+/// What to do with one timestamp.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum TimeChange {
+    #[default]
+    Keep,
+    /// The server's clock.
+    Now,
+    To(Timestamp),
+}
+
+/// Attributes to set; what is `None` or [`TimeChange::Keep`] stays.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SetAttributes {
+    pub(crate) mode: Option<u32>,
+    pub(crate) uid: Option<u32>,
+    pub(crate) gid: Option<u32>,
+    pub(crate) size: Option<u64>,
+    pub(crate) atime: TimeChange,
+    pub(crate) mtime: TimeChange,
+}
+
+impl SetAttributes {
+    /// True when there is nothing to set.
+    pub(crate) fn is_empty(&self) -> bool {
+        let Self {
+            mode,
+            uid,
+            gid,
+            size,
+            atime,
+            mtime,
+        } = self;
+        mode.is_none()
+            && uid.is_none()
+            && gid.is_none()
+            && size.is_none()
+            && *atime == TimeChange::Keep
+            && *mtime == TimeChange::Keep
+    }
+
+    /// The same without what the call that made the object has set already.
+    pub(super) fn without_mode(self) -> Self {
+        Self { mode: None, ..self }
+    }
+}
+
+impl Object {
+    pub(crate) fn attributes(&self) -> Result<Attributes> {
+        Ok(Attributes {
+            stat: self.stat()?,
+            fsid: self.mount.fsid,
+        })
+    }
+}
+
+impl Core {
+    /// The attributes of an object as they are now.
+    ///
+    /// # Errors
+    /// [`Error::Stale`] when it is gone.
+    pub(crate) async fn attributes(&self, object: &Arc<Object>) -> Result<Attributes> {
+        let attributes = if object.mount.local {
+            object.attributes()
+        } else {
+            let object = Arc::clone(object);
+            self.blocking(object.mount.lane(), move || object.attributes())
+                .await?
+        };
+        if let Err(Error::Stale) = attributes {
+            self.files.remove(object);
+        }
+        attributes
+    }
+
+    /// Which of `wanted` the caller may do, each asked of the kernel.
+    ///
+    /// # Errors
+    /// When the object is gone.
+    pub(crate) async fn access(
+        &self,
+        target: &Target,
+        wanted: Access,
+    ) -> Result<(Access, Attributes)> {
+        let attributes = self.attributes(&target.object).await?;
+        let granted = if target.object.mount.local {
+            granted_of(target, wanted, &attributes.stat)
+        } else {
+            let (target, stat) = (target.clone(), attributes.stat);
+            self.blocking(target.lane(), move || granted_of(&target, wanted, &stat))
+                .await?
+        };
+        Ok((
+            if target.writable {
+                granted
+            } else {
+                granted - Access::WRITE
+            },
+            attributes,
+        ))
+    }
+
+    /// SETATTR: all of `set`, if `guard` lets the object's ctime pass, on stable storage when it returns.
+    pub(crate) async fn set_attributes(
+        self: &Arc<Self>,
+        target: &Target,
+        set: SetAttributes,
+        guard: impl FnOnce(Timestamp) -> bool + Send + 'static,
+    ) -> WithWcc<()> {
+        if let Err(error) = target.must_be_writable() {
+            return (Err(error), self.wcc_unchanged(&target.object).await);
+        }
+        let change = target.object.begin_change(target.client);
+        let (core, job) = (Arc::clone(self), target.clone());
+        let done = self
+            .blocking(target.lane(), move || {
+                set_attributes(&core, &job, &set, guard)
+            })
+            .await
+            .unwrap_or_else(|busy| (Err(busy), Wcc::default()));
+        let (result, mut wcc) = done;
+        if !change.is_unmixed() {
+            wcc.before = None;
+        }
+        let result = match result {
+            Ok(Some(flush)) => self.flush(target, vec![flush]).await,
+            Ok(None) => Ok(()),
+            Err(error) => Err(error),
+        };
+        (result, wcc)
+    }
+
+    /// Waits until the flushes are done, unless the export gave that up.
+    pub(super) async fn flush(self: &Arc<Self>, target: &Target, what: Vec<Flush>) -> Result<()> {
+        if target.tree.export.is_async() {
+            return Ok(());
+        }
+        self.committer.sync(target.lane(), what).await
+    }
+
+    /// The attributes for a reply to a change that was not tried.
+    pub(crate) async fn wcc_unchanged(&self, object: &Arc<Object>) -> Wcc {
+        Wcc {
+            before: None,
+            after: self.attributes(object).await.ok(),
+        }
+    }
+
+    /// What has to be flushed for this object's attributes, or its entries, to be stable.
+    pub(super) fn flush_of(&self, object: &Object) -> Flush {
+        match object.read_fd(self.files.budget()) {
+            Ok(fd) => Flush::Inode {
+                ino: object.ino,
+                fd,
+            },
+            // It cannot be opened (a symlink, a device, no right to): the whole file system then.
+            Err(_) => Flush::FileSystem {
+                fd: object.mount.flush_fd(),
+            },
+        }
+    }
+}
+
+fn granted_of(target: &Target, wanted: Access, stat: &Stat) -> Access {
+    wanted
+        .each()
+        .filter(|access| target.object.check(&target.creds, *access, stat).is_ok())
+        .fold(Access::NONE, |granted, access| granted | access)
+}
+
+fn set_attributes(
+    core: &Arc<Core>,
+    target: &Target,
+    set: &SetAttributes,
+    guard: impl FnOnce(Timestamp) -> bool,
+) -> WithWcc<Option<Flush>> {
+    let object = &target.object;
+    let before = match object.stat() {
+        Ok(before) => before,
+        Err(error) => return (Err(error), Wcc::default()),
+    };
+    let result = if !guard(before.ctime) {
+        Err(Error::NotSync)
+    } else if set.is_empty() {
+        Ok(None)
+    } else {
+        // Opened before the change: afterwards the mode may forbid it to an unprivileged server.
+        let flush = core.flush_of(object);
+        apply_to_object(core, target, set, &before).map(|()| Some(flush))
+    };
+    let after = object.attributes().ok();
+    (
+        result,
+        Wcc {
+            before: Some(before),
+            after,
+        },
+    )
+}
+
+/// In an order in which no step undoes another: the size first (it needs the old mode's rights
+/// and moves the times), the owner before the mode (a new owner clears set-user-ID), the times last.
+fn apply_to_object(core: &Core, target: &Target, set: &SetAttributes, before: &Stat) -> Result<()> {
+    let object = &target.object;
+    if let Some(size) = set.size {
+        match object.kind {
+            FileKind::Regular => {}
+            FileKind::Directory => return Err(Error::Errno(Errno::ISDIR)),
+            FileKind::Symlink
+            | FileKind::BlockDevice
+            | FileKind::CharDevice
+            | FileKind::Fifo
+            | FileKind::Socket
+            | FileKind::Unknown => return Err(Error::Invalid),
+        }
+        object.check_io(&target.creds, Access::WRITE, before)?;
+        let fd = object.write_fd(core.files.budget())?;
+        let size = i64::try_from(size).map_err(|_| Error::Errno(Errno::FBIG))?;
+        let _identity = Guard::enter(&target.creds)?;
+        fs::truncate(fd.as_fd(), size.unsigned_abs())?;
+    }
+    let rest = SetAttributes { size: None, ..*set };
+    apply(object.path(), &target.creds, &rest, object.kind)
+}
+
+/// Sets owner, mode and times through a descriptor of any kind, as the caller.
+pub(super) fn apply(
+    fd: std::os::fd::BorrowedFd<'_>,
+    creds: &Creds,
+    set: &SetAttributes,
+    kind: FileKind,
+) -> Result<()> {
+    let _identity = Guard::enter(creds)?;
+    if set.uid.is_some() || set.gid.is_some() {
+        fs::chown(fd, set.uid.map(LocalUid), set.gid.map(LocalGid))?;
+    }
+    // A symlink has no mode of its own on Linux; RFC 1813 lets a server ignore the request.
+    if let Some(mode) = set.mode
+        && kind != FileKind::Symlink
+    {
+        fs::chmod(fd, mode & 0o7777)?;
+    }
+    if set.atime != TimeChange::Keep || set.mtime != TimeChange::Keep {
+        fs::set_times(fd, kernel_time(set.atime), kernel_time(set.mtime))?;
+    }
+    Ok(())
+}
+
+fn kernel_time(change: TimeChange) -> SetTime {
+    match change {
+        TimeChange::Keep => SetTime::Omit,
+        TimeChange::Now => SetTime::Now,
+        TimeChange::To(time) => SetTime::At(time),
+    }
+}

@@ -1,0 +1,555 @@
+//! Changes of a directory's entries: CREATE, MKDIR, SYMLINK, MKNOD, LINK, REMOVE, RMDIR, RENAME.
+//!
+//! Each runs as one job on the helper pool: attributes before, the change as the caller,
+//! attributes after. Then it waits, without a thread, for its share of a group commit.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use nfs_io::Errno;
+use nfs_io::fs::{self, OFlags, ResolveFlags, Stat, Timestamp};
+use nfs_io::identity::Guard;
+
+use super::attributes::apply;
+use super::lookup::open_entry;
+use super::stable::Flush;
+use super::{
+    Attributes, Error, FileKind, Object, Result, SetAttributes, TimeChange, Wcc, WithWcc,
+    check_name,
+};
+use crate::core::{Core, Target};
+use crate::file_cache::InodeId;
+
+/// What CREATE does when the name is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Precondition {
+    /// A regular file of that name will do; its size is set if the call says one.
+    Unchecked,
+    /// It is an error.
+    Guarded,
+    /// It is an error unless this very call made it: the verifier is kept in the times
+    /// of the file until the client sets them (RFC 1813 §3.3.8).
+    Exclusive([u8; 8]),
+}
+
+/// What to make.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum NewNode {
+    File(Precondition),
+    Directory,
+    Symlink { target: Vec<u8> },
+    Fifo,
+    Socket,
+    CharacterDevice { major: u32, minor: u32 },
+    BlockDevice { major: u32, minor: u32 },
+}
+
+/// What was made.
+pub(crate) struct Created {
+    pub(crate) object: Arc<Object>,
+    pub(crate) attributes: Attributes,
+}
+
+/// Modes for calls that give none (RFC 1813 leaves it to the server): for the owner alone.
+const FILE_MODE_DEFAULT: u32 = 0o600;
+const DIRECTORY_MODE_DEFAULT: u32 = 0o700;
+
+impl Core {
+    /// Makes a node of any kind.
+    pub(crate) async fn create(
+        self: &Arc<Self>,
+        directory: &Target,
+        name: &[u8],
+        node: NewNode,
+        set: SetAttributes,
+    ) -> WithWcc<Created> {
+        let taken = if name == b"." || name == b".." {
+            Err(Error::Exists)
+        } else {
+            check_name(name)
+        };
+        if let Err(error) = taken {
+            return (Err(error), self.wcc_unchanged(&directory.object).await);
+        }
+        let name = name.to_vec();
+        self.change_directory(directory, move |core, directory| {
+            create_node(core, directory, &name, &node, &set)
+        })
+        .await
+    }
+
+    /// LINK: another name for an object.
+    pub(crate) async fn link(
+        self: &Arc<Self>,
+        object: Arc<Object>,
+        directory: &Target,
+        name: &[u8],
+    ) -> WithWcc<()> {
+        let taken = if name == b"." || name == b".." {
+            Err(Error::Exists)
+        } else {
+            check_name(name)
+        };
+        let valid = taken.and_then(|()| {
+            let same = object.mount.fsid == directory.object.mount.fsid;
+            if same {
+                Ok(())
+            } else {
+                Err(Error::CrossDevice)
+            }
+        });
+        let valid = valid.and_then(|()| {
+            if object.is_directory() {
+                Err(Error::WrongType)
+            } else {
+                Ok(())
+            }
+        });
+        if let Err(error) = valid {
+            return (Err(error), self.wcc_unchanged(&directory.object).await);
+        }
+        let name = name.to_vec();
+        self.change_directory(directory, move |core, directory| {
+            {
+                let _identity = Guard::enter(&directory.creds)?;
+                fs::linkat(object.path(), directory.object.path(), &name)?;
+            }
+            core.note_place(directory, &name, &object)?;
+            Ok(((), vec![]))
+        })
+        .await
+    }
+
+    /// REMOVE (`directories` false) and RMDIR (true).
+    pub(crate) async fn remove(
+        self: &Arc<Self>,
+        directory: &Target,
+        name: &[u8],
+        directories: bool,
+    ) -> WithWcc<()> {
+        let valid = match (name, directories) {
+            // RFC 1813 §3.3.13 gives RMDIR of `.` and `..` errors of their own.
+            (b".", true) => Err(Error::Invalid),
+            (b"..", true) => Err(Error::Exists),
+            _ => check_name(name),
+        };
+        if let Err(error) = valid {
+            return (Err(error), self.wcc_unchanged(&directory.object).await);
+        }
+        let name = name.to_vec();
+        self.change_directory(directory, move |core, directory| {
+            let doomed = core.last_name(directory, &name);
+            {
+                let _identity = Guard::enter(&directory.creds)?;
+                let parent = directory.object.path();
+                if directories {
+                    fs::rmdirat(parent, &name)?;
+                } else {
+                    fs::unlinkat(parent, &name)?;
+                }
+            }
+            if let Some(table) = &core.table {
+                let parent = core.table_id(&directory.object)?;
+                table
+                    .removed(parent, &name)
+                    .map_err(|_| Error::Errno(Errno::IO))?;
+            }
+            core.forget(doomed);
+            Ok(((), vec![]))
+        })
+        .await
+    }
+
+    /// RENAME; both directories' attributes are returned.
+    pub(crate) async fn rename(
+        self: &Arc<Self>,
+        from: &Target,
+        from_name: &[u8],
+        to: &Target,
+        to_name: &[u8],
+    ) -> (Result<()>, Wcc, Wcc) {
+        let valid = check_rename(from, from_name, to, to_name);
+        if let Err(error) = valid {
+            let unchanged = self.wcc_unchanged(&from.object).await;
+            return (Err(error), unchanged, self.wcc_unchanged(&to.object).await);
+        }
+        let changes = (
+            from.object.begin_change(from.client),
+            to.object.begin_change(to.client),
+        );
+        let (core, job) = (Arc::clone(self), (from.clone(), to.clone()));
+        let names = (from_name.to_vec(), to_name.to_vec());
+        let done = self
+            .blocking(from.lane(), move || {
+                let (from, to) = &job;
+                let before = (from.object.stat().ok(), to.object.stat().ok());
+                let result = core.rename_now(from, &names.0, to, &names.1);
+                let after = (from.object.attributes().ok(), to.object.attributes().ok());
+                let from_wcc = Wcc {
+                    before: before.0,
+                    after: after.0,
+                };
+                (
+                    result,
+                    from_wcc,
+                    Wcc {
+                        before: before.1,
+                        after: after.1,
+                    },
+                )
+            })
+            .await
+            .unwrap_or_else(|busy| (Err(busy), Wcc::default(), Wcc::default()));
+        let (result, mut from_wcc, mut to_wcc) = done;
+        if !changes.0.is_unmixed() {
+            from_wcc.before = None;
+        }
+        if !changes.1.is_unmixed() {
+            to_wcc.before = None;
+        }
+        let result = match result {
+            Ok(flushes) => self.flush(from, flushes).await,
+            Err(error) => Err(error),
+        };
+        (result, from_wcc, to_wcc)
+    }
+
+    fn rename_now(
+        self: &Arc<Self>,
+        from: &Target,
+        from_name: &[u8],
+        to: &Target,
+        to_name: &[u8],
+    ) -> Result<Vec<Flush>> {
+        let flushes = vec![self.flush_of(&from.object), self.flush_of(&to.object)];
+        let doomed = self.last_name(to, to_name);
+        let moved = open_entry(from, from_name, ResolveFlags::empty()).ok();
+        {
+            let _identity = Guard::enter(&from.creds)?;
+            fs::renameat(from.object.path(), from_name, to.object.path(), to_name)?;
+        }
+        if let Some(table) = &self.table {
+            let (from, to) = (self.table_id(&from.object)?, self.table_id(&to.object)?);
+            table
+                .renamed((from, from_name), (to, to_name))
+                .map_err(|_| Error::Errno(Errno::IO))?;
+        }
+        // Renaming one link of a file over another does nothing: then it still has a name.
+        let same =
+            |(_, stat): &(OwnedFd, Stat)| doomed.as_ref().is_some_and(|id| id.ino == stat.ino);
+        if !moved.as_ref().is_some_and(same) {
+            self.forget(doomed);
+        }
+        Ok(flushes)
+    }
+
+    /// Runs a change of one directory: attributes around it, and its flush.
+    async fn change_directory<T: Send + 'static>(
+        self: &Arc<Self>,
+        directory: &Target,
+        change: impl FnOnce(&Arc<Self>, &Target) -> Result<(T, Vec<Flush>)> + Send + 'static,
+    ) -> WithWcc<T> {
+        let valid = directory.must_be_writable().and_then(|()| {
+            let is_directory = directory.object.is_directory();
+            if is_directory {
+                Ok(())
+            } else {
+                Err(Error::Errno(Errno::NOTDIR))
+            }
+        });
+        if let Err(error) = valid {
+            return (Err(error), self.wcc_unchanged(&directory.object).await);
+        }
+        let running = directory.object.begin_change(directory.client);
+        let (core, job) = (Arc::clone(self), directory.clone());
+        let done = self
+            .blocking(directory.lane(), move || {
+                let before = match job.object.stat() {
+                    Ok(before) => before,
+                    Err(error) => return (Err(error), Wcc::default()),
+                };
+                let flush = core.flush_of(&job.object);
+                let result = change(&core, &job).map(|(made, mut flushes)| {
+                    flushes.insert(0, flush);
+                    (made, flushes)
+                });
+                let after = job.object.attributes().ok();
+                (
+                    result,
+                    Wcc {
+                        before: Some(before),
+                        after,
+                    },
+                )
+            })
+            .await
+            .unwrap_or_else(|busy| (Err(busy), Wcc::default()));
+        let (result, mut wcc) = done;
+        if !running.is_unmixed() {
+            wcc.before = None;
+        }
+        let result = match result {
+            Ok((made, flushes)) => self.flush(directory, flushes).await.map(|()| made),
+            Err(error) => Err(error),
+        };
+        (result, wcc)
+    }
+
+    /// The inode that loses its last name when this entry goes, if it is cached: its descriptors
+    /// would keep its space.
+    fn last_name(&self, directory: &Target, name: &[u8]) -> Option<InodeId> {
+        let stat = fs::statx_at(directory.object.path(), name).ok()?;
+        let last = stat.nlink <= 1 || stat.kind() == FileKind::Directory;
+        let here = stat.dev == directory.object.mount.dev;
+        (last && here).then(|| InodeId {
+            fsid: directory.object.mount.fsid,
+            ino: stat.ino,
+        })
+    }
+
+    /// Puts a removed inode out of the cache, if indeed it has no name left.
+    fn forget(self: &Arc<Self>, doomed: Option<InodeId>) {
+        if let Some(object) = doomed.and_then(|id| self.files.by_inode(id))
+            && object.stat() == Err(Error::Stale)
+        {
+            self.files.remove(&object);
+        }
+    }
+
+    /// Tells the handle table, where there is one, of another place of an object.
+    fn note_place(
+        self: &Arc<Self>,
+        directory: &Target,
+        name: &[u8],
+        object: &Object,
+    ) -> Result<()> {
+        let Some(table) = &self.table else {
+            return Ok(());
+        };
+        let parent = self.table_id(&directory.object)?;
+        let id = self.table_id(object)?;
+        table
+            .linked(id, parent, name)
+            .map_err(|_| Error::Errno(Errno::IO))
+    }
+}
+
+fn check_rename(from: &Target, from_name: &[u8], to: &Target, to_name: &[u8]) -> Result<()> {
+    // RFC 1813 §3.3.14: `.` and `..` as either name are NFS3ERR_INVAL.
+    for name in [from_name, to_name] {
+        if name == b"." || name == b".." {
+            return Err(Error::Invalid);
+        }
+        check_name(name)?;
+    }
+    from.must_be_writable()?;
+    to.must_be_writable()?;
+    if !from.object.is_directory() || !to.object.is_directory() {
+        return Err(Error::Errno(Errno::NOTDIR));
+    }
+    if from.object.mount.fsid == to.object.mount.fsid {
+        Ok(())
+    } else {
+        Err(Error::CrossDevice)
+    }
+}
+
+fn create_node(
+    core: &Arc<Core>,
+    directory: &Target,
+    name: &[u8],
+    node: &NewNode,
+    set: &SetAttributes,
+) -> Result<(Created, Vec<Flush>)> {
+    let (fd, flushes) = match node {
+        NewNode::File(precondition) => make_file(core, directory, name, *precondition, set)?,
+        other => make_other(directory, name, other, set)?,
+    };
+    let stat = fs::statx(fd.as_fd())?;
+    let object = core.intern(&directory.object, &directory.tree, name, fd, &stat)?;
+    let attributes = object.attributes()?;
+    Ok((Created { object, attributes }, flushes))
+}
+
+/// Makes a regular file and returns an `O_PATH` descriptor of it.
+fn make_file(
+    core: &Arc<Core>,
+    directory: &Target,
+    name: &[u8],
+    precondition: Precondition,
+    set: &SetAttributes,
+) -> Result<(OwnedFd, Vec<Flush>)> {
+    let (mode, rest) = match precondition {
+        // Nobody may use the file before the client has set its attributes.
+        Precondition::Exclusive(verifier) => (0, verifier_times(verifier)),
+        Precondition::Unchecked | Precondition::Guarded => (
+            set.mode.unwrap_or(FILE_MODE_DEFAULT) & 0o7777,
+            set.without_mode(),
+        ),
+    };
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW;
+    let made = {
+        let _identity = Guard::enter(&directory.creds)?;
+        fs::openat_create(directory.object.path(), name, flags, mode)
+    };
+    match made {
+        Ok(fd) => finish_file(directory, fd, &rest),
+        Err(Errno::EXIST) => existing_file(core, directory, name, precondition, set),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+fn finish_file(
+    directory: &Target,
+    fd: OwnedFd,
+    rest: &SetAttributes,
+) -> Result<(OwnedFd, Vec<Flush>)> {
+    let path = fs::reopen(fd.as_fd(), OFlags::PATH)?;
+    if rest.is_empty() {
+        return Ok((path, vec![]));
+    }
+    if let Some(size) = rest.size {
+        let _identity = Guard::enter(&directory.creds)?;
+        fs::truncate(fd.as_fd(), size)?;
+    }
+    let without_size = SetAttributes {
+        size: None,
+        ..*rest
+    };
+    apply(
+        path.as_fd(),
+        &directory.creds,
+        &without_size,
+        FileKind::Regular,
+    )?;
+    let ino = fs::statx(path.as_fd())?.ino;
+    Ok((
+        path,
+        vec![Flush::Inode {
+            ino,
+            fd: Arc::new(fd),
+        }],
+    ))
+}
+
+fn existing_file(
+    core: &Arc<Core>,
+    directory: &Target,
+    name: &[u8],
+    precondition: Precondition,
+    set: &SetAttributes,
+) -> Result<(OwnedFd, Vec<Flush>)> {
+    let (fd, stat) = open_entry(directory, name, ResolveFlags::empty())?;
+    let regular = stat.kind() == FileKind::Regular;
+    match precondition {
+        Precondition::Unchecked if regular => {
+            let Some(size) = set.size else {
+                return Ok((fd, vec![]));
+            };
+            let again = fs::reopen(fd.as_fd(), OFlags::PATH)?;
+            let object = core.intern(&directory.object, &directory.tree, name, again, &stat)?;
+            let target = directory.with_object(Arc::clone(&object));
+            object.check_io(&target.creds, super::Access::WRITE, &stat)?;
+            let file = object.write_fd(core.files.budget())?;
+            let _identity = Guard::enter(&target.creds)?;
+            fs::truncate(file.as_fd(), size)?;
+            Ok((
+                fd,
+                vec![Flush::Inode {
+                    ino: stat.ino,
+                    fd: file,
+                }],
+            ))
+        }
+        Precondition::Exclusive(verifier) if regular && made_by(&stat, verifier) => {
+            Ok((fd, vec![]))
+        }
+        _ => Err(Error::Exists),
+    }
+}
+
+/// Makes anything else and returns an `O_PATH` descriptor of it.
+fn make_other(
+    directory: &Target,
+    name: &[u8],
+    node: &NewNode,
+    set: &SetAttributes,
+) -> Result<(OwnedFd, Vec<Flush>)> {
+    let parent = directory.object.path();
+    let file_mode = set.mode.unwrap_or(FILE_MODE_DEFAULT) & 0o7777;
+    let directory_mode = set.mode.unwrap_or(DIRECTORY_MODE_DEFAULT) & 0o7777;
+    {
+        let _identity = Guard::enter(&directory.creds)?;
+        match node {
+            NewNode::Directory => fs::mkdirat(parent, name, directory_mode)?,
+            NewNode::Symlink { target } => fs::symlinkat(target, parent, name)?,
+            NewNode::Fifo => fs::mknodat(parent, name, FileKind::Fifo, file_mode, (0, 0))?,
+            NewNode::Socket => fs::mknodat(parent, name, FileKind::Socket, file_mode, (0, 0))?,
+            NewNode::CharacterDevice { major, minor } => {
+                let numbers = (*major, *minor);
+                fs::mknodat(parent, name, FileKind::CharDevice, file_mode, numbers)?;
+            }
+            NewNode::BlockDevice { major, minor } => {
+                let numbers = (*major, *minor);
+                fs::mknodat(parent, name, FileKind::BlockDevice, file_mode, numbers)?;
+            }
+            NewNode::File(_) => return Err(Error::BadType),
+        }
+    }
+    let (fd, stat) = open_entry(directory, name, ResolveFlags::empty())?;
+    let kind = stat.kind();
+    // mkdir takes no set-user-ID and set-group-ID bits: those are set afterwards.
+    let asked = if *node == NewNode::Directory {
+        directory_mode
+    } else {
+        0
+    };
+    let mode = (asked & 0o6000 != 0).then_some(asked | (stat.mode & 0o2000));
+    let rest = SetAttributes {
+        size: None,
+        mode,
+        ..*set
+    };
+    if rest.is_empty() {
+        return Ok((fd, vec![]));
+    }
+    apply(fd.as_fd(), &directory.creds, &rest, kind)?;
+    let flush = match fs::reopen(fd.as_fd(), OFlags::RDONLY | OFlags::DIRECTORY) {
+        Ok(opened) => Flush::Inode {
+            ino: stat.ino,
+            fd: Arc::new(opened),
+        },
+        Err(_) => Flush::FileSystem {
+            fd: directory.object.mount.flush_fd(),
+        },
+    };
+
+    Ok((fd, vec![flush]))
+}
+
+/// The verifier of an exclusive CREATE as times that every file system keeps: 31 bits of seconds each.
+fn verifier_times(verifier: [u8; 8]) -> SetAttributes {
+    let (mtime, atime) = verifier_seconds(verifier);
+    SetAttributes {
+        mtime: TimeChange::To(Timestamp {
+            sec: mtime,
+            nsec: 0,
+        }),
+        atime: TimeChange::To(Timestamp {
+            sec: atime,
+            nsec: 0,
+        }),
+        ..SetAttributes::default()
+    }
+}
+
+fn made_by(stat: &Stat, verifier: [u8; 8]) -> bool {
+    let (mtime, atime) = verifier_seconds(verifier);
+    stat.size == 0 && stat.mtime.sec == mtime && stat.atime.sec == atime
+}
+
+fn verifier_seconds(verifier: [u8; 8]) -> (i64, i64) {
+    let [a, b, c, d, e, f, g, h] = verifier;
+    let seconds = |bytes| i64::from(u32::from_be_bytes(bytes) & 0x7fff_ffff);
+    (seconds([a, b, c, d]), seconds([e, f, g, h]))
+}

@@ -1,0 +1,78 @@
+//! Why an operation on a file did not happen, in words of no protocol version.
+
+use nfs_io::Errno;
+
+/// An operation's failure. One total match per protocol version maps it to the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Error {
+    /// The kernel refused; its reason.
+    #[error("{0}")]
+    Errno(Errno),
+    /// The handle was never made by this server.
+    #[error("the handle was not made by this server")]
+    BadHandle,
+    /// The handle's object or export is gone.
+    #[error("the object is gone")]
+    Stale,
+    /// The object is of a type on which the operation makes no sense.
+    #[error("the operation does not fit the object's type")]
+    WrongType,
+    /// The name is `.` or `..`, empty, or holds a slash or a zero byte.
+    #[error("the name cannot be that of a directory entry")]
+    BadName,
+    /// The name is longer than the file system takes.
+    #[error("the name is too long")]
+    NameTooLong,
+    /// An entry of that name exists.
+    #[error("the entry exists")]
+    Exists,
+    /// The export, or the client's access to it, is read-only.
+    #[error("the export is read-only for this client")]
+    ReadOnly,
+    /// The client may not use the export.
+    #[error("the client may not use the export")]
+    NotExported,
+    /// The guard of a SETATTR does not match the object's ctime.
+    #[error("the object changed since the client looked")]
+    NotSync,
+    /// The cookie or its verifier is not one of ours.
+    #[error("the cookie is not one that this directory gave out")]
+    BadCookie,
+    /// The reply would not fit even one entry.
+    #[error("the reply's size does not fit one entry")]
+    TooSmall,
+    /// A value is out of range.
+    #[error("a value is out of range")]
+    Invalid,
+    /// The type of object cannot be made by this call.
+    #[error("objects of this type cannot be made this way")]
+    BadType,
+    /// The two objects are on different file systems or exports.
+    #[error("the objects are on different file systems")]
+    CrossDevice,
+    /// Too much is queued for this file system: the client should come back.
+    #[error("too many requests wait for this file system")]
+    Busy,
+    /// A handle cannot be made for the object.
+    #[error("no handle can be made for the object")]
+    NoHandle,
+}
+
+impl From<Errno> for Error {
+    fn from(errno: Errno) -> Self {
+        match errno {
+            Errno::STALE => Self::Stale,
+            Errno::XDEV => Self::CrossDevice,
+            _ => Self::Errno(errno),
+        }
+    }
+}
+
+impl From<crate::fh::HandleTooLong> for Error {
+    fn from(_: crate::fh::HandleTooLong) -> Self {
+        Self::NoHandle
+    }
+}
+
+/// The result of an operation on a file.
+pub(crate) type Result<T> = core::result::Result<T, Error>;

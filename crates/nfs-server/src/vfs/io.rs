@@ -1,0 +1,304 @@
+//! READ, WRITE and COMMIT.
+//!
+//! The way of the bytes is decided by a plan (`nfs_io::plan`) and gone by the shard's engine; what the
+//! page cache has is read at once, without the engine.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use nfs_io::engine::Engine;
+use nfs_io::fs::{self, Stat};
+use nfs_io::op::{Op, WriteSync};
+use nfs_io::{Buf, Errno};
+
+use super::{Access, Attributes, Error, FileKind, Object, Result, Wcc, WithWcc};
+use crate::core::{Core, Target};
+
+/// What a READ brought.
+pub(crate) struct ReadDone {
+    /// Exactly the bytes read.
+    pub(crate) data: Buf,
+    pub(crate) eof: bool,
+    pub(crate) attributes: Attributes,
+}
+
+/// What a WRITE is to promise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stability {
+    Unstable,
+    DataSync,
+    FileSync,
+}
+
+/// What a WRITE did.
+pub(crate) struct WriteDone {
+    /// Bytes written, from the first on; never 0 of more than 0.
+    pub(crate) count: usize,
+    /// The verifier from before the write: if data is lost from then on, the client sees another.
+    pub(crate) verifier: [u8; 8],
+}
+
+impl Core {
+    /// Reads up to `count` bytes.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for what is no regular file, else the kernel's.
+    pub(crate) async fn read(
+        self: &Arc<Self>,
+        engine: &Engine,
+        target: &Target,
+        offset: u64,
+        count: usize,
+    ) -> Result<ReadDone> {
+        let object = &target.object;
+        must_be_regular(object)?;
+        let before = self.attributes(object).await?.stat;
+        self.check_io(target, Access::READ, before).await?;
+        let left = usize::try_from(before.size.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let wanted = count.min(left);
+        let mut data = self.send_buffer(wanted).await?;
+        let mut done = 0;
+        if wanted > 0 {
+            let fd = self.read_fd(target).await?;
+            // What is in the page cache, at once; `EAGAIN` and its like: not there, or cannot tell.
+            done = fs::pread_nowait(fd.as_fd(), &mut data, offset).unwrap_or(0);
+            if done < wanted {
+                let op = Op::Read {
+                    file: fd,
+                    offset: offset + done as u64,
+                    buf: data,
+                    range: done..wanted,
+                };
+                let result = engine.submit(op, &target.creds, target.lane()).await;
+                data = result.buf.ok_or(Error::Errno(Errno::IO))?;
+                done += finished(result.result)?;
+            }
+        }
+        data.truncate(done);
+        let attributes = self.attributes(object).await?;
+        let end = offset.saturating_add(done as u64);
+        // A short read without the file's end is allowed (RFC 1813 §3.3.6); the client comes again.
+        Ok(ReadDone {
+            data,
+            eof: end >= attributes.stat.size,
+            attributes,
+        })
+    }
+
+    /// Writes the first `count` bytes of `data`.
+    pub(crate) async fn write(
+        self: &Arc<Self>,
+        engine: &Engine,
+        target: &Target,
+        offset: u64,
+        data: Buf,
+        stability: Stability,
+    ) -> WithWcc<WriteDone> {
+        let object = &target.object;
+        let ready = self.ready_to_write(target, offset, data.len()).await;
+        let (before, fd) = match ready {
+            Ok(ready) => ready,
+            Err(error) => return (Err(error), self.wcc_unchanged(object).await),
+        };
+        let change = object.begin_change(target.client);
+        let verifier = self.verifier.bytes();
+        let wanted = data.len();
+        let sync = match stability {
+            Stability::Unstable => WriteSync::None,
+            Stability::DataSync => WriteSync::Dsync,
+            Stability::FileSync => WriteSync::Sync,
+        };
+        let written = if wanted == 0 {
+            Ok(0)
+        } else {
+            let op = Op::Write {
+                file: fd,
+                offset,
+                buf: data,
+                range: 0..wanted,
+                sync,
+            };
+            finished(engine.submit(op, &target.creds, target.lane()).await.result)
+        };
+        let result = match written {
+            Ok(0) if wanted > 0 => Err(Error::Errno(Errno::NOSPC)),
+            Ok(count) => {
+                if stability == Stability::Unstable && count > 0 {
+                    object.note_unstable(target.client);
+                }
+                Ok(WriteDone { count, verifier })
+            }
+            Err(error) => {
+                if error == Error::Errno(Errno::IO) {
+                    // The kernel tells of a lost write once: this one may have been somebody
+                    // else's unstable data.
+                    self.lost(object, None);
+                }
+                Err(error)
+            }
+        };
+        let after = self.attributes(object).await.ok();
+        let before = change.is_unmixed().then_some(before);
+        (result, Wcc { before, after })
+    }
+
+    /// Puts everything written to the file on stable storage: the kernel offers no more for a
+    /// range. Returns the verifier from after it.
+    pub(crate) async fn commit(
+        self: &Arc<Self>,
+        engine: &Engine,
+        target: &Target,
+    ) -> WithWcc<[u8; 8]> {
+        let object = &target.object;
+        let before = match self.ready_to_commit(target).await {
+            Ok((before, fd)) => {
+                let change = object.begin_change(target.client);
+                let result = self.sync_file(engine, target, fd).await;
+                let after = self.attributes(object).await.ok();
+                let before = change.is_unmixed().then_some(before);
+                return (result, Wcc { before, after });
+            }
+            Err(error) => error,
+        };
+        (Err(before), self.wcc_unchanged(object).await)
+    }
+
+    /// One sync of a file at a time: the kernel reports an error to one fsync of a descriptor, and
+    /// whoever is told must have marked the others before they answer.
+    async fn sync_file(
+        self: &Arc<Self>,
+        engine: &Engine,
+        target: &Target,
+        file: Arc<OwnedFd>,
+    ) -> Result<[u8; 8]> {
+        let object = &target.object;
+        let _one_at_a_time = object.sync_turn().await;
+        let covered = object.take_unstable();
+        let op = Op::Fsync {
+            file,
+            data_only: false,
+        };
+        let result = finished(engine.submit(op, &target.creds, target.lane()).await.result);
+        match result {
+            Ok(_) if object.must_hear_of_error(target.client) => Err(Error::Errno(Errno::IO)),
+            Ok(_) => Ok(self.verifier.bytes()),
+            Err(Error::Busy) => {
+                object.restore_unstable(covered);
+                Err(Error::Busy)
+            }
+            Err(error) => {
+                object.sync_failed(covered, Some(target.client));
+                self.verifier.change();
+                Err(error)
+            }
+        }
+    }
+
+    /// Syncs what a client did not commit, because the descriptors are about to be closed.
+    pub(crate) fn sync_before_close(&self, object: &Object) {
+        let covered = object.take_unstable();
+        let Some(fd) = object.write_fd_if_open() else {
+            return;
+        };
+        if fs::fsync(fd.as_fd()).is_err() {
+            object.sync_failed(covered, None);
+            self.verifier.change();
+        }
+    }
+
+    /// Unstable data of this file may be lost.
+    fn lost(&self, object: &Object, told: Option<u64>) {
+        let covered = object.take_unstable();
+        object.sync_failed(covered, told);
+        self.verifier.change();
+    }
+
+    async fn ready_to_write(
+        self: &Arc<Self>,
+        target: &Target,
+        offset: u64,
+        len: usize,
+    ) -> Result<(Stat, Arc<OwnedFd>)> {
+        must_be_regular(&target.object)?;
+        target.must_be_writable()?;
+        let end = offset
+            .checked_add(len as u64)
+            .filter(|end| i64::try_from(*end).is_ok());
+        if end.is_none() {
+            return Err(Error::Errno(Errno::FBIG));
+        }
+        let before = self.attributes(&target.object).await?.stat;
+        self.check_io(target, Access::WRITE, before).await?;
+        let fd = match target.object.write_fd_if_open() {
+            Some(fd) => fd,
+            None => self.open_for_write(target).await?,
+        };
+        Ok((before, fd))
+    }
+
+    async fn ready_to_commit(self: &Arc<Self>, target: &Target) -> Result<(Stat, Arc<OwnedFd>)> {
+        must_be_regular(&target.object)?;
+        target.must_be_writable()?;
+        let before = self.attributes(&target.object).await?.stat;
+        self.check_io(target, Access::WRITE, before).await?;
+        // The descriptor that the writes went through knows of their errors.
+        let fd = match target.object.write_fd_if_open() {
+            Some(fd) => fd,
+            None => self.open_for_write(target).await?,
+        };
+        Ok((before, fd))
+    }
+
+    async fn open_for_write(self: &Arc<Self>, target: &Target) -> Result<Arc<OwnedFd>> {
+        let (core, object) = (Arc::clone(self), Arc::clone(&target.object));
+        self.blocking(target.lane(), move || object.write_fd(core.files.budget()))
+            .await?
+    }
+
+    async fn read_fd(self: &Arc<Self>, target: &Target) -> Result<Arc<OwnedFd>> {
+        if let Some(fd) = target.object.read_fd_if_open() {
+            return Ok(fd);
+        }
+        let (core, object) = (Arc::clone(self), Arc::clone(&target.object));
+        self.blocking(target.lane(), move || object.read_fd(core.files.budget()))
+            .await?
+    }
+
+    async fn check_io(&self, target: &Target, access: Access, stat: Stat) -> Result<()> {
+        if target.object.mount.local {
+            return target.object.check_io(&target.creds, access, &stat);
+        }
+        let target = target.clone();
+        self.blocking(target.lane(), move || {
+            target.object.check_io(&target.creds, access, &stat)
+        })
+        .await?
+    }
+
+    /// Waits until the budget has room.
+    async fn send_buffer(&self, len: usize) -> Result<Buf> {
+        match self.send_buffers.try_take(len) {
+            Some(buf) => Ok(buf),
+            None => self.send_buffers.take(len).await.ok_or(Error::Busy),
+        }
+    }
+}
+
+/// The engine says `EAGAIN` only when too much waits for the file system.
+fn finished(result: nfs_io::Result<usize>) -> Result<usize> {
+    result.map_err(|errno| {
+        if errno == Errno::AGAIN {
+            Error::Busy
+        } else {
+            errno.into()
+        }
+    })
+}
+
+fn must_be_regular(object: &Object) -> Result<()> {
+    if object.kind == FileKind::Regular {
+        Ok(())
+    } else {
+        Err(Error::Invalid)
+    }
+}

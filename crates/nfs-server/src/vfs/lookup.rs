@@ -1,0 +1,200 @@
+//! LOOKUP, READLINK and the walk of MOUNT.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use nfs_io::Errno;
+use nfs_io::fs::{self, OFlags, OpenHow, ResolveFlags, Stat};
+use nfs_io::identity::Guard;
+
+use super::{Access, Attributes, Error, FileKind, Object, Result, Tree, check_name};
+use crate::core::{Core, Target};
+
+impl Core {
+    /// The object called `name` in a directory. First from the dentry cache on this thread; what
+    /// is not there, or may wait, goes to the helper pool.
+    ///
+    /// # Errors
+    /// The kernel's, for the caller's credentials.
+    pub(crate) async fn lookup(
+        self: &Arc<Self>,
+        directory: &Target,
+        name: &[u8],
+    ) -> Result<(Arc<Object>, Attributes)> {
+        if !directory.object.is_directory() {
+            return Err(Error::Errno(Errno::NOTDIR));
+        }
+        match name {
+            b"." => return self.lookup_self(directory).await,
+            b".." => return self.lookup_parent(directory).await,
+            _ => check_name(name)?,
+        }
+        if directory.object.mount.local && !self.intern_may_block() {
+            match self.lookup_name(directory, name, ResolveFlags::CACHED) {
+                Err(Error::Errno(Errno::AGAIN)) => {}
+                answer => return answer,
+            }
+        }
+        let (core, job, name) = (Arc::clone(self), directory.clone(), name.to_vec());
+        self.blocking(directory.lane(), move || {
+            core.lookup_name(&job, &name, ResolveFlags::empty())
+        })
+        .await?
+    }
+
+    fn lookup_name(
+        self: &Arc<Self>,
+        directory: &Target,
+        name: &[u8],
+        extra: ResolveFlags,
+    ) -> Result<(Arc<Object>, Attributes)> {
+        let (fd, stat) = open_entry(directory, name, extra)?;
+        let object = self.intern(&directory.object, &directory.tree, name, fd, &stat)?;
+        let fsid = object.mount.fsid;
+        Ok((object, Attributes { stat, fsid }))
+    }
+
+    async fn lookup_self(&self, directory: &Target) -> Result<(Arc<Object>, Attributes)> {
+        let (granted, attributes) = self.access(directory, Access::EXECUTE).await?;
+        if granted == Access::NONE {
+            return Err(Error::Errno(Errno::ACCESS));
+        }
+        Ok((Arc::clone(&directory.object), attributes))
+    }
+
+    /// `..` of the root is the root (RFC 1813 §3.3.3); `..` of a directory that was moved out of
+    /// the export on the server is nothing.
+    async fn lookup_parent(
+        self: &Arc<Self>,
+        directory: &Target,
+    ) -> Result<(Arc<Object>, Attributes)> {
+        let root = self.root(&directory.tree)?;
+        if root.handle == directory.object.handle {
+            return self.lookup_self(directory).await;
+        }
+        let (core, job) = (Arc::clone(self), directory.clone());
+        self.blocking(directory.lane(), move || {
+            if !job.tree.contains(job.object.path())? {
+                return Err(Error::Stale);
+            }
+            let fd = {
+                let _identity = Guard::enter(&job.creds)?;
+                fs::openat2(job.object.path(), b"..", parent_how(&job.tree))?
+            };
+            if !job.tree.contains(fd.as_fd())? {
+                return Err(Error::Stale);
+            }
+            let stat = fs::statx(fd.as_fd())?;
+            let object = core.parent_object(&job, fd, &stat)?;
+            let fsid = object.mount.fsid;
+            Ok((object, Attributes { stat, fsid }))
+        })
+        .await?
+    }
+
+    fn parent_object(
+        self: &Arc<Self>,
+        job: &Target,
+        fd: OwnedFd,
+        stat: &Stat,
+    ) -> Result<Arc<Object>> {
+        let Some(table) = &self.table else {
+            return self.intern(&job.object, &job.tree, b"..", fd, stat);
+        };
+        // The table knows a directory by its parent; the parent of one it knows, it knows too.
+        let id = self.table_id(&job.object)?;
+        let parent = table
+            .parent(id)
+            .map_err(|_| Error::Stale)?
+            .ok_or(Error::Stale)?;
+        self.open_table_id(&job.tree, parent)
+    }
+
+    /// READLINK.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for anything but a symlink.
+    pub(crate) async fn readlink(&self, target: &Target) -> Result<(Vec<u8>, Attributes)> {
+        if target.object.kind != FileKind::Symlink {
+            return Err(Error::Invalid);
+        }
+        let object = Arc::clone(&target.object);
+        let read = move || Ok((fs::readlink(object.path())?, object.attributes()?));
+        self.blocking(target.lane(), read).await?
+    }
+
+    /// MOUNT's walk from an export's root to a directory below it, as the server: who may mount is
+    /// the export's rules' decision. Links are not followed.
+    ///
+    /// # Errors
+    /// ENOENT, ENOTDIR and the kernel's others.
+    pub(crate) async fn walk(
+        self: &Arc<Self>,
+        root: Target,
+        names: &[&[u8]],
+    ) -> Result<Arc<Object>> {
+        let names: Vec<Vec<u8>> = names.iter().map(|name| name.to_vec()).collect();
+        let core = Arc::clone(self);
+        self.blocking(root.lane(), move || {
+            let mut at = root;
+            for name in names {
+                check_name(&name)?;
+                let resolve = at.tree.resolve_flags();
+                let how = OpenHow {
+                    flags: ENTRY,
+                    mode: 0,
+                    resolve,
+                };
+                let fd = fs::openat2(at.object.path(), &name, how)?;
+                let stat = fs::statx(fd.as_fd())?;
+                let next = core.intern(&at.object, &at.tree, &name, fd, &stat)?;
+                at = at.with_object(next);
+            }
+            if at.object.is_directory() {
+                Ok(at.object)
+            } else {
+                Err(Error::Errno(Errno::NOTDIR))
+            }
+        })
+        .await?
+    }
+}
+
+/// Opens a directory entry by name, as the caller, without following it anywhere.
+pub(super) fn open_entry(
+    directory: &Target,
+    name: &[u8],
+    extra: ResolveFlags,
+) -> Result<(OwnedFd, Stat)> {
+    let fd = {
+        let _identity = Guard::enter(&directory.creds)?;
+        let resolve = directory.tree.resolve_flags() | extra;
+        let how = OpenHow {
+            flags: ENTRY,
+            mode: 0,
+            resolve,
+        };
+        fs::openat2(directory.object.path(), name, how).map_err(|errno| {
+            if errno == Errno::XDEV {
+                Error::NotExported
+            } else {
+                errno.into()
+            }
+        })?
+    };
+    let stat = fs::statx(fd.as_fd())?;
+    Ok((fd, stat))
+}
+
+/// An entry is named, not opened; a symlink is itself the object.
+const ENTRY: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW);
+
+/// `..` leaves the directory by its nature; [`Tree::contains`] judges where it led.
+fn parent_how(tree: &Tree) -> OpenHow {
+    let resolve = tree.resolve_flags() - ResolveFlags::BENEATH;
+    OpenHow {
+        flags: OFlags::PATH | OFlags::DIRECTORY,
+        mode: 0,
+        resolve,
+    }
+}

@@ -1,0 +1,319 @@
+//! An object of an export that some client holds a handle of: its descriptors and what is
+//! remembered about it while it is in the [file cache](crate::file_cache).
+//!
+//! An `Object` lives as long as the cache or a running call holds it; its descriptors close with
+//! it. It never caches attributes: changes made on the server's own host show at once. It does
+//! remember permission checks, tied to the ctime they were made at.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use nfs_io::fs::{self, OFlags, Stat, Timestamp};
+use nfs_io::identity::Guard;
+use nfs_io::{Creds, Errno};
+use nfs_wire::nfs3::FileHandle;
+use parking_lot::Mutex;
+
+use super::tree::Mount;
+use super::{Access, Error, FileKind, Result};
+use crate::file_cache::FdSlot;
+use crate::limits;
+
+/// See the module.
+pub(crate) struct Object {
+    pub(crate) handle: FileHandle,
+    pub(crate) mount: Arc<Mount>,
+    pub(crate) ino: u64,
+    pub(crate) kind: FileKind,
+    /// Opened with `O_PATH`: names the object, needs no right on it.
+    path: OwnedFd,
+    /// What counts against the descriptor budget for `path`.
+    _slot: FdSlot,
+    read: Mutex<Option<Open>>,
+    write: Mutex<Option<Open>>,
+    permits: Mutex<Permits>,
+    changes: Mutex<Changes>,
+    sync_turn: tokio::sync::Mutex<()>,
+    pub(super) unstable: Mutex<super::stable::Unstable>,
+    /// Touched since the clock's hand last passed.
+    pub(crate) used: AtomicBool,
+}
+
+/// An open descriptor and its place in the budget.
+struct Open {
+    fd: Arc<OwnedFd>,
+    _slot: FdSlot,
+}
+
+impl Object {
+    pub(crate) fn new(
+        handle: FileHandle,
+        mount: Arc<Mount>,
+        path: OwnedFd,
+        slot: FdSlot,
+        stat: &Stat,
+    ) -> Self {
+        Self {
+            handle,
+            mount,
+            ino: stat.ino,
+            kind: stat.kind(),
+            path,
+            _slot: slot,
+            read: Mutex::default(),
+            write: Mutex::default(),
+            permits: Mutex::default(),
+            changes: Mutex::default(),
+            sync_turn: tokio::sync::Mutex::default(),
+            unstable: Mutex::default(),
+            used: AtomicBool::new(true),
+        }
+    }
+
+    /// The `O_PATH` descriptor.
+    pub(crate) fn path(&self) -> BorrowedFd<'_> {
+        self.path.as_fd()
+    }
+
+    pub(crate) fn is_directory(&self) -> bool {
+        self.kind == FileKind::Directory
+    }
+
+    /// The attributes as they are now. May wait for a peer on file systems that are not
+    /// [local](Mount::local).
+    ///
+    /// # Errors
+    /// [`Error::Stale`] when the last name of the object is gone.
+    pub(crate) fn stat(&self) -> Result<Stat> {
+        let stat = fs::statx(self.path())?;
+        if stat.nlink == 0 {
+            Err(Error::Stale)
+        } else {
+            Ok(stat)
+        }
+    }
+
+    /// The descriptor for READ, READDIR's sync and COMMIT, opened at first use with the server's
+    /// own rights: whoever uses it has asked [`Object::check`] first.
+    pub(crate) fn read_fd(&self, slots: &crate::file_cache::FdBudget) -> Result<Arc<OwnedFd>> {
+        self.open(&self.read, OFlags::RDONLY, slots)
+    }
+
+    /// The descriptor for WRITE and truncation; see [`Object::read_fd`].
+    pub(crate) fn write_fd(&self, slots: &crate::file_cache::FdBudget) -> Result<Arc<OwnedFd>> {
+        self.open(&self.write, OFlags::WRONLY, slots)
+    }
+
+    /// The descriptor for READ if it is open already.
+    pub(crate) fn read_fd_if_open(&self) -> Option<Arc<OwnedFd>> {
+        self.read.lock().as_ref().map(|open| Arc::clone(&open.fd))
+    }
+
+    /// The descriptor for WRITE if it is open already.
+    pub(crate) fn write_fd_if_open(&self) -> Option<Arc<OwnedFd>> {
+        self.write.lock().as_ref().map(|open| Arc::clone(&open.fd))
+    }
+
+    fn open(
+        &self,
+        place: &Mutex<Option<Open>>,
+        access: OFlags,
+        slots: &crate::file_cache::FdBudget,
+    ) -> Result<Arc<OwnedFd>> {
+        let kind_flags = match self.kind {
+            FileKind::Regular => OFlags::empty(),
+            FileKind::Directory => OFlags::DIRECTORY,
+            // Opening a device or a FIFO has effects of its own; NFS never does.
+            FileKind::Symlink
+            | FileKind::BlockDevice
+            | FileKind::CharDevice
+            | FileKind::Fifo
+            | FileKind::Socket
+            | FileKind::Unknown => return Err(Error::WrongType),
+        };
+        let mut place = place.lock();
+        if let Some(open) = &*place {
+            return Ok(Arc::clone(&open.fd));
+        }
+        // O_NONBLOCK: a lease held by a local process answers EWOULDBLOCK instead of stalling.
+        let fd = fs::reopen(self.path(), access | kind_flags | OFlags::NONBLOCK)?;
+        let fd = Arc::new(fd);
+        *place = Some(Open {
+            fd: Arc::clone(&fd),
+            _slot: slots.take(),
+        });
+        Ok(fd)
+    }
+
+    /// May these credentials do this? As the kernel says, remembered for as long as the ctime
+    /// stays what `stat` says.
+    ///
+    /// # Errors
+    /// The kernel's refusal: EACCES, or EROFS for a write.
+    pub(crate) fn check(&self, creds: &Creds, access: Access, stat: &Stat) -> Result<()> {
+        if let Some(answer) = self.permits.lock().recall(creds, access, stat) {
+            return answer;
+        }
+        let answer = {
+            let _identity = Guard::enter(creds)?;
+            fs::access(self.path(), access.kernel())
+        };
+        match answer {
+            Ok(()) => self.permits.lock().remember(creds, access, stat, true),
+            Err(Errno::ACCESS) => self.permits.lock().remember(creds, access, stat, false),
+            Err(_) => {}
+        }
+        Ok(answer?)
+    }
+
+    /// Like [`Object::check`] for READ and WRITE of a regular file, where the owner is let
+    /// through whatever the mode says: the client may have the file open since before a chmod,
+    /// and NFSv3 has no open to remember it by (RFC 1813 §4.4). A READ is also granted to who may
+    /// execute the file, since executing it is reading it.
+    ///
+    /// # Errors
+    /// As [`Object::check`].
+    pub(crate) fn check_io(&self, creds: &Creds, access: Access, stat: &Stat) -> Result<()> {
+        match self.check(creds, access, stat) {
+            Err(Error::Errno(Errno::ACCESS)) if creds.uid().0 == stat.uid => Ok(()),
+            Err(Error::Errno(Errno::ACCESS)) if access == Access::READ => {
+                self.check(creds, Access::EXECUTE, stat)
+            }
+            answer => answer,
+        }
+    }
+
+    /// Starts a change by `client`; the ticket tells at its end whether the attributes from
+    /// before may be told to that client.
+    pub(crate) fn begin_change(self: &Arc<Self>, client: u64) -> Change {
+        let mut changes = self.changes.lock();
+        if changes.running == 0 {
+            changes.client = client;
+            changes.mixed = false;
+        } else if changes.client != client {
+            changes.mixed = true;
+        }
+        changes.running += 1;
+        Change {
+            object: Arc::clone(self),
+        }
+    }
+
+    /// Waits until no other COMMIT of this file runs.
+    pub(super) async fn sync_turn(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.sync_turn.lock().await
+    }
+
+    pub(crate) fn touch(&self) {
+        if !self.used.load(Ordering::Relaxed) {
+            self.used.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Changes of one object that overlap. wcc_data says to a client: between these two sets of
+/// attributes lies your change and nothing else. When another client's change overlapped, that is
+/// not so, and the attributes from before are left out.
+#[derive(Default)]
+struct Changes {
+    running: u32,
+    client: u64,
+    mixed: bool,
+}
+
+/// A change that is going on; ends when dropped.
+pub(crate) struct Change {
+    object: Arc<Object>,
+}
+
+impl Change {
+    /// True while only one client's changes overlapped this one.
+    pub(crate) fn is_unmixed(&self) -> bool {
+        !self.object.changes.lock().mixed
+    }
+}
+
+impl Drop for Change {
+    fn drop(&mut self) {
+        self.object.changes.lock().running -= 1;
+    }
+}
+
+/// Permission checks that were made, valid for one ctime.
+#[derive(Default)]
+struct Permits {
+    ctime: Timestamp,
+    entries: Vec<Permit>,
+    next: usize,
+}
+
+struct Permit {
+    creds: Creds,
+    granted: Access,
+    refused: Access,
+}
+
+impl Permits {
+    fn recall(&self, creds: &Creds, access: Access, stat: &Stat) -> Option<Result<()>> {
+        if self.ctime != stat.ctime {
+            return None;
+        }
+        let permit = self.entries.iter().find(|permit| permit.creds == *creds)?;
+        if permit.granted.contains(access) {
+            Some(Ok(()))
+        } else if access.each().any(|one| permit.refused.contains(one)) {
+            Some(Err(Error::Errno(Errno::ACCESS)))
+        } else {
+            None
+        }
+    }
+
+    fn remember(&mut self, creds: &Creds, access: Access, stat: &Stat, granted: bool) {
+        // A change within the same tick of the kernel's clock would not move the ctime.
+        if !is_settled(stat.ctime) {
+            return;
+        }
+        if self.ctime != stat.ctime {
+            self.ctime = stat.ctime;
+            self.entries.clear();
+        }
+        let index = self
+            .entries
+            .iter()
+            .position(|permit| permit.creds == *creds);
+        let index = index.unwrap_or_else(|| self.place(creds));
+        let permit = &mut self.entries[index];
+        if granted {
+            permit.granted |= access;
+        } else if access.each().count() == 1 {
+            permit.refused |= access;
+        }
+    }
+
+    fn place(&mut self, creds: &Creds) -> usize {
+        let permit = Permit {
+            creds: creds.clone(),
+            granted: Access::NONE,
+            refused: Access::NONE,
+        };
+        if self.entries.len() < limits::PERMITS_PER_OBJECT_MAX {
+            self.entries.push(permit);
+            return self.entries.len() - 1;
+        }
+        self.next = (self.next + 1) % self.entries.len();
+        self.entries[self.next] = permit;
+        self.next
+    }
+}
+
+/// Is this time further back than the coarsest clock tick of a file system?
+fn is_settled(time: Timestamp) -> bool {
+    const TICK_NS: i128 = 20_000_000;
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    let time_ns = i128::from(time.sec) * 1_000_000_000 + i128::from(time.nsec);
+    i128::try_from(now.as_nanos()).unwrap_or(0) - time_ns > TICK_NS
+}

@@ -1,0 +1,257 @@
+//! From a handle's parts, or a descriptor that a look-up returned, to an [`Object`].
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use nfs_io::Errno;
+use nfs_io::fs::{self, OFlags, Stat};
+use nfs_wire::nfs3::FileHandle;
+
+use super::{Error, Mount, Object, Result, Tree};
+use crate::core::{Core, Target};
+use crate::fh::{HandleBody, HandleParts, MountKey};
+use crate::file_cache::InodeId;
+use crate::handle_table::{self, NewObject};
+
+impl Object {
+    pub(crate) fn inode_id(&self) -> InodeId {
+        InodeId {
+            fsid: self.mount.fsid,
+            ino: self.ino,
+        }
+    }
+
+    pub(crate) fn export_id(&self) -> u32 {
+        (self.mount.fsid >> 32) as u32
+    }
+
+    /// The root of a file system of an export; it stays in the cache.
+    pub(crate) fn is_root(&self) -> bool {
+        self.mount.root_ino() == self.ino
+    }
+}
+
+impl Core {
+    /// Opens what a verified handle names.
+    ///
+    /// # Errors
+    /// [`Error::Stale`] when it is gone.
+    pub(crate) async fn open_handle(
+        self: &Arc<Self>,
+        tree: &Arc<Tree>,
+        handle: FileHandle,
+        parts: HandleParts,
+    ) -> Result<Arc<Object>> {
+        let (core, tree) = (Arc::clone(self), Arc::clone(tree));
+        let lane = tree.root_mount().lane();
+        let mount = self
+            .blocking(lane, {
+                let tree = Arc::clone(&tree);
+                move || tree.mount_by_key(parts.mount)
+            })
+            .await??;
+        self.blocking(mount.lane(), move || match parts.body {
+            HandleBody::Kernel(kernel) => {
+                let fd = fs::open_by_handle(mount.fd(), &kernel, OFlags::PATH | OFlags::NOFOLLOW)
+                    .map_err(gone)?;
+                let stat = fs::statx(fd.as_fd())?;
+                core.insert(handle, mount, fd, &stat)
+            }
+            HandleBody::Table(id) => core.open_table_id(&tree, id),
+        })
+        .await?
+    }
+
+    /// Makes the object of a descriptor that was reached by name. `place` is where: the parent's
+    /// table id is looked up for a server that keeps its handles in a table.
+    ///
+    /// # Errors
+    /// When no handle can be made for it. May wait for the disk with a table.
+    pub(super) fn intern(
+        self: &Arc<Self>,
+        parent: &Object,
+        tree: &Tree,
+        name: &[u8],
+        fd: OwnedFd,
+        stat: &Stat,
+    ) -> Result<Arc<Object>> {
+        let mount = tree.mount_of(&parent.mount, stat)?;
+        let id = InodeId {
+            fsid: mount.fsid,
+            ino: stat.ino,
+        };
+        if let Some(object) = self.files.by_inode(id) {
+            return Ok(object);
+        }
+        let handle = match &self.table {
+            None => self.kernel_handle(tree, &mount, &fd)?,
+            Some(table) => {
+                let parent = self.table_id(parent)?;
+                let new = NewObject {
+                    identity: handle_table::identity(tree.export.id, stat),
+                    parent,
+                    name: name.to_vec(),
+                };
+                let ids = table.intern(vec![new]).map_err(table_failed)?;
+                let id = ids.first().copied().ok_or(Error::NoHandle)?;
+                self.table_handle(tree, id)?
+            }
+        };
+        self.insert(handle, mount, fd, stat)
+    }
+
+    /// True when [`Core::intern`] may wait for the disk.
+    pub(super) fn intern_may_block(&self) -> bool {
+        self.table.is_some()
+    }
+
+    /// The root of an export.
+    ///
+    /// # Errors
+    /// When no handle can be made for it.
+    pub(crate) fn root(self: &Arc<Self>, tree: &Arc<Tree>) -> Result<Arc<Object>> {
+        if let Some(root) = tree.root() {
+            return Ok(root);
+        }
+        let mount = tree.root_mount();
+        let fd = fs::reopen(mount.fd(), OFlags::PATH | OFlags::DIRECTORY)?;
+        let stat = fs::statx(fd.as_fd())?;
+        let handle = match &self.table {
+            None => self.kernel_handle(tree, &mount, &fd)?,
+            Some(table) => {
+                let identity = handle_table::identity(tree.export.id, &stat);
+                let id = table.root(identity).map_err(table_failed)?;
+                self.table_handle(tree, id)?
+            }
+        };
+        let root = self.insert(handle, mount, fd, &stat)?;
+        tree.set_root(Arc::clone(&root));
+        Ok(root)
+    }
+
+    fn kernel_handle(&self, tree: &Tree, mount: &Mount, fd: &OwnedFd) -> Result<FileHandle> {
+        let (kernel, _mount_id) = fs::name_to_handle(fd.as_fd())?;
+        let body = HandleBody::Kernel(kernel);
+        Ok(self.key.seal(&HandleParts {
+            export: tree.export.id,
+            mount: mount.key,
+            body,
+        })?)
+    }
+
+    fn table_handle(&self, tree: &Tree, id: u64) -> Result<FileHandle> {
+        let body = HandleBody::Table(id);
+        Ok(self.key.seal(&HandleParts {
+            export: tree.export.id,
+            mount: MountKey::ROOT,
+            body,
+        })?)
+    }
+
+    /// The id in the handle table of an object whose handle is of that kind.
+    pub(super) fn table_id(&self, object: &Object) -> Result<u64> {
+        match self
+            .key
+            .open(&object.handle)
+            .map_err(|_| Error::BadHandle)?
+            .body
+        {
+            HandleBody::Table(id) => Ok(id),
+            HandleBody::Kernel(_) => Err(Error::NoHandle),
+        }
+    }
+
+    /// Walks to the places where the object was seen and takes the first that still is it.
+    pub(super) fn open_table_id(
+        self: &Arc<Self>,
+        tree: &Arc<Tree>,
+        id: u64,
+    ) -> Result<Arc<Object>> {
+        let table = self.table.as_ref().ok_or(Error::Stale)?;
+        let mount = tree.root_mount();
+        let root = self.root(tree)?;
+        if self.table_id(&root)? == id {
+            return Ok(root);
+        }
+        for path in table.paths(id).map_err(table_failed)? {
+            let Ok(fd) = tree.open_below(&path, OFlags::PATH) else {
+                continue;
+            };
+            let stat = fs::statx(fd.as_fd())?;
+            let identity = handle_table::identity(tree.export.id, &stat);
+            if table.is(id, identity).map_err(table_failed)? {
+                let handle = self.table_handle(tree, id)?;
+                let mount = tree.mount_of(&mount, &stat)?;
+                return self.insert(handle, mount, fd, &stat);
+            }
+        }
+        Err(Error::Stale)
+    }
+
+    /// The handle of an entry that a listing shows, without opening a place in the cache for it.
+    pub(super) fn handle_of(
+        self: &Arc<Self>,
+        directory: &Target,
+        mount: &Arc<Mount>,
+        name: &[u8],
+        fd: OwnedFd,
+        stat: &Stat,
+    ) -> Result<FileHandle> {
+        let id = InodeId {
+            fsid: mount.fsid,
+            ino: stat.ino,
+        };
+        match self.files.by_inode(id) {
+            Some(object) => Ok(object.handle),
+            None if self.table.is_none() => self.kernel_handle(&directory.tree, mount, &fd),
+            None => {
+                let object = self.intern(&directory.object, &directory.tree, name, fd, stat)?;
+                Ok(object.handle)
+            }
+        }
+    }
+
+    pub(super) fn insert(
+        self: &Arc<Self>,
+        handle: FileHandle,
+        mount: Arc<Mount>,
+        fd: OwnedFd,
+        stat: &Stat,
+    ) -> Result<Arc<Object>> {
+        if stat.nlink == 0 {
+            return Err(Error::Stale);
+        }
+        let slot = self.files.budget().take();
+        let mut victims = Vec::new();
+        let object = self
+            .files
+            .insert(Object::new(handle, mount, fd, slot, stat), &mut victims);
+        self.let_go(victims);
+        Ok(object)
+    }
+
+    /// Drops objects that left the cache; those with unsynced writes are synced first, since the
+    /// kernel tells of a lost write only to descriptors that are open.
+    pub(crate) fn let_go(self: &Arc<Self>, victims: Vec<Arc<Object>>) {
+        for victim in victims {
+            if victim.has_unstable() {
+                let core = Arc::clone(self);
+                let lane = victim.mount.lane();
+                drop(self.pool.run(lane, move || core.sync_before_close(&victim)));
+            }
+        }
+    }
+}
+
+fn table_failed(error: handle_table::TableError) -> Error {
+    tracing::error!(%error, "the handle table failed");
+    Error::Errno(Errno::IO)
+}
+
+/// ENOENT and EINVAL are what some file systems say of a handle whose inode is gone.
+fn gone(errno: Errno) -> Error {
+    match errno {
+        Errno::NOENT | Errno::INVAL => Error::Stale,
+        errno => errno.into(),
+    }
+}

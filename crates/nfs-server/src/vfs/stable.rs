@@ -1,0 +1,306 @@
+//! What makes an acknowledgement true: syncs, their errors, and the write verifier.
+//!
+//! **Group commit.** An operation on names is on stable storage before its reply (RFC 1813 §4.8).
+//! Whoever needs a sync hands its descriptor to the file system's [`Committer`] and waits. One job
+//! per file system takes everything that waits, syncs each inode once, wakes all, and looks
+//! again: whatever came in meanwhile shares the next round. The first sync of a round writes the
+//! journal; the others mostly find their part written.
+//!
+//! **Errors.** The kernel reports a lost write once per descriptor. A failed sync changes the
+//! [`Verifier`], so that every client sends its uncommitted data again, and is told as
+//! NFS3ERR_IO to each client that wrote to the file without a COMMIT since.
+
+use std::collections::{HashMap, HashSet};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use nfs_io::{Errno, Lane, Pool, fs};
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+use super::{Error, Object, Result};
+use crate::limits;
+
+/// The write verifier (RFC 1813 §3.3.7, §3.3.21): different after each start of the server and
+/// after each loss of unstable data.
+pub(crate) struct Verifier {
+    value: AtomicU64,
+    changes: AtomicU64,
+}
+
+impl Verifier {
+    pub(crate) fn new(random: u64) -> Self {
+        Self {
+            value: AtomicU64::new(random),
+            changes: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> [u8; 8] {
+        self.value.load(Ordering::SeqCst).to_be_bytes()
+    }
+
+    /// Unstable data may be lost: clients must send theirs again.
+    pub(crate) fn change(&self) {
+        self.value.fetch_add(1, Ordering::SeqCst);
+        if self.changes.fetch_add(1, Ordering::Relaxed) == 0 {
+            tracing::error!(
+                "a sync failed: data that clients had written is lost; the write verifier \
+                 was changed so that they send it again (said once; see the counters)"
+            );
+        }
+    }
+
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Relaxed)
+    }
+}
+
+/// One round's waiting party.
+struct Waiting {
+    what: Flush,
+    done: oneshot::Sender<core::result::Result<(), Errno>>,
+}
+
+/// What is to be on stable storage.
+#[derive(Clone)]
+pub(crate) enum Flush {
+    /// This inode: its attributes and, for a directory, its entries.
+    Inode { ino: u64, fd: Arc<OwnedFd> },
+    /// The whole file system that this descriptor is on, for objects that cannot be opened.
+    FileSystem { fd: Arc<OwnedFd> },
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: Vec<Waiting>,
+    running: bool,
+}
+
+/// Group commit; see the module.
+pub(crate) struct Committer {
+    queues: Mutex<HashMap<Lane, Queue>>,
+    verifier: Arc<Verifier>,
+    pool: Pool,
+    requests: AtomicU64,
+    syncs: AtomicU64,
+    rounds: AtomicU64,
+}
+
+/// How many flushes were asked for and made.
+#[derive(Clone, Copy, Debug, Default, serde::Serialize)]
+pub struct CommitterStats {
+    /// Operations that needed stable storage.
+    pub requests: u64,
+    /// fsync and syncfs calls made for them.
+    pub syncs: u64,
+    /// Rounds: flushes that were shared.
+    pub rounds: u64,
+}
+
+impl Committer {
+    pub(crate) fn new(pool: Pool, verifier: Arc<Verifier>) -> Arc<Self> {
+        Arc::new(Self {
+            queues: Mutex::default(),
+            verifier,
+            pool,
+            requests: AtomicU64::new(0),
+            syncs: AtomicU64::new(0),
+            rounds: AtomicU64::new(0),
+        })
+    }
+
+    /// Returns when all of `what` is on stable storage.
+    ///
+    /// # Errors
+    /// The sync's own error; the verifier has changed by then.
+    pub(crate) async fn sync(self: &Arc<Self>, lane: Lane, what: Vec<Flush>) -> Result<()> {
+        let mut results = Vec::with_capacity(what.len());
+        let idle = {
+            let mut queues = self.queues.lock();
+            let queue = queues.entry(lane).or_default();
+            for what in what {
+                let (done, result) = oneshot::channel();
+                queue.waiting.push(Waiting { what, done });
+                results.push(result);
+            }
+            !std::mem::replace(&mut queue.running, true)
+        };
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        if idle {
+            // The job answers through each party's channel. A pool that is full drops it: then
+            // every party learns of it by its closed channel.
+            let job = Round {
+                committer: Arc::clone(self),
+                lane,
+                finished: false,
+            };
+            drop(self.pool.run(lane, move || job.run()));
+        }
+        for result in results {
+            match result.await {
+                Ok(Ok(())) => {}
+                Ok(Err(errno)) => return Err(Error::Errno(errno)),
+                Err(_closed) => return Err(Error::Busy),
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn stats(&self) -> CommitterStats {
+        CommitterStats {
+            requests: self.requests.load(Ordering::Relaxed),
+            syncs: self.syncs.load(Ordering::Relaxed),
+            rounds: self.rounds.load(Ordering::Relaxed),
+        }
+    }
+
+    fn take_waiting(&self, lane: Lane) -> Vec<Waiting> {
+        let mut queues = self.queues.lock();
+        let Some(queue) = queues.get_mut(&lane) else {
+            return Vec::new();
+        };
+        if queue.waiting.is_empty() {
+            queues.remove(&lane);
+            return Vec::new();
+        }
+        std::mem::take(&mut queue.waiting)
+    }
+
+    /// Syncs each inode once, then answers everybody.
+    fn round(&self, waiting: Vec<Waiting>) {
+        self.rounds.fetch_add(1, Ordering::Relaxed);
+        let mut seen = HashSet::new();
+        let mut results: HashMap<u64, core::result::Result<(), Errno>> = HashMap::new();
+        let mut whole = None;
+        for party in &waiting {
+            match &party.what {
+                Flush::Inode { ino, fd } if seen.insert(*ino) => {
+                    results.insert(*ino, self.one(|| fs::fsync(fd.as_fd())));
+                }
+                Flush::Inode { .. } => {}
+                Flush::FileSystem { fd } if whole.is_none() => {
+                    whole = Some(self.one(|| fs::syncfs(fd.as_fd())));
+                }
+                Flush::FileSystem { .. } => {}
+            }
+        }
+        for party in waiting {
+            let result = match &party.what {
+                Flush::Inode { ino, .. } => results.get(ino).copied(),
+                Flush::FileSystem { .. } => whole,
+            };
+            // A party that went away (its connection broke) needs no answer.
+            drop(party.done.send(result.unwrap_or(Err(Errno::IO))));
+        }
+    }
+
+    fn one(
+        &self,
+        sync: impl FnOnce() -> core::result::Result<(), Errno>,
+    ) -> core::result::Result<(), Errno> {
+        self.syncs.fetch_add(1, Ordering::Relaxed);
+        let result = sync();
+        if result.is_err() {
+            self.verifier.change();
+        }
+        result
+    }
+}
+
+/// The job that works one file system's queue until it is empty. If it is dropped before it ran,
+/// the queue's parties are let go.
+struct Round {
+    committer: Arc<Committer>,
+    lane: Lane,
+    finished: bool,
+}
+
+impl Round {
+    fn run(mut self) {
+        loop {
+            let waiting = self.committer.take_waiting(self.lane);
+            if waiting.is_empty() {
+                self.finished = true;
+                return;
+            }
+            self.committer.round(waiting);
+        }
+    }
+}
+
+impl Drop for Round {
+    fn drop(&mut self) {
+        if !self.finished {
+            let abandoned = self.committer.queues.lock().remove(&self.lane);
+            drop(abandoned);
+        }
+    }
+}
+
+/// Data of one file that was accepted UNSTABLE and not committed, and who has still to hear of
+/// an error.
+#[derive(Default)]
+pub(crate) struct Unstable {
+    /// Clients with uncommitted data.
+    writers: HashSet<u64>,
+    /// More clients than are named in `writers` wrote.
+    more_writers: bool,
+    /// Clients that have to be told of a lost write once.
+    to_tell: HashSet<u64>,
+}
+
+impl Object {
+    /// An UNSTABLE write of this client was accepted.
+    pub(crate) fn note_unstable(&self, client: u64) {
+        let mut unstable = self.unstable.lock();
+        if unstable.writers.len() < limits::UNSTABLE_WRITERS_PER_OBJECT_MAX {
+            unstable.writers.insert(client);
+        } else if !unstable.writers.contains(&client) {
+            unstable.more_writers = true;
+        }
+    }
+
+    /// True when some accepted write is not known to be on stable storage.
+    pub(crate) fn has_unstable(&self) -> bool {
+        let unstable = self.unstable.lock();
+        !unstable.writers.is_empty() || unstable.more_writers
+    }
+
+    /// A sync of the whole file begins: what it will cover. Writes accepted from now on are noted anew.
+    pub(crate) fn take_unstable(&self) -> Covered {
+        let mut unstable = self.unstable.lock();
+        Covered {
+            writers: std::mem::take(&mut unstable.writers),
+            more: std::mem::take(&mut unstable.more_writers),
+        }
+    }
+
+    /// The sync failed: every client that wrote is to hear of it once; `told` hears it now.
+    pub(crate) fn sync_failed(&self, covered: Covered, told: Option<u64>) {
+        let mut unstable = self.unstable.lock();
+        unstable.to_tell.extend(covered.writers);
+        if let Some(client) = told {
+            unstable.to_tell.remove(&client);
+        }
+    }
+
+    /// Has this client still to hear of a lost write? Asking is telling.
+    pub(crate) fn must_hear_of_error(&self, client: u64) -> bool {
+        self.unstable.lock().to_tell.remove(&client)
+    }
+
+    /// Puts back what a sync that did not happen would have covered.
+    pub(crate) fn restore_unstable(&self, covered: Covered) {
+        let mut unstable = self.unstable.lock();
+        unstable.writers.extend(covered.writers);
+        unstable.more_writers |= covered.more;
+    }
+}
+
+/// The writers whose data a sync covers.
+pub(crate) struct Covered {
+    writers: HashSet<u64>,
+    more: bool,
+}

@@ -1,0 +1,244 @@
+//! An export as it is served: its root and the file systems in it.
+//!
+//! A `Tree` is made when an export is first served and lives until a reload drops the export. It
+//! knows which mounted file system a handle's [`MountKey`] means. Mount points below the export are
+//! entered only with `crossmnt`; otherwise the kernel is told not to (`RESOLVE_NO_XDEV`).
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use nfs_io::fs::{self, OFlags, OpenHow, ResolveFlags, Stat};
+use nfs_io::{Errno, Lane};
+use parking_lot::RwLock;
+
+use super::{Error, Object, Result};
+use crate::exports::Export;
+use crate::fh::MountKey;
+use crate::limits;
+
+/// See the module.
+pub(crate) struct Tree {
+    pub(crate) export: Arc<Export>,
+    root: OnceLock<Arc<Object>>,
+    mounts: RwLock<Vec<Arc<Mount>>>,
+}
+
+/// One file system of an export.
+pub(crate) struct Mount {
+    pub(crate) key: MountKey,
+    /// Told to clients: the same after a restart, whatever device number the kernel gives.
+    pub(crate) fsid: u64,
+    pub(crate) dev: u64,
+    mnt_id: u64,
+    root_ino: u64,
+    /// `statx` on a cached inode of it does not wait for anybody: it may run on a shard's thread.
+    pub(crate) local: bool,
+    /// The largest file it takes, found by asking it (0 where it could not be asked).
+    pub(crate) file_size_max: u64,
+    /// Opened for reading: `open_by_handle_at` does not take an `O_PATH` descriptor.
+    fd: Arc<OwnedFd>,
+    path: PathBuf,
+}
+
+impl Mount {
+    fn new(key: MountKey, export_id: u32, fd: OwnedFd, stat: &Stat) -> Result<Self> {
+        let facts = fs::statfs(fd.as_fd())?;
+        let path = fs::fd_path(fd.as_fd())?;
+        let file_size_max = fs::file_size_max(fd.as_fd()).unwrap_or(0);
+        Ok(Self {
+            key,
+            fsid: u64::from(export_id) << 32 | u64::from(key.0),
+            dev: stat.dev,
+            mnt_id: stat.mnt_id,
+            root_ino: stat.ino,
+            local: fs::is_local(facts.fs_type),
+            file_size_max,
+            fd: Arc::new(fd),
+            path,
+        })
+    }
+
+    pub(crate) fn root_ino(&self) -> u64 {
+        self.root_ino
+    }
+
+    /// The lane of the helper pool in which work on this file system waits.
+    pub(crate) fn lane(&self) -> Lane {
+        Lane(self.dev)
+    }
+
+    /// A descriptor on it, for flushing the whole of it.
+    pub(crate) fn flush_fd(&self) -> Arc<OwnedFd> {
+        Arc::clone(&self.fd)
+    }
+
+    /// The descriptor of its root.
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Tree {
+    /// Opens an export's root directory.
+    ///
+    /// # Errors
+    /// When the directory cannot be opened.
+    pub(crate) fn open(export: Arc<Export>) -> Result<Self> {
+        let fd = fs::open_dir(&export.path)?;
+        let stat = fs::statx(fd.as_fd())?;
+        let mount = Mount::new(MountKey::ROOT, export.id, fd, &stat)?;
+        Ok(Self {
+            export,
+            root: OnceLock::new(),
+            mounts: RwLock::new(vec![Arc::new(mount)]),
+        })
+    }
+
+    /// The export's own file system.
+    pub(crate) fn root_mount(&self) -> Arc<Mount> {
+        Arc::clone(&self.mounts.read()[0])
+    }
+
+    /// The export's root directory; set once, by whoever made its handle.
+    pub(crate) fn root(&self) -> Option<Arc<Object>> {
+        self.root.get().cloned()
+    }
+
+    pub(crate) fn set_root(&self, root: Arc<Object>) {
+        // Two callers that raced made the same root twice; either will do.
+        if self.root.set(root).is_err() {
+            tracing::debug!(export = %self.export.id, "root was made twice");
+        }
+    }
+
+    /// How names are resolved in this tree: never out of it, never through a link.
+    pub(crate) fn resolve_flags(&self) -> ResolveFlags {
+        let beneath =
+            ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        if self.export.crossmnt {
+            beneath
+        } else {
+            beneath | ResolveFlags::NO_XDEV
+        }
+    }
+
+    /// The file system of an object that was reached by name from an object on `parent`.
+    ///
+    /// # Errors
+    /// [`Error::NotExported`] where it is another file system and the export does not cross.
+    pub(crate) fn mount_of(&self, parent: &Arc<Mount>, stat: &Stat) -> Result<Arc<Mount>> {
+        if stat.mnt_id == parent.mnt_id {
+            return Ok(Arc::clone(parent));
+        }
+        if let Some(mount) = self
+            .mounts
+            .read()
+            .iter()
+            .find(|mount| mount.mnt_id == stat.mnt_id)
+        {
+            return Ok(Arc::clone(mount));
+        }
+        if !self.export.crossmnt {
+            return Err(Error::NotExported);
+        }
+        self.enter(stat)
+    }
+
+    /// The file system that a handle names.
+    ///
+    /// # Errors
+    /// [`Error::Stale`] when nothing is mounted there any more.
+    pub(crate) fn mount_by_key(&self, key: MountKey) -> Result<Arc<Mount>> {
+        if let Some(mount) = self.mounts.read().iter().find(|mount| mount.key == key) {
+            return Ok(Arc::clone(mount));
+        }
+        if !self.export.crossmnt {
+            return Err(Error::Stale);
+        }
+        // A handle from before a restart: find the mount point whose path gives this key.
+        let root = self.root_mount();
+        let beneath = nfs_io::mounts::mounts_beneath(&root.path).map_err(|_| Error::Stale)?;
+        for mount in beneath {
+            if self.key_of(&mount.mount_point) != Some(key) {
+                continue;
+            }
+            let below = self.below(&mount.mount_point).ok_or(Error::Stale)?;
+            let fd = self.open_below(below.as_os_str().as_bytes(), OFlags::PATH)?;
+            let stat = fs::statx(fd.as_fd())?;
+            return self.enter(&stat);
+        }
+        Err(Error::Stale)
+    }
+
+    /// Is this directory still in the export? A local rename may have moved it out.
+    pub(crate) fn contains(&self, directory: BorrowedFd<'_>) -> Result<bool> {
+        let root = fs::fd_path(self.root_mount().fd())?;
+        Ok(fs::fd_path(directory)?.starts_with(root))
+    }
+
+    /// A mount point may be a directory or, for a bind mount, any file.
+    fn enter(&self, stat: &Stat) -> Result<Arc<Mount>> {
+        let mounts = nfs_io::mounts::mounts().map_err(|_| Error::Errno(Errno::IO))?;
+        let mount = mounts.into_iter().find(|mount| mount.id == stat.mnt_id);
+        let mount_point = mount.ok_or(Error::Stale)?.mount_point;
+        let key = self.key_of(&mount_point).ok_or(Error::NotExported)?;
+        let below = self.below(&mount_point).ok_or(Error::NotExported)?;
+        let below = below.as_os_str().as_bytes();
+        let fd = self.open_below(below, OFlags::RDONLY | OFlags::NONBLOCK)?;
+        let root_stat = fs::statx(fd.as_fd())?;
+        if root_stat.mnt_id != stat.mnt_id {
+            return Err(Error::Stale);
+        }
+        let mount = Arc::new(Mount::new(key, self.export.id, fd, &root_stat)?);
+        let mut mounts = self.mounts.write();
+        // The place may hold what was mounted there before: the new one takes its key.
+        mounts.retain(|old| old.key != key || old.key == MountKey::ROOT);
+        if mounts.len() >= limits::MOUNTS_PER_EXPORT_MAX {
+            return Err(Error::NotExported);
+        }
+        mounts.push(Arc::clone(&mount));
+        Ok(mount)
+    }
+
+    /// Opens a path below the root, name by name, never out of the tree. The server's own walk: no
+    /// client's path comes here.
+    pub(crate) fn open_below(&self, path: &[u8], flags: OFlags) -> Result<OwnedFd> {
+        let root = self.root_mount();
+        let mut at = fs::reopen(root.fd(), OFlags::PATH | OFlags::DIRECTORY)?;
+        let mut names = path
+            .split(|byte| *byte == b'/')
+            .filter(|name| !name.is_empty())
+            .peekable();
+        while let Some(name) = names.next() {
+            let flags = if names.peek().is_some() {
+                OFlags::PATH
+            } else {
+                flags
+            };
+            let flags = flags | OFlags::NOFOLLOW;
+            let how = OpenHow {
+                flags,
+                mode: 0,
+                resolve: self.resolve_flags(),
+            };
+            at = fs::openat2(at.as_fd(), name, how)?;
+        }
+        Ok(at)
+    }
+
+    fn below<'p>(&self, path: &'p Path) -> Option<&'p Path> {
+        path.strip_prefix(&self.root_mount().path).ok()
+    }
+
+    /// FNV-1a of the path below the export; never the root's key. Two mount points of one export
+    /// that collide would show as one file system going stale, at odds of one in four milliards.
+    fn key_of(&self, mount_point: &Path) -> Option<MountKey> {
+        let bytes = self.below(mount_point)?.as_os_str().as_bytes();
+        let hash = bytes.iter().fold(0x811c_9dc5_u32, |hash, byte| {
+            (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193)
+        });
+        Some(MountKey(hash.max(1)))
+    }
+}

@@ -1,0 +1,236 @@
+//! How the client commands print names, modes and times, and how they run.
+
+use std::fmt::Write as _;
+use std::future::Future;
+use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use nfs_client::nfs3::{Fattr3, Ftype3, Nfstime3};
+use serde_json::{Map, Value, json};
+
+/// What the help texts of the client commands say about exit codes and names.
+pub(crate) const AFTER_HELP: &str = "\
+URL: nfs://HOST[:PORT]/EXPORT/PATH[?OPTION=VALUE&...]. IPv6 addresses stand in brackets; %XX is a byte
+of the path. Options: nfsport=N, mountport=N, uid=N, gid=N, version=3. Without a port, 2049 is tried,
+then the host's portmapper.
+
+Names that are not UTF-8, and control characters, are printed as \\xNN on a terminal, and as they are
+into a pipe or file.
+
+Exit codes: 0 success, 1 failure, 2 wrong usage.";
+
+/// Runs a command's future to its end.
+///
+/// A closed standard output (`| head`) is success: the reader has what it wanted.
+pub(crate) fn run(command: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the event loop")?;
+    match runtime.block_on(command) {
+        Err(error) if is_broken_pipe(&error) => Ok(ExitCode::SUCCESS),
+        result => result.map(|()| ExitCode::SUCCESS),
+    }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error
+        .downcast_ref::<io::Error>()
+        .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+/// Writes a file name: escaped on a terminal, raw elsewhere.
+pub(crate) fn write_name(out: &mut impl Write, name: &[u8], escaped: bool) -> io::Result<()> {
+    if escaped {
+        out.write_all(escape(name).as_bytes())
+    } else {
+        out.write_all(name)
+    }
+}
+
+/// Whether names have to be escaped on standard output.
+pub(crate) fn escape_on_stdout() -> bool {
+    io::stdout().is_terminal()
+}
+
+/// A name with what a terminal must not get written as `\xNN`, and `\` doubled.
+pub(crate) fn escape(name: &[u8]) -> String {
+    let mut text = String::with_capacity(name.len());
+    for chunk in name.utf8_chunks() {
+        for char in chunk.valid().chars() {
+            if char == '\\' {
+                text.push_str("\\\\");
+            } else if char.is_control() {
+                let mut bytes = [0; 4];
+                for byte in char.encode_utf8(&mut bytes).bytes() {
+                    let _ = write!(text, "\\x{byte:02x}");
+                }
+            } else {
+                text.push(char);
+            }
+        }
+        for byte in chunk.invalid() {
+            let _ = write!(text, "\\x{byte:02x}");
+        }
+    }
+    text
+}
+
+/// A name as JSON members: `KEY` if it is UTF-8, else `KEY_hex`.
+pub(crate) fn put_json_name(object: &mut Map<String, Value>, key: &str, name: &[u8]) {
+    match std::str::from_utf8(name) {
+        Ok(text) => object.insert(key.to_owned(), text.into()),
+        Err(_) => {
+            let hex = name.iter().fold(String::new(), |mut hex, byte| {
+                let _ = write!(hex, "{byte:02x}");
+                hex
+            });
+            object.insert(format!("{key}_hex"), hex.into())
+        }
+    };
+}
+
+/// The attributes as JSON members; times as seconds with nine decimals, in a string.
+pub(crate) fn put_json_attributes(object: &mut Map<String, Value>, attributes: &Fattr3) {
+    let time = |time: Nfstime3| format!("{}.{:09}", time.seconds, time.nseconds);
+    let members = json!({
+        "type": type_name(attributes.ftype),
+        "mode": format!("{:04o}", attributes.mode & 0o7777),
+        "nlink": attributes.nlink,
+        "uid": attributes.uid,
+        "gid": attributes.gid,
+        "size": attributes.size,
+        "used": attributes.used,
+        "rdev": [attributes.rdev.major, attributes.rdev.minor],
+        "fsid": attributes.fsid,
+        "fileid": attributes.fileid,
+        "atime": time(attributes.atime),
+        "mtime": time(attributes.mtime),
+        "ctime": time(attributes.ctime),
+    });
+    if let Value::Object(members) = members {
+        object.extend(members);
+    }
+}
+
+/// The word for a file type.
+pub(crate) fn type_name(ftype: Ftype3) -> &'static str {
+    match ftype {
+        Ftype3::Reg => "file",
+        Ftype3::Dir => "directory",
+        Ftype3::Blk => "block device",
+        Ftype3::Chr => "character device",
+        Ftype3::Lnk => "symbolic link",
+        Ftype3::Sock => "socket",
+        Ftype3::Fifo => "fifo",
+    }
+}
+
+/// Type and permissions in ten characters, as `ls -l` writes them: `drwxr-sr-t`.
+pub(crate) fn mode_text(ftype: Ftype3, mode: u32) -> String {
+    let first = match ftype {
+        Ftype3::Reg => '-',
+        Ftype3::Dir => 'd',
+        Ftype3::Blk => 'b',
+        Ftype3::Chr => 'c',
+        Ftype3::Lnk => 'l',
+        Ftype3::Sock => 's',
+        Ftype3::Fifo => 'p',
+    };
+    let mut text = String::from(first);
+    for (shift, special, letter) in [(6, 0o4000, 's'), (3, 0o2000, 's'), (0, 0o1000, 't')] {
+        let bits = mode >> shift;
+        text.push(if bits & 4 != 0 { 'r' } else { '-' });
+        text.push(if bits & 2 != 0 { 'w' } else { '-' });
+        text.push(match (bits & 1 != 0, mode & special != 0) {
+            (true, true) => letter,
+            (false, true) => letter.to_ascii_uppercase(),
+            (true, false) => 'x',
+            (false, false) => '-',
+        });
+    }
+    text
+}
+
+/// A time in UTC: `2026-01-31 23:59:59`.
+pub(crate) fn time_text(time: Nfstime3) -> String {
+    let seconds = u64::from(time.seconds);
+    let (days, of_day) = (seconds / 86_400, seconds % 86_400);
+    let (year, month, day) = civil_date(days);
+    let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
+}
+
+/// Year, month and day of the day that many days after 1970-01-01, in the Gregorian calendar.
+fn civil_date(mut days: u64) -> (u64, u64, u64) {
+    let is_leap = |year: u64| {
+        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+    };
+    let mut year = 1970;
+    loop {
+        let length = if is_leap(year) { 366 } else { 365 };
+        if days < length {
+            break;
+        }
+        days -= length;
+        year += 1;
+    }
+    let february = if is_leap(year) { 29 } else { 28 };
+    let lengths = [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    let mut month = 1;
+    for length in lengths {
+        if days < length {
+            break;
+        }
+        days -= length;
+        month += 1;
+    }
+    (year, month, days + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_safe_for_terminals() {
+        assert_eq!(escape(b"plain name"), "plain name");
+        assert_eq!(escape("gr\u{fc}n".as_bytes()), "gr\u{fc}n");
+        assert_eq!(escape(b"a\xffb\\\x1b[0m\n"), "a\\xffb\\\\\\x1b[0m\\x0a");
+        assert_eq!(escape("\u{85}".as_bytes()), "\\xc2\\x85");
+    }
+
+    #[test]
+    fn modes() {
+        assert_eq!(mode_text(Ftype3::Reg, 0o644), "-rw-r--r--");
+        assert_eq!(mode_text(Ftype3::Dir, 0o1777), "drwxrwxrwt");
+        assert_eq!(mode_text(Ftype3::Reg, 0o6750), "-rwsr-s---");
+        assert_eq!(mode_text(Ftype3::Fifo, 0o7000), "p--S--S--T");
+    }
+
+    #[test]
+    fn times() {
+        let at = |seconds| {
+            time_text(Nfstime3 {
+                seconds,
+                nseconds: 0,
+            })
+        };
+        assert_eq!(at(0), "1970-01-01 00:00:00");
+        assert_eq!(at(951_782_400), "2000-02-29 00:00:00");
+        assert_eq!(at(1_735_689_599), "2024-12-31 23:59:59");
+        assert_eq!(at(u32::MAX), "2106-02-07 06:28:15");
+    }
+
+    #[test]
+    fn json_names() {
+        let mut object = Map::new();
+        put_json_name(&mut object, "name", b"a");
+        put_json_name(&mut object, "target", b"\xff\x01");
+        assert_eq!(
+            Value::Object(object),
+            json!({"name": "a", "target_hex": "ff01"})
+        );
+    }
+}

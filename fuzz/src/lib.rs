@@ -1,0 +1,99 @@
+//! What the fuzz targets share.
+
+use std::fmt::Debug;
+
+use nfs_wire::nfs3::{self, Failure, Procedure, WccData};
+use nfs_wire::{Decode, DecodeError, Decoder, Encode, encode_to_vec};
+
+/// Decodes a message from the front of `bytes`, if there is one, and checks that it keeps its length
+/// and its meaning when it is encoded again. Only the bytes of padding may change.
+pub fn round_trip<'a, T: Encode + PartialEq + Debug>(
+    bytes: &'a [u8],
+    decode: impl Fn(&mut Decoder<'a>) -> Result<T, DecodeError>,
+    decode_again: impl for<'b> Fn(&T, &'b [u8]) -> bool,
+) {
+    let mut d = Decoder::new(bytes);
+    let Ok(value) = decode(&mut d) else { return };
+    let encoded = encode_to_vec(&value);
+    assert_eq!(encoded.len(), d.position(), "{value:?}");
+    assert!(decode_again(&value, &encoded), "{value:?}");
+}
+
+/// [`round_trip`] of a type: `round_trip_of!(bytes, Type)`, or of what decodes it:
+/// `round_trip_of!(bytes, |d| decode(d))`.
+#[macro_export]
+macro_rules! round_trip_of {
+    ($bytes:expr, |$d:ident| $decode:expr) => {
+        $crate::round_trip(
+            $bytes,
+            |$d| $decode,
+            |value, bytes| {
+                let mut again = nfs_wire::Decoder::new(bytes);
+                let $d = &mut again;
+                let decoded = $decode.expect("what was encoded decodes");
+                again.remaining() == 0 && decoded == *value
+            },
+        )
+    };
+    ($bytes:expr, $type:ty) => {
+        $crate::round_trip_of!($bytes, |d| <$type as nfs_wire::Decode>::decode(d))
+    };
+}
+
+type Res<Ok, Fail> = Result<Ok, Failure<Fail>>;
+
+/// Checks `bytes` as the arguments of a call of NFSv3.
+pub fn nfs3_args(procedure: Procedure, bytes: &[u8]) {
+    round_trip_of!(bytes, |d| nfs3::Call::decode(procedure, d));
+    if procedure == Procedure::Write {
+        write_head(bytes);
+    }
+}
+
+/// The head of a WRITE must say the same as the whole.
+fn write_head(bytes: &[u8]) {
+    let mut d = Decoder::new(bytes);
+    let head = nfs3::WriteHead::decode(&mut d);
+    let tail_len = d.remaining();
+    let Ok(whole) = nfs3::WriteArgs::decode(&mut Decoder::new(bytes)) else {
+        return;
+    };
+    let head = head.expect("a whole WRITE has a head");
+    assert_eq!((head.file, head.offset), (whole.file, whole.offset));
+    assert_eq!((head.count, head.stable), (whole.count, whole.stable));
+    assert_eq!(head.data_len as usize, whole.data.len());
+    assert!(head.tail_len() <= tail_len);
+}
+
+/// Checks `bytes` as the results of a procedure of NFSv3.
+pub fn nfs3_results(procedure: Procedure, bytes: &[u8]) {
+    match procedure {
+        Procedure::Null => {}
+        Procedure::Getattr => round_trip_of!(bytes, Res<nfs3::GetattrOk, ()>),
+        Procedure::Setattr | Procedure::Remove | Procedure::Rmdir => {
+            round_trip_of!(bytes, Res<nfs3::RemoveOk, WccData>);
+        }
+        Procedure::Lookup => round_trip_of!(bytes, Res<nfs3::LookupOk, nfs3::PostOpAttr>),
+        Procedure::Access => round_trip_of!(bytes, Res<nfs3::AccessOk, nfs3::PostOpAttr>),
+        Procedure::Readlink => {
+            round_trip_of!(bytes, Res<nfs3::ReadlinkOk<'_>, nfs3::PostOpAttr>);
+        }
+        Procedure::Read => round_trip_of!(bytes, Res<nfs3::ReadOk<'_>, nfs3::PostOpAttr>),
+        Procedure::Write => round_trip_of!(bytes, Res<nfs3::WriteOk, WccData>),
+        Procedure::Create | Procedure::Mkdir | Procedure::Symlink | Procedure::Mknod => {
+            round_trip_of!(bytes, Res<nfs3::CreateOk, WccData>);
+        }
+        Procedure::Rename => round_trip_of!(bytes, Res<nfs3::RenameBody, nfs3::RenameBody>),
+        Procedure::Link => round_trip_of!(bytes, Res<nfs3::LinkBody, nfs3::LinkBody>),
+        Procedure::Readdir => {
+            round_trip_of!(bytes, Res<nfs3::ReaddirOk<'_>, nfs3::PostOpAttr>);
+        }
+        Procedure::Readdirplus => {
+            round_trip_of!(bytes, Res<nfs3::ReaddirplusOk<'_>, nfs3::PostOpAttr>);
+        }
+        Procedure::Fsstat => round_trip_of!(bytes, Res<nfs3::FsstatOk, nfs3::PostOpAttr>),
+        Procedure::Fsinfo => round_trip_of!(bytes, Res<nfs3::FsinfoOk, nfs3::PostOpAttr>),
+        Procedure::Pathconf => round_trip_of!(bytes, Res<nfs3::PathconfOk, nfs3::PostOpAttr>),
+        Procedure::Commit => round_trip_of!(bytes, Res<nfs3::CommitOk, WccData>),
+    }
+}

@@ -1,0 +1,84 @@
+//! Every call a program makes, each in a directory of its own.
+
+mod access;
+mod content;
+mod directories;
+mod metadata;
+mod naming;
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use super::Report;
+use crate::manifest;
+
+pub(super) use access::attempt;
+
+/// A test: gets an empty directory.
+type Test = fn(&Path) -> Result<()>;
+
+/// All of them, by name.
+pub(crate) const TESTS: &[(&str, Test)] = &[
+    ("create_write_read", content::create_write_read),
+    ("append", content::append),
+    ("truncate", content::truncate),
+    ("sparse", content::sparse),
+    ("beyond_4_gib", content::beyond_4_gib),
+    ("mmap_read", content::mmap_read),
+    ("mmap_write", content::mmap_write),
+    ("direct", content::direct),
+    ("synchronous", content::synchronous),
+    ("streams_of_many_threads", content::streams_of_many_threads),
+    ("exclusive", naming::exclusive),
+    ("rename_over", naming::rename_over),
+    (
+        "rename_between_directories",
+        naming::rename_between_directories,
+    ),
+    ("unlink_open_file", naming::unlink_open_file),
+    ("rename_open_file", naming::rename_open_file),
+    ("hard_links", naming::hard_links),
+    ("symbolic_links", naming::symbolic_links),
+    ("odd_names", naming::odd_names),
+    ("errors", naming::errors),
+    ("special_files", naming::special_files),
+    ("directories", directories::directories),
+    ("deep_path", directories::deep_path),
+    ("big_directory", directories::big_directory),
+    ("unlink_while_listing", directories::unlink_while_listing),
+    ("create_while_listing", directories::create_while_listing),
+    ("modes", metadata::modes),
+    ("owners", metadata::owners),
+    ("times", metadata::times),
+    ("statfs", metadata::statfs),
+    ("permissions", access::permissions),
+    ("open_then_chmod", access::open_then_chmod),
+    (
+        "new_files_belong_to_their_maker",
+        access::new_files_belong_to_their_maker,
+    ),
+    ("sticky_directory", access::sticky_directory),
+];
+
+/// Runs all of them below `dir`.
+pub(super) fn run(dir: &Path, report: &mut Report) -> Result<()> {
+    for (name, test) in TESTS {
+        let own = dir.join(name);
+        let outcome = fs::create_dir(&own)
+            .with_context(|| format!("mkdir {}", own.display()))
+            .and_then(|()| test(&own));
+        report.verdict(&format!("calls/{name}"), &outcome)?;
+        if outcome.is_ok() {
+            match manifest::of_tree(&own) {
+                Ok(entries) => {
+                    let json = serde_json::to_string(&entries)?;
+                    report.line(&format!("manifest calls/{name} {json}"))?;
+                }
+                Err(error) => report.verdict(&format!("calls/{name}"), &Err(error))?,
+            }
+        }
+    }
+    Ok(())
+}

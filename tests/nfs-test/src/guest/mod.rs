@@ -1,0 +1,134 @@
+//! What runs inside the guest, on a file system that the kernel's NFS client has mounted.
+//!
+//! Each suite writes its verdicts as lines to a result file that the host reads: `ok NAME`,
+//! `FAIL NAME: why`, `note NAME: text`, and `manifest NAME JSON` with what the client shows at the
+//! end of a test, for the host to compare with its own disk.
+
+mod calls;
+mod check;
+mod fsx;
+mod map;
+mod sharing;
+mod tree;
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::{Args, Subcommand};
+
+pub(crate) use calls::TESTS as CALLS;
+pub(crate) use sharing::TESTS as SHARING;
+
+/// What `nfs-test guest` is told.
+#[derive(Args)]
+pub(crate) struct GuestArgs {
+    /// Where the verdicts go; standard output if not given.
+    #[arg(long)]
+    results: Option<PathBuf>,
+    #[command(subcommand)]
+    suite: Suite,
+}
+
+#[derive(Subcommand)]
+enum Suite {
+    /// Every call a program makes.
+    Calls { dir: PathBuf },
+    /// Unpack a tar archive, compare it with the tree it was made of, compile a program.
+    Tree {
+        dir: PathBuf,
+        archive: PathBuf,
+        original: PathBuf,
+    },
+    /// Random operations against a model in memory.
+    Fsx {
+        dir: PathBuf,
+        #[arg(long)]
+        seed: u64,
+        #[arg(long)]
+        operations: u64,
+    },
+    /// Two mounts of one export see each other's changes.
+    Sharing {
+        uncached: PathBuf,
+        uncached_too: PathBuf,
+        cached: PathBuf,
+        cached_too: PathBuf,
+    },
+    /// One call as whatever user this process is; prints `ok` or the error's name.
+    Attempt { operation: String, path: PathBuf },
+}
+
+/// Runs a suite. The verdict is in the result file; the exit code tells only of a broken run.
+///
+/// # Errors
+/// When the result file cannot be written.
+pub(crate) fn main(args: &GuestArgs) -> Result<ExitCode> {
+    let mut report = Report::open(args.results.as_deref())?;
+    match &args.suite {
+        Suite::Calls { dir } => calls::run(dir, &mut report)?,
+        Suite::Tree {
+            dir,
+            archive,
+            original,
+        } => tree::run(dir, archive, original, &mut report)?,
+        Suite::Fsx {
+            dir,
+            seed,
+            operations,
+        } => fsx::run(dir, *seed, *operations, &mut report)?,
+        Suite::Sharing {
+            uncached,
+            uncached_too,
+            cached,
+            cached_too,
+        } => {
+            sharing::run([uncached, uncached_too], [cached, cached_too], &mut report)?;
+        }
+        Suite::Attempt { operation, path } => calls::attempt(operation, path),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Where verdicts go.
+pub(crate) struct Report(Box<dyn Write>);
+
+impl Report {
+    fn open(path: Option<&Path>) -> Result<Self> {
+        Ok(Self(match path {
+            None => Box::new(std::io::stdout()),
+            Some(path) => {
+                let file: File = OpenOptions::new()
+                    .append(true)
+                    .open(path)
+                    .context("results")?;
+                Box::new(file)
+            }
+        }))
+    }
+
+    /// The verdict on one test.
+    ///
+    /// # Errors
+    /// When the result file cannot be written.
+    pub(crate) fn verdict(&mut self, name: &str, outcome: &Result<()>) -> Result<()> {
+        match outcome {
+            Ok(()) => self.line(&format!("ok {name}")),
+            Err(error) => self.line(&format!("FAIL {name}: {error:#}")),
+        }
+    }
+
+    /// One line of any kind.
+    ///
+    /// # Errors
+    /// When the result file cannot be written.
+    pub(crate) fn line(&mut self, line: &str) -> Result<()> {
+        // One write for a line: the next writer of the file may be another process.
+        self.0
+            .write_all(format!("{}\n", line.replace('\n', " ")).as_bytes())?;
+        self.0.flush()?;
+        Ok(())
+    }
+}

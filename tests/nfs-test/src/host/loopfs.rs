@@ -1,0 +1,163 @@
+//! A file system of our own in an image file, on a loop device, whose power can be cut.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{ChildStdin, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+
+use super::process::{Running, output, run};
+
+/// How long an unmounted file system may stay busy: a ring that was killed with its process gives
+/// its files back a little later.
+const UNMOUNT_DEADLINE: Duration = Duration::from_secs(20);
+/// The pause between two attempts to unmount.
+const UNMOUNT_PAUSE: Duration = Duration::from_millis(2);
+
+/// Which file system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FsKind {
+    Xfs,
+    Ext4,
+}
+
+/// A mounted loop file system; unmounted, and its image removed, on drop.
+pub(crate) struct LoopFs {
+    image: PathBuf,
+    /// Where the image is: in memory if there is /dev/shm, since what a cut drops is decided above
+    /// the loop device.
+    _place: tempfile::TempDir,
+    point: PathBuf,
+    mounted: bool,
+}
+
+impl LoopFs {
+    /// Makes the file system and mounts it on `point`, which is created.
+    ///
+    /// # Errors
+    /// When a tool fails: no loop device, no space, no such file system in the kernel.
+    pub(crate) fn new(kind: FsKind, point: &Path) -> Result<Self> {
+        let memory = Path::new("/dev/shm");
+        let parent = if memory.is_dir() {
+            memory
+        } else {
+            Path::new("/var/tmp")
+        };
+        let place = tempfile::Builder::new()
+            .prefix("nfs-test-image-")
+            .tempdir_in(parent)?;
+        let image = place.path().join("disk.img");
+        let path = image.to_str().context("a path that is UTF-8")?;
+        match kind {
+            FsKind::Xfs => {
+                run("truncate", &["-s", "320M", path])?;
+                run("mkfs.xfs", &["-q", path])?;
+            }
+            FsKind::Ext4 => {
+                run("truncate", &["-s", "128M", path])?;
+                run("mkfs.ext4", &["-q", "-F", "-I", "256", path])?;
+            }
+        }
+        std::fs::create_dir_all(point)?;
+        let point = point.to_path_buf();
+        let mut fs = Self {
+            image,
+            _place: place,
+            point,
+            mounted: false,
+        };
+        fs.mount()?;
+        Ok(fs)
+    }
+
+    /// Where it is mounted.
+    pub(crate) fn point(&self) -> &Path {
+        &self.point
+    }
+
+    /// Mounts it (again); the file system recovers from its log.
+    ///
+    /// # Errors
+    /// When mount fails.
+    pub(crate) fn mount(&mut self) -> Result<()> {
+        output(
+            Command::new("mount")
+                .args(["-o", "loop"])
+                .arg(&self.image)
+                .arg(&self.point),
+        )?;
+        self.mounted = true;
+        Ok(())
+    }
+
+    /// Unmounts it.
+    ///
+    /// # Errors
+    /// When it stays busy.
+    pub(crate) fn unmount(&mut self) -> Result<()> {
+        let deadline = Instant::now() + UNMOUNT_DEADLINE;
+        loop {
+            match output(Command::new("umount").arg(&self.point)) {
+                Ok(_) => break,
+                Err(error) if Instant::now() > deadline => return Err(error),
+                Err(_) => std::thread::sleep(UNMOUNT_PAUSE),
+            }
+        }
+        self.mounted = false;
+        Ok(())
+    }
+
+    /// A knife that cuts its power without delay.
+    ///
+    /// # Errors
+    /// When xfs_io cannot be started.
+    pub(crate) fn knife(&self) -> Result<Knife> {
+        let mut command = Command::new("xfs_io");
+        command.arg("-x").arg(&self.point);
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let mut process = Running::start(&mut command)?;
+        let input = process
+            .child()
+            .stdin
+            .take()
+            .context("xfs_io's standard input")?;
+        Ok(Knife { process, input })
+    }
+}
+
+impl Drop for LoopFs {
+    fn drop(&mut self) {
+        if self.mounted
+            && let Err(error) = self.unmount()
+        {
+            println!("     left behind: {} ({error:#})", self.point.display());
+        }
+    }
+}
+
+/// An xfs_io that has the mount open and waits for its command.
+pub(crate) struct Knife {
+    process: Running,
+    input: ChildStdin,
+}
+
+impl Knife {
+    /// The file system drops everything that is not on stable storage (the shutdown ioctl of XFS
+    /// and ext4, without a flush of the log). When this returns, it is done.
+    ///
+    /// # Errors
+    /// When xfs_io fails.
+    pub(crate) fn cut(mut self) -> Result<()> {
+        self.input
+            .write_all(b"shutdown\nquit\n")
+            .context("tell xfs_io")?;
+        drop(self.input);
+        let status = self.process.wait(Duration::from_secs(30))?;
+        ensure!(status.success(), "xfs_io: {status}");
+        Ok(())
+    }
+}

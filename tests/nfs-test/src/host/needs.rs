@@ -1,0 +1,99 @@
+//! What a scenario needs of the machine, and whether it is there.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::Engine;
+
+/// Something a machine may lack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// Mounts, namespaces, other users' files.
+    Root,
+    /// Loop devices with XFS and ext4.
+    Loop,
+    /// User Mode Linux with its NFS client modules, and mount.nfs.
+    Uml,
+    /// Tap devices and network namespaces.
+    Tun,
+    /// nfs-ls, nfs-cat, nfs-cp, nfs-stat.
+    LibnfsUtils,
+    /// File systems served by a process.
+    Fuse,
+    /// tar and a C compiler.
+    Compiler,
+}
+
+impl Need {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Root => "root",
+            Self::Loop => "loop devices",
+            Self::Uml => "User Mode Linux",
+            Self::Tun => "tap devices",
+            Self::LibnfsUtils => "libnfs utilities",
+            Self::Fuse => "FUSE",
+            Self::Compiler => "C compiler",
+        }
+    }
+}
+
+/// Why the machine cannot serve `need`, with the cure; `None` when it can.
+pub(crate) fn missing(need: Need, engine: Engine) -> Option<String> {
+    if engine == Engine::Uring && io_uring_is_off() {
+        return Some("io_uring is switched off here (kernel.io_uring_disabled)".to_owned());
+    }
+    match need {
+        Need::Root => (!rustix::process::geteuid().is_root()).then(|| "not root".to_owned()),
+        Need::Loop => programs(&[
+            ("mkfs.xfs", "xfsprogs"),
+            ("xfs_io", "xfsprogs"),
+            ("mkfs.ext4", "e2fsprogs"),
+            ("mount", "mount"),
+        ])
+        .or_else(|| device("/dev/loop-control")),
+        Need::Uml => programs(&[
+            ("linux.uml", "user-mode-linux"),
+            ("mount.nfs", "nfs-common"),
+        ])
+        .or_else(|| {
+            (!Path::new("/usr/lib/uml/modules").is_dir())
+                .then(|| "no modules of User Mode Linux (apt install user-mode-linux)".to_owned())
+        }),
+        Need::Tun => programs(&[("ip", "iproute2")]).or_else(|| device("/dev/net/tun")),
+        Need::LibnfsUtils => {
+            let package = "libnfs-utils";
+            programs(&[
+                ("nfs-ls", package),
+                ("nfs-cat", package),
+                ("nfs-cp", package),
+            ])
+        }
+        Need::Fuse => programs(&[("fusermount3", "fuse3")]).or_else(|| device("/dev/fuse")),
+        Need::Compiler => programs(&[("gcc", "gcc"), ("tar", "tar"), ("setpriv", "util-linux")]),
+    }
+}
+
+fn io_uring_is_off() -> bool {
+    fs::read_to_string("/proc/sys/kernel/io_uring_disabled").is_ok_and(|text| text.trim() == "2")
+}
+
+fn device(path: &str) -> Option<String> {
+    (!Path::new(path).exists()).then(|| format!("no {path}"))
+}
+
+fn programs(wanted: &[(&str, &str)]) -> Option<String> {
+    wanted
+        .iter()
+        .find(|(program, _)| find(program).is_none())
+        .map(|(program, package)| format!("no {program} (apt install {package})"))
+}
+
+/// Where a program is, on the PATH or in the system directories that a user's PATH may lack.
+pub(crate) fn find(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain(["/usr/sbin", "/sbin", "/usr/bin"].map(PathBuf::from))
+        .map(|dir| dir.join(program))
+        .find(|candidate| candidate.is_file())
+}

@@ -1,0 +1,60 @@
+//! A network namespace with a tap device: the wire between the server and one guest.
+
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use super::process::run;
+
+/// The namespace; deleted (with its devices) on drop.
+pub(crate) struct Netns {
+    name: String,
+}
+
+impl Netns {
+    /// The server's address on the wire.
+    pub(crate) const HOST: &'static str = "10.99.1.1";
+    /// The guest's address on the wire.
+    pub(crate) const GUEST: &'static str = "10.99.1.2";
+    /// The tap device's name inside the namespace.
+    pub(crate) const TAP: &'static str = "tap0";
+
+    /// Makes a namespace of this process's own, with loopback and the tap device up.
+    ///
+    /// # Errors
+    /// When `ip` fails: not root, no tun driver.
+    pub(crate) fn new() -> Result<Self> {
+        let name = format!("nfs-test-{}", std::process::id());
+        run("ip", &["netns", "add", &name]).context("make a network namespace")?;
+        let netns = Self { name };
+        let n = netns.name.as_str();
+        run("ip", &["-n", n, "link", "set", "lo", "up"])?;
+        run(
+            "ip",
+            &["-n", n, "tuntap", "add", "dev", Self::TAP, "mode", "tap"],
+        )?;
+        let address = format!("{}/24", Self::HOST);
+        run("ip", &["-n", n, "addr", "add", &address, "dev", Self::TAP])?;
+        run("ip", &["-n", n, "link", "set", Self::TAP, "up"])?;
+        Ok(netns)
+    }
+
+    /// A command that runs `program` inside the namespace. `ip netns exec` becomes the program, so
+    /// the child's process id is the program's.
+    pub(crate) fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.name]).arg(program);
+        command
+    }
+}
+
+impl Drop for Netns {
+    fn drop(&mut self) {
+        if let Err(error) = run("ip", &["netns", "delete", &self.name]) {
+            println!(
+                "     left behind: network namespace {} ({error:#})",
+                self.name
+            );
+        }
+    }
+}

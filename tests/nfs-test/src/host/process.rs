@@ -1,0 +1,139 @@
+//! Child processes that never outlive the test and are never waited for without a deadline.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::AsFd;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+
+/// How long a helper command (mount, mkfs, ip, ...) may take.
+const COMMAND_DEADLINE: Duration = Duration::from_secs(60);
+
+/// A running child; killed (SIGKILL) and reaped on drop.
+pub(crate) struct Running {
+    child: Child,
+    what: String,
+}
+
+impl Running {
+    /// Starts `command`.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub(crate) fn start(command: &mut Command) -> Result<Self> {
+        let what = command.get_program().to_string_lossy().into_owned();
+        let child = command.spawn().with_context(|| format!("start {what}"))?;
+        Ok(Self { child, what })
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) const fn child(&mut self) -> &mut Child {
+        &mut self.child
+    }
+
+    /// Sends a signal; an ended process is no error.
+    pub(crate) fn signal(&self, signal: Signal) {
+        if let Some(pid) = Pid::from_raw(self.child.id().cast_signed()) {
+            // The child is reaped only by us, so the id cannot belong to another process yet.
+            let _ended_before = kill_process(pid, signal);
+        }
+    }
+
+    /// The exit status, or `None` while it runs.
+    ///
+    /// # Errors
+    /// When the child cannot be asked.
+    pub(crate) fn exited(&mut self) -> Result<Option<ExitStatus>> {
+        Ok(self.child.try_wait()?)
+    }
+
+    /// Waits for the end.
+    ///
+    /// # Errors
+    /// When the process still runs at the deadline.
+    pub(crate) fn wait(&mut self, within: Duration) -> Result<ExitStatus> {
+        let pid = Pid::from_raw(self.child.id().cast_signed()).context("a child has an id")?;
+        if let Some(status) = self.child.try_wait()? {
+            return Ok(status);
+        }
+        let end = pidfd_open(pid, PidfdFlags::empty()).context("pidfd_open")?;
+        let deadline = Instant::now() + within;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let timeout = Timespec::try_from(left)?;
+            match poll(
+                &mut [PollFd::new(&end.as_fd(), PollFlags::IN)],
+                Some(&timeout),
+            ) {
+                Ok(0) => bail!("{} still runs after {within:?}", self.what),
+                Ok(_) => return Ok(self.child.wait()?),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error).context("poll a process"),
+            }
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Ok(None) = self.child.try_wait() {
+            // Nothing can be done about either error while a test is being cleaned up.
+            let _already_ended = self.child.kill();
+            let _already_reaped = self.child.wait();
+        }
+    }
+}
+
+/// Runs a helper command to its end; its output is part of the error.
+///
+/// # Errors
+/// When it fails or takes longer than a minute.
+pub(crate) fn run(program: &str, args: &[&str]) -> Result<()> {
+    let mut command = Command::new(program);
+    command.args(args);
+    output(&mut command).map(drop)
+}
+
+/// Runs a command to its end and returns what it wrote on standard output.
+///
+/// # Errors
+/// When it fails (its standard error is part of the error) or takes longer than a minute.
+pub(crate) fn output(command: &mut Command) -> Result<Vec<u8>> {
+    output_within(command, COMMAND_DEADLINE)
+}
+
+/// As [`output`], with a deadline of one's own.
+///
+/// # Errors
+/// When it fails or takes too long.
+pub(crate) fn output_within(command: &mut Command, within: Duration) -> Result<Vec<u8>> {
+    // Files instead of pipes: no pipe can fill up while we wait for the end.
+    let (out, err) = (tempfile::tempfile()?, tempfile::tempfile()?);
+    command
+        .stdin(Stdio::null())
+        .stdout(out.try_clone()?)
+        .stderr(err.try_clone()?);
+    let status = Running::start(command)?.wait(within)?;
+    let what = format!("{command:?}");
+    ensure!(
+        status.success(),
+        "{what}: {status}: {}",
+        String::from_utf8_lossy(&all(err)?).trim()
+    );
+    all(out)
+}
+
+fn all(mut file: File) -> Result<Vec<u8>> {
+    use std::io::Seek;
+    file.rewind()?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}

@@ -1,0 +1,195 @@
+//! The server under test, as a process.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use rustix::process::Signal;
+
+use super::{Context, Netns, Running};
+
+/// How long the server may take until it says `ready`.
+const READY_DEADLINE: Duration = Duration::from_secs(30);
+/// How long the server may drain after SIGTERM.
+const DRAIN_DEADLINE: Duration = Duration::from_secs(30);
+
+/// How a server is started; the default is a loopback server with a port of its own.
+#[derive(Default)]
+pub(crate) struct ServerOptions<'a> {
+    /// `ADDR:PORT`; empty means `127.0.0.1:0`.
+    pub(crate) listen: String,
+    /// `--memory`.
+    pub(crate) memory: Option<&'a str>,
+    /// Run inside this namespace.
+    pub(crate) netns: Option<&'a Netns>,
+    /// A configuration file instead of the exported directory.
+    pub(crate) config: Option<PathBuf>,
+}
+
+/// A running server; killed on drop.
+pub(crate) struct Server {
+    process: Running,
+    address: SocketAddr,
+    log: PathBuf,
+}
+
+impl Server {
+    /// Starts the server on `export` with its state in `state`, and waits until it is ready. The
+    /// log goes to `server.log` of the scenario's directory (appended, over restarts).
+    ///
+    /// # Errors
+    /// When it ends or does not say `ready` in time.
+    pub(crate) fn start(
+        context: &Context,
+        export: &Path,
+        state: &Path,
+        options: &ServerOptions<'_>,
+    ) -> Result<Self> {
+        let log = context.dir.join("server.log");
+        let log_file = OpenOptions::new().create(true).append(true).open(&log)?;
+        let listen = if options.listen.is_empty() {
+            "127.0.0.1:0"
+        } else {
+            options.listen.as_str()
+        };
+        let mut command = options.netns.map_or_else(
+            || Command::new(&context.server),
+            |n| n.command(&context.server),
+        );
+        command.arg("serve");
+        match &options.config {
+            Some(config) => command.arg("--config").arg(config),
+            None => command.arg(export),
+        };
+        command.args(["--listen", listen, "--engine", context.engine.name()]);
+        command.arg("--state-dir").arg(state);
+        if let Some(memory) = options.memory {
+            command.args(["--memory", memory]);
+        }
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(log_file);
+        let mut process = Running::start(&mut command)?;
+        let stdout = process
+            .child()
+            .stdout
+            .take()
+            .context("the server's standard output")?;
+        let address = wait_until_ready(stdout, listen)
+            .with_context(|| format!("the server did not start: {command:?}"))?;
+        Ok(Self {
+            process,
+            address,
+            log,
+        })
+    }
+
+    pub(crate) const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Ends it as an operator does: SIGTERM, drained, exit code 0.
+    ///
+    /// # Errors
+    /// When it does not end in time, ends otherwise, or its log tells of a panic.
+    pub(crate) fn stop(mut self) -> Result<()> {
+        self.process.signal(Signal::TERM);
+        let status = self.process.wait(DRAIN_DEADLINE).context("after SIGTERM")?;
+        ensure!(
+            status.success(),
+            "the server ended with {status} after SIGTERM"
+        );
+        self.no_panic()
+    }
+
+    /// Ends it as a crash does: SIGKILL.
+    ///
+    /// # Errors
+    /// When it had ended before, or its log tells of a panic.
+    pub(crate) fn kill(mut self) -> Result<()> {
+        self.alive()?;
+        self.process.signal(Signal::KILL);
+        self.process.wait(DRAIN_DEADLINE).context("after SIGKILL")?;
+        self.no_panic()
+    }
+
+    /// # Errors
+    /// When the process has ended.
+    pub(crate) fn alive(&mut self) -> Result<()> {
+        match self.process.exited()? {
+            None => Ok(()),
+            Some(status) => bail!("the server has ended: {status}"),
+        }
+    }
+
+    /// The largest resident set so far, in bytes (`VmHWM` of proc(5)).
+    ///
+    /// # Errors
+    /// When /proc does not say.
+    pub(crate) fn resident_max(&self) -> Result<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.process.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kib = line.and_then(|line| line.trim().strip_suffix(" kB"));
+        Ok(kib.context("no VmHWM in /proc")?.parse::<u64>()? * 1024)
+    }
+
+    /// The kernel's id of the process.
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    fn no_panic(&self) -> Result<()> {
+        let mut text = Vec::new();
+        let mut log = File::open(&self.log)?;
+        let length = log.metadata()?.len();
+        log.seek(SeekFrom::Start(length.saturating_sub(1 << 20)))?;
+        log.read_to_end(&mut text)?;
+        let text = String::from_utf8_lossy(&text);
+        match text.lines().find(|line| line.contains("panicked at")) {
+            Some(line) => bail!("the server's log tells of a panic: {line}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Waits for a line that starts with `ready`; the address in it, or the one asked for.
+fn wait_until_ready(stdout: impl Read + Send + 'static, listen: &str) -> Result<SocketAddr> {
+    let (sender, lines) = mpsc::channel();
+    // The thread goes on reading after `ready`, so that the server never blocks on a full pipe; it
+    // ends with the server.
+    std::thread::spawn(move || {
+        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+            let _nobody_waits_any_more = sender.send(line);
+        }
+    });
+    loop {
+        let line = match lines.recv_timeout(READY_DEADLINE) {
+            Ok(line) => line,
+            Err(mpsc::RecvTimeoutError::Timeout) => bail!("not ready after {READY_DEADLINE:?}"),
+            Err(mpsc::RecvTimeoutError::Disconnected) => bail!("it ended before it was ready"),
+        };
+        if !line.starts_with("ready") {
+            continue;
+        }
+        let named = line
+            .split_whitespace()
+            .find_map(|word| word.parse::<SocketAddr>().ok());
+        return match named {
+            Some(address) => Ok(address),
+            None => {
+                let address: SocketAddr = listen.parse()?;
+                ensure!(
+                    address.port() != 0,
+                    "the ready line names no address: {line}"
+                );
+                Ok(address)
+            }
+        };
+    }
+}

@@ -1,0 +1,140 @@
+//! The Linux kernel's NFS client, in User Mode Linux: a whole kernel as one process.
+//!
+//! The guest's root is the host's file tree (hostfs). Its process 1 is a shell script that loads
+//! the NFS modules, mounts the export and runs `nfs-test guest` on it; verdicts come back through
+//! a file.
+
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+
+use super::{Context, Netns, Running};
+
+/// Memory of a guest. It is a file in /dev/shm on the host.
+const GUEST_MEMORY: &str = "640M";
+
+/// The modules of an NFSv3 client, in the order of their needs; those not there are built in.
+const MODULES: &str = "net/sunrpc/sunrpc fs/nfs_common/grace fs/lockd/lockd fs/netfs/netfs \
+     fs/fscache/fscache fs/nfs/nfs fs/nfs_common/nfs_acl fs/nfs/nfsv3";
+
+/// A guest to be run.
+pub(crate) struct Guest<'a> {
+    pub(crate) netns: &'a Netns,
+    /// The server's port on [`Netns::HOST`].
+    pub(crate) port: u16,
+    /// Mount points below `/mnt` with the mount options of each besides version and ports.
+    pub(crate) mounts: &'a [(&'a str, &'a str)],
+    /// Shell lines to run once all is mounted. `$T` is the test binary, `$R` the result file.
+    pub(crate) script: &'a str,
+    /// After this the guest is ended and the run has failed.
+    pub(crate) within: Duration,
+}
+
+/// What a guest left behind.
+pub(crate) struct GuestOutcome {
+    /// Lines of the result file.
+    pub(crate) lines: Vec<String>,
+}
+
+impl Guest<'_> {
+    /// Boots, runs the script, halts.
+    ///
+    /// # Errors
+    /// When the guest does not end in time or not by its own script.
+    pub(crate) fn run(&self, context: &Context) -> Result<GuestOutcome> {
+        let dir = &context.dir;
+        let results = dir.join("guest-results");
+        fs::write(&results, "")?;
+        let init = dir.join("init.sh");
+        let binary = test_binary(dir)?;
+        fs::write(&init, self.init_script(&binary, &results, dir))?;
+        fs::set_permissions(&init, fs::Permissions::from_mode(0o755))?;
+        let console = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(dir.join("guest-console.log"))?;
+
+        // unshare stands between us and the guest: when it is killed, the whole process tree of the
+        // guest (a host process for each of the guest's) goes with it.
+        let mut command = self.netns.command("unshare");
+        command.args(["--pid", "--fork", "--kill-child", "linux.uml"]);
+        command
+            .arg(format!("mem={GUEST_MEMORY}"))
+            .arg(format!("uml_dir={}/", dir.display()));
+        command.args(["rootfstype=hostfs", "rootflags=/", "rw", "quiet", "panic=1"]);
+        command.args(["con=null", "con0=fd:0,fd:1"]);
+        command.arg(format!(
+            "vec0:transport=tap,ifname={},depth=128,gro=1",
+            Netns::TAP
+        ));
+        command.arg(format!("init={}", init.display()));
+        command.env("TMPDIR", "/dev/shm");
+        command
+            .stdin(Stdio::null())
+            .stdout(console.try_clone()?)
+            .stderr(console);
+        let mut process = Running::start(&mut command)?;
+        let ended = process.wait(self.within);
+        let text = fs::read(&results)?;
+        let lines: Vec<_> = String::from_utf8_lossy(&text)
+            .lines()
+            .map(str::to_owned)
+            .collect();
+        let last = lines.last().cloned().unwrap_or_default();
+        ended.with_context(|| format!("the guest's last word: {last:?}"))?;
+        if last != "end" {
+            bail!("the guest ended early; its last word: {last:?}");
+        }
+        Ok(GuestOutcome { lines })
+    }
+
+    fn init_script(&self, binary: &Path, results: &Path, dir: &Path) -> String {
+        let (host, guest, port) = (Netns::HOST, Netns::GUEST, self.port);
+        let mut mounts = String::new();
+        for (point, options) in self.mounts {
+            let options = format!(
+                "vers=3,proto=tcp,port={port},mountport={port},mountproto=tcp,nolock,addr={host},\
+                 {options}"
+            );
+            mounts += &format!(
+                "mkdir -p /mnt/{point}\n\
+                 mount -t nfs -o {options} {host}:/ /mnt/{point} ||\n\
+                 {{ echo \"FAIL mount /mnt/{point}\" >>$R; stop; }}\n\
+                 [ \"$(stat -f -c %T /mnt/{point})\" = nfs ] ||\n\
+                 {{ echo \"FAIL /mnt/{point} is not NFS\" >>$R; stop; }}\n"
+            );
+        }
+        let (script, dir) = (self.script, dir.display());
+        let (binary, results) = (binary.display(), results.display());
+        format!(
+            "#!/bin/sh\n\
+             export PATH=/usr/sbin:/usr/bin:/sbin:/bin\n\
+             T={binary}; R={results}; W={dir}\n\
+             stop() {{ sync; halt -f -p; }}\n\
+             mount -t proc proc /proc; mount -t sysfs sysfs /sys\n\
+             mount -t tmpfs tmpfs /run; mount -t tmpfs tmpfs /mnt; mount -t tmpfs tmpfs /tmp\n\
+             ip link set lo up; ip addr add {guest}/24 dev vec0; ip link set vec0 up\n\
+             D=/usr/lib/uml/modules/$(uname -r)/kernel\n\
+             for m in {MODULES}; do [ -f $D/$m.ko ] && insmod $D/$m.ko; done\n\
+             {mounts}\
+             {script}\n\
+             for p in /mnt/*; do umount $p || echo \"FAIL umount $p\" >>$R; done\n\
+             echo end >>$R\n\
+             stop\n"
+        )
+    }
+}
+
+/// A copy of this binary that any user of the guest may run.
+fn test_binary(dir: &Path) -> Result<PathBuf> {
+    let copy = dir.join("nfs-test");
+    if !copy.exists() {
+        fs::copy(std::env::current_exe()?, &copy)?;
+        fs::set_permissions(&copy, fs::Permissions::from_mode(0o755))?;
+    }
+    Ok(copy)
+}

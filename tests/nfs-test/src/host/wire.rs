@@ -1,0 +1,78 @@
+//! Our own NFS client, as the tests use it: it never reconnects, and no call waits for ever.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow};
+use nfs_client::mount3::Mount3;
+use nfs_client::nfs3::Outcome;
+use nfs_client::{ConnectOptions, Connection, Identity, Nfs3, Reconnect, Target};
+use nfs_wire::nfs3::FileHandle;
+
+/// How long a call may take before the test calls it a hang.
+pub(crate) const CALL_DEADLINE: Duration = Duration::from_secs(20);
+
+/// A connection as root, and the export's root.
+///
+/// # Errors
+/// When the server does not answer, or refuses to mount `/`.
+pub(crate) async fn mount(address: SocketAddr) -> Result<(Nfs3, FileHandle)> {
+    let nfs = connect(address).await?;
+    let mount = Mount3::new(nfs.connection().clone(), nfs.identity().clone());
+    let root = mount
+        .mnt(b"/")
+        .await?
+        .map_err(|status| anyhow!("MNT /: {status:?}"))?;
+    Ok((nfs, root.fhandle))
+}
+
+/// A connection as root.
+///
+/// # Errors
+/// When the server does not answer.
+pub(crate) async fn connect(address: SocketAddr) -> Result<Nfs3> {
+    let options = ConnectOptions {
+        call_timeout: CALL_DEADLINE,
+        reconnect: Reconnect::Never,
+        ..ConnectOptions::default()
+    };
+    let target = Target::new(address.ip().to_string(), address.port());
+    let connection = Connection::connect(target, options).await?;
+    Ok(Nfs3::new(connection, Identity::sys(0, 0, &[])))
+}
+
+/// The results of a call that has to succeed.
+///
+/// # Errors
+/// When it does not.
+pub(crate) async fn ok<T, F>(what: &str, call: impl Future<Output = Outcome<T, F>>) -> Result<T> {
+    call.await
+        .with_context(|| what.to_owned())?
+        .map_err(|failure| anyhow!("{what}: {:?}", failure.status))
+}
+
+/// The handle of a path below `root`.
+///
+/// # Errors
+/// When a name is not there.
+pub(crate) async fn walk(nfs: &Nfs3, root: &FileHandle, path: &str) -> Result<FileHandle> {
+    let mut at = *root;
+    for name in path.split('/').filter(|name| !name.is_empty()) {
+        at = ok(&format!("LOOKUP {name}"), nfs.lookup(&at, name.as_bytes()))
+            .await?
+            .object;
+    }
+    Ok(at)
+}
+
+/// Runs `work` to its end on a runtime of this thread.
+///
+/// # Errors
+/// Those of `work`.
+pub(crate) fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    tokio::task::LocalSet::new().block_on(&runtime, work)
+}

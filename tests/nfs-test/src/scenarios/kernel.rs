@@ -1,0 +1,192 @@
+//! The Linux kernel's NFSv3 client on our server, in a User Mode Linux guest: the suites of
+//! [`crate::guest`], all in one boot, and the host's own look at what they left on the disk.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+
+use crate::guest;
+use crate::host::{Context, Guest, GuestOutcome, Netns, Server, ServerOptions, output};
+use crate::manifest::{self, Entry};
+use crate::pattern::{DIGEST_START, digest};
+
+/// Longest run of a guest.
+const GUEST_DEADLINE: Duration = Duration::from_secs(420);
+/// How many source packages of the registry go into the tree, at most.
+const PACKAGES_MAX: usize = 60;
+/// The tree has at least this many files, if the registry gives them.
+const TREE_FILES: usize = 3000;
+
+pub(super) fn run(context: &Context) -> Result<String> {
+    let export = context.dir.join("export");
+    fs::create_dir(&export)?;
+    let archive = context.dir.join("tree.tar");
+    let original = context.dir.join("original");
+    let files = source_tree(&original, &archive).context("make a source tree")?;
+
+    let netns = Netns::new()?;
+    let options = ServerOptions {
+        listen: format!("{}:2049", Netns::HOST),
+        netns: Some(&netns),
+        ..ServerOptions::default()
+    };
+    let server = Server::start(context, &export, &context.dir.join("state"), &options)?;
+    let operations = if context.quick { 2_000 } else { 20_000 };
+    let guest = Guest {
+        netns: &netns,
+        port: server.address().port(),
+        mounts: &[
+            ("nfs", "hard"),
+            ("uncached-1", "nosharecache,noac"),
+            ("uncached-2", "nosharecache,noac,rsize=65536,wsize=32768"),
+            ("cached-1", "nosharecache"),
+            ("cached-2", "nosharecache,rsize=4096,wsize=8192"),
+        ],
+        script: &format!(
+            "mkdir /mnt/nfs/calls /mnt/nfs/tree /mnt/nfs/sharing\n\
+             $T guest --results $R calls /mnt/nfs/calls\n\
+             $T guest --results $R tree /mnt/nfs/tree $W/tree.tar $W/original\n\
+             $T guest --results $R fsx /mnt/nfs --seed {} --operations {operations}\n\
+             $T guest --results $R sharing /mnt/uncached-1 /mnt/uncached-2 \
+               /mnt/cached-1 /mnt/cached-2",
+            context.seed
+        ),
+        within: GUEST_DEADLINE,
+    };
+    let outcome = guest.run(context)?;
+    server.stop()?;
+
+    let mut wrong = failures(&outcome);
+    wrong.extend(compare_calls(&outcome, &export.join("calls"))?);
+    wrong.extend(compare_fsx(&outcome, &export.join("fsx"))?);
+    let tree = manifest::differences(
+        &manifest::of_tree(&original)?,
+        &manifest::of_tree(&export.join("tree/tree"))?,
+    );
+    wrong.extend(
+        tree.into_iter()
+            .take(5)
+            .map(|line| format!("tree on the server's disk: {line}")),
+    );
+    let passed = outcome
+        .lines
+        .iter()
+        .filter(|line| line.starts_with("ok "))
+        .count();
+    let expected = guest::CALLS.len() + guest::SHARING + 4 + 1;
+    ensure!(
+        wrong.is_empty(),
+        "{} wrong: {}",
+        wrong.len(),
+        wrong.join(" | ")
+    );
+    ensure!(
+        passed == expected,
+        "{passed} verdicts, should be {expected}"
+    );
+    Ok(format!(
+        "{passed} tests, {files} files, fsx {operations} operations"
+    ))
+}
+
+fn failures(outcome: &GuestOutcome) -> Vec<String> {
+    let failed = outcome
+        .lines
+        .iter()
+        .filter_map(|line| line.strip_prefix("FAIL "));
+    failed.map(str::to_owned).collect()
+}
+
+/// What the client showed at the end of each test against what is on the server's disk.
+fn compare_calls(outcome: &GuestOutcome, calls: &Path) -> Result<Vec<String>> {
+    let mut wrong = Vec::new();
+    let mut manifests = BTreeMap::new();
+    for line in &outcome.lines {
+        if let Some((name, json)) = line
+            .strip_prefix("manifest calls/")
+            .and_then(|line| line.split_once(' '))
+        {
+            let entries: Vec<Entry> = serde_json::from_str(json).context("a guest's manifest")?;
+            manifests.insert(name, entries);
+        }
+    }
+    for (name, shown) in manifests {
+        let found = manifest::of_tree(&calls.join(name))?;
+        for line in manifest::differences(&shown, &found).into_iter().take(3) {
+            wrong.push(format!("calls/{name} on the server's disk: {line}"));
+        }
+    }
+    Ok(wrong)
+}
+
+fn compare_fsx(outcome: &GuestOutcome, file: &Path) -> Result<Option<String>> {
+    let expected = outcome
+        .lines
+        .iter()
+        .find_map(|line| line.strip_prefix("fsx-file "));
+    let Some(expected) = expected else {
+        return Ok(None);
+    };
+    let content = fs::read(file)?;
+    let found = format!("{} {}", content.len(), digest(DIGEST_START, &content));
+    Ok((found != expected).then(|| format!("fsx on the server's disk: {found}, not {expected}")))
+}
+
+/// Copies sources (this project's, and packages of cargo's registry) to `original` and packs them;
+/// returns how many files there are.
+fn source_tree(original: &Path, archive: &Path) -> Result<usize> {
+    fs::create_dir(original)?;
+    let mut files = 0;
+    let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let own = ["crates", "tests", "xtask"].map(|part| project.join(part));
+    for source in own
+        .into_iter()
+        .filter(|part| part.is_dir())
+        .chain(packages())
+    {
+        copy(&source, original)?;
+        files = manifest::of_tree(original)?
+            .iter()
+            .filter(|entry| entry.kind == "file")
+            .count();
+        if files >= TREE_FILES {
+            break;
+        }
+    }
+    let mut tar = Command::new("tar");
+    output(tar.arg("-C").arg(original).arg("-cf").arg(archive).arg("."))?;
+    Ok(files)
+}
+
+fn copy(source: &Path, to: &Path) -> Result<()> {
+    output(Command::new("cp").arg("-a").arg(source).arg(to)).map(drop)
+}
+
+/// Unpacked sources of the packages that cargo has fetched.
+fn packages() -> Vec<PathBuf> {
+    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")));
+    let list = |dir: PathBuf| -> Vec<PathBuf> {
+        let entries = fs::read_dir(dir).into_iter().flatten();
+        entries
+            .filter_map(|entry| Some(entry.ok()?.path()))
+            .collect()
+    };
+    let registries = home
+        .map(|home| list(home.join("registry/src")))
+        .unwrap_or_default();
+    let mut found: Vec<_> = registries
+        .into_iter()
+        .flat_map(list)
+        .filter(|p| p.is_dir())
+        .collect();
+    found.sort();
+    // Windows bindings are large and of no interest.
+    found.retain(|path| !path.to_string_lossy().contains("windows"));
+    found.truncate(PACKAGES_MAX);
+    found
+}

@@ -1,0 +1,393 @@
+//! Power cuts: the server's file system loses everything that is not on stable storage, at a random
+//! moment under load, and what was acknowledged has to be there afterwards.
+//!
+//! A round: make directories and put them on stable storage; start the server; let sequences of
+//! calls run over several connections; cut; see what the server answers now; end it; mount again
+//! and compare; start it again and do what a client does (old handles, resend what was not
+//! committed). Three kinds of rounds: one row of the durability table at a time with nothing else
+//! going on, names only (data that is synced would carry names along), and everything mixed.
+
+mod model;
+mod traffic;
+mod worker;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use bytes::Bytes;
+use nfs_client::Nfs3;
+use nfs_wire::nfs3::{CreateHow, FileHandle, Nfsstat3, StableHow};
+
+use crate::host::wire::{connect, mount, ok, walk};
+use crate::host::{Context, FsKind, LoopFs, Server, ServerOptions, wire};
+use crate::random::Random;
+use model::{Change, Content, Kind, Model, Object, Place};
+use traffic::Traffic;
+use worker::{Act, Worker, nothing};
+
+/// Sequences of a round under load, and the connections they share.
+const WORKERS: usize = 6;
+const CONNECTIONS: usize = 3;
+/// A round under load is cut after 5 to this many acknowledged calls.
+const CALLS_MAX: u64 = 160;
+/// Longest random pause between the last counted reply and the cut, in microseconds.
+const PAUSE_MAX_US: u64 = 1500;
+/// What a sequence finds in its directories.
+const FILES: u64 = 6;
+const OTHERS: u64 = 3;
+
+pub(super) fn xfs(context: &Context) -> Result<String> {
+    rounds(context, FsKind::Xfs)
+}
+
+pub(super) fn ext4(context: &Context) -> Result<String> {
+    rounds(context, FsKind::Ext4)
+}
+
+/// What goes on in a round.
+#[derive(Debug, Clone, Copy)]
+enum Plan {
+    /// A few calls of one kind, one after the other, nothing else.
+    Row(Act),
+    /// Calls that change names, from all sequences.
+    Names,
+    /// Everything, from all sequences.
+    Mixed,
+}
+
+fn rounds(context: &Context, kind: FsKind) -> Result<String> {
+    let fs = LoopFs::new(kind, &context.dir.join("export"))?;
+    let mut bench = Bench {
+        context,
+        fs,
+        state: context.dir.join("state"),
+        last: Vec::new(),
+    };
+    let mut random = Random::new(context.seed);
+    let (mut calls, mut resent) = (0, 0);
+    for round in 0..context.cuts {
+        // All rows come first, then names and everything in turn.
+        let plan = match Act::ALL.get(round as usize) {
+            Some(act) if !context.quick => Plan::Row(*act),
+            _ if round % 4 == 3 => Plan::Row(Act::ALL[random.index(Act::ALL.len())]),
+            _ if round % 2 == 0 => Plan::Names,
+            _ => Plan::Mixed,
+        };
+        let what = || format!("round {round}, {plan:?}, seed {}", context.seed);
+        let mut server = bench.start().with_context(what)?;
+        let knife = bench.fs.knife()?;
+        let (mut workers, done, again) =
+            wire::block_on(bench.round(round, plan, random.fork(), &mut server, knife))
+                .with_context(what)?;
+        calls += done;
+        resent += again;
+        if round % 2 == 0 {
+            server.kill().with_context(what)?;
+        } else {
+            server
+                .stop()
+                .context("draining after the cut")
+                .with_context(what)?;
+        }
+        bench.fs.unmount().with_context(what)?;
+        bench.fs.mount().with_context(what)?;
+        verify(bench.fs.point(), round, &mut workers).with_context(what)?;
+        bench.last = workers;
+    }
+    let server = bench.start()?;
+    resent += wire::block_on(bench.aftermath(&server)).context("after the last round")?;
+    server.stop()?;
+    Ok(format!(
+        "{} cuts, {calls} acknowledged calls, {resent} writes resent",
+        context.cuts
+    ))
+}
+
+struct Bench<'a> {
+    context: &'a Context,
+    fs: LoopFs,
+    state: PathBuf,
+    /// The sequences of the last round with the round's number, for the server's next start.
+    last: Vec<(u32, Worker)>,
+}
+
+impl Bench<'_> {
+    fn start(&self) -> Result<Server> {
+        Server::start(
+            self.context,
+            self.fs.point(),
+            &self.state,
+            &ServerOptions::default(),
+        )
+    }
+
+    /// One round up to and with the cut; returns the sequences, how many calls were acknowledged,
+    /// and how many writes of the last round were sent again.
+    async fn round(
+        &mut self,
+        round: u32,
+        plan: Plan,
+        mut random: Random,
+        server: &mut Server,
+        knife: crate::host::Knife,
+    ) -> Result<(Vec<(u32, Worker)>, u32, u32)> {
+        let resent = self.aftermath(server).await.context("after the restart")?;
+        for (old, _) in self.last.drain(..).take(1) {
+            fs::remove_dir_all(self.fs.point().join(format!("round-{old}")))?;
+        }
+        let (acts, count, steps, target) = match &plan {
+            Plan::Row(act) => (vec![*act], 1, 1 + random.below(3) as u32, u32::MAX),
+            Plan::Names => (
+                Act::NAMES.to_vec(),
+                WORKERS,
+                u32::MAX,
+                Self::target(&mut random),
+            ),
+            Plan::Mixed => (
+                Act::ALL.to_vec(),
+                WORKERS,
+                u32::MAX,
+                Self::target(&mut random),
+            ),
+        };
+        let traffic = Rc::new(Traffic::new(count as u32, target));
+        let workers = self
+            .prepare(round, count, server, &mut random, &traffic)
+            .await?;
+        let tasks: Vec<_> = workers
+            .into_iter()
+            .map(|mut worker| {
+                let (acts, traffic) = (acts.clone(), Rc::clone(&traffic));
+                tokio::task::spawn_local(async move {
+                    let outcome = worker.work(&acts, steps).await;
+                    traffic.ended(outcome.is_ok());
+                    outcome.map(|()| worker)
+                })
+            })
+            .collect();
+        traffic.moment().await;
+        if target != u32::MAX {
+            // Not to wait for anything: the moment is to be a random one.
+            tokio::time::sleep(Duration::from_micros(random.below(PAUSE_MAX_US))).await;
+        }
+        traffic.begin_cut();
+        knife.cut()?;
+        let mut workers = Vec::new();
+        for task in tasks {
+            workers.push((round, task.await?.context("a call before or at the cut")?));
+        }
+        for (_, worker) in workers.iter().take(2) {
+            answers_without_power(server, worker)
+                .await
+                .context("after the cut")?;
+        }
+        server.alive()?;
+        Ok((workers, traffic.count(), resent))
+    }
+
+    fn target(random: &mut Random) -> u32 {
+        5 + random.below(CALLS_MAX) as u32
+    }
+
+    /// Directories with some objects for each sequence, on stable storage, and the sequences.
+    async fn prepare(
+        &self,
+        round: u32,
+        count: usize,
+        server: &Server,
+        random: &mut Random,
+        traffic: &Rc<Traffic>,
+    ) -> Result<Vec<Worker>> {
+        let top = self.fs.point().join(format!("round-{round}"));
+        let models: Vec<Model> = (0..count)
+            .map(|i| populate(&top.join(i.to_string())))
+            .collect::<Result<_>>()?;
+        rustix::fs::syncfs(fs::File::open(&top)?)?;
+        let mut connections = Vec::new();
+        for _ in 0..CONNECTIONS.min(count) {
+            connections.push(mount(server.address()).await?);
+        }
+        let mut workers = Vec::new();
+        for (i, model) in models.into_iter().enumerate() {
+            let (nfs, root) = &connections[i % connections.len()];
+            let dirs = [
+                walk(nfs, root, &format!("round-{round}/{i}/a")).await?,
+                walk(nfs, root, &format!("round-{round}/{i}/b")).await?,
+            ];
+            let mut handles = BTreeMap::new();
+            for ((dir, name), id) in &model.names {
+                handles.insert(*id, walk(nfs, &dirs[*dir], name).await?);
+            }
+            let (nfs, traffic) = (nfs.clone(), Rc::clone(traffic));
+            workers.push(Worker::new(
+                nfs,
+                dirs,
+                model,
+                handles,
+                random.fork(),
+                traffic,
+            ));
+        }
+        Ok(workers)
+    }
+
+    /// The server runs again: handles of before live (those of removed objects are stale), the
+    /// verifier is another one, and a client that sends its uncommitted writes again has lost
+    /// nothing.
+    async fn aftermath(&mut self, server: &Server) -> Result<u32> {
+        let nfs = connect(server.address()).await?;
+        let mut resent = 0;
+        for (i, (round, worker)) in self.last.iter_mut().enumerate() {
+            old_handles(&nfs, worker).await?;
+            resent += worker.resend(&nfs).await?;
+            let top = self.fs.point().join(format!("round-{round}/{i}"));
+            let dirs = [top.join("a"), top.join("b")];
+            let faults = worker
+                .model
+                .faults(&dirs.each_ref().map(PathBuf::as_path))?;
+            ensure!(faults.is_empty(), "after resending: {}", faults.join("; "));
+        }
+        Ok(resent)
+    }
+}
+
+async fn old_handles(nfs: &Nfs3, worker: &Worker) -> Result<()> {
+    for (id, handle) in &worker.handles {
+        let reply = nfs.getattr(handle).await?;
+        match (worker.model.objects.get(id), reply) {
+            (Some(_), Ok(_)) => {}
+            (Some(object), Err(failure)) => {
+                bail!("a handle of before: {:?} for {object:?}", failure.status)
+            }
+            // Never acknowledged, or replaced by a call that was under way.
+            (None, _) => {}
+        }
+    }
+    if let Some(removed) = &worker.removed {
+        match nfs.getattr(removed).await? {
+            Err(failure) if failure.status == Nfsstat3::Stale => {}
+            other => bail!("the handle of a removed object: {other:?}, should be STALE"),
+        }
+    }
+    let file = worker.model.objects.iter().find(|(id, object)| {
+        matches!(object.kind, Kind::File(_)) && worker.handles.contains_key(id)
+    });
+    if let (Some(before), Some((id, _))) = (worker.verifier, file) {
+        let verifier = ok("COMMIT", nfs.commit(&worker.handles[id], 0, 0))
+            .await?
+            .verf;
+        ensure!(
+            verifier != before,
+            "the verifier is the one of before the restart"
+        );
+    }
+    Ok(())
+}
+
+/// Files, a directory, a symbolic link and a fifo in each of two directories.
+fn populate(top: &Path) -> Result<Model> {
+    let mut model = Model::default();
+    let mut id = 0;
+    for (index, name) in ["a", "b"].into_iter().enumerate() {
+        let dir = top.join(name);
+        fs::create_dir_all(&dir)?;
+        let mut add = |name: String, kind: Kind| -> Place {
+            id += 1;
+            let place = (index, name);
+            let object = Object::new(kind, None, None);
+            model.apply(&Change::New {
+                place: place.clone(),
+                id,
+                object,
+            });
+            place
+        };
+        for i in 0..FILES {
+            let (_, name) = add(format!("file-{i}"), Kind::File(Content::default()));
+            fs::write(dir.join(name), "")?;
+        }
+        for i in 0..OTHERS {
+            let (_, name) = add(format!("dir-{i}"), Kind::Dir);
+            fs::create_dir(dir.join(name))?;
+            let (_, name) = add(format!("link-{i}"), Kind::Symlink(b"target".to_vec()));
+            std::os::unix::fs::symlink("target", dir.join(name))?;
+        }
+    }
+    Ok(model)
+}
+
+/// The server answers every call, and promises nothing any more.
+async fn answers_without_power(server: &Server, worker: &Worker) -> Result<()> {
+    let (nfs, dir) = (connect(server.address()).await?, &worker.dirs[0]);
+    nfs.getattr(dir).await.context("GETATTR")?.ok();
+    nfs.readdir(dir, 0, [0; 8], 8192)
+        .await
+        .context("READDIR")?
+        .ok();
+    let how = CreateHow::Guarded(nothing());
+    refused("CREATE", nfs.create(dir, b"too late", &how).await)?;
+    refused("MKDIR", nfs.mkdir(dir, b"too late too", &nothing()).await)?;
+    let files = worker
+        .model
+        .objects
+        .iter()
+        .filter_map(|(id, object)| match &object.kind {
+            Kind::File(content) => Some((*worker.handles.get(id)?, content)),
+            _ => None,
+        });
+    let files: Vec<(FileHandle, &Content)> = files.collect();
+    for (file, content) in files.iter().take(3) {
+        let data = Bytes::from_static(b"too late");
+        refused("WRITE", nfs.write(file, 0, StableHow::FileSync, data).await)?;
+        nfs.read(file, 0, 4096).await.context("READ")?.ok();
+        if content.resend().is_empty() {
+            continue;
+        }
+        // What was not committed is gone: COMMIT may not say otherwise to who knows the verifier.
+        match nfs.commit(file, 0, 0).await.context("COMMIT")? {
+            Err(_) => {}
+            Ok(reply) if Some(reply.verf) != worker.verifier => {}
+            Ok(_) => bail!("COMMIT of lost data succeeded with the verifier of the writes"),
+        }
+    }
+    Ok(())
+}
+
+fn refused<T, F>(what: &str, reply: nfs_client::nfs3::Outcome<T, F>) -> Result<()> {
+    match reply.with_context(|| what.to_owned())? {
+        Ok(_) => Err(anyhow!("{what} succeeded on a file system without power")),
+        Err(_) => Ok(()),
+    }
+}
+
+/// Compares the disk with each model; a model becomes the one of its states that was found.
+fn verify(point: &Path, round: u32, workers: &mut [(u32, Worker)]) -> Result<()> {
+    for (i, (_, worker)) in workers.iter_mut().enumerate() {
+        let top = point.join(format!("round-{round}/{i}"));
+        let dirs = [top.join("a"), top.join("b")];
+        let dirs = dirs.each_ref().map(PathBuf::as_path);
+        let mut all = Vec::new();
+        let mut found = None;
+        for state in worker.model.may_be(worker.under_way.as_ref()) {
+            let faults = state.faults(&dirs)?;
+            if faults.is_empty() {
+                found = Some(state);
+                break;
+            }
+            all.push(faults.join("; "));
+        }
+        let under_way = &worker.under_way;
+        let lost = || {
+            anyhow!(
+                "under way: {under_way:?}; {}",
+                all.join(" OR IF IT WAS DONE: ")
+            )
+        };
+        worker.model = found.ok_or_else(lost)?;
+    }
+    Ok(())
+}

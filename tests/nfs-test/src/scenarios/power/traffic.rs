@@ -1,0 +1,66 @@
+//! When to cut: what the sequences of one round share.
+
+use std::cell::Cell;
+
+use tokio::sync::Notify;
+
+/// The state of one round.
+pub(super) struct Traffic {
+    cut: Cell<bool>,
+    acknowledged: Cell<u32>,
+    /// The cut comes after this many acknowledged calls.
+    target: u32,
+    running: Cell<u32>,
+    moment: Notify,
+}
+
+impl Traffic {
+    /// `running` sequences; the cut is due after `target` acknowledged calls, or when all sequences
+    /// have ended.
+    pub(super) fn new(running: u32, target: u32) -> Self {
+        let running = Cell::new(running);
+        let moment = Notify::new();
+        Self {
+            cut: Cell::new(false),
+            acknowledged: Cell::new(0),
+            target,
+            running,
+            moment,
+        }
+    }
+
+    /// Whether the power is gone; replies seen from now on promise nothing.
+    pub(super) const fn cut(&self) -> bool {
+        self.cut.get()
+    }
+
+    pub(super) fn begin_cut(&self) {
+        self.cut.set(true);
+    }
+
+    /// One more call was acknowledged before the cut.
+    pub(super) fn acknowledged(&self) {
+        self.acknowledged.set(self.acknowledged.get() + 1);
+        if self.acknowledged.get() >= self.target {
+            self.moment.notify_one();
+        }
+    }
+
+    /// One sequence has ended, `well` or with a failure that ends the round.
+    pub(super) fn ended(&self, well: bool) {
+        self.running.set(self.running.get().saturating_sub(1));
+        if !well || self.running.get() == 0 {
+            self.moment.notify_one();
+        }
+    }
+
+    /// Waits until the cut is due.
+    pub(super) async fn moment(&self) {
+        self.moment.notified().await;
+    }
+
+    /// How many calls were acknowledged.
+    pub(super) const fn count(&self) -> u32 {
+        self.acknowledged.get()
+    }
+}
