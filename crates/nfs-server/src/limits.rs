@@ -121,6 +121,11 @@ pub const CONTROL_REPLY_BYTES_MAX: u64 = 64 << 20;
 pub const CONTROL_CONNECTIONS_MAX: usize = 16;
 /// A control connection that says nothing for this many seconds is closed.
 pub const CONTROL_IDLE_SECONDS_MAX: u64 = 30;
+/// How long a `ctl` command waits for its answer, in seconds: a reload opens directories, perhaps on
+/// slow disks.
+pub const CONTROL_ANSWER_SECONDS_MAX: u64 = 60;
+/// State directories that `ctl` looks at below the default base; more are an accident.
+pub const STATE_DIRS_LISTED_MAX: usize = 1024;
 /// Clients listed by `ctl clients`.
 pub const CONTROL_CLIENTS_MAX: usize = 10_000;
 
