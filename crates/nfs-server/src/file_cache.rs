@@ -30,13 +30,15 @@ pub(crate) struct InodeId {
 /// See the module.
 pub(crate) struct FileCache {
     stripes: Box<[RwLock<Stripe>]>,
-    inodes: Box<[RwLock<HashMap<InodeId, Arc<Object>>>]>,
+    inodes: Box<[RwLock<Inodes>]>,
     hasher: RandomState,
     budget: FdBudget,
     hits: AtomicU64,
     misses: AtomicU64,
     evictions: AtomicU64,
 }
+
+type Inodes = HashMap<InodeId, Arc<Object>>;
 
 #[derive(Default)]
 struct Stripe {
@@ -50,7 +52,7 @@ const STRIPES: usize = 16;
 
 /// The cache's figures at one moment.
 #[derive(Clone, Copy, Debug, Default, serde::Serialize)]
-pub struct FileCacheStats {
+pub(crate) struct FileCacheStats {
     /// Objects held.
     pub objects: usize,
     /// Descriptors in use by objects, cached or not.
@@ -277,7 +279,7 @@ impl FileCache {
         self.hasher.hash_one(handle) as usize % STRIPES
     }
 
-    fn inode_stripe(&self, id: &InodeId) -> &RwLock<HashMap<InodeId, Arc<Object>>> {
+    fn inode_stripe(&self, id: &InodeId) -> &RwLock<Inodes> {
         &self.inodes[self.hasher.hash_one(id) as usize % STRIPES]
     }
 }

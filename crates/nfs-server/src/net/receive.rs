@@ -231,10 +231,9 @@ impl Receiver {
             };
             return None;
         }
-        if single && total > SPLIT_BYTES && now.len() == take && short_of_head {
-            if let Some(cut) = write_head_len(&self.record, total, self.io_bytes_max) {
-                return Some(Step::Memory(Wanted::Data(cut.data_len)));
-            }
+        let head_is_here = short_of_head && now.len() == take;
+        if head_is_here && let Some(cut) = write_head_len(&self.record, total, self.io_bytes_max) {
+            return Some(Step::Memory(Wanted::Data(cut.data_len)));
         }
         if room == now.len() && self.reservation.is_none() {
             let wanted = if single {

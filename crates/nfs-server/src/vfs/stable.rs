@@ -90,7 +90,7 @@ pub(crate) struct Committer {
 
 /// How many flushes were asked for and made.
 #[derive(Clone, Copy, Debug, Default, serde::Serialize)]
-pub struct CommitterStats {
+pub(crate) struct CommitterStats {
     /// Operations that needed stable storage.
     pub requests: u64,
     /// fsync and syncfs calls made for them.
@@ -192,7 +192,7 @@ impl Committer {
                 Flush::FileSystem { .. } => whole,
             };
             // A party that went away (its connection broke) needs no answer.
-            drop(party.done.send(result.unwrap_or(Err(Errno::IO))));
+            let _gone = party.done.send(result.unwrap_or(Err(Errno::IO)));
         }
     }
 
