@@ -1,8 +1,8 @@
 //! Registers MOUNT and NFS with the local rpcbind, so that clients which are not given a port find
 //! them. Where there is no rpcbind nothing happens: a client that is given the port needs none.
 //!
-//! The unix socket is tried first, as rpcbind lets every local user register there; over TCP it wants
-//! a port below 1024. What is registered is removed again at the end, and only that: an entry of
+//! The unix socket is tried first, as rpcbind lets every local user register there; over TCP it mostly
+//! refuses callers from ports above 1023, as ours is. What is registered is removed again at the end, and only that: an entry of
 //! somebody else (the kernel's NFS server, say) stays, and is said to be there.
 
 use std::io::{self, Read, Write};
@@ -73,8 +73,8 @@ impl Registration {
                     Ok(true) => entries.push(entry),
                     Ok(false) => tracing::warn!(
                         program, version, %address,
-                        "rpcbind has another server for this program and keeps it; clients must \
-                         be given our port"
+                        "rpcbind does not take our entry, most often because another server has \
+                         this program; clients must be given our port"
                     ),
                     Err(error) => {
                         tracing::warn!(%error, "rpcbind does not answer; clients must be given the port");
