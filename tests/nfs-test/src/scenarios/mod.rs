@@ -4,6 +4,7 @@ mod hostile;
 mod kernel;
 mod libnfs;
 mod power;
+mod rpcbind;
 mod stall;
 
 use anyhow::Result;
@@ -35,6 +36,12 @@ pub(crate) const TABLE: &[Scenario] = &[
         about: "libnfs's utilities: ls, cat, cp up and down, stat",
         needs: &[Need::LibnfsUtils],
         run: libnfs::run,
+    },
+    Scenario {
+        name: "rpcbind",
+        about: "found through rpcbind and through our own portmap, by rpcinfo",
+        needs: &[Need::Root, Need::Rpcbind],
+        run: rpcbind::run,
     },
     Scenario {
         name: "kernel",
