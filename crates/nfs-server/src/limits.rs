@@ -123,3 +123,10 @@ pub const CONTROL_CONNECTIONS_MAX: usize = 16;
 pub const CONTROL_IDLE_SECONDS_MAX: u64 = 30;
 /// Clients listed by `ctl clients`.
 pub const CONTROL_CLIENTS_MAX: usize = 10_000;
+/// Seconds a server may take to answer `ctl`: a reload opens directories, perhaps on slow disks.
+pub const CONTROL_ANSWER_SECONDS_MAX: u64 = 60;
+
+// The state directory.
+
+/// State directories looked at below a base; more are an accident.
+pub const STATE_DIR_CANDIDATES_MAX: usize = 1024;
