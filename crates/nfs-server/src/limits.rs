@@ -121,12 +121,21 @@ pub const CONTROL_REPLY_BYTES_MAX: u64 = 64 << 20;
 pub const CONTROL_CONNECTIONS_MAX: usize = 16;
 /// A control connection that says nothing for this many seconds is closed.
 pub const CONTROL_IDLE_SECONDS_MAX: u64 = 30;
+/// How long a `ctl` command waits for its answer, in seconds: a reload opens directories, perhaps on
+/// slow disks.
+pub const CONTROL_ANSWER_SECONDS_MAX: u64 = 60;
+/// State directories that `ctl` looks at below the default base; more are an accident.
+pub const STATE_DIRS_LISTED_MAX: usize = 1024;
 /// Clients listed by `ctl clients`.
 pub const CONTROL_CLIENTS_MAX: usize = 10_000;
-/// Seconds a server may take to answer `ctl`: a reload opens directories, perhaps on slow disks.
-pub const CONTROL_ANSWER_SECONDS_MAX: u64 = 60;
 
-// The state directory.
+// portmap and rpcbind.
 
-/// State directories looked at below a base; more are an accident.
-pub const STATE_DIR_CANDIDATES_MAX: usize = 1024;
+/// Longest call that our own portmap takes and longest reply we take from an rpcbind, in bytes.
+pub const PORTMAP_RECORD_BYTES_MAX: usize = 16 << 10;
+/// TCP connections our own portmap serves at once; more wait to be accepted.
+pub const PORTMAP_CONNECTIONS_MAX: usize = 64;
+/// A connection to our own portmap that sends nothing for this many seconds is closed.
+pub const PORTMAP_IDLE_SECONDS_MAX: u64 = 10;
+/// How long an rpcbind may take for one answer, in seconds.
+pub const RPCBIND_ANSWER_SECONDS_MAX: u64 = 2;

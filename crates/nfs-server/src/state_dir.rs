@@ -268,7 +268,7 @@ pub fn running_below(base: &Path) -> Vec<(PathBuf, Option<ServerRecord>)> {
         return Vec::new();
     };
     let paths = entries
-        .take(limits::STATE_DIR_CANDIDATES_MAX)
+        .take(limits::STATE_DIRS_LISTED_MAX)
         .filter_map(|entry| Some(entry.ok()?.path()));
     let mut running: Vec<_> = paths
         .filter(|path| is_in_use(path))

@@ -335,3 +335,29 @@ fn systemd_is_told_and_may_pass_the_socket() {
     assert!(hear().contains("STOPPING=1"));
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
+
+#[test]
+fn flags_beside_a_file_hold_over_reloads() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("p.toml");
+    let with = |text: &str| format!("[server]\n{text}\n") + &export("/a");
+    std::fs::write(&file, with("log = \"error\"")).unwrap();
+    let arguments = [
+        "--config",
+        "DIR/p.toml",
+        "--listen",
+        "127.0.0.1:0",
+        "--log-level",
+        "info",
+    ];
+    let server = Server::start(directory, &arguments);
+    std::fs::write(&file, with("log = \"error\"\nmemory = \"64MiB\"")).unwrap();
+    let output = text(&server.ctl(&["reload"]).stdout);
+    assert!(
+        output.contains("after a restart only: memory\n"),
+        "{output}"
+    );
+    server.signal(Signal::TERM);
+    // At the level of the file this would not be logged.
+    assert!(server.end().1.contains("SIGTERM: draining"));
+}

@@ -87,6 +87,8 @@ pub(crate) struct Args {
 /// What to serve, made of the flags.
 pub(super) struct Plan {
     pub(super) config: Config,
+    /// The same before flags changed it: what a reload compares with.
+    pub(super) loaded: Config,
     /// What the default state directory is named after: DIR or the configuration file.
     pub(super) served: PathBuf,
     /// A directory to create if it is missing.
@@ -126,6 +128,7 @@ impl Args {
         let file = std::path::absolute(file)?;
         let config = Config::load(&file)?;
         Ok(Plan {
+            loaded: config.clone(),
             config,
             served: file,
             create: None,
@@ -173,6 +176,7 @@ impl Args {
         };
         let config = Config::from_flags(server, vec![export]);
         Ok(Plan {
+            loaded: config.clone(),
             config,
             served: absolute,
             create,

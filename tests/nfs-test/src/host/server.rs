@@ -29,6 +29,8 @@ pub(crate) struct ServerOptions<'a> {
     pub(crate) netns: Option<&'a Netns>,
     /// A configuration file instead of the exported directory.
     pub(crate) config: Option<PathBuf>,
+    /// Further words of the command line.
+    pub(crate) more: &'a [&'a str],
 }
 
 /// A running server; killed on drop.
@@ -71,6 +73,7 @@ impl Server {
         if let Some(memory) = options.memory {
             command.args(["--memory", memory]);
         }
+        command.args(options.more);
         command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -108,11 +111,11 @@ impl Server {
         self.no_panic()
     }
 
-    /// Ends it as a crash does: SIGKILL.
+    /// Ends it as a crash does: SIGKILL. When this returns, it has ended.
     ///
     /// # Errors
     /// When it had ended before, or its log tells of a panic.
-    pub(crate) fn kill(mut self) -> Result<()> {
+    pub(crate) fn kill(&mut self) -> Result<()> {
         self.alive()?;
         self.process.signal(Signal::KILL);
         self.process.wait(DRAIN_DEADLINE).context("after SIGKILL")?;
@@ -137,11 +140,6 @@ impl Server {
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
         let kib = line.and_then(|line| line.trim().strip_suffix(" kB"));
         Ok(kib.context("no VmHWM in /proc")?.parse::<u64>()? * 1024)
-    }
-
-    /// The kernel's id of the process.
-    pub(crate) fn id(&self) -> u32 {
-        self.process.id()
     }
 
     fn no_panic(&self) -> Result<()> {
