@@ -28,7 +28,6 @@ pub(crate) const TABLE: &[Scenario] = &[
         name: "wire-table",
         about: "every procedure times its errors, on the wire through our own client",
         needs: &[Need::Root],
-        engines: Engines::Each,
         run: crate::wire_table::run,
     },
     Scenario {
