@@ -53,6 +53,7 @@ impl Core {
         offset: u64,
         count: usize,
     ) -> Result<ReadDone> {
+        let engine = &self.engine_for(engine, target);
         let object = &target.object;
         must_be_regular(object)?;
         let before = self.attributes(object).await?.stat;
@@ -92,6 +93,17 @@ impl Core {
         })
     }
 
+    /// The shard's engine for file systems on this machine. A ring executes an operation within the
+    /// submitting call if the file system lets it, and FUSE and network file systems let it and then
+    /// wait for their peer: those go to the helper pool, where they hold up their own lane only.
+    fn engine_for(&self, engine: &Engine, target: &Target) -> Engine {
+        if target.object.mount.local {
+            engine.clone()
+        } else {
+            Engine::threads(self.pool.clone())
+        }
+    }
+
     /// Reads one segment into `data[range]`: of the page cache what is there, at once; the rest
     /// through the engine.
     async fn read_segment(
@@ -129,6 +141,7 @@ impl Core {
         data: Buf,
         stability: Stability,
     ) -> WithWcc<WriteDone> {
+        let engine = &self.engine_for(engine, target);
         let object = &target.object;
         let ready = self.ready_to_write(target, offset, data.len()).await;
         let (before, fd) = match ready {
@@ -174,6 +187,7 @@ impl Core {
         engine: &Engine,
         target: &Target,
     ) -> WithWcc<[u8; 8]> {
+        let engine = &self.engine_for(engine, target);
         let object = &target.object;
         let before = match self.ready_to_commit(target).await {
             Ok((before, fd)) => {
