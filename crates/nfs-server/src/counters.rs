@@ -34,42 +34,42 @@ struct PerProcedure {
 
 /// One procedure's figures at one moment.
 #[derive(Clone, Debug, serde::Serialize)]
-pub struct ProcedureStats {
+pub(crate) struct ProcedureStats {
     /// The RFC's word.
-    pub procedure: &'static str,
+    pub(crate) procedure: &'static str,
     /// Calls answered.
-    pub calls: u64,
+    pub(crate) calls: u64,
     /// Calls by duration: entry `i` counts those below 2^i microseconds and not below the entry before.
-    pub microseconds_log2: Vec<u64>,
+    pub(crate) microseconds_log2: Vec<u64>,
 }
 
 /// Everything counted, at one moment.
 #[derive(Clone, Debug, serde::Serialize)]
-pub struct CounterStats {
+pub(crate) struct CounterStats {
     /// Connections now.
-    pub connections: u64,
+    pub(crate) connections: u64,
     /// Connections accepted.
-    pub connections_accepted: u64,
+    pub(crate) connections_accepted: u64,
     /// Connections refused at the cap.
-    pub connections_refused: u64,
+    pub(crate) connections_refused: u64,
     /// Connections closed because the peer stalled or broke the protocol.
-    pub connections_dropped: u64,
+    pub(crate) connections_dropped: u64,
     /// Records that no call could be taken from.
-    pub bad_records: u64,
+    pub(crate) bad_records: u64,
     /// Calls with arguments that cannot be decoded.
-    pub bad_calls: u64,
+    pub(crate) bad_calls: u64,
     /// Calls with credentials that were refused.
-    pub denied: u64,
+    pub(crate) denied: u64,
     /// Repeated calls answered from the reply cache.
-    pub replayed: u64,
+    pub(crate) replayed: u64,
     /// Repeated calls dropped because the first was still running.
-    pub repeated_in_progress: u64,
-    /// Bytes of READ replies.
-    pub bytes_read: u64,
-    /// Bytes of WRITE calls.
-    pub bytes_written: u64,
+    pub(crate) repeated_in_progress: u64,
+    /// Bytes of files sent in READ replies.
+    pub(crate) bytes_read: u64,
+    /// Bytes written to files by WRITE calls.
+    pub(crate) bytes_written: u64,
     /// Procedures that were called.
-    pub procedures: Vec<ProcedureStats>,
+    pub(crate) procedures: Vec<ProcedureStats>,
 }
 
 impl Counters {
@@ -117,4 +117,9 @@ impl Counters {
 /// Adds one.
 pub(crate) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Adds a number of bytes.
+pub(crate) fn count_bytes(counter: &AtomicU64, bytes: usize) {
+    counter.fetch_add(bytes as u64, Ordering::Relaxed);
 }
