@@ -28,8 +28,13 @@ pub(crate) const TABLE: &[Scenario] = &[
         name: "wire-table",
         about: "every procedure times its errors, on the wire through our own client",
         needs: &[Need::Root],
-        engines: Engines::Each,
         run: crate::wire_table::run,
+    },
+    Scenario {
+        name: "wire-table-unprivileged",
+        about: "the same with a server that has no privilege: handles from its table",
+        needs: &[Need::Root],
+        run: crate::wire_table::run_unprivileged,
     },
     Scenario {
         name: "libnfs",
