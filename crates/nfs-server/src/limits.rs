@@ -52,10 +52,14 @@ pub const HANDLE_TABLE_NAME_BYTES_MAX: usize = 4096;
 
 // Connections.
 
-/// Calls of one connection that may run at once; at the cap its socket is not read.
-pub const IN_FLIGHT_PER_CONNECTION_MAX: usize = 128;
+/// Calls of one connection that may run at once; at the cap its socket is not read. Room for hundreds
+/// of calls that wait for a file system that does not answer, and for others beside them.
+pub const IN_FLIGHT_PER_CONNECTION_MAX: usize = 1024;
 /// Calls of one shard that may run at once; at the cap its sockets are not read.
 pub const IN_FLIGHT_PER_SHARD_MAX: usize = 4096;
+/// The part of the READ buffers that one file system may hold, as a divisor: calls that wait for a
+/// file system that does not answer leave the rest to others.
+pub const READ_BUFFERS_PER_MOUNT_DIVISOR: u64 = 2;
 /// Bytes of replies that may wait for a slow reader before its socket is read no more.
 pub const UNSENT_BYTES_MAX: usize = 4 << 20;
 /// Bytes of a call that a connection may hold without asking the memory budget.

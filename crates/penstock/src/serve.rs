@@ -172,10 +172,15 @@ async fn end_at_next_signal(mut terminate: Signal, mut interrupt: Signal) {
     std::process::exit(1);
 }
 
-/// `ready ADDR:PORT ...` on standard output, for scripts that wait for it.
+/// `ready` on standard output, for scripts that wait for it, then a line for each address, for
+/// those that asked for a free port.
 fn announce(addresses: &[SocketAddr]) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
-    let written = writeln!(out, "ready {}", report::joined(addresses)).and_then(|()| out.flush());
+    let listening: String = addresses
+        .iter()
+        .map(|address| format!("listening {address}\n"))
+        .collect();
+    let written = write!(out, "ready\n{listening}").and_then(|()| out.flush());
     match written {
         // Nobody listens to our standard output: not a reason to stop serving.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),

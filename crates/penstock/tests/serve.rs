@@ -31,12 +31,9 @@ impl Server {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut ready = String::new();
-        BufReader::new(child.stdout.as_mut().unwrap())
-            .read_line(&mut ready)
-            .unwrap();
+        let ready = two_lines(&mut child);
         let address = ready
-            .strip_prefix("ready ")
+            .strip_prefix("ready\nlistening ")
             .map(str::trim_end)
             .map(str::to_owned);
         let address = address.unwrap_or_else(|| {
@@ -316,11 +313,8 @@ fn systemd_is_told_and_may_pass_the_socket() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let mut ready = String::new();
-    BufReader::new(child.stdout.as_mut().unwrap())
-        .read_line(&mut ready)
-        .unwrap();
-    assert_eq!(ready, format!("ready {address}\n"));
+    let ready = two_lines(&mut child);
+    assert_eq!(ready, format!("ready\nlistening {address}\n"));
     let mut said = [0; 512];
     let mut hear = || {
         let length = told.recv(&mut said).unwrap();
@@ -360,4 +354,13 @@ fn flags_beside_a_file_hold_over_reloads() {
     server.signal(Signal::TERM);
     // At the level of the file this would not be logged.
     assert!(server.end().1.contains("SIGTERM: draining"));
+}
+
+/// What the server says on standard output when it is ready.
+fn two_lines(child: &mut std::process::Child) -> String {
+    let mut lines = String::new();
+    let mut out = BufReader::new(child.stdout.as_mut().unwrap());
+    out.read_line(&mut lines).unwrap();
+    out.read_line(&mut lines).unwrap();
+    lines
 }

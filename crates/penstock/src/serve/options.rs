@@ -19,8 +19,8 @@ use crate::exit::UsageError;
 /// port; no rpcbind is needed by clients that are given it. Such clients may change everything, and
 /// their root is root here, unless --read-only or --squash say otherwise.
 ///
-/// Logs and what was found at start go to standard error; `ready ADDR:PORT` goes to standard output
-/// when connections are accepted. SIGTERM and SIGINT finish what is under way and end with status 0, a second one ends at once; SIGHUP reads the configuration file again.
+/// Logs and what was found at start go to standard error. When connections are accepted, standard
+/// output gets a line `ready`, then `listening ADDR:PORT` for each address. SIGTERM and SIGINT finish what is under way and end with status 0, a second one ends at once; SIGHUP reads the configuration file again.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     /// Directory to export as `/`

@@ -140,7 +140,7 @@ impl Inside {
         let mut server = Running::start(&mut command)?;
         let line = line_of(&mut server)?;
         ensure!(
-            line.starts_with("ready"),
+            line.trim_end() == "ready",
             "{name} said {line:?}: {}",
             read(&path("server.log"))
         );
