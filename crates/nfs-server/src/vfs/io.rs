@@ -143,12 +143,13 @@ impl Core {
     ) -> WithWcc<WriteDone> {
         let engine = &self.engine_for(engine, target);
         let object = &target.object;
+        // Begun before the attributes are taken: a change that comes between would go unseen.
+        let change = object.begin_change(target.client);
         let ready = self.ready_to_write(target, offset, data.len()).await;
         let (before, fd) = match ready {
             Ok(ready) => ready,
             Err(error) => return (Err(error), self.wcc_unchanged(object).await),
         };
-        let change = object.begin_change(target.client);
         let verifier = self.verifier.bytes();
         let wanted = data.len();
         let sync = match stability {
@@ -167,9 +168,11 @@ impl Core {
                 Ok(WriteDone { count, verifier })
             }
             Err(error) => {
-                if error == Error::Errno(Errno::IO) {
-                    // The kernel tells of a lost write once: this one may have been somebody
-                    // else's unstable data.
+                // The kernel tells of a lost write once: this one may have been somebody else's
+                // unstable data. A full disk may be met by this write or, with a sync, by theirs.
+                let full = matches!(error, Error::Errno(Errno::NOSPC | Errno::DQUOT));
+                let theirs = full && sync != WriteSync::None && object.has_unstable();
+                if error == Error::Errno(Errno::IO) || theirs {
                     self.lost(object, None);
                 }
                 Err(error)
@@ -189,17 +192,15 @@ impl Core {
     ) -> WithWcc<[u8; 8]> {
         let engine = &self.engine_for(engine, target);
         let object = &target.object;
-        let before = match self.ready_to_commit(target).await {
-            Ok((before, fd)) => {
-                let change = object.begin_change(target.client);
-                let result = self.sync_file(engine, target, fd).await;
-                let after = self.attributes(object).await.ok();
-                let before = change.is_unmixed().then_some(before);
-                return (result, Wcc { before, after });
-            }
-            Err(error) => error,
+        let change = object.begin_change(target.client);
+        let (before, fd) = match self.ready_to_commit(target).await {
+            Ok(ready) => ready,
+            Err(error) => return (Err(error), self.wcc_unchanged(object).await),
         };
-        (Err(before), self.wcc_unchanged(object).await)
+        let result = self.sync_file(engine, target, fd).await;
+        let after = self.attributes(object).await.ok();
+        let before = change.is_unmixed().then_some(before);
+        (result, Wcc { before, after })
     }
 
     /// One sync of a file at a time: the kernel reports an error to one fsync of a descriptor, and
@@ -233,10 +234,15 @@ impl Core {
         }
     }
 
-    /// Syncs what a client did not commit, because the descriptors are about to be closed.
+    /// Syncs what clients did not commit, because the descriptors are to be closed. It stays in the
+    /// cache meanwhile: a COMMIT that came to other descriptors would not hear of an error.
     pub(crate) fn sync_before_close(&self, object: &Object) {
+        let Some(_one_at_a_time) = object.try_sync_turn() else {
+            return;
+        };
         let covered = object.take_unstable();
         let Some(fd) = object.write_fd_if_open() else {
+            object.restore_unstable(covered);
             return;
         };
         if fs::fsync(fd.as_fd()).is_err() {
@@ -283,7 +289,14 @@ impl Core {
         // The descriptor that the writes went through knows of their errors.
         let fd = match target.object.write_fd_if_open() {
             Some(fd) => fd,
-            None => self.open_for_write(target).await?,
+            None => match self.open_for_write(target).await {
+                // A file that an unprivileged server may no longer open for writing, or a program
+                // that runs: nothing was written here since the cache let go of it, synced.
+                Err(Error::Errno(Errno::ACCESS | Errno::PERM | Errno::TXTBSY)) => {
+                    self.read_fd(target).await?
+                }
+                opened => opened?,
+            },
         };
         Ok((before, fd))
     }
