@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use nfs_io::identity::ServerIdentity;
@@ -11,10 +12,11 @@ use nfs_wire::nfs3::FileHandle;
 
 use crate::counters::Counters;
 use crate::exports::{ClientRule, ExportTable, WireGid, WireUid};
-use crate::fh::HandleKey;
+use crate::fh::{HandleError, HandleKey};
 use crate::file_cache::FileCache;
 use crate::groups::GroupLists;
 use crate::handle_table::HandleTable;
+use crate::limits;
 use crate::reply_cache::ReplyCache;
 use crate::vfs::stable::{Committer, Verifier};
 use crate::vfs::{Error, Object, Result, Tree};
@@ -25,8 +27,10 @@ pub(crate) struct Core {
     pub(crate) files: FileCache,
     pub(crate) replies: Arc<ReplyCache>,
     pub(crate) key: HandleKey,
-    /// Only where `open_by_handle_at` is not allowed.
-    pub(crate) table: Option<HandleTable>,
+    /// Opened with the first export for which the kernel's handles are not to be had.
+    pub(crate) table: OnceLock<HandleTable>,
+    /// Where the handle table is kept.
+    pub(crate) table_path: PathBuf,
     pub(crate) pool: Pool,
     /// Buffers that WRITE payloads are received into.
     pub(crate) receive_buffers: BufferPool,
@@ -50,7 +54,8 @@ pub(crate) struct Trees {
 }
 
 impl Trees {
-    /// Opens the root of every export; those that `old` serves already with the same settings keep theirs.
+    /// Opens the root of every export; those that `old` serves already from the same directory keep
+    /// what is known of it.
     ///
     /// # Errors
     /// The first export whose directory cannot be opened, with the reason.
@@ -60,18 +65,28 @@ impl Trees {
     ) -> core::result::Result<Self, String> {
         let mut by_id = HashMap::new();
         for export in table.exports() {
-            let kept = old
-                .and_then(|old| old.by_id.get(&export.id))
-                .filter(|tree| tree.export == *export);
-            let tree = match kept {
-                Some(tree) => Arc::clone(tree),
-                None => Arc::new(Tree::open(Arc::clone(export)).map_err(|error| {
-                    format!("{} cannot be served: {error}", export.path.display())
-                })?),
-            };
+            let before = old.and_then(|old| old.by_id(export.id));
+            let tree = Tree::open(Arc::clone(export), before.map(AsRef::as_ref))
+                .map_err(|error| format!("{} cannot be served: {error}", export.path.display()))?;
+            let tree = Arc::new(tree);
             by_id.insert(export.id, tree);
         }
         Ok(Self { table, by_id })
+    }
+
+    /// Does any export need the handle table?
+    pub(crate) fn need_table(&self) -> bool {
+        self.by_id.values().any(|tree| tree.is_by_table())
+    }
+
+    /// Retires what is served by this and no more by `next`.
+    fn retire_all_but(&self, next: &Self) {
+        for (id, tree) in &self.by_id {
+            let kept = next.by_id(*id).is_some_and(|next| next.shares_place(tree));
+            if !kept {
+                tree.retire();
+            }
+        }
     }
 
     pub(crate) fn by_id(&self, id: u32) -> Option<&Arc<Tree>> {
@@ -143,15 +158,64 @@ impl Core {
         handle: &FileHandle,
     ) -> Result<Target> {
         if let Some(object) = self.files.by_handle(handle) {
-            let tree = self.tree(object.export_id())?;
-            return self.admit(caller, tree, object).await;
+            if !object.mount.is_retired() {
+                let tree = self.tree(object.export_id())?;
+                return self.admit(caller, tree, object).await;
+            }
+            self.put_out(object).await?;
         }
-        let parts = self.key.open(handle).map_err(|_| Error::BadHandle)?;
-        let tree = self.tree(parts.export)?;
+        let trees = self.trees.load_full();
+        let place_of = |export| Some(*trees.by_id(export)?.mark());
+        let parts = self
+            .key
+            .open(handle, place_of)
+            .map_err(|error| match error {
+                HandleError::NoExport => Error::Stale,
+                HandleError::Malformed | HandleError::Forged => Error::BadHandle,
+            })?;
+        let tree = trees.by_id(parts.export).cloned().ok_or(Error::Stale)?;
         // Before anything is opened on the client's behalf, it must be allowed on the export.
         self.rule(caller, &tree)?;
         let object = self.open_handle(&tree, *handle, parts).await?;
         self.admit(caller, tree, object).await
+    }
+
+    /// Puts an object out of the cache whose export is served no more, or from another directory.
+    async fn put_out(self: &Arc<Self>, object: Arc<Object>) -> Result<()> {
+        if object.has_unstable() {
+            let (core, dirty) = (Arc::clone(self), Arc::clone(&object));
+            self.blocking(object.mount.lane(), move || core.sync_before_close(&dirty))
+                .await?;
+        }
+        self.files.remove(&object);
+        Ok(())
+    }
+
+    /// Serves other trees from now on.
+    ///
+    /// # Errors
+    /// When a handle table is needed for them and cannot be opened; then nothing has changed.
+    pub(crate) fn serve(&self, next: Trees) -> core::result::Result<(), String> {
+        self.open_table_for(&next)?;
+        // First, so that no call meets a new tree with an object of the old.
+        self.trees.load().retire_all_but(&next);
+        self.trees.store(Arc::new(next));
+        Ok(())
+    }
+
+    /// Opens the handle table if one of the trees needs it.
+    ///
+    /// # Errors
+    /// Why it cannot be opened.
+    pub(crate) fn open_table_for(&self, trees: &Trees) -> core::result::Result<(), String> {
+        if !trees.need_table() || self.table.get().is_some() {
+            return Ok(());
+        }
+        let path = &self.table_path;
+        let table = HandleTable::open(path, limits::HANDLE_TABLE_OBJECTS_MAX)
+            .map_err(|error| format!("handle table {}: {error}", path.display()))?;
+        self.table.get_or_init(|| table);
+        Ok(())
     }
 
     /// The caller on an object that was found otherwise (MOUNT's walk).
@@ -164,8 +228,8 @@ impl Core {
         tree: Arc<Tree>,
         object: Arc<Object>,
     ) -> Result<Target> {
-        let own_groups = self.own_groups(caller).await?;
         let rule = self.rule(caller, &tree)?;
+        let own_groups = self.own_groups(caller).await?;
         let creds = match &caller.identity {
             WireIdentity::Nobody => rule.squash.anonymous().clone(),
             WireIdentity::Sys { uid, gid, gids } => {

@@ -40,7 +40,7 @@ pub(crate) struct ProcedureStats {
     /// Calls answered.
     pub(crate) calls: u64,
     /// Calls by duration: entry `i` counts those below 2^i microseconds and not below the entry before.
-    pub microseconds_log2: Vec<u64>,
+    pub(crate) microseconds_log2: Vec<u64>,
 }
 
 /// Everything counted, at one moment.
@@ -64,9 +64,9 @@ pub(crate) struct CounterStats {
     pub(crate) replayed: u64,
     /// Repeated calls dropped because the first was still running.
     pub(crate) repeated_in_progress: u64,
-    /// Bytes of READ replies.
+    /// Bytes of files sent in READ replies.
     pub(crate) bytes_read: u64,
-    /// Bytes of WRITE calls.
+    /// Bytes written to files by WRITE calls.
     pub(crate) bytes_written: u64,
     /// Procedures that were called.
     pub(crate) procedures: Vec<ProcedureStats>,
@@ -117,4 +117,9 @@ impl Counters {
 /// Adds one.
 pub(crate) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Adds a number of bytes.
+pub(crate) fn count_bytes(counter: &AtomicU64, bytes: usize) {
+    counter.fetch_add(bytes as u64, Ordering::Relaxed);
 }

@@ -5,7 +5,7 @@
 
 use std::time::Instant;
 
-use nfs_io::Buf;
+use nfs_io::{Buf, Reservation};
 use nfs_wire::auth::{AUTH_NONE, AUTH_SYS, AuthStat};
 use nfs_wire::nfs3::{self, Procedure, WriteHead};
 use nfs_wire::record::FragmentHeader;
@@ -14,15 +14,18 @@ use nfs_wire::{Decode, Decoder, Encode, Encoder, mount3 as wire_mount3};
 
 use crate::core::WireIdentity;
 use crate::counters::count;
-use crate::nfs3::{Context, Request, is_remembered};
+use crate::mount3;
+use crate::net::receive;
+use crate::nfs3::{Context, Held, Request, is_remembered};
 use crate::reply_cache::Seen;
-use crate::{limits, mount3};
 
 /// What goes back for a call: a record's head with its mark, then perhaps a READ's data, sent from
 /// the buffer it was read into.
 pub(crate) struct Reply {
     pub(crate) head: Vec<u8>,
     pub(crate) data: Option<Buf>,
+    /// What a long head is held with.
+    pub(crate) reservation: Option<Reservation>,
 }
 
 /// What becomes of a record.
@@ -79,7 +82,7 @@ async fn nfs(
         return Ok(denied);
     }
     let request = if procedure == Procedure::Write {
-        write_request(cx, &mut decoder, payload).await?
+        write_request(cx, &mut decoder, record.len(), payload).await?
     } else {
         let call = nfs3::Call::decode(procedure, &mut decoder);
         Request::Other(call.map_err(|_| AcceptStat::GarbageArgs)?)
@@ -91,7 +94,7 @@ async fn nfs(
             .core
             .replies
             .call_id(cx.caller.addr, header.xid, header.procedure, record);
-        match cx.core.replies.begin(id) {
+        match cx.core.replies.begin(id, start) {
             Seen::New(ticket) => Some(ticket),
             Seen::InProgress => {
                 count(&cx.core.counters.repeated_in_progress);
@@ -102,6 +105,7 @@ async fn nfs(
                 return Ok(Answer::Reply(Reply {
                     head: reply.to_vec(),
                     data: None,
+                    reservation: None,
                 }));
             }
         }
@@ -109,8 +113,8 @@ async fn nfs(
         None
     };
     let mut reply = Reply::begin(&ReplyHeader::accepted(header.xid, AcceptStat::Success));
-    let data = crate::nfs3::run(cx, request, &mut reply).await;
-    let reply = Reply::finish(reply, data);
+    let held = crate::nfs3::run(cx, request, &mut reply).await;
+    let reply = Reply::finish(reply, held);
     if let Some(ticket) = ticket {
         ticket.done(&reply.head);
     }
@@ -123,12 +127,13 @@ async fn nfs(
 async fn write_request<'a>(
     cx: &Context,
     decoder: &mut Decoder<'a>,
+    record_len: usize,
     payload: Payload,
 ) -> Result<Request<'a>, AcceptStat> {
     let garbage = |_| AcceptStat::GarbageArgs;
     let head = WriteHead::decode(decoder).map_err(garbage)?;
     if let Some(data) = payload {
-        return Ok(Request::Write(head, data));
+        return Ok(Request::Write(head, Some(data)));
     }
     let data = decoder
         .take(head.data_len as usize, "data")
@@ -139,10 +144,15 @@ async fn write_request<'a>(
     let pool = &cx.core.receive_buffers;
     let buf = match pool.try_take(data.len()) {
         Some(buf) => Some(buf),
-        None => pool.take(data.len()).await,
+        None if record_len <= receive::WHOLE_BYTES => pool.take(data.len()).await,
+        // The record holds memory of the budget (it came in fragments): who holds some must not
+        // wait for more.
+        None => None,
     };
-    let mut buf = buf.ok_or(AcceptStat::SystemErr)?;
-    buf.copy_from_slice(data);
+    let buf = buf.map(|mut buf| {
+        buf.copy_from_slice(data);
+        buf
+    });
     Ok(Request::Write(head, buf))
 }
 
@@ -161,7 +171,7 @@ async fn mount(
     decoder.finish().map_err(|_| AcceptStat::GarbageArgs)?;
     let mut reply = Reply::begin(&ReplyHeader::accepted(header.xid, AcceptStat::Success));
     mount3::run(cx, call, &mut reply).await;
-    Ok(Answer::Reply(Reply::finish(reply, None)))
+    Ok(Answer::Reply(Reply::finish(reply, Held::default())))
 }
 
 /// Sets the caller's identity from the credential.
@@ -242,15 +252,16 @@ impl Reply {
     }
 
     fn of(header: &ReplyHeader<'_>) -> Self {
-        Self::finish(Self::begin(header), None)
+        Self::finish(Self::begin(header), Held::default())
     }
 
     /// Writes the record mark: one fragment, padding of the data included.
-    fn finish(mut head: Vec<u8>, data: Option<Buf>) -> Self {
+    fn finish(mut head: Vec<u8>, held: Held) -> Self {
+        let Held { data, reservation } = held;
         let data_len = data.as_ref().map_or(0, |data| data.len());
         let len = head.len() - 4 + data_len + nfs_wire::xdr::padding(data_len);
-        debug_assert!(len <= limits::IO_BYTES_MAX as usize + limits::CALL_BYTES_MAX * 8);
-        // Far below 2^31: replies are bounded by io_bytes_max and READDIR_BYTES_MAX.
+        // Far below 2^31: replies are bounded by io_bytes_max, READDIR_BYTES_MAX, and the length of
+        // the configuration (MOUNT's EXPORT).
         let mark = FragmentHeader {
             last: true,
             len: len as u32,
@@ -259,6 +270,10 @@ impl Reply {
         if let Some(place) = head.first_chunk_mut::<4>() {
             *place = mark;
         }
-        Self { head, data }
+        Self {
+            head,
+            data,
+            reservation,
+        }
     }
 }

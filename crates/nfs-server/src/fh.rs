@@ -14,8 +14,12 @@
 //! bytes 4-7   export id
 //! bytes 8-11  mount key: 0 is the export's own file system
 //! n bytes     body
-//! 16 bytes    SipHash-2-4-128 of all before it, under the key in the state directory
+//! 16 bytes    SipHash-2-4-128 of all before it and of the export's place, under the key in the
+//!             state directory
 //! ```
+//!
+//! The export id stands for the path that clients mount. What lies there is the export's [`PlaceMark`]:
+//! when another directory is served under the same path, handles into the old one are refused.
 //!
 //! Nothing here panics on a peer's bytes.
 
@@ -29,11 +33,14 @@ use nfs_io::fs::handle::KernelHandle;
 use nfs_wire::nfs3::FileHandle;
 use siphasher::sip128::{Hasher128, SipHasher24};
 
+use crate::limits;
+
 const VERSION: u8 = 1;
 const KIND_KERNEL: u8 = 1;
 const KIND_TABLE: u8 = 2;
 const HEAD_LEN: usize = 12;
 const MAC_LEN: usize = 16;
+const _: () = assert!(HEAD_LEN + limits::KERNEL_HANDLE_BYTES_MAX + MAC_LEN == 64);
 
 /// Which file system below an export a handle belongs to: 0 is the export's own, others are
 /// derived from the mount point's path below the export, which outlives a restart.
@@ -44,6 +51,11 @@ impl MountKey {
     /// The file system of the export's root.
     pub(crate) const ROOT: Self = Self(0);
 }
+
+/// Which directory an export's root is: device-independent, the same after a restart, another for
+/// another directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PlaceMark(pub(crate) [u8; 20]);
 
 /// What a valid handle says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,9 +83,12 @@ pub(crate) enum HandleError {
     /// The frame is not ours: length, version or kind.
     #[error("the handle has not the form of a handle of this server")]
     Malformed,
-    /// The MAC does not fit: forged, damaged, or made under another key.
+    /// The MAC does not fit: forged, damaged, or made under another key or for another directory.
     #[error("the handle was not made by this server, or its key was replaced")]
     Forged,
+    /// No such export is served (any more).
+    #[error("the handle's export is not served")]
+    NoExport,
 }
 
 /// The kernel's handle does not fit into the 64 bytes that NFSv3 allows.
@@ -142,11 +157,15 @@ impl HandleKey {
         Ok(Self { key })
     }
 
-    /// Makes the handle of an object.
+    /// Makes the handle of an object of the export at `place`.
     ///
     /// # Errors
     /// When the kernel's handle is longer than what is left of 64 bytes.
-    pub(crate) fn seal(&self, parts: &HandleParts) -> Result<FileHandle, HandleTooLong> {
+    pub(crate) fn seal(
+        &self,
+        parts: &HandleParts,
+        place: &PlaceMark,
+    ) -> Result<FileHandle, HandleTooLong> {
         let id;
         let (kind, handle_type, body) = match &parts.body {
             HandleBody::Kernel(handle) => {
@@ -164,16 +183,21 @@ impl HandleKey {
         bytes.extend_from_slice(&parts.export.to_be_bytes());
         bytes.extend_from_slice(&parts.mount.0.to_be_bytes());
         bytes.extend_from_slice(body);
-        let mac = self.mac(&bytes);
+        let mac = self.mac(&bytes, place);
         bytes.extend_from_slice(&mac);
         FileHandle::new(&bytes).map_err(|_| HandleTooLong)
     }
 
-    /// Takes a client's handle apart, if this server made it.
+    /// Takes a client's handle apart, if this server made it. `place_of` says where the export is
+    /// that the handle claims to belong to.
     ///
     /// # Errors
-    /// [`HandleError`] says why it is none of ours; both become NFS3ERR_BADHANDLE.
-    pub(crate) fn open(&self, handle: &FileHandle) -> Result<HandleParts, HandleError> {
+    /// [`HandleError`] says why it is none of ours.
+    pub(crate) fn open(
+        &self,
+        handle: &FileHandle,
+        place_of: impl FnOnce(u32) -> Option<PlaceMark>,
+    ) -> Result<HandleParts, HandleError> {
         let bytes = handle.as_ref();
         let signed_len = bytes
             .len()
@@ -202,7 +226,9 @@ impl HandleKey {
         if version != VERSION || usize::from(len) != body.len() {
             return Err(HandleError::Malformed);
         }
-        if !same_bytes(mac, &self.mac(signed)) {
+        let export = u32::from_be_bytes([e0, e1, e2, e3]);
+        let place = place_of(export).ok_or(HandleError::NoExport)?;
+        if !same_bytes(mac, &self.mac(signed, &place)) {
             return Err(HandleError::Forged);
         }
         let body = match kind {
@@ -216,7 +242,7 @@ impl HandleKey {
             _ => return Err(HandleError::Malformed),
         };
         Ok(HandleParts {
-            export: u32::from_be_bytes([e0, e1, e2, e3]),
+            export,
             mount: MountKey(u32::from_be_bytes([m0, m1, m2, m3])),
             body,
         })
@@ -230,11 +256,20 @@ impl HandleKey {
         hasher.finish128().h1.to_be_bytes()
     }
 
-    fn mac(&self, signed: &[u8]) -> [u8; MAC_LEN] {
+    fn mac(&self, signed: &[u8], place: &PlaceMark) -> [u8; MAC_LEN] {
         let mut hasher = SipHasher24::new_with_key(&self.key);
         hasher.write(signed);
+        // Of a fixed length: what is signed and what is the mark cannot be shifted.
+        hasher.write(&place.0);
         hasher.finish128().as_bytes()
     }
+}
+
+/// The table id in a handle that this server made itself (nothing is verified here).
+pub(crate) fn own_table_id(handle: &FileHandle) -> Option<u64> {
+    let (head, rest) = handle.as_ref().split_first_chunk::<HEAD_LEN>()?;
+    let (body, _mac) = rest.split_first_chunk::<8>()?;
+    (head.get(1) == Some(&KIND_TABLE)).then(|| u64::from_be_bytes(*body))
 }
 
 /// Compares without telling by its duration where the first difference is.
@@ -250,6 +285,12 @@ mod tests {
         HandleKey {
             key: *b"0123456789abcdef",
         }
+    }
+
+    const HERE: PlaceMark = PlaceMark([1; 20]);
+
+    fn here(_export: u32) -> Option<PlaceMark> {
+        Some(HERE)
     }
 
     fn parts() -> HandleParts {
@@ -268,18 +309,21 @@ mod tests {
             body: HandleBody::Table(42),
         };
         for parts in [parts(), table] {
-            assert_eq!(key().open(&key().seal(&parts).unwrap()), Ok(parts));
+            assert_eq!(
+                key().open(&key().seal(&parts, &HERE).unwrap(), here),
+                Ok(parts)
+            );
         }
     }
 
     #[test]
     fn every_changed_bit_is_refused() {
-        let handle = key().seal(&parts()).unwrap();
+        let handle = key().seal(&parts(), &HERE).unwrap();
         for bit in 0..handle.as_ref().len() * 8 {
             let mut bytes = handle.as_ref().to_vec();
             bytes[bit / 8] ^= 1 << (bit % 8);
             assert!(
-                key().open(&FileHandle::new(&bytes).unwrap()).is_err(),
+                key().open(&FileHandle::new(&bytes).unwrap(), here).is_err(),
                 "bit {bit}"
             );
         }
@@ -287,11 +331,11 @@ mod tests {
 
     #[test]
     fn every_truncation_is_refused() {
-        let handle = key().seal(&parts()).unwrap();
+        let handle = key().seal(&parts(), &HERE).unwrap();
         for len in 0..handle.as_ref().len() {
             assert!(
                 key()
-                    .open(&FileHandle::new(&handle.as_ref()[..len]).unwrap())
+                    .open(&FileHandle::new(&handle.as_ref()[..len]).unwrap(), here)
                     .is_err()
             );
         }
@@ -299,11 +343,29 @@ mod tests {
 
     #[test]
     fn another_key_refuses() {
-        let handle = key().seal(&parts()).unwrap();
+        let handle = key().seal(&parts(), &HERE).unwrap();
         assert_eq!(
-            HandleKey { key: [0; 16] }.open(&handle),
+            HandleKey { key: [0; 16] }.open(&handle, here),
             Err(HandleError::Forged)
         );
+    }
+
+    #[test]
+    fn another_directory_under_the_same_path_refuses() {
+        let handle = key().seal(&parts(), &HERE).unwrap();
+        let there = key().open(&handle, |_| Some(PlaceMark([2; 20])));
+        assert_eq!(there, Err(HandleError::Forged));
+        let nowhere = key().open(&handle, |_| None);
+        assert_eq!(nowhere, Err(HandleError::NoExport));
+    }
+
+    #[test]
+    fn the_table_id_of_an_own_handle_is_its_body() {
+        let parts = HandleParts {
+            body: HandleBody::Table(42),
+            ..parts()
+        };
+        assert_eq!(own_table_id(&key().seal(&parts, &HERE).unwrap()), Some(42));
     }
 
     #[test]
@@ -313,7 +375,7 @@ mod tests {
             body: HandleBody::Kernel(long),
             ..parts()
         };
-        assert_eq!(key().seal(&parts), Err(HandleTooLong));
+        assert_eq!(key().seal(&parts, &HERE), Err(HandleTooLong));
     }
 
     #[test]

@@ -7,6 +7,10 @@
 //! The cache holds one object per inode: a second index by inode lets LOOKUP find the handle of an
 //! object it just reached by name without asking the kernel for it again. The cached descriptor
 //! pins the inode, so its number cannot be used again for another file while it is indexed.
+//!
+//! An object with unsynced writes never leaves to make room: the kernel tells of a lost write only to
+//! descriptors that were open. It is handed out to be synced first ([`FileCache::insert`],
+//! [`FileCache::take_idle`]) and leaves another time.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -24,6 +28,8 @@ use crate::vfs::Object;
 pub(crate) struct InodeId {
     /// The export and the file system in it, as in the handle.
     pub(crate) fsid: u64,
+    /// A btrfs subvolume has its own, and its own inode numbers, within one mount.
+    pub(crate) dev: u64,
     pub(crate) ino: u64,
 }
 
@@ -42,10 +48,50 @@ type Inodes = HashMap<InodeId, Arc<Object>>;
 
 #[derive(Default)]
 struct Stripe {
-    objects: HashMap<FileHandle, Arc<Object>>,
+    objects: HashMap<FileHandle, Placed>,
     /// The clock's face: every cached handle once, in no order.
     clock: Vec<FileHandle>,
     hand: usize,
+}
+
+/// An object and where its handle is on the clock's face.
+struct Placed {
+    object: Arc<Object>,
+    at: usize,
+}
+
+impl Stripe {
+    fn insert(&mut self, handle: FileHandle, object: Arc<Object>) -> Option<Arc<Object>> {
+        if let Some(placed) = self.objects.get_mut(&handle) {
+            return Some(std::mem::replace(&mut placed.object, object));
+        }
+        let at = self.clock.len();
+        self.clock.push(handle);
+        self.objects.insert(handle, Placed { object, at });
+        None
+    }
+
+    fn remove(&mut self, handle: &FileHandle) -> Option<Arc<Object>> {
+        let Placed { object, at } = self.objects.remove(handle)?;
+        self.clock.swap_remove(at);
+        if let Some(moved) = self
+            .clock
+            .get(at)
+            .and_then(|moved| self.objects.get_mut(moved))
+        {
+            moved.at = at;
+        }
+        Some(object)
+    }
+}
+
+/// What left the cache, and what must be synced before it may.
+#[derive(Default)]
+pub(crate) struct Leaving {
+    /// The caller drops these outside every lock.
+    pub(crate) out: Vec<Arc<Object>>,
+    /// The caller has these synced; they are still in the cache.
+    pub(crate) to_sync: Vec<Arc<Object>>,
 }
 
 const STRIPES: usize = 16;
@@ -54,17 +100,17 @@ const STRIPES: usize = 16;
 #[derive(Clone, Copy, Debug, Default, serde::Serialize)]
 pub(crate) struct FileCacheStats {
     /// Objects held.
-    pub objects: usize,
+    pub(crate) objects: usize,
     /// Descriptors in use by objects, cached or not.
-    pub fds: usize,
+    pub(crate) fds: usize,
     /// The budget of descriptors.
-    pub fds_max: usize,
+    pub(crate) fds_max: usize,
     /// Look-ups that found the object.
-    pub hits: u64,
+    pub(crate) hits: u64,
     /// Look-ups that did not.
-    pub misses: u64,
+    pub(crate) misses: u64,
     /// Objects put out to make room.
-    pub evictions: u64,
+    pub(crate) evictions: u64,
 }
 
 impl FileCache {
@@ -86,7 +132,12 @@ impl FileCache {
 
     /// The object of a handle, if it is here.
     pub(crate) fn by_handle(&self, handle: &FileHandle) -> Option<Arc<Object>> {
-        let found = self.stripe(handle).read().objects.get(handle).cloned();
+        let found = self
+            .stripe(handle)
+            .read()
+            .objects
+            .get(handle)
+            .map(|placed| Arc::clone(&placed.object));
         match &found {
             Some(object) => {
                 object.touch();
@@ -102,6 +153,7 @@ impl FileCache {
     /// The object of an inode, if it is here.
     pub(crate) fn by_inode(&self, id: InodeId) -> Option<Arc<Object>> {
         let found = self.inode_stripe(&id).read().get(&id).cloned();
+        let found = found.filter(|object| !object.mount.is_retired());
         if let Some(object) = &found {
             object.touch();
         }
@@ -109,40 +161,32 @@ impl FileCache {
     }
 
     /// Puts an object in, unless its inode or handle is here already: then the one that is here is returned.
-    /// `victims` receives what was put out to make room: the caller drops it outside every lock,
-    /// or syncs it first.
-    pub(crate) fn insert(&self, object: Object, victims: &mut Vec<Arc<Object>>) -> Arc<Object> {
+    /// `leaving` receives what is put out to make room.
+    pub(crate) fn insert(&self, object: Object, leaving: &mut Leaving) -> Arc<Object> {
         let id = object.inode_id();
         let handle = object.handle;
         let object = Arc::new(object);
         {
             let mut inodes = self.inode_stripe(&id).write();
-            if let Some(present) = inodes.get(&id) {
+            if let Some(present) = inodes.get(&id)
+                && !present.mount.is_retired()
+            {
                 return Arc::clone(present);
             }
             inodes.insert(id, Arc::clone(&object));
         }
-        let replaced = {
-            let mut stripe = self.stripe(&handle).write();
-            let replaced = stripe.objects.insert(handle, Arc::clone(&object));
-            if replaced.is_none() {
-                stripe.clock.push(handle);
-            }
-            replaced
-        };
-        victims.extend(replaced);
-        self.make_room(&handle, victims);
+        let replaced = self
+            .stripe(&handle)
+            .write()
+            .insert(handle, Arc::clone(&object));
+        leaving.out.extend(replaced);
+        self.make_room(&handle, leaving);
         object
     }
 
     /// Takes an object out: its last name is gone, or its handle went stale.
     pub(crate) fn remove(&self, object: &Object) {
-        let removed = {
-            let mut stripe = self.stripe(&object.handle).write();
-            stripe.clock.retain(|handle| *handle != object.handle);
-            stripe.hand = 0;
-            stripe.objects.remove(&object.handle)
-        };
+        let removed = self.stripe(&object.handle).write().remove(&object.handle);
         self.forget_inode(object);
         drop(removed);
     }
@@ -153,7 +197,7 @@ impl FileCache {
         for stripe in &self.stripes {
             let mut stripe = stripe.write();
             stripe.clock.clear();
-            all.extend(stripe.objects.drain().map(|(_, object)| object));
+            all.extend(stripe.objects.drain().map(|(_, placed)| placed.object));
         }
         for inodes in &self.inodes {
             inodes.write().clear();
@@ -181,7 +225,7 @@ impl FileCache {
     }
 
     /// Puts objects out, this stripe's first, until the budget fits again; spares `keep`.
-    fn make_room(&self, keep: &FileHandle, victims: &mut Vec<Arc<Object>>) {
+    fn make_room(&self, keep: &FileHandle, leaving: &mut Leaving) {
         let over = self
             .budget
             .used
@@ -189,82 +233,96 @@ impl FileCache {
             .saturating_sub(self.budget.max);
         let start = self.stripe_index(keep);
         for step in 0..STRIPES {
-            if victims.len() >= over.min(limits::EVICTIONS_PER_INSERT_MAX) {
+            let found = leaving.out.len() + leaving.to_sync.len();
+            if found >= over.min(limits::EVICTIONS_PER_INSERT_MAX) {
                 return;
             }
             let stripe = &self.stripes[(start + step) % STRIPES];
-            if let Some(victim) = self.evict(&mut stripe.write(), keep) {
-                self.evictions.fetch_add(1, Ordering::Relaxed);
-                victims.push(victim);
-            }
+            self.evict(&mut stripe.write(), keep, leaving);
         }
     }
 
     /// Two rounds of the clock at most: the first object that was not used since the last round
     /// and that no call holds.
-    fn evict(&self, stripe: &mut Stripe, keep: &FileHandle) -> Option<Arc<Object>> {
+    fn evict(&self, stripe: &mut Stripe, keep: &FileHandle, leaving: &mut Leaving) {
         for _ in 0..stripe.clock.len() * 2 {
             stripe.hand = (stripe.hand + 1) % stripe.clock.len();
             let handle = stripe.clock[stripe.hand];
-            let Some(object) = stripe.objects.get(&handle) else {
+            let Some(placed) = stripe.objects.get(&handle) else {
                 continue;
             };
+            let object = &placed.object;
             if handle == *keep || object.used.swap(false, Ordering::Relaxed) || object.is_root() {
                 continue;
             }
             let object = Arc::clone(object);
-            if let Some(object) = self.take_unused(stripe, object) {
-                return Some(object);
+            if object.has_unstable() {
+                if !object.cleaning.swap(true, Ordering::Relaxed) {
+                    leaving.to_sync.push(object);
+                    return;
+                }
+            } else if let Some(object) = self.take_unused(stripe, object) {
+                self.evictions.fetch_add(1, Ordering::Relaxed);
+                leaving.out.push(object);
+                return;
             }
         }
-        None
     }
 
     /// Takes an object out if nobody but the cache and the caller holds it. Both indexes are
     /// locked meanwhile, so nobody can come to hold it: no inode ever has two objects in use.
     fn take_unused(&self, stripe: &mut Stripe, object: Arc<Object>) -> Option<Arc<Object>> {
-        const CACHE_AND_CALLER: usize = 3;
+        const STRIPE_AND_CALLER: usize = 2;
         let id = object.inode_id();
         let mut inodes = self.inode_stripe(&id).write();
-        if Arc::strong_count(&object) != CACHE_AND_CALLER {
+        let indexed = inodes
+            .get(&id)
+            .is_some_and(|present| Arc::ptr_eq(present, &object));
+        // Looked at once more: its last writer may have gone since.
+        if Arc::strong_count(&object) != STRIPE_AND_CALLER + usize::from(indexed)
+            || object.has_unstable()
+        {
             return None;
         }
-        inodes.remove(&id);
-        stripe.objects.remove(&object.handle);
-        stripe.clock.retain(|handle| *handle != object.handle);
-        stripe.hand = 0;
+        if indexed {
+            inodes.remove(&id);
+        }
+        stripe.remove(&object.handle);
         Some(object)
     }
 
     /// Takes out every object that was not touched since the last call of this function and that
     /// no call holds: a file that was removed on the server's host gives its space back, one that
     /// a client wrote can be executed there.
-    pub(crate) fn take_idle(&self) -> Vec<Arc<Object>> {
-        let mut idle = Vec::new();
+    pub(crate) fn take_idle(&self) -> Leaving {
+        let mut leaving = Leaving::default();
         for stripe in &self.stripes {
             let mut stripe = stripe.write();
             let unused: Vec<Arc<Object>> = stripe
                 .objects
                 .values()
+                .map(|placed| &placed.object)
                 .filter(|object| !object.used.swap(false, Ordering::Relaxed) && !object.is_root())
                 .cloned()
                 .collect();
-            idle.extend(
-                unused
-                    .into_iter()
-                    .filter_map(|object| self.take_unused(&mut stripe, object)),
-            );
+            for object in unused {
+                if object.has_unstable() {
+                    if !object.cleaning.swap(true, Ordering::Relaxed) {
+                        leaving.to_sync.push(object);
+                    }
+                } else {
+                    leaving.out.extend(self.take_unused(&mut stripe, object));
+                }
+            }
         }
-        idle
+        leaving
     }
 
     fn forget_inode(&self, object: &Object) {
         let id = object.inode_id();
         let mut inodes = self.inode_stripe(&id).write();
-        if inodes
-            .get(&id)
-            .is_some_and(|present| present.handle == object.handle)
-        {
+        let same = |present: &Arc<Object>| std::ptr::eq(Arc::as_ptr(present), object);
+        if inodes.get(&id).is_some_and(same) {
             let removed = inodes.remove(&id);
             drop(inodes);
             drop(removed);

@@ -52,12 +52,23 @@ pub const HANDLE_TABLE_NAME_BYTES_MAX: usize = 4096;
 
 // Connections.
 
-/// Calls of one connection that may run at once; at the cap its socket is not read.
-pub const IN_FLIGHT_PER_CONNECTION_MAX: usize = 128;
+/// Calls of one connection that may run at once; at the cap its socket is not read. Hundreds may
+/// wait for a file system that has stopped answering while others of the same connection go on.
+pub const IN_FLIGHT_PER_CONNECTION_MAX: usize = 1024;
 /// Calls of one shard that may run at once; at the cap its sockets are not read.
-pub const IN_FLIGHT_PER_SHARD_MAX: usize = 4096;
+pub const IN_FLIGHT_PER_SHARD_MAX: usize = 8192;
+/// The part of the READ buffers that one file system may hold, as a divisor: calls that wait for a
+/// file system that does not answer leave the rest to others.
+pub const READ_BUFFERS_PER_MOUNT_DIVISOR: u64 = 2;
+/// Bytes read at once from a socket while others wait for memory.
+pub const READ_BYTES_UNDER_PRESSURE_MAX: usize = 4096;
 /// Bytes of replies that may wait for a slow reader before its socket is read no more.
 pub const UNSENT_BYTES_MAX: usize = 4 << 20;
+/// The same for replies that are no part of the memory budget by themselves (all but READ, READDIR and
+/// READDIRPLUS); they are accounted in the budget from [`UNSENT_BYTES_UNACCOUNTED_MAX`] on.
+pub const UNSENT_LOOSE_BYTES_MAX: usize = 512 << 10;
+/// Bytes of such replies that a connection may hold without asking the memory budget.
+pub const UNSENT_BYTES_UNACCOUNTED_MAX: usize = 16 << 10;
 /// Bytes of a call that a connection may hold without asking the memory budget.
 pub const CALL_BYTES_UNACCOUNTED_MAX: usize = 4096;
 /// Largest call that is no WRITE, bytes: a SYMLINK with the longest path, and room.
@@ -78,15 +89,22 @@ pub const IO_BYTES_PREFERRED: u32 = 1 << 20;
 pub const READDIR_BYTES_PREFERRED: u32 = 64 << 10;
 /// Largest READDIR and READDIRPLUS reply, bytes.
 pub const READDIR_BYTES_MAX: u32 = 1 << 20;
+/// Memory that a listing takes while it is made, as a multiple of its reply: entries are kept as
+/// values before they are encoded.
+pub const READDIR_MEMORY_FACTOR: u32 = 5;
 /// Descriptors kept free for listeners, the state directory, mounts, and calls in progress.
 pub const FDS_RESERVED: usize = 256;
 /// Most connections, further bounded by half of the descriptor limit.
 pub const CONNECTIONS_MAX: usize = 65_536;
 /// Seconds given to calls in progress when the server ends.
 pub const DRAIN_SECONDS_MAX: u64 = 20;
+/// Milliseconds that a peer is given, when the server ends, to take its last replies and close.
+pub const LINGER_MILLISECONDS_MAX: u64 = 1000;
 
 // Objects and their caches.
 
+/// Longest kernel handle, bytes: what a file handle's frame leaves of NFSv3's 64.
+pub const KERNEL_HANDLE_BYTES_MAX: usize = 36;
 /// Longest name of a directory entry, bytes.
 pub const NAME_BYTES_MAX: usize = 255;
 /// Longest symlink contents, bytes: what Linux takes.
@@ -101,12 +119,17 @@ pub const EVICTIONS_PER_INSERT_MAX: usize = 8;
 pub const FILE_CACHE_IDLE_SECONDS: u64 = 10;
 /// File systems of one export that clients may walk into.
 pub const MOUNTS_PER_EXPORT_MAX: usize = 256;
+/// Seconds for which a reply is kept for repetitions of its call: a client that begins its xids
+/// anew must not be handed the answer to a call of its earlier life.
+pub const REPLY_CACHE_SECONDS_MAX: u64 = 300;
 /// Replies kept for repeated calls.
 pub const REPLY_CACHE_ENTRIES_MAX: usize = 8192;
 /// Longest reply that is kept, bytes.
 pub const REPLY_CACHE_REPLY_BYTES_MAX: usize = 1024;
 /// Mounts remembered for MOUNT's DUMP.
 pub const MOUNT_LIST_ENTRIES_MAX: usize = 4096;
+/// Bytes of their paths.
+pub const MOUNT_LIST_BYTES_MAX: usize = 256 << 10;
 /// Users whose group list is remembered.
 pub const GROUP_LISTS_MAX: usize = 4096;
 /// Seconds for which a user's group list is remembered.
@@ -121,5 +144,21 @@ pub const CONTROL_REPLY_BYTES_MAX: u64 = 64 << 20;
 pub const CONTROL_CONNECTIONS_MAX: usize = 16;
 /// A control connection that says nothing for this many seconds is closed.
 pub const CONTROL_IDLE_SECONDS_MAX: u64 = 30;
+/// How long a `ctl` command waits for its answer, in seconds: a reload opens directories, perhaps on
+/// slow disks.
+pub const CONTROL_ANSWER_SECONDS_MAX: u64 = 60;
+/// State directories that `ctl` looks at below the default base; more are an accident.
+pub const STATE_DIRS_LISTED_MAX: usize = 1024;
 /// Clients listed by `ctl clients`.
 pub const CONTROL_CLIENTS_MAX: usize = 10_000;
+
+// portmap and rpcbind.
+
+/// Longest call that our own portmap takes and longest reply we take from an rpcbind, in bytes.
+pub const PORTMAP_RECORD_BYTES_MAX: usize = 16 << 10;
+/// TCP connections our own portmap serves at once; more wait to be accepted.
+pub const PORTMAP_CONNECTIONS_MAX: usize = 64;
+/// A connection to our own portmap that sends nothing for this many seconds is closed.
+pub const PORTMAP_IDLE_SECONDS_MAX: u64 = 10;
+/// How long an rpcbind may take for one answer, in seconds.
+pub const RPCBIND_ANSWER_SECONDS_MAX: u64 = 2;

@@ -32,10 +32,14 @@ impl MountList {
         {
             return;
         }
-        if entries.len() >= limits::MOUNT_LIST_ENTRIES_MAX {
-            entries.pop_front();
-        }
         entries.push_back((client, path.to_vec()));
+        let mut bytes: usize = entries.iter().map(|(_, mounted)| mounted.len()).sum();
+        while (entries.len() > limits::MOUNT_LIST_ENTRIES_MAX
+            || bytes > limits::MOUNT_LIST_BYTES_MAX)
+            && let Some((_, oldest)) = entries.pop_front()
+        {
+            bytes -= oldest.len();
+        }
     }
 
     fn remove(&self, client: IpAddr, path: Option<&[u8]>) {
@@ -70,6 +74,8 @@ pub(crate) async fn run(cx: &Context, call: Call<'_>, out: &mut Vec<u8>) {
 }
 
 async fn mnt(cx: &Context, path: &[u8]) -> Result<MountOk, Mountstat3> {
+    // Some clients (libnfs for nfs://host/file) send nothing for the root.
+    let path = if path.is_empty() { b"/" } else { path };
     let trees = cx.core.trees.load_full();
     let (export, below) = trees.table.find_by_pseudo(path).ok_or(Mountstat3::Noent)?;
     let tree = trees.by_id(export.id).ok_or(Mountstat3::Noent)?;

@@ -7,12 +7,13 @@
 //!
 //! A call is the same when client address, xid, program, version, procedure and the bytes of the
 //! call agree (the bytes by a keyed hash, so that a client which starts its xids anew is not handed
-//! somebody's old reply). Entries live until their stripe is full; the oldest go first.
+//! somebody's old reply). Entries live for a while, or until their stripe is full; the oldest go first.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
@@ -45,9 +46,23 @@ enum State {
 #[derive(Default)]
 struct Stripe {
     calls: HashMap<CallId, State>,
-    /// Done calls, oldest first; calls in progress are not in it and cannot be evicted: their
-    /// number is bounded by the cap of calls in flight.
-    order: VecDeque<CallId>,
+    /// Done calls and when they were done, oldest first; calls in progress are not in it and cannot
+    /// be evicted: their number is bounded by the cap of calls in flight.
+    order: VecDeque<(Instant, CallId)>,
+}
+
+impl Stripe {
+    /// Forgets what is too old or too much.
+    fn trim(&mut self, now: Instant) {
+        const LIFE: Duration = Duration::from_secs(limits::REPLY_CACHE_SECONDS_MAX);
+        while let Some((done, oldest)) = self.order.front().copied()
+            && (self.order.len() > limits::REPLY_CACHE_ENTRIES_MAX / STRIPES
+                || now.saturating_duration_since(done) >= LIFE)
+        {
+            self.order.pop_front();
+            self.calls.remove(&oldest);
+        }
+    }
 }
 
 /// Bounded by [`limits::REPLY_CACHE_ENTRIES_MAX`] entries of at most
@@ -78,8 +93,9 @@ impl ReplyCache {
     }
 
     /// Looks a call up and, if it is new, marks it as in progress.
-    pub(crate) fn begin(self: &Arc<Self>, id: CallId) -> Seen {
+    pub(crate) fn begin(self: &Arc<Self>, id: CallId, now: Instant) -> Seen {
         let mut stripe = self.stripe(&id).lock();
+        stripe.trim(now);
         match stripe.calls.get(&id) {
             Some(State::InProgress) => Seen::InProgress,
             Some(State::Done(reply)) => Seen::Done(Arc::clone(reply)),
@@ -100,13 +116,10 @@ impl ReplyCache {
             stripe.calls.remove(&id);
             return;
         };
+        let now = Instant::now();
         stripe.calls.insert(id, State::Done(reply));
-        stripe.order.push_back(id);
-        if stripe.order.len() > limits::REPLY_CACHE_ENTRIES_MAX / STRIPES
-            && let Some(oldest) = stripe.order.pop_front()
-        {
-            stripe.calls.remove(&oldest);
-        }
+        stripe.order.push_back((now, id));
+        stripe.trim(now);
     }
 
     fn stripe(&self, id: &CallId) -> &Mutex<Stripe> {
@@ -152,12 +165,15 @@ mod tests {
     #[test]
     fn a_repetition_gets_the_first_reply() {
         let cache = Arc::new(ReplyCache::new());
-        let Seen::New(ticket) = cache.begin(id(&cache, 1)) else {
+        let Seen::New(ticket) = cache.begin(id(&cache, 1), Instant::now()) else {
             panic!("new")
         };
-        assert!(matches!(cache.begin(id(&cache, 1)), Seen::InProgress));
+        assert!(matches!(
+            cache.begin(id(&cache, 1), Instant::now()),
+            Seen::InProgress
+        ));
         ticket.done(b"reply");
-        let Seen::Done(reply) = cache.begin(id(&cache, 1)) else {
+        let Seen::Done(reply) = cache.begin(id(&cache, 1), Instant::now()) else {
             panic!("done")
         };
         assert_eq!(&*reply, b"reply");
@@ -166,26 +182,39 @@ mod tests {
     #[test]
     fn an_abandoned_call_runs_again() {
         let cache = Arc::new(ReplyCache::new());
-        drop(cache.begin(id(&cache, 1)));
-        assert!(matches!(cache.begin(id(&cache, 1)), Seen::New(_)));
+        drop(cache.begin(id(&cache, 1), Instant::now()));
+        assert!(matches!(
+            cache.begin(id(&cache, 1), Instant::now()),
+            Seen::New(_)
+        ));
     }
 
     #[test]
     fn another_call_under_the_same_xid_is_another_call() {
         let cache = Arc::new(ReplyCache::new());
-        let Seen::New(ticket) = cache.begin(id(&cache, 1)) else {
+        let Seen::New(ticket) = cache.begin(id(&cache, 1), Instant::now()) else {
             panic!("new")
         };
         ticket.done(b"reply");
         let other = cache.call_id(Ipv4Addr::LOCALHOST.into(), 1, 12, b"another call");
-        assert!(matches!(cache.begin(other), Seen::New(_)));
+        assert!(matches!(cache.begin(other, Instant::now()), Seen::New(_)));
+    }
+
+    #[test]
+    fn a_reply_is_forgotten_after_its_time() {
+        let cache = Arc::new(ReplyCache::new());
+        if let Seen::New(ticket) = cache.begin(id(&cache, 1), Instant::now()) {
+            ticket.done(b"reply");
+        }
+        let later = Instant::now() + Duration::from_secs(limits::REPLY_CACHE_SECONDS_MAX);
+        assert!(matches!(cache.begin(id(&cache, 1), later), Seen::New(_)));
     }
 
     #[test]
     fn the_cache_stays_within_its_bound() {
         let cache = Arc::new(ReplyCache::new());
         for xid in 0..(limits::REPLY_CACHE_ENTRIES_MAX as u32 * 2) {
-            if let Seen::New(ticket) = cache.begin(id(&cache, xid)) {
+            if let Seen::New(ticket) = cache.begin(id(&cache, xid), Instant::now()) {
                 ticket.done(b"reply");
             }
         }

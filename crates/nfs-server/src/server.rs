@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::hash::RandomState;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,6 @@ use crate::counters::{Counters, count};
 use crate::exports::ExportTable;
 use crate::fh::HandleKey;
 use crate::file_cache::FileCache;
-use crate::handle_table::HandleTable;
 use crate::limits;
 use crate::net::shard::{self, Accepted, ShardStart};
 use crate::reply_cache::ReplyCache;
@@ -135,8 +134,11 @@ impl Server {
     /// What was found and decided at start: engine, capabilities, limits. One line each, for people.
     #[must_use]
     pub fn facts(&self) -> Vec<String> {
-        let handles = match &self.core.table {
+        let handles = match self.core.table.get() {
             None => "handles: the kernel's (open_by_handle_at)",
+            Some(_) if caps::has(Capability::DacReadSearch) => {
+                "handles: a table in the state directory, for file systems without handles of their own"
+            }
             Some(_) => "handles: a table in the state directory (no CAP_DAC_READ_SEARCH)",
         };
         let mut facts = vec![
@@ -181,7 +183,7 @@ impl Server {
             },
             engine: format!("{} ({})", self.facts.engine, self.facts.engine_why),
             capabilities: caps::summary(),
-            handles: if self.core.table.is_some() {
+            handles: if self.core.table.get().is_some() {
                 "table"
             } else {
                 "kernel"
@@ -226,8 +228,7 @@ impl Server {
     /// Which export cannot be served, and why.
     pub fn apply(&self, table: ExportTable) -> Result<(), String> {
         let trees = Trees::open(Arc::new(table), Some(&self.core.trees.load()))?;
-        self.core.trees.store(Arc::new(trees));
-        Ok(())
+        self.core.serve(trees)
     }
 
     /// Serves until `shutdown` is done, then finishes what is under way and ends all threads.
@@ -394,14 +395,6 @@ fn make_core(config: &Config, state_dir: &StateDir, facts: &Facts) -> Result<Cor
     let failed = |error: String| StartError::Failed(error);
     let key = HandleKey::load_or_create(state_dir.path())
         .map_err(|error| failed(format!("handle key: {error}")))?;
-    let table = if caps::has(Capability::DacReadSearch) {
-        None
-    } else {
-        let path = state_dir.join("handles.redb");
-        let table = HandleTable::open(&path, limits::HANDLE_TABLE_OBJECTS_MAX)
-            .map_err(|error| failed(format!("handle table {}: {error}", path.display())))?;
-        Some(table)
-    };
     let exports = ExportTable::new(config).map_err(|error| failed(error.to_string()))?;
     let trees = Trees::open(Arc::new(exports), None).map_err(failed)?;
     let mut random = [0; 8];
@@ -418,12 +411,14 @@ fn make_core(config: &Config, state_dir: &StateDir, facts: &Facts) -> Result<Cor
     let half = usize::try_from(facts.fds / 2).unwrap_or(usize::MAX);
     // The largest call must fit into its half of the budget several times.
     let io_bytes_max = u32::try_from(facts.budget.total() / 4).unwrap_or(u32::MAX);
-    Ok(Core {
+    let need_table = trees.need_table();
+    let core = Core {
         trees: ArcSwap::from_pointee(trees),
         files: FileCache::new(half.saturating_sub(limits::FDS_RESERVED).max(64)),
         replies: Arc::new(ReplyCache::new()),
         key,
-        table,
+        table: OnceLock::new(),
+        table_path: state_dir.join("handles.redb"),
         committer: Committer::new(pool.clone(), Arc::clone(&verifier)),
         pool,
         receive_buffers: BufferPool::new(facts.budget.clone()),
@@ -434,7 +429,11 @@ fn make_core(config: &Config, state_dir: &StateDir, facts: &Facts) -> Result<Cor
         io_bytes_max: limits::IO_BYTES_MAX.min(io_bytes_max) & !4095,
         mounts: Default::default(),
         clients: Default::default(),
-    })
+    };
+    if need_table {
+        core.open_table_for(&core.trees.load()).map_err(failed)?;
+    }
+    Ok(core)
 }
 
 fn start_shards(

@@ -1,9 +1,12 @@
 //! One TCP connection: calls in, replies out, in order of completion.
 //!
 //! A connection holds no buffer while it is idle: it reads into its shard's. Its calls in flight and its unsent
-//! replies are capped; at a cap its socket is not read, which is what TCP calls back-pressure. A
-//! peer that stalls in the middle of a call, or does not read its replies, is given up after a time
-//! that is short when others wait for the memory it holds.
+//! replies are capped; at a cap its socket is not read, which is what TCP calls back-pressure, and
+//! calls that were read already are not begun. A peer that stalls in the middle of a call, or does
+//! not read its replies, is given up after a time that is short when others wait for the memory it holds.
+//!
+//! When a connection ends its socket is shut down and its unsent replies are dropped at once; calls of it
+//! that still run keep nothing but themselves.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -12,21 +15,22 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::Duration;
 
-use nfs_io::{Budget, Buf};
+use nfs_io::Budget;
+use rustix::net::Shutdown;
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout};
 
 use super::clients::Figures;
 use super::output::Output;
-use super::receive::{BadRecord, Receiver, Step, Wanted};
+use super::receive::{BadRecord, Received, Receiver, Step, Wanted};
 use super::shard::Shard;
 use crate::core::{Caller, WireIdentity};
-use crate::counters::count;
+use crate::counters::{count, count_bytes};
 use crate::dispatch::{self, Answer, Reply};
 use crate::limits;
 use crate::nfs3::Context;
@@ -63,6 +67,8 @@ enum End {
 
 /// How often a stalled peer is looked at.
 const TICK: Duration = Duration::from_secs(1);
+/// Reads from one socket before other connections of the shard have their turn.
+const READS_PER_TURN: usize = 4;
 
 /// Serves a connection until its peer closes it, breaks the protocol, or the server drains.
 pub(crate) async fn serve(
@@ -89,7 +95,6 @@ pub(crate) async fn serve(
         closed: Cell::new(false),
         figures,
     });
-    let counters = &connection.shard.core.counters;
     let end = tokio::select! {
         end = connection.receive() => end,
         end = connection.send() => end,
@@ -98,12 +103,10 @@ pub(crate) async fn serve(
             Ok(())
         }
     };
-    connection.closed.set(true);
+    connection.close();
     connection.shard.core.clients.leave(peer);
-    if let Err(End::BadRecord(_) | End::NoCall | End::Stalled) = &end {
-        count(&counters.connections_dropped);
-    }
     if let Err(end) = end {
+        connection.count_end(&end);
         tracing::trace!(%peer, %end, "connection ended");
     }
 }
@@ -114,68 +117,94 @@ impl Connection {
         let mut receiver = Receiver::new(self.shard.core.io_bytes_max);
         let mut progress = Progress::new();
         loop {
-            self.wait_for_room().await;
+            if self.wait_for_room().await {
+                progress = Progress::new();
+            }
             self.wait_readable(&receiver, &mut progress).await?;
-            loop {
-                let received = self.read_once(&mut receiver).await?;
-                progress.moved(received.bytes);
-                count_bytes(&self.figures.received_bytes, received.bytes);
-                if !received.more || !self.has_room() {
+            let mut more = true;
+            for _ in 0..READS_PER_TURN {
+                let read = self.read_once(&mut receiver).await?;
+                if read.waited {
+                    // The time that we let the peer wait is not held against it.
+                    progress = Progress::new();
+                }
+                progress.moved(read.bytes);
+                count_bytes(&self.figures.received_bytes, read.bytes);
+                self.flush()?;
+                more = read.more;
+                if !more || !self.has_room() {
                     break;
                 }
             }
-            self.flush()?;
+            if more {
+                tokio::task::yield_now().await;
+            }
         }
     }
 
     /// One read from the socket, into a WRITE's buffer or the shard's, and what comes of it.
-    async fn read_once(self: &Rc<Self>, receiver: &mut Receiver) -> Result<Received, End> {
+    async fn read_once(self: &Rc<Self>, receiver: &mut Receiver) -> Result<Read, End> {
         if let Some(place) = receiver.direct() {
             let wanted = place.len();
             return match self.stream.try_read(place) {
                 Ok(0) => Err(End::Closed),
                 Ok(len) => {
                     receiver.received(len);
-                    self.take_calls(receiver, &[]).await?;
-                    Ok(Received {
+                    Ok(Read {
                         bytes: len,
                         more: len == wanted,
+                        waited: self.take_calls(receiver, &[]).await?,
                     })
                 }
                 Err(error) => not_ready(error),
             };
         }
         let mut scratch = self.shard.scratch();
-        let read = self.stream.try_read(&mut scratch);
-        let received = match read {
+        // What is read and cannot be used yet is held outside the budget: little, when it is tight.
+        let pressed = self.shard.core.receive_buffers.budget().has_waiters();
+        let limit = if pressed {
+            limits::READ_BYTES_UNDER_PRESSURE_MAX.min(scratch.len())
+        } else {
+            scratch.len()
+        };
+        let place = scratch.get_mut(..limit).unwrap_or_default();
+        let read = match self.stream.try_read(place) {
             Ok(0) => Err(End::Closed),
             Ok(len) => {
-                let more = len == scratch.len();
-                let bytes = scratch.get(..len).unwrap_or_default();
-                self.take_calls(receiver, bytes).await?;
-                Ok(Received { bytes: len, more })
+                let bytes = place.get(..len).unwrap_or_default();
+                Ok(Read {
+                    bytes: len,
+                    more: len == limit,
+                    waited: self.take_calls(receiver, bytes).await?,
+                })
             }
             Err(error) => not_ready(error),
         };
         self.shard.give_back(scratch);
-        received
+        read
     }
 
-    /// Starts every call that these bytes complete.
+    /// Starts every call that these bytes complete. True when it had to wait for memory or room.
     async fn take_calls(
         self: &Rc<Self>,
         receiver: &mut Receiver,
         mut bytes: &[u8],
-    ) -> Result<(), End> {
+    ) -> Result<bool, End> {
+        let mut waited = false;
         loop {
             match receiver.feed(&mut bytes)? {
-                Step::More => return Ok(()),
-                Step::Call(record, data) => self.start(record, data)?,
+                Step::More => return Ok(waited),
+                Step::Call(call) => self.start(call)?,
                 Step::Memory(wanted) => {
                     // Waiting for memory must not hold back replies that would free some.
                     self.flush()?;
                     self.reserve(receiver, wanted).await?;
+                    waited = true;
                 }
+            }
+            if !bytes.is_empty() && !self.has_room() {
+                self.flush()?;
+                waited |= self.wait_for_room().await;
             }
         }
     }
@@ -203,14 +232,22 @@ impl Connection {
     }
 
     /// Runs a call as far as it goes at once; what has to wait goes on as a task of its own.
-    fn start(self: &Rc<Self>, record: Vec<u8>, data: Option<Buf>) -> Result<(), End> {
+    fn start(self: &Rc<Self>, call: Received) -> Result<(), End> {
+        let Received {
+            record,
+            data,
+            reservation,
+        } = call;
         let context = Context {
             core: self.shard.core.clone(),
             engine: self.shard.engine.clone(),
             caller: self.caller.clone(),
         };
-        let mut call: Pin<Box<dyn Future<Output = Answer>>> =
-            Box::pin(dispatch::answer(context, record, data));
+        let mut call: Pin<Box<dyn Future<Output = Answer>>> = Box::pin(async move {
+            // Held for as long as the record is.
+            let _reservation = reservation;
+            dispatch::answer(context, record, data).await
+        });
         // Whatever it waits for is asked again, with a real waker, by the task below.
         let mut at_once = TaskContext::from_waker(Waker::noop());
         count(&self.figures.calls);
@@ -243,7 +280,7 @@ impl Connection {
                 }
                 progress.moved(before.saturating_sub(self.output.borrow().bytes()));
                 let budget = self.shard.core.send_buffers.budget();
-                progress.wait(budget, self.stream.writable()).await?;
+                progress.wait(Some(budget), self.stream.writable()).await?;
             }
         }
     }
@@ -252,7 +289,12 @@ impl Connection {
     fn flush(&self) -> Result<bool, End> {
         let done = {
             let mut output = self.output.borrow_mut();
-            output.flush(&self.stream)?
+            let done = output.flush(&self.stream)?;
+            // A peer that lets many small replies lie is no reason to exceed the memory budget.
+            if !done && !output.is_accounted(self.shard.core.send_buffers.budget()) {
+                return Err(End::Stalled);
+            }
+            done
         };
         if !done {
             self.to_send.notify_one();
@@ -263,18 +305,22 @@ impl Connection {
 
     fn has_room(&self) -> bool {
         self.in_flight.get() < limits::IN_FLIGHT_PER_CONNECTION_MAX
-            && self.output.borrow().bytes() < limits::UNSENT_BYTES_MAX
+            && self.output.borrow().has_room()
             && self.shard.has_room()
     }
 
-    async fn wait_for_room(&self) {
+    /// Waits until another call may begin. True when it had to wait.
+    async fn wait_for_room(&self) -> bool {
+        let mut waited = false;
         while !self.has_room() {
+            waited = true;
             if self.shard.has_room() {
                 self.room.notified().await;
             } else {
                 self.shard.room().await;
             }
         }
+        waited
     }
 
     async fn wait_readable(&self, receiver: &Receiver, progress: &mut Progress) -> Result<(), End> {
@@ -284,14 +330,19 @@ impl Connection {
             return Ok(());
         }
         let budget = self.shard.core.receive_buffers.budget();
-        progress.wait(budget, self.stream.readable()).await
+        let held = receiver.holds_memory().then_some(budget);
+        progress.wait(held, self.stream.readable()).await
     }
 
     /// Waits for the calls in flight and sends their replies; no new ones are read.
     async fn finish(&self) {
-        while self.in_flight.get() > 0 || !self.output.borrow().is_empty() {
+        if self.in_flight.get() == 0 && self.output.borrow().is_empty() {
+            return;
+        }
+        loop {
             match self.flush() {
                 Err(_) => return,
+                Ok(true) if self.in_flight.get() == 0 => break,
                 Ok(true) => self.to_send.notified().await,
                 Ok(false) => {
                     if self.stream.writable().await.is_err() {
@@ -299,6 +350,54 @@ impl Connection {
                     }
                 }
             }
+        }
+        // Closing a socket that holds unread calls resets the connection, and a reset can overtake
+        // replies on their way: the peer is let close first.
+        let patience = Duration::from_millis(limits::LINGER_MILLISECONDS_MAX);
+        if rustix::net::shutdown(&self.stream, Shutdown::Write).is_ok()
+            && timeout(patience, self.discard()).await.is_err()
+        {
+            tracing::trace!("the peer did not close its side");
+        }
+    }
+
+    /// Reads until the peer closes.
+    async fn discard(&self) {
+        let mut scratch = self.shard.scratch();
+        while self.stream.readable().await.is_ok() {
+            match self.stream.try_read(&mut scratch) {
+                Ok(0) => break,
+                Ok(_) => {}
+                Err(error) => {
+                    if not_ready(error).is_err() {
+                        break;
+                    }
+                }
+            }
+        }
+        self.shard.give_back(scratch);
+    }
+
+    /// Ends the connection for the peer, though calls of it may still run.
+    fn close(&self) {
+        self.closed.set(true);
+        // Replies to calls before one that broke the protocol: as far as they go at once.
+        let unsent = self.flush().is_err();
+        drop(self.output.take());
+        if let Err(error) = rustix::net::shutdown(&self.stream, Shutdown::Both) {
+            tracing::trace!(%error, unsent, "the peer had closed");
+        }
+    }
+
+    fn count_end(&self, end: &End) {
+        let counters = &self.shard.core.counters;
+        match end {
+            End::BadRecord(_) => {
+                count(&counters.bad_records);
+                count(&counters.connections_dropped);
+            }
+            End::NoCall | End::Stalled => count(&counters.connections_dropped),
+            End::Closed | End::Io(_) => {}
         }
     }
 }
@@ -331,10 +430,6 @@ fn push(connection: &Connection, reply: Reply) {
     count_bytes(&connection.figures.sent_bytes, output.bytes() - before);
 }
 
-fn count_bytes(counter: &AtomicU64, bytes: usize) {
-    counter.fetch_add(bytes as u64, Ordering::Relaxed);
-}
-
 impl Drop for Running {
     fn drop(&mut self) {
         self.0.in_flight.set(self.0.in_flight.get() - 1);
@@ -346,17 +441,20 @@ impl Drop for Running {
 }
 
 /// What one read brought.
-struct Received {
+struct Read {
     bytes: usize,
     /// The socket may hold more.
     more: bool,
+    /// The peer was let wait for memory or room.
+    waited: bool,
 }
 
-fn not_ready(error: io::Error) -> Result<Received, End> {
+fn not_ready(error: io::Error) -> Result<Read, End> {
     match error.kind() {
-        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(Received {
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(Read {
             bytes: 0,
             more: false,
+            waited: false,
         }),
         _ => Err(End::Io(error)),
     }
@@ -364,8 +462,10 @@ fn not_ready(error: io::Error) -> Result<Received, End> {
 
 /// How a peer in the middle of something gets on.
 struct Progress {
+    /// When bytes moved last.
     last: Instant,
-    tick: Instant,
+    /// Since when `bytes` are counted.
+    since: Instant,
     bytes: usize,
 }
 
@@ -374,7 +474,7 @@ impl Progress {
         let now = Instant::now();
         Self {
             last: now,
-            tick: now,
+            since: now,
             bytes: 0,
         }
     }
@@ -386,30 +486,88 @@ impl Progress {
         }
     }
 
-    /// Waits until the socket is ready.
+    /// Waits until the socket is ready. `held`: the budget of which the peer holds memory.
     ///
     /// # Errors
     /// [`End::Stalled`] when the peer moves nothing for too long or, with others waiting for memory, too little.
     async fn wait(
         &mut self,
-        budget: &Budget,
+        held: Option<&Budget>,
         ready: impl Future<Output = io::Result<()>>,
     ) -> Result<(), End> {
         let mut ready = std::pin::pin!(ready);
         loop {
+            // Judged before each wait too: a peer that sends a byte now and then is never silent.
+            let pressed = held.is_some_and(Budget::has_waiters);
+            if self.is_stalled(Instant::now(), pressed) {
+                return Err(End::Stalled);
+            }
             if let Ok(ready) = timeout(TICK, &mut ready).await {
                 return Ok(ready?);
             }
-            let silent = self.last.elapsed().as_secs();
-            let pressed = budget.has_waiters();
-            let slow = self.bytes < limits::PEER_BYTES_PER_SECOND_UNDER_PRESSURE_MIN;
-            let ticked =
-                self.tick.elapsed().as_secs() >= limits::STALLED_PEER_SECONDS_UNDER_PRESSURE_MAX;
-            if silent >= limits::STALLED_PEER_SECONDS_MAX || (pressed && slow && ticked) {
-                return Err(End::Stalled);
-            }
-            self.tick = Instant::now();
-            self.bytes = 0;
+        }
+    }
+
+    /// True when the peer is to be given up. `pressed`: others wait for the memory it holds.
+    fn is_stalled(&mut self, now: Instant, pressed: bool) -> bool {
+        let silent = now.saturating_duration_since(self.last).as_secs();
+        if silent >= limits::STALLED_PEER_SECONDS_MAX {
+            return true;
+        }
+        let seconds = now.saturating_duration_since(self.since).as_secs();
+        if seconds < limits::STALLED_PEER_SECONDS_UNDER_PRESSURE_MAX {
+            return false;
+        }
+        let expected = limits::PEER_BYTES_PER_SECOND_UNDER_PRESSURE_MIN
+            .saturating_mul(usize::try_from(seconds).unwrap_or(usize::MAX));
+        let slow = self.bytes < expected;
+        self.since = now;
+        self.bytes = 0;
+        pressed && slow
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after(start: Instant, milliseconds: u64) -> Instant {
+        start + Duration::from_millis(milliseconds)
+    }
+
+    #[test]
+    fn a_silent_peer_is_given_up_after_its_time() {
+        let mut progress = Progress::new();
+        let start = progress.last;
+        let most = limits::STALLED_PEER_SECONDS_MAX * 1000;
+        assert!(!progress.is_stalled(after(start, most - 1), false));
+        assert!(progress.is_stalled(after(start, most), false));
+    }
+
+    #[test]
+    fn a_trickle_is_not_enough_when_others_wait_for_the_memory() {
+        let mut progress = Progress::new();
+        let start = progress.last;
+        for tenth in 1..10 {
+            progress.moved(1);
+            assert!(!progress.is_stalled(after(start, tenth * 100), true));
+        }
+        assert!(
+            !progress.is_stalled(after(start, 1000), false),
+            "nobody waits"
+        );
+        progress.moved(1);
+        assert!(progress.is_stalled(after(start, 2000), true));
+    }
+
+    #[test]
+    fn a_peer_that_gets_on_is_kept_under_pressure() {
+        let mut progress = Progress::new();
+        let start = progress.last;
+        for second in 1..100 {
+            progress.last = after(start, second * 1000);
+            progress.bytes = limits::PEER_BYTES_PER_SECOND_UNDER_PRESSURE_MIN;
+            assert!(!progress.is_stalled(after(start, second * 1000), true));
         }
     }
 }

@@ -3,5 +3,5 @@
 pub(crate) mod clients;
 pub(crate) mod connection;
 mod output;
-mod receive;
+pub(crate) mod receive;
 pub(crate) mod shard;

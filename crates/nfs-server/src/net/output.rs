@@ -3,10 +3,12 @@
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 
+use nfs_io::{Budget, Reservation};
 use nfs_wire::xdr::padding;
 use tokio::net::TcpStream;
 
 use crate::dispatch::Reply;
+use crate::limits;
 
 /// What waits to be sent on one connection.
 #[derive(Default)]
@@ -15,6 +17,10 @@ pub(super) struct Output {
     /// Bytes of the first reply that were sent already.
     sent: usize,
     bytes: usize,
+    /// Bytes of replies that hold no memory of the budget for themselves.
+    loose: usize,
+    /// What many loose bytes are held with.
+    reservation: Option<Reservation>,
 }
 
 /// Slices handed to the kernel at once.
@@ -24,7 +30,22 @@ static PADDING: [u8; 3] = [0; 3];
 impl Output {
     pub(super) fn push(&mut self, reply: Reply) {
         self.bytes += len(&reply);
+        self.loose += loose_len(&reply);
         self.replies.push_back(reply);
+    }
+
+    /// May more calls begin before some of this is sent?
+    pub(super) fn has_room(&self) -> bool {
+        self.bytes < limits::UNSENT_BYTES_MAX && self.loose < limits::UNSENT_LOOSE_BYTES_MAX
+    }
+
+    /// What waits is within the budget: little, or reserved for by now.
+    pub(super) fn is_accounted(&mut self, budget: &Budget) -> bool {
+        if self.loose > limits::UNSENT_BYTES_UNACCOUNTED_MAX && self.reservation.is_none() {
+            self.reservation = budget.try_reserve(limits::UNSENT_LOOSE_BYTES_MAX as u64);
+            return self.reservation.is_some();
+        }
+        true
     }
 
     /// Bytes that wait.
@@ -84,8 +105,10 @@ impl Output {
                 return;
             }
             self.sent -= first_len;
+            self.loose -= loose_len(first);
             self.replies.pop_front();
         }
+        self.reservation = None;
     }
 }
 
@@ -98,6 +121,96 @@ fn parts(reply: &Reply) -> [&[u8]; 3] {
     ]
 }
 
+/// What a reply takes beside the budget, with what it costs to keep it.
+fn loose_len(reply: &Reply) -> usize {
+    if reply.reservation.is_some() {
+        0
+    } else {
+        reply.head.capacity() + size_of::<Reply>()
+    }
+}
+
 fn len(reply: &Reply) -> usize {
     parts(reply).iter().map(|part| part.len()).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use nfs_io::{Budget, BufferPool};
+
+    use super::*;
+
+    fn reply(pool: &BufferPool, number: u8, head_len: usize, data_len: Option<usize>) -> Reply {
+        let data = data_len.map(|len| {
+            let mut data = pool.try_take(len).unwrap();
+            data.fill(number);
+            data
+        });
+        Reply {
+            head: vec![number ^ 0x80; head_len],
+            data,
+            reservation: None,
+        }
+    }
+
+    /// Replies with and without data, with every padding, more than go out at once.
+    fn fill(pool: &BufferPool) -> (Output, Vec<u8>) {
+        let mut output = Output::default();
+        let mut expected = Vec::new();
+        for number in 1..60_u8 {
+            let data_len = (number % 3 != 0).then_some(usize::from(number) % 9);
+            let reply = reply(pool, number, 1 + usize::from(number) % 5, data_len);
+            for part in parts(&reply) {
+                expected.extend_from_slice(part);
+            }
+            output.push(reply);
+        }
+        (output, expected)
+    }
+
+    #[test]
+    fn what_a_socket_takes_in_pieces_of_any_size_is_the_replies_in_order() {
+        let pool = BufferPool::new(Budget::new(1 << 20));
+        for piece in (1..80).chain([1000]) {
+            let (mut output, expected) = fill(&pool);
+            assert_eq!(output.bytes(), expected.len());
+            let mut taken = Vec::new();
+            while !output.is_empty() {
+                let mut slices = [IoSlice::new(&[]); SLICES];
+                let used = output.slices(&mut slices);
+                let offered: Vec<u8> = slices[..used].iter().flat_map(|s| s.to_vec()).collect();
+                let sent = piece.min(offered.len());
+                assert!(sent > 0, "nothing is offered though something is left");
+                taken.extend_from_slice(&offered[..sent]);
+                output.advance(sent);
+                assert_eq!(output.bytes(), expected.len() - taken.len());
+            }
+            assert!(taken == expected, "pieces of {piece}");
+            assert_eq!(output.loose, 0);
+            assert_eq!(
+                pool.budget().in_use(),
+                pool.idle_bytes(),
+                "buffers come back"
+            );
+        }
+    }
+
+    #[test]
+    fn many_small_replies_that_lie_are_within_the_budget() {
+        let budget = Budget::new(limits::UNSENT_LOOSE_BYTES_MAX as u64 * 3 / 2);
+        let pool = BufferPool::new(Budget::new(1 << 20));
+        let mut outputs = [Output::default(), Output::default()];
+        for output in &mut outputs {
+            while output.has_room() {
+                output.push(reply(&pool, 1, 100, None));
+            }
+            assert!(output.loose < limits::UNSENT_LOOSE_BYTES_MAX + 1024);
+        }
+        let [first, second] = &mut outputs;
+        assert!(first.is_accounted(&budget) && first.is_accounted(&budget));
+        assert!(!second.is_accounted(&budget), "no memory is left for it");
+        first.advance(first.bytes());
+        assert_eq!(budget.in_use(), 0);
+        assert!(first.has_room() && second.is_accounted(&budget));
+    }
 }

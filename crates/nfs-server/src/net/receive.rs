@@ -38,10 +38,21 @@ enum State {
 pub(super) enum Step {
     /// All bytes are used up, and no call is complete.
     More,
-    /// A call, and a WRITE's data where it was received apart.
-    Call(Vec<u8>, Option<Buf>),
+    Call(Received),
     /// The call goes on with memory: [`Receiver::reserved`] or [`Receiver::received_into`].
     Memory(Wanted),
+}
+
+/// A whole call.
+pub(super) struct Received {
+    /// The record, without a WRITE's data where that was received apart.
+    pub(super) record: Vec<u8>,
+    /// A WRITE's data, where it was received apart.
+    pub(super) data: Option<Buf>,
+    /// What a long record is held with; `None` for one up to [`WHOLE_BYTES`], of which the number of
+    /// calls in progress bounds how many there are. (A call that holds memory must not wait for
+    /// more: all of them together could wait for ever.)
+    pub(super) reservation: Option<Reservation>,
 }
 
 /// What memory a call needs before more of it is read.
@@ -66,7 +77,7 @@ pub(super) enum BadRecord {
 const HEAD_BYTES: usize = 1024;
 /// A call up to this that arrived whole is taken without asking the memory budget: the number of
 /// calls in progress bounds how many there are.
-const WHOLE_BYTES: usize = 16 << 10;
+pub(crate) const WHOLE_BYTES: usize = 16 << 10;
 /// A WRITE below this is taken whole: copying it costs less than another buffer and read.
 const SPLIT_BYTES: usize = 8192;
 
@@ -87,6 +98,11 @@ impl Receiver {
     /// True when no call is half received.
     pub(super) fn is_idle(&self) -> bool {
         matches!(self.state, State::Mark { have: 0, .. }) && self.record.is_empty()
+    }
+
+    /// True when it holds memory of the budget that others may wait for.
+    pub(super) fn holds_memory(&self) -> bool {
+        self.reservation.is_some() || matches!(self.state, State::Payload { .. })
     }
 
     /// Where the next bytes of the stream belong, when that is a WRITE's buffer.
@@ -154,6 +170,10 @@ impl Receiver {
     /// The budget gave what [`Wanted::Record`] asked for.
     pub(super) fn reserved(&mut self, reservation: Reservation) {
         self.reservation = Some(reservation);
+        if let (State::Fragment { left, .. }, 1) = (&self.state, self.fragments) {
+            // Reserved for all of it: growing step by step would take twice as much.
+            self.record.reserve_exact(*left);
+        }
     }
 
     /// The budget gave the buffer that [`Wanted::Data`] asked for.
@@ -184,8 +204,7 @@ impl Receiver {
             return Err(BadRecord::TooManyFragments);
         }
         let left = mark.len as usize;
-        let longest = self.io_bytes_max as usize + HEAD_BYTES + 4;
-        if self.record.len().saturating_add(left) > longest.max(limits::CALL_BYTES_MAX) {
+        if self.record.len().saturating_add(left) > self.longest() {
             return Err(BadRecord::TooLong);
         }
         self.state = State::Fragment {
@@ -193,6 +212,11 @@ impl Receiver {
             left,
         };
         Ok(())
+    }
+
+    /// The longest record, bytes: the largest WRITE, or a call without data.
+    fn longest(&self) -> usize {
+        (self.io_bytes_max as usize + HEAD_BYTES + 4).max(limits::CALL_BYTES_MAX)
     }
 
     /// Moves a fragment's bytes into the record. `None`: the state moved on, look again.
@@ -236,14 +260,9 @@ impl Receiver {
             return Some(Step::Memory(Wanted::Data(cut.data_len)));
         }
         if room == now.len() && self.reservation.is_none() {
-            let wanted = if single {
-                total
-            } else {
-                self.io_bytes_max as usize + HEAD_BYTES
-            };
-            return Some(Step::Memory(Wanted::Record(
-                wanted.max(limits::CALL_BYTES_MAX),
-            )));
+            // Of a record in several fragments nobody knows how long it will be.
+            let wanted = if single { total } else { self.longest() };
+            return Some(Step::Memory(Wanted::Record(wanted)));
         }
         bytes.is_empty().then_some(Step::More)
     }
@@ -266,8 +285,13 @@ impl Receiver {
             State::Mark { .. } | State::Fragment { .. } => None,
         };
         self.fragments = 0;
-        self.reservation = None;
-        Step::Call(std::mem::take(&mut self.record), data)
+        let record = std::mem::take(&mut self.record);
+        let reservation = self.reservation.take();
+        Step::Call(Received {
+            reservation: reservation.filter(|_| record.len() > WHOLE_BYTES),
+            record,
+            data,
+        })
     }
 }
 
@@ -279,3 +303,6 @@ fn move_bytes(from: &mut &[u8], to: &mut [u8]) -> usize {
     }
     len
 }
+
+#[cfg(test)]
+mod tests;

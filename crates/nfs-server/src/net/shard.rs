@@ -67,18 +67,20 @@ impl Shard {
     }
 
     pub(super) fn end(&self) {
+        let was_full = !self.has_room();
         self.in_flight.set(self.in_flight.get() - 1);
-        self.room.notify_one();
+        if was_full {
+            self.room.notify_waiters();
+        }
     }
 
     pub(super) fn has_room(&self) -> bool {
         self.in_flight.get() < limits::IN_FLIGHT_PER_SHARD_MAX
     }
 
+    /// Waits until a call of this shard ends; who is woken looks again whether there is room.
     pub(super) async fn room(&self) {
         self.room.notified().await;
-        // Whoever else waits looks for itself.
-        self.room.notify_one();
     }
 }
 

@@ -9,6 +9,7 @@ use nfs_wire::nfs3::{
 use super::convert::{fail, fattr3, wcc_data};
 use super::object::post_op_attr;
 use super::{Context, put};
+use crate::counters::count_bytes;
 use crate::vfs::{Error, Stability};
 
 pub(super) async fn read(cx: &Context, args: &ReadArgs, out: &mut Vec<u8>) -> Option<Buf> {
@@ -26,6 +27,7 @@ pub(super) async fn read(cx: &Context, args: &ReadArgs, out: &mut Vec<u8>) -> Op
             let file_attributes = Some(fattr3(&done.attributes));
             // At most `io_bytes_max`, which has 32 bits.
             let data_len = done.data.len() as u32;
+            count_bytes(&cx.core.counters.bytes_read, done.data.len());
             put(out, &Nfsstat3::Ok);
             put(
                 out,
@@ -48,7 +50,7 @@ pub(super) async fn read(cx: &Context, args: &ReadArgs, out: &mut Vec<u8>) -> Op
 pub(super) async fn write(
     cx: &Context,
     args: &WriteHead,
-    data: Buf,
+    data: Option<Buf>,
 ) -> Result<WriteOk, Failure<WccData>> {
     let none = WccData::default();
     let target = cx
@@ -61,6 +63,10 @@ pub(super) async fn write(
         let wcc = cx.core.wcc_unchanged(&target.object).await;
         return Err(fail(Error::Invalid, wcc_data(&wcc)));
     }
+    let Some(data) = data else {
+        let wcc = cx.core.wcc_unchanged(&target.object).await;
+        return Err(fail(Error::Busy, wcc_data(&wcc)));
+    };
     let stability = match args.stable {
         StableHow::Unstable => Stability::Unstable,
         StableHow::DataSync => Stability::DataSync,
@@ -72,13 +78,16 @@ pub(super) async fn write(
         .await;
     let file_wcc = wcc_data(&wcc);
     match result {
-        Ok(done) => Ok(WriteOk {
-            file_wcc,
-            // At most `args.count`.
-            count: done.count as u32,
-            committed: args.stable,
-            verf: done.verifier,
-        }),
+        Ok(done) => {
+            count_bytes(&cx.core.counters.bytes_written, done.count);
+            Ok(WriteOk {
+                file_wcc,
+                // At most `args.count`.
+                count: done.count as u32,
+                committed: args.stable,
+                verf: done.verifier,
+            })
+        }
         Err(error) => Err(fail(error, file_wcc)),
     }
 }

@@ -12,8 +12,8 @@ mod status;
 
 use std::sync::Arc;
 
-use nfs_io::Buf;
 use nfs_io::engine::Engine;
+use nfs_io::{Buf, Reservation};
 use nfs_wire::nfs3::{Call, FileHandle, Procedure, WriteHead};
 use nfs_wire::{Encode, Encoder};
 
@@ -33,10 +33,20 @@ impl Context {
     }
 }
 
-/// A call with what it carries: a WRITE's data is not in the record but in a buffer of its own.
+/// A call with what it carries: a WRITE's data is not in the record but in a buffer of its own,
+/// `None` where the memory budget had none.
 pub(crate) enum Request<'a> {
-    Write(WriteHead, Buf),
+    Write(WriteHead, Option<Buf>),
     Other(Call<'a>),
+}
+
+/// Memory of the budget that a reply holds until it is sent.
+#[derive(Default)]
+pub(crate) struct Held {
+    /// READ's data, to be sent behind the results.
+    pub(crate) data: Option<Buf>,
+    /// What the results themselves are held with, where they may be long.
+    pub(crate) reservation: Option<Reservation>,
 }
 
 /// Must not run twice: a repetition is answered from the reply cache. WRITE and COMMIT could be
@@ -68,13 +78,12 @@ pub(crate) fn is_remembered(procedure: Procedure) -> bool {
     }
 }
 
-/// Runs a call and appends its results to `out`. READ's data comes back as a buffer, to be sent
-/// behind it.
-pub(crate) async fn run(cx: &Context, request: Request<'_>, out: &mut Vec<u8>) -> Option<Buf> {
+/// Runs a call and appends its results to `out`.
+pub(crate) async fn run(cx: &Context, request: Request<'_>, out: &mut Vec<u8>) -> Held {
     let call = match request {
         Request::Write(head, data) => {
             put(out, &data::write(cx, &head, data).await);
-            return None;
+            return Held::default();
         }
         Request::Other(call) => call,
     };
@@ -86,7 +95,12 @@ pub(crate) async fn run(cx: &Context, request: Request<'_>, out: &mut Vec<u8>) -
         Call::Lookup(args) => put(out, &object::lookup(cx, &args).await),
         Call::Access(args) => put(out, &object::access(cx, &args).await),
         Call::Readlink(args) => object::readlink(cx, &args, out).await,
-        Call::Read(args) => return data::read(cx, &args, out).await,
+        Call::Read(args) => {
+            return Held {
+                data: data::read(cx, &args, out).await,
+                reservation: None,
+            };
+        }
         Call::Create(args) => put(out, &create::create(cx, &args).await),
         Call::Mkdir(args) => put(out, &create::mkdir(cx, &args).await),
         Call::Symlink(args) => put(out, &create::symlink(cx, &args).await),
@@ -95,14 +109,14 @@ pub(crate) async fn run(cx: &Context, request: Request<'_>, out: &mut Vec<u8>) -
         Call::Rmdir(args) => put(out, &directory::remove(cx, &args.object, true).await),
         Call::Rename(args) => put(out, &directory::rename(cx, &args).await),
         Call::Link(args) => put(out, &directory::link(cx, &args).await),
-        Call::Readdir(args) => readdir::readdir(cx, &args, out).await,
-        Call::Readdirplus(args) => readdir::readdirplus(cx, &args, out).await,
+        Call::Readdir(args) => return readdir::readdir(cx, &args, out).await,
+        Call::Readdirplus(args) => return readdir::readdirplus(cx, &args, out).await,
         Call::Fsstat(args) => put(out, &filesystem::fsstat(cx, &args).await),
         Call::Fsinfo(args) => put(out, &filesystem::fsinfo(cx, &args).await),
         Call::Pathconf(args) => put(out, &filesystem::pathconf(cx, &args).await),
         Call::Commit(args) => put(out, &data::commit(cx, &args).await),
     }
-    None
+    Held::default()
 }
 
 fn put(out: &mut Vec<u8>, result: &impl Encode) {

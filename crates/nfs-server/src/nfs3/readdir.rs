@@ -1,5 +1,6 @@
 //! READDIR, READDIRPLUS (RFC 1813 §3.3.16, §3.3.17).
 
+use nfs_io::Reservation;
 use nfs_wire::nfs3::{
     Entry3, EntryPlus3, Failure, FileHandle, Filename, PostOpAttr, READDIR_OK_FIXED_LEN,
     ReaddirArgs, ReaddirOk, ReaddirplusArgs, ReaddirplusOk,
@@ -7,13 +8,14 @@ use nfs_wire::nfs3::{
 
 use super::convert::{fail, fattr3};
 use super::object::post_op_attr;
-use super::{Context, put};
+use super::{Context, Held, put};
 use crate::core::Target;
 use crate::limits;
 use crate::vfs::{DirEntry, Error, Listing};
 
-pub(super) async fn readdir(cx: &Context, args: &ReaddirArgs, out: &mut Vec<u8>) {
-    let mut left = room(args.count);
+pub(super) async fn readdir(cx: &Context, args: &ReaddirArgs, out: &mut Vec<u8>) -> Held {
+    let memory = memory(cx, args.count).await;
+    let mut left = room(reply_bytes_max(cx, args.count));
     let fits = move |name_len| take(&mut left, Entry3::encoded_len(name_len));
     let place = (&args.dir, args.cookie, args.cookieverf);
     match list(cx, place, false, fits).await {
@@ -28,10 +30,12 @@ pub(super) async fn readdir(cx: &Context, args: &ReaddirArgs, out: &mut Vec<u8>)
         ),
         Err(failure) => put(out, &Err::<ReaddirOk<'_>, _>(failure)),
     }
+    kept(cx, memory, out)
 }
 
-pub(super) async fn readdirplus(cx: &Context, args: &ReaddirplusArgs, out: &mut Vec<u8>) {
-    let mut left = room(args.maxcount);
+pub(super) async fn readdirplus(cx: &Context, args: &ReaddirplusArgs, out: &mut Vec<u8>) -> Held {
+    let memory = memory(cx, args.maxcount).await;
+    let mut left = room(reply_bytes_max(cx, args.maxcount));
     // dircount bounds the part that READDIR would send (RFC 1813 §3.3.17). The first entry goes
     // through all the same: a reply without entries would say nothing.
     let mut dir_left = args.dircount as usize;
@@ -46,11 +50,8 @@ pub(super) async fn readdirplus(cx: &Context, args: &ReaddirplusArgs, out: &mut 
         Ok((directory, listing)) => {
             let entries = listing.entries.iter().map(|entry| EntryPlus3 {
                 entry: entry3(entry),
-                name_attributes: entry
-                    .plus
-                    .as_ref()
-                    .map(|(_, attributes)| fattr3(attributes)),
-                name_handle: entry.plus.as_ref().map(|(handle, _)| *handle),
+                name_attributes: entry.plus.as_ref().map(|plus| fattr3(&plus.1)),
+                name_handle: entry.plus.as_ref().map(|plus| plus.0),
             });
             put(
                 out,
@@ -63,6 +64,26 @@ pub(super) async fn readdirplus(cx: &Context, args: &ReaddirplusArgs, out: &mut 
             );
         }
         Err(failure) => put(out, &Err::<ReaddirplusOk<'_>, _>(failure)),
+    }
+    kept(cx, memory, out)
+}
+
+/// Waits for the memory that a listing of `count` bytes takes while it is made.
+async fn memory(cx: &Context, count: u32) -> Option<Reservation> {
+    let bytes = reply_bytes_max(cx, count).saturating_mul(limits::READDIR_MEMORY_FACTOR);
+    cx.core
+        .send_buffers
+        .budget()
+        .reserve(u64::from(bytes))
+        .await
+}
+
+/// What the reply holds until it is sent: no more than its own length, where that can be had.
+fn kept(cx: &Context, memory: Option<Reservation>, out: &[u8]) -> Held {
+    let own = cx.core.send_buffers.budget().try_reserve(out.len() as u64);
+    Held {
+        data: None,
+        reservation: own.or(memory),
     }
 }
 
@@ -93,9 +114,15 @@ fn entry3(entry: &DirEntry) -> Entry3<'_> {
     }
 }
 
+/// Longest result for a client that asks for `count` bytes: as long as the memory budget allows.
+fn reply_bytes_max(cx: &Context, count: u32) -> u32 {
+    let affordable = cx.core.io_bytes_max / limits::READDIR_MEMORY_FACTOR * 2;
+    count.min(limits::READDIR_BYTES_MAX).min(affordable)
+}
+
 /// Bytes for entries in a result of at most `count` bytes.
 fn room(count: u32) -> usize {
-    (count.min(limits::READDIR_BYTES_MAX) as usize).saturating_sub(READDIR_OK_FIXED_LEN)
+    (count as usize).saturating_sub(READDIR_OK_FIXED_LEN)
 }
 
 fn take(left: &mut usize, len: usize) -> bool {

@@ -31,7 +31,8 @@ fn status_of_errno(errno: Errno) -> Nfsstat3 {
         Errno::PERM => Nfsstat3::Perm,
         Errno::NOENT => Nfsstat3::Noent,
         Errno::NXIO => Nfsstat3::Nxio,
-        Errno::ACCESS => Nfsstat3::Acces,
+        // A mount point on the server is in the way: that does not pass by waiting.
+        Errno::ACCESS | Errno::BUSY => Nfsstat3::Acces,
         Errno::EXIST => Nfsstat3::Exist,
         Errno::XDEV => Nfsstat3::Xdev,
         Errno::NODEV => Nfsstat3::Nodev,
@@ -48,9 +49,7 @@ fn status_of_errno(errno: Errno) -> Nfsstat3 {
         Errno::STALE => Nfsstat3::Stale,
         Errno::OPNOTSUPP | Errno::NOSYS => Nfsstat3::Notsupp,
         // What passes by itself: the client tries again later.
-        Errno::AGAIN | Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::BUSY => {
-            Nfsstat3::Jukebox
-        }
+        Errno::AGAIN | Errno::MFILE | Errno::NFILE | Errno::NOMEM => Nfsstat3::Jukebox,
         // EIO, a shut-down file system (EUCLEAN on some), a running program (ETXTBSY), and all
         // that has no word of its own.
         _ => Nfsstat3::Io,

@@ -2,6 +2,7 @@
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use nfs_io::fs::{self, SetTime, Stat, Timestamp};
 use nfs_io::identity::Guard;
@@ -149,12 +150,20 @@ impl Core {
         (result, wcc)
     }
 
-    /// Waits until the flushes are done, unless the export gave that up.
+    /// Waits until the flushes are done, unless the export gave that up. The change itself is made by
+    /// now, so a full queue is waited out: a client that is told to come again would find its own
+    /// change in the way.
     pub(super) async fn flush(self: &Arc<Self>, target: &Target, what: Vec<Flush>) -> Result<()> {
+        const AGAIN: Duration = Duration::from_millis(20);
         if target.tree.export.is_async() {
             return Ok(());
         }
-        self.committer.sync(target.lane(), what).await
+        loop {
+            match self.committer.sync(target.lane(), what.clone()).await {
+                Err(Error::Busy) => tokio::time::sleep(AGAIN).await,
+                done => return done,
+            }
+        }
     }
 
     /// The attributes for a reply to a change that was not tried.
@@ -169,7 +178,7 @@ impl Core {
     pub(super) fn flush_of(&self, object: &Object) -> Flush {
         match object.read_fd(self.files.budget()) {
             Ok(fd) => Flush::Inode {
-                ino: object.ino,
+                id: (object.dev, object.ino),
                 fd,
             },
             // It cannot be opened (a symlink, a device, no right to): the whole file system then.
@@ -194,6 +203,8 @@ fn set_attributes(
     guard: impl FnOnce(Timestamp) -> bool,
 ) -> WithWcc<Option<Flush>> {
     let object = &target.object;
+    // Of two calls with the same guard one must see the other's change.
+    let _turn = object.setattr_turn.lock();
     let before = match object.stat() {
         Ok(before) => before,
         Err(error) => return (Err(error), Wcc::default()),

@@ -6,12 +6,15 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use nfs_io::Errno;
+use nfs_io::caps::{self, Capability};
 use nfs_io::fs::{self, OFlags, ResolveFlags, Stat, Timestamp};
 use nfs_io::identity::Guard;
+use nfs_io::{Creds, Errno, LocalGid};
+use parking_lot::RwLockWriteGuard;
 
 use super::attributes::apply;
 use super::lookup::open_entry;
+use super::resolve::{table_failed, table_id};
 use super::stable::Flush;
 use super::{
     Attributes, Error, FileKind, Object, Result, SetAttributes, TimeChange, Wcc, WithWcc,
@@ -19,6 +22,7 @@ use super::{
 };
 use crate::core::{Core, Target};
 use crate::file_cache::InodeId;
+use crate::handle_table::{self, NewObject};
 
 /// What CREATE does when the name is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,6 +142,9 @@ impl Core {
         }
         let name = name.to_vec();
         self.change_directory(directory, move |core, directory| {
+            // Between the removal and the table's knowing of it nobody may take the name again.
+            let table = core.table(&directory.tree);
+            let _turn = table.map(|_| directory.object.names_turn.write());
             let doomed = core.last_name(directory, &name);
             {
                 let _identity = Guard::enter(&directory.creds)?;
@@ -148,11 +155,9 @@ impl Core {
                     fs::unlinkat(parent, &name)?;
                 }
             }
-            if let Some(table) = &core.table {
-                let parent = core.table_id(&directory.object)?;
-                table
-                    .removed(parent, &name)
-                    .map_err(|_| Error::Errno(Errno::IO))?;
+            if let Some(table) = table {
+                let parent = table_id(&directory.object)?;
+                table.removed(parent, &name).map_err(table_failed)?;
             }
             core.forget(doomed);
             Ok(((), vec![]))
@@ -222,17 +227,28 @@ impl Core {
         to_name: &[u8],
     ) -> Result<Vec<Flush>> {
         let flushes = vec![self.flush_of(&from.object), self.flush_of(&to.object)];
+        let table = self.table(&from.tree);
+        let _turns = table.map(|_| names_turns(&from.object, &to.object));
         let doomed = self.last_name(to, to_name);
         let moved = open_entry(from, from_name, ResolveFlags::empty()).ok();
+        if let (Some(table), Some((_, stat))) = (table, &moved) {
+            // Known at its new place before it is there: a crash between must not lose it.
+            let new = NewObject {
+                identity: handle_table::identity(to.tree.export.id, stat),
+                parent: table_id(&to.object)?,
+                name: to_name.to_vec(),
+            };
+            table.intern(vec![new]).map_err(table_failed)?;
+        }
         {
             let _identity = Guard::enter(&from.creds)?;
             fs::renameat(from.object.path(), from_name, to.object.path(), to_name)?;
         }
-        if let Some(table) = &self.table {
-            let (from, to) = (self.table_id(&from.object)?, self.table_id(&to.object)?);
+        if let Some(table) = table {
+            let (from, to) = (table_id(&from.object)?, table_id(&to.object)?);
             table
                 .renamed((from, from_name), (to, to_name))
-                .map_err(|_| Error::Errno(Errno::IO))?;
+                .map_err(table_failed)?;
         }
         // Renaming one link of a file over another does nothing: then it still has a name.
         let same =
@@ -300,9 +316,10 @@ impl Core {
     fn last_name(&self, directory: &Target, name: &[u8]) -> Option<InodeId> {
         let stat = fs::statx_at(directory.object.path(), name).ok()?;
         let last = stat.nlink <= 1 || stat.kind() == FileKind::Directory;
-        let here = stat.dev == directory.object.mount.dev;
-        (last && here).then(|| InodeId {
+        // (What is mounted there cannot be removed.)
+        last.then_some(InodeId {
             fsid: directory.object.mount.fsid,
+            dev: stat.dev,
             ino: stat.ino,
         })
     }
@@ -323,14 +340,30 @@ impl Core {
         name: &[u8],
         object: &Object,
     ) -> Result<()> {
-        let Some(table) = &self.table else {
+        let Some(table) = self.table(&directory.tree) else {
             return Ok(());
         };
-        let parent = self.table_id(&directory.object)?;
-        let id = self.table_id(object)?;
-        table
-            .linked(id, parent, name)
-            .map_err(|_| Error::Errno(Errno::IO))
+        let parent = table_id(&directory.object)?;
+        let id = table_id(object)?;
+        table.linked(id, parent, name).map_err(table_failed)
+    }
+}
+
+/// Locks the names of two directories, which may be one, in an order that all keep to.
+fn names_turns<'o>(
+    from: &'o Object,
+    to: &'o Object,
+) -> (RwLockWriteGuard<'o, ()>, Option<RwLockWriteGuard<'o, ()>>) {
+    match from.inode_id().ino.cmp(&to.inode_id().ino) {
+        std::cmp::Ordering::Equal => (from.names_turn.write(), None),
+        std::cmp::Ordering::Less => {
+            let first = from.names_turn.write();
+            (first, Some(to.names_turn.write()))
+        }
+        std::cmp::Ordering::Greater => {
+            let first = to.names_turn.write();
+            (first, Some(from.names_turn.write()))
+        }
     }
 }
 
@@ -361,24 +394,69 @@ fn create_node(
     node: &NewNode,
     set: &SetAttributes,
 ) -> Result<(Created, Vec<Flush>)> {
-    let (fd, flushes) = match node {
+    if set.size.is_some_and(|size| i64::try_from(size).is_err()) {
+        return Err(Error::Errno(Errno::FBIG));
+    }
+    let set = &of_new_object(*set, &directory.creds);
+    let table = core.table(&directory.tree);
+    let _turn = table.map(|_| directory.object.names_turn.read());
+    let made = match node {
         NewNode::File(precondition) => make_file(core, directory, name, *precondition, set)?,
         other => make_other(directory, name, other, set)?,
     };
-    let stat = fs::statx(fd.as_fd())?;
-    let object = core.intern(&directory.object, &directory.tree, name, fd, &stat)?;
+    let stat = fs::statx(made.path.as_fd())?;
+    let object = core.intern(&directory.object, &directory.tree, name, made.path, &stat)?;
+    if let Some(file) = made.file
+        && !caps::has(Capability::DacOverride)
+    {
+        // What the file's mode does not let it open again, such a server must keep open.
+        object.adopt_write_fd(file, core.files.budget());
+    }
     let attributes = object.attributes()?;
-    Ok((Created { object, attributes }, flushes))
+    Ok((Created { object, attributes }, made.flushes))
 }
 
-/// Makes a regular file and returns an `O_PATH` descriptor of it.
+/// An owner that only a privileged user may give away is not asked for, and the creator has the object
+/// already: some clients send their own ids along, under which they may not be known here.
+fn of_new_object(set: SetAttributes, creds: &Creds) -> SetAttributes {
+    if creds.uid().0 == 0 {
+        return set;
+    }
+    SetAttributes {
+        uid: None,
+        gid: set.gid.filter(|gid| creds.in_group(LocalGid(*gid))),
+        ..set
+    }
+}
+
+/// What was made, or was there.
+struct Made {
+    /// An `O_PATH` descriptor of it.
+    path: OwnedFd,
+    /// The descriptor that made it.
+    file: Option<Arc<OwnedFd>>,
+    /// What has to be flushed besides the directory.
+    flushes: Vec<Flush>,
+}
+
+impl Made {
+    fn found(path: OwnedFd) -> Self {
+        Self {
+            path,
+            file: None,
+            flushes: vec![],
+        }
+    }
+}
+
+/// Makes a regular file.
 fn make_file(
     core: &Arc<Core>,
     directory: &Target,
     name: &[u8],
     precondition: Precondition,
     set: &SetAttributes,
-) -> Result<(OwnedFd, Vec<Flush>)> {
+) -> Result<Made> {
     let (mode, rest) = match precondition {
         // Nobody may use the file before the client has set its attributes.
         Precondition::Exclusive(verifier) => (0, verifier_times(verifier)),
@@ -399,14 +477,15 @@ fn make_file(
     }
 }
 
-fn finish_file(
-    directory: &Target,
-    fd: OwnedFd,
-    rest: &SetAttributes,
-) -> Result<(OwnedFd, Vec<Flush>)> {
+fn finish_file(directory: &Target, fd: OwnedFd, rest: &SetAttributes) -> Result<Made> {
     let path = fs::reopen(fd.as_fd(), OFlags::PATH)?;
+    let fd = Arc::new(fd);
     if rest.is_empty() {
-        return Ok((path, vec![]));
+        return Ok(Made {
+            path,
+            file: Some(fd),
+            flushes: vec![],
+        });
     }
     if let Some(size) = rest.size {
         let _identity = Guard::enter(&directory.creds)?;
@@ -422,14 +501,15 @@ fn finish_file(
         &without_size,
         FileKind::Regular,
     )?;
-    let ino = fs::statx(path.as_fd())?.ino;
-    Ok((
+    let stat = fs::statx(path.as_fd())?;
+    Ok(Made {
         path,
-        vec![Flush::Inode {
-            ino,
-            fd: Arc::new(fd),
+        file: Some(Arc::clone(&fd)),
+        flushes: vec![Flush::Inode {
+            id: (stat.dev, stat.ino),
+            fd,
         }],
-    ))
+    })
 }
 
 fn existing_file(
@@ -438,13 +518,13 @@ fn existing_file(
     name: &[u8],
     precondition: Precondition,
     set: &SetAttributes,
-) -> Result<(OwnedFd, Vec<Flush>)> {
+) -> Result<Made> {
     let (fd, stat) = open_entry(directory, name, ResolveFlags::empty())?;
     let regular = stat.kind() == FileKind::Regular;
     match precondition {
         Precondition::Unchecked if regular => {
             let Some(size) = set.size else {
-                return Ok((fd, vec![]));
+                return Ok(Made::found(fd));
             };
             let again = fs::reopen(fd.as_fd(), OFlags::PATH)?;
             let object = core.intern(&directory.object, &directory.tree, name, again, &stat)?;
@@ -453,28 +533,29 @@ fn existing_file(
             let file = object.write_fd(core.files.budget())?;
             let _identity = Guard::enter(&target.creds)?;
             fs::truncate(file.as_fd(), size)?;
-            Ok((
-                fd,
-                vec![Flush::Inode {
-                    ino: stat.ino,
+            Ok(Made {
+                path: fd,
+                file: None,
+                flushes: vec![Flush::Inode {
+                    id: (stat.dev, stat.ino),
                     fd: file,
                 }],
-            ))
+            })
         }
         Precondition::Exclusive(verifier) if regular && made_by(&stat, verifier) => {
-            Ok((fd, vec![]))
+            Ok(Made::found(fd))
         }
         _ => Err(Error::Exists),
     }
 }
 
-/// Makes anything else and returns an `O_PATH` descriptor of it.
+/// Makes anything else.
 fn make_other(
     directory: &Target,
     name: &[u8],
     node: &NewNode,
     set: &SetAttributes,
-) -> Result<(OwnedFd, Vec<Flush>)> {
+) -> Result<Made> {
     let parent = directory.object.path();
     let file_mode = set.mode.unwrap_or(FILE_MODE_DEFAULT) & 0o7777;
     let directory_mode = set.mode.unwrap_or(DIRECTORY_MODE_DEFAULT) & 0o7777;
@@ -511,45 +592,53 @@ fn make_other(
         ..*set
     };
     if rest.is_empty() {
-        return Ok((fd, vec![]));
+        return Ok(Made::found(fd));
     }
     apply(fd.as_fd(), &directory.creds, &rest, kind)?;
     let flush = match fs::reopen(fd.as_fd(), OFlags::RDONLY | OFlags::DIRECTORY) {
         Ok(opened) => Flush::Inode {
-            ino: stat.ino,
+            id: (stat.dev, stat.ino),
             fd: Arc::new(opened),
         },
         Err(_) => Flush::FileSystem {
             fd: directory.object.mount.flush_fd(),
         },
     };
-
-    Ok((fd, vec![flush]))
+    Ok(Made {
+        path: fd,
+        file: None,
+        flushes: vec![flush],
+    })
 }
 
-/// The verifier of an exclusive CREATE as times that every file system keeps: 31 bits of seconds each.
+/// The verifier of an exclusive CREATE as times that every file system keeps: 31 bits of each half as
+/// seconds. The bit that is left of each half goes into the nanoseconds, as 1 or 2, so that a file
+/// system without them, which reads back 0, can be told.
 fn verifier_times(verifier: [u8; 8]) -> SetAttributes {
-    let (mtime, atime) = verifier_seconds(verifier);
+    let (mtime, atime) = verifier_timestamps(verifier);
     SetAttributes {
-        mtime: TimeChange::To(Timestamp {
-            sec: mtime,
-            nsec: 0,
-        }),
-        atime: TimeChange::To(Timestamp {
-            sec: atime,
-            nsec: 0,
-        }),
+        mtime: TimeChange::To(mtime),
+        atime: TimeChange::To(atime),
         ..SetAttributes::default()
     }
 }
 
 fn made_by(stat: &Stat, verifier: [u8; 8]) -> bool {
-    let (mtime, atime) = verifier_seconds(verifier);
-    stat.size == 0 && stat.mtime.sec == mtime && stat.atime.sec == atime
+    let same = |kept: Timestamp, given: Timestamp| {
+        kept.sec == given.sec && (kept.nsec == given.nsec || kept.nsec == 0)
+    };
+    let (mtime, atime) = verifier_timestamps(verifier);
+    stat.size == 0 && same(stat.mtime, mtime) && same(stat.atime, atime)
 }
 
-fn verifier_seconds(verifier: [u8; 8]) -> (i64, i64) {
+fn verifier_timestamps(verifier: [u8; 8]) -> (Timestamp, Timestamp) {
     let [a, b, c, d, e, f, g, h] = verifier;
-    let seconds = |bytes| i64::from(u32::from_be_bytes(bytes) & 0x7fff_ffff);
-    (seconds([a, b, c, d]), seconds([e, f, g, h]))
+    let timestamp = |bytes| {
+        let half = u32::from_be_bytes(bytes);
+        Timestamp {
+            sec: i64::from(half & 0x7fff_ffff),
+            nsec: 1 + (half >> 31),
+        }
+    };
+    (timestamp([a, b, c, d]), timestamp([e, f, g, h]))
 }

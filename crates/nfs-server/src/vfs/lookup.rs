@@ -7,6 +7,7 @@ use nfs_io::Errno;
 use nfs_io::fs::{self, OFlags, OpenHow, ResolveFlags, Stat};
 use nfs_io::identity::Guard;
 
+use super::resolve::{table_failed, table_id};
 use super::{Access, Attributes, Error, FileKind, Object, Result, Tree, check_name};
 use crate::core::{Core, Target};
 
@@ -29,9 +30,12 @@ impl Core {
             b".." => return self.lookup_parent(directory).await,
             _ => check_name(name)?,
         }
-        if directory.object.mount.local && !self.intern_may_block() {
-            match self.lookup_name(directory, name, ResolveFlags::CACHED) {
+        if directory.object.mount.local && self.table(&directory.tree).is_none() {
+            // Not across a mount point: asking what is behind it may wait for somebody.
+            let at_once = ResolveFlags::CACHED | ResolveFlags::NO_XDEV;
+            match self.lookup_name(directory, name, at_once) {
                 Err(Error::Errno(Errno::AGAIN)) => {}
+                Err(Error::NotExported) if directory.tree.export.crossmnt => {}
                 answer => return answer,
             }
         }
@@ -98,16 +102,13 @@ impl Core {
         fd: OwnedFd,
         stat: &Stat,
     ) -> Result<Arc<Object>> {
-        let Some(table) = &self.table else {
+        let Some(table) = self.table(&job.tree) else {
             return self.intern(&job.object, &job.tree, b"..", fd, stat);
         };
         // The table knows a directory by its parent; the parent of one it knows, it knows too.
-        let id = self.table_id(&job.object)?;
-        let parent = table
-            .parent(id)
-            .map_err(|_| Error::Stale)?
-            .ok_or(Error::Stale)?;
-        self.open_table_id(&job.tree, parent)
+        let id = table_id(&job.object)?;
+        let parent = table.parent(id).map_err(table_failed)?;
+        self.open_table_id(&job.tree, parent.ok_or(Error::Stale)?)
     }
 
     /// READLINK.
@@ -145,7 +146,7 @@ impl Core {
                     mode: 0,
                     resolve,
                 };
-                let fd = fs::openat2(at.object.path(), &name, how)?;
+                let fd = fs::openat2(at.object.path(), &name, how).map_err(not_entered)?;
                 let stat = fs::statx(fd.as_fd())?;
                 let next = core.intern(&at.object, &at.tree, &name, fd, &stat)?;
                 at = at.with_object(next);
@@ -174,16 +175,19 @@ pub(super) fn open_entry(
             mode: 0,
             resolve,
         };
-        fs::openat2(directory.object.path(), name, how).map_err(|errno| {
-            if errno == Errno::XDEV {
-                Error::NotExported
-            } else {
-                errno.into()
-            }
-        })?
+        fs::openat2(directory.object.path(), name, how).map_err(not_entered)?
     };
     let stat = fs::statx(fd.as_fd())?;
     Ok((fd, stat))
+}
+
+/// EXDEV of a look-up: a mount point that the export does not cross.
+fn not_entered(errno: Errno) -> Error {
+    if errno == Errno::XDEV {
+        Error::NotExported
+    } else {
+        errno.into()
+    }
 }
 
 /// An entry is named, not opened; a symlink is itself the object.

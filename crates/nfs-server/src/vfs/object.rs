@@ -14,7 +14,7 @@ use nfs_io::fs::{self, OFlags, Stat, Timestamp};
 use nfs_io::identity::Guard;
 use nfs_io::{Creds, Errno};
 use nfs_wire::nfs3::FileHandle;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 
 use super::tree::Mount;
 use super::{Access, Error, FileKind, Result};
@@ -25,6 +25,8 @@ use crate::limits;
 pub(crate) struct Object {
     pub(crate) handle: FileHandle,
     pub(crate) mount: Arc<Mount>,
+    /// The device of the inode: a btrfs subvolume has its own, within one mount.
+    pub(crate) dev: u64,
     pub(crate) ino: u64,
     pub(crate) kind: FileKind,
     /// Opened with `O_PATH`: names the object, needs no right on it.
@@ -35,10 +37,17 @@ pub(crate) struct Object {
     write: Mutex<Option<Open>>,
     permits: Mutex<Permits>,
     changes: Mutex<Changes>,
+    /// Held on a helper thread while attributes are compared with a guard and set.
+    pub(super) setattr_turn: Mutex<()>,
+    /// Of a directory whose entries are in the handle table: written while a name goes, read
+    /// while one comes, until the table knows.
+    pub(super) names_turn: RwLock<()>,
     sync_turn: tokio::sync::Mutex<()>,
     pub(super) unstable: Mutex<super::stable::Unstable>,
     /// Touched since the clock's hand last passed.
     pub(crate) used: AtomicBool,
+    /// Somebody is about to sync it so that it may leave the cache.
+    pub(crate) cleaning: AtomicBool,
 }
 
 /// An open descriptor and its place in the budget.
@@ -58,6 +67,7 @@ impl Object {
         Self {
             handle,
             mount,
+            dev: stat.dev,
             ino: stat.ino,
             kind: stat.kind(),
             path,
@@ -66,9 +76,12 @@ impl Object {
             write: Mutex::default(),
             permits: Mutex::default(),
             changes: Mutex::default(),
+            setattr_turn: Mutex::default(),
+            names_turn: RwLock::default(),
             sync_turn: tokio::sync::Mutex::default(),
             unstable: Mutex::default(),
             used: AtomicBool::new(true),
+            cleaning: AtomicBool::new(false),
         }
     }
 
@@ -106,14 +119,25 @@ impl Object {
         self.open(&self.write, OFlags::WRONLY, slots)
     }
 
-    /// The descriptor for READ if it is open already.
+    /// The descriptor for READ if it is open already. Never waits: somebody may be opening it on a
+    /// file system that does not answer.
     pub(crate) fn read_fd_if_open(&self) -> Option<Arc<OwnedFd>> {
-        self.read.lock().as_ref().map(|open| Arc::clone(&open.fd))
+        let place = self.read.try_lock()?;
+        place.as_ref().map(|open| Arc::clone(&open.fd))
     }
 
-    /// The descriptor for WRITE if it is open already.
+    /// The descriptor for WRITE if it is open already; see [`Object::read_fd_if_open`].
     pub(crate) fn write_fd_if_open(&self) -> Option<Arc<OwnedFd>> {
-        self.write.lock().as_ref().map(|open| Arc::clone(&open.fd))
+        let place = self.write.try_lock()?;
+        place.as_ref().map(|open| Arc::clone(&open.fd))
+    }
+
+    /// Takes over the descriptor that made the file, for WRITE.
+    pub(crate) fn adopt_write_fd(&self, fd: Arc<OwnedFd>, slots: &crate::file_cache::FdBudget) {
+        self.write.lock().get_or_insert_with(|| Open {
+            fd,
+            _slot: slots.take(),
+        });
     }
 
     fn open(
@@ -204,6 +228,11 @@ impl Object {
     /// Waits until no other COMMIT of this file runs.
     pub(super) async fn sync_turn(&self) -> tokio::sync::MutexGuard<'_, ()> {
         self.sync_turn.lock().await
+    }
+
+    /// The same without waiting: `None` while a COMMIT runs.
+    pub(super) fn try_sync_turn(&self) -> Option<tokio::sync::MutexGuard<'_, ()>> {
+        self.sync_turn.try_lock().ok()
     }
 
     pub(crate) fn touch(&self) {
@@ -310,10 +339,15 @@ impl Permits {
 
 /// Is this time further back than the coarsest clock tick of a file system?
 fn is_settled(time: Timestamp) -> bool {
-    const TICK_NS: i128 = 20_000_000;
+    // Some file systems keep whole seconds (ext4 with small inodes), FAT every other one.
+    let tick_ns: i128 = if time.nsec == 0 {
+        2_000_000_000
+    } else {
+        20_000_000
+    };
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
     let time_ns = i128::from(time.sec) * 1_000_000_000 + i128::from(time.nsec);
-    i128::try_from(now.as_nanos()).unwrap_or(0) - time_ns > TICK_NS
+    i128::try_from(now.as_nanos()).unwrap_or(0) - time_ns > tick_ns
 }

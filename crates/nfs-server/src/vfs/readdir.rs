@@ -20,7 +20,7 @@ pub(crate) struct DirEntry {
     pub(crate) name: Vec<u8>,
     pub(crate) cookie: u64,
     /// For READDIRPLUS; missing where the caller may not look, or the entry is gone already.
-    pub(crate) plus: Option<(FileHandle, Attributes)>,
+    pub(crate) plus: Option<Box<(FileHandle, Attributes)>>,
 }
 
 /// A part of a directory.
@@ -110,7 +110,7 @@ impl Core {
     ) -> Vec<DirEntry> {
         if plus {
             for entry in &mut entries {
-                entry.plus = self.plus_of(directory, &entry.name).ok();
+                entry.plus = self.plus_of(directory, &entry.name).ok().map(Box::new);
             }
         }
         entries

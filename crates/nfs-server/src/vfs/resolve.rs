@@ -2,21 +2,23 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use nfs_io::Errno;
 use nfs_io::fs::{self, OFlags, Stat};
 use nfs_wire::nfs3::FileHandle;
 
-use super::{Error, Mount, Object, Result, Tree};
+use super::{Error, FileKind, Mount, Object, Result, Tree};
 use crate::core::{Core, Target};
-use crate::fh::{HandleBody, HandleParts, MountKey};
-use crate::file_cache::InodeId;
-use crate::handle_table::{self, NewObject};
+use crate::fh::{HandleBody, HandleParts, MountKey, own_table_id};
+use crate::file_cache::{InodeId, Leaving};
+use crate::handle_table::{self, HandleTable, NewObject};
 
 impl Object {
     pub(crate) fn inode_id(&self) -> InodeId {
         InodeId {
             fsid: self.mount.fsid,
+            dev: self.dev,
             ino: self.ino,
         }
     }
@@ -25,9 +27,9 @@ impl Object {
         (self.mount.fsid >> 32) as u32
     }
 
-    /// The root of a file system of an export; it stays in the cache.
+    /// The root of a file system of an export; it stays in the cache while that is served.
     pub(crate) fn is_root(&self) -> bool {
-        self.mount.root_ino() == self.ino
+        self.mount.root_ino() == self.ino && self.mount.dev == self.dev && !self.mount.is_retired()
     }
 }
 
@@ -55,6 +57,10 @@ impl Core {
                 let fd = fs::open_by_handle(mount.fd(), &kernel, OFlags::PATH | OFlags::NOFOLLOW)
                     .map_err(gone)?;
                 let stat = fs::statx(fd.as_fd())?;
+                // A directory that was moved out of the export on the server takes what is in it along.
+                if stat.kind() == FileKind::Directory && !tree.contains(fd.as_fd())? {
+                    return Err(Error::Stale);
+                }
                 core.insert(handle, mount, fd, &stat)
             }
             HandleBody::Table(id) => core.open_table_id(&tree, id),
@@ -78,15 +84,16 @@ impl Core {
         let mount = tree.mount_of(&parent.mount, stat)?;
         let id = InodeId {
             fsid: mount.fsid,
+            dev: stat.dev,
             ino: stat.ino,
         };
         if let Some(object) = self.files.by_inode(id) {
             return Ok(object);
         }
-        let handle = match &self.table {
+        let handle = match self.table(tree) {
             None => self.kernel_handle(tree, &mount, &fd)?,
             Some(table) => {
-                let parent = self.table_id(parent)?;
+                let parent = table_id(parent)?;
                 let new = NewObject {
                     identity: handle_table::identity(tree.export.id, stat),
                     parent,
@@ -100,9 +107,10 @@ impl Core {
         self.insert(handle, mount, fd, stat)
     }
 
-    /// True when [`Core::intern`] may wait for the disk.
-    pub(super) fn intern_may_block(&self) -> bool {
-        self.table.is_some()
+    /// The handle table, for a tree whose handles are in it.
+    pub(super) fn table(&self, tree: &Tree) -> Option<&HandleTable> {
+        // Opened before the first such tree is served.
+        self.table.get().filter(|_| tree.is_by_table())
     }
 
     /// The root of an export.
@@ -116,7 +124,7 @@ impl Core {
         let mount = tree.root_mount();
         let fd = fs::reopen(mount.fd(), OFlags::PATH | OFlags::DIRECTORY)?;
         let stat = fs::statx(fd.as_fd())?;
-        let handle = match &self.table {
+        let handle = match self.table(tree) {
             None => self.kernel_handle(tree, &mount, &fd)?,
             Some(table) => {
                 let identity = handle_table::identity(tree.export.id, &stat);
@@ -131,34 +139,21 @@ impl Core {
 
     fn kernel_handle(&self, tree: &Tree, mount: &Mount, fd: &OwnedFd) -> Result<FileHandle> {
         let (kernel, _mount_id) = fs::name_to_handle(fd.as_fd())?;
-        let body = HandleBody::Kernel(kernel);
-        Ok(self.key.seal(&HandleParts {
+        let parts = HandleParts {
             export: tree.export.id,
             mount: mount.key,
-            body,
-        })?)
+            body: HandleBody::Kernel(kernel),
+        };
+        Ok(self.key.seal(&parts, tree.mark())?)
     }
 
     fn table_handle(&self, tree: &Tree, id: u64) -> Result<FileHandle> {
-        let body = HandleBody::Table(id);
-        Ok(self.key.seal(&HandleParts {
+        let parts = HandleParts {
             export: tree.export.id,
             mount: MountKey::ROOT,
-            body,
-        })?)
-    }
-
-    /// The id in the handle table of an object whose handle is of that kind.
-    pub(super) fn table_id(&self, object: &Object) -> Result<u64> {
-        match self
-            .key
-            .open(&object.handle)
-            .map_err(|_| Error::BadHandle)?
-            .body
-        {
-            HandleBody::Table(id) => Ok(id),
-            HandleBody::Kernel(_) => Err(Error::NoHandle),
-        }
+            body: HandleBody::Table(id),
+        };
+        Ok(self.key.seal(&parts, tree.mark())?)
     }
 
     /// Walks to the places where the object was seen and takes the first that still is it.
@@ -167,10 +162,10 @@ impl Core {
         tree: &Arc<Tree>,
         id: u64,
     ) -> Result<Arc<Object>> {
-        let table = self.table.as_ref().ok_or(Error::Stale)?;
+        let table = self.table(tree).ok_or(Error::Stale)?;
         let mount = tree.root_mount();
         let root = self.root(tree)?;
-        if self.table_id(&root)? == id {
+        if table_id(&root)? == id {
             return Ok(root);
         }
         for path in table.paths(id).map_err(table_failed)? {
@@ -199,11 +194,14 @@ impl Core {
     ) -> Result<FileHandle> {
         let id = InodeId {
             fsid: mount.fsid,
+            dev: stat.dev,
             ino: stat.ino,
         };
         match self.files.by_inode(id) {
             Some(object) => Ok(object.handle),
-            None if self.table.is_none() => self.kernel_handle(&directory.tree, mount, &fd),
+            None if !directory.tree.is_by_table() => {
+                self.kernel_handle(&directory.tree, mount, &fd)
+            }
             None => {
                 let object = self.intern(&directory.object, &directory.tree, name, fd, stat)?;
                 Ok(object.handle)
@@ -222,28 +220,40 @@ impl Core {
             return Err(Error::Stale);
         }
         let slot = self.files.budget().take();
-        let mut victims = Vec::new();
+        let mut leaving = Leaving::default();
         let object = self
             .files
-            .insert(Object::new(handle, mount, fd, slot, stat), &mut victims);
-        self.let_go(victims);
+            .insert(Object::new(handle, mount, fd, slot, stat), &mut leaving);
+        self.let_go(leaving);
         Ok(object)
     }
 
-    /// Drops objects that left the cache; those with unsynced writes are synced first, since the
-    /// kernel tells of a lost write only to descriptors that are open.
-    pub(crate) fn let_go(self: &Arc<Self>, victims: Vec<Arc<Object>>) {
-        for victim in victims {
-            if victim.has_unstable() {
-                let core = Arc::clone(self);
-                let lane = victim.mount.lane();
-                drop(self.pool.run(lane, move || core.sync_before_close(&victim)));
+    /// Drops objects that left the cache, and has those synced that cannot leave before.
+    pub(crate) fn let_go(self: &Arc<Self>, leaving: Leaving) {
+        let (retired, clean): (Vec<_>, Vec<_>) = leaving
+            .out
+            .into_iter()
+            .partition(|object| object.has_unstable());
+        drop(clean);
+        for object in leaving.to_sync.into_iter().chain(retired) {
+            let (core, job) = (Arc::clone(self), Arc::clone(&object));
+            let sync = move |job: Arc<Object>| {
+                core.sync_before_close(&job);
+                job.cleaning.store(false, Ordering::Relaxed);
+            };
+            if self.pool.submit(object.mount.lane(), job, sync).is_err() {
+                object.cleaning.store(false, Ordering::Relaxed);
             }
         }
     }
 }
 
-fn table_failed(error: handle_table::TableError) -> Error {
+/// The id in the handle table of an object whose handle is of that kind.
+pub(super) fn table_id(object: &Object) -> Result<u64> {
+    own_table_id(&object.handle).ok_or(Error::NoHandle)
+}
+
+pub(super) fn table_failed(error: handle_table::TableError) -> Error {
     tracing::error!(%error, "the handle table failed");
     Error::Errno(Errno::IO)
 }

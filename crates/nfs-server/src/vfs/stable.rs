@@ -66,8 +66,8 @@ struct Waiting {
 /// What is to be on stable storage.
 #[derive(Clone)]
 pub(crate) enum Flush {
-    /// This inode: its attributes and, for a directory, its entries.
-    Inode { ino: u64, fd: Arc<OwnedFd> },
+    /// This inode (device, number): its attributes and, for a directory, its entries.
+    Inode { id: (u64, u64), fd: Arc<OwnedFd> },
     /// The whole file system that this descriptor is on, for objects that cannot be opened.
     FileSystem { fd: Arc<OwnedFd> },
 }
@@ -92,11 +92,11 @@ pub(crate) struct Committer {
 #[derive(Clone, Copy, Debug, Default, serde::Serialize)]
 pub(crate) struct CommitterStats {
     /// Operations that needed stable storage.
-    pub requests: u64,
+    pub(crate) requests: u64,
     /// fsync and syncfs calls made for them.
-    pub syncs: u64,
+    pub(crate) syncs: u64,
     /// Rounds: flushes that were shared.
-    pub rounds: u64,
+    pub(crate) rounds: u64,
 }
 
 impl Committer {
@@ -172,12 +172,12 @@ impl Committer {
     fn round(&self, waiting: Vec<Waiting>) {
         self.rounds.fetch_add(1, Ordering::Relaxed);
         let mut seen = HashSet::new();
-        let mut results: HashMap<u64, core::result::Result<(), Errno>> = HashMap::new();
+        let mut results: HashMap<(u64, u64), core::result::Result<(), Errno>> = HashMap::new();
         let mut whole = None;
         for party in &waiting {
             match &party.what {
-                Flush::Inode { ino, fd } if seen.insert(*ino) => {
-                    results.insert(*ino, self.one(|| fs::fsync(fd.as_fd())));
+                Flush::Inode { id, fd } if seen.insert(*id) => {
+                    results.insert(*id, self.one(|| fs::fsync(fd.as_fd())));
                 }
                 Flush::Inode { .. } => {}
                 Flush::FileSystem { fd } if whole.is_none() => {
@@ -188,7 +188,7 @@ impl Committer {
         }
         for party in waiting {
             let result = match &party.what {
-                Flush::Inode { ino, .. } => results.get(ino).copied(),
+                Flush::Inode { id, .. } => results.get(id).copied(),
                 Flush::FileSystem { .. } => whole,
             };
             // A party that went away (its connection broke) needs no answer.

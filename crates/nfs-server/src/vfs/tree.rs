@@ -1,28 +1,42 @@
 //! An export as it is served: its root and the file systems in it.
 //!
-//! A `Tree` is made when an export is first served and lives until a reload drops the export. It
+//! A `Tree` is made when an export is first served and lives until a reload drops or changes the export. It
 //! knows which mounted file system a handle's [`MountKey`] means. Mount points below the export are
 //! entered only with `crossmnt`; otherwise the kernel is told not to (`RESOLVE_NO_XDEV`).
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use nfs_io::caps::{self, Capability};
 use nfs_io::fs::{self, OFlags, OpenHow, ResolveFlags, Stat};
-use nfs_io::{Errno, Lane};
+use nfs_io::{Budget, Errno, Lane};
 use parking_lot::RwLock;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::{Error, Object, Result};
 use crate::exports::Export;
-use crate::fh::MountKey;
+use crate::fh::{MountKey, PlaceMark};
 use crate::limits;
 
 /// See the module.
 pub(crate) struct Tree {
     pub(crate) export: Arc<Export>,
+    place: Arc<Place>,
+}
+
+/// The directory that is served, whatever the settings of its export: a reload that changes only
+/// those keeps it, and with it all that is cached of it.
+struct Place {
+    mark: PlaceMark,
+    /// Its handles are those of the handle table: the kernel's cannot be had or opened.
+    by_table: bool,
     root: OnceLock<Arc<Object>>,
     mounts: RwLock<Vec<Arc<Mount>>>,
+    /// No export serves it any more: nothing cached of it may be used.
+    retired: Arc<AtomicBool>,
 }
 
 /// One file system of an export.
@@ -40,10 +54,19 @@ pub(crate) struct Mount {
     /// Opened for reading: `open_by_handle_at` does not take an `O_PATH` descriptor.
     fd: Arc<OwnedFd>,
     path: PathBuf,
+    /// What its READs may hold of the buffers, in KiB.
+    read_share: OnceLock<Semaphore>,
+    retired: Arc<AtomicBool>,
 }
 
 impl Mount {
-    fn new(key: MountKey, export_id: u32, fd: OwnedFd, stat: &Stat) -> Result<Self> {
+    fn new(
+        key: MountKey,
+        export_id: u32,
+        fd: OwnedFd,
+        stat: &Stat,
+        retired: Arc<AtomicBool>,
+    ) -> Result<Self> {
         let facts = fs::statfs(fd.as_fd())?;
         let path = fs::fd_path(fd.as_fd())?;
         let file_size_max = fs::file_size_max(fd.as_fd()).unwrap_or(0);
@@ -57,16 +80,41 @@ impl Mount {
             file_size_max,
             fd: Arc::new(fd),
             path,
+            read_share: OnceLock::new(),
+            retired,
         })
+    }
+
+    /// True when the export that it was opened for serves it no more.
+    pub(crate) fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::Relaxed)
     }
 
     pub(crate) fn root_ino(&self) -> u64 {
         self.root_ino
     }
 
+    /// Is this the root directory of it, in the same mount?
+    fn is(&self, stat: &Stat) -> bool {
+        (self.mnt_id, self.dev, self.root_ino) == (stat.mnt_id, stat.dev, stat.ino)
+    }
+
     /// The lane of the helper pool in which work on this file system waits.
     pub(crate) fn lane(&self) -> Lane {
         Lane(self.dev)
+    }
+
+    /// Waits until this file system's READs hold little enough of the buffers for `bytes` more.
+    pub(super) async fn read_share(
+        &self,
+        bytes: usize,
+        budget: &Budget,
+    ) -> Option<SemaphorePermit<'_>> {
+        let most = budget.total() / limits::READ_BUFFERS_PER_MOUNT_DIVISOR / 1024;
+        let most = usize::try_from(most).ok()?.min(Semaphore::MAX_PERMITS);
+        let share = self.read_share.get_or_init(|| Semaphore::new(most));
+        let wanted = bytes.div_ceil(1024).min(most);
+        share.acquire_many(u32::try_from(wanted).ok()?).await.ok()
     }
 
     /// A descriptor on it, for flushing the whole of it.
@@ -80,35 +128,99 @@ impl Mount {
     }
 }
 
+impl Place {
+    fn open(export_id: u32, fd: OwnedFd, stat: &Stat) -> Result<Self> {
+        let by_table = !has_kernel_handles(fd.as_fd());
+        let retired: Arc<AtomicBool> = Arc::default();
+        let mount = Mount::new(MountKey::ROOT, export_id, fd, stat, Arc::clone(&retired))?;
+        Ok(Self {
+            mark: mark(stat),
+            by_table,
+            root: OnceLock::new(),
+            mounts: RwLock::new(vec![Arc::new(mount)]),
+            retired,
+        })
+    }
+}
+
+/// The root's inode number and birth time. Not the device: its number may be another after a
+/// restart.
+fn mark(root: &Stat) -> PlaceMark {
+    let mut mark = [0; 20];
+    let (ino, btime) = mark.split_at_mut(8);
+    ino.copy_from_slice(&root.ino.to_be_bytes());
+    if let Some(time) = root.btime {
+        let (sec, nsec) = btime.split_at_mut(8);
+        sec.copy_from_slice(&time.sec.to_be_bytes());
+        nsec.copy_from_slice(&time.nsec.to_be_bytes());
+    }
+    PlaceMark(mark)
+}
+
+/// Can this process make and open kernel handles here, and do they fit into NFSv3's? (overlayfs has
+/// none unless it was mounted for it.)
+fn has_kernel_handles(root: BorrowedFd<'_>) -> bool {
+    if !caps::has(Capability::DacReadSearch) {
+        return false;
+    }
+    fs::name_to_handle(root).is_ok_and(|(handle, _)| {
+        handle.bytes().len() <= limits::KERNEL_HANDLE_BYTES_MAX
+            && fs::open_by_handle(root, &handle, OFlags::PATH).is_ok()
+    })
+}
+
 impl Tree {
-    /// Opens an export's root directory.
+    /// Opens an export's root directory. What `old`, the tree of the same export before a reload,
+    /// knows of it is kept if it is the same directory.
     ///
     /// # Errors
     /// When the directory cannot be opened.
-    pub(crate) fn open(export: Arc<Export>) -> Result<Self> {
+    pub(crate) fn open(export: Arc<Export>, old: Option<&Self>) -> Result<Self> {
         let fd = fs::open_dir(&export.path)?;
         let stat = fs::statx(fd.as_fd())?;
-        let mount = Mount::new(MountKey::ROOT, export.id, fd, &stat)?;
-        Ok(Self {
-            export,
-            root: OnceLock::new(),
-            mounts: RwLock::new(vec![Arc::new(mount)]),
-        })
+        let kept = old
+            .filter(|old| old.export.crossmnt == export.crossmnt)
+            .filter(|old| old.root_mount().is(&stat));
+        let place = match kept {
+            Some(old) => Arc::clone(&old.place),
+            None => Arc::new(Place::open(export.id, fd, &stat)?),
+        };
+        Ok(Self { export, place })
     }
 
     /// The export's own file system.
     pub(crate) fn root_mount(&self) -> Arc<Mount> {
-        Arc::clone(&self.mounts.read()[0])
+        Arc::clone(&self.place.mounts.read()[0])
+    }
+
+    /// Which directory is served, for the handles of its files.
+    pub(crate) fn mark(&self) -> &PlaceMark {
+        &self.place.mark
+    }
+
+    /// Its handles are those of the handle table.
+    pub(crate) fn is_by_table(&self) -> bool {
+        self.place.by_table
+    }
+
+    /// Both serve the same directory, and share what is known of it.
+    pub(crate) fn shares_place(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.place, &other.place)
+    }
+
+    /// Nothing of it is served any more: what the file cache holds of it must not be used.
+    pub(crate) fn retire(&self) {
+        self.place.retired.store(true, Ordering::Relaxed);
     }
 
     /// The export's root directory; set once, by whoever made its handle.
     pub(crate) fn root(&self) -> Option<Arc<Object>> {
-        self.root.get().cloned()
+        self.place.root.get().cloned()
     }
 
     pub(crate) fn set_root(&self, root: Arc<Object>) {
         // Two callers that raced made the same root twice; either will do.
-        if self.root.set(root).is_err() {
+        if self.place.root.set(root).is_err() {
             tracing::debug!(export = %self.export.id, "root was made twice");
         }
     }
@@ -133,6 +245,7 @@ impl Tree {
             return Ok(Arc::clone(parent));
         }
         if let Some(mount) = self
+            .place
             .mounts
             .read()
             .iter()
@@ -151,7 +264,8 @@ impl Tree {
     /// # Errors
     /// [`Error::Stale`] when nothing is mounted there any more.
     pub(crate) fn mount_by_key(&self, key: MountKey) -> Result<Arc<Mount>> {
-        if let Some(mount) = self.mounts.read().iter().find(|mount| mount.key == key) {
+        let known = |mount: &&Arc<Mount>| mount.key == key;
+        if let Some(mount) = self.place.mounts.read().iter().find(known) {
             return Ok(Arc::clone(mount));
         }
         if !self.export.crossmnt {
@@ -191,8 +305,12 @@ impl Tree {
         if root_stat.mnt_id != stat.mnt_id {
             return Err(Error::Stale);
         }
-        let mount = Arc::new(Mount::new(key, self.export.id, fd, &root_stat)?);
-        let mut mounts = self.mounts.write();
+        let retired = Arc::clone(&self.place.retired);
+        let mount = Arc::new(Mount::new(key, self.export.id, fd, &root_stat, retired)?);
+        let mut mounts = self.place.mounts.write();
+        if let Some(present) = mounts.iter().find(|old| old.mnt_id == mount.mnt_id) {
+            return Ok(Arc::clone(present));
+        }
         // The place may hold what was mounted there before: the new one takes its key.
         mounts.retain(|old| old.key != key || old.key == MountKey::ROOT);
         if mounts.len() >= limits::MOUNTS_PER_EXPORT_MAX {

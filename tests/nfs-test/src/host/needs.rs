@@ -20,8 +20,12 @@ pub(crate) enum Need {
     LibnfsUtils,
     /// File systems served by a process.
     Fuse,
+    /// A server that we did not write.
+    Ganesha,
     /// tar and a C compiler.
     Compiler,
+    /// rpcbind and rpcinfo, in namespaces of their own.
+    Rpcbind,
 }
 
 impl Need {
@@ -33,7 +37,9 @@ impl Need {
             Self::Tun => "tap devices",
             Self::LibnfsUtils => "libnfs utilities",
             Self::Fuse => "FUSE",
+            Self::Ganesha => "NFS-Ganesha",
             Self::Compiler => "C compiler",
+            Self::Rpcbind => "rpcbind",
         }
     }
 }
@@ -70,6 +76,17 @@ pub(crate) fn missing(need: Need, engine: Engine) -> Option<String> {
             ])
         }
         Need::Fuse => programs(&[("fusermount3", "fuse3")]).or_else(|| device("/dev/fuse")),
+        Need::Rpcbind => programs(&[
+            ("rpcbind", "rpcbind"),
+            ("rpcinfo", "rpcbind"),
+            ("unshare", "util-linux"),
+            ("nsenter", "util-linux"),
+            ("ip", "iproute2"),
+        ]),
+        Need::Ganesha => programs(&[
+            ("ganesha.nfsd", "nfs-ganesha nfs-ganesha-vfs"),
+            ("unshare", "util-linux"),
+        ]),
         Need::Compiler => programs(&[("gcc", "gcc"), ("tar", "tar"), ("setpriv", "util-linux")]),
     }
 }

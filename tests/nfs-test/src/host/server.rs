@@ -29,6 +29,8 @@ pub(crate) struct ServerOptions<'a> {
     pub(crate) netns: Option<&'a Netns>,
     /// A configuration file instead of the exported directory.
     pub(crate) config: Option<PathBuf>,
+    /// Run as nobody, without any capability. The program and its directories must be readable by all.
+    pub(crate) unprivileged: bool,
     /// Further words of the command line.
     pub(crate) more: &'a [&'a str],
 }
@@ -59,10 +61,24 @@ impl Server {
         } else {
             options.listen.as_str()
         };
-        let mut command = options.netns.map_or_else(
-            || Command::new(&context.server),
-            |n| n.command(&context.server),
-        );
+        let program = if options.unprivileged {
+            Path::new("setpriv")
+        } else {
+            &context.server
+        };
+        let mut command = options
+            .netns
+            .map_or_else(|| Command::new(program), |n| n.command(program));
+        if options.unprivileged {
+            command.args([
+                "--reuid=65534",
+                "--regid=65534",
+                "--clear-groups",
+                "--inh-caps=-all",
+                "--bounding-set=-all",
+            ]);
+            command.arg(&context.server);
+        }
         command.arg("serve");
         match &options.config {
             Some(config) => command.arg("--config").arg(config),
@@ -84,7 +100,7 @@ impl Server {
             .stdout
             .take()
             .context("the server's standard output")?;
-        let address = wait_until_ready(stdout, listen)
+        let address = wait_until_ready(stdout)
             .with_context(|| format!("the server did not start: {command:?}"))?;
         Ok(Self {
             process,
@@ -156,8 +172,8 @@ impl Server {
     }
 }
 
-/// Waits for a line that starts with `ready`; the address in it, or the one asked for.
-fn wait_until_ready(stdout: impl Read + Send + 'static, listen: &str) -> Result<SocketAddr> {
+/// Waits for `ready` and the line after it, `listening ADDR:PORT`.
+fn wait_until_ready(stdout: impl Read + Send + 'static) -> Result<SocketAddr> {
     let (sender, lines) = mpsc::channel();
     // The thread goes on reading after `ready`, so that the server never blocks on a full pipe; it
     // ends with the server.
@@ -166,28 +182,16 @@ fn wait_until_ready(stdout: impl Read + Send + 'static, listen: &str) -> Result<
             let _nobody_waits_any_more = sender.send(line);
         }
     });
-    loop {
-        let line = match lines.recv_timeout(READY_DEADLINE) {
-            Ok(line) => line,
-            Err(mpsc::RecvTimeoutError::Timeout) => bail!("not ready after {READY_DEADLINE:?}"),
-            Err(mpsc::RecvTimeoutError::Disconnected) => bail!("it ended before it was ready"),
-        };
-        if !line.starts_with("ready") {
-            continue;
-        }
-        let named = line
-            .split_whitespace()
-            .find_map(|word| word.parse::<SocketAddr>().ok());
-        return match named {
-            Some(address) => Ok(address),
-            None => {
-                let address: SocketAddr = listen.parse()?;
-                ensure!(
-                    address.port() != 0,
-                    "the ready line names no address: {line}"
-                );
-                Ok(address)
-            }
-        };
-    }
+    let next = || match lines.recv_timeout(READY_DEADLINE) {
+        Ok(line) => Ok(line),
+        Err(mpsc::RecvTimeoutError::Timeout) => bail!("not ready after {READY_DEADLINE:?}"),
+        Err(mpsc::RecvTimeoutError::Disconnected) => bail!("it ended before it was ready"),
+    };
+    let first = next()?;
+    ensure!(first == "ready", "it said {first:?} instead of `ready`");
+    let second = next()?;
+    let address = second.strip_prefix("listening ");
+    address
+        .and_then(|address| address.parse().ok())
+        .with_context(|| format!("it said {second:?} instead of where it listens"))
 }

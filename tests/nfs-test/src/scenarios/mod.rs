@@ -1,9 +1,11 @@
 //! The scenarios, in one table. Each runs once with each engine of the server.
 
+mod commands;
 mod hostile;
 mod kernel;
 mod libnfs;
 mod power;
+mod rpcbind;
 mod stall;
 
 use anyhow::Result;
@@ -24,10 +26,40 @@ pub(crate) struct Scenario {
 /// All scenarios, in the order in which they run.
 pub(crate) const TABLE: &[Scenario] = &[
     Scenario {
+        name: "wire-table",
+        about: "every procedure times its errors, on the wire through our own client",
+        needs: &[Need::Root],
+        run: crate::wire_table::run,
+    },
+    Scenario {
+        name: "wire-table-unprivileged",
+        about: "the same with a server that has no privilege: handles from its table",
+        needs: &[Need::Root],
+        run: crate::wire_table::run_unprivileged,
+    },
+    Scenario {
+        name: "commands",
+        about: "penstock ls, cat and stat: output, JSON, exit codes",
+        needs: &[],
+        run: commands::ours,
+    },
+    Scenario {
+        name: "commands-ganesha",
+        about: "the same on NFS-Ganesha, found through its portmapper",
+        needs: &[Need::Root, Need::Tun, Need::Rpcbind, Need::Ganesha],
+        run: commands::ganesha,
+    },
+    Scenario {
         name: "libnfs",
         about: "libnfs's utilities: ls, cat, cp up and down, stat",
         needs: &[Need::LibnfsUtils],
         run: libnfs::run,
+    },
+    Scenario {
+        name: "rpcbind",
+        about: "found through rpcbind and through our own portmap, by rpcinfo",
+        needs: &[Need::Root, Need::Rpcbind],
+        run: rpcbind::run,
     },
     Scenario {
         name: "kernel",

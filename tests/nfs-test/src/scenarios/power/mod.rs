@@ -210,7 +210,7 @@ impl<'a> Bench<'a> {
             .collect();
         traffic.moment().await;
         if target != u32::MAX {
-            // Not to wait for anything: the moment is to be a random one.
+            // SLEEP: not to wait for anything: the moment is to be a random one.
             tokio::time::sleep(Duration::from_micros(random.below(PAUSE_MAX_US))).await;
         }
         traffic.begin_cut();

@@ -1,0 +1,258 @@
+use nfs_io::{Budget, BufferPool};
+use nfs_wire::auth::OpaqueAuth;
+use nfs_wire::encode_to_vec;
+use nfs_wire::nfs3::{FileHandle, Procedure, StableHow, WriteArgs};
+use nfs_wire::rpc::CallHeader;
+
+use super::*;
+
+const IO_BYTES_MAX: u32 = 64 << 10;
+
+/// What came out of a receiver: a call's bytes as they were sent, whichever way they were received.
+fn rejoined(call: Received) -> Vec<u8> {
+    let mut bytes = call.record;
+    if let Some(data) = call.data {
+        bytes.extend_from_slice(&data);
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+    }
+    bytes
+}
+
+struct Peer {
+    receiver: Receiver,
+    pool: BufferPool,
+    budget: Budget,
+    apart: usize,
+}
+
+impl Peer {
+    fn new() -> Self {
+        let budget = Budget::new(1 << 20);
+        Self {
+            receiver: Receiver::new(IO_BYTES_MAX),
+            pool: BufferPool::new(budget.clone()),
+            budget,
+            apart: 0,
+        }
+    }
+
+    /// Gives the receiver these bytes as one read from a socket, as a connection does.
+    fn read(&mut self, mut bytes: &[u8], calls: &mut Vec<Vec<u8>>) -> Result<(), BadRecord> {
+        while let Some(place) = self.receiver.direct()
+            && !bytes.is_empty()
+        {
+            let len = place.len().min(bytes.len());
+            place[..len].copy_from_slice(&bytes[..len]);
+            bytes = &bytes[len..];
+            self.receiver.received(len);
+            self.take(&mut &[][..], calls)?;
+        }
+        self.take(&mut bytes, calls)
+    }
+
+    fn take(&mut self, bytes: &mut &[u8], calls: &mut Vec<Vec<u8>>) -> Result<(), BadRecord> {
+        // Each step uses bytes up or gets memory: more steps than that are a loop without end.
+        for _ in 0..bytes.len() + 16 {
+            match self.receiver.feed(bytes)? {
+                Step::More => {
+                    assert!(bytes.is_empty(), "bytes were left behind");
+                    return Ok(());
+                }
+                Step::Call(call) => {
+                    self.apart += usize::from(call.data.is_some());
+                    calls.push(rejoined(call));
+                }
+                Step::Memory(Wanted::Record(len)) => {
+                    let reservation = self.budget.try_reserve(len as u64).unwrap();
+                    self.receiver.reserved(reservation);
+                }
+                Step::Memory(Wanted::Data(len)) => {
+                    self.receiver
+                        .received_into(self.pool.try_take(len).unwrap());
+                }
+            }
+        }
+        panic!("the receiver makes no progress");
+    }
+}
+
+fn write_call(data_len: usize) -> Vec<u8> {
+    let none = OpaqueAuth::NONE;
+    let mut call = encode_to_vec(&CallHeader {
+        xid: 7,
+        program: nfs_wire::nfs3::PROGRAM,
+        version: nfs_wire::nfs3::VERSION,
+        procedure: Procedure::Write as u32,
+        credential: none,
+        verifier: none,
+    });
+    let data: Vec<u8> = (0..data_len).map(|at| (at % 251) as u8).collect();
+    call.extend(encode_to_vec(&WriteArgs {
+        file: FileHandle::new(&[5; 36]).unwrap(),
+        offset: 11,
+        count: data_len as u32,
+        stable: StableHow::Unstable,
+        data: &data,
+    }));
+    call
+}
+
+fn other_call(len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at % 13) as u8).collect()
+}
+
+fn fragments(call: &[u8], lens: &[usize]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut rest = call;
+    for len in lens {
+        let (now, after) = rest.split_at(*len);
+        rest = after;
+        let len = now.len() as u32;
+        bytes.extend(FragmentHeader { last: false, len }.to_bytes());
+        bytes.extend(now);
+    }
+    let len = rest.len() as u32;
+    bytes.extend(FragmentHeader { last: true, len }.to_bytes());
+    bytes.extend(rest);
+    bytes
+}
+
+/// Calls around every boundary at which one is received in another way.
+fn stream() -> (Vec<u8>, Vec<Vec<u8>>) {
+    let mut calls: Vec<Vec<u8>> = [0, 1, 3, 4, 1000, 8000, 8100, 8101, 8102, 8103, 8192, 9001]
+        .into_iter()
+        .map(write_call)
+        .collect();
+    calls.extend(
+        [
+            1, 4, 40, 1023, 1024, 1025, 4095, 4096, 4097, 8193, 16_384, 20_001,
+        ]
+        .map(other_call),
+    );
+    let bytes = calls.iter().flat_map(|call| fragments(call, &[])).collect();
+    (bytes, calls)
+}
+
+#[test]
+fn calls_come_out_as_they_went_in_wherever_the_stream_is_cut() {
+    let (bytes, expected) = stream();
+    for cut in 0..=bytes.len() {
+        let mut peer = Peer::new();
+        let mut calls = Vec::new();
+        peer.read(&bytes[..cut], &mut calls).unwrap();
+        peer.read(&bytes[cut..], &mut calls).unwrap();
+        assert!(calls == expected, "cut at {cut}");
+        assert!(peer.receiver.is_idle(), "cut at {cut}");
+        assert!(!peer.receiver.holds_memory(), "cut at {cut}");
+    }
+}
+
+#[test]
+fn calls_come_out_as_they_went_in_in_reads_of_every_size() {
+    let (bytes, expected) = stream();
+    for size in (1..70).chain([1023, 1024, 1025, 4096, 8191, 8192, 16_383]) {
+        let mut peer = Peer::new();
+        let mut calls = Vec::new();
+        for read in bytes.chunks(size) {
+            peer.read(read, &mut calls).unwrap();
+        }
+        assert!(calls == expected, "reads of {size}");
+        assert!(
+            peer.apart >= 3,
+            "the data of large WRITEs is received apart"
+        );
+        drop(peer.receiver);
+        assert_eq!(peer.budget.in_use(), peer.pool.idle_bytes());
+    }
+}
+
+#[test]
+fn a_call_in_fragments_is_one_call() {
+    for call in [write_call(30_000), other_call(5000)] {
+        for lens in [&[1000][..], &[0, 0, 1], &[4096, 4], &[4000, 900, 0]] {
+            let mut bytes = fragments(&call, lens);
+            bytes.extend(fragments(&other_call(44), &[]));
+            for size in [1, 7, 1000, 4096, bytes.len()] {
+                let mut peer = Peer::new();
+                let mut calls = Vec::new();
+                for read in bytes.chunks(size) {
+                    peer.read(read, &mut calls).unwrap();
+                }
+                assert!(
+                    calls == [call.clone(), other_call(44)],
+                    "{lens:?} in reads of {size}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn the_longest_record_in_fragments_still_makes_progress() {
+    let longest = Receiver::new(IO_BYTES_MAX).longest();
+    for len in longest - 5..=longest {
+        let bytes = fragments(&other_call(len), &[5000]);
+        let mut calls = Vec::new();
+        Peer::new().read(&bytes, &mut calls).unwrap();
+        assert!(calls == [other_call(len)], "{len}");
+    }
+    let bytes = fragments(&other_call(longest + 1), &[5000]);
+    assert!(Peer::new().read(&bytes, &mut Vec::new()).is_err());
+}
+
+#[test]
+fn the_longest_mark_is_refused_before_anything_is_held() {
+    let mark = FragmentHeader {
+        last: true,
+        len: 0x7fff_ffff,
+    };
+    let mut peer = Peer::new();
+    let read = peer.read(&mark.to_bytes(), &mut Vec::new());
+    assert!(matches!(read, Err(BadRecord::TooLong)));
+    assert_eq!(
+        (peer.budget.peak(), peer.receiver.record.capacity()),
+        (0, 0)
+    );
+}
+
+#[test]
+fn fragments_without_end_are_refused() {
+    let empty = FragmentHeader {
+        last: false,
+        len: 0,
+    }
+    .to_bytes();
+    let bytes = empty.repeat(limits::FRAGMENTS_PER_RECORD_MAX as usize + 1);
+    let read = Peer::new().read(&bytes, &mut Vec::new());
+    assert!(matches!(read, Err(BadRecord::TooManyFragments)));
+}
+
+#[test]
+fn a_half_received_call_holds_little_without_asking() {
+    let call = other_call(60_000);
+    let bytes = fragments(&call, &[]);
+    let mut receiver = Receiver::new(IO_BYTES_MAX);
+    let step = receiver.feed(&mut &bytes[..]).unwrap();
+    assert!(matches!(step, Step::Memory(Wanted::Record(60_000))));
+    assert!(receiver.record.len() <= limits::CALL_BYTES_UNACCOUNTED_MAX);
+}
+
+#[test]
+fn only_a_long_record_takes_its_reservation_along() {
+    for (len, keeps) in [(5000, false), (16_384, false), (16_385, true)] {
+        let bytes = fragments(&other_call(len), &[4500]);
+        let mut receiver = Receiver::new(IO_BYTES_MAX);
+        let budget = Budget::new(1 << 20);
+        let mut rest = &bytes[..];
+        let call = loop {
+            match receiver.feed(&mut rest).unwrap() {
+                Step::Memory(Wanted::Record(len)) => {
+                    receiver.reserved(budget.try_reserve(len as u64).unwrap());
+                }
+                Step::Call(call) => break call,
+                Step::More | Step::Memory(Wanted::Data(_)) => panic!("{len}"),
+            }
+        };
+        assert_eq!(call.reservation.is_some(), keeps, "{len}");
+    }
+}
