@@ -42,6 +42,18 @@ const PACKAGES: &[Package] = &[
         reason: "registration with it, and rpcinfo to look",
     },
     Package {
+        name: "nfs-ganesha",
+        reason: "a foreign server, for our client's commands",
+    },
+    Package {
+        name: "nfs-ganesha-vfs",
+        reason: "its access to files",
+    },
+    Package {
+        name: "rpcbind",
+        reason: "a port mapper to register with, and the foreign server's own need",
+    },
+    Package {
         name: "xfsprogs",
         reason: "mkfs.xfs, and xfs_io, which cuts the power",
     },
