@@ -115,6 +115,8 @@ pub const PERMITS_PER_OBJECT_MAX: usize = 8;
 pub const UNSTABLE_WRITERS_PER_OBJECT_MAX: usize = 64;
 /// Objects put out of the file cache by one insertion.
 pub const EVICTIONS_PER_INSERT_MAX: usize = 8;
+/// Names of which LOOKUP remembers where they led.
+pub const LOOKUP_HINTS_MAX: usize = 8192;
 /// Seconds after which an unused object leaves the file cache: between this and twice this.
 pub const FILE_CACHE_IDLE_SECONDS: u64 = 10;
 /// File systems of one export that clients may walk into.

@@ -27,6 +27,7 @@ use crate::limits;
 use crate::net::shard::{self, Accepted, ShardStart};
 use crate::reply_cache::ReplyCache;
 use crate::state_dir::StateDir;
+use crate::vfs::hints::Hints;
 use crate::vfs::stable::{Committer, Verifier};
 
 /// What a server is started with.
@@ -419,6 +420,7 @@ fn make_core(config: &Config, state_dir: &StateDir, facts: &Facts) -> Result<Cor
         key,
         table: OnceLock::new(),
         table_path: state_dir.join("handles.redb"),
+        hints: Hints::new(),
         committer: Committer::new(pool.clone(), Arc::clone(&verifier)),
         pool,
         receive_buffers: BufferPool::new(facts.budget.clone()),

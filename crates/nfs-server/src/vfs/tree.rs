@@ -90,6 +90,11 @@ impl Mount {
         self.retired.load(Ordering::Relaxed)
     }
 
+    /// Is this the mount that an object's attributes name?
+    pub(super) fn is_mounted_as(&self, mnt_id: u64) -> bool {
+        self.mnt_id == mnt_id
+    }
+
     pub(crate) fn root_ino(&self) -> u64 {
         self.root_ino
     }
