@@ -46,7 +46,7 @@ pub(super) fn fuse(context: &Context) -> Result<String> {
 
 pub(super) fn frozen(context: &Context) -> Result<String> {
     let (export, server) = serve(context, |export| {
-        LoopFs::new(FsKind::Xfs, &export.join("stalled"))
+        LoopFs::new(FsKind::Xfs, 320, &export.join("stalled"))
     })?;
     let (mut stalled, server, export) = (export.1, server, export.0);
     let frozen = Frozen::new(stalled.point())?;
