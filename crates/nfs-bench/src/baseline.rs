@@ -264,32 +264,34 @@ fn count_instructions(
 ) {
     eprintln!("counting instructions");
     for row in rows.iter_mut().filter(|row| row.depth == 1) {
-        let total = |calls: u64| -> Result<u64> {
-            let (wrapper, out) = counters::callgrind(&stage.root, &calls.to_string());
-            let server = Server::start(row.server, stage, cores.1, &wrapper)?;
-            load(
-                &server,
-                row.workload,
-                row.depth,
-                &["--calls".to_owned(), calls.to_string()],
-                cores.0,
-            )?;
-            drop(server);
-            counters::instructions(&out)
-        };
-        let (short, long) = PROFILED_CALLS;
-        match total(short).and_then(|first| Ok((first, total(long)?))) {
-            Ok((first, second)) => {
-                row.instructions =
-                    Some(second.saturating_sub(first) as f64 / (long - short) as f64);
-            }
+        match instructions_per_call(stage, row, cores) {
+            Ok(each) => row.instructions = Some(each),
             Err(error) => {
-                missing.push(format!(
-                    "instructions of {}, {}: {error:#}",
-                    row.server.name(),
-                    row.workload.name()
-                ));
+                let (server, workload) = (row.server.name(), row.workload.name());
+                missing.push(format!("instructions of {server}, {workload}: {error:#}"));
             }
         }
     }
+}
+
+fn instructions_per_call(stage: &Stage, row: &Row, cores: (usize, usize)) -> Result<f64> {
+    let handles = stage.root.join(format!("handles.{}", row.server.name()));
+    let run = |wrapper: &[String], calls: u64| {
+        let server = Server::start(row.server, stage, cores.1, wrapper)?;
+        let mut amount = vec!["--calls".to_owned(), calls.to_string()];
+        amount.extend(["--handles".to_owned(), handles.display().to_string()]);
+        load(&server, row.workload, row.depth, &amount, cores.0)
+    };
+    // valgrind does not know every system call of set-up (openat2), so that is done without it.
+    if !handles.exists() {
+        run(&[], 1)?;
+    }
+    let count = |calls: u64| {
+        let (wrapper, out) = counters::callgrind(&stage.root, &calls.to_string());
+        run(&wrapper, calls)?;
+        counters::instructions(&out)
+    };
+    let (short, long) = PROFILED_CALLS;
+    let (first, second) = (count(short)?, count(long)?);
+    Ok(second.saturating_sub(first) as f64 / (long - short) as f64)
 }

@@ -5,6 +5,7 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -39,6 +40,8 @@ pub struct Load {
     pub export: String,
     /// When to stop.
     pub amount: Amount,
+    /// Handles of an earlier run; written if the file is not there yet.
+    pub handles: Option<PathBuf>,
     /// The core to run on.
     pub cpu: Option<usize>,
 }

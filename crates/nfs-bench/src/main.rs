@@ -70,6 +70,9 @@ enum What {
         /// Stop after this many calls instead
         #[arg(long)]
         calls: Option<u64>,
+        /// Take the handles from this file; if it is not there, write it. They outlive a server
+        #[arg(long)]
+        handles: Option<PathBuf>,
         /// The core to run on (wherever the kernel likes if not given)
         #[arg(long)]
         cpu: Option<usize>,
@@ -115,6 +118,7 @@ fn run(command: What) -> Result<ExitCode> {
             export,
             seconds,
             calls,
+            handles,
             cpu,
         } => {
             let amount = calls.map_or(Amount::For(Duration::from_secs_f64(seconds)), Amount::Calls);
@@ -125,6 +129,7 @@ fn run(command: What) -> Result<ExitCode> {
                 mount: mount.unwrap_or(nfs),
                 export,
                 amount,
+                handles,
                 cpu,
             };
             println!("{}", serde_json::to_string(&load::run(&load)?)?);

@@ -1,6 +1,7 @@
 //! The everyday calls, prepared: each workload is a list of encoded calls per slot, and the files they need.
 
 use std::net::TcpStream;
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
@@ -87,12 +88,47 @@ impl Workload {
 
 /// Mounts the export, makes what the workload needs and encodes its calls.
 pub(crate) fn prepare(load: &Load, stream: &mut TcpStream) -> Result<Slots> {
-    let root = mount(load)?;
-    let (file, data) = make_file(stream, root, load.depth)?;
+    let (root, file) = match load.handles.as_deref().filter(|path| path.exists()) {
+        Some(path) => recall(path)?,
+        None => {
+            let root = mount(load)?;
+            let file = make_file(stream, root, load.depth)?;
+            if let Some(path) = &load.handles {
+                remember(path, [root, file])?;
+            }
+            (root, file)
+        }
+    };
     let depth = u64::try_from(load.depth)?;
+    let data = block();
     Ok((0..depth)
         .map(|slot| calls(load.workload, root, file, slot, &data))
         .collect())
+}
+
+/// Handles outlive the server that gave them, so a later run may skip MOUNT and CREATE.
+fn remember(path: &Path, handles: [FileHandle; 2]) -> Result<()> {
+    let hex = |handle: FileHandle| {
+        handle
+            .as_ref()
+            .iter()
+            .map(|b| format!("{b:02x}"))
+            .collect::<String>()
+    };
+    let lines: Vec<String> = handles.into_iter().map(hex).collect();
+    std::fs::write(path, lines.join("\n")).with_context(|| path.display().to_string())
+}
+
+fn recall(path: &Path) -> Result<(FileHandle, FileHandle)> {
+    let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    let mut handles = text.lines().map(|line| {
+        let digits: Vec<char> = line.chars().collect();
+        let byte = |pair: &[char]| u8::from_str_radix(&pair.iter().collect::<String>(), 16);
+        let bytes = digits.chunks(2).map(byte).collect::<Result<Vec<u8>, _>>()?;
+        Ok::<_, anyhow::Error>(FileHandle::new(&bytes)?)
+    });
+    let mut next = || handles.next().context("two handles are expected")?;
+    Ok((next()?, next()?))
 }
 
 fn calls(
@@ -180,12 +216,8 @@ fn mount(load: &Load) -> Result<FileHandle> {
     }
 }
 
-/// A file with a block for each slot, and the contents of one.
-fn make_file(
-    stream: &mut TcpStream,
-    root: FileHandle,
-    blocks: usize,
-) -> Result<(FileHandle, Vec<u8>)> {
+/// A file with a block for each slot.
+fn make_file(stream: &mut TcpStream, root: FileHandle, blocks: usize) -> Result<FileHandle> {
     let where_ = DirOpArgs {
         dir: root,
         name: Filename(FILE_NAME),
@@ -200,7 +232,7 @@ fn make_file(
         Ok(made) => made.obj.context("CREATE gave no handle")?,
         Err(failure) => bail!("CREATE: {:?}", failure.status),
     };
-    let data: Vec<u8> = (0..BLOCK_BYTES).map(|i| i.to_le_bytes()[0]).collect();
+    let data = block();
     for block in 0..u64::try_from(blocks)? {
         let offset = block * u64::from(BLOCK_BYTES);
         let write = WriteArgs {
@@ -215,7 +247,12 @@ fn make_file(
             bail!("WRITE: {:?}", failure.status);
         }
     }
-    Ok((file, data))
+    Ok(file)
+}
+
+/// The contents of one block.
+fn block() -> Vec<u8> {
+    (0..BLOCK_BYTES).map(|i| i.to_le_bytes()[0]).collect()
 }
 
 fn mode(mode: u32) -> Sattr3 {
@@ -296,6 +333,19 @@ mod tests {
         );
         let getattr = nfs_call(Procedure::Getattr, &GetattrArgs { object: handle });
         assert_eq!(getattr.len(), Workload::Getattr.message_bytes().0);
+    }
+
+    #[test]
+    fn handles_are_recalled_as_they_were() {
+        let path = std::env::temp_dir().join(format!("nfs-bench-handles-{}", std::process::id()));
+        let (root, file) = (
+            FileHandle::new(&[1, 2, 255]).unwrap(),
+            FileHandle::new(&[0; 64]).unwrap(),
+        );
+        remember(&path, [root, file]).unwrap();
+        let recalled = recall(&path);
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(recalled.unwrap(), (root, file));
     }
 
     #[test]

@@ -12,7 +12,10 @@
 //! This is the only crate of the workspace with unsafe code. Every block has a `// SAFETY:` line
 //! that names the invariant and who keeps it; callers of this crate's public functions never have
 //! to keep one.
-#![allow(unsafe_code)] // System calls that rustix does not wrap, aligned memory, io_uring.
+#![allow(
+    unsafe_code,
+    reason = "system calls that rustix does not wrap, aligned memory, io_uring"
+)]
 #![deny(clippy::undocumented_unsafe_blocks)]
 
 pub mod budget;

@@ -62,3 +62,6 @@ pub const RING_DROP_SECONDS: u64 = 3;
 pub const GROUPS_PER_USER_MAX: usize = 1024;
 /// Bytes for one entry of the user database.
 pub const PASSWD_BYTES_MAX: usize = 16 << 10;
+
+/// Most segments of one [`crate::plan::Plan`]: an unaligned head, an aligned middle, a tail.
+pub const SEGMENTS_MAX: usize = 3;

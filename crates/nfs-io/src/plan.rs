@@ -7,8 +7,7 @@
 
 use std::ops::Range;
 
-/// Most segments of a plan.
-pub const SEGMENTS_MAX: usize = 3;
+use crate::limits::SEGMENTS_MAX;
 
 /// How bytes travel between memory and disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

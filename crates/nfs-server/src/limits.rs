@@ -52,13 +52,16 @@ pub const HANDLE_TABLE_NAME_BYTES_MAX: usize = 4096;
 
 // Connections.
 
-/// Calls of one connection that may run at once; at the cap its socket is not read. Hundreds may
-/// wait for a file system that has stopped answering while others of the same connection go on.
+/// Calls of one connection that may run at once; at the cap its socket is not read. Room for hundreds
+/// of calls that wait for a file system that does not answer, and for others beside them.
 pub const IN_FLIGHT_PER_CONNECTION_MAX: usize = 1024;
 /// Calls of one shard that may run at once; at the cap its sockets are not read.
 pub const IN_FLIGHT_PER_SHARD_MAX: usize = 8192;
 /// Bytes read at once from a socket while others wait for memory.
 pub const READ_BYTES_UNDER_PRESSURE_MAX: usize = 4096;
+/// The part of the READ buffers that one file system may hold, as a divisor: calls that wait for a
+/// file system that does not answer leave the rest to others.
+pub const READ_BUFFERS_PER_MOUNT_DIVISOR: u64 = 2;
 /// Bytes of replies that may wait for a slow reader before its socket is read no more.
 pub const UNSENT_BYTES_MAX: usize = 4 << 20;
 /// The same for replies that are no part of the memory budget by themselves (all but READ, READDIR and
@@ -88,7 +91,7 @@ pub const READDIR_BYTES_PREFERRED: u32 = 64 << 10;
 pub const READDIR_BYTES_MAX: u32 = 1 << 20;
 /// Memory that a listing takes while it is made, as a multiple of its reply: entries are kept as
 /// values before they are encoded.
-pub const READDIR_MEMORY_FACTOR: u32 = 5;
+pub const READDIR_MEMORY_FACTOR: u64 = 5;
 /// Descriptors kept free for listeners, the state directory, mounts, and calls in progress.
 pub const FDS_RESERVED: usize = 256;
 /// Most connections, further bounded by half of the descriptor limit.
@@ -141,5 +144,21 @@ pub const CONTROL_REPLY_BYTES_MAX: u64 = 64 << 20;
 pub const CONTROL_CONNECTIONS_MAX: usize = 16;
 /// A control connection that says nothing for this many seconds is closed.
 pub const CONTROL_IDLE_SECONDS_MAX: u64 = 30;
+/// How long a `ctl` command waits for its answer, in seconds: a reload opens directories, perhaps on
+/// slow disks.
+pub const CONTROL_ANSWER_SECONDS_MAX: u64 = 60;
+/// State directories that `ctl` looks at below the default base; more are an accident.
+pub const STATE_DIRS_LISTED_MAX: usize = 1024;
 /// Clients listed by `ctl clients`.
 pub const CONTROL_CLIENTS_MAX: usize = 10_000;
+
+// portmap and rpcbind.
+
+/// Longest call that our own portmap takes and longest reply we take from an rpcbind, in bytes.
+pub const PORTMAP_RECORD_BYTES_MAX: usize = 16 << 10;
+/// TCP connections our own portmap serves at once; more wait to be accepted.
+pub const PORTMAP_CONNECTIONS_MAX: usize = 64;
+/// A connection to our own portmap that sends nothing for this many seconds is closed.
+pub const PORTMAP_IDLE_SECONDS_MAX: u64 = 10;
+/// How long an rpcbind may take for one answer, in seconds.
+pub const RPCBIND_ANSWER_SECONDS_MAX: u64 = 2;

@@ -17,8 +17,9 @@ pub struct Reloader {
     apply: Apply,
 }
 
-/// Makes the exports of a new configuration the served ones, all or none; `Err` says why not.
-type Apply = Box<dyn Fn(ExportTable, LogLevel) -> Result<(), String> + Send + Sync>;
+/// Makes the exports of a new configuration the served ones, all or none; `Err` says why not. The log
+/// level is there only if the file's has changed, so that one set by `ctl` or a flag stays.
+type Apply = Box<dyn Fn(ExportTable, Option<LogLevel>) -> Result<(), String> + Send + Sync>;
 
 /// What a reload changed, by pseudo path.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,10 +58,10 @@ impl std::fmt::Debug for Reloader {
 }
 
 impl Reloader {
-    /// For a server that runs on `config` and puts a new one into effect with `apply`.
+    /// For a server that runs on `config` (as the file says, without what flags changed) and puts a new one into effect with `apply`.
     pub fn new(
         config: Config,
-        apply: impl Fn(ExportTable, LogLevel) -> Result<(), String> + Send + Sync + 'static,
+        apply: impl Fn(ExportTable, Option<LogLevel>) -> Result<(), String> + Send + Sync + 'static,
     ) -> Self {
         Self {
             current: Mutex::new(config),
@@ -83,7 +84,8 @@ impl Reloader {
             .map_err(ReloadError::from)
             .and_then(|new| {
                 let table = ExportTable::new(&new)?;
-                (self.apply)(table, new.server.log).map_err(ReloadError::Apply)?;
+                let level = (new.server.log != current.server.log).then_some(new.server.log);
+                (self.apply)(table, level).map_err(ReloadError::Apply)?;
                 Ok(new)
             });
         match outcome {
@@ -175,7 +177,7 @@ mod tests {
     /// Swaps the table alone.
     fn swap_into(
         table: Arc<ArcSwap<ExportTable>>,
-    ) -> impl Fn(ExportTable, LogLevel) -> Result<(), String> + Send + Sync + 'static {
+    ) -> impl Fn(ExportTable, Option<LogLevel>) -> Result<(), String> + Send + Sync + 'static {
         move |new, _| {
             table.store(Arc::new(new));
             Ok(())

@@ -19,11 +19,11 @@ use std::path::{Path, PathBuf};
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
+use crate::limits;
+
 const LOCK: &str = "lock";
 const RECORD: &str = "server.json";
 const CONTROL_SOCKET: &str = "control.sock";
-/// State directories looked at below a base; more are an accident.
-const CANDIDATES_MAX: usize = 1024;
 
 /// A state directory that this process holds. Dropping it lets the next server in.
 #[derive(Debug)]
@@ -268,7 +268,7 @@ pub fn running_below(base: &Path) -> Vec<(PathBuf, Option<ServerRecord>)> {
         return Vec::new();
     };
     let paths = entries
-        .take(CANDIDATES_MAX)
+        .take(limits::STATE_DIRS_LISTED_MAX)
         .filter_map(|entry| Some(entry.ok()?.path()));
     let mut running: Vec<_> = paths
         .filter(|path| is_in_use(path))

@@ -3,7 +3,7 @@
 //! The procedures that a program's own registration and its clients need. Those that call another
 //! program for the caller, and the statistics, are left out.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::limits::RPCBIND_STRING_BYTES_MAX;
 pub use crate::portmap::{PORT, PROGRAM};
@@ -285,7 +285,7 @@ mod tests {
         }
 
         #[test]
-        fn universal_address_round_trips(ip: std::net::IpAddr, port: u16) {
+        fn universal_address_round_trips(ip: core::net::IpAddr, port: u16) {
             let address = SocketAddr::new(ip, port);
             let text = to_universal_address(address);
             let universal = UniversalAddress(text.as_bytes());

@@ -1,5 +1,6 @@
 //! `penstock serve`: from flags or a file to a running server, and from a signal to its end.
 
+mod around;
 mod options;
 mod report;
 
@@ -11,14 +12,14 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use nfs_server::config::Config;
-use nfs_server::control::{ControlSocket, Controls};
-use nfs_server::reload::Reloader;
 use nfs_server::state_dir::{self, ServerRecord, StateDir};
 use nfs_server::{Server, ServerOptions, systemd};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Notify;
 
+use around::{Around, Doors};
 pub(crate) use options::Args;
+use report::Report;
 
 use crate::logging::{self, SetLevel};
 
@@ -26,7 +27,7 @@ impl Args {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let plan = self.plan()?;
         let set_level = logging::start(plan.config.server.log, plan.config.server.log_json);
-        let mut told = report::Report::new(plan.config.server.log_json);
+        let mut told = Report::new(plan.config.server.log_json);
         if let Some(directory) = &plan.create {
             create_directory(directory, &mut told)?;
         }
@@ -39,11 +40,18 @@ impl Args {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
-        runtime.block_on(serve(plan.config, state_dir, listeners, told, set_level))
+        runtime.block_on(serve(
+            plan.config,
+            plan.loaded,
+            state_dir,
+            listeners,
+            told,
+            set_level,
+        ))
     }
 }
 
-fn create_directory(directory: &Path, told: &mut report::Report) -> anyhow::Result<()> {
+fn create_directory(directory: &Path, told: &mut Report) -> anyhow::Result<()> {
     let shown = directory.display();
     match std::fs::create_dir(directory) {
         Ok(()) => told.line(format!("created {shown}")),
@@ -58,7 +66,7 @@ fn create_directory(directory: &Path, told: &mut report::Report) -> anyhow::Resu
 fn listeners(
     listen: &[SocketAddr],
     any_port: bool,
-    told: &mut report::Report,
+    told: &mut Report,
 ) -> anyhow::Result<Vec<TcpListener>> {
     let passed = systemd::listeners().context("sockets passed by systemd")?;
     if !passed.is_empty() {
@@ -95,56 +103,37 @@ fn listeners(
 /// Runs the server until SIGTERM, SIGINT or `ctl drain`.
 async fn serve(
     config: Config,
+    loaded: Config,
     state_dir: StateDir,
     listeners: Vec<TcpListener>,
-    mut told: report::Report,
+    mut told: Report,
     set_level: SetLevel,
 ) -> anyhow::Result<ExitCode> {
     // Before anything can signal us: a SIGTERM from here on drains.
-    let mut hangup = signal(SignalKind::hangup())?;
+    let hangup = signal(SignalKind::hangup())?;
     let (mut terminate, mut interrupt) = (
         signal(SignalKind::terminate())?,
         signal(SignalKind::interrupt())?,
     );
-    let record_of = |addresses: &[SocketAddr]| ServerRecord {
-        pid: std::process::id(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        listeners: addresses.to_vec(),
-        exports: config
-            .exports
-            .iter()
-            .map(|e| (e.pseudo.clone(), e.path.clone()))
-            .collect(),
-    };
     let bound = listeners
         .iter()
         .map(TcpListener::local_addr)
         .collect::<io::Result<Vec<_>>>()?;
-    state_dir.write_record(&record_of(&bound))?;
-    let control = ControlSocket::bind(&state_dir.control_socket())
-        .with_context(|| format!("control socket in {}", state_dir.path().display()))?;
-
+    state_dir.write_record(&record(&config, &bound))?;
+    let doors = Doors::bind(&config, &state_dir, &bound).await?;
     let options = ServerOptions {
         config: config.clone(),
         state_dir,
         listeners,
     };
     let server = Arc::new(Server::start(options)?);
-    let reloader = Arc::new(reloader(&config, &server, &set_level));
-    let drain = Arc::new(Notify::new());
-    let controls = Arc::new(controls(&server, &reloader, &drain, set_level));
-    let control = tokio::spawn(control.serve(controls));
-
     let addresses = server.local_addrs();
+    let drain = Arc::new(Notify::new());
+    let around = Around::start(doors, &config, loaded, &server, &drain, hangup, set_level);
+
     told.started(&config, &addresses, &server.facts());
     announce(&addresses)?;
     systemd::ready(&format!("serving on {}", report::joined(&addresses)));
-
-    let hangups = tokio::spawn(async move {
-        while hangup.recv().await.is_some() {
-            reload(&reloader, &addresses).await;
-        }
-    });
     let shutdown = async move {
         tokio::select! {
             _ = terminate.recv() => tracing::info!("SIGTERM: draining"),
@@ -154,13 +143,23 @@ async fn serve(
         systemd::stopping();
         tokio::spawn(end_at_next_signal(terminate, interrupt));
     };
-    server.run_until(shutdown).await?;
-    hangups.abort();
-    control.abort();
-    // Its socket's file goes with it.
-    let _ = control.await;
+    let outcome = server.run_until(shutdown).await;
+    around.end().await;
+    outcome?;
     tracing::info!("ended");
     Ok(ExitCode::SUCCESS)
+}
+
+fn record(config: &Config, listeners: &[SocketAddr]) -> ServerRecord {
+    let exports = config.exports.iter();
+    ServerRecord {
+        pid: std::process::id(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        listeners: listeners.to_vec(),
+        exports: exports
+            .map(|export| (export.pseudo.clone(), export.path.clone()))
+            .collect(),
+    }
 }
 
 /// Whoever asks twice does not want to wait. Nothing acknowledged is lost: a crash would do the same.
@@ -173,52 +172,18 @@ async fn end_at_next_signal(mut terminate: Signal, mut interrupt: Signal) {
     std::process::exit(1);
 }
 
-/// `ready ADDR:PORT ...` on standard output, for scripts that wait for it.
+/// `ready` on standard output, for scripts that wait for it, then a line for each address, for
+/// those that asked for a free port.
 fn announce(addresses: &[SocketAddr]) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
-    let written = writeln!(out, "ready {}", report::joined(addresses)).and_then(|()| out.flush());
+    let listening: String = addresses
+        .iter()
+        .map(|address| format!("listening {address}\n"))
+        .collect();
+    let written = write!(out, "ready\n{listening}").and_then(|()| out.flush());
     match written {
         // Nobody listens to our standard output: not a reason to stop serving.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => Ok(written?),
-    }
-}
-
-fn reloader(config: &Config, server: &Arc<Server>, set_level: &SetLevel) -> Reloader {
-    let (server, set_level) = (Arc::clone(server), Arc::clone(set_level));
-    Reloader::new(config.clone(), move |table, level| {
-        server.apply(table)?;
-        set_level(level);
-        Ok(())
-    })
-}
-
-/// One SIGHUP. What came of it is in the log.
-async fn reload(reloader: &Arc<Reloader>, addresses: &[SocketAddr]) {
-    systemd::reloading();
-    let reloader = Arc::clone(reloader);
-    let outcome = tokio::task::spawn_blocking(move || reloader.reload()).await;
-    let status = match outcome {
-        Ok(Ok(_)) => format!("serving on {}", report::joined(addresses)),
-        Ok(Err(_)) | Err(_) => "reload refused, the old configuration stays".to_owned(),
-    };
-    systemd::ready(&status);
-}
-
-fn controls(
-    server: &Arc<Server>,
-    reloader: &Arc<Reloader>,
-    drain: &Arc<Notify>,
-    set_level: SetLevel,
-) -> Controls {
-    let [for_status, for_exports, for_clients] = [(); 3].map(|()| Arc::clone(server));
-    let (reloader, drain) = (Arc::clone(reloader), Arc::clone(drain));
-    Controls {
-        status: Box::new(move || for_status.status()),
-        exports: Box::new(move || for_exports.exports()),
-        clients: Box::new(move || for_clients.clients()),
-        reload: Box::new(move || reloader.reload()),
-        drain: Box::new(move || drain.notify_one()),
-        log_level: Box::new(move |level| set_level(level)),
     }
 }

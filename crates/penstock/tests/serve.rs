@@ -31,12 +31,9 @@ impl Server {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut ready = String::new();
-        BufReader::new(child.stdout.as_mut().unwrap())
-            .read_line(&mut ready)
-            .unwrap();
+        let ready = two_lines(&mut child);
         let address = ready
-            .strip_prefix("ready ")
+            .strip_prefix("ready\nlistening ")
             .map(str::trim_end)
             .map(str::to_owned);
         let address = address.unwrap_or_else(|| {
@@ -316,11 +313,8 @@ fn systemd_is_told_and_may_pass_the_socket() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let mut ready = String::new();
-    BufReader::new(child.stdout.as_mut().unwrap())
-        .read_line(&mut ready)
-        .unwrap();
-    assert_eq!(ready, format!("ready {address}\n"));
+    let ready = two_lines(&mut child);
+    assert_eq!(ready, format!("ready\nlistening {address}\n"));
     let mut said = [0; 512];
     let mut hear = || {
         let length = told.recv(&mut said).unwrap();
@@ -334,4 +328,39 @@ fn systemd_is_told_and_may_pass_the_socket() {
     rustix::process::kill_process(pid, Signal::TERM).unwrap();
     assert!(hear().contains("STOPPING=1"));
     assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn flags_beside_a_file_hold_over_reloads() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("p.toml");
+    let with = |text: &str| format!("[server]\n{text}\n") + &export("/a");
+    std::fs::write(&file, with("log = \"error\"")).unwrap();
+    let arguments = [
+        "--config",
+        "DIR/p.toml",
+        "--listen",
+        "127.0.0.1:0",
+        "--log-level",
+        "info",
+    ];
+    let server = Server::start(directory, &arguments);
+    std::fs::write(&file, with("log = \"error\"\nmemory = \"64MiB\"")).unwrap();
+    let output = text(&server.ctl(&["reload"]).stdout);
+    assert!(
+        output.contains("after a restart only: memory\n"),
+        "{output}"
+    );
+    server.signal(Signal::TERM);
+    // At the level of the file this would not be logged.
+    assert!(server.end().1.contains("SIGTERM: draining"));
+}
+
+/// What the server says on standard output when it is ready.
+fn two_lines(child: &mut std::process::Child) -> String {
+    let mut lines = String::new();
+    let mut out = BufReader::new(child.stdout.as_mut().unwrap());
+    out.read_line(&mut lines).unwrap();
+    out.read_line(&mut lines).unwrap();
+    lines
 }

@@ -13,6 +13,7 @@ mod pattern;
 mod random;
 mod run;
 mod scenarios;
+mod wire_table;
 
 use std::process::ExitCode;
 
@@ -32,6 +33,8 @@ enum Command {
     Run(run::RunArgs),
     /// List the scenarios, with what each one needs.
     List,
+    /// Run the table of procedures and errors against a server that runs already.
+    Wire(wire_table::WireArgs),
     /// What runs inside the guest, on the mounted file system (used by the kernel scenarios).
     Guest(guest::GuestArgs),
 }
@@ -43,6 +46,7 @@ fn main() -> ExitCode {
             run::list();
             Ok(ExitCode::SUCCESS)
         }
+        Command::Wire(args) => wire_table::main(&args),
         Command::Guest(args) => guest::main(&args),
     };
     outcome.unwrap_or_else(|error| {

@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, anyhow};
 
 use crate::host::{Context, Engine, Place, needs};
 use crate::random::seed_from_clock;
-use crate::scenarios::{Engines, Scenario, TABLE};
+use crate::scenarios::{Scenario, TABLE};
 
 /// What `nfs-test run` is told.
 #[derive(clap::Args)]
@@ -145,12 +145,12 @@ fn own_mounts() -> Result<()> {
 
 fn selected(args: &RunArgs) -> Vec<(String, &'static Scenario, Engine)> {
     let mut chosen = Vec::new();
+    let engines: &[Engine] = match args.engine {
+        EngineChoice::Both => &[Engine::Uring, Engine::Threads],
+        EngineChoice::Uring => &[Engine::Uring],
+        EngineChoice::Threads => &[Engine::Threads],
+    };
     for scenario in TABLE {
-        let engines: &[Engine] = match (scenario.engines, args.engine) {
-            (Engines::Each, EngineChoice::Both) => &[Engine::Uring, Engine::Threads],
-            (_, EngineChoice::Threads) => &[Engine::Threads],
-            (Engines::Any, EngineChoice::Both) | (_, EngineChoice::Uring) => &[Engine::Uring],
-        };
         for engine in engines {
             let name = format!("{}:{}", scenario.name, engine.name());
             if args.filter.is_empty() || args.filter.iter().any(|part| name.contains(part)) {

@@ -15,15 +15,11 @@ struct Package {
 const PACKAGES: &[Package] = &[
     Package {
         name: "gcc",
-        reason: "the linker of Rust programs; the compile test on a mount",
+        reason: "the linker of Rust programs; a C compiler to run on a mount",
     },
     Package {
         name: "libc6-dev",
         reason: "C start files and headers for both",
-    },
-    Package {
-        name: "make",
-        reason: "the compile test on a mount",
     },
     Package {
         name: "g++",
@@ -42,16 +38,16 @@ const PACKAGES: &[Package] = &[
         reason: "a foreign client: nfs-ls, nfs-cat, nfs-cp, nfs-stat",
     },
     Package {
+        name: "rpcbind",
+        reason: "registration with it, and rpcinfo to look",
+    },
+    Package {
         name: "xfsprogs",
         reason: "mkfs.xfs, and xfs_io, which cuts the power",
     },
     Package {
         name: "e2fsprogs",
         reason: "mkfs.ext4",
-    },
-    Package {
-        name: "acl",
-        reason: "setfacl: permissions with POSIX ACLs",
     },
     Package {
         name: "fuse3",
@@ -63,19 +59,15 @@ const PACKAGES: &[Package] = &[
     },
     Package {
         name: "util-linux",
-        reason: "unshare, losetup, mount",
+        reason: "unshare, nsenter, setpriv, losetup",
     },
     Package {
-        name: "procps",
-        reason: "process facts of the servers under test",
+        name: "mount",
+        reason: "loop mounts",
     },
     Package {
-        name: "strace",
-        reason: "counts the system calls of one request",
-    },
-    Package {
-        name: "xz-utils",
-        reason: "unpacks source trees for the copy-and-compare test",
+        name: "tar",
+        reason: "unpacks a source tree on a mount",
     },
 ];
 

@@ -13,9 +13,6 @@ use serde::de::DeserializeOwned;
 use super::messages::{Command, Reply, Request, VERSION};
 use crate::limits;
 
-/// How long a server may take to answer: a reload opens directories, perhaps on slow disks.
-const ANSWER_SECONDS_MAX: u64 = 60;
-
 /// Why a server did not do what was asked.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
@@ -68,7 +65,7 @@ pub fn request<T: DeserializeOwned>(path: &Path, command: Command) -> Result<T, 
     };
     let reachable = Reachable::new(path).map_err(connect)?;
     let mut stream = UnixStream::connect(reachable.path()).map_err(connect)?;
-    let timeout = Some(Duration::from_secs(ANSWER_SECONDS_MAX));
+    let timeout = Some(Duration::from_secs(limits::CONTROL_ANSWER_SECONDS_MAX));
     stream.set_read_timeout(timeout).map_err(broken)?;
     stream.set_write_timeout(timeout).map_err(broken)?;
     let mut line = serde_json::to_string(&Request {

@@ -9,6 +9,8 @@
 //! ```
 
 use std::collections::{HashSet, VecDeque};
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use redb::{Database, ReadableDatabase, ReadableTable, ReadableTableMetadata, TableDefinition};
@@ -43,6 +45,13 @@ pub(super) struct Store {
 impl Store {
     /// The store, and the next id to give.
     pub(super) fn open(path: &Path) -> std::result::Result<(Self, u64), redb::Error> {
+        // Whatever the umask is: names of files are nobody else's business.
+        OpenOptions::new()
+            .create(true)
+            .append(true)
+            .mode(0o600)
+            .open(path)
+            .map_err(redb::Error::Io)?;
         let mut builder = Database::builder();
         builder.set_cache_size(limits::HANDLE_TABLE_CACHE_BYTES_MAX);
         let database = builder.create(path)?;

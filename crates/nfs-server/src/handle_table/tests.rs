@@ -279,6 +279,14 @@ fn names_that_are_none_and_batches_too_large_are_refused() {
 }
 
 #[test]
+fn the_file_is_its_owners_alone() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let fixture = Fixture::new(100);
+    let path = fixture.directory.path().join("handles.redb");
+    assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
 fn a_second_server_is_kept_out() {
     let fixture = Fixture::new(100);
     let path = fixture.directory.path().join("handles.redb");

@@ -255,10 +255,8 @@ impl Receiver {
             };
             return None;
         }
-        if short_of_head
-            && now.len() == take
-            && let Some(cut) = write_head_len(&self.record, total, self.io_bytes_max)
-        {
+        let head_is_here = short_of_head && now.len() == take;
+        if head_is_here && let Some(cut) = write_head_len(&self.record, total, self.io_bytes_max) {
             return Some(Step::Memory(Wanted::Data(cut.data_len)));
         }
         if room == now.len() && self.reservation.is_none() {

@@ -611,29 +611,34 @@ fn make_other(
     })
 }
 
-/// The verifier of an exclusive CREATE as times that every file system keeps: 31 bits of seconds each.
+/// The verifier of an exclusive CREATE as times that every file system keeps: 31 bits of each half as
+/// seconds. The bit that is left of each half goes into the nanoseconds, as 1 or 2, so that a file
+/// system without them, which reads back 0, can be told.
 fn verifier_times(verifier: [u8; 8]) -> SetAttributes {
-    let (mtime, atime) = verifier_seconds(verifier);
+    let (mtime, atime) = verifier_timestamps(verifier);
     SetAttributes {
-        mtime: TimeChange::To(Timestamp {
-            sec: mtime,
-            nsec: 0,
-        }),
-        atime: TimeChange::To(Timestamp {
-            sec: atime,
-            nsec: 0,
-        }),
+        mtime: TimeChange::To(mtime),
+        atime: TimeChange::To(atime),
         ..SetAttributes::default()
     }
 }
 
 fn made_by(stat: &Stat, verifier: [u8; 8]) -> bool {
-    let (mtime, atime) = verifier_seconds(verifier);
-    stat.size == 0 && stat.mtime.sec == mtime && stat.atime.sec == atime
+    let same = |kept: Timestamp, given: Timestamp| {
+        kept.sec == given.sec && (kept.nsec == given.nsec || kept.nsec == 0)
+    };
+    let (mtime, atime) = verifier_timestamps(verifier);
+    stat.size == 0 && same(stat.mtime, mtime) && same(stat.atime, atime)
 }
 
-fn verifier_seconds(verifier: [u8; 8]) -> (i64, i64) {
+fn verifier_timestamps(verifier: [u8; 8]) -> (Timestamp, Timestamp) {
     let [a, b, c, d, e, f, g, h] = verifier;
-    let seconds = |bytes| i64::from(u32::from_be_bytes(bytes) & 0x7fff_ffff);
-    (seconds([a, b, c, d]), seconds([e, f, g, h]))
+    let timestamp = |bytes| {
+        let half = u32::from_be_bytes(bytes);
+        Timestamp {
+            sec: i64::from(half & 0x7fff_ffff),
+            nsec: 1 + (half >> 31),
+        }
+    };
+    (timestamp([a, b, c, d]), timestamp([e, f, g, h]))
 }

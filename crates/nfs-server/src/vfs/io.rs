@@ -3,15 +3,18 @@
 //! The way of the bytes is decided by a plan (`nfs_io::plan`) and gone by the shard's engine; what the
 //! page cache has is read at once, without the engine.
 
+use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use nfs_io::engine::Engine;
 use nfs_io::fs::{self, Stat};
 use nfs_io::op::{Op, WriteSync};
+use nfs_io::plan::{Mode, Plan, Segment, plan};
 use nfs_io::{Buf, Errno};
 
 use super::{Access, Attributes, Error, FileKind, Object, Result, Wcc, WithWcc};
+use crate::config::IoMode;
 use crate::core::{Core, Target};
 
 /// What a READ brought.
@@ -50,28 +53,33 @@ impl Core {
         offset: u64,
         count: usize,
     ) -> Result<ReadDone> {
+        let engine = &self.engine_for(engine, target);
         let object = &target.object;
         must_be_regular(object)?;
         let before = self.attributes(object).await?.stat;
         self.check_io(target, Access::READ, before).await?;
         let left = usize::try_from(before.size.saturating_sub(offset)).unwrap_or(usize::MAX);
         let wanted = count.min(left);
+        let budget = self.send_buffers.budget();
+        let _share = object
+            .mount
+            .read_share(wanted, budget)
+            .await
+            .ok_or(Error::Busy)?;
         let mut data = self.send_buffer(wanted).await?;
         let mut done = 0;
-        if wanted > 0 {
+        let plan = plan(mode(target.tree.export.read), offset, wanted as u64);
+        for segment in plan.ok_or(Error::Invalid)?.segments() {
             let fd = self.read_fd(target).await?;
-            // What is in the page cache, at once; `EAGAIN` and its like: not there, or cannot tell.
-            done = fs::pread_nowait(fd.as_fd(), &mut data, offset).unwrap_or(0);
-            if done < wanted {
-                let op = Op::Read {
-                    file: fd,
-                    offset: offset + done as u64,
-                    buf: data,
-                    range: done..wanted,
-                };
-                let result = engine.submit(op, &target.creds, target.lane()).await;
-                data = result.buf.ok_or(Error::Errno(Errno::IO))?;
-                done += finished(result.result)?;
+            let range = part(segment, offset);
+            let asked = range.len();
+            let read;
+            (read, data) = self
+                .read_segment(engine, target, fd, segment, range, data)
+                .await?;
+            done += read;
+            if read < asked {
+                break;
             }
         }
         data.truncate(done);
@@ -85,7 +93,50 @@ impl Core {
         })
     }
 
-    /// Writes the first `count` bytes of `data`.
+    /// The shard's engine for file systems on this machine. A ring executes an operation within the
+    /// submitting call if the file system lets it, and FUSE and network file systems let it and then
+    /// wait for their peer: those go to the helper pool, where they hold up their own lane only.
+    fn engine_for(&self, engine: &Engine, target: &Target) -> Engine {
+        if target.object.mount.local {
+            engine.clone()
+        } else {
+            Engine::threads(self.pool.clone())
+        }
+    }
+
+    /// Reads one segment into `data[range]`: of the page cache what is there, at once; the rest
+    /// through the engine.
+    async fn read_segment(
+        &self,
+        engine: &Engine,
+        target: &Target,
+        file: Arc<OwnedFd>,
+        segment: &Segment,
+        range: Range<usize>,
+        mut data: Buf,
+    ) -> Result<(usize, Buf)> {
+        let place = data.get_mut(range.clone()).ok_or(Error::Invalid)?;
+        // `EAGAIN` and its like: it is not there, or the file system cannot tell.
+        let cached = if target.object.mount.local {
+            fs::pread_nowait(file.as_fd(), place, segment.file.start).unwrap_or(0)
+        } else {
+            0
+        };
+        if cached == range.len() {
+            return Ok((cached, data));
+        }
+        let op = Op::Read {
+            file,
+            offset: segment.file.start + cached as u64,
+            buf: data,
+            range: range.start + cached..range.end,
+        };
+        let result = engine.submit(op, &target.creds, target.lane()).await;
+        let read = finished(result.result)?;
+        Ok((cached + read, result.buf.ok_or(Error::Errno(Errno::IO))?))
+    }
+
+    /// Writes `data`.
     pub(crate) async fn write(
         self: &Arc<Self>,
         engine: &Engine,
@@ -94,6 +145,7 @@ impl Core {
         data: Buf,
         stability: Stability,
     ) -> WithWcc<WriteDone> {
+        let engine = &self.engine_for(engine, target);
         let object = &target.object;
         // Begun before the attributes are taken: a change that comes between would go unseen.
         let change = object.begin_change(target.client);
@@ -109,18 +161,8 @@ impl Core {
             Stability::DataSync => WriteSync::Dsync,
             Stability::FileSync => WriteSync::Sync,
         };
-        let written = if wanted == 0 {
-            Ok(0)
-        } else {
-            let op = Op::Write {
-                file: fd,
-                offset,
-                buf: data,
-                range: 0..wanted,
-                sync,
-            };
-            finished(engine.submit(op, &target.creds, target.lane()).await.result)
-        };
+        let plan = plan(mode(target.tree.export.write), offset, wanted as u64);
+        let written = write_segments(engine, target, &fd, data, plan, sync).await;
         let result = match written {
             Ok(0) if wanted > 0 => Err(Error::Errno(Errno::NOSPC)),
             Ok(count) => {
@@ -152,6 +194,7 @@ impl Core {
         engine: &Engine,
         target: &Target,
     ) -> WithWcc<[u8; 8]> {
+        let engine = &self.engine_for(engine, target);
         let object = &target.object;
         let change = object.begin_change(target.client);
         let (before, fd) = match self.ready_to_commit(target).await {
@@ -294,6 +337,59 @@ impl Core {
             Some(buf) => Ok(buf),
             None => self.send_buffers.take(len).await.ok_or(Error::Busy),
         }
+    }
+}
+
+/// Writes the plan's segments in ascending order: a failure leaves a beginning, which is what a reply
+/// can tell.
+async fn write_segments(
+    engine: &Engine,
+    target: &Target,
+    file: &Arc<OwnedFd>,
+    mut data: Buf,
+    plan: Option<Plan>,
+    sync: WriteSync,
+) -> Result<usize> {
+    let plan = plan.ok_or(Error::Errno(Errno::FBIG))?;
+    let start = plan.segments().next().map_or(0, |first| first.file.start);
+    let mut done = 0;
+    for segment in plan.segments() {
+        let range = part(segment, start);
+        let asked = range.len();
+        let offset = segment.file.start;
+        let op = Op::Write {
+            file: Arc::clone(file),
+            offset,
+            buf: data,
+            range,
+            sync,
+        };
+        let result = engine.submit(op, &target.creds, target.lane()).await;
+        let written = match finished(result.result) {
+            Ok(written) => written,
+            Err(_) if done > 0 => return Ok(done),
+            Err(error) => return Err(error),
+        };
+        done += written;
+        if written < asked {
+            break;
+        }
+        data = result.buf.ok_or(Error::Errno(Errno::IO))?;
+    }
+    Ok(done)
+}
+
+/// Where a segment's bytes are in the buffer of a call that begins at `offset`.
+fn part(segment: &Segment, offset: u64) -> Range<usize> {
+    // Within one call, whose length is a `usize`.
+    let place = |at: u64| usize::try_from(at - offset).unwrap_or(usize::MAX);
+    place(segment.file.start)..place(segment.file.end)
+}
+
+/// How an export's bytes are moved.
+fn mode(configured: IoMode) -> Mode {
+    match configured {
+        IoMode::Buffered => Mode::Buffered,
     }
 }
 

@@ -12,8 +12,9 @@ use std::sync::{Arc, OnceLock};
 
 use nfs_io::caps::{self, Capability};
 use nfs_io::fs::{self, OFlags, OpenHow, ResolveFlags, Stat};
-use nfs_io::{Errno, Lane};
+use nfs_io::{Budget, Errno, Lane};
 use parking_lot::RwLock;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::{Error, Object, Result};
 use crate::exports::Export;
@@ -54,6 +55,8 @@ pub(crate) struct Mount {
     fd: Arc<OwnedFd>,
     path: PathBuf,
     retired: Arc<AtomicBool>,
+    /// What its READs may hold of the buffers, in KiB.
+    read_share: OnceLock<Semaphore>,
 }
 
 impl Mount {
@@ -78,6 +81,7 @@ impl Mount {
             fd: Arc::new(fd),
             path,
             retired,
+            read_share: OnceLock::new(),
         })
     }
 
@@ -98,6 +102,19 @@ impl Mount {
     /// The lane of the helper pool in which work on this file system waits.
     pub(crate) fn lane(&self) -> Lane {
         Lane(self.dev)
+    }
+
+    /// Waits until this file system's READs hold little enough of the buffers for `bytes` more.
+    pub(super) async fn read_share(
+        &self,
+        bytes: usize,
+        budget: &Budget,
+    ) -> Option<SemaphorePermit<'_>> {
+        let most = budget.total() / limits::READ_BUFFERS_PER_MOUNT_DIVISOR / 1024;
+        let most = usize::try_from(most).ok()?.min(Semaphore::MAX_PERMITS);
+        let share = self.read_share.get_or_init(|| Semaphore::new(most));
+        let wanted = bytes.div_ceil(1024).min(most);
+        share.acquire_many(u32::try_from(wanted).ok()?).await.ok()
     }
 
     /// A descriptor on it, for flushing the whole of it.

@@ -19,8 +19,8 @@ use crate::exit::UsageError;
 /// port; no rpcbind is needed by clients that are given it. Such clients may change everything, and
 /// their root is root here, unless --read-only or --squash say otherwise.
 ///
-/// Logs and what was found at start go to standard error; `ready ADDR:PORT` goes to standard output
-/// when connections are accepted. SIGTERM and SIGINT finish what is under way and end with status 0, a second one ends at once; SIGHUP reads the configuration file again.
+/// Logs and what was found at start go to standard error. When connections are accepted, standard
+/// output gets a line `ready`, then `listening ADDR:PORT` for each address. SIGTERM and SIGINT finish what is under way and end with status 0, a second one ends at once; SIGHUP reads the configuration file again.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     /// Directory to export as `/`
@@ -87,6 +87,8 @@ pub(crate) struct Args {
 /// What to serve, made of the flags.
 pub(super) struct Plan {
     pub(super) config: Config,
+    /// The same before flags changed it: what a reload compares with.
+    pub(super) loaded: Config,
     /// What the default state directory is named after: DIR or the configuration file.
     pub(super) served: PathBuf,
     /// A directory to create if it is missing.
@@ -126,6 +128,7 @@ impl Args {
         let file = std::path::absolute(file)?;
         let config = Config::load(&file)?;
         Ok(Plan {
+            loaded: config.clone(),
             config,
             served: file,
             create: None,
@@ -173,6 +176,7 @@ impl Args {
         };
         let config = Config::from_flags(server, vec![export]);
         Ok(Plan {
+            loaded: config.clone(),
             config,
             served: absolute,
             create,

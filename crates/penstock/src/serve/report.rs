@@ -60,9 +60,10 @@ impl Report {
             };
             let squash = match client.squash {
                 SquashKind::None => {
-                    "its root is root here: whoever can send from there can be root"
+                    "root is not squashed: whoever can send from there can act as root, as far as \
+                     this server can"
                 }
-                SquashKind::Root => "its root becomes nobody",
+                SquashKind::Root => "root becomes nobody",
                 SquashKind::All => "everybody becomes nobody",
             };
             let word = word_of(client.squash, SquashKind::WORDS);

@@ -31,14 +31,27 @@ struct Fsx {
     history: Vec<String>,
 }
 
-/// Runs `operations` random operations on a file in `dir`.
-pub(super) fn run(dir: &Path, seed: u64, operations: u64, report: &mut Report) -> Result<()> {
-    let outcome = play(dir, seed, operations, report);
-    report.verdict("fsx", &outcome.with_context(|| format!("seed {seed}")))
+/// Runs `operations` random operations on the file `name` in `dir`.
+pub(super) fn run(
+    dir: &Path,
+    seed: u64,
+    operations: u64,
+    name: &str,
+    progress: Option<u64>,
+    report: &mut Report,
+) -> Result<()> {
+    let outcome = play(dir.join(name), seed, operations, name, progress, report);
+    report.verdict(name, &outcome.with_context(|| format!("seed {seed}")))
 }
 
-fn play(dir: &Path, seed: u64, operations: u64, report: &mut Report) -> Result<()> {
-    let path = dir.join("fsx");
+fn play(
+    path: PathBuf,
+    seed: u64,
+    operations: u64,
+    name: &str,
+    progress: Option<u64>,
+    report: &mut Report,
+) -> Result<()> {
     let file = OpenOptions::new()
         .read(true)
         .write(true)
@@ -53,6 +66,9 @@ fn play(dir: &Path, seed: u64, operations: u64, report: &mut Report) -> Result<(
         history: Vec::new(),
     };
     for number in 0..operations {
+        if progress.is_some_and(|every| number % every == every / 2) {
+            report.line(&format!("progress {name} {number}"))?;
+        }
         fsx.step().with_context(|| {
             let mut text = format!("operation {number}; the last ones:");
             for line in fsx.history.iter().rev().take(HISTORY).rev() {
@@ -64,8 +80,10 @@ fn play(dir: &Path, seed: u64, operations: u64, report: &mut Report) -> Result<(
     forget_pages(&fsx.file)?;
     fsx.compare(0, fsx.model.len()).context("at the end")?;
     let content = digest(DIGEST_START, &fsx.model);
-    report.line(&format!("note fsx: {operations} operations, seed {seed}"))?;
-    report.line(&format!("fsx-file {} {content}", fsx.model.len()))
+    report.line(&format!(
+        "note {name}: {operations} operations, seed {seed}"
+    ))?;
+    report.line(&format!("file {name} {} {content}", fsx.model.len()))
 }
 
 impl Fsx {

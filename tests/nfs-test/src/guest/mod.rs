@@ -49,6 +49,12 @@ enum Suite {
         seed: u64,
         #[arg(long)]
         operations: u64,
+        /// The verdict's name.
+        #[arg(long, default_value = "fsx")]
+        name: String,
+        /// Tell of progress every so many operations.
+        #[arg(long)]
+        progress: Option<u64>,
     },
     /// Two mounts of one export see each other's changes.
     Sharing {
@@ -78,7 +84,11 @@ pub(crate) fn main(args: &GuestArgs) -> Result<ExitCode> {
             dir,
             seed,
             operations,
-        } => fsx::run(dir, *seed, *operations, &mut report)?,
+            name,
+            progress,
+        } => {
+            fsx::run(dir, *seed, *operations, name, *progress, &mut report)?;
+        }
         Suite::Sharing {
             uncached,
             uncached_too,

@@ -101,6 +101,7 @@ impl LoopFs {
             match output(Command::new("umount").arg(&self.point)) {
                 Ok(_) => break,
                 Err(error) if Instant::now() > deadline => return Err(error),
+                // SLEEP: between two tries.
                 Err(_) => std::thread::sleep(UNMOUNT_PAUSE),
             }
         }

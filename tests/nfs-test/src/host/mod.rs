@@ -7,6 +7,7 @@ mod netns;
 mod place;
 mod process;
 mod server;
+pub(crate) mod slow_fs;
 mod uml;
 pub(crate) mod wire;
 
@@ -15,7 +16,7 @@ use std::path::PathBuf;
 pub(crate) use loopfs::{FsKind, Knife, LoopFs};
 pub(crate) use netns::Netns;
 pub(crate) use place::Place;
-pub(crate) use process::{Running, output};
+pub(crate) use process::{Running, output, run};
 pub(crate) use server::{Server, ServerOptions};
 pub(crate) use uml::{Guest, GuestOutcome};
 

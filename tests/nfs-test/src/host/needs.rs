@@ -22,6 +22,8 @@ pub(crate) enum Need {
     Fuse,
     /// tar and a C compiler.
     Compiler,
+    /// rpcbind and rpcinfo, in namespaces of their own.
+    Rpcbind,
 }
 
 impl Need {
@@ -34,6 +36,7 @@ impl Need {
             Self::LibnfsUtils => "libnfs utilities",
             Self::Fuse => "FUSE",
             Self::Compiler => "C compiler",
+            Self::Rpcbind => "rpcbind",
         }
     }
 }
@@ -70,6 +73,13 @@ pub(crate) fn missing(need: Need, engine: Engine) -> Option<String> {
             ])
         }
         Need::Fuse => programs(&[("fusermount3", "fuse3")]).or_else(|| device("/dev/fuse")),
+        Need::Rpcbind => programs(&[
+            ("rpcbind", "rpcbind"),
+            ("rpcinfo", "rpcbind"),
+            ("unshare", "util-linux"),
+            ("nsenter", "util-linux"),
+            ("ip", "iproute2"),
+        ]),
         Need::Compiler => programs(&[("gcc", "gcc"), ("tar", "tar"), ("setpriv", "util-linux")]),
     }
 }

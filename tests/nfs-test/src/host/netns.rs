@@ -12,6 +12,8 @@ pub(crate) struct Netns {
 }
 
 impl Netns {
+    /// The wire's network.
+    pub(crate) const NETWORK: &'static str = "10.99.1.0/24";
     /// The server's address on the wire.
     pub(crate) const HOST: &'static str = "10.99.1.1";
     /// The guest's address on the wire.

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
@@ -59,10 +59,19 @@ impl Running {
     /// # Errors
     /// When the process still runs at the deadline.
     pub(crate) fn wait(&mut self, within: Duration) -> Result<ExitStatus> {
-        let pid = Pid::from_raw(self.child.id().cast_signed()).context("a child has an id")?;
+        let status = self.ended_within(within)?;
+        status.with_context(|| format!("{} still runs after {within:?}", self.what))
+    }
+
+    /// Waits for the end for some time; `None` when the process still runs then.
+    ///
+    /// # Errors
+    /// When the system cannot tell.
+    pub(crate) fn ended_within(&mut self, within: Duration) -> Result<Option<ExitStatus>> {
         if let Some(status) = self.child.try_wait()? {
-            return Ok(status);
+            return Ok(Some(status));
         }
+        let pid = Pid::from_raw(self.child.id().cast_signed()).context("a child has an id")?;
         let end = pidfd_open(pid, PidfdFlags::empty()).context("pidfd_open")?;
         let deadline = Instant::now() + within;
         loop {
@@ -72,8 +81,8 @@ impl Running {
                 &mut [PollFd::new(&end.as_fd(), PollFlags::IN)],
                 Some(&timeout),
             ) {
-                Ok(0) => bail!("{} still runs after {within:?}", self.what),
-                Ok(_) => return Ok(self.child.wait()?),
+                Ok(0) => return Ok(None),
+                Ok(_) => return Ok(Some(self.child.wait()?)),
                 Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error).context("poll a process"),
             }

@@ -29,6 +29,8 @@ pub(crate) struct ServerOptions<'a> {
     pub(crate) netns: Option<&'a Netns>,
     /// A configuration file instead of the exported directory.
     pub(crate) config: Option<PathBuf>,
+    /// Further words of the command line.
+    pub(crate) more: &'a [&'a str],
 }
 
 /// A running server; killed on drop.
@@ -71,6 +73,7 @@ impl Server {
         if let Some(memory) = options.memory {
             command.args(["--memory", memory]);
         }
+        command.args(options.more);
         command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -81,7 +84,7 @@ impl Server {
             .stdout
             .take()
             .context("the server's standard output")?;
-        let address = wait_until_ready(stdout, listen)
+        let address = wait_until_ready(stdout)
             .with_context(|| format!("the server did not start: {command:?}"))?;
         Ok(Self {
             process,
@@ -108,11 +111,11 @@ impl Server {
         self.no_panic()
     }
 
-    /// Ends it as a crash does: SIGKILL.
+    /// Ends it as a crash does: SIGKILL. When this returns, it has ended.
     ///
     /// # Errors
     /// When it had ended before, or its log tells of a panic.
-    pub(crate) fn kill(mut self) -> Result<()> {
+    pub(crate) fn kill(&mut self) -> Result<()> {
         self.alive()?;
         self.process.signal(Signal::KILL);
         self.process.wait(DRAIN_DEADLINE).context("after SIGKILL")?;
@@ -139,11 +142,6 @@ impl Server {
         Ok(kib.context("no VmHWM in /proc")?.parse::<u64>()? * 1024)
     }
 
-    /// The kernel's id of the process.
-    pub(crate) fn id(&self) -> u32 {
-        self.process.id()
-    }
-
     fn no_panic(&self) -> Result<()> {
         let mut text = Vec::new();
         let mut log = File::open(&self.log)?;
@@ -158,8 +156,8 @@ impl Server {
     }
 }
 
-/// Waits for a line that starts with `ready`; the address in it, or the one asked for.
-fn wait_until_ready(stdout: impl Read + Send + 'static, listen: &str) -> Result<SocketAddr> {
+/// Waits for `ready` and the line after it, `listening ADDR:PORT`.
+fn wait_until_ready(stdout: impl Read + Send + 'static) -> Result<SocketAddr> {
     let (sender, lines) = mpsc::channel();
     // The thread goes on reading after `ready`, so that the server never blocks on a full pipe; it
     // ends with the server.
@@ -168,28 +166,16 @@ fn wait_until_ready(stdout: impl Read + Send + 'static, listen: &str) -> Result<
             let _nobody_waits_any_more = sender.send(line);
         }
     });
-    loop {
-        let line = match lines.recv_timeout(READY_DEADLINE) {
-            Ok(line) => line,
-            Err(mpsc::RecvTimeoutError::Timeout) => bail!("not ready after {READY_DEADLINE:?}"),
-            Err(mpsc::RecvTimeoutError::Disconnected) => bail!("it ended before it was ready"),
-        };
-        if !line.starts_with("ready") {
-            continue;
-        }
-        let named = line
-            .split_whitespace()
-            .find_map(|word| word.parse::<SocketAddr>().ok());
-        return match named {
-            Some(address) => Ok(address),
-            None => {
-                let address: SocketAddr = listen.parse()?;
-                ensure!(
-                    address.port() != 0,
-                    "the ready line names no address: {line}"
-                );
-                Ok(address)
-            }
-        };
-    }
+    let next = || match lines.recv_timeout(READY_DEADLINE) {
+        Ok(line) => Ok(line),
+        Err(mpsc::RecvTimeoutError::Timeout) => bail!("not ready after {READY_DEADLINE:?}"),
+        Err(mpsc::RecvTimeoutError::Disconnected) => bail!("it ended before it was ready"),
+    };
+    let first = next()?;
+    ensure!(first == "ready", "it said {first:?} instead of `ready`");
+    let second = next()?;
+    let address = second.strip_prefix("listening ");
+    address
+        .and_then(|address| address.parse().ok())
+        .with_context(|| format!("it said {second:?} instead of where it listens"))
 }

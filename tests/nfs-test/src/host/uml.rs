@@ -8,11 +8,14 @@ use std::fs::{self, OpenOptions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail, ensure};
 
 use super::{Context, Netns, Running};
+
+/// How often the results of a running guest are looked at.
+const LOOK_AT_RESULTS: Duration = Duration::from_millis(100);
 
 /// Memory of a guest. It is a file in /dev/shm on the host.
 const GUEST_MEMORY: &str = "640M";
@@ -41,11 +44,16 @@ pub(crate) struct GuestOutcome {
 }
 
 impl Guest<'_> {
-    /// Boots, runs the script, halts.
+    /// Boots, runs the script, halts. `seen` is told of each line of the result file while the
+    /// guest runs.
     ///
     /// # Errors
-    /// When the guest does not end in time or not by its own script.
-    pub(crate) fn run(&self, context: &Context) -> Result<GuestOutcome> {
+    /// When the guest does not end in time or not by its own script, and those of `seen`.
+    pub(crate) fn run(
+        &self,
+        context: &Context,
+        mut seen: impl FnMut(&str) -> Result<()>,
+    ) -> Result<GuestOutcome> {
         let dir = &context.dir;
         let results = dir.join("guest-results");
         fs::write(&results, "")?;
@@ -78,14 +86,24 @@ impl Guest<'_> {
             .stdout(console.try_clone()?)
             .stderr(console);
         let mut process = Running::start(&mut command)?;
-        let ended = process.wait(self.within);
-        let text = fs::read(&results)?;
-        let lines: Vec<_> = String::from_utf8_lossy(&text)
-            .lines()
-            .map(str::to_owned)
-            .collect();
+        let deadline = Instant::now() + self.within;
+        let mut lines: Vec<String> = Vec::new();
+        let ended = loop {
+            let ended = process.ended_within(LOOK_AT_RESULTS)?.is_some();
+            for line in complete_lines(&results)?.into_iter().skip(lines.len()) {
+                seen(&line)?;
+                lines.push(line);
+            }
+            if ended || Instant::now() > deadline {
+                break ended;
+            }
+        };
         let last = lines.last().cloned().unwrap_or_default();
-        ended.with_context(|| format!("the guest's last word: {last:?}"))?;
+        ensure!(
+            ended,
+            "the guest still ran after {:?}; its last word: {last:?}",
+            self.within
+        );
         if last != "end" {
             bail!("the guest ended early; its last word: {last:?}");
         }
@@ -127,6 +145,16 @@ impl Guest<'_> {
              stop\n"
         )
     }
+}
+
+/// The lines of the result file that are there with their end.
+fn complete_lines(results: &Path) -> Result<Vec<String>> {
+    let text = fs::read(results)?;
+    let text = String::from_utf8_lossy(&text);
+    Ok(text
+        .split_inclusive('\n')
+        .filter_map(|line| Some(line.strip_suffix('\n')?.into()))
+        .collect())
 }
 
 /// A copy of this binary that any user of the guest may run.

@@ -16,6 +16,8 @@ use crate::pattern::{DIGEST_START, digest};
 
 /// Longest run of a guest.
 const GUEST_DEADLINE: Duration = Duration::from_secs(420);
+/// How often the server is killed and started again under fsx.
+const RESTARTS: u64 = 4;
 /// How many source packages of the registry go into the tree, at most.
 const PACKAGES_MAX: usize = 60;
 /// The tree has at least this many files, if the registry gives them.
@@ -32,10 +34,13 @@ pub(super) fn run(context: &Context) -> Result<String> {
     let options = ServerOptions {
         listen: format!("{}:2049", Netns::HOST),
         netns: Some(&netns),
+        more: &["--allow", Netns::NETWORK, "--squash", "none"],
         ..ServerOptions::default()
     };
-    let server = Server::start(context, &export, &context.dir.join("state"), &options)?;
+    let state = context.dir.join("state");
+    let mut server = Server::start(context, &export, &state, &options)?;
     let operations = if context.quick { 2_000 } else { 20_000 };
+    let under_restarts = operations / 5;
     let guest = Guest {
         netns: &netns,
         port: server.address().port(),
@@ -50,19 +55,30 @@ pub(super) fn run(context: &Context) -> Result<String> {
             "mkdir /mnt/nfs/calls /mnt/nfs/tree /mnt/nfs/sharing\n\
              $T guest --results $R calls /mnt/nfs/calls\n\
              $T guest --results $R tree /mnt/nfs/tree $W/tree.tar $W/original\n\
-             $T guest --results $R fsx /mnt/nfs --seed {} --operations {operations}\n\
+             $T guest --results $R fsx /mnt/nfs --seed {seed} --operations {operations}\n\
+             $T guest --results $R fsx /mnt/nfs --name restarts --seed {seed} \
+               --operations {under_restarts} --progress {between_restarts}\n\
              $T guest --results $R sharing /mnt/uncached-1 /mnt/uncached-2 \
                /mnt/cached-1 /mnt/cached-2",
-            context.seed
+            seed = context.seed,
+            between_restarts = under_restarts / RESTARTS,
         ),
         within: GUEST_DEADLINE,
     };
-    let outcome = guest.run(context)?;
+    let outcome = guest.run(context, |line| {
+        if line.starts_with("progress ") {
+            server.kill()?;
+            server = Server::start(context, &export, &state, &options)?;
+        }
+        Ok(())
+    })?;
     server.stop()?;
 
     let mut wrong = failures(&outcome);
     wrong.extend(compare_calls(&outcome, &export.join("calls"))?);
-    wrong.extend(compare_fsx(&outcome, &export.join("fsx"))?);
+    for name in ["fsx", "restarts"] {
+        wrong.extend(compare_fsx(&outcome, name, &export.join(name))?);
+    }
     let tree = manifest::differences(
         &manifest::of_tree(&original)?,
         &manifest::of_tree(&export.join("tree/tree"))?,
@@ -77,7 +93,7 @@ pub(super) fn run(context: &Context) -> Result<String> {
         .iter()
         .filter(|line| line.starts_with("ok "))
         .count();
-    let expected = guest::CALLS.len() + guest::SHARING + 4 + 1;
+    let expected = guest::CALLS.len() + guest::SHARING + 4 + 2;
     ensure!(
         wrong.is_empty(),
         "{} wrong: {}",
@@ -123,17 +139,21 @@ fn compare_calls(outcome: &GuestOutcome, calls: &Path) -> Result<Vec<String>> {
     Ok(wrong)
 }
 
-fn compare_fsx(outcome: &GuestOutcome, file: &Path) -> Result<Option<String>> {
+fn compare_fsx(outcome: &GuestOutcome, name: &str, file: &Path) -> Result<Option<String>> {
+    let start = format!("file {name} ");
     let expected = outcome
         .lines
         .iter()
-        .find_map(|line| line.strip_prefix("fsx-file "));
+        .find_map(|line| line.strip_prefix(&start));
     let Some(expected) = expected else {
         return Ok(None);
     };
     let content = fs::read(file)?;
     let found = format!("{} {}", content.len(), digest(DIGEST_START, &content));
-    Ok((found != expected).then(|| format!("fsx on the server's disk: {found}, not {expected}")))
+    Ok(
+        (found != expected)
+            .then(|| format!("{name} on the server's disk: {found}, not {expected}")),
+    )
 }
 
 /// Copies sources (this project's, and packages of cargo's registry) to `original` and packs them;

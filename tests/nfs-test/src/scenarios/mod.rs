@@ -1,22 +1,16 @@
-//! The scenarios, in one table.
+//! The scenarios, in one table. Each runs once with each engine of the server.
 
+mod hostile;
 mod kernel;
 mod libnfs;
 mod power;
+mod rpcbind;
+mod stall;
 
 use anyhow::Result;
 
 use crate::host::Context;
 use crate::host::needs::Need;
-
-/// Which engines a scenario runs with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Engines {
-    /// Once with each.
-    Each,
-    /// Once: the engine makes no difference.
-    Any,
-}
 
 /// One scenario.
 pub(crate) struct Scenario {
@@ -24,7 +18,6 @@ pub(crate) struct Scenario {
     /// What it shows, in a line.
     pub(crate) about: &'static str,
     pub(crate) needs: &'static [Need],
-    pub(crate) engines: Engines,
     /// Runs it; the text is a note for the verdict line.
     pub(crate) run: fn(&Context) -> Result<String>,
 }
@@ -32,31 +25,63 @@ pub(crate) struct Scenario {
 /// All scenarios, in the order in which they run.
 pub(crate) const TABLE: &[Scenario] = &[
     Scenario {
+        name: "wire-table",
+        about: "every procedure times its errors, on the wire through our own client",
+        needs: &[Need::Root],
+        run: crate::wire_table::run,
+    },
+    Scenario {
         name: "libnfs",
         about: "libnfs's utilities: ls, cat, cp up and down, stat",
         needs: &[Need::LibnfsUtils],
-        engines: Engines::Each,
         run: libnfs::run,
+    },
+    Scenario {
+        name: "rpcbind",
+        about: "found through rpcbind and through our own portmap, by rpcinfo",
+        needs: &[Need::Root, Need::Rpcbind],
+        run: rpcbind::run,
     },
     Scenario {
         name: "kernel",
         about: "the Linux kernel's client: every call, a source tree, fsx, two mounts",
         needs: &[Need::Root, Need::Uml, Need::Tun, Need::Compiler],
-        engines: Engines::Each,
         run: kernel::run,
+    },
+    Scenario {
+        name: "hostile",
+        about: "half-open connections, slow senders, endless records, garbage: memory stays bounded",
+        needs: &[],
+        run: hostile::run,
+    },
+    Scenario {
+        name: "stall-fuse",
+        about: "hundreds of READs wait on a stalled file system, all else goes on",
+        needs: &[Need::Root, Need::Fuse],
+        run: stall::fuse,
+    },
+    Scenario {
+        name: "stall-frozen",
+        about: "hundreds of CREATEs wait on a frozen file system, all else goes on",
+        needs: &[Need::Root, Need::Loop],
+        run: stall::frozen,
+    },
+    Scenario {
+        name: "kill",
+        about: "kill -9 under load: handles live, the verifier changes, resending loses nothing",
+        needs: &[Need::Root],
+        run: power::kill,
     },
     Scenario {
         name: "power-xfs",
         about: "power cuts under load on XFS: what was acknowledged is there",
         needs: &[Need::Root, Need::Loop],
-        engines: Engines::Each,
         run: power::xfs,
     },
     Scenario {
         name: "power-ext4",
         about: "power cuts under load on ext4: what was acknowledged is there",
         needs: &[Need::Root, Need::Loop],
-        engines: Engines::Each,
         run: power::ext4,
     },
 ];

@@ -23,7 +23,7 @@ use nfs_client::Nfs3;
 use nfs_wire::nfs3::{CreateHow, FileHandle, Nfsstat3, StableHow};
 
 use crate::host::wire::{connect, mount, ok, walk};
-use crate::host::{Context, FsKind, LoopFs, Server, ServerOptions, wire};
+use crate::host::{Context, FsKind, Knife, LoopFs, Server, ServerOptions, wire};
 use crate::random::Random;
 use model::{Change, Content, Kind, Model, Object, Place};
 use traffic::Traffic;
@@ -39,13 +39,31 @@ const PAUSE_MAX_US: u64 = 1500;
 /// What a sequence finds in its directories.
 const FILES: u64 = 6;
 const OTHERS: u64 = 3;
+/// Rounds of `kill -9`.
+const KILLS: u32 = 25;
 
 pub(super) fn xfs(context: &Context) -> Result<String> {
-    rounds(context, FsKind::Xfs)
+    let export = context.dir.join("export");
+    let fs = LoopFs::new(FsKind::Xfs, &export)?;
+    rounds(context, Bench::new(context, export, Some(fs)), context.cuts)
 }
 
 pub(super) fn ext4(context: &Context) -> Result<String> {
-    rounds(context, FsKind::Ext4)
+    let export = context.dir.join("export");
+    let fs = LoopFs::new(FsKind::Ext4, &export)?;
+    rounds(context, Bench::new(context, export, Some(fs)), context.cuts)
+}
+
+/// `kill -9` under load: the machine goes on, so that nothing is lost but what the server had in
+/// its own memory.
+pub(super) fn kill(context: &Context) -> Result<String> {
+    let export = context.dir.join("export");
+    fs::create_dir(&export)?;
+    rounds(
+        context,
+        Bench::new(context, export, None),
+        if context.quick { 5 } else { KILLS },
+    )
 }
 
 /// What goes on in a round.
@@ -59,70 +77,87 @@ enum Plan {
     Mixed,
 }
 
-fn rounds(context: &Context, kind: FsKind) -> Result<String> {
-    let fs = LoopFs::new(kind, &context.dir.join("export"))?;
-    let mut bench = Bench {
-        context,
-        fs,
-        state: context.dir.join("state"),
-        last: Vec::new(),
-    };
+/// What ends a round.
+enum Blow {
+    Power(Knife),
+    /// SIGKILL to the server.
+    Kill,
+}
+
+fn rounds(context: &Context, mut bench: Bench<'_>, count: u32) -> Result<String> {
     let mut random = Random::new(context.seed);
     let (mut calls, mut resent) = (0, 0);
-    for round in 0..context.cuts {
-        // All rows come first, then names and everything in turn.
-        let plan = match Act::ALL.get(round as usize) {
-            Some(act) if !context.quick => Plan::Row(*act),
-            _ if round % 4 == 3 => Plan::Row(Act::ALL[random.index(Act::ALL.len())]),
-            _ if round % 2 == 0 => Plan::Names,
-            _ => Plan::Mixed,
-        };
+    for round in 0..count {
+        let plan = bench.plan(round, &mut random);
         let what = || format!("round {round}, {plan:?}, seed {}", context.seed);
         let mut server = bench.start().with_context(what)?;
-        let knife = bench.fs.knife()?;
         let (mut workers, done, again) =
-            wire::block_on(bench.round(round, plan, random.fork(), &mut server, knife))
+            wire::block_on(bench.round(round, plan, random.fork(), &mut server))
                 .with_context(what)?;
         calls += done;
         resent += again;
-        if round % 2 == 0 {
-            server.kill().with_context(what)?;
-        } else {
-            server
-                .stop()
-                .context("draining after the cut")
-                .with_context(what)?;
+        if let Some(fs) = &mut bench.fs {
+            if round.is_multiple_of(2) {
+                server.kill().with_context(what)?;
+            } else {
+                server
+                    .stop()
+                    .context("draining after the cut")
+                    .with_context(what)?;
+            }
+            fs.unmount().with_context(what)?;
+            fs.mount().with_context(what)?;
         }
-        bench.fs.unmount().with_context(what)?;
-        bench.fs.mount().with_context(what)?;
-        verify(bench.fs.point(), round, &mut workers).with_context(what)?;
+        verify(&bench.export, round, &mut workers).with_context(what)?;
         bench.last = workers;
     }
     let server = bench.start()?;
     resent += wire::block_on(bench.aftermath(&server)).context("after the last round")?;
     server.stop()?;
     Ok(format!(
-        "{} cuts, {calls} acknowledged calls, {resent} writes resent",
-        context.cuts
+        "{count} rounds, {calls} acknowledged calls, {resent} writes resent"
     ))
 }
 
 struct Bench<'a> {
     context: &'a Context,
-    fs: LoopFs,
+    export: PathBuf,
+    /// The file system of `export` if its power can be cut.
+    fs: Option<LoopFs>,
     state: PathBuf,
     /// The sequences of the last round with the round's number, for the server's next start.
     last: Vec<(u32, Worker)>,
 }
 
-impl Bench<'_> {
+impl<'a> Bench<'a> {
+    fn new(context: &'a Context, export: PathBuf, fs: Option<LoopFs>) -> Self {
+        Self {
+            context,
+            export,
+            fs,
+            state: context.dir.join("state"),
+            last: Vec::new(),
+        }
+    }
+
     fn start(&self) -> Result<Server> {
         Server::start(
             self.context,
-            self.fs.point(),
+            &self.export,
             &self.state,
             &ServerOptions::default(),
         )
+    }
+
+    fn plan(&self, round: u32, random: &mut Random) -> Plan {
+        let rows = self.fs.is_some();
+        match Act::ALL.get(round as usize) {
+            // All rows come first, then names and everything in turn.
+            Some(act) if rows && !self.context.quick => Plan::Row(*act),
+            _ if rows && round % 4 == 3 => Plan::Row(Act::ALL[random.index(Act::ALL.len())]),
+            _ if round.is_multiple_of(2) => Plan::Names,
+            _ => Plan::Mixed,
+        }
     }
 
     /// One round up to and with the cut; returns the sequences, how many calls were acknowledged,
@@ -133,12 +168,15 @@ impl Bench<'_> {
         plan: Plan,
         mut random: Random,
         server: &mut Server,
-        knife: crate::host::Knife,
     ) -> Result<(Vec<(u32, Worker)>, u32, u32)> {
         let resent = self.aftermath(server).await.context("after the restart")?;
         for (old, _) in self.last.drain(..).take(1) {
-            fs::remove_dir_all(self.fs.point().join(format!("round-{old}")))?;
+            fs::remove_dir_all(self.export.join(format!("round-{old}")))?;
         }
+        let blow = match &self.fs {
+            Some(fs) => Blow::Power(fs.knife()?),
+            None => Blow::Kill,
+        };
         let (acts, count, steps, target) = match &plan {
             Plan::Row(act) => (vec![*act], 1, 1 + random.below(3) as u32, u32::MAX),
             Plan::Names => (
@@ -154,7 +192,8 @@ impl Bench<'_> {
                 Self::target(&mut random),
             ),
         };
-        let traffic = Rc::new(Traffic::new(count as u32, target));
+        let killed = matches!(blow, Blow::Kill);
+        let traffic = Rc::new(Traffic::new(count as u32, target, killed));
         let workers = self
             .prepare(round, count, server, &mut random, &traffic)
             .await?;
@@ -171,21 +210,26 @@ impl Bench<'_> {
             .collect();
         traffic.moment().await;
         if target != u32::MAX {
-            // Not to wait for anything: the moment is to be a random one.
+            // SLEEP: not to wait for anything: the moment is to be a random one.
             tokio::time::sleep(Duration::from_micros(random.below(PAUSE_MAX_US))).await;
         }
         traffic.begin_cut();
-        knife.cut()?;
+        match blow {
+            Blow::Power(knife) => knife.cut()?,
+            Blow::Kill => server.kill()?,
+        }
         let mut workers = Vec::new();
         for task in tasks {
             workers.push((round, task.await?.context("a call before or at the cut")?));
         }
-        for (_, worker) in workers.iter().take(2) {
-            answers_without_power(server, worker)
-                .await
-                .context("after the cut")?;
+        if !killed {
+            for (_, worker) in workers.iter().take(2) {
+                answers_without_power(server, worker)
+                    .await
+                    .context("after the cut")?;
+            }
+            server.alive()?;
         }
-        server.alive()?;
         Ok((workers, traffic.count(), resent))
     }
 
@@ -202,7 +246,7 @@ impl Bench<'_> {
         random: &mut Random,
         traffic: &Rc<Traffic>,
     ) -> Result<Vec<Worker>> {
-        let top = self.fs.point().join(format!("round-{round}"));
+        let top = self.export.join(format!("round-{round}"));
         let models: Vec<Model> = (0..count)
             .map(|i| populate(&top.join(i.to_string())))
             .collect::<Result<_>>()?;
@@ -244,7 +288,7 @@ impl Bench<'_> {
         for (i, (round, worker)) in self.last.iter_mut().enumerate() {
             old_handles(&nfs, worker).await?;
             resent += worker.resend(&nfs).await?;
-            let top = self.fs.point().join(format!("round-{round}/{i}"));
+            let top = self.export.join(format!("round-{round}/{i}"));
             let dirs = [top.join("a"), top.join("b")];
             let faults = worker
                 .model
@@ -378,7 +422,7 @@ fn verify(point: &Path, round: u32, workers: &mut [(u32, Worker)]) -> Result<()>
                 found = Some(state);
                 break;
             }
-            all.push(faults.join("; "));
+            all.push(faults[..faults.len().min(6)].join("; "));
         }
         let under_way = &worker.under_way;
         let lost = || {

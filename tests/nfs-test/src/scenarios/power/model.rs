@@ -419,7 +419,16 @@ impl Model {
             !meta.is_dir() && meta.nlink() != links,
             meta.nlink().to_string(),
         );
-        Ok((!faults.is_empty()).then(|| format!("{}; should be {object:?}", faults.join(", "))))
+        let Object {
+            mode,
+            owner,
+            mtime,
+            ctime,
+            ..
+        } = object;
+        let promised = format!("mode {mode:?}, owner {owner:?}, mtime {mtime:?}, ctime {ctime:?}");
+        let faults = faults.join(", ");
+        Ok((!faults.is_empty()).then(|| format!("{faults}; promised: {promised}, {links} links")))
     }
 }
 

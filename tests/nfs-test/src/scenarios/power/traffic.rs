@@ -7,6 +7,8 @@ use tokio::sync::Notify;
 /// The state of one round.
 pub(super) struct Traffic {
     cut: Cell<bool>,
+    /// The server itself ends with the cut.
+    killed: bool,
     acknowledged: Cell<u32>,
     /// The cut comes after this many acknowledged calls.
     target: u32,
@@ -16,12 +18,14 @@ pub(super) struct Traffic {
 
 impl Traffic {
     /// `running` sequences; the cut is due after `target` acknowledged calls, or when all sequences
-    /// have ended.
-    pub(super) fn new(running: u32, target: u32) -> Self {
+    /// have ended. `killed`: the server ends with
+    /// the cut.
+    pub(super) fn new(running: u32, target: u32, killed: bool) -> Self {
         let running = Cell::new(running);
         let moment = Notify::new();
         Self {
             cut: Cell::new(false),
+            killed,
             acknowledged: Cell::new(0),
             target,
             running,
@@ -32,6 +36,11 @@ impl Traffic {
     /// Whether the power is gone; replies seen from now on promise nothing.
     pub(super) const fn cut(&self) -> bool {
         self.cut.get()
+    }
+
+    /// Whether calls may remain without an answer now.
+    pub(super) const fn may_be_silent(&self) -> bool {
+        self.cut.get() && self.killed
     }
 
     pub(super) fn begin_cut(&self) {

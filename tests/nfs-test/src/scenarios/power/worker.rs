@@ -168,7 +168,11 @@ impl Worker {
         call: impl Future<Output = Outcome<T, F>>,
     ) -> Result<Option<T>> {
         self.under_way = Some(change.clone());
-        let reply = call.await.context("no reply")?;
+        let reply = call.await;
+        if self.traffic.may_be_silent() {
+            return Ok(None);
+        }
+        let reply = reply.context("no reply")?;
         if self.traffic.cut() {
             return Ok(None);
         }

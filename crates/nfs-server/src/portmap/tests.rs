@@ -1,0 +1,244 @@
+use nfs_wire::auth::OpaqueAuth;
+use nfs_wire::rpc::ReplyBody;
+use nfs_wire::xdr::Decode as _;
+use nfs_wire::{mount3, nfs3};
+
+use super::*;
+
+const LOCAL: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 9));
+
+fn book() -> Book {
+    let listeners = ["0.0.0.0:2049", "[::]:2050"].map(|address| address.parse().unwrap());
+    Book::new(&listeners, &["0.0.0.0:111".parse().unwrap()])
+}
+
+fn call(program: u32, version: u32, procedure: u32, arguments: &impl Encode) -> Vec<u8> {
+    let (credential, verifier) = (OpaqueAuth::NONE, OpaqueAuth::NONE);
+    let header = CallHeader {
+        xid: 77,
+        program,
+        version,
+        procedure,
+        credential,
+        verifier,
+    };
+    let mut bytes = Vec::new();
+    let mut e = Encoder::new(&mut bytes);
+    header.encode(&mut e);
+    arguments.encode(&mut e);
+    bytes
+}
+
+/// The state and the results of the reply to `call`.
+fn answer(call: &[u8], transport: Transport) -> (AcceptStat, Vec<u8>) {
+    let reply = book().answer(call, transport, LOCAL).unwrap();
+    let mut d = Decoder::new(&reply);
+    let header = ReplyHeader::decode(&mut d).unwrap();
+    assert_eq!(header.xid, 77);
+    match header.body {
+        ReplyBody::Accepted { stat, .. } => (stat, d.rest().to_vec()),
+        ReplyBody::Denied(rejected) => panic!("denied: {rejected:?}"),
+    }
+}
+
+fn getport(program: u32, version: u32, protocol: u32) -> u32 {
+    let asked = portmap::Call::Getport(Mapping {
+        program,
+        version,
+        protocol,
+        port: 0,
+    });
+    let bytes = call(portmap::PROGRAM, 2, asked.procedure() as u32, &asked);
+    let (stat, results) = answer(&bytes, Transport::Udp);
+    assert_eq!(stat, AcceptStat::Success);
+    Decoder::new(&results).u32("port").unwrap()
+}
+
+#[test]
+fn version_2_gives_ports() {
+    assert_eq!(getport(nfs3::PROGRAM, 3, IPPROTO_TCP), 2049);
+    assert_eq!(getport(mount3::PROGRAM, 3, IPPROTO_TCP), 2049);
+    assert_eq!(getport(portmap::PROGRAM, 2, IPPROTO_UDP), 111);
+    // What is not served has port 0: NFS over UDP, NFS version 4, strangers.
+    assert_eq!(getport(nfs3::PROGRAM, 3, IPPROTO_UDP), 0);
+    assert_eq!(getport(nfs3::PROGRAM, 4, IPPROTO_TCP), 0);
+    assert_eq!(getport(100_024, 1, IPPROTO_TCP), 0);
+}
+
+fn asked(version: u32, netid: &[u8]) -> Rpcb<'_> {
+    let address = UniversalAddress(b"");
+    Rpcb {
+        program: nfs3::PROGRAM,
+        version,
+        netid,
+        address,
+        owner: b"",
+    }
+}
+
+fn address(of: u32, by: &rpcbind::Call<'_>) -> String {
+    let bytes = call(portmap::PROGRAM, of, by.procedure() as u32, by);
+    let (stat, results) = answer(&bytes, Transport::Tcp);
+    assert_eq!(stat, AcceptStat::Success);
+    let address = UniversalAddress::decode(&mut Decoder::new(&results)).unwrap();
+    String::from_utf8(address.0.to_vec()).unwrap()
+}
+
+#[test]
+fn versions_3_and_4_give_addresses_that_the_caller_can_reach() {
+    for version in [3, 4] {
+        let getaddr = |nfs, netid| address(version, &rpcbind::Call::Getaddr(asked(nfs, netid)));
+        assert_eq!(getaddr(3, b"tcp"), "10.0.0.9.8.1");
+        assert_eq!(getaddr(3, b""), "10.0.0.9.8.1");
+        assert_eq!(getaddr(3, b"tcp6"), "::.8.2");
+        assert_eq!(getaddr(3, b"udp"), "");
+        // Any version leads to the program, whose PROG_MISMATCH tells the rest.
+        assert_eq!(getaddr(4, b"tcp"), "10.0.0.9.8.1");
+    }
+    let versioned = |nfs| address(4, &rpcbind::Call::Getversaddr(asked(nfs, b"tcp")));
+    assert_eq!(
+        (versioned(3).as_str(), versioned(4).as_str()),
+        ("10.0.0.9.8.1", "")
+    );
+}
+
+#[test]
+fn dump_lists_everything_over_tcp_and_nothing_over_udp() {
+    let bytes = call(
+        portmap::PROGRAM,
+        2,
+        portmap::Procedure::Dump as u32,
+        &portmap::Call::Dump,
+    );
+    let (_, results) = answer(&bytes, Transport::Tcp);
+    let list = MappingList::decode(&mut Decoder::new(&results)).unwrap();
+    assert_eq!(list.0.len(), 2 + 3 * 2);
+    assert_eq!(answer(&bytes, Transport::Udp).0, AcceptStat::ProcUnavail);
+    for version in [3, 4] {
+        let procedure = rpcbind::Procedure::Dump as u32;
+        let bytes = call(portmap::PROGRAM, version, procedure, &rpcbind::Call::Dump);
+        let (_, results) = answer(&bytes, Transport::Tcp);
+        let list = RpcbList::decode(&mut Decoder::new(&results)).unwrap();
+        assert_eq!(list.0.len(), 4 + 3 * 2);
+        assert_eq!(answer(&bytes, Transport::Udp).0, AcceptStat::ProcUnavail);
+    }
+}
+
+#[test]
+fn nobody_can_change_anything() {
+    let mapping = Mapping {
+        program: 1,
+        version: 1,
+        protocol: IPPROTO_TCP,
+        port: 1,
+    };
+    for asked in [portmap::Call::Set(mapping), portmap::Call::Unset(mapping)] {
+        let bytes = call(portmap::PROGRAM, 2, asked.procedure() as u32, &asked);
+        assert_eq!(
+            answer(&bytes, Transport::Tcp),
+            (AcceptStat::Success, vec![0; 4])
+        );
+    }
+    let asked = rpcbind::Call::Set(asked(3, b"tcp"));
+    let bytes = call(portmap::PROGRAM, 3, asked.procedure() as u32, &asked);
+    assert_eq!(
+        answer(&bytes, Transport::Tcp),
+        (AcceptStat::Success, vec![0; 4])
+    );
+}
+
+#[test]
+fn what_is_not_served_is_said_so() {
+    let null = portmap::Call::Null;
+    let stat = |bytes: &[u8]| answer(bytes, Transport::Tcp).0;
+    assert_eq!(
+        stat(&call(portmap::PROGRAM, 2, 0, &null)),
+        AcceptStat::Success
+    );
+    assert_eq!(
+        stat(&call(nfs3::PROGRAM, 3, 0, &null)),
+        AcceptStat::ProgUnavail
+    );
+    let mismatch = AcceptStat::ProgMismatch { low: 2, high: 4 };
+    assert_eq!(stat(&call(portmap::PROGRAM, 1, 0, &null)), mismatch);
+    assert_eq!(stat(&call(portmap::PROGRAM, 5, 0, &null)), mismatch);
+    // CALLIT (5), through which others were flooded once, and what does not exist.
+    for procedure in [5, 99] {
+        assert_eq!(
+            stat(&call(portmap::PROGRAM, 2, procedure, &null)),
+            AcceptStat::ProcUnavail
+        );
+        let version_3 = call(portmap::PROGRAM, 3, procedure, &null);
+        assert_eq!(stat(&version_3), AcceptStat::ProcUnavail);
+    }
+    let getversaddr = rpcbind::Procedure::Getversaddr as u32;
+    let in_version_3 = call(
+        portmap::PROGRAM,
+        3,
+        getversaddr,
+        &rpcbind::Call::Getaddr(asked(3, b"")),
+    );
+    assert_eq!(stat(&in_version_3), AcceptStat::ProcUnavail);
+    assert_eq!(
+        stat(&call(portmap::PROGRAM, 2, 3, &null)),
+        AcceptStat::GarbageArgs
+    );
+    let mut too_long = call(portmap::PROGRAM, 2, 0, &null);
+    too_long.extend_from_slice(&[0; 4]);
+    assert_eq!(stat(&too_long), AcceptStat::GarbageArgs);
+}
+
+#[test]
+fn a_call_cut_short_anywhere_is_answered_with_an_error_or_not_at_all() {
+    let asked = rpcbind::Call::Getaddr(asked(3, b"tcp"));
+    let whole = call(portmap::PROGRAM, 3, asked.procedure() as u32, &asked);
+    for end in 0..whole.len() {
+        let Some(reply) = book().answer(&whole[..end], Transport::Udp, LOCAL) else {
+            continue;
+        };
+        let header = ReplyHeader::decode(&mut Decoder::new(&reply)).unwrap();
+        let success = ReplyHeader::accepted(77, AcceptStat::Success);
+        assert_ne!(header, success, "{end} bytes of {} are a call", whole.len());
+    }
+}
+
+#[tokio::test]
+async fn it_answers_over_tcp_and_udp() {
+    let listeners = ["127.0.0.1:2049".parse().unwrap()];
+    let portmap = Portmap::bind(&listeners, 0).await.unwrap();
+    let address = portmap.local_addrs().unwrap()[0];
+    let server = tokio::spawn(portmap.serve());
+    let mapping = Mapping {
+        program: nfs3::PROGRAM,
+        version: 3,
+        protocol: IPPROTO_TCP,
+        port: 0,
+    };
+    let asked = portmap::Call::Getport(mapping);
+    let bytes = call(portmap::PROGRAM, 2, asked.procedure() as u32, &asked);
+
+    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    socket.send_to(b"garbage", address).await.unwrap();
+    socket.send_to(&bytes, address).await.unwrap();
+    let mut reply = [0; 100];
+    let length = socket.recv(&mut reply).await.unwrap();
+    assert_eq!(reply[length - 4..length], 2049u32.to_be_bytes());
+
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let head = FragmentHeader {
+        last: true,
+        len: u32::try_from(bytes.len()).unwrap(),
+    };
+    let record = [head.to_bytes().as_slice(), &bytes].concat();
+    stream.write_all(&record).await.unwrap();
+    stream.read_exact(&mut reply[..length + 4]).await.unwrap();
+    assert_eq!(reply[length..length + 4], 2049u32.to_be_bytes());
+    // A record beyond the limit ends the connection.
+    let head = FragmentHeader {
+        last: true,
+        len: FragmentHeader::LEN_MAX,
+    };
+    stream.write_all(&head.to_bytes()).await.unwrap();
+    assert_eq!(stream.read(&mut reply).await.unwrap_or(0), 0);
+    server.abort();
+}

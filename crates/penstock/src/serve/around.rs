@@ -1,0 +1,144 @@
+//! What a server has around it: the control socket, SIGHUP, rpcbind, portmap.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use nfs_server::config::Config;
+use nfs_server::control::{ControlSocket, Controls};
+use nfs_server::portmap::Portmap;
+use nfs_server::reload::Reloader;
+use nfs_server::rpcbind::Registration;
+use nfs_server::state_dir::StateDir;
+use nfs_server::{Server, systemd};
+use tokio::signal::unix::Signal;
+use tokio::sync::Notify;
+use tokio::task::{JoinHandle, JoinSet};
+
+use super::report;
+use crate::logging::SetLevel;
+
+/// Of portmap and rpcbind (RFC 1833 §3).
+const PORTMAP_PORT: u16 = 111;
+
+/// Sockets beside the server's own, bound before it starts so that a failure is one at once.
+pub(super) struct Doors {
+    control: ControlSocket,
+    portmap: Option<Portmap>,
+}
+
+impl Doors {
+    pub(super) async fn bind(
+        config: &Config,
+        state_dir: &StateDir,
+        listeners: &[SocketAddr],
+    ) -> anyhow::Result<Self> {
+        let control = ControlSocket::bind(&state_dir.control_socket())
+            .with_context(|| format!("control socket in {}", state_dir.path().display()))?;
+        let portmap = if config.server.portmap {
+            let cure = "--portmap needs root and no rpcbind running; clients that are given the \
+                        port need neither";
+            Some(Portmap::bind(listeners, PORTMAP_PORT).await.context(cure)?)
+        } else {
+            None
+        };
+        Ok(Self { control, portmap })
+    }
+}
+
+/// The tasks around a running server.
+pub(super) struct Around {
+    tasks: JoinSet<()>,
+    registration: Option<JoinHandle<Registration>>,
+}
+
+impl Around {
+    pub(super) fn start(
+        doors: Doors,
+        config: &Config,
+        loaded: Config,
+        server: &Arc<Server>,
+        drain: &Arc<Notify>,
+        hangup: Signal,
+        set_level: SetLevel,
+    ) -> Self {
+        let addresses = server.local_addrs();
+        let reloader = Arc::new(reloader(loaded, server, &set_level));
+        let controls = Arc::new(controls(server, &reloader, drain, set_level));
+        let mut tasks = JoinSet::new();
+        tasks.spawn(doors.control.serve(controls));
+        // In the background: an rpcbind that does not answer must not hold us up.
+        let register = config.server.rpcbind && doors.portmap.is_none();
+        let registration = register.then(|| {
+            let addresses = addresses.clone();
+            tokio::task::spawn_blocking(move || Registration::new(&addresses))
+        });
+        if let Some(portmap) = doors.portmap {
+            tasks.spawn(portmap.serve());
+        }
+        tasks.spawn(reload_at_hangup(hangup, reloader, addresses));
+        Self {
+            tasks,
+            registration,
+        }
+    }
+
+    /// Takes all of it down; the control socket's file goes with it.
+    pub(super) async fn end(mut self) {
+        self.tasks.shutdown().await;
+        let Some(registration) = self.registration else {
+            return;
+        };
+        let removed = match registration.await {
+            Ok(registration) => tokio::task::spawn_blocking(|| registration.remove()).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = removed {
+            tracing::error!(%error, "rpcbind may still have our entries");
+        }
+    }
+}
+
+/// `loaded` is the configuration as it was read, before flags changed it.
+fn reloader(loaded: Config, server: &Arc<Server>, set_level: &SetLevel) -> Reloader {
+    let (server, set_level) = (Arc::clone(server), Arc::clone(set_level));
+    Reloader::new(loaded, move |table, level| {
+        server.apply(table)?;
+        if let Some(level) = level {
+            set_level(level);
+        }
+        Ok(())
+    })
+}
+
+/// Every SIGHUP reads the configuration again. What came of it is in the log.
+async fn reload_at_hangup(mut hangup: Signal, reloader: Arc<Reloader>, addresses: Vec<SocketAddr>) {
+    while hangup.recv().await.is_some() {
+        systemd::reloading();
+        let reloader = Arc::clone(&reloader);
+        let outcome = tokio::task::spawn_blocking(move || reloader.reload()).await;
+        let status = match outcome {
+            Ok(Ok(_)) => format!("serving on {}", report::joined(&addresses)),
+            Ok(Err(_)) | Err(_) => "reload refused, the old configuration stays".to_owned(),
+        };
+        systemd::ready(&status);
+    }
+}
+
+fn controls(
+    server: &Arc<Server>,
+    reloader: &Arc<Reloader>,
+    drain: &Arc<Notify>,
+    set_level: SetLevel,
+) -> Controls {
+    let [for_status, for_exports, for_clients] = [(); 3].map(|()| Arc::clone(server));
+    let (reloader, drain) = (Arc::clone(reloader), Arc::clone(drain));
+    Controls {
+        status: Box::new(move || for_status.status()),
+        exports: Box::new(move || for_exports.exports()),
+        clients: Box::new(move || for_clients.clients()),
+        reload: Box::new(move || reloader.reload()),
+        drain: Box::new(move || drain.notify_one()),
+        log_level: Box::new(move |level| set_level(level)),
+    }
+}

@@ -1,0 +1,262 @@
+//! A file system that stalls: hundreds of calls wait on it, and all others go on, on the same
+//! connection too. Once it is let go, every call gets its reply.
+//!
+//! Two stalled file systems, both below the export: one served by this process (FUSE), whose reads
+//! wait until they are told to go on; and one that is frozen, on which changes wait.
+
+use std::fs::{self, File};
+use std::path::Path;
+
+use anyhow::{Context as _, Result, anyhow, ensure};
+use bytes::Bytes;
+use nfs_client::Nfs3;
+use nfs_wire::nfs3::{CreateHow, FileHandle, Sattr3, SetTime, StableHow};
+use tokio::task::JoinSet;
+
+use crate::host::slow_fs::{self, SlowFs};
+use crate::host::wire::{block_on, connect, mount, ok, walk};
+use crate::host::{Context, FsKind, LoopFs, Server, ServerOptions, run};
+use crate::pattern;
+
+/// Stalled calls on the connection that other calls use as well.
+const SAME_CONNECTION: usize = 300;
+/// Further connections, and the stalled calls of each.
+const CONNECTIONS: usize = 4;
+const OF_EACH: usize = 50;
+/// Bytes of one stalled READ.
+const READ_BYTES: u32 = 4096;
+
+pub(super) fn fuse(context: &Context) -> Result<String> {
+    let (export, server) = serve(context, |export| {
+        let point = export.join("stalled");
+        fs::create_dir(&point)?;
+        SlowFs::mount(&point)
+    })?;
+    let (slow, server, export) = (export.1, server, export.0);
+    let done = block_on(reads(&export, &server, &slow));
+    slow.release();
+    done?;
+    server.stop()?;
+    drop(slow);
+    Ok(format!(
+        "{} READs stalled and let go",
+        SAME_CONNECTION + CONNECTIONS * OF_EACH
+    ))
+}
+
+pub(super) fn frozen(context: &Context) -> Result<String> {
+    let (export, server) = serve(context, |export| {
+        LoopFs::new(FsKind::Xfs, &export.join("stalled"))
+    })?;
+    let (mut stalled, server, export) = (export.1, server, export.0);
+    let frozen = Frozen::new(stalled.point())?;
+    let done = block_on(changes(&export, &server, &frozen));
+    frozen.thaw()?;
+    done?;
+    server.stop()?;
+    stalled.unmount()?;
+    Ok(format!(
+        "{} changes stalled and let go",
+        SAME_CONNECTION + CONNECTIONS * OF_EACH
+    ))
+}
+
+/// An export with a second file system in it, and the server on it.
+fn serve<T>(
+    context: &Context,
+    make: impl FnOnce(&Path) -> Result<T>,
+) -> Result<((std::path::PathBuf, T), Server)> {
+    let export = context.dir.join("export");
+    fs::create_dir(&export)?;
+    fs::write(export.join("cached"), pattern::bytes(1, 0, 100_000))?;
+    let stalled = make(&export)?;
+    let config = context.dir.join("penstock.toml");
+    let text = format!(
+        "[[export]]\npath = \"{}\"\npseudo = \"/\"\nclients = [\"127.0.0.0/8\"]\n\
+         squash = \"none\"\ncrossmnt = true\n",
+        export.display()
+    );
+    fs::write(&config, text)?;
+    let options = ServerOptions {
+        config: Some(config),
+        ..ServerOptions::default()
+    };
+    let server = Server::start(context, &export, &context.dir.join("state"), &options)?;
+    Ok(((export, stalled), server))
+}
+
+async fn reads(export: &Path, server: &Server, slow: &SlowFs) -> Result<()> {
+    let (nfs, root) = mount(server.address()).await?;
+    let file = walk(&nfs, &root, "stalled/file").await?;
+    let mut stalled = JoinSet::new();
+    for i in 0..SAME_CONNECTION {
+        stalled.spawn_local(read(nfs.clone(), file, i));
+    }
+    for connection in 0..CONNECTIONS {
+        let nfs = connect(server.address()).await?;
+        for i in 0..OF_EACH {
+            stalled.spawn_local(read(nfs.clone(), file, connection * OF_EACH + i));
+        }
+    }
+    slow.wait_for_a_read().await?;
+    for round in 0..20 {
+        elsewhere(export, &nfs, &root, round)
+            .await
+            .context("while READs stall")?;
+    }
+    ensure!(
+        stalled.try_join_next().is_none(),
+        "a stalled READ was answered"
+    );
+    slow.release();
+    finish(stalled).await
+}
+
+async fn read(nfs: Nfs3, file: FileHandle, i: usize) -> Result<()> {
+    let offset = i as u64 * u64::from(READ_BYTES) % slow_fs::SIZE;
+    let reply = ok("a stalled READ", nfs.read(&file, offset, READ_BYTES)).await?;
+    ensure!(
+        reply.data.len() == READ_BYTES as usize,
+        "a stalled READ of {}",
+        reply.data.len()
+    );
+    let wrong = pattern::first_difference(slow_fs::TAG, offset, &reply.data);
+    ensure!(wrong.is_none(), "wrong byte {wrong:?} of a stalled READ");
+    Ok(())
+}
+
+async fn changes(export: &Path, server: &Server, frozen: &Frozen) -> Result<()> {
+    let (nfs, root) = mount(server.address()).await?;
+    let dir = walk(&nfs, &root, "stalled").await?;
+    frozen.freeze()?;
+    let mut stalled = JoinSet::new();
+    for i in 0..SAME_CONNECTION {
+        stalled.spawn_local(create(nfs.clone(), dir, format!("a-{i}")));
+    }
+    for connection in 0..CONNECTIONS {
+        let nfs = connect(server.address()).await?;
+        for i in 0..OF_EACH {
+            stalled.spawn_local(create(nfs.clone(), dir, format!("b-{connection}-{i}")));
+        }
+    }
+    for round in 0..20 {
+        elsewhere(export, &nfs, &root, round)
+            .await
+            .context("while changes stall")?;
+    }
+    ensure!(
+        stalled.try_join_next().is_none(),
+        "a change of a frozen file system was answered"
+    );
+    frozen.thaw()?;
+    finish(stalled).await?;
+    let found = fs::read_dir(export.join("stalled"))?.count();
+    let expected = SAME_CONNECTION + CONNECTIONS * OF_EACH;
+    ensure!(found == expected, "{found} files, should be {expected}");
+    Ok(())
+}
+
+async fn create(nfs: Nfs3, dir: FileHandle, name: String) -> Result<()> {
+    let how = CreateHow::Unchecked(nothing());
+    ok("a stalled CREATE", nfs.create(&dir, name.as_bytes(), &how))
+        .await
+        .map(drop)
+}
+
+async fn finish(mut stalled: JoinSet<Result<()>>) -> Result<()> {
+    let mut replies = 0;
+    while let Some(outcome) = stalled.join_next().await {
+        outcome?.with_context(|| format!("after {replies} replies"))?;
+        replies += 1;
+    }
+    let expected = SAME_CONNECTION + CONNECTIONS * OF_EACH;
+    ensure!(
+        replies == expected,
+        "{replies} replies, should be {expected}"
+    );
+    Ok(())
+}
+
+/// Calls on the export's own file system, all on the connection of the stalled ones.
+async fn elsewhere(export: &Path, nfs: &Nfs3, root: &FileHandle, round: u64) -> Result<()> {
+    ok("GETATTR", nfs.getattr(root)).await?;
+    let cached = walk(nfs, root, "cached").await?;
+    let reply = ok("READ", nfs.read(&cached, 0, 100_000)).await?;
+    ensure!(
+        pattern::first_difference(1, 0, &reply.data).is_none(),
+        "READ of a cached file"
+    );
+    // A file that is not in the page cache has to come from the disk.
+    let name = format!("uncached-{round}");
+    let path = export.join(&name);
+    fs::write(&path, pattern::bytes(2, 0, 200_000))?;
+    let file = File::open(&path)?;
+    file.sync_all()?;
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)?;
+    let uncached = walk(nfs, root, &name).await?;
+    let reply = ok("READ from disk", nfs.read(&uncached, 0, 200_000)).await?;
+    ensure!(
+        pattern::first_difference(2, 0, &reply.data).is_none(),
+        "READ of an uncached file"
+    );
+    let data = Bytes::from(pattern::bytes(3, 0, 50_000));
+    ok("WRITE", nfs.write(&uncached, 0, StableHow::FileSync, data)).await?;
+    let new = format!("new-{round}");
+    ok(
+        "CREATE",
+        nfs.create(root, new.as_bytes(), &CreateHow::Guarded(nothing())),
+    )
+    .await?;
+    ok("READDIR", nfs.readdir(root, 0, [0; 8], 32_768)).await?;
+    ok("REMOVE", nfs.remove(root, new.as_bytes())).await?;
+    Ok(())
+}
+
+const fn nothing() -> Sattr3 {
+    let (atime, mtime) = (SetTime::DontChange, SetTime::DontChange);
+    Sattr3 {
+        mode: None,
+        uid: None,
+        gid: None,
+        size: None,
+        atime,
+        mtime,
+    }
+}
+
+/// A file system that can be frozen; thawed on drop.
+struct Frozen {
+    point: String,
+    frozen: std::cell::Cell<bool>,
+}
+
+impl Frozen {
+    fn new(point: &Path) -> Result<Self> {
+        let point = point.to_str().context("a path that is UTF-8")?.to_owned();
+        Ok(Self {
+            point,
+            frozen: std::cell::Cell::new(false),
+        })
+    }
+
+    fn freeze(&self) -> Result<()> {
+        run("fsfreeze", &["--freeze", &self.point])?;
+        self.frozen.set(true);
+        Ok(())
+    }
+
+    fn thaw(&self) -> Result<()> {
+        if self.frozen.replace(false) {
+            run("fsfreeze", &["--unfreeze", &self.point]).map_err(|error| anyhow!(error))?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        if let Err(error) = self.thaw() {
+            println!("     left frozen: {} ({error:#})", self.point);
+        }
+    }
+}
