@@ -89,6 +89,9 @@ pub enum Lost {
     /// The server closed it.
     #[error("the server closed it")]
     ByServer,
+    /// Nothing came over it for as long as a call may take.
+    #[error("nothing came over it for as long as a call may take")]
+    Silent,
     /// The system reported an error on it.
     #[error("{0}")]
     Io(Arc<io::Error>),

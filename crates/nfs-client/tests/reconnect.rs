@@ -218,3 +218,39 @@ async fn nobody_listens() {
         other => panic!("{other:?}"),
     }
 }
+
+#[tokio::test]
+async fn a_call_times_out_and_a_silent_connection_is_replaced() {
+    let (target, script) = responder(async |listener| {
+        let mut silent = accept(&listener).await;
+        receive(&mut silent).await;
+        let mut peer = accept(&listener).await;
+        // The client has hung up on the silent one.
+        assert!(silent.receive_record().await.unwrap().is_none());
+        while let Some(record) = peer.receive_record().await.unwrap() {
+            peer.send_record(&success(xid(&record), arguments(&record)))
+                .await
+                .unwrap();
+        }
+    })
+    .await;
+    let call_timeout = Duration::from_millis(300);
+    let options = ConnectOptions {
+        in_flight_max: 1,
+        call_timeout,
+        ..ConnectOptions::default()
+    };
+    let connection = connect_with(target, options).await;
+    let silent = call(&connection, b"one.").await;
+    assert!(matches!(silent, Err(RpcError::Timeout { after }) if after == call_timeout));
+    // The slot of the first is free for the second, which goes over a new connection. On a very slow
+    // machine it may run out of time too.
+    match call(&connection, b"two.").await {
+        Ok(reply) => assert_eq!(reply, b"two."),
+        Err(RpcError::Timeout { .. }) => {}
+        Err(other) => panic!("{other:?}"),
+    }
+    assert_eq!(connection.stats().reconnects, 1);
+    drop(connection);
+    script.await.unwrap();
+}

@@ -18,6 +18,7 @@ use crate::groups::GroupLists;
 use crate::handle_table::HandleTable;
 use crate::limits;
 use crate::reply_cache::ReplyCache;
+use crate::vfs::hints::Hints;
 use crate::vfs::stable::{Committer, Verifier};
 use crate::vfs::{Error, Object, Result, Tree};
 
@@ -37,6 +38,7 @@ pub(crate) struct Core {
     /// Buffers that READ payloads are sent from.
     pub(crate) send_buffers: BufferPool,
     pub(crate) verifier: Arc<Verifier>,
+    pub(crate) hints: Hints,
     pub(crate) committer: Arc<Committer>,
     pub(crate) counters: Counters,
     /// Use the server's own group list of a uid instead of the one in AUTH_SYS.

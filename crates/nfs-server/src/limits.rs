@@ -52,16 +52,16 @@ pub const HANDLE_TABLE_NAME_BYTES_MAX: usize = 4096;
 
 // Connections.
 
-/// Calls of one connection that may run at once; at the cap its socket is not read. Room for hundreds
-/// of calls that wait for a file system that does not answer, and for others beside them.
+/// Calls of one connection that may run at once; at the cap its socket is not read. Hundreds may
+/// wait for a file system that has stopped answering while others of the same connection go on.
 pub const IN_FLIGHT_PER_CONNECTION_MAX: usize = 1024;
 /// Calls of one shard that may run at once; at the cap its sockets are not read.
 pub const IN_FLIGHT_PER_SHARD_MAX: usize = 8192;
-/// Bytes read at once from a socket while others wait for memory.
-pub const READ_BYTES_UNDER_PRESSURE_MAX: usize = 4096;
 /// The part of the READ buffers that one file system may hold, as a divisor: calls that wait for a
 /// file system that does not answer leave the rest to others.
 pub const READ_BUFFERS_PER_MOUNT_DIVISOR: u64 = 2;
+/// Bytes read at once from a socket while others wait for memory.
+pub const READ_BYTES_UNDER_PRESSURE_MAX: usize = 4096;
 /// Bytes of replies that may wait for a slow reader before its socket is read no more.
 pub const UNSENT_BYTES_MAX: usize = 4 << 20;
 /// The same for replies that are no part of the memory budget by themselves (all but READ, READDIR and
@@ -115,6 +115,8 @@ pub const PERMITS_PER_OBJECT_MAX: usize = 8;
 pub const UNSTABLE_WRITERS_PER_OBJECT_MAX: usize = 64;
 /// Objects put out of the file cache by one insertion.
 pub const EVICTIONS_PER_INSERT_MAX: usize = 8;
+/// Names of which LOOKUP remembers where they led.
+pub const LOOKUP_HINTS_MAX: usize = 8192;
 /// Seconds after which an unused object leaves the file cache: between this and twice this.
 pub const FILE_CACHE_IDLE_SECONDS: u64 = 10;
 /// File systems of one export that clients may walk into.

@@ -35,7 +35,7 @@ const PACKAGES: &[Package] = &[
     },
     Package {
         name: "libnfs-utils",
-        reason: "a foreign client: nfs-ls, nfs-cat, nfs-cp, nfs-stat",
+        reason: "a foreign client: nfs-ls, nfs-cat, nfs-cp",
     },
     Package {
         name: "rpcbind",

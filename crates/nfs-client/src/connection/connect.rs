@@ -111,6 +111,10 @@ async fn open_one(to: SocketAddr, options: &ConnectOptions) -> io::Result<TcpStr
             Err(error) => return Err(error),
         }
     }
+    if options.source_port == SourcePort::PrivilegedIfAllowed {
+        // All in use, or left by connections that ended within the last minute.
+        return open_from(to, options.source, 0).await;
+    }
     Err(failure)
 }
 

@@ -33,8 +33,12 @@ pub(super) struct Driver {
     outgoing: Outgoing,
     timer: Pin<Box<Sleep>>,
     armed: Option<Instant>,
+    /// Calls that ran out of time, when they were last counted.
+    timeouts: u64,
     /// A record has come over the present connection.
     heard: bool,
+    /// When the last record came, or the connection was made.
+    heard_at: Instant,
 }
 
 /// Why the driver stopped doing what it did.
@@ -51,7 +55,9 @@ impl Driver {
             outgoing: Outgoing::default(),
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
             armed: None,
+            timeouts: 0,
             heard: false,
+            heard_at: Instant::now(),
             shared,
         }
     }
@@ -88,6 +94,7 @@ impl Driver {
                 Some(Ok(made)) => {
                     self.shared.lock().table.stats.reconnects += 1;
                     stream = Some(made);
+                    self.heard_at = Instant::now();
                 }
                 // The calls that wait for it end with their timeouts.
                 Some(Err(_)) => {}
@@ -146,14 +153,22 @@ impl Driver {
                 return Poll::Pending;
             }
             self.armed = None;
-            let wakers = self.shared.lock().table.expire(Instant::now());
+            let mut inner = self.shared.lock();
+            let wakers = inner.table.expire(Instant::now());
+            self.timeouts = inner.table.stats.timeouts;
+            drop(inner);
             wakers.iter().for_each(Waker::wake_by_ref);
         }
     }
 
     fn poll_live(&mut self, cx: &mut Context<'_>, stream: &mut TcpStream) -> Poll<End> {
+        let timeouts = self.timeouts;
         if self.poll_upkeep(cx).is_ready() {
             return Poll::Ready(End::Closed);
+        }
+        let silence = self.shared.options.call_timeout;
+        if self.timeouts != timeouts && self.heard_at.elapsed() >= silence {
+            return Poll::Ready(End::Lost(Lost::Silent));
         }
         for _ in 0..RECEIVES_PER_TURN {
             match self.poll_receive(cx, stream) {
@@ -193,10 +208,11 @@ impl Driver {
         let mut inner = self.shared.lock();
         // Woken after the lock is dropped; a batch is rarely more than a few dozen replies.
         let mut wakers = Vec::new();
+        let mut heard = false;
         let result = loop {
             match self.incoming.next() {
                 Ok(Some(record)) => {
-                    self.heard = true;
+                    heard = true;
                     let xid = xid_of(&record);
                     if !xid.is_some_and(|xid| inner.table.is_waiting(xid)) {
                         inner.count_stray(&record);
@@ -210,6 +226,10 @@ impl Driver {
             }
         };
         drop(inner);
+        if heard {
+            self.heard = true;
+            self.heard_at = Instant::now();
+        }
         wakers.iter().for_each(Waker::wake_by_ref);
         Poll::Ready(result)
     }

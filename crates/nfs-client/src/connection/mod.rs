@@ -7,8 +7,9 @@
 //!
 //! A connection that is lost is made again when a call needs it, with growing pauses, and what was on
 //! its way is sent again *with the same xid*, so that a server's reply cache can tell a repeat from a
-//! new call (RFC 1813 §4.5). [`Reconnect`] says how far this goes. Every call ends: with a reply, an
-//! error, or its timeout.
+//! new call (RFC 1813 §4.5). [`Reconnect`] says how far this goes. A connection over which nothing came
+//! for as long as a call may take counts as lost. Every call ends: with a reply, an error, or its
+//! timeout.
 //!
 //! Dropping a call's future gives the call up: its slot is free at once, and its reply, if one still
 //! comes, is ignored. Dropping the last clone of a [`Connection`] closes it.
@@ -86,7 +87,7 @@ pub enum SourcePort {
     Any,
     /// One below 1024, which some servers ask for and only root (`CAP_NET_BIND_SERVICE`) may take.
     Privileged,
-    /// One below 1024 if this process may take it, else the system's choice.
+    /// One below 1024 if this process may take it and one is free, else the system's choice.
     PrivilegedIfAllowed,
 }
 

@@ -21,6 +21,7 @@ use std::time::Duration;
 
 use nfs_io::Budget;
 use rustix::net::Shutdown;
+use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout};
@@ -149,6 +150,7 @@ impl Connection {
             return match self.stream.try_read(place) {
                 Ok(0) => Err(End::Closed),
                 Ok(len) => {
+                    self.note_drained(len < wanted);
                     receiver.received(len);
                     Ok(Read {
                         bytes: len,
@@ -171,6 +173,7 @@ impl Connection {
         let read = match self.stream.try_read(place) {
             Ok(0) => Err(End::Closed),
             Ok(len) => {
+                self.note_drained(len < limit);
                 let bytes = place.get(..len).unwrap_or_default();
                 Ok(Read {
                     bytes: len,
@@ -182,6 +185,16 @@ impl Connection {
         };
         self.shard.give_back(scratch);
         read
+    }
+
+    /// A read that did not fill its buffer emptied the socket: the next wait is for new bytes, without
+    /// another read to be told so. Bytes that came since are announced by epoll (edge-triggered).
+    fn note_drained(&self, drained: bool) {
+        if drained {
+            let nothing = || Err::<(), _>(io::ErrorKind::WouldBlock.into());
+            // Its answer is the one just given.
+            let _would_block = self.stream.try_io(Interest::READABLE, nothing);
+        }
     }
 
     /// Starts every call that these bytes complete. True when it had to wait for memory or room.

@@ -53,8 +53,8 @@ pub(super) async fn lookup(
         .target(&args.what.dir)
         .await
         .map_err(|error| fail(error, None))?;
-    let found = cx.core.lookup(&directory, args.what.name.0).await;
-    let dir_attributes = post_op_attr(cx, &directory).await;
+    let (found, dir_attributes) = cx.core.lookup(&directory, args.what.name.0).await;
+    let dir_attributes = dir_attributes.as_ref().map(fattr3);
     match found {
         Ok((object, attributes)) => Ok(LookupOk {
             object: object.handle,

@@ -12,14 +12,28 @@ use super::{Access, Attributes, Error, FileKind, Object, Result, Tree, check_nam
 use crate::core::{Core, Target};
 
 impl Core {
-    /// The object called `name` in a directory. First from the dentry cache on this thread; what
-    /// is not there, or may wait, goes to the helper pool.
+    /// The object called `name` in a directory, and the directory's attributes. First from the
+    /// kernel's memory on this thread; what is not there, or may wait, goes to the helper pool.
     ///
     /// # Errors
     /// The kernel's, for the caller's credentials.
     pub(crate) async fn lookup(
         self: &Arc<Self>,
         directory: &Target,
+        name: &[u8],
+    ) -> (Result<(Arc<Object>, Attributes)>, Option<Attributes>) {
+        let attributes = match self.attributes(&directory.object).await {
+            Ok(attributes) => attributes,
+            Err(error) => return (Err(error), None),
+        };
+        let found = self.lookup_in(directory, &attributes.stat, name).await;
+        (found, Some(attributes))
+    }
+
+    async fn lookup_in(
+        self: &Arc<Self>,
+        directory: &Target,
+        stat: &Stat,
         name: &[u8],
     ) -> Result<(Arc<Object>, Attributes)> {
         if !directory.object.is_directory() {
@@ -31,9 +45,15 @@ impl Core {
             _ => check_name(name)?,
         }
         if directory.object.mount.local && self.table(&directory.tree).is_none() {
-            // Not across a mount point: asking what is behind it may wait for somebody.
-            let at_once = ResolveFlags::CACHED | ResolveFlags::NO_XDEV;
-            match self.lookup_name(directory, name, at_once) {
+            // What the kernel asks of a look-up: the right to search the directory. It was asked,
+            // so the look-up itself needs no change of identity.
+            directory
+                .object
+                .check(&directory.creds, Access::EXECUTE, stat)?;
+            if let Some(found) = self.lookup_again(directory, name) {
+                return Ok(found);
+            }
+            match self.lookup_at_once(directory, name) {
                 Err(Error::Errno(Errno::AGAIN)) => {}
                 Err(Error::NotExported) if directory.tree.export.crossmnt => {}
                 answer => return answer,
@@ -44,6 +64,41 @@ impl Core {
             core.lookup_name(&job, &name, ResolveFlags::empty())
         })
         .await?
+    }
+
+    /// A name that was looked up before, if it still leads to the same object.
+    fn lookup_again(&self, directory: &Target, name: &[u8]) -> Option<(Arc<Object>, Attributes)> {
+        let inode = self.hints.recall(directory.object.inode_id(), name)?;
+        let object = self.files.by_inode(inode)?;
+        let stat = fs::statx_at(directory.object.path(), name).ok()?;
+        let same = stat.ino == inode.ino
+            && stat.dev == inode.dev
+            && object.mount.is_mounted_as(stat.mnt_id)
+            && Arc::ptr_eq(&object.mount, &directory.object.mount);
+        let fsid = object.mount.fsid;
+        same.then_some((object, Attributes { stat, fsid }))
+    }
+
+    /// A look-up that does not wait: `EAGAIN` where the kernel's memory has not the answer.
+    fn lookup_at_once(
+        self: &Arc<Self>,
+        directory: &Target,
+        name: &[u8],
+    ) -> Result<(Arc<Object>, Attributes)> {
+        // Not across a mount point: asking what is behind it may wait for somebody.
+        let resolve = directory.tree.resolve_flags() | ResolveFlags::CACHED | ResolveFlags::NO_XDEV;
+        let how = OpenHow {
+            flags: ENTRY,
+            mode: 0,
+            resolve,
+        };
+        let fd = fs::openat2(directory.object.path(), name, how).map_err(not_entered)?;
+        let stat = fs::statx(fd.as_fd())?;
+        let object = self.intern(&directory.object, &directory.tree, name, fd, &stat)?;
+        let place = directory.object.inode_id();
+        self.hints.remember(place, name, object.inode_id());
+        let fsid = object.mount.fsid;
+        Ok((object, Attributes { stat, fsid }))
     }
 
     fn lookup_name(

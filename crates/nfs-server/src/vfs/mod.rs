@@ -14,6 +14,7 @@ mod access;
 mod attributes;
 mod create;
 mod error;
+pub(crate) mod hints;
 mod info;
 mod io;
 mod lookup;

@@ -54,9 +54,9 @@ pub(crate) struct Mount {
     /// Opened for reading: `open_by_handle_at` does not take an `O_PATH` descriptor.
     fd: Arc<OwnedFd>,
     path: PathBuf,
-    retired: Arc<AtomicBool>,
     /// What its READs may hold of the buffers, in KiB.
     read_share: OnceLock<Semaphore>,
+    retired: Arc<AtomicBool>,
 }
 
 impl Mount {
@@ -80,14 +80,19 @@ impl Mount {
             file_size_max,
             fd: Arc::new(fd),
             path,
-            retired,
             read_share: OnceLock::new(),
+            retired,
         })
     }
 
     /// True when the export that it was opened for serves it no more.
     pub(crate) fn is_retired(&self) -> bool {
         self.retired.load(Ordering::Relaxed)
+    }
+
+    /// Is this the mount that an object's attributes name?
+    pub(super) fn is_mounted_as(&self, mnt_id: u64) -> bool {
+        self.mnt_id == mnt_id
     }
 
     pub(crate) fn root_ino(&self) -> u64 {

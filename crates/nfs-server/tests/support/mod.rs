@@ -63,6 +63,16 @@ impl Served {
         state: Option<TempDir>,
         change: impl FnOnce(&mut Config),
     ) -> Self {
+        Self::within(nfs_io::fs::raise_nofile(u64::MAX), files, state, change)
+    }
+
+    /// The same with this many descriptors.
+    pub(crate) fn within(
+        fds: u64,
+        files: TempDir,
+        state: Option<TempDir>,
+        change: impl FnOnce(&mut Config),
+    ) -> Self {
         let state = state.unwrap_or_else(|| scratch(0o700));
         let mut export = ExportConfig::new(files.path(), "/");
         for client in &mut export.clients {
@@ -84,11 +94,12 @@ impl Served {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let addr = listener.local_addr().unwrap();
-        let server = Server::start(ServerOptions {
+        let options = ServerOptions {
             config: config.clone(),
             state_dir: StateDir::open(state.path()).unwrap(),
             listeners: vec![listener],
-        });
+        };
+        let server = Server::start_within(options, fds);
         let server = Arc::new(server.unwrap());
         let (stop, stopped) = oneshot::channel();
         let runs = Arc::clone(&server);

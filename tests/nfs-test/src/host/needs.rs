@@ -20,6 +20,8 @@ pub(crate) enum Need {
     LibnfsUtils,
     /// File systems served by a process.
     Fuse,
+    /// A server that we did not write.
+    Ganesha,
     /// tar and a C compiler.
     Compiler,
     /// rpcbind and rpcinfo, in namespaces of their own.
@@ -35,6 +37,7 @@ impl Need {
             Self::Tun => "tap devices",
             Self::LibnfsUtils => "libnfs utilities",
             Self::Fuse => "FUSE",
+            Self::Ganesha => "NFS-Ganesha",
             Self::Compiler => "C compiler",
             Self::Rpcbind => "rpcbind",
         }
@@ -79,6 +82,10 @@ pub(crate) fn missing(need: Need, engine: Engine) -> Option<String> {
             ("unshare", "util-linux"),
             ("nsenter", "util-linux"),
             ("ip", "iproute2"),
+        ]),
+        Need::Ganesha => programs(&[
+            ("ganesha.nfsd", "nfs-ganesha nfs-ganesha-vfs"),
+            ("unshare", "util-linux"),
         ]),
         Need::Compiler => programs(&[("gcc", "gcc"), ("tar", "tar"), ("setpriv", "util-linux")]),
     }

@@ -29,6 +29,8 @@ pub(crate) struct ServerOptions<'a> {
     pub(crate) netns: Option<&'a Netns>,
     /// A configuration file instead of the exported directory.
     pub(crate) config: Option<PathBuf>,
+    /// Run as nobody, without any capability. The program and its directories must be readable by all.
+    pub(crate) unprivileged: bool,
     /// Further words of the command line.
     pub(crate) more: &'a [&'a str],
 }
@@ -59,10 +61,24 @@ impl Server {
         } else {
             options.listen.as_str()
         };
-        let mut command = options.netns.map_or_else(
-            || Command::new(&context.server),
-            |n| n.command(&context.server),
-        );
+        let program = if options.unprivileged {
+            Path::new("setpriv")
+        } else {
+            &context.server
+        };
+        let mut command = options
+            .netns
+            .map_or_else(|| Command::new(program), |n| n.command(program));
+        if options.unprivileged {
+            command.args([
+                "--reuid=65534",
+                "--regid=65534",
+                "--clear-groups",
+                "--inh-caps=-all",
+                "--bounding-set=-all",
+            ]);
+            command.arg(&context.server);
+        }
         command.arg("serve");
         match &options.config {
             Some(config) => command.arg("--config").arg(config),

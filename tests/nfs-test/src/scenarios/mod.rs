@@ -1,5 +1,6 @@
 //! The scenarios, in one table. Each runs once with each engine of the server.
 
+mod commands;
 mod hostile;
 mod kernel;
 mod libnfs;
@@ -29,6 +30,24 @@ pub(crate) const TABLE: &[Scenario] = &[
         about: "every procedure times its errors, on the wire through our own client",
         needs: &[Need::Root],
         run: crate::wire_table::run,
+    },
+    Scenario {
+        name: "wire-table-unprivileged",
+        about: "the same with a server that has no privilege: handles from its table",
+        needs: &[Need::Root],
+        run: crate::wire_table::run_unprivileged,
+    },
+    Scenario {
+        name: "commands",
+        about: "penstock ls, cat and stat: output, JSON, exit codes",
+        needs: &[],
+        run: commands::ours,
+    },
+    Scenario {
+        name: "commands-ganesha",
+        about: "the same on NFS-Ganesha, found through its portmapper",
+        needs: &[Need::Root, Need::Tun, Need::Rpcbind, Need::Ganesha],
+        run: commands::ganesha,
     },
     Scenario {
         name: "libnfs",

@@ -3,7 +3,7 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
+use std::os::unix::fs::{PermissionsExt as _, chown, lchown, symlink};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -24,12 +24,16 @@ pub(super) struct Place {
     pub(super) export: PathBuf,
     pub(super) read_only: Option<PathBuf>,
     pub(super) squashed: Option<PathBuf>,
+    /// The server runs as this user and can act as no other.
+    pub(super) only_user: Option<u32>,
 }
 
 /// Connections and root handles.
 pub(super) struct Bed {
     pub(super) nfs: SocketAddr,
     pub(super) export: PathBuf,
+    /// The server runs as this user and can act as no other.
+    pub(super) only_user: Option<u32>,
     /// As user 0.
     pub(super) root: Nfs3,
     pub(super) owner: Nfs3,
@@ -55,6 +59,7 @@ impl Place {
                 }
             }
             fill(dir)?;
+            give(dir, self.only_user)?;
         }
         Ok(())
     }
@@ -114,6 +119,23 @@ fn fill(dir: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Gives a directory and what is in it to `user`, if there is one to give it to.
+fn give(dir: &Path, user: Option<u32>) -> Result<()> {
+    if user.is_none() {
+        return Ok(());
+    }
+    lchown(dir, user, user)?;
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            give(&entry.path(), user)?;
+        } else {
+            lchown(entry.path(), user, user)?;
+        }
+    }
+    Ok(())
+}
+
 impl Bed {
     /// Connects and mounts.
     pub(super) async fn new(place: &Place, nfs: SocketAddr, mount: SocketAddr) -> Result<Self> {
@@ -144,6 +166,7 @@ impl Bed {
         Ok(Self {
             nfs,
             export: place.export.clone(),
+            only_user: place.only_user,
             owner: root.with_identity(Identity::sys(OWNER, OWNER, &[])),
             other: root.with_identity(Identity::sys(OTHER, OTHER, &[])),
             root,

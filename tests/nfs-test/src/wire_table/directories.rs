@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::fs::chown;
 
 use anyhow::{Result, ensure};
 use nfs_client::nfs3::{FileHandle, Nfsstat3 as S};
@@ -14,6 +15,7 @@ use super::table::{Table, status};
 pub(super) async fn rows(bed: &Bed, table: &mut Table) -> Result<()> {
     let path = bed.export.join("listing");
     fs::create_dir(&path)?;
+    chown(&path, bed.only_user, bed.only_user)?;
     let mut names: Vec<Vec<u8>> = (0..700).map(|i| format!("name-{i}").into_bytes()).collect();
     names.push(vec![b'x'; 255]);
     names.push(b"\xff\x80\xfe".to_vec());

@@ -21,6 +21,7 @@ mod rpc;
 mod table;
 
 use std::net::SocketAddr;
+use std::os::unix::fs::chown;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -29,6 +30,9 @@ use anyhow::{Result, bail};
 use crate::host::{Context, Server, ServerOptions};
 use bed::{Bed, Place};
 use table::Table;
+
+/// The user and group that an unprivileged server runs as.
+const NOBODY: u32 = 65_534;
 
 /// `nfs-test wire`: the rows against a server that runs already. The directories' contents are lost.
 #[derive(clap::Args)]
@@ -52,19 +56,41 @@ pub(crate) struct WireArgs {
 
 /// The scenario: our server with three exports.
 pub(crate) fn run(context: &Context) -> Result<String> {
+    run_as(context, None)
+}
+
+/// The scenario: the same with a server that has no privilege, so that handles come from its table,
+/// and everybody is the server's own user. Rows about users are left out.
+pub(crate) fn run_unprivileged(context: &Context) -> Result<String> {
+    // Where nobody can execute it, whatever the directories on the way to the original allow.
+    let server = context.dir.join("penstock");
+    std::fs::copy(&context.server, &server)?;
+    let context = Context {
+        server,
+        dir: context.dir.clone(),
+        ..*context
+    };
+    run_as(&context, Some(NOBODY))
+}
+
+fn run_as(context: &Context, only_user: Option<u32>) -> Result<String> {
     let place = Place {
         export: context.dir.join("export"),
         read_only: Some(context.dir.join("read-only")),
         squashed: Some(context.dir.join("squashed")),
+        only_user,
     };
     place.prepare()?;
     let config = context.dir.join("penstock.toml");
     std::fs::write(&config, place.config())?;
     let options = ServerOptions {
         config: Some(config),
+        unprivileged: only_user.is_some(),
         ..ServerOptions::default()
     };
     let state = context.dir.join("state");
+    std::fs::create_dir(&state)?;
+    chown(&state, only_user, only_user)?;
     let server = Server::start(context, &place.export, &state, &options)?;
     let address = server.address();
     let outcome = rows(&place, address, address);
@@ -78,6 +104,7 @@ pub(crate) fn main(args: &WireArgs) -> Result<ExitCode> {
         export: args.export.clone(),
         read_only: args.read_only.clone(),
         squashed: args.squashed.clone(),
+        only_user: None,
     };
     place.prepare()?;
     println!(
@@ -100,8 +127,10 @@ fn rows(place: &Place, nfs: SocketAddr, mount: SocketAddr) -> Result<String> {
         table.end_of("names", end);
         let end = kinds::rows(&bed, &mut table).await;
         table.end_of("kinds", end);
-        let end = permissions::rows(&bed, &mut table).await;
-        table.end_of("permissions", end);
+        if bed.only_user.is_none() {
+            let end = permissions::rows(&bed, &mut table).await;
+            table.end_of("permissions", end);
+        }
         let end = read_only::rows(&bed, &mut table).await;
         table.end_of("read_only", end);
         let end = creating::rows(&bed, &mut table).await;

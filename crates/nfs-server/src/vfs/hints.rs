@@ -1,0 +1,82 @@
+//! Where a name led the last time: lets LOOKUP of a name that is looked up again do without opening
+//! what it finds.
+//!
+//! A hint is only a guess at the inode. `statx` by name says whether it is still right, and the file cache
+//! has the object, pinned, so that its inode number cannot mean another file meanwhile. The object
+//! was opened by this very name, so its directory entry is pinned in the kernel's cache too:
+//! looking it up again does not wait for the disk.
+
+use std::hash::{BuildHasher, RandomState};
+
+use parking_lot::Mutex;
+
+use crate::file_cache::InodeId;
+use crate::limits;
+
+/// A table of guesses; a new one displaces what is in its place.
+pub(crate) struct Hints {
+    places: Box<[Mutex<Hint>]>,
+    hasher: RandomState,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Hint {
+    key: u64,
+    inode: Option<InodeId>,
+}
+
+impl Hints {
+    pub(crate) fn new() -> Self {
+        Self {
+            places: (0..limits::LOOKUP_HINTS_MAX)
+                .map(|_| Mutex::default())
+                .collect(),
+            hasher: RandomState::new(),
+        }
+    }
+
+    /// Where the name led.
+    pub(super) fn recall(&self, directory: InodeId, name: &[u8]) -> Option<InodeId> {
+        let key = self.key(directory, name);
+        let hint = *self.place(key)?.lock();
+        hint.inode.filter(|_| hint.key == key)
+    }
+
+    /// The name led here, and the object was opened by it.
+    pub(super) fn remember(&self, directory: InodeId, name: &[u8], inode: InodeId) {
+        let key = self.key(directory, name);
+        if let Some(place) = self.place(key) {
+            *place.lock() = Hint {
+                key,
+                inode: Some(inode),
+            };
+        }
+    }
+
+    fn key(&self, directory: InodeId, name: &[u8]) -> u64 {
+        self.hasher.hash_one((directory, name))
+    }
+
+    fn place(&self, key: u64) -> Option<&Mutex<Hint>> {
+        self.places.get(key as usize % limits::LOOKUP_HINTS_MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hint_is_for_one_name_in_one_directory() {
+        let hints = Hints::new();
+        let inode = |ino| InodeId {
+            fsid: 1,
+            dev: 2,
+            ino,
+        };
+        hints.remember(inode(1), b"name", inode(7));
+        assert_eq!(hints.recall(inode(1), b"name"), Some(inode(7)));
+        assert_eq!(hints.recall(inode(2), b"name"), None);
+        assert_eq!(hints.recall(inode(1), b"other"), None);
+    }
+}

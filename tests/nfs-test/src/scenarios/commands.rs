@@ -1,0 +1,269 @@
+//! `penstock ls`, `cat` and `stat` as a user runs them: on our server, and on one that we did not
+//! write.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::Read as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use nfs_client::NfsUrl;
+use serde_json::Value;
+
+use crate::host::{Context, Netns, Running, Server, ServerOptions, output};
+use crate::pattern;
+
+/// How long a foreign server may take to start.
+const START_DEADLINE: Duration = Duration::from_secs(60);
+/// How long a command may take to notice that nobody reads its output.
+const END_DEADLINE: Duration = Duration::from_secs(30);
+/// A file of several READs.
+const BIG_BYTES: usize = 9_000_001;
+
+/// What the checks need to know.
+struct Ground<'a> {
+    /// Runs `penstock` where the server can be reached.
+    penstock: &'a dyn Fn() -> Command,
+    /// The exported directory on this machine.
+    dir: &'a Path,
+    /// The URL of that directory.
+    url: NfsUrl,
+}
+
+pub(super) fn ours(context: &Context) -> Result<String> {
+    let export = context.dir.join("export");
+    fill(&export)?;
+    let state = context.dir.join("state");
+    let server = Server::start(context, &export, &state, &ServerOptions::default())?;
+    let ground = Ground {
+        penstock: &|| Command::new(&context.server),
+        dir: &export,
+        url: format!("nfs://{}/", server.address()).parse()?,
+    };
+    let checks = checks(&ground)?;
+    server.stop()?;
+    Ok(format!("{checks} checks"))
+}
+
+/// NFS-Ganesha keeps MOUNT on a port of its own, which the portmapper tells.
+pub(super) fn ganesha(context: &Context) -> Result<String> {
+    let export = context.dir.join("export");
+    fill(&export)?;
+    let netns = Netns::new()?;
+    let _server = start_ganesha(context, &netns, &export)?;
+    let path = export.to_str().context("the export's path is UTF-8")?;
+    let ground = Ground {
+        penstock: &|| netns.command(&context.server),
+        dir: &export,
+        url: format!("nfs://127.0.0.1{path}").parse()?,
+    };
+    let deadline = Instant::now() + START_DEADLINE;
+    while output((ground.penstock)().arg("stat").arg(ground.url.to_string())).is_err() {
+        ensure!(Instant::now() < deadline, "Ganesha does not answer");
+        // SLEEP: between two looks at a server that has no way to tell that it is ready.
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    let checks = checks(&ground)?;
+    Ok(format!("{checks} checks"))
+}
+
+/// Ganesha holds fixed paths below /run and wants rpcbind: both get a world of their own, which ends
+/// with this process's child.
+fn start_ganesha(context: &Context, netns: &Netns, export: &Path) -> Result<Running> {
+    let dir = context.dir.display();
+    let config = context.dir.join("ganesha.conf");
+    fs::create_dir(context.dir.join("recovery"))?;
+    fs::write(
+        &config,
+        format!(
+            r#"NFS_CORE_PARAM {{ NFS_Port = 2049; MNT_Port = 20048; Protocols = 3; Enable_NLM = false;
+  Enable_RQUOTA = false; Enable_UDP = false; mount_path_pseudo = false;
+  Plugins_Dir = "/usr/lib/x86_64-linux-gnu/ganesha"; }}
+NFSV4 {{ Graceless = true; RecoveryRoot = "{dir}/recovery"; }}
+NFS_KRB5 {{ Active_krb5 = false; }}
+EXPORT_DEFAULTS {{ Access_Type = RW; Squash = no_root_squash; SecType = sys, none; }}
+EXPORT {{ Export_Id = 1; Path = "{}"; Pseudo = /; FSAL {{ Name = VFS; }} }}
+"#,
+            export.display()
+        ),
+    )?;
+    let script = format!(
+        "mount -t tmpfs tmpfs /run && mkdir -p /run/rpcbind /run/ganesha && rpcbind -w -f & \
+         until rpcinfo -p 127.0.0.1 >{dir}/rpcinfo.log 2>&1; do sleep 0.1; done; \
+         exec ganesha.nfsd -F -f {} -L {dir}/ganesha.log -p {dir}/ganesha.pid",
+        config.display()
+    );
+    let mut command = netns.command("unshare");
+    command.args(["--mount", "--pid", "--fork", "--kill-child", "sh", "-c"]);
+    command.arg(script).stdin(Stdio::null());
+    Running::start(&mut command)
+}
+
+fn fill(dir: &Path) -> Result<()> {
+    fs::create_dir_all(dir.join("sub/deeper"))?;
+    fs::write(dir.join("hello"), "hello\n")?;
+    fs::write(dir.join("sub/two words"), "two words\n")?;
+    fs::write(dir.join("sub/empty"), "")?;
+    fs::write(dir.join(OsStr::from_bytes(b"sub/\xff\xfe")), "not UTF-8\n")?;
+    fs::write(dir.join("sub/new\nline"), "")?;
+    fs::write(dir.join("sub/50%#?&"), "percent\n")?;
+    fs::write(dir.join("big"), pattern::bytes(9, 0, BIG_BYTES))?;
+    symlink("two words", dir.join("sub/link"))?;
+    symlink("../sub/link", dir.join("sub/link-to-link"))?;
+    fs::set_permissions(dir.join("sub/two words"), fs::Permissions::from_mode(0o640))?;
+    Ok(())
+}
+
+fn checks(ground: &Ground<'_>) -> Result<u32> {
+    Ok(ls(ground)? + cat(ground)? + stat(ground)? + failures(ground)?)
+}
+
+impl Ground<'_> {
+    fn url(&self, path: &[u8]) -> String {
+        let path = [&self.url.path, b"/".as_slice(), path].concat();
+        self.url.with_path(path).to_string()
+    }
+
+    fn run(&self, args: &[&str]) -> Result<Vec<u8>> {
+        output((self.penstock)().args(args))
+    }
+}
+
+fn ls(ground: &Ground<'_>) -> Result<u32> {
+    let mut names = fs::read_dir(ground.dir.join("sub"))?
+        .map(|entry| Ok(entry?.file_name().as_bytes().to_vec()))
+        .collect::<Result<Vec<_>>>()?;
+    names.sort();
+    let expected: Vec<u8> = names
+        .iter()
+        .flat_map(|name| [name, b"\n".as_slice()].concat())
+        .collect();
+    let url = ground.url(b"sub");
+    let listed = ground.run(&["ls", &url])?;
+    ensure!(listed == expected, "ls: {}", listed.escape_ascii());
+    let long = ground.run(&["ls", "-l", &url])?;
+    let long = String::from_utf8_lossy(&long);
+    for (mode, size, end) in [
+        ("-rw-r-----", " 10 ", " two words"),
+        ("drwx", "", " deeper"),
+        ("lrwx", "", " link -> two words"),
+    ] {
+        let shown = long
+            .lines()
+            .any(|line| line.starts_with(mode) && line.contains(size) && line.ends_with(end));
+        ensure!(shown, "ls -l shows no {mode}...{end}: {long}");
+    }
+    let json = String::from_utf8(ground.run(&["ls", "--json", &url])?)?;
+    let objects = json
+        .lines()
+        .map(|line| Ok(serde_json::from_str(line)?))
+        .collect::<Result<Vec<Value>>>()?;
+    ensure!(objects.len() == names.len(), "ls --json: {json}");
+    let odd = objects.iter().find(|object| object["name_hex"] == "fffe");
+    ensure!(
+        odd.is_some_and(|odd| odd["size"] == 10),
+        "ls --json: {json}"
+    );
+    let link = objects.iter().find(|object| object["name"] == "link");
+    ensure!(
+        link.is_some_and(|link| link["target"] == "two words" && link["type"] == "symbolic link"),
+        "ls --json: {json}"
+    );
+    let one = ground.run(&["ls", &ground.url(b"sub/50%#?&")])?;
+    ensure!(one == b"50%#?&\n", "ls of a file: {}", one.escape_ascii());
+    Ok(8)
+}
+
+fn cat(ground: &Ground<'_>) -> Result<u32> {
+    let urls = [
+        &b"sub/two words"[..],
+        b"sub/empty",
+        b"sub/\xff\xfe",
+        b"sub/link-to-link",
+    ]
+    .map(|path| ground.url(path));
+    let mut args = vec!["cat"];
+    args.extend(urls.iter().map(String::as_str));
+    let text = ground.run(&args)?;
+    let expected = b"two words\nnot UTF-8\ntwo words\n";
+    ensure!(text == expected, "cat: {}", text.escape_ascii());
+    let big = ground.run(&["cat", &ground.url(b"big")])?;
+    ensure!(
+        big == fs::read(ground.dir.join("big"))?,
+        "cat: a big file is wrong"
+    );
+    // A reader that has seen enough is no error.
+    let mut command = (ground.penstock)();
+    command.arg("cat").arg(ground.url(b"big"));
+    let mut running = Running::start(command.stdout(Stdio::piped()))?;
+    let mut reader = running.child().stdout.take().context("its output")?;
+    reader.read_exact(&mut [0; 10])?;
+    drop(reader);
+    let status = running.wait(END_DEADLINE)?;
+    ensure!(status.success(), "cat to a closed pipe: {status}");
+    Ok(3)
+}
+
+fn stat(ground: &Ground<'_>) -> Result<u32> {
+    for (path, follow) in [
+        ("sub/two words", false),
+        ("sub/link", false),
+        ("sub/link", true),
+        ("", false),
+    ] {
+        let url = ground.url(path.as_bytes());
+        let mut args = vec!["stat", "--json", &url];
+        if follow {
+            args.push("--follow");
+        }
+        let shown: Value = serde_json::from_slice(&ground.run(&args)?)?;
+        let local = ground.dir.join(path);
+        let local = if follow {
+            local.metadata()?
+        } else {
+            local.symlink_metadata()?
+        };
+        let mtime = format!("{}.{:09}", local.mtime(), local.mtime_nsec());
+        let right = shown["fileid"] == local.ino()
+            && shown["size"] == local.len()
+            && shown["nlink"] == local.nlink()
+            && shown["mode"] == format!("{:04o}", local.mode() & 0o7777)
+            && (shown["uid"] == local.uid() && shown["gid"] == local.gid())
+            && shown["mtime"] == mtime;
+        ensure!(right, "stat --json {path}: {shown}, here {local:?}");
+    }
+    let text = String::from_utf8(ground.run(&["stat", &ground.url(b"sub/link")])?)?;
+    ensure!(
+        text.contains("sub/link -> two words") && text.contains("symbolic link"),
+        "stat: {text}"
+    );
+    Ok(5)
+}
+
+/// Exit codes, and messages that help.
+fn failures(ground: &Ground<'_>) -> Result<u32> {
+    let missing = ground.url(b"sub/missing");
+    let directory = ground.url(b"sub");
+    let cases: [(&[&str], i32, &str); 8] = [
+        (&["cat", &missing], 1, "no such file"),
+        (&["ls", &missing], 1, "no such file"),
+        (&["stat", &missing], 1, "no such file"),
+        (&["cat", &directory], 1, "is a directory"),
+        (&["stat", "nfs://127.0.0.1:1/"], 1, "is the server running"),
+        (&["stat", "http://127.0.0.1/"], 2, "nfs://HOST"),
+        (&["ls", "nfs://127.0.0.1/?colour=red"], 2, "unknown option"),
+        (&["cat"], 2, "Usage"),
+    ];
+    for (args, code, text) in cases {
+        let done = (ground.penstock)().args(args).output()?;
+        let said = String::from_utf8_lossy(&done.stderr);
+        if done.status.code() != Some(code) || !said.contains(text) || !done.stdout.is_empty() {
+            bail!("penstock {args:?}: {}, {said}", done.status);
+        }
+    }
+    Ok(8)
+}
