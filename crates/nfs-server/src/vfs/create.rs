@@ -3,12 +3,12 @@
 //! Each runs as one job on the helper pool: attributes before, the change as the caller,
 //! attributes after. Then it waits, without a thread, for its share of a group commit.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use nfs_io::Errno;
 use nfs_io::fs::{self, OFlags, ResolveFlags, Stat, Timestamp};
 use nfs_io::identity::Guard;
+use nfs_io::{Creds, Errno};
 
 use super::attributes::apply;
 use super::lookup::open_entry;
@@ -416,7 +416,7 @@ fn finish_file(
         size: None,
         ..*rest
     };
-    apply(
+    apply_to_new(
         path.as_fd(),
         &directory.creds,
         &without_size,
@@ -513,7 +513,7 @@ fn make_other(
     if rest.is_empty() {
         return Ok((fd, vec![]));
     }
-    apply(fd.as_fd(), &directory.creds, &rest, kind)?;
+    apply_to_new(fd.as_fd(), &directory.creds, &rest, kind)?;
     let flush = match fs::reopen(fd.as_fd(), OFlags::RDONLY | OFlags::DIRECTORY) {
         Ok(opened) => Flush::Inode {
             ino: stat.ino,
@@ -525,6 +525,34 @@ fn make_other(
     };
 
     Ok((fd, vec![flush]))
+}
+
+/// As [`apply`], but an owner or group that the caller may not give away is left out: the object is
+/// made, and it is the caller's. Clients send along the owner they expect, and other servers
+/// (Linux's nfsd for whoever is not root) take it as a wish too.
+fn apply_to_new(
+    fd: BorrowedFd<'_>,
+    creds: &Creds,
+    set: &SetAttributes,
+    kind: FileKind,
+) -> Result<()> {
+    let nothing = SetAttributes::default();
+    let (uid, gid) = (set.uid, set.gid);
+    for owner in [
+        SetAttributes { uid, ..nothing },
+        SetAttributes { gid, ..nothing },
+    ] {
+        match apply(fd, creds, &owner, kind) {
+            Ok(()) | Err(Error::Errno(Errno::PERM)) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let rest = SetAttributes {
+        uid: None,
+        gid: None,
+        ..*set
+    };
+    apply(fd, creds, &rest, kind)
 }
 
 /// The verifier of an exclusive CREATE as times that every file system keeps: 31 bits of each half as
