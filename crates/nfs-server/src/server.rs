@@ -82,13 +82,21 @@ impl Server {
     /// # Errors
     /// [`StartError`], with the cure.
     pub fn start(options: ServerOptions) -> Result<Self, StartError> {
+        Self::start_within(options, fs::raise_nofile(u64::MAX))
+    }
+
+    /// The same with at most `fds` descriptors for connections and open files together, for who
+    /// runs it beside something else.
+    ///
+    /// # Errors
+    /// [`StartError`], with the cure.
+    pub fn start_within(options: ServerOptions, fds: u64) -> Result<Self, StartError> {
         let ServerOptions {
             config,
             state_dir,
             listeners,
         } = options;
         fs::umask_zero();
-        let fds = fs::raise_nofile(u64::MAX);
         // A client's root is no reason to use the blocks reserved for the administrator's.
         if caps::has(Capability::SysResource)
             && let Err(error) = caps::drop_effective(Capability::SysResource)
