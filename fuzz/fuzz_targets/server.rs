@@ -76,7 +76,7 @@ fn world() -> &'static World {
 
 impl World {
     fn new() -> Self {
-        let scratch = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/scratch/dispatch");
+        let scratch = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/scratch/server");
         let _ = fs::remove_dir_all(&scratch);
         let export = scratch.join("export");
         fs::create_dir_all(export.join("directory")).expect("a scratch directory");
