@@ -12,7 +12,7 @@ use crate::dispatch::{WriteCut, write_head_len};
 use crate::limits;
 
 /// One connection's state between reads.
-pub(super) struct Receiver {
+pub(crate) struct Receiver {
     state: State,
     /// The record so far, without marks.
     record: Vec<u8>,
@@ -38,7 +38,7 @@ enum State {
 }
 
 /// What the bytes so far come to.
-pub(super) enum Step {
+pub(crate) enum Step {
     /// All bytes are used up, and no call is complete.
     More,
     Call(Received),
@@ -47,19 +47,19 @@ pub(super) enum Step {
 }
 
 /// A whole call.
-pub(super) struct Received {
+pub(crate) struct Received {
     /// The record, without a WRITE's data where that was received apart.
-    pub(super) record: Vec<u8>,
+    pub(crate) record: Vec<u8>,
     /// A WRITE's data, where it was received apart.
-    pub(super) data: Option<Buf>,
+    pub(crate) data: Option<Buf>,
     /// What a long record is held with; `None` for one up to [`WHOLE_BYTES`], of which the number of
     /// calls in progress bounds how many there are. (A call that holds memory must not wait for
     /// more: all of them together could wait for ever.)
-    pub(super) reservation: Option<Reservation>,
+    pub(crate) reservation: Option<Reservation>,
 }
 
 /// What memory a call needs before more of it is read.
-pub(super) enum Wanted {
+pub(crate) enum Wanted {
     /// For the record itself, bytes.
     Record(usize),
     /// For a WRITE's data, bytes.
@@ -68,7 +68,7 @@ pub(super) enum Wanted {
 
 /// The peer does not speak ONC RPC, or asks too much.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum BadRecord {
+pub(crate) enum BadRecord {
     #[error("a record longer than any call")]
     TooLong,
     #[error("a record in too many fragments")]
@@ -85,7 +85,7 @@ pub(crate) const WHOLE_BYTES: usize = 16 << 10;
 const SPLIT_BYTES: usize = 8192;
 
 impl Receiver {
-    pub(super) fn new(io_bytes_max: u32) -> Self {
+    pub(crate) fn new(io_bytes_max: u32) -> Self {
         Self {
             state: State::Mark {
                 bytes: [0; 4],
@@ -100,17 +100,17 @@ impl Receiver {
     }
 
     /// True when no call is half received.
-    pub(super) fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         matches!(self.state, State::Mark { have: 0, .. }) && self.record.is_empty()
     }
 
     /// True when it holds memory of the budget that others may wait for.
-    pub(super) fn holds_memory(&self) -> bool {
+    pub(crate) fn holds_memory(&self) -> bool {
         self.reservation.is_some() || matches!(self.state, State::Payload { .. })
     }
 
     /// Where the next bytes of the stream belong, when that is a WRITE's buffer.
-    pub(super) fn direct(&mut self) -> Option<&mut [u8]> {
+    pub(crate) fn direct(&mut self) -> Option<&mut [u8]> {
         match &mut self.state {
             State::Payload { data, filled, .. } => {
                 data.get_mut(*filled..).filter(|rest| !rest.is_empty())
@@ -120,14 +120,14 @@ impl Receiver {
     }
 
     /// `len` bytes were received into [`Receiver::direct`].
-    pub(super) fn received(&mut self, len: usize) {
+    pub(crate) fn received(&mut self, len: usize) {
         if let State::Payload { filled, .. } = &mut self.state {
             *filled += len;
         }
     }
 
     /// Takes bytes from the front of the stream until a call is complete or something is needed.
-    pub(super) fn feed(&mut self, bytes: &mut &[u8]) -> Result<Step, BadRecord> {
+    pub(crate) fn feed(&mut self, bytes: &mut &[u8]) -> Result<Step, BadRecord> {
         loop {
             match &mut self.state {
                 State::Mark { bytes: mark, have } => {
@@ -172,7 +172,7 @@ impl Receiver {
     }
 
     /// The budget gave what [`Wanted::Record`] asked for.
-    pub(super) fn reserved(&mut self, reservation: Reservation) {
+    pub(crate) fn reserved(&mut self, reservation: Reservation) {
         self.reservation = Some(reservation);
         if let (State::Fragment { left, .. }, 1) = (&self.state, self.fragments) {
             // Reserved for all of it: growing step by step would take twice as much.
@@ -181,7 +181,7 @@ impl Receiver {
     }
 
     /// The budget gave the buffer that [`Wanted::Data`] asked for.
-    pub(super) fn received_into(&mut self, mut data: Buf) {
+    pub(crate) fn received_into(&mut self, mut data: Buf) {
         let State::Fragment { left, .. } = self.state else {
             return;
         };
