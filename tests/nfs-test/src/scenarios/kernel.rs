@@ -93,6 +93,7 @@ pub(super) fn run(context: &Context) -> Result<String> {
         .filter(|line| line.starts_with("ok "))
         .count();
     let expected = guest::CALLS.len() + guest::SHARING + 4 + 2;
+    disk.unmount()?;
     ensure!(
         wrong.is_empty(),
         "{} wrong: {}",
