@@ -33,7 +33,6 @@ impl Dispatch {
     /// # Errors
     /// As [`Server::start`](crate::Server::start).
     pub fn new(config: &Config, state_dir: StateDir) -> Result<Self, StartError> {
-        nfs_io::fs::umask_zero();
         let failed = |error: std::io::Error| StartError::Failed(error.to_string());
         let engine = (EngineKind::Threads, String::new());
         let facts = Facts::new(config.server.memory_bytes, engine, FDS);

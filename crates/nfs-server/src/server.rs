@@ -114,7 +114,6 @@ impl Server {
             state_dir,
             listeners,
         } = options;
-        fs::umask_zero();
         // A client's root is no reason to use the blocks reserved for the administrator's.
         if caps::has(Capability::SysResource)
             && let Err(error) = caps::drop_effective(Capability::SysResource)
@@ -418,6 +417,8 @@ pub(crate) fn make_core(
     state_dir: &StateDir,
     facts: &Facts,
 ) -> Result<Core, StartError> {
+    // The modes of what clients make are theirs to choose.
+    fs::umask_zero();
     let failed = |error: String| StartError::Failed(error);
     let key = HandleKey::load_or_create(state_dir.path())
         .map_err(|error| failed(format!("handle key: {error}")))?;
