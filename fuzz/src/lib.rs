@@ -97,3 +97,37 @@ pub fn nfs3_results(procedure: Procedure, bytes: &[u8]) {
         Procedure::Commit => round_trip_of!(bytes, Res<nfs3::CommitOk, WccData>),
     }
 }
+
+/// Are these whole results of the procedure?
+pub fn nfs3_results_decode(procedure: Procedure, bytes: &[u8]) -> bool {
+    fn whole<'a, Ok: Decode<'a>, Fail: Decode<'a>>(bytes: &'a [u8]) -> bool
+    where
+        Res<Ok, Fail>: Decode<'a>,
+    {
+        nfs_wire::decode_all::<Res<Ok, Fail>>(bytes).is_ok()
+    }
+    type Attr = nfs3::PostOpAttr;
+    match procedure {
+        Procedure::Null => bytes.is_empty(),
+        Procedure::Getattr => whole::<nfs3::GetattrOk, ()>(bytes),
+        Procedure::Setattr | Procedure::Remove | Procedure::Rmdir => {
+            whole::<nfs3::RemoveOk, WccData>(bytes)
+        }
+        Procedure::Lookup => whole::<nfs3::LookupOk, Attr>(bytes),
+        Procedure::Access => whole::<nfs3::AccessOk, Attr>(bytes),
+        Procedure::Readlink => whole::<nfs3::ReadlinkOk<'_>, Attr>(bytes),
+        Procedure::Read => whole::<nfs3::ReadOk<'_>, Attr>(bytes),
+        Procedure::Write => whole::<nfs3::WriteOk, WccData>(bytes),
+        Procedure::Create | Procedure::Mkdir | Procedure::Symlink | Procedure::Mknod => {
+            whole::<nfs3::CreateOk, WccData>(bytes)
+        }
+        Procedure::Rename => whole::<nfs3::RenameBody, nfs3::RenameBody>(bytes),
+        Procedure::Link => whole::<nfs3::LinkBody, nfs3::LinkBody>(bytes),
+        Procedure::Readdir => whole::<nfs3::ReaddirOk<'_>, Attr>(bytes),
+        Procedure::Readdirplus => whole::<nfs3::ReaddirplusOk<'_>, Attr>(bytes),
+        Procedure::Fsstat => whole::<nfs3::FsstatOk, Attr>(bytes),
+        Procedure::Fsinfo => whole::<nfs3::FsinfoOk, Attr>(bytes),
+        Procedure::Pathconf => whole::<nfs3::PathconfOk, Attr>(bytes),
+        Procedure::Commit => whole::<nfs3::CommitOk, WccData>(bytes),
+    }
+}

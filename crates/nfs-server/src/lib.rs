@@ -12,6 +12,8 @@ mod dispatch;
 pub mod exports;
 mod fh;
 mod file_cache;
+#[doc(hidden)]
+pub mod fuzzing;
 mod groups;
 pub mod handle_table;
 pub mod limits;

@@ -91,7 +91,7 @@ pub const READDIR_BYTES_PREFERRED: u32 = 64 << 10;
 pub const READDIR_BYTES_MAX: u32 = 1 << 20;
 /// Memory that a listing takes while it is made, as a multiple of its reply: entries are kept as
 /// values before they are encoded.
-pub const READDIR_MEMORY_FACTOR: u32 = 5;
+pub const READDIR_MEMORY_FACTOR: u64 = 5;
 /// Descriptors kept free for listeners, the state directory, mounts, and calls in progress.
 pub const FDS_RESERVED: usize = 256;
 /// Most connections, further bounded by half of the descriptor limit.

@@ -68,12 +68,30 @@ struct ShardHandle {
 }
 
 /// What was found and decided at start.
-struct Facts {
+pub(crate) struct Facts {
     engine: EngineKind,
     engine_why: String,
     fds: u64,
     budget: Budget,
     send_budget: Budget,
+}
+
+impl Facts {
+    pub(crate) fn new(
+        memory_bytes: u64,
+        (engine, engine_why): (EngineKind, String),
+        fds: u64,
+    ) -> Self {
+        // Half for what comes, half for what goes: neither can starve the other.
+        let half = memory_bytes / 2;
+        Self {
+            engine,
+            engine_why,
+            fds,
+            budget: Budget::new(half),
+            send_budget: Budget::new(half),
+        }
+    }
 }
 
 impl Server {
@@ -82,13 +100,21 @@ impl Server {
     /// # Errors
     /// [`StartError`], with the cure.
     pub fn start(options: ServerOptions) -> Result<Self, StartError> {
+        Self::start_within(options, fs::raise_nofile(u64::MAX))
+    }
+
+    /// The same with at most `fds` descriptors for connections and open files together, for who
+    /// runs it beside something else.
+    ///
+    /// # Errors
+    /// [`StartError`], with the cure.
+    pub fn start_within(options: ServerOptions, fds: u64) -> Result<Self, StartError> {
         let ServerOptions {
             config,
             state_dir,
             listeners,
         } = options;
         fs::umask_zero();
-        let fds = fs::raise_nofile(u64::MAX);
         // A client's root is no reason to use the blocks reserved for the administrator's.
         if caps::has(Capability::SysResource)
             && let Err(error) = caps::drop_effective(Capability::SysResource)
@@ -96,20 +122,15 @@ impl Server {
             tracing::debug!(%error, "CAP_SYS_RESOURCE stays");
         }
         ServerIdentity::current();
-        let (engine, engine_why) = choose_engine(config.server.engine)?;
-        // Half for what comes, half for what goes: neither can starve the other.
-        let half = config.server.memory_bytes / 2;
-        let facts = Facts {
-            engine,
-            engine_why,
+        let facts = Facts::new(
+            config.server.memory_bytes,
+            choose_engine(config.server.engine)?,
             fds,
-            budget: Budget::new(half),
-            send_budget: Budget::new(half),
-        };
+        );
         let core = Arc::new(make_core(&config, &state_dir, &facts)?);
         let (drain, draining) = watch::channel(false);
         let shard_count = config.server.shards.unwrap_or_else(processors);
-        let shards = start_shards(shard_count, &core, engine, &draining)?;
+        let shards = start_shards(shard_count, &core, facts.engine, &draining)?;
         Ok(Self {
             core,
             state_dir,
@@ -392,7 +413,11 @@ fn choose_engine(choice: EngineChoice) -> Result<(EngineKind, String), StartErro
     }
 }
 
-fn make_core(config: &Config, state_dir: &StateDir, facts: &Facts) -> Result<Core, StartError> {
+pub(crate) fn make_core(
+    config: &Config,
+    state_dir: &StateDir,
+    facts: &Facts,
+) -> Result<Core, StartError> {
     let failed = |error: String| StartError::Failed(error);
     let key = HandleKey::load_or_create(state_dir.path())
         .map_err(|error| failed(format!("handle key: {error}")))?;

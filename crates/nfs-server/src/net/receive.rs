@@ -5,17 +5,20 @@
 //! first. The data of a large WRITE is received into a buffer of its own.
 
 use nfs_io::{Buf, Reservation};
+use nfs_wire::limits::DATA_BYTES_MAX;
 use nfs_wire::record::FragmentHeader;
 
-use crate::dispatch::write_head_len;
+use crate::dispatch::{WriteCut, write_head_len};
 use crate::limits;
 
 /// One connection's state between reads.
-pub(super) struct Receiver {
+pub(crate) struct Receiver {
     state: State,
     /// The record so far, without marks.
     record: Vec<u8>,
     fragments: u32,
+    /// Where the WRITE whose data is waited for is cut.
+    cut: Option<WriteCut>,
     /// What the record's memory was reserved with, once it is large.
     reservation: Option<Reservation>,
     io_bytes_max: u32,
@@ -35,7 +38,7 @@ enum State {
 }
 
 /// What the bytes so far come to.
-pub(super) enum Step {
+pub(crate) enum Step {
     /// All bytes are used up, and no call is complete.
     More,
     Call(Received),
@@ -44,19 +47,19 @@ pub(super) enum Step {
 }
 
 /// A whole call.
-pub(super) struct Received {
+pub(crate) struct Received {
     /// The record, without a WRITE's data where that was received apart.
-    pub(super) record: Vec<u8>,
+    pub(crate) record: Vec<u8>,
     /// A WRITE's data, where it was received apart.
-    pub(super) data: Option<Buf>,
+    pub(crate) data: Option<Buf>,
     /// What a long record is held with; `None` for one up to [`WHOLE_BYTES`], of which the number of
     /// calls in progress bounds how many there are. (A call that holds memory must not wait for
     /// more: all of them together could wait for ever.)
-    pub(super) reservation: Option<Reservation>,
+    pub(crate) reservation: Option<Reservation>,
 }
 
 /// What memory a call needs before more of it is read.
-pub(super) enum Wanted {
+pub(crate) enum Wanted {
     /// For the record itself, bytes.
     Record(usize),
     /// For a WRITE's data, bytes.
@@ -65,7 +68,7 @@ pub(super) enum Wanted {
 
 /// The peer does not speak ONC RPC, or asks too much.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum BadRecord {
+pub(crate) enum BadRecord {
     #[error("a record longer than any call")]
     TooLong,
     #[error("a record in too many fragments")]
@@ -82,7 +85,7 @@ pub(crate) const WHOLE_BYTES: usize = 16 << 10;
 const SPLIT_BYTES: usize = 8192;
 
 impl Receiver {
-    pub(super) fn new(io_bytes_max: u32) -> Self {
+    pub(crate) fn new(io_bytes_max: u32) -> Self {
         Self {
             state: State::Mark {
                 bytes: [0; 4],
@@ -90,23 +93,24 @@ impl Receiver {
             },
             record: Vec::new(),
             fragments: 0,
+            cut: None,
             reservation: None,
             io_bytes_max,
         }
     }
 
     /// True when no call is half received.
-    pub(super) fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         matches!(self.state, State::Mark { have: 0, .. }) && self.record.is_empty()
     }
 
     /// True when it holds memory of the budget that others may wait for.
-    pub(super) fn holds_memory(&self) -> bool {
+    pub(crate) fn holds_memory(&self) -> bool {
         self.reservation.is_some() || matches!(self.state, State::Payload { .. })
     }
 
     /// Where the next bytes of the stream belong, when that is a WRITE's buffer.
-    pub(super) fn direct(&mut self) -> Option<&mut [u8]> {
+    pub(crate) fn direct(&mut self) -> Option<&mut [u8]> {
         match &mut self.state {
             State::Payload { data, filled, .. } => {
                 data.get_mut(*filled..).filter(|rest| !rest.is_empty())
@@ -116,14 +120,14 @@ impl Receiver {
     }
 
     /// `len` bytes were received into [`Receiver::direct`].
-    pub(super) fn received(&mut self, len: usize) {
+    pub(crate) fn received(&mut self, len: usize) {
         if let State::Payload { filled, .. } = &mut self.state {
             *filled += len;
         }
     }
 
     /// Takes bytes from the front of the stream until a call is complete or something is needed.
-    pub(super) fn feed(&mut self, bytes: &mut &[u8]) -> Result<Step, BadRecord> {
+    pub(crate) fn feed(&mut self, bytes: &mut &[u8]) -> Result<Step, BadRecord> {
         loop {
             match &mut self.state {
                 State::Mark { bytes: mark, have } => {
@@ -140,7 +144,7 @@ impl Receiver {
                 }
                 State::Fragment { last, left } => {
                     let (last, left) = (*last, *left);
-                    if let Some(step) = self.in_fragment(bytes, last, left) {
+                    if let Some(step) = self.in_fragment(bytes, last, left)? {
                         return Ok(step);
                     }
                 }
@@ -168,7 +172,7 @@ impl Receiver {
     }
 
     /// The budget gave what [`Wanted::Record`] asked for.
-    pub(super) fn reserved(&mut self, reservation: Reservation) {
+    pub(crate) fn reserved(&mut self, reservation: Reservation) {
         self.reservation = Some(reservation);
         if let (State::Fragment { left, .. }, 1) = (&self.state, self.fragments) {
             // Reserved for all of it: growing step by step would take twice as much.
@@ -177,20 +181,20 @@ impl Receiver {
     }
 
     /// The budget gave the buffer that [`Wanted::Data`] asked for.
-    pub(super) fn received_into(&mut self, mut data: Buf) {
+    pub(crate) fn received_into(&mut self, mut data: Buf) {
         let State::Fragment { left, .. } = self.state else {
             return;
         };
-        let padding = nfs_wire::xdr::padding(data.len());
+        let Some(cut) = self.cut.take() else { return };
         // What came with the head beyond it is the beginning of the data.
         let total = self.record.len() + left;
-        let head_len = total - data.len() - padding;
-        let early = self.record.split_off(head_len);
+        let early = self.record.split_off(cut.head_len);
         let filled = early.len().min(data.len());
         if let (Some(place), Some(bytes)) = (data.get_mut(..filled), early.get(..filled)) {
             place.copy_from_slice(bytes);
         }
-        let padding = padding - (early.len() - filled);
+        // Padding, and of a WRITE beyond wtmax what will not be written.
+        let padding = total - cut.head_len - data.len() - (early.len() - filled);
         self.state = State::Payload {
             data,
             filled,
@@ -204,7 +208,12 @@ impl Receiver {
             return Err(BadRecord::TooManyFragments);
         }
         let left = mark.len as usize;
-        if self.record.len().saturating_add(left) > self.longest() {
+        // A WRITE beyond wtmax is told by its head; it becomes a short one (RFC 1813 §3.3.7).
+        let longest = match (mark.last, self.fragments) {
+            (true, 1) => self.longest().max(DATA_BYTES_MAX + HEAD_BYTES + 4),
+            _ => self.longest(),
+        };
+        if self.record.len().saturating_add(left) > longest {
             return Err(BadRecord::TooLong);
         }
         self.state = State::Fragment {
@@ -220,7 +229,12 @@ impl Receiver {
     }
 
     /// Moves a fragment's bytes into the record. `None`: the state moved on, look again.
-    fn in_fragment(&mut self, bytes: &mut &[u8], last: bool, left: usize) -> Option<Step> {
+    fn in_fragment(
+        &mut self,
+        bytes: &mut &[u8],
+        last: bool,
+        left: usize,
+    ) -> Result<Option<Step>, BadRecord> {
         let total = self.record.len() + left;
         let single = last && self.fragments == 1;
         // Of a long record only a head is taken at first, to see what it is.
@@ -240,31 +254,37 @@ impl Receiver {
         };
         let free = kept.max(self.reserved_bytes());
         let room = free.saturating_sub(self.record.len());
-        let (now, rest) = bytes.split_at_checked(take.min(left).min(room).min(bytes.len()))?;
+        let moved = take.min(left).min(room).min(bytes.len());
+        let (now, rest) = bytes.split_at_checked(moved).ok_or(BadRecord::TooLong)?;
         self.record.extend_from_slice(now);
         *bytes = rest;
         let left = left - now.len();
         self.state = State::Fragment { last, left };
         if left == 0 {
             if last {
-                return Some(self.end_of_record());
+                return Ok(Some(self.end_of_record()));
             }
             self.state = State::Mark {
                 bytes: [0; 4],
                 have: 0,
             };
-            return None;
+            return Ok(None);
         }
         let head_is_here = short_of_head && now.len() == take;
-        if head_is_here && let Some(cut) = write_head_len(&self.record, total, self.io_bytes_max) {
-            return Some(Step::Memory(Wanted::Data(cut.data_len)));
+        if head_is_here {
+            self.cut = write_head_len(&self.record, total, self.io_bytes_max);
+            match self.cut {
+                Some(cut) => return Ok(Some(Step::Memory(Wanted::Data(cut.data_len)))),
+                None if total > self.longest() => return Err(BadRecord::TooLong),
+                None => {}
+            }
         }
         if room == now.len() && self.reservation.is_none() {
             // Of a record in several fragments nobody knows how long it will be.
             let wanted = if single { total } else { self.longest() };
-            return Some(Step::Memory(Wanted::Record(wanted)));
+            return Ok(Some(Step::Memory(Wanted::Record(wanted))));
         }
-        bytes.is_empty().then_some(Step::More)
+        Ok(bytes.is_empty().then_some(Step::More))
     }
 
     fn reserved_bytes(&self) -> usize {

@@ -1,6 +1,5 @@
 //! READDIR, READDIRPLUS (RFC 1813 §3.3.16, §3.3.17).
 
-use nfs_io::Reservation;
 use nfs_wire::nfs3::{
     Entry3, EntryPlus3, Failure, FileHandle, Filename, PostOpAttr, READDIR_OK_FIXED_LEN,
     ReaddirArgs, ReaddirOk, ReaddirplusArgs, ReaddirplusOk,
@@ -14,28 +13,32 @@ use crate::limits;
 use crate::vfs::{DirEntry, Error, Listing};
 
 pub(super) async fn readdir(cx: &Context, args: &ReaddirArgs, out: &mut Vec<u8>) -> Held {
-    let memory = memory(cx, args.count).await;
-    let mut left = room(reply_bytes_max(cx, args.count));
+    let bytes = reply_bytes_max(cx, args.count);
+    let mut left = room(bytes);
     let fits = move |name_len| take(&mut left, Entry3::encoded_len(name_len));
     let place = (&args.dir, args.cookie, args.cookieverf);
-    match list(cx, place, false, fits).await {
-        Ok((directory, listing)) => put(
-            out,
-            &Ok::<_, Failure<PostOpAttr>>(ReaddirOk {
-                dir_attributes: post_op_attr(cx, &directory).await,
-                cookieverf: cx.core.key.cookie_verifier(&args.dir),
-                entries: listing.entries.iter().map(entry3).collect(),
-                eof: listing.eof,
-            }),
-        ),
-        Err(failure) => put(out, &Err::<ReaddirOk<'_>, _>(failure)),
-    }
-    kept(cx, memory, out)
+    let (directory, listing) = match list(cx, place, bytes, false, fits).await {
+        Ok(listed) => listed,
+        Err(failure) => {
+            put(out, &Err::<ReaddirOk<'_>, _>(failure));
+            return Held::default();
+        }
+    };
+    put(
+        out,
+        &Ok::<_, Failure<PostOpAttr>>(ReaddirOk {
+            dir_attributes: post_op_attr(cx, &directory).await,
+            cookieverf: cx.core.key.cookie_verifier(&args.dir),
+            entries: listing.entries.iter().map(entry3).collect(),
+            eof: listing.eof,
+        }),
+    );
+    kept(cx, listing, out)
 }
 
 pub(super) async fn readdirplus(cx: &Context, args: &ReaddirplusArgs, out: &mut Vec<u8>) -> Held {
-    let memory = memory(cx, args.maxcount).await;
-    let mut left = room(reply_bytes_max(cx, args.maxcount));
+    let bytes = reply_bytes_max(cx, args.maxcount);
+    let mut left = room(bytes);
     // dircount bounds the part that READDIR would send (RFC 1813 §3.3.17). The first entry goes
     // through all the same: a reply without entries would say nothing.
     let mut dir_left = args.dircount as usize;
@@ -46,50 +49,43 @@ pub(super) async fn readdirplus(cx: &Context, args: &ReaddirplusArgs, out: &mut 
         within && take(&mut left, EntryPlus3::encoded_len_max(name_len))
     };
     let place = (&args.dir, args.cookie, args.cookieverf);
-    match list(cx, place, true, fits).await {
-        Ok((directory, listing)) => {
-            let entries = listing.entries.iter().map(|entry| EntryPlus3 {
-                entry: entry3(entry),
-                name_attributes: entry.plus.as_ref().map(|plus| fattr3(&plus.1)),
-                name_handle: entry.plus.as_ref().map(|plus| plus.0),
-            });
-            put(
-                out,
-                &Ok::<_, Failure<PostOpAttr>>(ReaddirplusOk {
-                    dir_attributes: post_op_attr(cx, &directory).await,
-                    cookieverf: cx.core.key.cookie_verifier(&args.dir),
-                    entries: entries.collect(),
-                    eof: listing.eof,
-                }),
-            );
+    let (directory, listing) = match list(cx, place, bytes, true, fits).await {
+        Ok(listed) => listed,
+        Err(failure) => {
+            put(out, &Err::<ReaddirplusOk<'_>, _>(failure));
+            return Held::default();
         }
-        Err(failure) => put(out, &Err::<ReaddirplusOk<'_>, _>(failure)),
-    }
-    kept(cx, memory, out)
-}
-
-/// Waits for the memory that a listing of `count` bytes takes while it is made.
-async fn memory(cx: &Context, count: u32) -> Option<Reservation> {
-    let bytes = reply_bytes_max(cx, count).saturating_mul(limits::READDIR_MEMORY_FACTOR);
-    cx.core
-        .send_buffers
-        .budget()
-        .reserve(u64::from(bytes))
-        .await
+    };
+    let entries = listing.entries.iter().map(|entry| EntryPlus3 {
+        entry: entry3(entry),
+        name_attributes: entry.plus.as_ref().map(|plus| fattr3(&plus.1)),
+        name_handle: entry.plus.as_ref().map(|plus| plus.0),
+    });
+    put(
+        out,
+        &Ok::<_, Failure<PostOpAttr>>(ReaddirplusOk {
+            dir_attributes: post_op_attr(cx, &directory).await,
+            cookieverf: cx.core.key.cookie_verifier(&args.dir),
+            entries: entries.collect(),
+            eof: listing.eof,
+        }),
+    );
+    kept(cx, listing, out)
 }
 
 /// What the reply holds until it is sent: no more than its own length, where that can be had.
-fn kept(cx: &Context, memory: Option<Reservation>, out: &[u8]) -> Held {
+fn kept(cx: &Context, listing: Listing, out: &[u8]) -> Held {
     let own = cx.core.send_buffers.budget().try_reserve(out.len() as u64);
     Held {
         data: None,
-        reservation: own.or(memory),
+        reservation: Some(own.unwrap_or(listing.memory)),
     }
 }
 
 async fn list(
     cx: &Context,
     (dir, cookie, verifier): (&FileHandle, u64, [u8; 8]),
+    bytes: u32,
     plus: bool,
     fits: impl FnMut(usize) -> bool + Send + 'static,
 ) -> Result<(Target, Listing), Failure<PostOpAttr>> {
@@ -98,7 +94,10 @@ async fn list(
     let listing = if cookie != 0 && verifier != expected {
         Err(Error::BadCookie)
     } else {
-        cx.core.read_directory(&directory, cookie, plus, fits).await
+        let memory = u64::from(bytes) * limits::READDIR_MEMORY_FACTOR;
+        cx.core
+            .read_directory(&directory, cookie, memory, plus, fits)
+            .await
     };
     match listing {
         Ok(listing) => Ok((directory, listing)),
@@ -116,7 +115,9 @@ fn entry3(entry: &DirEntry) -> Entry3<'_> {
 
 /// Longest result for a client that asks for `count` bytes: as long as the memory budget allows.
 fn reply_bytes_max(cx: &Context, count: u32) -> u32 {
-    let affordable = cx.core.io_bytes_max / limits::READDIR_MEMORY_FACTOR * 2;
+    // A quarter of the budget for replies is at least `io_bytes_max`; one listing gets no more.
+    let affordable = u64::from(cx.core.io_bytes_max) / limits::READDIR_MEMORY_FACTOR;
+    let affordable = u32::try_from(affordable).unwrap_or(u32::MAX);
     count.min(limits::READDIR_BYTES_MAX).min(affordable)
 }
 

@@ -117,7 +117,11 @@ impl Core {
     ) -> Result<(usize, Buf)> {
         let place = data.get_mut(range.clone()).ok_or(Error::Invalid)?;
         // `EAGAIN` and its like: it is not there, or the file system cannot tell.
-        let cached = fs::pread_nowait(file.as_fd(), place, segment.file.start).unwrap_or(0);
+        let cached = if target.object.mount.local {
+            fs::pread_nowait(file.as_fd(), place, segment.file.start).unwrap_or(0)
+        } else {
+            0
+        };
         if cached == range.len() {
             return Ok((cached, data));
         }

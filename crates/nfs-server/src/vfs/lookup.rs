@@ -86,8 +86,7 @@ impl Core {
         name: &[u8],
     ) -> Result<(Arc<Object>, Attributes)> {
         // Not across a mount point: asking what is behind it may wait for somebody.
-        let resolve =
-            directory.tree.resolve_flags() | ResolveFlags::CACHED | ResolveFlags::NO_XDEV;
+        let resolve = directory.tree.resolve_flags() | ResolveFlags::CACHED | ResolveFlags::NO_XDEV;
         let how = OpenHow {
             flags: ENTRY,
             mode: 0,

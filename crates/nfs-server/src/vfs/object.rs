@@ -6,12 +6,12 @@
 //! remember permission checks, tied to the ctime they were made at.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, LazyLock};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use nfs_io::fs::{self, OFlags, Stat, Timestamp};
 use nfs_io::caps::{self, Capability};
+use nfs_io::fs::{self, OFlags, Stat, Timestamp};
 use nfs_io::identity::{Guard, ServerIdentity};
 use nfs_io::{Creds, Errno};
 use nfs_wire::nfs3::FileHandle;
@@ -215,9 +215,7 @@ impl Object {
     /// True for the server's own identity where no mode binds it: asking the kernel would say yes
     /// (a read-only file system says no when the file is opened).
     fn server_may(&self, creds: &Creds) -> bool {
-        self.mount.local
-            && creds == ServerIdentity::current().creds()
-            && *OVERRIDES
+        self.mount.local && creds == ServerIdentity::current().creds() && *OVERRIDES
     }
 
     /// Starts a change by `client`; the ticket tells at its end whether the attributes from

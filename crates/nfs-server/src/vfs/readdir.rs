@@ -6,8 +6,8 @@
 
 use std::sync::Arc;
 
-use nfs_io::Errno;
 use nfs_io::fs::{self, Dirents, OFlags, ResolveFlags};
+use nfs_io::{Errno, Reservation};
 use nfs_wire::nfs3::FileHandle;
 
 use super::lookup::open_entry;
@@ -28,11 +28,13 @@ pub(crate) struct Listing {
     pub(crate) entries: Vec<DirEntry>,
     /// True when nothing comes after the last entry.
     pub(crate) eof: bool,
+    /// What the entries are held with.
+    pub(crate) memory: Reservation,
 }
 
 impl Core {
     /// The entries after `cookie` (0: from the start) for as long as `fits` says so; `fits` is
-    /// asked once for each entry, with its name's length.
+    /// asked once for each entry, with its name's length. `memory`: bytes that the entries may take.
     ///
     /// # Errors
     /// [`Error::TooSmall`] when not even one entry fits.
@@ -40,6 +42,7 @@ impl Core {
         self: &Arc<Self>,
         directory: &Target,
         cookie: u64,
+        memory: u64,
         plus: bool,
         fits: impl FnMut(usize) -> bool + Send + 'static,
     ) -> Result<Listing> {
@@ -49,11 +52,21 @@ impl Core {
         if i64::try_from(cookie).is_err() {
             return Err(Error::BadCookie);
         }
+        let budget = self.send_buffers.budget();
+        let share = usize::try_from(memory).unwrap_or(usize::MAX);
+        let _share = directory.object.mount.read_share(share, budget).await;
+        let memory = budget.reserve(memory).await.ok_or(Error::Busy)?;
         let (core, job) = (Arc::clone(self), directory.clone());
-        self.blocking(directory.lane(), move || {
-            core.list(&job, cookie, plus, fits)
+        let (entries, eof) = self
+            .blocking(directory.lane(), move || {
+                core.list(&job, cookie, plus, fits)
+            })
+            .await??;
+        Ok(Listing {
+            entries,
+            eof,
+            memory,
         })
-        .await?
     }
 
     fn list(
@@ -62,7 +75,7 @@ impl Core {
         cookie: u64,
         plus: bool,
         mut fits: impl FnMut(usize) -> bool,
-    ) -> Result<Listing> {
+    ) -> Result<(Vec<DirEntry>, bool)> {
         let stat = directory.object.stat()?;
         directory
             .object
@@ -77,7 +90,7 @@ impl Core {
             let batch = dirents.next_batch()?;
             if batch.is_empty() {
                 let entries = self.with_plus(directory, entries, plus);
-                return Ok(Listing { entries, eof: true });
+                return Ok((entries, true));
             }
             for entry in batch.iter() {
                 if !fits(entry.name.len()) {
@@ -85,10 +98,7 @@ impl Core {
                         return Err(Error::TooSmall);
                     }
                     let entries = self.with_plus(directory, entries, plus);
-                    return Ok(Listing {
-                        entries,
-                        eof: false,
-                    });
+                    return Ok((entries, false));
                 }
                 // The parent of an export's root is nobody's business.
                 let own = at_root && entry.name == b"..";

@@ -1,0 +1,119 @@
+//! The way of a peer's bytes through the server to the reply's bytes, without a socket: the same code
+//! that a connection runs, for the fuzz target `dispatch` and for nothing else.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+
+use nfs_io::EngineKind;
+use nfs_io::engine::Engine;
+use tokio::runtime::Runtime;
+
+use crate::config::Config;
+use crate::core::{Caller, Core, WireIdentity};
+use crate::dispatch::{self, Answer};
+use crate::net::receive::{Receiver, Step, Wanted};
+use crate::nfs3::Context;
+use crate::server::{Facts, StartError, make_core};
+use crate::state_dir::StateDir;
+
+/// Descriptors that it may hold.
+const FDS: u64 = 1024;
+
+/// A server without connections.
+pub struct Dispatch {
+    core: Arc<Core>,
+    engine: Engine,
+    runtime: Runtime,
+    _state_dir: StateDir,
+}
+
+impl Dispatch {
+    /// A server of `config`, with blocking calls in place of a ring.
+    ///
+    /// # Errors
+    /// As [`Server::start`](crate::Server::start).
+    pub fn new(config: &Config, state_dir: StateDir) -> Result<Self, StartError> {
+        nfs_io::fs::umask_zero();
+        let failed = |error: std::io::Error| StartError::Failed(error.to_string());
+        let engine = (EngineKind::Threads, String::new());
+        let facts = Facts::new(config.server.memory_bytes, engine, FDS);
+        let core = Arc::new(make_core(config, &state_dir, &facts)?);
+        Ok(Self {
+            engine: Engine::threads(core.pool.clone()),
+            core,
+            runtime: tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .map_err(failed)?,
+            _state_dir: state_dir,
+        })
+    }
+
+    /// What one connection, which sends these `bytes` in reads of `read_len`, is sent: one record per
+    /// reply, with its mark. `None` at the end where the connection is closed on it.
+    pub fn receive(&self, bytes: &[u8], read_len: usize) -> Vec<Option<Vec<u8>>> {
+        let mut receiver = Receiver::new(self.core.io_bytes_max);
+        let mut replies = Vec::new();
+        for mut read in bytes.chunks(read_len.max(1)) {
+            if !self.feed(&mut receiver, &mut read, &mut replies) {
+                replies.push(None);
+                return replies;
+            }
+        }
+        replies
+    }
+
+    /// False where the connection is to be closed.
+    fn feed(
+        &self,
+        receiver: &mut Receiver,
+        bytes: &mut &[u8],
+        replies: &mut Vec<Option<Vec<u8>>>,
+    ) -> bool {
+        let pool = &self.core.receive_buffers;
+        loop {
+            match receiver.feed(bytes) {
+                Err(_) => return false,
+                Ok(Step::More) => return true,
+                Ok(Step::Memory(Wanted::Record(len))) => {
+                    match pool.budget().try_reserve(len as u64) {
+                        Some(reservation) => receiver.reserved(reservation),
+                        None => return false,
+                    }
+                }
+                Ok(Step::Memory(Wanted::Data(len))) => match pool.try_take(len) {
+                    Some(data) => receiver.received_into(data),
+                    None => return false,
+                },
+                Ok(Step::Call(call)) => {
+                    let answer = dispatch::answer(self.context(), call.record, call.data);
+                    match self.runtime.block_on(answer) {
+                        Answer::Reply(reply) => {
+                            let data = reply.data.as_deref().unwrap_or_default();
+                            let padding = nfs_wire::xdr::padding(data.len());
+                            let mut bytes = reply.head;
+                            bytes.extend_from_slice(data);
+                            bytes.resize(bytes.len() + padding, 0);
+                            replies.push(Some(bytes));
+                        }
+                        Answer::Nothing => {}
+                        Answer::Close => return false,
+                    }
+                }
+            }
+        }
+    }
+
+    fn context(&self) -> Context {
+        Context {
+            core: Arc::clone(&self.core),
+            engine: self.engine.clone(),
+            caller: Caller {
+                addr: IpAddr::V4(Ipv4Addr::LOCALHOST),
+                port: 1023,
+                client: 1,
+                identity: WireIdentity::Nobody,
+            },
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! A server without any right beyond its user's: handles from the persistent table, everybody's
+//! calls as the server's own user. It runs as a process of its own, so that it can be killed.
+
+mod support;
+
+use std::io::{BufRead, BufReader};
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use bytes::Bytes;
+use nfs_client::{Identity, Nfs3};
+use nfs_server::config::{Config, ExportConfig, ServerConfig};
+use nfs_server::state_dir::StateDir;
+use nfs_server::{Server, ServerOptions};
+use nfs_wire::nfs3::{CreateHow, FileHandle, Nfsstat3, Sattr3, StableHow};
+use support::{block_on, connect, create, lookup, mkdir, mode, mount, ok, status};
+use tempfile::TempDir;
+
+const NOBODY: u32 = 65534;
+/// Set in the environment of the process that is the server: the directory to serve.
+const SERVE: &str = "PENSTOCK_TEST_SERVE";
+const STATE: &str = "PENSTOCK_TEST_STATE";
+/// What the server says when it listens, with its address behind.
+const READY: &str = "rootless server at ";
+
+/// Not a test of its own: what the other tests start as another user.
+#[test]
+fn be_the_server() {
+    let (Ok(files), Ok(state)) = (std::env::var(SERVE), std::env::var(STATE)) else {
+        return;
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let addr = listener.local_addr().unwrap();
+    let config = Config {
+        file: None,
+        server: ServerConfig {
+            shards: Some(1),
+            rpcbind: false,
+            ..ServerConfig::default()
+        },
+        exports: vec![ExportConfig::new(files, "/")],
+    };
+    let server = Server::start(ServerOptions {
+        config,
+        state_dir: StateDir::open(Path::new(&state)).unwrap(),
+        listeners: vec![listener],
+    });
+    let server = server.unwrap();
+    assert!(!nfs_io::identity::can_switch());
+    assert_eq!(server.status().handles, "table");
+    println!("{READY}{addr}");
+    block_on(server.run_until(std::future::pending())).unwrap();
+}
+
+/// A server process over a directory of its own user; killed with the test.
+struct Rootless {
+    program: TempDir,
+    files: TempDir,
+    state: TempDir,
+    process: Child,
+    addr: SocketAddr,
+}
+
+impl Rootless {
+    fn start() -> Self {
+        let owned = |mode| {
+            let dir = support::scratch(mode);
+            if support::is_root() {
+                std::os::unix::fs::chown(dir.path(), Some(NOBODY), Some(NOBODY)).unwrap();
+            }
+            dir
+        };
+        let (files, state) = (owned(0o755), owned(0o700));
+        // This very program, at a place that another user may read.
+        let program = support::scratch(0o755);
+        let server = program.path().join("server");
+        std::fs::copy(std::env::current_exe().unwrap(), &server).unwrap();
+        let readable = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(&server, readable).unwrap();
+        let (process, addr) = spawn(&program, &files, &state);
+        Self {
+            program,
+            files,
+            state,
+            process,
+            addr,
+        }
+    }
+
+    fn kill(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+
+    fn start_again(&mut self) {
+        (self.process, self.addr) = spawn(&self.program, &self.files, &self.state);
+    }
+
+    fn path(&self) -> &Path {
+        self.files.path()
+    }
+
+    async fn client(&self) -> Nfs3 {
+        // Whoever one says to be, one is the server's user.
+        connect(self.addr, Identity::sys(1234, 1234, &[1, 2])).await
+    }
+}
+
+impl Drop for Rootless {
+    fn drop(&mut self) {
+        // Gone already where a test has killed it.
+        let _gone = self.process.kill();
+        let _reaped = self.process.wait();
+    }
+}
+
+fn spawn(program: &TempDir, files: &TempDir, state: &TempDir) -> (Child, SocketAddr) {
+    let mut command = Command::new(program.path().join("server"));
+    if support::is_root() {
+        // Leaving uid 0 leaves all capabilities behind.
+        command.uid(NOBODY).gid(NOBODY);
+    }
+    let mut process = command
+        .args(["--exact", "be_the_server", "--nocapture"])
+        .env(SERVE, files.path())
+        .env(STATE, state.path())
+        .current_dir("/")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let output = BufReader::new(process.stdout.take().unwrap());
+    let addr = output.lines().map_while(Result::ok).find_map(|line| {
+        let (_, addr) = line.split_once(READY)?;
+        addr.parse().ok()
+    });
+    let Some(addr) = addr else {
+        panic!("the server ended before it listened: {:?}", process.wait());
+    };
+    (process, addr)
+}
+
+async fn root(client: &Nfs3) -> FileHandle {
+    mount(client, b"/").await.unwrap()
+}
+
+async fn write(client: &Nfs3, file: &FileHandle, data: &'static [u8]) -> Nfsstat3 {
+    status(
+        client
+            .write(file, 0, StableHow::FileSync, Bytes::from_static(data))
+            .await,
+    )
+}
+
+async fn contents(client: &Nfs3, file: &FileHandle) -> Vec<u8> {
+    ok(client.read(file, 0, 1000).await).data.to_vec()
+}
+
+#[test]
+fn all_that_its_user_may_do_works() {
+    let served = Rootless::start();
+    block_on(async {
+        let client = served.client().await;
+        let root = root(&client).await;
+        let f = create(&client, &root, b"f").await;
+        assert_eq!(write(&client, &f, b"data").await, Nfsstat3::Ok);
+        ok(client.commit(&f, 0, 0).await);
+        let d = mkdir(&client, &root, b"d").await;
+        ok(client.symlink(&d, b"l", &Sattr3::default(), b"../f").await);
+        let l = lookup(&client, &d, b"l").await;
+        assert_eq!(ok(client.readlink(&l).await).data, b"../f");
+        ok(client.link(&f, &d, b"g").await);
+        assert_eq!(lookup(&client, &d, b"g").await, f);
+        assert_eq!(lookup(&client, &d, b"..").await, root);
+        assert_eq!(lookup(&client, &root, b"..").await, root);
+        ok(client.rename(&root, b"f", &d, b"h").await);
+        assert_eq!(contents(&client, &f).await, b"data");
+        let whole = ok(client.readdirplus(&d, 0, [0; 8], 8192, 8192).await);
+        for entry in whole
+            .entries
+            .iter()
+            .filter(|entry| entry.name.len() == 1 && entry.name != b".")
+        {
+            assert_eq!(
+                entry.name_handle,
+                Some(lookup(&client, &d, &entry.name).await)
+            );
+        }
+        ok(client.setattr(&f, &mode(0o600), None).await);
+        ok(client.remove(&d, b"g").await);
+        assert_eq!(contents(&client, &f).await, b"data");
+        ok(client.remove(&d, b"h").await);
+        assert_eq!(status(client.getattr(&f).await), Nfsstat3::Stale);
+        ok(client.remove(&d, b"l").await);
+        ok(client.rmdir(&root, b"d").await);
+        assert_eq!(status(client.getattr(&d).await), Nfsstat3::Stale);
+        assert_eq!(status(client.lookup(&d, b"x").await), Nfsstat3::Stale);
+        // An owner that the server cannot give is no reason not to make the file.
+        let set = Sattr3 {
+            mode: Some(0o640),
+            uid: Some(1234),
+            gid: Some(1234),
+            ..Sattr3::default()
+        };
+        ok(client
+            .create(&root, b"owned", &CreateHow::Guarded(set))
+            .await);
+        let made = served.path().join("owned").metadata().unwrap();
+        if support::is_root() {
+            assert_eq!((made.uid(), made.gid()), (NOBODY, NOBODY));
+        }
+        assert_eq!(made.mode() & 0o7777, 0o640);
+    });
+}
+
+#[test]
+fn a_file_made_read_only_can_still_be_filled() {
+    // What git does: objects are made with mode 0444 and then written.
+    let served = Rootless::start();
+    block_on(async {
+        let client = served.client().await;
+        let root = root(&client).await;
+        let how = CreateHow::Exclusive(*b"verifier");
+        let f = ok(client.create(&root, b"f", &how).await).obj.unwrap();
+        ok(client.setattr(&f, &mode(0o444), None).await);
+        assert_eq!(write(&client, &f, b"data").await, Nfsstat3::Ok);
+        ok(client.commit(&f, 0, 0).await);
+        assert_eq!(contents(&client, &f).await, b"data");
+        let how = CreateHow::Unchecked(mode(0o400));
+        let g = ok(client.create(&root, b"g", &how).await).obj.unwrap();
+        assert_eq!(write(&client, &g, b"more").await, Nfsstat3::Ok);
+    });
+}
+
+#[test]
+fn handles_survive_kill_and_restart_wherever_the_file_went() {
+    let mut served = Rootless::start();
+    let (all, gone) = block_on(async {
+        let client = served.client().await;
+        let root = root(&client).await;
+        let a = mkdir(&client, &root, b"a").await;
+        let b = mkdir(&client, &a, b"b").await;
+        let stays = create(&client, &b, b"stays").await;
+        let moved = create(&client, &root, b"moved").await;
+        let linked = create(&client, &root, b"linked").await;
+        let gone = create(&client, &root, b"gone").await;
+        for (file, data) in [
+            (stays, &b"stays"[..]),
+            (moved, b"moved"),
+            (linked, b"linked"),
+        ] {
+            assert_eq!(write(&client, &file, data).await, Nfsstat3::Ok);
+        }
+        ok(client.rename(&root, b"moved", &b, b"elsewhere").await);
+        ok(client.link(&linked, &a, b"other-name").await);
+        ok(client.remove(&root, b"linked").await);
+        // A directory moves with all that is in it.
+        ok(client.rename(&root, b"a", &root, b"c").await);
+        ok(client.remove(&root, b"gone").await);
+        ([root, a, b, stays, moved, linked], gone)
+    });
+    for _ in 0..3 {
+        served.kill();
+        served.start_again();
+        block_on(async {
+            let client = served.client().await;
+            let [root, a, b, stays, moved, linked] = all;
+            assert_eq!(self::root(&client).await, root);
+            assert_eq!(contents(&client, &stays).await, b"stays");
+            assert_eq!(contents(&client, &moved).await, b"moved");
+            assert_eq!(contents(&client, &linked).await, b"linked");
+            assert_eq!(lookup(&client, &root, b"c").await, a);
+            assert_eq!(lookup(&client, &b, b"..").await, a);
+            assert_eq!(lookup(&client, &a, b"other-name").await, linked);
+            assert_eq!(lookup(&client, &b, b"elsewhere").await, moved);
+            assert_eq!(status(client.getattr(&gone).await), Nfsstat3::Stale);
+        });
+    }
+}
+
+#[test]
+fn names_that_come_and_go_at_once_keep_their_handles() {
+    let served = Rootless::start();
+    block_on(async {
+        let client = served.client().await;
+        let root = root(&client).await;
+        let local = tokio::task::LocalSet::new();
+        local
+            .run_until(async {
+                let worker = |number: usize| {
+                    let client = client.clone();
+                    tokio::task::spawn_local(async move {
+                        let name = format!("name-{}", number % 3).into_bytes();
+                        for _ in 0..10 {
+                            let how = CreateHow::Guarded(mode(0o600));
+                            match client.create(&root, &name, &how).await.unwrap() {
+                                Ok(made) => {
+                                    // Ours alone to remove: whoever removes before us breaks this.
+                                    ok(client.getattr(&made.obj.unwrap()).await);
+                                    ok(client.remove(&root, &name).await);
+                                }
+                                Err(failure) => assert_eq!(failure.status, Nfsstat3::Exist),
+                            }
+                        }
+                    })
+                };
+                let workers: Vec<_> = (0..12).map(worker).collect();
+                for worker in workers {
+                    worker.await.unwrap();
+                }
+            })
+            .await;
+    });
+}
