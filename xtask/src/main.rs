@@ -40,7 +40,7 @@ enum What {
     },
     /// Measure; prints tables and judges nothing
     Bench(BenchArgs),
-    /// Only the tests with foreign peers: the Linux kernel's client and libnfs
+    /// Only the tests with foreign peers: the Linux kernel's client, libnfs, rpcbind, Ganesha
     Interop {
         /// A skipped test is a failure
         #[arg(long)]

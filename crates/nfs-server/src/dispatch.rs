@@ -211,7 +211,7 @@ fn refuse_call(cx: &Context, error: &CallError) -> Answer {
 }
 
 /// Is this the beginning of a WRITE, whose data should be received into a buffer of its own?
-/// Returns the length of the head. `total` is the length of the whole record.
+/// Of a WRITE beyond wtmax only as much is received. `total` is the length of the whole record.
 pub(crate) fn write_head_len(
     beginning: &[u8],
     total: usize,
@@ -227,11 +227,10 @@ pub(crate) fn write_head_len(
     }
     let head = WriteHead::decode(&mut decoder).ok()?;
     let head_len = decoder.position();
-    let fits =
-        head.data_len <= io_bytes_max && head_len.checked_add(head.tail_len()) == Some(total);
-    fits.then_some(WriteCut {
+    let whole = head_len.checked_add(head.tail_len()) == Some(total);
+    whole.then_some(WriteCut {
         head_len,
-        data_len: head.data_len as usize,
+        data_len: head.data_len.min(io_bytes_max) as usize,
     })
 }
 

@@ -30,6 +30,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("xtask", &[]),
 ];
 
+/// What tests of a crate may use besides: the client is the traffic source of the server's tests.
+const TEST_ARROWS: &[(&str, &[&str])] = &[("nfs-server", &["nfs-client"])];
+
 /// Rules on the manifests of the workspace.
 pub(crate) fn check(tree: &Tree, findings: &mut Vec<Finding>) -> Result<()> {
     if let Some(manifest) = tree.text("Cargo.toml") {
@@ -49,6 +52,8 @@ pub(crate) fn check(tree: &Tree, findings: &mut Vec<Finding>) -> Result<()> {
 struct Arrow {
     from: String,
     to: String,
+    /// Only for tests.
+    dev: bool,
 }
 
 fn metadata(tree: &Tree) -> Result<Value> {
@@ -82,15 +87,16 @@ fn arrows(metadata: &Value) -> Vec<Arrow> {
         let dependencies = package["dependencies"]
             .as_array()
             .map_or(&[][..], Vec::as_slice);
-        for to in dependencies
-            .iter()
-            .filter_map(|d| d["name"].as_str())
-            .filter(|to| ours.contains(to))
-        {
+        for dependency in dependencies {
+            let Some(to) = dependency["name"].as_str().filter(|to| ours.contains(to)) else {
+                continue;
+            };
             let from = package["name"].as_str().unwrap_or_default().to_owned();
+            let dev = dependency["kind"] == "dev";
             arrows.push(Arrow {
                 from,
                 to: to.to_owned(),
+                dev,
             });
         }
     }
@@ -98,11 +104,12 @@ fn arrows(metadata: &Value) -> Vec<Arrow> {
 }
 
 fn forbidden(arrow: &Arrow) -> Option<Finding> {
-    let allowed = ARROWS
-        .iter()
-        .find(|(from, _)| *from == arrow.from)
-        .map(|(_, to)| *to);
-    if allowed.is_some_and(|to| to.contains(&arrow.to.as_str())) {
+    let allows = |table: &[(&str, &[&str])]| {
+        table
+            .iter()
+            .any(|(from, to)| *from == arrow.from && to.contains(&arrow.to.as_str()))
+    };
+    if allows(ARROWS) || (arrow.dev && allows(TEST_ARROWS)) {
         return None;
     }
     let rule = "crates depend on each other only as ARCHITECTURE.md draws it";
@@ -228,11 +235,16 @@ mod tests {
         let metadata = serde_json::json!({ "packages": [
             { "name": "nfs-wire", "dependencies": [{ "name": "thiserror" }, { "name": "nfs-io" }] },
             { "name": "nfs-io", "dependencies": [] },
-            { "name": "nfs-server", "dependencies": [{ "name": "nfs-io" }] },
+            { "name": "nfs-server", "dependencies": [
+                { "name": "nfs-io", "kind": null },
+                { "name": "nfs-client", "kind": "dev" },
+            ]},
+            { "name": "nfs-client", "dependencies": [{ "name": "nfs-server", "kind": "dev" }] },
         ]});
         let bad: Vec<_> = arrows(&metadata).iter().filter_map(forbidden).collect();
-        assert_eq!(bad.len(), 1);
+        assert_eq!(bad.len(), 2);
         assert!(bad[0].cure.contains("nfs-wire may not use nfs-io"));
+        assert!(bad[1].cure.contains("nfs-client may not use nfs-server"));
     }
 
     #[test]

@@ -122,6 +122,10 @@ fn run_one(root: &Path, built: &Path, name: &str, seconds: u64) -> Result<bool> 
     let mut command = Command::new(built.join(name));
     command.current_dir(root);
     command.arg(&corpus);
+    let seeds = root.join("fuzz/seeds").join(name);
+    if seeds.is_dir() {
+        command.arg(seeds);
+    }
     let vectors = root.join(VECTORS.1);
     if name == VECTORS.0 && vectors.is_dir() {
         command.arg(vectors);
@@ -140,6 +144,8 @@ fn is_news(line: &str) -> bool {
         "REDUCE ",
         "INFO: ",
         "WARNING: Failed to find function",
+        "# Uses:",
+        "ecommended dictionary",
     ];
     !routine.iter().any(|word| line.contains(word))
 }

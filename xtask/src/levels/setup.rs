@@ -10,65 +10,49 @@ use crate::run;
 struct Package {
     name: &'static str,
     reason: &'static str,
+    /// What Debian starts when it is installed. The tests start their own, in namespaces of their own.
+    services: &'static [&'static str],
+}
+
+const fn package(name: &'static str, reason: &'static str) -> Package {
+    Package {
+        name,
+        reason,
+        services: &[],
+    }
 }
 
 const PACKAGES: &[Package] = &[
+    package(
+        "gcc",
+        "the linker of Rust programs; a C compiler to run on a mount",
+    ),
+    package("libc6-dev", "C start files and headers for both"),
+    package("g++", "builds the fuzzing engine (libFuzzer is C++)"),
+    package(
+        "user-mode-linux",
+        "a Linux kernel with an NFS client, as a process",
+    ),
+    package("nfs-common", "mount.nfs for that kernel"),
+    package("libnfs-utils", "a foreign client: nfs-ls, nfs-cat, nfs-cp"),
     Package {
-        name: "gcc",
-        reason: "the linker of Rust programs; a C compiler to run on a mount",
+        name: "nfs-ganesha",
+        reason: "a foreign server for our client",
+        services: &["nfs-ganesha.service"],
     },
-    Package {
-        name: "libc6-dev",
-        reason: "C start files and headers for both",
-    },
-    Package {
-        name: "g++",
-        reason: "builds the fuzzing engine (libFuzzer is C++)",
-    },
-    Package {
-        name: "user-mode-linux",
-        reason: "a Linux kernel with an NFS client, as a process",
-    },
-    Package {
-        name: "nfs-common",
-        reason: "mount.nfs for that kernel",
-    },
-    Package {
-        name: "libnfs-utils",
-        reason: "a foreign client: nfs-ls, nfs-cat, nfs-cp",
-    },
+    package("nfs-ganesha-vfs", "its back end for real directories"),
     Package {
         name: "rpcbind",
         reason: "registration with it, and rpcinfo to look",
+        services: &["rpcbind.socket", "rpcbind.service"],
     },
-    Package {
-        name: "xfsprogs",
-        reason: "mkfs.xfs, and xfs_io, which cuts the power",
-    },
-    Package {
-        name: "e2fsprogs",
-        reason: "mkfs.ext4",
-    },
-    Package {
-        name: "fuse3",
-        reason: "a file system that stalls on request",
-    },
-    Package {
-        name: "iproute2",
-        reason: "tap devices and network namespaces",
-    },
-    Package {
-        name: "util-linux",
-        reason: "unshare, nsenter, setpriv, losetup",
-    },
-    Package {
-        name: "mount",
-        reason: "loop mounts",
-    },
-    Package {
-        name: "tar",
-        reason: "unpacks a source tree on a mount",
-    },
+    package("xfsprogs", "mkfs.xfs, and xfs_io, which cuts the power"),
+    package("e2fsprogs", "mkfs.ext4"),
+    package("fuse3", "a file system that stalls on request"),
+    package("iproute2", "tap devices and network namespaces"),
+    package("util-linux", "unshare, nsenter, setpriv, losetup"),
+    package("mount", "loop mounts"),
+    package("tar", "unpacks a source tree on a mount"),
 ];
 
 /// Installs what is missing, or says what is missing.
@@ -102,7 +86,25 @@ pub(crate) fn packages() -> Tally {
         eprintln!("SKIP: set-up: apt-get failed (no network?); tests that need the packages skip");
         return Tally::skip();
     }
+    for service in missing.iter().flat_map(|package| package.services) {
+        stop(service);
+    }
     Tally::one(true)
+}
+
+/// A service that came with a package which only its programs were wanted of is not left running.
+fn stop(service: &str) {
+    if Path::new("/run/systemd/system").exists() {
+        eprintln!("==> systemctl disable --now {service}");
+        let stopped = Command::new("systemctl")
+            .args(["disable", "--now", service])
+            .status();
+        if !stopped.is_ok_and(|status| status.success()) {
+            eprintln!(
+                "    {service} could not be stopped; it came with a package installed just now"
+            );
+        }
+    }
 }
 
 fn print_list(packages: &[&Package]) {

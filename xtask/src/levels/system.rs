@@ -8,8 +8,8 @@ use anyhow::Result;
 use super::{Options, Tally, target_directory};
 use crate::run;
 
-/// The scenarios with foreign clients: what `cargo xtask interop` runs.
-const PEERS: [&str; 2] = ["kernel", "libnfs"];
+/// The scenarios with foreign peers: what `cargo xtask interop` runs.
+const PEERS: [&str; 4] = ["kernel", "libnfs", "rpcbind", "ganesha"];
 
 /// The server: optimised like a release, with overflow checks and debug assertions on. Its panics abort, as
 /// a user's would. The tests are built for development: theirs have to unwind to be reported.
@@ -24,7 +24,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<Tally> {
     run_filtered(root, options, &filters)
 }
 
-/// The scenarios with foreign clients.
+/// The scenarios with foreign peers.
 pub(crate) fn run_peers(root: &Path, options: &Options) -> Result<Tally> {
     run_filtered(root, options, &PEERS)
 }

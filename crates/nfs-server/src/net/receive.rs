@@ -5,9 +5,10 @@
 //! first. The data of a large WRITE is received into a buffer of its own.
 
 use nfs_io::{Buf, Reservation};
+use nfs_wire::limits::DATA_BYTES_MAX;
 use nfs_wire::record::FragmentHeader;
 
-use crate::dispatch::write_head_len;
+use crate::dispatch::{WriteCut, write_head_len};
 use crate::limits;
 
 /// One connection's state between reads.
@@ -16,6 +17,8 @@ pub(crate) struct Receiver {
     /// The record so far, without marks.
     record: Vec<u8>,
     fragments: u32,
+    /// Where the WRITE whose data is waited for is cut.
+    cut: Option<WriteCut>,
     /// What the record's memory was reserved with, once it is large.
     reservation: Option<Reservation>,
     io_bytes_max: u32,
@@ -90,6 +93,7 @@ impl Receiver {
             },
             record: Vec::new(),
             fragments: 0,
+            cut: None,
             reservation: None,
             io_bytes_max,
         }
@@ -140,7 +144,7 @@ impl Receiver {
                 }
                 State::Fragment { last, left } => {
                     let (last, left) = (*last, *left);
-                    if let Some(step) = self.in_fragment(bytes, last, left) {
+                    if let Some(step) = self.in_fragment(bytes, last, left)? {
                         return Ok(step);
                     }
                 }
@@ -181,16 +185,16 @@ impl Receiver {
         let State::Fragment { left, .. } = self.state else {
             return;
         };
-        let padding = nfs_wire::xdr::padding(data.len());
+        let Some(cut) = self.cut.take() else { return };
         // What came with the head beyond it is the beginning of the data.
         let total = self.record.len() + left;
-        let head_len = total - data.len() - padding;
-        let early = self.record.split_off(head_len);
+        let early = self.record.split_off(cut.head_len);
         let filled = early.len().min(data.len());
         if let (Some(place), Some(bytes)) = (data.get_mut(..filled), early.get(..filled)) {
             place.copy_from_slice(bytes);
         }
-        let padding = padding - (early.len() - filled);
+        // Padding, and of a WRITE beyond wtmax what will not be written.
+        let padding = total - cut.head_len - data.len() - (early.len() - filled);
         self.state = State::Payload {
             data,
             filled,
@@ -204,7 +208,12 @@ impl Receiver {
             return Err(BadRecord::TooManyFragments);
         }
         let left = mark.len as usize;
-        if self.record.len().saturating_add(left) > self.longest() {
+        // A WRITE beyond wtmax is told by its head; it becomes a short one (RFC 1813 §3.3.7).
+        let longest = match (mark.last, self.fragments) {
+            (true, 1) => self.longest().max(DATA_BYTES_MAX + HEAD_BYTES + 4),
+            _ => self.longest(),
+        };
+        if self.record.len().saturating_add(left) > longest {
             return Err(BadRecord::TooLong);
         }
         self.state = State::Fragment {
@@ -220,7 +229,12 @@ impl Receiver {
     }
 
     /// Moves a fragment's bytes into the record. `None`: the state moved on, look again.
-    fn in_fragment(&mut self, bytes: &mut &[u8], last: bool, left: usize) -> Option<Step> {
+    fn in_fragment(
+        &mut self,
+        bytes: &mut &[u8],
+        last: bool,
+        left: usize,
+    ) -> Result<Option<Step>, BadRecord> {
         let total = self.record.len() + left;
         let single = last && self.fragments == 1;
         // Of a long record only a head is taken at first, to see what it is.
@@ -240,31 +254,37 @@ impl Receiver {
         };
         let free = kept.max(self.reserved_bytes());
         let room = free.saturating_sub(self.record.len());
-        let (now, rest) = bytes.split_at_checked(take.min(left).min(room).min(bytes.len()))?;
+        let moved = take.min(left).min(room).min(bytes.len());
+        let (now, rest) = bytes.split_at_checked(moved).ok_or(BadRecord::TooLong)?;
         self.record.extend_from_slice(now);
         *bytes = rest;
         let left = left - now.len();
         self.state = State::Fragment { last, left };
         if left == 0 {
             if last {
-                return Some(self.end_of_record());
+                return Ok(Some(self.end_of_record()));
             }
             self.state = State::Mark {
                 bytes: [0; 4],
                 have: 0,
             };
-            return None;
+            return Ok(None);
         }
         let head_is_here = short_of_head && now.len() == take;
-        if head_is_here && let Some(cut) = write_head_len(&self.record, total, self.io_bytes_max) {
-            return Some(Step::Memory(Wanted::Data(cut.data_len)));
+        if head_is_here {
+            self.cut = write_head_len(&self.record, total, self.io_bytes_max);
+            match self.cut {
+                Some(cut) => return Ok(Some(Step::Memory(Wanted::Data(cut.data_len)))),
+                None if total > self.longest() => return Err(BadRecord::TooLong),
+                None => {}
+            }
         }
         if room == now.len() && self.reservation.is_none() {
             // Of a record in several fragments nobody knows how long it will be.
             let wanted = if single { total } else { self.longest() };
-            return Some(Step::Memory(Wanted::Record(wanted)));
+            return Ok(Some(Step::Memory(Wanted::Record(wanted))));
         }
-        bytes.is_empty().then_some(Step::More)
+        Ok(bytes.is_empty().then_some(Step::More))
     }
 
     fn reserved_bytes(&self) -> usize {

@@ -11,10 +11,11 @@ mod map;
 mod sharing;
 mod tree;
 
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Instant;
 
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
@@ -36,11 +37,11 @@ pub(crate) struct GuestArgs {
 enum Suite {
     /// Every call a program makes.
     Calls { dir: PathBuf },
-    /// Unpack a tar archive, compare it with the tree it was made of, compile a program.
+    /// Unpack a tar archive, compare it with the manifest of its tree, compile a program.
     Tree {
         dir: PathBuf,
         archive: PathBuf,
-        original: PathBuf,
+        manifest: PathBuf,
     },
     /// Random operations against a model in memory.
     Fsx {
@@ -78,8 +79,8 @@ pub(crate) fn main(args: &GuestArgs) -> Result<ExitCode> {
         Suite::Tree {
             dir,
             archive,
-            original,
-        } => tree::run(dir, archive, original, &mut report)?,
+            manifest,
+        } => tree::run(dir, archive, manifest, &mut report)?,
         Suite::Fsx {
             dir,
             seed,
@@ -103,20 +104,27 @@ pub(crate) fn main(args: &GuestArgs) -> Result<ExitCode> {
 }
 
 /// Where verdicts go.
-pub(crate) struct Report(Box<dyn Write>);
+pub(crate) struct Report {
+    out: Box<dyn Write>,
+    /// When the last verdict was written, or the suite began.
+    last: Instant,
+}
 
 impl Report {
     fn open(path: Option<&Path>) -> Result<Self> {
-        Ok(Self(match path {
+        let out: Box<dyn Write> = match path {
             None => Box::new(std::io::stdout()),
-            Some(path) => {
-                let file: File = OpenOptions::new()
+            Some(path) => Box::new(
+                OpenOptions::new()
                     .append(true)
                     .open(path)
-                    .context("results")?;
-                Box::new(file)
-            }
-        }))
+                    .context("the result file")?,
+            ),
+        };
+        Ok(Self {
+            out,
+            last: Instant::now(),
+        })
     }
 
     /// The verdict on one test.
@@ -125,7 +133,11 @@ impl Report {
     /// When the result file cannot be written.
     pub(crate) fn verdict(&mut self, name: &str, outcome: &Result<()>) -> Result<()> {
         match outcome {
-            Ok(()) => self.line(&format!("ok {name}")),
+            Ok(()) => {
+                let seconds = self.last.elapsed().as_secs_f64();
+                self.last = Instant::now();
+                self.line(&format!("ok {name} ({seconds:.1} s)"))
+            }
             Err(error) => self.line(&format!("FAIL {name}: {error:#}")),
         }
     }
@@ -136,9 +148,9 @@ impl Report {
     /// When the result file cannot be written.
     pub(crate) fn line(&mut self, line: &str) -> Result<()> {
         // One write for a line: the next writer of the file may be another process.
-        self.0
+        self.out
             .write_all(format!("{}\n", line.replace('\n', " ")).as_bytes())?;
-        self.0.flush()?;
+        self.out.flush()?;
         Ok(())
     }
 }

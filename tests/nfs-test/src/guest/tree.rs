@@ -9,13 +9,14 @@ use anyhow::{Context, Result, ensure};
 
 use super::Report;
 use super::check::same;
-use crate::manifest;
+use crate::manifest::{self, Entry};
 
-/// Unpacks `archive` into `dir` and compares with `original`, which the archive was made of.
-pub(super) fn run(dir: &Path, archive: &Path, original: &Path, report: &mut Report) -> Result<()> {
+/// Unpacks `archive` into `dir` and compares it with the manifest in the file `expected` (the guest's
+/// own view of the original, over hostfs, has no fractions of a second).
+pub(super) fn run(dir: &Path, archive: &Path, expected: &Path, report: &mut Report) -> Result<()> {
     let tree = dir.join("tree");
     report.verdict("tree/unpack", &unpack(archive, &tree))?;
-    report.verdict("tree/compare", &compare(&tree, original))?;
+    report.verdict("tree/compare", &compare(&tree, expected))?;
     report.verdict("tree/compile", &compile(&dir.join("compile")))?;
     report.verdict("tree/remove", &copy_and_remove(&tree, &dir.join("copy")))
 }
@@ -38,8 +39,8 @@ fn unpack(archive: &Path, tree: &Path) -> Result<()> {
     command("tar", &[Path::new("-xpf"), archive], tree).map(drop)
 }
 
-fn compare(tree: &Path, original: &Path) -> Result<()> {
-    let expected = manifest::of_tree(original).context("the original")?;
+fn compare(tree: &Path, expected: &Path) -> Result<()> {
+    let expected: Vec<Entry> = serde_json::from_slice(&fs::read(expected)?)?;
     ensure!(
         expected.len() > 1000,
         "only {} entries in the original",

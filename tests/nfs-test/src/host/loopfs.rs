@@ -33,11 +33,12 @@ pub(crate) struct LoopFs {
 }
 
 impl LoopFs {
-    /// Makes the file system and mounts it on `point`, which is created.
+    /// Makes a file system of `size_mib` MiB and mounts it on `point`, which is created. XFS wants
+    /// at least 300 MiB; what is never written takes no space.
     ///
     /// # Errors
     /// When a tool fails: no loop device, no space, no such file system in the kernel.
-    pub(crate) fn new(kind: FsKind, point: &Path) -> Result<Self> {
+    pub(crate) fn new(kind: FsKind, size_mib: u32, point: &Path) -> Result<Self> {
         let memory = Path::new("/dev/shm");
         let parent = if memory.is_dir() {
             memory
@@ -49,15 +50,10 @@ impl LoopFs {
             .tempdir_in(parent)?;
         let image = place.path().join("disk.img");
         let path = image.to_str().context("a path that is UTF-8")?;
+        run("truncate", &["-s", &format!("{size_mib}M"), path])?;
         match kind {
-            FsKind::Xfs => {
-                run("truncate", &["-s", "320M", path])?;
-                run("mkfs.xfs", &["-q", path])?;
-            }
-            FsKind::Ext4 => {
-                run("truncate", &["-s", "128M", path])?;
-                run("mkfs.ext4", &["-q", "-F", "-I", "256", path])?;
-            }
+            FsKind::Xfs => run("mkfs.xfs", &["-q", path])?,
+            FsKind::Ext4 => run("mkfs.ext4", &["-q", "-F", "-I", "256", path])?,
         }
         std::fs::create_dir_all(point)?;
         let point = point.to_path_buf();

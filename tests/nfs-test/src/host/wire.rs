@@ -32,8 +32,18 @@ pub(crate) async fn mount(address: SocketAddr) -> Result<(Nfs3, FileHandle)> {
 /// # Errors
 /// When the server does not answer.
 pub(crate) async fn connect(address: SocketAddr) -> Result<Nfs3> {
+    connect_with(address, CALL_DEADLINE).await
+}
+
+/// A connection as root on which calls may take as long as `deadline`, also many at once.
+///
+/// # Errors
+/// When the server does not answer.
+pub(crate) async fn connect_with(address: SocketAddr, deadline: Duration) -> Result<Nfs3> {
     let options = ConnectOptions {
-        call_timeout: CALL_DEADLINE,
+        // Not to wait in the client: what is tested is the server.
+        in_flight_max: 4096,
+        call_timeout: deadline,
         reconnect: Reconnect::Never,
         ..ConnectOptions::default()
     };

@@ -10,7 +10,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 
 use crate::guest;
-use crate::host::{Context, Guest, GuestOutcome, Netns, Server, ServerOptions, output};
+use crate::host::{
+    Context, FsKind, Guest, GuestOutcome, LoopFs, Netns, Server, ServerOptions, output,
+};
 use crate::manifest::{self, Entry};
 use crate::pattern::{DIGEST_START, digest};
 
@@ -20,15 +22,17 @@ const GUEST_DEADLINE: Duration = Duration::from_secs(420);
 const RESTARTS: u64 = 4;
 /// How many source packages of the registry go into the tree, at most.
 const PACKAGES_MAX: usize = 60;
-/// The tree has at least this many files, if the registry gives them.
-const TREE_FILES: usize = 3000;
+/// The tree has at least this many entries, if the registry gives them.
+const TREE_ENTRIES: usize = 3000;
 
 pub(super) fn run(context: &Context) -> Result<String> {
     let export = context.dir.join("export");
-    fs::create_dir(&export)?;
+    // On a disk in memory: ten thousands of names are put on stable storage here, one by one.
+    let mut disk = LoopFs::new(FsKind::Xfs, 2048, &export)?;
     let archive = context.dir.join("tree.tar");
     let original = context.dir.join("original");
-    let files = source_tree(&original, &archive).context("make a source tree")?;
+    let tree = source_tree(&original, &archive).context("make a source tree")?;
+    fs::write(context.dir.join("tree.json"), serde_json::to_vec(&tree)?)?;
 
     let netns = Netns::new()?;
     let options = ServerOptions {
@@ -54,7 +58,7 @@ pub(super) fn run(context: &Context) -> Result<String> {
         script: &format!(
             "mkdir /mnt/nfs/calls /mnt/nfs/tree /mnt/nfs/sharing\n\
              $T guest --results $R calls /mnt/nfs/calls\n\
-             $T guest --results $R tree /mnt/nfs/tree $W/tree.tar $W/original\n\
+             $T guest --results $R tree /mnt/nfs/tree $W/tree.tar $W/tree.json\n\
              $T guest --results $R fsx /mnt/nfs --seed {seed} --operations {operations}\n\
              $T guest --results $R fsx /mnt/nfs --name restarts --seed {seed} \
                --operations {under_restarts} --progress {between_restarts}\n\
@@ -79,21 +83,17 @@ pub(super) fn run(context: &Context) -> Result<String> {
     for name in ["fsx", "restarts"] {
         wrong.extend(compare_fsx(&outcome, name, &export.join(name))?);
     }
-    let tree = manifest::differences(
-        &manifest::of_tree(&original)?,
-        &manifest::of_tree(&export.join("tree/tree"))?,
-    );
-    wrong.extend(
-        tree.into_iter()
-            .take(5)
-            .map(|line| format!("tree on the server's disk: {line}")),
-    );
+    let on_disk = manifest::of_tree(&export.join("tree/tree"))?;
+    for line in manifest::differences(&tree, &on_disk).into_iter().take(5) {
+        wrong.push(format!("tree on the server's disk: {line}"));
+    }
     let passed = outcome
         .lines
         .iter()
         .filter(|line| line.starts_with("ok "))
         .count();
     let expected = guest::CALLS.len() + guest::SHARING + 4 + 2;
+    disk.unmount()?;
     ensure!(
         wrong.is_empty(),
         "{} wrong: {}",
@@ -105,7 +105,8 @@ pub(super) fn run(context: &Context) -> Result<String> {
         "{passed} verdicts, should be {expected}"
     );
     Ok(format!(
-        "{passed} tests, {files} files, fsx {operations} operations"
+        "{passed} tests, {} entries in the tree, fsx {operations} operations",
+        tree.len()
     ))
 }
 
@@ -157,29 +158,33 @@ fn compare_fsx(outcome: &GuestOutcome, name: &str, file: &Path) -> Result<Option
 }
 
 /// Copies sources (this project's, and packages of cargo's registry) to `original` and packs them;
-/// returns how many files there are.
-fn source_tree(original: &Path, archive: &Path) -> Result<usize> {
+/// returns what there is.
+fn source_tree(original: &Path, archive: &Path) -> Result<Vec<Entry>> {
     fs::create_dir(original)?;
-    let mut files = 0;
     let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let own = ["crates", "tests", "xtask"].map(|part| project.join(part));
+    let mut tree = Vec::new();
     for source in own
         .into_iter()
         .filter(|part| part.is_dir())
         .chain(packages())
     {
         copy(&source, original)?;
-        files = manifest::of_tree(original)?
-            .iter()
-            .filter(|entry| entry.kind == "file")
-            .count();
-        if files >= TREE_FILES {
+        tree = manifest::of_tree(original)?;
+        if tree.len() >= TREE_ENTRIES {
             break;
         }
     }
+    // The format that keeps the nanoseconds.
     let mut tar = Command::new("tar");
-    output(tar.arg("-C").arg(original).arg("-cf").arg(archive).arg("."))?;
-    Ok(files)
+    tar.arg("--format=posix")
+        .arg("-C")
+        .arg(original)
+        .arg("-cf")
+        .arg(archive)
+        .arg(".");
+    output(&mut tar)?;
+    Ok(tree)
 }
 
 fn copy(source: &Path, to: &Path) -> Result<()> {

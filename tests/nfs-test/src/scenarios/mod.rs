@@ -64,7 +64,7 @@ pub(crate) const TABLE: &[Scenario] = &[
     Scenario {
         name: "kernel",
         about: "the Linux kernel's client: every call, a source tree, fsx, two mounts",
-        needs: &[Need::Root, Need::Uml, Need::Tun, Need::Compiler],
+        needs: &[Need::Root, Need::Loop, Need::Uml, Need::Tun, Need::Compiler],
         run: kernel::run,
     },
     Scenario {

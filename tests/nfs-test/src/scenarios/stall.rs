@@ -6,15 +6,16 @@
 
 use std::fs::{self, File};
 use std::path::Path;
+use std::time::Duration;
 
-use anyhow::{Context as _, Result, anyhow, ensure};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use bytes::Bytes;
 use nfs_client::Nfs3;
 use nfs_wire::nfs3::{CreateHow, FileHandle, Sattr3, SetTime, StableHow};
 use tokio::task::JoinSet;
 
 use crate::host::slow_fs::{self, SlowFs};
-use crate::host::wire::{block_on, connect, mount, ok, walk};
+use crate::host::wire::{CALL_DEADLINE, block_on, connect_with, mount, ok, walk};
 use crate::host::{Context, FsKind, LoopFs, Server, ServerOptions, run};
 use crate::pattern;
 
@@ -23,6 +24,8 @@ const SAME_CONNECTION: usize = 300;
 /// Further connections, and the stalled calls of each.
 const CONNECTIONS: usize = 4;
 const OF_EACH: usize = 50;
+/// How long a stalled call may take: longer than the whole scenario does.
+const STALL_DEADLINE: Duration = Duration::from_secs(300);
 /// Bytes of one stalled READ.
 const READ_BYTES: u32 = 4096;
 
@@ -46,7 +49,7 @@ pub(super) fn fuse(context: &Context) -> Result<String> {
 
 pub(super) fn frozen(context: &Context) -> Result<String> {
     let (export, server) = serve(context, |export| {
-        LoopFs::new(FsKind::Xfs, &export.join("stalled"))
+        LoopFs::new(FsKind::Xfs, 320, &export.join("stalled"))
     })?;
     let (mut stalled, server, export) = (export.1, server, export.0);
     let frozen = Frozen::new(stalled.point())?;
@@ -86,28 +89,29 @@ fn serve<T>(
 }
 
 async fn reads(export: &Path, server: &Server, slow: &SlowFs) -> Result<()> {
-    let (nfs, root) = mount(server.address()).await?;
+    let (_, root) = mount(server.address()).await?;
+    let nfs = connect_with(server.address(), STALL_DEADLINE).await?;
     let file = walk(&nfs, &root, "stalled/file").await?;
     let mut stalled = JoinSet::new();
     for i in 0..SAME_CONNECTION {
         stalled.spawn_local(read(nfs.clone(), file, i));
     }
     for connection in 0..CONNECTIONS {
-        let nfs = connect(server.address()).await?;
+        let nfs = connect_with(server.address(), STALL_DEADLINE).await?;
         for i in 0..OF_EACH {
             stalled.spawn_local(read(nfs.clone(), file, connection * OF_EACH + i));
         }
     }
     slow.wait_for_a_read().await?;
     for round in 0..20 {
-        elsewhere(export, &nfs, &root, round)
+        tokio::time::timeout(CALL_DEADLINE, elsewhere(export, &nfs, &root, round))
             .await
+            .context("no answer while READs stall")?
             .context("while READs stall")?;
     }
-    ensure!(
-        stalled.try_join_next().is_none(),
-        "a stalled READ was answered"
-    );
+    if let Some(outcome) = stalled.try_join_next() {
+        bail!("a stalled READ was answered: {outcome:?}");
+    }
     slow.release();
     finish(stalled).await
 }
@@ -126,7 +130,8 @@ async fn read(nfs: Nfs3, file: FileHandle, i: usize) -> Result<()> {
 }
 
 async fn changes(export: &Path, server: &Server, frozen: &Frozen) -> Result<()> {
-    let (nfs, root) = mount(server.address()).await?;
+    let (_, root) = mount(server.address()).await?;
+    let nfs = connect_with(server.address(), STALL_DEADLINE).await?;
     let dir = walk(&nfs, &root, "stalled").await?;
     frozen.freeze()?;
     let mut stalled = JoinSet::new();
@@ -134,20 +139,20 @@ async fn changes(export: &Path, server: &Server, frozen: &Frozen) -> Result<()> 
         stalled.spawn_local(create(nfs.clone(), dir, format!("a-{i}")));
     }
     for connection in 0..CONNECTIONS {
-        let nfs = connect(server.address()).await?;
+        let nfs = connect_with(server.address(), STALL_DEADLINE).await?;
         for i in 0..OF_EACH {
             stalled.spawn_local(create(nfs.clone(), dir, format!("b-{connection}-{i}")));
         }
     }
     for round in 0..20 {
-        elsewhere(export, &nfs, &root, round)
+        tokio::time::timeout(CALL_DEADLINE, elsewhere(export, &nfs, &root, round))
             .await
+            .context("no answer while changes stall")?
             .context("while changes stall")?;
     }
-    ensure!(
-        stalled.try_join_next().is_none(),
-        "a change of a frozen file system was answered"
-    );
+    if let Some(outcome) = stalled.try_join_next() {
+        bail!("a change of a frozen file system was answered: {outcome:?}");
+    }
     frozen.thaw()?;
     finish(stalled).await?;
     let found = fs::read_dir(export.join("stalled"))?.count();

@@ -256,3 +256,37 @@ fn only_a_long_record_takes_its_reservation_along() {
         assert_eq!(call.reservation.is_some(), keeps, "{len}");
     }
 }
+
+#[test]
+fn a_write_beyond_wtmax_is_cut_and_the_stream_goes_on() {
+    let long = write_call(IO_BYTES_MAX as usize * 3 + 5);
+    let small = write_call(100);
+    let mut stream = fragments(&long, &[]);
+    stream.extend(fragments(&small, &[]));
+    for chunk in [1, 7, 1000, 8192, stream.len()] {
+        let (mut peer, mut calls) = (Peer::new(), Vec::new());
+        for bytes in stream.chunks(chunk) {
+            peer.read(bytes, &mut calls).unwrap();
+        }
+        let [cut, whole] = calls.as_slice() else {
+            panic!("two calls, not {}", calls.len())
+        };
+        let beginning = cut.len();
+        assert_eq!(cut[..], long[..beginning], "chunks of {chunk}");
+        assert!(beginning > IO_BYTES_MAX as usize && beginning < IO_BYTES_MAX as usize + 1024);
+        assert_eq!(*whole, small);
+    }
+}
+
+#[test]
+fn only_a_write_may_be_that_long() {
+    let mut record = write_call(IO_BYTES_MAX as usize * 4);
+    // Another procedure's number, in the place of WRITE's.
+    record[20..24].copy_from_slice(&(Procedure::Setattr as u32).to_be_bytes());
+    let record = fragments(&record, &[]);
+    let (mut peer, mut calls) = (Peer::new(), Vec::new());
+    assert!(matches!(
+        peer.read(&record, &mut calls),
+        Err(BadRecord::TooLong)
+    ));
+}

@@ -44,13 +44,13 @@ const KILLS: u32 = 25;
 
 pub(super) fn xfs(context: &Context) -> Result<String> {
     let export = context.dir.join("export");
-    let fs = LoopFs::new(FsKind::Xfs, &export)?;
+    let fs = LoopFs::new(FsKind::Xfs, 320, &export)?;
     rounds(context, Bench::new(context, export, Some(fs)), context.cuts)
 }
 
 pub(super) fn ext4(context: &Context) -> Result<String> {
     let export = context.dir.join("export");
-    let fs = LoopFs::new(FsKind::Ext4, &export)?;
+    let fs = LoopFs::new(FsKind::Ext4, 128, &export)?;
     rounds(context, Bench::new(context, export, Some(fs)), context.cuts)
 }
 
