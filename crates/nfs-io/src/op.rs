@@ -74,7 +74,7 @@ const RWF_SYNC: u32 = libc::RWF_SYNC as u32;
 pub struct OpResult {
     /// Bytes read or written; 0 for a flush. Fewer than asked: for a read the end of the file,
     /// or an error behind the first bytes that the next read will meet; for a write an error
-    /// behind the first bytes, which the next write will meet. What is counted is as durable as
+    /// behind the first bytes, which the next write will meet (never `EIO`, of which the kernel tells once). What is counted is as durable as
     /// was asked.
     ///
     /// `EAGAIN` says that the lane's queue is full and nothing was done: the only case in which
@@ -190,6 +190,9 @@ impl Progress {
             }
             // A blocking call has no business to say so over and over.
             Err(Errno::AGAIN) => self.over(Errno::IO),
+            // It may be a lost write of somebody else that a stable write's sync found, which the
+            // kernel tells of once: there is no next call that meets it.
+            Err(Errno::IO) if self.write => Next::Over(Err(Errno::IO)),
             Err(errno) => self.over(errno),
         }
     }
@@ -231,6 +234,13 @@ mod tests {
         let mut write = progress(true, 10);
         assert_eq!(write.step(Ok(4)), Next::Again);
         assert_eq!(write.step(Ok(6)), Next::Over(Ok(10)));
+        let mut lost = progress(true, 10);
+        assert_eq!(lost.step(Ok(4)), Next::Again);
+        assert_eq!(
+            lost.step(Err(Errno::IO)),
+            Next::Over(Err(Errno::IO)),
+            "told once"
+        );
         assert_eq!(progress(true, 0).step(Ok(0)), Next::Over(Ok(0)));
         assert_eq!(progress(true, 5).step(Ok(0)), Next::Over(Err(Errno::IO)));
         assert_eq!(

@@ -57,9 +57,12 @@ pub const HANDLE_TABLE_NAME_BYTES_MAX: usize = 4096;
 pub const IN_FLIGHT_PER_CONNECTION_MAX: usize = 1024;
 /// Calls of one shard that may run at once; at the cap its sockets are not read.
 pub const IN_FLIGHT_PER_SHARD_MAX: usize = 8192;
-/// The part of the READ buffers that one file system may hold, as a divisor: calls that wait for a
-/// file system that does not answer leave the rest to others.
-pub const READ_BUFFERS_PER_MOUNT_DIVISOR: u64 = 2;
+/// The part of the READ buffers, and of the WRITE buffers, that one file system may hold, as a divisor:
+/// calls that wait for a file system that does not answer leave the rest to others.
+pub const BUFFERS_PER_MOUNT_DIVISOR: u64 = 2;
+/// Seconds that a WRITE beyond this part waits for its file system before the client is told to come
+/// again.
+pub const WRITE_WAITS_SECONDS_MAX: u64 = 5;
 /// Bytes read at once from a socket while others wait for memory.
 pub const READ_BYTES_UNDER_PRESSURE_MAX: usize = 4096;
 /// Bytes of replies that may wait for a slow reader before its socket is read no more.

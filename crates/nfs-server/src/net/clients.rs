@@ -38,8 +38,13 @@ impl Clients {
         figures
     }
 
-    pub(super) fn leave(&self, peer: SocketAddr) {
-        self.connections.lock().remove(&peer);
+    /// Takes a connection out, unless a later one of the same address took its place.
+    pub(super) fn leave(&self, peer: SocketAddr, figures: &Arc<Figures>) {
+        let mut connections = self.connections.lock();
+        let present = connections.get(&peer);
+        if present.is_some_and(|present| Arc::ptr_eq(present, figures)) {
+            connections.remove(&peer);
+        }
     }
 
     pub(crate) fn list(&self) -> Vec<ClientStatus> {

@@ -105,7 +105,8 @@ pub(crate) async fn serve(
         }
     };
     connection.close();
-    connection.shard.core.clients.leave(peer);
+    let clients = &connection.shard.core.clients;
+    clients.leave(peer, &connection.figures);
     if let Err(end) = end {
         connection.count_end(&end);
         tracing::trace!(%peer, %end, "connection ended");

@@ -154,8 +154,12 @@ impl Core {
             Ok(ready) => ready,
             Err(error) => return (Err(error), self.wcc_unchanged(object).await),
         };
-        let verifier = self.verifier.bytes();
         let wanted = data.len();
+        let budget = self.receive_buffers.budget();
+        let Some(_share) = object.mount.write_share(wanted, budget).await else {
+            return (Err(Error::Busy), self.wcc_unchanged(object).await);
+        };
+        let verifier = self.verifier.bytes();
         let sync = match stability {
             Stability::Unstable => WriteSync::None,
             Stability::DataSync => WriteSync::Dsync,
@@ -367,6 +371,8 @@ async fn write_segments(
         let result = engine.submit(op, &target.creds, target.lane()).await;
         let written = match finished(result.result) {
             Ok(written) => written,
+            // Of a lost write the kernel tells once: it is not to be passed over.
+            Err(Error::Errno(Errno::IO)) => return Err(Error::Errno(Errno::IO)),
             Err(_) if done > 0 => return Ok(done),
             Err(error) => return Err(error),
         };

@@ -9,6 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use nfs_io::caps::{self, Capability};
 use nfs_io::fs::{self, OFlags, OpenHow, ResolveFlags, Stat};
@@ -56,6 +57,8 @@ pub(crate) struct Mount {
     path: PathBuf,
     /// What its READs may hold of the buffers, in KiB.
     read_share: OnceLock<Semaphore>,
+    /// The same of its WRITEs.
+    write_share: OnceLock<Semaphore>,
     retired: Arc<AtomicBool>,
 }
 
@@ -81,6 +84,7 @@ impl Mount {
             fd: Arc::new(fd),
             path,
             read_share: OnceLock::new(),
+            write_share: OnceLock::new(),
             retired,
         })
     }
@@ -115,11 +119,27 @@ impl Mount {
         bytes: usize,
         budget: &Budget,
     ) -> Option<SemaphorePermit<'_>> {
-        let most = budget.total() / limits::READ_BUFFERS_PER_MOUNT_DIVISOR / 1024;
-        let most = usize::try_from(most).ok()?.min(Semaphore::MAX_PERMITS);
-        let share = self.read_share.get_or_init(|| Semaphore::new(most));
-        let wanted = bytes.div_ceil(1024).min(most);
-        share.acquire_many(u32::try_from(wanted).ok()?).await.ok()
+        let (share, wanted) = share(&self.read_share, bytes, budget)?;
+        share.acquire_many(wanted).await.ok()
+    }
+
+    /// The same of its WRITEs, whose data is here already: `None` when the file system keeps them
+    /// waiting for so long that it seems to have stopped. Their memory is then to be given back, or
+    /// no WRITE to another file system could be received.
+    pub(super) async fn write_share(
+        &self,
+        bytes: usize,
+        budget: &Budget,
+    ) -> Option<SemaphorePermit<'_>> {
+        let (share, wanted) = share(&self.write_share, bytes, budget)?;
+        if let Ok(permit) = share.try_acquire_many(wanted) {
+            return Some(permit);
+        }
+        let patience = Duration::from_secs(limits::WRITE_WAITS_SECONDS_MAX);
+        tokio::time::timeout(patience, share.acquire_many(wanted))
+            .await
+            .ok()?
+            .ok()
     }
 
     /// A descriptor on it, for flushing the whole of it.
@@ -131,6 +151,19 @@ impl Mount {
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
+}
+
+/// A file system's share of a budget, and what of it `bytes` are: all at most, so that one call always
+/// goes through.
+fn share<'s>(
+    share: &'s OnceLock<Semaphore>,
+    bytes: usize,
+    budget: &Budget,
+) -> Option<(&'s Semaphore, u32)> {
+    let most = budget.total() / limits::BUFFERS_PER_MOUNT_DIVISOR / 1024;
+    let most = usize::try_from(most).ok()?.min(Semaphore::MAX_PERMITS);
+    let wanted = u32::try_from(bytes.div_ceil(1024).min(most)).ok()?;
+    Some((share.get_or_init(|| Semaphore::new(most)), wanted))
 }
 
 impl Place {
