@@ -16,9 +16,9 @@ use crate::pattern::{DIGEST_START, digest};
 use crate::random::Random;
 
 /// The file never grows beyond this.
-const SIZE_MAX: usize = 768 * 1024;
+const SIZE_MAX: usize = 256 * 1024;
 /// One operation touches at most this much.
-const OPERATION_MAX: usize = 96 * 1024;
+const OPERATION_MAX: usize = 64 * 1024;
 /// How many of the last operations a failure shows.
 const HISTORY: usize = 12;
 

@@ -355,11 +355,13 @@ fn until_closed(stream: &mut TcpStream, piece: &[u8], most: usize) -> Result<()>
     Ok(())
 }
 
-/// A gibibyte over several connections: noise, records of noise, WRITEs to forged handles.
+/// A gibibyte over several connections: noise, records of noise, damaged calls, and WRITEs to forged
+/// handles, which make up for what the server cut off of the others.
 fn garbage(attack: &Attack) -> Result<()> {
-    let each: u64 = if attack.quick { 16 << 20 } else { 256 << 20 };
+    let total: u64 = if attack.quick { 64 << 20 } else { 1 << 30 };
     let kinds: [fn(&mut Random, &Attack) -> Vec<u8>; 4] = [noise, noise_record, forged, damaged];
-    std::thread::scope(|scope| {
+    let each = total / kinds.len() as u64;
+    let sent: u64 = std::thread::scope(|scope| {
         let senders: Vec<_> = (0..)
             .zip(kinds)
             .map(|(i, make)| {
@@ -369,22 +371,31 @@ fn garbage(attack: &Attack) -> Result<()> {
                 })
             })
             .collect();
-        senders.into_iter().try_for_each(|sender| {
+        let join = |sender: std::thread::ScopedJoinHandle<'_, Result<u64>>| {
             sender
                 .join()
                 .unwrap_or_else(|_| Err(anyhow!("a sender panicked")))
-        })
-    })
+        };
+        senders.into_iter().map(join).sum::<Result<u64>>()
+    })?;
+    let rest = total.saturating_sub(sent);
+    let more = pour(attack, &mut Random::new(attack.seed), rest, forged)?;
+    ensure!(
+        sent + more >= total,
+        "only {} bytes of garbage were taken",
+        sent + more
+    );
+    Ok(())
 }
 
-/// Sends `total` bytes of what `make` makes; connects anew whenever the server has had enough.
+/// Sends `total` bytes of what `make` makes, and returns how many were sent; connects anew whenever the server has had enough.
 /// Noise is mostly cut off at its first header, so the number of connections is limited as well.
 fn pour(
     attack: &Attack,
     random: &mut Random,
     total: u64,
     make: fn(&mut Random, &Attack) -> Vec<u8>,
-) -> Result<()> {
+) -> Result<u64> {
     let mut sent = 0;
     for _ in 0..2000 {
         let mut stream = attack.connect()?;
@@ -409,7 +420,7 @@ fn pour(
             break;
         }
     }
-    Ok(())
+    Ok(sent)
 }
 
 fn noise(random: &mut Random, _attack: &Attack) -> Vec<u8> {

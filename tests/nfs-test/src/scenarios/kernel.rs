@@ -22,8 +22,8 @@ const GUEST_DEADLINE: Duration = Duration::from_secs(420);
 const RESTARTS: u64 = 4;
 /// How many source packages of the registry go into the tree, at most.
 const PACKAGES_MAX: usize = 60;
-/// The tree has at least this many entries, if the registry gives them.
-const TREE_ENTRIES: usize = 3000;
+/// The tree gets packages until it has this many entries.
+const TREE_ENTRIES: usize = 2000;
 
 pub(super) fn run(context: &Context) -> Result<String> {
     let export = context.dir.join("export");
