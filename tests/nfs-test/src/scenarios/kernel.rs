@@ -28,7 +28,7 @@ const TREE_ENTRIES: usize = 2000;
 pub(super) fn run(context: &Context) -> Result<String> {
     let export = context.dir.join("export");
     // On a disk in memory: ten thousands of names are put on stable storage here, one by one.
-    let _disk = LoopFs::new(FsKind::Xfs, 2048, &export)?;
+    let mut disk = LoopFs::new(FsKind::Xfs, 2048, &export)?;
     let archive = context.dir.join("tree.tar");
     let original = context.dir.join("original");
     let tree = source_tree(&original, &archive).context("make a source tree")?;
