@@ -210,6 +210,15 @@ fn what_is_made_belongs_to_who_made_it() {
         ok(alice.create(&root, b"g", &CreateHow::Guarded(set)).await);
         let made = served.path().join("g").metadata().unwrap();
         assert_eq!((made.uid(), made.gid()), (ALICE, BOB));
+        // Root may give away; the bits that a change of owner clears are set all the same.
+        let set = Sattr3 {
+            mode: Some(0o6755),
+            ..set
+        };
+        ok(client.create(&root, b"s", &CreateHow::Guarded(set)).await);
+        let made = served.path().join("s").metadata().unwrap();
+        assert_eq!((made.uid(), made.gid()), (BOB, BOB));
+        assert_eq!(made.mode() & 0o7777, 0o6755);
         // The sticky bit, and another's directory.
         let bob = user(&client, BOB, &[]);
         assert!(matches!(

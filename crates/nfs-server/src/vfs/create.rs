@@ -416,6 +416,11 @@ fn create_node(
     Ok((Created { object, attributes }, made.flushes))
 }
 
+/// A change of owner takes set-user-ID and set-group-ID from a file: the mode is set again after it.
+fn loses_set_id(set: &SetAttributes, mode: u32) -> bool {
+    mode & 0o6000 != 0 && (set.uid.is_some() || set.gid.is_some())
+}
+
 /// An owner that only a privileged user may give away is not asked for, and the creator has the object
 /// already: some clients send their own ids along, under which they may not be known here.
 fn of_new_object(set: SetAttributes, creds: &Creds) -> SetAttributes {
@@ -460,10 +465,15 @@ fn make_file(
     let (mode, rest) = match precondition {
         // Nobody may use the file before the client has set its attributes.
         Precondition::Exclusive(verifier) => (0, verifier_times(verifier)),
-        Precondition::Unchecked | Precondition::Guarded => (
-            set.mode.unwrap_or(FILE_MODE_DEFAULT) & 0o7777,
-            set.without_mode(),
-        ),
+        Precondition::Unchecked | Precondition::Guarded => {
+            let mode = set.mode.unwrap_or(FILE_MODE_DEFAULT) & 0o7777;
+            let rest = if loses_set_id(set, mode) {
+                *set
+            } else {
+                set.without_mode()
+            };
+            (mode, rest)
+        }
     };
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW;
     let made = {
@@ -580,12 +590,11 @@ fn make_other(
     let (fd, stat) = open_entry(directory, name, ResolveFlags::empty())?;
     let kind = stat.kind();
     // mkdir takes no set-user-ID and set-group-ID bits: those are set afterwards.
-    let asked = if *node == NewNode::Directory {
-        directory_mode
+    let mode = if *node == NewNode::Directory {
+        (directory_mode & 0o6000 != 0).then_some(directory_mode | (stat.mode & 0o2000))
     } else {
-        0
+        loses_set_id(set, file_mode).then_some(file_mode)
     };
-    let mode = (asked & 0o6000 != 0).then_some(asked | (stat.mode & 0o2000));
     let rest = SetAttributes {
         size: None,
         mode,

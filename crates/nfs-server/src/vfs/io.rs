@@ -145,7 +145,12 @@ impl Core {
         data: Buf,
         stability: Stability,
     ) -> WithWcc<WriteDone> {
-        let engine = &self.engine_for(engine, target);
+        // A ring hands writes that wait to its workers, one at a time for each file: stable writes
+        // of one file could not share a flush of the journal. Threads let them.
+        let engine = &match stability {
+            Stability::Unstable => self.engine_for(engine, target),
+            Stability::DataSync | Stability::FileSync => Engine::threads(self.pool.clone()),
+        };
         let object = &target.object;
         // Begun before the attributes are taken: a change that comes between would go unseen.
         let change = object.begin_change(target.client);
