@@ -363,7 +363,7 @@ fn a_directory_moved_out_of_the_export_is_stale_for_a_new_server() {
 }
 
 #[test]
-fn wcc_data_is_given_to_the_only_writer_and_not_to_one_of_two() {
+fn wcc_data_frames_the_change_of_a_directory() {
     let served = Served::start();
     block_on(async {
         let client = served.client().await;

@@ -126,6 +126,10 @@ fn run_one(root: &Path, built: &Path, name: &str, seconds: u64) -> Result<bool> 
     if name == VECTORS.0 && vectors.is_dir() {
         command.arg(vectors);
     }
+    let seeds = root.join("fuzz/seeds").join(name);
+    if seeds.is_dir() {
+        command.arg(seeds);
+    }
     command.arg(format!("-max_total_time={seconds}"));
     command.args(["-max_len=4096", "-rss_limit_mb=2048", "-timeout=10"]);
     command.arg(format!("-artifact_prefix={}/", artifacts.display()));

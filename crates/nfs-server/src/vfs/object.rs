@@ -221,14 +221,7 @@ impl Object {
     /// Starts a change by `client`; the ticket tells at its end whether the attributes from
     /// before may be told to that client.
     pub(crate) fn begin_change(self: &Arc<Self>, client: u64) -> Change {
-        let mut changes = self.changes.lock();
-        if changes.running == 0 {
-            changes.client = client;
-            changes.mixed = false;
-        } else if changes.client != client {
-            changes.mixed = true;
-        }
-        changes.running += 1;
+        self.changes.lock().begin(client);
         Change {
             object: Arc::clone(self),
         }
@@ -264,6 +257,22 @@ struct Changes {
     mixed: bool,
 }
 
+impl Changes {
+    fn begin(&mut self, client: u64) {
+        if self.running == 0 {
+            self.client = client;
+            self.mixed = false;
+        } else if self.client != client {
+            self.mixed = true;
+        }
+        self.running += 1;
+    }
+
+    fn end(&mut self) {
+        self.running -= 1;
+    }
+}
+
 /// A change that is going on; ends when dropped.
 pub(crate) struct Change {
     object: Arc<Object>,
@@ -278,7 +287,7 @@ impl Change {
 
 impl Drop for Change {
     fn drop(&mut self) {
-        self.object.changes.lock().running -= 1;
+        self.object.changes.lock().end();
     }
 }
 
@@ -362,4 +371,28 @@ fn is_settled(time: Timestamp) -> bool {
         .unwrap_or_default();
     let time_ns = i128::from(time.sec) * 1_000_000_000 + i128::from(time.nsec);
     i128::try_from(now.as_nanos()).unwrap_or(0) - time_ns > tick_ns
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_changes_of_one_client_are_unmixed() {
+        let mut changes = Changes::default();
+        changes.begin(1);
+        changes.begin(1);
+        assert!(!changes.mixed, "a client's own changes may overlap");
+        changes.begin(2);
+        assert!(changes.mixed);
+        changes.end();
+        changes.end();
+        assert!(
+            changes.mixed,
+            "the one still running overlapped the other's"
+        );
+        changes.end();
+        changes.begin(2);
+        assert!(!changes.mixed, "nothing of before runs any more");
+    }
 }
