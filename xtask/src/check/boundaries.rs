@@ -80,7 +80,7 @@ pub(crate) fn check_exceptions_used(tree: &Tree, findings: &mut Vec<Finding>) {
             .sources
             .iter()
             .find(|source| source.path == exception.path);
-        if !source.is_some_and(|source| !lines_that_open_files(source).is_empty()) {
+        if source.is_none_or(|source| lines_that_open_files(source).is_empty()) {
             let rule = "an exception of `cargo xtask check` is needed";
             let cure = format!(
                 "remove it from boundaries.rs (it said: {})",
