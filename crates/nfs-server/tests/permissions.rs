@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::fs::Permissions;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
 use std::process::Command;
@@ -64,6 +65,45 @@ fn groups_and_others_are_told_apart() {
             let may_write = granted & ACCESS3_MODIFY != 0;
             assert_eq!(write(&who, &f).await == Nfsstat3::Ok, may_write);
         }
+    });
+}
+
+#[test]
+fn names_are_looked_up_only_by_who_may_search_the_directory() {
+    if !is_root() {
+        skip!("acting as other users needs root");
+    }
+    let served = Served::start();
+    let path = served.path().join("d");
+    std::fs::create_dir(&path).unwrap();
+    chown(&path, None, Some(STAFF)).unwrap();
+    let set_mode = |mode| std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+    set_mode(0o710);
+    file(&path.join("f"), ALICE, ALICE, 0o644);
+    block_on(async {
+        let root = served.client().await;
+        let dir = lookup(&root, &served.root(&root).await, b"d").await;
+        let (member, alice) = (user(&root, BOB, &[STAFF]), user(&root, ALICE, &[]));
+        let refused = Nfsstat3::Acces;
+        assert_eq!(status(alice.lookup(&dir, b"f").await), refused);
+        // Others find it, so that the server knows where the name leads.
+        lookup(&root, &dir, b"f").await;
+        lookup(&member, &dir, b"f").await;
+        for name in [&b"f"[..], b"f", b"none", b"."] {
+            assert_eq!(status(alice.lookup(&dir, name).await), refused);
+        }
+        set_mode(0o711);
+        lookup(&alice, &dir, b"f").await;
+        set_mode(0o710);
+        assert_eq!(status(alice.lookup(&dir, b"f").await), refused);
+        // Known names lead where they lead now.
+        std::fs::rename(path.join("f"), path.join("g")).unwrap();
+        assert_eq!(status(member.lookup(&dir, b"f").await), Nfsstat3::Noent);
+        file(&path.join("f"), BOB, BOB, 0o600);
+        assert_ne!(
+            lookup(&member, &dir, b"f").await,
+            lookup(&member, &dir, b"g").await
+        );
     });
 }
 

@@ -2,9 +2,9 @@
 //! what it finds.
 //!
 //! A hint is only a guess at the inode. `statx` by name says whether it is still right, and the file cache
-//! has the object, pinned, so that its inode number cannot mean another file meanwhile. The object
-//! was opened by this very name, so its directory entry is pinned in the kernel's cache too:
-//! looking it up again does not wait for the disk.
+//! has the object, pinned, so that its inode number cannot mean another file meanwhile. The name was
+//! in the kernel's memory when the hint was made. An object that was opened by it keeps it there; one
+//! that was opened by handle, or renamed since, may rarely make the look-up wait for a disk.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -42,7 +42,7 @@ impl Hints {
         hint.inode.filter(|_| hint.key == key)
     }
 
-    /// The name led here, and the object was opened by it.
+    /// The name led here, found without waiting.
     pub(super) fn remember(&self, directory: InodeId, name: &[u8], inode: InodeId) {
         let key = self.key(directory, name);
         if let Some(place) = self.place(key) {

@@ -6,9 +6,9 @@
 //! pool or the engine; what cannot (a `statx` of a cached inode, a look-up in the dentry cache, a
 //! READ from the page cache) is done at once on the shard's own thread.
 //!
-//! The kernel decides what a caller may do: operations on names run under an identity
-//! [`Guard`](nfs_io::identity::Guard), READ and WRITE use descriptors that the server opened for
-//! itself, after the kernel was asked for the caller.
+//! The kernel decides what a caller may do: changes of names run under an identity
+//! [`Guard`](nfs_io::identity::Guard); LOOKUP, READ and WRITE are done by the server for itself, after
+//! the kernel was asked for the caller.
 
 mod access;
 mod attributes;
