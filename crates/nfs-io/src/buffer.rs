@@ -2,7 +2,9 @@
 //!
 //! A buffer's bytes are always initialised, but after the first use they are *somebody's*: what
 //! a reused buffer holds beyond what was written into it now is another request's data, and
-//! nobody may send it. Whoever fills a buffer sets its length to what was filled.
+//! nobody may send it. Whoever fills a buffer sets its length to what was filled. In tests, and with
+//! the feature `poison`, a buffer holds nothing but [`POISON`] when it is taken: a byte sent
+//! without having been filled is seen.
 //!
 //! Sizes are powers of two from 4 KiB up, and a page more each: a power of two fits in wherever in
 //! its first page it begins, and rounded out to pages at both ends. Memory in use and memory idle
@@ -19,6 +21,10 @@ use parking_lot::Mutex;
 
 use crate::budget::{Budget, Reclaim, Reservation};
 use crate::limits::{BUFFER_ALIGN_BYTES, BUFFER_BYTES_MAX, BUFFER_IDLE_FRACTION};
+
+/// What a new buffer is full of where forgotten bytes are looked for: in tests of this crate and
+/// with the feature `poison`.
+pub const POISON: u8 = 0xDB;
 
 /// A source of buffers. Cheap to clone; clones share.
 #[derive(Clone)]
@@ -120,6 +126,11 @@ impl BufferPool {
     }
 
     fn buf(&self, block: Block, start: usize, len: usize) -> Buf {
+        let block = if cfg!(any(test, feature = "poison")) {
+            block.poisoned()
+        } else {
+            block
+        };
         Buf {
             block: Some(block),
             start,
@@ -311,6 +322,13 @@ impl Block {
         }
     }
 
+    /// The block with nothing of earlier use in it.
+    fn poisoned(self) -> Self {
+        // SAFETY: the block owns as many bytes as it says, and nobody else has it.
+        unsafe { self.start.write_bytes(POISON, self.bytes()) };
+        self
+    }
+
     fn bytes(&self) -> usize {
         class_bytes(self.class)
     }
@@ -375,6 +393,17 @@ mod tests {
         second.set_len(64 * KIB);
         second.truncate(10);
         assert_eq!(second.len(), 10);
+    }
+
+    #[test]
+    fn nothing_of_earlier_use_is_left_where_it_is_looked_for() {
+        let pool = BufferPool::new(Budget::new(1 << 20));
+        for len in [10_000, 5000] {
+            let mut buf = pool.try_take_placed(len, 100).unwrap();
+            buf.set_len(buf.capacity());
+            assert!(buf.iter().all(|&byte| byte == POISON));
+            buf.fill(1);
+        }
     }
 
     #[test]

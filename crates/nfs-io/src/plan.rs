@@ -342,3 +342,6 @@ fn round_down(offset: u64, align: u64) -> u64 {
 fn power_of_two(align: u32) -> Option<u64> {
     align.is_power_of_two().then_some(u64::from(align))
 }
+
+#[cfg(test)]
+mod tests;
