@@ -10,6 +10,7 @@ use super::convert::{fail, fattr3, wcc_data};
 use super::object::post_op_attr;
 use super::{Context, put};
 use crate::counters::count_bytes;
+use crate::dispatch::Payload;
 use crate::vfs::{Error, Stability};
 
 pub(super) async fn read(cx: &Context, args: &ReadArgs, out: &mut Vec<u8>) -> Option<Buf> {
@@ -50,7 +51,7 @@ pub(super) async fn read(cx: &Context, args: &ReadArgs, out: &mut Vec<u8>) -> Op
 pub(super) async fn write(
     cx: &Context,
     args: &WriteHead,
-    data: Option<Buf>,
+    payload: Option<Payload>,
 ) -> Result<WriteOk, Failure<WccData>> {
     let none = WccData::default();
     let target = cx
@@ -63,7 +64,7 @@ pub(super) async fn write(
         let wcc = cx.core.wcc_unchanged(&target.object).await;
         return Err(fail(Error::Invalid, wcc_data(&wcc)));
     }
-    let Some(data) = data else {
+    let Some(payload) = payload else {
         let wcc = cx.core.wcc_unchanged(&target.object).await;
         return Err(fail(Error::Busy, wcc_data(&wcc)));
     };
@@ -74,7 +75,7 @@ pub(super) async fn write(
     };
     let (result, wcc) = cx
         .core
-        .write(&cx.engine, &target, args.offset, data, stability)
+        .write(&cx.engine, &target, args.offset, payload, stability)
         .await;
     let file_wcc = wcc_data(&wcc);
     match result {
