@@ -35,6 +35,7 @@ use crate::counters::{count, count_bytes};
 use crate::dispatch::{self, Answer, Reply};
 use crate::limits;
 use crate::nfs3::Context;
+use crate::trace::CallId;
 
 /// See the module.
 pub(crate) struct Connection {
@@ -83,6 +84,12 @@ pub(crate) async fn serve(
         port: peer.port(),
         client: shard.client_number(peer.ip().to_canonical()),
         identity: WireIdentity::Nobody,
+        // Dispatch says for each call which it is.
+        call: CallId::new(
+            0,
+            (peer.ip().to_canonical(), peer.port()),
+            Instant::now().into(),
+        ),
     };
     let figures = shard.core.clients.enter(peer);
     let connection = Rc::new(Connection {

@@ -20,11 +20,14 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use super::{Error, Object, Result};
 use crate::exports::Export;
 use crate::fh::{MountKey, PlaceMark};
+use crate::io_counters::IoCounters;
 use crate::limits;
 
 /// See the module.
 pub(crate) struct Tree {
     pub(crate) export: Arc<Export>,
+    /// How its bytes were moved, over reloads too.
+    pub(crate) io: Arc<IoCounters>,
     place: Arc<Place>,
 }
 
@@ -209,7 +212,7 @@ fn has_kernel_handles(root: BorrowedFd<'_>) -> bool {
 
 impl Tree {
     /// Opens an export's root directory. What `old`, the tree of the same export before a reload,
-    /// knows of it is kept if it is the same directory.
+    /// knows of it is kept if it is the same directory; its figures are kept in any case.
     ///
     /// # Errors
     /// When the directory cannot be opened.
@@ -223,7 +226,8 @@ impl Tree {
             Some(old) => Arc::clone(&old.place),
             None => Arc::new(Place::open(export.id, fd, &stat)?),
         };
-        Ok(Self { export, place })
+        let io = old.map_or_else(Arc::default, |old| Arc::clone(&old.io));
+        Ok(Self { export, io, place })
     }
 
     /// The export's own file system.
