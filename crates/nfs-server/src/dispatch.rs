@@ -53,6 +53,8 @@ pub(crate) async fn answer(mut cx: Context, record: Vec<u8>, payload: Option<Pay
         Ok(header) => header,
         Err(error) => return refuse_call(&cx, &error),
     };
+    cx.caller.call.xid = header.xid;
+    cx.caller.call.started = start;
     let answer = match header.program {
         nfs3::PROGRAM if header.version == nfs3::VERSION => {
             nfs(&mut cx, &header, &record, decoder, payload, start).await

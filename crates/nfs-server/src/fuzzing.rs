@@ -3,6 +3,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
+use std::time::Instant;
 
 use nfs_io::EngineKind;
 use nfs_io::engine::Engine;
@@ -15,6 +16,7 @@ use crate::net::receive::{Receiver, Step, Wanted};
 use crate::nfs3::Context;
 use crate::server::{Facts, StartError, make_core};
 use crate::state_dir::StateDir;
+use crate::trace::CallId;
 
 /// Descriptors that it may hold.
 const FDS: u64 = 1024;
@@ -118,6 +120,7 @@ impl Dispatch {
                 port: 1023,
                 client: 1,
                 identity: WireIdentity::Nobody,
+                call: CallId::new(0, (IpAddr::V4(Ipv4Addr::LOCALHOST), 1023), Instant::now()),
             },
         }
     }

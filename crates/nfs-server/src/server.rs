@@ -27,6 +27,7 @@ use crate::limits;
 use crate::net::shard::{self, Accepted, ShardStart};
 use crate::reply_cache::ReplyCache;
 use crate::state_dir::StateDir;
+use crate::trace::Trace;
 use crate::vfs::hints::Hints;
 use crate::vfs::stable::{Committer, Verifier};
 
@@ -439,6 +440,8 @@ pub(crate) fn make_core(
     // The largest call must fit into its half of the budget several times.
     let io_bytes_max = u32::try_from(facts.budget.total() / 4).unwrap_or(u32::MAX);
     let need_table = trees.need_table();
+    let trace = Trace::new();
+    trace.set_exports(trees.table.exports().iter().map(AsRef::as_ref));
     let core = Core {
         trees: ArcSwap::from_pointee(trees),
         files: FileCache::new(half.saturating_sub(limits::FDS_RESERVED).max(64)),
@@ -453,6 +456,7 @@ pub(crate) fn make_core(
         send_buffers: BufferPool::new(facts.send_budget.clone()),
         verifier,
         counters: Counters::default(),
+        trace,
         groups: config.server.server_groups.then(Arc::default),
         io_bytes_max: limits::IO_BYTES_MAX.min(io_bytes_max) & !4095,
         mounts: Default::default(),

@@ -35,6 +35,7 @@ use crate::counters::{count, count_bytes};
 use crate::dispatch::{self, Answer, Payload, Reply};
 use crate::limits;
 use crate::nfs3::Context;
+use crate::trace::CallId;
 
 /// See the module.
 pub(crate) struct Connection {
@@ -83,6 +84,12 @@ pub(crate) async fn serve(
         port: peer.port(),
         client: shard.client_number(peer.ip().to_canonical()),
         identity: WireIdentity::Nobody,
+        // Dispatch says for each call which it is.
+        call: CallId::new(
+            0,
+            (peer.ip().to_canonical(), peer.port()),
+            Instant::now().into(),
+        ),
     };
     let figures = shard.core.clients.enter(peer);
     let connection = Rc::new(Connection {
@@ -169,7 +176,9 @@ impl Connection {
                 let wanted = direct + limit;
                 self.note_drained(len < wanted);
                 receiver.received(len.min(direct));
-                let bytes = scratch.get(..len.saturating_sub(direct)).unwrap_or_default();
+                let bytes = scratch
+                    .get(..len.saturating_sub(direct))
+                    .unwrap_or_default();
                 Ok(Read {
                     bytes: len,
                     more: len == wanted,

@@ -66,7 +66,10 @@ impl Core {
         let result = self.sync_file(engine, target, fd, true).await;
         let after = self.attributes(object).await.ok();
         let before = change.is_unmixed().then_some(before);
-        (result.map(|()| self.verifier.bytes()), Wcc { before, after })
+        (
+            result.map(|()| self.verifier.bytes()),
+            Wcc { before, after },
+        )
     }
 
     /// Returns when what was written to the file before the call is on stable storage: the data
@@ -95,16 +98,14 @@ impl Core {
                 result
             }
         };
-        // Whoever fails now is told, and so is who shared an earlier round that failed.
-        let told = result.is_ok() || result == Err(Error::Busy);
-        if !told {
-            object.hears_of_error(target.client);
-            return result;
+        match result {
+            Err(Error::Busy) => result,
+            // Asked in any case: to answer with an error is to tell.
+            _ if object.must_hear_of_error(target.client) && result.is_ok() => {
+                Err(Error::Errno(Errno::IO))
+            }
+            _ => result,
         }
-        if result.is_ok() && object.hears_of_error(target.client) {
-            return Err(Error::Errno(Errno::IO));
-        }
-        result
     }
 
     /// Syncs; the caller has the turn.

@@ -13,7 +13,8 @@ use super::super::{Access, Attributes, Error, Result};
 use super::mode::{Moving, alignment, decide};
 use super::{ReadDone, finished, must_be_regular};
 use crate::core::{Core, Target};
-use crate::policy::Io;
+use crate::io_counters::Io;
+use crate::trace::Event;
 
 impl Core {
     /// Reads up to `count` bytes.
@@ -39,7 +40,10 @@ impl Core {
             .await;
         moving.count(target, read.as_ref().map_or(0, |data| data.len()));
         let data = read?;
-        let end = offset.saturating_add(data.len() as u64);
+        let done = data.len() as u64;
+        self.trace
+            .io(Event::ReadIoDone, target.about(), offset, done);
+        let end = offset.saturating_add(done);
         // What was there when the attributes were taken has been read: they say how far the file goes.
         // Only who got less looks again: the file was cut, or the read ended before the file.
         let attributes = if data.len() == wanted {
@@ -85,8 +89,12 @@ impl Core {
                 Some(self.read_fd(target).await?)
             };
             if let Some(fd) = fd {
+                let file = (start, data.len() as u64);
+                moving.trace(&self.trace, target, file, mode);
                 let result;
-                (result, data) = self.read_into(engine, target, fd, start, mode, data).await?;
+                (result, data) = self
+                    .read_into(engine, target, fd, start, mode, data)
+                    .await?;
                 match result {
                     Ok(read) => {
                         moving.moved.segment(mode, read);

@@ -16,7 +16,8 @@ use super::mode::{Moving, alignment, decide};
 use super::{Stability, WriteDone, finished, must_be_regular};
 use crate::core::{Core, Target};
 use crate::dispatch::Payload;
-use crate::policy::Io;
+use crate::io_counters::Io;
+use crate::trace::Event;
 
 impl Core {
     /// Writes a payload.
@@ -31,18 +32,23 @@ impl Core {
         let object = &target.object;
         // Begun before the attributes are taken: a change that comes between would go unseen.
         let change = object.begin_change(target.client);
-        let ready = self.ready_to_write(target, offset, payload.data.len()).await;
+        let ready = self
+            .ready_to_write(target, offset, payload.data.len())
+            .await;
         let (before, fd) = match ready {
             Ok(ready) => ready,
             Err(error) => return (Err(error), self.wcc_unchanged(object).await),
         };
         let wanted = payload.data.len();
+        let about = target.about();
+        self.trace
+            .io(Event::WriteOpened, about, offset, wanted as u64);
         let budget = self.receive_buffers.budget();
         let Some(_share) = object.mount.write_share(wanted, budget).await else {
             return (Err(Error::Busy), self.wcc_unchanged(object).await);
         };
         let choice = decide(target, Io::Write, wanted);
-        let committed = choice.stable.raise(asked);
+        let committed = asked;
         let verifier = self.verifier.bytes();
         let mut moving = Moving::new(object, Io::Write, choice.mode);
         moving.moved.copied(payload.copied);
@@ -57,11 +63,15 @@ impl Core {
             .await;
         let result = match written {
             Ok(0) if wanted > 0 => Err(Error::Errno(Errno::NOSPC)),
-            Ok(count) => Ok(WriteDone {
-                count,
-                committed,
-                verifier,
-            }),
+            Ok(count) => {
+                self.trace
+                    .io(Event::WriteIoDone, about, offset, count as u64);
+                Ok(WriteDone {
+                    count,
+                    committed,
+                    verifier,
+                })
+            }
             Err(error) => Err(error),
         };
         moving.count(target, result.as_ref().map_or(0, |done| done.count));
@@ -153,6 +163,8 @@ impl Core {
                 },
                 Mode::Buffered | Mode::DontCache => Arc::clone(&write.fd),
             };
+            let len = segment.file.end - segment.file.start;
+            moving.trace(&self.trace, target, (segment.file.start, len), mode);
             let engine = self.engine_for_write(engine, target, sync);
             let _pass = Pass::of(&target.object, Group::of(mode)).await;
             let op = Op::Write {
