@@ -17,6 +17,7 @@ use crate::file_cache::FileCache;
 use crate::groups::GroupLists;
 use crate::handle_table::HandleTable;
 use crate::limits;
+use crate::policy::{Choice, Io};
 use crate::reply_cache::ReplyCache;
 use crate::vfs::hints::Hints;
 use crate::vfs::stable::{Committer, Verifier};
@@ -123,9 +124,22 @@ pub(crate) struct Target {
     pub(crate) creds: Creds,
     pub(crate) writable: bool,
     pub(crate) client: u64,
+    /// The client's address, for the rules on how its bytes travel.
+    pub(crate) addr: IpAddr,
 }
 
 impl Target {
+    /// How an operation of `bytes` (as asked for) is to be moved, by the policy that holds now.
+    pub(crate) fn choose(&self, io: Io, bytes: u64) -> Choice {
+        let policy = self.tree.export.io.now();
+        if policy.uses_names() {
+            let name = self.object.name();
+            policy.choose(io, bytes, self.addr, name.as_deref())
+        } else {
+            policy.choose(io, bytes, self.addr, None)
+        }
+    }
+
     pub(crate) fn lane(&self) -> Lane {
         self.object.mount.lane()
     }
@@ -246,6 +260,7 @@ impl Core {
             creds: self.possible(creds),
             writable,
             client: caller.client,
+            addr: caller.addr,
         })
     }
 

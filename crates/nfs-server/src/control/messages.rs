@@ -6,8 +6,9 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::{Access, Durability, IoMode, LogLevel, SquashKind, from_word, word_of};
+use crate::config::{Access, Durability, LogLevel, SquashKind, from_word, word_of};
 use crate::exports::{ClientRule, Export};
+use crate::policy::mode_word;
 
 /// Version of the protocol. Fields may be added within one; a change of meaning is a new one.
 pub const VERSION: u32 = 1;
@@ -174,8 +175,8 @@ impl ExportStatus {
             id: export.id,
             durability: word_of(export.durability, Durability::WORDS).to_owned(),
             crossmnt: export.crossmnt,
-            read: word_of(export.read, IoMode::WORDS).to_owned(),
-            write: word_of(export.write, IoMode::WORDS).to_owned(),
+            read: mode_word(export.io.now().read).to_owned(),
+            write: mode_word(export.io.now().write).to_owned(),
             rules: export.rules().iter().map(RuleStatus::of).collect(),
         }
     }

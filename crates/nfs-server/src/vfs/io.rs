@@ -14,8 +14,8 @@ use nfs_io::plan::{Mode, Plan, Segment, plan};
 use nfs_io::{Buf, Errno};
 
 use super::{Access, Attributes, Error, FileKind, Object, Result, Wcc, WithWcc};
-use crate::config::IoMode;
 use crate::core::{Core, Target};
+use crate::policy::Io;
 
 /// What a READ brought.
 pub(crate) struct ReadDone {
@@ -68,7 +68,9 @@ impl Core {
             .ok_or(Error::Busy)?;
         let mut data = self.send_buffer(wanted).await?;
         let mut done = 0;
-        let plan = plan(mode(target.tree.export.read), offset, wanted as u64);
+        // What is asked for decides, not what the file has left.
+        let _choice = target.choose(Io::Read, count as u64);
+        let plan = plan(Mode::Buffered, offset, wanted as u64);
         for segment in plan.ok_or(Error::Invalid)?.segments() {
             let fd = self.read_fd(target).await?;
             let range = part(segment, offset);
@@ -170,7 +172,7 @@ impl Core {
             Stability::DataSync => WriteSync::Dsync,
             Stability::FileSync => WriteSync::Sync,
         };
-        let plan = plan(mode(target.tree.export.write), offset, wanted as u64);
+        let plan = plan(Mode::Buffered, offset, wanted as u64);
         let written = write_segments(engine, target, &fd, data, plan, sync).await;
         let result = match written {
             Ok(0) if wanted > 0 => Err(Error::Errno(Errno::NOSPC)),
@@ -395,13 +397,6 @@ fn part(segment: &Segment, offset: u64) -> Range<usize> {
     // Within one call, whose length is a `usize`.
     let place = |at: u64| usize::try_from(at - offset).unwrap_or(usize::MAX);
     place(segment.file.start)..place(segment.file.end)
-}
-
-/// How an export's bytes are moved.
-fn mode(configured: IoMode) -> Mode {
-    match configured {
-        IoMode::Buffered => Mode::Buffered,
-    }
 }
 
 /// The engine says `EAGAIN` only when too much waits for the file system.
