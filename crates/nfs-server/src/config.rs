@@ -235,17 +235,6 @@ impl Durability {
         &[("sync", Self::Sync), ("async", Self::Async)];
 }
 
-/// How a file's bytes travel between the wire and the disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum IoMode {
-    /// Through the page cache.
-    Buffered,
-    /// Through it, dropped behind.
-    DontCache,
-    /// Past it.
-    Direct,
-}
-
 /// How much is logged. Each level contains those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LogLevel {

@@ -12,13 +12,13 @@ mod words;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
+pub use nfs_io::plan::Mode;
 
 pub use live::LivePolicy;
 pub use pattern::NamePattern;
 pub use words::{IoChange, WriteMode, parse_mode, parse_rule, show_size};
-pub(crate) use words::{RuleParts, floor_of, mode_word};
+pub(crate) use words::{RuleParts, floor_of};
 
-pub use crate::config::IoMode as Mode;
 use crate::limits;
 use crate::vfs::Stability;
 

@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::{Access, Durability, LogLevel, SquashKind, from_word, word_of};
 use crate::exports::{ClientRule, Export};
-use crate::policy::mode_word;
 
 /// Version of the protocol. Fields may be added within one; a change of meaning is a new one.
 pub const VERSION: u32 = 1;
@@ -175,8 +174,8 @@ impl ExportStatus {
             id: export.id,
             durability: word_of(export.durability, Durability::WORDS).to_owned(),
             crossmnt: export.crossmnt,
-            read: mode_word(export.io.now().read).to_owned(),
-            write: mode_word(export.io.now().write).to_owned(),
+            read: export.io.now().read.to_string(),
+            write: export.io.now().write.to_string(),
             rules: export.rules().iter().map(RuleStatus::of).collect(),
         }
     }

@@ -9,12 +9,8 @@ use super::{Io, IoPolicy, Mode, NamePattern, Rule, StableFloor};
 use crate::config::{from_word, parse_net, parse_size, word_of};
 use crate::limits;
 
-/// The modes' words.
-const MODES: &[(&str, Mode)] = &[
-    ("buffered", Mode::Buffered),
-    ("dontcache", Mode::DontCache),
-    ("direct", Mode::Direct),
-];
+/// The modes that there are.
+const MODES: [Mode; 3] = [Mode::Buffered, Mode::DontCache, Mode::Direct];
 
 /// What a WRITE mode says: the kernel's numbers 3 and 4 are direct with a floor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,8 +68,8 @@ fn known_mode(text: &str, or: &str) -> Result<Mode, String> {
                 .to_owned(),
         ),
         _ => {
-            let found = MODES.iter().find(|(word, _)| *word == text);
-            found.map(|(_, mode)| *mode).ok_or_else(|| {
+            let found = MODES.into_iter().find(|mode| mode.word() == text);
+            found.ok_or_else(|| {
                 format!(
                     "\"{text}\" is no I/O mode; write \"buffered\", \"dontcache\" or \"direct\"{or}"
                 )
@@ -226,7 +222,7 @@ impl fmt::Display for Rule {
             write!(f, "name={},", name.as_str().replace(',', "?"))?;
         }
         match self.stable {
-            StableFloor::Asked => write!(f, "mode={}", word_of(self.mode, MODES)),
+            StableFloor::Asked => write!(f, "mode={}", self.mode),
             StableFloor::DataSync => f.write_str("mode=3"),
             StableFloor::FileSync => f.write_str("mode=4"),
         }
@@ -249,11 +245,6 @@ pub fn show_size(bytes: u64) -> String {
         Some((unit, word)) => format!("{}{word}", bytes / unit),
         None => format!("{bytes}B"),
     }
-}
-
-/// A mode's word.
-pub(crate) fn mode_word(mode: Mode) -> &'static str {
-    word_of(mode, MODES)
 }
 
 /// A floor's word.
@@ -304,8 +295,7 @@ impl IoChange {
 impl fmt::Display for IoPolicy {
     /// In one line: `read=direct write=buffered stable=asked rules=[op=read,min=64KiB,mode=direct]`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (read, write) = (mode_word(self.read), mode_word(self.write));
-        let stable = floor_word(self.stable);
+        let (read, write, stable) = (self.read, self.write, floor_word(self.stable));
         write!(f, "read={read} write={write} stable={stable}")?;
         if !self.rules.is_empty() {
             let rules: Vec<String> = self.rules.iter().map(ToString::to_string).collect();

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use nfs_io::engine::Engine;
 use nfs_io::fs::{self, Stat};
 use nfs_io::op::{Op, WriteSync};
-use nfs_io::plan::{Mode, Plan, Segment, plan};
+use nfs_io::plan::{Alignment, Plan, Segment, plan_read, plan_write};
 use nfs_io::{Buf, Errno};
 
 use super::{Access, Attributes, Error, FileKind, Object, Result, Wcc, WithWcc};
@@ -69,8 +69,8 @@ impl Core {
         let mut data = self.send_buffer(wanted).await?;
         let mut done = 0;
         // What is asked for decides, not what the file has left.
-        let _choice = target.choose(Io::Read, count as u64);
-        let plan = plan(Mode::Buffered, offset, wanted as u64);
+        let mode = target.choose(Io::Read, count as u64).mode;
+        let plan = plan_read(mode, offset, wanted, 0, &Alignment::default());
         for segment in plan.ok_or(Error::Invalid)?.segments() {
             let fd = self.read_fd(target).await?;
             let range = part(segment, offset);
@@ -132,6 +132,7 @@ impl Core {
             offset: segment.file.start + cached as u64,
             buf: data,
             range: range.start + cached..range.end,
+            mode: segment.mode,
         };
         let result = engine.submit(op, &target.creds, target.lane()).await;
         let read = finished(result.result)?;
@@ -172,7 +173,8 @@ impl Core {
             Stability::DataSync => WriteSync::Dsync,
             Stability::FileSync => WriteSync::Sync,
         };
-        let plan = plan(Mode::Buffered, offset, wanted as u64);
+        let mode = target.choose(Io::Write, wanted as u64).mode;
+        let plan = plan_write(mode, offset, wanted, data.address(), &Alignment::default());
         let written = write_segments(engine, target, &fd, data, plan, sync).await;
         let result = match written {
             Ok(0) if wanted > 0 => Err(Error::Errno(Errno::NOSPC)),
@@ -374,6 +376,7 @@ async fn write_segments(
             buf: data,
             range,
             sync,
+            mode: segment.mode,
         };
         let result = engine.submit(op, &target.creds, target.lane()).await;
         let written = match finished(result.result) {
