@@ -17,6 +17,7 @@ use crate::file_cache::FileCache;
 use crate::groups::GroupLists;
 use crate::handle_table::HandleTable;
 use crate::limits;
+use crate::policy::{Choice, Io};
 use crate::reply_cache::ReplyCache;
 use crate::trace::{About, CallId, Trace};
 use crate::vfs::hints::Hints;
@@ -127,6 +128,8 @@ pub(crate) struct Target {
     pub(crate) writable: bool,
     pub(crate) client: u64,
     pub(crate) call: CallId,
+    /// The client's address, for the rules on how its bytes travel.
+    pub(crate) addr: IpAddr,
 }
 
 impl Caller {
@@ -140,6 +143,17 @@ impl Caller {
 }
 
 impl Target {
+    /// How an operation of `bytes` (as asked for) is to be moved, by the policy that holds now.
+    pub(crate) fn choose(&self, io: Io, bytes: u64) -> Choice {
+        let policy = self.tree.export.io.now();
+        if policy.uses_names() {
+            let name = self.object.name();
+            policy.choose(io, bytes, self.addr, name.as_deref())
+        } else {
+            policy.choose(io, bytes, self.addr, None)
+        }
+    }
+
     /// What trace events of this call are about.
     pub(crate) fn about(&self) -> About<'_> {
         About {
@@ -271,6 +285,7 @@ impl Core {
             writable,
             client: caller.client,
             call: caller.call,
+            addr: caller.addr,
         })
     }
 

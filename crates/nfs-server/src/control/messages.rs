@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::{Access, Durability, IoMode, LogLevel, SquashKind, from_word, word_of};
+use crate::config::{Access, Durability, LogLevel, SquashKind, from_word, word_of};
 use crate::exports::{ClientRule, Export};
 
 /// Version of the protocol. Fields may be added within one; a change of meaning is a new one.
@@ -174,8 +174,8 @@ impl ExportStatus {
             id: export.id,
             durability: word_of(export.durability, Durability::WORDS).to_owned(),
             crossmnt: export.crossmnt,
-            read: word_of(export.read, IoMode::WORDS).to_owned(),
-            write: word_of(export.write, IoMode::WORDS).to_owned(),
+            read: export.io.now().read.to_string(),
+            write: export.io.now().write.to_string(),
             rules: export.rules().iter().map(RuleStatus::of).collect(),
         }
     }

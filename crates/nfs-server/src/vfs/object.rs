@@ -55,6 +55,8 @@ pub(crate) struct Object {
     sync_turn: tokio::sync::Mutex<()>,
     pub(super) rounds: Rounds,
     pub(super) unstable: Mutex<super::stable::Unstable>,
+    /// The name by which it was last found, where a rule of its export asks for names.
+    name: Mutex<Option<Arc<[u8]>>>,
     /// Touched since the clock's hand last passed.
     pub(crate) used: AtomicBool,
     /// Somebody is about to sync it so that it may leave the cache.
@@ -96,6 +98,7 @@ impl Object {
             sync_turn: tokio::sync::Mutex::default(),
             rounds: Rounds::default(),
             unstable: Mutex::default(),
+            name: Mutex::default(),
             used: AtomicBool::new(true),
             cleaning: AtomicBool::new(false),
         }
@@ -252,6 +255,26 @@ impl Object {
     /// (a read-only file system says no when the file is opened).
     fn server_may(&self, creds: &Creds) -> bool {
         self.mount.local && creds == ServerIdentity::current().creds() && *OVERRIDES
+    }
+
+    /// The name by which it was last found, if that was worth remembering.
+    pub(crate) fn name(&self) -> Option<Arc<[u8]>> {
+        self.name.lock().clone()
+    }
+
+    /// It was found as `name` in a tree whose rules ask for names.
+    pub(super) fn remember_name(&self, name: &[u8]) {
+        let mut place = self.name.lock();
+        if place.as_deref() != Some(name) && name.len() <= limits::NAME_BYTES_MAX {
+            *place = Some(Arc::from(name));
+        }
+    }
+
+    /// The same from a worse source.
+    pub(super) fn remember_name_if_none(&self, name: &[u8]) {
+        if self.name.lock().is_none() {
+            self.remember_name(name);
+        }
     }
 
     /// Starts a change by `client`; the ticket tells at its end whether the attributes from

@@ -17,7 +17,7 @@ use nfs_io::{Budget, Errno, Lane};
 use parking_lot::RwLock;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::{Error, Object, Result};
+use super::{Error, FileKind, Object, Result};
 use crate::exports::Export;
 use crate::fh::{MountKey, PlaceMark};
 use crate::io_counters::IoCounters;
@@ -267,6 +267,18 @@ impl Tree {
         // Two callers that raced made the same root twice; either will do.
         if self.place.root.set(root).is_err() {
             tracing::debug!(export = %self.export.id, "root was made twice");
+        }
+    }
+
+    /// Does anybody ask for the name of a file with these attributes?
+    pub(super) fn wants_name_of(&self, stat: &Stat) -> bool {
+        stat.kind() == FileKind::Regular && self.export.io.now().uses_names()
+    }
+
+    /// A client found an object by this name.
+    pub(super) fn found_as(&self, object: &Object, name: &[u8]) {
+        if object.kind == FileKind::Regular && self.export.io.now().uses_names() {
+            object.remember_name(name);
         }
     }
 

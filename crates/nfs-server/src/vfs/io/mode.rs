@@ -161,20 +161,3 @@ impl Core {
 pub(super) fn alignment(object: &Object, stat: &Stat) -> Alignment {
     Alignment::of(stat, object.mount.block_bytes)
 }
-
-/// The mode that the export's policy decides for this call.
-pub(super) fn decide(target: &Target, io: Io, _bytes: usize) -> Choice {
-    let _configured = (io, target.tree.export.read, target.tree.export.write);
-    let word = std::env::var("PENSTOCK_MODE").unwrap_or_default();
-    Choice {
-        mode: match word.as_str() {
-            "direct" => Mode::Direct,
-            "dontcache" => Mode::DontCache,
-            _ => Mode::Buffered,
-        },
-    }
-}
-
-pub(super) struct Choice {
-    pub(super) mode: Mode,
-}

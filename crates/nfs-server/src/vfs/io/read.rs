@@ -10,7 +10,7 @@ use nfs_io::plan::{Mode, ReadPlan, plan_read};
 use nfs_io::{Buf, Errno};
 
 use super::super::{Access, Attributes, Error, Result};
-use super::mode::{Moving, alignment, decide};
+use super::mode::{Moving, alignment};
 use super::{ReadDone, finished, must_be_regular};
 use crate::core::{Core, Target};
 use crate::io_counters::Io;
@@ -34,7 +34,7 @@ impl Core {
         self.check_io(target, Access::READ, before.stat).await?;
         let left = usize::try_from(before.stat.size.saturating_sub(offset)).unwrap_or(usize::MAX);
         let wanted = count.min(left);
-        let mut moving = Moving::new(object, Io::Read, decide(target, Io::Read, count).mode);
+        let mut moving = Moving::new(object, Io::Read, target.choose(Io::Read, count as u64).mode);
         let read = self
             .read_range(engine, target, &mut moving, offset, wanted, &before)
             .await;

@@ -12,7 +12,7 @@ use nfs_io::{Buf, Errno};
 
 use super::super::gate::{Group, Pass};
 use super::super::{Access, Error, Object, Result, Wcc, WithWcc};
-use super::mode::{Moving, alignment, decide};
+use super::mode::{Moving, alignment};
 use super::{Stability, WriteDone, finished, must_be_regular};
 use crate::core::{Core, Target};
 use crate::dispatch::Payload;
@@ -47,8 +47,8 @@ impl Core {
         let Some(_share) = object.mount.write_share(wanted, budget).await else {
             return (Err(Error::Busy), self.wcc_unchanged(object).await);
         };
-        let choice = decide(target, Io::Write, wanted);
-        let committed = asked;
+        let choice = target.choose(Io::Write, wanted as u64);
+        let committed = choice.stable.raise(asked);
         let verifier = self.verifier.bytes();
         let mut moving = Moving::new(object, Io::Write, choice.mode);
         moving.moved.copied(payload.copied);
