@@ -27,9 +27,10 @@ use crate::fh;
 use crate::io_counters::{Io, Reason};
 
 pub use line::{
-    EventStatus, FollowRequest, TraceEvent, TraceLine, TraceStatus, UnknownEvent, check_event,
+    EventStatus, FollowRequest, TRACE_LOG_TARGET, TraceEvent, TraceLine, TraceStatus, UnknownEvent,
+    check_event,
 };
-pub(crate) use listen::Follower;
+pub use listen::Follower;
 use listen::{Listener, Log};
 
 macro_rules! events {
@@ -343,7 +344,9 @@ impl Record {
 #[inline(always)]
 const fn segment_event(io: Io, kind: Mode) -> Event {
     match (io, kind) {
-        (Io::Read, Mode::Buffered) => Event::ReadVector,
-        (Io::Write, Mode::Buffered) => Event::WriteVector,
+        (Io::Read, Mode::Buffered | Mode::DontCache) => Event::ReadVector,
+        (Io::Read, Mode::Direct) => Event::ReadDirect,
+        (Io::Write, Mode::Buffered | Mode::DontCache) => Event::WriteVector,
+        (Io::Write, Mode::Direct) => Event::WriteDirect,
     }
 }
