@@ -61,12 +61,12 @@ impl Reason {
         Self::OpenRefused,
     ];
 
-    pub(crate) const fn word(self) -> &'static str {
+    pub(crate) fn word(self) -> &'static str {
         match self {
-            Self::AlignmentUnknown => "alignment-unknown",
-            Self::ShorterThanAlignment => "shorter-than-alignment",
-            Self::NoAlignedMiddle => "no-aligned-middle",
-            Self::MemoryNotCongruent => "memory-not-congruent",
+            Self::AlignmentUnknown => Fallback::AlignmentUnknown.word(),
+            Self::ShorterThanAlignment => Fallback::ShorterThanAlignment.word(),
+            Self::NoAlignedMiddle => Fallback::NoAlignedMiddle.word(),
+            Self::MemoryNotCongruent => Fallback::MemoryNotCongruent.word(),
             Self::RefusedDirect => "refused-direct",
             Self::RefusedDontCache => "refused-dontcache",
             Self::OpenRefused => "open-refused",
@@ -74,20 +74,17 @@ impl Reason {
     }
 
     /// The same in a sentence for the operator.
-    const fn sentence(self) -> &'static str {
-        match self {
-            Self::AlignmentUnknown => {
-                "the file system does not say what direct I/O has to be aligned to"
-            }
-            Self::ShorterThanAlignment => "shorter than one aligned block",
-            Self::NoAlignedMiddle => "no whole aligned block lies within the range",
-            Self::MemoryNotCongruent => {
-                "the data lies in memory at another offset within a block than in the file"
-            }
+    fn sentence(self) -> String {
+        let own = match self {
+            Self::AlignmentUnknown => return Fallback::AlignmentUnknown.to_string(),
+            Self::ShorterThanAlignment => return Fallback::ShorterThanAlignment.to_string(),
+            Self::NoAlignedMiddle => return Fallback::NoAlignedMiddle.to_string(),
+            Self::MemoryNotCongruent => return Fallback::MemoryNotCongruent.to_string(),
             Self::RefusedDirect => "the file system or its device refused a direct transfer",
             Self::RefusedDontCache => "the file system does not know RWF_DONTCACHE",
             Self::OpenRefused => "the file cannot be opened with O_DIRECT",
-        }
+        };
+        own.to_owned()
     }
 }
 
@@ -215,7 +212,7 @@ impl IoCounters {
         };
         let kinds = COLUMNS.into_iter().map(|kind| {
             let bytes = sum(&|row| &row.by_kind[column(kind)]);
-            (mode_word(kind).to_owned(), bytes)
+            (kind.word().to_owned(), bytes)
         });
         let reasons = Reason::ALL.into_iter().map(|reason| {
             let calls = sum(&|row| &row.fallbacks[reason as usize]);
@@ -224,7 +221,7 @@ impl IoCounters {
         IoStatus {
             export: pseudo.to_owned(),
             operation: io.word().to_owned(),
-            mode: mode_word(mode).to_owned(),
+            mode: mode.word().to_owned(),
             calls: sum(&|row| &row.calls),
             bytes: sum(&|row| &row.bytes),
             segments: sum(&|row| &row.segments),
@@ -273,9 +270,9 @@ pub struct IoStatus {
 /// What the word of a fallback means, in a sentence; the word itself for one that this version does
 /// not know.
 #[must_use]
-pub fn reason_sentence(word: &str) -> &str {
+pub fn reason_sentence(word: &str) -> String {
     let known = Reason::ALL.iter().find(|reason| reason.word() == word);
-    known.map_or(word, |reason| reason.sentence())
+    known.map_or_else(|| word.to_owned(), |reason| reason.sentence())
 }
 
 const OPERATIONS: usize = 2;
@@ -288,15 +285,6 @@ const fn column(mode: Mode) -> usize {
         Mode::Buffered => 0,
         Mode::DontCache => 1,
         Mode::Direct => 2,
-    }
-}
-
-/// The configuration's word for a mode.
-pub(crate) const fn mode_word(mode: Mode) -> &'static str {
-    match mode {
-        Mode::Buffered => "buffered",
-        Mode::DontCache => "dontcache",
-        Mode::Direct => "direct",
     }
 }
 
@@ -339,6 +327,33 @@ mod tests {
     }
 
     #[test]
+    fn bytes_are_counted_by_the_way_they_went() {
+        let counters = IoCounters::default();
+        let mut moved = Moved::default();
+        moved.segment(Mode::Buffered, 100);
+        moved.segment(Mode::Direct, 4096);
+        moved.segment(Mode::Buffered, 200);
+        moved.fallback(Fallback::NoAlignedMiddle.into());
+        counters.record(Io::Write, Mode::Direct, &moved);
+        counters.record(Io::Read, Mode::DontCache, &Moved::default());
+        let rows = counters.stats("/");
+        let names = rows
+            .iter()
+            .map(|row| (row.operation.as_str(), row.mode.as_str()));
+        assert_eq!(
+            names.collect::<Vec<_>>(),
+            [("read", "dontcache"), ("write", "direct")]
+        );
+        let moved = [("buffered", 300), ("direct", 4096)];
+        let moved = moved.map(|(word, bytes)| (word.to_owned(), bytes));
+        assert_eq!(rows[1].moved_bytes, BTreeMap::from(moved));
+        assert_eq!(
+            (rows[1].segments, rows[1].fallbacks["no-aligned-middle"]),
+            (3, 1)
+        );
+    }
+
+    #[test]
     fn a_reason_counts_once_for_each_call_however_often_it_was_met() {
         let counters = IoCounters::default();
         let mut moved = Moved::default();
@@ -364,6 +379,9 @@ mod tests {
             assert_eq!(same.count(), 1, "{word}");
         }
         assert_eq!(reason_sentence("of-a-later-version"), "of-a-later-version");
+        for fallback in Fallback::ALL {
+            assert_eq!(Reason::from(fallback).word(), fallback.word());
+        }
         for (number, io) in Io::ALL.into_iter().enumerate() {
             assert_eq!(io as usize, number);
         }

@@ -17,7 +17,10 @@ use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 
 use crate::config::{Config, EngineChoice};
-use crate::control::{ClientStatus, ExportStatus, Listening, MemoryStatus, Status};
+use crate::control::{
+    ClientStatus, ExportStatus, FollowRequest, Follower, IoStatus, Listening, MemoryStatus, Status,
+    TraceChange, TraceStatus,
+};
 use crate::core::{Core, Trees};
 use crate::counters::{Counters, count};
 use crate::exports::ExportTable;
@@ -223,6 +226,7 @@ impl Server {
                 peak_bytes: sum(Budget::peak),
             },
             counters: self.counters(),
+            io: self.io(),
         }
     }
 
@@ -236,6 +240,39 @@ impl Server {
             .iter()
             .map(|export| ExportStatus::of(export))
             .collect()
+    }
+
+    /// How the bytes of READ and WRITE were moved, by export in the order of the configuration,
+    /// operation and mode: what counts anything.
+    #[must_use]
+    pub fn io(&self) -> Vec<IoStatus> {
+        let trees = self.core.trees.load();
+        let exports = trees.table.exports().iter();
+        exports
+            .filter_map(|export| trees.by_id(export.id))
+            .flat_map(|tree| tree.io.stats(&tree.export.pseudo))
+            .collect()
+    }
+
+    /// For `penstock ctl trace on`, `off` and `list`: changes which trace events go to the log.
+    ///
+    /// # Errors
+    /// In words: a name that is no event's.
+    pub fn trace(&self, change: &TraceChange) -> Result<TraceStatus, String> {
+        let trace = &self.core.trace;
+        match change {
+            TraceChange::On(events) => trace.log_on(events),
+            TraceChange::Off(events) => trace.log_off(events),
+            TraceChange::List => Ok(trace.status()),
+        }
+    }
+
+    /// For `penstock ctl trace follow`: the events are on until the answer is dropped.
+    ///
+    /// # Errors
+    /// In words: a name that is no event's, an export that is not served, too many followers.
+    pub fn follow(&self, request: &FollowRequest) -> Result<Follower, String> {
+        self.core.trace.follow(request)
     }
 
     /// For `penstock ctl clients`.
@@ -319,6 +356,7 @@ impl Server {
             ("repeated_calls_in_progress", stats.repeated_in_progress),
             ("read_bytes", stats.bytes_read),
             ("written_bytes", stats.bytes_written),
+            ("trace_events_lost", self.core.trace.lost()),
             ("verifier_changes", self.core.verifier.changes()),
             ("file_cache_objects", files.objects as u64),
             ("file_cache_fds", files.fds as u64),

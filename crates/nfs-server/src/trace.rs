@@ -27,9 +27,10 @@ use crate::fh;
 use crate::io_counters::{Io, Reason};
 
 pub use line::{
-    EventStatus, FollowRequest, TraceEvent, TraceLine, TraceStatus, UnknownEvent, check_event,
+    EventStatus, FollowRequest, TRACE_LOG_TARGET, TraceEvent, TraceLine, TraceStatus, UnknownEvent,
+    check_event,
 };
-pub(crate) use listen::Follower;
+pub use listen::Follower;
 use listen::{Listener, Log};
 
 macro_rules! events {

@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 
 use super::{Event, Events, Names, Record};
-use crate::io_counters::{Reason, mode_word};
+use crate::io_counters::Reason;
 
 /// One event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -138,7 +138,7 @@ pub(super) fn event(record: &Record, names: &Names) -> TraceEvent {
         fh_hash: format!("{:#010x}", record.fh_hash),
         offset: record.offset,
         len: details.len,
-        mode: details.mode.map(|mode| mode_word(mode).to_owned()),
+        mode: details.mode.map(|mode| mode.word().to_owned()),
         fallback: details.fallback.map(Reason::word).map(str::to_owned),
         status: details.status.map(str::to_owned),
         took_us: details
@@ -149,11 +149,14 @@ pub(super) fn event(record: &Record, names: &Names) -> TraceEvent {
     }
 }
 
-/// To the server's log, at a level of no importance: penstock's log passes what has this target.
+/// The target under which trace events are logged, at level INFO.
+pub const TRACE_LOG_TARGET: &str = "penstock_trace";
+
+/// To the server's log.
 pub(super) fn log(line: &TraceLine) {
     match line {
         TraceLine::Event(event) => tracing::info!(
-            target: "penstock_trace",
+            target: TRACE_LOG_TARGET,
             xid = %event.xid,
             fh_hash = %event.fh_hash,
             offset = event.offset,
@@ -169,7 +172,7 @@ pub(super) fn log(line: &TraceLine) {
             event.event
         ),
         TraceLine::Lost { lost } => {
-            tracing::info!(target: "penstock_trace", lost, "{line}");
+            tracing::info!(target: TRACE_LOG_TARGET, lost, "{line}");
         }
     }
 }

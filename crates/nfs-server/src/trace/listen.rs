@@ -46,7 +46,7 @@ pub(super) struct Log {
 
 /// Somebody who follows events. They are switched off again when it is dropped, unless somebody else
 /// listens to them too.
-pub(crate) struct Follower {
+pub struct Follower {
     trace: Arc<Trace>,
     listener: Arc<Listener>,
     reader: Reader,
@@ -245,7 +245,7 @@ impl Log {
 
 impl Follower {
     /// The next event or loss. May be dropped and called again without losing any.
-    pub(crate) async fn next(&mut self) -> TraceLine {
+    pub async fn next(&mut self) -> TraceLine {
         loop {
             if let Some(line) = self.reader.at_once() {
                 return line;
@@ -256,8 +256,14 @@ impl Follower {
     }
 
     /// The same, if there is one now.
-    pub(crate) fn at_once(&mut self) -> Option<TraceLine> {
+    pub fn at_once(&mut self) -> Option<TraceLine> {
         self.reader.at_once()
+    }
+}
+
+impl std::fmt::Debug for Follower {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Follower")
     }
 }
 
