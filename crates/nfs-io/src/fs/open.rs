@@ -122,8 +122,12 @@ pub fn open_dir(path: &Path) -> Result<OwnedFd> {
 /// very object, also when that was renamed or removed. Add `O_NONBLOCK` unless the object is
 /// known to be a regular file or directory: opening a FIFO waits for its other end.
 ///
+/// With `O_DIRECT`, the new descriptor moves bytes past the page cache: a file that is open both
+/// ways needs one for each.
+///
 /// # Errors
-/// `ELOOP` for a symbolic link, `ENXIO` for a socket, else what openat(2) reports.
+/// `ELOOP` for a symbolic link, `ENXIO` for a socket, `EINVAL` for `O_DIRECT` where the file system
+/// has none, else what openat(2) reports.
 pub fn reopen(fd: BorrowedFd<'_>, flags: OFlags) -> Result<OwnedFd> {
     let flags = (flags - OFlags::NOFOLLOW) | OFlags::CLOEXEC;
     let proc_fd = proc_fd_dir()?;
