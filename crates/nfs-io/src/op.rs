@@ -1,9 +1,10 @@
 //! Reads, writes and flushes as values: what an [`crate::Engine`] executes.
 
 use std::ops::Range;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
+use crate::faults::{self, Call, Fault};
 use crate::limits::{AGAIN_RETRIES_MAX, DIRECT_ALIGN_BYTES_MIN};
 use crate::plan::Mode;
 use crate::{Buf, Errno, Result};
@@ -135,6 +136,15 @@ impl Op {
         }
     }
 
+    /// What a test wants of the next call for this operation.
+    pub(crate) fn fault(&self) -> Option<Fault> {
+        match self {
+            Self::Read { file, mode, .. } => faults::next(Call::Read, *mode, file.as_fd()),
+            Self::Write { file, mode, .. } => faults::next(Call::Write, *mode, file.as_fd()),
+            Self::Fsync { file, .. } => faults::next(Call::Fsync, Mode::Buffered, file.as_fd()),
+        }
+    }
+
     pub(crate) fn into_buf(self) -> Option<Buf> {
         match self {
             Self::Read { buf, .. } | Self::Write { buf, .. } => Some(buf),
@@ -148,6 +158,19 @@ impl Op {
             buf: self.into_buf(),
         }
     }
+}
+
+/// Which part of the buffer the next call moves: what is behind the first `done` bytes, or less
+/// where a test wants that.
+pub(crate) fn left(
+    range: &Range<usize>,
+    done: usize,
+    mode: Mode,
+    fault: Option<Fault>,
+) -> Range<usize> {
+    let start = range.start + done;
+    let len = range.end - start;
+    start..start + fault.map_or(len, |fault| fault.asked(len, mode))
 }
 
 /// What follows after one kernel call of an operation that may need several.

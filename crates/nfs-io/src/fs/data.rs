@@ -5,6 +5,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use rustix::io::{ReadWriteFlags, retry_on_intr};
 
+use crate::faults::{self, Call};
 use crate::{Errno, Result};
 
 /// Reads what the page cache holds, without waiting for a device; preadv2(2) `RWF_NOWAIT`.
@@ -14,6 +15,9 @@ use crate::{Errno, Result};
 /// # Errors
 /// `EAGAIN` where the first byte is not there, `EOPNOTSUPP` where the file system cannot do it.
 pub fn pread_nowait(file: BorrowedFd<'_>, buffer: &mut [u8], offset: u64) -> Result<usize> {
+    if faults::expected(Call::Read, file) {
+        return Err(Errno::AGAIN);
+    }
     retry_on_intr(|| {
         let mut slices = [IoSliceMut::new(buffer)];
         rustix::io::preadv2(file, &mut slices, offset, ReadWriteFlags::NOWAIT)
@@ -26,6 +30,7 @@ pub fn pread_nowait(file: BorrowedFd<'_>, buffer: &mut [u8], offset: u64) -> Res
 /// `EIO`, `ENOSPC`, `EDQUOT` where writing back failed, now or since the last call on this open
 /// file; `EINVAL` for what cannot be flushed; `EBADF` for an `O_PATH` descriptor.
 pub fn fsync(fd: BorrowedFd<'_>) -> Result<()> {
+    faults::refuse(Call::Fsync, fd)?;
     retry_on_intr(|| rustix::fs::fsync(fd))
 }
 
@@ -34,6 +39,7 @@ pub fn fsync(fd: BorrowedFd<'_>) -> Result<()> {
 /// # Errors
 /// As [`fsync`].
 pub fn fdatasync(fd: BorrowedFd<'_>) -> Result<()> {
+    faults::refuse(Call::Fsync, fd)?;
     retry_on_intr(|| rustix::fs::fdatasync(fd))
 }
 

@@ -8,6 +8,7 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::retry_on_intr;
 
 use super::one_name;
+use crate::faults::{self, Call};
 use crate::limits::OPENAT2_RETRIES_MAX;
 use crate::{Errno, Result};
 
@@ -130,6 +131,9 @@ pub fn open_dir(path: &Path) -> Result<OwnedFd> {
 /// has none, else what openat(2) reports.
 pub fn reopen(fd: BorrowedFd<'_>, flags: OFlags) -> Result<OwnedFd> {
     let flags = (flags - OFlags::NOFOLLOW) | OFlags::CLOEXEC;
+    if flags.contains(OFlags::DIRECT) {
+        faults::refuse(Call::OpenDirect, fd)?;
+    }
     let proc_fd = proc_fd_dir()?;
     let number = FdName::new(fd);
     retry_on_intr(|| rustix::fs::openat(proc_fd, number.as_bytes(), flags, Mode::empty()))

@@ -3,6 +3,7 @@
 use std::os::fd::BorrowedFd;
 
 use super::*;
+use crate::faults::{Call, Fault, Rule};
 use crate::fs::{cachestat, statfs};
 use crate::plan::{Alignment, Segment, placement, plan_read, plan_write};
 use crate::testing::disk_fs;
@@ -332,4 +333,67 @@ fn a_file_system_without_it_refuses_to_drop_behind() {
         }
     });
     assert_eq!(refused, [Err(Errno::OPNOTSUPP); 2]);
+}
+
+#[test]
+fn injected_faults_are_met_as_the_disks_own_would_be() {
+    on_disks(|name, dir| {
+        let results = both_with_file(dir, |engine, file| async move {
+            let content = pattern(32_768, 8);
+            let whole = |mode, buf| {
+                let segment = Segment {
+                    file: 0..32_768,
+                    mode,
+                };
+                file.write_op(&segment, 0, buf, WriteSync::None)
+            };
+            let once = |call, fault| Rule::new(call, fault).of_file(&file.cached).times(1);
+            let mut results = Vec::new();
+            for (mode, fault) in [
+                (Mode::Direct, Fault::Fail(Errno::INVAL)),
+                (Mode::Direct, Fault::Shorten(8192)),
+                (Mode::Direct, Fault::Shorten(8200)),
+                (Mode::Buffered, Fault::Shorten(1000)),
+                (Mode::Buffered, Fault::Fail(Errno::INTR)),
+                (Mode::Buffered, Fault::Fail(Errno::NOSPC)),
+            ] {
+                file.write(&engine, mode, 0, &[0; 32_768]).await;
+                let injected = once(Call::Write, fault).in_mode(mode).inject();
+                let buf = file.buf_for(0, &content);
+                let done = engine.submit(whole(mode, buf), &own(), LANE).await;
+                assert_eq!(injected.hits(), 1, "{fault:?}");
+                let moved = done.result.unwrap_or(0);
+                let now = file.read(&engine, Mode::Buffered, 0, 32_768).await;
+                assert!(now[..moved] == content[..moved]);
+                // A direct transfer reaches up to a page further than it tells.
+                let reached = moved.next_multiple_of(4096);
+                assert!(now[reached..].iter().all(|&byte| byte == 0), "{name}");
+                results.push(done.result);
+            }
+            let injected = once(Call::Fsync, Fault::Fail(Errno::IO)).from(2).inject();
+            for _ in 0..3 {
+                let done = engine
+                    .submit(fsync(&file.direct, false), &own(), LANE)
+                    .await;
+                results.push(done.result);
+            }
+            drop(injected);
+            let injected = once(Call::Read, Fault::Shorten(700)).inject();
+            assert_eq!(file.read(&engine, Mode::Direct, 1, 900).await.len(), 699);
+            assert_eq!(injected.hits(), 1);
+            results
+        });
+        let expected = [
+            Err(Errno::INVAL),
+            Ok(32_768),
+            Ok(8200),
+            Ok(32_768),
+            Ok(32_768),
+            Err(Errno::NOSPC),
+            Ok(0),
+            Err(Errno::IO),
+            Ok(0),
+        ];
+        assert_eq!(results, expected, "{name}");
+    });
 }
