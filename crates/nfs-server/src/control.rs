@@ -17,8 +17,10 @@
 //! the [`Controls`] that the server hands in, on a thread that may block.
 
 mod client;
+mod io_modes;
 mod messages;
 
+use std::fmt;
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -30,6 +32,10 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 
 pub use client::{ControlError, request};
+pub use io_modes::{
+    IoChanged, IoOrder, IoQuery, IoState, IoView, Why, WhyAlignment, WhyQuery, WhyRule, WhySegment,
+    WhyStable,
+};
 pub use messages::{
     ClientStatus, Command, ExportStatus, Listening, MemoryStatus, Reply, Request, RuleStatus,
     Status, VERSION,
@@ -38,6 +44,28 @@ pub use messages::{
 use crate::config::LogLevel;
 use crate::limits;
 use crate::reload::{ReloadError, ReloadReport};
+
+/// Who asks on the control socket, as the kernel says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asker {
+    /// User id.
+    pub uid: u32,
+    /// Process id; `None` where the kernel does not say.
+    pub pid: Option<i32>,
+}
+
+impl fmt::Display for Asker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "user {}", self.uid)?;
+        match self.pid {
+            Some(pid) => write!(f, ", process {pid}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What answers a question or an order; an error is the sentence to show.
+pub type Ask<Q, A> = Box<dyn Fn(&Q, Asker) -> Result<A, String> + Send + Sync>;
 
 /// What the server lets itself be asked and told. Each may be called from any thread.
 pub struct Controls {
@@ -53,6 +81,12 @@ pub struct Controls {
     pub drain: Box<dyn Fn() + Send + Sync>,
     /// Changes how much is logged.
     pub log_level: Box<dyn Fn(LogLevel) + Send + Sync>,
+    /// How bytes travel.
+    pub io: Ask<IoQuery, Vec<IoState>>,
+    /// Changes that.
+    pub io_set: Ask<IoOrder, IoChanged>,
+    /// What would happen to one call.
+    pub io_why: Ask<WhyQuery, Why>,
 }
 
 impl std::fmt::Debug for Controls {
@@ -123,6 +157,11 @@ impl Drop for ControlSocket {
 
 /// One connection: answers line by line until the peer closes, falls silent or says too much.
 async fn converse(stream: UnixStream, controls: &Arc<Controls>) -> io::Result<()> {
+    let peer = stream.peer_cred()?;
+    let asker = Asker {
+        uid: peer.uid(),
+        pid: peer.pid(),
+    };
     let (reader, mut writer) = stream.into_split();
     let mut reader = BufReader::new(reader);
     let idle = Duration::from_secs(limits::CONTROL_IDLE_SECONDS_MAX);
@@ -141,7 +180,7 @@ async fn converse(stream: UnixStream, controls: &Arc<Controls>) -> io::Result<()
         let mut reply = if complete {
             let controls = Arc::clone(controls);
             // A reload opens directories, perhaps on a disk that is slow to wake.
-            tokio::task::spawn_blocking(move || answer(&line, &controls)).await?
+            tokio::task::spawn_blocking(move || answer(&line, &controls, asker)).await?
         } else {
             refusal("the request is too long or its line does not end")
         };
@@ -156,7 +195,7 @@ async fn converse(stream: UnixStream, controls: &Arc<Controls>) -> io::Result<()
 }
 
 /// The reply to one request line.
-fn answer(line: &[u8], controls: &Controls) -> String {
+fn answer(line: &[u8], controls: &Controls, asker: Asker) -> String {
     let request: Request = match serde_json::from_slice(line) {
         Ok(request) => request,
         Err(error) => return refusal(&format!("not a request of protocol {VERSION}: {error}")),
@@ -187,6 +226,16 @@ fn answer(line: &[u8], controls: &Controls) -> String {
             (controls.log_level)(level);
             success(&())
         }
+        Command::Io(query) => either((controls.io)(&query, asker)),
+        Command::IoSet(order) => either((controls.io_set)(&order, asker)),
+        Command::IoWhy(query) => either((controls.io_why)(&query, asker)),
+    }
+}
+
+fn either<T: serde::Serialize>(result: Result<T, String>) -> String {
+    match result {
+        Ok(ok) => success(&ok),
+        Err(message) => refusal(&message),
     }
 }
 

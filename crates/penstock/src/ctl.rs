@@ -1,5 +1,7 @@
 //! `penstock ctl`: asks and tells a running server, through its control socket.
 
+pub(crate) mod io;
+
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -47,16 +49,17 @@ enum Action {
         #[arg(value_parser = |word: &str| from_word(word, LogLevel::WORDS))]
         level: LogLevel,
     },
+    Io(Box<io::Args>),
 }
 
 impl Args {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        let command = self.action.command()?;
         let directory = match self.state_dir {
             Some(directory) => directory,
             None => only_running()?,
         };
         let mut out = std::io::stdout().lock();
-        let command = self.action.command();
         if self.json {
             let answer: serde_json::Value = ask(&directory, command)?;
             writeln!(out, "{answer}")?;
@@ -72,21 +75,27 @@ impl Args {
                 writeln!(out, "draining")?;
             }
             Action::LogLevel { .. } => ask::<()>(&directory, command)?,
+            Action::Io(_) => match &command {
+                Command::IoWhy(_) => io::print_why(&mut out, &ask(&directory, command)?)?,
+                Command::IoSet(_) => io::print_changed(&mut out, &ask(&directory, command)?)?,
+                _ => io::print_states(&mut out, &ask::<Vec<_>>(&directory, command)?)?,
+            },
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
 impl Action {
-    const fn command(&self) -> Command {
-        match self {
+    fn command(&self) -> anyhow::Result<Command> {
+        Ok(match self {
             Self::Status => Command::Status,
             Self::Exports => Command::Exports,
             Self::Clients => Command::Clients,
             Self::Reload => Command::Reload,
             Self::Drain => Command::Drain,
             Self::LogLevel { level } => Command::LogLevel(*level),
-        }
+            Self::Io(args) => args.command()?,
+        })
     }
 }
 

@@ -131,7 +131,14 @@ fn controls(
     drain: &Arc<Notify>,
     set_level: SetLevel,
 ) -> Controls {
-    let [for_status, for_exports, for_clients] = [(); 3].map(|()| Arc::clone(server));
+    let [
+        for_status,
+        for_exports,
+        for_clients,
+        for_io,
+        for_change,
+        for_why,
+    ] = [(); 6].map(|()| Arc::clone(server));
     let (reloader, drain) = (Arc::clone(reloader), Arc::clone(drain));
     Controls {
         status: Box::new(move || for_status.status()),
@@ -140,5 +147,8 @@ fn controls(
         reload: Box::new(move || reloader.reload()),
         drain: Box::new(move || drain.notify_one()),
         log_level: Box::new(move |level| set_level(level)),
+        io: Box::new(move |query, _| for_io.io(query)),
+        io_set: Box::new(move |order, asker| for_change.set_io(order, asker)),
+        io_why: Box::new(move |query, _| for_why.why_io(query)),
     }
 }
