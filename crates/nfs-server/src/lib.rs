@@ -16,6 +16,7 @@ mod file_cache;
 pub mod fuzzing;
 mod groups;
 pub mod handle_table;
+mod io_counters;
 pub mod limits;
 mod mount3;
 mod net;
@@ -28,6 +29,7 @@ pub mod rpcbind;
 pub mod server;
 pub mod state_dir;
 pub mod systemd;
+mod trace;
 mod vfs;
 
 pub use server::{Server, ServerOptions, StartError};

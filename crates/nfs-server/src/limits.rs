@@ -162,6 +162,18 @@ pub const STATE_DIRS_LISTED_MAX: usize = 1024;
 /// Clients listed by `ctl clients`.
 pub const CONTROL_CLIENTS_MAX: usize = 10_000;
 
+// Counting and tracing.
+
+/// Stripes of an export's I/O figures; more shards than these share them. Each takes less than 2 KiB.
+pub const IO_COUNTER_STRIPES_MAX: usize = 16;
+/// Trace events that wait for one listener, about 150 bytes each; those beyond are lost, counted, and said.
+pub const TRACE_QUEUE_EVENTS_MAX: usize = 8192;
+/// Connections that follow the trace at once. Fewer than [`CONTROL_CONNECTIONS_MAX`]: others must
+/// still be able to ask.
+pub const TRACE_FOLLOWERS_MAX: usize = 8;
+/// Bytes of trace lines that are put together before they are written.
+pub const TRACE_WRITE_BYTES_MAX: usize = 64 << 10;
+
 // portmap and rpcbind.
 
 /// Longest call that our own portmap takes and longest reply we take from an rpcbind, in bytes.

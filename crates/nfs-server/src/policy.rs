@@ -14,6 +14,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 pub use nfs_io::plan::Mode;
 
+pub use crate::io_counters::Io;
 pub use live::LivePolicy;
 pub use pattern::NamePattern;
 pub use words::{IoChange, WriteMode, parse_mode, parse_rule, show_size};
@@ -21,15 +22,6 @@ pub(crate) use words::{RuleParts, floor_of};
 
 use crate::limits;
 use crate::vfs::Stability;
-
-/// The calls that a policy decides on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Io {
-    /// READ.
-    Read,
-    /// WRITE.
-    Write,
-}
 
 impl Io {
     /// The words of the configuration.

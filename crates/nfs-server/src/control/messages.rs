@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 use super::{IoOrder, IoQuery, WhyQuery};
 use crate::config::{Access, Durability, LogLevel, SquashKind, from_word, word_of};
 use crate::exports::{ClientRule, Export};
+use crate::io_counters::IoStatus;
+use crate::trace::FollowRequest;
 
 /// Version of the protocol. Fields may be added within one; a change of meaning is a new one.
 pub const VERSION: u32 = 1;
@@ -45,6 +47,23 @@ pub enum Command {
     IoSet(IoOrder),
     /// What would happen to one call; [`Why`](super::Why).
     IoWhy(WhyQuery),
+    /// Switches trace events on and off in the log; [`TraceStatus`](super::TraceStatus).
+    Trace(TraceChange),
+    /// Follows trace events: after an empty answer come [`TraceLine`](super::TraceLine)s, one JSON value
+    /// in each line, until either side closes. Anything the asking side says ends it.
+    TraceFollow(FollowRequest),
+}
+
+/// What is to become of the trace in the server's log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TraceChange {
+    /// These events (or `all`) go to it too.
+    On(Vec<String>),
+    /// These events go to it no more, or none at all if none is named.
+    Off(Vec<String>),
+    /// Nothing changes.
+    List,
 }
 
 /// One reply: `ok` or `error`.
@@ -94,6 +113,8 @@ pub struct Status {
     pub memory: MemoryStatus,
     /// Everything that is counted, by name.
     pub counters: BTreeMap<String, u64>,
+    /// How the bytes of READ and WRITE were moved, by export, operation and mode.
+    pub io: Vec<IoStatus>,
 }
 
 /// Does the server take new connections?

@@ -15,7 +15,7 @@ impl Server {
     ///
     /// # Errors
     /// The sentence to show: there is no such export.
-    pub fn io(&self, query: &IoQuery) -> Result<Vec<IoState>, String> {
+    pub fn io_policies(&self, query: &IoQuery) -> Result<Vec<IoState>, String> {
         let trees = self.core.trees.load();
         let chosen = match &query.export {
             Some(name) => vec![find(&trees.table, Some(name))?],
@@ -31,7 +31,7 @@ impl Server {
     ///
     /// # Errors
     /// The sentence to show; then nothing has changed.
-    pub fn set_io(&self, order: &IoOrder, asker: Asker) -> Result<IoChanged, String> {
+    pub fn set_io_policy(&self, order: &IoOrder, asker: Asker) -> Result<IoChanged, String> {
         let change = order.change()?;
         // A reload that came between would leave the change to an export that nobody uses any more.
         let _turn = self.settings_turn.lock();
