@@ -10,6 +10,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::IFlags;
 use rustix::process::{Resource, getrlimit};
 use thiserror::Error;
 
@@ -46,7 +47,8 @@ pub struct DirectoryFacts {
 pub enum Scratch {
     /// Without a name (`O_TMPFILE`).
     Nameless,
-    /// With a name that was removed at once.
+    /// With a name that was removed at once: there is no `O_TMPFILE`, or a file made so would
+    /// not get the attributes of the directory (btrfs).
     Unlinked,
 }
 
@@ -186,11 +188,31 @@ fn scratch(dir: BorrowedFd<'_>) -> std::result::Result<(OwnedFd, Scratch), NoTri
         return Err(NoTrials::FileSizeLimit);
     }
     match fs::tmpfile(dir, 0o600) {
-        Ok(file) => Ok((file, Scratch::Nameless)),
+        Ok(file) if !lacks_attributes(dir, file.as_fd()) => Ok((file, Scratch::Nameless)),
+        Ok(_) => unlinked(dir)
+            .map(|file| (file, Scratch::Unlinked))
+            .map_err(why_no_trials),
         Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::NOSYS | Errno::INVAL) => unlinked(dir)
             .map(|file| (file, Scratch::Unlinked))
             .map_err(why_no_trials),
         Err(errno) => Err(why_no_trials(errno)),
+    }
+}
+
+/// Whether a file with a name would get attributes of the directory that this one did not get:
+/// btrfs leaves them out for files without a name, and a directory set to hold files without
+/// checksums (`chattr +C`) would be probed with one that has them.
+fn lacks_attributes(dir: BorrowedFd<'_>, file: BorrowedFd<'_>) -> bool {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+    let of_dir = fs::reopen(dir, flags).and_then(rustix::fs::ioctl_getflags);
+    let of_file = rustix::fs::ioctl_getflags(file);
+    match (of_dir, of_file) {
+        (Ok(of_dir), Ok(of_file)) => {
+            let inherited = IFlags::NOCOW | IFlags::COMPRESSED;
+            !of_file.contains(of_dir & inherited)
+        }
+        // Not every file system has such flags, or lets them be read.
+        _ => false,
     }
 }
 
