@@ -10,7 +10,6 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::IFlags;
 use rustix::process::{Resource, getrlimit};
 use thiserror::Error;
 
@@ -47,8 +46,7 @@ pub struct DirectoryFacts {
 pub enum Scratch {
     /// Without a name (`O_TMPFILE`).
     Nameless,
-    /// With a name that was removed at once: there is no `O_TMPFILE`, or a file made so would
-    /// not get the attributes of the directory (btrfs).
+    /// With a name that was removed at once.
     Unlinked,
 }
 
@@ -68,7 +66,10 @@ pub enum NoTrials {
     #[error("it is mounted read-only: probe a writable directory of the same file system")]
     ReadOnly,
     /// The user may not make files here.
-    #[error("this user may not make files in it: run as one who may, or as root")]
+    #[error(
+        "this user may not make files in it: run as one who may; where root may not, it holds no \
+         files of users (/sys), is immutable (lsattr -d), or is squashed by its own server"
+    )]
     Forbidden,
     /// No space, no inodes or no quota left.
     #[error("no space is left for a file of 4 MiB (or its quota is used up): make room")]
@@ -188,31 +189,11 @@ fn scratch(dir: BorrowedFd<'_>) -> std::result::Result<(OwnedFd, Scratch), NoTri
         return Err(NoTrials::FileSizeLimit);
     }
     match fs::tmpfile(dir, 0o600) {
-        Ok(file) if !lacks_attributes(dir, file.as_fd()) => Ok((file, Scratch::Nameless)),
-        Ok(_) => unlinked(dir)
-            .map(|file| (file, Scratch::Unlinked))
-            .map_err(why_no_trials),
+        Ok(file) => Ok((file, Scratch::Nameless)),
         Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::NOSYS | Errno::INVAL) => unlinked(dir)
             .map(|file| (file, Scratch::Unlinked))
             .map_err(why_no_trials),
         Err(errno) => Err(why_no_trials(errno)),
-    }
-}
-
-/// Whether a file with a name would get attributes of the directory that this one did not get:
-/// btrfs leaves them out for files without a name, and a directory set to hold files without
-/// checksums (`chattr +C`) would be probed with one that has them.
-fn lacks_attributes(dir: BorrowedFd<'_>, file: BorrowedFd<'_>) -> bool {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-    let of_dir = fs::reopen(dir, flags).and_then(rustix::fs::ioctl_getflags);
-    let of_file = rustix::fs::ioctl_getflags(file);
-    match (of_dir, of_file) {
-        (Ok(of_dir), Ok(of_file)) => {
-            let inherited = IFlags::NOCOW | IFlags::COMPRESSED;
-            !of_file.contains(of_dir & inherited)
-        }
-        // Not every file system has such flags, or lets them be read.
-        _ => false,
     }
 }
 
@@ -257,7 +238,8 @@ pub struct ProcessFacts {
     pub kernel: String,
     /// Its first two numbers.
     pub kernel_version: Option<(u32, u32)>,
-    /// Memory of the machine, in bytes.
+    /// Memory of the machine, or less where a control group (version 2) allows the process less;
+    /// in bytes. Page cache counts against either.
     pub memory_bytes: Option<u64>,
     /// Effective user id.
     pub uid: u32,
@@ -278,7 +260,10 @@ pub fn process() -> ProcessFacts {
     ProcessFacts {
         kernel_version: version(&kernel),
         kernel,
-        memory_bytes: memory.as_deref().and_then(memory_total),
+        memory_bytes: [memory.as_deref().and_then(memory_total), cgroup_memory()]
+            .into_iter()
+            .flatten()
+            .min(),
         uid: rustix::process::geteuid().as_raw(),
         capabilities: Capability::ALL.map(|one| (one.name(), caps::has(one))),
         uring: uring(),
@@ -297,6 +282,17 @@ fn memory_total(meminfo: &str) -> Option<u64> {
     let total = lines.find_map(|line| line.strip_prefix("MemTotal:"))?;
     let kib: u64 = total.trim().strip_suffix("kB")?.trim().parse().ok()?;
     kib.checked_mul(1024)
+}
+
+/// The smallest limit of the process's control group and those above it.
+fn cgroup_memory() -> Option<u64> {
+    let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
+    let group = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    let limit_of = |group: &Path| {
+        let file = Path::new("/sys/fs/cgroup").join(group).join("memory.max");
+        std::fs::read_to_string(file).ok()?.trim().parse().ok()
+    };
+    Path::new(group).ancestors().filter_map(limit_of).min()
 }
 
 #[cfg(test)]

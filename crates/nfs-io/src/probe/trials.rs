@@ -3,12 +3,13 @@
 //! A system call that succeeds says little: tmpfs takes `O_DIRECT` and moves bytes through the
 //! page cache, which is where its files are; btrfs makes a buffered write of a direct one where
 //! data has checksums, and drops the pages before it returns. So every trial starts with none of
-//! the file in the page cache (where that is possible), looks what is there afterwards, looks
-//! whether pages were dirtied meanwhile, and compares the bytes.
+//! the file in the page cache (where that is possible), looks what is there afterwards and, for
+//! writes, from another thread all the while, and compares the bytes.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{Advice, fadvise};
@@ -153,8 +154,7 @@ pub(super) fn run(file: BorrowedFd<'_>) -> Result<Trials> {
     })
 }
 
-/// Bytes of the file. Enough pages that those dirtied by one trial stand out of what the rest of
-/// the machine does meanwhile, and of the kernel's counting in lots of about a hundred.
+/// Bytes of the file. Long enough that what passes through the page cache is there for a while.
 pub const FILE_BYTES: usize = 4 << 20;
 
 const DONTCACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(libc::RWF_DONTCACHE as u32);
@@ -168,9 +168,9 @@ const DROP_PATIENCE: Duration = Duration::from_millis(200);
 /// Between two looks at that.
 const DROP_PAUSE: Duration = Duration::from_millis(2);
 
-/// A write that dirties pages is told from other traffic of the machine by trying again: a trial
-/// in which few pages were dirtied settles it.
-const QUIET_TRIES: u32 = 4;
+/// How often a write is tried that left no page behind: to be seen passing through, the thread
+/// that looks must run while it does.
+const WATCHED_TRIES: u32 = 3;
 
 /// Where an I/O of a trial is in the file, and how far behind a multiple of [`UNIT`] its memory
 /// starts.
@@ -184,6 +184,14 @@ struct Place {
 impl Place {
     fn range(self) -> Range<usize> {
         self.offset..self.offset + self.len
+    }
+
+    /// The whole pages around it: offset and length.
+    fn pages(self) -> (u64, usize) {
+        let page = rustix::param::page_size();
+        let start = self.offset / page * page;
+        let len = (self.offset + self.len).next_multiple_of(page) - start;
+        (start as u64, len)
     }
 }
 
@@ -255,38 +263,57 @@ impl Bench<'_> {
             return Ok(Outcome::WrongBytes);
         }
         let after = self.cached(at)?;
-        Ok(told(before, after, Some(0)))
+        Ok(told(before, Some(0), after))
     }
 
-    /// Writes until a quiet moment has shown whether pages are dirtied by it.
+    /// Writes, more than once where that tells more: pages that pass through the page cache are
+    /// there for a moment only.
     fn write(&mut self, fd: BorrowedFd<'_>, at: Place, flags: ReadWriteFlags) -> Result<Outcome> {
         let mut outcome = Outcome::NotMeasured;
-        for _ in 0..QUIET_TRIES {
+        for _ in 0..WATCHED_TRIES {
             let before = self.evict()?;
-            let dirtied_before = pages_dirtied();
-            if let Some(failed) = self.write_now(fd, at, flags) {
+            let (failed, seen) = self.watched(at, |bench| bench.write_now(fd, at, flags));
+            if let Some(failed) = failed? {
                 return Ok(failed);
             }
-            let dirtied = pages_dirtied()
-                .zip(dirtied_before)
-                .map(|(after, before)| after.saturating_sub(before));
             let after = self.cached(at)?;
             if !self.reads_back(at)? {
                 return Ok(Outcome::WrongBytes);
             }
-            let pages = (at.len / rustix::param::page_size()) as u64;
-            // Too few to stand out: then only what stays in the cache tells.
-            let dirtied = if pages < TELLING_PAGES {
-                Some(0)
-            } else {
-                dirtied.map(|dirtied| if dirtied < pages / 2 { 0 } else { dirtied })
-            };
-            outcome = told(before, after, dirtied);
-            if outcome != Outcome::PassedThrough {
+            outcome = told(before, seen, after);
+            if outcome != Outcome::Uncached {
                 break;
             }
         }
         Ok(outcome)
+    }
+
+    /// Runs `work` and counts, from another thread and all the while, the pages of a place that
+    /// are in the page cache. The most that were seen at once.
+    fn watched<T>(&mut self, at: Place, work: impl FnOnce(&mut Self) -> T) -> (T, Option<u64>) {
+        let Some(meter) = self.meter else {
+            return (work(self), None);
+        };
+        let (file, (start, len)) = (self.file, at.pages());
+        let (looking, done) = (AtomicBool::new(false), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            let watcher = scope.spawn(|| {
+                let mut most = Ok(0);
+                while !done.load(Ordering::Acquire) {
+                    most = most
+                        .and_then(|most: u64| Ok(most.max(meter.cached_pages(file, start, len)?)));
+                    looking.store(true, Ordering::Release);
+                }
+                most
+            });
+            while !looking.load(Ordering::Acquire) {
+                std::thread::yield_now();
+            }
+            let value = work(self);
+            done.store(true, Ordering::Release);
+            let most = watcher.join().ok().and_then(Result::ok);
+            (value, most)
+        })
     }
 
     /// A write with `RWF_DONTCACHE`, and whether its pages have left once it is on the disk.
@@ -307,7 +334,7 @@ impl Bench<'_> {
     }
 
     fn dropping_write_now(&mut self, at: Place, before: Option<u64>) -> Result<Outcome> {
-        if let Some(failed) = self.write_now(self.file, at, DONTCACHE) {
+        if let Some(failed) = self.write_now(self.file, at, DONTCACHE)? {
             return Ok(failed);
         }
         fs::fdatasync(self.file)?;
@@ -324,29 +351,32 @@ impl Bench<'_> {
             return Ok(Outcome::WrongBytes);
         }
         // Through the cache by definition: what matters is whether it stays.
-        Ok(told(before, after, Some(u64::MAX)))
+        Ok(told(before, Some(u64::MAX), after))
     }
 
-    /// Writes fresh bytes; what failed, if anything did.
+    /// Writes fresh bytes; what failed, if anything did. The file then holds what it held before:
+    /// a direct write that is refused for its length can have written all of it up to the last
+    /// extent of the file, where the length is looked at.
     fn write_now(
         &mut self,
         fd: BorrowedFd<'_>,
         at: Place,
         flags: ReadWriteFlags,
-    ) -> Option<Outcome> {
+    ) -> Result<Option<Outcome>> {
         let fresh = self.generation + 1;
         let offset = at.offset as u64;
         let from = self.memory.slice_mut(at.behind, at.len);
         from.copy_from_slice(self.content.of(at.range(), fresh));
-        let done = retry_on_intr(|| pwritev2(fd, &[IoSlice::new(from)], offset, flags));
-        match done {
-            Err(errno) => Some(Outcome::Refused(errno)),
-            Ok(bytes) if bytes < at.len => Some(Outcome::Short),
+        let failed = match retry_on_intr(|| pwritev2(fd, &[IoSlice::new(from)], offset, flags)) {
+            Err(errno) => Outcome::Refused(errno),
+            Ok(bytes) if bytes < at.len => Outcome::Short,
             Ok(_) => {
                 self.generation = fresh;
-                None
+                return Ok(None);
             }
-        }
+        };
+        self.restore()?;
+        Ok(Some(failed))
     }
 
     /// Whether the file holds what was just written, seen through the page cache. The rest of
@@ -359,8 +389,13 @@ impl Bench<'_> {
             retry_on_intr(|| preadv2(self.file, &mut [IoSliceMut::new(into)], offset, NONE))?;
         let expected = self.content.of(at.range(), self.generation);
         let right = read == at.len && *into == *expected;
-        write_all(self.file, self.content.of(0..FILE_BYTES, self.generation))?;
+        self.restore()?;
         Ok(right)
+    }
+
+    /// Makes the whole file hold the content of its generation.
+    fn restore(&self) -> Result<()> {
+        write_all(self.file, self.content.of(0..FILE_BYTES, self.generation))
     }
 
     /// Puts the file on the disk and out of the page cache. How many pages of it stay there all
@@ -375,25 +410,20 @@ impl Bench<'_> {
 
     /// Pages of a place that are in the page cache.
     fn cached(&self, at: Place) -> Result<Option<u64>> {
-        let page = rustix::param::page_size();
-        let start = at.offset / page * page;
-        let len = (at.offset + at.len).next_multiple_of(page) - start;
+        let (start, len) = at.pages();
         self.meter
-            .map(|meter| meter.cached_pages(self.file, start as u64, len))
+            .map(|meter| meter.cached_pages(self.file, start, len))
             .transpose()
     }
 }
 
-/// Fewer pages than this do not stand out of what the rest of the machine dirties.
-const TELLING_PAGES: u64 = 512;
-
-/// From the pages in the cache before and after, and those that were dirtied.
-fn told(before: Option<u64>, after: Option<u64>, dirtied: Option<u64>) -> Outcome {
-    match (before, after, dirtied) {
-        (_, Some(pages), _) if pages > 0 => Outcome::Cached { pages },
-        // Where pages cannot be made to leave, none being there says nothing.
-        (Some(0), Some(_), Some(0)) => Outcome::Uncached,
-        (_, _, Some(dirtied)) if dirtied > 0 => Outcome::PassedThrough,
+/// From the pages in the cache before, the most there were meanwhile, and those after.
+fn told(before: Option<u64>, meanwhile: Option<u64>, after: Option<u64>) -> Outcome {
+    match (before, meanwhile, after) {
+        (_, _, Some(pages)) if pages > 0 => Outcome::Cached { pages },
+        (Some(0), Some(0), Some(_)) => Outcome::Uncached,
+        (Some(0), Some(_), Some(_)) => Outcome::PassedThrough,
+        // Pages that do not leave when told to say nothing when they are gone.
         _ => Outcome::NotMeasured,
     }
 }
@@ -486,13 +516,6 @@ fn write_all(file: BorrowedFd<'_>, bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Pages dirtied since the machine started, by anybody; `/proc/vmstat`.
-fn pages_dirtied() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/vmstat").ok()?;
-    let mut lines = text.lines();
-    lines.find_map(|line| line.strip_prefix("nr_dirtied ")?.parse().ok())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -502,15 +525,14 @@ mod tests {
     fn what_is_told_follows_from_the_counts() {
         let cases = [
             ((Some(0), Some(0), Some(0)), Outcome::Uncached),
-            ((Some(0), Some(0), Some(900)), Outcome::PassedThrough),
-            ((Some(0), Some(3), Some(0)), Outcome::Cached { pages: 3 }),
-            ((Some(9), Some(0), Some(0)), Outcome::NotMeasured),
-            ((Some(0), Some(0), None), Outcome::NotMeasured),
-            ((None, None, Some(0)), Outcome::NotMeasured),
-            ((None, None, Some(900)), Outcome::PassedThrough),
+            ((Some(0), Some(900), Some(0)), Outcome::PassedThrough),
+            ((Some(0), Some(900), Some(3)), Outcome::Cached { pages: 3 }),
+            ((Some(9), Some(9), Some(0)), Outcome::NotMeasured),
+            ((Some(0), None, Some(0)), Outcome::NotMeasured),
+            ((None, None, None), Outcome::NotMeasured),
         ];
-        for ((before, after, dirtied), outcome) in cases {
-            assert_eq!(told(before, after, dirtied), outcome);
+        for ((before, meanwhile, after), outcome) in cases {
+            assert_eq!(told(before, meanwhile, after), outcome);
         }
     }
 
