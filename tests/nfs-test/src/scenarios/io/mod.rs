@@ -4,6 +4,7 @@
 //! Every scenario here serves one directory as several exports, one for each mode, from one server.
 
 mod bed;
+mod cells;
 mod coherence;
 mod counted;
 mod faults;
