@@ -7,6 +7,7 @@ mod bed;
 mod cells;
 mod coherence;
 mod counted;
+mod cut;
 mod faults;
 mod large;
 mod live;
