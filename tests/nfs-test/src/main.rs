@@ -9,6 +9,7 @@
 mod guest;
 mod host;
 mod manifest;
+mod map;
 mod pattern;
 mod random;
 mod run;

@@ -7,7 +7,6 @@
 mod calls;
 mod check;
 mod fsx;
-mod map;
 mod sharing;
 mod tree;
 
