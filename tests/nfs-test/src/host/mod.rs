@@ -1,6 +1,7 @@
 //! What a scenario uses on the host. Everything here is owned: dropping the value ends the process,
 //! unmounts the file system, frees the device, also while a failure unwinds.
 
+mod io_mode;
 mod loopfs;
 pub(crate) mod needs;
 mod netns;
@@ -13,6 +14,7 @@ pub(crate) mod wire;
 
 use std::path::PathBuf;
 
+pub(crate) use io_mode::{IoSetting, Mode};
 pub(crate) use loopfs::{FsKind, Knife, LoopFs};
 pub(crate) use netns::Netns;
 pub(crate) use place::Place;
