@@ -17,6 +17,7 @@
 //! the [`Controls`] that the server hands in, on a thread that may block.
 
 mod client;
+mod follow;
 mod messages;
 
 use std::io;
@@ -29,10 +30,16 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 
-pub use client::{ControlError, request};
+pub use client::{ControlError, follow, request};
 pub use messages::{
     ClientStatus, Command, ExportStatus, Listening, MemoryStatus, Reply, Request, RuleStatus,
-    Status, VERSION,
+    Status, TraceChange, VERSION,
+};
+
+pub use crate::io_counters::{IoStatus, reason_sentence};
+pub use crate::trace::{
+    EventStatus, FollowRequest, Follower, TRACE_LOG_TARGET, TraceEvent, TraceLine, TraceStatus,
+    UnknownEvent, check_event,
 };
 
 use crate::config::LogLevel;
@@ -53,6 +60,10 @@ pub struct Controls {
     pub drain: Box<dyn Fn() + Send + Sync>,
     /// Changes how much is logged.
     pub log_level: Box<dyn Fn(LogLevel) + Send + Sync>,
+    /// Changes which trace events are logged, and says which are; `Err` says what is wrong.
+    pub trace: Box<dyn Fn(&TraceChange) -> Result<TraceStatus, String> + Send + Sync>,
+    /// Begins to follow trace events; `Err` says why not.
+    pub follow: Box<dyn Fn(&FollowRequest) -> Result<Follower, String> + Send + Sync>,
 }
 
 impl std::fmt::Debug for Controls {
@@ -138,12 +149,17 @@ async fn converse(stream: UnixStream, controls: &Arc<Controls>) -> io::Result<()
             return Ok(());
         }
         let complete = line.last() == Some(&b'\n');
-        let mut reply = if complete {
-            let controls = Arc::clone(controls);
-            // A reload opens directories, perhaps on a disk that is slow to wake.
-            tokio::task::spawn_blocking(move || answer(&line, &controls)).await?
-        } else {
-            refusal("the request is too long or its line does not end")
+        let mut reply = match command_of(&line) {
+            Ok(Command::TraceFollow(request)) => match (controls.follow)(&request) {
+                Ok(follower) => return follow::stream(reader, writer, follower).await,
+                Err(refused) => refusal(&refused),
+            },
+            Ok(command) => {
+                let controls = Arc::clone(controls);
+                // A reload opens directories, perhaps on a disk that is slow to wake.
+                tokio::task::spawn_blocking(move || answer(command, &controls)).await?
+            }
+            Err(refused) => refusal(&refused),
         };
         reply.push('\n');
         tokio::time::timeout(idle, writer.write_all(reply.as_bytes()))
@@ -155,19 +171,25 @@ async fn converse(stream: UnixStream, controls: &Arc<Controls>) -> io::Result<()
     }
 }
 
-/// The reply to one request line.
-fn answer(line: &[u8], controls: &Controls) -> String {
-    let request: Request = match serde_json::from_slice(line) {
-        Ok(request) => request,
-        Err(error) => return refusal(&format!("not a request of protocol {VERSION}: {error}")),
-    };
+/// What one request line asks for, or why that cannot be told.
+fn command_of(line: &[u8]) -> Result<Command, String> {
+    if line.last() != Some(&b'\n') {
+        return Err("the request is too long or its line does not end".to_owned());
+    }
+    let request: Request = serde_json::from_slice(line)
+        .map_err(|error| format!("not a request of protocol {VERSION}: {error}"))?;
     if request.v != VERSION {
-        return refusal(&format!(
+        return Err(format!(
             "this server speaks control protocol {VERSION}, not {}; use its own `penstock ctl`",
             request.v
         ));
     }
-    match request.command {
+    Ok(request.command)
+}
+
+/// The reply to one command.
+fn answer(command: Command, controls: &Controls) -> String {
+    match command {
         Command::Status => success(&(controls.status)()),
         Command::Exports => success(&(controls.exports)()),
         Command::Clients => {
@@ -187,6 +209,11 @@ fn answer(line: &[u8], controls: &Controls) -> String {
             (controls.log_level)(level);
             success(&())
         }
+        Command::Trace(change) => match (controls.trace)(&change) {
+            Ok(status) => success(&status),
+            Err(refused) => refusal(&refused),
+        },
+        Command::TraceFollow(_) => refusal("the trace is followed on a connection of its own"),
     }
 }
 

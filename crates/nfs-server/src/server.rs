@@ -17,7 +17,10 @@ use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 
 use crate::config::{Config, EngineChoice};
-use crate::control::{ClientStatus, ExportStatus, Listening, MemoryStatus, Status};
+use crate::control::{
+    ClientStatus, ExportStatus, FollowRequest, Follower, IoStatus, Listening, MemoryStatus, Status,
+    TraceChange, TraceStatus,
+};
 use crate::core::{Core, Trees};
 use crate::counters::{Counters, count};
 use crate::exports::ExportTable;
@@ -27,6 +30,7 @@ use crate::limits;
 use crate::net::shard::{self, Accepted, ShardStart};
 use crate::reply_cache::ReplyCache;
 use crate::state_dir::StateDir;
+use crate::trace::Trace;
 use crate::vfs::hints::Hints;
 use crate::vfs::stable::{Committer, Verifier};
 
@@ -222,6 +226,7 @@ impl Server {
                 peak_bytes: sum(Budget::peak),
             },
             counters: self.counters(),
+            io: self.io(),
         }
     }
 
@@ -235,6 +240,39 @@ impl Server {
             .iter()
             .map(|export| ExportStatus::of(export))
             .collect()
+    }
+
+    /// How the bytes of READ and WRITE were moved, by export in the order of the configuration,
+    /// operation and mode: what counts anything.
+    #[must_use]
+    pub fn io(&self) -> Vec<IoStatus> {
+        let trees = self.core.trees.load();
+        let exports = trees.table.exports().iter();
+        exports
+            .filter_map(|export| trees.by_id(export.id))
+            .flat_map(|tree| tree.io.stats(&tree.export.pseudo))
+            .collect()
+    }
+
+    /// For `penstock ctl trace on`, `off` and `list`: changes which trace events go to the log.
+    ///
+    /// # Errors
+    /// In words: a name that is no event's.
+    pub fn trace(&self, change: &TraceChange) -> Result<TraceStatus, String> {
+        let trace = &self.core.trace;
+        match change {
+            TraceChange::On(events) => trace.log_on(events),
+            TraceChange::Off(events) => trace.log_off(events),
+            TraceChange::List => Ok(trace.status()),
+        }
+    }
+
+    /// For `penstock ctl trace follow`: the events are on until the answer is dropped.
+    ///
+    /// # Errors
+    /// In words: a name that is no event's, an export that is not served, too many followers.
+    pub fn follow(&self, request: &FollowRequest) -> Result<Follower, String> {
+        self.core.trace.follow(request)
     }
 
     /// For `penstock ctl clients`.
@@ -318,6 +356,7 @@ impl Server {
             ("repeated_calls_in_progress", stats.repeated_in_progress),
             ("read_bytes", stats.bytes_read),
             ("written_bytes", stats.bytes_written),
+            ("trace_events_lost", self.core.trace.lost()),
             ("verifier_changes", self.core.verifier.changes()),
             ("file_cache_objects", files.objects as u64),
             ("file_cache_fds", files.fds as u64),
@@ -439,6 +478,8 @@ pub(crate) fn make_core(
     // The largest call must fit into its half of the budget several times.
     let io_bytes_max = u32::try_from(facts.budget.total() / 4).unwrap_or(u32::MAX);
     let need_table = trees.need_table();
+    let trace = Trace::new();
+    trace.set_exports(trees.table.exports().iter().map(AsRef::as_ref));
     let core = Core {
         trees: ArcSwap::from_pointee(trees),
         files: FileCache::new(half.saturating_sub(limits::FDS_RESERVED).max(64)),
@@ -453,6 +494,7 @@ pub(crate) fn make_core(
         send_buffers: BufferPool::new(facts.send_budget.clone()),
         verifier,
         counters: Counters::default(),
+        trace,
         groups: config.server.server_groups.then(Arc::default),
         io_bytes_max: limits::IO_BYTES_MAX.min(io_bytes_max) & !4095,
         mounts: Default::default(),

@@ -1,12 +1,15 @@
 //! `penstock ctl`: asks and tells a running server, through its control socket.
 
+mod figures;
+mod trace;
+
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
 use nfs_server::config::{LogLevel, from_word};
-use nfs_server::control::{self, ClientStatus, Command, ExportStatus, Status};
+use nfs_server::control::{self, ClientStatus, Command, ExportStatus, Status, TraceChange};
 use nfs_server::reload::ReloadReport;
 use nfs_server::state_dir;
 
@@ -31,8 +34,12 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand, Debug)]
 enum Action {
-    /// Show the server: engine, addresses, memory, counters
-    Status,
+    /// Show the server: engine, addresses, memory, counters, how bytes were moved
+    Status {
+        /// Only how the bytes of READ and WRITE were moved: per export and mode, with what fell back
+        #[arg(long)]
+        io: bool,
+    },
     /// Show the exports, with who may do what
     Exports,
     /// Show the clients that are connected
@@ -47,6 +54,14 @@ enum Action {
         #[arg(value_parser = |word: &str| from_word(word, LogLevel::WORDS))]
         level: LogLevel,
     },
+    /// Show what READ, WRITE and COMMIT do, event by event
+    ///
+    /// The events have the names of the Linux kernel's server (nfsd:*). While nobody listens they cost
+    /// nothing.
+    Trace {
+        #[command(subcommand)]
+        action: trace::Action,
+    },
 }
 
 impl Args {
@@ -55,15 +70,20 @@ impl Args {
             Some(directory) => directory,
             None => only_running()?,
         };
+        let action = match self.action {
+            Action::Trace { action } => return action.run(&directory, self.json),
+            Action::Status { io: true } => return figures(&directory, self.json),
+            other => other,
+        };
         let mut out = std::io::stdout().lock();
-        let command = self.action.command();
+        let command = action.command();
         if self.json {
             let answer: serde_json::Value = ask(&directory, command)?;
             writeln!(out, "{answer}")?;
             return Ok(ExitCode::SUCCESS);
         }
-        match self.action {
-            Action::Status => print_status(&mut out, &ask(&directory, command)?)?,
+        match action {
+            Action::Status { .. } => print_status(&mut out, &ask(&directory, command)?)?,
             Action::Exports => print_exports(&mut out, &ask::<Vec<_>>(&directory, command)?)?,
             Action::Clients => print_clients(&mut out, &ask::<Vec<_>>(&directory, command)?)?,
             Action::Reload => print_reload(&mut out, &ask(&directory, command)?)?,
@@ -71,7 +91,7 @@ impl Args {
                 ask::<()>(&directory, command)?;
                 writeln!(out, "draining")?;
             }
-            Action::LogLevel { .. } => ask::<()>(&directory, command)?,
+            Action::LogLevel { .. } | Action::Trace { .. } => ask::<()>(&directory, command)?,
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -80,12 +100,14 @@ impl Args {
 impl Action {
     const fn command(&self) -> Command {
         match self {
-            Self::Status => Command::Status,
+            Self::Status { .. } => Command::Status,
             Self::Exports => Command::Exports,
             Self::Clients => Command::Clients,
             Self::Reload => Command::Reload,
             Self::Drain => Command::Drain,
             Self::LogLevel { level } => Command::LogLevel(*level),
+            // Its subcommands make their own.
+            Self::Trace { .. } => Command::Trace(TraceChange::List),
         }
     }
 }
@@ -162,7 +184,20 @@ fn print_status(out: &mut impl Write, status: &Status) -> std::io::Result<()> {
     for (name, value) in &status.counters {
         writeln!(out, "  {name:<width$}  {value}")?;
     }
-    Ok(())
+    figures::print(out, &status.io)
+}
+
+/// How bytes were moved, and no more.
+fn figures(directory: &Path, json: bool) -> anyhow::Result<ExitCode> {
+    let status: Status = ask(directory, Command::Status)?;
+    let mut out = std::io::stdout().lock();
+    if json {
+        serde_json::to_writer(&mut out, &status.io)?;
+        writeln!(out)?;
+    } else {
+        figures::print(&mut out, &status.io)?;
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn print_exports(out: &mut impl Write, exports: &[ExportStatus]) -> std::io::Result<()> {

@@ -11,7 +11,7 @@ type Told = Arc<Mutex<Vec<String>>>;
 
 fn controls(told: &Told) -> Controls {
     let note = |told: &Told, what: String| told.lock().unwrap().push(what);
-    let (drained, levelled) = (Arc::clone(told), Arc::clone(told));
+    let [drained, levelled, traced] = [(); 3].map(|()| Arc::clone(told));
     Controls {
         status: Box::new(|| Status {
             pid: 42,
@@ -37,6 +37,11 @@ fn controls(told: &Told) -> Controls {
         reload: Box::new(|| Err(ReloadError::Apply("p.toml:3: wrong; mend it".to_owned()))),
         drain: Box::new(move || note(&drained, "drain".to_owned())),
         log_level: Box::new(move |level| note(&levelled, format!("{level:?}"))),
+        trace: Box::new(move |change| {
+            note(&traced, format!("{change:?}"));
+            Ok(TraceStatus::default())
+        }),
+        follow: Box::new(|_| Err("too many; end one".to_owned())),
     }
 }
 
@@ -76,10 +81,15 @@ async fn every_command_is_answered() {
         let refused = request::<ReloadReport>(&path, Command::Reload).unwrap_err();
         assert_eq!(refused.to_string(), "p.toml:3: wrong; mend it");
         request::<()>(&path, Command::LogLevel(LogLevel::Debug)).unwrap();
+        let change = TraceChange::On(vec!["all".to_owned()]);
+        request::<TraceStatus>(&path, Command::Trace(change)).unwrap();
+        let nothing = |_| std::ops::ControlFlow::<()>::Continue(());
+        let refused = follow(&path, FollowRequest::default(), || panic!("begun"), nothing);
+        assert_eq!(refused.unwrap_err().to_string(), "too many; end one");
         request::<()>(&path, Command::Drain).unwrap();
     })
     .await;
-    assert_eq!(*told.lock().unwrap(), ["Debug", "drain"]);
+    assert_eq!(*told.lock().unwrap(), ["Debug", "On([\"all\"])", "drain"]);
     assert!(!path.exists(), "the socket's file outlived the server");
 }
 
