@@ -2,13 +2,17 @@
 //!
 //! A buffer's bytes are always initialised, but after the first use they are *somebody's*: what
 //! a reused buffer holds beyond what was written into it now is another request's data, and
-//! nobody may send it. Whoever fills a buffer sets its length to what was filled.
+//! nobody may send it. Whoever fills a buffer sets its length to what was filled. In tests, and with
+//! the feature `poison`, a buffer holds nothing but [`POISON`] when it is taken: a byte sent
+//! without having been filled is seen.
 //!
-//! Sizes are powers of two from 4 KiB up. Memory in use and memory idle both count against the
-//! budget, so the process never holds more; idle memory is given back as soon as anybody waits.
+//! Sizes are powers of two from 4 KiB up, and a page more each: a power of two fits in wherever in
+//! its first page it begins, and rounded out to pages at both ends. Memory in use and memory idle
+//! both count against the budget, so the process never holds more; idle memory is given back as
+//! soon as anybody waits.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,6 +21,10 @@ use parking_lot::Mutex;
 
 use crate::budget::{Budget, Reclaim, Reservation};
 use crate::limits::{BUFFER_ALIGN_BYTES, BUFFER_BYTES_MAX, BUFFER_IDLE_FRACTION};
+
+/// What a new buffer is full of where forgotten bytes are looked for: in tests of this crate and
+/// with the feature `poison`.
+pub const POISON: u8 = 0xDB;
 
 /// A source of buffers. Cheap to clone; clones share.
 #[derive(Clone)]
@@ -55,23 +63,42 @@ impl BufferPool {
     /// also for more than [`BUFFER_BYTES_MAX`] or than the whole budget.
     #[must_use]
     pub fn try_take(&self, len: usize) -> Option<Buf> {
-        let class = class_of(len)?;
+        self.try_take_placed(len, 0)
+    }
+
+    /// As [`BufferPool::try_take`], beginning `start` bytes behind a multiple of
+    /// [`BUFFER_ALIGN_BYTES`]: what is aligned in a file can be aligned in memory too
+    /// ([`crate::plan::placement`]).
+    ///
+    /// # Panics
+    /// For a `start` that is not below [`BUFFER_ALIGN_BYTES`].
+    #[must_use]
+    pub fn try_take_placed(&self, len: usize, start: usize) -> Option<Buf> {
+        let class = class_of(len, start)?;
         let block = self.reuse(class).or_else(|| {
             let reservation = self.inner.budget.try_reserve(class_bytes(class) as u64)?;
             Some(Block::new(class, reservation))
         })?;
-        Some(self.buf(block, len))
+        Some(self.buf(block, start, len))
     }
 
     /// A buffer of `len` bytes, waiting for room in the budget: first come, first served.
     /// Nothing is held while waiting. `None` for what could never be had.
     pub async fn take(&self, len: usize) -> Option<Buf> {
-        let class = class_of(len)?;
+        self.take_placed(len, 0).await
+    }
+
+    /// As [`BufferPool::take`], placed as by [`BufferPool::try_take_placed`].
+    ///
+    /// # Panics
+    /// For a `start` that is not below [`BUFFER_ALIGN_BYTES`].
+    pub async fn take_placed(&self, len: usize, start: usize) -> Option<Buf> {
+        let class = class_of(len, start)?;
         if let Some(block) = self.reuse(class) {
-            return Some(self.buf(block, len));
+            return Some(self.buf(block, start, len));
         }
         let reservation = self.inner.budget.reserve(class_bytes(class) as u64).await?;
-        Some(self.buf(Block::new(class, reservation), len))
+        Some(self.buf(Block::new(class, reservation), start, len))
     }
 
     /// The budget the memory comes from.
@@ -98,9 +125,15 @@ impl BufferPool {
         Some(block)
     }
 
-    fn buf(&self, block: Block, len: usize) -> Buf {
+    fn buf(&self, block: Block, start: usize, len: usize) -> Buf {
+        let block = if cfg!(any(test, feature = "poison")) {
+            block.poisoned()
+        } else {
+            block
+        };
         Buf {
             block: Some(block),
+            start,
             len,
             home: self.inner.clone(),
         }
@@ -152,20 +185,25 @@ impl Reclaim for Inner {
     }
 }
 
-/// A buffer. Dereferences to its first `len` bytes; goes back to its pool when dropped.
+/// A buffer: `len` bytes somewhere in a block of memory. Dereferences to these; goes back to its
+/// pool when dropped.
 pub struct Buf {
     /// `Some` until dropped.
     block: Option<Block>,
-    /// At most the capacity: kept by `set_len` and the pool.
+    /// Where in the block it begins, in bytes.
+    start: usize,
+    /// `start + len` is at most the block's size: kept by the pool, `set_len` and `narrow`.
     len: usize,
     home: Arc<Inner>,
 }
 
 impl Buf {
-    /// Bytes it can hold: what was asked for, rounded up to a size class.
+    /// Bytes it can hold from its start on: at least what was asked for.
     #[must_use]
     pub fn capacity(&self) -> usize {
-        self.block.as_ref().map_or(0, Block::bytes)
+        self.block
+            .as_ref()
+            .map_or(0, |block| block.bytes() - self.start)
     }
 
     /// Changes the length. Growing shows bytes of earlier use: see the module's text.
@@ -186,17 +224,38 @@ impl Buf {
         self.len = self.len.min(len);
     }
 
-    /// Where the memory starts; valid for [`Buf::capacity`] bytes and at the same place for as
-    /// long as the buffer lives, however it is moved.
-    #[must_use]
-    pub fn as_mut_ptr(&mut self) -> *mut u8 {
-        self.start().as_ptr()
+    /// Leaves only the bytes in `range` of what it dereferences to: no byte is moved.
+    ///
+    /// # Panics
+    /// For a range that is not within the length.
+    pub fn narrow(&mut self, range: Range<usize>) {
+        assert!(
+            range.start <= range.end && range.end <= self.len,
+            "{range:?} of {} bytes",
+            self.len
+        );
+        self.start += range.start;
+        self.len = range.len();
     }
 
-    fn start(&self) -> NonNull<u8> {
-        self.block
-            .as_ref()
-            .map_or(NonNull::dangling(), |block| block.start)
+    /// Where its first byte is in memory, as a number: for [`crate::plan::plan_write`].
+    #[must_use]
+    pub fn address(&self) -> usize {
+        self.place().as_ptr() as usize
+    }
+
+    /// Where the memory starts; valid for [`Buf::capacity`] bytes and at the same place until
+    /// it is narrowed, however the buffer is moved.
+    #[must_use]
+    pub fn as_mut_ptr(&mut self) -> *mut u8 {
+        self.place().as_ptr()
+    }
+
+    fn place(&self) -> NonNull<u8> {
+        self.block.as_ref().map_or(NonNull::dangling(), |block| {
+            // SAFETY: `start` is at most the block's size, kept as its documentation says.
+            unsafe { block.start.add(self.start) }
+        })
     }
 }
 
@@ -205,15 +264,15 @@ impl Deref for Buf {
 
     fn deref(&self) -> &[u8] {
         // SAFETY: the block is owned by this buffer alone, initialised over its whole capacity
-        // (`Block::new` zeroes it), and `len` is kept within the capacity.
-        unsafe { std::slice::from_raw_parts(self.start().as_ptr(), self.len) }
+        // (`Block::new` zeroes it), and `start + len` is kept within it.
+        unsafe { std::slice::from_raw_parts(self.place().as_ptr(), self.len) }
     }
 }
 
 impl DerefMut for Buf {
     fn deref_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in `deref`, and `&mut self` makes it the only reference.
-        unsafe { std::slice::from_raw_parts_mut(self.start().as_ptr(), self.len) }
+        unsafe { std::slice::from_raw_parts_mut(self.place().as_ptr(), self.len) }
     }
 }
 
@@ -263,6 +322,13 @@ impl Block {
         }
     }
 
+    /// The block with nothing of earlier use in it.
+    fn poisoned(self) -> Self {
+        // SAFETY: the block owns as many bytes as it says, and nobody else has it.
+        unsafe { self.start.write_bytes(POISON, self.bytes()) };
+        self
+    }
+
     fn bytes(&self) -> usize {
         class_bytes(self.class)
     }
@@ -275,21 +341,25 @@ impl Drop for Block {
     }
 }
 
-fn class_of(len: usize) -> Option<usize> {
+/// The smallest class that holds `len` bytes from `start` on.
+fn class_of(len: usize, start: usize) -> Option<usize> {
+    assert!(start < BUFFER_ALIGN_BYTES, "{start} is not within a page");
     if len > BUFFER_BYTES_MAX {
         return None;
     }
-    let bytes = len.next_power_of_two().max(BUFFER_ALIGN_BYTES);
+    let bytes = (start + len).saturating_sub(BUFFER_ALIGN_BYTES);
+    let bytes = bytes.next_power_of_two().max(BUFFER_ALIGN_BYTES);
     Some((bytes.trailing_zeros() - BUFFER_ALIGN_BYTES.trailing_zeros()) as usize)
 }
 
+/// A page more than the power of two, which so fits in wherever in its first page it begins.
 fn class_bytes(class: usize) -> usize {
-    BUFFER_ALIGN_BYTES << class
+    (BUFFER_ALIGN_BYTES << class) + BUFFER_ALIGN_BYTES
 }
 
 fn class_layout(class: usize) -> Layout {
     Layout::from_size_align(class_bytes(class), BUFFER_ALIGN_BYTES)
-        .expect("a power of two of at most 64 MiB is a valid layout")
+        .expect("little more than 64 MiB is a valid layout")
 }
 
 #[cfg(test)]
@@ -302,19 +372,23 @@ mod tests {
     const KIB: usize = 1024;
 
     #[test]
-    fn buffers_are_aligned_sized_and_reused() {
+    fn buffers_are_placed_sized_and_reused() {
         let pool = BufferPool::new(Budget::new(4 << 20));
         for len in [0, 1, 4096, 4097, 100_000, 1 << 20] {
-            let mut buf = pool.try_take(len).unwrap();
-            assert_eq!(buf.len(), len);
-            assert_eq!(buf.as_mut_ptr() as usize % BUFFER_ALIGN_BYTES, 0);
-            assert!(buf.capacity() >= len && buf.capacity() < 2 * len.max(4096));
-            buf.fill(7);
+            for start in [0, 1, 512, 4095] {
+                let mut buf = pool.try_take_placed(len, start).unwrap();
+                assert_eq!(
+                    (buf.len(), buf.address() % BUFFER_ALIGN_BYTES),
+                    (len, start)
+                );
+                assert!(buf.capacity() >= len && buf.capacity() <= 2 * len.max(4096) + 4096);
+                buf.fill(7);
+            }
         }
         let mut first = pool.try_take(64 * KIB).unwrap();
         let place = first.as_mut_ptr();
         drop(first);
-        let mut second = pool.try_take(33 * KIB).unwrap();
+        let mut second = pool.try_take(37 * KIB).unwrap();
         assert_eq!(second.as_mut_ptr(), place, "same class: the warm block");
         second.set_len(64 * KIB);
         second.truncate(10);
@@ -322,24 +396,81 @@ mod tests {
     }
 
     #[test]
+    fn nothing_of_earlier_use_is_left_where_it_is_looked_for() {
+        let pool = BufferPool::new(Budget::new(1 << 20));
+        for len in [10_000, 5000] {
+            let mut buf = pool.try_take_placed(len, 100).unwrap();
+            buf.set_len(buf.capacity());
+            assert!(buf.iter().all(|&byte| byte == POISON));
+            buf.fill(1);
+        }
+    }
+
+    #[test]
+    fn a_power_of_two_fits_its_class_wherever_it_begins() {
+        for class in 0..CLASSES {
+            let bytes = BUFFER_ALIGN_BYTES << class;
+            assert_eq!(class_of(bytes, 0).is_some(), bytes <= BUFFER_BYTES_MAX);
+            for start in [1, 4095] {
+                assert_eq!(
+                    class_of(bytes, start),
+                    Some(class),
+                    "{bytes} from {start} on"
+                );
+            }
+            let rounded_out = class_of(bytes + BUFFER_ALIGN_BYTES, 0);
+            let expected = (class + 1 < CLASSES).then_some(class);
+            assert_eq!(rounded_out, expected);
+        }
+    }
+
+    #[test]
+    fn narrowing_shows_a_part_and_moves_nothing() {
+        let pool = BufferPool::new(Budget::new(1 << 20));
+        let mut buf = pool.try_take_placed(1000, 24).unwrap();
+        for (index, byte) in buf.iter_mut().enumerate() {
+            *byte = index as u8;
+        }
+        let (place, room) = (buf.address(), buf.capacity());
+        buf.narrow(100..300);
+        assert_eq!((buf.len(), buf[0], buf[199]), (200, 100, 299_u32 as u8));
+        assert_eq!((buf.address(), buf.capacity()), (place + 100, room - 100));
+        buf.narrow(200..200);
+        assert!(buf.is_empty());
+        buf.set_len(buf.capacity());
+        buf.fill(0);
+        drop(buf);
+        let again = pool.try_take_placed(1000, 24).unwrap();
+        assert_eq!(again.address(), place, "the whole block went back");
+    }
+
+    #[test]
+    #[should_panic(expected = "of 10 bytes")]
+    fn narrowing_cannot_widen() {
+        let pool = BufferPool::new(Budget::new(1 << 20));
+        pool.try_take(10).unwrap().narrow(5..11);
+    }
+
+    #[test]
     fn memory_never_exceeds_the_budget_idle_included() {
-        let budget = Budget::new(1 << 20);
+        let total = 64 * 20 * KIB as u64;
+        let budget = Budget::new(total);
         let pool = BufferPool::new(budget.clone());
         let held: Vec<Buf> = (0..64).map(|_| pool.try_take(16 * KIB).unwrap()).collect();
-        assert_eq!(budget.in_use(), 1 << 20);
+        assert_eq!(budget.in_use(), total);
         assert!(pool.try_take(1).is_none());
         drop(held);
         assert_eq!(
             pool.idle_bytes(),
-            (1 << 20) / BUFFER_IDLE_FRACTION,
+            total / BUFFER_IDLE_FRACTION,
             "the rest was freed"
         );
         assert_eq!(budget.in_use(), pool.idle_bytes());
-        let whole = pool.try_take(1 << 20).unwrap();
+        let large = pool.try_take(1 << 20).unwrap();
         assert_eq!(pool.idle_bytes(), 0, "idle blocks gave way to a larger one");
-        assert_eq!((budget.in_use(), budget.peak()), (1 << 20, 1 << 20));
-        drop(whole);
-        let other = budget.try_reserve(1 << 20);
+        assert_eq!((budget.in_use(), budget.peak()), ((1 << 20) + 4096, total));
+        drop(large);
+        let other = budget.try_reserve(total);
         assert!(
             other.is_some(),
             "idle buffers give way to others who share the budget"
@@ -356,7 +487,7 @@ mod tests {
 
     #[test]
     fn a_waiter_gets_memory_given_back_of_another_class() {
-        let pool = BufferPool::new(Budget::new(128 << 10));
+        let pool = BufferPool::new(Budget::new(160 << 10));
         let small: Vec<Buf> = (0..8).map(|_| pool.try_take(16 * KIB).unwrap()).collect();
         let mut waiting = Box::pin(pool.take(128 * KIB));
         let mut context = Context::from_waker(Waker::noop());

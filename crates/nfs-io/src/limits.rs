@@ -65,3 +65,7 @@ pub const PASSWD_BYTES_MAX: usize = 16 << 10;
 
 /// Most segments of one [`crate::plan::Plan`]: an unaligned head, an aligned middle, a tail.
 pub const SEGMENTS_MAX: usize = 3;
+
+/// The aligned middle of a direct write begins and ends at a multiple of this at least: the
+/// smallest page. What shares a page with bytes in the cache would have to be read back.
+pub const DIRECT_WRITE_ALIGN_BYTES_MIN: u64 = 4096;

@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use crate::limits::AGAIN_RETRIES_MAX;
+use crate::plan::Mode;
 use crate::{Buf, Errno, Result};
 
 /// One operation on an open file. Owns all it needs, so that whoever asked for it may go away.
@@ -20,6 +21,9 @@ pub enum Op {
         buf: Buf,
         /// Which part of the buffer; within its length.
         range: Range<usize>,
+        /// How. `Direct`: the file was opened with `O_DIRECT`; offset, length and the address
+        /// of the part are aligned as the file asks for.
+        mode: Mode,
     },
     /// Write all of `buf[range]` to `offset` (bytes).
     Write {
@@ -33,6 +37,8 @@ pub enum Op {
         range: Range<usize>,
         /// What is on stable storage when it is done.
         sync: WriteSync,
+        /// How; as for a read.
+        mode: Mode,
     },
     /// Put what was written before on stable storage.
     Fsync {
@@ -66,6 +72,18 @@ impl WriteSync {
     }
 }
 
+impl Mode {
+    /// The `RWF_*` bits of preadv2(2) and pwritev2(2). `Direct` is a property of the open file.
+    pub(crate) fn rwf(self) -> u32 {
+        match self {
+            Self::Buffered | Self::Direct => 0,
+            Self::DontCache => RWF_DONTCACHE,
+        }
+    }
+}
+
+/// `<linux/fs.h>`, Linux 6.14; libc has no name for it yet.
+const RWF_DONTCACHE: u32 = 0x80;
 const RWF_DSYNC: u32 = libc::RWF_DSYNC as u32;
 const RWF_SYNC: u32 = libc::RWF_SYNC as u32;
 

@@ -1,19 +1,120 @@
-//! How a range of a file is moved: a pure function from what is asked and what is possible to at
+//! How a range of a file is moved: pure functions from what is asked and what is possible to at
 //! most three segments. No file, no clock, no memory is touched here.
 //!
 //! The segments are in ascending order and cover the range exactly: an unaligned head, an
 //! aligned middle, an unaligned tail, where the way of moving the bytes distinguishes these.
-//! Moving through the page cache does not; it is the only way so far.
 
+use std::fmt;
 use std::ops::Range;
 
-use crate::limits::SEGMENTS_MAX;
+use crate::fs::Stat;
+use crate::limits::{BUFFER_ALIGN_BYTES, DIRECT_WRITE_ALIGN_BYTES_MIN, SEGMENTS_MAX};
 
 /// How bytes travel between memory and disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Mode {
     /// Through the page cache, and kept there.
+    #[default]
     Buffered,
+    /// Through the page cache, and dropped behind: `RWF_DONTCACHE`, Linux 6.14.
+    DontCache,
+    /// Past the page cache: the file was opened with `O_DIRECT`.
+    Direct,
+}
+
+impl Mode {
+    /// The word for it in configuration, counters and traces.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Buffered => "buffered",
+            Self::DontCache => "dontcache",
+            Self::Direct => "direct",
+        }
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+/// What direct I/O on a file asks for, in bytes; 0 where it is not known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Alignment {
+    /// Of the memory (`stx_dio_mem_align`).
+    pub memory: u32,
+    /// Of offset and length of writes, and of reads where `read_offset` is 0
+    /// (`stx_dio_offset_align`).
+    pub offset: u32,
+    /// Of offset and length of reads, where it differs (`stx_dio_read_offset_align`).
+    pub read_offset: u32,
+    /// What the page cache keeps whole: the larger of a block of the file system and a page.
+    pub block: u32,
+}
+
+impl Alignment {
+    /// What statx(2) said of a file in a file system with blocks of `block` bytes
+    /// ([`crate::fs::FsStat::bsize`]; 0 where that is not known).
+    #[must_use]
+    pub fn of(stat: &Stat, block: u64) -> Self {
+        let page = rustix::param::page_size() as u64;
+        Self {
+            memory: stat.dio_mem_align,
+            offset: stat.dio_offset_align,
+            read_offset: stat.dio_read_offset_align,
+            // What is larger than any block is refused as "not a power of two" is.
+            block: u32::try_from(block.max(page)).unwrap_or(u32::MAX),
+        }
+    }
+}
+
+/// Why a range is not moved directly although that was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Fallback {
+    /// Neither the kernel nor the file system says what direct I/O on this file asks for, or it
+    /// offers none.
+    AlignmentUnknown,
+    /// A write of fewer bytes than the alignment.
+    ShorterThanAlignment,
+    /// A write long enough that yet holds no aligned part, or an end too close to the end of
+    /// the largest possible file to be rounded.
+    NoAlignedMiddle,
+    /// The aligned part lies in memory where direct I/O cannot take it from.
+    MemoryNotCongruent,
+}
+
+impl Fallback {
+    /// All reasons, in the order in which they are looked for.
+    pub const ALL: [Self; 4] = [
+        Self::AlignmentUnknown,
+        Self::ShorterThanAlignment,
+        Self::NoAlignedMiddle,
+        Self::MemoryNotCongruent,
+    ];
+
+    /// The word for it in counters and traces.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::AlignmentUnknown => "alignment-unknown",
+            Self::ShorterThanAlignment => "shorter-than-alignment",
+            Self::NoAlignedMiddle => "no-aligned-middle",
+            Self::MemoryNotCongruent => "memory-not-congruent",
+        }
+    }
+}
+
+impl fmt::Display for Fallback {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::AlignmentUnknown => "the file system does not say how direct I/O is aligned",
+            Self::ShorterThanAlignment => "shorter than the alignment of direct I/O",
+            Self::NoAlignedMiddle => "no part of the range is aligned for direct I/O",
+            Self::MemoryNotCongruent => "the data lies in memory that direct I/O cannot use",
+        })
+    }
 }
 
 /// One contiguous part of the range, moved in one way.
@@ -29,6 +130,7 @@ pub struct Segment {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     segments: [Option<Segment>; SEGMENTS_MAX],
+    fallback: Option<Fallback>,
 }
 
 impl Plan {
@@ -36,53 +138,210 @@ impl Plan {
     pub fn segments(&self) -> impl Iterator<Item = &Segment> {
         self.segments.iter().flatten()
     }
-}
 
-/// Plans the move of `len` bytes at `offset`. `None` where the range would pass 2^63 - 1, the
-/// end of any file.
-#[must_use]
-pub fn plan(mode: Mode, offset: u64, len: u64) -> Option<Plan> {
-    let end = offset
-        .checked_add(len)
-        .filter(|&end| i64::try_from(end).is_ok())?;
-    let mut plan = Plan::default();
-    if len > 0 {
-        match mode {
-            Mode::Buffered => {
-                plan.segments[0] = Some(Segment {
-                    file: offset..end,
-                    mode,
-                })
-            }
+    /// Why there is no direct segment although `Direct` was asked for.
+    #[must_use]
+    pub fn fallback(&self) -> Option<Fallback> {
+        self.fallback
+    }
+
+    /// All of `file` in one way.
+    fn whole(file: Range<u64>, mode: Mode, fallback: Option<Fallback>) -> Self {
+        let segment = (!file.is_empty()).then_some(Segment { file, mode });
+        Self {
+            segments: [segment, None, None],
+            fallback,
         }
     }
-    Some(plan)
+}
+
+/// How to read a range: what is to be read, and where in it is what was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadPlan {
+    plan: Plan,
+    rounded: Range<u64>,
+    window: Range<usize>,
+}
+
+impl ReadPlan {
+    /// One segment, which is [`ReadPlan::rounded`]; none for an empty range.
+    pub fn segments(&self) -> impl Iterator<Item = &Segment> {
+        self.plan.segments()
+    }
+
+    /// Why it is not read directly although `Direct` was asked for.
+    #[must_use]
+    pub fn fallback(&self) -> Option<Fallback> {
+        self.plan.fallback()
+    }
+
+    /// Bytes of the file to read: what was asked, or that rounded out to the alignment.
+    #[must_use]
+    pub fn rounded(&self) -> Range<u64> {
+        self.rounded.clone()
+    }
+
+    /// Where in [`ReadPlan::rounded`] the asked bytes are.
+    #[must_use]
+    pub fn window(&self) -> Range<usize> {
+        self.window.clone()
+    }
+
+    /// The asked bytes among `read` ones from the start of [`ReadPlan::rounded`] on: shorter
+    /// than the window, or empty, where the file ended before.
+    #[must_use]
+    pub fn window_of(&self, read: usize) -> Range<usize> {
+        let end = self.window.end.min(read);
+        self.window.start.min(end)..end
+    }
+}
+
+/// Where in its first page a buffer for bytes at `offset` of a file should begin, so that
+/// whatever is aligned in the file is aligned in memory: for [`crate::BufferPool::take_placed`].
+#[must_use]
+pub fn placement(offset: u64) -> usize {
+    (offset % BUFFER_ALIGN_BYTES as u64) as usize
+}
+
+/// Plans the reading of `len` bytes at `offset`, into memory whose first byte, which gets the
+/// first one of the ROUNDED range, is at `memory` (an address, or a [`placement`]).
+///
+/// Directly, the range is rounded out to the alignment of reads at both ends, and what was asked
+/// for is a window in it. `None` where the range would pass 2^63 - 1, the end of any file.
+#[must_use]
+pub fn plan_read(
+    mode: Mode,
+    offset: u64,
+    len: usize,
+    memory: usize,
+    alignment: &Alignment,
+) -> Option<ReadPlan> {
+    let asked = range(offset, len)?;
+    let exact = |mode, fallback| ReadPlan {
+        plan: Plan::whole(asked.clone(), mode, fallback),
+        rounded: asked.clone(),
+        window: 0..len,
+    };
+    if mode != Mode::Direct || len == 0 {
+        return Some(exact(mode, None));
+    }
+    let (rounded, window) = match round_out(&asked, memory, alignment) {
+        Ok(rounded) => rounded,
+        Err(reason) => return Some(exact(Mode::Buffered, Some(reason))),
+    };
+    Some(ReadPlan {
+        plan: Plan::whole(rounded.clone(), Mode::Direct, None),
+        rounded,
+        window,
+    })
+}
+
+/// The range rounded out for a direct read, and the asked part in it.
+fn round_out(
+    asked: &Range<u64>,
+    memory: usize,
+    alignment: &Alignment,
+) -> Result<(Range<u64>, Range<usize>), Fallback> {
+    let align = match alignment.read_offset {
+        0 => alignment.offset,
+        read => read,
+    };
+    let align = power_of_two(align).ok_or(Fallback::AlignmentUnknown)?;
+    let memory_align = power_of_two(alignment.memory).ok_or(Fallback::AlignmentUnknown)?;
+    let start = round_down(asked.start, align);
+    let rounded = asked
+        .end
+        .checked_next_multiple_of(align)
+        .and_then(|end| range(start, usize::try_from(end - start).ok()?))
+        .ok_or(Fallback::NoAlignedMiddle)?;
+    if !(memory as u64).is_multiple_of(memory_align) {
+        return Err(Fallback::MemoryNotCongruent);
+    }
+    // Both are below the rounded length, which is a `usize`.
+    let window = (asked.start - start) as usize..(asked.end - start) as usize;
+    Ok((rounded, window))
+}
+
+/// Plans the writing of `len` bytes to `offset`, from memory whose first byte is at `memory` (an
+/// address, or a [`placement`]).
+///
+/// Directly, that is an aligned middle; what is before and behind it goes through the page
+/// cache. The middle is aligned to whole pages and blocks too: none is then written both through
+/// the cache and past it by one write. `None` where the range would pass 2^63 - 1, the end of
+/// any file.
+#[must_use]
+pub fn plan_write(
+    mode: Mode,
+    offset: u64,
+    len: usize,
+    memory: usize,
+    alignment: &Alignment,
+) -> Option<Plan> {
+    let asked = range(offset, len)?;
+    if mode != Mode::Direct || len == 0 {
+        return Some(Plan::whole(asked, mode, None));
+    }
+    let middle = match aligned_middle(&asked, memory, alignment) {
+        Ok(middle) => middle,
+        Err(reason) => return Some(Plan::whole(asked, Mode::Buffered, Some(reason))),
+    };
+    let part = |file: Range<u64>, mode| (!file.is_empty()).then_some(Segment { file, mode });
+    Some(Plan {
+        segments: [
+            part(asked.start..middle.start, Mode::Buffered),
+            part(middle.clone(), Mode::Direct),
+            part(middle.end..asked.end, Mode::Buffered),
+        ],
+        fallback: None,
+    })
+}
+
+/// The largest part of the range that can be written directly.
+fn aligned_middle(
+    asked: &Range<u64>,
+    memory: usize,
+    alignment: &Alignment,
+) -> Result<Range<u64>, Fallback> {
+    let known = |align| power_of_two(align).ok_or(Fallback::AlignmentUnknown);
+    let memory_align = known(alignment.memory)?;
+    let block = match alignment.block {
+        0 => 1,
+        block => known(block)?,
+    };
+    let align = known(alignment.offset)?
+        .max(block)
+        .max(DIRECT_WRITE_ALIGN_BYTES_MIN);
+    if asked.end - asked.start < align {
+        return Err(Fallback::ShorterThanAlignment);
+    }
+    // Below 2^63, and an alignment is below 2^32: no overflow.
+    let start = asked.start.next_multiple_of(align);
+    let end = round_down(asked.end, align);
+    if start >= end {
+        return Err(Fallback::NoAlignedMiddle);
+    }
+    let in_memory = (memory as u64).wrapping_add(start - asked.start);
+    if !in_memory.is_multiple_of(memory_align) {
+        return Err(Fallback::MemoryNotCongruent);
+    }
+    Ok(start..end)
+}
+
+fn range(offset: u64, len: usize) -> Option<Range<u64>> {
+    let end = offset
+        .checked_add(len as u64)
+        .filter(|&end| i64::try_from(end).is_ok())?;
+    Some(offset..end)
+}
+
+fn round_down(offset: u64, align: u64) -> u64 {
+    offset - offset % align
+}
+
+/// An alignment that can be trusted: the kernel knows no others, and says 0 for "none".
+fn power_of_two(align: u32) -> Option<u64> {
+    align.is_power_of_two().then_some(u64::from(align))
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    proptest! {
-        #[test]
-        fn segments_cover_the_range_exactly(
-            offset in prop_oneof![0..1_u64 << 40, any::<u64>()],
-            len in prop_oneof![0..1_u64 << 24, any::<u64>()],
-        ) {
-            let fits = offset.checked_add(len).is_some_and(|end| end <= i64::MAX as u64);
-            let plan = plan(Mode::Buffered, offset, len);
-            prop_assert_eq!(plan.is_some(), fits);
-            if let Some(plan) = plan {
-                let mut reached = offset;
-                for segment in plan.segments() {
-                    prop_assert_eq!(segment.file.start, reached);
-                    prop_assert!(segment.file.end > segment.file.start);
-                    reached = segment.file.end;
-                }
-                prop_assert_eq!(reached, offset + len);
-            }
-        }
-    }
-}
+mod tests;

@@ -15,6 +15,10 @@ const PEERS: [&str; 4] = ["kernel", "libnfs", "rpcbind", "ganesha"];
 /// a user's would. The tests are built for development: theirs have to unwind to be reported.
 const SERVER_PROFILE: &str = "checked";
 
+/// What the server is built with besides: bytes that are not a file's can be told from a file's, and the disk's
+/// errors can be had.
+const SERVER_FEATURES: &str = "penstock/poison,penstock/faults";
+
 /// Seconds after which the whole run is ended: a hang must not look like slowness.
 const SECONDS_MAX: &str = "2100";
 
@@ -32,6 +36,7 @@ pub(crate) fn run_peers(root: &Path, options: &Options) -> Result<Tally> {
 fn run_filtered(root: &Path, options: &Options, filters: &[&str]) -> Result<Tally> {
     let mut server = cargo(root);
     server.args(["build", "--profile", SERVER_PROFILE, "-p", "penstock"]);
+    server.args(["--features", SERVER_FEATURES]);
     let mut tests = cargo(root);
     tests.args(["build", "-p", "nfs-test"]);
     let built =

@@ -13,6 +13,7 @@ use super::*;
 use crate::fs::{self, OFlags, statx};
 use crate::identity::can_switch;
 use crate::limits::RING_PERSONALITIES_MAX;
+use crate::plan::Mode;
 use crate::testing::{Scratch, skip, skipped, small_tmpfs, stranger};
 use crate::{Budget, Buf, BufferPool, LocalGid, LocalUid, PoolLimits, WriteSync, probe};
 
@@ -78,6 +79,7 @@ fn read(file: &Arc<OwnedFd>, offset: u64, buf: Buf, range: Range<usize>) -> Op {
         offset,
         buf,
         range,
+        mode: Mode::Buffered,
     }
 }
 
@@ -89,6 +91,7 @@ fn write(file: &Arc<OwnedFd>, offset: u64, buf: Buf, sync: WriteSync) -> Op {
         buf,
         range,
         sync,
+        mode: Mode::Buffered,
     }
 }
 

@@ -36,14 +36,11 @@ fn call(op: &mut Op, done: usize) -> Result<usize> {
             offset,
             buf,
             range,
+            mode,
         } => {
             let mut left = [IoSliceMut::new(&mut buf[range.start + done..range.end])];
-            rustix::io::preadv2(
-                &*file,
-                &mut left,
-                at(*offset, done),
-                ReadWriteFlags::empty(),
-            )
+            let flags = ReadWriteFlags::from_bits_retain(mode.rwf());
+            rustix::io::preadv2(&*file, &mut left, at(*offset, done), flags)
         }
         Op::Write {
             file,
@@ -51,9 +48,10 @@ fn call(op: &mut Op, done: usize) -> Result<usize> {
             buf,
             range,
             sync,
+            mode,
         } => {
             let left = [IoSlice::new(&buf[range.start + done..range.end])];
-            let flags = ReadWriteFlags::from_bits_retain(sync.rwf());
+            let flags = ReadWriteFlags::from_bits_retain(sync.rwf() | mode.rwf());
             rustix::io::pwritev2(&*file, &left, at(*offset, done), flags)
         }
         Op::Fsync {

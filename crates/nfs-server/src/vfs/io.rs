@@ -10,7 +10,7 @@ use std::sync::Arc;
 use nfs_io::engine::Engine;
 use nfs_io::fs::{self, Stat};
 use nfs_io::op::{Op, WriteSync};
-use nfs_io::plan::{Mode, Plan, Segment, plan};
+use nfs_io::plan::{Alignment, Mode, Plan, Segment, plan_read, plan_write};
 use nfs_io::{Buf, Errno};
 
 use super::{Access, Attributes, Error, FileKind, Object, Result, Wcc, WithWcc};
@@ -68,7 +68,8 @@ impl Core {
             .ok_or(Error::Busy)?;
         let mut data = self.send_buffer(wanted).await?;
         let mut done = 0;
-        let plan = plan(mode(target.tree.export.read), offset, wanted as u64);
+        let mode = mode(target.tree.export.read);
+        let plan = plan_read(mode, offset, wanted, 0, &Alignment::default());
         for segment in plan.ok_or(Error::Invalid)?.segments() {
             let fd = self.read_fd(target).await?;
             let range = part(segment, offset);
@@ -130,6 +131,7 @@ impl Core {
             offset: segment.file.start + cached as u64,
             buf: data,
             range: range.start + cached..range.end,
+            mode: segment.mode,
         };
         let result = engine.submit(op, &target.creds, target.lane()).await;
         let read = finished(result.result)?;
@@ -170,7 +172,8 @@ impl Core {
             Stability::DataSync => WriteSync::Dsync,
             Stability::FileSync => WriteSync::Sync,
         };
-        let plan = plan(mode(target.tree.export.write), offset, wanted as u64);
+        let mode = mode(target.tree.export.write);
+        let plan = plan_write(mode, offset, wanted, data.address(), &Alignment::default());
         let written = write_segments(engine, target, &fd, data, plan, sync).await;
         let result = match written {
             Ok(0) if wanted > 0 => Err(Error::Errno(Errno::NOSPC)),
@@ -372,6 +375,7 @@ async fn write_segments(
             buf: data,
             range,
             sync,
+            mode: segment.mode,
         };
         let result = engine.submit(op, &target.creds, target.lane()).await;
         let written = match finished(result.result) {

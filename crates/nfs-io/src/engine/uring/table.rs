@@ -96,10 +96,12 @@ impl Table {
                 offset,
                 buf,
                 range,
+                mode,
             } => {
                 let left = &mut buf[range.start + done..range.end];
                 opcode::Read::new(Fd(file.as_raw_fd()), left.as_mut_ptr(), length(left.len()))
                     .offset(offset.saturating_add(done as u64))
+                    .rw_flags(mode.rwf() as _)
                     .build()
             }
             Op::Write {
@@ -108,11 +110,12 @@ impl Table {
                 buf,
                 range,
                 sync,
+                mode,
             } => {
                 let left = &buf[range.start + done..range.end];
                 opcode::Write::new(Fd(file.as_raw_fd()), left.as_ptr(), length(left.len()))
                     .offset(offset.saturating_add(done as u64))
-                    .rw_flags(sync.rwf() as _)
+                    .rw_flags((sync.rwf() | mode.rwf()) as _)
                     .build()
             }
             Op::Fsync { file, data_only } => {

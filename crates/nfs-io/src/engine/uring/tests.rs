@@ -2,6 +2,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::identity::ServerIdentity;
+use crate::plan::Mode;
 use crate::testing::skip;
 use crate::{Budget, BufferPool, probe};
 
@@ -20,6 +21,7 @@ fn what_cannot_be_cancelled_is_leaked_not_freed() {
         offset,
         buf,
         range,
+        mode: Mode::Buffered,
     };
     let waiter = ring.submit(read, ServerIdentity::current().creds(), Lane(1));
     {
@@ -57,6 +59,7 @@ fn a_resumed_operation_asks_for_the_rest() {
         offset,
         buf,
         range,
+        mode: Mode::Buffered,
     };
     let waiter = ring.submit(read, ServerIdentity::current().creds(), Lane(1));
     let mut context = Context::from_waker(Waker::noop());
