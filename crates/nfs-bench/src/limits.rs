@@ -12,3 +12,5 @@ pub const START_SECONDS_MAX: u64 = 90;
 pub const PIECES_MAX: u32 = 256;
 /// Seconds that a load waits for the next reply before it gives the server up.
 pub const REPLY_SECONDS_MAX: i64 = 120;
+/// Size of a measured file in GiB: more only takes longer, and the fast device lies in memory.
+pub const FILE_GIB_MAX: f64 = 1024.0;
