@@ -10,6 +10,7 @@ use clap::{Args, Parser, Subcommand};
 use nfs_bench::baseline::{self, Options};
 use nfs_bench::limits;
 use nfs_bench::load::{self, Amount, Load};
+use nfs_bench::modes::content::Data;
 use nfs_bench::modes::run::{self as modes, Options as ModesOptions};
 use nfs_bench::modes::{respond, supervise};
 use nfs_bench::servers::Kind;
@@ -119,6 +120,10 @@ struct ModesArgs {
     /// Measurements of each, of which the median is shown (3, or 5 without --quick)
     #[arg(long)]
     rounds: Option<usize>,
+    /// What files on the fast device hold: `filled` costs a device in memory next to nothing, as a disk's data
+    /// costs the CPU nothing; `noise` makes zram try to compress it in vain, most of a second per GiB written
+    #[arg(long, default_value = "filled")]
+    data: Data,
     /// Ours with the threads engine as well
     #[arg(long)]
     threads: bool,
@@ -158,6 +163,7 @@ impl ModesArgs {
             filter: self.filter.clone(),
             who: self.who.clone(),
             on: self.on.clone(),
+            data: self.data,
             threads: self.threads,
             unfsd: self.unfsd.clone(),
         })

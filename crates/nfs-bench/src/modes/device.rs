@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+use super::content::Data;
 use crate::stage::output;
 
 const ZRAM_CONTROL: &str = "/sys/class/zram-control";
@@ -80,6 +81,8 @@ pub struct Volume {
     pub name: &'static str,
     /// What it is, for the report.
     pub description: String,
+    /// What files on it hold.
+    pub data: Data,
     /// Whether freed blocks are given back between measurements, because they are the machine's memory.
     pub trimmed: bool,
 }
@@ -89,7 +92,7 @@ impl Volume {
     ///
     /// # Errors
     /// xfsprogs are missing, or a mount is refused.
-    pub fn fast(zram: Option<&Path>, directory: &Path, bytes: u64) -> Result<Self> {
+    pub fn fast(zram: Option<&Path>, directory: &Path, bytes: u64, data: Data) -> Result<Self> {
         std::fs::create_dir_all(directory)?;
         let at = directory.display().to_string();
         let description = if let Some(device) = zram {
@@ -109,7 +112,14 @@ impl Volume {
         Ok(Self {
             directory: directory.to_owned(),
             name: "fast",
-            description: description.to_owned(),
+            data,
+            description: format!(
+                "{description}, {}",
+                match data {
+                    Data::Noise => "files of noise",
+                    Data::Filled => "files whose every block repeats a stamp of its own",
+                }
+            ),
             trimmed: true,
         })
     }
@@ -126,6 +136,7 @@ impl Volume {
         Ok(Self {
             directory: directory.to_owned(),
             name: "disk",
+            data: Data::Noise,
             description: words.join(" on "),
             trimmed: false,
         })

@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
+use super::content::Data;
 use super::stream::Outcome;
 use super::work::{Direction, Work};
 use crate::counters;
@@ -19,6 +20,8 @@ pub struct Fio<'a> {
     pub depth: usize,
     /// Past the page cache.
     pub direct: bool,
+    /// What is written.
+    pub data: Data,
     /// The file; to write it, a new one.
     pub file: &'a Path,
     /// How much of it.
@@ -80,6 +83,10 @@ impl Fio<'_> {
         if self.work.direction() == Direction::Write {
             // Its time counts, as COMMIT's does.
             arguments.extend(["--end_fsync=1".to_owned(), "--fallocate=none".to_owned()]);
+            if self.data == Data::Filled {
+                // One word again and again, which costs such a device the same as ours.
+                arguments.push("--buffer_pattern=0x9e3779b9".to_owned());
+            }
         }
         if let Some(seconds) = self.at_most {
             arguments.push(format!("--runtime={seconds}"));

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::cgroup::Cgroup;
 use super::contender::{Contender, Start};
-use super::content::Content;
+use super::content::{Content, Data};
 use super::device::Volume;
 use super::fio::Fio;
 use super::sampler::{Point, Watch, cached_bytes};
@@ -106,13 +106,13 @@ pub fn measure(
     }
     let cgroup = Cgroup::new(&format!("{}{turn}", common.cgroups), common.memory_bytes)?;
     let figures = match contender {
-        Contender::Fio { direct } => local(common, &file, work, direct, &cgroup),
+        Contender::Fio { direct } => local(common, &file, work, (direct, volume.data), &cgroup),
         _ => served(common, volume, work, contender, turn, &cgroup),
     };
     if work.direction() == Direction::Write {
         if let (Ok(figures), false) = (&figures, matches!(contender, Contender::Fio { .. })) {
             if contender != Contender::Responder {
-                read_back(&file, work, figures.outcome.bytes)?;
+                read_back(&file, work, volume.data, figures.outcome.bytes)?;
             }
         }
         let removed = std::fs::remove_file(&file);
@@ -130,7 +130,7 @@ pub fn measure(
 pub fn make_read_file(volume: &Volume, bytes: u64) -> Result<()> {
     let path = volume.directory.join(READ_NAME);
     let mut file = File::create(&path).with_context(|| path.display().to_string())?;
-    Content::new(1 << 20).fill(&mut file, bytes)?;
+    Content::new(volume.data, 1 << 20).fill(&mut file, bytes)?;
     file.sync_all()?;
     forget(&path)
 }
@@ -166,8 +166,9 @@ fn served(
         } else {
             common.at_most
         },
-        // The same places for everybody in a round would be nicer still, but turns are cheap to tell apart.
+        // The same places for everybody.
         seed: 0x5eed,
+        data: volume.data,
         checked: contender != Contender::Responder,
     };
     let watch = Watch {
@@ -203,7 +204,7 @@ fn local(
     common: &Common,
     file: &Path,
     work: Work,
-    direct: bool,
+    (direct, data): (bool, Data),
     cgroup: &Cgroup,
 ) -> Result<Figures> {
     let wrapper = cgroup.wrapper();
@@ -216,6 +217,7 @@ fn local(
         work,
         depth: common.depth,
         direct,
+        data,
         file,
         bytes: common.file_bytes,
         at_most: at_most.map(|most| most.as_secs_f64()),
@@ -247,7 +249,7 @@ fn forget(path: &Path) -> Result<()> {
 }
 
 /// Compares pieces of what was written, all over the file, with what was sent.
-fn read_back(path: &Path, work: Work, bytes: u64) -> Result<()> {
+fn read_back(path: &Path, work: Work, data: Data, bytes: u64) -> Result<()> {
     forget(path)?;
     let file = File::open(path).with_context(|| path.display().to_string())?;
     let len = file.metadata()?.len();
@@ -258,7 +260,7 @@ fn read_back(path: &Path, work: Work, bytes: u64) -> Result<()> {
         );
     }
     let (pieces, piece_bytes) = READ_BACK;
-    let content = Content::new(piece_bytes);
+    let content = Content::new(data, piece_bytes);
     let mut piece = vec![0; piece_bytes];
     let ends = [0, bytes.saturating_sub(piece_bytes as u64)];
     let within = Places::new(work.call_bytes(), bytes, Some(bytes));
@@ -281,14 +283,16 @@ mod tests {
         let path = std::env::temp_dir().join(format!("nfs-bench-read-back-{}", std::process::id()));
         let bytes = 3 * 47_008 * 10;
         let mut whole = Vec::new();
-        Content::new(1 << 20).fill(&mut whole, bytes).unwrap();
+        Content::new(Data::Noise, 1 << 20)
+            .fill(&mut whole, bytes)
+            .unwrap();
         std::fs::write(&path, &whole).unwrap();
-        let right = read_back(&path, Work::Write47008, bytes);
-        let short = read_back(&path, Work::Write47008, bytes + 1);
+        let right = read_back(&path, Work::Write47008, Data::Noise, bytes);
+        let short = read_back(&path, Work::Write47008, Data::Noise, bytes + 1);
         let end = whole.len() - 1;
         whole[end] ^= 1;
         std::fs::write(&path, &whole).unwrap();
-        let wrong = read_back(&path, Work::Write47008, bytes);
+        let wrong = read_back(&path, Work::Write47008, Data::Noise, bytes);
         std::fs::remove_file(&path).unwrap();
         right.unwrap();
         assert!(short.unwrap_err().to_string().contains("the file has"));

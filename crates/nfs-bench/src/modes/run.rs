@@ -7,6 +7,7 @@ use anyhow::{Context, Result, bail};
 use serde::Serialize;
 
 use super::contender::{Contender, Engine, Mode};
+use super::content::Data;
 use super::device::Volume;
 use super::measure::{self, Common, Figures};
 use super::supervise::Setting;
@@ -38,6 +39,8 @@ pub struct Options {
     pub who: Vec<String>,
     /// Only the volume with this name.
     pub on: Option<String>,
+    /// What files on the fast device hold.
+    pub data: Data,
     /// Ours with the threads engine too.
     pub threads: bool,
     /// Where unfs3 is, if not on the path.
@@ -115,10 +118,12 @@ pub struct Report {
 pub fn run(options: &Options) -> Result<Report> {
     let setting = Setting::ours()?;
     let started = Instant::now();
+    // Asked before this process binds itself to one of them.
+    let cpus = std::thread::available_parallelism()?.get();
     let cores = pin::cores();
     pin::pin_thread(cores.0)?;
     let root = stage::set_network_and_run()?;
-    let busy_before = busy_share()?;
+    let busy_before = busy_share(cpus)?;
     if busy_before > 0.1 {
         let percent = busy_before * 100.0;
         eprintln!(
@@ -159,7 +164,7 @@ pub fn run(options: &Options) -> Result<Report> {
     }
     let header = Header {
         kernel: output("uname", &["-sr"])?,
-        cpus: std::thread::available_parallelism()?.get(),
+        cpus,
         commit: commit(),
         volumes: volumes
             .iter()
@@ -224,7 +229,12 @@ fn volumes(options: &Options, setting: &Setting, root: &Path) -> Result<Vec<Volu
     let mut volumes = Vec::new();
     if let Some(bytes) = options.fast_bytes() {
         let at = root.join("fast");
-        volumes.push(Volume::fast(setting.zram.as_deref(), &at, bytes)?);
+        volumes.push(Volume::fast(
+            setting.zram.as_deref(),
+            &at,
+            bytes,
+            options.data,
+        )?);
     }
     if options.on.as_deref().is_none_or(|on| on == "disk") {
         volumes.push(Volume::disk(&setting.disk)?);
@@ -311,13 +321,12 @@ fn versions() -> Vec<String> {
 }
 
 /// How much of the machine's cores is in use, over half a second, while we do nothing.
-fn busy_share() -> Result<f64> {
+fn busy_share(cpus: usize) -> Result<f64> {
     let before = counters::machine_busy_seconds()?;
     let span = Duration::from_millis(500);
     // SLEEP: what is measured is what goes on meanwhile.
     std::thread::sleep(span);
     let busy = counters::machine_busy_seconds()? - before;
-    let cpus = std::thread::available_parallelism()?.get();
     Ok(busy / span.as_secs_f64() / cpus as f64)
 }
 

@@ -16,7 +16,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use serde::Serialize;
 
-use super::content::Content;
+use super::content::{Content, Data};
 use super::input::Input;
 use super::session::Session;
 use super::work::{Direction, Places, Work};
@@ -48,6 +48,8 @@ pub struct Job {
     pub at_most: Option<Duration>,
     /// Where a random sequence begins.
     pub seed: u64,
+    /// What the file holds, or is to hold.
+    pub data: Data,
     /// Whether what is read has to be what [`Content`] says.
     pub checked: bool,
 }
@@ -181,7 +183,7 @@ impl<'a> Streaming<'a> {
         };
         Ok(Self {
             input: Input::new(session.stream.try_clone()?, ahead),
-            content: Content::new(usize::try_from(call_bytes)?),
+            content: Content::new(job.data, usize::try_from(call_bytes)?),
             places: Places::new(call_bytes, job.file_bytes, seed),
             template: template(&session, job.work.direction()),
             session,
