@@ -22,6 +22,11 @@ pub mod budget;
 pub mod buffer;
 pub mod caps;
 pub mod engine;
+#[cfg(any(test, feature = "faults"))]
+pub mod faults;
+#[cfg(not(any(test, feature = "faults")))]
+#[path = "no_faults.rs"]
+mod faults;
 pub mod fs;
 pub mod groups;
 pub mod identity;
@@ -39,7 +44,7 @@ pub use budget::{Budget, Reservation};
 pub use buffer::{Buf, BufferPool};
 pub use engine::{Completion, Engine, EngineKind};
 pub use identity::{Creds, LocalGid, LocalUid};
-pub use op::{Op, OpResult, WriteSync};
+pub use op::{Keep, Op, OpResult, WriteSync};
 pub use pool::{Lane, Pool, PoolFull, PoolLimits};
 pub use rustix::io::Errno;
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use nfs_io::engine::Engine;
 use nfs_io::fs::{self, Stat};
-use nfs_io::op::{Op, WriteSync};
+use nfs_io::op::{Keep, Op, WriteSync};
 use nfs_io::plan::{Alignment, Mode, Plan, Segment, plan_read, plan_write};
 use nfs_io::{Buf, Errno};
 
@@ -119,7 +119,7 @@ impl Core {
         let place = data.get_mut(range.clone()).ok_or(Error::Invalid)?;
         // `EAGAIN` and its like: it is not there, or the file system cannot tell.
         let cached = if target.object.mount.local {
-            fs::pread_nowait(file.as_fd(), place, segment.file.start).unwrap_or(0)
+            fs::pread_nowait(file.as_fd(), place, segment.file.start, segment.mode).unwrap_or(0)
         } else {
             0
         };
@@ -132,6 +132,7 @@ impl Core {
             buf: data,
             range: range.start + cached..range.end,
             mode: segment.mode,
+            keep: Keep::none(),
         };
         let result = engine.submit(op, &target.creds, target.lane()).await;
         let read = finished(result.result)?;
@@ -376,6 +377,7 @@ async fn write_segments(
             range,
             sync,
             mode: segment.mode,
+            keep: Keep::none(),
         };
         let result = engine.submit(op, &target.creds, target.lane()).await;
         let written = match finished(result.result) {
