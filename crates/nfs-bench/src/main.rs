@@ -12,7 +12,7 @@ use nfs_bench::limits;
 use nfs_bench::load::{self, Amount, Load};
 use nfs_bench::modes::content::Data;
 use nfs_bench::modes::run::{self as modes, Options as ModesOptions};
-use nfs_bench::modes::{respond, supervise};
+use nfs_bench::modes::{page, respond, supervise};
 use nfs_bench::servers::Kind;
 use nfs_bench::stage;
 use nfs_bench::workload::Workload;
@@ -279,6 +279,9 @@ fn run_modes(arguments: &ModesArgs) -> Result<ExitCode> {
     if let Some(path) = &arguments.json {
         std::fs::write(path, serde_json::to_vec_pretty(&report)?)
             .with_context(|| path.display().to_string())?;
+    }
+    if let Some(directory) = &arguments.report {
+        page::write(&report, directory)?;
     }
     print!("{}", report.text());
     Ok(ExitCode::SUCCESS)

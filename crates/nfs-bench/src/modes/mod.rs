@@ -8,6 +8,8 @@ pub mod device;
 pub mod fio;
 mod input;
 pub mod measure;
+pub mod page;
+pub mod plot;
 pub mod respond;
 pub mod run;
 pub mod sampler;

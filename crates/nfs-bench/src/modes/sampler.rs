@@ -1,5 +1,6 @@
 //! What happens while a load runs, looked at from outside every so often: the shape of a run over time.
 
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -129,8 +130,12 @@ impl Watch<'_> {
 /// # Errors
 /// The group cannot be read.
 pub fn cached_bytes(file: &Path, cgroup: &Cgroup) -> Result<u64> {
-    let Ok(_file) = std::fs::File::open(file) else {
+    let Ok(file) = std::fs::File::open(file) else {
         return Ok(0);
     };
-    Ok(cgroup.charged()?.cache)
+    match nfs_io::fs::cachestat(file.as_fd(), 0, 0) {
+        Ok(stat) => Ok(stat.cached * rustix::param::page_size() as u64),
+        // Before Linux 6.5.
+        Err(_) => Ok(cgroup.charged()?.cache),
+    }
 }
