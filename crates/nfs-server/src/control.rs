@@ -17,8 +17,11 @@
 //! the [`Controls`] that the server hands in, on a thread that may block.
 
 mod client;
+mod follow;
+mod io_modes;
 mod messages;
 
+use std::fmt;
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -29,15 +32,47 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 
-pub use client::{ControlError, request};
+pub use client::{ControlError, follow, request};
+pub use io_modes::{
+    IoChanged, IoOrder, IoQuery, IoState, IoView, Why, WhyAlignment, WhyQuery, WhyRule, WhySegment,
+    WhyStable,
+};
 pub use messages::{
     ClientStatus, Command, ExportStatus, Listening, MemoryStatus, Reply, Request, RuleStatus,
-    Status, VERSION,
+    Status, TraceChange, VERSION,
+};
+
+pub use crate::io_counters::{IoStatus, reason_sentence};
+pub use crate::trace::{
+    EventStatus, FollowRequest, Follower, TRACE_LOG_TARGET, TraceEvent, TraceLine, TraceStatus,
+    UnknownEvent, check_event,
 };
 
 use crate::config::LogLevel;
 use crate::limits;
 use crate::reload::{ReloadError, ReloadReport};
+
+/// Who asks on the control socket, as the kernel says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asker {
+    /// User id.
+    pub uid: u32,
+    /// Process id; `None` where the kernel does not say.
+    pub pid: Option<i32>,
+}
+
+impl fmt::Display for Asker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "user {}", self.uid)?;
+        match self.pid {
+            Some(pid) => write!(f, ", process {pid}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What answers a question or an order; an error is the sentence to show.
+pub type Ask<Q, A> = Box<dyn Fn(&Q, Asker) -> Result<A, String> + Send + Sync>;
 
 /// What the server lets itself be asked and told. Each may be called from any thread.
 pub struct Controls {
@@ -53,6 +88,16 @@ pub struct Controls {
     pub drain: Box<dyn Fn() + Send + Sync>,
     /// Changes how much is logged.
     pub log_level: Box<dyn Fn(LogLevel) + Send + Sync>,
+    /// How bytes travel.
+    pub io: Ask<IoQuery, Vec<IoState>>,
+    /// Changes that.
+    pub io_set: Ask<IoOrder, IoChanged>,
+    /// What would happen to one call.
+    pub io_why: Ask<WhyQuery, Why>,
+    /// Changes which trace events are logged, and says which are; `Err` says what is wrong.
+    pub trace: Box<dyn Fn(&TraceChange) -> Result<TraceStatus, String> + Send + Sync>,
+    /// Begins to follow trace events; `Err` says why not.
+    pub follow: Box<dyn Fn(&FollowRequest) -> Result<Follower, String> + Send + Sync>,
 }
 
 impl std::fmt::Debug for Controls {
@@ -123,6 +168,11 @@ impl Drop for ControlSocket {
 
 /// One connection: answers line by line until the peer closes, falls silent or says too much.
 async fn converse(stream: UnixStream, controls: &Arc<Controls>) -> io::Result<()> {
+    let peer = stream.peer_cred()?;
+    let asker = Asker {
+        uid: peer.uid(),
+        pid: peer.pid(),
+    };
     let (reader, mut writer) = stream.into_split();
     let mut reader = BufReader::new(reader);
     let idle = Duration::from_secs(limits::CONTROL_IDLE_SECONDS_MAX);
@@ -138,12 +188,17 @@ async fn converse(stream: UnixStream, controls: &Arc<Controls>) -> io::Result<()
             return Ok(());
         }
         let complete = line.last() == Some(&b'\n');
-        let mut reply = if complete {
-            let controls = Arc::clone(controls);
-            // A reload opens directories, perhaps on a disk that is slow to wake.
-            tokio::task::spawn_blocking(move || answer(&line, &controls)).await?
-        } else {
-            refusal("the request is too long or its line does not end")
+        let mut reply = match command_of(&line) {
+            Ok(Command::TraceFollow(request)) => match (controls.follow)(&request) {
+                Ok(follower) => return follow::stream(reader, writer, follower).await,
+                Err(refused) => refusal(&refused),
+            },
+            Ok(command) => {
+                let controls = Arc::clone(controls);
+                // A reload opens directories, perhaps on a disk that is slow to wake.
+                tokio::task::spawn_blocking(move || answer(command, &controls, asker)).await?
+            }
+            Err(refused) => refusal(&refused),
         };
         reply.push('\n');
         tokio::time::timeout(idle, writer.write_all(reply.as_bytes()))
@@ -155,19 +210,25 @@ async fn converse(stream: UnixStream, controls: &Arc<Controls>) -> io::Result<()
     }
 }
 
-/// The reply to one request line.
-fn answer(line: &[u8], controls: &Controls) -> String {
-    let request: Request = match serde_json::from_slice(line) {
-        Ok(request) => request,
-        Err(error) => return refusal(&format!("not a request of protocol {VERSION}: {error}")),
-    };
+/// What one request line asks for, or why that cannot be told.
+fn command_of(line: &[u8]) -> Result<Command, String> {
+    if line.last() != Some(&b'\n') {
+        return Err("the request is too long or its line does not end".to_owned());
+    }
+    let request: Request = serde_json::from_slice(line)
+        .map_err(|error| format!("not a request of protocol {VERSION}: {error}"))?;
     if request.v != VERSION {
-        return refusal(&format!(
+        return Err(format!(
             "this server speaks control protocol {VERSION}, not {}; use its own `penstock ctl`",
             request.v
         ));
     }
-    match request.command {
+    Ok(request.command)
+}
+
+/// The reply to one command.
+fn answer(command: Command, controls: &Controls, asker: Asker) -> String {
+    match command {
         Command::Status => success(&(controls.status)()),
         Command::Exports => success(&(controls.exports)()),
         Command::Clients => {
@@ -187,6 +248,18 @@ fn answer(line: &[u8], controls: &Controls) -> String {
             (controls.log_level)(level);
             success(&())
         }
+        Command::Trace(change) => either((controls.trace)(&change)),
+        Command::TraceFollow(_) => refusal("the trace is followed on a connection of its own"),
+        Command::Io(query) => either((controls.io)(&query, asker)),
+        Command::IoSet(order) => either((controls.io_set)(&order, asker)),
+        Command::IoWhy(query) => either((controls.io_why)(&query, asker)),
+    }
+}
+
+fn either<T: serde::Serialize>(result: Result<T, String>) -> String {
+    match result {
+        Ok(ok) => success(&ok),
+        Err(message) => refusal(&message),
     }
 }
 

@@ -17,7 +17,10 @@ use crate::file_cache::FileCache;
 use crate::groups::GroupLists;
 use crate::handle_table::HandleTable;
 use crate::limits;
+use crate::policy::{Choice, Io};
 use crate::reply_cache::ReplyCache;
+use crate::trace::{About, CallId, Trace};
+use crate::vfs::gate::Gates;
 use crate::vfs::hints::Hints;
 use crate::vfs::stable::{Committer, Verifier};
 use crate::vfs::{Error, Object, Result, Tree};
@@ -40,7 +43,9 @@ pub(crate) struct Core {
     pub(crate) verifier: Arc<Verifier>,
     pub(crate) hints: Hints,
     pub(crate) committer: Arc<Committer>,
+    pub(crate) gates: Gates,
     pub(crate) counters: Counters,
+    pub(crate) trace: Arc<Trace>,
     /// Use the server's own group list of a uid instead of the one in AUTH_SYS.
     pub(crate) groups: Option<Arc<GroupLists>>,
     /// The largest READ and WRITE, in bytes.
@@ -104,6 +109,7 @@ pub(crate) struct Caller {
     /// Stands for the client in wcc_data and error bookkeeping: a hash of its address.
     pub(crate) client: u64,
     pub(crate) identity: WireIdentity,
+    pub(crate) call: CallId,
 }
 
 /// What the credential of a call says.
@@ -123,9 +129,39 @@ pub(crate) struct Target {
     pub(crate) creds: Creds,
     pub(crate) writable: bool,
     pub(crate) client: u64,
+    pub(crate) call: CallId,
+}
+
+impl Caller {
+    /// What trace events of this call are about, where it names `file`.
+    pub(crate) const fn about<'a>(&'a self, file: &'a FileHandle) -> About<'a> {
+        About {
+            call: &self.call,
+            file,
+        }
+    }
 }
 
 impl Target {
+    /// How an operation of `bytes` (as asked for) is to be moved, by the policy that holds now.
+    pub(crate) fn choose(&self, io: Io, bytes: u64) -> Choice {
+        let policy = self.tree.export.io.now();
+        if policy.uses_names() {
+            let name = self.object.name();
+            policy.choose(io, bytes, self.call.client.ip(), name.as_deref())
+        } else {
+            policy.choose(io, bytes, self.call.client.ip(), None)
+        }
+    }
+
+    /// What trace events of this call are about.
+    pub(crate) fn about(&self) -> About<'_> {
+        About {
+            call: &self.call,
+            file: &self.object.handle,
+        }
+    }
+
     pub(crate) fn lane(&self) -> Lane {
         self.object.mount.lane()
     }
@@ -201,6 +237,8 @@ impl Core {
         self.open_table_for(&next)?;
         // First, so that no call meets a new tree with an object of the old.
         self.trees.load().retire_all_but(&next);
+        self.trace
+            .set_exports(next.table.exports().iter().map(AsRef::as_ref));
         self.trees.store(Arc::new(next));
         Ok(())
     }
@@ -246,6 +284,7 @@ impl Core {
             creds: self.possible(creds),
             writable,
             client: caller.client,
+            call: caller.call,
         })
     }
 

@@ -96,6 +96,32 @@ pub(crate) enum HandleError {
 #[error("the file system's own handles are too long for NFSv3 (RFC 1813 §2.3.3: 64 bytes)")]
 pub(crate) struct HandleTooLong;
 
+/// The export that a handle says it is of, where it has the form of a handle. Nothing of it is
+/// checked: it is good for a line of a trace, and never to act on.
+pub(crate) fn claimed_export(handle: &FileHandle) -> Option<u32> {
+    let bytes = handle.as_ref();
+    let is_ours = bytes.first() == Some(&VERSION);
+    let id = bytes.get(4..8).filter(|_| is_ours)?;
+    id.try_into().ok().map(u32::from_be_bytes)
+}
+
+/// CRC-32 of a handle's bytes: how the Linux kernel's trace points and Wireshark name a handle in
+/// short. Not for tables: a client could make handles that collide.
+pub(crate) fn hash(handle: &FileHandle) -> u32 {
+    crc32(handle.as_ref())
+}
+
+/// The CRC of IEEE 802.3, bit by bit: for at most 64 bytes, and only while somebody traces.
+fn crc32(bytes: &[u8]) -> u32 {
+    let crc = bytes.iter().fold(u32::MAX, |crc, byte| {
+        (0..8).fold(crc ^ u32::from(*byte), |crc, _| {
+            let polynomial = if crc & 1 == 1 { 0xedb8_8320 } else { 0 };
+            crc >> 1 ^ polynomial
+        })
+    });
+    !crc
+}
+
 /// The secret under which handles are made.
 pub(crate) struct HandleKey {
     key: [u8; 16],
@@ -285,6 +311,25 @@ mod tests {
         HandleKey {
             key: *b"0123456789abcdef",
         }
+    }
+
+    #[test]
+    fn handles_are_hashed_as_others_hash_them() {
+        // The check value of this CRC.
+        assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
+        assert_eq!(crc32(b""), 0);
+    }
+
+    #[test]
+    fn a_handle_says_which_export_it_is_of() {
+        let handle = |bytes: &[u8]| FileHandle::new(bytes).unwrap();
+        assert_eq!(
+            claimed_export(&handle(&[VERSION, 1, 0, 0, 1, 2, 3, 4])),
+            Some(0x0102_0304)
+        );
+        assert_eq!(claimed_export(&handle(&[9, 1, 0, 0, 1, 2, 3, 4])), None);
+        assert_eq!(claimed_export(&handle(&[VERSION, 1, 0, 0, 1, 2, 3])), None);
+        assert_eq!(claimed_export(&handle(&[])), None);
     }
 
     const HERE: PlaceMark = PlaceMark([1; 20]);

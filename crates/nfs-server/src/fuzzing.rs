@@ -3,6 +3,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
+use std::time::Instant;
 
 use nfs_io::EngineKind;
 use nfs_io::engine::Engine;
@@ -10,11 +11,12 @@ use tokio::runtime::Runtime;
 
 use crate::config::Config;
 use crate::core::{Caller, Core, WireIdentity};
-use crate::dispatch::{self, Answer};
+use crate::dispatch::{self, Answer, Payload};
 use crate::net::receive::{Receiver, Step, Wanted};
 use crate::nfs3::Context;
 use crate::server::{Facts, StartError, make_core};
 use crate::state_dir::StateDir;
+use crate::trace::CallId;
 
 /// Descriptors that it may hold.
 const FDS: u64 = 1024;
@@ -80,12 +82,18 @@ impl Dispatch {
                         None => return false,
                     }
                 }
-                Ok(Step::Memory(Wanted::Data(len))) => match pool.try_take(len) {
-                    Some(data) => receiver.received_into(data),
-                    None => return false,
-                },
+                Ok(Step::Memory(Wanted::Data { len, start })) => {
+                    match pool.try_take_placed(len, start) {
+                        Some(data) => receiver.received_into(data),
+                        None => return false,
+                    }
+                }
                 Ok(Step::Call(call)) => {
-                    let answer = dispatch::answer(self.context(), call.record, call.data);
+                    let payload = call.data.map(|data| Payload {
+                        data,
+                        copied: call.copied,
+                    });
+                    let answer = dispatch::answer(self.context(), call.record, payload);
                     match self.runtime.block_on(answer) {
                         Answer::Reply(reply) => {
                             let data = reply.data.as_deref().unwrap_or_default();
@@ -112,6 +120,7 @@ impl Dispatch {
                 port: 1023,
                 client: 1,
                 identity: WireIdentity::Nobody,
+                call: CallId::new(0, (IpAddr::V4(Ipv4Addr::LOCALHOST), 1023), Instant::now()),
             },
         }
     }

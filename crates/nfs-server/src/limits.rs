@@ -10,6 +10,11 @@ pub const CONFIG_BYTES_MAX: u64 = 1 << 20;
 pub const EXPORTS_MAX: usize = 1024;
 /// Most client rules of one export. They are tried in order, so this bounds the work of a MOUNT.
 pub const CLIENT_RULES_PER_EXPORT_MAX: usize = 256;
+/// Most I/O rules of one export. They are tried in order at every READ and WRITE, so this bounds their
+/// work.
+pub const IO_RULES_PER_EXPORT_MAX: usize = 64;
+/// Most client networks of one I/O rule.
+pub const IO_RULE_CLIENTS_MAX: usize = 64;
 /// Most addresses that one server listens on.
 pub const LISTENERS_MAX: usize = 16;
 /// Longest pseudo path of an export, in bytes: MNTPATHLEN of RFC 1813 §5.1.2.
@@ -156,6 +161,18 @@ pub const CONTROL_ANSWER_SECONDS_MAX: u64 = 60;
 pub const STATE_DIRS_LISTED_MAX: usize = 1024;
 /// Clients listed by `ctl clients`.
 pub const CONTROL_CLIENTS_MAX: usize = 10_000;
+
+// Counting and tracing.
+
+/// Stripes of an export's I/O figures; more shards than these share them. Each takes less than 2 KiB.
+pub const IO_COUNTER_STRIPES_MAX: usize = 16;
+/// Trace events that wait for one listener, about 150 bytes each; those beyond are lost, counted, and said.
+pub const TRACE_QUEUE_EVENTS_MAX: usize = 8192;
+/// Connections that follow the trace at once. Fewer than [`CONTROL_CONNECTIONS_MAX`]: others must
+/// still be able to ask.
+pub const TRACE_FOLLOWERS_MAX: usize = 8;
+/// Bytes of trace lines that are put together before they are written.
+pub const TRACE_WRITE_BYTES_MAX: usize = 64 << 10;
 
 // portmap and rpcbind.
 

@@ -1,5 +1,7 @@
 //! The server as a whole: started with everything it needs, run until told to stop.
 
+mod io;
+
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::hash::RandomState;
@@ -17,7 +19,10 @@ use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 
 use crate::config::{Config, EngineChoice};
-use crate::control::{ClientStatus, ExportStatus, Listening, MemoryStatus, Status};
+use crate::control::{
+    ClientStatus, ExportStatus, FollowRequest, Follower, IoStatus, Listening, MemoryStatus, Status,
+    TraceChange, TraceStatus,
+};
 use crate::core::{Core, Trees};
 use crate::counters::{Counters, count};
 use crate::exports::ExportTable;
@@ -27,6 +32,8 @@ use crate::limits;
 use crate::net::shard::{self, Accepted, ShardStart};
 use crate::reply_cache::ReplyCache;
 use crate::state_dir::StateDir;
+use crate::trace::Trace;
+use crate::vfs::gate::Gates;
 use crate::vfs::hints::Hints;
 use crate::vfs::stable::{Committer, Verifier};
 
@@ -60,6 +67,8 @@ pub struct Server {
     drain: watch::Sender<bool>,
     facts: Facts,
     started: Instant,
+    /// Held while exports or their settings are changed.
+    settings_turn: Mutex<()>,
 }
 
 struct ShardHandle {
@@ -139,6 +148,7 @@ impl Server {
             drain,
             facts,
             started: Instant::now(),
+            settings_turn: Mutex::default(),
         })
     }
 
@@ -222,6 +232,7 @@ impl Server {
                 peak_bytes: sum(Budget::peak),
             },
             counters: self.counters(),
+            io: self.io(),
         }
     }
 
@@ -237,6 +248,39 @@ impl Server {
             .collect()
     }
 
+    /// How the bytes of READ and WRITE were moved, by export in the order of the configuration,
+    /// operation and mode: what counts anything.
+    #[must_use]
+    pub fn io(&self) -> Vec<IoStatus> {
+        let trees = self.core.trees.load();
+        let exports = trees.table.exports().iter();
+        exports
+            .filter_map(|export| trees.by_id(export.id))
+            .flat_map(|tree| tree.io.stats(&tree.export.pseudo))
+            .collect()
+    }
+
+    /// For `penstock ctl trace on`, `off` and `list`: changes which trace events go to the log.
+    ///
+    /// # Errors
+    /// In words: a name that is no event's.
+    pub fn trace(&self, change: &TraceChange) -> Result<TraceStatus, String> {
+        let trace = &self.core.trace;
+        match change {
+            TraceChange::On(events) => trace.log_on(events),
+            TraceChange::Off(events) => trace.log_off(events),
+            TraceChange::List => Ok(trace.status()),
+        }
+    }
+
+    /// For `penstock ctl trace follow`: the events are on until the answer is dropped.
+    ///
+    /// # Errors
+    /// In words: a name that is no event's, an export that is not served, too many followers.
+    pub fn follow(&self, request: &FollowRequest) -> Result<Follower, String> {
+        self.core.trace.follow(request)
+    }
+
     /// For `penstock ctl clients`.
     #[must_use]
     pub fn clients(&self) -> Vec<ClientStatus> {
@@ -248,6 +292,7 @@ impl Server {
     /// # Errors
     /// Which export cannot be served, and why.
     pub fn apply(&self, table: ExportTable) -> Result<(), String> {
+        let _turn = self.settings_turn.lock();
         let trees = Trees::open(Arc::new(table), Some(&self.core.trees.load()))?;
         self.core.serve(trees)
     }
@@ -318,6 +363,7 @@ impl Server {
             ("repeated_calls_in_progress", stats.repeated_in_progress),
             ("read_bytes", stats.bytes_read),
             ("written_bytes", stats.bytes_written),
+            ("trace_events_lost", self.core.trace.lost()),
             ("verifier_changes", self.core.verifier.changes()),
             ("file_cache_objects", files.objects as u64),
             ("file_cache_fds", files.fds as u64),
@@ -439,6 +485,8 @@ pub(crate) fn make_core(
     // The largest call must fit into its half of the budget several times.
     let io_bytes_max = u32::try_from(facts.budget.total() / 4).unwrap_or(u32::MAX);
     let need_table = trees.need_table();
+    let trace = Trace::new();
+    trace.set_exports(trees.table.exports().iter().map(AsRef::as_ref));
     let core = Core {
         trees: ArcSwap::from_pointee(trees),
         files: FileCache::new(half.saturating_sub(limits::FDS_RESERVED).max(64)),
@@ -448,11 +496,13 @@ pub(crate) fn make_core(
         table_path: state_dir.join("handles.redb"),
         hints: Hints::new(),
         committer: Committer::new(pool.clone(), Arc::clone(&verifier)),
+        gates: Gates::default(),
         pool,
         receive_buffers: BufferPool::new(facts.budget.clone()),
         send_buffers: BufferPool::new(facts.send_budget.clone()),
         verifier,
         counters: Counters::default(),
+        trace,
         groups: config.server.server_groups.then(Arc::default),
         io_bytes_max: limits::IO_BYTES_MAX.min(io_bytes_max) & !4095,
         mounts: Default::default(),

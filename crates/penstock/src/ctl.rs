@@ -1,12 +1,16 @@
 //! `penstock ctl`: asks and tells a running server, through its control socket.
 
+mod figures;
+pub(crate) mod io;
+mod trace;
+
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
 use nfs_server::config::{LogLevel, from_word};
-use nfs_server::control::{self, ClientStatus, Command, ExportStatus, Status};
+use nfs_server::control::{self, ClientStatus, Command, ExportStatus, Status, TraceChange};
 use nfs_server::reload::ReloadReport;
 use nfs_server::state_dir;
 
@@ -31,8 +35,12 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand, Debug)]
 enum Action {
-    /// Show the server: engine, addresses, memory, counters
-    Status,
+    /// Show the server: engine, addresses, memory, counters, how bytes were moved
+    Status {
+        /// Only how the bytes of READ and WRITE were moved: per export and mode, with what fell back
+        #[arg(long)]
+        io: bool,
+    },
     /// Show the exports, with who may do what
     Exports,
     /// Show the clients that are connected
@@ -47,23 +55,37 @@ enum Action {
         #[arg(value_parser = |word: &str| from_word(word, LogLevel::WORDS))]
         level: LogLevel,
     },
+    Io(Box<io::Args>),
+    /// Show what READ, WRITE and COMMIT do, event by event
+    ///
+    /// The events have the names of the Linux kernel's server (nfsd:*). While nobody listens they cost
+    /// nothing.
+    Trace {
+        #[command(subcommand)]
+        action: trace::Action,
+    },
 }
 
 impl Args {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        let command = self.action.command()?;
         let directory = match self.state_dir {
             Some(directory) => directory,
             None => only_running()?,
         };
+        let action = match self.action {
+            Action::Trace { action } => return action.run(&directory, self.json),
+            Action::Status { io: true } => return figures(&directory, self.json),
+            other => other,
+        };
         let mut out = std::io::stdout().lock();
-        let command = self.action.command();
         if self.json {
             let answer: serde_json::Value = ask(&directory, command)?;
             writeln!(out, "{answer}")?;
             return Ok(ExitCode::SUCCESS);
         }
-        match self.action {
-            Action::Status => print_status(&mut out, &ask(&directory, command)?)?,
+        match action {
+            Action::Status { .. } => print_status(&mut out, &ask(&directory, command)?)?,
             Action::Exports => print_exports(&mut out, &ask::<Vec<_>>(&directory, command)?)?,
             Action::Clients => print_clients(&mut out, &ask::<Vec<_>>(&directory, command)?)?,
             Action::Reload => print_reload(&mut out, &ask(&directory, command)?)?,
@@ -71,22 +93,30 @@ impl Args {
                 ask::<()>(&directory, command)?;
                 writeln!(out, "draining")?;
             }
-            Action::LogLevel { .. } => ask::<()>(&directory, command)?,
+            Action::LogLevel { .. } | Action::Trace { .. } => ask::<()>(&directory, command)?,
+            Action::Io(_) => match &command {
+                Command::IoWhy(_) => io::print_why(&mut out, &ask(&directory, command)?)?,
+                Command::IoSet(_) => io::print_changed(&mut out, &ask(&directory, command)?)?,
+                _ => io::print_states(&mut out, &ask::<Vec<_>>(&directory, command)?)?,
+            },
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
 impl Action {
-    const fn command(&self) -> Command {
-        match self {
-            Self::Status => Command::Status,
+    fn command(&self) -> anyhow::Result<Command> {
+        Ok(match self {
+            Self::Status { .. } => Command::Status,
             Self::Exports => Command::Exports,
             Self::Clients => Command::Clients,
             Self::Reload => Command::Reload,
             Self::Drain => Command::Drain,
             Self::LogLevel { level } => Command::LogLevel(*level),
-        }
+            Self::Io(args) => args.command()?,
+            // Its subcommands make their own.
+            Self::Trace { .. } => Command::Trace(TraceChange::List),
+        })
     }
 }
 
@@ -162,7 +192,20 @@ fn print_status(out: &mut impl Write, status: &Status) -> std::io::Result<()> {
     for (name, value) in &status.counters {
         writeln!(out, "  {name:<width$}  {value}")?;
     }
-    Ok(())
+    figures::print(out, &status.io)
+}
+
+/// How bytes were moved, and no more.
+fn figures(directory: &Path, json: bool) -> anyhow::Result<ExitCode> {
+    let status: Status = ask(directory, Command::Status)?;
+    let mut out = std::io::stdout().lock();
+    if json {
+        serde_json::to_writer(&mut out, &status.io)?;
+        writeln!(out)?;
+    } else {
+        figures::print(&mut out, &status.io)?;
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn print_exports(out: &mut impl Write, exports: &[ExportStatus]) -> std::io::Result<()> {

@@ -4,7 +4,9 @@ use std::io::IsTerminal as _;
 use std::sync::Arc;
 
 use nfs_server::config::LogLevel;
+use nfs_server::control::TRACE_LOG_TARGET;
 use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{Layer as _, fmt, reload};
@@ -36,7 +38,15 @@ pub(crate) fn start(level: LogLevel, json: bool) -> SetLevel {
     })
 }
 
-const fn filter_of(level: LogLevel) -> LevelFilter {
+/// Trace events pass whatever the level: somebody has just asked for them.
+fn filter_of(level: LogLevel) -> Targets {
+    let trace = level_of(level).max(LevelFilter::INFO);
+    Targets::new()
+        .with_default(level_of(level))
+        .with_target(TRACE_LOG_TARGET, trace)
+}
+
+const fn level_of(level: LogLevel) -> LevelFilter {
     match level {
         LogLevel::Error => LevelFilter::ERROR,
         LogLevel::Warn => LevelFilter::WARN,

@@ -1,6 +1,7 @@
 //! The asking end of the control socket. Blocking: it serves a command line.
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::ops::ControlFlow;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::UnixStream;
@@ -12,6 +13,7 @@ use serde::de::DeserializeOwned;
 
 use super::messages::{Command, Reply, Request, VERSION};
 use crate::limits;
+use crate::trace::{FollowRequest, TraceLine};
 
 /// Why a server did not do what was asked.
 #[derive(Debug, thiserror::Error)]
@@ -51,6 +53,45 @@ pub enum ControlError {
 /// # Errors
 /// See [`ControlError`].
 pub fn request<T: DeserializeOwned>(path: &Path, command: Command) -> Result<T, ControlError> {
+    ask(path, command).map(|(answer, _)| answer)
+}
+
+/// Follows trace events of the server on the socket at `path`: `begun` is called when they are on,
+/// `take` with each line until it breaks, whose value is returned, or the server ends (`None`).
+///
+/// # Errors
+/// See [`ControlError`].
+pub fn follow<B>(
+    path: &Path,
+    request: FollowRequest,
+    begun: impl FnOnce(),
+    mut take: impl FnMut(TraceLine) -> ControlFlow<B>,
+) -> Result<Option<B>, ControlError> {
+    let broken = |source| ControlError::Broken {
+        path: path.to_owned(),
+        source,
+    };
+    let ((), mut reader) = ask(path, Command::TraceFollow(request))?;
+    // Hours may pass between two events.
+    reader.get_ref().set_read_timeout(None).map_err(broken)?;
+    begun();
+    while let Some(line) = line_of(&mut reader).map_err(broken)? {
+        let line = serde_json::from_slice(&line).map_err(|source| ControlError::Foreign {
+            path: path.to_owned(),
+            source,
+        })?;
+        if let ControlFlow::Break(value) = take(line) {
+            return Ok(Some(value));
+        }
+    }
+    Ok(None)
+}
+
+/// The answer, and the connection for what may come after it.
+fn ask<T: DeserializeOwned>(
+    path: &Path,
+    command: Command,
+) -> Result<(T, BufReader<UnixStream>), ControlError> {
     let connect = |source| ControlError::Connect {
         path: path.to_owned(),
         source,
@@ -75,18 +116,29 @@ pub fn request<T: DeserializeOwned>(path: &Path, command: Command) -> Result<T, 
     .map_err(foreign)?;
     line.push('\n');
     stream.write_all(line.as_bytes()).map_err(broken)?;
-    let mut answer = Vec::new();
-    let mut reader = BufReader::new(stream.take(limits::CONTROL_REPLY_BYTES_MAX));
-    reader.read_until(b'\n', &mut answer).map_err(broken)?;
-    if answer.last() != Some(&b'\n') {
-        return Err(broken(io::ErrorKind::UnexpectedEof.into()));
-    }
+    let mut reader = BufReader::new(stream);
+    let answer = line_of(&mut reader)
+        .and_then(|line| line.ok_or_else(|| io::ErrorKind::UnexpectedEof.into()))
+        .map_err(broken)?;
     // First the frame, then what is in it: an answer of `null` is an answer too.
     let reply: Reply<serde_json::Value> = serde_json::from_slice(&answer).map_err(foreign)?;
     if let Some(message) = reply.error {
         return Err(ControlError::Refused(message));
     }
-    serde_json::from_value(reply.ok.unwrap_or_default()).map_err(foreign)
+    let ok = serde_json::from_value(reply.ok.unwrap_or_default()).map_err(foreign)?;
+    Ok((ok, reader))
+}
+
+/// The next line with its end; `None` at the end of the stream.
+fn line_of(reader: &mut BufReader<UnixStream>) -> io::Result<Option<Vec<u8>>> {
+    let mut line = Vec::new();
+    let mut bounded = reader.take(limits::CONTROL_REPLY_BYTES_MAX);
+    bounded.read_until(b'\n', &mut line)?;
+    match line.last() {
+        None => Ok(None),
+        Some(b'\n') => Ok(Some(line)),
+        Some(_) => Err(io::ErrorKind::UnexpectedEof.into()),
+    }
 }
 
 /// A path to a socket that is short enough for its address (108 bytes, unix(7)): a long one is

@@ -6,8 +6,11 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::{Access, Durability, IoMode, LogLevel, SquashKind, from_word, word_of};
+use super::{IoOrder, IoQuery, WhyQuery};
+use crate::config::{Access, Durability, LogLevel, SquashKind, from_word, word_of};
 use crate::exports::{ClientRule, Export};
+use crate::io_counters::IoStatus;
+use crate::trace::FollowRequest;
 
 /// Version of the protocol. Fields may be added within one; a change of meaning is a new one.
 pub const VERSION: u32 = 1;
@@ -38,6 +41,29 @@ pub enum Command {
     Drain,
     /// Changes how much is logged.
     LogLevel(LogLevel),
+    /// How bytes travel; a list of [`IoState`](super::IoState).
+    Io(IoQuery),
+    /// Changes that; [`IoChanged`](super::IoChanged).
+    IoSet(IoOrder),
+    /// What would happen to one call; [`Why`](super::Why).
+    IoWhy(WhyQuery),
+    /// Switches trace events on and off in the log; [`TraceStatus`](super::TraceStatus).
+    Trace(TraceChange),
+    /// Follows trace events: after an empty answer come [`TraceLine`](super::TraceLine)s, one JSON value
+    /// in each line, until either side closes. Anything the asking side says ends it.
+    TraceFollow(FollowRequest),
+}
+
+/// What is to become of the trace in the server's log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TraceChange {
+    /// These events (or `all`) go to it too.
+    On(Vec<String>),
+    /// These events go to it no more, or none at all if none is named.
+    Off(Vec<String>),
+    /// Nothing changes.
+    List,
 }
 
 /// One reply: `ok` or `error`.
@@ -87,6 +113,8 @@ pub struct Status {
     pub memory: MemoryStatus,
     /// Everything that is counted, by name.
     pub counters: BTreeMap<String, u64>,
+    /// How the bytes of READ and WRITE were moved, by export, operation and mode.
+    pub io: Vec<IoStatus>,
 }
 
 /// Does the server take new connections?
@@ -174,8 +202,8 @@ impl ExportStatus {
             id: export.id,
             durability: word_of(export.durability, Durability::WORDS).to_owned(),
             crossmnt: export.crossmnt,
-            read: word_of(export.read, IoMode::WORDS).to_owned(),
-            write: word_of(export.write, IoMode::WORDS).to_owned(),
+            read: export.io.now().read.to_string(),
+            write: export.io.now().write.to_string(),
             rules: export.rules().iter().map(RuleStatus::of).collect(),
         }
     }

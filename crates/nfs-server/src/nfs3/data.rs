@@ -10,15 +10,33 @@ use super::convert::{fail, fattr3, wcc_data};
 use super::object::post_op_attr;
 use super::{Context, put};
 use crate::counters::count_bytes;
+use crate::dispatch::Payload;
+use crate::trace::Event;
 use crate::vfs::{Error, Stability};
 
 pub(super) async fn read(cx: &Context, args: &ReadArgs, out: &mut Vec<u8>) -> Option<Buf> {
+    let (trace, about) = (&cx.core.trace, cx.caller.about(&args.file));
+    trace.start(Event::ReadStart, about, args.offset, args.count.into());
+    let outcome = read_data(cx, args, out).await;
+    if let Err(status) = outcome {
+        trace.error(Event::ReadErr, about, args.offset, status.word());
+    }
+    let data = outcome.ok();
+    let len = data.as_ref().map_or(0, |data| data.len());
+    trace.done(Event::ReadDone, about, args.offset, len as u64);
+    data
+}
+
+/// The results go to `out`, those of a failure too.
+async fn read_data(cx: &Context, args: &ReadArgs, out: &mut Vec<u8>) -> Result<Buf, Nfsstat3> {
+    let refused = |failure: Failure<PostOpAttr>, out: &mut Vec<u8>| {
+        let status = failure.status;
+        put(out, &Err::<ReadOk<'_>, _>(failure));
+        Err(status)
+    };
     let target = match cx.target(&args.file).await {
         Ok(target) => target,
-        Err(error) => {
-            put(out, &Err::<ReadOk<'_>, _>(fail(error, PostOpAttr::None)));
-            return None;
-        }
+        Err(error) => return refused(fail(error, PostOpAttr::None), out),
     };
     // More than rtmax is answered with rtmax: a short read is the protocol's own way to say so.
     let count = args.count.min(cx.core.io_bytes_max) as usize;
@@ -37,12 +55,11 @@ pub(super) async fn read(cx: &Context, args: &ReadArgs, out: &mut Vec<u8>) -> Op
                     data_len,
                 },
             );
-            Some(done.data)
+            Ok(done.data)
         }
         Err(error) => {
             let attributes = post_op_attr(cx, &target).await;
-            put(out, &Err::<ReadOk<'_>, _>(fail(error, attributes)));
-            None
+            refused(fail(error, attributes), out)
         }
     }
 }
@@ -50,7 +67,23 @@ pub(super) async fn read(cx: &Context, args: &ReadArgs, out: &mut Vec<u8>) -> Op
 pub(super) async fn write(
     cx: &Context,
     args: &WriteHead,
-    data: Option<Buf>,
+    payload: Option<Payload>,
+) -> Result<WriteOk, Failure<WccData>> {
+    let (trace, about) = (&cx.core.trace, cx.caller.about(&args.file));
+    trace.start(Event::WriteStart, about, args.offset, args.count.into());
+    let outcome = write_data(cx, args, payload).await;
+    if let Err(failure) = &outcome {
+        trace.error(Event::WriteErr, about, args.offset, failure.status.word());
+    }
+    let len = outcome.as_ref().map_or(0, |ok| ok.count);
+    trace.done(Event::WriteDone, about, args.offset, len.into());
+    outcome
+}
+
+async fn write_data(
+    cx: &Context,
+    args: &WriteHead,
+    payload: Option<Payload>,
 ) -> Result<WriteOk, Failure<WccData>> {
     let none = WccData::default();
     let target = cx
@@ -63,7 +96,7 @@ pub(super) async fn write(
         let wcc = cx.core.wcc_unchanged(&target.object).await;
         return Err(fail(Error::Invalid, wcc_data(&wcc)));
     }
-    let Some(data) = data else {
+    let Some(payload) = payload else {
         let wcc = cx.core.wcc_unchanged(&target.object).await;
         return Err(fail(Error::Busy, wcc_data(&wcc)));
     };
@@ -74,7 +107,7 @@ pub(super) async fn write(
     };
     let (result, wcc) = cx
         .core
-        .write(&cx.engine, &target, args.offset, data, stability)
+        .write(&cx.engine, &target, args.offset, payload, stability)
         .await;
     let file_wcc = wcc_data(&wcc);
     match result {
@@ -84,7 +117,7 @@ pub(super) async fn write(
                 file_wcc,
                 // At most `args.count`.
                 count: done.count as u32,
-                committed: args.stable,
+                committed: stable_how(done.committed),
                 verf: done.verifier,
             })
         }
@@ -93,6 +126,17 @@ pub(super) async fn write(
 }
 
 pub(super) async fn commit(cx: &Context, args: &CommitArgs) -> Result<CommitOk, Failure<WccData>> {
+    let (trace, about) = (&cx.core.trace, cx.caller.about(&args.file));
+    trace.start(Event::CommitStart, about, args.offset, args.count.into());
+    let outcome = commit_file(cx, args).await;
+    if let Err(failure) = &outcome {
+        trace.error(Event::CommitErr, about, args.offset, failure.status.word());
+    }
+    trace.done(Event::CommitDone, about, args.offset, args.count.into());
+    outcome
+}
+
+async fn commit_file(cx: &Context, args: &CommitArgs) -> Result<CommitOk, Failure<WccData>> {
     let none = WccData::default();
     let target = cx
         .target(&args.file)
@@ -105,5 +149,13 @@ pub(super) async fn commit(cx: &Context, args: &CommitArgs) -> Result<CommitOk, 
     match result {
         Ok(verf) => Ok(CommitOk { file_wcc, verf }),
         Err(error) => Err(fail(error, file_wcc)),
+    }
+}
+
+fn stable_how(stability: Stability) -> StableHow {
+    match stability {
+        Stability::Unstable => StableHow::Unstable,
+        Stability::DataSync => StableHow::DataSync,
+        Stability::FileSync => StableHow::FileSync,
     }
 }

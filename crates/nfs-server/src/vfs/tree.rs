@@ -17,14 +17,17 @@ use nfs_io::{Budget, Errno, Lane};
 use parking_lot::RwLock;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::{Error, Object, Result};
+use super::{Error, FileKind, Object, Result};
 use crate::exports::Export;
 use crate::fh::{MountKey, PlaceMark};
+use crate::io_counters::IoCounters;
 use crate::limits;
 
 /// See the module.
 pub(crate) struct Tree {
     pub(crate) export: Arc<Export>,
+    /// How its bytes were moved, over reloads too.
+    pub(crate) io: Arc<IoCounters>,
     place: Arc<Place>,
 }
 
@@ -50,6 +53,8 @@ pub(crate) struct Mount {
     root_ino: u64,
     /// `statx` on a cached inode of it does not wait for anybody: it may run on a shard's thread.
     pub(crate) local: bool,
+    /// A block of it, in bytes.
+    pub(crate) block_bytes: u64,
     /// The largest file it takes, found by asking it (0 where it could not be asked).
     pub(crate) file_size_max: u64,
     /// Opened for reading: `open_by_handle_at` does not take an `O_PATH` descriptor.
@@ -80,6 +85,7 @@ impl Mount {
             mnt_id: stat.mnt_id,
             root_ino: stat.ino,
             local: fs::is_local(facts.fs_type),
+            block_bytes: facts.bsize,
             file_size_max,
             fd: Arc::new(fd),
             path,
@@ -209,7 +215,7 @@ fn has_kernel_handles(root: BorrowedFd<'_>) -> bool {
 
 impl Tree {
     /// Opens an export's root directory. What `old`, the tree of the same export before a reload,
-    /// knows of it is kept if it is the same directory.
+    /// knows of it is kept if it is the same directory; its figures are kept in any case.
     ///
     /// # Errors
     /// When the directory cannot be opened.
@@ -223,7 +229,8 @@ impl Tree {
             Some(old) => Arc::clone(&old.place),
             None => Arc::new(Place::open(export.id, fd, &stat)?),
         };
-        Ok(Self { export, place })
+        let io = old.map_or_else(Arc::default, |old| Arc::clone(&old.io));
+        Ok(Self { export, io, place })
     }
 
     /// The export's own file system.
@@ -260,6 +267,18 @@ impl Tree {
         // Two callers that raced made the same root twice; either will do.
         if self.place.root.set(root).is_err() {
             tracing::debug!(export = %self.export.id, "root was made twice");
+        }
+    }
+
+    /// Does anybody ask for the name of a file with these attributes?
+    pub(super) fn wants_name_of(&self, stat: &Stat) -> bool {
+        stat.kind() == FileKind::Regular && self.export.io.now().uses_names()
+    }
+
+    /// A client found an object by this name.
+    pub(super) fn found_as(&self, object: &Object, name: &[u8]) {
+        if object.kind == FileKind::Regular && self.export.io.now().uses_names() {
+            object.remember_name(name);
         }
     }
 

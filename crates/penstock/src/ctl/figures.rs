@@ -1,0 +1,117 @@
+//! How the figures of READ and WRITE are shown.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use nfs_server::control::{IoStatus, reason_sentence};
+
+/// A table: a row for each export, operation and mode, and below it, for who went another way, why.
+pub(super) fn print(out: &mut impl Write, rows: &[IoStatus]) -> io::Result<()> {
+    if rows.is_empty() {
+        return writeln!(out, "nothing was read or written yet");
+    }
+    let width = rows
+        .iter()
+        .map(|row| row.export.len())
+        .max()
+        .unwrap_or(0)
+        .max("EXPORT".len());
+    writeln!(
+        out,
+        "{:<width$}  {:<5}  {:<9}  {:>10}  {:>10}  {:>10}  {:>10}  MOVED AS",
+        "EXPORT", "CALL", "MODE", "CALLS", "BYTES", "SEGMENTS", "COPIED"
+    )?;
+    for row in rows {
+        writeln!(
+            out,
+            "{:<width$}  {:<5}  {:<9}  {:>10}  {:>10}  {:>10}  {:>10}  {}",
+            row.export,
+            row.operation.to_uppercase(),
+            row.mode,
+            row.calls,
+            bytes(row.bytes),
+            row.segments,
+            bytes(row.copied_bytes),
+            moved_as(&row.moved_bytes)
+        )?;
+        for (word, calls) in &row.fallbacks {
+            let sentence = reason_sentence(word);
+            writeln!(
+                out,
+                "{:<width$}    {calls} fell back: {sentence} ({word})",
+                ""
+            )?;
+        }
+    }
+    Ok(())
+}
+
+fn moved_as(moved: &BTreeMap<String, u64>) -> String {
+    if moved.is_empty() {
+        return "-".to_owned();
+    }
+    let kinds = moved
+        .iter()
+        .map(|(kind, count)| format!("{kind} {}", bytes(*count)));
+    kinds.collect::<Vec<_>>().join(", ")
+}
+
+/// A number of bytes in the largest unit that leaves at least one, with one decimal: the exact ones
+/// are in the JSON.
+fn bytes(count: u64) -> String {
+    let units = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    let unit = (63 - count.max(1).leading_zeros()) / 10;
+    match units.get((unit as usize).wrapping_sub(1)) {
+        None => format!("{count} B"),
+        Some(name) => format!("{:.1} {name}", count as f64 / (1_u64 << (10 * unit)) as f64),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_shown_in_the_unit_that_fits() {
+        let cases = [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1.0 KiB"),
+            (1536, "1.5 KiB"),
+            (1 << 20, "1.0 MiB"),
+            (5 << 30, "5.0 GiB"),
+            (u64::MAX, "16.0 EiB"),
+        ];
+        for (count, expected) in cases {
+            assert_eq!(bytes(count), expected);
+        }
+    }
+
+    #[test]
+    fn a_row_says_why_calls_fell_back() {
+        let row = IoStatus {
+            export: "/a".to_owned(),
+            operation: "write".to_owned(),
+            mode: "direct".to_owned(),
+            calls: 3,
+            bytes: 300,
+            segments: 3,
+            moved_bytes: BTreeMap::from([("buffered".to_owned(), 300)]),
+            fallbacks: BTreeMap::from([("shorter-than-alignment".to_owned(), 3)]),
+            copied_bytes: 300,
+        };
+        let mut out = Vec::new();
+        print(&mut out, &[row]).unwrap();
+        let shown = String::from_utf8(out).unwrap();
+        let lines: Vec<&str> = shown.lines().collect();
+        assert!(lines[1].starts_with("/a      WRITE  direct"), "{shown}");
+        assert!(lines[1].ends_with("buffered 300 B"), "{shown}");
+        assert!(
+            lines[2].contains("3 fell back: shorter than the alignment"),
+            "{shown}"
+        );
+        let mut out = Vec::new();
+        print(&mut out, &[]).unwrap();
+        assert_eq!(out, b"nothing was read or written yet\n");
+    }
+}

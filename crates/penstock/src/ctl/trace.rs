@@ -1,0 +1,149 @@
+//! `penstock ctl trace`.
+
+use std::io::{self, Write};
+use std::net::IpAddr;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use nfs_server::control::{
+    self, Command, EventStatus, FollowRequest, TraceChange, TraceLine, TraceStatus, check_event,
+};
+use nfs_server::state_dir;
+
+use super::ask;
+
+#[derive(clap::Subcommand, Debug)]
+pub(super) enum Action {
+    /// Send events to the server's log
+    On {
+        /// Names of events, separated by commas, or all
+        #[arg(required = true, value_name = "EVENT", value_delimiter = ',', value_parser = check_event)]
+        events: Vec<String>,
+    },
+    /// Send events to the server's log no more
+    Off {
+        /// Names of events, separated by commas; without any, all of them
+        #[arg(value_name = "EVENT", value_delimiter = ',', value_parser = check_event)]
+        events: Vec<String>,
+    },
+    /// Show what there is, what it means and what is on
+    List,
+    /// Print events as they happen, until interrupted
+    ///
+    /// The events are on for as long as this runs, whatever goes to the server's log. Who reads them too
+    /// slowly loses some and is told how many; the server waits for nobody.
+    Follow {
+        /// Names of events, separated by commas, or all
+        #[arg(value_name = "EVENT", value_delimiter = ',', value_parser = check_event, default_value = "all")]
+        events: Vec<String>,
+        /// Only calls on this export (the path that clients mount)
+        #[arg(long, value_name = "PATH")]
+        export: Option<String>,
+        /// Only calls that come from this address
+        #[arg(long, value_name = "ADDR")]
+        client: Option<IpAddr>,
+    },
+}
+
+impl Action {
+    pub(super) fn run(self, directory: &Path, json: bool) -> anyhow::Result<ExitCode> {
+        let change = match self {
+            Self::On { events } => TraceChange::On(events),
+            Self::Off { events } => TraceChange::Off(events),
+            Self::List => TraceChange::List,
+            Self::Follow {
+                events,
+                export,
+                client,
+            } => {
+                let request = FollowRequest {
+                    events,
+                    export,
+                    client,
+                };
+                return follow(directory, request, json);
+            }
+        };
+        let is_list = change == TraceChange::List;
+        let mut out = io::stdout().lock();
+        let command = Command::Trace(change);
+        if json {
+            let answer: serde_json::Value = ask(directory, command)?;
+            writeln!(out, "{answer}")?;
+        } else {
+            let status: TraceStatus = ask(directory, command)?;
+            if is_list {
+                print_events(&mut out, &status)?;
+            } else {
+                print_logged(&mut out, &status)?;
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn follow(directory: &Path, request: FollowRequest, json: bool) -> anyhow::Result<ExitCode> {
+    let socket = state_dir::control_socket(directory);
+    let mut out = io::stdout().lock();
+    let begun = || eprintln!("following; interrupt to end");
+    let outcome = control::follow(&socket, request, begun, |line| {
+        match print_line(&mut out, &line, json) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => ControlFlow::Break(error),
+        }
+    });
+    match outcome.context("penstock ctl")? {
+        // A reader that has gone is a way to end: exit.rs knows it.
+        Some(error) => Err(error.into()),
+        None => Err(anyhow::Error::msg(
+            "the server has ended, and the trace with it",
+        )),
+    }
+}
+
+fn print_line(out: &mut impl Write, line: &TraceLine, json: bool) -> io::Result<()> {
+    if json {
+        serde_json::to_writer(&mut *out, line)?;
+        writeln!(out)?;
+    } else {
+        writeln!(out, "{line}")?;
+    }
+    out.flush()
+}
+
+fn print_events(out: &mut impl Write, status: &TraceStatus) -> io::Result<()> {
+    for event in &status.events {
+        let on = on(event);
+        writeln!(out, "{:<14}{on:<12}{}", event.name, event.meaning)?;
+    }
+    if status.lost > 0 {
+        writeln!(
+            out,
+            "{} events lost so far: they came faster than somebody read them",
+            status.lost
+        )?;
+    }
+    Ok(())
+}
+
+/// Where an event goes, in a few words.
+fn on(event: &EventStatus) -> String {
+    match (event.log, event.followers) {
+        (false, 0) => "off".to_owned(),
+        (true, 0) => "log".to_owned(),
+        (false, followers) => format!("followed {followers}"),
+        (true, followers) => format!("log, {followers}"),
+    }
+}
+
+fn print_logged(out: &mut impl Write, status: &TraceStatus) -> io::Result<()> {
+    let logged = status.events.iter().filter(|event| event.log);
+    let names: Vec<&str> = logged.map(|event| event.name.as_str()).collect();
+    if names.is_empty() {
+        writeln!(out, "no trace event goes to the log")
+    } else {
+        writeln!(out, "to the log go: {}", names.join(" "))
+    }
+}
