@@ -166,7 +166,7 @@ impl Core {
             let len = segment.file.end - segment.file.start;
             moving.trace(&self.trace, target, (segment.file.start, len), mode);
             let engine = self.engine_for_write(engine, target, sync);
-            let _pass = Pass::of(&target.object, Group::of(mode)).await;
+            let _pass = Pass::of(target.object.gate(&self.gates), Group::of(mode)).await;
             let op = Op::Write {
                 file,
                 offset: segment.file.start,
