@@ -119,18 +119,20 @@ impl Server {
 fn cannot_look(error: Error) -> String {
     match error {
         Error::Errno(Errno::NOENT) => "there is no such file; check the path".to_owned(),
-        Error::Errno(Errno::NOTDIR) => {
-            "a name on the way is no directory; check the path".to_owned()
-        }
-        Error::Errno(Errno::LOOP) => {
-            "a symbolic link is on the way, which the server does not follow; write where it leads"
+        Error::Errno(Errno::NOTDIR | Errno::LOOP) => {
+            "a name on the way is no directory; check the path, and where a symbolic link is on the \
+             way (the server follows none) write where it leads"
                 .to_owned()
         }
         Error::CrossDevice | Error::NotExported => {
             "it lies behind a mount point, and the export has no crossmnt; export it by itself"
                 .to_owned()
         }
-        Error::WrongType => "is no regular file; only those are read and written".to_owned(),
+        Error::WrongType => {
+            "is no regular file, and only those are read and written; for a symbolic link write \
+             where it leads"
+                .to_owned()
+        }
         error => format!("{error}; see what the server's user may do there"),
     }
 }
