@@ -214,7 +214,8 @@ fn io_modes_are_flags_and_change_live() {
     let file = file.to_str().unwrap();
     let why = shown(&["io", "--why", file, "--offset", "1KiB", "--size", "4KiB"]);
     for expected in [
-        "READ of 4KiB at 1024 from ",
+        "READ of 4KiB at 1024 by 127.0.0.1\nfile        ",
+        "a.idx, 5000 bytes, in export /\n",
         "mode        buffered: rule 1 is the first that matches",
         ": decides\n",
         "name        a.idx",
