@@ -163,6 +163,100 @@ fn ctl_asks_and_tells() {
 }
 
 #[test]
+fn io_modes_are_flags_and_change_live() {
+    let arguments = [
+        "DIR/data",
+        "--listen",
+        "127.0.0.1:0",
+        "--read",
+        "dontcache",
+        "--write",
+        "3",
+    ];
+    let server = Server::new(&arguments);
+    let shown = |arguments: &[&str]| {
+        let output = server.ctl(arguments);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let refused = |arguments: &[&str], code| {
+        let output = server.ctl(arguments);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}");
+        text(&output.stderr)
+    };
+    assert!(shown(&["io"]).contains("read dontcache, write direct, at least data-sync"));
+    let rule = "op=read,max=16KiB,name=*.idx,mode=buffered";
+    let change = [
+        "io",
+        "/",
+        "--read",
+        "2",
+        "--rule",
+        rule,
+        "--rule",
+        "op=write,mode=0",
+    ];
+    let changed = shown(&change);
+    for expected in [
+        "/: before\n  read dontcache,",
+        "now\n  read direct, write direct, at least data-sync\n",
+        &format!("rule 1: {rule}\n  rule 2: op=write,mode=buffered\n"),
+        "this lasts until the next reload or restart",
+    ] {
+        assert!(changed.contains(expected), "no {expected:?} in {changed}");
+    }
+    assert!(shown(&["io"]).contains("changed live; a reload or restart goes back"));
+    let json: serde_json::Value = serde_json::from_str(&shown(&["--json", "io"])).unwrap();
+    assert_eq!(json[0]["now"]["rules"][1], "op=write,mode=buffered");
+    assert_eq!(json[0]["configured"]["stable"], "data-sync");
+    let file = server.directory.path().join("data/a.idx");
+    std::fs::write(&file, [1; 5000]).unwrap();
+    let file = file.to_str().unwrap();
+    let why = shown(&["io", "--why", file, "--offset", "1KiB", "--size", "4KiB"]);
+    for expected in [
+        "READ of 4KiB at 1024 by 127.0.0.1\nfile        ",
+        "a.idx, 5000 bytes, in export /\n",
+        "mode        buffered: rule 1 is the first that matches",
+        ": decides\n",
+        "name        a.idx",
+        "moved       1024..5000  3976B  buffered",
+        "note        the file ends at 5000",
+    ] {
+        assert!(why.contains(expected), "no {expected:?} in {why}");
+    }
+    let write = [
+        "--json",
+        "io",
+        "--why",
+        "/a.idx",
+        "--op",
+        "write",
+        "--stable",
+        "file-sync",
+    ];
+    let json: serde_json::Value = serde_json::from_str(&shown(&write)).unwrap();
+    assert_eq!(json["stable"]["committed"], "file-sync");
+    assert_eq!(json["because"], "rule 2 is the first that matches");
+    // Mistakes in the command are the command's (2), those that the server finds are its (1).
+    assert!(refused(&["io", "--read", "auto"], 2).contains("comes later"));
+    assert!(refused(&["io", "--rule", "mode=4"], 2).contains("add op"));
+    assert!(refused(&["io", "--write", "4", "--stable", "asked"], 2).contains("contradicts"));
+    assert!(refused(&["io", "--why", file, "--read", "2"], 2).contains("--read"));
+    assert!(refused(&["io", "--offset", "1"], 2).contains("--why"));
+    assert!(refused(&["io", "/nowhere"], 1).contains("there are: /"));
+    assert!(refused(&["io", "--why", "/nowhere"], 1).contains("no such file"));
+    assert!(shown(&["io", "--no-rules", "--stable", "asked"]).contains("as stable as asked"));
+    server.signal(Signal::TERM);
+    let log = server.end().1;
+    assert_eq!(log.matches("I/O modes changed").count(), 2, "{log}");
+    let me = format!("by=user {}", rustix::process::getuid().as_raw());
+    assert!(
+        log.contains(&me) && log.contains("before=read=dontcache"),
+        "{log}"
+    );
+}
+
+#[test]
 fn one_state_directory_serves_one_server() {
     let server = Server::new(&["DIR/data", "--listen", "127.0.0.1:0"]);
     let other = server.directory.path().join("other");

@@ -191,21 +191,22 @@ pub(super) fn print_why(out: &mut impl Write, why: &Why) -> std::io::Result<()> 
     let is_read = from_word(&why.op, Io::WORDS) == Ok(Io::Read);
     let what = if is_read { "READ" } else { "WRITE" };
     let asked = &why.asked;
+    let client = why.client.map(|client| format!(" by {client}"));
     writeln!(
         out,
-        "{what} of {} at {} from {} ({} bytes long, export {})",
+        "{what} of {} at {}{}",
         show_size(asked.end.saturating_sub(asked.start)),
         asked.start,
-        why.file.display(),
-        why.size,
-        why.export,
+        client.unwrap_or_default(),
     )?;
+    let (file, size, export) = (why.file.display(), why.size, &why.export);
+    writeln!(out, "file        {file}, {size} bytes, in export {export}")?;
     writeln!(out, "mode        {}: {}", why.mode, why.because)?;
     for (index, rule) in why.rules.iter().enumerate() {
         writeln!(out, "  rule {}  {}: {}", index + 1, rule.rule, rule.verdict)?;
     }
     let name = why.name.as_deref().unwrap_or("not known");
-    if !why.rules.is_empty() {
+    if why.rules.iter().any(|rule| rule.rule.contains("name=")) {
         writeln!(out, "name        {name} ({})", why.name_from)?;
     }
     if let Some(stable) = &why.stable {
@@ -225,7 +226,10 @@ pub(super) fn print_why(out: &mut impl Write, why: &Why) -> std::io::Result<()> 
         "alignment   memory {}, offset {}, offset of reads {}, block {}",
         bytes(alignment.memory),
         bytes(alignment.offset),
-        bytes(alignment.read_offset),
+        bytes(match alignment.read_offset {
+            0 => alignment.offset,
+            own => own,
+        }),
         bytes(alignment.block)
     )?;
     print_segments(out, why)?;
