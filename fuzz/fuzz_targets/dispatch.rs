@@ -77,14 +77,11 @@ impl Fuzzed {
             client.anonuid = NOBODY;
             client.anongid = NOBODY;
         }
-        let config = Config {
-            file: None,
-            server: ServerConfig {
-                memory_bytes: 64 << 20,
-                ..ServerConfig::default()
-            },
-            exports: vec![export],
+        let server = ServerConfig {
+            memory_bytes: 64 << 20,
+            ..ServerConfig::default()
         };
+        let config = Config::from_flags(server, vec![export]);
         let state_dir = StateDir::open(&place.path().join("state")).unwrap();
         let server = Dispatch::new(&config, state_dir).unwrap();
         own(&files);

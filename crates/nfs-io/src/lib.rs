@@ -22,6 +22,11 @@ pub mod budget;
 pub mod buffer;
 pub mod caps;
 pub mod engine;
+#[cfg(any(test, feature = "faults"))]
+pub mod faults;
+#[cfg(not(any(test, feature = "faults")))]
+#[path = "no_faults.rs"]
+mod faults;
 pub mod fs;
 pub mod groups;
 pub mod identity;

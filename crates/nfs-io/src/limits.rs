@@ -69,3 +69,6 @@ pub const SEGMENTS_MAX: usize = 3;
 /// The aligned middle of a direct write begins and ends at a multiple of this at least: the
 /// smallest page. What shares a page with bytes in the cache would have to be read back.
 pub const DIRECT_WRITE_ALIGN_BYTES_MIN: u64 = 4096;
+
+/// No direct I/O is aligned to less: the smallest logical block of a disk.
+pub const DIRECT_ALIGN_BYTES_MIN: usize = 512;

@@ -1,10 +1,11 @@
 //! Reads, writes and flushes as values: what an [`crate::Engine`] executes.
 
 use std::ops::Range;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use crate::limits::AGAIN_RETRIES_MAX;
+use crate::faults::{self, Call, Fault};
+use crate::limits::{AGAIN_RETRIES_MAX, DIRECT_ALIGN_BYTES_MIN};
 use crate::plan::Mode;
 use crate::{Buf, Errno, Result};
 
@@ -95,6 +96,10 @@ pub struct OpResult {
     /// behind the first bytes, which the next write will meet (never `EIO`, of which the kernel tells once). What is counted is as durable as
     /// was asked.
     ///
+    /// Of a direct transfer fewer than asked may also be a part that ends off the alignment: what
+    /// is left cannot be asked for directly. `EINVAL`, `EOPNOTSUPP` or `ENOTBLK` of one in a mode
+    /// other than `Buffered`: the mode is refused, and nothing was moved.
+    ///
     /// `EAGAIN` says that the lane's queue is full and nothing was done: the only case in which
     /// it appears. `EINVAL` for an offset of 2^63 or more.
     pub result: Result<usize>,
@@ -131,6 +136,15 @@ impl Op {
         }
     }
 
+    /// What a test wants of the next call for this operation.
+    pub(crate) fn fault(&self) -> Option<Fault> {
+        match self {
+            Self::Read { file, mode, .. } => faults::next(Call::Read, *mode, file.as_fd()),
+            Self::Write { file, mode, .. } => faults::next(Call::Write, *mode, file.as_fd()),
+            Self::Fsync { file, .. } => faults::next(Call::Fsync, Mode::Buffered, file.as_fd()),
+        }
+    }
+
     pub(crate) fn into_buf(self) -> Option<Buf> {
         match self {
             Self::Read { buf, .. } | Self::Write { buf, .. } => Some(buf),
@@ -144,6 +158,19 @@ impl Op {
             buf: self.into_buf(),
         }
     }
+}
+
+/// Which part of the buffer the next call moves: what is behind the first `done` bytes, or less
+/// where a test wants that.
+pub(crate) fn left(
+    range: &Range<usize>,
+    done: usize,
+    mode: Mode,
+    fault: Option<Fault>,
+) -> Range<usize> {
+    let start = range.start + done;
+    let len = range.end - start;
+    start..start + fault.map_or(len, |fault| fault.asked(len, mode))
 }
 
 /// What follows after one kernel call of an operation that may need several.
@@ -160,6 +187,7 @@ pub(crate) enum Next {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Progress {
     write: bool,
+    direct: bool,
     wanted: usize,
     done: usize,
     again_left: u32,
@@ -167,13 +195,14 @@ pub(crate) struct Progress {
 
 impl Progress {
     pub(crate) fn new(op: &Op) -> Self {
-        let (write, wanted) = match op {
-            Op::Read { range, .. } => (false, range.len()),
-            Op::Write { range, .. } => (true, range.len()),
-            Op::Fsync { .. } => (false, 0),
+        let (write, wanted, mode) = match op {
+            Op::Read { range, mode, .. } => (false, range.len(), *mode),
+            Op::Write { range, mode, .. } => (true, range.len(), *mode),
+            Op::Fsync { .. } => (false, 0, Mode::Buffered),
         };
         Self {
             write,
+            direct: mode == Mode::Direct,
             wanted,
             done: 0,
             again_left: AGAIN_RETRIES_MAX,
@@ -195,7 +224,10 @@ impl Progress {
             Ok(0) => Next::Over(Ok(self.done)),
             Ok(bytes) => {
                 self.done += bytes;
-                if self.done >= self.wanted {
+                // Off every alignment, what is left could only be refused, or moved in another
+                // way than was asked. Where a device's own alignment is larger, it refuses.
+                let askable = !self.direct || self.done.is_multiple_of(DIRECT_ALIGN_BYTES_MIN);
+                if self.done >= self.wanted || !askable {
                     Next::Over(Ok(self.done))
                 } else {
                     Next::Again
@@ -232,6 +264,7 @@ mod tests {
     fn progress(write: bool, wanted: usize) -> Progress {
         Progress {
             write,
+            direct: false,
             wanted,
             done: 0,
             again_left: AGAIN_RETRIES_MAX,
@@ -265,6 +298,34 @@ mod tests {
             progress(true, 5).step(Err(Errno::NOSPC)),
             Next::Over(Err(Errno::NOSPC))
         );
+    }
+
+    #[test]
+    fn a_direct_transfer_is_resumed_on_the_alignment_only() {
+        let direct = |write| Progress {
+            direct: true,
+            ..progress(write, 8192)
+        };
+        for write in [false, true] {
+            let mut off = direct(write);
+            assert_eq!(off.step(Ok(4196)), Next::Over(Ok(4196)));
+            let mut on = direct(write);
+            assert_eq!(on.step(Ok(512)), Next::Again);
+            assert_eq!(on.step(Err(Errno::INTR)), Next::Again);
+            assert_eq!(on.step(Ok(3584)), Next::Again);
+            assert_eq!(on.step(Ok(4096)), Next::Over(Ok(8192)));
+            let mut device_of_4096 = direct(write);
+            assert_eq!(device_of_4096.step(Ok(512)), Next::Again);
+            assert_eq!(device_of_4096.step(Err(Errno::INVAL)), Next::Over(Ok(512)));
+            let refused = direct(write).step(Err(Errno::INVAL));
+            assert_eq!(refused, Next::Over(Err(Errno::INVAL)));
+        }
+        let mut end = direct(false);
+        assert_eq!(end.step(Ok(4096)), Next::Again);
+        assert_eq!(end.step(Ok(0)), Next::Over(Ok(4096)), "an aligned end");
+        let mut lost = direct(true);
+        assert_eq!(lost.step(Ok(4096)), Next::Again);
+        assert_eq!(lost.step(Err(Errno::IO)), Next::Over(Err(Errno::IO)));
     }
 
     #[test]

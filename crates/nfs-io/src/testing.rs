@@ -81,6 +81,62 @@ pub(crate) fn small_tmpfs(bytes: u64) -> Option<OwnedFd> {
     fs::reopen(mount.as_fd(), flags).ok()
 }
 
+/// The root of a file system of a kind that has direct I/O, of 512-byte blocks or larger, mounted
+/// nowhere: it goes away with the descriptor. `Err` says what is missing.
+pub(crate) fn disk_fs(kind: &str, sector_bytes: u32) -> std::result::Result<OwnedFd, String> {
+    if !caps::has(Capability::SysAdmin) {
+        return Err("mounting a file system needs CAP_SYS_ADMIN".into());
+    }
+    let image = tempfile::NamedTempFile::new().map_err(|error| error.to_string())?;
+    // As large as the pickiest of them asks for; a hole.
+    let bytes = 320 << 20;
+    image
+        .as_file()
+        .set_len(bytes)
+        .map_err(|error| error.to_string())?;
+    let path = image.path().to_string_lossy();
+    let sector = sector_bytes.to_string();
+    let device = run(
+        "losetup",
+        &[
+            "--find",
+            "--show",
+            "--direct-io=off",
+            "--sector-size",
+            &sector,
+            &path,
+        ],
+    )?;
+    let mounted = run(&format!("mkfs.{kind}"), &["-q", &device])
+        .and_then(|_| mount_device(kind, &device).map_err(|errno| errno.to_string()));
+    // While it is mounted this only says that the device ends with the mount; the image, which has
+    // no name from here on, ends with the device.
+    run("losetup", &["--detach", &device])?;
+    mounted
+}
+
+fn run(program: &str, arguments: &[&str]) -> std::result::Result<String, String> {
+    let output = std::process::Command::new(program)
+        .args(arguments)
+        .output()
+        .map_err(|error| format!("{program}: {error}"))?;
+    if output.status.success() {
+        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    } else {
+        let said = String::from_utf8_lossy(&output.stderr);
+        Err(format!("{program} {arguments:?}: {said}"))
+    }
+}
+
+fn mount_device(kind: &str, device: &str) -> Result<OwnedFd> {
+    let context = fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
+    fsconfig_set_string(context.as_fd(), "source", device)?;
+    fsconfig_create(context.as_fd())?;
+    let flags = FsMountFlags::FSMOUNT_CLOEXEC;
+    let mount = fsmount(context.as_fd(), flags, MountAttrFlags::empty())?;
+    fs::reopen(mount.as_fd(), fs::OFlags::RDONLY | fs::OFlags::DIRECTORY)
+}
+
 /// Somebody who owns nothing here.
 pub(crate) fn stranger() -> Creds {
     Creds::new(LocalUid(54_321), LocalGid(54_322), &[54_323, 54_324])

@@ -9,6 +9,7 @@
 //! It never panics on a file's contents, and it only looks at the file system to see that the
 //! exported directories exist.
 
+mod io_policy;
 mod problem;
 mod read;
 mod toml_section;
@@ -26,6 +27,7 @@ pub use values::{
 };
 
 use crate::limits;
+use crate::policy::IoPolicy;
 
 /// User and group that squashed requests run as unless configured: `nobody` on Linux.
 pub const ANONYMOUS_ID_DEFAULT: u32 = 65534;
@@ -42,6 +44,8 @@ pub struct Config {
     pub server: ServerConfig,
     /// What is served. At least one; pseudo paths are unique.
     pub exports: Vec<ExportConfig>,
+    /// What the file says and is worth a second look, with its line; see [`Config::warnings`].
+    pub remarks: Vec<String>,
 }
 
 /// The `[server]` section. A change of these needs a restart, except `log`.
@@ -106,10 +110,8 @@ pub struct ExportConfig {
     pub durability: Durability,
     /// May a client walk into other file systems that are mounted below the directory?
     pub crossmnt: bool,
-    /// How READs reach the disk.
-    pub read: IoMode,
-    /// How WRITEs reach the disk.
-    pub write: IoMode,
+    /// How READs and WRITEs reach the disk.
+    pub io: IoPolicy,
 }
 
 impl ExportConfig {
@@ -126,8 +128,7 @@ impl ExportConfig {
             clients: loopback_nets().map(rule).to_vec(),
             durability: Durability::Sync,
             crossmnt: false,
-            read: IoMode::Buffered,
-            write: IoMode::Buffered,
+            io: IoPolicy::default(),
         }
     }
 }
@@ -234,33 +235,6 @@ impl Durability {
         &[("sync", Self::Sync), ("async", Self::Async)];
 }
 
-/// How a file's bytes travel between the wire and the disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum IoMode {
-    /// Through the page cache.
-    Buffered,
-}
-
-impl IoMode {
-    /// The words of the configuration.
-    pub const WORDS: &'static [(&'static str, Self)] = &[("buffered", Self::Buffered)];
-    /// Modes that have a name already and come later; asking for one is an error of its own.
-    pub const WORDS_LATER: &'static [&'static str] = &["dontcache", "direct", "auto"];
-
-    /// The mode called `word`.
-    ///
-    /// # Errors
-    /// What is wrong and the cure, for a word that names no mode or one that comes later.
-    pub fn from_word(word: &str) -> Result<Self, String> {
-        if Self::WORDS_LATER.contains(&word) {
-            return Err(format!(
-                "I/O mode \"{word}\" comes later, this version has none; write \"buffered\""
-            ));
-        }
-        from_word(word, Self::WORDS)
-    }
-}
-
 /// How much is logged. Each level contains those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LogLevel {
@@ -295,6 +269,7 @@ impl Config {
             file: None,
             server,
             exports,
+            remarks: Vec::new(),
         }
     }
 
@@ -318,7 +293,7 @@ impl Config {
     /// What is allowed and yet worth a second look, one sentence each.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
-        let mut warnings = Vec::new();
+        let mut warnings = self.remarks.clone();
         for export in &self.exports {
             if export.durability == Durability::Async {
                 warnings.push(format!(

@@ -17,8 +17,10 @@ use crate::file_cache::FileCache;
 use crate::groups::GroupLists;
 use crate::handle_table::HandleTable;
 use crate::limits;
+use crate::policy::{Choice, Io};
 use crate::reply_cache::ReplyCache;
 use crate::trace::{About, CallId, Trace};
+use crate::vfs::gate::Gates;
 use crate::vfs::hints::Hints;
 use crate::vfs::stable::{Committer, Verifier};
 use crate::vfs::{Error, Object, Result, Tree};
@@ -41,6 +43,7 @@ pub(crate) struct Core {
     pub(crate) verifier: Arc<Verifier>,
     pub(crate) hints: Hints,
     pub(crate) committer: Arc<Committer>,
+    pub(crate) gates: Gates,
     pub(crate) counters: Counters,
     pub(crate) trace: Arc<Trace>,
     /// Use the server's own group list of a uid instead of the one in AUTH_SYS.
@@ -140,6 +143,17 @@ impl Caller {
 }
 
 impl Target {
+    /// How an operation of `bytes` (as asked for) is to be moved, by the policy that holds now.
+    pub(crate) fn choose(&self, io: Io, bytes: u64) -> Choice {
+        let policy = self.tree.export.io.now();
+        if policy.uses_names() {
+            let name = self.object.name();
+            policy.choose(io, bytes, self.call.client.ip(), name.as_deref())
+        } else {
+            policy.choose(io, bytes, self.call.client.ip(), None)
+        }
+    }
+
     /// What trace events of this call are about.
     pub(crate) fn about(&self) -> About<'_> {
         About {

@@ -5,6 +5,7 @@
 
 use std::time::Instant;
 
+use nfs_io::plan::placement;
 use nfs_io::{Buf, Reservation};
 use nfs_wire::auth::{AUTH_NONE, AUTH_SYS, AuthStat};
 use nfs_wire::nfs3::{self, Procedure, WriteHead};
@@ -37,11 +38,15 @@ pub(crate) enum Answer {
     Close,
 }
 
-/// The data of a WRITE, where the connection received it apart from the record.
-pub(crate) type Payload = Option<Buf>;
+/// The data of a WRITE.
+pub(crate) struct Payload {
+    pub(crate) data: Buf,
+    /// How much of it was copied within the server to get there, bytes.
+    pub(crate) copied: usize,
+}
 
-/// Answers one record.
-pub(crate) async fn answer(mut cx: Context, record: Vec<u8>, payload: Payload) -> Answer {
+/// Answers one record. `payload`: where the connection received a WRITE's data apart from it.
+pub(crate) async fn answer(mut cx: Context, record: Vec<u8>, payload: Option<Payload>) -> Answer {
     let start = Instant::now();
     let mut decoder = Decoder::new(&record);
     let header = match CallHeader::decode(&mut decoder) {
@@ -73,7 +78,7 @@ async fn nfs(
     header: &CallHeader<'_>,
     record: &[u8],
     mut decoder: Decoder<'_>,
-    payload: Payload,
+    payload: Option<Payload>,
     start: Instant,
 ) -> Result<Answer, AcceptStat> {
     let procedure = Procedure::try_from(header.procedure).map_err(|_| AcceptStat::ProcUnavail)?;
@@ -130,12 +135,12 @@ async fn write_request<'a>(
     cx: &Context,
     decoder: &mut Decoder<'a>,
     record_len: usize,
-    payload: Payload,
+    payload: Option<Payload>,
 ) -> Result<Request<'a>, AcceptStat> {
     let garbage = |_| AcceptStat::GarbageArgs;
     let head = WriteHead::decode(decoder).map_err(garbage)?;
-    if let Some(data) = payload {
-        return Ok(Request::Write(head, Some(data)));
+    if payload.is_some() {
+        return Ok(Request::Write(head, payload));
     }
     let data = decoder
         .take(head.data_len as usize, "data")
@@ -144,18 +149,22 @@ async fn write_request<'a>(
         .take(head.tail_len() - data.len(), "padding")
         .map_err(garbage)?;
     let pool = &cx.core.receive_buffers;
-    let buf = match pool.try_take(data.len()) {
+    let start = placement(head.offset);
+    let buf = match pool.try_take_placed(data.len(), start) {
         Some(buf) => Some(buf),
-        None if record_len <= receive::WHOLE_BYTES => pool.take(data.len()).await,
+        None if record_len <= receive::WHOLE_BYTES => pool.take_placed(data.len(), start).await,
         // The record holds memory of the budget (it came in fragments): who holds some must not
         // wait for more.
         None => None,
     };
-    let buf = buf.map(|mut buf| {
+    let payload = buf.map(|mut buf| {
         buf.copy_from_slice(data);
-        buf
+        Payload {
+            data: buf,
+            copied: data.len(),
+        }
     });
-    Ok(Request::Write(head, buf))
+    Ok(Request::Write(head, payload))
 }
 
 async fn mount(
@@ -233,6 +242,7 @@ pub(crate) fn write_head_len(
     whole.then_some(WriteCut {
         head_len,
         data_len: head.data_len.min(io_bytes_max) as usize,
+        placement: placement(head.offset),
     })
 }
 
@@ -241,6 +251,8 @@ pub(crate) fn write_head_len(
 pub(crate) struct WriteCut {
     pub(crate) head_len: usize,
     pub(crate) data_len: usize,
+    /// How far behind a page's beginning the data belongs in memory.
+    pub(crate) placement: usize,
 }
 
 impl Reply {

@@ -13,9 +13,9 @@ use ipnet::IpNet;
 use nfs_io::{Creds, LocalGid, LocalUid};
 
 use crate::config::{
-    Access, ClientConfig, Config, ConfigErrors, Durability, ExportConfig, IoMode, Problem,
-    SquashKind,
+    Access, ClientConfig, Config, ConfigErrors, Durability, ExportConfig, Problem, SquashKind,
 };
+use crate::policy::LivePolicy;
 
 /// A port below this can be bound only by root (or with CAP_NET_BIND_SERVICE) on the client.
 const PRIVILEGED_PORTS_END: u16 = 1024;
@@ -49,10 +49,8 @@ pub struct Export {
     pub durability: Durability,
     /// May a client walk into file systems mounted below `path`?
     pub crossmnt: bool,
-    /// How READs reach the disk.
-    pub read: IoMode,
-    /// How WRITEs reach the disk.
-    pub write: IoMode,
+    /// How READs and WRITEs reach the disk.
+    pub io: LivePolicy,
     rules: Vec<ClientRule>,
 }
 
@@ -177,8 +175,7 @@ impl Export {
             pseudo: config.pseudo.clone(),
             durability: config.durability,
             crossmnt: config.crossmnt,
-            read: config.read,
-            write: config.write,
+            io: LivePolicy::new(config.io.clone()),
             rules: config.clients.iter().map(ClientRule::new).collect(),
         }
     }

@@ -11,7 +11,7 @@ use tokio::runtime::Runtime;
 
 use crate::config::Config;
 use crate::core::{Caller, Core, WireIdentity};
-use crate::dispatch::{self, Answer};
+use crate::dispatch::{self, Answer, Payload};
 use crate::net::receive::{Receiver, Step, Wanted};
 use crate::nfs3::Context;
 use crate::server::{Facts, StartError, make_core};
@@ -82,12 +82,18 @@ impl Dispatch {
                         None => return false,
                     }
                 }
-                Ok(Step::Memory(Wanted::Data(len))) => match pool.try_take(len) {
-                    Some(data) => receiver.received_into(data),
-                    None => return false,
-                },
+                Ok(Step::Memory(Wanted::Data { len, start })) => {
+                    match pool.try_take_placed(len, start) {
+                        Some(data) => receiver.received_into(data),
+                        None => return false,
+                    }
+                }
                 Ok(Step::Call(call)) => {
-                    let answer = dispatch::answer(self.context(), call.record, call.data);
+                    let payload = call.data.map(|data| Payload {
+                        data,
+                        copied: call.copied,
+                    });
+                    let answer = dispatch::answer(self.context(), call.record, payload);
                     match self.runtime.block_on(answer) {
                         Answer::Reply(reply) => {
                             let data = reply.data.as_deref().unwrap_or_default();

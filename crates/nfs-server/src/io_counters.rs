@@ -18,8 +18,10 @@ use crate::limits;
 
 /// The operation that a mode is decided for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Io {
+pub enum Io {
+    /// READ.
     Read,
+    /// WRITE.
     Write,
 }
 

@@ -21,6 +21,7 @@ pub mod limits;
 mod mount3;
 mod net;
 mod nfs3;
+pub mod policy;
 pub mod portmap;
 pub mod reload;
 mod reply_cache;

@@ -10,6 +10,11 @@ pub const CONFIG_BYTES_MAX: u64 = 1 << 20;
 pub const EXPORTS_MAX: usize = 1024;
 /// Most client rules of one export. They are tried in order, so this bounds the work of a MOUNT.
 pub const CLIENT_RULES_PER_EXPORT_MAX: usize = 256;
+/// Most I/O rules of one export. They are tried in order at every READ and WRITE, so this bounds their
+/// work.
+pub const IO_RULES_PER_EXPORT_MAX: usize = 64;
+/// Most client networks of one I/O rule.
+pub const IO_RULE_CLIENTS_MAX: usize = 64;
 /// Most addresses that one server listens on.
 pub const LISTENERS_MAX: usize = 16;
 /// Longest pseudo path of an export, in bytes: MNTPATHLEN of RFC 1813 §5.1.2.

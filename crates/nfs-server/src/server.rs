@@ -1,5 +1,7 @@
 //! The server as a whole: started with everything it needs, run until told to stop.
 
+mod io;
+
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::hash::RandomState;
@@ -31,6 +33,7 @@ use crate::net::shard::{self, Accepted, ShardStart};
 use crate::reply_cache::ReplyCache;
 use crate::state_dir::StateDir;
 use crate::trace::Trace;
+use crate::vfs::gate::Gates;
 use crate::vfs::hints::Hints;
 use crate::vfs::stable::{Committer, Verifier};
 
@@ -64,6 +67,8 @@ pub struct Server {
     drain: watch::Sender<bool>,
     facts: Facts,
     started: Instant,
+    /// Held while exports or their settings are changed.
+    settings_turn: Mutex<()>,
 }
 
 struct ShardHandle {
@@ -143,6 +148,7 @@ impl Server {
             drain,
             facts,
             started: Instant::now(),
+            settings_turn: Mutex::default(),
         })
     }
 
@@ -286,6 +292,7 @@ impl Server {
     /// # Errors
     /// Which export cannot be served, and why.
     pub fn apply(&self, table: ExportTable) -> Result<(), String> {
+        let _turn = self.settings_turn.lock();
         let trees = Trees::open(Arc::new(table), Some(&self.core.trees.load()))?;
         self.core.serve(trees)
     }
@@ -489,6 +496,7 @@ pub(crate) fn make_core(
         table_path: state_dir.join("handles.redb"),
         hints: Hints::new(),
         committer: Committer::new(pool.clone(), Arc::clone(&verifier)),
+        gates: Gates::default(),
         pool,
         receive_buffers: BufferPool::new(facts.budget.clone()),
         send_buffers: BufferPool::new(facts.send_budget.clone()),

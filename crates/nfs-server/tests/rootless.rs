@@ -35,15 +35,12 @@ fn be_the_server() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
     let addr = listener.local_addr().unwrap();
-    let config = Config {
-        file: None,
-        server: ServerConfig {
-            shards: Some(1),
-            rpcbind: false,
-            ..ServerConfig::default()
-        },
-        exports: vec![ExportConfig::new(files, "/")],
+    let server = ServerConfig {
+        shards: Some(1),
+        rpcbind: false,
+        ..ServerConfig::default()
     };
+    let config = Config::from_flags(server, vec![ExportConfig::new(files, "/")]);
     let server = Server::start(ServerOptions {
         config,
         state_dir: StateDir::open(Path::new(&state)).unwrap(),

@@ -6,9 +6,11 @@
 //! system. A scenario owns everything it uses (temporary directory, ports, network namespace, loop
 //! devices) and gives it back also when it fails; see [`host`].
 
+mod duel;
 mod guest;
 mod host;
 mod manifest;
+mod map;
 mod pattern;
 mod random;
 mod run;

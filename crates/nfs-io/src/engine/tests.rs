@@ -17,6 +17,8 @@ use crate::plan::Mode;
 use crate::testing::{Scratch, skip, skipped, small_tmpfs, stranger};
 use crate::{Budget, Buf, BufferPool, LocalGid, LocalUid, PoolLimits, WriteSync, probe};
 
+mod direct;
+
 const LANE: Lane = Lane(1);
 
 fn own() -> Creds {

@@ -5,8 +5,9 @@ use std::os::fd::AsFd;
 
 use rustix::io::ReadWriteFlags;
 
+use crate::faults::Fault;
 use crate::identity::run_as;
-use crate::op::{Next, Progress};
+use crate::op::{Next, Progress, left};
 use crate::{Creds, Op, OpResult, Result, fs};
 
 /// Runs `op` to its end with the identity `creds`.
@@ -28,8 +29,20 @@ fn run(op: &mut Op) -> Result<usize> {
     }
 }
 
-/// One system call, for what is left behind the first `done` bytes.
+/// One system call, for what is left behind the first `done` bytes; or what a test wants instead.
 fn call(op: &mut Op, done: usize) -> Result<usize> {
+    // A flush asks for its own: it is also called from elsewhere.
+    let moves = !matches!(op, Op::Fsync { .. });
+    let Some(fault) = moves.then(|| op.fault()).flatten() else {
+        return ask(op, done, None);
+    };
+    match fault.errno() {
+        Some(errno) => Err(errno),
+        None => fault.told(ask(op, done, Some(fault))),
+    }
+}
+
+fn ask(op: &mut Op, done: usize, fault: Option<Fault>) -> Result<usize> {
     match op {
         Op::Read {
             file,
@@ -38,7 +51,8 @@ fn call(op: &mut Op, done: usize) -> Result<usize> {
             range,
             mode,
         } => {
-            let mut left = [IoSliceMut::new(&mut buf[range.start + done..range.end])];
+            let left = left(range, done, *mode, fault);
+            let mut left = [IoSliceMut::new(&mut buf[left])];
             let flags = ReadWriteFlags::from_bits_retain(mode.rwf());
             rustix::io::preadv2(&*file, &mut left, at(*offset, done), flags)
         }
@@ -50,7 +64,7 @@ fn call(op: &mut Op, done: usize) -> Result<usize> {
             sync,
             mode,
         } => {
-            let left = [IoSlice::new(&buf[range.start + done..range.end])];
+            let left = [IoSlice::new(&buf[left(range, done, *mode, fault)])];
             let flags = ReadWriteFlags::from_bits_retain(sync.rwf() | mode.rwf());
             rustix::io::pwritev2(&*file, &left, at(*offset, done), flags)
         }

@@ -1,11 +1,12 @@
 //! Data that is already in memory, and flushing. Everything else goes through an engine.
 
 use std::io::IoSliceMut;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 
 use rustix::io::{ReadWriteFlags, retry_on_intr};
 
-use crate::Result;
+use crate::faults::{self, Call};
+use crate::{Errno, Result};
 
 /// Reads what the page cache holds, without waiting for a device; preadv2(2) `RWF_NOWAIT`.
 /// Returns how many bytes: fewer than asked at the end of the file, or where the cached part
@@ -14,6 +15,9 @@ use crate::Result;
 /// # Errors
 /// `EAGAIN` where the first byte is not there, `EOPNOTSUPP` where the file system cannot do it.
 pub fn pread_nowait(file: BorrowedFd<'_>, buffer: &mut [u8], offset: u64) -> Result<usize> {
+    if faults::expected(Call::Read, file) {
+        return Err(Errno::AGAIN);
+    }
     retry_on_intr(|| {
         let mut slices = [IoSliceMut::new(buffer)];
         rustix::io::preadv2(file, &mut slices, offset, ReadWriteFlags::NOWAIT)
@@ -26,6 +30,7 @@ pub fn pread_nowait(file: BorrowedFd<'_>, buffer: &mut [u8], offset: u64) -> Res
 /// `EIO`, `ENOSPC`, `EDQUOT` where writing back failed, now or since the last call on this open
 /// file; `EINVAL` for what cannot be flushed; `EBADF` for an `O_PATH` descriptor.
 pub fn fsync(fd: BorrowedFd<'_>) -> Result<()> {
+    faults::refuse(Call::Fsync, fd)?;
     retry_on_intr(|| rustix::fs::fsync(fd))
 }
 
@@ -34,6 +39,7 @@ pub fn fsync(fd: BorrowedFd<'_>) -> Result<()> {
 /// # Errors
 /// As [`fsync`].
 pub fn fdatasync(fd: BorrowedFd<'_>) -> Result<()> {
+    faults::refuse(Call::Fsync, fd)?;
     retry_on_intr(|| rustix::fs::fdatasync(fd))
 }
 
@@ -46,13 +52,60 @@ pub fn syncfs(fd: BorrowedFd<'_>) -> Result<()> {
     retry_on_intr(|| rustix::fs::syncfs(fd))
 }
 
+/// What the page cache holds of a range, in pages; cachestat(2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct CacheStat {
+    /// In the cache.
+    pub cached: u64,
+    /// Of these, changed and not yet being written back.
+    pub dirty: u64,
+    /// Of these, being written back.
+    pub writeback: u64,
+    /// Were there, and were given up.
+    pub evicted: u64,
+    /// Of these, so lately that bringing them back would say that memory is short.
+    pub recently_evicted: u64,
+}
+
+/// Counts what the page cache holds of `len` bytes from `offset` on, or with `len` 0 of all from
+/// there on; cachestat(2), Linux 6.5.
+///
+/// # Errors
+/// `ENOSYS` on an older kernel (and `EPERM` where a container's rules answer for it); `EPERM` for
+/// a file that is not open for writing, of which the caller is neither the owner nor may write it;
+/// `EBADF` for an `O_PATH` descriptor; `EOPNOTSUPP` for hugetlbfs.
+pub fn cachestat(file: BorrowedFd<'_>, offset: u64, len: u64) -> Result<CacheStat> {
+    let range = [offset, len];
+    let mut stat = CacheStat::default();
+    // SAFETY: the range is two u64 and the result five, as `struct cachestat_range` and `struct
+    // cachestat` of <linux/mman.h>; both live until the call has returned.
+    let done = unsafe {
+        libc::syscall(
+            SYS_CACHESTAT,
+            file.as_raw_fd(),
+            range.as_ptr(),
+            &raw mut stat,
+            0,
+        )
+    };
+    if done == 0 {
+        Ok(stat)
+    } else {
+        Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO))
+    }
+}
+
+/// The same wherever we run; libc has it only for some architectures.
+const SYS_CACHESTAT: libc::c_long = 451;
+
 #[cfg(test)]
 mod tests {
     use std::os::fd::AsFd;
 
+    use super::super::{OFlags, OpenHow, openat2, tmpfile};
     use super::*;
-    use crate::Errno;
-    use crate::testing::Scratch;
+    use crate::testing::{Scratch, skip, small_tmpfs};
 
     #[test]
     fn cached_bytes_are_read_without_waiting() {
@@ -67,6 +120,28 @@ mod tests {
         }
         let past = pread_nowait(file.as_fd(), &mut buffer, 10_000);
         assert!([Ok(0), Err(Errno::AGAIN), Err(Errno::OPNOTSUPP)].contains(&past));
+    }
+
+    #[test]
+    fn the_cache_is_counted_in_pages() {
+        let Some(mount) = small_tmpfs(1 << 20) else {
+            skip!("mounting a tmpfs needs CAP_SYS_ADMIN");
+        };
+        // A tmpfs is nothing but page cache, which nobody else gives up.
+        let page = rustix::param::page_size();
+        let file = tmpfile(mount.as_fd(), 0o600).unwrap();
+        rustix::io::pwrite(&file, &vec![1; 3 * page], 0).unwrap();
+        let whole = match cachestat(file.as_fd(), 0, 0) {
+            Err(Errno::NOSYS) => skip!("cachestat needs Linux 6.5"),
+            counted => counted.unwrap(),
+        };
+        assert_eq!((whole.cached, whole.evicted), (3, 0));
+        let page = page as u64;
+        let part = cachestat(file.as_fd(), page, page + 1).unwrap();
+        assert_eq!(part.cached, 2, "one and a byte of the next");
+        assert_eq!(cachestat(file.as_fd(), 3 * page, 0).unwrap().cached, 0);
+        let object = openat2(mount.as_fd(), b".", OpenHow::beneath(OFlags::PATH)).unwrap();
+        assert_eq!(cachestat(object.as_fd(), 0, 0), Err(Errno::BADF));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::retry_on_intr;
 
 use super::one_name;
+use crate::faults::{self, Call};
 use crate::limits::OPENAT2_RETRIES_MAX;
 use crate::{Errno, Result};
 
@@ -122,10 +123,17 @@ pub fn open_dir(path: &Path) -> Result<OwnedFd> {
 /// very object, also when that was renamed or removed. Add `O_NONBLOCK` unless the object is
 /// known to be a regular file or directory: opening a FIFO waits for its other end.
 ///
+/// With `O_DIRECT`, the new descriptor moves bytes past the page cache: a file that is open both
+/// ways needs one for each.
+///
 /// # Errors
-/// `ELOOP` for a symbolic link, `ENXIO` for a socket, else what openat(2) reports.
+/// `ELOOP` for a symbolic link, `ENXIO` for a socket, `EINVAL` for `O_DIRECT` where the file system
+/// has none, else what openat(2) reports.
 pub fn reopen(fd: BorrowedFd<'_>, flags: OFlags) -> Result<OwnedFd> {
     let flags = (flags - OFlags::NOFOLLOW) | OFlags::CLOEXEC;
+    if flags.contains(OFlags::DIRECT) {
+        faults::refuse(Call::OpenDirect, fd)?;
+    }
     let proc_fd = proc_fd_dir()?;
     let number = FdName::new(fd);
     retry_on_intr(|| rustix::fs::openat(proc_fd, number.as_bytes(), flags, Mode::empty()))

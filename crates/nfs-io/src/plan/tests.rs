@@ -77,7 +77,7 @@ fn check_write(mode: Mode, offset: u64, len: usize, memory: usize, a: &Alignment
             let middle = (memory as u64).wrapping_add(first * align - offset);
             if blocks == 0 {
                 Some(Fallback::NoAlignedMiddle)
-            } else if middle % u64::from(a.memory) != 0 {
+            } else if !middle.is_multiple_of(u64::from(a.memory)) {
                 Some(Fallback::MemoryNotCongruent)
             } else {
                 let whole = first * align..(first + blocks) * align;
@@ -118,7 +118,9 @@ fn check_read(mode: Mode, offset: u64, len: usize, memory: usize, a: &Alignment)
     let reason = match read_align(a) {
         None => Some(Fallback::AlignmentUnknown),
         Some(align) if end.div_ceil(align) * align > FILE_END => Some(Fallback::NoAlignedMiddle),
-        Some(_) if memory as u64 % u64::from(a.memory) != 0 => Some(Fallback::MemoryNotCongruent),
+        Some(_) if !(memory as u64).is_multiple_of(u64::from(a.memory)) => {
+            Some(Fallback::MemoryNotCongruent)
+        }
         Some(align) => {
             assert_eq!((rounded.start % align, rounded.end % align), (0, 0));
             assert!(

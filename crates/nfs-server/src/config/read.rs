@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 
 use toml::de::DeTable;
 
+use super::io_policy::io_policy;
 use super::problem::ConfigErrors;
 use super::toml_section::{Findings, Item, Section};
 use super::{
     ANONYMOUS_ID_DEFAULT, Access, ClientConfig, Config, Durability, EngineChoice, ExportConfig,
-    IoMode, LogLevel, ServerConfig, SquashKind, check_directory, check_pseudo, loopback_nets,
-    parse_listen, parse_net,
+    LogLevel, ServerConfig, SquashKind, check_directory, check_pseudo, loopback_nets, parse_listen,
+    parse_net,
 };
 use crate::{exports, limits};
 
@@ -42,6 +43,8 @@ const EXPORT_KEYS: &[&str] = &[
     "crossmnt",
     "read",
     "write",
+    "stable",
+    "rule",
 ];
 const CLIENT_KEYS: &[&str] = &[
     "net",
@@ -82,6 +85,7 @@ pub(super) fn config(file: &Path, text: &str) -> Result<Config, ConfigErrors> {
             file: Some(file.to_owned()),
             server,
             exports,
+            remarks: findings.take_warnings(),
         });
     }
     Err(ConfigErrors {
@@ -271,8 +275,7 @@ fn export(table: &Item<&DeTable<'_>>, findings: &mut Findings<'_>) -> Option<Ite
         clients,
         durability: durability.unwrap_or(Durability::Sync),
         crossmnt: section.boolean("crossmnt", findings).unwrap_or(false),
-        read: io_mode(&section, "read", findings),
-        write: io_mode(&section, "write", findings),
+        io: io_policy(&section, &table.span, findings),
         ..ExportConfig::new(path.value, pseudo)
     };
     Some(Item { value, span })
@@ -284,16 +287,6 @@ fn default_pseudo(path: &str) -> &str {
         "" => "/",
         trimmed => trimmed,
     }
-}
-
-fn io_mode(section: &Section<'_>, key: &str, findings: &mut Findings<'_>) -> IoMode {
-    let Some(word) = section.string(key, findings) else {
-        return IoMode::Buffered;
-    };
-    IoMode::from_word(word.value).unwrap_or_else(|message| {
-        findings.add(&word.span, format!("{key}: {message}"));
-        IoMode::Buffered
-    })
 }
 
 /// The rules of an export: `[[export.client]]` sections first, then the list `clients`.

@@ -55,13 +55,23 @@ anongid = 8
 privileged_port = true
 durability = "async"
 crossmnt = true
-read = "buffered"
-write = "buffered"
+read = "direct"
+write = 3
+stable = "file-sync"
 [[export.client]]
 net = "10.1.0.0/16"
 access = "rw"
 squash = "none"
 privileged_port = false
+[[export.rule]]
+op = "write"
+min_size = "64KiB"
+max_size = 1048576
+clients = ["10.1.0.0/16", "::1"]
+name = "*.ckpt"
+mode = "dontcache"
+[[export.rule]]
+mode = 2
 "#,
     )
     .unwrap();
@@ -91,6 +101,11 @@ privileged_port = false
     assert_eq!(
         (ten.access, ten.squash),
         (Access::ReadOnly, SquashKind::All)
+    );
+    assert_eq!(
+        export.io.to_string(),
+        "read=direct write=direct stable=file-sync rules=[op=write,min=64KiB,max=1MiB,\
+         client=10.1.0.0/16,client=::1/128,name=*.ckpt,mode=dontcache; mode=direct]"
     );
     assert_eq!(mapped.net, "192.168.0.0/16".parse().unwrap());
     assert_eq!(config.warnings().len(), 1, "{:?}", config.warnings());
@@ -189,12 +204,65 @@ const WRONG: &[(&str, &str)] = &[
         "is a string; write true or false",
     ),
     (
-        "[[export]]\npath = \"DIR\"\nread = \"direct\"\n",
-        "p.toml:3: read: I/O mode \"direct\" comes later",
+        "[[export]]\npath = \"DIR\"\nread = \"auto\"\n",
+        "p.toml:3: read: I/O mode \"auto\" comes later",
     ),
     (
         "[[export]]\npath = \"DIR\"\nwrite = \"fast\"\n",
         "write \"buffered\"",
+    ),
+    (
+        "[[export]]\npath = \"DIR\"\nread = 3\n",
+        "p.toml:3: read: mode 3 is of WRITE alone (3 is direct with stable = \"data-sync\", 4 with \
+         \"file-sync\"); write \"direct\" or 2 here",
+    ),
+    (
+        "[[export]]\npath = \"DIR\"\nwrite = 5\n",
+        "write: \"5\" is no I/O mode; write \"buffered\", \"dontcache\" or \"direct\", or the kernel's numbers 0 to 4",
+    ),
+    (
+        "[[export]]\npath = \"DIR\"\nwrite = true\n",
+        "\"write\" in [[export]] is a boolean; write a mode, as \"direct\"",
+    ),
+    (
+        "[[export]]\npath = \"DIR\"\nwrite = 4\nstable = \"data-sync\"\n",
+        "p.toml:4: stable \"data-sync\" contradicts WRITE mode 4, which is direct with stable \"file-sync\"; leave",
+    ),
+    (
+        "[[export]]\npath = \"DIR\"\nstable = \"sync\"\n",
+        "write \"asked\" or \"data-sync\" or \"file-sync\"",
+    ),
+    (
+        "[[export]]\npath = \"DIR\"\n[[export.rule]]\nop = \"read\"\n",
+        "p.toml:3: [[export.rule]] has no mode; add mode = \"direct\"",
+    ),
+    (
+        "[[export]]\npath = \"DIR\"\n[[export.rule]]\nmode = 4\n",
+        "p.toml:3: [[export.rule]] mode 4 is of WRITE alone; add op = \"write\"",
+    ),
+    (
+        "[[export]]\npath = \"DIR\"\n[[export.rule]]\nmode = \"auto\"\n",
+        "comes later",
+    ),
+    (
+        "[[export]]\npath = \"DIR\"\n[[export.rule]]\nmin_size = \"1MiB\"\nmax_size = 4096\nmode = 2\n",
+        "p.toml:3: [[export.rule]] min 1MiB is more than max 4KiB, so it would never match; exchange them",
+    ),
+    (
+        "[[export]]\npath = \"DIR\"\n[[export.rule]]\nmin = \"1MiB\"\nmode = 2\n",
+        "p.toml:4: unknown key \"min\" in [[export.rule]]; known keys are op, min_size, max_size",
+    ),
+    (
+        "[[export]]\npath = \"DIR\"\n[[export.rule]]\nclients = []\nmode = 2\n",
+        "p.toml:4: \"clients\" of [[export.rule]] is empty, so it would match nobody; leave it out",
+    ),
+    (
+        "[[export]]\npath = \"DIR\"\n[[export.rule]]\nmode = 2\nname = \"a/*.db\"\n",
+        "p.toml:5: name pattern \"a/*.db\" holds a slash",
+    ),
+    (
+        "[[export]]\npath = \"DIR\"\n[[export.rule]]\nmode = 2\nname = \"a[bc\"\n",
+        "has a \"[\" without its \"]\"; close it",
     ),
     (
         "[[export]]\npath = \"DIR\"\nanonuid = 4294967295\n",
@@ -333,6 +401,28 @@ fn sizes() {
     ] {
         assert!(parse_size(text).is_err(), "{text}");
     }
+}
+
+#[test]
+fn a_rule_that_never_matches_is_a_warning_with_its_line() {
+    let config = parse(
+        "[[export]]\npath = \"DIR\"\n[[export.rule]]\nop = \"read\"\nmode = 2\n\
+         [[export.rule]]\nop = \"read\"\nmin_size = 4096\nmode = 0\n",
+    )
+    .unwrap();
+    assert_eq!(
+        config.warnings(),
+        [
+            "line 6: this [[export.rule]] can never match: rule 1 before it takes all its calls; put \
+          it before rule 1 or remove it"
+        ]
+    );
+    let many = "[[export.rule]]\nmode = 2\n".repeat(limits::IO_RULES_PER_EXPORT_MAX + 1);
+    let found = complaint(&format!("[[export]]\npath = \"DIR\"\n{many}"));
+    assert!(
+        found.contains("p.toml:1: 65 I/O rules; at most 64 are tried"),
+        "{found}"
+    );
 }
 
 #[test]

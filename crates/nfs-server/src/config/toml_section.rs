@@ -19,6 +19,7 @@ pub(super) struct Item<T> {
 pub(super) struct Findings<'t> {
     text: &'t str,
     problems: Vec<Problem>,
+    warnings: Vec<String>,
 }
 
 impl<'t> Findings<'t> {
@@ -26,6 +27,7 @@ impl<'t> Findings<'t> {
         Self {
             text,
             problems: Vec::new(),
+            warnings: Vec::new(),
         }
     }
 
@@ -50,8 +52,25 @@ impl<'t> Findings<'t> {
         });
     }
 
+    /// What is allowed and yet worth a second look.
+    pub(super) fn warn(&mut self, span: &Range<usize>, message: impl std::fmt::Display) {
+        if self.warnings.len() < limits::CONFIG_PROBLEMS_MAX {
+            let line = self.line(span.start);
+            self.warnings.push(format!("line {line}: {message}"));
+        }
+    }
+
+    pub(super) fn take_warnings(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.warnings)
+    }
+
     pub(super) const fn is_empty(&self) -> bool {
         self.problems.is_empty()
+    }
+
+    /// Problems so far.
+    pub(super) const fn len(&self) -> usize {
+        self.problems.len()
     }
 
     /// All problems in the order of the file, at most [`limits::CONFIG_PROBLEMS_MAX`].
@@ -136,6 +155,29 @@ impl<'d> Section<'d> {
                 None
             }
         }
+    }
+
+    /// A word in quotes, or a whole number with or without them, as text. `wanted` is for who wrote
+    /// something else.
+    pub(super) fn word_or_number(
+        &self,
+        key: &str,
+        wanted: &str,
+        findings: &mut Findings<'_>,
+    ) -> Option<Item<String>> {
+        let found = self.get(key)?;
+        let value = match found.get_ref() {
+            DeValue::String(value) => value.to_string(),
+            DeValue::Integer(number) => number.to_string(),
+            _ => {
+                self.wrong_type(key, found, wanted, findings);
+                return None;
+            }
+        };
+        Some(Item {
+            value,
+            span: found.span(),
+        })
     }
 
     pub(super) fn boolean(&self, key: &str, findings: &mut Findings<'_>) -> Option<bool> {

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::{Access, Durability, IoMode, LogLevel, SquashKind, from_word, word_of};
+use super::{IoOrder, IoQuery, WhyQuery};
+use crate::config::{Access, Durability, LogLevel, SquashKind, from_word, word_of};
 use crate::exports::{ClientRule, Export};
 use crate::io_counters::IoStatus;
 use crate::trace::FollowRequest;
@@ -40,6 +41,12 @@ pub enum Command {
     Drain,
     /// Changes how much is logged.
     LogLevel(LogLevel),
+    /// How bytes travel; a list of [`IoState`](super::IoState).
+    Io(IoQuery),
+    /// Changes that; [`IoChanged`](super::IoChanged).
+    IoSet(IoOrder),
+    /// What would happen to one call; [`Why`](super::Why).
+    IoWhy(WhyQuery),
     /// Switches trace events on and off in the log; [`TraceStatus`](super::TraceStatus).
     Trace(TraceChange),
     /// Follows trace events: after an empty answer come [`TraceLine`](super::TraceLine)s, one JSON value
@@ -195,8 +202,8 @@ impl ExportStatus {
             id: export.id,
             durability: word_of(export.durability, Durability::WORDS).to_owned(),
             crossmnt: export.crossmnt,
-            read: word_of(export.read, IoMode::WORDS).to_owned(),
-            write: word_of(export.write, IoMode::WORDS).to_owned(),
+            read: export.io.now().read.to_string(),
+            write: export.io.now().write.to_string(),
             rules: export.rules().iter().map(RuleStatus::of).collect(),
         }
     }

@@ -10,7 +10,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -32,7 +32,7 @@ use super::receive::{BadRecord, Received, Receiver, Step, Wanted};
 use super::shard::Shard;
 use crate::core::{Caller, WireIdentity};
 use crate::counters::{count, count_bytes};
-use crate::dispatch::{self, Answer, Reply};
+use crate::dispatch::{self, Answer, Payload, Reply};
 use crate::limits;
 use crate::nfs3::Context;
 use crate::trace::CallId;
@@ -151,41 +151,37 @@ impl Connection {
         }
     }
 
-    /// One read from the socket, into a WRITE's buffer or the shard's, and what comes of it.
+    /// One read from the socket, into a WRITE's buffer and the shard's, and what comes of it.
     async fn read_once(self: &Rc<Self>, receiver: &mut Receiver) -> Result<Read, End> {
-        if let Some(place) = receiver.direct() {
-            let wanted = place.len();
-            return match self.stream.try_read(place) {
-                Ok(0) => Err(End::Closed),
-                Ok(len) => {
-                    self.note_drained(len < wanted);
-                    receiver.received(len);
-                    Ok(Read {
-                        bytes: len,
-                        more: len == wanted,
-                        waited: self.take_calls(receiver, &[]).await?,
-                    })
-                }
-                Err(error) => not_ready(error),
-            };
-        }
         let mut scratch = self.shard.scratch();
         // What is read and cannot be used yet is held outside the budget: little, when it is tight.
         let pressed = self.shard.core.receive_buffers.budget().has_waiters();
-        let limit = if pressed {
-            limits::READ_BYTES_UNDER_PRESSURE_MAX.min(scratch.len())
+        let mut limit = receiver.read_limit().min(scratch.len());
+        if pressed {
+            limit = limit.min(limits::READ_BYTES_UNDER_PRESSURE_MAX);
+        }
+        let next = scratch.get_mut(..limit).unwrap_or_default();
+        let place = receiver.direct().unwrap_or_default();
+        let direct = place.len();
+        let read = if direct == 0 {
+            self.stream.try_read(next)
         } else {
-            scratch.len()
+            // The rest of this call's data and the next call's head at once.
+            let mut parts = [IoSliceMut::new(place), IoSliceMut::new(next)];
+            self.stream.try_read_vectored(&mut parts)
         };
-        let place = scratch.get_mut(..limit).unwrap_or_default();
-        let read = match self.stream.try_read(place) {
+        let read = match read {
             Ok(0) => Err(End::Closed),
             Ok(len) => {
-                self.note_drained(len < limit);
-                let bytes = place.get(..len).unwrap_or_default();
+                let wanted = direct + limit;
+                self.note_drained(len < wanted);
+                receiver.received(len.min(direct));
+                let bytes = scratch
+                    .get(..len.saturating_sub(direct))
+                    .unwrap_or_default();
                 Ok(Read {
                     bytes: len,
-                    more: len == limit,
+                    more: len == wanted,
                     waited: self.take_calls(receiver, bytes).await?,
                 })
             }
@@ -241,10 +237,13 @@ impl Connection {
                     .ok_or(BadRecord::TooLong)?;
                 receiver.reserved(reservation);
             }
-            Wanted::Data(bytes) => {
-                let data = match pool.try_take(bytes) {
+            Wanted::Data { len, start } => {
+                let data = match pool.try_take_placed(len, start) {
                     Some(data) => data,
-                    None => pool.take(bytes).await.ok_or(BadRecord::TooLong)?,
+                    None => {
+                        let data = pool.take_placed(len, start).await;
+                        data.ok_or(BadRecord::TooLong)?
+                    }
                 };
                 receiver.received_into(data);
             }
@@ -257,8 +256,10 @@ impl Connection {
         let Received {
             record,
             data,
+            copied,
             reservation,
         } = call;
+        let payload = data.map(|data| Payload { data, copied });
         let context = Context {
             core: self.shard.core.clone(),
             engine: self.shard.engine.clone(),
@@ -267,7 +268,7 @@ impl Connection {
         let mut call: Pin<Box<dyn Future<Output = Answer>>> = Box::pin(async move {
             // Held for as long as the record is.
             let _reservation = reservation;
-            dispatch::answer(context, record, data).await
+            dispatch::answer(context, record, payload).await
         });
         // Whatever it waits for is asked again, with a real waker, by the task below.
         let mut at_once = TaskContext::from_waker(Waker::noop());

@@ -2,7 +2,12 @@
 //!
 //! A small record that is complete in the bytes at hand is taken as it is. What is incomplete is kept,
 //! up to [`limits::CALL_BYTES_UNACCOUNTED_MAX`] for free; beyond that the memory budget is asked
-//! first. The data of a large WRITE is received into a buffer of its own.
+//! first. The data of a large WRITE is received into a buffer of its own, placed so that what is
+//! aligned in the file is aligned in memory.
+//!
+//! After a large WRITE another like it is expected: no more is read than its head has, so that its data
+//! goes from the socket to its place, and is copied by nobody ([`Receiver::read_limit`]). Any other
+//! call widens that step by step: small calls that come in numbers are read in numbers.
 
 use nfs_io::{Buf, Reservation};
 use nfs_wire::limits::DATA_BYTES_MAX;
@@ -17,8 +22,16 @@ pub(crate) struct Receiver {
     /// The record so far, without marks.
     record: Vec<u8>,
     fragments: u32,
+    /// The record was looked at and is no WRITE to be cut.
+    judged: bool,
     /// Where the WRITE whose data is waited for is cut.
     cut: Option<WriteCut>,
+    /// The head's length of the last WRITE that was cut; 0 before the first.
+    head_len: usize,
+    /// Bytes that may be read from the socket when a call begins.
+    window: usize,
+    /// Bytes of the WRITE's data that came with other bytes and were copied to their place.
+    copied: usize,
     /// What the record's memory was reserved with, once it is large.
     reservation: Option<Reservation>,
     io_bytes_max: u32,
@@ -52,6 +65,8 @@ pub(crate) struct Received {
     pub(crate) record: Vec<u8>,
     /// A WRITE's data, where it was received apart.
     pub(crate) data: Option<Buf>,
+    /// How much of that had to be copied, bytes.
+    pub(crate) copied: usize,
     /// What a long record is held with; `None` for one up to [`WHOLE_BYTES`], of which the number of
     /// calls in progress bounds how many there are. (A call that holds memory must not wait for
     /// more: all of them together could wait for ever.)
@@ -62,8 +77,13 @@ pub(crate) struct Received {
 pub(crate) enum Wanted {
     /// For the record itself, bytes.
     Record(usize),
-    /// For a WRITE's data, bytes.
-    Data(usize),
+    /// For a WRITE's data.
+    Data {
+        /// Bytes.
+        len: usize,
+        /// How far behind a page's beginning it is to start.
+        start: usize,
+    },
 }
 
 /// The peer does not speak ONC RPC, or asks too much.
@@ -83,6 +103,9 @@ const HEAD_BYTES: usize = 1024;
 pub(crate) const WHOLE_BYTES: usize = 16 << 10;
 /// A WRITE below this is taken whole: copying it costs less than another buffer and read.
 const SPLIT_BYTES: usize = 8192;
+const MARK_BYTES: usize = 4;
+/// By how much a call that is no large WRITE widens what is read at once.
+const WIDENING: usize = 8;
 
 impl Receiver {
     pub(crate) fn new(io_bytes_max: u32) -> Self {
@@ -93,7 +116,11 @@ impl Receiver {
             },
             record: Vec::new(),
             fragments: 0,
+            judged: false,
             cut: None,
+            head_len: 0,
+            window: usize::MAX,
+            copied: 0,
             reservation: None,
             io_bytes_max,
         }
@@ -107,6 +134,19 @@ impl Receiver {
     /// True when it holds memory of the budget that others may wait for.
     pub(crate) fn holds_memory(&self) -> bool {
         self.reservation.is_some() || matches!(self.state, State::Payload { .. })
+    }
+
+    /// The most bytes to read from the socket beyond [`Receiver::direct`]. What is read beyond this
+    /// may be data that would have to be copied.
+    pub(crate) fn read_limit(&self) -> usize {
+        match &self.state {
+            State::Mark { have, .. } if self.fragments == 0 => self.window.saturating_sub(*have),
+            State::Fragment { last: true, left } if self.is_unjudged(*left) => {
+                self.head_end() - self.record.len()
+            }
+            State::Payload { padding, .. } => self.window.saturating_add(*padding),
+            State::Mark { .. } | State::Fragment { .. } => usize::MAX,
+        }
     }
 
     /// Where the next bytes of the stream belong, when that is a WRITE's buffer.
@@ -154,7 +194,9 @@ impl Receiver {
                     padding,
                 } => {
                     if let Some(place) = data.get_mut(*filled..) {
-                        *filled += move_bytes(bytes, place);
+                        let moved = move_bytes(bytes, place);
+                        *filled += moved;
+                        self.copied += moved;
                     }
                     let skipped = (*padding).min(bytes.len());
                     if *filled < data.len() {
@@ -193,6 +235,9 @@ impl Receiver {
         if let (Some(place), Some(bytes)) = (data.get_mut(..filled), early.get(..filled)) {
             place.copy_from_slice(bytes);
         }
+        self.head_len = cut.head_len;
+        self.window = MARK_BYTES + cut.head_len;
+        self.copied = filled;
         // Padding, and of a WRITE beyond wtmax what will not be written.
         let padding = total - cut.head_len - data.len() - (early.len() - filled);
         self.state = State::Payload {
@@ -238,10 +283,9 @@ impl Receiver {
         let total = self.record.len() + left;
         let single = last && self.fragments == 1;
         // Of a long record only a head is taken at first, to see what it is.
-        let short_of_head =
-            single && total > SPLIT_BYTES && self.record.len() < HEAD_BYTES && left > HEAD_BYTES;
-        let take = if short_of_head {
-            HEAD_BYTES - self.record.len()
+        let unjudged = last && self.is_unjudged(left);
+        let take = if unjudged {
+            self.head_end() - self.record.len()
         } else {
             left
         };
@@ -270,13 +314,14 @@ impl Receiver {
             };
             return Ok(None);
         }
-        let head_is_here = short_of_head && now.len() == take;
-        if head_is_here {
+        if unjudged && now.len() == take {
             self.cut = write_head_len(&self.record, total, self.io_bytes_max);
-            match self.cut {
-                Some(cut) => return Ok(Some(Step::Memory(Wanted::Data(cut.data_len)))),
-                None if total > self.longest() => return Err(BadRecord::TooLong),
-                None => {}
+            if let Some(cut) = self.cut {
+                return Ok(Some(Step::Memory(cut.wanted())));
+            }
+            self.judged = self.record.len() >= HEAD_BYTES;
+            if self.judged && total > self.longest() {
+                return Err(BadRecord::TooLong);
             }
         }
         if room == now.len() && self.reservation.is_none() {
@@ -285,6 +330,22 @@ impl Receiver {
             return Ok(Some(Step::Memory(Wanted::Record(wanted))));
         }
         Ok(bytes.is_empty().then_some(Step::More))
+    }
+
+    /// Is this a record, with `left` bytes to come, of which it is not known yet whether it is a
+    /// large WRITE?
+    fn is_unjudged(&self, left: usize) -> bool {
+        self.fragments == 1 && !self.judged && self.record.len() + left > SPLIT_BYTES
+    }
+
+    /// Up to here a long record is read to be judged: as long as the last WRITE's head was, or
+    /// as long as any head is.
+    fn head_end(&self) -> usize {
+        if self.record.len() < self.head_len {
+            self.head_len
+        } else {
+            HEAD_BYTES
+        }
     }
 
     fn reserved_bytes(&self) -> usize {
@@ -304,14 +365,28 @@ impl Receiver {
             State::Payload { data, .. } => Some(data),
             State::Mark { .. } | State::Fragment { .. } => None,
         };
+        if data.is_none() {
+            self.window = self.window.saturating_mul(WIDENING);
+        }
         self.fragments = 0;
+        self.judged = false;
         let record = std::mem::take(&mut self.record);
         let reservation = self.reservation.take();
         Step::Call(Received {
             reservation: reservation.filter(|_| record.len() > WHOLE_BYTES),
             record,
             data,
+            copied: std::mem::take(&mut self.copied),
         })
+    }
+}
+
+impl WriteCut {
+    fn wanted(&self) -> Wanted {
+        Wanted::Data {
+            len: self.data_len,
+            start: self.placement,
+        }
     }
 }
 

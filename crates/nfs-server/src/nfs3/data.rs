@@ -10,6 +10,7 @@ use super::convert::{fail, fattr3, wcc_data};
 use super::object::post_op_attr;
 use super::{Context, put};
 use crate::counters::count_bytes;
+use crate::dispatch::Payload;
 use crate::trace::Event;
 use crate::vfs::{Error, Stability};
 
@@ -66,11 +67,11 @@ async fn read_data(cx: &Context, args: &ReadArgs, out: &mut Vec<u8>) -> Result<B
 pub(super) async fn write(
     cx: &Context,
     args: &WriteHead,
-    data: Option<Buf>,
+    payload: Option<Payload>,
 ) -> Result<WriteOk, Failure<WccData>> {
     let (trace, about) = (&cx.core.trace, cx.caller.about(&args.file));
     trace.start(Event::WriteStart, about, args.offset, args.count.into());
-    let outcome = write_data(cx, args, data).await;
+    let outcome = write_data(cx, args, payload).await;
     if let Err(failure) = &outcome {
         trace.error(Event::WriteErr, about, args.offset, failure.status.word());
     }
@@ -82,7 +83,7 @@ pub(super) async fn write(
 async fn write_data(
     cx: &Context,
     args: &WriteHead,
-    data: Option<Buf>,
+    payload: Option<Payload>,
 ) -> Result<WriteOk, Failure<WccData>> {
     let none = WccData::default();
     let target = cx
@@ -95,7 +96,7 @@ async fn write_data(
         let wcc = cx.core.wcc_unchanged(&target.object).await;
         return Err(fail(Error::Invalid, wcc_data(&wcc)));
     }
-    let Some(data) = data else {
+    let Some(payload) = payload else {
         let wcc = cx.core.wcc_unchanged(&target.object).await;
         return Err(fail(Error::Busy, wcc_data(&wcc)));
     };
@@ -106,7 +107,7 @@ async fn write_data(
     };
     let (result, wcc) = cx
         .core
-        .write(&cx.engine, &target, args.offset, data, stability)
+        .write(&cx.engine, &target, args.offset, payload, stability)
         .await;
     let file_wcc = wcc_data(&wcc);
     match result {
@@ -116,7 +117,7 @@ async fn write_data(
                 file_wcc,
                 // At most `args.count`.
                 count: done.count as u32,
-                committed: args.stable,
+                committed: stable_how(done.committed),
                 verf: done.verifier,
             })
         }
@@ -148,5 +149,13 @@ async fn commit_file(cx: &Context, args: &CommitArgs) -> Result<CommitOk, Failur
     match result {
         Ok(verf) => Ok(CommitOk { file_wcc, verf }),
         Err(error) => Err(fail(error, file_wcc)),
+    }
+}
+
+fn stable_how(stability: Stability) -> StableHow {
+    match stability {
+        Stability::Unstable => StableHow::Unstable,
+        Stability::DataSync => StableHow::DataSync,
+        Stability::FileSync => StableHow::FileSync,
     }
 }

@@ -18,6 +18,7 @@ use nfs_wire::nfs3::{Call, FileHandle, Procedure, WriteHead};
 use nfs_wire::{Encode, Encoder};
 
 use crate::core::{Caller, Core, Target};
+use crate::dispatch::Payload;
 use crate::vfs::Result;
 
 /// All that a procedure needs besides its arguments.
@@ -36,7 +37,7 @@ impl Context {
 /// A call with what it carries: a WRITE's data is not in the record but in a buffer of its own,
 /// `None` where the memory budget had none.
 pub(crate) enum Request<'a> {
-    Write(WriteHead, Option<Buf>),
+    Write(WriteHead, Option<Payload>),
     Other(Call<'a>),
 }
 
@@ -81,8 +82,8 @@ pub(crate) fn is_remembered(procedure: Procedure) -> bool {
 /// Runs a call and appends its results to `out`.
 pub(crate) async fn run(cx: &Context, request: Request<'_>, out: &mut Vec<u8>) -> Held {
     let call = match request {
-        Request::Write(head, data) => {
-            put(out, &data::write(cx, &head, data).await);
+        Request::Write(head, payload) => {
+            put(out, &data::write(cx, &head, payload).await);
             return Held::default();
         }
         Request::Other(call) => call,

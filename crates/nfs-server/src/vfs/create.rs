@@ -119,6 +119,7 @@ impl Core {
                 fs::linkat(object.path(), directory.object.path(), &name)?;
             }
             core.note_place(directory, &name, &object)?;
+            directory.tree.found_as(&object, &name);
             Ok(((), vec![]))
         })
         .await
@@ -256,6 +257,9 @@ impl Core {
         if !moved.as_ref().is_some_and(same) {
             self.forget(doomed);
         }
+        if let Some((_, stat)) = &moved {
+            self.found_again(to, to_name, stat);
+        }
         Ok(flushes)
     }
 
@@ -330,6 +334,20 @@ impl Core {
             && object.stat() == Err(Error::Stale)
         {
             self.files.remove(&object);
+        }
+    }
+
+    /// An object has another name: clients go on with the handle that they have.
+    fn found_again(&self, directory: &Target, name: &[u8], stat: &Stat) {
+        let id = InodeId {
+            fsid: directory.object.mount.fsid,
+            dev: stat.dev,
+            ino: stat.ino,
+        };
+        if directory.tree.wants_name_of(stat)
+            && let Some(object) = self.files.by_inode(id)
+        {
+            directory.tree.found_as(&object, name);
         }
     }
 

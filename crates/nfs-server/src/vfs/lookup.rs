@@ -51,6 +51,7 @@ impl Core {
                 .object
                 .check(&directory.creds, Access::EXECUTE, stat)?;
             if let Some(found) = self.lookup_again(directory, name) {
+                directory.tree.found_as(&found.0, name);
                 return Ok(found);
             }
             match self.lookup_at_once(directory, name) {

@@ -14,6 +14,7 @@ mod access;
 mod attributes;
 mod create;
 mod error;
+pub(crate) mod gate;
 pub(crate) mod hints;
 mod info;
 mod io;

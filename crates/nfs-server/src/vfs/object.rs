@@ -7,7 +7,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use nfs_io::caps::{self, Capability};
@@ -17,9 +17,12 @@ use nfs_io::{Creds, Errno};
 use nfs_wire::nfs3::FileHandle;
 use parking_lot::{Mutex, RwLock};
 
+use super::gate::{Gate, Gates};
+use super::io::{Refusals, Rounds};
 use super::tree::Mount;
 use super::{Access, Error, FileKind, Result};
-use crate::file_cache::FdSlot;
+use crate::file_cache::{FdBudget, FdSlot};
+use crate::io_counters::Io;
 use crate::limits;
 
 /// See the module.
@@ -36,6 +39,12 @@ pub(crate) struct Object {
     _slot: FdSlot,
     read: Mutex<Option<Open>>,
     write: Mutex<Option<Open>>,
+    direct_read: Mutex<Option<Open>>,
+    direct_write: Mutex<Option<Open>>,
+    /// Ways of moving bytes that it did not take.
+    pub(super) refusals: Refusals,
+    /// Set by the first write.
+    gate: OnceLock<Arc<Gate>>,
     permits: Mutex<Permits>,
     changes: Mutex<Changes>,
     /// Held on a helper thread while attributes are compared with a guard and set.
@@ -44,7 +53,10 @@ pub(crate) struct Object {
     /// while one comes, until the table knows.
     pub(super) names_turn: RwLock<()>,
     sync_turn: tokio::sync::Mutex<()>,
+    pub(super) rounds: Rounds,
     pub(super) unstable: Mutex<super::stable::Unstable>,
+    /// The name by which it was last found, where a rule of its export asks for names.
+    name: Mutex<Option<Arc<[u8]>>>,
     /// Touched since the clock's hand last passed.
     pub(crate) used: AtomicBool,
     /// Somebody is about to sync it so that it may leave the cache.
@@ -75,12 +87,18 @@ impl Object {
             _slot: slot,
             read: Mutex::default(),
             write: Mutex::default(),
+            direct_read: Mutex::default(),
+            direct_write: Mutex::default(),
+            refusals: Refusals::default(),
+            gate: OnceLock::new(),
             permits: Mutex::default(),
             changes: Mutex::default(),
             setattr_turn: Mutex::default(),
             names_turn: RwLock::default(),
             sync_turn: tokio::sync::Mutex::default(),
+            rounds: Rounds::default(),
             unstable: Mutex::default(),
+            name: Mutex::default(),
             used: AtomicBool::new(true),
             cleaning: AtomicBool::new(false),
         }
@@ -111,12 +129,12 @@ impl Object {
 
     /// The descriptor for READ, READDIR's sync and COMMIT, opened at first use with the server's
     /// own rights: whoever uses it has asked [`Object::check`] first.
-    pub(crate) fn read_fd(&self, slots: &crate::file_cache::FdBudget) -> Result<Arc<OwnedFd>> {
+    pub(crate) fn read_fd(&self, slots: &FdBudget) -> Result<Arc<OwnedFd>> {
         self.open(&self.read, OFlags::RDONLY, slots)
     }
 
     /// The descriptor for WRITE and truncation; see [`Object::read_fd`].
-    pub(crate) fn write_fd(&self, slots: &crate::file_cache::FdBudget) -> Result<Arc<OwnedFd>> {
+    pub(crate) fn write_fd(&self, slots: &FdBudget) -> Result<Arc<OwnedFd>> {
         self.open(&self.write, OFlags::WRONLY, slots)
     }
 
@@ -133,8 +151,29 @@ impl Object {
         place.as_ref().map(|open| Arc::clone(&open.fd))
     }
 
+    /// The descriptor for direct READs or WRITEs; see [`Object::read_fd`].
+    ///
+    /// # Errors
+    /// EINVAL where the file system has no direct I/O.
+    pub(crate) fn direct_fd(&self, io: Io, slots: &FdBudget) -> Result<Arc<OwnedFd>> {
+        let (place, access) = match io {
+            Io::Read => (&self.direct_read, OFlags::RDONLY),
+            Io::Write => (&self.direct_write, OFlags::WRONLY),
+        };
+        self.open(place, access | OFlags::DIRECT, slots)
+    }
+
+    /// The descriptor for direct I/O if it is open already; see [`Object::read_fd_if_open`].
+    pub(crate) fn direct_fd_if_open(&self, io: Io) -> Option<Arc<OwnedFd>> {
+        let place = match io {
+            Io::Read => &self.direct_read,
+            Io::Write => &self.direct_write,
+        };
+        place.try_lock()?.as_ref().map(|open| Arc::clone(&open.fd))
+    }
+
     /// Takes over the descriptor that made the file, for WRITE.
-    pub(crate) fn adopt_write_fd(&self, fd: Arc<OwnedFd>, slots: &crate::file_cache::FdBudget) {
+    pub(crate) fn adopt_write_fd(&self, fd: Arc<OwnedFd>, slots: &FdBudget) {
         self.write.lock().get_or_insert_with(|| Open {
             fd,
             _slot: slots.take(),
@@ -145,7 +184,7 @@ impl Object {
         &self,
         place: &Mutex<Option<Open>>,
         access: OFlags,
-        slots: &crate::file_cache::FdBudget,
+        slots: &FdBudget,
     ) -> Result<Arc<OwnedFd>> {
         let kind_flags = match self.kind {
             FileKind::Regular => OFlags::empty(),
@@ -218,6 +257,26 @@ impl Object {
         self.mount.local && creds == ServerIdentity::current().creds() && *OVERRIDES
     }
 
+    /// The name by which it was last found, if that was worth remembering.
+    pub(crate) fn name(&self) -> Option<Arc<[u8]>> {
+        self.name.lock().clone()
+    }
+
+    /// It was found as `name` in a tree whose rules ask for names.
+    pub(super) fn remember_name(&self, name: &[u8]) {
+        let mut place = self.name.lock();
+        if place.as_deref() != Some(name) && name.len() <= limits::NAME_BYTES_MAX {
+            *place = Some(Arc::from(name));
+        }
+    }
+
+    /// The same from a worse source.
+    pub(super) fn remember_name_if_none(&self, name: &[u8]) {
+        if self.name.lock().is_none() {
+            self.remember_name(name);
+        }
+    }
+
     /// Starts a change by `client`; the ticket tells at its end whether the attributes from
     /// before may be told to that client.
     pub(crate) fn begin_change(self: &Arc<Self>, client: u64) -> Change {
@@ -225,6 +284,11 @@ impl Object {
         Change {
             object: Arc::clone(self),
         }
+    }
+
+    /// What keeps writes through the page cache and past it apart.
+    pub(super) fn gate(&self, gates: &Gates) -> &Arc<Gate> {
+        self.gate.get_or_init(|| gates.of((self.dev, self.ino)))
     }
 
     /// Waits until no other COMMIT of this file runs.

@@ -1,6 +1,8 @@
 //! From a handle's parts, or a descriptor that a look-up returned, to an [`Object`].
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -61,7 +63,14 @@ impl Core {
                 if stat.kind() == FileKind::Directory && !tree.contains(fd.as_fd())? {
                     return Err(Error::Stale);
                 }
-                core.insert(handle, mount, fd, &stat)
+                let path = tree.wants_name_of(&stat).then(|| fs::fd_path(fd.as_fd()));
+                let object = core.insert(handle, mount, fd, &stat)?;
+                // The client found it by a name while another object stood for it, or in a listing. The
+                // kernel still knows one if the name is in its memory.
+                if let Some(name) = path.and_then(known_name) {
+                    object.remember_name_if_none(&name);
+                }
+                Ok(object)
             }
             HandleBody::Table(id) => core.open_table_id(&tree, id),
         })
@@ -88,6 +97,7 @@ impl Core {
             ino: stat.ino,
         };
         if let Some(object) = self.files.by_inode(id) {
+            tree.found_as(&object, name);
             return Ok(object);
         }
         let handle = match self.table(tree) {
@@ -104,7 +114,9 @@ impl Core {
                 self.table_handle(tree, id)?
             }
         };
-        self.insert(handle, mount, fd, stat)
+        let object = self.insert(handle, mount, fd, stat)?;
+        tree.found_as(&object, name);
+        Ok(object)
     }
 
     /// The handle table, for a tree whose handles are in it.
@@ -177,7 +189,10 @@ impl Core {
             if table.is(id, identity).map_err(table_failed)? {
                 let handle = self.table_handle(tree, id)?;
                 let mount = tree.mount_of(&mount, &stat)?;
-                return self.insert(handle, mount, fd, &stat);
+                let object = self.insert(handle, mount, fd, &stat)?;
+                let name = path.rsplit(|byte| *byte == b'/').next();
+                tree.found_as(&object, name.unwrap_or_default());
+                return Ok(object);
             }
         }
         Err(Error::Stale)
@@ -198,7 +213,10 @@ impl Core {
             ino: stat.ino,
         };
         match self.files.by_inode(id) {
-            Some(object) => Ok(object.handle),
+            Some(object) => {
+                directory.tree.found_as(&object, name);
+                Ok(object.handle)
+            }
             None if !directory.tree.is_by_table() => {
                 self.kernel_handle(&directory.tree, mount, &fd)
             }
@@ -246,6 +264,15 @@ impl Core {
             }
         }
     }
+}
+
+/// The last name of the path that the kernel shows for a descriptor. A file that was opened by handle and
+/// whose names are not in the kernel's memory is shown as a root, which has none; a name that is gone is
+/// marked.
+fn known_name(path: nfs_io::Result<PathBuf>) -> Option<Vec<u8>> {
+    let path = path.ok()?;
+    let name = path.file_name()?.as_bytes();
+    (!name.ends_with(b" (deleted)")).then(|| name.to_vec())
 }
 
 /// The id in the handle table of an object whose handle is of that kind.

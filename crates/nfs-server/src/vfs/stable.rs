@@ -277,13 +277,9 @@ impl Object {
         }
     }
 
-    /// The sync failed: every client that wrote is to hear of it once; `told` hears it now.
-    pub(crate) fn sync_failed(&self, covered: Covered, told: Option<u64>) {
-        let mut unstable = self.unstable.lock();
-        unstable.to_tell.extend(covered.writers);
-        if let Some(client) = told {
-            unstable.to_tell.remove(&client);
-        }
+    /// The sync failed: every client that wrote is to hear of it once.
+    pub(crate) fn sync_failed(&self, covered: Covered) {
+        self.unstable.lock().to_tell.extend(covered.writers);
     }
 
     /// Has this client still to hear of a lost write? Asking is telling.

@@ -17,7 +17,7 @@ use nfs_io::{Budget, Errno, Lane};
 use parking_lot::RwLock;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::{Error, Object, Result};
+use super::{Error, FileKind, Object, Result};
 use crate::exports::Export;
 use crate::fh::{MountKey, PlaceMark};
 use crate::io_counters::IoCounters;
@@ -53,6 +53,8 @@ pub(crate) struct Mount {
     root_ino: u64,
     /// `statx` on a cached inode of it does not wait for anybody: it may run on a shard's thread.
     pub(crate) local: bool,
+    /// A block of it, in bytes.
+    pub(crate) block_bytes: u64,
     /// The largest file it takes, found by asking it (0 where it could not be asked).
     pub(crate) file_size_max: u64,
     /// Opened for reading: `open_by_handle_at` does not take an `O_PATH` descriptor.
@@ -83,6 +85,7 @@ impl Mount {
             mnt_id: stat.mnt_id,
             root_ino: stat.ino,
             local: fs::is_local(facts.fs_type),
+            block_bytes: facts.bsize,
             file_size_max,
             fd: Arc::new(fd),
             path,
@@ -264,6 +267,18 @@ impl Tree {
         // Two callers that raced made the same root twice; either will do.
         if self.place.root.set(root).is_err() {
             tracing::debug!(export = %self.export.id, "root was made twice");
+        }
+    }
+
+    /// Does anybody ask for the name of a file with these attributes?
+    pub(super) fn wants_name_of(&self, stat: &Stat) -> bool {
+        stat.kind() == FileKind::Regular && self.export.io.now().uses_names()
+    }
+
+    /// A client found an object by this name.
+    pub(super) fn found_as(&self, object: &Object, name: &[u8]) {
+        if object.kind == FileKind::Regular && self.export.io.now().uses_names() {
+            object.remember_name(name);
         }
     }
 

@@ -78,15 +78,12 @@ impl Served {
         for client in &mut export.clients {
             client.squash = SquashKind::None;
         }
-        let mut config = Config {
-            file: None,
-            server: ServerConfig {
-                shards: Some(1),
-                rpcbind: false,
-                ..ServerConfig::default()
-            },
-            exports: vec![export],
+        let server = ServerConfig {
+            shards: Some(1),
+            rpcbind: false,
+            ..ServerConfig::default()
         };
+        let mut config = Config::from_flags(server, vec![export]);
         change(&mut config);
         if std::env::var("PENSTOCK_ENGINE").is_ok_and(|engine| engine == "threads") {
             config.server.engine = EngineChoice::Threads;

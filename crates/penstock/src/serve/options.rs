@@ -2,13 +2,15 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::str::FromStr as _;
 
 use anyhow::Context as _;
 use ipnet::IpNet;
 use nfs_server::config::{
-    self, Access, ClientConfig, Config, Durability, EngineChoice, ExportConfig, IoMode, LogLevel,
-    NFS_PORT, ServerConfig, SquashKind, from_word,
+    self, Access, ClientConfig, Config, Durability, EngineChoice, ExportConfig, LogLevel, NFS_PORT,
+    ServerConfig, SquashKind, from_word,
 };
+use nfs_server::policy::{self, IoChange, IoPolicy, Mode, StableFloor, WriteMode};
 
 use crate::exit::UsageError;
 
@@ -57,12 +59,21 @@ pub(crate) struct Args {
     #[arg(long)]
     no_rpcbind: bool,
 
-    /// How READs reach the disk: buffered
-    #[arg(long, value_name = "MODE", conflicts_with = "config", value_parser = IoMode::from_word)]
-    read: Option<IoMode>,
-    /// How WRITEs reach the disk: buffered
-    #[arg(long, value_name = "MODE", conflicts_with = "config", value_parser = IoMode::from_word)]
-    write: Option<IoMode>,
+    /// How READs reach the disk: buffered, dontcache or direct (or the kernel's 0, 1, 2)
+    #[arg(long, value_name = "MODE", conflicts_with = "config", value_parser = policy::parse_mode)]
+    read: Option<Mode>,
+    /// How WRITEs reach the disk: buffered, dontcache or direct (or the kernel's 0, 1, 2; 3 and 4 are direct
+    /// with --stable data-sync and file-sync)
+    #[arg(long, value_name = "MODE", conflicts_with = "config", value_parser = WriteMode::from_str)]
+    write: Option<WriteMode>,
+    /// How stable every WRITE is at least: asked (as the client asks), data-sync or file-sync
+    #[arg(
+        long,
+        value_name = "FLOOR",
+        conflicts_with = "config",
+        value_parser = |word: &str| from_word(word, StableFloor::WORDS)
+    )]
+    stable: Option<StableFloor>,
     /// Let clients read only
     #[arg(long, conflicts_with = "config")]
     read_only: bool,
@@ -163,11 +174,17 @@ impl Args {
         } else {
             Durability::Sync
         };
+        let change = IoChange {
+            read: self.read,
+            write: self.write,
+            stable: self.stable,
+            rules: None,
+        };
+        change.check().map_err(UsageError)?;
         let export = ExportConfig {
             clients: loopback.into_iter().chain(others).collect(),
             durability,
-            read: self.read.unwrap_or(IoMode::Buffered),
-            write: self.write.unwrap_or(IoMode::Buffered),
+            io: change.applied_to(&IoPolicy::default()),
             ..ExportConfig::new(&absolute, "/")
         };
         let server = ServerConfig {

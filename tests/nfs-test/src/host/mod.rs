@@ -1,7 +1,9 @@
 //! What a scenario uses on the host. Everything here is owned: dropping the value ends the process,
 //! unmounts the file system, frees the device, also while a failure unwinds.
 
+mod io_mode;
 mod loopfs;
+mod mounted;
 pub(crate) mod needs;
 mod netns;
 mod place;
@@ -13,12 +15,14 @@ pub(crate) mod wire;
 
 use std::path::PathBuf;
 
+pub(crate) use io_mode::{IoSetting, Mode};
 pub(crate) use loopfs::{FsKind, Knife, LoopFs};
+pub(crate) use mounted::Mounted;
 pub(crate) use netns::Netns;
 pub(crate) use place::Place;
 pub(crate) use process::{Running, output, run};
 pub(crate) use server::{Server, ServerOptions};
-pub(crate) use uml::{Guest, GuestOutcome};
+pub(crate) use uml::{Guest, GuestOutcome, Mount};
 
 /// Which of the server's I/O engines a scenario runs with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +49,8 @@ pub(crate) struct Context {
     pub(crate) seed: u64,
     /// Fewer rounds than CI runs.
     pub(crate) quick: bool,
+    /// The long forms: every offset with every length, gibibytes instead of mebibytes.
+    pub(crate) full: bool,
     /// Power cuts for each file system.
     pub(crate) cuts: u32,
     /// The scenario's own directory; logs in it are shown when it fails.

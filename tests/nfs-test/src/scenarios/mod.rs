@@ -2,7 +2,9 @@
 
 mod commands;
 mod hostile;
+mod io;
 mod kernel;
+mod kernel_modes;
 mod libnfs;
 mod power;
 mod rpcbind;
@@ -68,10 +70,46 @@ pub(crate) const TABLE: &[Scenario] = &[
         run: kernel::run,
     },
     Scenario {
+        name: "kernel-modes",
+        about: "the kernel's client in each I/O mode: fsx, dd, clients in different modes, restarts",
+        needs: &[Need::Root, Need::Loop, Need::Uml, Need::Tun],
+        run: kernel_modes::run,
+    },
+    Scenario {
         name: "hostile",
         about: "half-open connections, slow senders, endless records, garbage: memory stays bounded",
         needs: &[],
         run: hostile::run,
+    },
+    Scenario {
+        name: "io-matrix",
+        about: "READ and WRITE at every edge, in each mode, on each file system, against a model",
+        needs: &[Need::Root, Need::Loop, Need::Btrfs],
+        run: io::matrix,
+    },
+    Scenario {
+        name: "io-coherence",
+        about: "clients in different modes and a local process on one file: nobody sees old bytes",
+        needs: &[Need::Root, Need::Loop, Need::Btrfs],
+        run: io::coherence,
+    },
+    Scenario {
+        name: "io-faults",
+        about: "full, limited, failing and refusing file systems in the middle of split WRITEs",
+        needs: &[Need::Root, Need::Loop, Need::Btrfs],
+        run: io::faults,
+    },
+    Scenario {
+        name: "io-live",
+        about: "modes and rules changed while calls run: none is lost, none is wrong",
+        needs: &[Need::Root, Need::Loop],
+        run: io::live,
+    },
+    Scenario {
+        name: "io-counted",
+        about: "what a large transfer leaves in the page cache, copies, and asks of the kernel",
+        needs: &[Need::Root, Need::Loop, Need::Strace],
+        run: io::counted,
     },
     Scenario {
         name: "stall-fuse",

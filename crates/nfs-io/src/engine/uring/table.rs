@@ -7,7 +7,8 @@ use io_uring::squeue::Entry;
 use io_uring::types::{Fd, FsyncFlags};
 
 use super::Answer;
-use crate::op::{Next, Progress};
+use crate::faults::Fault;
+use crate::op::{Next, Progress, left};
 use crate::{Lane, Op, OpResult, Result};
 
 /// A fixed number of slots. A slot's index is the `user_data` of its operation.
@@ -20,6 +21,8 @@ pub(super) struct Table {
 pub(super) struct InFlight {
     op: Op,
     progress: Progress,
+    /// What a test wants of the call that the kernel works on.
+    fault: Option<Fault>,
     personality: u16,
     pub(super) lane: Lane,
     pub(super) answer: Answer,
@@ -31,6 +34,7 @@ impl InFlight {
         Self {
             op,
             progress,
+            fault: None,
             personality,
             lane,
             answer,
@@ -82,7 +86,12 @@ impl Table {
 
     /// Takes note of what the kernel did for a slot's operation.
     pub(super) fn step(&mut self, index: usize, step: Result<usize>) -> Next {
-        self.slot(index).progress.step(step)
+        let slot = self.slot(index);
+        let step = match slot.fault.take() {
+            Some(fault) => fault.told(step),
+            None => step,
+        };
+        slot.progress.step(step)
     }
 
     /// The description of what is left of a slot's operation. What it points to lives as long
@@ -90,7 +99,11 @@ impl Table {
     pub(super) fn entry(&mut self, index: usize) -> Entry {
         let slot = self.slot(index);
         let (personality, done) = (slot.personality, slot.progress.done());
+        slot.fault = slot.op.fault();
+        let fault = slot.fault;
         let entry = match &mut slot.op {
+            // Its answer is known: the kernel only carries it around the ring.
+            _ if fault.and_then(Fault::errno).is_some() => opcode::Nop::new().build(),
             Op::Read {
                 file,
                 offset,
@@ -98,7 +111,7 @@ impl Table {
                 range,
                 mode,
             } => {
-                let left = &mut buf[range.start + done..range.end];
+                let left = &mut buf[left(range, done, *mode, fault)];
                 opcode::Read::new(Fd(file.as_raw_fd()), left.as_mut_ptr(), length(left.len()))
                     .offset(offset.saturating_add(done as u64))
                     .rw_flags(mode.rwf() as _)
@@ -112,7 +125,7 @@ impl Table {
                 sync,
                 mode,
             } => {
-                let left = &buf[range.start + done..range.end];
+                let left = &buf[left(range, done, *mode, fault)];
                 opcode::Write::new(Fd(file.as_raw_fd()), left.as_ptr(), length(left.len()))
                     .offset(offset.saturating_add(done as u64))
                     .rw_flags((sync.rwf() | mode.rwf()) as _)

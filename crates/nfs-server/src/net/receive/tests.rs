@@ -12,6 +12,7 @@ const IO_BYTES_MAX: u32 = 64 << 10;
 fn rejoined(call: Received) -> Vec<u8> {
     let mut bytes = call.record;
     if let Some(data) = call.data {
+        assert_eq!(data.address() % 4096, 11, "placed as in the file");
         bytes.extend_from_slice(&data);
         bytes.resize(bytes.len().next_multiple_of(4), 0);
     }
@@ -66,9 +67,9 @@ impl Peer {
                     let reservation = self.budget.try_reserve(len as u64).unwrap();
                     self.receiver.reserved(reservation);
                 }
-                Step::Memory(Wanted::Data(len)) => {
+                Step::Memory(Wanted::Data { len, start }) => {
                     self.receiver
-                        .received_into(self.pool.try_take(len).unwrap());
+                        .received_into(self.pool.try_take_placed(len, start).unwrap());
                 }
             }
         }
@@ -250,7 +251,7 @@ fn only_a_long_record_takes_its_reservation_along() {
                     receiver.reserved(budget.try_reserve(len as u64).unwrap());
                 }
                 Step::Call(call) => break call,
-                Step::More | Step::Memory(Wanted::Data(_)) => panic!("{len}"),
+                Step::More | Step::Memory(Wanted::Data { .. }) => panic!("{len}"),
             }
         };
         assert_eq!(call.reservation.is_some(), keeps, "{len}");

@@ -1,0 +1,178 @@
+//! COMMIT, and the sync at the end of a WRITE.
+//!
+//! Whoever needs a file on stable storage joins a round. One of a round syncs the file for all who
+//! had joined when it began; who comes later is of the next round, since what they wrote may have come too
+//! late. One round at a time: the kernel reports an error to one fsync of a descriptor, and whoever
+//! is told must have marked the others before they answer.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use nfs_io::engine::Engine;
+use nfs_io::fs::Stat;
+use nfs_io::op::Op;
+use nfs_io::{Errno, fs};
+use parking_lot::Mutex;
+
+use super::super::{Access, Error, Object, Result, Wcc, WithWcc};
+use super::{finished, must_be_regular};
+use crate::core::{Core, Target};
+
+/// The round of one file that may still be joined.
+#[derive(Default)]
+pub(crate) struct Rounds(Mutex<Arc<Round>>);
+
+#[derive(Default)]
+struct Round {
+    /// Somebody needs all attributes too.
+    whole: AtomicBool,
+    /// What became of it, when it is over.
+    result: OnceLock<Result<()>>,
+}
+
+impl Rounds {
+    fn join(&self, whole: bool) -> Arc<Round> {
+        let open = self.0.lock();
+        if whole {
+            open.whole.store(true, Ordering::Relaxed);
+        }
+        Arc::clone(&open)
+    }
+
+    /// Whoever joins from now on is of another round.
+    fn close(&self, round: &Arc<Round>) {
+        let mut open = self.0.lock();
+        if Arc::ptr_eq(&open, round) {
+            *open = Arc::default();
+        }
+    }
+}
+
+impl Core {
+    /// Puts everything written to the file on stable storage: the kernel offers no more for a
+    /// range. Returns the verifier from after it.
+    pub(crate) async fn commit(
+        self: &Arc<Self>,
+        engine: &Engine,
+        target: &Target,
+    ) -> WithWcc<[u8; 8]> {
+        let object = &target.object;
+        let change = object.begin_change(target.client);
+        let (before, fd) = match self.ready_to_commit(target).await {
+            Ok(ready) => ready,
+            Err(error) => return (Err(error), self.wcc_unchanged(object).await),
+        };
+        let result = self.sync_file(engine, target, fd, true).await;
+        let after = self.attributes(object).await.ok();
+        let before = change.is_unmixed().then_some(before);
+        (
+            result.map(|()| self.verifier.bytes()),
+            Wcc { before, after },
+        )
+    }
+
+    /// Returns when what was written to the file before the call is on stable storage: the data
+    /// and what is needed to read it back, or all attributes too (`whole`).
+    pub(super) async fn sync_file(
+        self: &Arc<Self>,
+        engine: &Engine,
+        target: &Target,
+        file: Arc<OwnedFd>,
+        whole: bool,
+    ) -> Result<()> {
+        let object = &target.object;
+        let round = object.rounds.join(whole);
+        let _one_at_a_time = object.sync_turn().await;
+        let result = match round.result.get() {
+            Some(result) => *result,
+            None => {
+                object.rounds.close(&round);
+                let data_only = !round.whole.load(Ordering::Relaxed);
+                let result = self.sync_now(engine, target, file, data_only).await;
+                // Too much waits for the file system: the others of the round may have more luck.
+                if result != Err(Error::Busy) {
+                    // Only who has the turn sets it.
+                    round.result.get_or_init(|| result);
+                }
+                result
+            }
+        };
+        match result {
+            Err(Error::Busy) => result,
+            // Asked in any case: to answer with an error is to tell.
+            _ if object.must_hear_of_error(target.client) && result.is_ok() => {
+                Err(Error::Errno(Errno::IO))
+            }
+            _ => result,
+        }
+    }
+
+    /// Syncs; the caller has the turn.
+    async fn sync_now(
+        &self,
+        engine: &Engine,
+        target: &Target,
+        file: Arc<OwnedFd>,
+        data_only: bool,
+    ) -> Result<()> {
+        let object = &target.object;
+        let covered = object.take_unstable();
+        let engine = self.engine_for(engine, target);
+        let op = Op::Fsync { file, data_only };
+        let result = finished(engine.submit(op, &target.creds, target.lane()).await.result);
+        match result {
+            Ok(_) => Ok(()),
+            Err(Error::Busy) => {
+                object.restore_unstable(covered);
+                Err(Error::Busy)
+            }
+            Err(error) => {
+                object.sync_failed(covered);
+                self.verifier.change();
+                Err(error)
+            }
+        }
+    }
+
+    /// Syncs what clients did not commit, because the descriptors are to be closed. It stays in the
+    /// cache meanwhile: a COMMIT that came to other descriptors would not hear of an error.
+    pub(crate) fn sync_before_close(&self, object: &Object) {
+        let Some(_one_at_a_time) = object.try_sync_turn() else {
+            return;
+        };
+        let covered = object.take_unstable();
+        let Some(fd) = object.write_fd_if_open() else {
+            object.restore_unstable(covered);
+            return;
+        };
+        if fs::fsync(fd.as_fd()).is_err() {
+            object.sync_failed(covered);
+            self.verifier.change();
+        }
+    }
+
+    /// Unstable data of this file may be lost.
+    pub(super) fn lost(&self, object: &Object) {
+        let covered = object.take_unstable();
+        object.sync_failed(covered);
+        self.verifier.change();
+    }
+
+    async fn ready_to_commit(self: &Arc<Self>, target: &Target) -> Result<(Stat, Arc<OwnedFd>)> {
+        must_be_regular(&target.object)?;
+        target.must_be_writable()?;
+        let before = self.attributes(&target.object).await?.stat;
+        self.check_io(target, Access::WRITE, before).await?;
+        // The descriptor that the writes went through knows of their errors.
+        let fd = match self.write_fd(target).await {
+            // A file that an unprivileged server may no longer open for writing, or a program
+            // that runs: nothing was written here since the cache let go of it, synced.
+            Err(Error::Errno(Errno::ACCESS | Errno::PERM | Errno::TXTBSY)) => {
+                self.read_fd(target).await?
+            }
+            opened => opened?,
+        };
+        Ok((before, fd))
+    }
+}

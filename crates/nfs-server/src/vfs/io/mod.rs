@@ -1,0 +1,111 @@
+//! READ, WRITE and COMMIT.
+//!
+//! The mode of a call is decided before it moves a byte (`mode.rs`); how its range is then moved is a plan
+//! (`nfs_io::plan`), gone by the shard's engine (`read.rs`, `write.rs`). What the file system refuses is
+//! done through the page cache within the same call, counted, and remembered for the file. COMMIT and
+//! what else puts a file on stable storage is in `commit.rs`.
+
+mod commit;
+mod mode;
+mod read;
+mod write;
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use nfs_io::engine::Engine;
+use nfs_io::fs::Stat;
+use nfs_io::{Buf, Errno};
+
+pub(crate) use commit::Rounds;
+pub(crate) use mode::Refusals;
+
+use super::{Access, Attributes, Error, FileKind, Object, Result};
+use crate::core::{Core, Target};
+
+/// What a READ brought.
+pub(crate) struct ReadDone {
+    /// Exactly the bytes read.
+    pub(crate) data: Buf,
+    pub(crate) eof: bool,
+    pub(crate) attributes: Attributes,
+}
+
+/// What a WRITE is to promise, or did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stability {
+    Unstable,
+    DataSync,
+    FileSync,
+}
+
+/// What a WRITE did.
+pub(crate) struct WriteDone {
+    /// Bytes written, from the first on; never 0 of more than 0.
+    pub(crate) count: usize,
+    /// How stable they are: at least what was asked.
+    pub(crate) committed: Stability,
+    /// The verifier from before the write: if data is lost from then on, the client sees another.
+    pub(crate) verifier: [u8; 8],
+}
+
+impl Core {
+    /// The shard's engine for file systems on this machine. A ring executes an operation within the
+    /// submitting call if the file system lets it, and FUSE and network file systems let it and then
+    /// wait for their peer: those go to the helper pool, where they hold up their own lane only.
+    fn engine_for(&self, engine: &Engine, target: &Target) -> Engine {
+        if target.object.mount.local {
+            engine.clone()
+        } else {
+            Engine::threads(self.pool.clone())
+        }
+    }
+
+    async fn write_fd(self: &Arc<Self>, target: &Target) -> Result<Arc<OwnedFd>> {
+        if let Some(fd) = target.object.write_fd_if_open() {
+            return Ok(fd);
+        }
+        let (core, object) = (Arc::clone(self), Arc::clone(&target.object));
+        self.blocking(target.lane(), move || object.write_fd(core.files.budget()))
+            .await?
+    }
+
+    async fn read_fd(self: &Arc<Self>, target: &Target) -> Result<Arc<OwnedFd>> {
+        if let Some(fd) = target.object.read_fd_if_open() {
+            return Ok(fd);
+        }
+        let (core, object) = (Arc::clone(self), Arc::clone(&target.object));
+        self.blocking(target.lane(), move || object.read_fd(core.files.budget()))
+            .await?
+    }
+
+    async fn check_io(&self, target: &Target, access: Access, stat: Stat) -> Result<()> {
+        if target.object.mount.local {
+            return target.object.check_io(&target.creds, access, &stat);
+        }
+        let target = target.clone();
+        self.blocking(target.lane(), move || {
+            target.object.check_io(&target.creds, access, &stat)
+        })
+        .await?
+    }
+}
+
+/// The engine says `EAGAIN` only when too much waits for the file system.
+fn finished(result: nfs_io::Result<usize>) -> Result<usize> {
+    result.map_err(|errno| {
+        if errno == Errno::AGAIN {
+            Error::Busy
+        } else {
+            errno.into()
+        }
+    })
+}
+
+fn must_be_regular(object: &Object) -> Result<()> {
+    if object.kind == FileKind::Regular {
+        Ok(())
+    } else {
+        Err(Error::Invalid)
+    }
+}

@@ -1,0 +1,163 @@
+//! The mode of one call: what was decided for it, what the file is known to refuse, and the
+//! descriptors that go with it.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use nfs_io::Errno;
+use nfs_io::fs::Stat;
+use nfs_io::plan::{Alignment, Fallback, Mode};
+
+use super::super::{Error, Object, Result};
+use crate::core::{Core, Target};
+use crate::io_counters::{Io, Moved, Reason};
+use crate::trace::Trace;
+
+/// What a file has refused: asking again costs a system call that fails. Forgotten when the
+/// file leaves the cache.
+#[derive(Default)]
+pub(crate) struct Refusals(AtomicU8);
+
+impl Refusals {
+    fn of(&self, io: Io, mode: Mode) -> Option<Reason> {
+        let bit = bit(io, mode)?;
+        let refused = self.0.load(Ordering::Relaxed) & bit != 0;
+        refused.then_some(reason(mode)?)
+    }
+
+    fn remember(&self, io: Io, mode: Mode) {
+        if let Some(bit) = bit(io, mode) {
+            self.0.fetch_or(bit, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A file system knows `RWF_DONTCACHE` or does not; direct I/O it may take one way only.
+fn bit(io: Io, mode: Mode) -> Option<u8> {
+    match (mode, io) {
+        (Mode::Buffered, _) => None,
+        (Mode::DontCache, _) => Some(1),
+        (Mode::Direct, Io::Read) => Some(2),
+        (Mode::Direct, Io::Write) => Some(4),
+    }
+}
+
+fn reason(mode: Mode) -> Option<Reason> {
+    match mode {
+        Mode::Buffered => None,
+        Mode::DontCache => Some(Reason::RefusedDontCache),
+        Mode::Direct => Some(Reason::RefusedDirect),
+    }
+}
+
+/// How one call moves its bytes: begins as decided, ends as it was possible.
+pub(super) struct Moving<'c> {
+    object: &'c Object,
+    io: Io,
+    decided: Mode,
+    pub(super) mode: Mode,
+    /// Why that is not what was decided.
+    fallback: Option<Reason>,
+    pub(super) moved: Moved,
+}
+
+impl<'c> Moving<'c> {
+    /// `decided`, unless the file has refused that before.
+    pub(super) fn new(object: &'c Object, io: Io, decided: Mode) -> Self {
+        let mut moving = Self {
+            object,
+            io,
+            decided,
+            mode: decided,
+            fallback: None,
+            moved: Moved::default(),
+        };
+        if let Some(reason) = object.refusals.of(io, decided) {
+            moving.fall_back(reason);
+        }
+        moving
+    }
+
+    /// The plan had to leave the decided mode.
+    pub(super) fn note_fallback(&mut self, fallback: Option<Fallback>) {
+        if let Some(fallback) = fallback {
+            let reason = fallback.into();
+            self.moved.fallback(reason);
+            self.fallback = Some(reason);
+        }
+    }
+
+    /// Goes on through the page cache.
+    fn fall_back(&mut self, reason: Reason) {
+        self.moved.fallback(reason);
+        self.fallback = Some(reason);
+        self.mode = Mode::Buffered;
+    }
+
+    /// Was this error the refusal of a mode other than `buffered`? Then the same is to be done
+    /// again, which will be through the page cache.
+    pub(super) fn is_refused(&mut self, mode: Mode, errno: Errno) -> bool {
+        let refusal = matches!(errno, Errno::INVAL | Errno::OPNOTSUPP | Errno::NOTBLK);
+        match reason(mode) {
+            Some(reason) if refusal => {
+                self.object.refusals.remember(self.io, mode);
+                self.fall_back(reason);
+                true
+            }
+            Some(_) | None => false,
+        }
+    }
+
+    /// The file could not be opened with `O_DIRECT`.
+    fn open_refused(&mut self) {
+        self.object.refusals.remember(self.io, Mode::Direct);
+        self.fall_back(Reason::OpenRefused);
+    }
+
+    /// A segment is about to be moved in this mode.
+    pub(super) fn trace(&self, trace: &Trace, target: &Target, file: (u64, u64), mode: Mode) {
+        // The edges of a direct WRITE are as they are meant to be.
+        let fallback = self.fallback.filter(|_| mode != self.decided);
+        trace.segment(self.io, target.about(), file, mode, fallback);
+    }
+
+    /// The call is over; `bytes` went into its reply.
+    pub(super) fn count(mut self, target: &Target, bytes: usize) {
+        self.moved.set_bytes(bytes);
+        target.tree.io.record(self.io, self.decided, &self.moved);
+    }
+}
+
+impl Core {
+    /// The descriptor for direct I/O. `None`, with `moving` fallen back, where the file system refuses it.
+    pub(super) async fn direct_fd(
+        self: &Arc<Self>,
+        target: &Target,
+        moving: &mut Moving<'_>,
+    ) -> Result<Option<Arc<OwnedFd>>> {
+        let io = moving.io;
+        if let Some(fd) = target.object.direct_fd_if_open(io) {
+            return Ok(Some(fd));
+        }
+        let (core, object) = (Arc::clone(self), Arc::clone(&target.object));
+        let opened = self
+            .blocking(target.lane(), move || {
+                object.direct_fd(io, core.files.budget())
+            })
+            .await?;
+        match opened {
+            Ok(fd) => Ok(Some(fd)),
+            Err(Error::Errno(Errno::INVAL | Errno::OPNOTSUPP)) => {
+                moving.open_refused();
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// What direct I/O on this file asks for.
+pub(super) fn alignment(object: &Object, stat: &Stat) -> Alignment {
+    Alignment::of(stat, object.mount.block_bytes)
+}
