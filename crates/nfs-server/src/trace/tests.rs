@@ -257,6 +257,22 @@ fn the_log_thread_ends_with_the_log() {
 }
 
 #[test]
+fn the_end_waits_for_the_log_to_have_everything() {
+    let trace = trace();
+    trace.close();
+    trace.log_on(&words(&["read_done"])).unwrap();
+    let (call, file) = (call(1), handle("/a"));
+    let about = About {
+        call: &call,
+        file: &file,
+    };
+    trace.done(Event::ReadDone, about, 0, 1);
+    trace.close();
+    assert!(!trace.on(Event::ReadDone));
+    assert!(trace.status().events.iter().all(|event| !event.log));
+}
+
+#[test]
 fn names_are_those_of_the_kernel() {
     let names: Vec<&str> = Event::ALL.iter().map(|event| event.word()).collect();
     let kernel = "read_start read_vector read_direct read_io_done read_err read_done write_start \
