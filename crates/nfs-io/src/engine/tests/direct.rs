@@ -233,7 +233,6 @@ fn stable_direct_writes_are_written_whole() {
                 let segment = Segment {
                     file: offset..offset + 16_384,
                     mode: Mode::Direct,
-                    keep: Keep::none(),
                 };
                 let op = file.write_op(&segment, offset, file.buf_for(offset, &content), sync);
                 assert_eq!(engine.submit(op, &own(), LANE).await.result, Ok(16_384));
@@ -351,7 +350,6 @@ fn injected_faults_are_met_as_the_disks_own_would_be() {
                 let segment = Segment {
                     file: 0..32_768,
                     mode,
-                    keep: Keep::none(),
                 };
                 file.write_op(&segment, 0, buf, WriteSync::None)
             };
