@@ -40,7 +40,7 @@ fn all() -> FollowRequest {
 fn events(follower: &mut Follower) -> Vec<TraceEvent> {
     std::iter::from_fn(|| follower.at_once())
         .map(|line| match line {
-            TraceLine::Event(event) => event,
+            TraceLine::Event(event) => *event,
             TraceLine::Lost { lost } => panic!("{lost} events lost"),
         })
         .collect()

@@ -57,11 +57,11 @@ fn controls(told: &Told) -> Controls {
                 ..Why::default()
             })
         }),
-        trace: Box::new(move |change| {
+        trace: Box::new(move |change, _| {
             note(&traced, format!("{change:?}"));
             Ok(TraceStatus::default())
         }),
-        follow: Box::new(|_| Err("too many; end one".to_owned())),
+        follow: Box::new(|_, _| Err("too many; end one".to_owned())),
     }
 }
 
@@ -270,7 +270,7 @@ fn nobody_there_is_said_so() {
 fn traced(trace: &Arc<Trace>, events: usize) -> Controls {
     let (changed, followed) = (Arc::clone(trace), Arc::clone(trace));
     Controls {
-        trace: Box::new(move |_| {
+        trace: Box::new(move |_, _| {
             let call = CallId::new(7, ([10, 0, 0, 7].into(), 703), std::time::Instant::now());
             let file = nfs_wire::nfs3::FileHandle::new(&[1]).unwrap();
             let about = About {
@@ -282,7 +282,7 @@ fn traced(trace: &Arc<Trace>, events: usize) -> Controls {
             }
             Ok(changed.status())
         }),
-        follow: Box::new(move |request| followed.follow(request)),
+        follow: Box::new(move |request, _| followed.follow(request)),
         ..controls(&Told::default())
     }
 }

@@ -7,7 +7,7 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
-use tokio::sync::mpsc::error::{TryRecvError, TrySendError};
+use tokio::sync::mpsc::error::TrySendError;
 
 use super::line::{self, EventStatus, FollowRequest, TraceLine, TraceStatus};
 use super::{Event, Events, Names, Record, Trace};
@@ -303,10 +303,7 @@ impl Drop for Follower {
 impl Reader {
     /// What there is to tell now: a loss before the event that came after it.
     fn at_once(&mut self) -> Option<TraceLine> {
-        let record = self.kept.take().or_else(|| match self.queue.try_recv() {
-            Ok(record) => Some(record),
-            Err(TryRecvError::Empty | TryRecvError::Disconnected) => None,
-        });
+        let record = self.kept.take().or_else(|| self.queue.try_recv().ok());
         let lost = match &record {
             Some(record) => record.lost_before,
             None => self.lost.load(Ordering::Relaxed),
@@ -318,7 +315,7 @@ impl Reader {
             self.kept = record;
             return Some(TraceLine::Lost { lost: news });
         }
-        record.map(|record| TraceLine::Event(line::event(&record, &self.names)))
+        record.map(|record| TraceLine::Event(Box::new(line::event(&record, &self.names))))
     }
 }
 
