@@ -26,7 +26,9 @@ fn examples(document: &str) -> Vec<String> {
 #[test]
 fn every_example_of_a_configuration_is_valid() {
     for name in ["docs/exports.md", "docs/io-modes.md"] {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name);
+        let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../..")
+            .join(name);
         let document = std::fs::read_to_string(&path).expect(name);
         let blocks = examples(&document);
         assert!(!blocks.is_empty(), "{name} shows no configuration");
