@@ -405,9 +405,14 @@ fn alignment(list: &mut List, facts: &DirectoryFacts, trials: &Trials) {
     let subject = "alignment";
     if let Err(error) = trials.open_direct {
         let fact = format!("O_DIRECT refused at open ({})", words::errno(error));
+        let cure = if error == Errno::NOENT {
+            "mount /proc: a file is opened a second time through /proc/self/fd"
+        } else {
+            "a file system with direct I/O, as XFS and ext4; else another mode"
+        };
         list.add(Section::Modes, Level::Missing, "direct", fact)
-            .meaning("direct READs and WRITEs are buffered here")
-            .cure("a file system with direct I/O: XFS, ext4, btrfs");
+            .meaning("direct READs and WRITEs are buffered here (open-refused)")
+            .cure(cure);
         return;
     }
     if trials.offset_align == 0 || trials.memory_align == 0 {
@@ -590,8 +595,10 @@ fn server(list: &mut List, handles: HandleFacts, process: &ProcessFacts) {
                     "handles are ids of a table in the state directory: they survive a restart \
                           as well, and a file moved behind the server's back can lose its own",
                 );
-            if call == "open_by_handle_at" && !held("CAP_DAC_READ_SEARCH") {
-                entry.cure("CAP_DAC_READ_SEARCH, in the first user namespace");
+            if error == Errno::PERM {
+                entry.cure("CAP_DAC_READ_SEARCH, outside of any user namespace");
+            } else if error == Errno::NOENT {
+                entry.cure("mount /proc");
             }
         }
     }

@@ -178,11 +178,14 @@ fn recommend(
     }
     let size = facts.fs.blocks.saturating_mul(facts.fs.frsize);
     let memory = process.memory_bytes.unwrap_or(0);
-    let sizes = format!(
-        "{} of files, {} of memory",
-        words::bytes(size),
-        words::bytes(memory)
-    );
+    let sizes = match process.memory_bytes {
+        Some(memory) => format!(
+            "{} of files, {} of memory",
+            words::bytes(size),
+            words::bytes(memory)
+        ),
+        None => format!("{} of files", words::bytes(size)),
+    };
     if size < memory / 2 {
         let why = format!(
             "everything on it fits into memory ({sizes}): READs are answered from the page cache. \
