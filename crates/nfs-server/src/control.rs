@@ -18,8 +18,10 @@
 
 mod client;
 mod follow;
+mod io_modes;
 mod messages;
 
+use std::fmt;
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -31,6 +33,10 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 
 pub use client::{ControlError, follow, request};
+pub use io_modes::{
+    IoChanged, IoOrder, IoQuery, IoState, IoView, Why, WhyAlignment, WhyQuery, WhyRule, WhySegment,
+    WhyStable,
+};
 pub use messages::{
     ClientStatus, Command, ExportStatus, Listening, MemoryStatus, Reply, Request, RuleStatus,
     Status, TraceChange, VERSION,
@@ -46,6 +52,28 @@ use crate::config::LogLevel;
 use crate::limits;
 use crate::reload::{ReloadError, ReloadReport};
 
+/// Who asks on the control socket, as the kernel says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asker {
+    /// User id.
+    pub uid: u32,
+    /// Process id; `None` where the kernel does not say.
+    pub pid: Option<i32>,
+}
+
+impl fmt::Display for Asker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "user {}", self.uid)?;
+        match self.pid {
+            Some(pid) => write!(f, ", process {pid}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What answers a question or an order; an error is the sentence to show.
+pub type Ask<Q, A> = Box<dyn Fn(&Q, Asker) -> Result<A, String> + Send + Sync>;
+
 /// What the server lets itself be asked and told. Each may be called from any thread.
 pub struct Controls {
     /// The state of the whole server.
@@ -60,6 +88,12 @@ pub struct Controls {
     pub drain: Box<dyn Fn() + Send + Sync>,
     /// Changes how much is logged.
     pub log_level: Box<dyn Fn(LogLevel) + Send + Sync>,
+    /// How bytes travel.
+    pub io: Ask<IoQuery, Vec<IoState>>,
+    /// Changes that.
+    pub io_set: Ask<IoOrder, IoChanged>,
+    /// What would happen to one call.
+    pub io_why: Ask<WhyQuery, Why>,
     /// Changes which trace events are logged, and says which are; `Err` says what is wrong.
     pub trace: Box<dyn Fn(&TraceChange) -> Result<TraceStatus, String> + Send + Sync>,
     /// Begins to follow trace events; `Err` says why not.
@@ -134,6 +168,11 @@ impl Drop for ControlSocket {
 
 /// One connection: answers line by line until the peer closes, falls silent or says too much.
 async fn converse(stream: UnixStream, controls: &Arc<Controls>) -> io::Result<()> {
+    let peer = stream.peer_cred()?;
+    let asker = Asker {
+        uid: peer.uid(),
+        pid: peer.pid(),
+    };
     let (reader, mut writer) = stream.into_split();
     let mut reader = BufReader::new(reader);
     let idle = Duration::from_secs(limits::CONTROL_IDLE_SECONDS_MAX);
@@ -157,7 +196,7 @@ async fn converse(stream: UnixStream, controls: &Arc<Controls>) -> io::Result<()
             Ok(command) => {
                 let controls = Arc::clone(controls);
                 // A reload opens directories, perhaps on a disk that is slow to wake.
-                tokio::task::spawn_blocking(move || answer(command, &controls)).await?
+                tokio::task::spawn_blocking(move || answer(command, &controls, asker)).await?
             }
             Err(refused) => refusal(&refused),
         };
@@ -188,7 +227,7 @@ fn command_of(line: &[u8]) -> Result<Command, String> {
 }
 
 /// The reply to one command.
-fn answer(command: Command, controls: &Controls) -> String {
+fn answer(command: Command, controls: &Controls, asker: Asker) -> String {
     match command {
         Command::Status => success(&(controls.status)()),
         Command::Exports => success(&(controls.exports)()),
@@ -209,11 +248,18 @@ fn answer(command: Command, controls: &Controls) -> String {
             (controls.log_level)(level);
             success(&())
         }
-        Command::Trace(change) => match (controls.trace)(&change) {
-            Ok(status) => success(&status),
-            Err(refused) => refusal(&refused),
-        },
+        Command::Trace(change) => either((controls.trace)(&change)),
         Command::TraceFollow(_) => refusal("the trace is followed on a connection of its own"),
+        Command::Io(query) => either((controls.io)(&query, asker)),
+        Command::IoSet(order) => either((controls.io_set)(&order, asker)),
+        Command::IoWhy(query) => either((controls.io_why)(&query, asker)),
+    }
+}
+
+fn either<T: serde::Serialize>(result: Result<T, String>) -> String {
+    match result {
+        Ok(ok) => success(&ok),
+        Err(message) => refusal(&message),
     }
 }
 

@@ -130,8 +130,6 @@ pub(crate) struct Target {
     pub(crate) writable: bool,
     pub(crate) client: u64,
     pub(crate) call: CallId,
-    /// The client's address, for the rules on how its bytes travel.
-    pub(crate) addr: IpAddr,
 }
 
 impl Caller {
@@ -150,9 +148,9 @@ impl Target {
         let policy = self.tree.export.io.now();
         if policy.uses_names() {
             let name = self.object.name();
-            policy.choose(io, bytes, self.addr, name.as_deref())
+            policy.choose(io, bytes, self.call.client.ip(), name.as_deref())
         } else {
-            policy.choose(io, bytes, self.addr, None)
+            policy.choose(io, bytes, self.call.client.ip(), None)
         }
     }
 
@@ -287,7 +285,6 @@ impl Core {
             writable,
             client: caller.client,
             call: caller.call,
-            addr: caller.addr,
         })
     }
 

@@ -1,5 +1,7 @@
 //! The server as a whole: started with everything it needs, run until told to stop.
 
+mod io;
+
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::hash::RandomState;
@@ -65,6 +67,8 @@ pub struct Server {
     drain: watch::Sender<bool>,
     facts: Facts,
     started: Instant,
+    /// Held while exports or their settings are changed.
+    settings_turn: Mutex<()>,
 }
 
 struct ShardHandle {
@@ -144,6 +148,7 @@ impl Server {
             drain,
             facts,
             started: Instant::now(),
+            settings_turn: Mutex::default(),
         })
     }
 
@@ -287,6 +292,7 @@ impl Server {
     /// # Errors
     /// Which export cannot be served, and why.
     pub fn apply(&self, table: ExportTable) -> Result<(), String> {
+        let _turn = self.settings_turn.lock();
         let trees = Trees::open(Arc::new(table), Some(&self.core.trees.load()))?;
         self.core.serve(trees)
     }

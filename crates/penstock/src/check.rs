@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use nfs_server::config::{Config, ConfigErrors};
+use nfs_server::control::IoView;
 use nfs_server::exports::ExportTable;
 use serde_json::json;
 
-use crate::exit;
+use crate::{ctl, exit};
 
 /// Check a configuration file and name every mistake in it, with its line and its cure
 ///
@@ -45,6 +46,9 @@ impl Args {
         )?;
         for export in &config.exports {
             writeln!(out, "  {} is {}", export.pseudo, export.path.display())?;
+            for line in ctl::io::lines(&IoView::of(&export.io)) {
+                writeln!(out, "    {line}")?;
+            }
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -61,7 +65,10 @@ impl Args {
         let exports = checked.as_ref().map_or(&[][..], |config| &config.exports);
         let exports: Vec<_> = exports
             .iter()
-            .map(|export| json!({ "pseudo": export.pseudo, "path": export.path }))
+            .map(|export| {
+                let io = IoView::of(&export.io);
+                json!({ "pseudo": export.pseudo, "path": export.path, "io": io })
+            })
             .collect();
         let report = json!({
             "file": self.file,

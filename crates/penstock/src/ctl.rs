@@ -1,6 +1,7 @@
 //! `penstock ctl`: asks and tells a running server, through its control socket.
 
 mod figures;
+pub(crate) mod io;
 mod trace;
 
 use std::io::Write;
@@ -54,6 +55,7 @@ enum Action {
         #[arg(value_parser = |word: &str| from_word(word, LogLevel::WORDS))]
         level: LogLevel,
     },
+    Io(Box<io::Args>),
     /// Show what READ, WRITE and COMMIT do, event by event
     ///
     /// The events have the names of the Linux kernel's server (nfsd:*). While nobody listens they cost
@@ -66,6 +68,7 @@ enum Action {
 
 impl Args {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        let command = self.action.command()?;
         let directory = match self.state_dir {
             Some(directory) => directory,
             None => only_running()?,
@@ -76,7 +79,6 @@ impl Args {
             other => other,
         };
         let mut out = std::io::stdout().lock();
-        let command = action.command();
         if self.json {
             let answer: serde_json::Value = ask(&directory, command)?;
             writeln!(out, "{answer}")?;
@@ -92,23 +94,29 @@ impl Args {
                 writeln!(out, "draining")?;
             }
             Action::LogLevel { .. } | Action::Trace { .. } => ask::<()>(&directory, command)?,
+            Action::Io(_) => match &command {
+                Command::IoWhy(_) => io::print_why(&mut out, &ask(&directory, command)?)?,
+                Command::IoSet(_) => io::print_changed(&mut out, &ask(&directory, command)?)?,
+                _ => io::print_states(&mut out, &ask::<Vec<_>>(&directory, command)?)?,
+            },
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
 impl Action {
-    const fn command(&self) -> Command {
-        match self {
+    fn command(&self) -> anyhow::Result<Command> {
+        Ok(match self {
             Self::Status { .. } => Command::Status,
             Self::Exports => Command::Exports,
             Self::Clients => Command::Clients,
             Self::Reload => Command::Reload,
             Self::Drain => Command::Drain,
             Self::LogLevel { level } => Command::LogLevel(*level),
+            Self::Io(args) => args.command()?,
             // Its subcommands make their own.
             Self::Trace { .. } => Command::Trace(TraceChange::List),
-        }
+        })
     }
 }
 

@@ -109,6 +109,7 @@ async fn serve(
     mut told: Report,
     set_level: SetLevel,
 ) -> anyhow::Result<ExitCode> {
+    file_limit_is_no_end()?;
     // Before anything can signal us: a SIGTERM from here on drains.
     let hangup = signal(SignalKind::hangup())?;
     let (mut terminate, mut interrupt) = (
@@ -148,6 +149,14 @@ async fn serve(
     outcome?;
     tracing::info!("ended");
     Ok(ExitCode::SUCCESS)
+}
+
+/// A write past the process's limit on the length of files (`ulimit -f`, systemd's `LimitFSIZE=`) is
+/// answered with NFS3ERR_FBIG. The kernel sends SIGXFSZ as well, which unhandled ends the process.
+fn file_limit_is_no_end() -> io::Result<()> {
+    let kind = SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw());
+    // The handler stays when nobody listens any more.
+    signal(kind).map(drop)
 }
 
 fn record(config: &Config, listeners: &[SocketAddr]) -> ServerRecord {

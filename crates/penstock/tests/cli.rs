@@ -132,7 +132,12 @@ fn the_example_configuration_is_good_and_has_every_key() {
     let output = run(&["check", file.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     // The complaint about an unknown key lists the known ones: each must be in the example.
-    for section in ["[server]", "[[export]]", "[[export.client]]"] {
+    for section in [
+        "[server]",
+        "[[export]]",
+        "[[export.rule]]",
+        "[[export.client]]",
+    ] {
         let wrong = full.replacen(section, &format!("{section}\nqqqqqqqqqqqq = 1"), 1);
         std::fs::write(&file, wrong).unwrap();
         let complaint = text(&run(&["check", file.to_str().unwrap()]).stderr);
@@ -145,10 +150,12 @@ fn the_example_configuration_is_good_and_has_every_key() {
             .next()
             .unwrap()
             .split(", ")
-            .filter(|key| *key != "client")
+            .filter(|key| !["client", "rule"].contains(key))
         {
-            let present = full
+            let within = full.split(&format!("\n{section}\n")).nth(1).unwrap();
+            let present = within
                 .lines()
+                .take_while(|line| !line.starts_with('['))
                 .any(|line| line.starts_with(&format!("{key} = ")));
             assert!(present, "{key} of {section} is not in the example");
         }

@@ -10,6 +10,7 @@ mod duel;
 mod guest;
 mod host;
 mod manifest;
+mod map;
 mod pattern;
 mod random;
 mod run;

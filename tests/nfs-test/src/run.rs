@@ -30,6 +30,9 @@ pub(crate) struct RunArgs {
     /// Fewer operations and power cuts: a minute or two in all, for a look while working.
     #[arg(long)]
     quick: bool,
+    /// The long forms of the io scenarios: every offset with every length, 4 GiB transfers.
+    #[arg(long, conflicts_with = "quick")]
+    full: bool,
     /// Power cuts per file system and engine.
     #[arg(long, value_name = "N")]
     cuts: Option<u32>,
@@ -94,6 +97,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
             engine,
             seed,
             quick: args.quick,
+            full: args.full,
             cuts: args.cuts.unwrap_or(if args.quick { 8 } else { 70 }),
             dir: place.path().to_path_buf(),
         };

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::{IoOrder, IoQuery, WhyQuery};
 use crate::config::{Access, Durability, LogLevel, SquashKind, from_word, word_of};
 use crate::exports::{ClientRule, Export};
 use crate::io_counters::IoStatus;
@@ -40,6 +41,12 @@ pub enum Command {
     Drain,
     /// Changes how much is logged.
     LogLevel(LogLevel),
+    /// How bytes travel; a list of [`IoState`](super::IoState).
+    Io(IoQuery),
+    /// Changes that; [`IoChanged`](super::IoChanged).
+    IoSet(IoOrder),
+    /// What would happen to one call; [`Why`](super::Why).
+    IoWhy(WhyQuery),
     /// Switches trace events on and off in the log; [`TraceStatus`](super::TraceStatus).
     Trace(TraceChange),
     /// Follows trace events: after an empty answer come [`TraceLine`](super::TraceLine)s, one JSON value

@@ -11,7 +11,7 @@ type Told = Arc<Mutex<Vec<String>>>;
 
 fn controls(told: &Told) -> Controls {
     let note = |told: &Told, what: String| told.lock().unwrap().push(what);
-    let [drained, levelled, traced] = [(); 3].map(|()| Arc::clone(told));
+    let [drained, levelled, changed, traced] = [(); 4].map(|()| Arc::clone(told));
     Controls {
         status: Box::new(|| Status {
             pid: 42,
@@ -37,6 +37,24 @@ fn controls(told: &Told) -> Controls {
         reload: Box::new(|| Err(ReloadError::Apply("p.toml:3: wrong; mend it".to_owned()))),
         drain: Box::new(move || note(&drained, "drain".to_owned())),
         log_level: Box::new(move |level| note(&levelled, format!("{level:?}"))),
+        io: Box::new(|query, _| {
+            let name = query.export.clone().ok_or("there are several")?;
+            Ok(vec![IoState {
+                export: name,
+                ..IoState::default()
+            }])
+        }),
+        io_set: Box::new(move |order, asker| {
+            order.change()?;
+            note(&changed, format!("{order:?} by {asker}"));
+            Ok(IoChanged::default())
+        }),
+        io_why: Box::new(|query, _| {
+            Ok(Why {
+                op: query.op.clone(),
+                ..Why::default()
+            })
+        }),
         trace: Box::new(move |change| {
             note(&traced, format!("{change:?}"));
             Ok(TraceStatus::default())
@@ -91,6 +109,61 @@ async fn every_command_is_answered() {
     .await;
     assert_eq!(*told.lock().unwrap(), ["Debug", "On([\"all\"])", "drain"]);
     assert!(!path.exists(), "the socket's file outlived the server");
+}
+
+#[tokio::test]
+async fn how_bytes_travel_is_shown_changed_and_explained() {
+    let directory = tempfile::tempdir().unwrap();
+    let told = Told::default();
+    with_server(directory.path().join("control.sock"), &told, |path| {
+        let query = |export: Option<&str>| {
+            let export = export.map(str::to_owned);
+            request::<Vec<IoState>>(&path, Command::Io(IoQuery { export }))
+        };
+        assert_eq!(query(Some("/a")).unwrap()[0].export, "/a");
+        assert_eq!(query(None).unwrap_err().to_string(), "there are several");
+        let order = |write: &str, rules: &[&str]| {
+            let order = IoOrder {
+                write: Some(write.to_owned()),
+                rules: Some(rules.iter().map(|rule| (*rule).to_owned()).collect()),
+                ..IoOrder::default()
+            };
+            let changed = request::<IoChanged>(&path, Command::IoSet(order));
+            changed.map_err(|error| error.to_string())
+        };
+        assert!(
+            order("auto", &[])
+                .unwrap_err()
+                .contains("write: I/O mode \"auto\" comes later")
+        );
+        assert!(
+            order("2", &["mode=3"])
+                .unwrap_err()
+                .contains("add op = \"write\"")
+        );
+        let many = ["mode=direct"; limits::IO_RULES_PER_EXPORT_MAX + 1];
+        assert!(order("2", &many).unwrap_err().contains("join some"));
+        assert!(order("3", &["mode=direct"]).is_ok());
+        let why = WhyQuery {
+            file: "/a".to_owned(),
+            op: "write".to_owned(),
+            offset: 0,
+            size: None,
+            client: None,
+            stable: "unstable".to_owned(),
+        };
+        let why: Why = request(&path, Command::IoWhy(why)).unwrap();
+        assert_eq!(why.op, "write");
+    })
+    .await;
+    let told = told.lock().unwrap();
+    assert_eq!(told.len(), 1, "what was refused changed nothing: {told:?}");
+    let by = format!(
+        "by user {}, process {}",
+        rustix::process::getuid().as_raw(),
+        std::process::id()
+    );
+    assert!(told[0].ends_with(&by), "{told:?}");
 }
 
 #[tokio::test]

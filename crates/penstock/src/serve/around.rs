@@ -133,6 +133,7 @@ fn controls(
 ) -> Controls {
     let [for_status, for_exports, for_clients, for_trace, for_follow] =
         [(); 5].map(|()| Arc::clone(server));
+    let [for_io, for_change, for_why] = [(); 3].map(|()| Arc::clone(server));
     let (reloader, drain) = (Arc::clone(reloader), Arc::clone(drain));
     Controls {
         status: Box::new(move || for_status.status()),
@@ -141,6 +142,9 @@ fn controls(
         reload: Box::new(move || reloader.reload()),
         drain: Box::new(move || drain.notify_one()),
         log_level: Box::new(move |level| set_level(level)),
+        io: Box::new(move |query, _| for_io.io_policies(query)),
+        io_set: Box::new(move |order, asker| for_change.set_io_policy(order, asker)),
+        io_why: Box::new(move |query, _| for_why.why_io(query)),
         trace: Box::new(move |change| for_trace.trace(change)),
         follow: Box::new(move |request| for_follow.follow(request)),
     }

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::Report;
 use super::check::forget_pages;
-use super::map::Map;
+use crate::map::Map;
 use crate::pattern::{DIGEST_START, digest};
 use crate::random::Random;
 

@@ -20,6 +20,7 @@ const UNMOUNT_PAUSE: Duration = Duration::from_millis(2);
 pub(crate) enum FsKind {
     Xfs,
     Ext4,
+    Btrfs,
 }
 
 /// A mounted loop file system; unmounted, and its image removed, on drop.
@@ -29,16 +30,32 @@ pub(crate) struct LoopFs {
     /// the loop device.
     _place: tempfile::TempDir,
     point: PathBuf,
+    /// Bytes of a sector of the device: what direct I/O has to be aligned to.
+    sector: u32,
     mounted: bool,
 }
 
 impl LoopFs {
-    /// Makes a file system of `size_mib` MiB and mounts it on `point`, which is created. XFS wants
-    /// at least 300 MiB; what is never written takes no space.
+    /// Makes a file system of `size_mib` MiB on a device with sectors of 512 bytes and mounts it on
+    /// `point`, which is created. XFS wants at least 300 MiB, btrfs 110; what is never written
+    /// takes no space.
     ///
     /// # Errors
     /// When a tool fails: no loop device, no space, no such file system in the kernel.
     pub(crate) fn new(kind: FsKind, size_mib: u32, point: &Path) -> Result<Self> {
+        Self::with_sectors(kind, 512, size_mib, point)
+    }
+
+    /// As [`LoopFs::new`], with sectors of `sector` bytes: 512 or 4096.
+    ///
+    /// # Errors
+    /// Those of [`LoopFs::new`].
+    pub(crate) fn with_sectors(
+        kind: FsKind,
+        sector: u32,
+        size_mib: u32,
+        point: &Path,
+    ) -> Result<Self> {
         let memory = Path::new("/dev/shm");
         let parent = if memory.is_dir() {
             memory
@@ -52,8 +69,12 @@ impl LoopFs {
         let path = image.to_str().context("a path that is UTF-8")?;
         run("truncate", &["-s", &format!("{size_mib}M"), path])?;
         match kind {
-            FsKind::Xfs => run("mkfs.xfs", &["-q", path])?,
+            FsKind::Xfs => {
+                let size = format!("size={sector}");
+                run("mkfs.xfs", &["-q", "-s", &size, path])?;
+            }
             FsKind::Ext4 => run("mkfs.ext4", &["-q", "-F", "-I", "256", path])?,
+            FsKind::Btrfs => run("mkfs.btrfs", &["-q", "-f", path])?,
         }
         std::fs::create_dir_all(point)?;
         let point = point.to_path_buf();
@@ -61,6 +82,7 @@ impl LoopFs {
             image,
             _place: place,
             point,
+            sector,
             mounted: false,
         };
         fs.mount()?;
@@ -77,12 +99,18 @@ impl LoopFs {
     /// # Errors
     /// When mount fails.
     pub(crate) fn mount(&mut self) -> Result<()> {
-        output(
-            Command::new("mount")
-                .args(["-o", "loop"])
-                .arg(&self.image)
-                .arg(&self.point),
+        let sector = self.sector.to_string();
+        let device = output(
+            Command::new("losetup")
+                .args(["--find", "--show", "--sector-size", &sector])
+                .arg(&self.image),
         )?;
+        let device = String::from_utf8(device)?;
+        let device = device.trim();
+        let mounted = output(Command::new("mount").arg(device).arg(&self.point));
+        // Of a mounted device this only says that it is to go with the mount.
+        run("losetup", &["--detach", device])?;
+        mounted?;
         self.mounted = true;
         Ok(())
     }

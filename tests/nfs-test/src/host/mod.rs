@@ -3,6 +3,7 @@
 
 mod io_mode;
 mod loopfs;
+mod mounted;
 pub(crate) mod needs;
 mod netns;
 mod place;
@@ -16,6 +17,7 @@ use std::path::PathBuf;
 
 pub(crate) use io_mode::{IoSetting, Mode};
 pub(crate) use loopfs::{FsKind, Knife, LoopFs};
+pub(crate) use mounted::Mounted;
 pub(crate) use netns::Netns;
 pub(crate) use place::Place;
 pub(crate) use process::{Running, output, run};
@@ -47,6 +49,8 @@ pub(crate) struct Context {
     pub(crate) seed: u64,
     /// Fewer rounds than CI runs.
     pub(crate) quick: bool,
+    /// The long forms: every offset with every length, gibibytes instead of mebibytes.
+    pub(crate) full: bool,
     /// Power cuts for each file system.
     pub(crate) cuts: u32,
     /// The scenario's own directory; logs in it are shown when it fails.

@@ -12,6 +12,8 @@ pub(crate) enum Need {
     Root,
     /// Loop devices with XFS and ext4.
     Loop,
+    /// mkfs.btrfs.
+    Btrfs,
     /// User Mode Linux with its NFS client modules, and mount.nfs.
     Uml,
     /// Tap devices and network namespaces.
@@ -24,6 +26,8 @@ pub(crate) enum Need {
     Ganesha,
     /// tar and a C compiler.
     Compiler,
+    /// strace, to count system calls.
+    Strace,
     /// rpcbind and rpcinfo, in namespaces of their own.
     Rpcbind,
 }
@@ -33,12 +37,14 @@ impl Need {
         match self {
             Self::Root => "root",
             Self::Loop => "loop devices",
+            Self::Btrfs => "btrfs",
             Self::Uml => "User Mode Linux",
             Self::Tun => "tap devices",
             Self::LibnfsUtils => "libnfs utilities",
             Self::Fuse => "FUSE",
             Self::Ganesha => "NFS-Ganesha",
             Self::Compiler => "C compiler",
+            Self::Strace => "strace",
             Self::Rpcbind => "rpcbind",
         }
     }
@@ -56,8 +62,10 @@ pub(crate) fn missing(need: Need, engine: Engine) -> Option<String> {
             ("xfs_io", "xfsprogs"),
             ("mkfs.ext4", "e2fsprogs"),
             ("mount", "mount"),
+            ("losetup", "mount"),
         ])
         .or_else(|| device("/dev/loop-control")),
+        Need::Btrfs => programs(&[("mkfs.btrfs", "btrfs-progs")]),
         Need::Uml => programs(&[
             ("linux.uml", "user-mode-linux"),
             ("mount.nfs", "nfs-common"),
@@ -83,6 +91,7 @@ pub(crate) fn missing(need: Need, engine: Engine) -> Option<String> {
             ("nsenter", "util-linux"),
             ("ip", "iproute2"),
         ]),
+        Need::Strace => programs(&[("strace", "strace"), ("fincore", "util-linux")]),
         Need::Ganesha => programs(&[
             ("ganesha.nfsd", "nfs-ganesha nfs-ganesha-vfs"),
             ("unshare", "util-linux"),

@@ -189,6 +189,21 @@ impl Server {
         serde_json::from_slice(&text).context("what `ctl status --io` said")
     }
 
+    /// Lets it make no file longer than `bytes` from now on (`RLIMIT_FSIZE`).
+    ///
+    /// # Errors
+    /// When the kernel does not let us.
+    pub(crate) fn limit_file_size(&self, bytes: u64) -> Result<()> {
+        use rustix::process::{Pid, Resource, Rlimit, prlimit};
+        let limit = Rlimit {
+            current: Some(bytes),
+            maximum: Some(bytes),
+        };
+        let process = Pid::from_raw(self.process.id().cast_signed());
+        prlimit(process, Resource::Fsize, limit).context("prlimit")?;
+        Ok(())
+    }
+
     fn no_panic(&self) -> Result<()> {
         let mut text = Vec::new();
         let mut log = File::open(&self.log)?;

@@ -1,7 +1,7 @@
 //! Our own NFS client, as the tests use it: it never reconnects, and no call waits for ever.
 
 use std::future::Future;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
@@ -19,12 +19,21 @@ pub(crate) const CALL_DEADLINE: Duration = Duration::from_secs(20);
 /// When the server does not answer, or refuses to mount `/`.
 pub(crate) async fn mount(address: SocketAddr) -> Result<(Nfs3, FileHandle)> {
     let nfs = connect(address).await?;
+    let root = mount_path(&nfs, "/").await?;
+    Ok((nfs, root))
+}
+
+/// The root of the export `path`.
+///
+/// # Errors
+/// When the server refuses to mount it.
+pub(crate) async fn mount_path(nfs: &Nfs3, path: &str) -> Result<FileHandle> {
     let mount = Mount3::new(nfs.connection().clone(), nfs.identity().clone());
     let root = mount
-        .mnt(b"/")
+        .mnt(path.as_bytes())
         .await?
-        .map_err(|status| anyhow!("MNT /: {status:?}"))?;
-    Ok((nfs, root.fhandle))
+        .map_err(|status| anyhow!("MNT {path}: {status:?}"))?;
+    Ok(root.fhandle)
 }
 
 /// A connection as root.
@@ -40,7 +49,20 @@ pub(crate) async fn connect(address: SocketAddr) -> Result<Nfs3> {
 /// # Errors
 /// When the server does not answer.
 pub(crate) async fn connect_with(address: SocketAddr, deadline: Duration) -> Result<Nfs3> {
+    connect_from(None, address, deadline).await
+}
+
+/// As [`connect_with`], from a local address of one's own: to the server, another client.
+///
+/// # Errors
+/// When the server does not answer.
+pub(crate) async fn connect_from(
+    source: Option<IpAddr>,
+    address: SocketAddr,
+    deadline: Duration,
+) -> Result<Nfs3> {
     let options = ConnectOptions {
+        source,
         // Not to wait in the client: what is tested is the server.
         in_flight_max: 4096,
         call_timeout: deadline,

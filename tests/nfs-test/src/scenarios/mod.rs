@@ -2,6 +2,7 @@
 
 mod commands;
 mod hostile;
+mod io;
 mod kernel;
 mod kernel_modes;
 mod libnfs;
@@ -79,6 +80,36 @@ pub(crate) const TABLE: &[Scenario] = &[
         about: "half-open connections, slow senders, endless records, garbage: memory stays bounded",
         needs: &[],
         run: hostile::run,
+    },
+    Scenario {
+        name: "io-matrix",
+        about: "READ and WRITE at every edge, in each mode, on each file system, against a model",
+        needs: &[Need::Root, Need::Loop, Need::Btrfs],
+        run: io::matrix,
+    },
+    Scenario {
+        name: "io-coherence",
+        about: "clients in different modes and a local process on one file: nobody sees old bytes",
+        needs: &[Need::Root, Need::Loop, Need::Btrfs],
+        run: io::coherence,
+    },
+    Scenario {
+        name: "io-faults",
+        about: "full, limited, failing and refusing file systems in the middle of split WRITEs",
+        needs: &[Need::Root, Need::Loop, Need::Btrfs],
+        run: io::faults,
+    },
+    Scenario {
+        name: "io-live",
+        about: "modes and rules changed while calls run: none is lost, none is wrong",
+        needs: &[Need::Root, Need::Loop],
+        run: io::live,
+    },
+    Scenario {
+        name: "io-counted",
+        about: "what a large transfer leaves in the page cache, copies, and asks of the kernel",
+        needs: &[Need::Root, Need::Loop, Need::Strace],
+        run: io::counted,
     },
     Scenario {
         name: "stall-fuse",

@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 use crate::guest::check::{forget_pages, holds_pattern, holds_zeros, same};
-use crate::guest::map::Map;
+use crate::map::Map;
 use crate::pattern;
 
 /// A file, new, for reading and writing.

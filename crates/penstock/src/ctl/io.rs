@@ -1,0 +1,265 @@
+//! `penstock ctl io`: how bytes travel, changed live and explained.
+
+use std::io::Write;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::str::FromStr as _;
+
+use anyhow::Context as _;
+use nfs_server::config::{from_word, parse_size, word_of};
+use nfs_server::control::{
+    Command, IoChanged, IoOrder, IoQuery, IoState, IoView, Why, WhyQuery, WhySegment,
+};
+use nfs_server::policy::{Io, IoChange, StableFloor, WriteMode, parse_mode, parse_rule, show_size};
+
+use crate::exit::UsageError;
+
+/// Show or change how bytes travel between the wire and the disk, or say why
+///
+/// Without an option the policy of EXPORT, or of every export, is shown: the modes of READ and WRITE, the
+/// floor under the stability of WRITEs, and the rules in the order they are tried.
+///
+/// With --read, --write, --stable, --rule or --no-rules the policy of EXPORT is changed, all of it in one
+/// step; what is not named stays. Calls under way finish as they began. The change lasts until the next
+/// reload or restart, which go back to the configuration.
+///
+/// With --why the server says what would happen to a READ or WRITE of a file, and why.
+#[derive(clap::Args, Debug)]
+pub(super) struct Args {
+    /// Export: the path that clients mount, or its directory. May be left out where there is only one
+    #[arg(conflicts_with = "why")]
+    export: Option<String>,
+
+    /// Mode of READs that no rule matches: buffered, dontcache or direct (or the kernel's 0, 1, 2)
+    #[arg(long, value_name = "MODE", conflicts_with = "why", value_parser = checked(parse_mode))]
+    read: Option<String>,
+    /// Mode of WRITEs that no rule matches; the same, and the kernel's 3 and 4: direct with --stable
+    /// data-sync and file-sync
+    #[arg(long, value_name = "MODE", conflicts_with = "why", value_parser = checked(WriteMode::from_str))]
+    write: Option<String>,
+    /// How stable every WRITE is at least: asked (as the client asks), data-sync or file-sync. With --why:
+    /// what the client asks for, unstable, data-sync or file-sync
+    #[arg(long, value_name = "STABLE", value_parser = ["asked", "unstable", "data-sync", "file-sync"])]
+    stable: Option<String>,
+    /// A rule, as "op=read,min=64KiB,max=4MiB,client=10.0.0.0/8,name=*.ckpt,mode=direct"; only mode must be
+    /// there. Repeat it for more, in the order tried. They take the place of all rules there were
+    #[arg(long, value_name = "RULE", conflicts_with_all = ["why", "no_rules"], value_parser = checked(parse_rule))]
+    rule: Vec<String>,
+    /// Remove all rules
+    #[arg(long, conflicts_with = "why")]
+    no_rules: bool,
+
+    /// Say what would happen to a READ or WRITE of this file: its path on the server's host, or as clients
+    /// see it
+    #[arg(long, value_name = "FILE")]
+    why: Option<PathBuf>,
+    /// With --why: read or write
+    #[arg(long, default_value = "read", requires = "why", value_parser = ["read", "write"])]
+    op: String,
+    /// With --why: where in the file, for example 47008 or 1MiB
+    #[arg(long, value_name = "SIZE", default_value = "0", requires = "why", value_parser = parse_size)]
+    offset: u64,
+    /// With --why: bytes asked for. Default: the size recommended to clients
+    #[arg(long, value_name = "SIZE", requires = "why", value_parser = parse_size)]
+    size: Option<u64>,
+    /// With --why: the client's address. Default: this machine
+    #[arg(long, value_name = "ADDR", requires = "why")]
+    client: Option<IpAddr>,
+}
+
+/// A parser that keeps the text, once `parse` has found it good: the server reads it again.
+fn checked<T>(
+    parse: impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static,
+) -> impl Fn(&str) -> Result<String, String> + Clone + Send + Sync + 'static {
+    move |text| parse(text).map(|_| text.to_owned())
+}
+
+impl Args {
+    /// What to ask the server.
+    ///
+    /// # Errors
+    /// [`UsageError`]: options that do not go together.
+    pub(super) fn command(&self) -> anyhow::Result<Command> {
+        let usage = |message: &str| UsageError(message.to_owned());
+        if let Some(file) = &self.why {
+            return Ok(Command::IoWhy(self.why_query(file)?));
+        }
+        if self.stable.as_deref() == Some("unstable") {
+            let message = "--stable unstable is what a client asks for, with --why; the floor is \
+                           asked, data-sync or file-sync";
+            return Err(usage(message).into());
+        }
+        let rules = (self.no_rules || !self.rule.is_empty()).then(|| self.rule.clone());
+        let order = IoOrder {
+            export: self.export.clone(),
+            read: self.read.clone(),
+            write: self.write.clone(),
+            stable: self.stable.clone(),
+            rules,
+        };
+        if order.change().map_err(UsageError)? == IoChange::default() {
+            return Ok(Command::Io(IoQuery {
+                export: self.export.clone(),
+            }));
+        }
+        Ok(Command::IoSet(order))
+    }
+
+    fn why_query(&self, file: &Path) -> anyhow::Result<WhyQuery> {
+        let stable = self.stable.as_deref().unwrap_or("unstable");
+        if stable == "asked" {
+            let message = "--stable asked is a floor; with --why say what the client asks for: \
+                           unstable, data-sync or file-sync";
+            return Err(UsageError(message.to_owned()).into());
+        }
+        let shown = file.display();
+        let absolute =
+            std::path::absolute(file).with_context(|| format!("cannot tell where {shown} is"))?;
+        let file = absolute.into_os_string().into_string().map_err(|_| {
+            UsageError(format!(
+                "{shown} is not UTF-8, which the control socket needs"
+            ))
+        })?;
+        Ok(WhyQuery {
+            file,
+            op: self.op.clone(),
+            offset: self.offset,
+            size: self.size,
+            client: self.client,
+            stable: stable.to_owned(),
+        })
+    }
+}
+
+/// The policies of exports.
+pub(super) fn print_states(out: &mut impl Write, states: &[IoState]) -> std::io::Result<()> {
+    for state in states {
+        writeln!(out, "{} is {}", state.export, state.path.display())?;
+        print_view(out, &state.now)?;
+        if let Some(configured) = &state.configured {
+            writeln!(
+                out,
+                "  changed live; a reload or restart goes back to the configuration:"
+            )?;
+            for line in lines(configured) {
+                writeln!(out, "    {line}")?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What a change did.
+pub(super) fn print_changed(out: &mut impl Write, changed: &IoChanged) -> std::io::Result<()> {
+    if changed.before == changed.now {
+        writeln!(out, "{}: as it was", changed.export)?;
+    } else {
+        writeln!(out, "{}: before", changed.export)?;
+        print_view(out, &changed.before)?;
+        writeln!(out, "now")?;
+    }
+    print_view(out, &changed.now)?;
+    for warning in &changed.warnings {
+        writeln!(out, "  warning: {warning}")?;
+    }
+    writeln!(out, "this lasts {}", changed.lasts)
+}
+
+fn print_view(out: &mut impl Write, view: &IoView) -> std::io::Result<()> {
+    for line in lines(view) {
+        writeln!(out, "  {line}")?;
+    }
+    Ok(())
+}
+
+/// A policy, line by line.
+pub(crate) fn lines(view: &IoView) -> Vec<String> {
+    let floor = match view.stable.as_str() {
+        word if word == word_of(StableFloor::Asked, StableFloor::WORDS) => {
+            "as stable as asked".to_owned()
+        }
+        word => format!("at least {word}"),
+    };
+    let mut lines = vec![format!("read {}, write {}, {floor}", view.read, view.write)];
+    let rules = view.rules.iter().enumerate();
+    lines.extend(rules.map(|(index, rule)| format!("rule {}: {rule}", index + 1)));
+    lines
+}
+
+/// What would happen to a call, and why.
+pub(super) fn print_why(out: &mut impl Write, why: &Why) -> std::io::Result<()> {
+    let is_read = from_word(&why.op, Io::WORDS) == Ok(Io::Read);
+    let what = if is_read { "READ" } else { "WRITE" };
+    let asked = &why.asked;
+    writeln!(
+        out,
+        "{what} of {} at {} from {} ({} bytes long, export {})",
+        show_size(asked.end.saturating_sub(asked.start)),
+        asked.start,
+        why.file.display(),
+        why.size,
+        why.export,
+    )?;
+    writeln!(out, "mode        {}: {}", why.mode, why.because)?;
+    for (index, rule) in why.rules.iter().enumerate() {
+        writeln!(out, "  rule {}  {}: {}", index + 1, rule.rule, rule.verdict)?;
+    }
+    let name = why.name.as_deref().unwrap_or("not known");
+    if !why.rules.is_empty() {
+        writeln!(out, "name        {name} ({})", why.name_from)?;
+    }
+    if let Some(stable) = &why.stable {
+        writeln!(
+            out,
+            "stable      {}: asked {}, floor {}",
+            stable.committed, stable.asked, stable.floor
+        )?;
+    }
+    let alignment = &why.alignment;
+    let bytes = |bytes: u32| match bytes {
+        0 => "unknown".to_owned(),
+        bytes => bytes.to_string(),
+    };
+    writeln!(
+        out,
+        "alignment   memory {}, offset {}, offset of reads {}, block {}",
+        bytes(alignment.memory),
+        bytes(alignment.offset),
+        bytes(alignment.read_offset),
+        bytes(alignment.block)
+    )?;
+    print_segments(out, why)?;
+    for fallback in &why.fallbacks {
+        writeln!(out, "fallback    {fallback}")?;
+    }
+    match (why.cached_bytes, why.dirty_bytes) {
+        (Some(cached), Some(dirty)) => {
+            let (cached, dirty) = (show_size(cached), show_size(dirty));
+            writeln!(
+                out,
+                "page cache  {cached} of the file, {dirty} of it not on disk yet"
+            )?;
+        }
+        _ => writeln!(out, "page cache  unknown")?,
+    }
+    for note in &why.notes {
+        writeln!(out, "note        {note}")?;
+    }
+    Ok(())
+}
+
+fn print_segments(out: &mut impl Write, why: &Why) -> std::io::Result<()> {
+    if why.segments.is_empty() {
+        return writeln!(out, "moved       nothing");
+    }
+    for (index, WhySegment { file, mode }) in why.segments.iter().enumerate() {
+        let title = if index == 0 { "moved" } else { "" };
+        let len = show_size(file.end.saturating_sub(file.start));
+        writeln!(
+            out,
+            "{title:<12}{}..{}  {len}  {mode}",
+            file.start, file.end
+        )?;
+    }
+    Ok(())
+}

@@ -1,0 +1,221 @@
+//! A file in which every byte has an owner and says which of the owner's writes it is from, so that
+//! any read, by anybody, at any time, can be checked without stopping the writers.
+//!
+//! A cell is written whole, by one writer at a time, with a number that grows by one. A read that
+//! began when write `n` was acknowledged and ended when write `m` had been sent may find, for each
+//! byte, any write from `n` to `m` and no other.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use anyhow::{Result, bail};
+
+use crate::random::Random;
+
+/// Values that tell writes apart; a prime, so that neighbours differ. A read that meets as many
+/// writes of one cell says nothing.
+const VALUES: u64 = 251;
+
+/// Who writes a cell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Owner {
+    /// NFS clients, in any mode.
+    Remote,
+    /// A process on the server's own machine, by pwrite.
+    Local,
+    /// The same, by a shared map.
+    Mapped,
+}
+
+/// A run of bytes with one owner.
+pub(super) struct Cell {
+    pub(super) file: Range<u64>,
+    pub(super) owner: Owner,
+    issued: AtomicU64,
+    acknowledged: AtomicU64,
+    busy: AtomicBool,
+}
+
+/// All cells of a file, in order, without gaps.
+pub(super) struct Cells {
+    cells: Vec<Cell>,
+    size: u64,
+}
+
+impl Cells {
+    /// Cells of mixed sizes, most of them off every alignment, up to about `size` bytes.
+    pub(super) fn new(random: &mut Random, size: u64, mapped: bool) -> Self {
+        let mut cells = Vec::new();
+        let mut at = 0;
+        while at < size {
+            let len = match random.below(12) {
+                0 => 1,
+                1 => 1 + random.below(16),
+                2 => 512,
+                3 => 1 + random.below(1000),
+                4 => 4096,
+                // On to a page's edge: what follows begins aligned.
+                5 => 4096 - at % 4096,
+                6 | 7 => 4096 + random.below(6000),
+                8 | 9 => 8192 + random.below(20_000),
+                _ => 1 + random.below(5000),
+            };
+            let owner = match random.below(8) {
+                0 => Owner::Local,
+                1 if mapped => Owner::Mapped,
+                _ => Owner::Remote,
+            };
+            cells.push(Cell {
+                file: at..at + len,
+                owner,
+                issued: AtomicU64::new(0),
+                acknowledged: AtomicU64::new(0),
+                busy: AtomicBool::new(false),
+            });
+            at += len;
+        }
+        Self { cells, size: at }
+    }
+
+    pub(super) const fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// What is in the file before the first write.
+    pub(super) fn initial(&self) -> Vec<u8> {
+        content(0..self.size, 0)
+    }
+
+    /// A random cell of `owner` that nobody writes, and the bytes to write there now.
+    pub(super) fn claim(&self, random: &mut Random, owner: Owner) -> Option<(&Cell, Vec<u8>)> {
+        // Free ones are many more than writers.
+        for _ in 0..1000 {
+            let cell = &self.cells[random.index(self.cells.len())];
+            if cell.owner == owner && !cell.busy.swap(true, Ordering::Acquire) {
+                let number = cell.issued.fetch_add(1, Ordering::SeqCst) + 1;
+                return Some((cell, content(cell.file.clone(), number)));
+            }
+        }
+        None
+    }
+
+    /// What may be read from now on.
+    pub(super) fn begin_read(&self, file: Range<u64>) -> Expected<'_> {
+        let first = self.cells.partition_point(|c| c.file.end <= file.start);
+        let last = self.cells.partition_point(|c| c.file.start < file.end);
+        let cells = &self.cells[first..last.max(first)];
+        let oldest = cells
+            .iter()
+            .map(|cell| cell.acknowledged.load(Ordering::SeqCst))
+            .collect();
+        Expected {
+            file,
+            cells,
+            oldest,
+        }
+    }
+}
+
+impl Cell {
+    /// The write was acknowledged: no read that begins now may find what was there before.
+    pub(super) fn acknowledge(&self) {
+        let number = self.issued.load(Ordering::SeqCst);
+        self.acknowledged.store(number, Ordering::SeqCst);
+        self.busy.store(false, Ordering::Release);
+    }
+}
+
+/// See [`Cells::begin_read`].
+pub(super) struct Expected<'a> {
+    file: Range<u64>,
+    cells: &'a [Cell],
+    oldest: Vec<u64>,
+}
+
+impl Expected<'_> {
+    /// Checks what a read that has ended now has found.
+    ///
+    /// # Errors
+    /// With the first cell that has other bytes than one of its writes may have left.
+    pub(super) fn check(&self, found: &[u8]) -> Result<()> {
+        if found.len() as u64 != self.file.end - self.file.start {
+            bail!("{} bytes of {:?}", found.len(), self.file);
+        }
+        for (cell, oldest) in self.cells.iter().zip(&self.oldest) {
+            let newest = cell.issued.load(Ordering::SeqCst);
+            let file = cell.file.start.max(self.file.start)..cell.file.end.min(self.file.end);
+            let start = (file.start - self.file.start) as usize;
+            let bytes = &found[start..start + (file.end - file.start) as usize];
+            let wrong = (file.start..)
+                .zip(bytes)
+                .find(|(at, byte)| !may_be(**byte, *at, *oldest, newest));
+            if let Some((at, byte)) = wrong {
+                let age = (VALUES + oldest % VALUES - number_of(*byte, at)) % VALUES;
+                let count = (file.start..)
+                    .zip(bytes)
+                    .filter(|(at, byte)| !may_be(**byte, *at, *oldest, newest))
+                    .count();
+                bail!(
+                    "{count} wrong bytes of the cell {:?} ({:?}): at {at} {byte:#04x}, which is {age} \
+                     writes older than number {oldest}, acknowledged before this read of {:?} began, \
+                     or no byte of this file; sent so far: {newest}",
+                    cell.file,
+                    cell.owner,
+                    self.file
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The bytes of write `number` of a cell.
+fn content(file: Range<u64>, number: u64) -> Vec<u8> {
+    file.map(|at| 1 + ((number + at * 7) % VALUES) as u8)
+        .collect()
+}
+
+/// The number of the write that a byte is from, modulo [`VALUES`].
+const fn number_of(byte: u8, at: u64) -> u64 {
+    (byte as u64 + 2 * VALUES - 1 - (at * 7) % VALUES) % VALUES
+}
+
+const fn may_be(byte: u8, at: u64, oldest: u64, newest: u64) -> bool {
+    let after = (number_of(byte, at) + VALUES - oldest % VALUES) % VALUES;
+    // 0 is no write's, nor is anything above the values.
+    byte != 0 && byte as u64 <= VALUES && after <= newest - oldest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_read_finds_no_write_older_than_the_last_acknowledged_and_none_that_was_not_sent() {
+        let cells = Cells::new(&mut Random::new(1), 10_000, false);
+        let (cell, data) = cells
+            .claim(&mut Random::new(2), Owner::Remote)
+            .expect("a free cell");
+        let expected = cells.begin_read(cell.file.clone());
+        // Under way: both.
+        expected.check(&data).expect("the new bytes");
+        expected
+            .check(&content(cell.file.clone(), 0))
+            .expect("the old bytes");
+        expected
+            .check(&content(cell.file.clone(), 2))
+            .expect_err("bytes that nobody has sent");
+        cell.acknowledge();
+        let expected = cells.begin_read(cell.file.clone());
+        expected.check(&data).expect("the new bytes");
+        expected
+            .check(&content(cell.file.clone(), 0))
+            .expect_err("the old bytes");
+        expected
+            .check(&vec![0; data.len()])
+            .expect_err("a hole");
+        expected
+            .check(&vec![0xff; data.len()])
+            .expect_err("poison");
+    }
+}

@@ -1,0 +1,396 @@
+//! Clients in different modes and a local process on one file: every acknowledged write is what
+//! every later read returns, in each mode, over NFS and on the server's own machine, all the time
+//! and at the end; no COMMIT fails and no verifier changes.
+//!
+//! The file is small and hot, and its cells lie across pages and blocks, so that the cached edges
+//! of direct WRITEs, cached WRITEs, direct middles, local writes and maps meet in the same pages
+//! again and again. Who clients are is tried in both ways: three exports of one directory, and one
+//! export with rules by client address.
+
+use std::cell::{Cell as Shared, RefCell};
+use std::fs::{File, OpenOptions};
+use std::io::Read as _;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use anyhow::{Context as _, Result, anyhow, ensure};
+use bytes::Bytes;
+use nfs_client::nfs3::{FileHandle, StableHow};
+
+use super::bed::{Bed, Client, Ground, Mode, drop_cache, pipelined};
+use super::cells::{Cells, Owner};
+use crate::host::Context;
+use crate::host::wire::{block_on, ok};
+use crate::map::Map;
+use crate::random::Random;
+
+const GROUNDS: [Ground; 3] = [Ground::Xfs, Ground::Ext4, Ground::Btrfs];
+/// Bytes of the hot file.
+const SIZE: u64 = 192 << 10;
+/// One READ asks for at most this much.
+const READ_MAX: u64 = 40 << 10;
+/// Sequences that write, and sequences that read, over NFS.
+const WRITERS: usize = 20;
+const READERS: usize = 10;
+/// After how many WRITEs a COMMIT comes, and after how many the cache is dropped.
+const WRITES_PER_COMMIT: u64 = 40;
+const WRITES_PER_DROP: u64 = 300;
+const NAME: &str = "hot";
+
+pub(in crate::scenarios) fn run(context: &Context) -> Result<String> {
+    let mut random = Random::new(context.seed);
+    let mut log = KernelLog::open();
+    let (mut writes, mut reads, mut locals) = (0, 0, 0);
+    for ground in GROUNDS {
+        let mut bed = Bed::new(context, ground, 320)?;
+        for mapped in [false, true] {
+            let what = || {
+                let with = if mapped { "with" } else { "without" };
+                format!("{} {with} maps, seed {}", ground.name(), context.seed)
+            };
+            let done = hammer(context, &bed, mapped, &mut random).with_context(what)?;
+            writes += done.writes;
+            reads += done.reads;
+            locals += done.locals;
+        }
+        bed.stop()?;
+    }
+    let complaints = log.as_mut().map(KernelLog::invalidation_failures);
+    if let Some(lines) = &complaints {
+        ensure!(
+            lines.is_empty(),
+            "the kernel's log has {} complaints such as {:?}",
+            lines.len(),
+            lines[0]
+        );
+    }
+    let log = if complaints.is_some() { "" } else { "; the kernel's log cannot be read" };
+    Ok(format!(
+        "{writes} WRITEs and {reads} READs in 3 modes, {locals} local operations, {} file systems{log}",
+        GROUNDS.len()
+    ))
+}
+
+struct Done {
+    writes: u64,
+    reads: u64,
+    locals: u64,
+}
+
+fn hammer(context: &Context, bed: &Bed, mapped: bool, random: &mut Random) -> Result<Done> {
+    let cells = Arc::new(Cells::new(random, SIZE, mapped));
+    let path = bed.path(NAME);
+    std::fs::write(&path, cells.initial())?;
+    let local = Local::start(&path, &cells, random)?;
+    let count = if context.quick { 1500 } else { 6000 };
+    let over_nfs = block_on(over_nfs(bed.address, &cells, &path, count, random));
+    // Whichever failed first: the other may have failed of it.
+    let locals = local.stop();
+    let (writes, reads) = over_nfs?;
+    let locals = locals.context("on the server's own machine")?;
+    block_on(at_the_end(bed.address, &cells, &path)).context("after the last write")?;
+    Ok(Done {
+        writes,
+        reads,
+        locals,
+    })
+}
+
+/// The hot file, as the clients of each mode see it.
+struct Views(Vec<(Client, FileHandle, Mode)>);
+
+impl Views {
+    async fn new(address: SocketAddr) -> Result<Self> {
+        let mut views = Vec::new();
+        for (mode, host) in Mode::ALL.into_iter().zip(1..) {
+            let from = IpAddr::V4(Ipv4Addr::new(127, 0, 0, host));
+            let client = Client::from(Some(from), address, &mode.export()).await?;
+            let file = client.find(NAME).await?;
+            views.push((client, file, mode));
+        }
+        Ok(Self(views))
+    }
+
+    fn any(&self, random: &mut Random) -> &(Client, FileHandle, Mode) {
+        &self.0[random.index(self.0.len())]
+    }
+}
+
+async fn over_nfs(
+    address: SocketAddr,
+    cells: &Arc<Cells>,
+    path: &Path,
+    count: u64,
+    random: &mut Random,
+) -> Result<(u64, u64)> {
+    let share = Rc::new(Share {
+        views: Views::new(address).await?,
+        cells: Arc::clone(cells),
+        path: path.to_path_buf(),
+        random: RefCell::new(random.fork()),
+        verifier: Shared::new(None),
+        written: Shared::new(0),
+        end: Shared::new(false),
+    });
+    let (writer, reader, until) = (Rc::clone(&share), Rc::clone(&share), Rc::clone(&share));
+    let as_long_as_there_are_writers = std::iter::from_fn(move || (!until.end.get()).then_some(()));
+    let readers = tokio::task::spawn_local(pipelined(
+        READERS,
+        as_long_as_there_are_writers,
+        move |()| {
+            let share = Rc::clone(&reader);
+            async move { share.read().await }
+        },
+    ));
+    let written = pipelined(WRITERS, 0..count, move |_| {
+        let share = Rc::clone(&writer);
+        async move { share.write().await }
+    })
+    .await;
+    share.end.set(true);
+    let reads = readers.await?;
+    Ok((written?, reads?))
+}
+
+/// What the sequences share.
+struct Share {
+    views: Views,
+    cells: Arc<Cells>,
+    path: PathBuf,
+    random: RefCell<Random>,
+    verifier: Shared<Option<[u8; 8]>>,
+    written: Shared<u64>,
+    end: Shared<bool>,
+}
+
+impl Share {
+    async fn write(&self) -> Result<()> {
+        let (view, cell, data, stable) = {
+            let random = &mut self.random.borrow_mut();
+            let (cell, data) = self
+                .cells
+                .claim(random, Owner::Remote)
+                .context("no free cell")?;
+            let stable = match random.below(40) {
+                0 => StableHow::FileSync,
+                1 => StableHow::DataSync,
+                _ => StableHow::Unstable,
+            };
+            (self.views.any(random), cell, data, stable)
+        };
+        let (client, file, mode) = view;
+        let verifier = client
+            .write(file, cell.file.start, stable, Bytes::from(data))
+            .await
+            .with_context(|| mode.word())?;
+        cell.acknowledge();
+        self.same_verifier(verifier).context("WRITE")?;
+        self.written.set(self.written.get() + 1);
+        if self.written.get().is_multiple_of(WRITES_PER_COMMIT) {
+            let commit = ok("COMMIT", client.nfs.commit(file, 0, 0)).await?;
+            self.same_verifier(commit.verf).context("COMMIT")?;
+        }
+        if self.written.get().is_multiple_of(WRITES_PER_DROP) {
+            drop_cache(&self.path)?;
+        }
+        Ok(())
+    }
+
+    /// Another verifier says that data was lost, which it was not.
+    fn same_verifier(&self, verifier: [u8; 8]) -> Result<()> {
+        let first = self.verifier.get().unwrap_or(verifier);
+        self.verifier.set(Some(first));
+        ensure!(first == verifier, "another verifier");
+        Ok(())
+    }
+
+    async fn read(&self) -> Result<()> {
+        let (view, range) = {
+            let random = &mut self.random.borrow_mut();
+            (self.views.any(random), range(random, self.cells.size()))
+        };
+        let (client, file, mode) = view;
+        let expected = self.cells.begin_read(range.clone());
+        let count = (range.end - range.start) as u32;
+        let (data, _) = client
+            .read(file, range.start, count)
+            .await
+            .with_context(|| mode.word())?;
+        expected
+            .check(&data)
+            .with_context(|| format!("READ, {}", mode.word()))
+    }
+}
+
+fn range(random: &mut Random, size: u64) -> std::ops::Range<u64> {
+    let start = random.below(size);
+    let most = if random.below(3) == 0 { READ_MAX } else { 6000 };
+    start..(start + 1 + random.below(most)).min(size)
+}
+
+/// Every byte is the last write's: in each mode, on the server's machine, from the disk.
+async fn at_the_end(address: SocketAddr, cells: &Cells, path: &Path) -> Result<()> {
+    let views = Views::new(address).await?;
+    for from in ["as it is", "from the disk"] {
+        for (client, file, mode) in &views.0 {
+            let what = || format!("{from}, {}", mode.word());
+            ok("COMMIT", client.nfs.commit(file, 0, 0))
+                .await
+                .with_context(what)?;
+            let expected = cells.begin_read(0..cells.size());
+            let (data, _) = client.read(file, 0, cells.size() as u32).await?;
+            expected.check(&data).with_context(what)?;
+        }
+        let found = std::fs::read(path)?;
+        cells
+            .begin_read(0..cells.size())
+            .check(&found)
+            .with_context(|| format!("{from}, on the server's machine"))?;
+        drop_cache(path)?;
+    }
+    Ok(())
+}
+
+/// A thread that reads and writes the file where it is, until it is told to stop.
+struct Local {
+    end: Arc<AtomicBool>,
+    thread: JoinHandle<Result<u64>>,
+}
+
+impl Local {
+    fn start(path: &Path, cells: &Arc<Cells>, random: &mut Random) -> Result<Self> {
+        let end = Arc::new(AtomicBool::new(false));
+        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        let direct = OpenOptions::new()
+            .read(true)
+            .custom_flags(rustix::fs::OFlags::DIRECT.bits().cast_signed())
+            .open(path)?;
+        let mut process = Process {
+            map: Map::new(&file, cells.size() as usize)?,
+            file,
+            direct,
+            cells: Arc::clone(cells),
+            random: random.fork(),
+        };
+        let stop = Arc::clone(&end);
+        let thread = std::thread::Builder::new()
+            .name("local".to_owned())
+            .spawn(move || {
+                let mut count = 0;
+                while !stop.load(Ordering::Relaxed) {
+                    process.step()?;
+                    count += 1;
+                }
+                Ok(count)
+            })?;
+        Ok(Self { end, thread })
+    }
+
+    fn stop(self) -> Result<u64> {
+        self.end.store(true, Ordering::Relaxed);
+        let ended = self.thread.join();
+        ended.map_err(|_| anyhow!("the local process panicked"))?
+    }
+}
+
+struct Process {
+    file: File,
+    /// Opened with `O_DIRECT`.
+    direct: File,
+    map: Map,
+    cells: Arc<Cells>,
+    random: Random,
+}
+
+impl Process {
+    fn step(&mut self) -> Result<()> {
+        match self.random.below(8) {
+            0 | 1 => self.write(),
+            2 => self.store(),
+            3 | 4 => self.load(),
+            5 => self.read_direct(),
+            _ => self.read(),
+        }
+    }
+
+    fn write(&mut self) -> Result<()> {
+        if let Some((cell, data)) = self.cells.claim(&mut self.random, Owner::Local) {
+            self.file.write_all_at(&data, cell.file.start)?;
+            cell.acknowledge();
+        }
+        Ok(())
+    }
+
+    fn store(&mut self) -> Result<()> {
+        if let Some((cell, data)) = self.cells.claim(&mut self.random, Owner::Mapped) {
+            self.map.write(cell.file.start as usize, &data)?;
+            cell.acknowledge();
+        }
+        Ok(())
+    }
+
+    fn load(&mut self) -> Result<()> {
+        let range = range(&mut self.random, self.cells.size());
+        let expected = self.cells.begin_read(range.clone());
+        let mut found = vec![0; (range.end - range.start) as usize];
+        self.map.read(range.start as usize, &mut found)?;
+        expected.check(&found).context("by a map")
+    }
+
+    fn read(&mut self) -> Result<()> {
+        let range = range(&mut self.random, self.cells.size());
+        let expected = self.cells.begin_read(range.clone());
+        let mut found = vec![0; (range.end - range.start) as usize];
+        self.file.read_exact_at(&mut found, range.start)?;
+        expected.check(&found).context("by pread")
+    }
+
+    fn read_direct(&mut self) -> Result<()> {
+        const PAGE: u64 = 4096;
+        let range = range(&mut self.random, self.cells.size() / PAGE * PAGE - PAGE);
+        let range = range.start / PAGE * PAGE..range.end.next_multiple_of(PAGE);
+        let expected = self.cells.begin_read(range.clone());
+        let len = (range.end - range.start) as usize;
+        let mut memory = vec![0_u8; len + PAGE as usize];
+        let start = memory.as_ptr().align_offset(PAGE as usize);
+        let found = &mut memory[start..start + len];
+        self.direct.read_exact_at(found, range.start)?;
+        expected.check(found).context("by a direct pread")
+    }
+}
+
+/// The kernel's log from a moment on.
+struct KernelLog(File);
+
+impl KernelLog {
+    /// `None` where it may not be read.
+    fn open() -> Option<Self> {
+        let mut file = OpenOptions::new()
+            .read(true)
+            .custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed())
+            .open("/dev/kmsg")
+            .ok()?;
+        std::io::Seek::seek(&mut file, std::io::SeekFrom::End(0)).ok()?;
+        Some(Self(file))
+    }
+
+    /// What the kernel says when a direct write has left cached pages behind: whoever syncs the
+    /// file next is told of an error that was none.
+    fn invalidation_failures(&mut self) -> Vec<String> {
+        let mut found = Vec::new();
+        let mut record = [0; 8192];
+        // One record at a time; nothing more is an error of its own.
+        while let Ok(n) = self.0.read(&mut record) {
+            let text = String::from_utf8_lossy(&record[..n]);
+            if text.contains("Page cache invalidation failure") {
+                found.push(text.trim().to_owned());
+            }
+        }
+        found
+    }
+}

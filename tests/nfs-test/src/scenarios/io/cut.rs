@@ -1,0 +1,225 @@
+//! A disk that fails (the shutdown of XFS and ext4) while split WRITEs in one mode are under way:
+//! every call is answered, nothing that is lost is acknowledged, and a client that does what the
+//! verifier asks for loses nothing.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use bytes::Bytes;
+use nfs_client::nfs3::{FileHandle, Nfsstat3, StableHow};
+
+use super::bed::{Bed, Client, Ground, Mode, Source, local_is, pipelined};
+use crate::host::wire::{block_on, ok};
+use crate::host::Context;
+use crate::random::Random;
+
+/// Bytes of a WRITE: edges and a middle at every alignment.
+const RECORD: usize = 47_008;
+const RECORDS: u64 = 120;
+const NAME: &str = "records";
+
+pub(super) fn run(
+    context: &Context,
+    ground: Ground,
+    mode: Mode,
+    random: &mut Random,
+) -> Result<String> {
+    let mut bed = Bed::new(context, ground, 128)?;
+    std::fs::write(bed.path(NAME), [])?;
+    rustix::fs::syncfs(std::fs::File::open(&bed.export)?)?;
+    let source = Source::new(random.fork(), 1 << 20);
+    let after = 5 + random.below(RECORDS / 2);
+    let mut work = Work {
+        sent: Rc::default(),
+        verifier: None,
+        file: None,
+    };
+    let failed = block_on(work.until_cut(&bed, mode, &source, after))?;
+    block_on(work.without_power(&bed, mode)).context("after the failure")?;
+    bed.server()?.alive()?;
+    bed.stop().context("draining after the failure")?;
+    let disk = bed.disk.under.as_mut().context("a disk to fail")?;
+    disk.unmount()?;
+    disk.mount()?;
+    bed.start(context, &[])?;
+    let again = block_on(work.resend(&bed, mode, &source)).context("sending again")?;
+    bed.stop()?;
+    Ok(format!(
+        "{} {}: {failed} refused, {again} sent again",
+        ground.name(),
+        mode.word()
+    ))
+}
+
+/// One record, and how sure the client is of it.
+struct Sent {
+    data: Bytes,
+    /// A stable WRITE was acknowledged.
+    stable: bool,
+}
+
+struct Work {
+    sent: Rc<RefCell<BTreeMap<u64, Sent>>>,
+    verifier: Option<[u8; 8]>,
+    file: Option<FileHandle>,
+}
+
+impl Work {
+    /// WRITEs records, many at once; the disk fails after some. Returns how many were refused.
+    async fn until_cut(
+        &mut self,
+        bed: &Bed,
+        mode: Mode,
+        source: &Source,
+        after: u64,
+    ) -> Result<u64> {
+        let client = Client::new(bed.address, mode).await?;
+        let file = client.find(NAME).await?;
+        self.file = Some(file);
+        let knife = bed.disk.under.as_ref().context("a disk to fail")?.knife()?;
+        let state = Rc::new(State {
+            client,
+            file,
+            source: source.clone(),
+            knife: RefCell::new(Some(knife)),
+            acknowledged: Cell::new(0),
+            refused: Cell::new(0),
+            verifier: Cell::new(None),
+            sent: Rc::clone(&self.sent),
+            after,
+        });
+        let shared = Rc::clone(&state);
+        pipelined(24, 0..RECORDS, move |record| {
+            let state = Rc::clone(&shared);
+            async move { state.write(record * RECORD as u64).await }
+        })
+        .await?;
+        ensure!(
+            state.knife.borrow().is_none(),
+            "the disk has not failed in time"
+        );
+        self.verifier = state.verifier.get();
+        Ok(state.refused.get())
+    }
+
+    /// The server answers, and promises nothing any more.
+    async fn without_power(&self, bed: &Bed, mode: Mode) -> Result<()> {
+        let client = Client::new(bed.address, mode).await?;
+        let file = self.file.context("no file")?;
+        for stable in [StableHow::DataSync, StableHow::FileSync] {
+            let data = Bytes::from(vec![1; RECORD]);
+            match client.nfs.write(&file, 100, stable, data).await? {
+                Err(failure) if failure.status == Nfsstat3::Io => {}
+                other => bail!("WRITE {stable:?}: {other:?}, should be NFS3ERR_IO"),
+            }
+        }
+        match client.nfs.commit(&file, 0, 0).await? {
+            Err(_) => {}
+            Ok(reply) if Some(reply.verf) != self.verifier => {}
+            Ok(_) => bail!("COMMIT of lost data succeeded with the verifier of the WRITEs"),
+        }
+        Ok(())
+    }
+
+    /// The machine is back: what was stable is there, and the rest is sent again.
+    async fn resend(&self, bed: &Bed, mode: Mode, source: &Source) -> Result<u64> {
+        let client = Client::new(bed.address, mode).await?;
+        let file = client.find(NAME).await?;
+        let mut again = 0;
+        let mut model = vec![0; RECORDS as usize * RECORD];
+        for record in 0..RECORDS {
+            let offset = record * RECORD as u64;
+            let sent = self.sent.borrow_mut().remove(&offset);
+            let data = match sent {
+                Some(Sent { data, stable: true }) => {
+                    let (found, _) = client.read(&file, offset, RECORD as u32).await?;
+                    super::bed::same(&data, &found)
+                        .with_context(|| format!("the stable WRITE at {offset}"))?;
+                    data
+                }
+                sent => {
+                    let data = sent.map_or_else(|| source.take(RECORD), |sent| sent.data);
+                    let stable = StableHow::Unstable;
+                    let verifier = client.write(&file, offset, stable, data.clone()).await?;
+                    ensure!(
+                        Some(verifier) != self.verifier,
+                        "the verifier is the one of before"
+                    );
+                    again += 1;
+                    data
+                }
+            };
+            let start = offset as usize;
+            model[start..start + RECORD].copy_from_slice(&data);
+        }
+        ok("COMMIT", client.nfs.commit(&file, 0, 0)).await?;
+        local_is(&bed.path(NAME), 0, &model, model.len() as u64)?;
+        Ok(again)
+    }
+}
+
+struct State {
+    client: Client,
+    file: FileHandle,
+    source: Source,
+    knife: RefCell<Option<crate::host::Knife>>,
+    acknowledged: Cell<u64>,
+    refused: Cell<u64>,
+    verifier: Cell<Option<[u8; 8]>>,
+    sent: Rc<RefCell<BTreeMap<u64, Sent>>>,
+    after: u64,
+}
+
+impl State {
+    async fn write(&self, offset: u64) -> Result<()> {
+        let stable = match self.source.below(4) {
+            0 => StableHow::FileSync,
+            1 => StableHow::DataSync,
+            _ => StableHow::Unstable,
+        };
+        let data = self.source.take(RECORD);
+        let reply = self
+            .client
+            .nfs
+            .write(&self.file, offset, stable, data.clone())
+            .await
+            .with_context(|| format!("WRITE at {offset}"))?;
+        // A reply that is read after the failure may have been sent before it.
+        let ok = match reply {
+            Ok(ok) => ok,
+            Err(failure) => {
+                ensure!(
+                    self.knife.borrow().is_none(),
+                    "WRITE at {offset}: {:?} on a sound disk",
+                    failure.status
+                );
+                ensure!(
+                    failure.status == Nfsstat3::Io,
+                    "WRITE at {offset}: {:?} on a failed disk",
+                    failure.status
+                );
+                self.refused.set(self.refused.get() + 1);
+                return Ok(());
+            }
+        };
+        if ok.count as usize == RECORD {
+            // A kernel without power may still say yes; only what was read before is a promise.
+            let stable = stable != StableHow::Unstable && self.knife.borrow().is_some();
+            self.sent.borrow_mut().insert(offset, Sent { data, stable });
+        }
+        if self.knife.borrow().is_some() {
+            let first = self.verifier.get().unwrap_or(ok.verf);
+            self.verifier.set(Some(first));
+            ensure!(first == ok.verf, "another verifier on a sound disk");
+        }
+        self.acknowledged.set(self.acknowledged.get() + 1);
+        if self.acknowledged.get() == self.after
+            && let Some(knife) = self.knife.borrow_mut().take()
+        {
+            knife.cut().map_err(|error| anyhow!("cut: {error:#}"))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,21 @@
+//! The I/O modes: that each moves exactly the bytes it should, alone and against the others, while
+//! disks fill up and fail, and while an operator changes the rules.
+//!
+//! Every scenario here serves one directory as several exports, one for each mode, from one server.
+
+mod bed;
+mod cells;
+mod coherence;
+mod counted;
+mod cut;
+mod faults;
+mod large;
+mod live;
+mod matrix;
+mod records;
+
+pub(super) use coherence::run as coherence;
+pub(super) use counted::run as counted;
+pub(super) use faults::run as faults;
+pub(super) use live::run as live;
+pub(super) use matrix::run as matrix;
