@@ -199,6 +199,33 @@ fn odd_records_beyond_4_gib_are_written_in_any_order() {
 }
 
 #[test]
+fn large_payloads_are_not_copied_but_for_what_comes_with_the_first_head() {
+    for mode in MODES {
+        let served = served(mode, mode);
+        block_on(async {
+            let client = served.client().await;
+            let root = served.root(&client).await;
+            let file = create(&client, &root, b"f").await;
+            for number in 0..20_u64 {
+                let data = Bytes::from(vec![number as u8; 1 << 20]);
+                let offset = (number << 20) + 77;
+                ok(client.write(&file, offset, StableHow::Unstable, data).await);
+            }
+            for number in 0..20_u64 {
+                let read = ok(client.read(&file, (number << 20) + 77, 1 << 20).await);
+                assert!(read.data[..] == [number as u8; 1 << 20]);
+            }
+        });
+        let rows = served.server.status().io;
+        let row = |word: &str| rows.iter().find(|row| row.operation == word).unwrap();
+        assert_eq!(row("read").copied_bytes, 0);
+        // One read of the socket, when no WRITE was expected yet.
+        assert!(row("write").copied_bytes <= 256 << 10, "{mode}");
+        assert_eq!(row("write").bytes, 20 << 20);
+    }
+}
+
+#[test]
 fn direct_transfers_leave_nothing_in_the_page_cache_once_committed() {
     const RECORD: usize = 47_008;
     for (read, kept) in [(Mode::Direct, false), (Mode::Buffered, true)] {
