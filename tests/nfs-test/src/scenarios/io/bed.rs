@@ -179,7 +179,7 @@ fn configuration(export: &Path) -> String {
             "[[export]]\npath = {:?}\npseudo = {:?}\nsquash = \"none\"\nread = {word:?}\nwrite = {word:?}\n\n",
             export.display().to_string(),
             mode.export(),
-            word = if std::env::var_os("DEVBUF").is_some() { "buffered" } else { mode.word() },
+            word = mode.word(),
         );
     }
     text
