@@ -25,6 +25,8 @@ pub enum Op {
         /// How. `Direct`: the file was opened with `O_DIRECT`; offset, length and the address
         /// of the part are aligned as the file asks for.
         mode: Mode,
+        /// What must not end before the operation has.
+        keep: Keep,
     },
     /// Write all of `buf[range]` to `offset` (bytes).
     Write {
@@ -40,6 +42,8 @@ pub enum Op {
         sync: WriteSync,
         /// How; as for a read.
         mode: Mode,
+        /// What must not end before the operation has.
+        keep: Keep,
     },
     /// Put what was written before on stable storage.
     Fsync {
@@ -48,6 +52,32 @@ pub enum Op {
         /// Whether attributes that reading does not need may be left out.
         data_only: bool,
     },
+}
+
+/// Something that lives until the kernel works no more on an operation, also where nobody waits
+/// for it any longer: a turn, a share, a lock. Dropped before the waiter learns of the end, in
+/// the midst of the engine's work: dropping it must not use the engine.
+#[derive(Default)]
+pub struct Keep(Option<Box<dyn Send>>);
+
+impl Keep {
+    /// Nothing.
+    #[must_use]
+    pub fn none() -> Self {
+        Self(None)
+    }
+
+    /// This value. It is dropped on whatever thread the operation ends.
+    #[must_use]
+    pub fn new(value: impl Send + 'static) -> Self {
+        Self(Some(Box::new(value)))
+    }
+}
+
+impl std::fmt::Debug for Keep {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.0.is_some() { "Keep(..)" } else { "Keep" })
+    }
 }
 
 /// What is on stable storage when a write is done.

@@ -20,6 +20,7 @@ use crate::limits;
 use crate::policy::{Choice, Io};
 use crate::reply_cache::ReplyCache;
 use crate::trace::{About, CallId, Trace};
+use crate::vfs::gate::Gates;
 use crate::vfs::hints::Hints;
 use crate::vfs::stable::{Committer, Verifier};
 use crate::vfs::{Error, Object, Result, Tree};
@@ -42,6 +43,7 @@ pub(crate) struct Core {
     pub(crate) verifier: Arc<Verifier>,
     pub(crate) hints: Hints,
     pub(crate) committer: Arc<Committer>,
+    pub(crate) gates: Gates,
     pub(crate) counters: Counters,
     pub(crate) trace: Arc<Trace>,
     /// Use the server's own group list of a uid instead of the one in AUTH_SYS.

@@ -33,6 +33,7 @@ use crate::net::shard::{self, Accepted, ShardStart};
 use crate::reply_cache::ReplyCache;
 use crate::state_dir::StateDir;
 use crate::trace::Trace;
+use crate::vfs::gate::Gates;
 use crate::vfs::hints::Hints;
 use crate::vfs::stable::{Committer, Verifier};
 
@@ -495,6 +496,7 @@ pub(crate) fn make_core(
         table_path: state_dir.join("handles.redb"),
         hints: Hints::new(),
         committer: Committer::new(pool.clone(), Arc::clone(&verifier)),
+        gates: Gates::default(),
         pool,
         receive_buffers: BufferPool::new(facts.budget.clone()),
         send_buffers: BufferPool::new(facts.send_budget.clone()),

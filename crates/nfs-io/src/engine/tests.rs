@@ -15,7 +15,7 @@ use crate::identity::can_switch;
 use crate::limits::RING_PERSONALITIES_MAX;
 use crate::plan::Mode;
 use crate::testing::{Scratch, skip, skipped, small_tmpfs, stranger};
-use crate::{Budget, Buf, BufferPool, LocalGid, LocalUid, PoolLimits, WriteSync, probe};
+use crate::{Budget, Buf, BufferPool, Keep, LocalGid, LocalUid, PoolLimits, WriteSync, probe};
 
 mod direct;
 
@@ -82,6 +82,7 @@ fn read(file: &Arc<OwnedFd>, offset: u64, buf: Buf, range: Range<usize>) -> Op {
         buf,
         range,
         mode: Mode::Buffered,
+        keep: Keep::none(),
     }
 }
 
@@ -94,6 +95,7 @@ fn write(file: &Arc<OwnedFd>, offset: u64, buf: Buf, sync: WriteSync) -> Op {
         range,
         sync,
         mode: Mode::Buffered,
+        keep: Keep::none(),
     }
 }
 
@@ -388,6 +390,29 @@ fn a_dropped_completion_gives_its_buffer_back_at_the_end() {
     });
 }
 
+/// The operation, with something to be kept until its end.
+fn keeping(mut op: Op, kept: &Arc<()>) -> Op {
+    if let Op::Read { keep, .. } | Op::Write { keep, .. } = &mut op {
+        *keep = Keep::new(kept.clone());
+    }
+    op
+}
+
+#[test]
+fn what_is_kept_is_given_up_before_the_end_is_told() {
+    on_both(|engine| async move {
+        let scratch = Scratch::new();
+        let file = Arc::new(scratch.file("f", b""));
+        let (pool, kept) = (buffers(), Arc::new(()));
+        for offset in [0, u64::MAX] {
+            let op = write(&file, offset, buf(&pool, &[5; 10]), WriteSync::Dsync);
+            let done = engine.submit(keeping(op, &kept), &own(), LANE).await;
+            assert_eq!(done.result.is_ok(), offset == 0);
+            assert_eq!(Arc::strong_count(&kept), 1);
+        }
+    });
+}
+
 #[test]
 fn a_read_that_waits_is_dropped_and_ends_later() {
     let Some(engine) = uring(UringLimits::default()) else {
@@ -397,7 +422,9 @@ fn a_read_that_waits_is_dropped_and_ends_later() {
         let (reader, writer) = pipe().unwrap();
         let reader = Arc::new(reader);
         let pool = buffers();
-        let waiting = engine.submit(read(&reader, 0, buf(&pool, &[0; 10]), 0..10), &own(), LANE);
+        let kept = Arc::new(());
+        let op = keeping(read(&reader, 0, buf(&pool, &[0; 10]), 0..10), &kept);
+        let waiting = engine.submit(op, &own(), LANE);
         // Let the kernel have it before it is dropped.
         let other = Scratch::new();
         let file = Arc::new(other.file("f", b"x"));
@@ -405,6 +432,7 @@ fn a_read_that_waits_is_dropped_and_ends_later() {
         assert_eq!(engine.submit(op, &own(), LANE).await.result, Ok(1));
         drop(waiting);
         assert_eq!(engine.in_flight(), 1);
+        assert_eq!(Arc::strong_count(&kept), 2);
         assert!(
             pool.budget().in_use() > pool.idle_bytes(),
             "the kernel may still write to it"
@@ -415,6 +443,7 @@ fn a_read_that_waits_is_dropped_and_ends_later() {
         while engine.in_flight() > 0 {
             yield_now().await;
         }
+        assert_eq!(Arc::strong_count(&kept), 1);
         assert_eq!(pool.budget().in_use(), pool.idle_bytes());
     });
 }

@@ -50,6 +50,7 @@ fn ask(op: &mut Op, done: usize, fault: Option<Fault>) -> Result<usize> {
             buf,
             range,
             mode,
+            ..
         } => {
             let left = left(range, done, *mode, fault);
             let mut left = [IoSliceMut::new(&mut buf[left])];
@@ -63,6 +64,7 @@ fn ask(op: &mut Op, done: usize, fault: Option<Fault>) -> Result<usize> {
             range,
             sync,
             mode,
+            ..
         } => {
             let left = [IoSlice::new(&buf[left(range, done, *mode, fault)])];
             let flags = ReadWriteFlags::from_bits_retain(sync.rwf() | mode.rwf());

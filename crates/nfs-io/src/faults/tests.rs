@@ -66,7 +66,7 @@ fn calls_outside_an_engine_meet_it_too() {
     let direct = fs::reopen(file.as_fd(), fs::OFlags::RDONLY | fs::OFlags::DIRECT);
     assert_eq!(direct.err(), Some(Errno::INVAL));
     assert!(fs::reopen(file.as_fd(), fs::OFlags::RDONLY).is_ok());
-    let cached = fs::pread_nowait(file.as_fd(), &mut buffer, 0);
+    let cached = fs::pread_nowait(file.as_fd(), &mut buffer, 0, Mode::Buffered);
     assert_eq!(cached, Err(Errno::AGAIN));
     drop(injected);
     assert_eq!(fs::fsync(file.as_fd()), Ok(()));

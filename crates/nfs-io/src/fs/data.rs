@@ -6,21 +6,32 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use rustix::io::{ReadWriteFlags, retry_on_intr};
 
 use crate::faults::{self, Call};
+use crate::plan::Mode;
 use crate::{Errno, Result};
 
 /// Reads what the page cache holds, without waiting for a device; preadv2(2) `RWF_NOWAIT`.
 /// Returns how many bytes: fewer than asked at the end of the file, or where the cached part
 /// ends. 0 is the end of the file.
 ///
+/// What is not there may begin to be read ahead: with `DontCache` it will not stay. `Direct` of a
+/// file that is open with `O_DIRECT` is never in memory; of another it means nothing.
+///
 /// # Errors
-/// `EAGAIN` where the first byte is not there, `EOPNOTSUPP` where the file system cannot do it.
-pub fn pread_nowait(file: BorrowedFd<'_>, buffer: &mut [u8], offset: u64) -> Result<usize> {
+/// `EAGAIN` where the first byte is not there, `EOPNOTSUPP` where the file system cannot do it, or
+/// knows no `DontCache`.
+pub fn pread_nowait(
+    file: BorrowedFd<'_>,
+    buffer: &mut [u8],
+    offset: u64,
+    mode: Mode,
+) -> Result<usize> {
     if faults::expected(Call::Read, file) {
         return Err(Errno::AGAIN);
     }
+    let flags = ReadWriteFlags::NOWAIT | ReadWriteFlags::from_bits_retain(mode.rwf());
     retry_on_intr(|| {
         let mut slices = [IoSliceMut::new(buffer)];
-        rustix::io::preadv2(file, &mut slices, offset, ReadWriteFlags::NOWAIT)
+        rustix::io::preadv2(file, &mut slices, offset, flags)
     })
 }
 
@@ -112,13 +123,13 @@ mod tests {
         let scratch = Scratch::new();
         let file = scratch.file("f", &[7; 10_000]);
         let mut buffer = [0; 16_384];
-        match pread_nowait(file.as_fd(), &mut buffer, 0) {
+        match pread_nowait(file.as_fd(), &mut buffer, 0, Mode::Buffered) {
             Ok(bytes) => {
                 assert!((1..=10_000).contains(&bytes) && buffer[..bytes] == [7; 10_000][..bytes])
             }
             Err(errno) => assert!([Errno::AGAIN, Errno::OPNOTSUPP].contains(&errno), "{errno}"),
         }
-        let past = pread_nowait(file.as_fd(), &mut buffer, 10_000);
+        let past = pread_nowait(file.as_fd(), &mut buffer, 10_000, Mode::Buffered);
         assert!([Ok(0), Err(Errno::AGAIN), Err(Errno::OPNOTSUPP)].contains(&past));
     }
 

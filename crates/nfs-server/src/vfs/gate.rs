@@ -13,20 +13,20 @@
 //! write has landed, before it says so. Neither does truncation: it waits for direct writes in flight
 //! (`inode_dio_wait`) under the inode lock. Nor an fsync: pages under write-back are waited for.
 //!
+//! The gate is the inode's: two exports that hold one file share it.
+//!
 //! The order is fair by phases: who comes while the other group waits, waits behind it; when a phase
 //! ends, all of the other group that wait are let in together. A pass belongs to the operation that
 //! the kernel works on, not to the call that waits for it: a call that goes away opens no gate.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 
 use nfs_io::plan::Mode;
 use parking_lot::Mutex;
-
-use super::Object;
 
 /// What may be done together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -46,30 +46,63 @@ impl Group {
     }
 }
 
-/// One file's gate; see the module.
+/// The gates of all files that were written to and are still open here.
 #[derive(Default)]
+pub(crate) struct Gates(Arc<Mutex<Known>>);
+
+/// By device and inode number. Whoever holds a gate has the file open, so that its number cannot come
+/// to mean another file.
+type Known = HashMap<(u64, u64), Weak<Gate>>;
+
+impl Gates {
+    /// The gate of an inode; the caller has it open for as long as it uses the gate.
+    pub(super) fn of(&self, inode: (u64, u64)) -> Arc<Gate> {
+        let mut known = self.0.lock();
+        if let Some(gate) = known.get(&inode).and_then(Weak::upgrade) {
+            return gate;
+        }
+        let gate = Arc::new(Gate {
+            state: Mutex::default(),
+            inode,
+            home: Arc::clone(&self.0),
+        });
+        known.insert(inode, Arc::downgrade(&gate));
+        gate
+    }
+}
+
+/// One file's gate; see the module.
 pub(super) struct Gate {
     state: Mutex<State<Waker>>,
+    inode: (u64, u64),
+    home: Arc<Mutex<Known>>,
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        let mut known = self.home.lock();
+        // Somebody may have asked for the inode again since the last holder went.
+        let gone = |gate: &Weak<Self>| gate.strong_count() == 0;
+        if known.get(&self.inode).is_some_and(gone) {
+            known.remove(&self.inode);
+        }
+    }
 }
 
 /// The right to have one write with the kernel. Given back when dropped.
-pub(super) struct Pass {
-    object: Arc<Object>,
-}
+pub(super) struct Pass(Arc<Gate>);
 
 impl Pass {
     /// Waits until the file takes a write of this group.
-    pub(super) async fn of(object: &Arc<Object>, group: Group) -> Self {
-        object.gate.enter(group).await;
-        Self {
-            object: Arc::clone(object),
-        }
+    pub(super) async fn of(gate: &Arc<Gate>, group: Group) -> Self {
+        gate.enter(group).await;
+        Self(Arc::clone(gate))
     }
 }
 
 impl Drop for Pass {
     fn drop(&mut self) {
-        self.object.gate.leave();
+        self.0.leave();
     }
 }
 

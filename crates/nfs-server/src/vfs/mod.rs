@@ -14,7 +14,7 @@ mod access;
 mod attributes;
 mod create;
 mod error;
-mod gate;
+pub(crate) mod gate;
 pub(crate) mod hints;
 mod info;
 mod io;

@@ -7,7 +7,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use nfs_io::caps::{self, Capability};
@@ -17,7 +17,7 @@ use nfs_io::{Creds, Errno};
 use nfs_wire::nfs3::FileHandle;
 use parking_lot::{Mutex, RwLock};
 
-use super::gate::Gate;
+use super::gate::{Gate, Gates};
 use super::io::{Refusals, Rounds};
 use super::tree::Mount;
 use super::{Access, Error, FileKind, Result};
@@ -43,8 +43,8 @@ pub(crate) struct Object {
     direct_write: Mutex<Option<Open>>,
     /// Ways of moving bytes that it did not take.
     pub(super) refusals: Refusals,
-    /// Keeps writes through the page cache and past it apart.
-    pub(super) gate: Gate,
+    /// Set by the first write.
+    gate: OnceLock<Arc<Gate>>,
     permits: Mutex<Permits>,
     changes: Mutex<Changes>,
     /// Held on a helper thread while attributes are compared with a guard and set.
@@ -90,7 +90,7 @@ impl Object {
             direct_read: Mutex::default(),
             direct_write: Mutex::default(),
             refusals: Refusals::default(),
-            gate: Gate::default(),
+            gate: OnceLock::new(),
             permits: Mutex::default(),
             changes: Mutex::default(),
             setattr_turn: Mutex::default(),
@@ -284,6 +284,11 @@ impl Object {
         Change {
             object: Arc::clone(self),
         }
+    }
+
+    /// What keeps writes through the page cache and past it apart.
+    pub(super) fn gate(&self, gates: &Gates) -> &Arc<Gate> {
+        self.gate.get_or_init(|| gates.of((self.dev, self.ino)))
     }
 
     /// Waits until no other COMMIT of this file runs.

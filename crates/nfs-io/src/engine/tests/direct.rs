@@ -61,6 +61,7 @@ impl File {
             range: start..start + len,
             sync,
             mode: segment.mode,
+            keep: Keep::none(),
         }
     }
 
@@ -95,6 +96,7 @@ impl File {
                 buf,
                 range: 0..rounded_len,
                 mode: segment.mode,
+                keep: Keep::none(),
             };
             let done = engine.submit(op, &own(), LANE).await;
             read = done.result.unwrap();
@@ -256,6 +258,7 @@ fn a_refusal_is_the_kernels_and_gives_the_buffer_back() {
                     buf,
                     range,
                     mode: Mode::Direct,
+                    keep: Keep::none(),
                 };
                 let done = engine.submit(op, &own(), LANE).await;
                 assert_eq!(done.buf.unwrap().len(), 8192);
@@ -279,6 +282,7 @@ fn what_is_read_in_passing_does_not_stay() {
                 buf: file.pool.try_take(1 << 20).unwrap(),
                 range: 0..1 << 20,
                 mode: Mode::DontCache,
+                keep: Keep::none(),
             };
             let done = engine.submit(op, &own(), LANE).await;
             if done.result == Err(Errno::OPNOTSUPP) {
@@ -317,6 +321,7 @@ fn a_file_system_without_it_refuses_to_drop_behind() {
                 range: 0..4096,
                 sync: WriteSync::None,
                 mode,
+                keep: Keep::none(),
             };
             let written = engine.submit(write, &own(), LANE).await;
             let (buf, range) = (written.buf.unwrap(), 0..4096);
@@ -326,6 +331,7 @@ fn a_file_system_without_it_refuses_to_drop_behind() {
                 buf,
                 range,
                 mode,
+                keep: Keep::none(),
             };
             let read = engine.submit(read, &own(), LANE).await;
             assert_eq!(read.buf.unwrap().len(), 4096);

@@ -110,6 +110,7 @@ impl Table {
                 buf,
                 range,
                 mode,
+                ..
             } => {
                 let left = &mut buf[left(range, done, *mode, fault)];
                 opcode::Read::new(Fd(file.as_raw_fd()), left.as_mut_ptr(), length(left.len()))
@@ -124,6 +125,7 @@ impl Table {
                 range,
                 sync,
                 mode,
+                ..
             } => {
                 let left = &buf[left(range, done, *mode, fault)];
                 opcode::Write::new(Fd(file.as_raw_fd()), left.as_ptr(), length(left.len()))

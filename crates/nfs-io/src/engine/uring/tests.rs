@@ -4,7 +4,7 @@ use super::*;
 use crate::identity::ServerIdentity;
 use crate::plan::Mode;
 use crate::testing::skip;
-use crate::{Budget, BufferPool, probe};
+use crate::{Budget, BufferPool, Keep, probe};
 
 #[test]
 fn what_cannot_be_cancelled_is_leaked_not_freed() {
@@ -22,6 +22,7 @@ fn what_cannot_be_cancelled_is_leaked_not_freed() {
         buf,
         range,
         mode: Mode::Buffered,
+        keep: Keep::none(),
     };
     let waiter = ring.submit(read, ServerIdentity::current().creds(), Lane(1));
     {
@@ -60,6 +61,7 @@ fn a_resumed_operation_asks_for_the_rest() {
         buf,
         range,
         mode: Mode::Buffered,
+        keep: Keep::none(),
     };
     let waiter = ring.submit(read, ServerIdentity::current().creds(), Lane(1));
     let mut context = Context::from_waker(Waker::noop());

@@ -11,7 +11,7 @@ const IO_BYTES_MAX: u32 = 64 << 10;
 /// What came out of a receiver: a call's bytes as they were sent, whichever way they were received.
 fn rejoined(call: Received) -> Vec<u8> {
     let mut bytes = call.record;
-    if let Some(mut data) = call.data {
+    if let Some(data) = call.data {
         assert_eq!(data.address() % 4096, 11, "placed as in the file");
         bytes.extend_from_slice(&data);
         bytes.resize(bytes.len().next_multiple_of(4), 0);

@@ -221,7 +221,8 @@ proptest! {
     /// Futures that are polled late, dropped while they wait and dropped after they were let in.
     #[test]
     fn calls_that_go_away_hold_up_nobody(steps in steps()) {
-        let gate = Gate::default();
+        let gates = Gates::default();
+        let gate = gates.of((1, 2));
         let mut calls: Vec<Call<'_>> = Vec::new();
         for step in steps {
             match step {
@@ -260,4 +261,29 @@ proptest! {
         }
         prop_assert_eq!(gate.state.lock().running, 0);
     }
+}
+
+#[test]
+fn an_inode_has_one_gate_for_as_long_as_anybody_holds_it() {
+    let gates = Gates::default();
+    let first = gates.of((1, 2));
+    assert!(Arc::ptr_eq(&first, &gates.of((1, 2))));
+    assert!(!Arc::ptr_eq(&first, &gates.of((2, 2))));
+    assert_eq!(gates.0.lock().len(), 1, "what nobody holds is forgotten");
+    let mut context = Context::from_waker(Waker::noop());
+    let mut enter = Box::pin(Pass::of(&first, Group::Direct));
+    let Poll::Ready(pass) = enter.as_mut().poll(&mut context) else {
+        panic!("nobody is in");
+    };
+    drop(enter);
+    drop(first);
+    // The object is gone, its write is not.
+    let again = gates.of((1, 2));
+    let mut waiting = Box::pin(Pass::of(&again, Group::Cached));
+    assert!(waiting.as_mut().poll(&mut context).is_pending());
+    drop(pass);
+    assert!(waiting.as_mut().poll(&mut context).is_ready());
+    drop(waiting);
+    drop(again);
+    assert!(gates.0.lock().is_empty());
 }

@@ -7,7 +7,7 @@ use nfs_io::engine::Engine;
 use nfs_io::fs;
 use nfs_io::op::Op;
 use nfs_io::plan::{Mode, ReadPlan, plan_read};
-use nfs_io::{Buf, Errno};
+use nfs_io::{Buf, Errno, Keep};
 
 use super::super::{Access, Attributes, Error, Result};
 use super::mode::{Moving, alignment};
@@ -124,8 +124,8 @@ impl Core {
     ) -> Result<(nfs_io::Result<usize>, Buf)> {
         let engine = &self.engine_for(engine, target);
         // `EAGAIN` and its like: it is not there, or the file system cannot tell.
-        let cached = if target.object.mount.local && mode == Mode::Buffered {
-            fs::pread_nowait(file.as_fd(), &mut data, offset).unwrap_or(0)
+        let cached = if target.object.mount.local && mode != Mode::Direct {
+            fs::pread_nowait(file.as_fd(), &mut data, offset, mode).unwrap_or(0)
         } else {
             0
         };
@@ -139,6 +139,7 @@ impl Core {
             buf: data,
             range: cached..wanted,
             mode,
+            keep: Keep::none(),
         };
         let result = engine.submit(op, &target.creds, target.lane()).await;
         let data = result.buf.ok_or(Error::Errno(Errno::IO))?;

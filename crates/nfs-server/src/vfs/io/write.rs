@@ -8,7 +8,7 @@ use nfs_io::engine::Engine;
 use nfs_io::fs::Stat;
 use nfs_io::op::{Op, WriteSync};
 use nfs_io::plan::{Mode, Segment, plan_write};
-use nfs_io::{Buf, Errno};
+use nfs_io::{Buf, Errno, Keep};
 
 use super::super::gate::{Group, Pass};
 use super::super::{Access, Error, Object, Result, Wcc, WithWcc};
@@ -166,7 +166,7 @@ impl Core {
             let len = segment.file.end - segment.file.start;
             moving.trace(&self.trace, target, (segment.file.start, len), mode);
             let engine = self.engine_for_write(engine, target, sync);
-            let _pass = Pass::of(&target.object, Group::of(mode)).await;
+            let pass = Pass::of(target.object.gate(&self.gates), Group::of(mode)).await;
             let op = Op::Write {
                 file,
                 offset: segment.file.start,
@@ -174,6 +174,7 @@ impl Core {
                 range: part(segment, write.offset),
                 sync,
                 mode,
+                keep: Keep::new(pass),
             };
             let done = engine.submit(op, &target.creds, target.lane()).await;
             // Lost with the engine: nobody waits for an answer any more.
