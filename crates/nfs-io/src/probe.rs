@@ -1,4 +1,10 @@
-//! What this machine offers, asked once at start and printed.
+//! What this machine offers, asked once at start and printed; and, in [`directory`], what a
+//! directory offers, asked by an operator.
+
+mod device;
+pub mod directory;
+mod residency;
+mod trials;
 
 use std::fmt;
 use std::os::fd::AsRawFd;

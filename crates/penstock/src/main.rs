@@ -4,6 +4,7 @@ mod cat;
 mod check;
 mod completions;
 mod ctl;
+mod doctor;
 mod exit;
 mod logging;
 mod ls;
@@ -25,6 +26,7 @@ enum Penstock {
     Serve(Box<serve::Args>),
     Check(check::Args),
     Ctl(ctl::Args),
+    Doctor(doctor::Args),
     Ls(ls::Args),
     Cat(cat::Args),
     Stat(stat::Args),
@@ -38,6 +40,7 @@ fn main() -> ExitCode {
         Penstock::Serve(args) => args.run(),
         Penstock::Check(args) => args.run(),
         Penstock::Ctl(args) => args.run(),
+        Penstock::Doctor(args) => args.run(),
         Penstock::Ls(args) => args.run(),
         Penstock::Cat(args) => args.run(),
         Penstock::Stat(args) => args.run(),

@@ -6,6 +6,7 @@
 //! system. A scenario owns everything it uses (temporary directory, ports, network namespace, loop
 //! devices) and gives it back also when it fails; see [`host`].
 
+mod duel;
 mod guest;
 mod host;
 mod manifest;

@@ -27,31 +27,38 @@ struct Fsx {
     file: File,
     model: Vec<u8>,
     random: Random,
+    /// How many of a hundred operations go past the client's cache.
+    direct: u64,
     /// What was done, for the failure message.
     history: Vec<String>,
 }
 
-/// Runs `operations` random operations on the file `name` in `dir`.
-pub(super) fn run(
-    dir: &Path,
-    seed: u64,
-    operations: u64,
-    name: &str,
-    progress: Option<u64>,
-    report: &mut Report,
-) -> Result<()> {
-    let outcome = play(dir.join(name), seed, operations, name, progress, report);
-    report.verdict(name, &outcome.with_context(|| format!("seed {seed}")))
+/// What to do.
+pub(super) struct Plan<'a> {
+    /// The file's and the verdict's name.
+    pub(super) name: &'a str,
+    pub(super) seed: u64,
+    pub(super) operations: u64,
+    /// Tell of progress every so many operations.
+    pub(super) progress: Option<u64>,
+    /// How many of a hundred operations go past the client's cache.
+    pub(super) direct: u64,
 }
 
-fn play(
-    path: PathBuf,
-    seed: u64,
-    operations: u64,
-    name: &str,
-    progress: Option<u64>,
-    report: &mut Report,
-) -> Result<()> {
+/// Does it in `dir`.
+pub(super) fn run(dir: &Path, plan: &Plan<'_>, report: &mut Report) -> Result<()> {
+    let outcome = play(dir.join(plan.name), plan, report);
+    let outcome = outcome.with_context(|| format!("seed {}", plan.seed));
+    report.verdict(plan.name, &outcome)
+}
+
+fn play(path: PathBuf, plan: &Plan<'_>, report: &mut Report) -> Result<()> {
+    let Plan {
+        name,
+        seed,
+        operations,
+        ..
+    } = *plan;
     let file = OpenOptions::new()
         .read(true)
         .write(true)
@@ -63,10 +70,14 @@ fn play(
         file,
         model: Vec::new(),
         random: Random::new(seed),
+        direct: plan.direct,
         history: Vec::new(),
     };
     for number in 0..operations {
-        if progress.is_some_and(|every| number % every == every / 2) {
+        if plan
+            .progress
+            .is_some_and(|every| number % every == every / 2)
+        {
             report.line(&format!("progress {name} {number}"))?;
         }
         fsx.step().with_context(|| {
@@ -88,7 +99,10 @@ fn play(
 
 impl Fsx {
     fn step(&mut self) -> Result<()> {
-        match self.random.below(100) {
+        if self.random.below(100) < self.direct {
+            return self.direct();
+        }
+        match self.random.below(97) {
             0..25 => self.read(),
             25..50 => self.write(),
             50..58 => self.append(),
@@ -96,8 +110,7 @@ impl Fsx {
             66..76 => self.map_read(),
             76..88 => self.map_write(),
             88..91 => self.reopen(),
-            91..94 => self.direct(),
-            94..97 => self.synchronise(),
+            91..94 => self.synchronise(),
             _ => self.forget(),
         }
     }

@@ -6,6 +6,8 @@
 
 mod calls;
 mod check;
+mod dd;
+mod duel;
 mod fsx;
 mod sharing;
 mod tree;
@@ -20,6 +22,9 @@ use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 
 pub(crate) use calls::TESTS as CALLS;
+pub(crate) use calls::content_tests as content_calls;
+pub(crate) use dd::TESTS as COPIES;
+pub(crate) use map::Map;
 pub(crate) use sharing::TESTS as SHARING;
 
 /// What `nfs-test guest` is told.
@@ -35,7 +40,33 @@ pub(crate) struct GuestArgs {
 #[derive(Subcommand)]
 enum Suite {
     /// Every call a program makes.
-    Calls { dir: PathBuf },
+    Calls {
+        dir: PathBuf,
+        /// What the verdicts' names begin with.
+        #[arg(long, default_value = "calls")]
+        name: String,
+        /// Only the tests of files' bytes.
+        #[arg(long)]
+        content: bool,
+    },
+    /// Copies with dd, past the client's cache.
+    Dd {
+        dir: PathBuf,
+        /// A directory that is not on NFS.
+        scratch: PathBuf,
+        /// What the verdicts' names begin with.
+        #[arg(long)]
+        name: String,
+    },
+    /// Two mounts and a program of the host write one file.
+    Duel {
+        mount: PathBuf,
+        other: PathBuf,
+        #[arg(long)]
+        rounds: u64,
+        #[arg(long)]
+        seed: u64,
+    },
     /// Unpack a tar archive, compare it with the manifest of its tree, compile a program.
     Tree {
         dir: PathBuf,
@@ -55,6 +86,9 @@ enum Suite {
         /// Tell of progress every so many operations.
         #[arg(long)]
         progress: Option<u64>,
+        /// How many of a hundred operations go past the client's cache.
+        #[arg(long, default_value_t = 3)]
+        direct: u64,
     },
     /// Two mounts of one export see each other's changes.
     Sharing {
@@ -74,7 +108,14 @@ enum Suite {
 pub(crate) fn main(args: &GuestArgs) -> Result<ExitCode> {
     let mut report = Report::open(args.results.as_deref())?;
     match &args.suite {
-        Suite::Calls { dir } => calls::run(dir, &mut report)?,
+        Suite::Calls { dir, name, content } => calls::run(dir, name, *content, &mut report)?,
+        Suite::Dd { dir, scratch, name } => dd::run(dir, scratch, name, &mut report)?,
+        Suite::Duel {
+            mount,
+            other,
+            rounds,
+            seed,
+        } => duel::run([mount, other], *rounds, *seed, &mut report)?,
         Suite::Tree {
             dir,
             archive,
@@ -86,8 +127,16 @@ pub(crate) fn main(args: &GuestArgs) -> Result<ExitCode> {
             operations,
             name,
             progress,
+            direct,
         } => {
-            fsx::run(dir, *seed, *operations, name, *progress, &mut report)?;
+            let plan = fsx::Plan {
+                name,
+                seed: *seed,
+                operations: *operations,
+                progress: *progress,
+                direct: *direct,
+            };
+            fsx::run(dir, &plan, &mut report)?;
         }
         Suite::Sharing {
             uncached,

@@ -1,6 +1,7 @@
 //! What a scenario uses on the host. Everything here is owned: dropping the value ends the process,
 //! unmounts the file system, frees the device, also while a failure unwinds.
 
+mod io_mode;
 mod loopfs;
 mod mounted;
 pub(crate) mod needs;
@@ -14,13 +15,14 @@ pub(crate) mod wire;
 
 use std::path::PathBuf;
 
+pub(crate) use io_mode::{IoSetting, Mode};
 pub(crate) use loopfs::{FsKind, Knife, LoopFs};
 pub(crate) use mounted::Mounted;
 pub(crate) use netns::Netns;
 pub(crate) use place::Place;
 pub(crate) use process::{Running, output, run};
 pub(crate) use server::{Server, ServerOptions};
-pub(crate) use uml::{Guest, GuestOutcome};
+pub(crate) use uml::{Guest, GuestOutcome, Mount};
 
 /// Which of the server's I/O engines a scenario runs with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -18,6 +18,10 @@ impl Netns {
     pub(crate) const HOST: &'static str = "10.99.1.1";
     /// The guest's address on the wire.
     pub(crate) const GUEST: &'static str = "10.99.1.2";
+    /// Another address of the server. The guest comes to it from [`Netns::GUEST_SECOND`], as another
+    /// client would.
+    pub(crate) const HOST_SECOND: &'static str = "10.99.1.11";
+    pub(crate) const GUEST_SECOND: &'static str = "10.99.1.12";
     /// The tap device's name inside the namespace.
     pub(crate) const TAP: &'static str = "tap0";
 
@@ -35,8 +39,10 @@ impl Netns {
             "ip",
             &["-n", n, "tuntap", "add", "dev", Self::TAP, "mode", "tap"],
         )?;
-        let address = format!("{}/24", Self::HOST);
-        run("ip", &["-n", n, "addr", "add", &address, "dev", Self::TAP])?;
+        for address in [Self::HOST, Self::HOST_SECOND] {
+            let address = format!("{address}/24");
+            run("ip", &["-n", n, "addr", "add", &address, "dev", Self::TAP])?;
+        }
         run("ip", &["-n", n, "link", "set", Self::TAP, "up"])?;
         Ok(netns)
     }

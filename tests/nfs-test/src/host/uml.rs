@@ -29,12 +29,40 @@ pub(crate) struct Guest<'a> {
     pub(crate) netns: &'a Netns,
     /// The server's port on [`Netns::HOST`].
     pub(crate) port: u16,
-    /// Mount points below `/mnt` with the mount options of each besides version and ports.
-    pub(crate) mounts: &'a [(&'a str, &'a str)],
+    pub(crate) mounts: &'a [Mount<'a>],
     /// Shell lines to run once all is mounted. `$T` is the test binary, `$R` the result file.
     pub(crate) script: &'a str,
     /// After this the guest is ended and the run has failed.
     pub(crate) within: Duration,
+}
+
+/// A mount of the guest.
+pub(crate) struct Mount<'a> {
+    /// The mount point below `/mnt`.
+    point: &'a str,
+    export: &'a str,
+    /// Mount options besides version and ports.
+    options: &'a str,
+    host: &'a str,
+}
+
+impl<'a> Mount<'a> {
+    pub(crate) const fn new(point: &'a str, export: &'a str, options: &'a str) -> Self {
+        Self {
+            point,
+            export,
+            options,
+            host: Netns::HOST,
+        }
+    }
+
+    /// By the server's second address, from the guest's second one: to the server another client.
+    pub(crate) const fn by_second_address(self) -> Self {
+        Self {
+            host: Netns::HOST_SECOND,
+            ..self
+        }
+    }
 }
 
 /// What a guest left behind.
@@ -111,16 +139,23 @@ impl Guest<'_> {
     }
 
     fn init_script(&self, binary: &Path, results: &Path, dir: &Path) -> String {
-        let (host, guest, port) = (Netns::HOST, Netns::GUEST, self.port);
+        let (guest, port) = (Netns::GUEST, self.port);
+        let (second, second_host) = (Netns::GUEST_SECOND, Netns::HOST_SECOND);
         let mut mounts = String::new();
-        for (point, options) in self.mounts {
+        for mount in self.mounts {
+            let Mount {
+                point,
+                export,
+                options,
+                host,
+            } = mount;
             let options = format!(
                 "vers=3,proto=tcp,port={port},mountport={port},mountproto=tcp,nolock,addr={host},\
                  {options}"
             );
             mounts += &format!(
                 "mkdir -p /mnt/{point}\n\
-                 mount -t nfs -o {options} {host}:/ /mnt/{point} ||\n\
+                 mount -t nfs -o {options} {host}:{export} /mnt/{point} ||\n\
                  {{ echo \"FAIL mount /mnt/{point}\" >>$R; stop; }}\n\
                  [ \"$(stat -f -c %T /mnt/{point})\" = nfs ] ||\n\
                  {{ echo \"FAIL /mnt/{point} is not NFS\" >>$R; stop; }}\n"
@@ -136,6 +171,7 @@ impl Guest<'_> {
              mount -t proc proc /proc; mount -t sysfs sysfs /sys\n\
              mount -t tmpfs tmpfs /run; mount -t tmpfs tmpfs /mnt; mount -t tmpfs tmpfs /tmp\n\
              ip link set lo up; ip addr add {guest}/24 dev vec0; ip link set vec0 up\n\
+             ip addr add {second}/24 dev vec0; ip route add {second_host} dev vec0 src {second}\n\
              D=/usr/lib/uml/modules/$(uname -r)/kernel\n\
              for m in {MODULES}; do [ -f $D/$m.ko ] && insmod $D/$m.ko; done\n\
              {mounts}\

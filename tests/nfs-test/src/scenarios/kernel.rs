@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::guest;
 use crate::host::{
-    Context, FsKind, Guest, GuestOutcome, LoopFs, Netns, Server, ServerOptions, output,
+    Context, FsKind, Guest, GuestOutcome, LoopFs, Mount, Netns, Server, ServerOptions, output,
 };
 use crate::manifest::{self, Entry};
 use crate::pattern::{DIGEST_START, digest};
@@ -49,11 +49,15 @@ pub(super) fn run(context: &Context) -> Result<String> {
         netns: &netns,
         port: server.address().port(),
         mounts: &[
-            ("nfs", "hard"),
-            ("uncached-1", "nosharecache,noac"),
-            ("uncached-2", "nosharecache,noac,rsize=65536,wsize=32768"),
-            ("cached-1", "nosharecache"),
-            ("cached-2", "nosharecache,rsize=4096,wsize=8192"),
+            Mount::new("nfs", "/", "hard"),
+            Mount::new("uncached-1", "/", "nosharecache,noac"),
+            Mount::new(
+                "uncached-2",
+                "/",
+                "nosharecache,noac,rsize=65536,wsize=32768",
+            ),
+            Mount::new("cached-1", "/", "nosharecache"),
+            Mount::new("cached-2", "/", "nosharecache,rsize=4096,wsize=8192"),
         ],
         script: &format!(
             "mkdir /mnt/nfs/calls /mnt/nfs/tree /mnt/nfs/sharing\n\
@@ -79,7 +83,7 @@ pub(super) fn run(context: &Context) -> Result<String> {
     server.stop()?;
 
     let mut wrong = failures(&outcome);
-    wrong.extend(compare_calls(&outcome, &export.join("calls"))?);
+    wrong.extend(compare_calls(&outcome, "calls", &export.join("calls"))?);
     for name in ["fsx", "restarts"] {
         wrong.extend(compare_fsx(&outcome, name, &export.join(name))?);
     }
@@ -87,11 +91,7 @@ pub(super) fn run(context: &Context) -> Result<String> {
     for line in manifest::differences(&tree, &on_disk).into_iter().take(5) {
         wrong.push(format!("tree on the server's disk: {line}"));
     }
-    let passed = outcome
-        .lines
-        .iter()
-        .filter(|line| line.starts_with("ok "))
-        .count();
+    let passed = verdicts(&outcome);
     let expected = guest::CALLS.len() + guest::SHARING + 4 + 2;
     disk.unmount()?;
     ensure!(
@@ -110,7 +110,13 @@ pub(super) fn run(context: &Context) -> Result<String> {
     ))
 }
 
-fn failures(outcome: &GuestOutcome) -> Vec<String> {
+/// How many tests the guest says went well.
+pub(super) fn verdicts(outcome: &GuestOutcome) -> usize {
+    let lines = outcome.lines.iter();
+    lines.filter(|line| line.starts_with("ok ")).count()
+}
+
+pub(super) fn failures(outcome: &GuestOutcome) -> Vec<String> {
     let failed = outcome
         .lines
         .iter()
@@ -118,13 +124,19 @@ fn failures(outcome: &GuestOutcome) -> Vec<String> {
     failed.map(str::to_owned).collect()
 }
 
-/// What the client showed at the end of each test against what is on the server's disk.
-fn compare_calls(outcome: &GuestOutcome, calls: &Path) -> Result<Vec<String>> {
+/// What the client showed at the end of each test of a suite of calls against what is on the server's
+/// disk.
+pub(super) fn compare_calls(
+    outcome: &GuestOutcome,
+    suite: &str,
+    calls: &Path,
+) -> Result<Vec<String>> {
     let mut wrong = Vec::new();
     let mut manifests = BTreeMap::new();
+    let start = format!("manifest {suite}/");
     for line in &outcome.lines {
         if let Some((name, json)) = line
-            .strip_prefix("manifest calls/")
+            .strip_prefix(&start)
             .and_then(|line| line.split_once(' '))
         {
             let entries: Vec<Entry> = serde_json::from_str(json).context("a guest's manifest")?;
@@ -134,13 +146,18 @@ fn compare_calls(outcome: &GuestOutcome, calls: &Path) -> Result<Vec<String>> {
     for (name, shown) in manifests {
         let found = manifest::of_tree(&calls.join(name))?;
         for line in manifest::differences(&shown, &found).into_iter().take(3) {
-            wrong.push(format!("calls/{name} on the server's disk: {line}"));
+            wrong.push(format!("{suite}/{name} on the server's disk: {line}"));
         }
     }
     Ok(wrong)
 }
 
-fn compare_fsx(outcome: &GuestOutcome, name: &str, file: &Path) -> Result<Option<String>> {
+/// The same for a file whose length and digest the guest told.
+pub(super) fn compare_fsx(
+    outcome: &GuestOutcome,
+    name: &str,
+    file: &Path,
+) -> Result<Option<String>> {
     let start = format!("file {name} ");
     let expected = outcome
         .lines

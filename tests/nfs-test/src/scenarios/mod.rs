@@ -4,6 +4,7 @@ mod commands;
 mod hostile;
 mod io;
 mod kernel;
+mod kernel_modes;
 mod libnfs;
 mod power;
 mod rpcbind;
@@ -67,6 +68,12 @@ pub(crate) const TABLE: &[Scenario] = &[
         about: "the Linux kernel's client: every call, a source tree, fsx, two mounts",
         needs: &[Need::Root, Need::Loop, Need::Uml, Need::Tun, Need::Compiler],
         run: kernel::run,
+    },
+    Scenario {
+        name: "kernel-modes",
+        about: "the kernel's client in each I/O mode: fsx, dd, clients in different modes, restarts",
+        needs: &[Need::Root, Need::Loop, Need::Uml, Need::Tun],
+        run: kernel_modes::run,
     },
     Scenario {
         name: "hostile",

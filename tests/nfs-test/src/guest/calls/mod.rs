@@ -62,21 +62,35 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
     ("sticky_directory", access::sticky_directory),
 ];
 
-/// Runs all of them below `dir`.
-pub(super) fn run(dir: &Path, report: &mut Report) -> Result<()> {
-    for (name, test) in TESTS {
+/// Those of files' bytes come first; this is the last of them.
+const CONTENT_LAST: &str = "streams_of_many_threads";
+
+/// How many tests of files' bytes there are.
+pub(crate) fn content_tests() -> usize {
+    let last = TESTS.iter().position(|(name, _)| *name == CONTENT_LAST);
+    last.map_or(0, |last| last + 1)
+}
+
+/// Runs all of them, or only those of files' bytes, below `dir`. Verdicts are of `suite`.
+pub(super) fn run(dir: &Path, suite: &str, content: bool, report: &mut Report) -> Result<()> {
+    let count = if content {
+        content_tests()
+    } else {
+        TESTS.len()
+    };
+    for (name, test) in &TESTS[..count] {
         let own = dir.join(name);
         let outcome = fs::create_dir(&own)
             .with_context(|| format!("mkdir {}", own.display()))
             .and_then(|()| test(&own));
-        report.verdict(&format!("calls/{name}"), &outcome)?;
+        report.verdict(&format!("{suite}/{name}"), &outcome)?;
         if outcome.is_ok() {
             match manifest::of_tree(&own) {
                 Ok(entries) => {
                     let json = serde_json::to_string(&entries)?;
-                    report.line(&format!("manifest calls/{name} {json}"))?;
+                    report.line(&format!("manifest {suite}/{name} {json}"))?;
                 }
-                Err(error) => report.verdict(&format!("calls/{name}"), &Err(error))?,
+                Err(error) => report.verdict(&format!("{suite}/{name}"), &Err(error))?,
             }
         }
     }

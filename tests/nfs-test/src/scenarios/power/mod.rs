@@ -7,12 +7,16 @@
 //! committed). Three kinds of rounds: one row of the durability table at a time with nothing else
 //! going on, names only (data that is synced would carry names along), and everything mixed.
 
+mod content;
+mod data;
 mod model;
+mod schedule;
 mod traffic;
 mod worker;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
@@ -23,9 +27,12 @@ use nfs_client::Nfs3;
 use nfs_wire::nfs3::{CreateHow, FileHandle, Nfsstat3, StableHow};
 
 use crate::host::wire::{connect, mount, ok, walk};
-use crate::host::{Context, FsKind, Knife, LoopFs, Server, ServerOptions, wire};
+use crate::host::{Context, FsKind, IoSetting, Knife, LoopFs, Mode, Server, ServerOptions, wire};
+use crate::pattern;
 use crate::random::Random;
-use model::{Change, Content, Kind, Model, Object, Place};
+use content::{Content, SIZE_MAX};
+use model::{Change, Kind, Model, Object, Place};
+use schedule::{Plan, schedule};
 use traffic::Traffic;
 use worker::{Act, Worker, nothing};
 
@@ -66,17 +73,6 @@ pub(super) fn kill(context: &Context) -> Result<String> {
     )
 }
 
-/// What goes on in a round.
-#[derive(Debug, Clone, Copy)]
-enum Plan {
-    /// A few calls of one kind, one after the other, nothing else.
-    Row(Act),
-    /// Calls that change names, from all sequences.
-    Names,
-    /// Everything, from all sequences.
-    Mixed,
-}
-
 /// What ends a round.
 enum Blow {
     Power(Knife),
@@ -85,14 +81,15 @@ enum Blow {
 }
 
 fn rounds(context: &Context, mut bench: Bench<'_>, count: u32) -> Result<String> {
-    let mut random = Random::new(context.seed);
+    // Another sequence for each engine.
+    let mut random = Random::new(context.seed.wrapping_add(context.engine as u64));
+    let schedule = schedule(count, bench.fs.is_some(), &mut random);
     let (mut calls, mut resent) = (0, 0);
-    for round in 0..count {
-        let plan = bench.plan(round, &mut random);
-        let what = || format!("round {round}, {plan:?}, seed {}", context.seed);
-        let mut server = bench.start().with_context(what)?;
+    for (round, (plan, io)) in (0..).zip(&schedule) {
+        let what = || format!("round {round}, {plan:?}, {io}, seed {}", context.seed);
+        let mut server = bench.start(*io).with_context(what)?;
         let (mut workers, done, again) =
-            wire::block_on(bench.round(round, plan, random.fork(), &mut server))
+            wire::block_on(bench.round(round, *plan, *io, random.fork(), &mut server))
                 .with_context(what)?;
         calls += done;
         resent += again;
@@ -111,11 +108,14 @@ fn rounds(context: &Context, mut bench: Bench<'_>, count: u32) -> Result<String>
         verify(&bench.export, round, &mut workers).with_context(what)?;
         bench.last = workers;
     }
-    let server = bench.start()?;
+    let server = bench.start(IoSetting::all(Mode::Buffered))?;
     resent += wire::block_on(bench.aftermath(&server)).context("after the last round")?;
     server.stop()?;
+    let of_mode = |mode| schedule.iter().filter(|(_, io)| io.write == mode).count();
+    let modes = Mode::ALL.map(|mode| format!("{} {}", of_mode(mode), mode.word()));
     Ok(format!(
-        "{count} rounds, {calls} acknowledged calls, {resent} writes resent"
+        "{count} rounds ({}), {calls} acknowledged calls, {resent} writes resent",
+        modes.join(", ")
     ))
 }
 
@@ -140,24 +140,19 @@ impl<'a> Bench<'a> {
         }
     }
 
-    fn start(&self) -> Result<Server> {
-        Server::start(
-            self.context,
-            &self.export,
-            &self.state,
-            &ServerOptions::default(),
-        )
-    }
-
-    fn plan(&self, round: u32, random: &mut Random) -> Plan {
-        let rows = self.fs.is_some();
-        match Act::ALL.get(round as usize) {
-            // All rows come first, then names and everything in turn.
-            Some(act) if rows && !self.context.quick => Plan::Row(*act),
-            _ if rows && round % 4 == 3 => Plan::Row(Act::ALL[random.index(Act::ALL.len())]),
-            _ if round.is_multiple_of(2) => Plan::Names,
-            _ => Plan::Mixed,
-        }
+    fn start(&self, io: IoSetting) -> Result<Server> {
+        let config = self.context.dir.join("penstock.toml");
+        let text = format!(
+            "[[export]]\npath = {:?}\npseudo = \"/\"\nsquash = \"none\"\n{}",
+            self.export.display(),
+            io.toml()
+        );
+        fs::write(&config, text)?;
+        let options = ServerOptions {
+            config: Some(config),
+            ..ServerOptions::default()
+        };
+        Server::start(self.context, &self.export, &self.state, &options)
     }
 
     /// One round up to and with the cut; returns the sequences, how many calls were acknowledged,
@@ -166,6 +161,7 @@ impl<'a> Bench<'a> {
         &mut self,
         round: u32,
         plan: Plan,
+        io: IoSetting,
         mut random: Random,
         server: &mut Server,
     ) -> Result<(Vec<(u32, Worker)>, u32, u32)> {
@@ -186,7 +182,7 @@ impl<'a> Bench<'a> {
                 Self::target(&mut random),
             ),
             Plan::Mixed => (
-                Act::ALL.to_vec(),
+                [Act::DATA, Act::DATA, Act::OTHER].concat(),
                 WORKERS,
                 u32::MAX,
                 Self::target(&mut random),
@@ -195,7 +191,7 @@ impl<'a> Bench<'a> {
         let killed = matches!(blow, Blow::Kill);
         let traffic = Rc::new(Traffic::new(count as u32, target, killed));
         let workers = self
-            .prepare(round, count, server, &mut random, &traffic)
+            .prepare((round, count, io), server, &mut random, &traffic)
             .await?;
         let tasks: Vec<_> = workers
             .into_iter()
@@ -240,8 +236,7 @@ impl<'a> Bench<'a> {
     /// Directories with some objects for each sequence, on stable storage, and the sequences.
     async fn prepare(
         &self,
-        round: u32,
-        count: usize,
+        (round, count, io): (u32, usize, IoSetting),
         server: &Server,
         random: &mut Random,
         traffic: &Rc<Traffic>,
@@ -272,6 +267,7 @@ impl<'a> Bench<'a> {
                 dirs,
                 model,
                 handles,
+                io.floor,
                 random.fork(),
                 traffic,
             ));
@@ -351,8 +347,18 @@ fn populate(top: &Path) -> Result<Model> {
             place
         };
         for i in 0..FILES {
-            let (_, name) = add(format!("file-{i}"), Kind::File(Content::default()));
-            fs::write(dir.join(name), "")?;
+            let (size, filled) = match i % 3 {
+                0 => (0, 0..0),
+                1 => (50_000 + 33_333 * i, 0..50_000 + 33_333 * i),
+                // A hole, a piece of data somewhere in it, and a hole up to a ragged end.
+                _ => (SIZE_MAX / 2 + i, 40_001..50_000),
+            };
+            let content = Content::on_disk(size, filled.clone(), i + 1);
+            let (_, name) = add(format!("file-{i}"), Kind::File(content));
+            let file = fs::File::create(dir.join(name))?;
+            let data = pattern::bytes(i + 1, filled.start, (filled.end - filled.start) as usize);
+            file.write_all_at(&data, filled.start)?;
+            file.set_len(size)?;
         }
         for i in 0..OTHERS {
             let (_, name) = add(format!("dir-{i}"), Kind::Dir);
@@ -385,8 +391,10 @@ async fn answers_without_power(server: &Server, worker: &Worker) -> Result<()> {
         });
     let files: Vec<(FileHandle, &Content)> = files.collect();
     for (file, content) in files.iter().take(3) {
-        let data = Bytes::from_static(b"too late");
-        refused("WRITE", nfs.write(file, 0, StableHow::FileSync, data).await)?;
+        for data in [&b"too late"[..], &[b'!'; 20_000]] {
+            let data = Bytes::from_static(data);
+            refused("WRITE", nfs.write(file, 1, StableHow::FileSync, data).await)?;
+        }
         nfs.read(file, 0, 4096).await.context("READ")?.ok();
         if content.resend().is_empty() {
             continue;
@@ -416,7 +424,7 @@ fn verify(point: &Path, round: u32, workers: &mut [(u32, Worker)]) -> Result<()>
         let dirs = dirs.each_ref().map(PathBuf::as_path);
         let mut all = Vec::new();
         let mut found = None;
-        for state in worker.model.may_be(worker.under_way.as_ref()) {
+        for state in worker.model.may_be(&worker.under_way) {
             let faults = state.faults(&dirs)?;
             if faults.is_empty() {
                 found = Some(state);

@@ -2,6 +2,8 @@
 
 use std::cell::Cell;
 
+use anyhow::{Context as _, Result};
+use nfs_client::nfs3::{Failure, Outcome};
 use tokio::sync::Notify;
 
 /// The state of one round.
@@ -39,7 +41,7 @@ impl Traffic {
     }
 
     /// Whether calls may remain without an answer now.
-    pub(super) const fn may_be_silent(&self) -> bool {
+    const fn may_be_silent(&self) -> bool {
         self.cut.get() && self.killed
     }
 
@@ -47,8 +49,29 @@ impl Traffic {
         self.cut.set(true);
     }
 
-    /// One more call was acknowledged before the cut.
-    pub(super) fn acknowledged(&self) {
+    /// What a call's end means at this moment: `None` for one that ended after the cut, and so promises
+    /// nothing. An acknowledged call is counted.
+    ///
+    /// # Errors
+    /// When there is no reply and there should be one.
+    pub(super) fn counted<T, F>(
+        &self,
+        reply: Outcome<T, F>,
+    ) -> Result<Option<Result<T, Failure<F>>>> {
+        if self.may_be_silent() {
+            return Ok(None);
+        }
+        let reply = reply.context("no reply")?;
+        if self.cut() {
+            return Ok(None);
+        }
+        if reply.is_ok() {
+            self.acknowledged();
+        }
+        Ok(Some(reply))
+    }
+
+    fn acknowledged(&self) {
         self.acknowledged.set(self.acknowledged.get() + 1);
         if self.acknowledged.get() >= self.target {
             self.moment.notify_one();

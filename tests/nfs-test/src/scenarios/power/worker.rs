@@ -3,27 +3,35 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use anyhow::{Context as _, Result, anyhow, ensure};
-use bytes::Bytes;
+use anyhow::{Context as _, Result, anyhow};
 use nfs_client::Nfs3;
 use nfs_client::nfs3::Outcome;
 use nfs_wire::nfs3::{
     CreateHow, CreateOk, FileHandle, Mknoddata, Nfstime3, PipeData, Sattr3, SetTime, StableHow,
-    WccData,
 };
 
-use super::model::{Change, Content, Kind, Model, Object, Place, SLOT, SLOTS};
+use super::content::Content;
+use super::model::{Change, Kind, Model, Object, Place};
 use super::traffic::Traffic;
-use crate::pattern;
 use crate::random::Random;
 
 /// One kind of step: a row of the durability table, or part of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Act {
+    /// WRITEs of every shape: whole pages, odd ends, records, behind the end, into holes.
     WriteFileSync,
     WriteDataSync,
     WriteUnstable,
     WriteThenCommit,
+    /// A WRITE over data that is on stable storage: no size and no allocation is put there with it,
+    /// which would carry the timestamps along.
+    OverwriteFileSync,
+    OverwriteDataSync,
+    /// Neighbouring records, all on their way at once.
+    RecordsFileSync,
+    RecordsThenCommit,
+    /// Not a change: what was written is read.
+    Read,
     CreateUnchecked,
     CreateGuarded,
     CreateExclusive,
@@ -43,11 +51,21 @@ pub(super) enum Act {
 }
 
 impl Act {
-    pub(super) const ALL: &[Self] = &[
+    /// What moves a file's bytes, in the export's I/O mode.
+    pub(super) const DATA: &[Self] = &[
         Self::WriteFileSync,
         Self::WriteDataSync,
         Self::WriteUnstable,
         Self::WriteThenCommit,
+        Self::OverwriteFileSync,
+        Self::OverwriteDataSync,
+        Self::RecordsFileSync,
+        Self::RecordsThenCommit,
+        Self::Read,
+    ];
+
+    /// What does not.
+    pub(super) const OTHER: &[Self] = &[
         Self::CreateUnchecked,
         Self::CreateGuarded,
         Self::CreateExclusive,
@@ -85,29 +103,33 @@ impl Act {
 
 /// The sequence.
 pub(super) struct Worker {
-    nfs: Nfs3,
+    pub(super) nfs: Nfs3,
     /// The two directories it works in.
     pub(super) dirs: [FileHandle; 2],
     pub(super) model: Model,
     pub(super) handles: BTreeMap<u64, FileHandle>,
-    /// The call that was under way when the power went.
-    pub(super) under_way: Option<Change>,
+    /// The calls that were under way when the power went.
+    pub(super) under_way: Vec<Change>,
     /// The server's write verifier, as last seen.
     pub(super) verifier: Option<[u8; 8]>,
     /// An object that was removed, by the handle it had.
     pub(super) removed: Option<FileHandle>,
-    random: Random,
+    /// The least that each WRITE has to be answered.
+    pub(super) floor: StableHow,
+    pub(super) random: Random,
     next: u64,
-    traffic: Rc<Traffic>,
+    pub(super) traffic: Rc<Traffic>,
 }
 
 impl Worker {
-    /// A worker on directories that hold what `model` says.
+    /// A worker on directories that hold what `model` says, of a server that makes every WRITE at least
+    /// as stable as `floor`.
     pub(super) fn new(
         nfs: Nfs3,
         dirs: [FileHandle; 2],
         model: Model,
         handles: BTreeMap<u64, FileHandle>,
+        floor: StableHow,
         random: Random,
         traffic: Rc<Traffic>,
     ) -> Self {
@@ -117,9 +139,10 @@ impl Worker {
             dirs,
             model,
             handles,
-            under_way: None,
+            under_way: Vec::new(),
             verifier: None,
             removed: None,
+            floor,
             random,
             next,
             traffic,
@@ -143,10 +166,15 @@ impl Worker {
 
     async fn act(&mut self, act: Act) -> Result<()> {
         match act {
-            Act::WriteFileSync => self.write(StableHow::FileSync).await.map(drop),
-            Act::WriteDataSync => self.write(StableHow::DataSync).await.map(drop),
-            Act::WriteUnstable => self.write(StableHow::Unstable).await.map(drop),
+            Act::WriteFileSync => self.write(StableHow::FileSync).await,
+            Act::WriteDataSync => self.write(StableHow::DataSync).await,
+            Act::WriteUnstable => self.write(StableHow::Unstable).await,
             Act::WriteThenCommit => self.write_then_commit().await,
+            Act::OverwriteFileSync => self.overwrite(StableHow::FileSync).await,
+            Act::OverwriteDataSync => self.overwrite(StableHow::DataSync).await,
+            Act::RecordsFileSync => self.records(StableHow::FileSync).await,
+            Act::RecordsThenCommit => self.records(StableHow::Unstable).await,
+            Act::Read => self.read().await,
             Act::CreateUnchecked | Act::CreateGuarded | Act::CreateExclusive => {
                 self.create(act).await
             }
@@ -162,106 +190,21 @@ impl Worker {
 
     /// Notes `change` as under way, makes the call, and applies the change when it is acknowledged;
     /// `None` when the power went meanwhile.
-    async fn call<T, F>(
+    pub(super) async fn call<T, F>(
         &mut self,
         change: Change,
         call: impl Future<Output = Outcome<T, F>>,
     ) -> Result<Option<T>> {
-        self.under_way = Some(change.clone());
-        let reply = call.await;
-        if self.traffic.may_be_silent() {
-            return Ok(None);
-        }
-        let reply = reply.context("no reply")?;
-        if self.traffic.cut() {
-            return Ok(None);
-        }
-        match reply {
-            Ok(ok) => {
+        self.under_way = vec![change.clone()];
+        match self.traffic.counted(call.await)? {
+            None => Ok(None),
+            Some(Ok(ok)) => {
                 self.model.apply(&change);
-                self.under_way = None;
-                self.traffic.acknowledged();
+                self.under_way.clear();
                 Ok(Some(ok))
             }
-            Err(failure) => Err(anyhow!("{:?} for {change:?}", failure.status)),
+            Some(Err(failure)) => Err(anyhow!("{:?} for {change:?}", failure.status)),
         }
-    }
-
-    async fn write(&mut self, how: StableHow) -> Result<Option<u64>> {
-        let Some(id) = self.pick(|kind| matches!(kind, Kind::File(_))) else {
-            return Ok(None);
-        };
-        let nfs = self.nfs.clone();
-        let handle = self.handles[&id];
-        let first = self.random.index(SLOTS);
-        let count = 1 + self.random.index((SLOTS - first).min(4));
-        let tag = self.fresh();
-        let stable = how != StableHow::Unstable;
-        let change = Change::Write {
-            object: id,
-            first,
-            count,
-            tag,
-            stable,
-        };
-        let offset = first as u64 * SLOT;
-        let data = Bytes::from(pattern::bytes(tag, offset, count * SLOT as usize));
-        let len = data.len();
-        let Some(ok) = self
-            .call(change, nfs.write(&handle, offset, how, data))
-            .await?
-        else {
-            return Ok(None);
-        };
-        ensure!(
-            ok.count as usize == len,
-            "{} of {len} bytes written",
-            ok.count
-        );
-        ensure!(
-            ok.committed as u32 >= how as u32,
-            "{:?} for {how:?}",
-            ok.committed
-        );
-        let before = *self.verifier.get_or_insert(ok.verf);
-        ensure!(
-            before == ok.verf,
-            "the verifier changed while the server ran"
-        );
-        if how == StableHow::FileSync {
-            self.note_times(id, &ok.file_wcc, true);
-        }
-        Ok(Some(id))
-    }
-
-    async fn write_then_commit(&mut self) -> Result<()> {
-        let Some(id) = self.write(StableHow::Unstable).await? else {
-            return Ok(());
-        };
-        let whole = self.random.below(2) == 0;
-        let first = if whole { 0 } else { self.random.index(SLOTS) };
-        let count = SLOTS - first;
-        let nfs = self.nfs.clone();
-        let handle = self.handles[&id];
-        let change = Change::Commit {
-            object: id,
-            first,
-            count,
-        };
-        // A count of 0 means to the end of the file (RFC 1813 §3.3.21).
-        let bytes = if whole {
-            0
-        } else {
-            (count as u64 * SLOT) as u32
-        };
-        let commit = nfs.commit(&handle, first as u64 * SLOT, bytes);
-        if let Some(ok) = self.call(change, commit).await? {
-            ensure!(
-                self.verifier == Some(ok.verf),
-                "COMMIT has another verifier than WRITE"
-            );
-        }
-        Ok(())
     }
 
     async fn create(&mut self, act: Act) -> Result<()> {
@@ -516,90 +459,7 @@ impl Worker {
         Ok(())
     }
 
-    async fn set_size(&mut self) -> Result<()> {
-        let Some(id) = self.pick(|kind| matches!(kind, Kind::File(_))) else {
-            return Ok(());
-        };
-        let slots = self.random.index(SLOTS + 1);
-        let attributes = Sattr3 {
-            size: Some(slots as u64 * SLOT),
-            ..nothing()
-        };
-        let nfs = self.nfs.clone();
-        let handle = self.handles[&id];
-        let change = Change::Resize { object: id, slots };
-        if let Some(wcc) = self
-            .call(change, nfs.setattr(&handle, &attributes, None))
-            .await?
-        {
-            self.note_times(id, &wcc, true);
-        }
-        Ok(())
-    }
-
-    /// The reply's times are a promise. `mtime` too only where the call has to have moved it:
-    /// after unstable writes it may be newer in memory than anything promised.
-    fn note_times(&mut self, id: u64, wcc: &WccData, mtime: bool) {
-        let (Some(object), Some(after)) = (self.model.objects.get_mut(&id), wcc.after) else {
-            return;
-        };
-        object.ctime = Some(after.ctime);
-        if mtime {
-            object.mtime = Some(after.mtime);
-        }
-    }
-
-    /// What a client does that sees another verifier: sends again all that no COMMIT has covered,
-    /// and commits.
-    ///
-    /// # Errors
-    /// When the verifier is still the old one, or a call fails.
-    pub(super) async fn resend(&mut self, nfs: &Nfs3) -> Result<u32> {
-        let mut sent = 0;
-        let ids: Vec<u64> = self.model.objects.keys().copied().collect();
-        for id in ids {
-            let Some(handle) = self.handles.get(&id).copied() else {
-                continue;
-            };
-            let Some(Object {
-                kind: Kind::File(content),
-                ..
-            }) = self.model.objects.get(&id)
-            else {
-                continue;
-            };
-            let again = content.resend();
-            if again.is_empty() {
-                continue;
-            }
-            for (slot, tag) in again {
-                let offset = slot as u64 * SLOT;
-                let data = Bytes::from(pattern::bytes(tag, offset, SLOT as usize));
-                let reply = nfs
-                    .write(&handle, offset, StableHow::Unstable, data)
-                    .await?;
-                let ok = reply.map_err(|failure| anyhow!("resend: {:?}", failure.status))?;
-                ensure!(
-                    Some(ok.verf) != self.verifier,
-                    "the verifier is the one of before"
-                );
-                sent += 1;
-            }
-            let reply = nfs.commit(&handle, 0, 0).await?;
-            reply.map_err(|failure| anyhow!("COMMIT after resending: {:?}", failure.status))?;
-            self.model.apply(&Change::Commit {
-                object: id,
-                first: 0,
-                count: SLOTS,
-            });
-            if let Some(object) = self.model.objects.get_mut(&id) {
-                (object.mtime, object.ctime) = (None, None);
-            }
-        }
-        Ok(sent)
-    }
-
-    fn fresh(&mut self) -> u64 {
+    pub(super) fn fresh(&mut self) -> u64 {
         self.next += 1;
         self.next
     }
@@ -612,7 +472,7 @@ impl Worker {
     }
 
     /// Any object of a kind that this worker has the handle of.
-    fn pick(&mut self, wanted: impl Fn(&Kind) -> bool) -> Option<u64> {
+    pub(super) fn pick(&mut self, wanted: impl Fn(&Kind) -> bool) -> Option<u64> {
         let ids: Vec<u64> = self
             .model
             .objects

@@ -1,0 +1,603 @@
+//! What reads and writes of each kind do on a file of our own: tried, not believed.
+//!
+//! A system call that succeeds says little: tmpfs takes `O_DIRECT` and moves bytes through the
+//! page cache, which is where its files are; btrfs makes a buffered write of a direct one where
+//! data has checksums, and drops the pages before it returns. So every trial starts with none of
+//! the file in the page cache (where that is possible), looks what is there afterwards and, for
+//! writes, from another thread all the while, and compares the bytes.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{Advice, fadvise};
+use rustix::io::{ReadWriteFlags, preadv2, pwritev2, retry_on_intr};
+
+use super::residency::Meter;
+use crate::fs::{self, OFlags, Stat};
+use crate::{Errno, Result};
+
+/// What became of one kind of I/O.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Outcome {
+    /// Done, and nothing of it went through, or stayed in, the page cache.
+    Uncached,
+    /// Done through the page cache: pages were filled or dirtied, and had left when the call
+    /// returned (or, for a write that drops behind, when it was on the disk).
+    PassedThrough,
+    /// Done through the page cache, and this many pages of it stay there.
+    Cached {
+        /// Pages in the page cache afterwards.
+        pages: u64,
+    },
+    /// Done; whether the page cache was used cannot be told here.
+    NotMeasured,
+    /// The kernel or the file system refused it.
+    Refused(Errno),
+    /// Fewer bytes were moved than asked for, inside of the file.
+    Short,
+    /// The bytes read back are not those that were written.
+    WrongBytes,
+}
+
+impl Outcome {
+    /// Whether the bytes were moved rightly, in whatever way.
+    #[must_use]
+    pub fn works(self) -> bool {
+        match self {
+            Self::Uncached | Self::PassedThrough | Self::Cached { .. } | Self::NotMeasured => true,
+            Self::Refused(_) | Self::Short | Self::WrongBytes => false,
+        }
+    }
+}
+
+/// One kind of direct I/O, in each placement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct DirectTrials {
+    /// Offset, length and memory are multiples of 4096 or of what statx asks for.
+    pub aligned: Outcome,
+    /// The smallest that statx allows: one unit, in memory aligned no better than it asks for.
+    /// `None` where statx names no alignment.
+    pub smallest: Option<Outcome>,
+    /// At an offset that is no multiple of anything.
+    pub odd_offset: Outcome,
+    /// Of a length that is no multiple of anything.
+    pub odd_length: Outcome,
+    /// From or to memory at an odd address.
+    pub odd_memory: Outcome,
+}
+
+/// Everything tried on one file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Trials {
+    /// How cached pages were counted; `None` where nothing can count them here.
+    pub meter: Option<Meter>,
+    /// Memory alignment that statx names for direct I/O, in bytes; 0 where it names none.
+    pub memory_align: u32,
+    /// Offset and length alignment of direct I/O, in bytes; 0 where statx names none.
+    pub offset_align: u32,
+    /// Offset and length alignment of direct reads where it differs, in bytes; else 0.
+    pub read_offset_align: u32,
+    /// The file system's block: what statx calls the preferred I/O size, in bytes.
+    pub block_bytes: u32,
+    /// Opening the file again with `O_DIRECT`.
+    pub open_direct: std::result::Result<(), Errno>,
+    /// Direct reads; `None` where the file could not be opened with `O_DIRECT`.
+    pub direct_read: Option<DirectTrials>,
+    /// Direct writes; `None` where the file could not be opened with `O_DIRECT`.
+    pub direct_write: Option<DirectTrials>,
+    /// A read with `RWF_DONTCACHE` (Linux 6.14).
+    pub dontcache_read: Outcome,
+    /// A write with `RWF_DONTCACHE` that makes the file longer.
+    pub dontcache_append: Outcome,
+    /// A write with `RWF_DONTCACHE` over bytes that are there already.
+    pub dontcache_overwrite: Outcome,
+    /// A write with `RWF_DSYNC`.
+    pub write_dsync: Outcome,
+    /// A write with `RWF_SYNC`.
+    pub write_sync: Outcome,
+    /// A read of cached bytes with `RWF_NOWAIT`.
+    pub read_nowait: Outcome,
+}
+
+/// Fills `file`, which is empty and nobody else's, and tries everything on it. It grows to
+/// [`FILE_BYTES`].
+///
+/// # Errors
+/// What filling, flushing or looking reports: `ENOSPC` and `EDQUOT` on a full disk, `EIO` on a
+/// broken one. What a trial itself reports is an [`Outcome`].
+pub(super) fn run(file: BorrowedFd<'_>) -> Result<Trials> {
+    let content = Content::new();
+    write_all(file, content.of(0..FILE_BYTES, 0))?;
+    let stat = fs::statx(file)?;
+    let mut bench = Bench {
+        file,
+        meter: Meter::choose(file, FILE_BYTES),
+        memory: Memory::new(),
+        content,
+        generation: 0,
+    };
+    // Readahead would fill pages that no trial asked for.
+    retry_on_intr(|| fadvise(file, 0, None, Advice::Random))?;
+    let direct = fs::reopen(file, OFlags::RDWR | OFlags::DIRECT);
+    let (direct_read, direct_write) = match &direct {
+        Ok(direct) => (
+            Some(bench.direct_reads(direct, &stat)?),
+            Some(bench.direct_writes(direct, &stat)?),
+        ),
+        Err(_) => (None, None),
+    };
+    let dontcache_read = bench.read(file, PLAIN, DONTCACHE)?;
+    let dontcache_overwrite = bench.dropping_write(PLAIN)?;
+    let write_dsync = bench.write(file, PLAIN, ReadWriteFlags::DSYNC)?;
+    let write_sync = bench.write(file, PLAIN, ReadWriteFlags::SYNC)?;
+    let read_nowait = bench.nowait_read()?;
+    // Last: it makes the file empty before it makes it longer.
+    let dontcache_append = bench.dropping_append()?;
+    Ok(Trials {
+        meter: bench.meter,
+        memory_align: stat.dio_mem_align,
+        offset_align: stat.dio_offset_align,
+        read_offset_align: stat.dio_read_offset_align,
+        block_bytes: stat.blksize,
+        open_direct: direct.map(drop),
+        direct_read,
+        direct_write,
+        dontcache_read,
+        dontcache_append,
+        dontcache_overwrite,
+        write_dsync,
+        write_sync,
+        read_nowait,
+    })
+}
+
+/// Bytes of the file. Long enough that what passes through the page cache is there for a while.
+pub const FILE_BYTES: usize = 4 << 20;
+
+const DONTCACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(libc::RWF_DONTCACHE as u32);
+const NONE: ReadWriteFlags = ReadWriteFlags::empty();
+
+/// The unit of the trials that are to be aligned: no device asks for more.
+const UNIT: usize = 4096;
+
+/// How long the pages of a write may take to leave the page cache once it is on the disk.
+const DROP_PATIENCE: Duration = Duration::from_millis(200);
+/// Between two looks at that.
+const DROP_PAUSE: Duration = Duration::from_millis(2);
+
+/// How often a write is tried that left no page behind: to be seen passing through, the thread
+/// that looks must run while it does.
+const WATCHED_TRIES: u32 = 3;
+
+/// Where an I/O of a trial is in the file, and how far behind a multiple of [`UNIT`] its memory
+/// starts.
+#[derive(Clone, Copy)]
+struct Place {
+    offset: usize,
+    len: usize,
+    behind: usize,
+}
+
+impl Place {
+    fn range(self) -> Range<usize> {
+        self.offset..self.offset + self.len
+    }
+
+    /// The whole pages around it: offset and length.
+    fn pages(self) -> (u64, usize) {
+        let page = rustix::param::page_size();
+        let start = self.offset / page * page;
+        let len = (self.offset + self.len).next_multiple_of(page) - start;
+        (start as u64, len)
+    }
+}
+
+/// All but the first and last units, so that every neighbour of it exists.
+const PLAIN: Place = Place {
+    offset: UNIT,
+    len: FILE_BYTES - 2 * UNIT,
+    behind: 0,
+};
+
+/// The file under trial and the memory that is read into and written from.
+struct Bench<'a> {
+    file: BorrowedFd<'a>,
+    meter: Option<Meter>,
+    memory: Memory,
+    content: Content,
+    /// Which content the file has: grows with every write, so that old bytes are told from new.
+    generation: usize,
+}
+
+impl Bench<'_> {
+    fn direct_reads(&mut self, direct: &OwnedFd, stat: &Stat) -> Result<DirectTrials> {
+        let unit = match stat.dio_read_offset_align {
+            0 => stat.dio_offset_align,
+            align => align,
+        };
+        let mut each = |place| self.read(direct.as_fd(), place, NONE);
+        direct_trials(unit, stat.dio_mem_align, &mut each)
+    }
+
+    fn direct_writes(&mut self, direct: &OwnedFd, stat: &Stat) -> Result<DirectTrials> {
+        let mut each = |place| self.write(direct.as_fd(), place, NONE);
+        direct_trials(stat.dio_offset_align, stat.dio_mem_align, &mut each)
+    }
+
+    fn read(&mut self, fd: BorrowedFd<'_>, at: Place, flags: ReadWriteFlags) -> Result<Outcome> {
+        let before = self.evict()?;
+        self.read_now(fd, at, flags, before)
+    }
+
+    fn nowait_read(&mut self) -> Result<Outcome> {
+        // Into the page cache first: what is not there cannot be read without waiting.
+        let Outcome::Refused(errno) = self.read(self.file, PLAIN, NONE)? else {
+            return self.read_now(self.file, PLAIN, ReadWriteFlags::NOWAIT, Some(0));
+        };
+        Err(errno)
+    }
+
+    /// `before` is the number of pages in the page cache.
+    fn read_now(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        at: Place,
+        flags: ReadWriteFlags,
+        before: Option<u64>,
+    ) -> Result<Outcome> {
+        let offset = at.offset as u64;
+        let expected = self.content.of(at.range(), self.generation);
+        let into = self.memory.slice_mut(at.behind, at.len);
+        // What the read leaves alone is not right by chance.
+        into.copy_from_slice(self.content.of(at.range(), self.generation + 1));
+        let done = retry_on_intr(|| preadv2(fd, &mut [IoSliceMut::new(into)], offset, flags));
+        match done {
+            Err(errno) => return Ok(Outcome::Refused(errno)),
+            Ok(bytes) if bytes < at.len => return Ok(Outcome::Short),
+            Ok(_) => {}
+        }
+        if *into != *expected {
+            return Ok(Outcome::WrongBytes);
+        }
+        let after = self.cached(at)?;
+        Ok(told(before, Some(0), after))
+    }
+
+    /// Writes, more than once where that tells more: pages that pass through the page cache are
+    /// there for a moment only.
+    fn write(&mut self, fd: BorrowedFd<'_>, at: Place, flags: ReadWriteFlags) -> Result<Outcome> {
+        let mut outcome = Outcome::NotMeasured;
+        for _ in 0..WATCHED_TRIES {
+            let before = self.evict()?;
+            let (failed, seen) = self.watched(at, |bench| bench.write_now(fd, at, flags));
+            if let Some(failed) = failed? {
+                return Ok(failed);
+            }
+            let after = self.cached(at)?;
+            if !self.reads_back(at)? {
+                return Ok(Outcome::WrongBytes);
+            }
+            outcome = told(before, seen, after);
+            if outcome != Outcome::Uncached {
+                break;
+            }
+        }
+        Ok(outcome)
+    }
+
+    /// Runs `work` and counts, from another thread and all the while, the pages of a place that
+    /// are in the page cache. The most that were seen at once.
+    fn watched<T>(&mut self, at: Place, work: impl FnOnce(&mut Self) -> T) -> (T, Option<u64>) {
+        let Some(meter) = self.meter else {
+            return (work(self), None);
+        };
+        let (file, (start, len)) = (self.file, at.pages());
+        let (looking, done) = (AtomicBool::new(false), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            let watcher = scope.spawn(|| {
+                let mut most = Ok(0);
+                while !done.load(Ordering::Acquire) {
+                    most = most
+                        .and_then(|most: u64| Ok(most.max(meter.cached_pages(file, start, len)?)));
+                    looking.store(true, Ordering::Release);
+                }
+                most
+            });
+            while !looking.load(Ordering::Acquire) {
+                std::thread::yield_now();
+            }
+            let value = work(self);
+            done.store(true, Ordering::Release);
+            let most = watcher.join().ok().and_then(Result::ok);
+            (value, most)
+        })
+    }
+
+    /// A write with `RWF_DONTCACHE`, and whether its pages have left once it is on the disk.
+    fn dropping_write(&mut self, at: Place) -> Result<Outcome> {
+        let before = self.evict()?;
+        self.dropping_write_now(at, before)
+    }
+
+    fn dropping_append(&mut self) -> Result<Outcome> {
+        self.evict()?;
+        fs::truncate(self.file, 0)?;
+        let whole = Place {
+            offset: 0,
+            len: FILE_BYTES,
+            behind: 0,
+        };
+        self.dropping_write_now(whole, Some(0))
+    }
+
+    fn dropping_write_now(&mut self, at: Place, before: Option<u64>) -> Result<Outcome> {
+        if let Some(failed) = self.write_now(self.file, at, DONTCACHE)? {
+            return Ok(failed);
+        }
+        fs::fdatasync(self.file)?;
+        // The pages leave when the disk has answered, by a worker of the kernel: a moment later.
+        let deadline = Instant::now() + DROP_PATIENCE;
+        let after = loop {
+            let after = self.cached(at)?;
+            if after.is_none_or(|pages| pages == 0) || Instant::now() > deadline {
+                break after;
+            }
+            std::thread::sleep(DROP_PAUSE);
+        };
+        if !self.reads_back(at)? {
+            return Ok(Outcome::WrongBytes);
+        }
+        // Through the cache by definition: what matters is whether it stays.
+        Ok(told(before, Some(u64::MAX), after))
+    }
+
+    /// Writes fresh bytes; what failed, if anything did. The file then holds what it held before:
+    /// a direct write that is refused for its length can have written all of it up to the last
+    /// extent of the file, where the length is looked at.
+    fn write_now(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        at: Place,
+        flags: ReadWriteFlags,
+    ) -> Result<Option<Outcome>> {
+        let fresh = self.generation + 1;
+        let offset = at.offset as u64;
+        let from = self.memory.slice_mut(at.behind, at.len);
+        from.copy_from_slice(self.content.of(at.range(), fresh));
+        let failed = match retry_on_intr(|| pwritev2(fd, &[IoSlice::new(from)], offset, flags)) {
+            Err(errno) => Outcome::Refused(errno),
+            Ok(bytes) if bytes < at.len => Outcome::Short,
+            Ok(_) => {
+                self.generation = fresh;
+                return Ok(None);
+            }
+        };
+        self.restore()?;
+        Ok(Some(failed))
+    }
+
+    /// Whether the file holds what was just written, seen through the page cache. The rest of
+    /// the file is made to hold it as well.
+    fn reads_back(&mut self, at: Place) -> Result<bool> {
+        let into = self.memory.slice_mut(0, at.len);
+        into.fill(0);
+        let offset = at.offset as u64;
+        let read =
+            retry_on_intr(|| preadv2(self.file, &mut [IoSliceMut::new(into)], offset, NONE))?;
+        let expected = self.content.of(at.range(), self.generation);
+        let right = read == at.len && *into == *expected;
+        self.restore()?;
+        Ok(right)
+    }
+
+    /// Makes the whole file hold the content of its generation.
+    fn restore(&self) -> Result<()> {
+        write_all(self.file, self.content.of(0..FILE_BYTES, self.generation))
+    }
+
+    /// Puts the file on the disk and out of the page cache. How many pages of it stay there all
+    /// the same; `None` where that cannot be told.
+    fn evict(&self) -> Result<Option<u64>> {
+        fs::fdatasync(self.file)?;
+        retry_on_intr(|| fadvise(self.file, 0, None, Advice::DontNeed))?;
+        self.meter
+            .map(|meter| meter.cached_pages(self.file, 0, FILE_BYTES))
+            .transpose()
+    }
+
+    /// Pages of a place that are in the page cache.
+    fn cached(&self, at: Place) -> Result<Option<u64>> {
+        let (start, len) = at.pages();
+        self.meter
+            .map(|meter| meter.cached_pages(self.file, start, len))
+            .transpose()
+    }
+}
+
+/// From the pages in the cache before, the most there were meanwhile, and those after.
+fn told(before: Option<u64>, meanwhile: Option<u64>, after: Option<u64>) -> Outcome {
+    match (before, meanwhile, after) {
+        (_, _, Some(pages)) if pages > 0 => Outcome::Cached { pages },
+        (Some(0), Some(0), Some(_)) => Outcome::Uncached,
+        (Some(0), Some(_), Some(_)) => Outcome::PassedThrough,
+        // Pages that do not leave when told to say nothing when they are gone.
+        _ => Outcome::NotMeasured,
+    }
+}
+
+fn direct_trials(
+    unit: u32,
+    memory: u32,
+    each: &mut impl FnMut(Place) -> Result<Outcome>,
+) -> Result<DirectTrials> {
+    let smallest = match (usize::try_from(unit), usize::try_from(memory)) {
+        (Ok(unit @ 1..=UNIT), Ok(memory @ 1..=UNIT)) => Some(each(Place {
+            offset: 3 * unit,
+            len: unit,
+            behind: memory % UNIT,
+        })?),
+        _ => None,
+    };
+    Ok(DirectTrials {
+        aligned: each(PLAIN)?,
+        smallest,
+        odd_offset: each(Place {
+            offset: UNIT + 103,
+            ..PLAIN
+        })?,
+        odd_length: each(Place {
+            len: PLAIN.len - 101,
+            ..PLAIN
+        })?,
+        odd_memory: each(Place { behind: 1, ..PLAIN })?,
+    })
+}
+
+/// Room for the whole file at any of the placements, starting at a multiple of [`UNIT`].
+struct Memory {
+    bytes: Vec<u8>,
+    start: usize,
+}
+
+impl Memory {
+    fn new() -> Self {
+        let bytes = vec![0; FILE_BYTES + 2 * UNIT];
+        let start = bytes.as_ptr().align_offset(UNIT);
+        Self { bytes, start }
+    }
+
+    fn slice_mut(&mut self, behind: usize, len: usize) -> &mut [u8] {
+        &mut self.bytes[self.start + behind..][..len]
+    }
+}
+
+/// What the file holds, generation by generation: one row of random bytes, which each generation
+/// begins a little further on, so that bytes of another page or another write do not fit.
+struct Content(Vec<u8>);
+
+impl Content {
+    fn new() -> Self {
+        let words = (FILE_BYTES + GENERATION_BYTES * GENERATIONS) / 8;
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut bytes = Vec::with_capacity(words * 8);
+        for _ in 0..words {
+            // Marsaglia's xorshift64.
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            bytes.extend_from_slice(&state.to_le_bytes());
+        }
+        Self(bytes)
+    }
+
+    fn of(&self, file: Range<usize>, generation: usize) -> &[u8] {
+        let start = file.start + GENERATION_BYTES * (generation % GENERATIONS);
+        &self.0[start..][..file.len()]
+    }
+}
+
+/// How much further a generation begins.
+const GENERATION_BYTES: usize = 24;
+/// After so many generations they are the same again.
+const GENERATIONS: usize = 256;
+
+fn write_all(file: BorrowedFd<'_>, bytes: &[u8]) -> Result<()> {
+    let mut done = 0;
+    while done < bytes.len() {
+        let rest = &bytes[done..];
+        match retry_on_intr(|| rustix::io::pwrite(file, rest, done as u64))? {
+            0 => return Err(Errno::IO),
+            wrote => done += wrote,
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Scratch, skip, small_tmpfs};
+
+    #[test]
+    fn what_is_told_follows_from_the_counts() {
+        let cases = [
+            ((Some(0), Some(0), Some(0)), Outcome::Uncached),
+            ((Some(0), Some(900), Some(0)), Outcome::PassedThrough),
+            ((Some(0), Some(900), Some(3)), Outcome::Cached { pages: 3 }),
+            ((Some(9), Some(9), Some(0)), Outcome::NotMeasured),
+            ((Some(0), None, Some(0)), Outcome::NotMeasured),
+            ((None, None, None), Outcome::NotMeasured),
+        ];
+        for ((before, meanwhile, after), outcome) in cases {
+            assert_eq!(told(before, meanwhile, after), outcome);
+        }
+    }
+
+    #[test]
+    fn the_bytes_of_a_trial_are_told_from_all_others() {
+        let content = Content::new();
+        let page = content.of(UNIT..2 * UNIT, 5);
+        assert_eq!(page, &content.of(0..FILE_BYTES, 5)[UNIT..2 * UNIT]);
+        assert_ne!(page, content.of(0..UNIT, 5), "another page");
+        assert_ne!(page, content.of(UNIT..2 * UNIT, 6), "another write");
+        assert_eq!(content.of(0..FILE_BYTES, 255).len(), FILE_BYTES);
+        let mut memory = Memory::new();
+        assert_eq!(memory.slice_mut(0, 1).as_ptr() as usize % UNIT, 0);
+    }
+
+    #[test]
+    fn a_tmpfs_is_its_page_cache() {
+        let Some(mount) = small_tmpfs(16 << 20) else {
+            skip!("mounting a tmpfs needs CAP_SYS_ADMIN");
+        };
+        let file = fs::tmpfile(mount.as_fd(), 0o600).unwrap();
+        let trials = run(file.as_fd()).unwrap();
+        assert_eq!(trials.dontcache_read, Outcome::Refused(Errno::OPNOTSUPP));
+        assert_eq!(
+            trials.dontcache_overwrite,
+            Outcome::Refused(Errno::OPNOTSUPP)
+        );
+        assert!(trials.write_dsync.works() && trials.write_sync.works());
+        // Linux 6.6 lets O_DIRECT pass; earlier ones refuse the open.
+        match (trials.direct_read, trials.direct_write) {
+            (Some(read), Some(write)) => {
+                for outcome in [read.aligned, read.odd_memory, write.aligned] {
+                    assert!(matches!(outcome, Outcome::Cached { .. }), "{outcome:?}");
+                }
+            }
+            _ => assert_eq!(trials.open_direct, Err(Errno::INVAL)),
+        }
+    }
+
+    #[test]
+    fn a_full_disk_is_an_error_of_its_own() {
+        let Some(mount) = small_tmpfs(1 << 20) else {
+            skip!("mounting a tmpfs needs CAP_SYS_ADMIN");
+        };
+        let file = fs::tmpfile(mount.as_fd(), 0o600).unwrap();
+        assert_eq!(run(file.as_fd()), Err(Errno::NOSPC));
+    }
+
+    #[test]
+    fn every_trial_has_an_answer_here() {
+        let scratch = Scratch::new();
+        let file = scratch.file("f", b"");
+        let trials = run(file.as_fd()).unwrap();
+        let refusals = [Errno::OPNOTSUPP, Errno::INVAL];
+        let mut outcomes = vec![trials.dontcache_read, trials.dontcache_append];
+        outcomes.extend([trials.dontcache_overwrite, trials.read_nowait]);
+        for trials in [trials.direct_read, trials.direct_write].iter().flatten() {
+            outcomes.extend([trials.odd_offset, trials.odd_length, trials.odd_memory]);
+            assert!(trials.aligned.works(), "{trials:?}");
+            assert!(trials.smallest.is_none_or(Outcome::works), "{trials:?}");
+        }
+        for outcome in outcomes {
+            let refused = matches!(outcome, Outcome::Refused(errno) if refusals.contains(&errno));
+            assert!(outcome.works() || refused, "{outcome:?}");
+        }
+        assert!(trials.write_dsync.works() && trials.write_sync.works());
+    }
+}

@@ -1,0 +1,222 @@
+//! What each mode does to READ, WRITE and COMMIT in a directory, and which to choose.
+
+use nfs_io::probe::directory::{DirectoryFacts, Outcome, ProcessFacts, Trials};
+
+use super::findings::{fs_name, is_memory, is_remote};
+use super::words;
+
+/// The modes in a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Modes {
+    /// `buffered`, `dontcache`, `direct`.
+    pub(super) rows: [Row; 3],
+    pub(super) recommendation: Recommendation,
+}
+
+/// One mode.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Row {
+    pub(super) mode: &'static str,
+    pub(super) read: String,
+    pub(super) write: String,
+    pub(super) commit: String,
+}
+
+/// Which mode to choose.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Recommendation {
+    pub(super) read: &'static str,
+    pub(super) write: &'static str,
+    pub(super) why: String,
+}
+
+/// Says it from the facts.
+pub(super) fn of(facts: &DirectoryFacts, trials: &Trials, process: &ProcessFacts) -> Modes {
+    let abilities = Abilities::new(facts, trials);
+    let memory = is_memory(&fs_name(facts));
+    Modes {
+        rows: [
+            buffered(memory),
+            dontcache(trials, &abilities, memory),
+            direct(facts, trials, &abilities, memory),
+        ],
+        recommendation: recommend(facts, process, &abilities),
+    }
+}
+
+/// The unit of the direct middle of a WRITE, in bytes: a page or a block is never written both
+/// through the page cache and past it by one WRITE.
+pub(super) fn write_unit(facts: &DirectoryFacts, trials: &Trials) -> u64 {
+    let block = facts.fs.bsize.min(u64::from(u32::MAX));
+    let page = 4096;
+    u64::from(trials.offset_align).max(page).max(block)
+}
+
+/// What really works past, or without staying in, the page cache.
+struct Abilities {
+    direct_read: bool,
+    direct_write: bool,
+    dontcache_read: bool,
+    dontcache_write: bool,
+}
+
+impl Abilities {
+    fn new(facts: &DirectoryFacts, trials: &Trials) -> Self {
+        // Where nothing can be measured, what was accepted counts, but not on memory.
+        let blind = !is_memory(&fs_name(facts));
+        let past = |outcome| match outcome {
+            Outcome::Uncached => true,
+            Outcome::NotMeasured => blind,
+            _ => false,
+        };
+        let leaves = |outcome| outcome == Outcome::PassedThrough || past(outcome);
+        let aligned = trials.offset_align > 0 && trials.memory_align > 0;
+        let direct = |of: Option<nfs_io::probe::directory::DirectTrials>| {
+            aligned && of.is_some_and(|of| past(of.aligned))
+        };
+        Self {
+            direct_read: direct(trials.direct_read),
+            direct_write: direct(trials.direct_write),
+            dontcache_read: leaves(trials.dontcache_read),
+            dontcache_write: leaves(trials.dontcache_append) && trials.dontcache_overwrite.works(),
+        }
+    }
+}
+
+fn commit_of_memory() -> String {
+    "nothing to flush: memory".to_owned()
+}
+
+fn buffered(memory: bool) -> Row {
+    Row {
+        mode: "buffered",
+        read: "through the page cache, kept".to_owned(),
+        write: "into the page cache, kept".to_owned(),
+        commit: if memory {
+            commit_of_memory()
+        } else {
+            "writes back all of it, flushes the disk".to_owned()
+        },
+    }
+}
+
+fn dontcache(trials: &Trials, abilities: &Abilities, memory: bool) -> Row {
+    let stays = matches!(trials.dontcache_overwrite, Outcome::Cached { .. });
+    let write = match (abilities.dontcache_write, stays) {
+        (true, false) => "into it, written back at once, dropped",
+        (true, true) => "into it, written back at once; new blocks dropped, overwritten ones stay",
+        (false, _) => "as buffered",
+    };
+    let commit = match (memory, abilities.dontcache_write) {
+        (true, _) => commit_of_memory(),
+        (false, true) => "waits for the rest, flushes the disk".to_owned(),
+        (false, false) => "as buffered".to_owned(),
+    };
+    let read = if abilities.dontcache_read {
+        "through the page cache, dropped"
+    } else {
+        "as buffered"
+    };
+    Row {
+        mode: "dontcache",
+        read: read.to_owned(),
+        write: write.to_owned(),
+        commit,
+    }
+}
+
+fn direct(facts: &DirectoryFacts, trials: &Trials, abilities: &Abilities, memory: bool) -> Row {
+    let unit = match trials.read_offset_align {
+        0 => trials.offset_align,
+        align => align,
+    };
+    let read = if abilities.direct_read {
+        format!("past the page cache, rounded out to {unit}")
+    } else {
+        "as buffered".to_owned()
+    };
+    let middle = write_unit(facts, trials);
+    let passes = trials
+        .direct_write
+        .is_some_and(|write| write.aligned == Outcome::PassedThrough);
+    let write = if abilities.direct_write {
+        format!("middle past it in units of {middle}, edges buffered; shorter ones buffered")
+    } else if passes {
+        "into it, written back and dropped before the reply".to_owned()
+    } else {
+        "as buffered".to_owned()
+    };
+    let commit = match (memory, abilities.direct_write || passes) {
+        (true, _) => commit_of_memory(),
+        (false, true) => "writes back the edges, flushes the disk".to_owned(),
+        (false, false) => "as buffered".to_owned(),
+    };
+    Row {
+        mode: "direct",
+        read,
+        write,
+        commit,
+    }
+}
+
+fn recommend(
+    facts: &DirectoryFacts,
+    process: &ProcessFacts,
+    abilities: &Abilities,
+) -> Recommendation {
+    let name = fs_name(facts);
+    let choose = |read, write, why: String| Recommendation { read, write, why };
+    if is_memory(&name) {
+        let why = format!("a {name} is its page cache: no other mode can do better");
+        return choose("buffered", "buffered", why);
+    }
+    if is_remote(&name) {
+        let why = format!(
+            "{name} has its files elsewhere, and what that side does with them is not to be seen \
+             from here; measure before choosing another"
+        );
+        return choose("buffered", "buffered", why);
+    }
+    let size = facts.fs.blocks.saturating_mul(facts.fs.frsize);
+    let memory = process.memory_bytes.unwrap_or(0);
+    let sizes = format!(
+        "{} of files, {} of memory",
+        words::bytes(size),
+        words::bytes(memory)
+    );
+    if size < memory / 2 {
+        let why = format!(
+            "everything on it fits into memory ({sizes}): READs are answered from the page cache. \
+             direct takes less CPU where nothing is read twice"
+        );
+        return choose("buffered", "buffered", why);
+    }
+    match (abilities.direct_read, abilities.direct_write) {
+        (true, true) => choose(
+            "direct",
+            "direct",
+            format!(
+                "more can be asked for than fits into memory ({sizes}), and direct keeps clear of \
+                 reclaim; small READs that are repeated do better buffered, by a rule on their size"
+            ),
+        ),
+        (true, false) => choose(
+            "direct",
+            "buffered",
+            format!(
+                "direct READs keep clear of reclaim ({sizes}), direct WRITEs are not possible \
+                 here; buffered for both where files are read while they are written"
+            ),
+        ),
+        _ if abilities.dontcache_read && abilities.dontcache_write => choose(
+            "dontcache",
+            "dontcache",
+            format!("direct is not possible here, and dontcache keeps memory free ({sizes})"),
+        ),
+        _ => choose(
+            "buffered",
+            "buffered",
+            "neither direct nor dontcache does here what it says".to_owned(),
+        ),
+    }
+}

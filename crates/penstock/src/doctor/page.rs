@@ -1,0 +1,176 @@
+//! The report as a page of a terminal.
+
+use std::io::{self, Write};
+
+use nfs_io::probe::directory::{DirectoryFacts, ProcessFacts};
+
+use super::findings::{Diagnosis, Finding, Level, Section, fs_name};
+use super::modes::Modes;
+
+/// How the page is coloured.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Style {
+    coloured: bool,
+}
+
+impl Style {
+    pub(super) const fn new(coloured: bool) -> Self {
+        Self { coloured }
+    }
+
+    fn paint(self, code: &str, text: &str) -> String {
+        if self.coloured {
+            format!("\x1b[{code}m{text}\x1b[0m")
+        } else {
+            text.to_owned()
+        }
+    }
+
+    fn bold(self, text: &str) -> String {
+        self.paint("1", text)
+    }
+
+    fn dim(self, text: &str) -> String {
+        self.paint("2", text)
+    }
+
+    fn level(self, level: Level) -> String {
+        let word = format!("{:<7}", level.word());
+        match level {
+            Level::Ok => self.paint("32", &word),
+            Level::Warn => self.paint("33", &word),
+            Level::Missing => self.paint("1;31", &word),
+        }
+    }
+}
+
+/// Columns of the page; a terminal that is narrower breaks the lines itself.
+const COLUMNS: usize = 100;
+/// Where the text of a finding begins: level, subject, text.
+const TEXT_COLUMN: usize = 2 + 8 + SUBJECT_COLUMNS;
+/// Room for the longest subject and a space.
+const SUBJECT_COLUMNS: usize = 18;
+
+/// Prints the page.
+pub(super) fn print(
+    out: &mut impl Write,
+    style: Style,
+    facts: &DirectoryFacts,
+    process: &ProcessFacts,
+    diagnosis: &Diagnosis,
+) -> io::Result<()> {
+    let path = crate::show::escape(facts.path.as_os_str().as_encoded_bytes());
+    let title = format!("{} on Linux {}", fs_name(facts), process.kernel);
+    writeln!(out, "{}  {}", style.bold(&path), style.dim(&title))?;
+    for section in Section::ALL {
+        writeln!(out, "\n{}", style.bold(section.word()))?;
+        let of_section = |finding: &&Finding| finding.section == section;
+        for finding in diagnosis.findings.iter().filter(of_section) {
+            print_finding(out, style, finding)?;
+        }
+    }
+    match &diagnosis.modes {
+        Some(modes) => print_modes(out, style, modes),
+        None => Ok(()),
+    }
+}
+
+fn print_finding(out: &mut impl Write, style: Style, finding: &Finding) -> io::Result<()> {
+    let subject = format!("{:<SUBJECT_COLUMNS$}", finding.subject);
+    write!(out, "  {} {subject}", style.level(finding.level))?;
+    let fact = crate::show::escape(finding.fact.as_bytes());
+    print_wrapped(out, &fact, |line| line.to_owned())?;
+    if !finding.meaning.is_empty() {
+        write!(out, "{:TEXT_COLUMN$}", "")?;
+        print_wrapped(out, &finding.meaning, |line| style.dim(line))?;
+    }
+    if let Some(cure) = &finding.cure {
+        write!(out, "{:TEXT_COLUMN$}", "")?;
+        print_wrapped(out, &format!("cure: {cure}"), |line| line.to_owned())?;
+    }
+    Ok(())
+}
+
+fn print_modes(out: &mut impl Write, style: Style, modes: &Modes) -> io::Result<()> {
+    writeln!(out, "\n{}", style.bold("what a mode does here"))?;
+    for row in &modes.rows {
+        let cells = [
+            ("READ", &row.read),
+            ("WRITE", &row.write),
+            ("COMMIT", &row.commit),
+        ];
+        for (index, (operation, cell)) in cells.into_iter().enumerate() {
+            let mode = if index == 0 { row.mode } else { "" };
+            let mode = style.bold(&format!("{mode:<10}"));
+            writeln!(out, "  {mode} {operation:<7} {cell}")?;
+        }
+    }
+    let chosen = &modes.recommendation;
+    writeln!(out, "\n{}", style.bold("recommended"))?;
+    writeln!(out, "  read = \"{}\"", chosen.read)?;
+    writeln!(out, "  write = \"{}\"", chosen.write)?;
+    for line in wrap(&chosen.why, COLUMNS - 2) {
+        writeln!(out, "  {}", style.dim(&line))?;
+    }
+    Ok(())
+}
+
+/// Prints lines that begin at the text's column; the first is begun already.
+fn print_wrapped(
+    out: &mut impl Write,
+    text: &str,
+    paint: impl Fn(&str) -> String,
+) -> io::Result<()> {
+    for (index, line) in wrap(text, COLUMNS - TEXT_COLUMN).iter().enumerate() {
+        if index > 0 {
+            write!(out, "{:TEXT_COLUMN$}", "")?;
+        }
+        writeln!(out, "{}", paint(line))?;
+    }
+    Ok(())
+}
+
+/// Lines of at most `columns` characters, broken at spaces; a longer word stays whole. At least
+/// one line.
+fn wrap(text: &str, columns: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    let mut used = 0;
+    for word in text.split(' ').filter(|word| !word.is_empty()) {
+        let width = word.chars().count();
+        match lines.last_mut() {
+            Some(line) if used == 0 || used + 1 + width <= columns => {
+                if used > 0 {
+                    line.push(' ');
+                    used += 1;
+                }
+                line.push_str(word);
+                used += width;
+            }
+            _ => {
+                lines.push(word.to_owned());
+                used = width;
+            }
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_broken_at_spaces() {
+        assert_eq!(wrap("", 10), [""]);
+        assert_eq!(wrap("one two three", 7), ["one two", "three"]);
+        assert_eq!(wrap("a verylongword b", 5), ["a", "verylongword", "b"]);
+        assert_eq!(wrap("gr\u{fc}n gr\u{fc}n", 9), ["gr\u{fc}n gr\u{fc}n"]);
+    }
+
+    #[test]
+    fn colours_are_optional() {
+        assert_eq!(Style::new(false).level(Level::Warn), "warn   ");
+        assert_eq!(Style::new(true).level(Level::Ok), "\x1b[32mok     \x1b[0m");
+        assert_eq!(Style::new(false).bold("a"), "a");
+    }
+}

@@ -1,0 +1,92 @@
+//! Numbers, errnos and outcomes in words.
+
+use nfs_io::Errno;
+use nfs_io::probe::directory::Outcome;
+
+/// The name an operator finds in manual pages, else what the C library says.
+pub(super) fn errno(errno: Errno) -> String {
+    let name = match errno {
+        Errno::ACCESS => "EACCES",
+        Errno::AGAIN => "EAGAIN",
+        Errno::INVAL => "EINVAL",
+        Errno::IO => "EIO",
+        Errno::NOSPC => "ENOSPC",
+        Errno::NOSYS => "ENOSYS",
+        Errno::NOTBLK => "ENOTBLK",
+        Errno::NXIO => "ENXIO",
+        Errno::OPNOTSUPP => "EOPNOTSUPP",
+        Errno::PERM => "EPERM",
+        Errno::STALE => "ESTALE",
+        other => return other.to_string(),
+    };
+    name.to_owned()
+}
+
+/// One word or two for what a trial came to; stable, since JSON has it as well.
+pub(super) fn outcome(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Uncached => "uncached",
+        Outcome::PassedThrough => "passed-through",
+        Outcome::Cached { .. } => "cached",
+        Outcome::NotMeasured => "not-measured",
+        Outcome::Refused(_) => "refused",
+        Outcome::Short => "short",
+        Outcome::WrongBytes => "wrong-bytes",
+    }
+}
+
+/// A few words on where the bytes of a trial went.
+pub(super) fn went(outcome: Outcome) -> String {
+    match outcome {
+        Outcome::Uncached => "past the page cache".to_owned(),
+        Outcome::PassedThrough => "through the page cache, gone when done".to_owned(),
+        Outcome::Cached { .. } => "silently through the page cache".to_owned(),
+        Outcome::NotMeasured => "done, where it went cannot be seen".to_owned(),
+        Outcome::Refused(error) => format!("refused ({})", errno(error)),
+        Outcome::Short => "cut short".to_owned(),
+        Outcome::WrongBytes => "WRONG BYTES".to_owned(),
+    }
+}
+
+/// Bytes with a binary unit: `4 KiB`, `70.9 GiB`.
+pub(super) fn bytes(bytes: u64) -> String {
+    let units = ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    let mut value = bytes as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < units.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    let name = units.get(unit).copied().unwrap_or_default();
+    if value.fract() == 0.0 {
+        format!("{value} {name}")
+    } else {
+        format!("{value:.1} {name}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units() {
+        for (count, text) in [
+            (0, "0 bytes"),
+            (512, "512 bytes"),
+            (4096, "4 KiB"),
+            (1536, "1.5 KiB"),
+            (24_689_124 * 1024, "23.5 GiB"),
+            (u64::MAX, "16 EiB"),
+        ] {
+            assert_eq!(bytes(count), text);
+        }
+    }
+
+    #[test]
+    fn names_of_errors() {
+        assert_eq!(errno(Errno::OPNOTSUPP), "EOPNOTSUPP");
+        assert!(!errno(Errno::XDEV).is_empty());
+        assert_eq!(went(Outcome::Refused(Errno::INVAL)), "refused (EINVAL)");
+    }
+}

@@ -1,0 +1,72 @@
+//! How the server under test is told to move bytes.
+
+use std::fmt;
+
+use nfs_wire::nfs3::StableHow;
+
+/// An I/O mode of the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Mode {
+    Buffered,
+    DontCache,
+    Direct,
+}
+
+impl Mode {
+    pub(crate) const ALL: [Self; 3] = [Self::Buffered, Self::DontCache, Self::Direct];
+
+    /// The word of the server's configuration.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Buffered => "buffered",
+            Self::DontCache => "dontcache",
+            Self::Direct => "direct",
+        }
+    }
+}
+
+/// The `read`, `write` and `stable` keys of an export.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct IoSetting {
+    pub(crate) read: Mode,
+    pub(crate) write: Mode,
+    /// The least that a WRITE is; `Unstable` for what the client asks.
+    pub(crate) floor: StableHow,
+}
+
+impl IoSetting {
+    /// One mode for READ and WRITE, as stable as the client asks.
+    pub(crate) const fn all(mode: Mode) -> Self {
+        Self {
+            read: mode,
+            write: mode,
+            floor: StableHow::Unstable,
+        }
+    }
+
+    /// These lines in an `[[export]]` section.
+    pub(crate) fn toml(self) -> String {
+        let (read, write) = (self.read.word(), self.write.word());
+        let stable = self.floor_word();
+        format!("read = \"{read}\"\nwrite = \"{write}\"\nstable = \"{stable}\"\n")
+    }
+
+    const fn floor_word(self) -> &'static str {
+        match self.floor {
+            StableHow::Unstable => "asked",
+            StableHow::DataSync => "data-sync",
+            StableHow::FileSync => "file-sync",
+        }
+    }
+}
+
+impl fmt::Display for IoSetting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (read, write) = (self.read.word(), self.write.word());
+        write!(f, "READ {read}, WRITE {write}")?;
+        match self.floor {
+            StableHow::Unstable => Ok(()),
+            _ => write!(f, " and {}", self.floor_word()),
+        }
+    }
+}

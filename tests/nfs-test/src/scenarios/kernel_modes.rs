@@ -1,0 +1,346 @@
+//! The Linux kernel's NFSv3 client on exports in each I/O mode, in a User Mode Linux guest: random
+//! operations, odd sizes past the client's cache, two clients in different modes and a local program on
+//! one file, and a server that is killed and comes back in another mode.
+
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow, ensure};
+use nfs_wire::nfs3::StableHow;
+
+use super::kernel::{compare_calls, compare_fsx, failures, verdicts};
+use crate::duel::{self, Expected};
+use crate::guest::{self, Map};
+use crate::host::{
+    Context, FsKind, Guest, IoSetting, LoopFs, Mode, Mount, Netns, Server, ServerOptions,
+};
+use crate::random::Random;
+
+/// Longest run of the guest.
+const GUEST_DEADLINE: Duration = Duration::from_secs(420);
+/// How often the server is killed and comes back, in another mode each time.
+const RESTARTS: u64 = 6;
+
+/// Mounts: where, of which export, with which options. `/rules` has a mode for each address of the guest.
+const MOUNTS: &[Mount<'_>] = &[
+    Mount::new("dontcache", "/dontcache", "hard"),
+    Mount::new("direct", "/direct", "hard"),
+    Mount::new("sizes", "/direct", "nosharecache,rsize=32768,wsize=4096"),
+    Mount::new("sync", "/direct", "nosharecache,sync"),
+    Mount::new("changing", "/changing", "hard"),
+    Mount::new("rules", "/rules", "nosharecache,noac"),
+    Mount::new("others", "/rules", "nosharecache,noac").by_second_address(),
+];
+
+/// A run of fsx: its name begins with the export's.
+struct Fsx {
+    name: &'static str,
+    mount: &'static str,
+    /// As many operations as the run of scenario `kernel`, or a part.
+    long: bool,
+    /// How many of a hundred operations go past the client's cache, at any offset and length.
+    direct: u64,
+}
+
+const FSX: &[Fsx] = &[
+    Fsx {
+        name: "dontcache-fsx",
+        mount: "dontcache",
+        long: true,
+        direct: 3,
+    },
+    Fsx {
+        name: "direct-fsx",
+        mount: "direct",
+        long: true,
+        direct: 3,
+    },
+    Fsx {
+        name: "direct-sizes",
+        mount: "sizes",
+        long: false,
+        direct: 10,
+    },
+    Fsx {
+        name: "direct-sync",
+        mount: "sync",
+        long: false,
+        direct: 3,
+    },
+    Fsx {
+        name: "direct-past",
+        mount: "direct",
+        long: false,
+        direct: 70,
+    },
+];
+/// The run that goes on while the server is killed.
+const KILLED: &str = "changing-restarts";
+
+/// How much is done.
+struct Amount {
+    long: u64,
+    short: u64,
+    /// Rounds of the three writers of one file.
+    rounds: u64,
+}
+
+pub(super) fn run(context: &Context) -> Result<String> {
+    let amount = if context.quick {
+        Amount {
+            long: 2_000,
+            short: 500,
+            rounds: 6,
+        }
+    } else {
+        Amount {
+            long: 20_000,
+            short: 2_500,
+            rounds: 40,
+        }
+    };
+    let export = context.dir.join("export");
+    let mut disk = LoopFs::new(FsKind::Xfs, 1024, &export)?;
+    let netns = Netns::new()?;
+    let bench = Bench::new(context, &netns, &export)?;
+    let mut random = Random::new(context.seed);
+    let mut server = bench.start(&mut random)?;
+    let guest = Guest {
+        netns: &netns,
+        port: server.address().port(),
+        mounts: MOUNTS,
+        script: &script(context.seed, &amount),
+        within: GUEST_DEADLINE,
+    };
+    let (shared, mut local) = (export.join("rules").join(duel::FILE), None);
+    let outcome = guest.run(context, |line| {
+        if line.starts_with("progress duel begins") {
+            local = Some(Local::start(&shared, context.seed)?);
+        } else if let ("progress duel over", Some(local)) = (line, &local) {
+            local.end();
+        } else if line.starts_with("progress changing") {
+            server.kill()?;
+            server = bench.start(&mut random)?;
+        }
+        Ok(())
+    })?;
+    server.stop()?;
+
+    let mut wrong = failures(&outcome);
+    let ended = local.map_or_else(|| Err(anyhow!("never began")), Local::outcome);
+    let seen = ended.and_then(|()| see_all(&shared));
+    // From here on it is the disk that tells, not the page cache.
+    disk.unmount()?;
+    disk.mount()?;
+    let seen = seen.and_then(|()| see_all(&shared).context("on the disk"));
+    wrong.extend(
+        seen.err()
+            .map(|error| format!("the local program: {error:#}")),
+    );
+    for mode in ["direct", "dontcache"] {
+        let name = format!("{mode}-calls");
+        wrong.extend(compare_calls(
+            &outcome,
+            &name,
+            &export.join(mode).join(&name),
+        )?);
+    }
+    let files = outcome
+        .lines
+        .iter()
+        .filter_map(|line| line.strip_prefix("file "));
+    for name in files.filter_map(|line| line.split(' ').next()) {
+        let dir = name.split('-').next().unwrap_or_default();
+        wrong.extend(compare_fsx(&outcome, name, &export.join(dir).join(name))?);
+    }
+    disk.unmount()?;
+    ensure!(
+        wrong.is_empty(),
+        "{} wrong: {}",
+        wrong.len(),
+        wrong.join(" | ")
+    );
+    let (passed, expected) = (verdicts(&outcome), expected_verdicts());
+    ensure!(
+        passed == expected,
+        "{passed} verdicts, should be {expected}"
+    );
+    let operations = amount.long;
+    Ok(format!(
+        "{passed} tests, fsx {operations} operations in each mode"
+    ))
+}
+
+fn expected_verdicts() -> usize {
+    let (duel, killed) = (2, 1);
+    FSX.len() + killed + 2 * (guest::COPIES + guest::content_calls()) + duel
+}
+
+fn script(seed: u64, amount: &Amount) -> String {
+    let mut script = String::new();
+    let guest = "$T guest --results $R";
+    for mode in ["direct", "dontcache"] {
+        script += &format!(
+            "mkdir /mnt/{mode}/{mode}-calls\n\
+             {guest} calls /mnt/{mode}/{mode}-calls --name {mode}-calls --content\n\
+             {guest} dd /mnt/{mode} /tmp --name {mode}-dd\n"
+        );
+    }
+    let rounds = amount.rounds;
+    script += &format!("{guest} duel /mnt/rules /mnt/others --rounds {rounds} --seed {seed}\n");
+    for fsx in FSX {
+        let Fsx {
+            name,
+            mount,
+            direct,
+            ..
+        } = fsx;
+        let operations = if fsx.long { amount.long } else { amount.short };
+        script += &format!(
+            "{guest} fsx /mnt/{mount} --name {name} --seed {seed} --operations {operations} \
+             --direct {direct}\n"
+        );
+    }
+    // Short of one for each restart, no progress is told of.
+    let (operations, progress) = (amount.long / 5, amount.long / 5 / RESTARTS);
+    script
+        + &format!(
+            "{guest} fsx /mnt/changing --name {KILLED} --seed {seed} --operations {operations} \
+         --progress {progress}"
+        )
+}
+
+/// What the server's starts have in common.
+struct Bench<'a> {
+    context: &'a Context,
+    netns: &'a Netns,
+    export: &'a Path,
+    config: PathBuf,
+}
+
+impl<'a> Bench<'a> {
+    /// The exports' directories, and the file that everybody writes.
+    fn new(context: &'a Context, netns: &'a Netns, export: &'a Path) -> Result<Self> {
+        for name in ["dontcache", "direct", "changing", "rules"] {
+            fs::create_dir(export.join(name))?;
+        }
+        let shared = File::create(export.join("rules").join(duel::FILE))?;
+        shared.set_len(duel::LENGTH)?;
+        Ok(Self {
+            context,
+            netns,
+            export,
+            config: context.dir.join("penstock.toml"),
+        })
+    }
+
+    /// Starts the server, with another mode for `/changing` each time.
+    fn start(&self, random: &mut Random) -> Result<Server> {
+        let mut mode = || Mode::ALL[random.index(Mode::ALL.len())];
+        let (first, read, write) = (mode(), mode(), mode());
+        // Who comes by the second address gets past the page cache; the other one need not.
+        let rules = format!(
+            "{}[[export.rule]]\nclients = [\"{}\"]\nmode = \"direct\"\n",
+            IoSetting::all(first).toml(),
+            Netns::GUEST_SECOND
+        );
+        let floors = [
+            StableHow::Unstable,
+            StableHow::DataSync,
+            StableHow::FileSync,
+        ];
+        let floor = floors[random.index(floors.len())];
+        let changing = IoSetting { read, write, floor }.toml();
+        let text = self.section("dontcache", &IoSetting::all(Mode::DontCache).toml())
+            + &self.section("direct", &IoSetting::all(Mode::Direct).toml())
+            + &self.section("changing", &changing)
+            + &self.section("rules", &rules);
+        fs::write(&self.config, text)?;
+        let second = format!("{}:2049", Netns::HOST_SECOND);
+        let options = ServerOptions {
+            listen: format!("{}:2049", Netns::HOST),
+            netns: Some(self.netns),
+            config: Some(self.config.clone()),
+            more: &["--listen", &second],
+            ..ServerOptions::default()
+        };
+        let state = self.context.dir.join("state");
+        Server::start(self.context, self.export, &state, &options)
+    }
+
+    fn section(&self, name: &str, more: &str) -> String {
+        format!(
+            "[[export]]\npath = {:?}\npseudo = \"/{name}\"\nclients = [\"{}\"]\n\
+             squash = \"none\"\n{more}",
+            self.export.join(name).display(),
+            Netns::NETWORK
+        )
+    }
+}
+
+/// The program on the server's machine that writes and reads the shared file beside the clients.
+struct Local {
+    over: Arc<AtomicBool>,
+    thread: JoinHandle<Result<()>>,
+}
+
+impl Local {
+    fn start(file: &Path, seed: u64) -> Result<Self> {
+        let file = OpenOptions::new().read(true).write(true).open(file)?;
+        let over = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&over);
+        let thread = std::thread::spawn(move || play(&file, seed, &told));
+        Ok(Self { over, thread })
+    }
+
+    /// The clients have ended: it writes once more, and ends.
+    fn end(&self) {
+        self.over.store(true, Ordering::Release);
+    }
+
+    fn outcome(self) -> Result<()> {
+        // Also where the guest never came so far.
+        self.end();
+        let outcome = self.thread.join();
+        outcome.map_err(|_| anyhow!("it panicked"))?
+    }
+}
+
+/// Writes by call and by map in turn, and reads, until it is over.
+fn play(file: &File, seed: u64, over: &AtomicBool) -> Result<()> {
+    let mut random = Random::new(seed ^ 1);
+    let map = Map::new(file, duel::LENGTH as usize)?;
+    let by_call = |offset: u64, data: &[u8]| Ok(file.write_all_at(data, offset)?);
+    let by_map = |offset: u64, data: &[u8]| map.write(offset as usize, data);
+    let mut round = 0;
+    while !over.load(Ordering::Acquire) {
+        if round % 2 == 0 {
+            duel::write_round(duel::LOCAL, Some(round), &mut random, by_call)?;
+        } else {
+            duel::write_round(duel::LOCAL, Some(round), &mut random, by_map)?;
+        }
+        let mut expected = [Expected::Any; duel::OWNERS as usize];
+        expected[duel::LOCAL as usize] = Expected::Round(round);
+        for _ in 0..4 {
+            duel::read_some(file, &mut random, expected)
+                .with_context(|| format!("round {round}"))?;
+        }
+        round += 1;
+    }
+    duel::write_round(duel::LOCAL, None, &mut random, by_call)
+}
+
+/// All have ended: the last of everybody is there, by call and by map.
+fn see_all(file: &Path) -> Result<()> {
+    let file = OpenOptions::new().read(true).write(true).open(file)?;
+    let expected = [Expected::Last; duel::OWNERS as usize];
+    duel::read_all(&file, expected).context("read")?;
+    let mut found = vec![0; duel::LENGTH as usize];
+    Map::new(&file, found.len())?.read(0, &mut found)?;
+    duel::check(0, &found, expected).context("by map")
+}

@@ -1,0 +1,112 @@
+//! What each round does, and in which I/O mode: drawn from the seed, but for what may not be missing.
+
+use nfs_wire::nfs3::StableHow;
+
+use super::worker::Act;
+use crate::host::{IoSetting, Mode};
+use crate::random::Random;
+
+/// What goes on in a round.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Plan {
+    /// A few calls of one kind, one after the other, nothing else.
+    Row(Act),
+    /// Calls that change names, from all sequences.
+    Names,
+    /// Everything, from all sequences.
+    Mixed,
+}
+
+/// Rows with the least that the server makes of every WRITE: an UNSTABLE one has to survive.
+const FLOORS: &[(Act, Mode, StableHow)] = &[
+    (Act::WriteUnstable, Mode::Direct, StableHow::DataSync),
+    (Act::WriteUnstable, Mode::Direct, StableHow::FileSync),
+    (Act::WriteUnstable, Mode::Buffered, StableHow::FileSync),
+    (Act::WriteUnstable, Mode::DontCache, StableHow::DataSync),
+    (Act::OverwriteDataSync, Mode::Direct, StableHow::FileSync),
+];
+
+/// The rounds of a run. With `rows` (the power is cut, not the server killed) each row of the durability
+/// table comes first, the rows of data in each mode, unless the run is too short for all of them.
+pub(super) fn schedule(count: u32, rows: bool, random: &mut Random) -> Vec<(Plan, IoSetting)> {
+    let mut deck = Deck::default();
+    let mut rounds = Vec::new();
+    if rows && count as usize >= all_rows(&mut deck, random).len() {
+        rounds = all_rows(&mut deck, random);
+    }
+    let data = |random: &mut Random| Act::DATA[random.index(Act::DATA.len())];
+    for round in rounds.len()..count as usize {
+        let plan = match round % 4 {
+            1 => Plan::Names,
+            3 if rows => Plan::Row(data(random)),
+            _ => Plan::Mixed,
+        };
+        rounds.push((plan, deck.draw(random)));
+    }
+    rounds
+}
+
+fn all_rows(deck: &mut Deck, random: &mut Random) -> Vec<(Plan, IoSetting)> {
+    let mut rows = Vec::new();
+    for act in Act::DATA.iter().filter(|act| **act != Act::Read) {
+        for mode in Mode::ALL {
+            rows.push((Plan::Row(*act), IoSetting::all(mode)));
+        }
+    }
+    for (act, write, floor) in FLOORS {
+        let setting = IoSetting {
+            floor: *floor,
+            ..IoSetting::all(*write)
+        };
+        rows.push((Plan::Row(*act), setting));
+    }
+    for act in Act::OTHER {
+        rows.push((Plan::Row(*act), deck.draw(random)));
+    }
+    rows
+}
+
+/// Settings in a random order, each mode of WRITE as often as any other.
+#[derive(Default)]
+struct Deck(Vec<Mode>);
+
+impl Deck {
+    fn draw(&mut self, random: &mut Random) -> IoSetting {
+        if self.0.is_empty() {
+            self.0 = Mode::ALL.to_vec();
+        }
+        let write = self.0.swap_remove(random.index(self.0.len()));
+        let read = Mode::ALL[random.index(Mode::ALL.len())];
+        let floor = match random.below(8) {
+            0 => StableHow::DataSync,
+            1 => StableHow::FileSync,
+            _ => StableHow::Unstable,
+        };
+        IoSetting { read, write, floor }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rounds of each mode of WRITE.
+    fn of_each(rounds: &[(Plan, IoSetting)]) -> Vec<usize> {
+        let of = |mode| rounds.iter().filter(|(_, io)| io.write == mode).count();
+        Mode::ALL.into_iter().map(of).collect()
+    }
+
+    #[test]
+    fn each_mode_gets_its_share_of_a_run_of_any_length() {
+        for seed in 0..50 {
+            for count in [3, 5, 8, 25, 70, 90, 300] {
+                for rows in [true, false] {
+                    let rounds = schedule(count, rows, &mut Random::new(seed));
+                    assert_eq!(rounds.len(), count as usize);
+                    let least = count as usize / 4;
+                    assert!(of_each(&rounds).iter().all(|of| *of >= least), "{count}");
+                }
+            }
+        }
+    }
+}
