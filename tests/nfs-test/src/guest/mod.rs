@@ -24,7 +24,6 @@ use clap::{Args, Subcommand};
 pub(crate) use calls::TESTS as CALLS;
 pub(crate) use calls::content_tests as content_calls;
 pub(crate) use dd::TESTS as COPIES;
-pub(crate) use map::Map;
 pub(crate) use sharing::TESTS as SHARING;
 
 /// What `nfs-test guest` is told.

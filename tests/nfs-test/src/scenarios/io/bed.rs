@@ -321,6 +321,11 @@ impl Source {
         self.pool.slice(start..start + len)
     }
 
+    /// The whole pool, at least twice as long as the longest piece.
+    pub(super) fn whole(&self) -> Bytes {
+        self.pool.clone()
+    }
+
     pub(super) fn below(&self, bound: u64) -> u64 {
         self.random.borrow_mut().below(bound)
     }
