@@ -280,7 +280,8 @@ const fn forecast(
 /// What `--why` says of a call is what the counters say once it was made.
 fn foretold(bed: &Bed, control: &Control) -> Result<usize> {
     let export = Mode::Direct.export();
-    let path = bed.path(NAME).display().to_string();
+    // As clients see it: that names the export, too.
+    let path = format!("{export}/{NAME}");
     for case in &FORECASTS {
         let mut words = vec!["io", &export, "--read", "direct", "--write", "direct"];
         words.extend(["--stable", "asked"]);
@@ -293,7 +294,7 @@ fn foretold(bed: &Bed, control: &Control) -> Result<usize> {
         control.tell(&words)?;
         let (offset, len) = (case.offset.to_string(), case.len.to_string());
         let why: Why = control.ask(&[
-            "io", &export, "--why", &path, "--op", case.operation, "--offset", &offset, "--size",
+            "io", "--why", &path, "--op", case.operation, "--offset", &offset, "--size",
             &len, "--client", "127.0.0.1",
         ])?;
         let before = control.figures()?;
