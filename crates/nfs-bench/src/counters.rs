@@ -8,22 +8,66 @@ use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
 
-/// CPU seconds, user and system, that a process has used so far; in steps of a hundredth.
+/// CPU seconds, user and system together, that a process has used so far; in steps of a hundredth.
 ///
 /// # Errors
 /// The process is gone.
 pub fn cpu_seconds(pid: u32) -> Result<f64> {
+    let (user, system) = cpu_times(pid)?;
+    Ok(user + system)
+}
+
+/// CPU seconds that a process has used so far, in its own code and in the kernel; in steps of a hundredth.
+///
+/// # Errors
+/// The process is gone.
+pub fn cpu_times(pid: u32) -> Result<(f64, f64)> {
+    stat_times(&pid.to_string(), 11)
+}
+
+/// The same of this process's children that have ended and were waited for, and of theirs.
+///
+/// # Errors
+/// `/proc` is not there.
+pub fn children_times() -> Result<(f64, f64)> {
+    stat_times("self", 13)
+}
+
+/// Two neighbouring times of `/proc/PID/stat`; `first` counts the fields behind the name.
+fn stat_times(pid: &str, first: usize) -> Result<(f64, f64)> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    // The second field is a name in parentheses and may hold spaces; user and system time are 14 and 15.
+    // The second field is a name in parentheses and may hold spaces; user and system time are 14 and 15, those of
+    // children 16 and 17.
     let rest = stat
         .rsplit_once(')')
         .context("unexpected /proc/PID/stat")?
         .1;
     let fields: Vec<&str> = rest.split_whitespace().collect();
-    let ticks = |index: usize| -> Result<f64> {
-        Ok(fields.get(index).context("short /proc/PID/stat")?.parse()?)
+    let seconds = |index: usize| -> Result<f64> {
+        let ticks: f64 = fields.get(index).context("short /proc/PID/stat")?.parse()?;
+        Ok(ticks / rustix::param::clock_ticks_per_second() as f64)
     };
-    Ok((ticks(11)? + ticks(12)?) / rustix::param::clock_ticks_per_second() as f64)
+    Ok((seconds(first)?, seconds(first + 1)?))
+}
+
+/// CPU seconds of all cores since boot that were neither idle nor waiting for a disk.
+///
+/// # Errors
+/// `/proc` is not there.
+pub fn machine_busy_seconds() -> Result<f64> {
+    let stat = std::fs::read_to_string("/proc/stat")?;
+    let ticks = busy_ticks(&stat).context("unexpected /proc/stat")?;
+    Ok(ticks / rustix::param::clock_ticks_per_second() as f64)
+}
+
+/// user, nice, system, irq, softirq; without idle, iowait, and what other machines took.
+fn busy_ticks(stat: &str) -> Option<f64> {
+    let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
+    let fields: Vec<f64> = line
+        .split_whitespace()
+        .map(|field| field.parse().ok())
+        .collect::<Option<_>>()?;
+    [0, 1, 2, 5, 6].iter().map(|&index| fields.get(index)).sum()
 }
 
 /// Resident memory of a process in bytes.
@@ -143,6 +187,13 @@ mod tests {
             parse_summary(text),
             [("sendto".to_owned(), 20), ("epoll_wait".to_owned(), 12)]
         );
+    }
+
+    #[test]
+    fn busy_is_what_is_not_idle() {
+        let stat = "cpu  1 2 4 1000 2000 8 16 4000 0 0\ncpu0 1 1 1 1 1 1 1 1 1 1\n";
+        assert_eq!(busy_ticks(stat), Some(31.0));
+        assert_eq!(busy_ticks("cpu 1 2"), None);
     }
 
     #[test]

@@ -12,6 +12,7 @@ pub mod baseline;
 pub mod counters;
 pub mod limits;
 pub mod load;
+pub mod modes;
 pub mod pin;
 pub mod pingpong;
 pub mod report;

@@ -8,3 +8,9 @@ pub const REPLY_BYTES_MAX: usize = 64 * 1024;
 pub const ROUNDS_MAX: usize = 99;
 /// Seconds a server may take to accept connections; under callgrind each takes many times longer than bare.
 pub const START_SECONDS_MAX: u64 = 90;
+/// READs or WRITEs that one call of an application becomes.
+pub const PIECES_MAX: u32 = 256;
+/// Seconds that a load waits for the next reply before it gives the server up.
+pub const REPLY_SECONDS_MAX: i64 = 120;
+/// Size of a measured file in GiB: more only takes longer, and the fast device lies in memory.
+pub const FILE_GIB_MAX: f64 = 1024.0;

@@ -5,11 +5,14 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
-use clap::{Parser, Subcommand};
+use anyhow::{Context, Result, bail};
+use clap::{Args, Parser, Subcommand};
 use nfs_bench::baseline::{self, Options};
 use nfs_bench::limits;
 use nfs_bench::load::{self, Amount, Load};
+use nfs_bench::modes::content::Data;
+use nfs_bench::modes::run::{self as modes, Options as ModesOptions};
+use nfs_bench::modes::{page, respond, supervise};
 use nfs_bench::servers::Kind;
 use nfs_bench::stage;
 use nfs_bench::workload::Workload;
@@ -47,6 +50,15 @@ enum What {
         #[arg(long)]
         json: bool,
     },
+    /// The I/O modes: ours in each, other servers and local fio, in turn, with little memory
+    Modes(Box<ModesArgs>),
+    /// Answer calls without touching a file (what `modes` measures its own limits with)
+    #[command(hide = true)]
+    Respond {
+        /// On this port of loopback
+        #[arg(long)]
+        port: u16,
+    },
     /// One workload against one server; prints a sample as JSON
     Load {
         /// Its name, as in the report
@@ -79,6 +91,85 @@ enum What {
     },
 }
 
+#[derive(Args)]
+struct ModesArgs {
+    /// Fewer rounds, and no measurement longer than a few seconds: a quarter of an hour in all
+    #[arg(long)]
+    quick: bool,
+    /// Only workloads whose name contains this
+    #[arg(long)]
+    filter: Option<String>,
+    /// Only contenders whose name contains this (may be given more than once)
+    #[arg(long)]
+    who: Vec<String>,
+    /// Only this volume: fast, or disk
+    #[arg(long, value_parser = ["fast", "disk"])]
+    on: Option<String>,
+    /// No calls after so long in a measurement (without --quick the whole file)
+    #[arg(long)]
+    seconds: Option<f64>,
+    /// The size of the file
+    #[arg(long, default_value_t = 4.0)]
+    gib: f64,
+    /// The memory cgroup's limit
+    #[arg(long, default_value_t = 512)]
+    memory_mib: u64,
+    /// Calls in flight
+    #[arg(long, default_value_t = 32)]
+    depth: usize,
+    /// Measurements of each, of which the median is shown (3, or 5 without --quick)
+    #[arg(long)]
+    rounds: Option<usize>,
+    /// What files on the fast device hold: `filled` costs a device in memory next to nothing, as a disk's data
+    /// costs the CPU nothing; `noise` makes zram try to compress it in vain, most of a second per GiB written
+    #[arg(long, default_value = "filled")]
+    data: Data,
+    /// Ours with the threads engine as well
+    #[arg(long)]
+    threads: bool,
+    /// Where unfs3's unfsd is, if not on the path
+    #[arg(long)]
+    unfsd: Option<PathBuf>,
+    /// A directory on the disk to be measured
+    #[arg(long, default_value = "target")]
+    directory: PathBuf,
+    /// Write everything, all rounds and runs over time included, to this file
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// Write tables, plots and JSON into this directory
+    #[arg(long)]
+    report: Option<PathBuf>,
+}
+
+impl ModesArgs {
+    fn options(&self) -> Result<ModesOptions> {
+        let rounds = self.rounds.unwrap_or(if self.quick { 3 } else { 5 });
+        let seconds = self.seconds.or(self.quick.then_some(2.5));
+        if rounds == 0 || rounds > limits::ROUNDS_MAX {
+            bail!("--rounds is 1 to {}", limits::ROUNDS_MAX);
+        }
+        if !(self.gib > 0.0 && self.gib <= limits::FILE_GIB_MAX) {
+            bail!("--gib is more than 0 and at most {}", limits::FILE_GIB_MAX);
+        }
+        let random = seconds.unwrap_or(5.0).min(5.0);
+        Ok(ModesOptions {
+            // Whole mebibytes, so that every workload but the odd one reads to the very end.
+            file_bytes: ((self.gib * 1024.0).ceil() as u64) << 20,
+            memory_bytes: self.memory_mib << 20,
+            depth: self.depth,
+            at_most: seconds.map(Duration::try_from_secs_f64).transpose()?,
+            random_for: Duration::try_from_secs_f64(random)?,
+            rounds,
+            filter: self.filter.clone(),
+            who: self.who.clone(),
+            on: self.on.clone(),
+            data: self.data,
+            threads: self.threads,
+            unfsd: self.unfsd.clone(),
+        })
+    }
+}
+
 fn main() -> ExitCode {
     match run(Cli::parse().command) {
         Ok(code) => code,
@@ -109,6 +200,11 @@ fn run(command: What) -> Result<ExitCode> {
                 filter,
             };
             run_baseline(&options, json)
+        }
+        What::Modes(arguments) => run_modes(&arguments),
+        What::Respond { port } => {
+            respond::serve(port)?;
+            Ok(ExitCode::SUCCESS)
         }
         What::Load {
             workload,
@@ -161,5 +257,32 @@ fn run_baseline(options: &Options, json: bool) -> Result<ExitCode> {
     } else {
         print!("{}", report.text());
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn run_modes(arguments: &ModesArgs) -> Result<ExitCode> {
+    let options = arguments.options()?;
+    if !stage::is_inside() {
+        if !stage::is_root() {
+            bail!(
+                "this needs root: it makes namespaces, memory cgroups and a file system of its own"
+            );
+        }
+        let status = supervise::run_inside(&arguments.directory, options.fast_bytes())?;
+        return Ok(if status.success() {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        });
+    }
+    let report = modes::run(&options)?;
+    if let Some(path) = &arguments.json {
+        std::fs::write(path, serde_json::to_vec_pretty(&report)?)
+            .with_context(|| path.display().to_string())?;
+    }
+    if let Some(directory) = &arguments.report {
+        page::write(&report, directory)?;
+    }
+    print!("{}", report.text());
     Ok(ExitCode::SUCCESS)
 }

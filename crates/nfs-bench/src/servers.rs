@@ -54,9 +54,12 @@ impl Kind {
     }
 }
 
-struct Ports {
-    nfs: u16,
-    mount: u16,
+/// Where a server is told to listen.
+pub(crate) struct Ports {
+    /// The NFS program.
+    pub(crate) nfs: u16,
+    /// The MOUNT program; Ganesha's lock manager takes the next one.
+    pub(crate) mount: u16,
 }
 
 /// Where a load finds a server.
@@ -79,7 +82,7 @@ pub struct Server {
     pub place: Place,
     /// The process that serves.
     pub pid: u32,
-    children: Vec<Child>,
+    _processes: Processes,
 }
 
 impl Server {
@@ -107,33 +110,48 @@ impl Server {
                 "/".into(),
             ),
         };
-        let pid = children.last().context("no process")?.id();
+        let processes = Processes(children);
         let place = Place {
             nfs: at(ports.nfs),
             mount: at(ports.mount),
             export: mounted_as,
         };
-        let server = Self {
+        processes.wait_until_they_accept(kind.name(), &place, &work)?;
+        Ok(Self {
             kind,
             place,
-            pid,
-            children,
-        };
-        server.wait_until_it_accepts(&work)?;
-        Ok(server)
+            pid: processes.server_pid()?,
+            _processes: processes,
+        })
+    }
+}
+
+/// What a server consists of, its own process last; asked to end when dropped, and waited for.
+#[derive(Debug)]
+pub(crate) struct Processes(pub(crate) Vec<Child>);
+
+impl Processes {
+    /// The process that serves.
+    pub(crate) fn server_pid(&self) -> Result<u32> {
+        Ok(self.0.last().context("no process")?.id())
     }
 
-    fn wait_until_it_accepts(&self, work: &Path) -> Result<()> {
+    /// Returns when both programs accept connections. The message of a failure has the end of `work`/log.
+    pub(crate) fn wait_until_they_accept(
+        &self,
+        name: &str,
+        place: &Place,
+        work: &Path,
+    ) -> Result<()> {
         let deadline = Instant::now() + Duration::from_secs(limits::START_SECONDS_MAX);
-        for address in [self.place.nfs, self.place.mount] {
+        for address in [place.nfs, place.mount] {
             while TcpStream::connect(address).is_err() {
                 if Instant::now() > deadline {
                     let log = std::fs::read_to_string(work.join("log")).unwrap_or_default();
                     let end: Vec<&str> = log.lines().rev().take(10).collect();
                     let end: Vec<&str> = end.into_iter().rev().collect();
                     bail!(
-                        "{} does not accept connections on {address}:\n{}",
-                        self.kind.name(),
+                        "{name} does not accept connections on {address}:\n{}",
                         end.join("\n")
                     );
                 }
@@ -144,9 +162,9 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for Processes {
     fn drop(&mut self) {
-        for child in self.children.iter_mut().rev() {
+        for child in self.0.iter_mut().rev() {
             // Asked first, so that a profiler writes what it has seen.
             if let Some(pid) = rustix::process::Pid::from_raw(child.id().cast_signed()) {
                 let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
@@ -199,7 +217,8 @@ pub fn ganesha_is_installed() -> bool {
         .all(|program| output("which", &[program]).is_ok())
 }
 
-fn ganesha(
+/// Starts rpcbind and Ganesha.
+pub(crate) fn ganesha(
     work: &Path,
     export: &str,
     ports: &Ports,

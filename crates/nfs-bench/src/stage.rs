@@ -27,8 +27,19 @@ pub fn is_root() -> bool {
 /// # Errors
 /// `unshare` (util-linux) is missing.
 pub fn enter() -> Result<ExitStatus> {
+    inside_command()?
+        .status()
+        .context("starting unshare (package util-linux)")
+}
+
+/// The command that [`enter`] runs.
+///
+/// # Errors
+/// Our own binary cannot be found.
+pub fn inside_command() -> Result<Command> {
     let program = std::env::current_exe().context("finding our own binary")?;
-    Command::new("unshare")
+    let mut command = Command::new("unshare");
+    command
         .args([
             "--mount",
             "--net",
@@ -40,9 +51,8 @@ pub fn enter() -> Result<ExitStatus> {
         ])
         .arg(program)
         .args(std::env::args_os().skip(1))
-        .env(INSIDE, "1")
-        .status()
-        .context("starting unshare (package util-linux)")
+        .env(INSIDE, "1");
+    Ok(command)
 }
 
 /// The stage, set: `root` is a scratch directory, `exports` lies on the file system that is served.
@@ -63,12 +73,7 @@ impl Stage {
     /// # Errors
     /// A mount is refused, or mkfs.xfs is missing.
     pub fn set(directory: Option<&Path>) -> Result<Self> {
-        run("ip", &["link", "set", "lo", "up"])?;
-        run("mount", &["-t", "tmpfs", "tmpfs", "/run"])?;
-        for made in ["/run/rpcbind", "/run/ganesha", "/run/bench"] {
-            std::fs::create_dir_all(made).context(made)?;
-        }
-        let root = PathBuf::from("/run/bench");
+        let root = set_network_and_run()?;
         if let Some(directory) = directory {
             let exports = std::fs::canonicalize(directory)
                 .with_context(|| directory.display().to_string())?;
@@ -92,6 +97,19 @@ impl Stage {
             file_system: "xfs on a loop device in memory".to_owned(),
         })
     }
+}
+
+/// Brings loopback up and puts an empty `/run` in place of the machine's; gives the scratch directory in it.
+///
+/// # Errors
+/// A mount is refused.
+pub fn set_network_and_run() -> Result<PathBuf> {
+    run("ip", &["link", "set", "lo", "up"])?;
+    run("mount", &["-t", "tmpfs", "tmpfs", "/run"])?;
+    for made in ["/run/rpcbind", "/run/ganesha", "/run/bench"] {
+        std::fs::create_dir_all(made).context(made)?;
+    }
+    Ok(PathBuf::from("/run/bench"))
 }
 
 fn run(program: &str, arguments: &[&str]) -> Result<()> {

@@ -1,6 +1,6 @@
 //! The everyday calls, prepared: each workload is a list of encoded calls per slot, and the files they need.
 
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -91,7 +91,7 @@ pub(crate) fn prepare(load: &Load, stream: &mut TcpStream) -> Result<Slots> {
     let (root, file) = match load.handles.as_deref().filter(|path| path.exists()) {
         Some(path) => recall(path)?,
         None => {
-            let root = mount(load)?;
+            let root = mount(load.mount, &load.export)?;
             let file = make_file(stream, root, load.depth)?;
             if let Some(path) = &load.handles {
                 remember(path, [root, file])?;
@@ -198,21 +198,19 @@ fn calls(
     }
 }
 
-fn mount(load: &Load) -> Result<FileHandle> {
+/// The handle of the directory exported as `export` by the MOUNT program at `address`.
+pub(crate) fn mount(address: SocketAddr, export: &str) -> Result<FileHandle> {
     let mut stream =
-        TcpStream::connect(load.mount).with_context(|| format!("connecting to {}", load.mount))?;
+        TcpStream::connect(address).with_context(|| format!("connecting to {address}"))?;
     let program = (
         mount3::PROGRAM,
         mount3::VERSION,
         mount3::Procedure::Mnt as u32,
     );
-    let reply = call_once(
-        &mut stream,
-        &call(program, &Dirpath(load.export.as_bytes())),
-    )?;
+    let reply = call_once(&mut stream, &call(program, &Dirpath(export.as_bytes())))?;
     match results::<MntRes>(&reply)? {
         Ok(mounted) => Ok(mounted.fhandle),
-        Err(status) => bail!("mounting {}: {status:?}", load.export),
+        Err(status) => bail!("mounting {export}: {status:?}"),
     }
 }
 
@@ -255,14 +253,16 @@ fn block() -> Vec<u8> {
     (0..BLOCK_BYTES).map(|i| i.to_le_bytes()[0]).collect()
 }
 
-fn mode(mode: u32) -> Sattr3 {
+/// Attributes of a new object: its permissions.
+pub(crate) fn mode(mode: u32) -> Sattr3 {
     Sattr3 {
         mode: Some(mode),
         ..Sattr3::default()
     }
 }
 
-fn nfs_call(procedure: Procedure, arguments: &impl Encode) -> Vec<u8> {
+/// A call of the NFS program with its record mark, as root of this machine.
+pub(crate) fn nfs_call(procedure: Procedure, arguments: &impl Encode) -> Vec<u8> {
     call((nfs3::PROGRAM, nfs3::VERSION, procedure as u32), arguments)
 }
 
@@ -308,7 +308,8 @@ pub(crate) fn first_xid() -> u32 {
     u32::try_from(mixed).unwrap_or_default()
 }
 
-fn results<'a, T: Decode<'a>>(reply: &'a [u8]) -> Result<T> {
+/// The results in a reply without its record mark, of a call that was accepted and run.
+pub(crate) fn results<'a, T: Decode<'a>>(reply: &'a [u8]) -> Result<T> {
     let mut decoder = Decoder::new(reply);
     let header = ReplyHeader::decode(&mut decoder)?;
     match header.body {

@@ -62,6 +62,11 @@ impl Budget {
         })
     }
 
+    /// As [`Budget::try_reserve`], but asks nobody to give back: for what is only good to have.
+    pub(crate) fn try_reserve_free(&self, bytes: u64) -> Option<Reservation> {
+        self.try_units(self.units(bytes)?)
+    }
+
     /// Reserves `bytes`, waiting for others to give back. First come, first served: a large
     /// request is not overtaken for ever by small ones. Dropping the future gives up the place.
     /// `None` for what the whole budget could never hold.
@@ -171,6 +176,18 @@ impl Reservation {
     #[must_use]
     pub fn bytes(&self) -> u64 {
         u64::from(self.units) * UNIT
+    }
+
+    /// Makes `bytes` of it (rounded up to KiB; at most all) a reservation of their own.
+    pub(crate) fn split(&mut self, bytes: u64) -> Self {
+        let units = self
+            .units
+            .min(u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX));
+        self.units -= units;
+        Self {
+            budget: self.budget.clone(),
+            units,
+        }
     }
 }
 

@@ -6,12 +6,12 @@
 //! the feature `poison`, a buffer holds nothing but [`POISON`] when it is taken: a byte sent
 //! without having been filled is seen.
 //!
-//! Sizes are powers of two from 4 KiB up, and a page more each: a power of two fits in wherever in
-//! its first page it begins, and rounded out to pages at both ends. Memory in use and memory idle
-//! both count against the budget, so the process never holds more; idle memory is given back as
-//! soon as anybody waits.
+//! Sizes are powers of two from 4 KiB up, and a page more than these: for what does not begin at
+//! a page boundary or is rounded out to pages. Memory in use and memory idle both count against
+//! the budget, so the process never holds more; idle memory is given back as soon as anybody
+//! waits. The buffer given back last is the first to be taken: its bytes are the ones most likely
+//! still in the processor's caches.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -19,8 +19,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::budget::{Budget, Reclaim, Reservation};
-use crate::limits::{BUFFER_ALIGN_BYTES, BUFFER_BYTES_MAX, BUFFER_IDLE_FRACTION};
+use crate::budget::{Budget, Reclaim};
+use crate::limits::{BUDGET_HUGE_PAGES_MIN, BUFFER_IDLE_FRACTION, HUGE_PAGE_BYTES};
+
+mod block;
+
+use block::{Block, CLASSES, Class};
 
 /// What a new buffer is full of where forgotten bytes are looked for: in tests of this crate and
 /// with the feature `poison`.
@@ -39,10 +43,6 @@ struct Inner {
     /// One free list per size class, smallest first.
     idle: [Mutex<Vec<Block>>; CLASSES],
 }
-
-/// From [`BUFFER_ALIGN_BYTES`] to [`BUFFER_BYTES_MAX`], in powers of two.
-const CLASSES: usize =
-    (BUFFER_BYTES_MAX.trailing_zeros() - BUFFER_ALIGN_BYTES.trailing_zeros()) as usize + 1;
 
 impl BufferPool {
     /// A pool that takes its memory from `budget`.
@@ -74,9 +74,9 @@ impl BufferPool {
     /// For a `start` that is not below [`BUFFER_ALIGN_BYTES`].
     #[must_use]
     pub fn try_take_placed(&self, len: usize, start: usize) -> Option<Buf> {
-        let class = class_of(len, start)?;
-        let block = self.reuse(class).or_else(|| {
-            let reservation = self.inner.budget.try_reserve(class_bytes(class) as u64)?;
+        let class = Class::of(len, start)?;
+        let block = self.at_hand(class).or_else(|| {
+            let reservation = self.inner.budget.try_reserve(class.bytes() as u64)?;
             Some(Block::new(class, reservation))
         })?;
         Some(self.buf(block, start, len))
@@ -93,11 +93,11 @@ impl BufferPool {
     /// # Panics
     /// For a `start` that is not below [`BUFFER_ALIGN_BYTES`].
     pub async fn take_placed(&self, len: usize, start: usize) -> Option<Buf> {
-        let class = class_of(len, start)?;
-        if let Some(block) = self.reuse(class) {
+        let class = Class::of(len, start)?;
+        if let Some(block) = self.at_hand(class) {
             return Some(self.buf(block, start, len));
         }
-        let reservation = self.inner.budget.reserve(class_bytes(class) as u64).await?;
+        let reservation = self.inner.budget.reserve(class.bytes() as u64).await?;
         Some(self.buf(Block::new(class, reservation), start, len))
     }
 
@@ -113,16 +113,41 @@ impl BufferPool {
         self.inner.idle_bytes.load(Ordering::Relaxed)
     }
 
-    fn reuse(&self, class: usize) -> Option<Block> {
+    /// A block that is idle, or of a huge page that the budget has room for.
+    fn at_hand(&self, class: Class) -> Option<Block> {
         // Who waits comes first: a newcomer takes nothing from under their eyes.
         if self.inner.budget.has_waiters() {
             return None;
         }
-        let block = self.inner.idle[class].lock().pop()?;
+        self.reuse(class)
+            .or_else(|| self.reuse(class.substitute()?))
+            .or_else(|| self.cut(class))
+    }
+
+    fn reuse(&self, class: Class) -> Option<Block> {
+        let block = self.inner.idle[class.index()].lock().pop()?;
         self.inner
             .idle_bytes
             .fetch_sub(block.bytes() as u64, Ordering::Relaxed);
         Some(block)
+    }
+
+    /// A block of a new huge page; the others are idle from the start.
+    fn cut(&self, class: Class) -> Option<Block> {
+        class.per_huge_page()?;
+        let budget = &self.inner.budget;
+        let huge = HUGE_PAGE_BYTES as u64;
+        let others_fit = self.idle_bytes() + huge <= self.inner.idle_max;
+        if budget.total() < BUDGET_HUGE_PAGES_MIN * huge || !others_fit {
+            return None;
+        }
+        let mut blocks = Block::cut(class, budget.try_reserve_free(huge)?)?;
+        let block = blocks.pop();
+        blocks
+            .into_iter()
+            .rev()
+            .for_each(|block| self.inner.give_back(block));
+        block
     }
 
     fn buf(&self, block: Block, start: usize, len: usize) -> Buf {
@@ -159,7 +184,7 @@ impl Inner {
             self.idle_bytes.fetch_sub(bytes, Ordering::Relaxed);
             return;
         }
-        self.idle[block.class].lock().push(block);
+        self.idle[block.class().index()].lock().push(block);
         // After the push: a waiter announces itself before it asks for idle memory, so either
         // it finds this block or it is seen here.
         if self.budget.has_waiters() {
@@ -254,7 +279,7 @@ impl Buf {
     fn place(&self) -> NonNull<u8> {
         self.block.as_ref().map_or(NonNull::dangling(), |block| {
             // SAFETY: `start` is at most the block's size, kept as its documentation says.
-            unsafe { block.start.add(self.start) }
+            unsafe { block.start().add(self.start) }
         })
     }
 }
@@ -264,7 +289,7 @@ impl Deref for Buf {
 
     fn deref(&self) -> &[u8] {
         // SAFETY: the block is owned by this buffer alone, initialised over its whole capacity
-        // (`Block::new` zeroes it), and `start + len` is kept within it.
+        // (zero when it is made), and `start + len` is kept within it.
         unsafe { std::slice::from_raw_parts(self.place().as_ptr(), self.len) }
     }
 }
@@ -296,225 +321,5 @@ impl Drop for Buf {
     }
 }
 
-/// Memory of one size class, with its share of the budget.
-struct Block {
-    start: NonNull<u8>,
-    class: usize,
-    _reservation: Reservation,
-}
-
-// SAFETY: a block owns its memory, and the allocator takes it back on any thread.
-unsafe impl Send for Block {}
-
-// SAFETY: a shared block only lets its address and size be read.
-unsafe impl Sync for Block {}
-
-impl Block {
-    fn new(class: usize, reservation: Reservation) -> Self {
-        let layout = class_layout(class);
-        // SAFETY: the layout's size is at least 4096, never 0: kept by `class_layout`.
-        let start = unsafe { alloc_zeroed(layout) };
-        let start = NonNull::new(start).unwrap_or_else(|| handle_alloc_error(layout));
-        Self {
-            start,
-            class,
-            _reservation: reservation,
-        }
-    }
-
-    /// The block with nothing of earlier use in it.
-    fn poisoned(self) -> Self {
-        // SAFETY: the block owns as many bytes as it says, and nobody else has it.
-        unsafe { self.start.write_bytes(POISON, self.bytes()) };
-        self
-    }
-
-    fn bytes(&self) -> usize {
-        class_bytes(self.class)
-    }
-}
-
-impl Drop for Block {
-    fn drop(&mut self) {
-        // SAFETY: allocated in `Block::new` with the layout of the same class, freed only here.
-        unsafe { dealloc(self.start.as_ptr(), class_layout(self.class)) }
-    }
-}
-
-/// The smallest class that holds `len` bytes from `start` on.
-fn class_of(len: usize, start: usize) -> Option<usize> {
-    assert!(start < BUFFER_ALIGN_BYTES, "{start} is not within a page");
-    if len > BUFFER_BYTES_MAX {
-        return None;
-    }
-    let bytes = (start + len).saturating_sub(BUFFER_ALIGN_BYTES);
-    let bytes = bytes.next_power_of_two().max(BUFFER_ALIGN_BYTES);
-    Some((bytes.trailing_zeros() - BUFFER_ALIGN_BYTES.trailing_zeros()) as usize)
-}
-
-/// A page more than the power of two, which so fits in wherever in its first page it begins.
-fn class_bytes(class: usize) -> usize {
-    (BUFFER_ALIGN_BYTES << class) + BUFFER_ALIGN_BYTES
-}
-
-fn class_layout(class: usize) -> Layout {
-    Layout::from_size_align(class_bytes(class), BUFFER_ALIGN_BYTES)
-        .expect("little more than 64 MiB is a valid layout")
-}
-
 #[cfg(test)]
-mod tests {
-    use std::future::Future;
-    use std::task::{Context, Waker};
-
-    use super::*;
-
-    const KIB: usize = 1024;
-
-    #[test]
-    fn buffers_are_placed_sized_and_reused() {
-        let pool = BufferPool::new(Budget::new(4 << 20));
-        for len in [0, 1, 4096, 4097, 100_000, 1 << 20] {
-            for start in [0, 1, 512, 4095] {
-                let mut buf = pool.try_take_placed(len, start).unwrap();
-                assert_eq!(
-                    (buf.len(), buf.address() % BUFFER_ALIGN_BYTES),
-                    (len, start)
-                );
-                assert!(buf.capacity() >= len && buf.capacity() <= 2 * len.max(4096) + 4096);
-                buf.fill(7);
-            }
-        }
-        let mut first = pool.try_take(64 * KIB).unwrap();
-        let place = first.as_mut_ptr();
-        drop(first);
-        let mut second = pool.try_take(37 * KIB).unwrap();
-        assert_eq!(second.as_mut_ptr(), place, "same class: the warm block");
-        second.set_len(64 * KIB);
-        second.truncate(10);
-        assert_eq!(second.len(), 10);
-    }
-
-    #[test]
-    fn nothing_of_earlier_use_is_left_where_it_is_looked_for() {
-        let pool = BufferPool::new(Budget::new(1 << 20));
-        for len in [10_000, 5000] {
-            let mut buf = pool.try_take_placed(len, 100).unwrap();
-            buf.set_len(buf.capacity());
-            assert!(buf.iter().all(|&byte| byte == POISON));
-            buf.fill(1);
-        }
-    }
-
-    #[test]
-    fn a_power_of_two_fits_its_class_wherever_it_begins() {
-        for class in 0..CLASSES {
-            let bytes = BUFFER_ALIGN_BYTES << class;
-            assert_eq!(class_of(bytes, 0).is_some(), bytes <= BUFFER_BYTES_MAX);
-            for start in [1, 4095] {
-                assert_eq!(
-                    class_of(bytes, start),
-                    Some(class),
-                    "{bytes} from {start} on"
-                );
-            }
-            let rounded_out = class_of(bytes + BUFFER_ALIGN_BYTES, 0);
-            let expected = (class + 1 < CLASSES).then_some(class);
-            assert_eq!(rounded_out, expected);
-        }
-    }
-
-    #[test]
-    fn narrowing_shows_a_part_and_moves_nothing() {
-        let pool = BufferPool::new(Budget::new(1 << 20));
-        let mut buf = pool.try_take_placed(1000, 24).unwrap();
-        for (index, byte) in buf.iter_mut().enumerate() {
-            *byte = index as u8;
-        }
-        let (place, room) = (buf.address(), buf.capacity());
-        buf.narrow(100..300);
-        assert_eq!((buf.len(), buf[0], buf[199]), (200, 100, 299_u32 as u8));
-        assert_eq!((buf.address(), buf.capacity()), (place + 100, room - 100));
-        buf.narrow(200..200);
-        assert!(buf.is_empty());
-        buf.set_len(buf.capacity());
-        buf.fill(0);
-        drop(buf);
-        let again = pool.try_take_placed(1000, 24).unwrap();
-        assert_eq!(again.address(), place, "the whole block went back");
-    }
-
-    #[test]
-    #[should_panic(expected = "of 10 bytes")]
-    fn narrowing_cannot_widen() {
-        let pool = BufferPool::new(Budget::new(1 << 20));
-        pool.try_take(10).unwrap().narrow(5..11);
-    }
-
-    #[test]
-    fn memory_never_exceeds_the_budget_idle_included() {
-        let total = 64 * 20 * KIB as u64;
-        let budget = Budget::new(total);
-        let pool = BufferPool::new(budget.clone());
-        let held: Vec<Buf> = (0..64).map(|_| pool.try_take(16 * KIB).unwrap()).collect();
-        assert_eq!(budget.in_use(), total);
-        assert!(pool.try_take(1).is_none());
-        drop(held);
-        assert_eq!(
-            pool.idle_bytes(),
-            total / BUFFER_IDLE_FRACTION,
-            "the rest was freed"
-        );
-        assert_eq!(budget.in_use(), pool.idle_bytes());
-        let large = pool.try_take(1 << 20).unwrap();
-        assert_eq!(pool.idle_bytes(), 0, "idle blocks gave way to a larger one");
-        assert_eq!((budget.in_use(), budget.peak()), ((1 << 20) + 4096, total));
-        drop(large);
-        let other = budget.try_reserve(total);
-        assert!(
-            other.is_some(),
-            "idle buffers give way to others who share the budget"
-        );
-    }
-
-    #[test]
-    fn too_large_is_refused() {
-        let pool = BufferPool::new(Budget::new(64 << 10));
-        assert!(pool.try_take(65 * KIB).is_none());
-        assert!(pool.try_take(usize::MAX).is_none());
-        assert!(pool.try_take(BUFFER_BYTES_MAX + 1).is_none());
-    }
-
-    #[test]
-    fn a_waiter_gets_memory_given_back_of_another_class() {
-        let pool = BufferPool::new(Budget::new(160 << 10));
-        let small: Vec<Buf> = (0..8).map(|_| pool.try_take(16 * KIB).unwrap()).collect();
-        let mut waiting = Box::pin(pool.take(128 * KIB));
-        let mut context = Context::from_waker(Waker::noop());
-        assert!(waiting.as_mut().poll(&mut context).is_pending());
-        drop(small);
-        assert!(waiting.as_mut().poll(&mut context).is_ready());
-    }
-
-    #[test]
-    fn threads_share_a_pool_within_the_budget() {
-        let budget = Budget::new(1 << 20);
-        let pool = BufferPool::new(budget.clone());
-        std::thread::scope(|scope| {
-            for seed in 1..5_usize {
-                let pool = pool.clone();
-                scope.spawn(move || {
-                    for round in 0..500 {
-                        let len = (round * seed * 7919) % (200 * KIB);
-                        if let Some(mut buf) = pool.try_take(len) {
-                            buf.fill(seed as u8);
-                            assert!(buf.iter().all(|&byte| byte == seed as u8));
-                        }
-                    }
-                });
-            }
-        });
-        assert!(budget.peak() <= budget.total());
-        assert_eq!(budget.in_use(), pool.idle_bytes());
-    }
-}
+mod tests;

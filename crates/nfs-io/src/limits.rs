@@ -8,6 +8,18 @@ pub const BUFFER_ALIGN_BYTES: usize = 4096;
 /// request is our own mistake.
 pub const BUFFER_BYTES_MAX: usize = 1 << 26;
 
+/// Buffers of this many bytes and more are mapped, and cut from huge pages where they divide one;
+/// smaller ones are the allocator's. Pinning 16 pages is where one large page begins to be felt
+/// (docs/design/0004-buffers.md).
+pub const BUFFER_MAPPED_BYTES_MIN: usize = 64 << 10;
+
+/// A huge page of the machines we are made for; elsewhere only a good size.
+pub const HUGE_PAGE_BYTES: usize = 2 << 20;
+
+/// A budget smaller than this many huge pages has none cut up: what is left over of one, kept for
+/// the next buffer of that size, would be missed elsewhere.
+pub const BUDGET_HUGE_PAGES_MIN: u64 = 32;
+
 /// Share of the budget that idle buffers may keep warm: one part in this many.
 pub const BUFFER_IDLE_FRACTION: u64 = 4;
 

@@ -47,6 +47,7 @@ pub(crate) enum Reason {
     RefusedDirect,
     RefusedDontCache,
     OpenRefused,
+    DirectFailed,
 }
 
 impl Reason {
@@ -59,6 +60,7 @@ impl Reason {
         Self::RefusedDirect,
         Self::RefusedDontCache,
         Self::OpenRefused,
+        Self::DirectFailed,
     ];
 
     pub(crate) fn word(self) -> &'static str {
@@ -70,6 +72,7 @@ impl Reason {
             Self::RefusedDirect => "refused-direct",
             Self::RefusedDontCache => "refused-dontcache",
             Self::OpenRefused => "open-refused",
+            Self::DirectFailed => "direct-failed",
         }
     }
 
@@ -83,6 +86,9 @@ impl Reason {
             Self::RefusedDirect => "the file system or its device refused a direct transfer",
             Self::RefusedDontCache => "the file system does not know RWF_DONTCACHE",
             Self::OpenRefused => "the file cannot be opened with O_DIRECT",
+            Self::DirectFailed => {
+                "a direct read failed (a local program may be writing to the mapped file) and was tried again"
+            }
         };
         own.to_owned()
     }
@@ -277,7 +283,7 @@ pub fn reason_sentence(word: &str) -> String {
 
 const OPERATIONS: usize = 2;
 const MODES: usize = COLUMNS.len();
-const REASONS: usize = 7;
+const REASONS: usize = 8;
 const COLUMNS: [Mode; 3] = [Mode::Buffered, Mode::DontCache, Mode::Direct];
 
 const fn column(mode: Mode) -> usize {

@@ -141,11 +141,12 @@ impl Receiver {
     pub(crate) fn read_limit(&self) -> usize {
         match &self.state {
             State::Mark { have, .. } if self.fragments == 0 => self.window.saturating_sub(*have),
+            State::Mark { .. } => usize::MAX,
             State::Fragment { last: true, left } if self.is_unjudged(*left) => {
                 self.head_end() - self.record.len()
             }
+            State::Fragment { left, .. } => self.window.saturating_add(*left),
             State::Payload { padding, .. } => self.window.saturating_add(*padding),
-            State::Mark { .. } | State::Fragment { .. } => usize::MAX,
         }
     }
 

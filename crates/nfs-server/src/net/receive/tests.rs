@@ -1,5 +1,5 @@
 use nfs_io::{Budget, BufferPool};
-use nfs_wire::auth::OpaqueAuth;
+use nfs_wire::auth::{AUTH_SYS, AuthSys, GidList, OpaqueAuth};
 use nfs_wire::encode_to_vec;
 use nfs_wire::nfs3::{FileHandle, Procedure, StableHow, WriteArgs};
 use nfs_wire::rpc::CallHeader;
@@ -78,14 +78,17 @@ impl Peer {
 }
 
 fn write_call(data_len: usize) -> Vec<u8> {
-    let none = OpaqueAuth::NONE;
+    write_call_by(OpaqueAuth::NONE, data_len)
+}
+
+fn write_call_by(credential: OpaqueAuth<'_>, data_len: usize) -> Vec<u8> {
     let mut call = encode_to_vec(&CallHeader {
         xid: 7,
         program: nfs_wire::nfs3::PROGRAM,
         version: nfs_wire::nfs3::VERSION,
         procedure: Procedure::Write as u32,
-        credential: none,
-        verifier: none,
+        credential,
+        verifier: OpaqueAuth::NONE,
     });
     let data: Vec<u8> = (0..data_len).map(|at| (at % 251) as u8).collect();
     call.extend(encode_to_vec(&WriteArgs {
@@ -290,4 +293,120 @@ fn only_a_write_may_be_that_long() {
         peer.read(&record, &mut calls),
         Err(BadRecord::TooLong)
     ));
+}
+
+/// What a connection does with a socket that always has everything: reads into the WRITE's buffer and
+/// as much more as the receiver allows. Returns how much of each WRITE was copied, and the reads made.
+fn drained(peer: &mut Peer, mut stream: &[u8]) -> (Vec<usize>, usize) {
+    let (mut copied, mut reads) = (Vec::new(), 0);
+    while !stream.is_empty() {
+        let place = peer.receiver.direct().map_or(0, |place| place.len());
+        let limit = peer.receiver.read_limit();
+        assert!(limit > 0, "a read of nothing tells that the peer is gone");
+        let (now, rest) = stream.split_at(place.saturating_add(limit).min(stream.len()));
+        let (direct, mut beyond) = now.split_at(place.min(now.len()));
+        if let Some(place) = peer.receiver.direct() {
+            place[..direct.len()].copy_from_slice(direct);
+            peer.receiver.received(direct.len());
+        }
+        stream = rest;
+        reads += 1;
+        loop {
+            match peer.receiver.feed(&mut beyond).unwrap() {
+                Step::More => break,
+                Step::Call(call) => copied.extend(call.data.map(|_| call.copied)),
+                Step::Memory(Wanted::Record(len)) => {
+                    let reservation = peer.budget.try_reserve(len as u64).unwrap();
+                    peer.receiver.reserved(reservation);
+                }
+                Step::Memory(Wanted::Data { len, start }) => {
+                    let data = peer.pool.try_take_placed(len, start).unwrap();
+                    peer.receiver.received_into(data);
+                }
+            }
+        }
+    }
+    assert!(peer.receiver.is_idle());
+    (copied, reads)
+}
+
+#[test]
+fn of_large_writes_in_a_row_only_the_first_is_copied() {
+    let mut peer = Peer::new();
+    let write = fragments(&write_call(50_001), &[]);
+    assert_eq!(drained(&mut peer, &write).0, [50_001]);
+    let (copied, reads) = drained(&mut peer, &write.repeat(20));
+    assert_eq!(copied, [0; 20]);
+    assert!(reads <= 22, "a read for each: {reads}");
+}
+
+#[test]
+fn small_calls_between_large_writes_cost_little_copying() {
+    let mut peer = Peer::new();
+    drained(&mut peer, &fragments(&write_call(50_000), &[]));
+    let small = fragments(&other_call(120), &[]);
+    let mut stream = small.clone();
+    stream.extend(fragments(&write_call(50_000), &[]));
+    let (copied, _) = drained(&mut peer, &stream.repeat(20));
+    assert_eq!(copied.len(), 20);
+    // A head is about 150 bytes, and what is read at once grows by a factor with each small call.
+    assert!(copied.iter().all(|copied| *copied < 1500), "{copied:?}");
+}
+
+#[test]
+fn small_calls_in_numbers_are_read_in_numbers() {
+    let small = fragments(&other_call(120), &[]).repeat(10_000);
+    let mut peer = Peer::new();
+    let (_, reads) = drained(&mut peer, &small);
+    assert_eq!(reads, 1);
+    drained(&mut peer, &fragments(&write_call(50_000), &[]));
+    let (_, reads) = drained(&mut peer, &small);
+    assert!(reads <= 6, "{reads} reads");
+}
+
+#[test]
+fn heads_of_other_lengths_than_the_last_are_found() {
+    let mut peer = Peer::new();
+    drained(&mut peer, &fragments(&write_call(50_000), &[]));
+    let mut stream = Vec::new();
+    let mut machine = Vec::new();
+    for round in 0..60 {
+        machine.resize(round * 37 % 250, b'm');
+        let sys = AuthSys {
+            stamp: 0,
+            machine_name: &machine,
+            uid: 1,
+            gid: 2,
+            gids: GidList::new(&vec![7; round % 17]).unwrap(),
+        };
+        let body = encode_to_vec(&sys);
+        let credential = OpaqueAuth {
+            flavor: AUTH_SYS,
+            body: &body,
+        };
+        stream.extend(fragments(&write_call_by(credential, 9000 + round), &[]));
+    }
+    let (copied, _) = drained(&mut peer, &stream);
+    assert_eq!(copied.len(), 60);
+    assert!(
+        copied.iter().all(|copied| *copied <= 1024),
+        "{copied:?}"
+    );
+}
+
+#[test]
+fn a_long_call_that_is_no_write_is_taken_after_one() {
+    let mut peer = Peer::new();
+    let mut stream = fragments(&write_call(50_000), &[]);
+    stream.extend(fragments(&other_call(60_000), &[]));
+    stream.extend(fragments(&write_call(50_000), &[]));
+    for size in [1, 100, 1000, stream.len()] {
+        let mut calls = Vec::new();
+        for read in stream.chunks(size) {
+            peer.read(read, &mut calls).unwrap();
+        }
+        assert!(calls == [write_call(50_000), other_call(60_000), write_call(50_000)]);
+    }
+    let (copied, _) = drained(&mut peer, &stream);
+    assert_eq!(copied.len(), 2);
 }

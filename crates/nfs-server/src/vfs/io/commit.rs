@@ -63,7 +63,14 @@ impl Core {
             Ok(ready) => ready,
             Err(error) => return (Err(error), self.wcc_unchanged(object).await),
         };
-        let result = self.sync_file(engine, target, fd, true).await;
+        let result = match self.sync_file(engine, target, fd, true).await {
+            Err(Error::Busy) => Err(Error::Busy),
+            // Asked in any case: to answer with an error is to tell.
+            result if object.must_hear_of_error(target.client) => {
+                result.and(Err(Error::Errno(Errno::IO)))
+            }
+            result => result,
+        };
         let after = self.attributes(object).await.ok();
         let before = change.is_unmixed().then_some(before);
         (
@@ -84,28 +91,18 @@ impl Core {
         let object = &target.object;
         let round = object.rounds.join(whole);
         let _one_at_a_time = object.sync_turn().await;
-        let result = match round.result.get() {
-            Some(result) => *result,
-            None => {
-                object.rounds.close(&round);
-                let data_only = !round.whole.load(Ordering::Relaxed);
-                let result = self.sync_now(engine, target, file, data_only).await;
-                // Too much waits for the file system: the others of the round may have more luck.
-                if result != Err(Error::Busy) {
-                    // Only who has the turn sets it.
-                    round.result.get_or_init(|| result);
-                }
-                result
-            }
-        };
-        match result {
-            Err(Error::Busy) => result,
-            // Asked in any case: to answer with an error is to tell.
-            _ if object.must_hear_of_error(target.client) && result.is_ok() => {
-                Err(Error::Errno(Errno::IO))
-            }
-            _ => result,
+        if let Some(result) = round.result.get() {
+            return *result;
         }
+        object.rounds.close(&round);
+        let data_only = !round.whole.load(Ordering::Relaxed);
+        let result = self.sync_now(engine, target, file, data_only).await;
+        // Too much waits for the file system: the others of the round may have more luck.
+        if result != Err(Error::Busy) {
+            // Set by nobody else: who has the turn sets it.
+            round.result.get_or_init(|| result);
+        }
+        result
     }
 
     /// Syncs; the caller has the turn.

@@ -109,6 +109,17 @@ impl<'c> Moving<'c> {
         }
     }
 
+    /// A direct read failed with EIO. XFS says that of a page that a local program made dirty through a
+    /// mapping while the read began, so it is tried once more, through the page cache. A disk that
+    /// fails does so again.
+    pub(super) fn is_direct_failure(&mut self, mode: Mode, errno: Errno) -> bool {
+        let failed = mode == Mode::Direct && errno == Errno::IO;
+        if failed {
+            self.fall_back(Reason::DirectFailed);
+        }
+        failed
+    }
+
     /// The file could not be opened with `O_DIRECT`.
     fn open_refused(&mut self) {
         self.object.refusals.remember(self.io, Mode::Direct);

@@ -101,7 +101,9 @@ impl Core {
                         data.narrow(planned.window_of(read));
                         return Ok(data);
                     }
-                    Err(errno) if moving.is_refused(mode, errno) => {}
+                    Err(errno)
+                        if moving.is_refused(mode, errno)
+                            || moving.is_direct_failure(mode, errno) => {}
                     Err(errno) => return finished(Err(errno)).map(|_| data),
                 }
             }

@@ -1,0 +1,148 @@
+//! Local I/O of the same pattern, by fio: what the file system gives without a server in between.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use super::content::Data;
+use super::stream::Outcome;
+use super::work::{Direction, Work};
+use crate::counters;
+
+/// A run of fio.
+#[derive(Debug)]
+pub struct Fio<'a> {
+    /// What to do.
+    pub work: Work,
+    /// Calls in flight.
+    pub depth: usize,
+    /// Past the page cache.
+    pub direct: bool,
+    /// What is written.
+    pub data: Data,
+    /// The file; to write it, a new one.
+    pub file: &'a Path,
+    /// How much of it.
+    pub bytes: u64,
+    /// Stop after so many seconds.
+    pub at_most: Option<f64>,
+    /// The core it is bound to.
+    pub cpu: usize,
+    /// Put before its command.
+    pub wrapper: &'a [String],
+}
+
+impl Fio<'_> {
+    /// Runs it; gives what it moved, and the CPU seconds it took, user and system.
+    ///
+    /// # Errors
+    /// fio is missing or fails.
+    pub fn run(&self) -> Result<(Outcome, f64, f64)> {
+        let before = counters::children_times()?;
+        let output = Command::new("taskset")
+            .args(["-c", &self.cpu.to_string()])
+            .args(self.wrapper)
+            .arg("fio")
+            .args(self.arguments())
+            .stdin(Stdio::null())
+            .output()
+            .context("starting fio")?;
+        let after = counters::children_times()?;
+        if !output.status.success() {
+            bail!("fio: {}", String::from_utf8_lossy(&output.stderr).trim());
+        }
+        let outcome = outcome(self.work, &String::from_utf8_lossy(&output.stdout))?;
+        Ok((outcome, after.0 - before.0, after.1 - before.1))
+    }
+
+    fn arguments(&self) -> Vec<String> {
+        let rw = match (self.work.direction(), self.work.is_random()) {
+            (Direction::Read, false) => "read",
+            (Direction::Read, true) => "randread",
+            (Direction::Write, _) => "write",
+        };
+        let whole =
+            self.bytes / u64::from(self.work.call_bytes()) * u64::from(self.work.call_bytes());
+        let mut arguments: Vec<String> = vec![
+            "--name=local".to_owned(),
+            format!("--filename={}", self.file.display()),
+            format!("--rw={rw}"),
+            format!("--bs={}", self.work.call_bytes()),
+            format!("--size={whole}"),
+            format!("--iodepth={}", self.depth),
+            format!("--direct={}", u8::from(self.direct)),
+            "--ioengine=io_uring".to_owned(),
+            "--thread".to_owned(),
+            "--output-format=json".to_owned(),
+            // Whatever a READ comes from, it is not what fio has left in the cache itself: the caller drops that.
+            "--invalidate=0".to_owned(),
+            "--percentile_list=50:99:99.9".to_owned(),
+        ];
+        if self.work.direction() == Direction::Write {
+            // Its time counts, as COMMIT's does.
+            arguments.extend(["--end_fsync=1".to_owned(), "--fallocate=none".to_owned()]);
+            if self.data == Data::Filled {
+                // One word again and again, which costs such a device the same as ours.
+                arguments.push("--buffer_pattern=0x9e3779b9".to_owned());
+            }
+        }
+        if let Some(seconds) = self.at_most {
+            arguments.push(format!("--runtime={seconds}"));
+            if self.work.is_random() {
+                arguments.push("--time_based".to_owned());
+            }
+        }
+        arguments
+    }
+}
+
+fn outcome(work: Work, text: &str) -> Result<Outcome> {
+    // Notes may stand before the JSON.
+    let json = text
+        .find('{')
+        .map(|at| &text[at..])
+        .context("fio printed no JSON")?;
+    let report: Value = serde_json::from_str(json).context("fio's JSON")?;
+    let job = &report["jobs"][0];
+    let side = match work.direction() {
+        Direction::Read => &job["read"],
+        Direction::Write => &job["write"],
+    };
+    let number = |value: &Value| value.as_f64().context("a number is missing in fio's JSON");
+    let percentile = |name: &str| number(&side["clat_ns"]["percentile"][name]);
+    Ok(Outcome {
+        bytes: side["io_bytes"].as_u64().context("io_bytes")?,
+        calls: side["total_ios"].as_u64().context("total_ios")?,
+        seconds: number(&side["runtime"])? / 1000.0,
+        commit_seconds: 0.0,
+        p50_us: percentile("50.000000")? / 1000.0,
+        p99_us: percentile("99.000000")? / 1000.0,
+        p999_us: percentile("99.900000")? / 1000.0,
+        max_us: number(&side["clat_ns"]["max"])? / 1000.0,
+        checked_bytes: 0,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_is_read() {
+        let text = r#"fio: a note
+        {"jobs": [{"write": {"io_bytes": 2097152, "total_ios": 2, "runtime": 500, "clat_ns": {"max": 9000,
+          "percentile": {"50.000000": 1000, "99.000000": 2000, "99.900000": 3000}}}}]}"#;
+        let outcome = outcome(Work::SeqWrite1m, text).unwrap();
+        assert_eq!((outcome.bytes, outcome.calls), (2 << 20, 2));
+        assert!((outcome.mib_per_second() - 4.0).abs() < 1e-9);
+        assert!((outcome.p999_us - 3.0).abs() < 1e-9 && (outcome.max_us - 9.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_report_without_figures_is_refused() {
+        assert!(outcome(Work::SeqRead1m, "nothing").is_err());
+        assert!(outcome(Work::SeqRead1m, r#"{"jobs": []}"#).is_err());
+    }
+}

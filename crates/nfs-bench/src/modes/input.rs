@@ -1,0 +1,201 @@
+//! The receiving half of a connection: records taken apart as they come, payloads left in the kernel.
+//!
+//! A load generator that copies every payload to memory spends on it what it should measure. Bytes that nobody looks
+//! at are discarded by the kernel (`MSG_TRUNC` on TCP: tcp(7)), which never copies them; what is looked at goes
+//! straight to its destination. Servers that split a record into fragments are understood.
+
+use std::net::TcpStream;
+
+use anyhow::{Context, Result, bail};
+use nfs_wire::record::FragmentHeader;
+use rustix::net::{RecvFlags, recv};
+
+/// The next record, from a socket whose reads time out.
+#[derive(Debug)]
+pub(crate) struct Input {
+    stream: TcpStream,
+    ahead: Vec<u8>,
+    start: usize,
+    end: usize,
+    fragment_left: usize,
+    last_fragment: bool,
+    /// Where discarded bytes would go; the kernel never writes to it.
+    nowhere: Vec<u8>,
+}
+
+impl Input {
+    /// `ahead_bytes` are read at once where a record's beginning is awaited: few where payloads are large and are to
+    /// stay in the kernel, many where whole replies are small.
+    pub(crate) fn new(stream: TcpStream, ahead_bytes: usize) -> Self {
+        Self {
+            stream,
+            ahead: vec![0; ahead_bytes],
+            start: 0,
+            end: 0,
+            fragment_left: 0,
+            last_fragment: true,
+            nowhere: vec![0; NOWHERE_BYTES],
+        }
+    }
+
+    /// Whether bytes of the next record have been read already.
+    pub(crate) fn has_bytes(&self) -> bool {
+        self.start < self.end
+    }
+
+    /// The next four bytes of the record as a number.
+    pub(crate) fn word(&mut self) -> Result<u32> {
+        let mut word = [0; 4];
+        self.take(&mut word)?;
+        Ok(u32::from_be_bytes(word))
+    }
+
+    /// Fills `out` with the next bytes of the record.
+    pub(crate) fn take(&mut self, out: &mut [u8]) -> Result<()> {
+        let mut at = 0;
+        while at < out.len() {
+            let wanted = self.available(out.len() - at)?;
+            let target = &mut out[at..at + wanted];
+            let taken = if self.has_bytes() {
+                let taken = wanted.min(self.end - self.start);
+                target[..taken].copy_from_slice(&self.ahead[self.start..self.start + taken]);
+                self.start += taken;
+                taken
+            } else {
+                receive(&self.stream, target, RecvFlags::WAITALL)?
+            };
+            self.fragment_left -= taken;
+            at += taken;
+        }
+        Ok(())
+    }
+
+    /// Passes over the next `len` bytes of the record.
+    pub(crate) fn skip(&mut self, mut len: usize) -> Result<()> {
+        while len > 0 {
+            let wanted = self.available(len)?.min(self.nowhere.len());
+            let skipped = if self.has_bytes() {
+                let skipped = wanted.min(self.end - self.start);
+                self.start += skipped;
+                skipped
+            } else {
+                let flags = RecvFlags::TRUNC | RecvFlags::WAITALL;
+                receive(&self.stream, &mut self.nowhere[..wanted], flags)?
+            };
+            self.fragment_left -= skipped;
+            len -= skipped;
+        }
+        Ok(())
+    }
+
+    /// Passes over what is left of the record.
+    pub(crate) fn finish_record(&mut self) -> Result<()> {
+        while self.fragment_left > 0 || !self.last_fragment {
+            if self.fragment_left == 0 {
+                self.next_fragment()?;
+            }
+            self.skip(self.fragment_left)?;
+        }
+        Ok(())
+    }
+
+    /// At most `wanted`, at least one byte of the fragment at hand, after its header has been read.
+    fn available(&mut self, wanted: usize) -> Result<usize> {
+        while self.fragment_left == 0 {
+            self.next_fragment()?;
+        }
+        if !self.has_bytes() && wanted < self.ahead.len() {
+            self.fill()?;
+        }
+        Ok(wanted.min(self.fragment_left))
+    }
+
+    fn next_fragment(&mut self) -> Result<()> {
+        let mut header = [0; 4];
+        for byte in &mut header {
+            if !self.has_bytes() {
+                self.fill()?;
+            }
+            *byte = self.ahead[self.start];
+            self.start += 1;
+        }
+        let header = FragmentHeader::parse(header);
+        self.fragment_left = usize::try_from(header.len)?;
+        self.last_fragment = header.last;
+        Ok(())
+    }
+
+    fn fill(&mut self) -> Result<()> {
+        self.start = 0;
+        self.end = receive(&self.stream, &mut self.ahead, RecvFlags::empty())?;
+        Ok(())
+    }
+}
+
+/// Not more than this is discarded by one call.
+const NOWHERE_BYTES: usize = 4 << 20;
+
+fn receive(stream: &TcpStream, out: &mut [u8], flags: RecvFlags) -> Result<usize> {
+    let (received, _) = rustix::io::retry_on_intr(|| recv(stream, &mut *out, flags))
+        .context("waiting for a reply")?;
+    if received == 0 {
+        bail!("the server closed the connection");
+    }
+    Ok(received)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// Records of (fragment, last) pairs, read back with little and with much read ahead.
+    fn input(ahead_bytes: usize, fragments: &[(&[u8], bool)]) -> Input {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        for (bytes, last) in fragments {
+            let len = u32::try_from(bytes.len()).unwrap();
+            let header = FragmentHeader { last: *last, len };
+            peer.write_all(&header.to_bytes()).unwrap();
+            peer.write_all(bytes).unwrap();
+        }
+        Input::new(listener.accept().unwrap().0, ahead_bytes)
+    }
+
+    #[test]
+    fn records_in_fragments_are_joined() {
+        for ahead in [1, 5, 16, 4096] {
+            let fragments: [(&[u8], bool); 4] = [
+                (b"\0\0\0", false),
+                (b"\x07abcdef", false),
+                (b"", true),
+                (b"\0\0\0\x08tail", true),
+            ];
+            let mut input = input(ahead, &fragments);
+            assert_eq!(input.word().unwrap(), 7);
+            input.skip(2).unwrap();
+            let mut rest = [0; 4];
+            input.take(&mut rest).unwrap();
+            assert_eq!(&rest, b"cdef");
+            input.finish_record().unwrap();
+            assert_eq!(input.word().unwrap(), 8, "ahead {ahead}");
+            input.finish_record().unwrap();
+            assert!(!input.has_bytes());
+            assert!(input.word().is_err(), "the peer is gone");
+        }
+    }
+
+    #[test]
+    fn skipped_bytes_are_skipped_exactly() {
+        let payload = vec![7; 300_000];
+        let mut input = input(64, &[(&payload, true), (b"\0\0\0\x01", true)]);
+        input.skip(299_999).unwrap();
+        let mut last = [0];
+        input.take(&mut last).unwrap();
+        assert_eq!(last, [7]);
+        input.finish_record().unwrap();
+        assert_eq!(input.word().unwrap(), 1);
+    }
+}

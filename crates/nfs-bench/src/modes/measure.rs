@@ -1,0 +1,301 @@
+//! One measurement: a cold file, a fresh server in a fresh cgroup, one load, one set of figures.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use rustix::fs::{Advice, fadvise};
+use serde::Serialize;
+
+use super::cgroup::Cgroup;
+use super::contender::{Contender, Start};
+use super::content::{Content, Data};
+use super::device::Volume;
+use super::fio::Fio;
+use super::sampler::{Point, Watch, cached_bytes};
+use super::stream::{self, Job, Outcome};
+use super::work::{Direction, Places, Work};
+use crate::counters;
+
+/// The file that every READ workload reads; it stays over the run.
+pub const READ_NAME: &str = "read-me";
+/// The file that a WRITE workload writes; gone after each.
+const WRITE_NAME: &str = "written";
+/// How much of a written file is read back and compared: so many pieces of so many bytes.
+const READ_BACK: (usize, usize) = (64, 64 << 10);
+
+/// What all measurements of a run have in common.
+#[derive(Clone, Debug)]
+pub struct Common {
+    /// Calls in flight.
+    pub depth: usize,
+    /// The size of the file.
+    pub file_bytes: u64,
+    /// The cgroup's limit.
+    pub memory_bytes: u64,
+    /// No further calls after so long.
+    pub at_most: Option<Duration>,
+    /// How long a workload without an end lasts.
+    pub random_for: Duration,
+    /// The beginning of our cgroups' names.
+    pub cgroups: String,
+    /// Scratch directory.
+    pub root: PathBuf,
+    /// Core of the server, or of fio. The load's is the caller's.
+    pub cpu: usize,
+    /// Where unfs3 is.
+    pub unfsd: Option<PathBuf>,
+}
+
+/// One set of figures.
+#[derive(Clone, Debug, Serialize)]
+pub struct Figures {
+    /// What the load saw.
+    pub outcome: Outcome,
+    /// CPU seconds of the server (or of fio) in its own code.
+    pub user: f64,
+    /// CPU seconds of the server (or of fio) in the kernel on its own behalf.
+    pub system: f64,
+    /// CPU seconds of the machine that neither the server nor the load account for: the kernel's threads.
+    pub elsewhere: f64,
+    /// Bytes of the file in the page cache right after the load.
+    pub cached_bytes: u64,
+    /// The most that were seen.
+    pub cached_peak_bytes: u64,
+    /// The most resident memory of the server that was seen.
+    pub resident_peak_bytes: u64,
+    /// The most the cgroup was charged with.
+    pub charged_peak_bytes: Option<u64>,
+    /// The run over time.
+    pub points: Vec<Point>,
+}
+
+impl Figures {
+    /// CPU seconds of the server per GiB: own code and kernel.
+    pub fn cpu_per_gib(&self) -> f64 {
+        (self.user + self.system) / self.gib()
+    }
+
+    /// GiB moved.
+    pub fn gib(&self) -> f64 {
+        self.outcome.bytes as f64 / f64::from(1 << 30)
+    }
+}
+
+/// Measures `work` on `volume` as `contender` does it; `turn` differs for each measurement of a run.
+///
+/// # Errors
+/// The contender does not start, answers wrongly, or wrote what nobody sent.
+pub fn measure(
+    common: &Common,
+    volume: &Volume,
+    work: Work,
+    contender: Contender,
+    turn: usize,
+) -> Result<Figures> {
+    volume.settle()?;
+    let name = match work.direction() {
+        Direction::Read => READ_NAME,
+        Direction::Write => WRITE_NAME,
+    };
+    let file = volume.directory.join(name);
+    if work.direction() == Direction::Read {
+        forget(&file)?;
+    }
+    let cgroup = Cgroup::new(&format!("{}{turn}", common.cgroups), common.memory_bytes)?;
+    let figures = match contender {
+        Contender::Fio { direct } => local(common, &file, work, (direct, volume.data), &cgroup),
+        _ => served(common, volume, work, contender, turn, &cgroup),
+    };
+    if work.direction() == Direction::Write {
+        if let (Ok(figures), false) = (&figures, matches!(contender, Contender::Fio { .. })) {
+            if contender != Contender::Responder {
+                read_back(&file, work, volume.data, figures.outcome.bytes)?;
+            }
+        }
+        let removed = std::fs::remove_file(&file);
+        if figures.is_ok() && contender != Contender::Responder {
+            removed.with_context(|| file.display().to_string())?;
+        }
+    }
+    figures
+}
+
+/// The file that the READ workloads read.
+///
+/// # Errors
+/// There is no room for it.
+pub fn make_read_file(volume: &Volume, bytes: u64) -> Result<()> {
+    let path = volume.directory.join(READ_NAME);
+    let mut file = File::create(&path).with_context(|| path.display().to_string())?;
+    Content::new(volume.data, 1 << 20).fill(&mut file, bytes)?;
+    file.sync_all()?;
+    forget(&path)
+}
+
+fn served(
+    common: &Common,
+    volume: &Volume,
+    work: Work,
+    contender: Contender,
+    turn: usize,
+    cgroup: &Cgroup,
+) -> Result<Figures> {
+    let name = match work.direction() {
+        Direction::Read => READ_NAME,
+        Direction::Write => WRITE_NAME,
+    };
+    let wrapper = cgroup.wrapper();
+    let start = Start {
+        export: &volume.directory,
+        work: common.root.join(format!("server-{turn}")),
+        cpu: common.cpu,
+        wrapper: &wrapper,
+        unfsd: common.unfsd.as_deref(),
+    };
+    let server = start.start(contender)?;
+    let job = Job {
+        work,
+        depth: common.depth,
+        name: name.to_owned(),
+        file_bytes: common.file_bytes,
+        at_most: if work.is_random() {
+            Some(common.random_for)
+        } else {
+            common.at_most
+        },
+        // The same places for everybody.
+        seed: 0x5eed,
+        data: volume.data,
+        checked: contender != Contender::Responder,
+    };
+    let watch = Watch {
+        pid: server.pid,
+        cgroup,
+        file: volume.directory.join(name),
+    };
+    let own = counters::cpu_seconds(std::process::id())?;
+    let (outcome, points) = watch
+        .over(|progress| stream::run(&server.place, &job, progress))
+        .with_context(|| format!("{} against {}", work.name(), contender.name()))?;
+    let own = counters::cpu_seconds(std::process::id())? - own;
+    let last = *points.last().context("no look at the server")?;
+    let most = |of: fn(&Point) -> u64| points.iter().map(of).max().unwrap_or_default();
+    let figures = Figures {
+        outcome,
+        user: last.user,
+        system: last.system,
+        elsewhere: (last.machine - last.user - last.system - own).max(0.0),
+        cached_bytes: last.cached_bytes,
+        cached_peak_bytes: most(|p| p.cached_bytes),
+        resident_peak_bytes: crate::counters::Memory::of(server.pid)?.peak_bytes,
+        charged_peak_bytes: cgroup.peak_bytes(),
+        points,
+    };
+    drop(server);
+    // Its state held the handle key of a directory that outlives it; the next server makes its own.
+    let _ = std::fs::remove_dir_all(common.root.join(format!("server-{turn}")));
+    Ok(figures)
+}
+
+fn local(
+    common: &Common,
+    file: &Path,
+    work: Work,
+    (direct, data): (bool, Data),
+    cgroup: &Cgroup,
+) -> Result<Figures> {
+    let wrapper = cgroup.wrapper();
+    let at_most = if work.is_random() {
+        Some(common.random_for)
+    } else {
+        common.at_most
+    };
+    let fio = Fio {
+        work,
+        depth: common.depth,
+        direct,
+        data,
+        file,
+        bytes: common.file_bytes,
+        at_most: at_most.map(|most| most.as_secs_f64()),
+        cpu: common.cpu,
+        wrapper: &wrapper,
+    };
+    let machine = counters::machine_busy_seconds()?;
+    let (outcome, user, system) = fio.run()?;
+    let machine = counters::machine_busy_seconds()? - machine;
+    let cached = cached_bytes(file, cgroup)?;
+    Ok(Figures {
+        outcome,
+        user,
+        system,
+        elsewhere: (machine - user - system).max(0.0),
+        cached_bytes: cached,
+        cached_peak_bytes: cached,
+        resident_peak_bytes: 0,
+        charged_peak_bytes: cgroup.peak_bytes(),
+        points: Vec::new(),
+    })
+}
+
+/// Drops what the page cache holds of a file.
+fn forget(path: &Path) -> Result<()> {
+    let file = File::open(path).with_context(|| path.display().to_string())?;
+    file.sync_all()?;
+    fadvise(&file, 0, None, Advice::DontNeed).context("dropping the file from the page cache")
+}
+
+/// Compares pieces of what was written, all over the file, with what was sent.
+fn read_back(path: &Path, work: Work, data: Data, bytes: u64) -> Result<()> {
+    forget(path)?;
+    let file = File::open(path).with_context(|| path.display().to_string())?;
+    let len = file.metadata()?.len();
+    if len != bytes {
+        bail!(
+            "{} bytes were written and committed, the file has {len}",
+            bytes
+        );
+    }
+    let (pieces, piece_bytes) = READ_BACK;
+    let content = Content::new(data, piece_bytes);
+    let mut piece = vec![0; piece_bytes];
+    let ends = [0, bytes.saturating_sub(piece_bytes as u64)];
+    let within = Places::new(work.call_bytes(), bytes, Some(bytes));
+    for offset in ends.into_iter().chain(within.take(pieces)) {
+        let wanted = usize::try_from((bytes - offset).min(piece_bytes as u64))?;
+        file.read_exact_at(&mut piece[..wanted], offset)?;
+        content
+            .check(offset, &piece[..wanted])
+            .context("a written file is not what was sent")?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_written_file_is_compared() {
+        let path = std::env::temp_dir().join(format!("nfs-bench-read-back-{}", std::process::id()));
+        let bytes = 3 * 47_008 * 10;
+        let mut whole = Vec::new();
+        Content::new(Data::Noise, 1 << 20)
+            .fill(&mut whole, bytes)
+            .unwrap();
+        std::fs::write(&path, &whole).unwrap();
+        let right = read_back(&path, Work::Write47008, Data::Noise, bytes);
+        let short = read_back(&path, Work::Write47008, Data::Noise, bytes + 1);
+        let end = whole.len() - 1;
+        whole[end] ^= 1;
+        std::fs::write(&path, &whole).unwrap();
+        let wrong = read_back(&path, Work::Write47008, Data::Noise, bytes);
+        std::fs::remove_file(&path).unwrap();
+        right.unwrap();
+        assert!(short.unwrap_err().to_string().contains("the file has"));
+        assert!(format!("{:#}", wrong.unwrap_err()).contains("wrong byte"));
+    }
+}

@@ -1,0 +1,21 @@
+//! The mode comparison: ours buffered, dontcache and direct, other servers and local I/O, in turn in one run, with
+//! files far larger than the memory the server may have.
+
+pub mod cgroup;
+pub mod contender;
+pub mod content;
+pub mod device;
+pub mod fio;
+mod input;
+pub mod measure;
+pub mod page;
+pub mod plot;
+pub mod respond;
+pub mod run;
+pub mod sampler;
+mod session;
+pub mod stream;
+pub mod supervise;
+pub mod table;
+pub mod verdict;
+pub mod work;

@@ -1,0 +1,165 @@
+//! A report as a directory: tables and pictures in `index.md`, everything in `results.json`.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use super::measure::Figures;
+use super::plot::{Line, Panel, svg};
+use super::run::{Report, Row};
+use super::sampler::Point;
+use super::table::met;
+use super::verdict::verdicts;
+use super::work::Direction;
+
+/// CPU times come in hundredths of a second, so a share is taken over at least so long.
+const SHARE_SECONDS: f64 = 0.24;
+
+/// Writes the report into `directory`.
+///
+/// # Errors
+/// It cannot be written.
+pub fn write(report: &Report, directory: &Path) -> Result<()> {
+    std::fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
+    let put = |name: &str, bytes: &[u8]| {
+        let path = directory.join(name);
+        std::fs::write(&path, bytes).with_context(|| path.display().to_string())
+    };
+    let mut page = "# The I/O modes, measured\n\n".to_owned();
+    for line in report.header_lines() {
+        let _ = writeln!(page, "- {line}");
+    }
+    page.push_str("\nWhat the columns mean, and how far they can be trusted: docs/benchmarking.md.\n\n## Goals\n\n");
+    page.push_str("| | goal | measured | bound |\n|---|---|---:|---:|\n");
+    let number = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.3}"));
+    for verdict in verdicts(report) {
+        let (value, bound) = (number(verdict.value), number(verdict.bound));
+        let _ = writeln!(
+            page,
+            "| {} | {} | {value} | {bound} |",
+            met(&verdict),
+            verdict.goal
+        );
+    }
+    page.push_str("\n## Over time\n\n");
+    for (volume, _) in &report.header.volumes {
+        for (direction, word) in [(Direction::Read, "read"), (Direction::Write, "write")] {
+            let rows = report.drawn(volume, direction);
+            if rows.is_empty() {
+                continue;
+            }
+            let name = format!("{volume}-{word}.svg");
+            put(&name, picture(report, volume, word, &rows).as_bytes())?;
+            let _ = writeln!(page, "![{word} on {volume} over time]({name})\n");
+        }
+    }
+    page.push_str("## Figures\n\n");
+    for table in report.tables() {
+        let _ = writeln!(page, "{}", table.markdown());
+    }
+    for missing in &report.missing {
+        let _ = writeln!(page, "- not measured: {missing}");
+    }
+    put("index.md", page.as_bytes())?;
+    put("results.json", &serde_json::to_vec(report)?)
+}
+
+fn picture(report: &Report, volume: &str, word: &str, rows: &[&Row]) -> String {
+    let file = mib(report.header.file_bytes);
+    let memory = mib(report.header.memory_bytes);
+    let title = format!(
+        "{volume}: a file of {file:.0} MiB, {word} in calls of 1 MiB; {memory:.0} MiB of memory"
+    );
+    let panels = [
+        Panel {
+            title: "throughput, MiB/s",
+            level: None,
+        },
+        Panel {
+            title: "CPU of the server in the kernel, % of its core",
+            level: Some((100.0, "all of it")),
+        },
+        Panel {
+            title: "CPU of the whole machine, % of one core (load generator included)",
+            level: None,
+        },
+        Panel {
+            title: "page cache held of the file, MiB",
+            level: Some((memory, "the memory limit")),
+        },
+    ];
+    let lines: Vec<Line> = rows
+        .iter()
+        .filter_map(|row| {
+            let points = &middle(row)?.points;
+            Some(Line {
+                name: row.contender.name(),
+                panels: vec![
+                    slope(points, 0.0, |p| mib(p.bytes)),
+                    slope(points, SHARE_SECONDS, |p| p.system * 100.0),
+                    slope(points, SHARE_SECONDS, |p| p.machine * 100.0),
+                    points
+                        .iter()
+                        .map(|p| (p.seconds, mib(p.cached_bytes)))
+                        .collect(),
+                ],
+            })
+        })
+        .collect();
+    svg(&title, &panels, &lines)
+}
+
+fn mib(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
+}
+
+/// The round in the middle by throughput: a run as it was, not an average of runs.
+fn middle(row: &Row) -> Option<&Figures> {
+    let mut rounds: Vec<&Figures> = row.rounds.iter().filter(|f| f.points.len() > 1).collect();
+    rounds.sort_by(|a, b| a.outcome.seconds.total_cmp(&b.outcome.seconds));
+    rounds.get(rounds.len() / 2).copied()
+}
+
+/// How fast a figure grows, per second, between looks that are at least `seconds` apart.
+fn slope(points: &[Point], seconds: f64, figure: fn(&Point) -> f64) -> Vec<(f64, f64)> {
+    let mut slopes = Vec::new();
+    for (index, point) in points.iter().enumerate().skip(1) {
+        // The last look comes when the load has ended, which may be right after the one before.
+        let apart = seconds.max(SHARE_SECONDS / 4.0);
+        let earlier = points[..index]
+            .iter()
+            .rev()
+            .find(|earlier| point.seconds - earlier.seconds >= apart)
+            .unwrap_or(&points[0]);
+        let passed = point.seconds - earlier.seconds;
+        if passed > 0.0 {
+            slopes.push((point.seconds, (figure(point) - figure(earlier)) / passed));
+        }
+    }
+    slopes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slope_is_taken_over_long_enough() {
+        let at = |seconds: f64, bytes: u64| Point {
+            seconds,
+            bytes,
+            ..Point::default()
+        };
+        let points = [at(0.0, 0), at(0.5, 100), at(1.0, 400), at(1.001, 400)];
+        let of = |seconds| slope(&points, seconds, |p| p.bytes as f64);
+        assert_eq!(of(0.0)[..2], [(0.5, 200.0), (1.0, 600.0)]);
+        let last = of(0.0)[2];
+        assert!(
+            last.1 > 500.0,
+            "not zero for having been looked at twice: {last:?}"
+        );
+        assert_eq!(of(1.0)[1], (1.0, 400.0));
+        assert!(slope(&points[..1], 0.0, |p| p.bytes as f64).is_empty());
+    }
+}

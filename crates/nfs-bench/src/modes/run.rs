@@ -1,0 +1,358 @@
+//! A whole run: who is measured on what, in which order, and what is done with the figures.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use serde::Serialize;
+
+use super::contender::{Contender, Engine, Mode};
+use super::content::Data;
+use super::device::Volume;
+use super::measure::{self, Common, Figures};
+use super::supervise::Setting;
+use super::work::{Direction, Work};
+use crate::counters;
+use crate::pin;
+use crate::report::commit;
+use crate::servers::ganesha_is_installed;
+use crate::stage::{self, output};
+
+/// How to measure.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The size of the file.
+    pub file_bytes: u64,
+    /// The server's memory.
+    pub memory_bytes: u64,
+    /// Calls in flight.
+    pub depth: usize,
+    /// A measurement issues no calls after so long.
+    pub at_most: Option<Duration>,
+    /// How long random READs last.
+    pub random_for: Duration,
+    /// Measurements of each.
+    pub rounds: usize,
+    /// Only workloads whose name contains this.
+    pub filter: Option<String>,
+    /// Only contenders whose name contains one of these.
+    pub who: Vec<String>,
+    /// Only the volume with this name.
+    pub on: Option<String>,
+    /// What files on the fast device hold.
+    pub data: Data,
+    /// Ours with the threads engine too.
+    pub threads: bool,
+    /// Where unfs3 is, if not on the path.
+    pub unfsd: Option<PathBuf>,
+}
+
+impl Options {
+    /// Bytes of the fast device, if it is wanted: the file that is read, the file that is written, and room for
+    /// the file system's own.
+    pub fn fast_bytes(&self) -> Option<u64> {
+        let wanted = self.on.as_deref().is_none_or(|on| on == "fast");
+        wanted.then(|| 2 * self.file_bytes + (1 << 30))
+    }
+}
+
+/// All rounds of one contender at one workload on one volume.
+#[derive(Debug, Serialize)]
+pub struct Row {
+    /// The volume's name.
+    pub volume: &'static str,
+    /// What was asked.
+    pub work: Work,
+    /// Who was asked.
+    pub contender: Contender,
+    /// One for each round that succeeded.
+    pub rounds: Vec<Figures>,
+}
+
+/// Without these beside it a figure means nothing.
+#[derive(Debug, Serialize)]
+pub struct Header {
+    /// `uname -sr`.
+    pub kernel: String,
+    /// Cores of the machine.
+    pub cpus: usize,
+    /// Of the tree this was built from; `+` if the tree differs from it.
+    pub commit: String,
+    /// Name and description of each volume.
+    pub volumes: Vec<(&'static str, String)>,
+    /// Versions of fio and of the peers.
+    pub versions: Vec<String>,
+    /// The size of the file.
+    pub file_bytes: u64,
+    /// The server's memory.
+    pub memory_bytes: u64,
+    /// Calls in flight.
+    pub depth: usize,
+    /// A measurement issued no calls after so many seconds.
+    pub seconds_at_most: Option<f64>,
+    /// How many measurements there are of each.
+    pub rounds: usize,
+    /// Cores of load and server.
+    pub cores: (usize, usize),
+    /// Share of the cores that others used while nothing was measured yet: other work on the machine.
+    pub busy_before: f64,
+    /// How long everything took.
+    pub run_seconds: f64,
+}
+
+/// A whole run.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// Where and how.
+    pub header: Header,
+    /// The measurements.
+    pub rows: Vec<Row>,
+    /// What could not be measured, and why.
+    pub missing: Vec<String>,
+}
+
+/// Runs everything; says what it is doing on standard error.
+///
+/// # Errors
+/// Not started by [`super::supervise::run_inside`], or the volumes cannot be made.
+pub fn run(options: &Options) -> Result<Report> {
+    let setting = Setting::ours()?;
+    let started = Instant::now();
+    // Asked before this process binds itself to one of them.
+    let cpus = std::thread::available_parallelism()?.get();
+    let cores = pin::cores();
+    pin::pin_thread(cores.0)?;
+    let root = stage::set_network_and_run()?;
+    let busy_before = busy_share(cpus)?;
+    if busy_before > 0.1 {
+        let percent = busy_before * 100.0;
+        eprintln!(
+            "this machine is {percent:.0} % busy with something else: the figures will be worth little"
+        );
+    }
+    let mut missing = Vec::new();
+    let volumes = volumes(options, &setting, &root)?;
+    let unfsd = unfsd(options);
+    let contenders = contenders(options, unfsd.is_some(), &mut missing);
+    let common = Common {
+        depth: options.depth,
+        file_bytes: options.file_bytes,
+        memory_bytes: options.memory_bytes,
+        at_most: options.at_most,
+        random_for: options.random_for,
+        cgroups: setting.cgroups.clone(),
+        root,
+        cpu: cores.1,
+        unfsd,
+    };
+    let mut rows = rows(options, &volumes, &contenders);
+    if rows.is_empty() {
+        bail!("nothing is left to measure: --filter, --who and --on leave nothing over");
+    }
+    for volume in &volumes {
+        eprintln!("writing the file that is read to {}", volume.name);
+        measure::make_read_file(volume, options.file_bytes)?;
+    }
+    let mut turn = 0;
+    for round in 1..=options.rounds {
+        let elapsed = started.elapsed().as_secs();
+        eprintln!("round {round} of {}, after {elapsed} s", options.rounds);
+        for row in &mut rows {
+            turn += 1;
+            one(&common, &volumes, row, turn, &mut missing)?;
+        }
+    }
+    let header = Header {
+        kernel: output("uname", &["-sr"])?,
+        cpus,
+        commit: commit(),
+        volumes: volumes
+            .iter()
+            .map(|volume| (volume.name, volume.description.clone()))
+            .collect(),
+        versions: versions(),
+        file_bytes: options.file_bytes,
+        memory_bytes: options.memory_bytes,
+        depth: options.depth,
+        seconds_at_most: options.at_most.map(|most| most.as_secs_f64()),
+        rounds: options.rounds,
+        cores,
+        busy_before,
+        run_seconds: started.elapsed().as_secs_f64(),
+    };
+    Ok(Report {
+        header,
+        rows,
+        missing,
+    })
+}
+
+/// One measurement; what fails is noted and left out of later rounds, so that one peer's trouble costs only its row.
+fn one(
+    common: &Common,
+    volumes: &[Volume],
+    row: &mut Row,
+    turn: usize,
+    missing: &mut Vec<String>,
+) -> Result<()> {
+    let label = format!(
+        "{} {}, {}",
+        row.volume,
+        row.work.name(),
+        row.contender.name()
+    );
+    if missing.iter().any(|entry| entry.starts_with(&label)) {
+        return Ok(());
+    }
+    let volume = volumes
+        .iter()
+        .find(|volume| volume.name == row.volume)
+        .context("a row without a volume")?;
+    match measure::measure(common, volume, row.work, row.contender, turn) {
+        Ok(figures) => {
+            eprintln!(
+                "  {label:<48} {:>7.0} MiB/s {:>6.2} CPU s/GiB",
+                figures.outcome.mib_per_second(),
+                figures.cpu_per_gib()
+            );
+            row.rounds.push(figures);
+        }
+        Err(error) => {
+            eprintln!("  {label:<48} {error:#}");
+            missing.push(format!("{label}: {error:#}"));
+        }
+    }
+    Ok(())
+}
+
+fn volumes(options: &Options, setting: &Setting, root: &Path) -> Result<Vec<Volume>> {
+    let mut volumes = Vec::new();
+    if let Some(bytes) = options.fast_bytes() {
+        let at = root.join("fast");
+        volumes.push(Volume::fast(
+            setting.zram.as_deref(),
+            &at,
+            bytes,
+            options.data,
+        )?);
+    }
+    if options.on.as_deref().is_none_or(|on| on == "disk") {
+        volumes.push(Volume::disk(&setting.disk)?);
+    }
+    Ok(volumes)
+}
+
+fn unfsd(options: &Options) -> Option<PathBuf> {
+    match &options.unfsd {
+        Some(given) => Some(given.clone()),
+        None => output("which", &["unfsd"]).ok().map(PathBuf::from),
+    }
+}
+
+/// In the order in which they take turns: each of ours has a peer or local I/O near it in time.
+fn contenders(options: &Options, unfs3: bool, missing: &mut Vec<String>) -> Vec<Contender> {
+    let ours = |engine| Mode::ALL.map(|mode| Contender::Penstock(engine, mode));
+    let mut all = ours(Engine::Uring).to_vec();
+    if options.threads {
+        all.extend(ours(Engine::Threads));
+    }
+    if ganesha_is_installed() {
+        all.push(Contender::Ganesha);
+    } else {
+        missing.push("ganesha: install nfs-ganesha, nfs-ganesha-vfs and rpcbind".to_owned());
+    }
+    if unfs3 {
+        all.push(Contender::Unfs3);
+    } else {
+        missing.push("unfs3: there is no unfsd on the path, and --unfsd was not given".to_owned());
+    }
+    if output("fio", &["--version"]).is_ok() {
+        all.extend([true, false].map(|direct| Contender::Fio { direct }));
+    } else {
+        missing.push("local fio: install fio".to_owned());
+    }
+    all.push(Contender::Responder);
+    let named = |contender: &Contender| {
+        let name = contender.name();
+        options.who.is_empty() || options.who.iter().any(|who| name.contains(who))
+    };
+    all.retain(named);
+    all
+}
+
+fn rows(options: &Options, volumes: &[Volume], contenders: &[Contender]) -> Vec<Row> {
+    let wanted = |work: &Work| {
+        let filter = options.filter.as_deref();
+        filter.is_none_or(|filter| work.name().contains(filter))
+    };
+    let mut rows = Vec::new();
+    for (at, volume) in volumes.iter().enumerate() {
+        for work in Work::ALL.into_iter().filter(wanted) {
+            for &contender in contenders {
+                let makes_sense = match contender {
+                    // Direct I/O at odd offsets is refused; that ours can do it is the point.
+                    Contender::Fio { direct: true } => work.is_aligned(),
+                    // It touches no volume, so once is enough.
+                    Contender::Responder => at == 0,
+                    _ => true,
+                };
+                if makes_sense {
+                    rows.push(Row {
+                        volume: volume.name,
+                        work,
+                        contender,
+                        rounds: Vec::new(),
+                    });
+                }
+            }
+        }
+    }
+    rows
+}
+
+fn versions() -> Vec<String> {
+    let fio = output("fio", &["--version"]).ok();
+    let ganesha = output(
+        "dpkg-query",
+        &["-W", "-f=ganesha ${Version}", "nfs-ganesha"],
+    )
+    .ok();
+    fio.into_iter().chain(ganesha).collect()
+}
+
+/// How much of the machine's cores is in use, over half a second, while we do nothing.
+fn busy_share(cpus: usize) -> Result<f64> {
+    let before = counters::machine_busy_seconds()?;
+    let span = Duration::from_millis(500);
+    // SLEEP: what is measured is what goes on meanwhile.
+    std::thread::sleep(span);
+    let busy = counters::machine_busy_seconds()? - before;
+    Ok(busy / span.as_secs_f64() / cpus as f64)
+}
+
+impl Report {
+    /// The row of a contender, if it was measured.
+    pub fn row(&self, volume: &str, work: Work, contender: Contender) -> Option<&Row> {
+        let same =
+            |row: &&Row| row.volume == volume && row.work == work && row.contender == contender;
+        self.rows
+            .iter()
+            .find(same)
+            .filter(|row| !row.rounds.is_empty())
+    }
+
+    /// Rows whose runs over time are drawn: one file read, one written, from end to end.
+    pub fn drawn(&self, volume: &str, direction: Direction) -> Vec<&Row> {
+        let work = match direction {
+            Direction::Read => Work::SeqRead1m,
+            Direction::Write => Work::SeqWrite1m,
+        };
+        let has_points = |row: &&Row| {
+            row.volume == volume
+                && row.work == work
+                && row.contender != Contender::Responder
+                && row.rounds.iter().any(|figures| figures.points.len() > 1)
+        };
+        self.rows.iter().filter(has_points).collect()
+    }
+}

@@ -1,0 +1,106 @@
+//! What happens before the clock runs: mounting, finding or making the file, asking what sizes the server takes;
+//! and the COMMIT at the end.
+
+use std::net::TcpStream;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use nfs_wire::nfs3::{
+    CommitArgs, CommitOk, CreateArgs, CreateHow, CreateOk, DirOpArgs, Failure, FileHandle,
+    Filename, FsinfoArgs, FsinfoOk, LookupArgs, LookupOk, PostOpAttr, Procedure, WccData,
+};
+
+use super::work::Direction;
+use crate::load::call_once;
+use crate::servers::Place;
+use crate::workload::{mode, mount, nfs_call, results};
+
+/// A piece is never larger: beyond it servers and clients gain nothing.
+const PIECE_BYTES_MAX: u32 = 1 << 20;
+/// A lost reply must end the run with a message, not hang it; a COMMIT of gigabytes may take its time.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A mounted export and one file of it.
+#[derive(Debug)]
+pub(crate) struct Session {
+    /// The connection.
+    pub(crate) stream: TcpStream,
+    /// The file.
+    pub(crate) file: FileHandle,
+    /// Largest READ or WRITE that the server takes and that is asked for, in bytes.
+    pub(crate) piece_bytes: u32,
+}
+
+impl Session {
+    /// Mounts and opens `name`: to read it must be there, to write it is made.
+    pub(crate) fn open(place: &Place, name: &str, direction: Direction) -> Result<Self> {
+        let mut stream = TcpStream::connect(place.nfs)
+            .with_context(|| format!("connecting to {}", place.nfs))?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        let root = mount(place.mount, &place.export)?;
+        let info = fsinfo(&mut stream, root)?;
+        let (file, largest) = match direction {
+            Direction::Read => (lookup(&mut stream, root, name)?, info.rtmax),
+            Direction::Write => (create(&mut stream, root, name)?, info.wtmax),
+        };
+        if largest == 0 || largest % 4 != 0 {
+            bail!("the server takes transfers of {largest} bytes, which is no use");
+        }
+        Ok(Self {
+            stream,
+            file,
+            piece_bytes: largest.min(PIECE_BYTES_MAX),
+        })
+    }
+
+    /// Makes what was written stable; gives the write verifier.
+    pub(crate) fn commit(&mut self) -> Result<[u8; 8]> {
+        let call = CommitArgs {
+            file: self.file,
+            offset: 0,
+            count: 0,
+        };
+        let reply = call_once(&mut self.stream, &nfs_call(Procedure::Commit, &call))?;
+        match results::<Result<CommitOk, Failure<WccData>>>(&reply)? {
+            Ok(done) => Ok(done.verf),
+            Err(failure) => bail!("COMMIT: {:?}", failure.status),
+        }
+    }
+}
+
+fn fsinfo(stream: &mut TcpStream, fsroot: FileHandle) -> Result<FsinfoOk> {
+    let reply = call_once(stream, &nfs_call(Procedure::Fsinfo, &FsinfoArgs { fsroot }))?;
+    match results::<Result<FsinfoOk, Failure<PostOpAttr>>>(&reply)? {
+        Ok(info) => Ok(info),
+        Err(failure) => bail!("FSINFO: {:?}", failure.status),
+    }
+}
+
+fn lookup(stream: &mut TcpStream, dir: FileHandle, name: &str) -> Result<FileHandle> {
+    let what = DirOpArgs {
+        dir,
+        name: Filename(name.as_bytes()),
+    };
+    let reply = call_once(stream, &nfs_call(Procedure::Lookup, &LookupArgs { what }))?;
+    match results::<Result<LookupOk, Failure<PostOpAttr>>>(&reply)? {
+        Ok(found) => Ok(found.object),
+        Err(failure) => bail!("LOOKUP of {name}: {:?}", failure.status),
+    }
+}
+
+fn create(stream: &mut TcpStream, dir: FileHandle, name: &str) -> Result<FileHandle> {
+    let where_ = DirOpArgs {
+        dir,
+        name: Filename(name.as_bytes()),
+    };
+    let create = CreateArgs {
+        where_,
+        how: CreateHow::Guarded(mode(0o644)),
+    };
+    let reply = call_once(stream, &nfs_call(Procedure::Create, &create))?;
+    match results::<Result<CreateOk, Failure<WccData>>>(&reply)? {
+        Ok(made) => made.obj.context("CREATE gave no handle"),
+        Err(failure) => bail!("CREATE of {name}: {:?}", failure.status),
+    }
+}

@@ -1,0 +1,256 @@
+//! The report as tables: for people in a terminal, and as Markdown.
+
+use std::fmt::Write as _;
+
+use super::contender::{Contender, Engine, Mode};
+use super::measure::Figures;
+use super::run::{Report, Row};
+use super::verdict::{Verdict, verdicts};
+use super::work::Work;
+use crate::sample::Spread;
+
+/// Cells under a heading; the first column is text, the others are figures.
+#[derive(Clone, Debug)]
+pub struct Table {
+    /// What it is about.
+    pub title: String,
+    /// One for each column.
+    pub heading: Vec<String>,
+    /// As many cells each as the heading.
+    pub rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// With columns aligned by spaces.
+    pub fn text(&self) -> String {
+        let mut out = format!("{}\n", self.title);
+        let widths: Vec<usize> = (0..self.heading.len())
+            .map(|column| {
+                let cells = std::iter::once(&self.heading).chain(&self.rows);
+                cells
+                    .map(|row| row[column].chars().count())
+                    .max()
+                    .unwrap_or(0)
+            })
+            .collect();
+        for row in std::iter::once(&self.heading).chain(&self.rows) {
+            let cells: Vec<String> = row
+                .iter()
+                .zip(&widths)
+                .enumerate()
+                .map(|(column, (cell, &width))| {
+                    if column == 0 {
+                        format!("{cell:<width$}")
+                    } else {
+                        format!("{cell:>width$}")
+                    }
+                })
+                .collect();
+            let _ = writeln!(out, "  {}", cells.join("  ").trim_end());
+        }
+        out
+    }
+
+    /// As a table of Markdown.
+    pub fn markdown(&self) -> String {
+        let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+        let mut rule = vec!["---".to_owned()];
+        rule.resize(self.heading.len(), "---:".to_owned());
+        let mut out = format!(
+            "### {}\n\n{}{}",
+            self.title,
+            line(&self.heading),
+            line(&rule)
+        );
+        self.rows.iter().for_each(|row| out.push_str(&line(row)));
+        out
+    }
+}
+
+impl Report {
+    /// Everything, for a terminal.
+    pub fn text(&self) -> String {
+        let mut out = self.header_lines().join("\n");
+        out.push_str("\n\n");
+        for table in self.tables() {
+            out.push_str(&table.text());
+            out.push('\n');
+        }
+        for verdict in verdicts(self) {
+            let _ = writeln!(out, "{verdict}");
+        }
+        for missing in &self.missing {
+            let _ = writeln!(out, "not measured: {missing}");
+        }
+        out
+    }
+
+    /// Where and how, a line each.
+    pub fn header_lines(&self) -> Vec<String> {
+        let h = &self.header;
+        let mib = |bytes: u64| bytes >> 20;
+        let most = h
+            .seconds_at_most
+            .map_or(String::new(), |s| format!(", no calls after {s} s"));
+        let mut lines = vec![
+            format!(
+                "kernel {}, {} cores (load on {}, server on {}), commit {}",
+                h.kernel, h.cpus, h.cores.0, h.cores.1, h.commit
+            ),
+            format!(
+                "file {} MiB, server's memory {} MiB, {} calls in flight on one connection{most}; {} rounds, median (min..max); {:.0} s in all",
+                mib(h.file_bytes),
+                mib(h.memory_bytes),
+                h.depth,
+                h.rounds,
+                h.run_seconds
+            ),
+            format!(
+                "{:.0} % of the machine was in use before the run; {}",
+                h.busy_before * 100.0,
+                h.versions.join(", ")
+            ),
+        ];
+        for (name, description) in &h.volumes {
+            lines.push(format!("{name}: {description}"));
+        }
+        lines
+    }
+
+    /// One for each workload on each volume.
+    pub fn tables(&self) -> Vec<Table> {
+        let mut tables = Vec::new();
+        for (volume, _) in &self.header.volumes {
+            for work in Work::ALL {
+                let rows: Vec<&Row> = self
+                    .rows
+                    .iter()
+                    .filter(|row| {
+                        row.volume == *volume && row.work == work && !row.rounds.is_empty()
+                    })
+                    .collect();
+                if !rows.is_empty() {
+                    tables.push(self.table(volume, work, &rows));
+                }
+            }
+        }
+        tables
+    }
+
+    fn table(&self, volume: &str, work: Work, rows: &[&Row]) -> Table {
+        let rate = if work.is_random() { "calls/s" } else { "MiB/s" };
+        let heading = [
+            "",
+            rate,
+            "x buffered",
+            "x peer",
+            "x fio",
+            "p50 ms",
+            "p99",
+            "p99.9",
+            "CPU s/GiB",
+            "user",
+            "kernel",
+            "elsewhere",
+            "cached MiB",
+            "peak",
+            "% of data",
+            "RSS peak",
+            "cgroup peak",
+        ];
+        Table {
+            title: format!("{volume}: {}", work.name()),
+            heading: heading.map(str::to_owned).to_vec(),
+            rows: rows.iter().map(|row| self.cells(row)).collect(),
+        }
+    }
+
+    fn cells(&self, row: &Row) -> Vec<String> {
+        let of = |figure: fn(&Figures) -> f64| median(row, figure);
+        let mib = |bytes: f64| format!("{:.0}", bytes / f64::from(1 << 20));
+        let local = matches!(row.contender, Contender::Fio { .. });
+        let responds = row.contender == Contender::Responder;
+        let ratio = |other: Option<f64>| match other {
+            Some(other) if other > 0.0 => format!("{:.2}", of(rate_of(row.work)) / other),
+            _ => "-".to_owned(),
+        };
+        let same = |contender| self.rate(row.volume, row.work, contender);
+        let buffered = same(Contender::Penstock(Engine::Uring, Mode::Buffered));
+        let fio = [true, false].map(|direct| same(Contender::Fio { direct }));
+        let kept = |text: String| if responds { "-".to_owned() } else { text };
+        let remembered = |text: String| {
+            if local || responds {
+                "-".to_owned()
+            } else {
+                text
+            }
+        };
+        vec![
+            row.contender.name(),
+            spread(Spread::of(row.rounds.iter().map(rate_of(row.work)))),
+            ratio(buffered),
+            ratio(self.best_peer(row.volume, row.work)),
+            // Direct where that can be done locally.
+            ratio(fio[0].or(fio[1])),
+            format!("{:.2}", of(|f| f.outcome.p50_us / 1000.0)),
+            format!("{:.2}", of(|f| f.outcome.p99_us / 1000.0)),
+            format!("{:.2}", of(|f| f.outcome.p999_us / 1000.0)),
+            format!("{:.3}", of(Figures::cpu_per_gib)),
+            format!("{:.3}", of(|f| f.user / f.gib())),
+            format!("{:.3}", of(|f| f.system / f.gib())),
+            format!("{:.3}", of(|f| f.elsewhere / f.gib())),
+            kept(mib(of(|f| f.cached_bytes as f64))),
+            kept(mib(of(|f| f.cached_peak_bytes as f64))),
+            kept(format!("{:.1}", of(cached_percent))),
+            remembered(mib(of(|f| f.resident_peak_bytes as f64))),
+            kept(mib(of(|f| f.charged_peak_bytes.unwrap_or_default() as f64))),
+        ]
+    }
+
+    /// A contender's median rate.
+    pub fn rate(&self, volume: &str, work: Work, contender: Contender) -> Option<f64> {
+        let row = self.row(volume, work, contender)?;
+        Some(median(row, rate_of(work)))
+    }
+
+    /// The rate of the peer that is best at this.
+    pub fn best_peer(&self, volume: &str, work: Work) -> Option<f64> {
+        [Contender::Ganesha, Contender::Unfs3]
+            .into_iter()
+            .filter_map(|peer| self.rate(volume, work, peer))
+            .max_by(f64::total_cmp)
+    }
+}
+
+/// The middle of a figure over the rounds; zero without any.
+pub fn median(row: &Row, figure: fn(&Figures) -> f64) -> f64 {
+    Spread::of(row.rounds.iter().map(figure)).map_or(0.0, |spread| spread.median)
+}
+
+/// The most of the file that was seen in the page cache, in per cent of what was moved.
+pub fn cached_percent(figures: &Figures) -> f64 {
+    figures.cached_peak_bytes as f64 * 100.0 / figures.outcome.bytes.max(1) as f64
+}
+
+fn rate_of(work: Work) -> fn(&Figures) -> f64 {
+    if work.is_random() {
+        |figures| figures.outcome.calls as f64 / figures.outcome.seconds
+    } else {
+        |figures| figures.outcome.mib_per_second()
+    }
+}
+
+fn spread(spread: Option<Spread>) -> String {
+    spread.map_or("-".to_owned(), |s| {
+        format!("{:.0} ({:.0}..{:.0})", s.median, s.min, s.max)
+    })
+}
+
+/// Whether a verdict has been reached, as one word.
+pub fn met(verdict: &Verdict) -> &'static str {
+    match verdict.met {
+        Some(true) => "met",
+        Some(false) => "NOT met",
+        None => "not measured",
+    }
+}

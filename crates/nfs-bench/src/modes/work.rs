@@ -1,0 +1,168 @@
+//! The workloads of the mode comparison: what moves, in what pieces, in what order.
+
+use clap::ValueEnum;
+use serde::Serialize;
+
+/// One workload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Work {
+    /// The whole file from its beginning, an application's reads of 1 MiB.
+    #[value(name = "seq-read-1m")]
+    SeqRead1m,
+    /// The same in reads of 3 MiB, which travel as READs of the size the server takes.
+    #[value(name = "seq-read-3m")]
+    SeqRead3m,
+    /// A new file in WRITEs of 1 MiB, UNSTABLE, and the COMMIT that makes it stable.
+    #[value(name = "seq-write-1m")]
+    SeqWrite1m,
+    /// READs of 4 KiB at random places.
+    #[value(name = "rand-read-4k")]
+    RandRead4k,
+    /// A new file in records that are aligned to nothing, and COMMIT.
+    #[value(name = "write-47008")]
+    Write47008,
+    /// The whole file in records that are aligned to nothing.
+    #[value(name = "read-47008")]
+    Read47008,
+}
+
+/// Which way the bytes go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// From the server.
+    Read,
+    /// To the server.
+    Write,
+}
+
+impl Work {
+    /// In the order of the report.
+    pub const ALL: [Self; 6] = [
+        Self::SeqRead1m,
+        Self::SeqRead3m,
+        Self::SeqWrite1m,
+        Self::RandRead4k,
+        Self::Write47008,
+        Self::Read47008,
+    ];
+
+    /// As on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::SeqRead1m => "seq-read-1m",
+            Self::SeqRead3m => "seq-read-3m",
+            Self::SeqWrite1m => "seq-write-1m",
+            Self::RandRead4k => "rand-read-4k",
+            Self::Write47008 => "write-47008",
+            Self::Read47008 => "read-47008",
+        }
+    }
+
+    /// Which way its bytes go.
+    pub fn direction(self) -> Direction {
+        match self {
+            Self::SeqWrite1m | Self::Write47008 => Direction::Write,
+            Self::SeqRead1m | Self::SeqRead3m | Self::RandRead4k | Self::Read47008 => {
+                Direction::Read
+            }
+        }
+    }
+
+    /// Bytes of one call of the application.
+    pub fn call_bytes(self) -> u32 {
+        match self {
+            Self::SeqRead1m | Self::SeqWrite1m => 1 << 20,
+            Self::SeqRead3m => 3 << 20,
+            Self::RandRead4k => 4096,
+            Self::Write47008 | Self::Read47008 => 47_008,
+        }
+    }
+
+    /// Whether its calls go to random places.
+    pub fn is_random(self) -> bool {
+        self == Self::RandRead4k
+    }
+
+    /// Whether an application's direct I/O can do the same: offsets and lengths are multiples of a block.
+    pub fn is_aligned(self) -> bool {
+        self.call_bytes().is_multiple_of(4096)
+    }
+}
+
+/// The offsets of a workload's calls, one after another.
+#[derive(Clone, Debug)]
+pub struct Places {
+    call_bytes: u64,
+    calls_in_file: u64,
+    next: u64,
+    random: Option<u64>,
+}
+
+impl Places {
+    /// Of calls of `call_bytes` in a file of `file_bytes`; with a `seed` at random, else each once from the beginning.
+    /// A last piece that is shorter than a call is left out.
+    pub fn new(call_bytes: u32, file_bytes: u64, seed: Option<u64>) -> Self {
+        let call_bytes = u64::from(call_bytes);
+        Self {
+            call_bytes,
+            calls_in_file: file_bytes / call_bytes,
+            next: 0,
+            random: seed.map(|seed| seed | 1),
+        }
+    }
+}
+
+impl Iterator for Places {
+    type Item = u64;
+
+    fn next(&mut self) -> Option<u64> {
+        if self.calls_in_file == 0 {
+            return None;
+        }
+        let index = match &mut self.random {
+            None => {
+                let index = self.next;
+                self.next += 1;
+                (index < self.calls_in_file).then_some(index)?
+            }
+            Some(state) => {
+                *state ^= *state << 13;
+                *state ^= *state >> 7;
+                *state ^= *state << 17;
+                *state % self.calls_in_file
+            }
+        };
+        Some(index * self.call_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_the_command_line() {
+        for work in Work::ALL {
+            assert_eq!(Work::from_str(work.name(), false), Ok(work));
+        }
+    }
+
+    #[test]
+    fn a_sequence_covers_the_file_once() {
+        let places: Vec<u64> = Places::new(1000, 3999, None).collect();
+        assert_eq!(places, [0, 1000, 2000]);
+        assert_eq!(Places::new(1000, 999, None).next(), None);
+        assert_eq!(Places::new(1000, 999, Some(1)).next(), None);
+    }
+
+    #[test]
+    fn random_places_are_in_the_file_and_everywhere() {
+        let mut seen = [false; 8];
+        for place in Places::new(4096, 8 * 4096 + 5, Some(42)).take(1000) {
+            assert_eq!(place % 4096, 0);
+            seen[usize::try_from(place / 4096).unwrap()] = true;
+        }
+        assert_eq!(seen, [true; 8]);
+    }
+}
