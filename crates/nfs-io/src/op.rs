@@ -114,7 +114,7 @@ impl Mode {
 }
 
 /// `<linux/fs.h>`, Linux 6.14; libc has no name for it yet.
-const RWF_DONTCACHE: u32 = 0x80;
+pub(crate) const RWF_DONTCACHE: u32 = 0x80;
 const RWF_DSYNC: u32 = libc::RWF_DSYNC as u32;
 const RWF_SYNC: u32 = libc::RWF_SYNC as u32;
 

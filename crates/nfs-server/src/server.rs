@@ -1,6 +1,7 @@
 //! The server as a whole: started with everything it needs, run until told to stop.
 
 mod io;
+mod why;
 
 use std::collections::BTreeMap;
 use std::future::Future;

@@ -14,9 +14,9 @@ use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use bytes::Bytes;
 use nfs_client::Nfs3;
 use nfs_client::nfs3::{FileHandle, Sattr3, SetTime, StableHow};
-use nfs_wire::{Decode, Decoder};
 use nfs_wire::nfs3::{Failure, PostOpAttr, Procedure, ReadArgs, ReadOk};
 use nfs_wire::xdr::padding;
+use nfs_wire::{Decode, Decoder};
 
 use crate::host::wire::{connect_from, mount_path, ok};
 use crate::host::{Context, FsKind, LoopFs, Mounted, Server, ServerOptions};

@@ -63,7 +63,9 @@ impl Control {
     /// Runs a command and reads its answer.
     pub(super) fn ask<T: DeserializeOwned>(&self, words: &[&str]) -> Result<T> {
         let mut command = Command::new(&self.program);
-        command.args(["ctl", "--json", "--state-dir"]).arg(&self.state);
+        command
+            .args(["ctl", "--json", "--state-dir"])
+            .arg(&self.state);
         let answer = output(command.args(words))?;
         serde_json::from_slice(&answer).with_context(|| {
             let text = String::from_utf8_lossy(&answer);
@@ -116,10 +118,7 @@ impl Figures {
             let all = self.sum(&mode.export(), operation, None);
             let sum = self.sum(&mode.export(), operation, Some(mode));
             ensure!(sum.calls > 0, "no {operation} was counted");
-            ensure!(
-                sum == all,
-                "{operation}: another mode was decided: {all:?}"
-            );
+            ensure!(sum == all, "{operation}: another mode was decided: {all:?}");
             ensure!(
                 sum.moved_as(mode) > 0 || !sum.fallbacks.is_empty(),
                 "{operation}: not moved as {}, and no reason counted: {sum:?}",

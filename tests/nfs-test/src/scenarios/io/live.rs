@@ -203,7 +203,11 @@ fn change(random: &mut Random) -> Vec<String> {
         add("--write", MODES[random.index(MODES.len())].to_owned());
     }
     // Seldom: each WRITE is slow then.
-    let floor = if random.below(5) == 0 { "data-sync" } else { "asked" };
+    let floor = if random.below(5) == 0 {
+        "data-sync"
+    } else {
+        "asked"
+    };
     add("--stable", floor.to_owned());
     for _ in 0..random.below(4) {
         let rule = RULES[random.index(RULES.len())];
@@ -242,8 +246,20 @@ const FORECASTS: [Forecast; 8] = [
     forecast(&[], "write", 100, 100_000, Mode::Direct),
     forecast(&[], "read", 4096, 65_536, Mode::Direct),
     forecast(&[], "read", 513, 1000, Mode::Direct),
-    forecast(&["max=100000,mode=buffered"], "write", 0, 100_000, Mode::Buffered),
-    forecast(&["max=100000,mode=buffered"], "write", 0, 100_001, Mode::Direct),
+    forecast(
+        &["max=100000,mode=buffered"],
+        "write",
+        0,
+        100_000,
+        Mode::Buffered,
+    ),
+    forecast(
+        &["max=100000,mode=buffered"],
+        "write",
+        0,
+        100_001,
+        Mode::Direct,
+    ),
     forecast(&["op=write,mode=buffered"], "read", 0, 5000, Mode::Direct),
     forecast(
         &["name=*.txt,mode=buffered", "name=*.ckpt,mode=dontcache"],
@@ -253,7 +269,10 @@ const FORECASTS: [Forecast; 8] = [
         Mode::DontCache,
     ),
     forecast(
-        &["client=10.0.0.0/8,mode=buffered", "client=127.0.0.1/32,mode=dontcache"],
+        &[
+            "client=10.0.0.0/8,mode=buffered",
+            "client=127.0.0.1/32,mode=dontcache",
+        ],
         "write",
         77,
         30_000,
@@ -294,13 +313,27 @@ fn foretold(bed: &Bed, control: &Control) -> Result<usize> {
         control.tell(&words)?;
         let (offset, len) = (case.offset.to_string(), case.len.to_string());
         let why: Why = control.ask(&[
-            "io", "--why", &path, "--op", case.operation, "--offset", &offset, "--size",
-            &len, "--client", "127.0.0.1",
+            "io",
+            "--why",
+            &path,
+            "--op",
+            case.operation,
+            "--offset",
+            &offset,
+            "--size",
+            &len,
+            "--client",
+            "127.0.0.1",
         ])?;
         let before = control.figures()?;
         block_on(make(bed, case))?;
         let after = control.figures()?;
-        let what = || format!("{} of {len} at {offset} under {:?}", case.operation, case.rules);
+        let what = || {
+            format!(
+                "{} of {len} at {offset} under {:?}",
+                case.operation, case.rules
+            )
+        };
         ensure!(
             why.mode == case.mode.word(),
             "{}: --why says {}, should be {}",
