@@ -224,6 +224,7 @@ fn change(random: &mut Random) -> Vec<String> {
 #[derive(Debug, Deserialize)]
 struct Why {
     mode: String,
+    because: String,
     segments: Vec<WhySegment>,
 }
 
@@ -311,6 +312,11 @@ fn foretold(bed: &Bed, control: &Control) -> Result<usize> {
             words.extend(["--rule", rule]);
         }
         control.tell(&words)?;
+        // Rules with a name hold from the next time somebody looks the file up.
+        block_on(async {
+            let client = Client::new(bed.address, Mode::Direct).await?;
+            client.find(NAME).await
+        })?;
         let (offset, len) = (case.offset.to_string(), case.len.to_string());
         let why: Why = control.ask(&[
             "io",
@@ -336,9 +342,10 @@ fn foretold(bed: &Bed, control: &Control) -> Result<usize> {
         };
         ensure!(
             why.mode == case.mode.word(),
-            "{}: --why says {}, should be {}",
+            "{}: --why says {} because of {}, should be {}",
             what(),
             why.mode,
+            why.because,
             case.mode.word()
         );
         let sum = |figures: &super::figures::Figures| {
