@@ -179,11 +179,7 @@ fn configuration(export: &Path) -> String {
             "[[export]]\npath = {:?}\npseudo = {:?}\nsquash = \"none\"\nread = {word:?}\nwrite = {word:?}\n\n",
             export.display().to_string(),
             mode.export(),
-            word = if std::env::var_os("DEVBUF").is_some() {
-                "buffered"
-            } else {
-                mode.word()
-            },
+            word = mode.word(),
         );
     }
     text
@@ -323,6 +319,11 @@ impl Source {
     pub(super) fn take(&self, len: usize) -> Bytes {
         let start = self.random.borrow_mut().index(self.pool.len() - len + 1);
         self.pool.slice(start..start + len)
+    }
+
+    /// The whole pool, at least twice as long as the longest piece.
+    pub(super) fn whole(&self) -> Bytes {
+        self.pool.clone()
     }
 
     pub(super) fn below(&self, bound: u64) -> u64 {
