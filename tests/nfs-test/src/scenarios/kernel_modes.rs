@@ -16,10 +16,10 @@ use nfs_wire::nfs3::StableHow;
 use super::kernel::{compare_calls, compare_fsx, failures, verdicts};
 use crate::duel::{self, Expected};
 use crate::guest;
-use crate::map::Map;
 use crate::host::{
     Context, FsKind, Guest, IoSetting, LoopFs, Mode, Mount, Netns, Server, ServerOptions,
 };
+use crate::map::Map;
 use crate::random::Random;
 
 /// Longest run of the guest.
