@@ -450,6 +450,143 @@ fn flags_beside_a_file_hold_over_reloads() {
     assert!(server.end().1.contains("SIGTERM: draining"));
 }
 
+#[test]
+fn trace_events_are_followed_until_the_follower_goes() {
+    let server = Server::new(&["DIR/data", "--listen", "127.0.0.1:0"]);
+    let file = server.directory.path().join("data/f");
+    std::fs::write(file, [7; 5000]).unwrap();
+    let mut follower = penstock()
+        .arg("ctl")
+        .arg("--state-dir")
+        .arg(server.state())
+        .args(["trace", "follow", "read_start,read_done", "--json"])
+        .args(["--export", "/", "--client", "127.0.0.1"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut begun = String::new();
+    let mut told = BufReader::new(follower.stderr.take().unwrap());
+    told.read_line(&mut begun).unwrap();
+    assert_eq!(begun, "following; interrupt to end\n");
+    let url = format!("nfs://{}/f", server.address);
+    assert_eq!(run(&["cat", &url]).stdout.len(), 5000);
+    let mut lines = BufReader::new(follower.stdout.take().unwrap()).lines();
+    let mut event =
+        || -> serde_json::Value { serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap() };
+    let (start, done) = (event(), event());
+    assert_eq!(
+        (&start["event"], &start["offset"]),
+        (&"read_start".into(), &0.into())
+    );
+    assert_eq!(
+        (&done["event"], &done["len"]),
+        (&"read_done".into(), &5000.into())
+    );
+    assert_eq!(start["xid"], done["xid"]);
+    let followed = || {
+        let listed = text(&server.ctl(&["trace", "list"]).stdout);
+        listed
+            .lines()
+            .filter(|line| line.contains("followed 1"))
+            .count()
+    };
+    assert_eq!(followed(), 2);
+    let pid = Pid::from_child(&follower);
+    rustix::process::kill_process(pid, Signal::INT).unwrap();
+    assert_eq!(
+        follower.wait().unwrap().code(),
+        None,
+        "it ends by the signal"
+    );
+    // The server sees it a moment later.
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    while followed() > 0 {
+        assert!(std::time::Instant::now() < deadline, "events stay on");
+    }
+    let counted = text(&server.ctl(&["io", "--counters", "/"]).stdout);
+    assert!(counted.contains("READ   buffered"), "{counted}");
+    let counted = server.ctl(&["io", "--counters", "--json"]);
+    let rows: serde_json::Value = serde_json::from_slice(&counted.stdout).unwrap();
+    assert_eq!(
+        (&rows[0]["operation"], &rows[0]["bytes"]),
+        (&"read".into(), &5000.into())
+    );
+    let other = server.ctl(&["io", "--counters", "/other"]);
+    assert!(text(&other.stderr).contains("served are: /"));
+    let wrong = server.ctl(&["trace", "follow", "read_dona"]);
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(text(&wrong.stderr).contains("read_start, read_vector, "));
+}
+
+#[test]
+fn trace_events_go_to_the_log_in_its_own_form_at_any_level() {
+    for json in [false, true] {
+        let mut arguments = vec![
+            "DIR/data",
+            "--listen",
+            "127.0.0.1:0",
+            "--log-level",
+            "error",
+        ];
+        arguments.extend(json.then_some("--log-json"));
+        let server = Server::new(&arguments);
+        std::fs::write(server.directory.path().join("data/f"), [7; 5000]).unwrap();
+        let on = text(&server.ctl(&["trace", "on", "read_done,read_err"]).stdout);
+        assert_eq!(on, "to the log go: read_err read_done\n");
+        let url = format!("nfs://{}/f", server.address);
+        assert_eq!(run(&["cat", &url]).stdout.len(), 5000);
+        let off = text(&server.ctl(&["trace", "off", "read_err"]).stdout);
+        assert_eq!(off, "to the log go: read_done\n");
+        server.signal(Signal::TERM);
+        let (code, log) = server.end();
+        assert_eq!(code, Some(0));
+        let logged = log.lines().find(|line| line.contains("read_done"));
+        let line = logged.unwrap_or_else(|| panic!("no event in {log}"));
+        if json {
+            let event: serde_json::Value = serde_json::from_str(line).unwrap();
+            let fields = &event["fields"];
+            assert_eq!(
+                (&fields["message"], &fields["len"]),
+                (&"read_done".into(), &5000.into())
+            );
+        } else {
+            assert!(line.contains("read_done xid=0x"), "{line}");
+            assert!(line.contains(" offset=0 len=5000 took_us="), "{line}");
+        }
+    }
+}
+
+#[test]
+fn the_commands_of_the_tracing_document_run_as_they_stand() {
+    let document = include_str!("../../../docs/tracing.md");
+    let script: String = document
+        .split("```sh\n")
+        .skip(1)
+        .filter_map(|block| block.split("```").next())
+        .collect();
+    assert!(script.contains("trace follow") && script.contains("drain"));
+    let directory = tempfile::tempdir().unwrap();
+    let own = Path::new(env!("CARGO_BIN_EXE_penstock")).parent().unwrap();
+    let path = std::env::var("PATH").unwrap();
+    let output = Command::new("timeout")
+        .args(["120", "sh", "-eu", "-c", &script])
+        .current_dir(&directory)
+        .env("PATH", format!("{}:{path}", own.display()))
+        .output()
+        .unwrap();
+    let (shown, errors) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{shown}{errors}");
+    assert!(shown.contains(" read_done     xid=0x"), "{shown}");
+    assert!(shown.contains("READ   direct"), "{shown}");
+    assert!(
+        shown.contains("to the log go: read_err write_err commit_err"),
+        "{shown}"
+    );
+    let copy = std::fs::read(directory.path().join("copy")).unwrap();
+    assert!(copy == vec![0; 1_000_000]);
+}
+
 /// What the server says on standard output when it is ready.
 fn two_lines(child: &mut std::process::Child) -> String {
     let mut lines = String::new();

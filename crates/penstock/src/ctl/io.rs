@@ -3,15 +3,18 @@
 use std::io::Write;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::str::FromStr as _;
 
 use anyhow::Context as _;
 use nfs_server::config::{from_word, parse_size, word_of};
 use nfs_server::control::{
-    Command, IoChanged, IoOrder, IoQuery, IoState, IoView, Why, WhyQuery, WhySegment,
+    Command, ExportStatus, IoChanged, IoOrder, IoQuery, IoState, IoView, Status, Why, WhyQuery,
+    WhySegment,
 };
 use nfs_server::policy::{Io, IoChange, StableFloor, WriteMode, parse_mode, parse_rule, show_size};
 
+use super::{ask, figures};
 use crate::exit::UsageError;
 
 /// Show or change how bytes travel between the wire and the disk, or say why
@@ -49,6 +52,11 @@ pub(super) struct Args {
     #[arg(long, conflicts_with = "why")]
     no_rules: bool,
 
+    /// Show how the bytes of READ and WRITE were moved since the server started: calls and bytes by the
+    /// mode that was chosen, what they really went as, and why some went another way
+    #[arg(long, conflicts_with_all = ["why", "read", "write", "stable", "rule", "no_rules"])]
+    counters: bool,
+
     /// Say what would happen to a READ or WRITE of this file: its path on the server's host, or as clients
     /// see it
     #[arg(long, value_name = "FILE")]
@@ -75,6 +83,37 @@ fn checked<T>(
 }
 
 impl Args {
+    pub(super) const fn wants_counters(&self) -> bool {
+        self.counters
+    }
+
+    /// Shows how bytes were moved.
+    pub(super) fn count(&self, directory: &Path, json: bool) -> anyhow::Result<ExitCode> {
+        let status: Status = ask(directory, Command::Status)?;
+        let mut rows = status.io;
+        if let Some(wanted) = &self.export {
+            let exports: Vec<ExportStatus> = ask(directory, Command::Exports)?;
+            let found = exports
+                .iter()
+                .find(|export| export.pseudo == *wanted || export.path == Path::new(wanted));
+            let Some(export) = found else {
+                let served: Vec<&str> = exports.iter().map(|one| one.pseudo.as_str()).collect();
+                let served = served.join(" ");
+                let message = format!("no export is {wanted:?}; served are: {served}");
+                return Err(anyhow::Error::msg(message));
+            };
+            rows.retain(|row| row.export == export.pseudo);
+        }
+        let mut out = std::io::stdout().lock();
+        if json {
+            serde_json::to_writer(&mut out, &rows)?;
+            writeln!(out)?;
+        } else {
+            figures::print(&mut out, &rows)?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
     /// What to ask the server.
     ///
     /// # Errors
