@@ -20,7 +20,7 @@ fn help_tells_of_every_command() {
     let output = run(&["--help"]);
     assert_eq!(output.status.code(), Some(0));
     let help = text(&output.stdout);
-    for command in ["serve", "check", "ctl", "completions"] {
+    for command in ["serve", "check", "ctl", "doctor", "completions"] {
         assert!(help.contains(command), "{help}");
         assert_eq!(run(&[command, "--help"]).status.code(), Some(0));
     }
