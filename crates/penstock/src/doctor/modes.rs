@@ -198,7 +198,8 @@ fn recommend(
             Mode::Direct,
             Mode::Direct,
             format!(
-                "what is on it need not fit into memory ({sizes}), and direct keeps clear of reclaim; small READs that are repeated do better buffered, by a rule on their size"
+                "what is on it need not fit into memory ({sizes}), and direct keeps clear of \
+                 reclaim; small READs that are repeated do better buffered, by a rule on their size"
             ),
         ),
         (true, false) => choose(
