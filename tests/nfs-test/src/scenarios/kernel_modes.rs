@@ -16,10 +16,10 @@ use nfs_wire::nfs3::StableHow;
 use super::kernel::{compare_calls, compare_fsx, failures, verdicts};
 use crate::duel::{self, Expected};
 use crate::guest;
-use crate::map::Map;
 use crate::host::{
     Context, FsKind, Guest, IoFigures, IoSetting, LoopFs, Mode, Mount, Netns, Server, ServerOptions,
 };
+use crate::map::Map;
 use crate::random::Random;
 
 /// Longest run of the guest.
@@ -201,7 +201,9 @@ fn strayed(figures: &[IoFigures]) -> Vec<String> {
             let of_it = |row: &&IoFigures| row.export == export && row.operation == operation;
             let rows: Vec<_> = figures.iter().filter(of_it).collect();
             let bytes = |row: &&IoFigures| row.moved_bytes.get(mode.word()).copied();
-            if rows.iter().filter_map(bytes).sum::<u64>() < MOVED_MIN {
+            let refused =
+                |row: &&IoFigures| row.fallbacks.keys().any(|why| why.contains("refused"));
+            if rows.iter().filter_map(bytes).sum::<u64>() < MOVED_MIN || rows.iter().any(refused) {
                 wrong.push(format!("{operation} of {export}: {rows:?}"));
             }
         }

@@ -14,9 +14,9 @@ use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use bytes::Bytes;
 use nfs_client::Nfs3;
 use nfs_client::nfs3::{FileHandle, Sattr3, SetTime, StableHow};
-use nfs_wire::{Decode, Decoder};
 use nfs_wire::nfs3::{Failure, PostOpAttr, Procedure, ReadArgs, ReadOk};
 use nfs_wire::xdr::padding;
+use nfs_wire::{Decode, Decoder};
 
 use crate::host::wire::{connect_from, mount_path, ok};
 use crate::host::{Context, FsKind, LoopFs, Mounted, Server, ServerOptions};
@@ -179,7 +179,11 @@ fn configuration(export: &Path) -> String {
             "[[export]]\npath = {:?}\npseudo = {:?}\nsquash = \"none\"\nread = {word:?}\nwrite = {word:?}\n\n",
             export.display().to_string(),
             mode.export(),
-            word = if std::env::var_os("DEVBUF").is_some() { "buffered" } else { mode.word() },
+            word = if std::env::var_os("DEVBUF").is_some() {
+                "buffered"
+            } else {
+                mode.word()
+            },
         );
     }
     text

@@ -211,11 +211,7 @@ mod tests {
         expected
             .check(&content(cell.file.clone(), 0))
             .expect_err("the old bytes");
-        expected
-            .check(&vec![0; data.len()])
-            .expect_err("a hole");
-        expected
-            .check(&vec![0xff; data.len()])
-            .expect_err("poison");
+        expected.check(&vec![0; data.len()]).expect_err("a hole");
+        expected.check(&vec![0xff; data.len()]).expect_err("poison");
     }
 }

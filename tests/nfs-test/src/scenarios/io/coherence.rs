@@ -69,7 +69,11 @@ pub(in crate::scenarios) fn run(context: &Context) -> Result<String> {
             lines[0]
         );
     }
-    let log = if complaints.is_some() { "" } else { "; the kernel's log cannot be read" };
+    let log = if complaints.is_some() {
+        ""
+    } else {
+        "; the kernel's log cannot be read"
+    };
     Ok(format!(
         "{writes} WRITEs and {reads} READs in 3 modes, {locals} local operations, {} file systems{log}",
         GROUNDS.len()

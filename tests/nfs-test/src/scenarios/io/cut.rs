@@ -11,8 +11,8 @@ use bytes::Bytes;
 use nfs_client::nfs3::{FileHandle, Nfsstat3, StableHow};
 
 use super::bed::{Bed, Client, Ground, Mode, Source, local_is, pipelined};
-use crate::host::wire::{block_on, ok};
 use crate::host::Context;
+use crate::host::wire::{block_on, ok};
 use crate::random::Random;
 
 /// Bytes of a WRITE: edges and a middle at every alignment.

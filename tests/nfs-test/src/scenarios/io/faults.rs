@@ -142,7 +142,12 @@ fn full(context: &Context, ground: Ground, random: &mut Random) -> Result<String
     }
     bed.stop()?;
     let told: Vec<_> = told.into_iter().collect();
-    Ok(format!("full {}: {} WRITEs ({})", ground.name(), cases.len(), told.join(" ")))
+    Ok(format!(
+        "full {}: {} WRITEs ({})",
+        ground.name(),
+        cases.len(),
+        told.join(" ")
+    ))
 }
 
 /// Takes every block of the file system.
@@ -364,7 +369,10 @@ fn too_long(context: &Context) -> Result<String> {
                     Err(failure) if failure.status == Nfsstat3::Fbig => {}
                     other => bail!("beyond the limit: {other:?}"),
                 }
-                let reply = client.nfs.write(&file, offset, stable, data.clone()).await?;
+                let reply = client
+                    .nfs
+                    .write(&file, offset, stable, data.clone())
+                    .await?;
                 let ok = reply.map_err(|failure| anyhow!("{:?}", failure.status))?;
                 Ok(ok.count as usize)
             });

@@ -161,7 +161,11 @@ impl Work {
     fn range(&self) -> (u64, u64) {
         let (start, _) = &self.model.windows[self.source.below(WINDOWS.len() as u64) as usize];
         let at = self.source.below(WINDOW);
-        let at = if self.source.below(3) == 0 { at & !4095 } else { at };
+        let at = if self.source.below(3) == 0 {
+            at & !4095
+        } else {
+            at
+        };
         let len = match self.source.below(8) {
             0 => self.most,
             1 => 1 << 20,

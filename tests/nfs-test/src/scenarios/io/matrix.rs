@@ -89,9 +89,7 @@ fn edges(step: u64, within: u64) -> BTreeSet<u64> {
 }
 
 fn pairs(a: &BTreeSet<u64>, b: &BTreeSet<u64>) -> Vec<(u64, u64)> {
-    a.iter()
-        .flat_map(|a| b.iter().map(|b| (*a, *b)))
-        .collect()
+    a.iter().flat_map(|a| b.iter().map(|b| (*a, *b))).collect()
 }
 
 fn sample(random: &mut Random, count: usize) -> impl Iterator<Item = (u64, u64)> {
@@ -197,11 +195,7 @@ async fn read_all(
             let expected = &bytes[offset.min(size) as usize..(offset + len).min(size) as usize];
             let what = || format!("READ of {len} at {offset} of {size}");
             same(expected, &data).with_context(what)?;
-            ensure!(
-                eof == (offset + len >= size),
-                "{}: eof is {eof}",
-                what()
-            );
+            ensure!(eof == (offset + len >= size), "{}: eof is {eof}", what());
             Ok(())
         }
     })
