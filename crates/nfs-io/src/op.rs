@@ -114,7 +114,7 @@ impl Mode {
 }
 
 /// `<linux/fs.h>`, Linux 6.14; libc has no name for it yet.
-const RWF_DONTCACHE: u32 = 0x80;
+pub(crate) const RWF_DONTCACHE: u32 = 0x80;
 const RWF_DSYNC: u32 = libc::RWF_DSYNC as u32;
 const RWF_SYNC: u32 = libc::RWF_SYNC as u32;
 
@@ -172,6 +172,14 @@ impl Op {
             Self::Read { file, mode, .. } => faults::next(Call::Read, *mode, file.as_fd()),
             Self::Write { file, mode, .. } => faults::next(Call::Write, *mode, file.as_fd()),
             Self::Fsync { file, .. } => faults::next(Call::Fsync, Mode::Buffered, file.as_fd()),
+        }
+    }
+
+    /// Bytes that are to be moved.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Read { range, .. } | Self::Write { range, .. } => range.len(),
+            Self::Fsync { .. } => 0,
         }
     }
 

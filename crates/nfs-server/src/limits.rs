@@ -168,6 +168,8 @@ pub const CONTROL_CLIENTS_MAX: usize = 10_000;
 pub const IO_COUNTER_STRIPES_MAX: usize = 16;
 /// Trace events that wait for one listener, about 150 bytes each; those beyond are lost, counted, and said.
 pub const TRACE_QUEUE_EVENTS_MAX: usize = 8192;
+/// Seconds that the log is given, when the server ends, to take the trace events that wait for it.
+pub const TRACE_LOG_END_SECONDS_MAX: u64 = 2;
 /// Connections that follow the trace at once. Fewer than [`CONTROL_CONNECTIONS_MAX`]: others must
 /// still be able to ask.
 pub const TRACE_FOLLOWERS_MAX: usize = 8;

@@ -1,6 +1,7 @@
 //! The server as a whole: started with everything it needs, run until told to stop.
 
 mod io;
+mod why;
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -434,6 +435,7 @@ fn end(core: &Arc<Core>, shards: Vec<ShardHandle>) {
             core.sync_before_close(&object);
         }
     }
+    core.trace.close();
     let left = core
         .pool
         .shutdown(Duration::from_secs(limits::DRAIN_SECONDS_MAX));

@@ -35,6 +35,26 @@ pub fn pread_nowait(
     })
 }
 
+/// Does the file system of this file know `RWF_DONTCACHE` (Linux 6.14)? Asked with a read far behind any
+/// file's end, which moves nothing and touches no page.
+///
+/// # Errors
+/// What else the kernel says; `EBADF` for an `O_PATH` descriptor or one that is not open for reading.
+pub fn takes_dontcache(file: BorrowedFd<'_>) -> Result<bool> {
+    const BEHIND_ANY_END: u64 = 1 << 62;
+    let flags = ReadWriteFlags::from_bits_retain(crate::op::RWF_DONTCACHE);
+    let mut byte = [0];
+    let asked = retry_on_intr(|| {
+        let mut slices = [IoSliceMut::new(&mut byte)];
+        rustix::io::preadv2(file, &mut slices, BEHIND_ANY_END, flags)
+    });
+    match asked {
+        Ok(_) => Ok(true),
+        Err(Errno::OPNOTSUPP | Errno::INVAL) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 /// Puts data and attributes of a file or directory on stable storage.
 ///
 /// # Errors
@@ -117,6 +137,20 @@ mod tests {
     use super::super::{OFlags, OpenHow, openat2, tmpfile};
     use super::*;
     use crate::testing::{Scratch, skip, small_tmpfs};
+
+    #[test]
+    fn asking_for_dontcache_moves_nothing() {
+        let scratch = Scratch::new();
+        let file = tmpfile(scratch.dir(), 0o600).unwrap();
+        let asked = takes_dontcache(file.as_fd()).unwrap();
+        assert_eq!(
+            takes_dontcache(file.as_fd()),
+            Ok(asked),
+            "the same each time"
+        );
+        let path = super::super::reopen(file.as_fd(), OFlags::PATH).unwrap();
+        assert_eq!(takes_dontcache(path.as_fd()), Err(Errno::BADF));
+    }
 
     #[test]
     fn cached_bytes_are_read_without_waiting() {

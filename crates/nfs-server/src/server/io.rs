@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::Server;
-use crate::control::{Asker, IoChanged, IoOrder, IoQuery, IoState, IoView, Why, WhyQuery};
+use crate::control::{Asker, IoChanged, IoOrder, IoQuery, IoState, IoView};
 use crate::exports::{Export, ExportTable};
 
 /// How long a live change holds.
@@ -52,16 +52,6 @@ impl Server {
                 .collect(),
             lasts: LASTS.to_owned(),
         })
-    }
-}
-
-impl Server {
-    /// For `penstock ctl io --why`.
-    ///
-    /// # Errors
-    /// The sentence to show.
-    pub fn why_io(&self, _query: &WhyQuery) -> Result<Why, String> {
-        Err("not yet".to_owned())
     }
 }
 

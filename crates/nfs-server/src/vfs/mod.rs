@@ -25,6 +25,7 @@ mod readdir;
 mod resolve;
 pub(crate) mod stable;
 mod tree;
+mod why;
 
 pub(crate) use access::Access;
 pub(crate) use attributes::{Attributes, SetAttributes, TimeChange};
@@ -37,6 +38,7 @@ pub(crate) use nfs_io::fs::FileKind;
 pub(crate) use object::Object;
 pub(crate) use readdir::{DirEntry, Listing};
 pub(crate) use tree::{Mount, Tree};
+pub(crate) use why::{FileFacts, KnownName, Refused};
 
 /// The attributes of an object before and after a change, as far as they could be had.
 /// `before` is missing when another client's change overlapped.

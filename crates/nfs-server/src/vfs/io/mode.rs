@@ -20,7 +20,8 @@ use crate::trace::Trace;
 pub(crate) struct Refusals(AtomicU8);
 
 impl Refusals {
-    fn of(&self, io: Io, mode: Mode) -> Option<Reason> {
+    /// Why this mode need not be tried again.
+    pub(crate) fn of(&self, io: Io, mode: Mode) -> Option<Reason> {
         let bit = bit(io, mode)?;
         let refused = self.0.load(Ordering::Relaxed) & bit != 0;
         refused.then_some(reason(mode)?)

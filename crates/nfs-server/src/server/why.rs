@@ -1,0 +1,372 @@
+//! `penstock ctl io --why`: what would happen to one READ or WRITE of a file, and why.
+//!
+//! Foretold with the same policy and the same plan that a call is moved by (`vfs/io/`), in the same order of
+//! decisions; what only trying can tell is said to be so.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use nfs_io::Errno;
+use nfs_io::plan::{Mode, Segment, placement, plan_read, plan_write};
+
+use super::Server;
+use crate::config::{from_word, word_of};
+use crate::control::{
+    Why, WhyAlignment, WhyQuery, WhyRule, WhySegment, WhyStable, reason_sentence,
+};
+use crate::exports::Refused as NotAdmitted;
+use crate::io_counters::Reason;
+use crate::limits;
+use crate::policy::{Because, Choice, Io, IoPolicy, Mismatch, StableFloor, show_size};
+use crate::vfs::{Error, FileFacts, KnownName, Refused, Stability, Tree};
+
+/// The words of a WRITE's stability.
+const STABILITIES: &[(&str, Stability)] = &[
+    ("unstable", Stability::Unstable),
+    ("data-sync", Stability::DataSync),
+    ("file-sync", Stability::FileSync),
+];
+
+/// A question that makes sense.
+struct Asked {
+    io: Io,
+    offset: u64,
+    bytes: u64,
+    client: IpAddr,
+    stable: Stability,
+}
+
+impl Server {
+    /// For `penstock ctl io --why`. May wait for the disk.
+    ///
+    /// # Errors
+    /// The sentence to show: the question makes no sense, or the file cannot be looked at.
+    pub fn why_io(&self, query: &WhyQuery) -> Result<Why, String> {
+        let size = query.size.unwrap_or(limits::IO_BYTES_PREFERRED.into());
+        let most = u64::from(self.core.io_bytes_max);
+        let asked = Asked {
+            io: from_word(&query.op, Io::WORDS).map_err(|message| format!("op: {message}"))?,
+            offset: query.offset,
+            bytes: size.min(most),
+            client: query.client.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+            stable: from_word(&query.stable, STABILITIES)
+                .map_err(|message| format!("stable: {message}"))?,
+        };
+        let (tree, facts) = self.look(&query.file, asked.io)?;
+        // Once, as a call does: the policy may be changed meanwhile.
+        let policy = Arc::clone(&tree.export.io.now());
+        let mut why = explain(&asked, &policy, &facts)?;
+        why.export.clone_from(&tree.export.pseudo);
+        if size > most {
+            let (size, most) = (show_size(size), show_size(most));
+            let note = format!("{size} is more than one call moves here: {most} are looked at");
+            why.notes.insert(0, note);
+        }
+        if tree.export.io.is_changed() {
+            let note = "the export's policy was changed live; see `penstock ctl io`";
+            why.notes.push(note.to_owned());
+        }
+        why.notes.extend(not_allowed(&tree, &asked));
+        Ok(why)
+    }
+
+    /// Finds the file: by its path on this host in the innermost export that holds it or, if there is none,
+    /// by the path that clients see.
+    fn look(&self, file: &str, io: Io) -> Result<(Arc<Tree>, FileFacts), String> {
+        let trees = self.core.trees.load_full();
+        let path = Path::new(file);
+        if file.split('/').any(|name| name == "..") {
+            return Err(format!("\"{file}\" holds \"..\"; write where it leads"));
+        }
+        let mut places: Vec<(&Arc<Tree>, Vec<u8>)> = Vec::new();
+        for export in trees.table.exports() {
+            if let Some(tree) = trees.by_id(export.id)
+                && let Some(below) = self.core.path_below(tree, path)
+            {
+                places.push((tree, below.as_os_str().as_bytes().to_vec()));
+            }
+        }
+        places.sort_by_key(|(_, below)| below.len());
+        if let Some((export, names)) = trees.table.find_by_pseudo(file.as_bytes())
+            && let Some(tree) = trees.by_id(export.id)
+        {
+            places.push((tree, names.join(&b'/')));
+        }
+        let mut refusal = None;
+        for (tree, below) in places {
+            match self.core.file_facts(tree, &below, io) {
+                Ok(facts) => return Ok((Arc::clone(tree), facts)),
+                Err(error) => {
+                    refusal.get_or_insert_with(|| {
+                        let pseudo = &tree.export.pseudo;
+                        format!("\"{file}\" in export {pseudo}: {}", cannot_look(error))
+                    });
+                }
+            }
+        }
+        Err(refusal.unwrap_or_else(|| {
+            format!(
+                "\"{file}\" is in no export; write its path on the server's host, or as clients \
+                 see it (`penstock ctl exports` lists both)"
+            )
+        }))
+    }
+}
+
+/// Why a file cannot be looked at, with the cure.
+fn cannot_look(error: Error) -> String {
+    match error {
+        Error::Errno(Errno::NOENT) => "there is no such file; check the path".to_owned(),
+        Error::Errno(Errno::NOTDIR | Errno::LOOP) => {
+            "a name on the way is no directory; check the path, and where a symbolic link is on the \
+             way (the server follows none) write where it leads"
+                .to_owned()
+        }
+        Error::CrossDevice | Error::NotExported => {
+            "it lies behind a mount point, and the export has no crossmnt; export it by itself"
+                .to_owned()
+        }
+        Error::WrongType => {
+            "is no regular file, and only those are read and written; for a symbolic link write \
+             where it leads"
+                .to_owned()
+        }
+        error => format!("{error}; see what the server's user may do there"),
+    }
+}
+
+/// What speaks against the call before any byte is moved.
+fn not_allowed(tree: &Tree, asked: &Asked) -> Option<String> {
+    const PRIVILEGED_PORT: u16 = 1;
+    match tree.export.client_rule(asked.client, PRIVILEGED_PORT) {
+        Err(NotAdmitted::NotListed | NotAdmitted::PortNotPrivileged) => Some(format!(
+            "{} is not among the export's clients: it would be refused",
+            asked.client
+        )),
+        Ok(rule) if asked.io == Io::Write && !rule.is_writable() => Some(format!(
+            "{} may only read here: it would be refused",
+            asked.client
+        )),
+        Ok(_) => None,
+    }
+}
+
+fn explain(asked: &Asked, policy: &IoPolicy, facts: &FileFacts) -> Result<Why, String> {
+    let name = match &facts.name {
+        KnownName::Remembered(name) | KnownName::OfPath(name) => Some(name.as_slice()),
+        KnownName::Unknown => None,
+    };
+    let choice = policy.choose(asked.io, asked.bytes, asked.client, name);
+    let (foreseen, notes) = foresee(asked, choice.mode, facts)?;
+    let segments = foreseen.segments.iter().map(|segment| WhySegment {
+        file: segment.file.clone(),
+        mode: segment.mode.to_string(),
+    });
+    let mut why = Why {
+        file: facts.path.clone(),
+        op: word_of(asked.io, Io::WORDS).to_owned(),
+        asked: asked.offset..asked.offset.saturating_add(asked.bytes),
+        client: Some(asked.client),
+        name: name.map(|name| String::from_utf8_lossy(name).into_owned()),
+        name_from: name_from(&facts.name).to_owned(),
+        mode: choice.mode.to_string(),
+        because: because(asked.io, policy, choice),
+        rules: verdicts(asked, policy, choice, name),
+        alignment: WhyAlignment {
+            memory: facts.alignment.memory,
+            offset: facts.alignment.offset,
+            read_offset: facts.alignment.read_offset,
+            block: facts.alignment.block,
+        },
+        size: facts.stat.size,
+        segments: segments.collect(),
+        fallbacks: foreseen.fallbacks,
+        cached_bytes: facts.cached_bytes.map(|(cached, _)| cached),
+        dirty_bytes: facts.cached_bytes.map(|(_, dirty)| dirty),
+        notes,
+        ..Why::default()
+    };
+    if asked.io == Io::Write {
+        let committed = choice.stable.raise(asked.stable);
+        why.stable = Some(WhyStable {
+            asked: word_of(asked.stable, STABILITIES).to_owned(),
+            floor: word_of(choice.stable, StableFloor::WORDS).to_owned(),
+            committed: word_of(committed, STABILITIES).to_owned(),
+        });
+        if committed != Stability::Unstable && why.segments.len() > 1 {
+            let note =
+                "the segments are written one after the other and synced once, after the last";
+            why.notes.push(note.to_owned());
+        }
+    }
+    Ok(why)
+}
+
+fn name_from(name: &KnownName) -> &'static str {
+    match name {
+        KnownName::Remembered(_) => "by which it was last found",
+        KnownName::OfPath(_) => "of its path: a client that opens it looks this up",
+        KnownName::Unknown => "until a client looks the file up: rules with a name do not match it",
+    }
+}
+
+fn because(io: Io, policy: &IoPolicy, choice: Choice) -> String {
+    let key = word_of(io, Io::WORDS);
+    match choice.because {
+        Because::Rule(index) => format!("rule {} is the first that matches", index + 1),
+        Because::Setting if policy.rules.is_empty() => {
+            format!("the export's \"{key}\"; it has no rules")
+        }
+        Because::Setting => format!("the export's \"{key}\"; no rule matches"),
+    }
+}
+
+fn verdicts(asked: &Asked, policy: &IoPolicy, choice: Choice, name: Option<&[u8]>) -> Vec<WhyRule> {
+    let client = asked.client.to_canonical();
+    let verdict = |index, rule: &crate::policy::Rule| match choice.because {
+        Because::Rule(decided) if decided == index => "decides".to_owned(),
+        Because::Rule(decided) if decided < index => "not reached".to_owned(),
+        Because::Rule(_) | Because::Setting => {
+            match rule.mismatch(asked.io, asked.bytes, client, name) {
+                Some(Mismatch::Op) => "is for the other operation".to_owned(),
+                Some(Mismatch::Size) => format!("not its size: {}", show_size(asked.bytes)),
+                Some(Mismatch::Client) => format!("not its client: {client}"),
+                Some(Mismatch::Name) => "another name".to_owned(),
+                Some(Mismatch::NameUnknown) => "asks for a name, and none is known".to_owned(),
+                None => "matches".to_owned(),
+            }
+        }
+    };
+    let rules = policy.rules.iter().enumerate();
+    let why = rules.map(|(index, rule)| WhyRule {
+        rule: rule.to_string(),
+        verdict: verdict(index, rule),
+    });
+    why.collect()
+}
+
+/// How a range would be moved.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Foreseen {
+    segments: Vec<Segment>,
+    fallbacks: Vec<String>,
+}
+
+fn foresee(
+    asked: &Asked,
+    decided: Mode,
+    facts: &FileFacts,
+) -> Result<(Foreseen, Vec<String>), String> {
+    let mut notes = Vec::new();
+    let mut fallbacks: Vec<String> = Vec::new();
+    let mut mode = decided;
+    let refused = refusal(&facts.refused, decided);
+    if let Some((reason, true)) = refused {
+        fallbacks.push(format!(
+            "{}, as the server remembers of this file",
+            sentence(reason)
+        ));
+        mode = Mode::Buffered;
+    }
+    let planned = |mode| match asked.io {
+        Io::Read => read_segments(asked, mode, facts),
+        Io::Write => write_segments(asked, mode, facts),
+    };
+    let beyond = || "the range ends beyond 2^63 - 1, the end of any file; ask for less".to_owned();
+    let (mut segments, fallback) = planned(mode).ok_or_else(beyond)?;
+    fallbacks.extend(fallback.map(sentence));
+    let is_tried = |segment: &Segment| segment.mode == decided && decided != Mode::Buffered;
+    if let Some((reason, false)) = refused
+        && segments.iter().any(is_tried)
+    {
+        fallbacks.push(format!("{}, as the next call will find", sentence(reason)));
+        match asked.io {
+            // What was asked, without its surroundings.
+            Io::Read => (segments, _) = planned(Mode::Buffered).ok_or_else(beyond)?,
+            Io::Write => segments
+                .iter_mut()
+                .for_each(|segment| segment.mode = Mode::Buffered),
+        }
+    }
+    if asked.io == Io::Read {
+        notes.extend(read_notes(asked, &segments, facts.stat.size));
+    }
+    if segments.iter().any(|segment| segment.mode == Mode::Direct) {
+        let note = "a direct transfer that the device or file system refuses is done again \
+                    through the page cache, and remembered";
+        notes.push(note.to_owned());
+    }
+    Ok((
+        Foreseen {
+            segments,
+            fallbacks,
+        },
+        notes,
+    ))
+}
+
+/// Why `mode` is not to be had, and whether the server knows that from an earlier call.
+fn refusal(refused: &Refused, mode: Mode) -> Option<(Reason, bool)> {
+    match mode {
+        Mode::Buffered => None,
+        Mode::DontCache => Some((refused.dontcache?, refused.dontcache_remembered)),
+        Mode::Direct => Some((refused.direct?, refused.direct_remembered)),
+    }
+}
+
+fn sentence(reason: Reason) -> String {
+    reason_sentence(reason.word())
+}
+
+type Segments = (Vec<Segment>, Option<Reason>);
+
+/// As `vfs/io/read.rs`: what the file has of the range.
+fn read_segments(asked: &Asked, mode: Mode, facts: &FileFacts) -> Option<Segments> {
+    let left = facts.stat.size.saturating_sub(asked.offset);
+    let wanted = usize::try_from(asked.bytes.min(left)).ok()?;
+    let plan = plan_read(mode, asked.offset, wanted, 0, &facts.alignment)?;
+    Some((
+        plan.segments().cloned().collect(),
+        plan.fallback().map(Into::into),
+    ))
+}
+
+/// As `vfs/io/write.rs`: a payload is received where its alignment in memory is that in the file.
+fn write_segments(asked: &Asked, mode: Mode, facts: &FileFacts) -> Option<Segments> {
+    let wanted = usize::try_from(asked.bytes).ok()?;
+    let memory = placement(asked.offset);
+    let plan = plan_write(mode, asked.offset, wanted, memory, &facts.alignment)?;
+    Some((
+        plan.segments().cloned().collect(),
+        plan.fallback().map(Into::into),
+    ))
+}
+
+fn read_notes(asked: &Asked, segments: &[Segment], size: u64) -> Option<String> {
+    let end = asked.offset.saturating_add(asked.bytes);
+    let rounded = |segment: &Segment| {
+        segment.mode == Mode::Direct
+            && (segment.file.start < asked.offset || segment.file.end > end.min(size))
+    };
+    if asked.offset >= size {
+        Some(format!(
+            "the file ends at {size}: the reply is empty, at the end of the file"
+        ))
+    } else if segments.iter().any(rounded) {
+        let note =
+            "rounded out to the alignment; the reply carries only what was asked and is there";
+        Some(note.to_owned())
+    } else if end > size {
+        Some(format!(
+            "the file ends at {size}: the reply carries {}",
+            show_size(size - asked.offset)
+        ))
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests;

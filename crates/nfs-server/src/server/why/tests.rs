@@ -1,0 +1,197 @@
+use nfs_io::plan::Alignment;
+
+use super::*;
+use crate::policy::parse_rule;
+
+/// 1 MiB, with direct I/O in blocks of 4096 bytes, nothing refused.
+fn facts() -> FileFacts {
+    let file = tempfile::tempfile().unwrap();
+    let mut stat = nfs_io::fs::statx(std::os::fd::AsFd::as_fd(&file)).unwrap();
+    stat.size = 1 << 20;
+    FileFacts {
+        path: "/srv/a.ckpt".into(),
+        stat,
+        alignment: Alignment {
+            memory: 512,
+            offset: 512,
+            read_offset: 0,
+            block: 4096,
+        },
+        name: KnownName::Remembered(b"a.ckpt".to_vec()),
+        refused: Refused::default(),
+        cached_bytes: Some((8192, 4096)),
+    }
+}
+
+fn asked(io: Io, offset: u64, bytes: u64) -> Asked {
+    Asked {
+        io,
+        offset,
+        bytes,
+        client: "10.0.0.7".parse().unwrap(),
+        stable: Stability::Unstable,
+    }
+}
+
+fn moved(why: &Why) -> Vec<(u64, u64, &str)> {
+    let segments = why.segments.iter();
+    segments
+        .map(|segment| (segment.file.start, segment.file.end, segment.mode.as_str()))
+        .collect()
+}
+
+const fn direct() -> IoPolicy {
+    IoPolicy {
+        read: Mode::Direct,
+        write: Mode::Direct,
+        stable: StableFloor::Asked,
+        rules: Vec::new(),
+    }
+}
+
+#[test]
+fn a_direct_write_has_its_edges_in_the_cache_and_a_read_is_rounded_out() {
+    let why = explain(&asked(Io::Write, 100, 12288), &direct(), &facts()).unwrap();
+    assert_eq!(
+        moved(&why),
+        [
+            (100, 4096, "buffered"),
+            (4096, 12288, "direct"),
+            (12288, 12388, "buffered"),
+        ]
+    );
+    assert_eq!((why.mode.as_str(), why.fallbacks.len()), ("direct", 0));
+    assert_eq!(why.because, "the export's \"write\"; it has no rules");
+    let why = explain(&asked(Io::Read, 100, 1000), &direct(), &facts()).unwrap();
+    assert_eq!(moved(&why), [(0, 1536, "direct")]);
+    assert!(why.notes[0].starts_with("rounded out"), "{:?}", why.notes);
+    assert_eq!(why.stable, None);
+}
+
+#[test]
+fn what_is_not_direct_says_why() {
+    let short = explain(&asked(Io::Write, 0, 100), &direct(), &facts()).unwrap();
+    assert_eq!(moved(&short), [(0, 100, "buffered")]);
+    assert!(
+        short.fallbacks[0].contains("shorter"),
+        "{:?}",
+        short.fallbacks
+    );
+    let unknown = FileFacts {
+        alignment: Alignment::default(),
+        ..facts()
+    };
+    let unknown = explain(&asked(Io::Read, 0, 4096), &direct(), &unknown).unwrap();
+    assert_eq!(moved(&unknown), [(0, 4096, "buffered")]);
+    assert!(
+        unknown.fallbacks[0].contains("does not say"),
+        "{:?}",
+        unknown.fallbacks
+    );
+}
+
+#[test]
+fn a_remembered_refusal_is_not_tried_again_and_a_new_one_is_found_by_the_next_call() {
+    let mut refused = facts();
+    refused.refused.direct = Some(Reason::RefusedDirect);
+    refused.refused.direct_remembered = true;
+    let write = asked(Io::Write, 100, 12288);
+    let why = explain(&write, &direct(), &refused).unwrap();
+    assert_eq!(
+        moved(&why),
+        [(100, 12388, "buffered")],
+        "planned without it"
+    );
+    assert!(why.fallbacks[0].ends_with("as the server remembers of this file"));
+    refused.refused.direct = Some(Reason::OpenRefused);
+    refused.refused.direct_remembered = false;
+    let why = explain(&write, &direct(), &refused).unwrap();
+    assert_eq!(
+        moved(&why),
+        [
+            (100, 4096, "buffered"),
+            (4096, 12288, "buffered"),
+            (12288, 12388, "buffered"),
+        ],
+        "found out in the middle"
+    );
+    assert!(why.fallbacks[0].ends_with("as the next call will find"));
+    let why = explain(&asked(Io::Read, 100, 1000), &direct(), &refused).unwrap();
+    assert_eq!(moved(&why), [(100, 1100, "buffered")]);
+    let buffered = explain(&write, &IoPolicy::default(), &refused).unwrap();
+    assert_eq!(
+        buffered.fallbacks, [""; 0],
+        "nothing was asked that is refused"
+    );
+}
+
+#[test]
+fn the_end_of_the_file_bounds_a_read() {
+    let read = |offset, bytes| {
+        explain(
+            &asked(Io::Read, offset, bytes),
+            &IoPolicy::default(),
+            &facts(),
+        )
+    };
+    let size = 1 << 20;
+    assert_eq!(
+        moved(&read(size - 10, 100).unwrap()),
+        [(size - 10, size, "buffered")]
+    );
+    assert_eq!(moved(&read(size, 100).unwrap()), []);
+    assert!(read(size, 100).unwrap().notes[0].contains("the reply is empty"));
+    assert!(read(u64::MAX, 1).unwrap_err().contains("ask for less"));
+    let write = explain(&asked(Io::Write, u64::MAX, 100), &direct(), &facts());
+    assert!(write.unwrap_err().contains("2^63 - 1"));
+}
+
+#[test]
+fn rules_and_floor_are_told_one_by_one() {
+    let rules = [
+        "op=read,mode=buffered",
+        "max=1KiB,mode=buffered",
+        "client=::1,mode=buffered",
+        "name=*.db,mode=buffered",
+        "op=write,name=*.ckpt,mode=3",
+        "mode=dontcache",
+    ];
+    let policy = IoPolicy {
+        rules: rules.iter().map(|rule| parse_rule(rule).unwrap()).collect(),
+        ..IoPolicy::default()
+    };
+    let write = asked(Io::Write, 0, 1 << 20);
+    let why = explain(&write, &policy, &facts()).unwrap();
+    let verdicts = |why: &Why| {
+        let rules = why.rules.iter();
+        rules.map(|rule| rule.verdict.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        verdicts(&why),
+        [
+            "is for the other operation",
+            "not its size: 1MiB",
+            "not its client: 10.0.0.7",
+            "another name",
+            "decides",
+            "not reached",
+        ]
+    );
+    assert_eq!(why.because, "rule 5 is the first that matches");
+    let stable = why.stable.unwrap();
+    assert_eq!(
+        (
+            stable.asked.as_str(),
+            stable.floor.as_str(),
+            stable.committed.as_str()
+        ),
+        ("unstable", "data-sync", "data-sync")
+    );
+    let nameless = FileFacts {
+        name: KnownName::Unknown,
+        ..facts()
+    };
+    let why = explain(&write, &policy, &nameless).unwrap();
+    assert_eq!(verdicts(&why)[4], "asks for a name, and none is known");
+    assert_eq!((why.mode.as_str(), why.name), ("dontcache", None));
+}
