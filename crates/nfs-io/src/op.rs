@@ -175,6 +175,14 @@ impl Op {
         }
     }
 
+    /// Bytes that are to be moved.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Read { range, .. } | Self::Write { range, .. } => range.len(),
+            Self::Fsync { .. } => 0,
+        }
+    }
+
     pub(crate) fn into_buf(self) -> Option<Buf> {
         match self {
             Self::Read { buf, .. } | Self::Write { buf, .. } => Some(buf),

@@ -136,6 +136,18 @@ impl Engine {
         }
     }
 
+    /// Hands queued operations to the kernel at once if they are to move `least` bytes or more, and
+    /// takes back what has completed; whether it did. Otherwise [`Engine::drive`] does that once per
+    /// turn of the event loop, which saves system calls. But many large transfers handed over at
+    /// once, to a device that is done with them as fast, are in as many buffers, which fit into no
+    /// processor's cache; one after the other they can have the same.
+    pub fn hand_over(&self, least: usize) -> bool {
+        match &self.inner {
+            Inner::Uring(ring) => ring.hand_over(least),
+            Inner::Threads(..) => false,
+        }
+    }
+
     /// Operations submitted and not completed. With the thread engine, those still waited for.
     #[must_use]
     pub fn in_flight(&self) -> usize {

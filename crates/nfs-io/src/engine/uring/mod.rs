@@ -69,6 +69,8 @@ struct Core {
     table: ManuallyDrop<Table>,
     lanes: Lanes<Queued>,
     personalities: Personalities,
+    /// Bytes of operations that the kernel has not seen yet, about.
+    queued_bytes: usize,
     /// The task that drives the ring.
     driver: Option<Waker>,
     /// Tasks to wake once nothing is borrowed.
@@ -152,6 +154,7 @@ impl Uring {
                 limits.lane_queued_max,
             ),
             personalities: Personalities::default(),
+            queued_bytes: 0,
             driver: None,
             to_wake: Vec::new(),
             patience: Duration::from_secs(RING_DROP_SECONDS),
@@ -232,6 +235,23 @@ impl Uring {
         }
     }
 
+    /// Exchanges now what is queued if it is `least` bytes or more; whether it was.
+    pub(super) fn hand_over(&self, least: usize) -> bool {
+        {
+            let mut core = self.core.borrow_mut();
+            if core.queued_bytes < least.max(1) {
+                return false;
+            }
+            // What the kernel did not take, and a ring that failed, are the driver's to see: it was
+            // woken when these operations came.
+            if core.exchange().is_err() {
+                return false;
+            }
+        }
+        self.wake_waiters();
+        true
+    }
+
     fn wake_waiters(&self) {
         let wakers = std::mem::take(&mut self.core.borrow_mut().to_wake);
         for waker in wakers {
@@ -256,6 +276,7 @@ impl Core {
         let Queued { op, creds, answer } = queued;
         match self.personality(&creds) {
             Ok(personality) => {
+                self.queued_bytes += op.bytes();
                 let index = self
                     .table
                     .insert(InFlight::new(op, personality, lane, answer));
@@ -314,6 +335,7 @@ impl Core {
         if self.ring.submission().is_empty() {
             return Ok(false);
         }
+        self.queued_bytes = 0;
         match self.ring.submit() {
             Ok(taken) => Ok(taken > 0),
             Err(error) => match errno_of(&error) {

@@ -82,3 +82,43 @@ fn a_resumed_operation_asks_for_the_rest() {
     );
     assert_eq!(ring.in_flight(), 0);
 }
+
+#[test]
+fn many_bytes_are_handed_over_at_once_and_few_wait_for_their_turn() {
+    if let Err(reason) = probe::uring() {
+        skip!("{reason}");
+    }
+    let ring = Uring::new(UringLimits::default()).unwrap();
+    let (reader, writer) = rustix::pipe::pipe().unwrap();
+    rustix::io::write(&writer, b"0123456789").unwrap();
+    let file = Arc::new(reader);
+    let pool = BufferPool::new(Budget::new(1 << 20));
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(!ring.hand_over(0), "nothing is queued");
+    let read = || {
+        let op = Op::Read {
+            file: file.clone(),
+            offset: 0,
+            buf: pool.try_take(5).unwrap(),
+            range: 0..5,
+            mode: Mode::Buffered,
+            keep: Keep::none(),
+        };
+        ring.submit(op, ServerIdentity::current().creds(), Lane(1))
+    };
+    let first = read();
+    assert!(!ring.hand_over(6));
+    assert!(first.poll(&mut context).is_pending());
+    let second = read();
+    assert!(ring.hand_over(6), "ten bytes are queued by now");
+    for waiter in [first, second] {
+        let Poll::Ready(done) = waiter.poll(&mut context) else {
+            panic!("the bytes were there")
+        };
+        assert_eq!(done.result, Ok(5));
+    }
+    assert!(
+        !ring.hand_over(1),
+        "what was handed over is not counted again"
+    );
+}

@@ -388,10 +388,7 @@ fn heads_of_other_lengths_than_the_last_are_found() {
     }
     let (copied, _) = drained(&mut peer, &stream);
     assert_eq!(copied.len(), 60);
-    assert!(
-        copied.iter().all(|copied| *copied <= 1024),
-        "{copied:?}"
-    );
+    assert!(copied.iter().all(|copied| *copied <= 1024), "{copied:?}");
 }
 
 #[test]
