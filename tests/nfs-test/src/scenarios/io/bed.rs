@@ -125,7 +125,9 @@ impl Bed {
             .make(size_mib, &export)
             .with_context(|| format!("make {}", ground.name()))?;
         let config = context.dir.join(format!("{}.toml", ground.name()));
-        std::fs::write(&config, configuration(&export))?;
+        let beside = context.dir.join("beside");
+        std::fs::create_dir_all(&beside)?;
+        std::fs::write(&config, configuration(&export, &beside))?;
         let state = context.dir.join(format!("state-{}", ground.name()));
         let mut bed = Self {
             server: None,
@@ -172,8 +174,14 @@ impl Bed {
     }
 }
 
-fn configuration(export: &Path) -> String {
-    let mut text = String::new();
+/// What a client mounts to meet the same server on another disk.
+pub(super) const BESIDE: &str = "/beside";
+
+fn configuration(export: &Path, beside: &Path) -> String {
+    let mut text = format!(
+        "[[export]]\npath = {:?}\npseudo = {BESIDE:?}\nsquash = \"none\"\n\n",
+        beside.display().to_string()
+    );
     for mode in Mode::ALL {
         text += &format!(
             "[[export]]\npath = {:?}\npseudo = {:?}\nsquash = \"none\"\nread = {word:?}\nwrite = {word:?}\n\n",
