@@ -119,6 +119,9 @@ pub const NAME_BYTES_MAX: usize = 255;
 pub const SYMLINK_BYTES_MAX: usize = 4095;
 /// Credentials whose permission checks are remembered for one object.
 pub const PERMITS_PER_OBJECT_MAX: usize = 8;
+/// Pages that the edges of direct WRITEs to one file may leave in the page cache before it is asked to
+/// let go of them; a COMMIT does that too.
+pub const EDGE_PAGES_KEPT_MAX: u32 = 4096;
 /// Clients named as writers of one file's unstable data.
 pub const UNSTABLE_WRITERS_PER_OBJECT_MAX: usize = 64;
 /// Objects put out of the file cache by one insertion.
