@@ -32,7 +32,12 @@ pub(crate) struct IoSetting {
     pub(crate) write: Mode,
     /// The least that a WRITE is; `Unstable` for what the client asks.
     pub(crate) floor: StableHow,
+    /// A mode of their own for WRITEs of at most [`SMALL_KIB`] KiB: a rule of the export.
+    pub(crate) small: Option<Mode>,
 }
+
+/// What a small WRITE is, in KiB.
+const SMALL_KIB: u32 = 12;
 
 impl IoSetting {
     /// One mode for READ and WRITE, as stable as the client asks.
@@ -41,14 +46,22 @@ impl IoSetting {
             read: mode,
             write: mode,
             floor: StableHow::Unstable,
+            small: None,
         }
     }
 
-    /// These lines in an `[[export]]` section.
+    /// These lines at the end of an `[[export]]` section.
     pub(crate) fn toml(self) -> String {
         let (read, write) = (self.read.word(), self.write.word());
         let stable = self.floor_word();
-        format!("read = \"{read}\"\nwrite = \"{write}\"\nstable = \"{stable}\"\n")
+        let keys = format!("read = \"{read}\"\nwrite = \"{write}\"\nstable = \"{stable}\"\n");
+        let rule = self.small.map(|mode| {
+            let mode = mode.word();
+            format!(
+                "[[export.rule]]\nop = \"write\"\nmax_size = \"{SMALL_KIB}KiB\"\nmode = \"{mode}\"\n"
+            )
+        });
+        keys + &rule.unwrap_or_default()
     }
 
     const fn floor_word(self) -> &'static str {
@@ -64,6 +77,9 @@ impl fmt::Display for IoSetting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (read, write) = (self.read.word(), self.write.word());
         write!(f, "READ {read}, WRITE {write}")?;
+        if let Some(small) = self.small {
+            write!(f, ", small ones {}", small.word())?;
+        }
         match self.floor {
             StableHow::Unstable => Ok(()),
             _ => write!(f, " and {}", self.floor_word()),

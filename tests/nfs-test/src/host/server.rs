@@ -46,7 +46,13 @@ pub(crate) struct Server {
     state: PathBuf,
 }
 
-/// How the bytes of one export's READs or WRITEs went, in the server's own words (`ctl status --io`).
+/// What is looked at of `ctl --json status`.
+#[derive(Deserialize)]
+struct Status {
+    io: Vec<IoFigures>,
+}
+
+/// How the bytes of one export's READs or WRITEs went, in the server's own words (`ctl status`).
 #[derive(Debug, Deserialize)]
 pub(crate) struct IoFigures {
     pub(crate) export: String,
@@ -185,8 +191,9 @@ impl Server {
         command
             .args(["ctl", "--json", "--state-dir"])
             .arg(&self.state);
-        let text = output(command.args(["status", "--io"]))?;
-        serde_json::from_slice(&text).context("what `ctl status --io` said")
+        let text = output(command.arg("status"))?;
+        let status: Status = serde_json::from_slice(&text).context("what `ctl status` said")?;
+        Ok(status.io)
     }
 
     /// The process.

@@ -17,7 +17,12 @@ struct Run {
     stable: u64,
     /// Tags of patterns written since, not promised to be there.
     maybe: Vec<u64>,
+    /// Zeros are as good: the file was being cut off within this block.
+    torn: bool,
 }
+
+/// A file system clears the rest of a block that a file is cut off in; blocks are this long at most.
+const BLOCK_MAX: u64 = 4096;
 
 /// The content of a file.
 #[derive(Clone, Debug)]
@@ -35,6 +40,7 @@ impl Default for Content {
             end: SIZE_MAX,
             stable: 0,
             maybe: Vec::new(),
+            torn: false,
         };
         Self {
             runs: vec![hole],
@@ -63,7 +69,7 @@ impl Content {
     /// file.
     pub(super) fn is_solid(&self) -> bool {
         let (least, most) = self.size;
-        let solid = |run: &Run| run.stable != 0 && run.maybe.is_empty();
+        let solid = |run: &Run| run.stable != 0 && run.maybe.is_empty() && !run.torn;
         let mut inside = self.ranges().take_while(|(range, _)| range.start < most);
         least == most && most > 0 && inside.all(|(_, run)| solid(run))
     }
@@ -84,6 +90,7 @@ impl Content {
             if stable {
                 run.stable = tag;
                 run.maybe.clear();
+                run.torn = false;
             }
         }
         self.size.1 = self.size.1.max(end);
@@ -98,16 +105,29 @@ impl Content {
             if let Some(tag) = run.maybe.last() {
                 run.stable = *tag;
                 run.maybe.clear();
+                run.torn = false;
                 size = size.max(run.end);
             }
         }
         self.size.0 = size;
     }
 
+    /// The power went while the file was made `size` bytes long, and it was not: what is behind its new
+    /// end in the same block may have been cleared already.
+    pub(super) fn resize_was_begun(&mut self, size: u64) {
+        let end = size.next_multiple_of(BLOCK_MAX).min(self.size.1);
+        if size < end {
+            self.within(size..end)
+                .iter_mut()
+                .for_each(|run| run.torn = true);
+        }
+    }
+
     pub(super) fn resize(&mut self, size: u64) {
         for run in self.within(size..SIZE_MAX) {
             run.stable = 0;
             run.maybe.clear();
+            run.torn = false;
         }
         self.size = (size, size);
     }
@@ -137,6 +157,7 @@ impl Content {
                     end: run.end,
                     stable: run.maybe.last().copied().unwrap_or(run.stable),
                     maybe: Vec::new(),
+                    torn: false,
                 };
                 latest.fault(at, part(found, offset, &range))
             })
@@ -186,10 +207,14 @@ impl Run {
             0 => vec![0; found.len()],
             _ => pattern::bytes(tag, start, found.len()),
         };
-        let allowed = || std::iter::once(self.stable).chain(self.maybe.iter().copied());
+        let zeros = self.torn.then_some(0);
+        let allowed = [self.stable]
+            .into_iter()
+            .chain(self.maybe.iter().copied())
+            .chain(zeros);
         // All of one write, as it nearly always is; else it may be mixed.
         let mut candidates = Vec::new();
-        for tag in allowed() {
+        for tag in allowed {
             let bytes = of_tag(tag);
             if bytes == found {
                 return None;
@@ -245,6 +270,16 @@ mod tests {
         assert!(content.live_fault(0, &whole).is_none());
         assert!(content.live_fault(1_499, &whole[1_499..1_502]).is_none());
         assert!(content.live_fault(1_498, &whole[1_499..1_502]).is_some());
+        content.resize_was_begun(1_200);
+        whole[1_200..1_900].fill(0);
+        assert!(content.fault(&whole).is_none());
+        whole[1_199] = 0;
+        assert!(
+            content
+                .fault(&whole)
+                .is_some_and(|text| text.contains("byte 1199"))
+        );
+        whole[1_199..2_000].copy_from_slice(&pattern::bytes(1, 1_199, 801));
         content.resize(1_200);
         content.resize(1_300);
         assert!(

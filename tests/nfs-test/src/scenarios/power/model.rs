@@ -187,6 +187,16 @@ impl Model {
                 other => other.clone(),
             };
             let mut after = states.clone();
+            if let Change::Resize { object, size } = change {
+                let begun = |state: &mut Self| match state.objects.get_mut(object) {
+                    Some(Object {
+                        kind: Kind::File(content),
+                        ..
+                    }) => content.resize_was_begun(*size),
+                    _ => {}
+                };
+                states.iter_mut().for_each(begun);
+            }
             after.iter_mut().for_each(|state| state.apply(&done));
             states.extend(after);
         }

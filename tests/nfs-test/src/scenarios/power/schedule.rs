@@ -82,7 +82,14 @@ impl Deck {
             1 => StableHow::FileSync,
             _ => StableHow::Unstable,
         };
-        IoSetting { read, write, floor }
+        // Small and large WRITEs to one file go different ways in half of the rounds.
+        let small = Mode::ALL.get(random.index(2 * Mode::ALL.len())).copied();
+        IoSetting {
+            read,
+            write,
+            floor,
+            small,
+        }
     }
 }
 
