@@ -14,3 +14,5 @@ pub const PIECES_MAX: u32 = 256;
 pub const REPLY_SECONDS_MAX: i64 = 120;
 /// Size of a measured file in GiB: more only takes longer, and the fast device lies in memory.
 pub const FILE_GIB_MAX: f64 = 1024.0;
+/// Largest READ or WRITE that is asked for, in bytes: beyond it servers and clients gain nothing.
+pub const PIECE_BYTES_MAX: u32 = 1 << 20;

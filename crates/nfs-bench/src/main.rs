@@ -124,6 +124,9 @@ struct ModesArgs {
     /// costs the CPU nothing; `noise` makes zram try to compress it in vain, most of a second per GiB written
     #[arg(long, default_value = "filled")]
     data: Data,
+    /// Count system calls (strace), and the bytes that ours copies, on the first volume
+    #[arg(long)]
+    count: bool,
     /// Ours with the threads engine as well
     #[arg(long)]
     threads: bool,
@@ -164,6 +167,7 @@ impl ModesArgs {
             who: self.who.clone(),
             on: self.on.clone(),
             data: self.data,
+            count: self.count,
             threads: self.threads,
             unfsd: self.unfsd.clone(),
         })

@@ -132,16 +132,15 @@ impl BufferPool {
         Some(block)
     }
 
-    /// A block of a new huge page; the others are idle from the start.
+    /// A block cut from a new huge page; the others are idle from the start.
     fn cut(&self, class: Class) -> Option<Block> {
-        class.per_huge_page()?;
+        let bytes = (class.per_cut()? * class.bytes()) as u64;
         let budget = &self.inner.budget;
-        let huge = HUGE_PAGE_BYTES as u64;
-        let others_fit = self.idle_bytes() + huge <= self.inner.idle_max;
-        if budget.total() < BUDGET_HUGE_PAGES_MIN * huge || !others_fit {
+        let others_fit = self.idle_bytes() + bytes <= self.inner.idle_max;
+        if budget.total() < BUDGET_HUGE_PAGES_MIN * HUGE_PAGE_BYTES as u64 || !others_fit {
             return None;
         }
-        let mut blocks = Block::cut(class, budget.try_reserve_free(huge)?)?;
+        let mut blocks = Block::cut(class, budget.try_reserve_free(bytes)?)?;
         let block = blocks.pop();
         blocks
             .into_iter()

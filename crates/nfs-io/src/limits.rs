@@ -20,8 +20,9 @@ pub const HUGE_PAGE_BYTES: usize = 2 << 20;
 /// the next buffer of that size, would be missed elsewhere.
 pub const BUDGET_HUGE_PAGES_MIN: u64 = 32;
 
-/// Share of the budget that idle buffers may keep warm: one part in this many.
-pub const BUFFER_IDLE_FRACTION: u64 = 4;
+/// Share of the budget that idle buffers may keep: one part in this many. They give way to whoever
+/// waits; making one anew costs as much as moving its bytes.
+pub const BUFFER_IDLE_FRACTION: u64 = 2;
 
 /// Longest kernel file handle (`MAX_HANDLE_SZ` of `<linux/exportfs.h>`).
 pub const KERNEL_HANDLE_BYTES_MAX: usize = 128;

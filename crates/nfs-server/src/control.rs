@@ -95,9 +95,9 @@ pub struct Controls {
     /// What would happen to one call.
     pub io_why: Ask<WhyQuery, Why>,
     /// Changes which trace events are logged, and says which are; `Err` says what is wrong.
-    pub trace: Box<dyn Fn(&TraceChange) -> Result<TraceStatus, String> + Send + Sync>,
+    pub trace: Ask<TraceChange, TraceStatus>,
     /// Begins to follow trace events; `Err` says why not.
-    pub follow: Box<dyn Fn(&FollowRequest) -> Result<Follower, String> + Send + Sync>,
+    pub follow: Ask<FollowRequest, Follower>,
 }
 
 impl std::fmt::Debug for Controls {
@@ -189,7 +189,7 @@ async fn converse(stream: UnixStream, controls: &Arc<Controls>) -> io::Result<()
         }
         let complete = line.last() == Some(&b'\n');
         let mut reply = match command_of(&line) {
-            Ok(Command::TraceFollow(request)) => match (controls.follow)(&request) {
+            Ok(Command::TraceFollow(request)) => match (controls.follow)(&request, asker) {
                 Ok(follower) => return follow::stream(reader, writer, follower).await,
                 Err(refused) => refusal(&refused),
             },
@@ -248,7 +248,7 @@ fn answer(command: Command, controls: &Controls, asker: Asker) -> String {
             (controls.log_level)(level);
             success(&())
         }
-        Command::Trace(change) => either((controls.trace)(&change)),
+        Command::Trace(change) => either((controls.trace)(&change, asker)),
         Command::TraceFollow(_) => refusal("the trace is followed on a connection of its own"),
         Command::Io(query) => either((controls.io)(&query, asker)),
         Command::IoSet(order) => either((controls.io_set)(&order, asker)),

@@ -397,6 +397,16 @@ mod tests {
     }
 
     #[test]
+    fn the_document_has_every_reason_and_event() {
+        let document = include_str!("../../../docs/tracing.md");
+        let reasons = Reason::ALL.into_iter().map(Reason::word);
+        let events = crate::trace::Event::ALL.iter().map(|event| event.word());
+        for word in reasons.chain(events) {
+            assert!(document.contains(&format!("`{word}`")), "{word}");
+        }
+    }
+
+    #[test]
     fn threads_lose_nothing_of_each_other() {
         const THREADS: u64 = 8;
         const CALLS: u64 = 1000;

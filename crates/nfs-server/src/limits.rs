@@ -119,6 +119,9 @@ pub const NAME_BYTES_MAX: usize = 255;
 pub const SYMLINK_BYTES_MAX: usize = 4095;
 /// Credentials whose permission checks are remembered for one object.
 pub const PERMITS_PER_OBJECT_MAX: usize = 8;
+/// Pages that the edges of direct WRITEs to one file may leave in the page cache before it is asked to
+/// let go of them; a COMMIT does that too.
+pub const EDGE_PAGES_KEPT_MAX: u32 = 4096;
 /// Clients named as writers of one file's unstable data.
 pub const UNSTABLE_WRITERS_PER_OBJECT_MAX: usize = 64;
 /// Objects put out of the file cache by one insertion.
@@ -168,6 +171,8 @@ pub const CONTROL_CLIENTS_MAX: usize = 10_000;
 pub const IO_COUNTER_STRIPES_MAX: usize = 16;
 /// Trace events that wait for one listener, about 150 bytes each; those beyond are lost, counted, and said.
 pub const TRACE_QUEUE_EVENTS_MAX: usize = 8192;
+/// Seconds that the log is given, when the server ends, to take the trace events that wait for it.
+pub const TRACE_LOG_END_SECONDS_MAX: u64 = 2;
 /// Connections that follow the trace at once. Fewer than [`CONTROL_CONNECTIONS_MAX`]: others must
 /// still be able to ask.
 pub const TRACE_FOLLOWERS_MAX: usize = 8;

@@ -435,6 +435,7 @@ fn end(core: &Arc<Core>, shards: Vec<ShardHandle>) {
             core.sync_before_close(&object);
         }
     }
+    core.trace.close();
     let left = core
         .pool
         .shutdown(Duration::from_secs(limits::DRAIN_SECONDS_MAX));

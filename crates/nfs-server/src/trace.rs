@@ -143,6 +143,7 @@ type Names = Arc<RwLock<HashMap<u32, Arc<str>>>>;
 #[derive(Clone, Copy, Debug)]
 struct Record {
     time: SystemTime,
+    since_start: Duration,
     event: Event,
     xid: u32,
     client: SocketAddr,
@@ -252,7 +253,7 @@ impl Trace {
             ..Details::default()
         };
         let mut record = Record::new(event, about, offset, details);
-        record.time -= about.call.started.elapsed();
+        record.time -= record.since_start;
         self.send(record);
     }
 
@@ -300,10 +301,11 @@ impl Trace {
     fn answered(&self, event: Event, about: About<'_>, offset: u64, len: u64) {
         let details = Details {
             len: Some(len),
-            took: Some(about.call.started.elapsed()),
             ..Details::default()
         };
-        self.send(Record::new(event, about, offset, details));
+        let mut record = Record::new(event, about, offset, details);
+        record.details.took = Some(record.since_start);
+        self.send(record);
     }
 
     fn send(&self, record: Record) {
@@ -327,8 +329,11 @@ impl CallId {
 impl Record {
     fn new(event: Event, about: About<'_>, offset: u64, details: Details) -> Self {
         let About { call, file } = about;
+        // Read together, so that the times of a call's events differ by what they say they took.
+        let (time, since_start) = (SystemTime::now(), call.started.elapsed());
         Self {
-            time: SystemTime::now(),
+            time,
+            since_start,
             event,
             xid: call.xid,
             client: call.client,

@@ -24,14 +24,18 @@ fn examples(document: &str) -> Vec<String> {
 }
 
 #[test]
-fn every_example_of_exports_md_is_valid() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/exports.md");
-    let document = std::fs::read_to_string(&path).expect("docs/exports.md");
-    let blocks = examples(&document);
-    assert!(!blocks.is_empty(), "docs/exports.md shows no configuration");
-    for block in blocks {
-        if let Err(errors) = Config::parse(Path::new("docs/exports.md"), &block) {
-            panic!("{errors}\n{block}");
+fn every_example_of_a_configuration_is_valid() {
+    for name in ["docs/exports.md", "docs/io-modes.md"] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../..")
+            .join(name);
+        let document = std::fs::read_to_string(&path).expect(name);
+        let blocks = examples(&document);
+        assert!(!blocks.is_empty(), "{name} shows no configuration");
+        for block in blocks {
+            if let Err(errors) = Config::parse(Path::new(name), &block) {
+                panic!("{errors}\n{block}");
+            }
         }
     }
 }

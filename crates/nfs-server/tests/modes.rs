@@ -198,6 +198,62 @@ fn odd_records_beyond_4_gib_are_written_in_any_order() {
     }
 }
 
+#[test]
+fn large_payloads_are_not_copied_but_for_what_comes_with_the_first_head() {
+    for mode in MODES {
+        let served = served(mode, mode);
+        block_on(async {
+            let client = served.client().await;
+            let root = served.root(&client).await;
+            let file = create(&client, &root, b"f").await;
+            for number in 0..20_u64 {
+                let data = Bytes::from(vec![number as u8; 1 << 20]);
+                let offset = (number << 20) + 77;
+                ok(client.write(&file, offset, StableHow::Unstable, data).await);
+            }
+            for number in 0..20_u64 {
+                let read = ok(client.read(&file, (number << 20) + 77, 1 << 20).await);
+                assert!(read.data[..] == [number as u8; 1 << 20]);
+            }
+        });
+        let rows = served.server.status().io;
+        let row = |word: &str| rows.iter().find(|row| row.operation == word).unwrap();
+        assert_eq!(row("read").copied_bytes, 0);
+        // One read of the socket, when no WRITE was expected yet.
+        assert!(row("write").copied_bytes <= 256 << 10, "{mode}");
+        assert_eq!(row("write").bytes, 20 << 20);
+    }
+}
+
+#[test]
+fn direct_transfers_leave_nothing_in_the_page_cache_once_committed() {
+    const RECORD: usize = 47_008;
+    for (read, kept) in [(Mode::Direct, false), (Mode::Buffered, true)] {
+        let served = served(read, Mode::Direct);
+        block_on(async {
+            let client = served.client().await;
+            let root = served.root(&client).await;
+            let file = create(&client, &root, b"f").await;
+            for number in 0..30_usize {
+                let offset = (number * RECORD) as u64;
+                let data = Bytes::from(vec![7; RECORD]);
+                let done = ok(client.write(&file, offset, StableHow::Unstable, data).await);
+                assert_eq!(done.count as usize, RECORD);
+            }
+            ok(client.commit(&file, 0, 0).await);
+        });
+        let file = std::fs::File::open(served.path().join("f")).unwrap();
+        let file = std::os::fd::AsFd::as_fd(&file);
+        if nfs_io::fs::statx(file).unwrap().dio_offset_align == 0 {
+            support::skip!("no direct I/O on the temporary directory");
+        }
+        match nfs_io::fs::cachestat(file, 0, 0) {
+            Ok(stat) => assert_eq!(stat.cached > 0, kept, "{read}: {stat:?}"),
+            Err(error) => support::skip!("{error}"),
+        }
+    }
+}
+
 /// Waits for all of them, all under way at once.
 async fn futures_joined<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
     let mut futures: Vec<_> = futures.into_iter().map(Box::pin).collect();

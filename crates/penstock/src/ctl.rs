@@ -36,11 +36,7 @@ pub(crate) struct Args {
 #[derive(clap::Subcommand, Debug)]
 enum Action {
     /// Show the server: engine, addresses, memory, counters, how bytes were moved
-    Status {
-        /// Only how the bytes of READ and WRITE were moved: per export and mode, with what fell back
-        #[arg(long)]
-        io: bool,
-    },
+    Status,
     /// Show the exports, with who may do what
     Exports,
     /// Show the clients that are connected
@@ -75,7 +71,7 @@ impl Args {
         };
         let action = match self.action {
             Action::Trace { action } => return action.run(&directory, self.json),
-            Action::Status { io: true } => return figures(&directory, self.json),
+            Action::Io(args) if args.wants_counters() => return args.count(&directory, self.json),
             other => other,
         };
         let mut out = std::io::stdout().lock();
@@ -85,7 +81,7 @@ impl Args {
             return Ok(ExitCode::SUCCESS);
         }
         match action {
-            Action::Status { .. } => print_status(&mut out, &ask(&directory, command)?)?,
+            Action::Status => print_status(&mut out, &ask(&directory, command)?)?,
             Action::Exports => print_exports(&mut out, &ask::<Vec<_>>(&directory, command)?)?,
             Action::Clients => print_clients(&mut out, &ask::<Vec<_>>(&directory, command)?)?,
             Action::Reload => print_reload(&mut out, &ask(&directory, command)?)?,
@@ -107,7 +103,7 @@ impl Args {
 impl Action {
     fn command(&self) -> anyhow::Result<Command> {
         Ok(match self {
-            Self::Status { .. } => Command::Status,
+            Self::Status => Command::Status,
             Self::Exports => Command::Exports,
             Self::Clients => Command::Clients,
             Self::Reload => Command::Reload,
@@ -193,19 +189,6 @@ fn print_status(out: &mut impl Write, status: &Status) -> std::io::Result<()> {
         writeln!(out, "  {name:<width$}  {value}")?;
     }
     figures::print(out, &status.io)
-}
-
-/// How bytes were moved, and no more.
-fn figures(directory: &Path, json: bool) -> anyhow::Result<ExitCode> {
-    let status: Status = ask(directory, Command::Status)?;
-    let mut out = std::io::stdout().lock();
-    if json {
-        serde_json::to_writer(&mut out, &status.io)?;
-        writeln!(out)?;
-    } else {
-        figures::print(&mut out, &status.io)?;
-    }
-    Ok(ExitCode::SUCCESS)
 }
 
 fn print_exports(out: &mut impl Write, exports: &[ExportStatus]) -> std::io::Result<()> {

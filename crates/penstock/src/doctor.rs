@@ -22,7 +22,7 @@ use crate::exit;
 /// Reads and writes a file of 4 MiB that has no name (O_TMPFILE, or a name that is removed before
 /// anything is written) in every way a server would: through the page cache, dropped behind
 /// (RWF_DONTCACHE), past it (O_DIRECT), aligned and not, stable and not. Where the bytes really
-/// went is looked up (cachestat, mincore, pages dirtied), not believed. Nothing else is touched,
+/// went is looked up (cachestat, mincore), not believed. Nothing else is touched,
 /// and nothing is left behind. About 100 MiB are written in all.
 ///
 /// Run it as the user the server runs as. Exit status: 0 every mode does here what it says, 1

@@ -20,7 +20,7 @@ fn help_tells_of_every_command() {
     let output = run(&["--help"]);
     assert_eq!(output.status.code(), Some(0));
     let help = text(&output.stdout);
-    for command in ["serve", "check", "ctl", "completions"] {
+    for command in ["serve", "check", "ctl", "doctor", "completions"] {
         assert!(help.contains(command), "{help}");
         assert_eq!(run(&[command, "--help"]).status.code(), Some(0));
     }
@@ -37,7 +37,9 @@ fn wrong_usage_ends_with_2() {
         &["serve", "/tmp", "--memory", "1KiB"],
         &["serve", "/tmp", "--listen", "localhost"],
         &["serve", "/tmp", "--allow", "10.0.0.1/8"],
-        &["serve", "/tmp", "--read", "direct"],
+        &["serve", "/tmp", "--read", "auto"],
+        &["serve", "/tmp", "--read", "3"],
+        &["serve", "/tmp", "--write", "3", "--stable", "asked"],
         &["serve", "/proc/version"],
         &["serve", "--config", "/none/such.toml"],
         &["ctl", "log-level", "loud"],
@@ -94,6 +96,26 @@ fn check_names_the_line_and_the_cure() {
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(report["ok"], false);
     assert_eq!(report["problems"][0]["line"], 3);
+}
+
+#[test]
+fn check_shows_how_bytes_will_travel_and_rules_that_never_match() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("p.toml");
+    let rule = "[[export.rule]]\nop = \"read\"\nmode = 2\n";
+    let text_of = format!("[[export]]\npath = \"/\"\nwrite = 4\n{rule}{rule}");
+    std::fs::write(&file, text_of).unwrap();
+    let output = run(&["check", file.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(0));
+    let shown = text(&output.stdout);
+    let expected =
+        "read buffered, write direct, at least file-sync\n    rule 1: op=read,mode=direct";
+    assert!(shown.contains(expected), "{shown}");
+    let warned = text(&output.stderr);
+    assert!(
+        warned.contains("line 7: this [[export.rule]] can never match"),
+        "{warned}"
+    );
 }
 
 /// The example, with a directory that is there, and every key that is commented out put in.

@@ -163,6 +163,100 @@ fn ctl_asks_and_tells() {
 }
 
 #[test]
+fn io_modes_are_flags_and_change_live() {
+    let arguments = [
+        "DIR/data",
+        "--listen",
+        "127.0.0.1:0",
+        "--read",
+        "dontcache",
+        "--write",
+        "3",
+    ];
+    let server = Server::new(&arguments);
+    let shown = |arguments: &[&str]| {
+        let output = server.ctl(arguments);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let refused = |arguments: &[&str], code| {
+        let output = server.ctl(arguments);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}");
+        text(&output.stderr)
+    };
+    assert!(shown(&["io"]).contains("read dontcache, write direct, at least data-sync"));
+    let rule = "op=read,max=16KiB,name=*.idx,mode=buffered";
+    let change = [
+        "io",
+        "/",
+        "--read",
+        "2",
+        "--rule",
+        rule,
+        "--rule",
+        "op=write,mode=0",
+    ];
+    let changed = shown(&change);
+    for expected in [
+        "/: before\n  read dontcache,",
+        "now\n  read direct, write direct, at least data-sync\n",
+        &format!("rule 1: {rule}\n  rule 2: op=write,mode=buffered\n"),
+        "this lasts until the next reload or restart",
+    ] {
+        assert!(changed.contains(expected), "no {expected:?} in {changed}");
+    }
+    assert!(shown(&["io"]).contains("changed live; a reload or restart goes back"));
+    let json: serde_json::Value = serde_json::from_str(&shown(&["--json", "io"])).unwrap();
+    assert_eq!(json[0]["now"]["rules"][1], "op=write,mode=buffered");
+    assert_eq!(json[0]["configured"]["stable"], "data-sync");
+    let file = server.directory.path().join("data/a.idx");
+    std::fs::write(&file, [1; 5000]).unwrap();
+    let file = file.to_str().unwrap();
+    let why = shown(&["io", "--why", file, "--offset", "1KiB", "--size", "4KiB"]);
+    for expected in [
+        "READ of 4KiB at 1024 by 127.0.0.1\nfile        ",
+        "a.idx, 5000 bytes, in export /\n",
+        "mode        buffered: rule 1 is the first that matches",
+        ": decides\n",
+        "name        a.idx",
+        "moved       1024..5000  3976B  buffered",
+        "note        the file ends at 5000",
+    ] {
+        assert!(why.contains(expected), "no {expected:?} in {why}");
+    }
+    let write = [
+        "--json",
+        "io",
+        "--why",
+        "/a.idx",
+        "--op",
+        "write",
+        "--stable",
+        "file-sync",
+    ];
+    let json: serde_json::Value = serde_json::from_str(&shown(&write)).unwrap();
+    assert_eq!(json["stable"]["committed"], "file-sync");
+    assert_eq!(json["because"], "rule 2 is the first that matches");
+    // Mistakes in the command are the command's (2), those that the server finds are its (1).
+    assert!(refused(&["io", "--read", "auto"], 2).contains("comes later"));
+    assert!(refused(&["io", "--rule", "mode=4"], 2).contains("add op"));
+    assert!(refused(&["io", "--write", "4", "--stable", "asked"], 2).contains("contradicts"));
+    assert!(refused(&["io", "--why", file, "--read", "2"], 2).contains("--read"));
+    assert!(refused(&["io", "--offset", "1"], 2).contains("--why"));
+    assert!(refused(&["io", "/nowhere"], 1).contains("there are: /"));
+    assert!(refused(&["io", "--why", "/nowhere"], 1).contains("no such file"));
+    assert!(shown(&["io", "--no-rules", "--stable", "asked"]).contains("as stable as asked"));
+    server.signal(Signal::TERM);
+    let log = server.end().1;
+    assert_eq!(log.matches("I/O modes changed").count(), 2, "{log}");
+    let me = format!("by=user {}", rustix::process::getuid().as_raw());
+    assert!(
+        log.contains(&me) && log.contains("before=read=dontcache"),
+        "{log}"
+    );
+}
+
+#[test]
 fn one_state_directory_serves_one_server() {
     let server = Server::new(&["DIR/data", "--listen", "127.0.0.1:0"]);
     let other = server.directory.path().join("other");
@@ -354,6 +448,143 @@ fn flags_beside_a_file_hold_over_reloads() {
     server.signal(Signal::TERM);
     // At the level of the file this would not be logged.
     assert!(server.end().1.contains("SIGTERM: draining"));
+}
+
+#[test]
+fn trace_events_are_followed_until_the_follower_goes() {
+    let server = Server::new(&["DIR/data", "--listen", "127.0.0.1:0"]);
+    let file = server.directory.path().join("data/f");
+    std::fs::write(file, [7; 5000]).unwrap();
+    let mut follower = penstock()
+        .arg("ctl")
+        .arg("--state-dir")
+        .arg(server.state())
+        .args(["trace", "follow", "read_start,read_done", "--json"])
+        .args(["--export", "/", "--client", "127.0.0.1"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut begun = String::new();
+    let mut told = BufReader::new(follower.stderr.take().unwrap());
+    told.read_line(&mut begun).unwrap();
+    assert_eq!(begun, "following; interrupt to end\n");
+    let url = format!("nfs://{}/f", server.address);
+    assert_eq!(run(&["cat", &url]).stdout.len(), 5000);
+    let mut lines = BufReader::new(follower.stdout.take().unwrap()).lines();
+    let mut event =
+        || -> serde_json::Value { serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap() };
+    let (start, done) = (event(), event());
+    assert_eq!(
+        (&start["event"], &start["offset"]),
+        (&"read_start".into(), &0.into())
+    );
+    assert_eq!(
+        (&done["event"], &done["len"]),
+        (&"read_done".into(), &5000.into())
+    );
+    assert_eq!(start["xid"], done["xid"]);
+    let followed = || {
+        let listed = text(&server.ctl(&["trace", "list"]).stdout);
+        listed
+            .lines()
+            .filter(|line| line.contains("followed 1"))
+            .count()
+    };
+    assert_eq!(followed(), 2);
+    let pid = Pid::from_child(&follower);
+    rustix::process::kill_process(pid, Signal::INT).unwrap();
+    assert_eq!(
+        follower.wait().unwrap().code(),
+        None,
+        "it ends by the signal"
+    );
+    // The server sees it a moment later.
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    while followed() > 0 {
+        assert!(std::time::Instant::now() < deadline, "events stay on");
+    }
+    let counted = text(&server.ctl(&["io", "--counters", "/"]).stdout);
+    assert!(counted.contains("READ   buffered"), "{counted}");
+    let counted = server.ctl(&["io", "--counters", "--json"]);
+    let rows: serde_json::Value = serde_json::from_slice(&counted.stdout).unwrap();
+    assert_eq!(
+        (&rows[0]["operation"], &rows[0]["bytes"]),
+        (&"read".into(), &5000.into())
+    );
+    let other = server.ctl(&["io", "--counters", "/other"]);
+    assert!(text(&other.stderr).contains("served are: /"));
+    let wrong = server.ctl(&["trace", "follow", "read_dona"]);
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(text(&wrong.stderr).contains("read_start, read_vector, "));
+}
+
+#[test]
+fn trace_events_go_to_the_log_in_its_own_form_at_any_level() {
+    for json in [false, true] {
+        let mut arguments = vec![
+            "DIR/data",
+            "--listen",
+            "127.0.0.1:0",
+            "--log-level",
+            "error",
+        ];
+        arguments.extend(json.then_some("--log-json"));
+        let server = Server::new(&arguments);
+        std::fs::write(server.directory.path().join("data/f"), [7; 5000]).unwrap();
+        let on = text(&server.ctl(&["trace", "on", "read_done,read_err"]).stdout);
+        assert_eq!(on, "to the log go: read_err read_done\n");
+        let url = format!("nfs://{}/f", server.address);
+        assert_eq!(run(&["cat", &url]).stdout.len(), 5000);
+        let off = text(&server.ctl(&["trace", "off", "read_err"]).stdout);
+        assert_eq!(off, "to the log go: read_done\n");
+        server.signal(Signal::TERM);
+        let (code, log) = server.end();
+        assert_eq!(code, Some(0));
+        let logged = log.lines().find(|line| line.contains("read_done"));
+        let line = logged.unwrap_or_else(|| panic!("no event in {log}"));
+        if json {
+            let event: serde_json::Value = serde_json::from_str(line).unwrap();
+            let fields = &event["fields"];
+            assert_eq!(
+                (&fields["message"], &fields["len"]),
+                (&"read_done".into(), &5000.into())
+            );
+        } else {
+            assert!(line.contains("read_done xid=0x"), "{line}");
+            assert!(line.contains(" offset=0 len=5000 took_us="), "{line}");
+        }
+    }
+}
+
+#[test]
+fn the_commands_of_the_tracing_document_run_as_they_stand() {
+    let document = include_str!("../../../docs/tracing.md");
+    let script: String = document
+        .split("```sh\n")
+        .skip(1)
+        .filter_map(|block| block.split("```").next())
+        .collect();
+    assert!(script.contains("trace follow") && script.contains("drain"));
+    let directory = tempfile::tempdir().unwrap();
+    let own = Path::new(env!("CARGO_BIN_EXE_penstock")).parent().unwrap();
+    let path = std::env::var("PATH").unwrap();
+    let output = Command::new("timeout")
+        .args(["120", "sh", "-eu", "-c", &script])
+        .current_dir(&directory)
+        .env("PATH", format!("{}:{path}", own.display()))
+        .output()
+        .unwrap();
+    let (shown, errors) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{shown}{errors}");
+    assert!(shown.contains(" read_done     xid=0x"), "{shown}");
+    assert!(shown.contains("READ   direct"), "{shown}");
+    assert!(
+        shown.contains("to the log go: read_err write_err commit_err"),
+        "{shown}"
+    );
+    let copy = std::fs::read(directory.path().join("copy")).unwrap();
+    assert!(copy == vec![0; 1_000_000]);
 }
 
 /// What the server says on standard output when it is ready.

@@ -10,7 +10,7 @@ use rustix::fs::{Advice, fadvise};
 use serde::Serialize;
 
 use super::cgroup::Cgroup;
-use super::contender::{Contender, Start};
+use super::contender::{Contender, Serving, Start};
 use super::content::{Content, Data};
 use super::device::Volume;
 use super::fio::Fio;
@@ -96,11 +96,7 @@ pub fn measure(
     turn: usize,
 ) -> Result<Figures> {
     volume.settle()?;
-    let name = match work.direction() {
-        Direction::Read => READ_NAME,
-        Direction::Write => WRITE_NAME,
-    };
-    let file = volume.directory.join(name);
+    let file = volume.directory.join(name_of(work));
     if work.direction() == Direction::Read {
         forget(&file)?;
     }
@@ -109,16 +105,18 @@ pub fn measure(
         Contender::Fio { direct } => local(common, &file, work, (direct, volume.data), &cgroup),
         _ => served(common, volume, work, contender, turn, &cgroup),
     };
-    if work.direction() == Direction::Write {
-        if let (Ok(figures), false) = (&figures, matches!(contender, Contender::Fio { .. })) {
-            if contender != Contender::Responder {
-                read_back(&file, work, volume.data, figures.outcome.bytes)?;
-            }
+    if work.direction() == Direction::Read || contender == Contender::Responder {
+        return figures;
+    }
+    let figures = figures.and_then(|figures| {
+        // fio writes contents of its own.
+        if !matches!(contender, Contender::Fio { .. }) {
+            read_back(&file, work, volume.data, figures.outcome.bytes)?;
         }
-        let removed = std::fs::remove_file(&file);
-        if figures.is_ok() && contender != Contender::Responder {
-            removed.with_context(|| file.display().to_string())?;
-        }
+        Ok(figures)
+    });
+    if file.exists() {
+        std::fs::remove_file(&file).with_context(|| file.display().to_string())?;
     }
     figures
 }
@@ -143,38 +141,13 @@ fn served(
     turn: usize,
     cgroup: &Cgroup,
 ) -> Result<Figures> {
-    let name = match work.direction() {
-        Direction::Read => READ_NAME,
-        Direction::Write => WRITE_NAME,
-    };
     let wrapper = cgroup.wrapper();
-    let start = Start {
-        export: &volume.directory,
-        work: common.root.join(format!("server-{turn}")),
-        cpu: common.cpu,
-        wrapper: &wrapper,
-        unfsd: common.unfsd.as_deref(),
-    };
-    let server = start.start(contender)?;
-    let job = Job {
-        work,
-        depth: common.depth,
-        name: name.to_owned(),
-        file_bytes: common.file_bytes,
-        at_most: if work.is_random() {
-            Some(common.random_for)
-        } else {
-            common.at_most
-        },
-        // The same places for everybody.
-        seed: 0x5eed,
-        data: volume.data,
-        checked: contender != Contender::Responder,
-    };
+    let server = start(common, volume, contender, turn, &wrapper)?;
+    let job = job(common, volume, work, contender);
     let watch = Watch {
         pid: server.pid,
         cgroup,
-        file: volume.directory.join(name),
+        file: volume.directory.join(&job.name),
     };
     let own = counters::cpu_seconds(std::process::id())?;
     let (outcome, points) = watch
@@ -198,6 +171,50 @@ fn served(
     // Its state held the handle key of a directory that outlives it; the next server makes its own.
     let _ = std::fs::remove_dir_all(common.root.join(format!("server-{turn}")));
     Ok(figures)
+}
+
+/// Starts a server with a state of its own.
+pub(crate) fn start(
+    common: &Common,
+    volume: &Volume,
+    contender: Contender,
+    turn: usize,
+    wrapper: &[String],
+) -> Result<Serving> {
+    let start = Start {
+        export: &volume.directory,
+        work: common.root.join(format!("server-{turn}")),
+        cpu: common.cpu,
+        wrapper,
+        unfsd: common.unfsd.as_deref(),
+    };
+    start.start(contender)
+}
+
+/// What a load has to do.
+pub(crate) fn job(common: &Common, volume: &Volume, work: Work, contender: Contender) -> Job {
+    Job {
+        work,
+        depth: common.depth,
+        name: name_of(work).to_owned(),
+        file_bytes: common.file_bytes,
+        at_most: if work.is_random() {
+            Some(common.random_for)
+        } else {
+            common.at_most
+        },
+        // The same places for everybody.
+        seed: 0x5eed,
+        data: volume.data,
+        checked: contender != Contender::Responder,
+    }
+}
+
+fn name_of(work: Work) -> &'static str {
+    match work.direction() {
+        Direction::Read => READ_NAME,
+        Direction::Write => WRITE_NAME,
+    }
 }
 
 fn local(

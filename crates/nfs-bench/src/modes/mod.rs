@@ -4,6 +4,7 @@
 pub mod cgroup;
 pub mod contender;
 pub mod content;
+pub mod count;
 pub mod device;
 pub mod fio;
 mod input;

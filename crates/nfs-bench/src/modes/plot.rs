@@ -49,7 +49,7 @@ pub fn svg(title: &str, panels: &[Panel], lines: &[Line]) -> String {
     let _ = writeln!(
         out,
         "<text x=\"{middle}\" y=\"{:.0}\" text-anchor=\"middle\">seconds since the first call</text>\n</svg>",
-        below + 34.0
+        below + 16.0
     );
     out
 }
@@ -200,7 +200,7 @@ const LEFT: f64 = 72.0;
 const RIGHT: f64 = 24.0;
 const TOP: f64 = 64.0;
 const PANEL: f64 = 210.0;
-const BOTTOM: f64 = 48.0;
+const BOTTOM: f64 = 30.0;
 /// How many lines can be told apart, by colour and by dashes.
 const COLOURS: usize = 6;
 /// No variables, which some viewers do not know: the dark colours are simply said again.

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::contender::{Contender, Engine, Mode};
 use super::content::Data;
+use super::count::{Count, count};
 use super::device::Volume;
 use super::measure::{self, Common, Figures};
 use super::supervise::Setting;
@@ -41,6 +42,8 @@ pub struct Options {
     pub on: Option<String>,
     /// What files on the fast device hold.
     pub data: Data,
+    /// Count system calls and copied bytes as well.
+    pub count: bool,
     /// Ours with the threads engine too.
     pub threads: bool,
     /// Where unfs3 is, if not on the path.
@@ -107,6 +110,8 @@ pub struct Report {
     pub header: Header,
     /// The measurements.
     pub rows: Vec<Row>,
+    /// What was counted, if it was asked for.
+    pub counts: Vec<Count>,
     /// What could not be measured, and why.
     pub missing: Vec<String>,
 }
@@ -162,6 +167,10 @@ pub fn run(options: &Options) -> Result<Report> {
             one(&common, &volumes, row, turn, &mut missing)?;
         }
     }
+    let counts = match volumes.first() {
+        Some(volume) if options.count => counts(&common, volume, &rows, turn, &mut missing),
+        _ => Vec::new(),
+    };
     let header = Header {
         kernel: output("uname", &["-sr"])?,
         cpus,
@@ -183,6 +192,7 @@ pub fn run(options: &Options) -> Result<Report> {
     Ok(Report {
         header,
         rows,
+        counts,
         missing,
     })
 }
@@ -223,6 +233,30 @@ fn one(
         }
     }
     Ok(())
+}
+
+/// Counts what was measured on the first volume, except at random places and locally.
+fn counts(
+    common: &Common,
+    volume: &Volume,
+    rows: &[Row],
+    turns: usize,
+    missing: &mut Vec<String>,
+) -> Vec<Count> {
+    let mut counts = Vec::new();
+    let servers = rows.iter().filter(|row| {
+        let serves = row.contender.is_peer() || row.contender.mode().is_some();
+        serves && row.volume == volume.name && !row.work.is_random()
+    });
+    for (index, row) in servers.enumerate() {
+        let label = format!("{}, {}", row.work.name(), row.contender.name());
+        eprintln!("counting {label}");
+        match count(common, volume, row.work, row.contender, turns + 1 + index) {
+            Ok(counted) => counts.push(counted),
+            Err(error) => missing.push(format!("counts of {label}: {error:#}")),
+        }
+    }
+    counts
 }
 
 fn volumes(options: &Options, setting: &Setting, root: &Path) -> Result<Vec<Volume>> {

@@ -11,12 +11,11 @@ use nfs_wire::nfs3::{
 };
 
 use super::work::Direction;
+use crate::limits;
 use crate::load::call_once;
 use crate::servers::Place;
 use crate::workload::{mode, mount, nfs_call, results};
 
-/// A piece is never larger: beyond it servers and clients gain nothing.
-const PIECE_BYTES_MAX: u32 = 1 << 20;
 /// A lost reply must end the run with a message, not hang it; a COMMIT of gigabytes may take its time.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -50,7 +49,7 @@ impl Session {
         Ok(Self {
             stream,
             file,
-            piece_bytes: largest.min(PIECE_BYTES_MAX),
+            piece_bytes: largest.min(limits::PIECE_BYTES_MAX),
         })
     }
 

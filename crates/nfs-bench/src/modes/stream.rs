@@ -381,12 +381,13 @@ impl<'a> Streaming<'a> {
         loop {
             if outgoing.is_none() {
                 let now = Instant::now();
-                if sending.is_none() && !idle.is_empty() {
-                    if let Some(offset) = self.next_place(now) {
-                        let slot = idle.pop().unwrap_or_default();
-                        self.begin(slot, offset, now);
-                        sending = Some((slot, 0));
-                    }
+                if sending.is_none()
+                    && let Some(&slot) = idle.last()
+                    && let Some(offset) = self.next_place(now)
+                {
+                    idle.pop();
+                    self.begin(slot, offset, now);
+                    sending = Some((slot, 0));
                 }
                 if let Some((slot, piece)) = sending {
                     outgoing = Some(self.begin_write(slot, piece)?);
@@ -397,10 +398,10 @@ impl<'a> Streaming<'a> {
                 return Ok(());
             }
             let ready = self.wait(outgoing.is_some())?;
-            if ready.contains(PollFlags::OUT) {
-                if let Some(write) = outgoing.take() {
-                    outgoing = self.send_some(write)?;
-                }
+            if ready.contains(PollFlags::OUT)
+                && let Some(write) = outgoing.take()
+            {
+                outgoing = self.send_some(write)?;
             }
             if ready.intersects(PollFlags::IN | PollFlags::ERR | PollFlags::HUP) {
                 self.receive_writes(&mut idle)?;

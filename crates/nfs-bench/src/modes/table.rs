@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::contender::{Contender, Engine, Mode};
+use super::count;
 use super::measure::Figures;
 use super::run::{Report, Row};
 use super::verdict::{Verdict, verdicts};
@@ -133,6 +134,9 @@ impl Report {
                     tables.push(self.table(volume, work, &rows));
                 }
             }
+        }
+        if !self.counts.is_empty() {
+            tables.push(count::table(&self.counts));
         }
         tables
     }

@@ -60,11 +60,13 @@ impl Class {
         (self.0.is_multiple_of(2)).then_some(Self(self.0 + 1))
     }
 
-    /// How many of them a huge page is cut into; `None` for what is not.
-    pub(super) fn per_huge_page(self) -> Option<usize> {
-        let bytes = self.bytes();
-        let cut = bytes >= BUFFER_MAPPED_BYTES_MIN && HUGE_PAGE_BYTES.is_multiple_of(bytes);
-        cut.then(|| HUGE_PAGE_BYTES / bytes)
+    /// How many of them are cut from a huge page, for the page more of each from a few small ones
+    /// behind it; `None` for what is not.
+    pub(super) fn per_cut(self) -> Option<usize> {
+        let power = BUFFER_ALIGN_BYTES << (self.0 / 2);
+        (BUFFER_MAPPED_BYTES_MIN..=HUGE_PAGE_BYTES)
+            .contains(&power)
+            .then(|| HUGE_PAGE_BYTES / power)
     }
 
     fn layout(self) -> Layout {
@@ -95,10 +97,10 @@ impl Block {
         let mapping = if class.bytes() < BUFFER_MAPPED_BYTES_MIN {
             None
         } else {
-            let mapping = if class.bytes().is_multiple_of(HUGE_PAGE_BYTES) {
-                Mapping::huge(class.bytes())
-            } else {
+            let mapping = if class.bytes() < HUGE_PAGE_BYTES {
                 Mapping::new(class.bytes())
+            } else {
+                Mapping::huge(class.bytes())
             };
             Some(Arc::new(
                 mapping.unwrap_or_else(|| handle_alloc_error(layout)),
@@ -118,11 +120,11 @@ impl Block {
         }
     }
 
-    /// All blocks that a huge page is cut into, for a `reservation` of its whole size. `None`
-    /// where there is no address space left.
+    /// As many blocks as one cut gives ([`Class::per_cut`]), for a `reservation` of their whole
+    /// size. `None` where there is no address space left.
     pub(super) fn cut(class: Class, mut reservation: Reservation) -> Option<Vec<Self>> {
-        let count = class.per_huge_page()?;
-        let mapping = Arc::new(Mapping::huge(HUGE_PAGE_BYTES)?);
+        let count = class.per_cut()?;
+        let mapping = Arc::new(Mapping::huge(count * class.bytes())?);
         let blocks = (0..count).map(|index| Self {
             // SAFETY: `count` blocks of the class are exactly the mapping.
             start: unsafe { mapping.start.add(index * class.bytes()) },
@@ -195,16 +197,17 @@ impl Mapping {
         Some(Self { start, bytes })
     }
 
-    /// Of a multiple of [`HUGE_PAGE_BYTES`], and beginning at one: in huge pages, where the
-    /// kernel has them.
+    /// Beginning at a multiple of [`HUGE_PAGE_BYTES`], and as far as these go in huge pages,
+    /// where the kernel has them.
     fn huge(bytes: usize) -> Option<Self> {
-        let mut whole = Self::new(bytes + HUGE_PAGE_BYTES)?;
-        let before = whole.start.as_ptr().align_offset(HUGE_PAGE_BYTES);
-        whole.shrink(before, bytes);
+        let mut mapping = Self::new(bytes + HUGE_PAGE_BYTES)?;
+        let before = mapping.start.as_ptr().align_offset(HUGE_PAGE_BYTES);
+        mapping.shrink(before, bytes);
+        let whole = bytes - bytes % HUGE_PAGE_BYTES;
         // SAFETY: only advice about a mapping of our own. Where there are no huge pages it is
         // refused, and small ones do.
-        unsafe { libc::madvise(whole.start.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) };
-        Some(whole)
+        unsafe { libc::madvise(mapping.start.as_ptr().cast(), whole, libc::MADV_HUGEPAGE) };
+        Some(mapping)
     }
 
     /// Unmaps all but `bytes` from `before` on.

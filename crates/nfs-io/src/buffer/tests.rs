@@ -182,10 +182,16 @@ fn a_huge_page_is_cut_and_counted_whole() {
     assert_eq!(budget.in_use(), 3 * HUGE);
     drop((first, second, small));
     assert_eq!(pool.idle_bytes(), 3 * HUGE);
-    // What does not divide a huge page is alone, and so is all in a small budget.
+    // The page more of a misplaced one is behind the huge page.
     let placed = pool.try_take_placed(1 << 20, 1).unwrap();
-    assert_eq!(budget.in_use(), 3 * HUGE + (1 << 20) + 4096);
-    drop(placed);
+    assert_eq!(budget.in_use(), 4 * HUGE + 2 * 4096);
+    let other = pool.try_take_placed(1 << 20, 4095).unwrap();
+    let starts = [placed, other].map(|buf| buf.address() - buf.address() % 4096);
+    assert_eq!(starts[0].abs_diff(starts[1]), (1 << 20) + 4096);
+    assert_eq!(budget.in_use(), 4 * HUGE + 2 * 4096);
+    // What is as large is alone, and so is all in a small budget.
+    drop(pool.try_take(HUGE_PAGE_BYTES).unwrap());
+    assert_eq!(budget.in_use(), 5 * HUGE + 2 * 4096);
     let small = BufferPool::new(Budget::new(8 * HUGE));
     let alone = small.try_take(1 << 20).unwrap();
     assert_eq!((small.budget().in_use(), small.idle_bytes()), (HUGE / 2, 0));

@@ -83,6 +83,15 @@ pub fn syncfs(fd: BorrowedFd<'_>) -> Result<()> {
     retry_on_intr(|| rustix::fs::syncfs(fd))
 }
 
+/// Asks the kernel to let go of what the page cache holds of a file, and to begin writing back what
+/// cannot go yet; posix_fadvise(2) `POSIX_FADV_DONTNEED`. Pages that are mapped, dirty or in use stay.
+///
+/// # Errors
+/// `EBADF` for an `O_PATH` descriptor.
+pub fn drop_cached(file: BorrowedFd<'_>) -> Result<()> {
+    rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed)
+}
+
 /// What the page cache holds of a range, in pages; cachestat(2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
@@ -187,6 +196,23 @@ mod tests {
         assert_eq!(cachestat(file.as_fd(), 3 * page, 0).unwrap().cached, 0);
         let object = openat2(mount.as_fd(), b".", OpenHow::beneath(OFlags::PATH)).unwrap();
         assert_eq!(cachestat(object.as_fd(), 0, 0), Err(Errno::BADF));
+    }
+
+    #[test]
+    fn what_is_clean_can_be_dropped_from_the_cache() {
+        let scratch = Scratch::new();
+        let file = scratch.file("f", &[7; 100_000]);
+        fsync(file.as_fd()).unwrap();
+        drop_cached(file.as_fd()).unwrap();
+        // What tmpfs holds is nowhere else.
+        let is_tmpfs = crate::fs::statfs(file.as_fd()).unwrap().fs_type == 0x0102_1994;
+        match cachestat(file.as_fd(), 0, 0) {
+            Ok(stat) if !is_tmpfs => assert_eq!(stat.cached, 0),
+            Ok(_) | Err(Errno::NOSYS) => {}
+            Err(errno) => panic!("{errno}"),
+        }
+        let object = scratch.object("f");
+        assert_eq!(drop_cached(object.as_fd()), Err(Errno::BADF));
     }
 
     #[test]

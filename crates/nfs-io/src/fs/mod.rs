@@ -17,7 +17,9 @@ mod stat;
 mod statfs;
 
 pub use attributes::{Access, SetTime, access, chmod, chown, set_times, truncate};
-pub use data::{CacheStat, cachestat, fdatasync, fsync, pread_nowait, syncfs, takes_dontcache};
+pub use data::{
+    CacheStat, cachestat, drop_cached, fdatasync, fsync, pread_nowait, syncfs, takes_dontcache,
+};
 pub use dir::{Batch, Dirent, Dirents, FileKind};
 pub use handle::{KernelHandle, name_to_handle, name_to_handle_at, open_by_handle};
 pub use namespace::{linkat, mkdirat, mknodat, readlink, renameat, rmdirat, symlinkat, unlinkat};

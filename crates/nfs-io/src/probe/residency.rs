@@ -1,6 +1,6 @@
 //! How much of a file is in the page cache: cachestat(2), or mincore(2) where that is blind.
 //!
-//! cachestat looks at the pages of the file it is given. An overlayfs file has none of its own:
+//! The first looks at the pages of the file it is given. An overlayfs file has none of its own:
 //! they belong to the file of the layer beneath, which a mapping leads to. So the way of looking
 //! is chosen by trying it on pages that must be there.
 
@@ -9,7 +9,7 @@ use std::ptr;
 
 use rustix::io::retry_on_intr;
 
-use crate::{Errno, Result};
+use crate::{Errno, Result, fs};
 
 /// A way of counting cached pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -48,54 +48,10 @@ impl Meter {
     /// everything cached.
     pub(super) fn cached_pages(self, file: BorrowedFd<'_>, offset: u64, len: usize) -> Result<u64> {
         match self {
-            Self::Cachestat => cachestat(file, offset, len),
+            Self::Cachestat => Ok(fs::cachestat(file, offset, len as u64)?.cached),
             Self::Mincore => mincore(file, offset, len),
         }
     }
-}
-
-/// The number of cachestat(2), the same on every machine but Alpha; libc has no name for it yet.
-const SYS_CACHESTAT: libc::c_long = 451;
-
-/// `struct cachestat_range` of `<linux/mman.h>`.
-#[repr(C)]
-struct CachestatRange {
-    offset: u64,
-    len: u64,
-}
-
-/// `struct cachestat` of `<linux/mman.h>`, in pages.
-#[repr(C)]
-#[derive(Default)]
-struct Cachestat {
-    cached: u64,
-    dirty: u64,
-    writeback: u64,
-    evicted: u64,
-    recently_evicted: u64,
-}
-
-fn cachestat(file: BorrowedFd<'_>, offset: u64, len: usize) -> Result<u64> {
-    let range = CachestatRange {
-        offset,
-        len: len as u64,
-    };
-    let mut found = Cachestat::default();
-    retry_on_intr(|| {
-        // SAFETY: both structures have the kernel's layout and live through the call; the
-        // descriptor is borrowed.
-        let done = unsafe {
-            libc::syscall(
-                SYS_CACHESTAT,
-                file.as_raw_fd(),
-                &raw const range,
-                &raw mut found,
-                0,
-            )
-        };
-        if done < 0 { Err(last_errno()) } else { Ok(()) }
-    })?;
-    Ok(found.cached)
 }
 
 fn mincore(file: BorrowedFd<'_>, offset: u64, len: usize) -> Result<u64> {
@@ -177,7 +133,7 @@ mod tests {
         let Some(mount) = small_tmpfs(1 << 20) else {
             skip!("mounting a tmpfs needs CAP_SYS_ADMIN");
         };
-        let file = crate::fs::tmpfile(mount.as_fd(), 0o600).unwrap();
+        let file = fs::tmpfile(mount.as_fd(), 0o600).unwrap();
         rustix::io::pwrite(&file, &[1; 8192], 0).unwrap();
         let meter = Meter::choose(file.as_fd(), 8192).unwrap();
         let pages = 8192 / rustix::param::page_size().min(8192);

@@ -519,7 +519,7 @@ fn write_all(file: BorrowedFd<'_>, bytes: &[u8]) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Scratch, skip, small_tmpfs};
+    use crate::testing::{Scratch, disk_fs, skip, small_tmpfs};
 
     #[test]
     fn what_is_told_follows_from_the_counts() {
@@ -570,6 +570,50 @@ mod tests {
             }
             _ => assert_eq!(trials.open_direct, Err(Errno::INVAL)),
         }
+    }
+
+    #[test]
+    fn disks_move_direct_bytes_past_the_cache() {
+        for (kind, sector) in [("xfs", 512), ("xfs", 4096), ("ext4", 512), ("ext4", 4096)] {
+            let mount = match disk_fs(kind, sector) {
+                Ok(mount) => mount,
+                Err(reason) => skip!("{kind}: {reason}"),
+            };
+            let file = fs::tmpfile(mount.as_fd(), 0o600).unwrap();
+            let trials = run(file.as_fd()).unwrap();
+            // Linux 6.1 tells it.
+            assert!([0, sector].contains(&trials.offset_align), "{trials:?}");
+            let smallest = (trials.offset_align > 0).then_some(Outcome::Uncached);
+            for direct in [trials.direct_read, trials.direct_write] {
+                let direct = direct.unwrap();
+                assert_eq!(direct.aligned, Outcome::Uncached, "{kind} {sector}");
+                assert_eq!(direct.smallest, smallest, "{kind} {sector}");
+                for odd in [direct.odd_offset, direct.odd_length, direct.odd_memory] {
+                    assert_eq!(odd, Outcome::Refused(Errno::INVAL), "{kind} {sector}");
+                }
+            }
+            let stays = matches!(trials.write_dsync, Outcome::Cached { .. });
+            assert!(
+                stays,
+                "{kind}: a buffered write leaves its pages: {trials:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_write_in_disguise_is_seen() {
+        let mount = match disk_fs("btrfs", 512) {
+            Ok(mount) => mount,
+            Err(reason) => skip!("btrfs: {reason}"),
+        };
+        let file = fs::tmpfile(mount.as_fd(), 0o600).unwrap();
+        let trials = run(file.as_fd()).unwrap();
+        let write = trials.direct_write.unwrap();
+        // An odd length has always been written through the page cache and dropped; of data with
+        // checksums everything is, since Linux 6.15.
+        assert_eq!(write.odd_length, Outcome::PassedThrough);
+        assert!(write.aligned.works(), "{trials:?}");
+        assert_eq!(trials.dontcache_read, Outcome::Refused(Errno::OPNOTSUPP));
     }
 
     #[test]

@@ -1,10 +1,12 @@
 use std::io::{Read as _, Write as _};
+use std::ops::ControlFlow;
 use std::os::unix::net::UnixStream as BlockingStream;
 use std::sync::Mutex;
 
 use super::*;
 use crate::config::{Config, ExportConfig, ServerConfig};
 use crate::exports::ExportTable;
+use crate::trace::{About, CallId, Event, Trace};
 
 /// What the controls were told.
 type Told = Arc<Mutex<Vec<String>>>;
@@ -55,11 +57,11 @@ fn controls(told: &Told) -> Controls {
                 ..Why::default()
             })
         }),
-        trace: Box::new(move |change| {
+        trace: Box::new(move |change, _| {
             note(&traced, format!("{change:?}"));
             Ok(TraceStatus::default())
         }),
-        follow: Box::new(|_| Err("too many; end one".to_owned())),
+        follow: Box::new(|_, _| Err("too many; end one".to_owned())),
     }
 }
 
@@ -69,8 +71,17 @@ async fn with_server<T: Send + 'static>(
     told: &Told,
     ask: impl FnOnce(PathBuf) -> T + Send + 'static,
 ) -> T {
+    with_controls(path, controls(told), ask).await
+}
+
+/// The same with controls of the test's own.
+async fn with_controls<T: Send + 'static>(
+    path: PathBuf,
+    controls: Controls,
+    ask: impl FnOnce(PathBuf) -> T + Send + 'static,
+) -> T {
     let socket = ControlSocket::bind(&path).unwrap();
-    let server = tokio::spawn(socket.serve(Arc::new(controls(told))));
+    let server = tokio::spawn(socket.serve(Arc::new(controls)));
     let answer = tokio::task::spawn_blocking(move || ask(path))
         .await
         .unwrap();
@@ -253,4 +264,149 @@ fn nobody_there_is_said_so() {
     let error = request::<Status>(&path, Command::Status).unwrap_err();
     assert!(matches!(error, ControlError::Connect { .. }));
     assert!(error.to_string().contains("is it running"));
+}
+
+/// Controls over a trace of its own; asking which events are on also makes some happen.
+fn traced(trace: &Arc<Trace>, events: usize) -> Controls {
+    let (changed, followed) = (Arc::clone(trace), Arc::clone(trace));
+    Controls {
+        trace: Box::new(move |_, _| {
+            let call = CallId::new(7, ([10, 0, 0, 7].into(), 703), std::time::Instant::now());
+            let file = nfs_wire::nfs3::FileHandle::new(&[1]).unwrap();
+            let about = About {
+                call: &call,
+                file: &file,
+            };
+            for _ in 0..events {
+                changed.done(Event::ReadDone, about, 4096, 100);
+            }
+            Ok(changed.status())
+        }),
+        follow: Box::new(move |request, _| followed.follow(request)),
+        ..controls(&Told::default())
+    }
+}
+
+fn followers(path: &Path) -> u64 {
+    let status: TraceStatus = request(path, Command::Trace(TraceChange::List)).unwrap();
+    status.events.iter().map(|event| event.followers).sum()
+}
+
+/// Asks until nobody follows any more: that a connection has ended is seen a moment after.
+fn until_nobody_follows(path: &Path) {
+    let deadline = std::time::Instant::now() + Duration::from_secs(30);
+    while followers(path) > 0 {
+        assert!(std::time::Instant::now() < deadline, "events stay on");
+    }
+}
+
+fn read_done() -> FollowRequest {
+    FollowRequest {
+        events: vec!["read_done".to_owned()],
+        ..FollowRequest::default()
+    }
+}
+
+#[tokio::test]
+async fn a_follower_gets_events_until_it_has_enough() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("control.sock");
+    let trace = Trace::new();
+    with_controls(path, traced(&trace, 1), |path| {
+        let asking = path.clone();
+        let begun = || assert_eq!(followers(&asking), 1);
+        let got = follow(&path, read_done(), begun, ControlFlow::Break);
+        let Some(TraceLine::Event(event)) = got.unwrap() else {
+            panic!("no event");
+        };
+        assert_eq!(
+            (event.event.as_str(), event.xid.as_str()),
+            ("read_done", "0x00000007")
+        );
+        assert_eq!((event.offset, event.len), (4096, Some(100)));
+        until_nobody_follows(&path);
+    })
+    .await;
+    assert!(!trace.on(Event::ReadDone));
+}
+
+#[tokio::test]
+async fn a_follower_that_goes_without_a_word_or_speaks_again_is_followed_by_silence() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("control.sock");
+    let trace = Trace::new();
+    with_controls(path, traced(&trace, 1), |path| {
+        let follow = b"{\"v\":1,\"command\":{\"trace-follow\":{\"events\":[\"read_done\"]}}}\n";
+        let begin = || {
+            let mut stream = BlockingStream::connect(&path).unwrap();
+            stream.write_all(follow).unwrap();
+            let mut answer = [0; 18];
+            stream.read_exact(&mut answer).unwrap();
+            assert_eq!(&answer, b"{\"v\":1,\"ok\":null}\n");
+            assert_eq!(followers(&path), 1);
+            stream
+        };
+        drop(begin());
+        until_nobody_follows(&path);
+        begin().write_all(b"\n").unwrap();
+        until_nobody_follows(&path);
+        let half = begin();
+        half.shutdown(std::net::Shutdown::Write).unwrap();
+        until_nobody_follows(&path);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_follower_that_does_not_read_holds_nobody_up_and_loses_events() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("control.sock");
+    let trace = Trace::new();
+    with_controls(path, traced(&trace, 1000), |path| {
+        let asking = path.clone();
+        // While nothing is read: more than the queue and both sockets' buffers hold.
+        let begun = || {
+            let mut lost = 0;
+            while lost < 100 {
+                let status: TraceStatus =
+                    request(&asking, Command::Trace(TraceChange::List)).unwrap();
+                lost = status.lost;
+            }
+        };
+        let until_lost = |line| match line {
+            TraceLine::Lost { lost } => ControlFlow::Break(lost),
+            TraceLine::Event(_) => ControlFlow::Continue(()),
+        };
+        let lost = follow(&path, read_done(), begun, until_lost).unwrap();
+        assert!(lost.unwrap() >= 100);
+    })
+    .await;
+    assert!(trace.lost() >= 100);
+}
+
+#[test]
+fn the_end_of_the_server_ends_a_follower() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("control.sock");
+    let (end, ended) = tokio::sync::oneshot::channel::<()>();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let socket = {
+        let _on_it = runtime.enter();
+        ControlSocket::bind(&path).unwrap()
+    };
+    let server = std::thread::spawn(move || {
+        let controls = Arc::new(traced(&Trace::new(), 1));
+        runtime.block_on(async {
+            let serving = tokio::spawn(socket.serve(controls));
+            ended.await.unwrap();
+            serving.abort();
+        });
+    });
+    let begun = || end.send(()).unwrap();
+    let outcome = follow(&path, read_done(), begun, |_| ControlFlow::Break(()));
+    assert!(outcome.unwrap().is_none());
+    server.join().unwrap();
 }

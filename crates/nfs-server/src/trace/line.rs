@@ -50,7 +50,7 @@ pub struct TraceEvent {
 #[serde(untagged)]
 pub enum TraceLine {
     /// An event.
-    Event(TraceEvent),
+    Event(Box<TraceEvent>),
     /// Events that happened and were not kept, because the reader was slow.
     Lost {
         /// How many since this was last said.

@@ -3,9 +3,11 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::Duration;
 
 use tokio::sync::mpsc;
-use tokio::sync::mpsc::error::{TryRecvError, TrySendError};
+use tokio::sync::mpsc::error::TrySendError;
 
 use super::line::{self, EventStatus, FollowRequest, TraceLine, TraceStatus};
 use super::{Event, Events, Names, Record, Trace};
@@ -42,6 +44,8 @@ pub(super) struct Reader {
 /// The log's listening; its thread ends when the listener does.
 pub(super) struct Log {
     listener: Arc<Listener>,
+    /// Says that the thread has ended by being closed.
+    ended: std::sync::mpsc::Receiver<()>,
 }
 
 /// Somebody who follows events. They are switched off again when it is dropped, unless somebody else
@@ -90,13 +94,17 @@ impl Trace {
             log.set(log.listener.events().with(events));
         } else if !events.is_empty() {
             let (listener, reader) = self.listener(events, Only::default(), true);
+            let (alive, ended) = std::sync::mpsc::channel();
             // A thread of its own: a log that is not read stops whoever writes to it.
             std::thread::Builder::new()
                 .name("trace-log".to_owned())
-                .spawn(move || write_log(reader))
+                .spawn(move || {
+                    write_log(reader);
+                    drop(alive);
+                })
                 .map_err(|error| format!("no thread to write the log: {error}"))?;
             self.enter(&listener);
-            *log = Some(Log { listener });
+            *log = Some(Log { listener, ended });
         }
         self.recount();
         drop(log);
@@ -125,6 +133,23 @@ impl Trace {
         self.recount();
         drop(log);
         Ok(self.status())
+    }
+
+    /// Switches the log's events off and waits until it has what was on its way to it, but not for long:
+    /// a log that nobody reads is no reason not to end. For the end of the server.
+    pub(crate) fn close(&self) {
+        let mut log = self.log.lock();
+        let Some(Log { listener, ended }) = log.take() else {
+            return;
+        };
+        self.leave(&listener);
+        self.recount();
+        drop((log, listener));
+        let patience = Duration::from_secs(limits::TRACE_LOG_END_SECONDS_MAX);
+        match ended.recv_timeout(patience) {
+            // The thread never says a word: it has ended, or it is too slow.
+            Ok(()) | Err(RecvTimeoutError::Disconnected | RecvTimeoutError::Timeout) => {}
+        }
     }
 
     /// Follows events: they are on for as long as the answer is kept.
@@ -278,10 +303,7 @@ impl Drop for Follower {
 impl Reader {
     /// What there is to tell now: a loss before the event that came after it.
     fn at_once(&mut self) -> Option<TraceLine> {
-        let record = self.kept.take().or_else(|| match self.queue.try_recv() {
-            Ok(record) => Some(record),
-            Err(TryRecvError::Empty | TryRecvError::Disconnected) => None,
-        });
+        let record = self.kept.take().or_else(|| self.queue.try_recv().ok());
         let lost = match &record {
             Some(record) => record.lost_before,
             None => self.lost.load(Ordering::Relaxed),
@@ -293,7 +315,7 @@ impl Reader {
             self.kept = record;
             return Some(TraceLine::Lost { lost: news });
         }
-        record.map(|record| TraceLine::Event(line::event(&record, &self.names)))
+        record.map(|record| TraceLine::Event(Box::new(line::event(&record, &self.names))))
     }
 }
 

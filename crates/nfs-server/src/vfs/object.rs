@@ -6,7 +6,7 @@
 //! remember permission checks, tied to the ctime they were made at.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -43,6 +43,8 @@ pub(crate) struct Object {
     direct_write: Mutex<Option<Open>>,
     /// Ways of moving bytes that it did not take.
     pub(super) refusals: Refusals,
+    /// Pages that went into the page cache although they were meant to go past it, about.
+    pub(super) edge_pages: AtomicU32,
     /// Set by the first write.
     gate: OnceLock<Arc<Gate>>,
     permits: Mutex<Permits>,
@@ -90,6 +92,7 @@ impl Object {
             direct_read: Mutex::default(),
             direct_write: Mutex::default(),
             refusals: Refusals::default(),
+            edge_pages: AtomicU32::new(0),
             gate: OnceLock::new(),
             permits: Mutex::default(),
             changes: Mutex::default(),

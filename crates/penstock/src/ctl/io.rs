@@ -3,15 +3,18 @@
 use std::io::Write;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::str::FromStr as _;
 
 use anyhow::Context as _;
 use nfs_server::config::{from_word, parse_size, word_of};
 use nfs_server::control::{
-    Command, IoChanged, IoOrder, IoQuery, IoState, IoView, Why, WhyQuery, WhySegment,
+    Command, ExportStatus, IoChanged, IoOrder, IoQuery, IoState, IoView, Status, Why, WhyQuery,
+    WhySegment,
 };
 use nfs_server::policy::{Io, IoChange, StableFloor, WriteMode, parse_mode, parse_rule, show_size};
 
+use super::{ask, figures};
 use crate::exit::UsageError;
 
 /// Show or change how bytes travel between the wire and the disk, or say why
@@ -49,6 +52,11 @@ pub(super) struct Args {
     #[arg(long, conflicts_with = "why")]
     no_rules: bool,
 
+    /// Show how the bytes of READ and WRITE were moved since the server started: calls and bytes by the
+    /// mode that was chosen, what they really went as, and why some went another way
+    #[arg(long, conflicts_with_all = ["why", "read", "write", "stable", "rule", "no_rules"])]
+    counters: bool,
+
     /// Say what would happen to a READ or WRITE of this file: its path on the server's host, or as clients
     /// see it
     #[arg(long, value_name = "FILE")]
@@ -75,6 +83,37 @@ fn checked<T>(
 }
 
 impl Args {
+    pub(super) const fn wants_counters(&self) -> bool {
+        self.counters
+    }
+
+    /// Shows how bytes were moved.
+    pub(super) fn count(&self, directory: &Path, json: bool) -> anyhow::Result<ExitCode> {
+        let status: Status = ask(directory, Command::Status)?;
+        let mut rows = status.io;
+        if let Some(wanted) = &self.export {
+            let exports: Vec<ExportStatus> = ask(directory, Command::Exports)?;
+            let found = exports
+                .iter()
+                .find(|export| export.pseudo == *wanted || export.path == Path::new(wanted));
+            let Some(export) = found else {
+                let served: Vec<&str> = exports.iter().map(|one| one.pseudo.as_str()).collect();
+                let served = served.join(" ");
+                let message = format!("no export is {wanted:?}; served are: {served}");
+                return Err(anyhow::Error::msg(message));
+            };
+            rows.retain(|row| row.export == export.pseudo);
+        }
+        let mut out = std::io::stdout().lock();
+        if json {
+            serde_json::to_writer(&mut out, &rows)?;
+            writeln!(out)?;
+        } else {
+            figures::print(&mut out, &rows)?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
     /// What to ask the server.
     ///
     /// # Errors
@@ -191,21 +230,22 @@ pub(super) fn print_why(out: &mut impl Write, why: &Why) -> std::io::Result<()> 
     let is_read = from_word(&why.op, Io::WORDS) == Ok(Io::Read);
     let what = if is_read { "READ" } else { "WRITE" };
     let asked = &why.asked;
+    let client = why.client.map(|client| format!(" by {client}"));
     writeln!(
         out,
-        "{what} of {} at {} from {} ({} bytes long, export {})",
+        "{what} of {} at {}{}",
         show_size(asked.end.saturating_sub(asked.start)),
         asked.start,
-        why.file.display(),
-        why.size,
-        why.export,
+        client.unwrap_or_default(),
     )?;
+    let (file, size, export) = (why.file.display(), why.size, &why.export);
+    writeln!(out, "file        {file}, {size} bytes, in export {export}")?;
     writeln!(out, "mode        {}: {}", why.mode, why.because)?;
     for (index, rule) in why.rules.iter().enumerate() {
         writeln!(out, "  rule {}  {}: {}", index + 1, rule.rule, rule.verdict)?;
     }
     let name = why.name.as_deref().unwrap_or("not known");
-    if !why.rules.is_empty() {
+    if why.rules.iter().any(|rule| rule.rule.contains("name=")) {
         writeln!(out, "name        {name} ({})", why.name_from)?;
     }
     if let Some(stable) = &why.stable {
@@ -225,7 +265,10 @@ pub(super) fn print_why(out: &mut impl Write, why: &Why) -> std::io::Result<()> 
         "alignment   memory {}, offset {}, offset of reads {}, block {}",
         bytes(alignment.memory),
         bytes(alignment.offset),
-        bytes(alignment.read_offset),
+        bytes(match alignment.read_offset {
+            0 => alignment.offset,
+            own => own,
+        }),
         bytes(alignment.block)
     )?;
     print_segments(out, why)?;

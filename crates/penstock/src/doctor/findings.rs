@@ -405,18 +405,29 @@ fn alignment(list: &mut List, facts: &DirectoryFacts, trials: &Trials) {
     let subject = "alignment";
     if let Err(error) = trials.open_direct {
         let fact = format!("O_DIRECT refused at open ({})", words::errno(error));
+        let cure = if error == Errno::NOENT {
+            "mount /proc: a file is opened a second time through /proc/self/fd"
+        } else {
+            "a file system with direct I/O, as XFS and ext4; else another mode"
+        };
         list.add(Section::Modes, Level::Missing, "direct", fact)
-            .meaning("direct READs and WRITEs are buffered here")
-            .cure("a file system with direct I/O: XFS, ext4, btrfs");
+            .meaning("direct READs and WRITEs are buffered here (open-refused)")
+            .cure(cure);
         return;
     }
     if trials.offset_align == 0 || trials.memory_align == 0 {
+        let name = fs_name(facts);
+        let cure = if is_memory(&name) {
+            "none: use buffered".to_owned()
+        } else {
+            format!("another mode; or a kernel whose {name} tells it (XFS and ext4: Linux 6.1)")
+        };
         list.add(Section::Modes, Level::Missing, subject, "statx names none")
             .meaning(
-                "direct READs and WRITEs are buffered here (reason alignment-unknown): without it \
-                 every direct I/O would be a guess",
+                "direct READs and WRITEs are buffered here (alignment-unknown): a direct I/O would \
+                 be a guess",
             )
-            .cure("Linux 6.1 on XFS and ext4, later on others; else another mode");
+            .cure(cure);
         return;
     }
     let read = match trials.read_offset_align {
@@ -444,7 +455,11 @@ fn direct_finding(list: &mut List, subject: &'static str, trials: &DirectTrials,
     match trials.aligned {
         Outcome::Uncached => {
             let refused_alone = trials.smallest.is_none_or(Outcome::works);
-            let level = if refused_alone { Level::Ok } else { Level::Warn };
+            let level = if refused_alone {
+                Level::Ok
+            } else {
+                Level::Warn
+            };
             list.add(Section::Modes, level, subject, fact)
         }
         Outcome::NotMeasured => list.add(Section::Modes, Level::Warn, subject, fact),
@@ -454,7 +469,7 @@ fn direct_finding(list: &mut List, subject: &'static str, trials: &DirectTrials,
                 "btrfs copies a direct WRITE of a file with checksums into the page cache, writes \
                  it back and drops it before it answers: safe, and slower than buffered",
             )
-            .cure("buffered for WRITE; or files without checksums: chattr +C on the directory while empty"),
+            .cure("buffered for WRITE; files without checksums (chattr +C) are written past it"),
         Outcome::Cached { .. } | Outcome::PassedThrough => list
             .add(Section::Modes, Level::Missing, subject, fact)
             .meaning("O_DIRECT is accepted and means nothing here")
@@ -465,8 +480,10 @@ fn direct_finding(list: &mut List, subject: &'static str, trials: &DirectTrials,
             .cure("another mode, or another file system"),
         Outcome::WrongBytes => list
             .add(Section::Modes, Level::Missing, subject, fact)
-            .meaning("what was read is not what was written: do not use direct here, and tell the \
-                      makers of this file system"),
+            .meaning(
+                "what was read is not what was written: do not use direct here, and tell the \
+                      makers of this file system",
+            ),
     };
     odd(list, trials, is_write);
 }
@@ -578,8 +595,10 @@ fn server(list: &mut List, handles: HandleFacts, process: &ProcessFacts) {
                     "handles are ids of a table in the state directory: they survive a restart \
                           as well, and a file moved behind the server's back can lose its own",
                 );
-            if call == "open_by_handle_at" && !held("CAP_DAC_READ_SEARCH") {
-                entry.cure("CAP_DAC_READ_SEARCH, in the first user namespace");
+            if error == Errno::PERM {
+                entry.cure("CAP_DAC_READ_SEARCH, outside of any user namespace");
+            } else if error == Errno::NOENT {
+                entry.cure("mount /proc");
             }
         }
     }

@@ -42,10 +42,14 @@ pub(super) fn report(
         Some(modes) => {
             let rows = modes.rows.iter().map(|row| {
                 let cells = json!({ "read": row.read, "write": row.write, "commit": row.commit });
-                (row.mode.to_owned(), cells)
+                (row.mode.word().to_owned(), cells)
             });
             let chosen = &modes.recommendation;
-            let chosen = json!({ "read": chosen.read, "write": chosen.write, "why": chosen.why });
+            let chosen = json!({
+                "read": chosen.read.word(),
+                "write": chosen.write.word(),
+                "why": chosen.why,
+            });
             (Value::Object(rows.collect()), chosen)
         }
     };

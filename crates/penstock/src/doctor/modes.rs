@@ -1,6 +1,7 @@
 //! What each mode does to READ, WRITE and COMMIT in a directory, and which to choose.
 
-use nfs_io::probe::directory::{DirectoryFacts, Outcome, ProcessFacts, Trials};
+use nfs_io::plan::Mode;
+use nfs_io::probe::directory::{DirectTrials, DirectoryFacts, Outcome, ProcessFacts, Trials};
 
 use super::findings::{fs_name, is_memory, is_remote};
 use super::words;
@@ -16,7 +17,7 @@ pub(super) struct Modes {
 /// One mode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Row {
-    pub(super) mode: &'static str,
+    pub(super) mode: Mode,
     pub(super) read: String,
     pub(super) write: String,
     pub(super) commit: String,
@@ -25,8 +26,8 @@ pub(super) struct Row {
 /// Which mode to choose.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Recommendation {
-    pub(super) read: &'static str,
-    pub(super) write: &'static str,
+    pub(super) read: Mode,
+    pub(super) write: Mode,
     pub(super) why: String,
 }
 
@@ -47,9 +48,8 @@ pub(super) fn of(facts: &DirectoryFacts, trials: &Trials, process: &ProcessFacts
 /// The unit of the direct middle of a WRITE, in bytes: a page or a block is never written both
 /// through the page cache and past it by one WRITE.
 pub(super) fn write_unit(facts: &DirectoryFacts, trials: &Trials) -> u64 {
-    let block = facts.fs.bsize.min(u64::from(u32::MAX));
     let page = 4096;
-    u64::from(trials.offset_align).max(page).max(block)
+    u64::from(trials.offset_align).max(facts.fs.bsize).max(page)
 }
 
 /// What really works past, or without staying in, the page cache.
@@ -71,9 +71,7 @@ impl Abilities {
         };
         let leaves = |outcome| outcome == Outcome::PassedThrough || past(outcome);
         let aligned = trials.offset_align > 0 && trials.memory_align > 0;
-        let direct = |of: Option<nfs_io::probe::directory::DirectTrials>| {
-            aligned && of.is_some_and(|of| past(of.aligned))
-        };
+        let direct = |of: Option<DirectTrials>| aligned && of.is_some_and(|of| past(of.aligned));
         Self {
             direct_read: direct(trials.direct_read),
             direct_write: direct(trials.direct_write),
@@ -89,7 +87,7 @@ fn commit_of_memory() -> String {
 
 fn buffered(memory: bool) -> Row {
     Row {
-        mode: "buffered",
+        mode: Mode::Buffered,
         read: "through the page cache, kept".to_owned(),
         write: "into the page cache, kept".to_owned(),
         commit: if memory {
@@ -118,7 +116,7 @@ fn dontcache(trials: &Trials, abilities: &Abilities, memory: bool) -> Row {
         "as buffered"
     };
     Row {
-        mode: "dontcache",
+        mode: Mode::DontCache,
         read: read.to_owned(),
         write: write.to_owned(),
         commit,
@@ -138,7 +136,8 @@ fn direct(facts: &DirectoryFacts, trials: &Trials, abilities: &Abilities, memory
     let middle = write_unit(facts, trials);
     let passes = trials
         .direct_write
-        .is_some_and(|write| write.aligned == Outcome::PassedThrough);
+        .is_some_and(|write| write.aligned == Outcome::PassedThrough)
+        && trials.offset_align > 0;
     let write = if abilities.direct_write {
         format!("middle past it in units of {middle}, edges buffered; shorter ones buffered")
     } else if passes {
@@ -152,7 +151,7 @@ fn direct(facts: &DirectoryFacts, trials: &Trials, abilities: &Abilities, memory
         (false, false) => "as buffered".to_owned(),
     };
     Row {
-        mode: "direct",
+        mode: Mode::Direct,
         read,
         write,
         commit,
@@ -168,54 +167,57 @@ fn recommend(
     let choose = |read, write, why: String| Recommendation { read, write, why };
     if is_memory(&name) {
         let why = format!("a {name} is its page cache: no other mode can do better");
-        return choose("buffered", "buffered", why);
+        return choose(Mode::Buffered, Mode::Buffered, why);
     }
     if is_remote(&name) {
         let why = format!(
             "{name} has its files elsewhere, and what that side does with them is not to be seen \
              from here; measure before choosing another"
         );
-        return choose("buffered", "buffered", why);
+        return choose(Mode::Buffered, Mode::Buffered, why);
     }
     let size = facts.fs.blocks.saturating_mul(facts.fs.frsize);
     let memory = process.memory_bytes.unwrap_or(0);
-    let sizes = format!(
-        "{} of files, {} of memory",
-        words::bytes(size),
-        words::bytes(memory)
-    );
+    let sizes = match process.memory_bytes {
+        Some(memory) => format!(
+            "{} of files, {} of memory",
+            words::bytes(size),
+            words::bytes(memory)
+        ),
+        None => format!("{} of files", words::bytes(size)),
+    };
     if size < memory / 2 {
         let why = format!(
             "everything on it fits into memory ({sizes}): READs are answered from the page cache. \
              direct takes less CPU where nothing is read twice"
         );
-        return choose("buffered", "buffered", why);
+        return choose(Mode::Buffered, Mode::Buffered, why);
     }
     match (abilities.direct_read, abilities.direct_write) {
         (true, true) => choose(
-            "direct",
-            "direct",
+            Mode::Direct,
+            Mode::Direct,
             format!(
                 "more can be asked for than fits into memory ({sizes}), and direct keeps clear of \
                  reclaim; small READs that are repeated do better buffered, by a rule on their size"
             ),
         ),
         (true, false) => choose(
-            "direct",
-            "buffered",
+            Mode::Direct,
+            Mode::Buffered,
             format!(
                 "direct READs keep clear of reclaim ({sizes}), direct WRITEs are not possible \
                  here; buffered for both where files are read while they are written"
             ),
         ),
         _ if abilities.dontcache_read && abilities.dontcache_write => choose(
-            "dontcache",
-            "dontcache",
+            Mode::DontCache,
+            Mode::DontCache,
             format!("direct is not possible here, and dontcache keeps memory free ({sizes})"),
         ),
         _ => choose(
-            "buffered",
-            "buffered",
+            Mode::Buffered,
+            Mode::Buffered,
             "neither direct nor dontcache does here what it says".to_owned(),
         ),
     }

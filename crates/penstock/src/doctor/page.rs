@@ -100,7 +100,7 @@ fn print_modes(out: &mut impl Write, style: Style, modes: &Modes) -> io::Result<
             ("COMMIT", &row.commit),
         ];
         for (index, (operation, cell)) in cells.into_iter().enumerate() {
-            let mode = if index == 0 { row.mode } else { "" };
+            let mode = if index == 0 { row.mode.word() } else { "" };
             let mode = style.bold(&format!("{mode:<10}"));
             writeln!(out, "  {mode} {operation:<7} {cell}")?;
         }

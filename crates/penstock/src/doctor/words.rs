@@ -10,6 +10,7 @@ pub(super) fn errno(errno: Errno) -> String {
         Errno::AGAIN => "EAGAIN",
         Errno::INVAL => "EINVAL",
         Errno::IO => "EIO",
+        Errno::NOENT => "ENOENT",
         Errno::NOSPC => "ENOSPC",
         Errno::NOSYS => "ENOSYS",
         Errno::NOTBLK => "ENOTBLK",

@@ -145,7 +145,7 @@ fn controls(
         io: Box::new(move |query, _| for_io.io_policies(query)),
         io_set: Box::new(move |order, asker| for_change.set_io_policy(order, asker)),
         io_why: Box::new(move |query, _| for_why.why_io(query)),
-        trace: Box::new(move |change| for_trace.trace(change)),
-        follow: Box::new(move |request| for_follow.follow(request)),
+        trace: Box::new(move |change, _| for_trace.trace(change)),
+        follow: Box::new(move |request, _| for_follow.follow(request)),
     }
 }

@@ -3,6 +3,9 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use nfs_server::config::{Access, Config, ExportConfig, SquashKind, word_of};
+use nfs_server::control::IoView;
+
+use crate::ctl;
 
 /// Tells line by line, on standard error as plain text, or as log events where those are JSON and
 /// another program reads them.
@@ -53,6 +56,9 @@ impl Report {
 
     fn export(&mut self, export: &ExportConfig) {
         self.line(format!("  {} is {}", export.pseudo, export.path.display()));
+        for line in ctl::io::lines(&IoView::of(&export.io)) {
+            self.line(format!("    {line}"));
+        }
         for client in &export.clients {
             let access = match client.access {
                 Access::ReadWrite => "may read and write",

@@ -21,7 +21,7 @@ pub(crate) use mounted::Mounted;
 pub(crate) use netns::Netns;
 pub(crate) use place::Place;
 pub(crate) use process::{Running, output, run};
-pub(crate) use server::{Server, ServerOptions};
+pub(crate) use server::{IoFigures, Server, ServerOptions};
 pub(crate) use uml::{Guest, GuestOutcome, Mount};
 
 /// Which of the server's I/O engines a scenario runs with.

@@ -1,5 +1,6 @@
 //! The server under test, as a process.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
 use std::net::SocketAddr;
@@ -10,8 +11,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use rustix::process::Signal;
+use serde::Deserialize;
 
-use super::{Context, Netns, Running};
+use super::{Context, Netns, Running, output};
 
 /// How long the server may take until it says `ready`.
 const READY_DEADLINE: Duration = Duration::from_secs(30);
@@ -40,6 +42,20 @@ pub(crate) struct Server {
     process: Running,
     address: SocketAddr,
     log: PathBuf,
+    program: PathBuf,
+    state: PathBuf,
+}
+
+/// How the bytes of one export's READs or WRITEs went, in the server's own words (`ctl status --io`).
+#[derive(Debug, Deserialize)]
+pub(crate) struct IoFigures {
+    pub(crate) export: String,
+    /// `read` or `write`.
+    pub(crate) operation: String,
+    /// Bytes by the mode in which they really went.
+    pub(crate) moved_bytes: BTreeMap<String, u64>,
+    /// Calls that went another way than was chosen, by reason.
+    pub(crate) fallbacks: BTreeMap<String, u64>,
 }
 
 impl Server {
@@ -106,6 +122,8 @@ impl Server {
             process,
             address,
             log,
+            program: context.server.clone(),
+            state: state.to_path_buf(),
         })
     }
 
@@ -183,6 +201,19 @@ impl Server {
             ensure!(Instant::now() < deadline, "not traced after {within:?}");
             std::thread::yield_now();
         }
+    }
+
+    /// How bytes went since it was started.
+    ///
+    /// # Errors
+    /// When it does not answer on its control socket.
+    pub(crate) fn io_figures(&self) -> Result<Vec<IoFigures>> {
+        let mut command = Command::new(&self.program);
+        command
+            .args(["ctl", "--json", "--state-dir"])
+            .arg(&self.state);
+        let text = output(command.args(["status", "--io"]))?;
+        serde_json::from_slice(&text).context("what `ctl status --io` said")
     }
 
     /// Lets it make no file longer than `bytes` from now on (`RLIMIT_FSIZE`).

@@ -17,13 +17,15 @@ use super::kernel::{compare_calls, compare_fsx, failures, verdicts};
 use crate::duel::{self, Expected};
 use crate::guest;
 use crate::host::{
-    Context, FsKind, Guest, IoSetting, LoopFs, Mode, Mount, Netns, Server, ServerOptions,
+    Context, FsKind, Guest, IoFigures, IoSetting, LoopFs, Mode, Mount, Netns, Server, ServerOptions,
 };
 use crate::map::Map;
 use crate::random::Random;
 
 /// Longest run of the guest.
 const GUEST_DEADLINE: Duration = Duration::from_secs(420);
+/// What has to go in an export's own mode at least, in bytes.
+const MOVED_MIN: u64 = 1 << 20;
 /// How often the server is killed and comes back, in another mode each time.
 const RESTARTS: u64 = 6;
 
@@ -118,6 +120,7 @@ pub(super) fn run(context: &Context) -> Result<String> {
         script: &script(context.seed, &amount),
         within: GUEST_DEADLINE,
     };
+    let mut figures = None;
     let (shared, mut local) = (export.join("rules").join(duel::FILE), None);
     let outcome = guest.run(context, |line| {
         if line.starts_with("progress duel begins") {
@@ -125,6 +128,9 @@ pub(super) fn run(context: &Context) -> Result<String> {
         } else if let ("progress duel over", Some(local)) = (line, &local) {
             local.end();
         } else if line.starts_with("progress changing") {
+            if figures.is_none() {
+                figures = Some(server.io_figures()?);
+            }
             server.kill()?;
             server = bench.start(&mut random)?;
         }
@@ -133,6 +139,7 @@ pub(super) fn run(context: &Context) -> Result<String> {
     server.stop()?;
 
     let mut wrong = failures(&outcome);
+    wrong.extend(strayed(&figures.unwrap_or_default()));
     let ended = local.map_or_else(|| Err(anyhow!("never began")), Local::outcome);
     let seen = ended.and_then(|()| see_all(&shared));
     // From here on it is the disk that tells, not the page cache.
@@ -180,6 +187,26 @@ pub(super) fn run(context: &Context) -> Result<String> {
 fn expected_verdicts() -> usize {
     let (duel, killed) = (2, 1);
     FSX.len() + killed + 2 * (guest::COPIES + guest::content_calls()) + duel
+}
+
+/// What did not go as its export says: without this all could go through the page cache and pass.
+fn strayed(figures: &[IoFigures]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (export, mode) in [
+        ("/direct", Mode::Direct),
+        ("/dontcache", Mode::DontCache),
+        ("/rules", Mode::Direct),
+    ] {
+        for operation in ["read", "write"] {
+            let of_it = |row: &&IoFigures| row.export == export && row.operation == operation;
+            let rows: Vec<_> = figures.iter().filter(of_it).collect();
+            let bytes = |row: &&IoFigures| row.moved_bytes.get(mode.word()).copied();
+            if rows.iter().filter_map(bytes).sum::<u64>() < MOVED_MIN {
+                wrong.push(format!("{operation} of {export}: {rows:?}"));
+            }
+        }
+    }
+    wrong
 }
 
 fn script(seed: u64, amount: &Amount) -> String {

@@ -1,6 +1,7 @@
 //! The scenarios, in one table. Each runs once with each engine of the server.
 
 mod commands;
+mod doctor;
 mod hostile;
 mod io;
 mod kernel;
@@ -44,6 +45,12 @@ pub(crate) const TABLE: &[Scenario] = &[
         about: "penstock ls, cat and stat: output, JSON, exit codes",
         needs: &[],
         run: commands::ours,
+    },
+    Scenario {
+        name: "doctor",
+        about: "penstock doctor on XFS, ext4, btrfs, tmpfs, overlayfs, as root and as a stranger",
+        needs: &[Need::Root, Need::Loop, Need::Btrfs],
+        run: doctor::run,
     },
     Scenario {
         name: "commands-ganesha",

@@ -63,7 +63,8 @@ impl Core {
             Ok(ready) => ready,
             Err(error) => return (Err(error), self.wcc_unchanged(object).await),
         };
-        let result = match self.sync_file(engine, target, fd, true).await {
+        let synced = self.sync_file(engine, target, Arc::clone(&fd), true);
+        let result = match synced.await {
             Err(Error::Busy) => Err(Error::Busy),
             // Asked in any case: to answer with an error is to tell.
             result if object.must_hear_of_error(target.client) => {
@@ -71,6 +72,9 @@ impl Core {
             }
             result => result,
         };
+        if result.is_ok() {
+            self.drop_edges(target, fd, 1).await;
+        }
         let after = self.attributes(object).await.ok();
         let before = change.is_unmixed().then_some(before);
         (

@@ -1,12 +1,12 @@
 //! The mode of one call: what was decided for it, what the file is known to refuse, and the
 //! descriptors that go with it.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use nfs_io::Errno;
-use nfs_io::fs::Stat;
+use nfs_io::fs::{self, Stat};
 use nfs_io::plan::{Alignment, Fallback, Mode};
 
 use super::super::{Error, Object, Result};
@@ -51,6 +51,9 @@ fn reason(mode: Mode) -> Option<Reason> {
         Mode::Direct => Some(Reason::RefusedDirect),
     }
 }
+
+/// Of the kernel's pages, about: only for counting them.
+const PAGE_BYTES: usize = 4096;
 
 /// How one call moves its bytes: begins as decided, ends as it was possible.
 pub(super) struct Moving<'c> {
@@ -134,6 +137,15 @@ impl<'c> Moving<'c> {
         trace.segment(self.io, target.about(), file, mode, fallback);
     }
 
+    /// `bytes` were written in this mode.
+    pub(super) fn wrote(&mut self, mode: Mode, bytes: usize) {
+        self.moved.segment(mode, bytes);
+        if self.decided == Mode::Direct && mode != Mode::Direct {
+            let pages = u32::try_from(bytes / PAGE_BYTES + 1).unwrap_or(u32::MAX);
+            self.object.edge_pages.fetch_add(pages, Ordering::Relaxed);
+        }
+    }
+
     /// The call is over; `bytes` went into its reply.
     pub(super) fn count(mut self, target: &Target, bytes: usize) {
         self.moved.set_bytes(bytes);
@@ -165,6 +177,27 @@ impl Core {
                 Ok(None)
             }
             Err(error) => Err(error),
+        }
+    }
+}
+
+impl Core {
+    /// Lets go of what the edges of direct WRITEs left in the page cache, `least` pages or more of it. Pages
+    /// that are still dirty are written back and go another time. Not where READs are meant to find
+    /// the file in the cache.
+    pub(super) async fn drop_edges(&self, target: &Target, file: Arc<OwnedFd>, least: u32) {
+        let object = &target.object;
+        if object.edge_pages.load(Ordering::Relaxed) < least {
+            return;
+        }
+        object.edge_pages.store(0, Ordering::Relaxed);
+        let read = target.choose(Io::Read, u64::from(self.io_bytes_max)).mode;
+        if read == Mode::Direct {
+            let job = move || fs::drop_cached(file.as_fd());
+            // Nothing depends on it: pages that stay are the kernel's to judge.
+            if let Err(error) = self.blocking(target.lane(), job).await {
+                tracing::trace!(%error, "edges stay in the page cache");
+            }
         }
     }
 }

@@ -17,6 +17,7 @@ use super::{Stability, WriteDone, finished, must_be_regular};
 use crate::core::{Core, Target};
 use crate::dispatch::Payload;
 use crate::io_counters::Io;
+use crate::limits;
 use crate::trace::Event;
 
 impl Core {
@@ -74,6 +75,8 @@ impl Core {
             }
             Err(error) => Err(error),
         };
+        self.drop_edges(target, write.fd, limits::EDGE_PAGES_KEPT_MAX)
+            .await;
         moving.count(target, result.as_ref().map_or(0, |done| done.count));
         let after = self.attributes(object).await.ok();
         let before = change.is_unmixed().then_some(before);
@@ -181,7 +184,7 @@ impl Core {
             data = done.buf.ok_or(Error::Errno(Errno::IO))?;
             match done.result {
                 Ok(written) => {
-                    moving.moved.segment(mode, written);
+                    moving.wrote(mode, written);
                     return Ok((Ok(written), data));
                 }
                 Err(errno) if moving.is_refused(mode, errno) => mode = Mode::Buffered,

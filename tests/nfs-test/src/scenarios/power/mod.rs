@@ -27,7 +27,9 @@ use nfs_client::Nfs3;
 use nfs_wire::nfs3::{CreateHow, FileHandle, Nfsstat3, StableHow};
 
 use crate::host::wire::{connect, mount, ok, walk};
-use crate::host::{Context, FsKind, IoSetting, Knife, LoopFs, Mode, Server, ServerOptions, wire};
+use crate::host::{
+    Context, FsKind, IoFigures, IoSetting, Knife, LoopFs, Mode, Server, ServerOptions, wire,
+};
 use crate::pattern;
 use crate::random::Random;
 use content::{Content, SIZE_MAX};
@@ -85,6 +87,7 @@ fn rounds(context: &Context, mut bench: Bench<'_>, count: u32) -> Result<String>
     let mut random = Random::new(context.seed.wrapping_add(context.engine as u64));
     let schedule = schedule(count, bench.fs.is_some(), &mut random);
     let (mut calls, mut resent) = (0, 0);
+    let mut moved = Moved::default();
     for (round, (plan, io)) in (0..).zip(&schedule) {
         let what = || format!("round {round}, {plan:?}, {io}, seed {}", context.seed);
         let mut server = bench.start(*io).with_context(what)?;
@@ -94,6 +97,7 @@ fn rounds(context: &Context, mut bench: Bench<'_>, count: u32) -> Result<String>
         calls += done;
         resent += again;
         if let Some(fs) = &mut bench.fs {
+            moved.note(&server.io_figures().with_context(what)?);
             if round.is_multiple_of(2) {
                 server.kill().with_context(what)?;
             } else {
@@ -111,12 +115,39 @@ fn rounds(context: &Context, mut bench: Bench<'_>, count: u32) -> Result<String>
     let server = bench.start(IoSetting::all(Mode::Buffered))?;
     resent += wire::block_on(bench.aftermath(&server)).context("after the last round")?;
     server.stop()?;
+    if bench.fs.is_some() {
+        moved.check(&schedule)?;
+    }
     let of_mode = |mode| schedule.iter().filter(|(_, io)| io.write == mode).count();
     let modes = Mode::ALL.map(|mode| format!("{} {}", of_mode(mode), mode.word()));
     Ok(format!(
         "{count} rounds ({}), {calls} acknowledged calls, {resent} writes resent",
         modes.join(", ")
     ))
+}
+
+/// Bytes of WRITEs by the mode in which they really went, over all rounds.
+#[derive(Default)]
+struct Moved(BTreeMap<String, u64>);
+
+impl Moved {
+    fn note(&mut self, figures: &[IoFigures]) {
+        for row in figures.iter().filter(|row| row.operation == "write") {
+            for (mode, bytes) in &row.moved_bytes {
+                *self.0.entry(mode.clone()).or_default() += bytes;
+            }
+        }
+    }
+
+    /// A mode that fell back each time would prove nothing.
+    fn check(&self, schedule: &[(Plan, IoSetting)]) -> Result<()> {
+        for mode in Mode::ALL {
+            let asked = schedule.iter().any(|(_, io)| io.write == mode);
+            let bytes = self.0.get(mode.word()).copied().unwrap_or(0);
+            ensure!(!asked || bytes > 0, "no WRITE went {}", mode.word());
+        }
+        Ok(())
+    }
 }
 
 struct Bench<'a> {
