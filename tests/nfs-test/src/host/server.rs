@@ -58,6 +58,12 @@ pub(crate) struct IoFigures {
     pub(crate) fallbacks: BTreeMap<String, u64>,
 }
 
+/// The part of `ctl status` that is looked at.
+#[derive(Deserialize)]
+struct Status {
+    io: Vec<IoFigures>,
+}
+
 impl Server {
     /// Starts the server on `export` with its state in `state`, and waits until it is ready. The
     /// log goes to `server.log` of the scenario's directory (appended, over restarts).
@@ -176,6 +182,20 @@ impl Server {
         Ok(kib.context("no VmHWM in /proc")?.parse::<u64>()? * 1024)
     }
 
+    /// How bytes went since it was started.
+    ///
+    /// # Errors
+    /// When it does not answer on its control socket.
+    pub(crate) fn io_figures(&self) -> Result<Vec<IoFigures>> {
+        let mut command = Command::new(&self.program);
+        command
+            .args(["ctl", "--json", "--state-dir"])
+            .arg(&self.state);
+        let text = output(command.arg("status"))?;
+        let status: Status = serde_json::from_slice(&text).context("what `ctl status` said")?;
+        Ok(status.io)
+    }
+
     /// The process.
     pub(crate) fn id(&self) -> u32 {
         self.process.id()
@@ -201,19 +221,6 @@ impl Server {
             ensure!(Instant::now() < deadline, "not traced after {within:?}");
             std::thread::yield_now();
         }
-    }
-
-    /// How bytes went since it was started.
-    ///
-    /// # Errors
-    /// When it does not answer on its control socket.
-    pub(crate) fn io_figures(&self) -> Result<Vec<IoFigures>> {
-        let mut command = Command::new(&self.program);
-        command
-            .args(["ctl", "--json", "--state-dir"])
-            .arg(&self.state);
-        let text = output(command.args(["status", "--io"]))?;
-        serde_json::from_slice(&text).context("what `ctl status --io` said")
     }
 
     /// Lets it make no file longer than `bytes` from now on (`RLIMIT_FSIZE`).

@@ -18,8 +18,6 @@ use crate::pattern::{DIGEST_START, digest};
 
 /// Longest run of a guest.
 const GUEST_DEADLINE: Duration = Duration::from_secs(420);
-/// How often the server is killed and started again under fsx.
-const RESTARTS: u64 = 4;
 /// How many source packages of the registry go into the tree, at most.
 const PACKAGES_MAX: usize = 60;
 /// The tree gets packages until it has this many entries.
@@ -42,9 +40,8 @@ pub(super) fn run(context: &Context) -> Result<String> {
         ..ServerOptions::default()
     };
     let state = context.dir.join("state");
-    let mut server = Server::start(context, &export, &state, &options)?;
+    let server = Server::start(context, &export, &state, &options)?;
     let operations = if context.quick { 2_000 } else { 20_000 };
-    let under_restarts = operations / 5;
     let guest = Guest {
         netns: &netns,
         port: server.address().port(),
@@ -64,35 +61,24 @@ pub(super) fn run(context: &Context) -> Result<String> {
              $T guest --results $R calls /mnt/nfs/calls\n\
              $T guest --results $R tree /mnt/nfs/tree $W/tree.tar $W/tree.json\n\
              $T guest --results $R fsx /mnt/nfs --seed {seed} --operations {operations}\n\
-             $T guest --results $R fsx /mnt/nfs --name restarts --seed {seed} \
-               --operations {under_restarts} --progress {between_restarts}\n\
              $T guest --results $R sharing /mnt/uncached-1 /mnt/uncached-2 \
                /mnt/cached-1 /mnt/cached-2",
             seed = context.seed,
-            between_restarts = under_restarts / RESTARTS,
         ),
         within: GUEST_DEADLINE,
     };
-    let outcome = guest.run(context, |line| {
-        if line.starts_with("progress ") {
-            server.kill()?;
-            server = Server::start(context, &export, &state, &options)?;
-        }
-        Ok(())
-    })?;
+    let outcome = guest.run(context, |_| Ok(()))?;
     server.stop()?;
 
     let mut wrong = failures(&outcome);
     wrong.extend(compare_calls(&outcome, "calls", &export.join("calls"))?);
-    for name in ["fsx", "restarts"] {
-        wrong.extend(compare_fsx(&outcome, name, &export.join(name))?);
-    }
+    wrong.extend(compare_fsx(&outcome, "fsx", &export.join("fsx"))?);
     let on_disk = manifest::of_tree(&export.join("tree/tree"))?;
     for line in manifest::differences(&tree, &on_disk).into_iter().take(5) {
         wrong.push(format!("tree on the server's disk: {line}"));
     }
     let passed = verdicts(&outcome);
-    let expected = guest::CALLS.len() + guest::SHARING + 4 + 2;
+    let expected = guest::CALLS.len() + guest::SHARING + 4 + 1;
     disk.unmount()?;
     ensure!(
         wrong.is_empty(),

@@ -40,6 +40,16 @@ impl Worker {
         Ok(done.then_some(id))
     }
 
+    pub(super) async fn write_pages(&mut self, how: StableHow) -> Result<()> {
+        let Some((id, _)) = self.pick_file(|content| !content.is_solid()) else {
+            return Ok(());
+        };
+        let start = page(self.random.below(SIZE_MAX));
+        let end = start + page(self.random.below(WRITE_MAX)) + PAGE;
+        let range = start..end.min(SIZE_MAX);
+        self.send(id, vec![range], how).await.map(drop)
+    }
+
     pub(super) async fn overwrite(&mut self, how: StableHow) -> Result<()> {
         let Some((id, size)) = self.pick_file(Content::is_solid) else {
             return Ok(());

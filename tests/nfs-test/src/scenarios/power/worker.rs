@@ -23,6 +23,9 @@ pub(super) enum Act {
     WriteDataSync,
     WriteUnstable,
     WriteThenCommit,
+    /// A WRITE of whole pages into a hole or behind the end: in direct mode all of it goes past the page
+    /// cache, and what it allocates is put on stable storage by nothing else.
+    PagesDataSync,
     /// A WRITE over data that is on stable storage: no size and no allocation is put there with it,
     /// which would carry the timestamps along.
     OverwriteFileSync,
@@ -57,6 +60,7 @@ impl Act {
         Self::WriteDataSync,
         Self::WriteUnstable,
         Self::WriteThenCommit,
+        Self::PagesDataSync,
         Self::OverwriteFileSync,
         Self::OverwriteDataSync,
         Self::RecordsFileSync,
@@ -170,6 +174,7 @@ impl Worker {
             Act::WriteDataSync => self.write(StableHow::DataSync).await,
             Act::WriteUnstable => self.write(StableHow::Unstable).await,
             Act::WriteThenCommit => self.write_then_commit().await,
+            Act::PagesDataSync => self.write_pages(StableHow::DataSync).await,
             Act::OverwriteFileSync => self.overwrite(StableHow::FileSync).await,
             Act::OverwriteDataSync => self.overwrite(StableHow::DataSync).await,
             Act::RecordsFileSync => self.records(StableHow::FileSync).await,
