@@ -1,4 +1,4 @@
-//! What the server says of its own work: the counters of `penstock ctl status --io`, and the other
+//! What the server says of its own work: the counters of `penstock ctl status`, and the other
 //! `ctl` commands of the I/O modes.
 
 use std::collections::BTreeMap;
@@ -80,19 +80,22 @@ impl Control {
     }
 
     pub(super) fn figures(&self) -> Result<Figures> {
-        Ok(Figures(self.ask(&["status", "--io"])?))
+        self.ask(&["status"])
     }
 }
 
-/// All counters at a moment.
-pub(super) struct Figures(Vec<Line>);
+/// All counters at a moment: this part of the server's status.
+#[derive(Deserialize)]
+pub(super) struct Figures {
+    io: Vec<Line>,
+}
 
 impl Figures {
     /// Of one export and operation (`read` or `write`), of the calls for which `mode` was decided
     /// or of all.
     pub(super) fn sum(&self, export: &str, operation: &str, mode: Option<Mode>) -> Sum {
         let mut sum = Sum::default();
-        let lines = self.0.iter().filter(|line| {
+        let lines = self.io.iter().filter(|line| {
             line.export == export
                 && line.operation == operation
                 && mode.is_none_or(|mode| line.mode == mode.word())
