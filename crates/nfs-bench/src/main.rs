@@ -147,7 +147,7 @@ struct ModesArgs {
 impl ModesArgs {
     fn options(&self) -> Result<ModesOptions> {
         let rounds = self.rounds.unwrap_or(if self.quick { 3 } else { 5 });
-        let seconds = self.seconds.or(self.quick.then_some(2.5));
+        let seconds = self.seconds.or(self.quick.then_some(2.0));
         if rounds == 0 || rounds > limits::ROUNDS_MAX {
             bail!("--rounds is 1 to {}", limits::ROUNDS_MAX);
         }

@@ -31,7 +31,7 @@
 //! # call=  read, write, fsync or open-direct (opening with O_DIRECT)
 //! # fail=  an errno by name or number, or: shorten=BYTES
 //! # mode=  buffered, dontcache or direct; any if not given. An fsync has none.
-//! # file=  the last part of the file's path; any if not given
+//! # file=  the last part of the file's path (see `Rule::of_name`); any if not given
 //! # nth=   the first call that is met, 1 if not given;  times= how many are, all if not given
 //! call=write mode=direct file=log.0 fail=EINVAL
 //! call=fsync nth=3 times=1 fail=EIO
@@ -161,7 +161,9 @@ impl Rule {
         }
     }
 
-    /// Only calls on files whose path ends in this component.
+    /// Only calls on files whose path ends in this component, as `/proc/self/fd` tells it: not on
+    /// one that was renamed or removed, nor on one that was opened by its handle while nobody had
+    /// looked up its name.
     pub fn of_name(self, name: &[u8]) -> Self {
         Self {
             file: Files::Named(name.to_vec()),

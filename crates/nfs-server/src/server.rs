@@ -294,8 +294,15 @@ impl Server {
     /// Which export cannot be served, and why.
     pub fn apply(&self, table: ExportTable) -> Result<(), String> {
         let _turn = self.settings_turn.lock();
-        let trees = Trees::open(Arc::new(table), Some(&self.core.trees.load()))?;
-        self.core.serve(trees)
+        let old = self.core.trees.load_full();
+        let trees = Trees::open(Arc::new(table), Some(&old))?;
+        self.core.serve(trees)?;
+        for export in old.table.exports() {
+            if export.io.is_changed() {
+                tracing::info!(export = %export.pseudo, "I/O modes as configured again");
+            }
+        }
+        Ok(())
     }
 
     /// Serves until `shutdown` is done, then finishes what is under way and ends all threads.

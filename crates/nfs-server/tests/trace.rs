@@ -311,6 +311,40 @@ fn a_refusal_is_counted_once_for_each_call_and_traced_where_it_was_met() {
 }
 
 #[test]
+fn what_was_refused_when_it_was_opened_is_counted_as_that_every_time() {
+    let served = served(Mode::Direct);
+    block_on(async {
+        let client = served.client().await;
+        let root = served.root(&client).await;
+        let file = create(&client, &root, b"f").await;
+        let local = std::fs::File::open(served.path().join("f")).unwrap();
+        let _refused = Rule::new(Call::OpenDirect, Fault::Fail(Errno::INVAL))
+            .of_file(&local)
+            .inject();
+        for _ in 0..3 {
+            let data = Bytes::from(vec![1; 12_288]);
+            ok(client.write(&file, 0, StableHow::Unstable, data).await);
+            ok(client.read(&file, 0, 12_288).await);
+        }
+    });
+    let rows = served.server.io();
+    for operation in ["read", "write"] {
+        let row = row(&rows, operation);
+        let (word, calls) = row.fallbacks.first_key_value().unwrap();
+        assert_eq!((row.fallbacks.len(), *calls), (1, 3));
+        // Where direct I/O is not offered at all nothing is opened for it.
+        assert!(
+            ["open-refused", "alignment-unknown"].contains(&word.as_str()),
+            "{word}"
+        );
+        assert_eq!(
+            row.moved_bytes,
+            [("buffered".to_owned(), 3 * 12_288)].into()
+        );
+    }
+}
+
+#[test]
 fn a_call_that_fails_in_the_middle_is_counted_with_what_was_moved() {
     let served = served(Mode::Buffered);
     let mut follower = follow(&served, all());

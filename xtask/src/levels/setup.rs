@@ -48,11 +48,13 @@ const PACKAGES: &[Package] = &[
     },
     package("xfsprogs", "mkfs.xfs, and xfs_io, which cuts the power"),
     package("e2fsprogs", "mkfs.ext4, chattr"),
-    package("btrfs-progs", "mkfs.btrfs"),
+    package("btrfs-progs", "mkfs.btrfs, and btrfs, which limits space"),
     package("fuse3", "a file system that stalls on request"),
     package("iproute2", "tap devices and network namespaces"),
-    package("util-linux", "unshare, nsenter, setpriv, losetup"),
-    package("mount", "loop mounts"),
+    package("util-linux", "unshare, nsenter, setpriv"),
+    package("util-linux-extra", "fincore, which looks into the page cache"),
+    package("mount", "loop mounts, losetup"),
+    package("strace", "counts the server's system calls"),
     package("tar", "unpacks a source tree on a mount"),
 ];
 

@@ -44,7 +44,7 @@ pub fn write(report: &Report, directory: &Path) -> Result<()> {
     }
     page.push_str("\n## Over time\n\n");
     for (volume, _) in &report.header.volumes {
-        for (direction, word) in [(Direction::Read, "read"), (Direction::Write, "write")] {
+        for (direction, word) in [(Direction::Read, "read"), (Direction::Write, "written")] {
             let rows = report.drawn(volume, direction);
             if rows.is_empty() {
                 continue;
@@ -69,7 +69,7 @@ fn picture(report: &Report, volume: &str, word: &str, rows: &[&Row]) -> String {
     let file = mib(report.header.file_bytes);
     let memory = mib(report.header.memory_bytes);
     let title = format!(
-        "{volume}: a file of {file:.0} MiB, {word} in calls of 1 MiB; {memory:.0} MiB of memory"
+        "{volume}: a file of up to {file:.0} MiB, {word} in calls of 1 MiB; {memory:.0} MiB of memory"
     );
     let panels = [
         Panel {

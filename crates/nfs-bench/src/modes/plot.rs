@@ -179,14 +179,10 @@ impl Axis {
     }
 }
 
+/// Without more decimals than a tick needs.
 fn number(value: f64) -> String {
-    if value.fract().abs() < 1e-9 {
-        format!("{value:.0}")
-    } else if value >= 1.0 {
-        format!("{value:.1}")
-    } else {
-        format!("{value:.2}")
-    }
+    let text = format!("{value:.2}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 fn escaped(text: &str) -> String {

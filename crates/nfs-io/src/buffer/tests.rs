@@ -226,3 +226,40 @@ fn a_part_that_is_given_up_leaves_the_memory_and_the_budget() {
     drop(used);
     assert_eq!(budget.in_use(), pool.idle_bytes());
 }
+
+#[test]
+fn no_two_buffers_share_a_byte_whatever_is_cut_and_given_up() {
+    let budget = Budget::new(40 * HUGE);
+    let pool = BufferPool::new(budget.clone());
+    std::thread::scope(|scope| {
+        for seed in 1..4_usize {
+            let (pool, budget) = (pool.clone(), budget.clone());
+            scope.spawn(move || {
+                let mut held: Vec<(Buf, u8)> = Vec::new();
+                for round in 0..400_usize {
+                    let chance = round * 7919 + seed * 104_729;
+                    let len = [70_000, 65_536, 262_144, 1 << 20, 5000, 3 << 20][chance % 6];
+                    let mark = (chance % 251) as u8;
+                    if let Some(mut buf) = pool.try_take_placed(len, chance % 3 * 100) {
+                        let last = len - 1;
+                        (buf[0], buf[len / 2], buf[last]) = (mark, mark, mark);
+                        held.push((buf, mark));
+                    }
+                    // Somebody who takes all that is idle, now and then.
+                    if chance % 13 == 0 {
+                        drop(budget.try_reserve(38 * HUGE));
+                    }
+                    while held.len() > chance % 17 {
+                        let (buf, mark) = held.swap_remove(chance % held.len());
+                        let marks = [buf[0], buf[buf.len() / 2], buf[buf.len() - 1]];
+                        assert_eq!(marks, [mark; 3]);
+                    }
+                }
+            });
+        }
+    });
+    assert!(budget.peak() <= budget.total());
+    assert_eq!(budget.in_use(), pool.idle_bytes());
+    drop(budget.try_reserve(40 * HUGE).expect("all of it is idle"));
+    assert_eq!((budget.in_use(), pool.idle_bytes()), (0, 0));
+}

@@ -309,8 +309,10 @@ impl Bench<'_> {
             while !looking.load(Ordering::Acquire) {
                 std::thread::yield_now();
             }
+            // Raised also if the work panics: the scope waits for the watcher.
+            let raised = Raise(&done);
             let value = work(self);
-            done.store(true, Ordering::Release);
+            drop(raised);
             let most = watcher.join().ok().and_then(Result::ok);
             (value, most)
         })
@@ -414,6 +416,15 @@ impl Bench<'_> {
         self.meter
             .map(|meter| meter.cached_pages(self.file, start, len))
             .transpose()
+    }
+}
+
+/// Sets its flag when dropped.
+struct Raise<'a>(&'a AtomicBool);
+
+impl Drop for Raise<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
     }
 }
 

@@ -214,7 +214,12 @@ impl Connection {
         loop {
             match receiver.feed(&mut bytes)? {
                 Step::More => return Ok(waited),
-                Step::Call(call) => self.start(call)?,
+                Step::Call(call) => {
+                    if self.start(call)? {
+                        // It may have been carried out here and now: others have their turn.
+                        tokio::task::yield_now().await;
+                    }
+                }
                 Step::Memory(wanted) => {
                     // Waiting for memory must not hold back replies that would free some.
                     self.flush()?;
@@ -254,8 +259,9 @@ impl Connection {
         Ok(())
     }
 
-    /// Runs a call as far as it goes at once; what has to wait goes on as a task of its own.
-    fn start(self: &Rc<Self>, call: Received) -> Result<(), End> {
+    /// Runs a call as far as it goes at once; what has to wait goes on as a task of its own. True when a
+    /// large transfer was handed to the kernel.
+    fn start(self: &Rc<Self>, call: Received) -> Result<bool, End> {
         let Received {
             record,
             data,
@@ -277,7 +283,8 @@ impl Connection {
         let mut at_once = TaskContext::from_waker(Waker::noop());
         count(&self.figures.calls);
         let mut polled = call.as_mut().poll(&mut at_once);
-        if polled.is_pending() && self.shard.engine.hand_over(HAND_OVER_BYTES) {
+        let handed_over = polled.is_pending() && self.shard.engine.hand_over(HAND_OVER_BYTES);
+        if handed_over {
             // A fast disk is done with it by now.
             polled = call.as_mut().poll(&mut at_once);
         }
@@ -291,7 +298,7 @@ impl Connection {
             // Its buffer is free for the next call once it is sent.
             self.flush()?;
         }
-        Ok(())
+        Ok(handed_over)
     }
 
     fn go_on(self: &Rc<Self>, call: Pin<Box<dyn Future<Output = Answer>>>) {

@@ -22,7 +22,7 @@ use crate::limits;
 pub(crate) struct Shard {
     pub(crate) core: Arc<Core>,
     pub(crate) engine: Engine,
-    scratch: RefCell<Option<Vec<u8>>>,
+    scratch: RefCell<Vec<Vec<u8>>>,
     in_flight: Cell<usize>,
     room: Notify,
     clients: RandomState,
@@ -41,20 +41,24 @@ pub(crate) struct ShardStart {
     pub(crate) clients: RandomState,
 }
 
+/// Buffers kept to read into.
+const SCRATCHES: usize = 4;
 /// Bytes read from a socket at once.
 const SCRATCH_BYTES: usize = 256 << 10;
 
 impl Shard {
-    /// The buffer that connections read into, between two waits. A connection that waits for memory
-    /// keeps it; then another is made.
+    /// A buffer that connections read into, between two waits. A connection that waits for memory, or
+    /// for its turn, keeps it; then another is made.
     pub(super) fn scratch(&self) -> Vec<u8> {
-        self.scratch
-            .take()
-            .unwrap_or_else(|| vec![0; SCRATCH_BYTES])
+        let kept = self.scratch.borrow_mut().pop();
+        kept.unwrap_or_else(|| vec![0; SCRATCH_BYTES])
     }
 
     pub(super) fn give_back(&self, scratch: Vec<u8>) {
-        self.scratch.replace(Some(scratch));
+        let mut kept = self.scratch.borrow_mut();
+        if kept.len() < SCRATCHES {
+            kept.push(scratch);
+        }
     }
 
     /// Stands for a client's address where only sameness matters.
@@ -121,7 +125,7 @@ async fn serve(start: ShardStart) -> std::io::Result<()> {
     let shard = Rc::new(Shard {
         core,
         engine,
-        scratch: RefCell::new(None),
+        scratch: RefCell::default(),
         in_flight: Cell::new(0),
         room: Notify::new(),
         clients,

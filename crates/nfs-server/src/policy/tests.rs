@@ -258,6 +258,8 @@ fn changes_at_once_follow_each_other() {
         move |before: &IoPolicy| {
             let mut after = before.clone();
             after.rules.push(parse_rule(rule).unwrap());
+            // Lets the others come between: each must see what they did.
+            std::thread::yield_now();
             after
         }
     };
@@ -358,6 +360,9 @@ fn model(
 }
 
 proptest! {
+    // Of few policies does a rule decide that another nearly hides.
+    #![proptest_config(ProptestConfig::with_cases(1024))]
+
     #[test]
     fn a_choice_is_what_the_definition_says(
         (read, write) in (any_mode(), any_mode()), rules in prop::collection::vec(any_rule(), 0..8),

@@ -262,8 +262,7 @@ fn foresee(
     let mut notes = Vec::new();
     let mut fallbacks: Vec<String> = Vec::new();
     let mut mode = decided;
-    let refused = refusal(&facts.refused, decided);
-    if let Some((reason, true)) = refused {
+    if let Some((reason, true)) = refusal(&facts.refused, decided) {
         fallbacks.push(format!(
             "{}, as the server remembers of this file",
             sentence(reason)
@@ -277,19 +276,20 @@ fn foresee(
     let beyond = || "the range ends beyond 2^63 - 1, the end of any file; ask for less".to_owned();
     let (mut segments, fallback) = planned(mode).ok_or_else(beyond)?;
     fallbacks.extend(fallback.map(sentence));
-    let is_tried = |segment: &Segment| segment.mode == decided && decided != Mode::Buffered;
-    if let Some((reason, false)) = refused
-        && segments.iter().any(is_tried)
-    {
-        fallbacks.push(format!("{}, as the next call will find", sentence(reason)));
-        match asked.io {
-            // What was asked, without its surroundings.
-            Io::Read => (segments, _) = planned(Mode::Buffered).ok_or_else(beyond)?,
-            Io::Write => segments
-                .iter_mut()
-                .for_each(|segment| segment.mode = Mode::Buffered),
+    let mut found = Vec::new();
+    for segment in &mut segments {
+        if let Some((reason, _)) = refusal(&facts.refused, segment.mode) {
+            found.push(reason);
+            segment.mode = Mode::Buffered;
         }
     }
+    found.dedup();
+    if !found.is_empty() && asked.io == Io::Read {
+        // What was asked, without its surroundings.
+        (segments, _) = planned(Mode::Buffered).ok_or_else(beyond)?;
+    }
+    let found = found.into_iter().map(sentence);
+    fallbacks.extend(found.map(|reason| format!("{reason}, as the next call will find")));
     if asked.io == Io::Read {
         notes.extend(read_notes(asked, &segments, facts.stat.size));
     }

@@ -198,7 +198,7 @@ fn recommend(
             Mode::Direct,
             Mode::Direct,
             format!(
-                "more can be asked for than fits into memory ({sizes}), and direct keeps clear of \
+                "what is on it need not fit into memory ({sizes}), and direct keeps clear of \
                  reclaim; small READs that are repeated do better buffered, by a rule on their size"
             ),
         ),

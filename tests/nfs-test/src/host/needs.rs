@@ -91,7 +91,7 @@ pub(crate) fn missing(need: Need, engine: Engine) -> Option<String> {
             ("nsenter", "util-linux"),
             ("ip", "iproute2"),
         ]),
-        Need::Strace => programs(&[("strace", "strace"), ("fincore", "util-linux")]),
+        Need::Strace => programs(&[("strace", "strace"), ("fincore", "util-linux-extra")]),
         Need::Ganesha => programs(&[
             ("ganesha.nfsd", "nfs-ganesha nfs-ganesha-vfs"),
             ("unshare", "util-linux"),

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use rustix::process::Signal;
@@ -62,6 +62,12 @@ pub(crate) struct IoFigures {
     pub(crate) moved_bytes: BTreeMap<String, u64>,
     /// Calls that went another way than was chosen, by reason.
     pub(crate) fallbacks: BTreeMap<String, u64>,
+}
+
+/// The part of `ctl status` that is looked at.
+#[derive(Deserialize)]
+struct Status {
+    io: Vec<IoFigures>,
 }
 
 impl Server {
@@ -194,6 +200,33 @@ impl Server {
         let text = output(command.arg("status"))?;
         let status: Status = serde_json::from_slice(&text).context("what `ctl status` said")?;
         Ok(status.io)
+    }
+
+    /// The process.
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Waits until the process `tracer` traces all of its threads.
+    ///
+    /// # Errors
+    /// When that has not come about in time.
+    pub(crate) fn until_traced(&self, tracer: u32, within: Duration) -> Result<()> {
+        let deadline = Instant::now() + within;
+        let wanted = format!("TracerPid:\t{tracer}");
+        loop {
+            let mut all = true;
+            for thread in fs::read_dir(format!("/proc/{}/task", self.process.id()))? {
+                // A thread that has ended meanwhile needs no tracer.
+                let status = fs::read_to_string(thread?.path().join("status"));
+                all &= status.is_ok_and(|text| text.lines().any(|line| line == wanted));
+            }
+            if all {
+                return Ok(());
+            }
+            ensure!(Instant::now() < deadline, "not traced after {within:?}");
+            std::thread::yield_now();
+        }
     }
 
     /// Lets it make no file longer than `bytes` from now on (`RLIMIT_FSIZE`).

@@ -80,10 +80,15 @@ fn a_stranger_is_told_what_is_forbidden() {
     let dir = Dir::new();
     let inner = dir.path.path().join("inner");
     std::fs::create_dir(&inner).unwrap();
+    let set_mode = |path: &Path, mode| {
+        let permissions = std::os::unix::fs::PermissionsExt::from_mode(mode);
+        std::fs::set_permissions(path, permissions).unwrap();
+    };
+    // Another test of this process may have set the mask of new files' modes to 0.
+    set_mode(&inner, 0o755);
     let as_stranger = |mode: u32| {
         let path = inner.clone();
-        let permissions = std::os::unix::fs::PermissionsExt::from_mode(mode);
-        std::fs::set_permissions(dir.path.path(), permissions).unwrap();
+        set_mode(dir.path.path(), mode);
         run_as(&stranger(), || Ok(probe(&path))).unwrap()
     };
     assert_eq!(

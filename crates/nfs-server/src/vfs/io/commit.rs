@@ -177,3 +177,25 @@ impl Core {
         Ok((before, fd))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_joins_after_a_round_began_is_of_the_next() {
+        let rounds = Rounds::default();
+        let first = rounds.join(false);
+        assert!(!first.whole.load(Ordering::Relaxed));
+        let with_all = rounds.join(true);
+        assert!(Arc::ptr_eq(&first, &with_all));
+        assert!(first.whole.load(Ordering::Relaxed), "for all of it");
+        rounds.close(&first);
+        let second = rounds.join(false);
+        assert!(!Arc::ptr_eq(&first, &second));
+        assert!(!second.whole.load(Ordering::Relaxed));
+        // One that was given up in the middle is begun again by the next of it.
+        rounds.close(&first);
+        assert!(Arc::ptr_eq(&second, &rounds.join(false)));
+    }
+}

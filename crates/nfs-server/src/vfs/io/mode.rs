@@ -23,8 +23,18 @@ impl Refusals {
     /// Why this mode need not be tried again.
     pub(crate) fn of(&self, io: Io, mode: Mode) -> Option<Reason> {
         let bit = bit(io, mode)?;
-        let refused = self.0.load(Ordering::Relaxed) & bit != 0;
-        refused.then_some(reason(mode)?)
+        let refused = self.0.load(Ordering::Relaxed);
+        if refused & opening(bit) != 0 {
+            return Some(Reason::OpenRefused);
+        }
+        (refused & bit != 0).then_some(reason(mode)?)
+    }
+
+    /// Opening with `O_DIRECT` was refused: what was not tried is not to be counted as if it had been.
+    fn remember_open(&self, io: Io) {
+        if let Some(bit) = bit(io, Mode::Direct) {
+            self.0.fetch_or(opening(bit), Ordering::Relaxed);
+        }
     }
 
     fn remember(&self, io: Io, mode: Mode) {
@@ -42,6 +52,11 @@ fn bit(io: Io, mode: Mode) -> Option<u8> {
         (Mode::Direct, Io::Read) => Some(2),
         (Mode::Direct, Io::Write) => Some(4),
     }
+}
+
+/// Beside the bit of a mode, the one that says that already opening the file for it was refused.
+const fn opening(bit: u8) -> u8 {
+    bit << 3
 }
 
 fn reason(mode: Mode) -> Option<Reason> {
@@ -126,7 +141,7 @@ impl<'c> Moving<'c> {
 
     /// The file could not be opened with `O_DIRECT`.
     fn open_refused(&mut self) {
-        self.object.refusals.remember(self.io, Mode::Direct);
+        self.object.refusals.remember_open(self.io);
         self.fall_back(Reason::OpenRefused);
     }
 

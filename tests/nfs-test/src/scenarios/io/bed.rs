@@ -125,7 +125,9 @@ impl Bed {
             .make(size_mib, &export)
             .with_context(|| format!("make {}", ground.name()))?;
         let config = context.dir.join(format!("{}.toml", ground.name()));
-        std::fs::write(&config, configuration(&export))?;
+        let beside = context.dir.join("beside");
+        std::fs::create_dir_all(&beside)?;
+        std::fs::write(&config, configuration(&export, &beside))?;
         let state = context.dir.join(format!("state-{}", ground.name()));
         let mut bed = Self {
             server: None,
@@ -172,18 +174,20 @@ impl Bed {
     }
 }
 
-fn configuration(export: &Path) -> String {
-    let mut text = String::new();
+/// What a client mounts to meet the same server on another disk.
+pub(super) const BESIDE: &str = "/beside";
+
+fn configuration(export: &Path, beside: &Path) -> String {
+    let mut text = format!(
+        "[[export]]\npath = {:?}\npseudo = {BESIDE:?}\nsquash = \"none\"\n\n",
+        beside.display().to_string()
+    );
     for mode in Mode::ALL {
         text += &format!(
             "[[export]]\npath = {:?}\npseudo = {:?}\nsquash = \"none\"\nread = {word:?}\nwrite = {word:?}\n\n",
             export.display().to_string(),
             mode.export(),
-            word = if std::env::var_os("DEVBUF").is_some() {
-                "buffered"
-            } else {
-                mode.word()
-            },
+            word = mode.word(),
         );
     }
     text
@@ -323,6 +327,11 @@ impl Source {
     pub(super) fn take(&self, len: usize) -> Bytes {
         let start = self.random.borrow_mut().index(self.pool.len() - len + 1);
         self.pool.slice(start..start + len)
+    }
+
+    /// The whole pool, at least twice as long as the longest piece.
+    pub(super) fn whole(&self) -> Bytes {
+        self.pool.clone()
     }
 
     pub(super) fn below(&self, bound: u64) -> u64 {

@@ -1,12 +1,16 @@
 //! A file in which every byte has an owner and says which of the owner's writes it is from, so that
 //! any read, by anybody, at any time, can be checked without stopping the writers.
 //!
-//! A cell is written whole, by one writer at a time, with a number that grows by one. A read that
-//! began when write `n` was acknowledged and ended when write `m` had been sent may find, for each
-//! byte, any write from `n` to `m` and no other.
+//! A cell is written whole, with a number that grows by one. A read that began when write `n` was
+//! acknowledged and ended when write `m` had been sent may find, for each byte, any write from `n`
+//! to `m` and no other.
+//!
+//! Most cells have one writer at a time. Contended ones have a few at once, in different modes: what
+//! is there afterwards may be of any of these, byte by byte, but it has to be the same for everybody.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Result, bail};
 
@@ -16,11 +20,16 @@ use crate::random::Random;
 /// writes of one cell says nothing.
 const VALUES: u64 = 251;
 
+/// Writes of a contended cell that are under way at once.
+const CONTENDERS: u64 = 3;
+
 /// Who writes a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Owner {
     /// NFS clients, in any mode.
     Remote,
+    /// NFS clients, in any mode, several at once.
+    Contended,
     /// A process on the server's own machine, by pwrite.
     Local,
     /// The same, by a shared map.
@@ -33,7 +42,18 @@ pub(super) struct Cell {
     pub(super) owner: Owner,
     issued: AtomicU64,
     acknowledged: AtomicU64,
-    busy: AtomicBool,
+    group: Mutex<Group>,
+}
+
+/// The writes of a cell that overlap in time.
+#[derive(Default)]
+struct Group {
+    /// The number of the first.
+    first: u64,
+    size: u64,
+    under_way: u64,
+    /// All have ended, and somebody looks at what they left.
+    looked_at: bool,
 }
 
 /// All cells of a file, in order, without gaps.
@@ -63,6 +83,8 @@ impl Cells {
             let owner = match random.below(8) {
                 0 => Owner::Local,
                 1 if mapped => Owner::Mapped,
+                // Long enough for a middle that goes past the cache.
+                2..5 if len > 8192 => Owner::Contended,
                 _ => Owner::Remote,
             };
             cells.push(Cell {
@@ -70,7 +92,7 @@ impl Cells {
                 owner,
                 issued: AtomicU64::new(0),
                 acknowledged: AtomicU64::new(0),
-                busy: AtomicBool::new(false),
+                group: Mutex::default(),
             });
             at += len;
         }
@@ -86,13 +108,14 @@ impl Cells {
         content(0..self.size, 0)
     }
 
-    /// A random cell of `owner` that nobody writes, and the bytes to write there now.
+    /// A random cell of `owner` that may be written now, and the bytes to write.
     pub(super) fn claim(&self, random: &mut Random, owner: Owner) -> Option<(&Cell, Vec<u8>)> {
         // Free ones are many more than writers.
         for _ in 0..1000 {
             let cell = &self.cells[random.index(self.cells.len())];
-            if cell.owner == owner && !cell.busy.swap(true, Ordering::Acquire) {
-                let number = cell.issued.fetch_add(1, Ordering::SeqCst) + 1;
+            if cell.owner == owner
+                && let Some(number) = cell.begin()
+            {
                 return Some((cell, content(cell.file.clone(), number)));
             }
         }
@@ -117,11 +140,52 @@ impl Cells {
 }
 
 impl Cell {
-    /// The write was acknowledged: no read that begins now may find what was there before.
-    pub(super) fn acknowledge(&self) {
-        let number = self.issued.load(Ordering::SeqCst);
-        self.acknowledged.store(number, Ordering::SeqCst);
-        self.busy.store(false, Ordering::Release);
+    /// The number of a write that begins now; `None` if others have to end first.
+    fn begin(&self) -> Option<u64> {
+        let most = if self.owner == Owner::Contended {
+            CONTENDERS
+        } else {
+            1
+        };
+        let mut group = self.group();
+        if group.looked_at || group.size == most {
+            return None;
+        }
+        let number = self.issued.fetch_add(1, Ordering::SeqCst) + 1;
+        if group.size == 0 {
+            group.first = number;
+        }
+        group.size += 1;
+        group.under_way += 1;
+        Some(number)
+    }
+
+    /// The write was acknowledged: no read that begins now may find what was there before. True if
+    /// it was the last of several: the cell stays as it is until [`Cell::release`].
+    pub(super) fn acknowledge(&self) -> bool {
+        let mut group = self.group();
+        group.under_way -= 1;
+        if group.under_way > 0 {
+            return false;
+        }
+        self.acknowledged.store(group.first, Ordering::SeqCst);
+        let several = group.size > 1;
+        *group = Group {
+            looked_at: several,
+            ..Group::default()
+        };
+        several
+    }
+
+    /// What several writes have left was looked at.
+    pub(super) fn release(&self) {
+        self.group().looked_at = false;
+    }
+
+    fn group(&self) -> std::sync::MutexGuard<'_, Group> {
+        self.group
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 

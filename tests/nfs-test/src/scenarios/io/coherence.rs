@@ -22,8 +22,8 @@ use anyhow::{Context as _, Result, anyhow, ensure};
 use bytes::Bytes;
 use nfs_client::nfs3::{FileHandle, StableHow};
 
-use super::bed::{Bed, Client, Ground, Mode, drop_cache, pipelined};
-use super::cells::{Cells, Owner};
+use super::bed::{Bed, Client, Ground, Mode, drop_cache, pipelined, same};
+use super::cells::{Cell, Cells, Owner};
 use crate::host::Context;
 use crate::host::wire::{block_on, ok};
 use crate::map::Map;
@@ -176,9 +176,14 @@ impl Share {
     async fn write(&self) -> Result<()> {
         let (view, cell, data, stable) = {
             let random = &mut self.random.borrow_mut();
-            let (cell, data) = self
-                .cells
-                .claim(random, Owner::Remote)
+            let owner = if random.below(2) == 0 {
+                Owner::Contended
+            } else {
+                Owner::Remote
+            };
+            let claimed = self.cells.claim(random, owner);
+            let (cell, data) = claimed
+                .or_else(|| self.cells.claim(random, Owner::Remote))
                 .context("no free cell")?;
             let stable = match random.below(40) {
                 0 => StableHow::FileSync,
@@ -192,7 +197,12 @@ impl Share {
             .write(file, cell.file.start, stable, Bytes::from(data))
             .await
             .with_context(|| mode.word())?;
-        cell.acknowledge();
+        if cell.acknowledge() {
+            self.same_for_all(cell)
+                .await
+                .with_context(|| format!("after WRITEs at once to {:?}", cell.file))?;
+            cell.release();
+        }
         self.same_verifier(verifier).context("WRITE")?;
         self.written.set(self.written.get() + 1);
         if self.written.get().is_multiple_of(WRITES_PER_COMMIT) {
@@ -201,6 +211,18 @@ impl Share {
         }
         if self.written.get().is_multiple_of(WRITES_PER_DROP) {
             drop_cache(&self.path)?;
+        }
+        Ok(())
+    }
+
+    /// Everybody finds the same: what is in the cache is what is on the disk, or will be.
+    async fn same_for_all(&self, cell: &Cell) -> Result<()> {
+        let (start, len) = (cell.file.start, (cell.file.end - cell.file.start) as usize);
+        let mut local = vec![0; len];
+        File::open(&self.path)?.read_exact_at(&mut local, start)?;
+        for (client, file, mode) in &self.views.0 {
+            let (data, _) = client.read(file, start, len as u32).await?;
+            same(&local, &data).with_context(|| format!("{} against pread", mode.word()))?;
         }
         Ok(())
     }
@@ -240,6 +262,7 @@ fn range(random: &mut Random, size: u64) -> std::ops::Range<u64> {
 /// Every byte is the last write's: in each mode, on the server's machine, from the disk.
 async fn at_the_end(address: SocketAddr, cells: &Cells, path: &Path) -> Result<()> {
     let views = Views::new(address).await?;
+    let before = std::fs::read(path)?;
     for from in ["as it is", "from the disk"] {
         for (client, file, mode) in &views.0 {
             let what = || format!("{from}, {}", mode.word());
@@ -249,6 +272,7 @@ async fn at_the_end(address: SocketAddr, cells: &Cells, path: &Path) -> Result<(
             let expected = cells.begin_read(0..cells.size());
             let (data, _) = client.read(file, 0, cells.size() as u32).await?;
             expected.check(&data).with_context(what)?;
+            same(&before, &data).with_context(what)?;
         }
         let found = std::fs::read(path)?;
         cells

@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use bytes::Bytes;
 use nfs_client::nfs3::{FileHandle, Nfsstat3, StableHow};
 
-use super::bed::{Bed, Client, Ground, Mode, Source, local_is, pipelined};
+use super::bed::{BESIDE, Bed, Client, Ground, Mode, Source, local_is, pipelined};
 use crate::host::Context;
 use crate::host::wire::{block_on, ok};
 use crate::random::Random;
@@ -28,6 +28,7 @@ pub(super) fn run(
 ) -> Result<String> {
     let mut bed = Bed::new(context, ground, 128)?;
     std::fs::write(bed.path(NAME), [])?;
+    std::fs::write(context.dir.join("beside").join(NAME), [])?;
     rustix::fs::syncfs(std::fs::File::open(&bed.export)?)?;
     let source = Source::new(random.fork(), 1 << 20);
     let after = 5 + random.below(RECORDS / 2);
@@ -120,6 +121,14 @@ impl Work {
             Ok(reply) if Some(reply.verf) != self.verifier => {}
             Ok(_) => bail!("COMMIT of lost data succeeded with the verifier of the WRITEs"),
         }
+        // There is one verifier for all exports, and on a sound disk it is told.
+        let beside = Client::from(None, bed.address, BESIDE).await?;
+        let other = beside.find(NAME).await?;
+        let now = ok("COMMIT", beside.nfs.commit(&other, 0, 0)).await?.verf;
+        ensure!(
+            Some(now) != self.verifier,
+            "data was lost, and the verifier is the one of before"
+        );
         Ok(())
     }
 

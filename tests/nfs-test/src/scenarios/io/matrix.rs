@@ -19,17 +19,19 @@ use anyhow::{Context as _, Result, ensure};
 use nfs_client::nfs3::FileHandle;
 
 use super::bed::{Bed, Client, DEPTH, Ground, Mode, Source, drop_cache, local_is, pipelined, same};
+use super::figures::Control;
 use super::{large, records};
 use crate::host::Context;
 use crate::host::wire::{block_on, ok};
 use crate::random::Random;
 
-const GROUNDS: [Ground; 5] = [
+const GROUNDS: [Ground; 6] = [
     Ground::Xfs,
     Ground::XfsOn4096,
     Ground::Ext4,
     Ground::Btrfs,
     Ground::Tmpfs,
+    Ground::Overlay,
 ];
 /// What a direct WRITE is split at, and the block of the file systems: bytes.
 const BLOCK: u64 = 4096;
@@ -68,6 +70,11 @@ pub(in crate::scenarios) fn run(context: &Context) -> Result<String> {
             reads += done.0;
             writes += done.1;
             bytes += done.2;
+        }
+        let figures = Control::new(&context.server, bed.state()).figures()?;
+        for mode in Mode::ALL {
+            let what = || format!("{} on {}", mode.word(), ground.name());
+            figures.went_as_decided(mode).with_context(what)?;
         }
         bed.stop()?;
     }

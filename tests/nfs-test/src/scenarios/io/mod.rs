@@ -9,6 +9,7 @@ mod coherence;
 mod counted;
 mod cut;
 mod faults;
+mod figures;
 mod large;
 mod live;
 mod matrix;
