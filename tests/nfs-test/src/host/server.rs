@@ -64,12 +64,6 @@ pub(crate) struct IoFigures {
     pub(crate) fallbacks: BTreeMap<String, u64>,
 }
 
-/// The part of `ctl status` that is looked at.
-#[derive(Deserialize)]
-struct Status {
-    io: Vec<IoFigures>,
-}
-
 impl Server {
     /// Starts the server on `export` with its state in `state`, and waits until it is ready. The
     /// log goes to `server.log` of the scenario's directory (appended, over restarts).
