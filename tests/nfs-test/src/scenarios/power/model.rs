@@ -188,12 +188,15 @@ impl Model {
             };
             let mut after = states.clone();
             if let Change::Resize { object, size } = change {
-                let begun = |state: &mut Self| match state.objects.get_mut(object) {
-                    Some(Object {
+                let begun = |state: &mut Self| {
+                    let object = state.objects.get_mut(object);
+                    if let Some(Object {
                         kind: Kind::File(content),
                         ..
-                    }) => content.resize_was_begun(*size),
-                    _ => {}
+                    }) = object
+                    {
+                        content.resize_was_begun(*size);
+                    }
                 };
                 states.iter_mut().for_each(begun);
             }
