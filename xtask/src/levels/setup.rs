@@ -52,7 +52,10 @@ const PACKAGES: &[Package] = &[
     package("fuse3", "a file system that stalls on request"),
     package("iproute2", "tap devices and network namespaces"),
     package("util-linux", "unshare, nsenter, setpriv"),
-    package("util-linux-extra", "fincore, which looks into the page cache"),
+    package(
+        "util-linux-extra",
+        "fincore, which looks into the page cache",
+    ),
     package("mount", "loop mounts, losetup"),
     package("strace", "counts the server's system calls"),
     package("tar", "unpacks a source tree on a mount"),
