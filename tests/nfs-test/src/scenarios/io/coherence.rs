@@ -24,6 +24,7 @@ use nfs_client::nfs3::{FileHandle, StableHow};
 
 use super::bed::{Bed, Client, Ground, Mode, drop_cache, pipelined, same};
 use super::cells::{Cell, Cells, Owner};
+use super::figures::Control;
 use crate::host::Context;
 use crate::host::wire::{block_on, ok};
 use crate::map::Map;
@@ -53,6 +54,10 @@ pub(in crate::scenarios) fn run(context: &Context) -> Result<String> {
                 let with = if mapped { "with" } else { "without" };
                 format!("{} {with} maps, seed {}", ground.name(), context.seed)
             };
+            // The second round finds its modes by rules instead of exports.
+            if mapped {
+                one_export(context, &bed).context("ctl io")?;
+            }
             let done = hammer(context, &bed, mapped, &mut random).with_context(what)?;
             writes += done.writes;
             reads += done.reads;
@@ -80,6 +85,21 @@ pub(in crate::scenarios) fn run(context: &Context) -> Result<String> {
     ))
 }
 
+/// The export of the last mode serves all: who comes from where says how.
+fn one_export(context: &Context, bed: &Bed) -> Result<()> {
+    let export = Mode::Direct.export();
+    let rules: Vec<String> = Mode::ALL
+        .iter()
+        .zip(1..)
+        .map(|(mode, host)| format!("client=127.0.0.{host}/32,mode={}", mode.word()))
+        .collect();
+    let mut words = vec!["io", &export];
+    for rule in &rules {
+        words.extend(["--rule", rule]);
+    }
+    Control::new(&context.server, bed.state()).tell(&words)
+}
+
 struct Done {
     writes: u64,
     reads: u64,
@@ -92,12 +112,12 @@ fn hammer(context: &Context, bed: &Bed, mapped: bool, random: &mut Random) -> Re
     std::fs::write(&path, cells.initial())?;
     let local = Local::start(&path, &cells, random)?;
     let count = if context.quick { 1500 } else { 6000 };
-    let over_nfs = block_on(over_nfs(bed.address, &cells, &path, count, random));
+    let over_nfs = block_on(over_nfs(bed.address, mapped, &cells, &path, count, random));
     // Whichever failed first: the other may have failed of it.
     let locals = local.stop();
     let (writes, reads) = over_nfs?;
     let locals = locals.context("on the server's own machine")?;
-    block_on(at_the_end(bed.address, &cells, &path)).context("after the last write")?;
+    block_on(at_the_end(bed.address, mapped, &cells, &path)).context("after the last write")?;
     Ok(Done {
         writes,
         reads,
@@ -109,11 +129,12 @@ fn hammer(context: &Context, bed: &Bed, mapped: bool, random: &mut Random) -> Re
 struct Views(Vec<(Client, FileHandle, Mode)>);
 
 impl Views {
-    async fn new(address: SocketAddr) -> Result<Self> {
+    async fn new(address: SocketAddr, rules: bool) -> Result<Self> {
         let mut views = Vec::new();
         for (mode, host) in Mode::ALL.into_iter().zip(1..) {
             let from = IpAddr::V4(Ipv4Addr::new(127, 0, 0, host));
-            let client = Client::from(Some(from), address, &mode.export()).await?;
+            let export = if rules { Mode::Direct } else { mode }.export();
+            let client = Client::from(Some(from), address, &export).await?;
             let file = client.find(NAME).await?;
             views.push((client, file, mode));
         }
@@ -127,13 +148,14 @@ impl Views {
 
 async fn over_nfs(
     address: SocketAddr,
+    rules: bool,
     cells: &Arc<Cells>,
     path: &Path,
     count: u64,
     random: &mut Random,
 ) -> Result<(u64, u64)> {
     let share = Rc::new(Share {
-        views: Views::new(address).await?,
+        views: Views::new(address, rules).await?,
         cells: Arc::clone(cells),
         path: path.to_path_buf(),
         random: RefCell::new(random.fork()),
@@ -174,23 +196,26 @@ struct Share {
 
 impl Share {
     async fn write(&self) -> Result<()> {
-        let (view, cell, data, stable) = {
+        let claimed = {
             let random = &mut self.random.borrow_mut();
-            let owner = if random.below(2) == 0 {
-                Owner::Contended
+            let (first, then) = if random.below(2) == 0 {
+                (Owner::Contended, Owner::Remote)
             } else {
-                Owner::Remote
+                (Owner::Remote, Owner::Contended)
             };
-            let claimed = self.cells.claim(random, owner);
-            let (cell, data) = claimed
-                .or_else(|| self.cells.claim(random, Owner::Remote))
-                .context("no free cell")?;
+            let claimed = self.cells.claim(random, first);
+            let claimed = claimed.or_else(|| self.cells.claim(random, then));
             let stable = match random.below(40) {
                 0 => StableHow::FileSync,
                 1 => StableHow::DataSync,
                 _ => StableHow::Unstable,
             };
-            (self.views.any(random), cell, data, stable)
+            claimed.map(|(cell, data)| (self.views.any(random), cell, data, stable))
+        };
+        let Some((view, cell, data, stable)) = claimed else {
+            // All are being written or looked at: others go on first.
+            tokio::task::yield_now().await;
+            return Ok(());
         };
         let (client, file, mode) = view;
         let verifier = client
@@ -260,8 +285,8 @@ fn range(random: &mut Random, size: u64) -> std::ops::Range<u64> {
 }
 
 /// Every byte is the last write's: in each mode, on the server's machine, from the disk.
-async fn at_the_end(address: SocketAddr, cells: &Cells, path: &Path) -> Result<()> {
-    let views = Views::new(address).await?;
+async fn at_the_end(address: SocketAddr, rules: bool, cells: &Cells, path: &Path) -> Result<()> {
+    let views = Views::new(address, rules).await?;
     let before = std::fs::read(path)?;
     for from in ["as it is", "from the disk"] {
         for (client, file, mode) in &views.0 {

@@ -112,7 +112,7 @@ impl Work {
         for stable in [StableHow::DataSync, StableHow::FileSync] {
             let data = Bytes::from(vec![1; RECORD]);
             match client.nfs.write(&file, 100, stable, data).await? {
-                Err(failure) if failure.status == Nfsstat3::Io => {}
+                Err(failure) if refused(failure.status) => {}
                 other => bail!("WRITE {stable:?}: {other:?}, should be NFS3ERR_IO"),
             }
         }
@@ -169,6 +169,11 @@ impl Work {
     }
 }
 
+/// EIO, or EROFS: ext4 says that, too, once it has seen its disk fail.
+const fn refused(status: Nfsstat3) -> bool {
+    matches!(status, Nfsstat3::Io | Nfsstat3::Rofs)
+}
+
 struct State {
     client: Client,
     file: FileHandle,
@@ -205,7 +210,7 @@ impl State {
                     failure.status
                 );
                 ensure!(
-                    failure.status == Nfsstat3::Io,
+                    refused(failure.status),
                     "WRITE at {offset}: {:?} on a failed disk",
                     failure.status
                 );
