@@ -1,6 +1,6 @@
 //! What a transfer costs in numbers that no clock is needed for: system calls and bytes copied in user space.
 //!
-//! System calls are strace's, of any server. What the server itself says (`penstock ctl status --io`) is ours only: how many
+//! System calls are strace's, of any server. What the server itself says (`penstock ctl status`) is ours only: how many
 //! bytes went in which mode, what fell back, and how many payload bytes were copied from memory to memory.
 
 use std::collections::BTreeMap;
@@ -97,16 +97,19 @@ pub fn count(
 fn own(state: &Path, work: Work) -> Result<Own> {
     let binary = std::env::var("PENSTOCK_SERVER").context("PENSTOCK_SERVER is not set")?;
     let state = state.display().to_string();
-    let json = output(
-        &binary,
-        &["ctl", "--state-dir", &state, "--json", "status", "--io"],
-    )?;
+    let json = output(&binary, &["ctl", "--state-dir", &state, "--json", "status"])?;
     parse(&json, work).context("the server's own figures")
 }
 
 /// The row of `work`'s direction, of a server that did nothing else.
 fn parse(json: &str, work: Work) -> Result<Own> {
-    let rows: Vec<Own> = serde_json::from_str(json)?;
+    /// What is looked at of the status.
+    #[derive(Deserialize)]
+    struct Status {
+        io: Vec<Own>,
+    }
+
+    let rows = serde_json::from_str::<Status>(json)?.io;
     let operation = match work.direction() {
         super::work::Direction::Read => "read",
         super::work::Direction::Write => "write",
@@ -178,9 +181,9 @@ mod tests {
 
     #[test]
     fn the_row_of_the_direction_is_taken() {
-        let json = r#"[{"export": "/", "operation": "write", "mode": "direct", "calls": 0},
+        let json = r#"{"io": [{"export": "/", "operation": "write", "mode": "direct", "calls": 0},
             {"export": "/", "operation": "read", "mode": "direct", "calls": 3, "bytes": 300, "copied_bytes": 7,
-             "moved_bytes": {"direct": 4096}, "fallbacks": {}, "later": 1}]"#;
+             "moved_bytes": {"direct": 4096}, "fallbacks": {}, "later": 1}]}"#;
         let own = parse(json, Work::SeqRead1m).unwrap();
         assert_eq!((own.calls, own.copied_bytes), (3, 7));
         assert!(
