@@ -68,6 +68,9 @@ pub const BUFFERS_PER_MOUNT_DIVISOR: u64 = 2;
 /// Seconds that a WRITE beyond this part waits for its file system before the client is told to come
 /// again.
 pub const WRITE_WAITS_SECONDS_MAX: u64 = 5;
+/// Bytes read at once from a socket where calls begin: some hundred small ones. Of a large WRITE
+/// that comes behind them, no more than this has to be copied.
+pub const CALLS_READ_BYTES_MAX: usize = 32 << 10;
 /// Bytes read at once from a socket while others wait for memory.
 pub const READ_BYTES_UNDER_PRESSURE_MAX: usize = 4096;
 /// Bytes of replies that may wait for a slow reader before its socket is read no more.

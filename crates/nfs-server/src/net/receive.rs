@@ -119,7 +119,7 @@ impl Receiver {
             judged: false,
             cut: None,
             head_len: 0,
-            window: usize::MAX,
+            window: MARK_BYTES + HEAD_BYTES,
             copied: 0,
             reservation: None,
             io_bytes_max,
@@ -367,7 +367,8 @@ impl Receiver {
             State::Mark { .. } | State::Fragment { .. } => None,
         };
         if data.is_none() {
-            self.window = self.window.saturating_mul(WIDENING);
+            let wider = self.window.saturating_mul(WIDENING);
+            self.window = wider.min(limits::CALLS_READ_BYTES_MAX);
         }
         self.fragments = 0;
         self.judged = false;

@@ -331,10 +331,11 @@ fn drained(peer: &mut Peer, mut stream: &[u8]) -> (Vec<usize>, usize) {
 }
 
 #[test]
-fn of_large_writes_in_a_row_only_the_first_is_copied() {
+fn of_large_writes_in_a_row_only_the_first_ones_head_brings_bytes_to_copy() {
     let mut peer = Peer::new();
     let write = fragments(&write_call(50_001), &[]);
-    assert_eq!(drained(&mut peer, &write).0, [50_001]);
+    let (copied, _) = drained(&mut peer, &write);
+    assert!(copied.len() == 1 && copied[0] < HEAD_BYTES, "{copied:?}");
     let (copied, reads) = drained(&mut peer, &write.repeat(20));
     assert_eq!(copied, [0; 20]);
     assert!(reads <= 22, "a read for each: {reads}");
@@ -357,11 +358,14 @@ fn small_calls_between_large_writes_cost_little_copying() {
 fn small_calls_in_numbers_are_read_in_numbers() {
     let small = fragments(&other_call(120), &[]).repeat(10_000);
     let mut peer = Peer::new();
+    // Beside the few that find out what kind of calls these are.
+    let enough = small.len() / limits::CALLS_READ_BYTES_MAX + 6;
     let (_, reads) = drained(&mut peer, &small);
-    assert_eq!(reads, 1);
-    drained(&mut peer, &fragments(&write_call(50_000), &[]));
+    assert!(reads <= enough, "{reads} reads");
+    let (copied, _) = drained(&mut peer, &fragments(&write_call(50_000), &[]));
+    assert!(copied[0] <= limits::CALLS_READ_BYTES_MAX, "{copied:?}");
     let (_, reads) = drained(&mut peer, &small);
-    assert!(reads <= 6, "{reads} reads");
+    assert!(reads <= enough, "{reads} reads");
 }
 
 #[test]

@@ -61,7 +61,10 @@ impl Core {
         let change = object.begin_change(target.client);
         let (before, fd) = match self.ready_to_commit(target).await {
             Ok(ready) => ready,
-            Err(error) => return (Err(error), self.wcc_unchanged(object).await),
+            Err(error) => {
+                self.unreachable(target, error);
+                return (Err(error), self.wcc_unchanged(object).await);
+            }
         };
         let synced = self.sync_file(engine, target, Arc::clone(&fd), true);
         let result = match synced.await {
@@ -158,6 +161,17 @@ impl Core {
         let covered = object.take_unstable();
         object.sync_failed(covered);
         self.verifier.change();
+    }
+
+    /// A call that changes the file failed before it came to that. If the disk is why (XFS that was
+    /// shut down does not even tell attributes), nothing that was accepted will get there.
+    pub(super) fn unreachable(&self, target: &Target, error: Error) {
+        let object = &target.object;
+        if error == Error::Errno(Errno::IO) && object.has_unstable() {
+            self.lost(object);
+            // To answer with an error is to tell.
+            object.must_hear_of_error(target.client);
+        }
     }
 
     async fn ready_to_commit(self: &Arc<Self>, target: &Target) -> Result<(Stat, Arc<OwnedFd>)> {

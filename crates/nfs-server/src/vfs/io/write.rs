@@ -38,7 +38,10 @@ impl Core {
             .await;
         let (before, fd) = match ready {
             Ok(ready) => ready,
-            Err(error) => return (Err(error), self.wcc_unchanged(object).await),
+            Err(error) => {
+                self.unreachable(target, error);
+                return (Err(error), self.wcc_unchanged(object).await);
+            }
         };
         let wanted = payload.data.len();
         let about = target.about();

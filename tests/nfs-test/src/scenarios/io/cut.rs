@@ -54,6 +54,43 @@ pub(super) fn run(
     ))
 }
 
+/// The same with nothing under way: after the failure not even the file's attributes can be had. Who
+/// asks first is told, and the verifier tells the others.
+pub(super) fn at_rest(context: &Context, ground: Ground, mode: Mode) -> Result<()> {
+    let mut bed = Bed::new(context, ground, 128)?;
+    std::fs::write(bed.path(NAME), [])?;
+    std::fs::write(context.dir.join("beside").join(NAME), [])?;
+    rustix::fs::syncfs(std::fs::File::open(&bed.export)?)?;
+    block_on(async {
+        let client = Client::new(bed.address, mode).await?;
+        let file = client.find(NAME).await?;
+        let data = Bytes::from(vec![7; RECORD]);
+        let before = client.write(&file, 0, StableHow::Unstable, data).await?;
+        let disk = bed.disk.under.as_ref().context("a disk to fail")?;
+        disk.knife()?
+            .cut()
+            .map_err(|error| anyhow!("cut: {error:#}"))?;
+        match client.nfs.commit(&file, 0, 0).await? {
+            Err(failure) if refused(failure.status) => {}
+            other => bail!("COMMIT: {other:?}, should be NFS3ERR_IO"),
+        }
+        other_verifier(&bed, Some(before)).await
+    })?;
+    bed.stop().context("draining after the failure")
+}
+
+/// There is one verifier for all exports, and on a sound disk it is told.
+async fn other_verifier(bed: &Bed, before: Option<[u8; 8]>) -> Result<()> {
+    let beside = Client::from(None, bed.address, BESIDE).await?;
+    let file = beside.find(NAME).await?;
+    let now = ok("COMMIT", beside.nfs.commit(&file, 0, 0)).await?.verf;
+    ensure!(
+        Some(now) != before,
+        "data was lost, and the verifier is the one of before"
+    );
+    Ok(())
+}
+
 /// One record, and how sure the client is of it.
 struct Sent {
     data: Bytes,
@@ -121,15 +158,7 @@ impl Work {
             Ok(reply) if Some(reply.verf) != self.verifier => {}
             Ok(_) => bail!("COMMIT of lost data succeeded with the verifier of the WRITEs"),
         }
-        // There is one verifier for all exports, and on a sound disk it is told.
-        let beside = Client::from(None, bed.address, BESIDE).await?;
-        let other = beside.find(NAME).await?;
-        let now = ok("COMMIT", beside.nfs.commit(&other, 0, 0)).await?.verf;
-        ensure!(
-            Some(now) != self.verifier,
-            "data was lost, and the verifier is the one of before"
-        );
-        Ok(())
+        other_verifier(bed, self.verifier).await
     }
 
     /// The machine is back: what was stable is there, and the rest is sent again.

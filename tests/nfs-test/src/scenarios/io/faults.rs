@@ -42,6 +42,7 @@ pub(in crate::scenarios) fn run(context: &Context) -> Result<String> {
                 format!("{ground} fails under {mode} WRITEs, seed {}", context.seed)
             };
             notes.push(cut::run(context, ground, mode, &mut random).with_context(what)?);
+            cut::at_rest(context, ground, mode).with_context(what)?;
         }
     }
     Ok(notes.join(", "))
