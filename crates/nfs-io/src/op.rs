@@ -128,7 +128,8 @@ pub struct OpResult {
     ///
     /// Of a direct transfer fewer than asked may also be a part that ends off the alignment: what
     /// is left cannot be asked for directly. `EINVAL`, `EOPNOTSUPP` or `ENOTBLK` of one in a mode
-    /// other than `Buffered`: the mode is refused, and nothing was moved.
+    /// other than `Buffered`: the mode is refused. A beginning may have been moved all the same
+    /// (ext4, a direct write over several extents): move all of it again.
     ///
     /// `EAGAIN` says that the lane's queue is full and nothing was done: the only case in which
     /// it appears. `EINVAL` for an offset of 2^63 or more.

@@ -62,6 +62,14 @@ fn data(len: usize) -> Vec<u8> {
     (0..len).map(|at| 1 + (at % 199) as u8).collect()
 }
 
+/// A client, and an empty file in the root.
+async fn new_file(served: &Served, name: &[u8]) -> (Nfs3, FileHandle) {
+    let client = served.client().await;
+    let root = served.root(&client).await;
+    let file = create(&client, &root, name).await;
+    (client, file)
+}
+
 async fn write(client: &Nfs3, file: &FileHandle, stable: StableHow) -> WriteOk {
     ok(client
         .write(file, OFFSET, stable, Bytes::from(data(LEN)))
@@ -80,9 +88,7 @@ fn a_refused_direct_write_goes_through_the_page_cache_and_is_not_tried_again() {
         let served = served(Mode::Direct);
         need_direct!(served);
         block_on(async {
-            let client = served.client().await;
-            let root = served.root(&client).await;
-            let file = create(&client, &root, b"refused-write").await;
+            let (client, file) = new_file(&served, b"refused-write").await;
             let rule = Rule::new(Call::Write, Fault::Fail(refusal))
                 .in_mode(Mode::Direct)
                 .of_name(b"refused-write")
@@ -109,9 +115,7 @@ fn a_refused_direct_read_is_answered_from_the_page_cache_and_is_not_tried_again(
         let served = served(Mode::Direct);
         need_direct!(served);
         block_on(async {
-            let client = served.client().await;
-            let root = served.root(&client).await;
-            let file = create(&client, &root, b"refused-read").await;
+            let (client, file) = new_file(&served, b"refused-read").await;
             write(&client, &file, StableHow::Unstable).await;
             let rule = Rule::new(Call::Read, Fault::Fail(refusal))
                 .in_mode(Mode::Direct)
@@ -133,9 +137,7 @@ fn a_file_that_cannot_be_opened_for_direct_io_is_served_all_the_same() {
     let served = served(Mode::Direct);
     need_direct!(served);
     block_on(async {
-        let client = served.client().await;
-        let root = served.root(&client).await;
-        let file = create(&client, &root, b"refused-open").await;
+        let (client, file) = new_file(&served, b"refused-open").await;
         let rule = Rule::new(Call::OpenDirect, Fault::Fail(Errno::INVAL))
             .of_name(b"refused-open")
             .inject();
@@ -157,9 +159,7 @@ fn a_file_that_cannot_be_opened_for_direct_io_is_served_all_the_same() {
 fn a_file_system_without_dontcache_is_served_all_the_same() {
     let served = served(Mode::DontCache);
     block_on(async {
-        let client = served.client().await;
-        let root = served.root(&client).await;
-        let file = create(&client, &root, b"refused-dontcache").await;
+        let (client, file) = new_file(&served, b"refused-dontcache").await;
         let rules = [Call::Write, Call::Read].map(|call| {
             Rule::new(call, Fault::Fail(Errno::OPNOTSUPP))
                 .in_mode(Mode::DontCache)
@@ -187,9 +187,7 @@ fn a_full_disk_behind_the_first_segment_makes_a_short_write() {
             let served = served(Mode::Direct);
             need_direct!(served);
             block_on(async {
-                let client = served.client().await;
-                let root = served.root(&client).await;
-                let file = create(&client, &root, b"full").await;
+                let (client, file) = new_file(&served, b"full").await;
                 let rule = Rule::new(Call::Write, Fault::Fail(Errno::NOSPC))
                     .of_name(b"full")
                     .from(nth)
@@ -220,9 +218,7 @@ fn a_failing_disk_in_any_segment_is_told_and_changes_the_verifier() {
             let served = served(Mode::Direct);
             need_direct!(served);
             block_on(async {
-                let client = served.client().await;
-                let root = served.root(&client).await;
-                let file = create(&client, &root, b"failing").await;
+                let (client, file) = new_file(&served, b"failing").await;
                 let before = write(&client, &file, StableHow::Unstable).await;
                 let rule = Rule::new(Call::Write, Fault::Fail(Errno::IO))
                     .of_name(b"failing")
@@ -247,9 +243,7 @@ fn a_failed_sync_at_the_end_of_a_write_fails_it_and_is_told_to_the_others() {
         let served = served(Mode::Direct);
         need_direct!(served);
         block_on(async {
-            let client = served.client().await;
-            let root = served.root(&client).await;
-            let file = create(&client, &root, b"unsynced").await;
+            let (client, file) = new_file(&served, b"unsynced").await;
             let before = write(&client, &file, StableHow::Unstable).await;
             let rule = Rule::new(Call::Fsync, Fault::Fail(Errno::IO))
                 .of_name(b"unsynced")
@@ -276,9 +270,7 @@ fn short_transfers_are_finished_or_told() {
         let served = served(Mode::Direct);
         need_direct!(served);
         block_on(async {
-            let client = served.client().await;
-            let root = served.root(&client).await;
-            let file = create(&client, &root, b"short").await;
+            let (client, file) = new_file(&served, b"short").await;
             let rule = Rule::new(Call::Write, Fault::Shorten(shorten))
                 .of_name(b"short")
                 .inject();
@@ -317,9 +309,7 @@ fn a_failed_direct_read_is_tried_through_the_page_cache_once() {
     let served = served(Mode::Direct);
     need_direct!(served);
     block_on(async {
-        let client = served.client().await;
-        let root = served.root(&client).await;
-        let file = create(&client, &root, b"collided").await;
+        let (client, file) = new_file(&served, b"collided").await;
         write(&client, &file, StableHow::Unstable).await;
         let rule = Rule::new(Call::Read, Fault::Fail(Errno::IO))
             .of_name(b"collided")

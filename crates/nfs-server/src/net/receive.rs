@@ -5,9 +5,10 @@
 //! first. The data of a large WRITE is received into a buffer of its own, placed so that what is
 //! aligned in the file is aligned in memory.
 //!
-//! After a large WRITE another like it is expected: no more is read than its head has, so that its data
-//! goes from the socket to its place, and is copied by nobody ([`Receiver::read_limit`]). Any other
-//! call widens that step by step: small calls that come in numbers are read in numbers.
+//! At first, and after each large WRITE, another is expected: no more is read than its head has, so that
+//! its data goes from the socket to its place, and is copied by nobody ([`Receiver::read_limit`]). Any
+//! other call widens that step by step, up to [`limits::CALLS_READ_BYTES_MAX`]: small calls that come in
+//! numbers are read in numbers.
 
 use nfs_io::{Buf, Reservation};
 use nfs_wire::limits::DATA_BYTES_MAX;

@@ -43,8 +43,9 @@ pub(crate) struct ShardStart {
 
 /// Buffers kept to read into.
 const SCRATCHES: usize = 4;
-/// Bytes read from a socket at once.
-const SCRATCH_BYTES: usize = 256 << 10;
+/// Bytes read from a socket at once, beside a WRITE's data: twice what is read where calls begin, for
+/// long records that come in fragments. Connections that wait hold one each, outside the budget.
+const SCRATCH_BYTES: usize = 2 * limits::CALLS_READ_BYTES_MAX;
 
 impl Shard {
     /// A buffer that connections read into, between two waits. A connection that waits for memory, or

@@ -11,12 +11,11 @@ use bytes::Bytes;
 use nfs_client::nfs3::{FileHandle, Nfsstat3, StableHow};
 
 use super::bed::{BESIDE, Bed, Client, Ground, Mode, Source, local_is, pipelined};
+use super::records::RECORD;
 use crate::host::Context;
 use crate::host::wire::{block_on, ok};
 use crate::random::Random;
 
-/// Bytes of a WRITE: edges and a middle at every alignment.
-const RECORD: usize = 47_008;
 const RECORDS: u64 = 120;
 const NAME: &str = "records";
 

@@ -12,8 +12,8 @@ use crate::host::Context;
 use crate::host::wire::ok;
 use crate::random::Random;
 
-/// Bytes of a record.
-const RECORD: usize = 47_008;
+/// Bytes of a record, of no alignment: WRITEs have edges and a middle everywhere in a page.
+pub(super) const RECORD: usize = 47_008;
 
 /// Runs on the export of `client`; returns how many bytes were moved.
 pub(super) async fn run(
