@@ -38,7 +38,7 @@ pub mod url;
 pub use client::{Client, ClientError, MountOptions};
 pub use connection::{ConnectOptions, Connection, Procedure, RawConnection, Reconnect, Target};
 pub use error::RpcError;
-pub use file::File;
+pub use file::{Depth, File, Windows};
 pub use identity::Identity;
 pub use nfs3::Nfs3;
 pub use url::{NfsUrl, UrlError};

@@ -64,12 +64,15 @@ pub const STREAM_WINDOW: usize = 4;
 /// How often a listing starts again because the server's cookies became invalid under it.
 pub const READDIR_RESTARTS_MAX: u32 = 3;
 
-/// How often a write starts again because the server's verifier changed under it.
-pub const WRITE_RESTARTS_MAX: u32 = 8;
-
 /// How often in a row a server may take no byte of a WRITE.
 pub const EMPTY_WRITES_MAX: u32 = 4;
 
 /// Payloads up to this go out in one piece with their call's head, bytes: copying so little costs less
 /// than one more piece in the write.
 pub const PAYLOAD_INLINE_BYTES: usize = 4096;
+
+/// Memory of all files' windows of one client unless the options say otherwise, bytes.
+pub const MEMORY_BYTES_DEFAULT: u64 = 64 * 1024 * 1024;
+
+/// The most connections of one client to one server.
+pub const NCONNECT_MAX: u32 = 16;

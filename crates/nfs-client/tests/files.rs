@@ -5,9 +5,8 @@ mod answers;
 
 use std::sync::{Arc, Mutex};
 
-use bytes::Bytes;
 use nfs_client::client::ClientError;
-use nfs_client::nfs3::{Ftype3, LookupOk, Nfsstat3, PostOpAttr, StableHow, WriteOk};
+use nfs_client::nfs3::{Ftype3, LookupOk, Nfsstat3, PostOpAttr};
 use nfs_wire::nfs3::{Call, Nfspath3, ReadOk, ReaddirOk, ReadlinkOk};
 use tokio::time::timeout;
 
@@ -67,88 +66,6 @@ async fn a_server_that_reads_nothing_is_not_asked_for_ever() {
     assert!(
         matches!(result, Err(ClientError::NoProgress { offset: 0, .. })),
         "{result:?}"
-    );
-}
-
-#[tokio::test]
-async fn short_writes_are_resumed_and_a_new_verifier_starts_again() {
-    let written = Arc::new(Mutex::new((Vec::new(), 0_u32)));
-    let log = written.clone();
-    let (client, _) = mounted(move |call| match call {
-        Call::Write(args) => {
-            let mut log = log.lock().unwrap();
-            let (content, calls) = &mut *log;
-            *calls += 1;
-            // The server "restarts" at its fourth call and has lost what was not stable.
-            if *calls == 4 {
-                content.clear();
-            }
-            let take = args.data.len().min(40);
-            let start = usize::try_from(args.offset).unwrap();
-            content.resize(content.len().max(start + take), 0);
-            content[start..start + take].copy_from_slice(&args.data[..take]);
-            let count = u32::try_from(take).unwrap();
-            let verf = if *calls < 4 { [1; 8] } else { [2; 8] };
-            ok(&WriteOk {
-                file_wcc: wcc(),
-                count,
-                committed: StableHow::Unstable,
-                verf,
-            })
-        }
-        call => good(call.procedure()),
-    })
-    .await;
-    let file = client.open(b"file").await.unwrap();
-    let data: Vec<u8> = (0..250_u8).collect();
-    let outcome = file
-        .write_at(0, data.clone(), StableHow::Unstable)
-        .await
-        .unwrap();
-    assert_eq!(
-        (outcome.committed, outcome.verifier),
-        (StableHow::Unstable, [2; 8])
-    );
-    assert_eq!(written.lock().unwrap().0, data);
-}
-
-#[tokio::test]
-async fn writes_that_never_get_anywhere_end() {
-    let verifier = Arc::new(Mutex::new(0_u8));
-    let (client, _) = mounted(move |call| match call {
-        // Offset 0: takes nothing. Others: restarts at every call.
-        Call::Write(args) => {
-            let mut verifier = verifier.lock().unwrap();
-            *verifier = verifier.wrapping_add(1);
-            let count = if args.offset == 0 { 0 } else { 1 };
-            let verf = if args.offset == 0 {
-                [0; 8]
-            } else {
-                [*verifier; 8]
-            };
-            ok(&WriteOk {
-                file_wcc: wcc(),
-                count,
-                committed: StableHow::Unstable,
-                verf,
-            })
-        }
-        call => good(call.procedure()),
-    })
-    .await;
-    let file = client.open(b"file").await.unwrap();
-    let data = Bytes::from_static(b"bytes");
-    let stuck = timeout(HANG, file.write_at(0, data.clone(), StableHow::Unstable));
-    let stuck = stuck.await.expect("the write hangs");
-    assert!(
-        matches!(stuck, Err(ClientError::NoProgress { .. })),
-        "{stuck:?}"
-    );
-    let restarting = timeout(HANG, file.write_at(10, data, StableHow::Unstable));
-    let restarting = restarting.await.expect("the write hangs");
-    assert!(
-        matches!(restarting, Err(ClientError::VerifierKeepsChanging { .. })),
-        "{restarting:?}"
     );
 }
 

@@ -100,6 +100,16 @@ impl ClientError {
             _ => None,
         }
     }
+
+    /// The same error, about `path` where it was about one name of it.
+    pub fn of(self, path: &[u8]) -> Self {
+        match self {
+            Self::Nfs {
+                operation, status, ..
+            } => refused(operation, path, status),
+            other => other,
+        }
+    }
 }
 
 pub(crate) fn refused(operation: &'static str, path: &[u8], status: Nfsstat3) -> ClientError {

@@ -6,6 +6,7 @@
 
 mod directory;
 mod error;
+mod handles;
 mod mount;
 mod walk;
 
@@ -17,7 +18,7 @@ pub use self::mount::MountOptions;
 
 pub(crate) use self::error::{printable, refused};
 use self::walk::parent_and_name;
-use crate::file::File;
+use crate::file::{File, Windows};
 use crate::mount3::Mount3;
 use crate::nfs3::Nfs3;
 
@@ -29,6 +30,7 @@ pub struct Client {
     export: Vec<u8>,
     root: FileHandle,
     transfer: TransferSizes,
+    windows: Windows,
 }
 
 /// How much the client moves per call, bytes: what the server prefers (FSINFO), capped.
@@ -72,23 +74,20 @@ impl Client {
         self.transfer
     }
 
+    /// How much may be on its way.
+    pub fn windows(&self) -> Windows {
+        self.windows
+    }
+
     /// The attributes of what `path` leads to; symbolic links are followed.
     pub async fn stat(&self, path: &[u8]) -> Result<Fattr3, ClientError> {
         Ok(self.resolve(path).await?.attributes)
     }
 
-    /// The present attributes of what `handle` names (GETATTR).
-    pub async fn stat_handle(&self, handle: &FileHandle) -> Result<Fattr3, ClientError> {
-        match self.nfs.getattr(handle).await? {
-            Ok(ok) => Ok(ok.obj_attributes),
-            Err(failure) => Err(refused("GETATTR", &[], failure.status)),
-        }
-    }
-
     /// Opens the regular file that `path` leads to; symbolic links are followed.
     pub async fn open(&self, path: &[u8]) -> Result<File, ClientError> {
         let node = self.resolve(path).await?;
-        File::new(self.clone(), node, path)
+        self.open_node(node, path)
     }
 
     /// Creates a regular file with permission bits `mode`, or opens it if it exists and `exclusive`
@@ -100,85 +99,68 @@ impl Client {
         exclusive: bool,
     ) -> Result<File, ClientError> {
         let (dir, name) = self.parent(path).await?;
-        let attributes = Sattr3 {
-            mode: Some(mode),
-            ..Sattr3::default()
-        };
+        let attributes = with_mode(mode);
         let how = if exclusive {
             CreateHow::Guarded(attributes)
         } else {
             CreateHow::Unchecked(attributes)
         };
-        let node = match self.nfs.create(&dir, name, &how).await? {
-            Ok(ok) => self.complete(&dir, name, ok.obj, ok.obj_attributes).await?,
-            Err(failure) => return Err(refused("CREATE", path, failure.status)),
-        };
-        File::new(self.clone(), node, path)
+        let node = self.create_in(&dir, name, &how).await;
+        self.open_node(node.map_err(|error| error.of(path))?, path)
     }
 
     /// Creates a directory with permission bits `mode`.
     pub async fn mkdir(&self, path: &[u8], mode: u32) -> Result<Node, ClientError> {
         let (dir, name) = self.parent(path).await?;
-        let attributes = Sattr3 {
-            mode: Some(mode),
-            ..Sattr3::default()
-        };
-        match self.nfs.mkdir(&dir, name, &attributes).await? {
-            Ok(ok) => self.complete(&dir, name, ok.obj, ok.obj_attributes).await,
-            Err(failure) => Err(refused("MKDIR", path, failure.status)),
-        }
+        let made = self.mkdir_in(&dir, name, &with_mode(mode)).await;
+        made.map_err(|error| error.of(path))
     }
 
     /// Creates a symbolic link at `path` that points to `target`.
     pub async fn symlink(&self, path: &[u8], target: &[u8]) -> Result<Node, ClientError> {
         let (dir, name) = self.parent(path).await?;
-        match self
-            .nfs
-            .symlink(&dir, name, &Sattr3::default(), target)
-            .await?
-        {
-            Ok(ok) => self.complete(&dir, name, ok.obj, ok.obj_attributes).await,
-            Err(failure) => Err(refused("SYMLINK", path, failure.status)),
-        }
+        let made = self
+            .symlink_in(&dir, name, target, &Sattr3::default())
+            .await;
+        made.map_err(|error| error.of(path))
+    }
+
+    /// Gives what `existing` names (a symbolic link itself, not what it leads to) the further name
+    /// `path`.
+    pub async fn link(&self, existing: &[u8], path: &[u8]) -> Result<(), ClientError> {
+        let file = self.resolve_link(existing).await?.handle;
+        let (dir, name) = self.parent(path).await?;
+        let made = self.link_in(&file, &dir, name).await;
+        made.map_err(|error| error.of(path))
     }
 
     /// Removes a name that is not a directory's.
     pub async fn remove(&self, path: &[u8]) -> Result<(), ClientError> {
         let (dir, name) = self.parent(path).await?;
-        let answer = self.nfs.remove(&dir, name).await?;
-        answer
-            .map(drop)
-            .map_err(|failure| refused("REMOVE", path, failure.status))
+        let removed = self.remove_in(&dir, name).await;
+        removed.map_err(|error| error.of(path))
     }
 
     /// Removes an empty directory.
     pub async fn rmdir(&self, path: &[u8]) -> Result<(), ClientError> {
         let (dir, name) = self.parent(path).await?;
-        let answer = self.nfs.rmdir(&dir, name).await?;
-        answer
-            .map(drop)
-            .map_err(|failure| refused("RMDIR", path, failure.status))
+        let removed = self.rmdir_in(&dir, name).await;
+        removed.map_err(|error| error.of(path))
     }
 
     /// Renames `from` to `to`, replacing what `to` names, as rename(2) does.
     pub async fn rename(&self, from: &[u8], to: &[u8]) -> Result<(), ClientError> {
         let (from_dir, from_name) = self.parent(from).await?;
         let (to_dir, to_name) = self.parent(to).await?;
-        let answer = self
-            .nfs
-            .rename(&from_dir, from_name, &to_dir, to_name)
-            .await?;
-        answer
-            .map(drop)
-            .map_err(|failure| refused("RENAME", from, failure.status))
+        let renamed = self.rename_in(&from_dir, from_name, &to_dir, to_name).await;
+        renamed.map_err(|error| error.of(from))
     }
 
-    /// Where the symbolic link `handle` points: bytes that the server does not interpret.
-    pub async fn readlink(&self, handle: &FileHandle) -> Result<Vec<u8>, ClientError> {
-        match self.nfs.readlink(handle).await? {
-            Ok(ok) => Ok(ok.data),
-            Err(failure) => Err(refused("READLINK", &[], failure.status)),
-        }
+    /// Changes attributes of what `path` leads to; symbolic links are followed.
+    pub async fn setattr(&self, path: &[u8], new: &Sattr3) -> Result<(), ClientError> {
+        let node = self.resolve(path).await?;
+        let changed = self.setattr_handle(&node.handle, new).await;
+        changed.map(drop).map_err(|error| error.of(path))
     }
 
     /// Tells the server that the export is not used any more (UMNT). Advisory: a server keeps its
@@ -187,26 +169,19 @@ impl Client {
         Ok(self.mount.umnt(&self.export).await?)
     }
 
-    async fn parent<'p>(&self, path: &'p [u8]) -> Result<(FileHandle, &'p [u8]), ClientError> {
+    /// The handle of the directory that holds the last name of `path`, and that name.
+    ///
+    /// # Errors
+    /// [`ClientError::NoName`] for a path that ends in nothing that can be made or removed: `/`, `..`.
+    pub async fn parent<'p>(&self, path: &'p [u8]) -> Result<(FileHandle, &'p [u8]), ClientError> {
         let (parent, name) = parent_and_name(path)?;
         Ok((self.resolve(parent).await?.handle, name))
     }
+}
 
-    /// Handle and attributes of a new object: servers may leave either out of their answer.
-    async fn complete(
-        &self,
-        dir: &FileHandle,
-        name: &[u8],
-        handle: Option<FileHandle>,
-        attributes: Option<Fattr3>,
-    ) -> Result<Node, ClientError> {
-        match (handle, attributes) {
-            (Some(handle), Some(attributes)) => Ok(Node { handle, attributes }),
-            (Some(handle), None) => Ok(Node {
-                handle,
-                attributes: self.stat_handle(&handle).await?,
-            }),
-            (None, _) => self.lookup(dir, name).await,
-        }
+fn with_mode(mode: u32) -> Sattr3 {
+    Sattr3 {
+        mode: Some(mode),
+        ..Sattr3::default()
     }
 }

@@ -7,6 +7,7 @@ use super::error::printable;
 use super::{Client, ClientError, TransferSizes};
 use crate::connection::{ConnectOptions, Connection, SourcePort, Target};
 use crate::error::RpcError;
+use crate::file::Windows;
 use crate::identity::Identity;
 use crate::limits::{READDIR_BYTES, TRANSFER_BYTES_MAX};
 use crate::mount3::{self, Mount3};
@@ -22,6 +23,10 @@ pub struct MountOptions {
     pub connect: ConnectOptions,
     /// Who the calls are made as, unless the URL says so. The default is this process.
     pub identity: Identity,
+    /// Connections to the server, 1 to [`crate::limits::NCONNECT_MAX`], unless the URL says so.
+    pub nconnect: u32,
+    /// How much may be on its way.
+    pub windows: Windows,
 }
 
 impl Default for MountOptions {
@@ -34,6 +39,8 @@ impl Default for MountOptions {
         Self {
             connect,
             identity: Identity::current(),
+            nconnect: 1,
+            windows: Windows::default(),
         }
     }
 }
@@ -70,6 +77,7 @@ impl Client {
                 export,
                 root,
                 transfer,
+                windows: options.windows,
             },
             rest,
         ))
@@ -88,6 +96,7 @@ impl Client {
             export: b"/".to_vec(),
             root,
             transfer,
+            windows: Windows::default(),
         })
     }
 }

@@ -52,7 +52,7 @@ impl Client {
             let node = self
                 .lookup(&dir, &name)
                 .await
-                .map_err(|error| whole_path(error, path))?;
+                .map_err(|error| error.of(path))?;
             let is_link = node.attributes.ftype == Ftype3::Lnk;
             if !is_link || (todo.is_empty() && !follow_last) {
                 passed.push(node);
@@ -124,15 +124,6 @@ pub(super) fn parent_and_name(path: &[u8]) -> Result<(&[u8], &[u8]), ClientError
             path: printable(path),
         }),
         name => Ok((parent, name)),
-    }
-}
-
-fn whole_path(error: ClientError, path: &[u8]) -> ClientError {
-    match error {
-        ClientError::Nfs {
-            operation, status, ..
-        } => refused(operation, path, status),
-        other => other,
     }
 }
 
