@@ -320,12 +320,13 @@ impl Reading {
         }
         let count = rest.min(usize::try_from(end - at).unwrap_or(usize::MAX));
         let eof = count == rest && matches!(outcome.end, End::Eof);
-        let taken_to = at + u64::try_from(count).unwrap_or(0);
-        state.took(slot, taken_to - at, waited.unwrap_or_default(), self);
+        let bytes = u64::try_from(count).unwrap_or(0);
+        let through = state.took(slot, bytes, waited.unwrap_or_default(), self);
         if eof {
             state.forget(|other| other.offset > slot.offset);
-        } else {
-            self.fill(&mut state, taken_to, false, follow);
+        } else if through {
+            // Behind the slot: its own bytes are taken, if not in order.
+            self.fill(&mut state, slot.end(), false, follow);
         }
         let data = outcome.data.slice(start..start + count);
         Some(Ok(Piece { data, eof }))
@@ -533,20 +534,18 @@ impl State {
     }
 
     /// A reader took `count` bytes of the slot. When that was all of it, it has gone through the
-    /// window.
-    fn took(&mut self, slot: &Arc<Slot>, count: u64, waited: Duration, reading: &Reading) {
-        let Some(entry) = self.slots.get_mut(&slot.offset) else {
-            return;
+    /// window: then true.
+    fn took(&mut self, slot: &Arc<Slot>, count: u64, waited: Duration, reading: &Reading) -> bool {
+        let entry = self.slots.get_mut(&slot.offset);
+        let Some(entry) = entry.filter(|entry| Arc::ptr_eq(&entry.slot, slot)) else {
+            return false;
         };
-        if !Arc::ptr_eq(&entry.slot, slot) {
-            return;
-        }
         self.used = Instant::now();
         entry.taken += count;
         entry.waited += waited;
         let data = slot.outcome.get().map_or(0, |outcome| outcome.data.len());
         if entry.taken < u64::try_from(data).unwrap_or(u64::MAX) {
-            return;
+            return false;
         }
         let (bytes, waited) = (entry.taken, entry.waited);
         self.slots.remove(&slot.offset);
@@ -555,6 +554,7 @@ impl State {
         if let Some(depth) = self.window.settled() {
             reading.source.memory.found_depth(depth);
         }
+        true
     }
 }
 
