@@ -104,7 +104,10 @@ impl Client {
     }
 }
 
-async fn connect_nfs(url: &NfsUrl, options: &ConnectOptions) -> Result<Connection, ClientError> {
+pub(super) async fn connect_nfs(
+    url: &NfsUrl,
+    options: &ConnectOptions,
+) -> Result<Connection, ClientError> {
     let target = Target::new(url.host.as_str(), url.nfs_port());
     let failure = match Connection::connect(target.clone(), options.clone()).await {
         Ok(connection) => return Ok(connection),
@@ -147,7 +150,7 @@ async fn connect_mount(
     }
 }
 
-async fn registered_port(
+pub(super) async fn registered_port(
     target: &Target,
     options: &ConnectOptions,
     program: u32,
@@ -201,7 +204,7 @@ async fn find_export(mount: &Mount3, path: &[u8]) -> Result<(Vec<u8>, FileHandle
 }
 
 /// What is left of `path` below `directory`; a trailing slash is kept.
-fn rest_below(path: &[u8], directory: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn rest_below(path: &[u8], directory: &[u8]) -> Option<Vec<u8>> {
     let mut names = components(path);
     for expected in components(directory) {
         if names.next() != Some(expected) {
