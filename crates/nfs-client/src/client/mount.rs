@@ -5,7 +5,7 @@ use nfs_wire::nfs3::FileHandle;
 
 use super::error::printable;
 use super::{Client, ClientError, TransferSizes};
-use crate::connection::{ConnectOptions, Connection, SourcePort, Target};
+use crate::connection::{ConnectOptions, Connection, Connections, SourcePort, Target};
 use crate::error::RpcError;
 use crate::file::{Memory, Windows};
 use crate::identity::Identity;
@@ -67,7 +67,8 @@ impl Client {
         let connection = connect_nfs(url, &options.connect).await?;
         let mount = connect_mount(url, &options.connect, &connection, &identity).await?;
         let (export, root) = find_export(&mount, &url.path).await?;
-        let nfs = Nfs3::new(connection, identity);
+        let nconnect = url.nconnect.map_or(options.nconnect, u32::from);
+        let nfs = Nfs3::new(Connections::more(connection, nconnect).await, identity);
         let transfer = transfer_sizes(&nfs, &root).await?;
         let rest = rest_below(&url.path, &export).unwrap_or_default();
         Ok((
