@@ -76,3 +76,7 @@ pub const MEMORY_BYTES_DEFAULT: u64 = 64 * 1024 * 1024;
 
 /// The most connections of one client to one server.
 pub const NCONNECT_MAX: u32 = 16;
+
+/// Write verifiers that a server may show, one after the other, while nothing of a file comes to stable
+/// storage: so many restarts in a row are no accident.
+pub const VERIFIER_CHANGES_MAX: u32 = 32;
