@@ -7,7 +7,7 @@ use super::error::printable;
 use super::{Client, ClientError, TransferSizes};
 use crate::connection::{ConnectOptions, Connection, SourcePort, Target};
 use crate::error::RpcError;
-use crate::file::Windows;
+use crate::file::{Memory, Windows};
 use crate::identity::Identity;
 use crate::limits::{READDIR_BYTES, TRANSFER_BYTES_MAX};
 use crate::mount3::{self, Mount3};
@@ -78,6 +78,7 @@ impl Client {
                 root,
                 transfer,
                 windows: options.windows,
+                memory: Memory::new(options.windows.memory_bytes_max),
             },
             rest,
         ))
@@ -90,13 +91,15 @@ impl Client {
         root: FileHandle,
     ) -> Result<Self, ClientError> {
         let transfer = transfer_sizes(&nfs, &root).await?;
+        let windows = Windows::default();
         Ok(Self {
             nfs,
             mount,
             export: b"/".to_vec(),
             root,
             transfer,
-            windows: Windows::default(),
+            windows,
+            memory: Memory::new(windows.memory_bytes_max),
         })
     }
 }

@@ -4,7 +4,9 @@
 //! was written and not yet committed is kept in memory until the server has it on stable storage.
 
 mod commit;
+mod memory;
 mod read;
+mod window;
 mod write;
 
 use std::sync::Arc;
@@ -12,6 +14,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use nfs_wire::nfs3::{Fattr3, FileHandle, Ftype3, Sattr3};
 
+pub(crate) use self::memory::Memory;
 pub use self::read::{ReadAt, ReadStream};
 
 use crate::client::{Client, ClientError, Node, printable};
