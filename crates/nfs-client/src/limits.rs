@@ -96,3 +96,6 @@ pub const TREE_AHEAD_LOOK_MAX: usize = 1024;
 
 /// Directories within each other that a tree goes down; deeper ones are an error of theirs.
 pub const TREE_DEPTH_MAX: usize = 4096;
+/// Write verifiers that a server may show, one after the other, while nothing of a file comes to stable
+/// storage: so many restarts in a row are no accident.
+pub const VERIFIER_CHANGES_MAX: u32 = 32;

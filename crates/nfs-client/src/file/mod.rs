@@ -3,6 +3,7 @@
 //! Owns, for each open file, the windows of READs and WRITEs on their way ([`read`], [`write`]). What
 //! was written and not yet committed is kept in memory until the server has it on stable storage.
 
+mod commit;
 mod memory;
 mod pattern;
 mod read;
