@@ -10,12 +10,14 @@
 
 pub mod baseline;
 pub mod counters;
+mod input;
 pub mod limits;
 pub mod load;
 pub mod modes;
 pub mod pin;
 pub mod pingpong;
 pub mod report;
+pub mod respond;
 pub mod sample;
 pub mod servers;
 pub mod stage;

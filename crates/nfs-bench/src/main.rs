@@ -12,7 +12,8 @@ use nfs_bench::limits;
 use nfs_bench::load::{self, Amount, Load};
 use nfs_bench::modes::content::Data;
 use nfs_bench::modes::run::{self as modes, Options as ModesOptions};
-use nfs_bench::modes::{page, respond, supervise};
+use nfs_bench::modes::{page, supervise};
+use nfs_bench::respond;
 use nfs_bench::servers::Kind;
 use nfs_bench::stage;
 use nfs_bench::workload::Workload;
@@ -52,12 +53,21 @@ enum What {
     },
     /// The I/O modes: ours in each, other servers and local fio, in turn, with little memory
     Modes(Box<ModesArgs>),
-    /// Answer calls without touching a file (what `modes` measures its own limits with)
+    /// Answer calls without touching a file (what `modes` and `client` measure their own limits with)
     #[command(hide = true)]
     Respond {
         /// On this port of loopback
         #[arg(long)]
         port: u16,
+        /// The size of its files
+        #[arg(long, default_value_t = 1 << 40)]
+        file_bytes: u64,
+        /// Answer no sooner than so many microseconds after the call
+        #[arg(long, default_value_t = 0)]
+        delay_us: u64,
+        /// Copy what is written out of the kernel, as any program would that looks at it
+        #[arg(long)]
+        copied: bool,
     },
     /// One workload against one server; prints a sample as JSON
     Load {
@@ -206,8 +216,18 @@ fn run(command: What) -> Result<ExitCode> {
             run_baseline(&options, json)
         }
         What::Modes(arguments) => run_modes(&arguments),
-        What::Respond { port } => {
-            respond::serve(port)?;
+        What::Respond {
+            port,
+            file_bytes,
+            delay_us,
+            copied,
+        } => {
+            let answers = respond::Answers {
+                file_bytes,
+                delay: Duration::from_micros(delay_us),
+                copied,
+            };
+            respond::serve(port, answers)?;
             Ok(ExitCode::SUCCESS)
         }
         What::Load {
