@@ -9,6 +9,7 @@
 //! reply's status is looked at, and nothing else happens, so that what is measured is the server.
 
 pub mod baseline;
+pub mod client;
 pub mod counters;
 mod input;
 pub mod limits;

@@ -18,3 +18,5 @@ pub const FILE_GIB_MAX: f64 = 1024.0;
 pub const PIECE_BYTES_MAX: u32 = 1 << 20;
 /// Replies that the responder holds back on one connection; the next call is read when there is room.
 pub const RESPONDER_REPLIES_MAX: usize = 1024;
+/// Small files of the client comparison: more only take longer, and they lie in memory.
+pub const SMALL_FILES_MAX: usize = 100_000;
