@@ -25,18 +25,18 @@ pub use nfs_wire::nfs3::{
     StableHow, VERSION, WccAttr, WccData, WriteOk,
 };
 
-use crate::connection::{self, Connection, DataAt, Given};
+use crate::connection::{self, Connection, Connections, DataAt, Given};
 use crate::error::{BadReply, RpcError};
 use crate::identity::Identity;
 
 /// What a procedure returns: no results, or results of either kind.
 pub type Outcome<O, F> = Result<Result<O, Failure<F>>, RpcError>;
 
-/// The procedures of NFS version 3 over one connection, called as one identity. Clones share the
-/// connection.
+/// The procedures of NFS version 3 over one connection or several to the same server, called as one
+/// identity. Clones share the connections.
 #[derive(Clone, Debug)]
 pub struct Nfs3 {
-    connection: Connection,
+    connections: Connections,
     identity: Identity,
 }
 
@@ -124,25 +124,30 @@ pub struct EntryPlus3 {
 }
 
 impl Nfs3 {
-    /// Calls over `connection` as `identity`.
-    pub fn new(connection: Connection, identity: Identity) -> Self {
+    /// Calls over one connection ([`Connection`]) or several ([`Connections`]) as `identity`.
+    pub fn new(connections: impl Into<Connections>, identity: Identity) -> Self {
         Self {
-            connection,
+            connections: connections.into(),
             identity,
         }
     }
 
-    /// The same connection with another identity.
+    /// The same connections with another identity.
     pub fn with_identity(&self, identity: Identity) -> Self {
         Self {
-            connection: self.connection.clone(),
+            connections: self.connections.clone(),
             identity,
         }
     }
 
-    /// The connection.
+    /// The first connection.
     pub fn connection(&self) -> &Connection {
-        &self.connection
+        self.connections.first()
+    }
+
+    /// All connections.
+    pub fn connections(&self) -> &Connections {
+        &self.connections
     }
 
     /// The identity.
@@ -268,9 +273,13 @@ impl Nfs3 {
             count,
         };
         let procedure = number(Procedure::Read);
-        let reply = self
-            .connection
-            .call_into(procedure, &self.identity, &args, memory, read_data);
+        let reply = self.connections.least_busy().call_into(
+            procedure,
+            &self.identity,
+            &args,
+            memory,
+            read_data,
+        );
         let reply = reply.await?;
         let (head, data) = match reply.memory {
             Given::Filled(data) => (read_head(&reply.results), Some(data)),
@@ -325,9 +334,10 @@ impl Nfs3 {
             data_len: count,
         };
         let procedure = number(Procedure::Write);
-        let call = self
-            .connection
-            .call_with_payload(procedure, &self.identity, &head, data);
+        let call =
+            self.connections
+                .least_busy()
+                .call_with_payload(procedure, &self.identity, &head, data);
         connection::decode_results(&call.await?)
     }
 
@@ -542,7 +552,8 @@ impl Nfs3 {
         procedure: Procedure,
         args: &A,
     ) -> Result<Bytes, RpcError> {
-        self.connection
+        self.connections
+            .least_busy()
             .call(number(procedure), &self.identity, args)
             .await
     }

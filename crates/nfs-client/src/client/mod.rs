@@ -8,13 +8,16 @@ mod directory;
 mod error;
 mod handles;
 mod mount;
+mod services;
+mod tree;
 mod walk;
 
 use nfs_wire::nfs3::{CreateHow, Fattr3, FileHandle, Sattr3};
 
-pub use self::directory::DirEntry;
+pub use self::directory::{DirEntry, DirStream};
 pub use self::error::ClientError;
 pub use self::mount::MountOptions;
+pub use self::tree::{Found, Tree, TreeOptions, Visit};
 
 pub(crate) use self::error::{printable, refused};
 use self::walk::parent_and_name;
@@ -68,6 +71,17 @@ impl Client {
     /// The path that was mounted, as MNT was given it.
     pub fn export(&self) -> &[u8] {
         &self.export
+    }
+
+    /// The MOUNT program that gave the root.
+    pub fn mount_service(&self) -> &Mount3 {
+        &self.mount
+    }
+
+    /// What is left of `path` below this export's, both in the server's name space; `None` for a path
+    /// outside. Another export may lie in between: see [`Mount3::export`].
+    pub fn below_export(&self, path: &[u8]) -> Option<Vec<u8>> {
+        mount::rest_below(path, &self.export)
     }
 
     /// How much is moved per call.

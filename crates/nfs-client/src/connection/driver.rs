@@ -8,6 +8,7 @@ use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
@@ -67,8 +68,7 @@ impl Driver {
         }
     }
 
-    pub(super) async fn run(mut self, stream: TcpStream) {
-        let mut stream = Some(stream);
+    pub(super) async fn run(mut self, mut stream: Option<TcpStream>) {
         let mut pause = Duration::ZERO;
         loop {
             if let Some(mut live) = stream.take() {
@@ -76,6 +76,7 @@ impl Driver {
                     End::Closed => return,
                     End::Lost(lost) => lost,
                 };
+                self.shared.up.store(false, Ordering::Relaxed);
                 if self.heard {
                     pause = Duration::ZERO;
                 }
@@ -98,6 +99,7 @@ impl Driver {
                 None => return,
                 Some(Ok(made)) => {
                     self.shared.lock().table.stats.reconnects += 1;
+                    self.shared.up.store(true, Ordering::Relaxed);
                     stream = Some(made);
                     self.heard_at = Instant::now();
                 }
@@ -121,11 +123,12 @@ impl Driver {
         .await
     }
 
-    /// Waits until a call wants the connection.
+    /// Waits until the connection is wanted, by a call or by who chooses among several.
     async fn until_needed(&mut self) -> Option<()> {
         let shared = self.shared.clone();
         self.guarded(poll_fn(|_| {
-            if shared.lock().table.waiting() > 0 {
+            let mut inner = shared.lock();
+            if std::mem::take(&mut inner.wanted) || inner.table.waiting() > 0 {
                 Poll::Ready(())
             } else {
                 Poll::Pending

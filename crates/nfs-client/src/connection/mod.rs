@@ -19,6 +19,7 @@
 mod connect;
 mod driver;
 mod incoming;
+mod many;
 mod raw;
 mod reply;
 mod table;
@@ -26,6 +27,7 @@ mod table;
 use std::future::Future;
 use std::net::IpAddr;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -37,10 +39,12 @@ use nfs_wire::record::FragmentHeader;
 use nfs_wire::rpc::CallHeader;
 use nfs_wire::xdr::padding;
 use nfs_wire::{Decode, DecodeError, Encode, Encoder};
+use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 pub use self::connect::Target;
+pub use self::many::Connections;
 pub use self::raw::RawConnection;
 pub use self::table::Stats;
 
@@ -183,10 +187,16 @@ struct Shared {
     permits: Semaphore,
     target: Target,
     options: ConnectOptions,
+    /// Calls that are in the table or wait to be.
+    load: AtomicU32,
+    /// There is a live connection, as far as is known.
+    up: AtomicBool,
 }
 
 struct Inner {
     table: Table,
+    /// The connection is to be made even if no call waits for it.
+    wanted: bool,
     driver: Option<Waker>,
     /// The driver sleeps, and has to be woken to see a new call.
     driver_asleep: bool,
@@ -203,10 +213,16 @@ impl Connection {
     /// Outside a tokio runtime.
     pub async fn connect(target: Target, options: ConnectOptions) -> Result<Self, RpcError> {
         let stream = connect::open(&target, &options).await?;
+        Ok(Self::start(target, options, Some(stream)))
+    }
+
+    /// Starts the driver, with a connection that is there or without: then the first call makes it.
+    fn start(target: Target, options: ConnectOptions, stream: Option<TcpStream>) -> Self {
         let in_flight_max = options.in_flight_max.clamp(1, limits::IN_FLIGHT_MAX);
         let table = Table::new(in_flight_max, connect::first_xid(), Instant::now());
         let inner = Inner {
             table,
+            wanted: false,
             driver: None,
             driver_asleep: false,
             closed: false,
@@ -216,11 +232,13 @@ impl Connection {
             permits: Semaphore::new(usize::try_from(in_flight_max).unwrap_or(1)),
             target,
             options,
+            load: AtomicU32::new(0),
+            up: AtomicBool::new(stream.is_some()),
         });
         tokio::spawn(Driver::new(shared.clone()).run(stream));
-        Ok(Self {
+        Self {
             handle: Arc::new(Handle { shared }),
-        })
+        }
     }
 
     /// Calls `procedure` with `args`, as `identity`, and waits for the results' bytes: what follows
@@ -305,6 +323,7 @@ impl Connection {
         extra: Extra,
     ) -> Result<Reply, RpcError> {
         let shared = &*self.handle.shared;
+        let _load = Load::of(shared);
         // Never closed: the permits live as long as this borrow.
         let Ok(permit) = shared.permits.acquire().await else {
             return Err(RpcError::Disconnected(Lost::Here));
@@ -364,6 +383,17 @@ impl Shared {
         Ok(ticket)
     }
 
+    /// Has the connection made again, though no call waits for it.
+    fn bring_up(&self) {
+        let mut inner = self.lock();
+        if std::mem::replace(&mut inner.wanted, true) {
+            return;
+        }
+        let wake = inner.driver_to_wake();
+        drop(inner);
+        wake.inspect(Waker::wake_by_ref);
+    }
+
     /// A panic while the lock was held would be a bug here, but it leaves nothing half-done that
     /// another call could not live with.
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -386,6 +416,22 @@ impl Inner {
             return None;
         }
         self.driver.clone()
+    }
+}
+
+/// One call that counts in [`Shared::load`].
+struct Load<'a>(&'a AtomicU32);
+
+impl<'a> Load<'a> {
+    fn of(shared: &'a Shared) -> Self {
+        shared.load.fetch_add(1, Ordering::Relaxed);
+        Self(&shared.load)
+    }
+}
+
+impl Drop for Load<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

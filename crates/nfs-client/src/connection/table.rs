@@ -42,6 +42,25 @@ pub struct Stats {
     pub copied_bytes: u64,
 }
 
+impl Stats {
+    /// The sum of both, count by count.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        Self {
+            calls: self.calls + other.calls,
+            replies: self.replies + other.replies,
+            stray_replies: self.stray_replies + other.stray_replies,
+            garbage_records: self.garbage_records + other.garbage_records,
+            timeouts: self.timeouts + other.timeouts,
+            reconnects: self.reconnects + other.reconnects,
+            resent_calls: self.resent_calls + other.resent_calls,
+            receives: self.receives + other.receives,
+            sends: self.sends + other.sends,
+            copied_bytes: self.copied_bytes + other.copied_bytes,
+        }
+    }
+}
+
 /// What became of a call.
 pub(super) type Outcome = Result<Reply, RpcError>;
 

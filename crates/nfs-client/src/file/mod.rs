@@ -4,6 +4,7 @@
 //! was written and not yet committed is kept in memory until the server has it on stable storage.
 
 mod ahead;
+mod commit;
 mod memory;
 mod pattern;
 mod read;
