@@ -11,6 +11,7 @@ mod ls;
 mod serve;
 mod show;
 mod stat;
+mod windows;
 
 use std::process::ExitCode;
 
