@@ -35,8 +35,22 @@ pub const BATCH_BYTES: usize = 64 * 1024;
 /// Pieces handed to one vectored write.
 pub const WRITE_PIECES_MAX: usize = 64;
 
-/// How long a call waits for its reply unless the options say otherwise, reconnects included.
-pub const CALL_TIMEOUT_DEFAULT: Duration = Duration::from_secs(60);
+/// How long a call waits for its reply unless the options say otherwise, reconnects included: a server
+/// that restarts may check its file systems first.
+pub const CALL_TIMEOUT_DEFAULT: Duration = Duration::from_secs(300);
+
+/// How long a connection may say nothing while calls wait before it is made again, unless the options
+/// say otherwise; doubled each time in a row, up to [`RETRY_AFTER_MAX`].
+pub const RETRY_AFTER_DEFAULT: Duration = Duration::from_secs(15);
+
+/// The longest that a silent connection is waited for, unless the options start with more.
+pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
+
+/// First pause after `NFS3ERR_JUKEBOX`; doubled at each further one.
+pub const JUKEBOX_PAUSE_FIRST: Duration = Duration::from_millis(100);
+
+/// Longest pause after `NFS3ERR_JUKEBOX`.
+pub const JUKEBOX_PAUSE_MAX: Duration = Duration::from_secs(5);
 
 /// How long one attempt to connect may take unless the options say otherwise.
 pub const CONNECT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);

@@ -23,6 +23,14 @@ pub(crate) const HANG: Duration = Duration::from_secs(30);
 
 /// A client of a responder that answers each call with what `answer` makes of it.
 pub(crate) async fn client_of(
+    answer: impl FnMut(Call<'_>) -> Vec<u8> + Send + 'static,
+) -> (Nfs3, Mount3) {
+    client_with(ConnectOptions::default(), answer).await
+}
+
+/// As [`client_of`], with options.
+pub(crate) async fn client_with(
+    options: ConnectOptions,
     mut answer: impl FnMut(Call<'_>) -> Vec<u8> + Send + 'static,
 ) -> (Nfs3, Mount3) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -40,9 +48,7 @@ pub(crate) async fn client_of(
             }
         }
     });
-    let connection = Connection::connect(target, ConnectOptions::default())
-        .await
-        .unwrap();
+    let connection = Connection::connect(target, options).await.unwrap();
     let nfs = Nfs3::new(connection.clone(), Identity::none());
     (nfs, Mount3::new(connection, Identity::none()))
 }
