@@ -7,7 +7,7 @@ use super::error::printable;
 use super::{Client, ClientError, TransferSizes};
 use crate::connection::{ConnectOptions, Connection, Connections, SourcePort, Target};
 use crate::error::RpcError;
-use crate::file::Windows;
+use crate::file::{Memory, Windows};
 use crate::identity::Identity;
 use crate::limits::{READDIR_BYTES, TRANSFER_BYTES_MAX};
 use crate::mount3::{self, Mount3};
@@ -79,6 +79,7 @@ impl Client {
                 root,
                 transfer,
                 windows: options.windows,
+                memory: Memory::new(options.windows.memory_bytes_max),
             },
             rest,
         ))
@@ -91,18 +92,23 @@ impl Client {
         root: FileHandle,
     ) -> Result<Self, ClientError> {
         let transfer = transfer_sizes(&nfs, &root).await?;
+        let windows = Windows::default();
         Ok(Self {
             nfs,
             mount,
             export: b"/".to_vec(),
             root,
             transfer,
-            windows: Windows::default(),
+            windows,
+            memory: Memory::new(windows.memory_bytes_max),
         })
     }
 }
 
-async fn connect_nfs(url: &NfsUrl, options: &ConnectOptions) -> Result<Connection, ClientError> {
+pub(super) async fn connect_nfs(
+    url: &NfsUrl,
+    options: &ConnectOptions,
+) -> Result<Connection, ClientError> {
     let target = Target::new(url.host.as_str(), url.nfs_port());
     let failure = match Connection::connect(target.clone(), options.clone()).await {
         Ok(connection) => return Ok(connection),
@@ -145,7 +151,7 @@ async fn connect_mount(
     }
 }
 
-async fn registered_port(
+pub(super) async fn registered_port(
     target: &Target,
     options: &ConnectOptions,
     program: u32,
@@ -199,7 +205,7 @@ async fn find_export(mount: &Mount3, path: &[u8]) -> Result<(Vec<u8>, FileHandle
 }
 
 /// What is left of `path` below `directory`; a trailing slash is kept.
-fn rest_below(path: &[u8], directory: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn rest_below(path: &[u8], directory: &[u8]) -> Option<Vec<u8>> {
     let mut names = components(path);
     for expected in components(directory) {
         if names.next() != Some(expected) {
