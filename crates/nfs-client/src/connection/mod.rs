@@ -45,6 +45,7 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 pub use self::connect::Target;
+pub(crate) use self::connect::random_bytes;
 pub use self::many::Connections;
 pub use self::raw::RawConnection;
 pub use self::table::Stats;

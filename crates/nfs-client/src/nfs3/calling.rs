@@ -18,6 +18,13 @@ pub(crate) struct Answer<O, F> {
     pub(crate) resent: bool,
 }
 
+impl<O, F> Answer<O, F> {
+    /// The status of a failure.
+    pub(crate) fn status(&self) -> Option<Nfsstat3> {
+        self.outcome.as_ref().err().map(|failure| failure.status)
+    }
+}
+
 impl Nfs3 {
     /// A procedure's results, and whether its call went out more than once.
     pub(crate) async fn ask<A, O, F>(
