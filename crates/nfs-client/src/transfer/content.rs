@@ -19,9 +19,7 @@ use super::local;
 use super::place::Location;
 use super::watch::Watch;
 use crate::file::{File, ReadStream};
-use crate::limits::{
-    DIRECT_ALIGN_BYTES, LOCAL_PIECES_MAX, TRANSFER_UNCOMMITTED_BYTES_MAX,
-};
+use crate::limits::{DIRECT_ALIGN_BYTES, LOCAL_PIECES_MAX, TRANSFER_UNCOMMITTED_BYTES_MAX};
 
 /// Bytes at a place of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -76,7 +76,9 @@ fn resume(source: &Fattr3, there: &Fattr3, one_write: u64) -> Onto {
 fn is_same_time(source: Nfstime3, there: Nfstime3) -> bool {
     let coarser = |unit: u32| source.nseconds - source.nseconds % unit;
     source.seconds == there.seconds
-        && [1, 100, 1000, 1_000_000_000].map(coarser).contains(&there.nseconds)
+        && [1, 100, 1000, 1_000_000_000]
+            .map(coarser)
+            .contains(&there.nseconds)
 }
 
 /// Permission bits to make a new file with. Where owner or mode are to be kept, only the maker may
@@ -212,7 +214,12 @@ mod tests {
             // Source, there, what is asked, what is done.
             (file(9, 5), file(9, 5), Replace, Onto::Replace),
             (file(9, 5), file(9, 9), Keep, Onto::Leave(What::Exists)),
-            (file(9, 5), file(1, 5), ReplaceOlder, Onto::Leave(What::NotOlder)),
+            (
+                file(9, 5),
+                file(1, 5),
+                ReplaceOlder,
+                Onto::Leave(What::NotOlder),
+            ),
             (file(9, 5), file(1, 4), ReplaceOlder, Onto::Replace),
             // The same size and time: done. The same size, later: done if it went in one WRITE.
             (file(9, 5), file(9, 5), Resume, done),
@@ -221,16 +228,40 @@ mod tests {
             (file(9 * MIB, 5), file(9 * MIB, 6), Resume, Onto::Replace),
             (file(9, 7), file(9, 6), Resume, Onto::Replace),
             // Part of it is there.
-            (file(300 * MIB, 5), file(200 * MIB + 1, 6), Resume, Onto::Resume(136 * MIB)),
+            (
+                file(300 * MIB, 5),
+                file(200 * MIB + 1, 6),
+                Resume,
+                Onto::Resume(136 * MIB),
+            ),
             (file(300 * MIB, 5), file(64 * MIB, 6), Resume, Onto::Replace),
-            (file(300 * MIB, 5), file(65 * MIB, 6), Resume, Onto::Resume(MIB)),
+            (
+                file(300 * MIB, 5),
+                file(65 * MIB, 6),
+                Resume,
+                Onto::Resume(MIB),
+            ),
             // The source changed after it; the source is shorter.
-            (file(300 * MIB, 7), file(200 * MIB, 6), Resume, Onto::Replace),
-            (file(100 * MIB, 5), file(200 * MIB, 6), Resume, Onto::Replace),
+            (
+                file(300 * MIB, 7),
+                file(200 * MIB, 6),
+                Resume,
+                Onto::Replace,
+            ),
+            (
+                file(100 * MIB, 5),
+                file(200 * MIB, 6),
+                Resume,
+                Onto::Replace,
+            ),
         ];
         for (source, there, existing, expected) in table {
             let found = onto(&source, &there, existing, MIB);
-            assert_eq!(found, expected, "{} {existing:?} {}", source.size, there.size);
+            assert_eq!(
+                found, expected,
+                "{} {existing:?} {}",
+                source.size, there.size
+            );
         }
         let other = |ftype| Fattr3 {
             ftype,
@@ -249,7 +280,12 @@ mod tests {
         for same in [123_456_789, 123_456_700, 123_456_000, 0] {
             assert!(is_same_time(source, at(5, same)), "{same}");
         }
-        for other in [at(5, 123_456_788), at(4, 123_456_789), at(6, 0), at(5, 123_000_000)] {
+        for other in [
+            at(5, 123_456_788),
+            at(4, 123_456_789),
+            at(6, 0),
+            at(5, 123_000_000),
+        ] {
             assert!(!is_same_time(source, other), "{other:?}");
         }
     }

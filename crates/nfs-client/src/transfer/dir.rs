@@ -155,8 +155,7 @@ impl Dir {
                     Some(handle) => handle,
                     None => {
                         let node = client.lookup(handle, &item.name).await;
-                        node.map_err(|error| self.remote(&item.name, error))?
-                            .handle
+                        node.map_err(|error| self.remote(&item.name, error))?.handle
                     }
                 },
             },
@@ -237,9 +236,7 @@ impl Dir {
                     let link = client.lookup(handle, &item.name).await?;
                     client.readlink(&link.handle).await
                 };
-                target
-                    .await
-                    .map_err(|error| self.remote(&item.name, error))
+                target.await.map_err(|error| self.remote(&item.name, error))
             }
         }
     }

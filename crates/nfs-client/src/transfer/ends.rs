@@ -177,9 +177,9 @@ pub(super) async fn end(
             place,
             ": several sources need a directory; make it first",
         )),
-        None if place.wants_directory() && (there.is_some() || !options.recursive) => {
-            Err(not_a_directory(place, ": make it first, or leave the '/' away"))
-        }
+        None if place.wants_directory() && (there.is_some() || !options.recursive) => Err(
+            not_a_directory(place, ": make it first, or leave the '/' away"),
+        ),
         opened => Ok(End::Onto(Box::new(Named {
             dir,
             name,

@@ -100,7 +100,10 @@ pub enum TransferError {
         place: Box<Location>,
     },
     /// Directories nested deeper than the cap.
-    #[error("{place}: more than {} directories deep", crate::limits::TREE_DEPTH_MAX)]
+    #[error(
+        "{place}: more than {} directories deep",
+        crate::limits::TREE_DEPTH_MAX
+    )]
     TooDeep {
         /// The directory.
         place: Box<Location>,

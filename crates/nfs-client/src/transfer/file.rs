@@ -80,8 +80,7 @@ impl Job {
 /// Copies one regular file, as the options say.
 pub(super) async fn copy(context: &Context, job: &Job) -> Result<Done, TransferError> {
     let mut there = job.there.clone();
-    let looks_first =
-        context.options.existing != Existing::Replace || context.options.dry_run;
+    let looks_first = context.options.existing != Existing::Replace || context.options.dry_run;
     if looks_first && matches!(there, There::Unknown) {
         there = look(job).await?;
     }
@@ -293,7 +292,10 @@ async fn put_new(
             }
         }
         (Side::Remote { client, handle }, _) => {
-            let made = job.to.create_remote(client, handle, &job.name, mode).await?;
+            let made = job
+                .to
+                .create_remote(client, handle, &job.name, mode)
+                .await?;
             let Made::New(node) = made else {
                 return Ok(None);
             };
@@ -473,13 +475,16 @@ async fn stream(
                 skip_holes: options.sparse != Sparse::Never,
             };
             // A file of its own: the thread's end must not depend on ours.
-            let file = file
-                .try_clone()
-                .map_err(|error| {
-                    let place = job.from.location.join(&job.item.name);
-                    TransferError::local(&place, "read", error)
-                })?;
-            Reader::local(file, job.from.location.join(&job.item.name), how, &context.pool)
+            let file = file.try_clone().map_err(|error| {
+                let place = job.from.location.join(&job.item.name);
+                TransferError::local(&place, "read", error)
+            })?;
+            Reader::local(
+                file,
+                job.from.location.join(&job.item.name),
+                how,
+                &context.pool,
+            )
         }
         Opened::Remote(file) => Reader::remote(file, target.from),
     };

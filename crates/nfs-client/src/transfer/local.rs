@@ -174,12 +174,7 @@ pub(super) fn read_link(dir: &OwnedFd, name: &[u8]) -> io::Result<Vec<u8>> {
 }
 
 /// Makes a fifo, socket or device.
-pub(super) fn make_special(
-    dir: &OwnedFd,
-    name: &[u8],
-    like: &Fattr3,
-    mode: u32,
-) -> io::Result<()> {
+pub(super) fn make_special(dir: &OwnedFd, name: &[u8], like: &Fattr3, mode: u32) -> io::Result<()> {
     let kind = match like.ftype {
         Ftype3::Fifo => FileType::Fifo,
         Ftype3::Sock => FileType::Socket,

@@ -118,7 +118,11 @@ impl Hands {
         self.context.watch.found(bytes);
         // Neither is ever closed while somebody holds these hands; a copy that is given up drops both.
         if let Ok(permit) = self.files.clone().acquire_owned().await {
-            drop(self.work.send(Work::File(Box::new(job), level, permit)).await);
+            drop(
+                self.work
+                    .send(Work::File(Box::new(job), level, permit))
+                    .await,
+            );
         }
     }
 
