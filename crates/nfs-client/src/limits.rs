@@ -25,6 +25,10 @@ pub const REPLY_FRAGMENTS_MAX: usize = 1024;
 /// straight into their own memory.
 pub const READ_BUFFER_BYTES: usize = 64 * 1024;
 
+/// A reply's head is looked for within this, bytes: RPC header with the longest verifier, status,
+/// attributes and the fixed fields before READ's data come to 532.
+pub const REPLY_HEAD_BYTES_MAX: usize = 1024;
+
 /// Calls smaller than this share one buffer on their way out, bytes.
 pub const BATCH_BYTES: usize = 64 * 1024;
 
@@ -92,3 +96,6 @@ pub const TREE_AHEAD_LOOK_MAX: usize = 1024;
 
 /// Directories within each other that a tree goes down; deeper ones are an error of theirs.
 pub const TREE_DEPTH_MAX: usize = 4096;
+/// Write verifiers that a server may show, one after the other, while nothing of a file comes to stable
+/// storage: so many restarts in a row are no accident.
+pub const VERIFIER_CHANGES_MAX: u32 = 32;

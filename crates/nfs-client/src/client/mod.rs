@@ -21,7 +21,7 @@ pub use self::tree::{Found, Tree, TreeOptions, Visit};
 
 pub(crate) use self::error::{printable, refused};
 use self::walk::parent_and_name;
-use crate::file::{File, Windows};
+use crate::file::{File, Memory, Windows};
 use crate::mount3::Mount3;
 use crate::nfs3::Nfs3;
 
@@ -34,6 +34,7 @@ pub struct Client {
     root: FileHandle,
     transfer: TransferSizes,
     windows: Windows,
+    memory: Memory,
 }
 
 /// How much the client moves per call, bytes: what the server prefers (FSINFO), capped.
@@ -91,6 +92,27 @@ impl Client {
     /// How much may be on its way.
     pub fn windows(&self) -> Windows {
         self.windows
+    }
+
+    /// The same client with other windows, and memory of their own, for the files that it opens.
+    #[must_use]
+    pub fn with_windows(self, windows: Windows) -> Self {
+        let memory = Memory::new(windows.memory_bytes_max);
+        Self {
+            windows,
+            memory,
+            ..self
+        }
+    }
+
+    /// The most memory that the windows of all files had at once, and what they have now, bytes.
+    pub fn window_bytes(&self) -> (u64, u64) {
+        let budget = self.memory.budget();
+        (budget.peak(), budget.in_use())
+    }
+
+    pub(crate) fn memory(&self) -> &Memory {
+        &self.memory
     }
 
     /// The attributes of what `path` leads to; symbolic links are followed.
