@@ -5,16 +5,15 @@ use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::process::ExitCode;
 
-use anyhow::Context as _;
 use bytes::Bytes;
-use nfs_client::client::MountOptions;
-use nfs_client::{Client, NfsUrl};
+use nfs_client::file::ReadStream;
+use nfs_client::{ClientError, NfsUrl};
 use nfs_server::config::parse_size;
 use rustix::fs::FileType;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::show;
-use crate::windows::WindowArgs;
+use crate::session::{self, Common, Session};
+use crate::{show, windows};
 
 /// Write files of an NFS server to standard output, without mounting it
 ///
@@ -42,48 +41,56 @@ pub(crate) struct Args {
     #[arg(long, value_name = "BYTES", value_parser = parse_size)]
     length: Option<u64>,
     #[command(flatten)]
-    windows: WindowArgs,
+    windows: windows::Args,
+    #[command(flatten)]
+    common: Common,
 }
 
 impl Args {
     /// Writes out the files, in order; goes on behind one that fails.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        let mut failed = false;
-        let done = show::run(async {
-            let mut options = MountOptions::default();
-            self.windows.apply(&mut options);
+        session::run(&self.common, async |session| {
+            session.set_windows(self.windows.windows());
             let mut out = Out::new()?;
             for url in &self.urls {
-                match self.write_out(url, &options, &mut out).await {
-                    Err(error) if error.is::<io::Error>() => return Err(error),
-                    Err(error) => {
-                        eprintln!("penstock: {error:#}");
-                        failed = true;
-                    }
-                    Ok(()) => {}
-                }
+                self.write_out(url, session, &mut out).await?;
             }
             Ok(out.finish().await?)
-        })?;
-        Ok(if failed { ExitCode::FAILURE } else { done })
+        })
     }
 
     async fn write_out(
         &self,
         url: &NfsUrl,
-        options: &MountOptions,
+        session: &mut Session,
         out: &mut Out,
     ) -> anyhow::Result<()> {
-        let (client, path) = Client::mount_with(url, options).await?;
+        let mut stream = match self.open(url, session).await {
+            Ok(stream) => stream,
+            Err(error) => {
+                session.failed(url, error);
+                return Ok(());
+            }
+        };
+        loop {
+            match stream.next().await {
+                Ok(Some(data)) => out.write(data).await?,
+                Ok(None) => return Ok(()),
+                Err(error) => {
+                    session.failed(url, error);
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    async fn open(&self, url: &NfsUrl, session: &mut Session) -> Result<ReadStream, ClientError> {
+        let (client, path) = session.at(url).await?;
         let file = client.open(&path).await?;
         let end = self
             .length
             .map_or(u64::MAX, |len| self.offset.saturating_add(len));
-        let mut stream = file.stream(self.offset).until(end);
-        while let Some(data) = stream.next().await.with_context(|| url.to_string())? {
-            out.write(data).await?;
-        }
-        Ok(())
+        Ok(file.stream(self.offset).until(end))
     }
 }
 
