@@ -8,6 +8,7 @@ mod doctor;
 mod exit;
 mod logging;
 mod ls;
+mod mount;
 mod serve;
 mod show;
 mod stat;
@@ -30,6 +31,7 @@ enum Penstock {
     Ls(ls::Args),
     Cat(cat::Args),
     Stat(stat::Args),
+    Mount(Box<mount::Args>),
     Completions(completions::Args),
     #[command(hide = true)]
     Man(completions::ManArgs),
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
         Penstock::Ls(args) => args.run(),
         Penstock::Cat(args) => args.run(),
         Penstock::Stat(args) => args.run(),
+        Penstock::Mount(args) => args.run(),
         Penstock::Completions(args) => args.run(Penstock::command()),
         Penstock::Man(args) => args.run(Penstock::command()),
     };
