@@ -36,7 +36,9 @@ pub mod portmap;
 pub mod url;
 
 pub use client::{Client, ClientError, MountOptions};
-pub use connection::{ConnectOptions, Connection, Procedure, RawConnection, Reconnect, Target};
+pub use connection::{
+    ConnectOptions, Connection, Connections, Procedure, RawConnection, Reconnect, Target,
+};
 pub use error::RpcError;
 pub use file::{Depth, File, Windows};
 pub use identity::Identity;

@@ -25,6 +25,10 @@ pub const REPLY_FRAGMENTS_MAX: usize = 1024;
 /// straight into their own memory.
 pub const READ_BUFFER_BYTES: usize = 64 * 1024;
 
+/// A reply's head is looked for within this, bytes: RPC header with the longest verifier, status,
+/// attributes and the fixed fields before READ's data come to 532.
+pub const REPLY_HEAD_BYTES_MAX: usize = 1024;
+
 /// Calls smaller than this share one buffer on their way out, bytes.
 pub const BATCH_BYTES: usize = 64 * 1024;
 
@@ -76,3 +80,22 @@ pub const MEMORY_BYTES_DEFAULT: u64 = 64 * 1024 * 1024;
 
 /// The most connections of one client to one server.
 pub const NCONNECT_MAX: u32 = 16;
+
+/// LOOKUPs on their way for entries that a listing gave without attributes.
+pub const LISTING_LOOKUPS_MAX: usize = 16;
+
+/// Directories of a tree whose listing is begun before the walk comes to them. Each holds one page of
+/// entries, at most [`READDIR_BYTES`] of the reply.
+pub const TREE_AHEAD_DEFAULT: usize = 8;
+
+/// Listings begun ahead that a tree keeps, the ones that it has not come to for long among them.
+pub const TREE_AHEAD_KEPT_MAX: usize = 4 * TREE_AHEAD_DEFAULT;
+
+/// How far down from the next entry a tree looks for directories to begin ahead.
+pub const TREE_AHEAD_LOOK_MAX: usize = 1024;
+
+/// Directories within each other that a tree goes down; deeper ones are an error of theirs.
+pub const TREE_DEPTH_MAX: usize = 4096;
+/// Write verifiers that a server may show, one after the other, while nothing of a file comes to stable
+/// storage: so many restarts in a row are no accident.
+pub const VERIFIER_CHANGES_MAX: u32 = 32;

@@ -7,6 +7,8 @@
 //! Results that borrow in [`nfs_wire`] are owned here, READ's data without a copy.
 
 use bytes::Bytes;
+use nfs_io::Buf;
+use nfs_wire::limits::DATA_BYTES_MAX;
 use nfs_wire::nfs3::{
     AccessArgs, CommitArgs, CreateArgs, DirOpArgs, FsinfoArgs, FsstatArgs, GetattrArgs, LinkArgs,
     LookupArgs, MkdirArgs, MknodArgs, PathconfArgs, Procedure, ReadArgs, ReaddirArgs,
@@ -23,18 +25,18 @@ pub use nfs_wire::nfs3::{
     StableHow, VERSION, WccAttr, WccData, WriteOk,
 };
 
-use crate::connection::{self, Connection};
+use crate::connection::{self, Connection, Connections, DataAt, Given};
 use crate::error::{BadReply, RpcError};
 use crate::identity::Identity;
 
 /// What a procedure returns: no results, or results of either kind.
 pub type Outcome<O, F> = Result<Result<O, Failure<F>>, RpcError>;
 
-/// The procedures of NFS version 3 over one connection, called as one identity. Clones share the
-/// connection.
+/// The procedures of NFS version 3 over one connection or several to the same server, called as one
+/// identity. Clones share the connections.
 #[derive(Clone, Debug)]
 pub struct Nfs3 {
-    connection: Connection,
+    connections: Connections,
     identity: Identity,
 }
 
@@ -47,6 +49,17 @@ pub struct ReadOk {
     pub eof: bool,
     /// The bytes read: never more than were asked for. Shares the memory that the reply came in.
     pub data: Bytes,
+}
+
+/// READ results (RFC 1813 §3.3.6) with the data in memory that the caller gave.
+#[derive(Debug)]
+pub struct ReadInto {
+    /// The file's attributes after the read.
+    pub file_attributes: PostOpAttr,
+    /// The read reached the end of the file.
+    pub eof: bool,
+    /// The bytes read: the memory that was given, from its start, as long as the data.
+    pub data: Buf,
 }
 
 /// READLINK results (RFC 1813 §3.3.5) with an owned path.
@@ -111,25 +124,30 @@ pub struct EntryPlus3 {
 }
 
 impl Nfs3 {
-    /// Calls over `connection` as `identity`.
-    pub fn new(connection: Connection, identity: Identity) -> Self {
+    /// Calls over one connection ([`Connection`]) or several ([`Connections`]) as `identity`.
+    pub fn new(connections: impl Into<Connections>, identity: Identity) -> Self {
         Self {
-            connection,
+            connections: connections.into(),
             identity,
         }
     }
 
-    /// The same connection with another identity.
+    /// The same connections with another identity.
     pub fn with_identity(&self, identity: Identity) -> Self {
         Self {
-            connection: self.connection.clone(),
+            connections: self.connections.clone(),
             identity,
         }
     }
 
-    /// The connection.
+    /// The first connection.
     pub fn connection(&self) -> &Connection {
-        &self.connection
+        self.connections.first()
+    }
+
+    /// All connections.
+    pub fn connections(&self) -> &Connections {
+        &self.connections
     }
 
     /// The identity.
@@ -234,6 +252,64 @@ impl Nfs3 {
         }))
     }
 
+    /// READ into `memory`: as many bytes from `offset` as it is long, or fewer. As [`Self::read`], but
+    /// the data of a long reply goes from the socket straight to its place, and no memory is allocated
+    /// for it. With an error, the memory is gone back to its pool.
+    pub async fn read_into(
+        &self,
+        file: &FileHandle,
+        offset: u64,
+        memory: Buf,
+    ) -> Outcome<ReadInto, PostOpAttr> {
+        let Ok(count) = u32::try_from(memory.len()) else {
+            return Err(RpcError::CallTooLarge {
+                len: memory.len(),
+                max: DATA_BYTES_MAX,
+            });
+        };
+        let args = ReadArgs {
+            file: *file,
+            offset,
+            count,
+        };
+        let procedure = number(Procedure::Read);
+        let reply = self.connections.least_busy().call_into(
+            procedure,
+            &self.identity,
+            &args,
+            memory,
+            read_data,
+        );
+        let reply = reply.await?;
+        let (head, data) = match reply.memory {
+            Given::Filled(data) => (read_head(&reply.results), Some(data)),
+            Given::Unused(memory) => {
+                // A failure, or a reply in an unusual form: its data is copied.
+                let answer: Result<nfs_wire::nfs3::ReadOk<'_>, Failure<PostOpAttr>> =
+                    connection::decode_results(&reply.results)?;
+                match answer {
+                    Err(failure) => return Ok(Err(failure)),
+                    Ok(ok) => (read_head(&reply.results), copy_into(memory, ok.data)),
+                }
+            }
+            Given::Nothing => (read_head(&reply.results), None),
+        };
+        let head = head.map_err(|error| RpcError::BadReply(BadReply::Decode(error)))?;
+        let len = usize::try_from(head.data_len).unwrap_or(usize::MAX);
+        match data {
+            Some(data) if head.count == head.data_len && head.count <= count => Ok(Ok(ReadInto {
+                file_attributes: head.file_attributes,
+                eof: head.eof,
+                data,
+            })),
+            _ => Err(RpcError::BadReply(BadReply::ReadCount {
+                asked: count,
+                count: head.count,
+                len,
+            })),
+        }
+    }
+
     /// WRITE: `data` at `offset`, at least as stable as `stable` (RFC 1813 §3.3.7). The data is sent
     /// from where it is.
     pub async fn write(
@@ -258,9 +334,10 @@ impl Nfs3 {
             data_len: count,
         };
         let procedure = number(Procedure::Write);
-        let call = self
-            .connection
-            .call_with_payload(procedure, &self.identity, &head, data);
+        let call =
+            self.connections
+                .least_busy()
+                .call_with_payload(procedure, &self.identity, &head, data);
         connection::decode_results(&call.await?)
     }
 
@@ -475,7 +552,8 @@ impl Nfs3 {
         procedure: Procedure,
         args: &A,
     ) -> Result<Bytes, RpcError> {
-        self.connection
+        self.connections
+            .least_busy()
             .call(number(procedure), &self.identity, args)
             .await
     }
@@ -525,6 +603,53 @@ fn entry<'a>(dir: &FileHandle, name: &'a [u8]) -> DirOpArgs<'a> {
         dir: *dir,
         name: Filename(name),
     }
+}
+
+/// `READ3resok` up to its data, as a server that may be wrong sends it.
+struct ReadHead {
+    file_attributes: PostOpAttr,
+    count: u32,
+    eof: bool,
+    data_len: u32,
+}
+
+impl Decode<'_> for ReadHead {
+    fn decode(d: &mut Decoder<'_>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            file_attributes: Decode::decode(d)?,
+            count: d.u32("count")?,
+            eof: d.bool("eof")?,
+            data_len: d.u32("data")?,
+        })
+    }
+}
+
+/// Where the data is in READ's results that begin with `results`.
+fn read_data(results: &[u8]) -> Result<Option<DataAt>, DecodeError> {
+    let mut d = Decoder::new(results);
+    if Nfsstat3::decode(&mut d)? != Nfsstat3::Ok {
+        return Ok(None);
+    }
+    let head = ReadHead::decode(&mut d)?;
+    let data_len = usize::try_from(head.data_len).unwrap_or(usize::MAX);
+    Ok(Some(DataAt {
+        head_len: d.position(),
+        data_len,
+    }))
+}
+
+/// The head of READ's results, which are known not to be a failure's.
+fn read_head(results: &[u8]) -> Result<ReadHead, DecodeError> {
+    let mut d = Decoder::new(results);
+    d.u32("status")?;
+    ReadHead::decode(&mut d)
+}
+
+/// `memory` with `data` in it; `None` if there is more than it holds.
+fn copy_into(mut memory: Buf, data: &[u8]) -> Option<Buf> {
+    memory.get_mut(..data.len())?.copy_from_slice(data);
+    memory.truncate(data.len());
+    Some(memory)
 }
 
 fn decode_owned<'a, W, O, F>(results: &'a [u8], own: impl FnOnce(W) -> O) -> Outcome<O, F>

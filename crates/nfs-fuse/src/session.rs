@@ -202,7 +202,8 @@ impl Filesystem for Session {
             mtime,
         };
         self.go_attr(reply, async move {
-            tree.setattr(caller, ino.0, open.is_some(), changes).await
+            tree.setattr(caller, ino.0, open.map(|open| open.0), changes)
+                .await
         });
     }
 

@@ -8,20 +8,21 @@ use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
-use bytes::{Buf, BufMut, Bytes};
-use nfs_wire::rpc::{AcceptStat, Rejected, ReplyBody, ReplyHeader};
+use bytes::{Buf, Bytes};
+use nfs_wire::rpc::ReplyHeader;
 use nfs_wire::{Decode, Decoder};
-use tokio::io::{AsyncReadExt, AsyncWrite};
+use tokio::io::{AsyncWrite, Interest};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 
 use super::incoming::{Incoming, Record};
-use super::table::Outcome;
+use super::reply::{judge, read_reply, xid_of};
 use super::{Reconnect, Shared, connect};
-use crate::error::{BadReply, Lost, RpcError};
+use crate::error::{Lost, RpcError};
 use crate::limits::{BATCH_BYTES, RECONNECT_PAUSE_FIRST, RECONNECT_PAUSE_MAX, WRITE_PIECES_MAX};
 
 /// Receives in a row before other tasks get their turn.
@@ -35,6 +36,9 @@ pub(super) struct Driver {
     armed: Option<Instant>,
     /// Calls that ran out of time, when they were last counted.
     timeouts: u64,
+    /// Reads and writes that are not counted in the statistics yet.
+    receives: u64,
+    sends: u64,
     /// A record has come over the present connection.
     heard: bool,
     /// When the last record came, or the connection was made.
@@ -56,14 +60,15 @@ impl Driver {
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
             armed: None,
             timeouts: 0,
+            receives: 0,
+            sends: 0,
             heard: false,
             heard_at: Instant::now(),
             shared,
         }
     }
 
-    pub(super) async fn run(mut self, stream: TcpStream) {
-        let mut stream = Some(stream);
+    pub(super) async fn run(mut self, mut stream: Option<TcpStream>) {
         let mut pause = Duration::ZERO;
         loop {
             if let Some(mut live) = stream.take() {
@@ -71,6 +76,7 @@ impl Driver {
                     End::Closed => return,
                     End::Lost(lost) => lost,
                 };
+                self.shared.up.store(false, Ordering::Relaxed);
                 if self.heard {
                     pause = Duration::ZERO;
                 }
@@ -93,6 +99,7 @@ impl Driver {
                 None => return,
                 Some(Ok(made)) => {
                     self.shared.lock().table.stats.reconnects += 1;
+                    self.shared.up.store(true, Ordering::Relaxed);
                     stream = Some(made);
                     self.heard_at = Instant::now();
                 }
@@ -116,11 +123,12 @@ impl Driver {
         .await
     }
 
-    /// Waits until a call wants the connection.
+    /// Waits until the connection is wanted, by a call or by who chooses among several.
     async fn until_needed(&mut self) -> Option<()> {
         let shared = self.shared.clone();
         self.guarded(poll_fn(|_| {
-            if shared.lock().table.waiting() > 0 {
+            let mut inner = shared.lock();
+            if std::mem::take(&mut inner.wanted) || inner.table.waiting() > 0 {
                 Poll::Ready(())
             } else {
                 Poll::Pending
@@ -197,20 +205,41 @@ impl Driver {
         cx: &mut Context<'_>,
         stream: &mut TcpStream,
     ) -> Poll<Result<(), Lost>> {
-        let room = self.incoming.room();
-        let mut limited = room.into.limit(room.room);
-        let received = ready!(pin!(stream.read_buf(&mut limited)).poll(cx));
-        match received {
-            Ok(0) => return Poll::Ready(Err(Lost::ByServer)),
-            Ok(count) => self.incoming.received(count),
-            Err(error) => return Poll::Ready(Err(Lost::Io(Arc::new(error)))),
+        loop {
+            if let Err(error) = ready!(stream.poll_read_ready(cx)) {
+                return Poll::Ready(Err(Lost::Io(Arc::new(error))));
+            }
+            self.receives += 1;
+            let received = self.incoming.receive(
+                |places| stream.try_read_vectored(places),
+                |into| stream.try_read_buf(into),
+            );
+            match received {
+                Ok(received) if received.bytes == 0 => {
+                    return Poll::Ready(Err(Lost::ByServer));
+                }
+                Ok(received) => {
+                    if received.drained {
+                        note_drained(stream);
+                    }
+                    return Poll::Ready(self.take_records());
+                }
+                // Then it is not ready, and told so by the next look.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Poll::Ready(Err(Lost::Io(Arc::new(error)))),
+            }
         }
+    }
+
+    /// Ends the calls whose replies are complete.
+    fn take_records(&mut self) -> Result<(), Lost> {
         let mut inner = self.shared.lock();
         // Woken after the lock is dropped; a batch is rarely more than a few dozen replies.
         let mut wakers = Vec::new();
         let mut heard = false;
         let result = loop {
-            match self.incoming.next() {
+            let table = &mut inner.table;
+            match self.incoming.next(|head, len| judge(table, head, len)) {
                 Ok(Some(record)) => {
                     heard = true;
                     let xid = xid_of(&record);
@@ -218,20 +247,24 @@ impl Driver {
                         inner.count_stray(&record);
                         continue;
                     }
-                    let outcome = read_reply(record);
-                    wakers.extend(xid.and_then(|xid| inner.table.finish(xid, outcome)));
+                    let arrived = read_reply(&mut inner.table, record);
+                    wakers.extend(xid.and_then(|xid| inner.table.finish(xid, arrived)));
                 }
                 Ok(None) => break Ok(()),
                 Err(framing) => break Err(Lost::Framing(framing)),
             }
         };
+        let stats = &mut inner.table.stats;
+        stats.receives += std::mem::take(&mut self.receives);
+        stats.sends += std::mem::take(&mut self.sends);
+        stats.copied_bytes += self.incoming.take_copied();
         drop(inner);
         if heard {
             self.heard = true;
             self.heard_at = Instant::now();
         }
         wakers.iter().for_each(Waker::wake_by_ref);
-        Poll::Ready(result)
+        result
     }
 
     /// Sends what is queued; ready when nothing is left to send.
@@ -244,6 +277,7 @@ impl Driver {
                 }
             }
             let written = ready!(self.outgoing.poll_write(cx, stream))?;
+            self.sends += 1;
             if written == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
@@ -252,10 +286,13 @@ impl Driver {
     }
 
     fn lost(&mut self, lost: &Lost) {
-        self.incoming.reset();
+        let memory = self.incoming.reset();
         self.outgoing = Outgoing::default();
         self.heard = false;
         let mut inner = self.shared.lock();
+        if let Some((xid, memory)) = memory {
+            inner.table.give_back(xid, memory);
+        }
         let wakers = match (self.shared.options.reconnect, lost) {
             (Reconnect::Never, _) => inner.table.close(&RpcError::Disconnected(lost.clone())),
             // A server that breaks record marking would do so again for the same call.
@@ -289,55 +326,12 @@ impl super::Inner {
     }
 }
 
-impl Record<'_> {
-    fn bytes(&self) -> &[u8] {
-        match self {
-            Record::InBuffer(bytes) => bytes,
-            Record::Own(bytes) => bytes,
-        }
-    }
-}
-
-fn xid_of(record: &Record<'_>) -> Option<u32> {
-    record
-        .bytes()
-        .first_chunk()
-        .map(|bytes| u32::from_be_bytes(*bytes))
-}
-
-/// The outcome that a reply record means for its call.
-fn read_reply(record: Record<'_>) -> Outcome {
-    let mut decoder = Decoder::new(record.bytes());
-    let header = ReplyHeader::decode(&mut decoder)
-        .map_err(|error| RpcError::BadReply(BadReply::Decode(error)))?;
-    let start = decoder.position();
-    match header.body {
-        ReplyBody::Accepted {
-            stat: AcceptStat::Success,
-            ..
-        } => Ok(match record {
-            Record::InBuffer(bytes) => {
-                Bytes::copy_from_slice(bytes.get(start..).unwrap_or_default())
-            }
-            Record::Own(bytes) => {
-                let mut bytes = Bytes::from(bytes);
-                bytes.advance(start);
-                bytes
-            }
-        }),
-        ReplyBody::Accepted { stat, .. } => Err(match stat {
-            AcceptStat::ProgMismatch { low, high } => RpcError::ProgMismatch { low, high },
-            AcceptStat::ProcUnavail => RpcError::ProcUnavail,
-            AcceptStat::GarbageArgs => RpcError::GarbageArgs,
-            AcceptStat::SystemErr => RpcError::SystemErr,
-            // The number is filled in where the call is known.
-            AcceptStat::ProgUnavail | AcceptStat::Success => RpcError::ProgUnavail { program: 0 },
-        }),
-        ReplyBody::Denied(Rejected::RpcMismatch { low, high }) => {
-            Err(RpcError::RpcMismatch { low, high })
-        }
-        ReplyBody::Denied(Rejected::AuthError(stat)) => Err(RpcError::Denied { stat }),
-    }
+/// A read that did not fill its room emptied the socket: the next wait is for new bytes, without
+/// another read to be told so. Bytes that came since are announced by epoll (edge-triggered).
+fn note_drained(stream: &TcpStream) {
+    let nothing = || Err::<(), _>(io::ErrorKind::WouldBlock.into());
+    // Its answer is the one just given.
+    let _would_block = stream.try_io(Interest::READABLE, nothing);
 }
 
 /// What is being written: small calls side by side in one buffer, large payloads by reference.

@@ -11,8 +11,10 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
+use nfs_io::Buf;
 use tokio::time::Instant;
 
+use super::{Cut, Given, Reply};
 use crate::error::{Lost, RpcError};
 
 /// What a connection has counted since it was made. For tests, status lines and curiosity.
@@ -32,10 +34,47 @@ pub struct Stats {
     pub reconnects: u64,
     /// Calls sent again over a new connection.
     pub resent_calls: u64,
+    /// Reads from the socket, those that brought nothing among them.
+    pub receives: u64,
+    /// Writes to the socket.
+    pub sends: u64,
+    /// Bytes of data for given memory that were copied there instead of being received there.
+    pub copied_bytes: u64,
 }
 
-/// A reply's results: the bytes after the RPC header.
-pub(super) type Outcome = Result<Bytes, RpcError>;
+impl Stats {
+    /// The sum of both, count by count.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        Self {
+            calls: self.calls + other.calls,
+            replies: self.replies + other.replies,
+            stray_replies: self.stray_replies + other.stray_replies,
+            garbage_records: self.garbage_records + other.garbage_records,
+            timeouts: self.timeouts + other.timeouts,
+            reconnects: self.reconnects + other.reconnects,
+            resent_calls: self.resent_calls + other.resent_calls,
+            receives: self.receives + other.receives,
+            sends: self.sends + other.sends,
+            copied_bytes: self.copied_bytes + other.copied_bytes,
+        }
+    }
+}
+
+/// What became of a call.
+pub(super) type Outcome = Result<Reply, RpcError>;
+
+/// What a reply brought: the results' bytes, and the call's memory if their data lies in it.
+pub(super) struct Arrived {
+    pub(super) results: Bytes,
+    pub(super) filled: Option<Buf>,
+}
+
+/// Memory for the data of a reply.
+pub(super) struct Memory {
+    pub(super) buf: Buf,
+    pub(super) cut: Cut,
+}
 
 /// Which slot a call has, and the xid that proves that it is still this call's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +103,9 @@ struct Slot {
     deadline: Instant,
     timeout: Duration,
     sent: bool,
+    /// It was sent over an earlier connection, too.
+    resent: bool,
+    memory: Option<Memory>,
 }
 
 enum State {
@@ -100,6 +142,8 @@ impl Table {
             deadline: now,
             timeout: Duration::ZERO,
             sent: false,
+            resent: false,
+            memory: None,
         });
         Self {
             slots: slots.collect(),
@@ -142,6 +186,7 @@ impl Table {
         slot.deadline = deadline;
         slot.timeout = timeout;
         slot.sent = false;
+        slot.resent = false;
         self.waiting += 1;
         self.stats.calls += 1;
         self.earliest = Some(
@@ -187,14 +232,47 @@ impl Table {
         slot.xid == xid && matches!(slot.state, State::Waiting(_))
     }
 
+    /// Gives a call that has just begun memory for its reply's data.
+    pub(super) fn give_memory(&mut self, ticket: Ticket, memory: Memory) {
+        self.slots[ticket.index].memory = Some(memory);
+    }
+
+    /// How a waiting call's results are cut, and how much memory it gave.
+    pub(super) fn memory(&mut self, xid: u32) -> Option<&mut Option<Memory>> {
+        if !self.is_waiting(xid) {
+            return None;
+        }
+        let index = self.index(xid);
+        Some(&mut self.slots[index].memory)
+    }
+
+    /// Memory comes back from a reply that ended half-way; dropped if its call waits no longer.
+    pub(super) fn give_back(&mut self, xid: u32, memory: Memory) {
+        if let Some(place) = self.memory(xid) {
+            *place = Some(memory);
+        }
+    }
+
     /// Ends the call with this xid, if one waits. The waker is to be woken after the lock is dropped.
-    pub(super) fn finish(&mut self, xid: u32, outcome: Outcome) -> Option<Waker> {
+    pub(super) fn finish(&mut self, xid: u32, arrived: Result<Arrived, RpcError>) -> Option<Waker> {
         if !self.is_waiting(xid) {
             self.stats.stray_replies += 1;
             return None;
         }
         self.stats.replies += 1;
         let index = self.index(xid);
+        let slot = &mut self.slots[index];
+        let unused = slot.memory.take();
+        let resent = slot.resent;
+        let outcome = arrived.map(|arrived| Reply {
+            results: arrived.results,
+            memory: match (arrived.filled, unused) {
+                (Some(filled), _) => Given::Filled(filled),
+                (None, Some(unused)) => Given::Unused(unused.buf),
+                (None, None) => Given::Nothing,
+            },
+            resent,
+        });
         self.end(index, outcome)
     }
 
@@ -246,6 +324,7 @@ impl Table {
                 wakers.extend(self.end(index, Err(RpcError::Disconnected(cause.clone()))));
             } else {
                 self.stats.resent_calls += u64::from(slot.sent);
+                slot.resent |= slot.sent;
                 slot.sent = false;
                 again.push(slot.xid);
             }
@@ -279,6 +358,7 @@ impl Table {
         let slot = &mut self.slots[index];
         let before = std::mem::replace(&mut slot.state, State::Done(outcome));
         slot.call.release();
+        slot.memory = None;
         self.waiting -= 1;
         match before {
             State::Waiting(waker) => waker,
@@ -312,6 +392,7 @@ impl Table {
 impl Slot {
     fn vacate(&mut self) -> State {
         self.call.release();
+        self.memory = None;
         std::mem::replace(&mut self.state, State::Free)
     }
 }
@@ -343,6 +424,13 @@ mod tests {
         table.begin(now, Duration::from_secs(1), encode).unwrap()
     }
 
+    fn arrived(results: &'static [u8]) -> Result<Arrived, RpcError> {
+        Ok(Arrived {
+            results: Bytes::from_static(results),
+            filled: None,
+        })
+    }
+
     fn cx() -> Context<'static> {
         Context::from_waker(Waker::noop())
     }
@@ -355,7 +443,7 @@ mod tests {
             tickets.iter().map(|t| t.xid).collect::<Vec<_>>(),
             [!0 - 1, !0, 0, 1]
         );
-        assert!(table.finish(0, Ok(Bytes::from_static(b"r"))).is_none());
+        assert!(table.finish(0, arrived(b"r")).is_none());
         assert!(matches!(table.poll(tickets[2], &cx()), Poll::Ready(Ok(_))));
         let next = begin(&mut table, now);
         assert_eq!(
@@ -373,11 +461,11 @@ mod tests {
         let (mut table, now) = table(2, 7);
         let ticket = begin(&mut table, now);
         assert!(table.poll(ticket, &cx()).is_pending());
-        assert!(table.finish(7, Ok(Bytes::from_static(b"a"))).is_some());
-        assert!(table.finish(7, Ok(Bytes::from_static(b"b"))).is_none());
-        assert!(table.finish(9, Ok(Bytes::new())).is_none());
+        assert!(table.finish(7, arrived(b"a")).is_some());
+        assert!(table.finish(7, arrived(b"b")).is_none());
+        assert!(table.finish(9, arrived(b"")).is_none());
         match table.poll(ticket, &cx()) {
-            Poll::Ready(Ok(bytes)) => assert_eq!(&bytes[..], b"a"),
+            Poll::Ready(Ok(reply)) => assert_eq!(&reply.results[..], b"a"),
             other => panic!("{other:?}"),
         }
         assert_eq!(table.stats.stray_replies, 2);
@@ -391,7 +479,7 @@ mod tests {
         table.give_up(gone);
         assert_eq!(table.next_to_send().unwrap().head, kept.xid.to_be_bytes());
         assert!(table.next_to_send().is_none());
-        assert!(table.finish(gone.xid, Ok(Bytes::new())).is_none());
+        assert!(table.finish(gone.xid, arrived(b"")).is_none());
         assert_eq!(table.waiting(), 1);
     }
 

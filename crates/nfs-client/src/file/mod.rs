@@ -3,7 +3,11 @@
 //! Owns, for each open file, the windows of READs and WRITEs on their way ([`read`], [`write`]). What
 //! was written and not yet committed is kept in memory until the server has it on stable storage.
 
+mod commit;
+mod memory;
+mod pattern;
 mod read;
+mod window;
 mod write;
 
 use std::sync::Arc;
@@ -11,6 +15,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use nfs_wire::nfs3::{Fattr3, FileHandle, Ftype3, Sattr3};
 
+pub(crate) use self::memory::Memory;
 pub use self::read::{ReadAt, ReadStream};
 
 use crate::client::{Client, ClientError, Node, printable};

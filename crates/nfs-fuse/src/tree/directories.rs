@@ -165,6 +165,8 @@ impl OpenDirectory {
             // It would never end.
             return Err(Errno::EIO);
         }
+        // The kernel takes a listing with such a name for broken, and lists nothing at all.
+        entries.retain(|entry| !entry.name.is_empty() && !entry.name.contains(&b'/'));
         self.complete(&mut entries).await;
         *part = Part {
             after: cookie,

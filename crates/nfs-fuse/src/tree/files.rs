@@ -1,5 +1,7 @@
 //! Open files: what is read and written.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use fuser::{Errno, FileAttr, FopenFlags, OpenAccMode, OpenFlags};
 use nfs_client::client::Node;
@@ -11,7 +13,7 @@ use nfs_client::{Client, ClientError, File};
 use rustix::fs::OFlags;
 
 use super::names::with_mode;
-use super::{Answer, Data, Tree, refuse};
+use super::{Answer, Data, Tree, refuse, same_identity};
 use crate::attributes::Version;
 use crate::callers::Caller;
 
@@ -25,6 +27,8 @@ pub(super) struct OpenFile {
     /// Whose permission it was opened with.
     client: Client,
     writable: bool,
+    /// Told of the errors of what was written through it.
+    file: File,
 }
 
 /// What the kernel is told of a file that was opened.
@@ -77,7 +81,7 @@ impl Tree {
                 size: Some(0),
                 ..Default::default()
             };
-            self.setattr(caller, number, false, changes).await?;
+            self.setattr(caller, number, None, changes).await?;
         }
         self.attach(client, number, Node { handle, attributes }, flags)
     }
@@ -117,7 +121,7 @@ impl Tree {
         let writable = flags.acc_mode() != OpenAccMode::O_RDONLY;
         let name = format!("file {}", node.attributes.fileid);
         let now = Version::of(&node.attributes);
-        let (stale, unchanged) = {
+        let (stale, unchanged, file) = {
             let mut inodes = self.inodes.lock();
             let kept = inodes.beside(number).ok_or(Errno::ESTALE)?;
             // Reads and writes are made as the first who may do both, as far as that is known.
@@ -128,13 +132,14 @@ impl Tree {
                     writer: writable,
                 },
             };
-            // Looked up again, so that the client learns what the file is like now.
+            // Opened once more, so that the client learns what the file is like now, and tells each
+            // who has it open of errors.
             let file = open(by.file.client(), node, &name)?;
-            kept.data = Some(Data { file, ..by });
+            kept.data = Some(by);
             let stale = kept.told.replace(now) != Some(now);
             let unchanged = kept.pages.replace(now) == Some(now);
             inodes.opened(number);
-            (stale, unchanged)
+            (stale, unchanged, file)
         };
         if stale && let Some(notifier) = self.notifier.get() {
             // What the kernel remembers is older than this open.
@@ -144,6 +149,7 @@ impl Tree {
             number,
             client,
             writable,
+            file,
         };
         let open = match self.open_number(&self.files, opened) {
             Ok(open) => open,
@@ -218,28 +224,28 @@ impl Tree {
         }
     }
 
-    fn file(&self, open: u64) -> Answer<std::sync::Arc<OpenFile>> {
-        self.files.lock().get(&open).cloned().ok_or(Errno::EBADF)
-    }
-
-    fn data_of(&self, open: u64) -> Answer<(std::sync::Arc<OpenFile>, Data)> {
-        let file = self.file(open)?;
-        let data = self.data(file.number).ok_or(Errno::EBADF)?;
-        Ok((file, data))
+    /// What is open, and the file to read and write it through.
+    fn opened(&self, open: u64) -> Answer<(Arc<OpenFile>, File)> {
+        let opened = self.files.lock().get(&open).cloned().ok_or(Errno::EBADF)?;
+        let data = self.data(opened.number).ok_or(Errno::EBADF)?;
+        let own = same_identity(data.file.client(), opened.file.client());
+        // Somebody who may write has opened it since.
+        let file = if own { opened.file.clone() } else { data.file };
+        Ok((opened, file))
     }
 
     /// Reads `len` bytes from `offset`, fewer only at the end of the file.
     pub(crate) async fn read(&self, open: u64, offset: u64, len: u32) -> Answer<Bytes> {
-        let (file, data) = self.data_of(open)?;
+        let (opened, file) = self.opened(open)?;
         let len = usize::try_from(len).map_err(|_| Errno::EINVAL)?;
-        match data.file.read_at(offset, len).await {
+        match file.read_at(offset, len).await {
             Ok(read) => Ok(read.data),
             Err(error)
                 if error.status() == Some(Nfsstat3::Acces)
-                    && file.client.nfs().identity() != data.file.client().nfs().identity() =>
+                    && !same_identity(&opened.client, file.client()) =>
             {
                 // The data is fetched as somebody who may write but not read.
-                let read = read_alone(&file.client, &data.file, offset, len).await;
+                let read = read_alone(&opened.client, &file, offset, len).await;
                 read.map_err(|error| refuse(&error))
             }
             Err(error) => Err(refuse(&error)),
@@ -248,18 +254,36 @@ impl Tree {
 
     /// Writes. The data may still be on its way when this returns.
     pub(crate) async fn write(&self, open: u64, to: Wrote, data: Bytes) -> Answer<()> {
-        let (file, shared) = self.data_of(open)?;
-        self.pages_differ(file.number);
+        let (opened, file) = self.opened(open)?;
+        self.pages_differ(opened.number);
         let written = if to.append {
-            shared.file.append(data).await.map(drop)
+            file.append(data).await.map(drop)
         } else {
-            shared.file.write_at(to.offset, data).await
+            file.write_at(to.offset, data).await
         };
         written.map_err(|error| refuse(&error))?;
         if to.sync {
-            shared.file.sync().await.map_err(|error| refuse(&error))?;
+            file.sync().await.map_err(|error| refuse(&error))?;
         }
         Ok(())
+    }
+
+    /// Sets the length of what is open, bytes.
+    pub(super) async fn set_len(&self, open: u64, len: u64) -> Answer<()> {
+        let (_, file) = self.opened(open)?;
+        file.set_len(len).await.map_err(|error| refuse(&error))
+    }
+
+    /// Brings everything that was written to stable storage. What could not be is told, by number.
+    pub(crate) async fn sync_all(&self) -> Vec<(u64, ClientError)> {
+        let all: Vec<Arc<OpenFile>> = self.files.lock().values().cloned().collect();
+        let mut failed = Vec::new();
+        for opened in all.iter().filter(|opened| opened.writable) {
+            if let Err(error) = opened.file.sync().await {
+                failed.push((opened.number, error));
+            }
+        }
+        failed
     }
 
     /// What the kernel's pages hold is not what was found at the last open.
@@ -271,39 +295,40 @@ impl Tree {
 
     /// A descriptor is closed: what was written through it is for others to see, and safe.
     pub(crate) async fn flush(&self, open: u64) -> Answer<()> {
-        let (file, data) = self.data_of(open)?;
-        if !file.writable {
+        let (opened, file) = self.opened(open)?;
+        if !opened.writable {
             return Ok(());
         }
-        data.file.sync().await.map_err(|error| refuse(&error))
+        file.sync().await.map_err(|error| refuse(&error))
     }
 
     /// Brings what was written to stable storage.
     pub(crate) async fn fsync(&self, open: u64) -> Answer<()> {
-        let (_, data) = self.data_of(open)?;
-        data.file.sync().await.map_err(|error| refuse(&error))
+        let (_, file) = self.opened(open)?;
+        file.sync().await.map_err(|error| refuse(&error))
     }
 
     /// The last descriptor of an open is closed.
     pub(crate) async fn release(&self, open: u64) -> Answer<()> {
-        let Some(file) = self.files.lock().remove(&open) else {
+        let Some(opened) = self.files.lock().remove(&open) else {
             return Err(Errno::EBADF);
+        };
+        // A mapping may have written after the last close.
+        let synced = match opened.writable {
+            true => opened.file.sync().await,
+            false => Ok(()),
         };
         let last = self
             .inodes
             .lock()
-            .released(file.number, |kept| (kept.data.take(), kept.silly.take()));
-        let Some((data, silly)) = last else {
-            return Ok(());
-        };
-        let closed = match data {
-            Some(data) => data.file.close().await,
-            None => Ok(()),
-        };
-        if let Some(silly) = silly {
+            .released(opened.number, |kept| (kept.data.take(), kept.silly.take()));
+        drop(opened);
+        if let Some((data, Some(silly))) = last {
+            // Nothing of it is on its way when it goes.
+            drop(data);
             silly.remove().await;
         }
-        closed.map_err(|error| refuse(&error))
+        synced.map_err(|error| refuse(&error))
     }
 }
 

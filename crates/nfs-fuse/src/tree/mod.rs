@@ -58,7 +58,8 @@ struct Kept {
     silly: Option<Silly>,
 }
 
-/// The data of an open file. All who have it open share it, so each sees what the others wrote.
+/// The data of an open file. All who have it open read and write through the same client, so each sees
+/// what the others wrote.
 #[derive(Clone, Debug)]
 struct Data {
     file: File,
@@ -144,23 +145,6 @@ impl Tree {
         self.inodes.lock().beside(number)?.data.clone()
     }
 
-    /// Brings everything that was written to stable storage. What could not be is told, by number.
-    pub(crate) async fn sync_all(&self) -> Vec<(u64, ClientError)> {
-        let all: Vec<(u64, File)> = self
-            .inodes
-            .lock()
-            .all_open()
-            .filter_map(|(number, kept)| Some((number, kept.data.as_ref()?.file.clone())))
-            .collect();
-        let mut failed = Vec::new();
-        for (number, file) in all {
-            if let Err(error) = file.sync().await {
-                failed.push((number, error));
-            }
-        }
-        failed
-    }
-
     /// Ends everything that is still open: the kernel asks for nothing any more.
     pub(crate) async fn end(&self) -> Vec<(u64, ClientError)> {
         let failed = self.sync_all().await;
@@ -173,11 +157,16 @@ impl Tree {
                 kept.silly.take()
             })
             .collect();
+        self.files.lock().clear();
         for name in silly {
             name.remove().await;
         }
         failed
     }
+}
+
+fn same_identity(one: &Client, other: &Client) -> bool {
+    one.nfs().identity() == other.nfs().identity()
 }
 
 /// Turns a client's error into a program's, and notes it where somebody looks for it.

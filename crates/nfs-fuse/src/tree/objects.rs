@@ -1,13 +1,14 @@
 //! Attributes, permissions, symbolic links' targets, space.
 
 use fuser::{AccessFlags, Errno, FileAttr, INodeNo};
+use nfs_client::client::Node;
 use nfs_client::nfs3::{
     ACCESS3_DELETE, ACCESS3_EXECUTE, ACCESS3_EXTEND, ACCESS3_LOOKUP, ACCESS3_MODIFY, ACCESS3_READ,
     Fattr3, FileHandle, FsstatOk, Sattr3,
 };
 use nfs_client::{Client, ClientError};
 
-use super::{Answer, Tree, refuse};
+use super::{Answer, Tree, refuse, same_identity};
 use crate::attributes::Changes;
 use crate::callers::Caller;
 use crate::errno;
@@ -38,43 +39,43 @@ impl Tree {
         attributes.map_err(|error| refuse(&error))
     }
 
-    /// Changes attributes. `open` says that the caller has the file open for writing.
+    /// Changes attributes. `open` is what the caller has open, which tells that it may set the size.
     pub(crate) async fn setattr(
         &self,
         caller: Caller,
         number: u64,
-        open: bool,
+        open: Option<u64>,
         changes: Changes,
     ) -> Answer<FileAttr> {
         let client = self.client(caller);
         let handle = self.handle(number)?;
-        let after = match self.data(number) {
-            Some(data) => {
-                // What was written before is older than these attributes.
-                data.file.sync().await.map_err(|error| refuse(&error))?;
-                let own = data.file.client().nfs().identity() == client.nfs().identity();
-                let mut rest = changes.sattr();
-                if let Some(size) = changes.size {
-                    if !own && !open {
-                        // Whether this caller may is for the server to say.
-                        let only_size = Sattr3 {
-                            size: Some(size),
-                            ..Sattr3::default()
-                        };
-                        set(&client, &handle, &only_size).await?;
-                    }
-                    let cut = data.file.set_len(size).await;
-                    cut.map_err(|error| refuse(&error))?;
-                    rest.size = None;
-                }
-                if rest != Sattr3::default() {
-                    set(&client, &handle, &rest).await?;
-                }
-                None
+        let mut new = changes.sattr();
+        if let (Some(size), Some(open)) = (changes.size, open) {
+            self.pages_differ(number);
+            self.set_len(open, size).await?;
+            new.size = None;
+        }
+        let shared = self.data(number).map(|data| data.file);
+        let shared = shared.filter(|file| !same_identity(file.client(), &client));
+        let after = if new == Sattr3::default() {
+            None
+        } else if let Some(file) = shared {
+            // Written as somebody else: the client knows only of each identity's own order.
+            let attributes = file.stat().await.map_err(|error| refuse(&error))?;
+            let node = Node { handle, attributes };
+            let file = file.client().open_node(node, b"");
+            let file = file.map_err(|error| refuse(&error))?;
+            file.sync().await.map_err(|error| refuse(&error))?;
+            set(&client, &handle, &new).await?;
+            if let Some(size) = new.size {
+                // It is that long now; this is for the client to know.
+                file.set_len(size).await.map_err(|error| refuse(&error))?;
             }
-            None => set(&client, &handle, &changes.sattr()).await?,
+            None
+        } else {
+            set(&client, &handle, &new).await?
         };
-        if changes.size.is_some() {
+        if new.size.is_some() {
             self.pages_differ(number);
         }
         let attributes = match after {
