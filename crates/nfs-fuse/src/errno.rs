@@ -67,6 +67,7 @@ pub(crate) const fn of(error: &ClientError) -> Errno {
         ClientError::NoName { .. } => Errno::EINVAL,
         ClientError::OutsideExport { .. } | ClientError::Mount { .. } => Errno::ENOENT,
         ClientError::NotRegistered { .. }
+        | ClientError::BadName { .. }
         | ClientError::EndlessDirectory
         | ClientError::NoProgress { .. }
         | ClientError::VerifierKeepsChanging { .. } => Errno::EIO,

@@ -11,6 +11,7 @@ use nfs_client::nfs3::{
 };
 use nfs_client::{Client, ClientError, File};
 use rustix::fs::OFlags;
+use tokio::task::JoinSet;
 
 use super::names::with_mode;
 use super::{Answer, Data, Tree, refuse, same_identity};
@@ -276,11 +277,15 @@ impl Tree {
 
     /// Brings everything that was written to stable storage. What could not be is told, by number.
     pub(crate) async fn sync_all(&self) -> Vec<(u64, ClientError)> {
-        let all: Vec<Arc<OpenFile>> = self.files.lock().values().cloned().collect();
+        let mut syncs = JoinSet::new();
+        for opened in self.files.lock().values().filter(|opened| opened.writable) {
+            let opened = Arc::clone(opened);
+            syncs.spawn(async move { (opened.number, opened.file.sync().await) });
+        }
         let mut failed = Vec::new();
-        for opened in all.iter().filter(|opened| opened.writable) {
-            if let Err(error) = opened.file.sync().await {
-                failed.push((opened.number, error));
+        while let Some(synced) = syncs.join_next().await {
+            if let Ok((number, Err(error))) = synced {
+                failed.push((number, error));
             }
         }
         failed
