@@ -19,6 +19,7 @@ mod ln;
 mod logging;
 mod ls;
 mod mkdir;
+mod mount;
 mod mv;
 mod ping;
 mod progress;
@@ -44,6 +45,7 @@ use clap::{CommandFactory as _, Parser};
 /// What looks:    ls, stat, cat, find, du, df, showmount, ping
 /// What copies:   cp
 /// What changes:  mkdir, rmdir, rm, mv, ln, chmod, chown, touch, truncate
+/// What mounts:   mount
 ///
 /// `penstock serve DIR` serves a directory; the others talk to any NFS server, without mounting it:
 /// `penstock ls -l nfs://server/export`. Exit codes: 0 done, 1 something failed, 2 wrong usage or
@@ -74,6 +76,7 @@ enum Penstock {
     Chown(chown::Args),
     Touch(touch::Args),
     Truncate(truncate::Args),
+    Mount(Box<mount::Args>),
     Completions(completions::Args),
     #[command(hide = true)]
     Man(completions::ManArgs),
@@ -103,6 +106,7 @@ fn main() -> ExitCode {
         Penstock::Chown(args) => args.run(),
         Penstock::Touch(args) => args.run(),
         Penstock::Truncate(args) => args.run(),
+        Penstock::Mount(args) => args.run(),
         Penstock::Completions(args) => args.run(Penstock::command()),
         Penstock::Man(args) => args.run(Penstock::command()),
     };
