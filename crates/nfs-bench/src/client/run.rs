@@ -328,7 +328,7 @@ impl Place {
         let log = self.root.join("log");
         let mut command = tool::command(row.tool, row.work, on, ends, (self.cores.0, &log))?;
         let before = on.cpu_times()?;
-        let spent = watch(&mut command).with_context(|| last_line(&log));
+        let spent = watch(&mut command).with_context(|| first_line(&log));
         let after = on.cpu_times()?;
         let checked = match (&spent, made) {
             (Ok(_), Some(made)) if on.server.has_files() => self.check(row, &source, made),
@@ -377,13 +377,10 @@ fn large_name(bytes: u64) -> String {
     format!("large-{}", bytes >> 20)
 }
 
-fn last_line(log: &Path) -> String {
+/// Of a program's messages the first is usually the cause.
+fn first_line(log: &Path) -> String {
     let text = fs::read_to_string(log).unwrap_or_default();
-    text.trim_end()
-        .lines()
-        .last()
-        .unwrap_or_default()
-        .to_owned()
+    text.lines().next().unwrap_or_default().to_owned()
 }
 
 /// So many places of a large file are compared.
