@@ -3,14 +3,18 @@
 mod cat;
 mod check;
 mod completions;
+mod cp;
 mod ctl;
 mod doctor;
 mod exit;
+mod interrupt;
 mod logging;
 mod ls;
+mod progress;
 mod serve;
 mod show;
 mod stat;
+mod windows;
 
 use std::process::ExitCode;
 
@@ -29,6 +33,7 @@ enum Penstock {
     Doctor(doctor::Args),
     Ls(ls::Args),
     Cat(cat::Args),
+    Cp(Box<cp::Args>),
     Stat(stat::Args),
     Completions(completions::Args),
     #[command(hide = true)]
@@ -43,6 +48,7 @@ fn main() -> ExitCode {
         Penstock::Doctor(args) => args.run(),
         Penstock::Ls(args) => args.run(),
         Penstock::Cat(args) => args.run(),
+        Penstock::Cp(args) => args.run(),
         Penstock::Stat(args) => args.run(),
         Penstock::Completions(args) => args.run(Penstock::command()),
         Penstock::Man(args) => args.run(Penstock::command()),
