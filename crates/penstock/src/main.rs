@@ -7,10 +7,12 @@ mod cp;
 mod ctl;
 mod doctor;
 mod exit;
+mod get;
 mod interrupt;
 mod logging;
 mod ls;
 mod progress;
+mod put;
 mod serve;
 mod show;
 mod stat;
@@ -22,8 +24,8 @@ use clap::{CommandFactory as _, Parser};
 
 /// An NFS server and client in user space
 ///
-/// `penstock serve DIR` serves a directory; `penstock ls`, `cat` and `stat` look at any NFS server
-/// without mounting it. Exit status: 0 done, 1 failed, 2 wrong usage or configuration.
+/// `penstock serve DIR` serves a directory; `penstock ls`, `cat`, `stat` and `cp` work with any NFS
+/// server without mounting it. Exit status: 0 done, 1 failed, 2 wrong usage or configuration.
 #[derive(Parser, Debug)]
 #[command(name = "penstock", version, max_term_width = 100)]
 enum Penstock {
@@ -34,6 +36,8 @@ enum Penstock {
     Ls(ls::Args),
     Cat(cat::Args),
     Cp(Box<cp::Args>),
+    Get(get::Args),
+    Put(put::Args),
     Stat(stat::Args),
     Completions(completions::Args),
     #[command(hide = true)]
@@ -49,6 +53,8 @@ fn main() -> ExitCode {
         Penstock::Ls(args) => args.run(),
         Penstock::Cat(args) => args.run(),
         Penstock::Cp(args) => args.run(),
+        Penstock::Get(args) => args.run(),
+        Penstock::Put(args) => args.run(),
         Penstock::Stat(args) => args.run(),
         Penstock::Completions(args) => args.run(Penstock::command()),
         Penstock::Man(args) => args.run(Penstock::command()),
