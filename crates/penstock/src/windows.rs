@@ -4,7 +4,7 @@ use nfs_client::{Depth, MountOptions, Windows, limits};
 
 /// The windows of a command.
 #[derive(clap::Args, Clone, Debug, Default)]
-pub(crate) struct Args {
+pub(crate) struct WindowArgs {
     /// READs or WRITEs in flight for one file; found from what is measured unless given
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=WINDOW_MAX))]
     pub(crate) window: Option<u32>,
@@ -20,7 +20,7 @@ const WINDOW_MAX: i64 = 1024;
 /// Transfers that there is memory for beyond a window of a given depth: what is being handed on.
 const MORE_TRANSFERS: u64 = 8;
 
-impl Args {
+impl WindowArgs {
     /// Mounts with these windows.
     pub(crate) fn mount_options(&self) -> MountOptions {
         MountOptions {
