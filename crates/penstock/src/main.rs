@@ -6,19 +6,23 @@ mod check;
 mod chmod;
 mod chown;
 mod completions;
+mod cp;
 mod ctl;
 mod df;
 mod doctor;
 mod du;
 mod exit;
 mod find;
+mod interrupt;
 mod limits;
 mod ln;
 mod logging;
 mod ls;
 mod mkdir;
+mod mount;
 mod mv;
 mod ping;
+mod progress;
 mod rm;
 mod rmdir;
 mod serve;
@@ -29,6 +33,7 @@ mod stat;
 mod touch;
 mod truncate;
 mod values;
+mod windows;
 
 use std::process::ExitCode;
 
@@ -38,7 +43,9 @@ use clap::{CommandFactory as _, Parser};
 ///
 /// What serves:   serve, check, ctl, doctor
 /// What looks:    ls, stat, cat, find, du, df, showmount, ping
+/// What copies:   cp
 /// What changes:  mkdir, rmdir, rm, mv, ln, chmod, chown, touch, truncate
+/// What mounts:   mount
 ///
 /// `penstock serve DIR` serves a directory; the others talk to any NFS server, without mounting it:
 /// `penstock ls -l nfs://server/export`. Exit codes: 0 done, 1 something failed, 2 wrong usage or
@@ -59,6 +66,7 @@ enum Penstock {
     Df(df::Args),
     Showmount(showmount::Args),
     Ping(ping::Args),
+    Cp(Box<cp::Args>),
     Mkdir(mkdir::Args),
     Rmdir(rmdir::Args),
     Rm(rm::Args),
@@ -68,6 +76,7 @@ enum Penstock {
     Chown(chown::Args),
     Touch(touch::Args),
     Truncate(truncate::Args),
+    Mount(Box<mount::Args>),
     Completions(completions::Args),
     #[command(hide = true)]
     Man(completions::ManArgs),
@@ -87,6 +96,7 @@ fn main() -> ExitCode {
         Penstock::Df(args) => args.run(),
         Penstock::Showmount(args) => args.run(),
         Penstock::Ping(args) => args.run(),
+        Penstock::Cp(args) => args.run(),
         Penstock::Mkdir(args) => args.run(),
         Penstock::Rmdir(args) => args.run(),
         Penstock::Rm(args) => args.run(),
@@ -96,6 +106,7 @@ fn main() -> ExitCode {
         Penstock::Chown(args) => args.run(),
         Penstock::Touch(args) => args.run(),
         Penstock::Truncate(args) => args.run(),
+        Penstock::Mount(args) => args.run(),
         Penstock::Completions(args) => args.run(Penstock::command()),
         Penstock::Man(args) => args.run(Penstock::command()),
     };

@@ -8,6 +8,7 @@ mod directory;
 mod error;
 mod handles;
 mod mount;
+mod namespace;
 mod services;
 mod tree;
 mod walk;
@@ -22,6 +23,7 @@ pub use self::tree::{Found, Tree, TreeOptions, Visit};
 pub(crate) use self::error::{printable, refused};
 use self::walk::parent_and_name;
 use crate::file::{File, Memory, Windows};
+use crate::identity::Identity;
 use crate::mount3::Mount3;
 use crate::nfs3::Nfs3;
 
@@ -61,6 +63,15 @@ impl Client {
     /// The procedures of NFS version 3, as this client's identity.
     pub fn nfs(&self) -> &Nfs3 {
         &self.nfs
+    }
+
+    /// The same export over the same connections, called as `identity`. Files opened with it are its
+    /// own: what one identity has read or not yet written says nothing about another's.
+    pub fn with_identity(&self, identity: Identity) -> Self {
+        Self {
+            nfs: self.nfs.with_identity(identity),
+            ..self.clone()
+        }
     }
 
     /// The handle of the export's root.
@@ -127,7 +138,8 @@ impl Client {
     }
 
     /// Creates a regular file with permission bits `mode`, or opens it if it exists and `exclusive`
-    /// is false; with `exclusive`, an existing file is `NFS3ERR_EXIST`.
+    /// is false; with `exclusive`, an existing file is `NFS3ERR_EXIST`, and of several clients that try
+    /// one succeeds.
     pub async fn create(
         &self,
         path: &[u8],
@@ -136,12 +148,12 @@ impl Client {
     ) -> Result<File, ClientError> {
         let (dir, name) = self.parent(path).await?;
         let attributes = with_mode(mode);
-        let how = if exclusive {
-            CreateHow::Guarded(attributes)
+        let node = if exclusive {
+            self.create_new_in(&dir, name, &attributes).await
         } else {
-            CreateHow::Unchecked(attributes)
+            let how = CreateHow::Unchecked(attributes);
+            self.create_in(&dir, name, &how).await
         };
-        let node = self.create_in(&dir, name, &how).await;
         self.open_node(node.map_err(|error| error.of(path))?, path)
     }
 
