@@ -4,7 +4,7 @@ use nfs_client::{Depth, MountOptions, Windows, limits};
 
 /// The windows of a command.
 #[derive(clap::Args, Clone, Debug, Default)]
-pub(crate) struct Args {
+pub(crate) struct WindowArgs {
     /// READs or WRITEs in flight for one file; found from what is measured unless given
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) window: Option<u32>,
@@ -14,7 +14,7 @@ pub(crate) struct Args {
     pub(crate) transfer: Option<u32>,
 }
 
-impl Args {
+impl WindowArgs {
     /// Mounts with these windows.
     pub(crate) fn mount_options(&self) -> MountOptions {
         let mut windows = Windows::default();
