@@ -64,8 +64,7 @@ impl<'a> PeerServer<'a> {
                     more: &["--squash", "none"],
                     ..ServerOptions::default()
                 };
-                let server =
-                    Server::start(context, &export, &context.dir.join("state"), &options)?;
+                let server = Server::start(context, &export, &context.dir.join("state"), &options)?;
                 let url = format!("nfs://{}/", server.address());
                 (Process::Penstock(server), url)
             }
