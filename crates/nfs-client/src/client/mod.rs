@@ -8,17 +8,22 @@ mod directory;
 mod error;
 mod handles;
 mod mount;
+mod namespace;
+mod services;
+mod tree;
 mod walk;
 
 use nfs_wire::nfs3::{CreateHow, Fattr3, FileHandle, Sattr3};
 
-pub use self::directory::DirEntry;
+pub use self::directory::{DirEntry, DirStream};
 pub use self::error::ClientError;
 pub use self::mount::MountOptions;
+pub use self::tree::{Found, Tree, TreeOptions, Visit};
 
 pub(crate) use self::error::{printable, refused};
 use self::walk::parent_and_name;
-use crate::file::{File, Windows};
+use crate::file::{File, Memory, Windows};
+use crate::identity::Identity;
 use crate::mount3::Mount3;
 use crate::nfs3::Nfs3;
 
@@ -31,6 +36,7 @@ pub struct Client {
     root: FileHandle,
     transfer: TransferSizes,
     windows: Windows,
+    memory: Memory,
 }
 
 /// How much the client moves per call, bytes: what the server prefers (FSINFO), capped.
@@ -59,6 +65,15 @@ impl Client {
         &self.nfs
     }
 
+    /// The same export over the same connections, called as `identity`. Files opened with it are its
+    /// own: what one identity has read or not yet written says nothing about another's.
+    pub fn with_identity(&self, identity: Identity) -> Self {
+        Self {
+            nfs: self.nfs.with_identity(identity),
+            ..self.clone()
+        }
+    }
+
     /// The handle of the export's root.
     pub fn root(&self) -> &FileHandle {
         &self.root
@@ -69,6 +84,17 @@ impl Client {
         &self.export
     }
 
+    /// The MOUNT program that gave the root.
+    pub fn mount_service(&self) -> &Mount3 {
+        &self.mount
+    }
+
+    /// What is left of `path` below this export's, both in the server's name space; `None` for a path
+    /// outside. Another export may lie in between: see [`Mount3::export`].
+    pub fn below_export(&self, path: &[u8]) -> Option<Vec<u8>> {
+        mount::rest_below(path, &self.export)
+    }
+
     /// How much is moved per call.
     pub fn transfer_sizes(&self) -> TransferSizes {
         self.transfer
@@ -77,6 +103,27 @@ impl Client {
     /// How much may be on its way.
     pub fn windows(&self) -> Windows {
         self.windows
+    }
+
+    /// The same client with other windows, and memory of their own, for the files that it opens.
+    #[must_use]
+    pub fn with_windows(self, windows: Windows) -> Self {
+        let memory = Memory::new(windows.memory_bytes_max);
+        Self {
+            windows,
+            memory,
+            ..self
+        }
+    }
+
+    /// The most memory that the windows of all files had at once, and what they have now, bytes.
+    pub fn window_bytes(&self) -> (u64, u64) {
+        let budget = self.memory.budget();
+        (budget.peak(), budget.in_use())
+    }
+
+    pub(crate) fn memory(&self) -> &Memory {
+        &self.memory
     }
 
     /// The attributes of what `path` leads to; symbolic links are followed.
@@ -91,7 +138,8 @@ impl Client {
     }
 
     /// Creates a regular file with permission bits `mode`, or opens it if it exists and `exclusive`
-    /// is false; with `exclusive`, an existing file is `NFS3ERR_EXIST`.
+    /// is false; with `exclusive`, an existing file is `NFS3ERR_EXIST`, and of several clients that try
+    /// one succeeds.
     pub async fn create(
         &self,
         path: &[u8],
@@ -100,12 +148,12 @@ impl Client {
     ) -> Result<File, ClientError> {
         let (dir, name) = self.parent(path).await?;
         let attributes = with_mode(mode);
-        let how = if exclusive {
-            CreateHow::Guarded(attributes)
+        let node = if exclusive {
+            self.create_new_in(&dir, name, &attributes).await
         } else {
-            CreateHow::Unchecked(attributes)
+            let how = CreateHow::Unchecked(attributes);
+            self.create_in(&dir, name, &how).await
         };
-        let node = self.create_in(&dir, name, &how).await;
         self.open_node(node.map_err(|error| error.of(path))?, path)
     }
 
