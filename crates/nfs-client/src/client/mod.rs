@@ -10,6 +10,8 @@ mod handles;
 mod mount;
 mod walk;
 
+use std::sync::Arc;
+
 use nfs_wire::nfs3::{CreateHow, Fattr3, FileHandle, Sattr3};
 
 pub use self::directory::DirEntry;
@@ -18,7 +20,7 @@ pub use self::mount::MountOptions;
 
 pub(crate) use self::error::{printable, refused};
 use self::walk::parent_and_name;
-use crate::file::{File, Memory, Windows};
+use crate::file::{File, Memory, OpenFiles, Windows};
 use crate::mount3::Mount3;
 use crate::nfs3::Nfs3;
 
@@ -32,6 +34,7 @@ pub struct Client {
     transfer: TransferSizes,
     windows: Windows,
     memory: Memory,
+    open_files: Arc<OpenFiles>,
 }
 
 /// How much the client moves per call, bytes: what the server prefers (FSINFO), capped.
@@ -87,6 +90,7 @@ impl Client {
         Self {
             windows,
             memory,
+            open_files: Arc::default(),
             ..self
         }
     }
@@ -99,6 +103,10 @@ impl Client {
 
     pub(crate) fn memory(&self) -> &Memory {
         &self.memory
+    }
+
+    pub(crate) fn open_files(&self) -> &OpenFiles {
+        &self.open_files
     }
 
     /// The attributes of what `path` leads to; symbolic links are followed.
