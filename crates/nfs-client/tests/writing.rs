@@ -5,7 +5,6 @@ mod answers;
 mod store;
 
 use std::future::Future;
-use std::task::Poll;
 
 use nfs_client::nfs3::{Nfsstat3, StableHow};
 use nfs_client::{ClientError, Depth, Windows};
@@ -26,18 +25,13 @@ fn windows(depth: u32) -> Windows {
 
 /// What a test writes, different everywhere.
 fn content(len: usize) -> Vec<u8> {
-    (0..len).map(|i| (i * 7 % 251 + 1) as u8).collect()
+    (0..len)
+        .map(|i| u8::try_from(i * 7 % 251 + 1).unwrap())
+        .collect()
 }
 
 async fn soon<T>(future: impl Future<Output = T>) -> T {
     timeout(HANG, future).await.expect("it hangs")
-}
-
-/// Lets every task run that can, and says whether `future` is ready.
-async fn ready(future: &mut (impl Future + Unpin)) -> bool {
-    tokio::task::yield_now().await;
-    let mut future = std::pin::Pin::new(future);
-    std::future::poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx).is_ready())).await
 }
 
 #[tokio::test]
