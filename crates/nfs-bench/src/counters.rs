@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
@@ -68,6 +69,33 @@ fn busy_ticks(stat: &str) -> Option<f64> {
         .map(|field| field.parse().ok())
         .collect::<Option<_>>()?;
     [0, 1, 2, 5, 6].iter().map(|&index| fields.get(index)).sum()
+}
+
+/// How much of the machine's cores is in use, over half a second, while we do nothing.
+///
+/// # Errors
+/// `/proc` is not there.
+pub fn busy_share(cpus: usize) -> Result<f64> {
+    let before = machine_busy_seconds()?;
+    let span = Duration::from_millis(500);
+    // SLEEP: what is measured is what goes on meanwhile.
+    std::thread::sleep(span);
+    let busy = machine_busy_seconds()? - before;
+    Ok(busy / span.as_secs_f64() / cpus as f64)
+}
+
+/// Bytes of memory that can be used without pushing anything out to a disk.
+///
+/// # Errors
+/// `/proc` is not there.
+pub fn memory_available() -> Result<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo")?;
+    let kib = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"))
+        .context("unexpected /proc/meminfo")?;
+    let kib: u64 = kib.trim().trim_end_matches(" kB").parse()?;
+    Ok(kib * 1024)
 }
 
 /// Resident memory of a process in bytes.

@@ -9,13 +9,16 @@
 //! reply's status is looked at, and nothing else happens, so that what is measured is the server.
 
 pub mod baseline;
+pub mod client;
 pub mod counters;
+mod input;
 pub mod limits;
 pub mod load;
 pub mod modes;
 pub mod pin;
 pub mod pingpong;
 pub mod report;
+pub mod respond;
 pub mod sample;
 pub mod servers;
 pub mod stage;

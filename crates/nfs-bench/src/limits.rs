@@ -16,3 +16,7 @@ pub const REPLY_SECONDS_MAX: i64 = 120;
 pub const FILE_GIB_MAX: f64 = 1024.0;
 /// Largest READ or WRITE that is asked for, in bytes: beyond it servers and clients gain nothing.
 pub const PIECE_BYTES_MAX: u32 = 1 << 20;
+/// Replies that the responder holds back on one connection; the next call is read when there is room.
+pub const RESPONDER_REPLIES_MAX: usize = 1024;
+/// Small files of the client comparison: more only take longer, and they lie in memory.
+pub const SMALL_FILES_MAX: usize = 100_000;

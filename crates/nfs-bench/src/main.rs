@@ -8,14 +8,20 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::{Args, Parser, Subcommand};
 use nfs_bench::baseline::{self, Options};
+use nfs_bench::client;
+use nfs_bench::client::mover::{self, Move};
+use nfs_bench::client::plan::Sizes;
+use nfs_bench::client::run::Options as ClientOptions;
 use nfs_bench::limits;
 use nfs_bench::load::{self, Amount, Load};
 use nfs_bench::modes::content::Data;
 use nfs_bench::modes::run::{self as modes, Options as ModesOptions};
-use nfs_bench::modes::{page, respond, supervise};
+use nfs_bench::modes::{page, supervise};
+use nfs_bench::respond;
 use nfs_bench::servers::Kind;
 use nfs_bench::stage;
 use nfs_bench::workload::Workload;
+use nfs_client::NfsUrl;
 
 /// Measures NFS servers against each other
 #[derive(Parser)]
@@ -52,12 +58,38 @@ enum What {
     },
     /// The I/O modes: ours in each, other servers and local fio, in turn, with little memory
     Modes(Box<ModesArgs>),
-    /// Answer calls without touching a file (what `modes` measures its own limits with)
+    /// The client: ours, libnfs's utilities, on our server, Ganesha and a responder without I/O
+    Client(ClientArgs),
+    /// Read or write one file with the client library (what `client` measures it with)
+    #[command(hide = true)]
+    Move {
+        /// The file
+        url: NfsUrl,
+        /// Write so many bytes instead of reading all there are
+        #[arg(long)]
+        write_bytes: Option<u64>,
+        /// Transfers in flight (found from what is measured if not given)
+        #[arg(long)]
+        window: Option<u32>,
+        /// Largest transfer, in KiB
+        #[arg(long, value_parser = kib)]
+        transfer: Option<u32>,
+    },
+    /// Answer calls without touching a file (what `modes` and `client` measure their own limits with)
     #[command(hide = true)]
     Respond {
         /// On this port of loopback
         #[arg(long)]
         port: u16,
+        /// The size of its files
+        #[arg(long, default_value_t = 1 << 40)]
+        file_bytes: u64,
+        /// Answer no sooner than so many microseconds after the call
+        #[arg(long, default_value_t = 0)]
+        delay_us: u64,
+        /// Copy what is written out of the kernel, as any program would that looks at it
+        #[arg(long)]
+        copied: bool,
     },
     /// One workload against one server; prints a sample as JSON
     Load {
@@ -89,6 +121,66 @@ enum What {
         #[arg(long)]
         cpu: Option<usize>,
     },
+}
+
+#[derive(Args)]
+struct ClientArgs {
+    /// Smaller files and fewer rounds: within ten minutes
+    #[arg(long)]
+    quick: bool,
+    /// Only rows whose label contains this: "SERVER, WORK: TOOL", as they are printed
+    #[arg(long)]
+    filter: Option<String>,
+    /// Measurements of each, of which the median is shown (3, or 5 without --quick)
+    #[arg(long)]
+    rounds: Option<usize>,
+    /// The size of the large file (4, or 1 with --quick)
+    #[arg(long)]
+    gib: Option<f64>,
+    /// How many small files (10,000, or 2,000 with --quick)
+    #[arg(long)]
+    files: Option<usize>,
+    /// Write everything, all rounds included, to this file
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// Write tables, the picture and JSON into this directory
+    #[arg(long)]
+    report: Option<PathBuf>,
+}
+
+impl ClientArgs {
+    fn options(&self) -> Result<ClientOptions> {
+        let rounds = self.rounds.unwrap_or(if self.quick { 3 } else { 5 });
+        if rounds == 0 || rounds > limits::ROUNDS_MAX {
+            bail!("--rounds is 1 to {}", limits::ROUNDS_MAX);
+        }
+        let gib = self.gib.unwrap_or(if self.quick { 1.0 } else { 4.0 });
+        if !(gib > 0.0 && gib <= limits::FILE_GIB_MAX) {
+            bail!("--gib is more than 0 and at most {}", limits::FILE_GIB_MAX);
+        }
+        let files = self.files.unwrap_or(if self.quick { 2000 } else { 10_000 });
+        if files > limits::SMALL_FILES_MAX {
+            bail!("--files is at most {}", limits::SMALL_FILES_MAX);
+        }
+        let whole = ((gib * 1024.0).ceil() as u64) << 20;
+        Ok(ClientOptions {
+            sizes: Sizes {
+                whole,
+                // Long enough that start and end do not count, and there are many of them.
+                swept: whole.min(if self.quick { 512 << 20 } else { 1 << 30 }),
+                small: (256 << 20).min(whole),
+            },
+            files,
+            rounds,
+            filter: self.filter.clone(),
+        })
+    }
+}
+
+fn kib(text: &str) -> Result<u32> {
+    let number = text.trim_end_matches("KiB");
+    let kib: u32 = number.parse().context("a number of KiB")?;
+    kib.checked_mul(1024).context("too large")
 }
 
 #[derive(Args)]
@@ -206,8 +298,34 @@ fn run(command: What) -> Result<ExitCode> {
             run_baseline(&options, json)
         }
         What::Modes(arguments) => run_modes(&arguments),
-        What::Respond { port } => {
-            respond::serve(port)?;
+        What::Client(arguments) => run_client(&arguments),
+        What::Move {
+            url,
+            write_bytes,
+            window,
+            transfer,
+        } => {
+            let job = Move {
+                url,
+                write_bytes,
+                window,
+                transfer,
+            };
+            println!("{} bytes", mover::run(&job)?);
+            Ok(ExitCode::SUCCESS)
+        }
+        What::Respond {
+            port,
+            file_bytes,
+            delay_us,
+            copied,
+        } => {
+            let answers = respond::Answers {
+                file_bytes,
+                delay: Duration::from_micros(delay_us),
+                copied,
+            };
+            respond::serve(port, answers)?;
             Ok(ExitCode::SUCCESS)
         }
         What::Load {
@@ -261,6 +379,31 @@ fn run_baseline(options: &Options, json: bool) -> Result<ExitCode> {
     } else {
         print!("{}", report.text());
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn run_client(arguments: &ClientArgs) -> Result<ExitCode> {
+    let options = arguments.options()?;
+    if !stage::is_inside() {
+        if !stage::is_root() {
+            bail!("this needs root: it makes namespaces and a file system of its own");
+        }
+        let status = stage::enter()?;
+        return Ok(if status.success() {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        });
+    }
+    let report = client::run::run(&options)?;
+    if let Some(path) = &arguments.json {
+        std::fs::write(path, serde_json::to_vec_pretty(&report)?)
+            .with_context(|| path.display().to_string())?;
+    }
+    if let Some(directory) = &arguments.report {
+        client::page::write(&report, directory)?;
+    }
+    print!("{}", report.text());
     Ok(ExitCode::SUCCESS)
 }
 

@@ -9,6 +9,8 @@
 //! - [`Client`] and [`File`]: paths, files and directories of one mounted export, found by an
 //!   [`NfsUrl`].
 //!
+//!   With [`transfer`], whole files and trees.
+//!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! let url = "nfs://localhost:20049/data/readme.txt".parse()?;
@@ -33,10 +35,13 @@ pub mod limits;
 pub mod mount3;
 pub mod nfs3;
 pub mod portmap;
+pub mod transfer;
 pub mod url;
 
 pub use client::{Client, ClientError, MountOptions};
-pub use connection::{ConnectOptions, Connection, Procedure, RawConnection, Reconnect, Target};
+pub use connection::{
+    ConnectOptions, Connection, Connections, Procedure, RawConnection, Reconnect, Target,
+};
 pub use error::RpcError;
 pub use file::{Depth, File, Windows};
 pub use identity::Identity;

@@ -1,10 +1,17 @@
 //! NFS version 3 (RFC 1813 §3): one async function per procedure.
 //!
 //! Each returns two layers: `Err(RpcError)` when there are no results, else the results as the server
-//! gave them, `Ok(...)` or [`Failure`] with the status and what comes with it. Nothing is retried or
-//! interpreted here.
+//! gave them, `Ok(...)` or [`Failure`] with the status and what comes with it.
+//!
+//! One status is not told at once: after `NFS3ERR_JUKEBOX` ("not ready yet, try later") the call is
+//! made again, as a new one, after 100 ms, 200 ms and so on up to every 5 seconds, until its time is
+//! over ([`ConnectOptions::call_timeout`](crate::ConnectOptions::call_timeout)). [`Nfs3::call`] alone
+//! tells it as it comes.
 //!
 //! Results that borrow in [`nfs_wire`] are owned here, READ's data without a copy.
+
+mod calling;
+mod read_into;
 
 use bytes::Bytes;
 use nfs_wire::nfs3::{
@@ -23,18 +30,21 @@ pub use nfs_wire::nfs3::{
     StableHow, VERSION, WccAttr, WccData, WriteOk,
 };
 
-use crate::connection::{self, Connection};
+pub(crate) use self::calling::Answer;
+pub use self::read_into::ReadInto;
+
+use crate::connection::{self, Connection, Connections, Extra};
 use crate::error::{BadReply, RpcError};
 use crate::identity::Identity;
 
 /// What a procedure returns: no results, or results of either kind.
 pub type Outcome<O, F> = Result<Result<O, Failure<F>>, RpcError>;
 
-/// The procedures of NFS version 3 over one connection, called as one identity. Clones share the
-/// connection.
+/// The procedures of NFS version 3 over one connection or several to the same server, called as one
+/// identity. Clones share the connections.
 #[derive(Clone, Debug)]
 pub struct Nfs3 {
-    connection: Connection,
+    connections: Connections,
     identity: Identity,
 }
 
@@ -111,25 +121,30 @@ pub struct EntryPlus3 {
 }
 
 impl Nfs3 {
-    /// Calls over `connection` as `identity`.
-    pub fn new(connection: Connection, identity: Identity) -> Self {
+    /// Calls over one connection ([`Connection`]) or several ([`Connections`]) as `identity`.
+    pub fn new(connections: impl Into<Connections>, identity: Identity) -> Self {
         Self {
-            connection,
+            connections: connections.into(),
             identity,
         }
     }
 
-    /// The same connection with another identity.
+    /// The same connections with another identity.
     pub fn with_identity(&self, identity: Identity) -> Self {
         Self {
-            connection: self.connection.clone(),
+            connections: self.connections.clone(),
             identity,
         }
     }
 
-    /// The connection.
+    /// The first connection.
     pub fn connection(&self) -> &Connection {
-        &self.connection
+        self.connections.first()
+    }
+
+    /// All connections.
+    pub fn connections(&self) -> &Connections {
+        &self.connections
     }
 
     /// The identity.
@@ -190,7 +205,7 @@ impl Nfs3 {
     /// READLINK: where a symbolic link points (RFC 1813 §3.3.5).
     pub async fn readlink(&self, symlink: &FileHandle) -> Outcome<ReadlinkOk, PostOpAttr> {
         let args = ReadlinkArgs { symlink: *symlink };
-        let results = self.call(Procedure::Readlink, &args).await?;
+        let results = self.results(Procedure::Readlink, &args).await?;
         decode_owned(&results, |ok: nfs_wire::nfs3::ReadlinkOk<'_>| ReadlinkOk {
             symlink_attributes: ok.symlink_attributes,
             data: ok.data.0.to_vec(),
@@ -210,7 +225,7 @@ impl Nfs3 {
             offset,
             count,
         };
-        let results = self.call(Procedure::Read, &args).await?;
+        let results = self.results(Procedure::Read, &args).await?;
         let answer: Result<nfs_wire::nfs3::ReadOk<'_>, Failure<PostOpAttr>> =
             connection::decode_results(&results)?;
         let ok = match answer {
@@ -257,11 +272,9 @@ impl Nfs3 {
             stable,
             data_len: count,
         };
-        let procedure = number(Procedure::Write);
-        let call = self
-            .connection
-            .call_with_payload(procedure, &self.identity, &head, data);
-        connection::decode_results(&call.await?)
+        let extra = Extra::Payload(data);
+        let reply = self.patient(Procedure::Write, &head, extra).await?;
+        connection::decode_results(&reply.results)
     }
 
     /// CREATE: a regular file (RFC 1813 §3.3.8).
@@ -397,7 +410,7 @@ impl Nfs3 {
             cookieverf,
             count,
         };
-        let results = self.call(Procedure::Readdir, &args).await?;
+        let results = self.results(Procedure::Readdir, &args).await?;
         decode_owned(&results, |ok: nfs_wire::nfs3::ReaddirOk<'_>| ReaddirOk {
             dir_attributes: ok.dir_attributes,
             cookieverf: ok.cookieverf,
@@ -423,7 +436,7 @@ impl Nfs3 {
             dircount,
             maxcount,
         };
-        let results = self.call(Procedure::Readdirplus, &args).await?;
+        let results = self.results(Procedure::Readdirplus, &args).await?;
         decode_owned(&results, |ok: nfs_wire::nfs3::ReaddirplusOk<'_>| {
             ReaddirplusOk {
                 dir_attributes: ok.dir_attributes,
@@ -468,24 +481,17 @@ impl Nfs3 {
         self.typed(Procedure::Commit, &args).await
     }
 
-    /// Any procedure with any arguments: the results' bytes, not decoded. For tests that send
-    /// arguments which contradict themselves.
+    /// Any procedure with any arguments: the results' bytes, not decoded and whatever their status. For
+    /// tests that send arguments which contradict themselves.
     pub async fn call<A: Encode + ?Sized>(
         &self,
         procedure: Procedure,
         args: &A,
     ) -> Result<Bytes, RpcError> {
-        self.connection
+        self.connections
+            .least_busy()
             .call(number(procedure), &self.identity, args)
             .await
-    }
-
-    async fn typed<A, T>(&self, procedure: Procedure, args: &A) -> Result<T, RpcError>
-    where
-        A: Encode + ?Sized,
-        T: for<'a> Decode<'a>,
-    {
-        connection::decode_results(&self.call(procedure, args).await?)
     }
 }
 
@@ -520,7 +526,7 @@ pub fn number(procedure: Procedure) -> connection::Procedure {
     }
 }
 
-fn entry<'a>(dir: &FileHandle, name: &'a [u8]) -> DirOpArgs<'a> {
+pub(crate) fn entry<'a>(dir: &FileHandle, name: &'a [u8]) -> DirOpArgs<'a> {
     DirOpArgs {
         dir: *dir,
         name: Filename(name),

@@ -42,6 +42,11 @@ const PACKAGES: &[Package] = &[
     },
     package("nfs-ganesha-vfs", "its back end for real directories"),
     Package {
+        name: "nfs-kernel-server",
+        reason: "programs of the kernel's server, a foreign server for our client",
+        services: &["nfs-server.service", "nfs-blkmap.service"],
+    },
+    Package {
         name: "rpcbind",
         reason: "registration with it, and rpcinfo to look",
         services: &["rpcbind.socket", "rpcbind.service"],

@@ -9,7 +9,7 @@ use super::{Options, Tally, target_directory};
 use crate::run;
 
 /// The scenarios with foreign peers: what `cargo xtask interop` runs.
-const PEERS: [&str; 4] = ["kernel", "libnfs", "rpcbind", "ganesha"];
+const PEERS: [&str; 5] = ["kernel", "libnfs", "rpcbind", "ganesha", "nfsd"];
 
 /// The server: optimised like a release, with overflow checks and debug assertions on. Its panics abort, as
 /// a user's would. The tests are built for development: theirs have to unwind to be reported.

@@ -107,7 +107,7 @@ fn picture(report: &Report, volume: &str, word: &str, rows: &[&Row]) -> String {
             })
         })
         .collect();
-    svg(&title, &panels, &lines)
+    svg(&title, "seconds since the first call", &panels, &lines)
 }
 
 fn mib(bytes: u64) -> f64 {

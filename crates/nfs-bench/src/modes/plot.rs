@@ -1,4 +1,4 @@
-//! Runs over time as pictures: one SVG with a panel for each figure and a line for each contender.
+//! Figures over time, or over a setting, as pictures: one SVG with a panel for each figure and a line for each contender.
 //!
 //! Written by hand, since it is a few hundred bytes of axes and polylines; its colours follow the viewer's light or dark
 //! scheme.
@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 pub struct Line {
     /// In the legend.
     pub name: String,
-    /// For each panel its points: seconds and the figure.
+    /// For each panel its points: where on the axis, usually seconds, and the figure.
     pub panels: Vec<Vec<(f64, f64)>>,
 }
 
@@ -23,8 +23,8 @@ pub struct Panel {
     pub level: Option<(f64, &'static str)>,
 }
 
-/// The picture: `lines` in `panels`, one above another with the same time axis.
-pub fn svg(title: &str, panels: &[Panel], lines: &[Line]) -> String {
+/// The picture: `lines` in `panels`, one above another; they share the axis below, which is about `below`.
+pub fn svg(title: &str, below: &str, panels: &[Panel], lines: &[Line]) -> String {
     let seconds = lines
         .iter()
         .flat_map(|line| line.panels.iter().flatten())
@@ -44,12 +44,13 @@ pub fn svg(title: &str, panels: &[Panel], lines: &[Line]) -> String {
         let top = TOP + PANEL * index as f64;
         draw_panel(&mut out, index, panel, top, &across, lines);
     }
-    let below = TOP + PANEL * panels.len() as f64;
+    let bottom = TOP + PANEL * panels.len() as f64;
     let middle = f64::midpoint(LEFT, WIDTH - RIGHT);
     let _ = writeln!(
         out,
-        "<text x=\"{middle}\" y=\"{:.0}\" text-anchor=\"middle\">seconds since the first call</text>\n</svg>",
-        below + 16.0
+        "<text x=\"{middle}\" y=\"{:.0}\" text-anchor=\"middle\">{}</text>\n</svg>",
+        bottom + 16.0,
+        escaped(below)
     );
     out
 }
@@ -244,7 +245,7 @@ mod tests {
             name: name.to_owned(),
             panels: vec![vec![(0.0, 1.0), (1.0, 2.0)], vec![(0.0, 3.0), (1.0, 0.0)]],
         };
-        let svg = svg("t", &panels, &[line("one"), line("two")]);
+        let svg = svg("t", "x", &panels, &[line("one"), line("two")]);
         assert_eq!(svg.matches("<polyline").count(), 4);
         assert!(svg.contains("a &lt; b") && svg.contains("the limit"));
         assert!(!svg.contains("NaN") && !svg.contains("inf"));
@@ -256,6 +257,6 @@ mod tests {
             title: "a",
             level: None,
         }];
-        assert!(!svg("t", &panels, &[]).contains("NaN"));
+        assert!(!svg("t", "x", &panels, &[]).contains("NaN"));
     }
 }

@@ -128,7 +128,7 @@ pub fn run(options: &Options) -> Result<Report> {
     let cores = pin::cores();
     pin::pin_thread(cores.0)?;
     let root = stage::set_network_and_run()?;
-    let busy_before = busy_share(cpus)?;
+    let busy_before = counters::busy_share(cpus)?;
     if busy_before > 0.1 {
         let percent = busy_before * 100.0;
         eprintln!(
@@ -352,16 +352,6 @@ fn versions() -> Vec<String> {
     )
     .ok();
     fio.into_iter().chain(ganesha).collect()
-}
-
-/// How much of the machine's cores is in use, over half a second, while we do nothing.
-fn busy_share(cpus: usize) -> Result<f64> {
-    let before = counters::machine_busy_seconds()?;
-    let span = Duration::from_millis(500);
-    // SLEEP: what is measured is what goes on meanwhile.
-    std::thread::sleep(span);
-    let busy = counters::machine_busy_seconds()? - before;
-    Ok(busy / span.as_secs_f64() / cpus as f64)
 }
 
 impl Report {

@@ -17,9 +17,9 @@ use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use serde::Serialize;
 
 use super::content::{Content, Data};
-use super::input::Input;
 use super::session::Session;
 use super::work::{Direction, Places, Work};
+use crate::input::Input;
 use crate::limits;
 use crate::servers::Place;
 use crate::workload::{first_xid, nfs_call};

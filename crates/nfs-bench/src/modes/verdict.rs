@@ -39,7 +39,7 @@ impl fmt::Display for Verdict {
 }
 
 impl Verdict {
-    fn at_least(goal: String, value: Option<f64>, bound: Option<f64>) -> Self {
+    pub(crate) fn at_least(goal: String, value: Option<f64>, bound: Option<f64>) -> Self {
         let met = value.zip(bound).map(|(value, bound)| value >= bound);
         Self {
             goal,
@@ -49,7 +49,7 @@ impl Verdict {
         }
     }
 
-    fn at_most(goal: String, value: Option<f64>, bound: Option<f64>) -> Self {
+    pub(crate) fn at_most(goal: String, value: Option<f64>, bound: Option<f64>) -> Self {
         let met = value.zip(bound).map(|(value, bound)| value <= bound);
         Self {
             goal,

@@ -1,11 +1,19 @@
-//! Reading whole directories.
+//! Reading directories: page by page, or whole.
+//!
+//! A [`DirStream`] owns the place in one listing (cookie, verifier) and a fingerprint of each entry it
+//! gave, 16 bytes: when the server calls its own cookie bad, the listing begins again and what was given
+//! already is left out. It never holds more than one page of entries.
+
+use std::collections::HashSet;
+use std::hash::{BuildHasher as _, RandomState};
 
 use nfs_wire::nfs3::{Fattr3, FileHandle, Nfsstat3};
+use tokio::task::JoinSet;
 
-use super::error::refused;
+use super::error::{printable, refused};
 use super::{Client, ClientError};
 use crate::error::RpcError;
-use crate::limits::{READDIR_ENTRIES_MAX, READDIR_RESTARTS_MAX};
+use crate::limits::{LISTING_LOOKUPS_MAX, READDIR_ENTRIES_MAX, READDIR_RESTARTS_MAX};
 
 /// One name in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,8 +28,31 @@ pub struct DirEntry {
     pub handle: Option<FileHandle>,
 }
 
+impl DirEntry {
+    /// `.` or `..`.
+    pub fn is_dot(&self) -> bool {
+        self.name == b"." || self.name == b".."
+    }
+}
+
+/// A listing on its way, page by page. See [`Client::list`].
+#[derive(Debug)]
+pub struct DirStream {
+    client: Client,
+    dir: FileHandle,
+    form: Form,
+    /// Entries that come without attributes are looked up.
+    with_attributes: bool,
+    cookie: u64,
+    cookieverf: [u8; 8],
+    restarts: u32,
+    given: HashSet<(u64, u64)>,
+    hasher: RandomState,
+    over: bool,
+}
+
 /// How entries are asked for.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Names,
     Plus,
@@ -35,9 +66,32 @@ struct Part {
 }
 
 impl Client {
-    /// All entries of the directory `dir`, `.` and `..` among them if the server lists them, in the
-    /// server's order. With `with_attributes`, by READDIRPLUS; from a server without it, by READDIR and
-    /// one LOOKUP per name.
+    /// The directory `dir`, page by page as the server gives it, `.` and `..` among the entries if the
+    /// server lists them. With `with_attributes`, by READDIRPLUS; from a server without it, by READDIR
+    /// and one LOOKUP per name.
+    ///
+    /// A name made or removed while the listing is on its way may be in it or not; all others are in it
+    /// once.
+    pub fn list(&self, dir: &FileHandle, with_attributes: bool) -> DirStream {
+        let form = match with_attributes {
+            true => Form::Plus,
+            false => Form::Names,
+        };
+        DirStream {
+            client: self.clone(),
+            dir: *dir,
+            form,
+            with_attributes,
+            cookie: 0,
+            cookieverf: [0; 8],
+            restarts: 0,
+            given: HashSet::new(),
+            hasher: RandomState::new(),
+            over: false,
+        }
+    }
+
+    /// All entries of the directory `dir` at once, as [`Self::list`] gives them.
     ///
     /// An entry that goes away while the directory is read may come without attributes.
     pub async fn read_dir(
@@ -45,58 +99,12 @@ impl Client {
         dir: &FileHandle,
         with_attributes: bool,
     ) -> Result<Vec<DirEntry>, ClientError> {
-        if !with_attributes {
-            return self.read_all(dir, Form::Names).await;
-        }
-        let mut entries = match self.read_all(dir, Form::Plus).await {
-            Err(error) if is_unsupported(&error) => self.read_all(dir, Form::Names).await?,
-            result => result?,
-        };
-        for entry in &mut entries {
-            if entry.attributes.is_some() || entry.name == b"." || entry.name == b".." {
-                continue;
-            }
-            // Attributes are optional in the reply (RFC 1813 §3.3.17), and a name may be gone by now.
-            if let Ok(node) = self.lookup(dir, &entry.name).await {
-                entry.attributes = Some(node.attributes);
-                entry.handle = Some(node.handle);
-            }
+        let mut stream = self.list(dir, with_attributes);
+        let mut entries = Vec::new();
+        while let Some(page) = stream.next().await? {
+            entries.extend(page);
         }
         Ok(entries)
-    }
-
-    async fn read_all(&self, dir: &FileHandle, form: Form) -> Result<Vec<DirEntry>, ClientError> {
-        let mut restarts = 0;
-        'again: loop {
-            let mut entries = Vec::new();
-            let mut cookie = 0;
-            let mut cookieverf = [0; 8];
-            loop {
-                let part = match self.read_part(dir, form, cookie, cookieverf).await {
-                    Ok(part) => part,
-                    Err(error)
-                        if error.status() == Some(Nfsstat3::BadCookie)
-                            && restarts < READDIR_RESTARTS_MAX =>
-                    {
-                        restarts += 1;
-                        continue 'again;
-                    }
-                    Err(error) => return Err(error),
-                };
-                let last = part.entries.last().map(|(cookie, _)| *cookie);
-                entries.extend(part.entries.into_iter().map(|(_, entry)| entry));
-                if part.eof {
-                    return Ok(entries);
-                }
-                match last {
-                    Some(last) if last != cookie && entries.len() <= READDIR_ENTRIES_MAX => {
-                        cookie = last;
-                        cookieverf = part.cookieverf;
-                    }
-                    _ => return Err(ClientError::EndlessDirectory),
-                }
-            }
-        }
     }
 
     async fn read_part(
@@ -119,9 +127,8 @@ impl Client {
                         };
                         (entry.cookie, name)
                     };
-                    let entries = ok.entries.into_iter().map(entry).collect();
                     Ok(Part {
-                        entries,
+                        entries: ok.entries.into_iter().map(entry).collect(),
                         cookieverf: ok.cookieverf,
                         eof: ok.eof,
                     })
@@ -129,11 +136,8 @@ impl Client {
                 Err(failure) => Err(refused("READDIR", &[], failure.status)),
             },
             Form::Plus => {
-                match self
-                    .nfs
-                    .readdirplus(dir, cookie, cookieverf, bytes, bytes)
-                    .await?
-                {
+                let answer = self.nfs.readdirplus(dir, cookie, cookieverf, bytes, bytes);
+                match answer.await? {
                     Ok(ok) => {
                         let entry = |entry: crate::nfs3::EntryPlus3| {
                             let name = DirEntry {
@@ -144,9 +148,8 @@ impl Client {
                             };
                             (entry.cookie, name)
                         };
-                        let entries = ok.entries.into_iter().map(entry).collect();
                         Ok(Part {
-                            entries,
+                            entries: ok.entries.into_iter().map(entry).collect(),
                             cookieverf: ok.cookieverf,
                             eof: ok.eof,
                         })
@@ -156,6 +159,135 @@ impl Client {
             }
         }
     }
+}
+
+impl DirStream {
+    /// A listing that has nothing to come.
+    pub(super) fn ended(client: &Client, dir: &FileHandle) -> Self {
+        Self {
+            over: true,
+            ..client.list(dir, true)
+        }
+    }
+
+    /// The next entries; `None` after the last. Dropped before it is ready, it has taken nothing.
+    ///
+    /// # Errors
+    /// [`ClientError::EndlessDirectory`] for a server that repeats itself or stops without saying so.
+    /// After an error, and after `None`, there is nothing more to come.
+    pub async fn next(&mut self) -> Result<Option<Vec<DirEntry>>, ClientError> {
+        while !self.over {
+            let read = self
+                .client
+                .read_part(&self.dir, self.form, self.cookie, self.cookieverf);
+            match read.await {
+                Ok(part) => {
+                    let mut page = self.take(&part)?;
+                    if self.with_attributes {
+                        self.client.look_up_missing(&self.dir, &mut page).await;
+                    }
+                    self.advance(part, &page);
+                    if !page.is_empty() {
+                        return Ok(Some(page));
+                    }
+                }
+                Err(error) => self.recover(error)?,
+            }
+        }
+        Ok(None)
+    }
+
+    /// The entries of a part that were not given yet.
+    fn take(&mut self, part: &Part) -> Result<Vec<DirEntry>, ClientError> {
+        let last = part.entries.last().map(|(cookie, _)| *cookie);
+        let moves = part.eof || last.is_some_and(|last| last != self.cookie);
+        if !moves || self.given.len() > READDIR_ENTRIES_MAX {
+            self.over = true;
+            return Err(ClientError::EndlessDirectory);
+        }
+        let names = part.entries.iter().map(|(_, entry)| &entry.name);
+        // A caller that copies or removes must never be led elsewhere by a name.
+        if let Some(bad) = names.into_iter().find(|name| !is_name(name)) {
+            self.over = true;
+            return Err(ClientError::BadName {
+                name: printable(bad),
+            });
+        }
+        let entries = part.entries.iter().map(|(_, entry)| entry);
+        let new = entries.filter(|entry| {
+            self.restarts == 0 || !self.given.contains(&fingerprint(&self.hasher, entry))
+        });
+        Ok(new.cloned().collect())
+    }
+
+    fn advance(&mut self, part: Part, page: &[DirEntry]) {
+        let given = page.iter().map(|entry| fingerprint(&self.hasher, entry));
+        self.given.extend(given);
+        self.over = part.eof;
+        if let Some((cookie, _)) = part.entries.last() {
+            self.cookie = *cookie;
+            self.cookieverf = part.cookieverf;
+        }
+    }
+
+    /// Begins again where that may help; else the stream is over with the error.
+    fn recover(&mut self, error: ClientError) -> Result<(), ClientError> {
+        if self.form == Form::Plus && is_unsupported(&error) {
+            self.form = Form::Names;
+        } else if error.status() == Some(Nfsstat3::BadCookie)
+            && self.restarts < READDIR_RESTARTS_MAX
+        {
+            self.restarts += 1;
+        } else {
+            self.over = true;
+            return Err(error);
+        }
+        self.cookie = 0;
+        self.cookieverf = [0; 8];
+        Ok(())
+    }
+}
+
+impl Client {
+    /// Asks for the attributes that a page came without: they are optional in the reply (RFC 1813
+    /// §3.3.17). A name that is gone by now stays without.
+    async fn look_up_missing(&self, dir: &FileHandle, page: &mut [DirEntry]) {
+        let is_missing = |entry: &DirEntry| {
+            !entry.is_dot() && (entry.attributes.is_none() || entry.handle.is_none())
+        };
+        let mut missing: Vec<usize> = (0..page.len()).collect();
+        missing.retain(|&index| page.get(index).is_some_and(is_missing));
+        let mut lookups = JoinSet::new();
+        let mut missing = missing.into_iter();
+        loop {
+            while lookups.len() < LISTING_LOOKUPS_MAX
+                && let Some(index) = missing.next()
+            {
+                let Some(entry) = page.get(index) else { break };
+                let (client, dir, name) = (self.clone(), *dir, entry.name.clone());
+                lookups.spawn(async move { (index, client.lookup(&dir, &name).await) });
+            }
+            match lookups.join_next().await {
+                None => return,
+                Some(Ok((index, Ok(node)))) => {
+                    if let Some(entry) = page.get_mut(index) {
+                        entry.attributes = Some(node.attributes);
+                        entry.handle = Some(node.handle);
+                    }
+                }
+                Some(_) => {}
+            }
+        }
+    }
+}
+
+fn is_name(name: &[u8]) -> bool {
+    !name.is_empty() && !name.iter().any(|&byte| byte == b'/' || byte == 0)
+}
+
+/// What tells an entry from all others of its directory.
+fn fingerprint(hasher: &RandomState, entry: &DirEntry) -> (u64, u64) {
+    (entry.fileid, hasher.hash_one(&entry.name))
 }
 
 fn is_unsupported(error: &ClientError) -> bool {

@@ -76,6 +76,12 @@ pub enum ClientError {
          so, or has more than {READDIR_ENTRIES_MAX} entries"
     )]
     EndlessDirectory,
+    /// A name that no file can have: empty, or with a `/` or NUL in it.
+    #[error("the server lists the name '{name}', which no file can have")]
+    BadName {
+        /// The name, escaped for printing.
+        name: String,
+    },
     /// The server took a WRITE without taking a single byte, again and again.
     #[error("{path}: the server accepts no data at offset {offset}")]
     NoProgress {
@@ -101,14 +107,20 @@ impl ClientError {
         }
     }
 
-    /// The same error, about `path` where it was about one name of it.
-    pub fn of(self, path: &[u8]) -> Self {
-        match self {
-            Self::Nfs {
-                operation, status, ..
-            } => refused(operation, path, status),
-            other => other,
+    /// The same error, about `path` where it was about one name or one part of it.
+    pub fn of(mut self, path: &[u8]) -> Self {
+        match &mut self {
+            Self::Nfs { path: told, .. }
+            | Self::SymlinkLoop { path: told }
+            | Self::OutsideExport { path: told, .. }
+            | Self::TooManyNames { path: told }
+            | Self::NoName { path: told }
+            | Self::NotAFile { path: told, .. }
+            | Self::NoProgress { path: told, .. }
+            | Self::VerifierKeepsChanging { path: told } => *told = printable(path),
+            _ => {}
         }
+        self
     }
 }
 

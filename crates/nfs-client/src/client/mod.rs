@@ -8,15 +8,19 @@ mod directory;
 mod error;
 mod handles;
 mod mount;
+mod namespace;
+mod services;
+mod tree;
 mod walk;
 
 use std::sync::Arc;
 
 use nfs_wire::nfs3::{CreateHow, Fattr3, FileHandle, Sattr3};
 
-pub use self::directory::DirEntry;
+pub use self::directory::{DirEntry, DirStream};
 pub use self::error::ClientError;
 pub use self::mount::MountOptions;
+pub use self::tree::{Found, Tree, TreeOptions, Visit};
 
 pub(crate) use self::error::{printable, refused};
 use self::walk::parent_and_name;
@@ -73,6 +77,17 @@ impl Client {
         &self.export
     }
 
+    /// The MOUNT program that gave the root.
+    pub fn mount_service(&self) -> &Mount3 {
+        &self.mount
+    }
+
+    /// What is left of `path` below this export's, both in the server's name space; `None` for a path
+    /// outside. Another export may lie in between: see [`Mount3::export`].
+    pub fn below_export(&self, path: &[u8]) -> Option<Vec<u8>> {
+        mount::rest_below(path, &self.export)
+    }
+
     /// How much is moved per call.
     pub fn transfer_sizes(&self) -> TransferSizes {
         self.transfer
@@ -121,7 +136,8 @@ impl Client {
     }
 
     /// Creates a regular file with permission bits `mode`, or opens it if it exists and `exclusive`
-    /// is false; with `exclusive`, an existing file is `NFS3ERR_EXIST`.
+    /// is false; with `exclusive`, an existing file is `NFS3ERR_EXIST`, and of several clients that try
+    /// one succeeds.
     pub async fn create(
         &self,
         path: &[u8],
@@ -130,12 +146,12 @@ impl Client {
     ) -> Result<File, ClientError> {
         let (dir, name) = self.parent(path).await?;
         let attributes = with_mode(mode);
-        let how = if exclusive {
-            CreateHow::Guarded(attributes)
+        let node = if exclusive {
+            self.create_new_in(&dir, name, &attributes).await
         } else {
-            CreateHow::Unchecked(attributes)
+            let how = CreateHow::Unchecked(attributes);
+            self.create_in(&dir, name, &how).await
         };
-        let node = self.create_in(&dir, name, &how).await;
         self.open_node(node.map_err(|error| error.of(path))?, path)
     }
 

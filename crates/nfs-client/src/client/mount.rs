@@ -7,7 +7,7 @@ use nfs_wire::nfs3::FileHandle;
 
 use super::error::printable;
 use super::{Client, ClientError, TransferSizes};
-use crate::connection::{ConnectOptions, Connection, SourcePort, Target};
+use crate::connection::{ConnectOptions, Connection, Connections, SourcePort, Target};
 use crate::error::RpcError;
 use crate::file::{Memory, Windows};
 use crate::identity::Identity;
@@ -69,7 +69,8 @@ impl Client {
         let connection = connect_nfs(url, &options.connect).await?;
         let mount = connect_mount(url, &options.connect, &connection, &identity).await?;
         let (export, root) = find_export(&mount, &url.path).await?;
-        let nfs = Nfs3::new(connection, identity);
+        let nconnect = url.nconnect.map_or(options.nconnect, u32::from);
+        let nfs = Nfs3::new(Connections::more(connection, nconnect).await, identity);
         let transfer = transfer_sizes(&nfs, &root).await?;
         let rest = rest_below(&url.path, &export).unwrap_or_default();
         Ok((
@@ -108,7 +109,10 @@ impl Client {
     }
 }
 
-async fn connect_nfs(url: &NfsUrl, options: &ConnectOptions) -> Result<Connection, ClientError> {
+pub(super) async fn connect_nfs(
+    url: &NfsUrl,
+    options: &ConnectOptions,
+) -> Result<Connection, ClientError> {
     let target = Target::new(url.host.as_str(), url.nfs_port());
     let failure = match Connection::connect(target.clone(), options.clone()).await {
         Ok(connection) => return Ok(connection),
@@ -151,7 +155,7 @@ async fn connect_mount(
     }
 }
 
-async fn registered_port(
+pub(super) async fn registered_port(
     target: &Target,
     options: &ConnectOptions,
     program: u32,
@@ -205,7 +209,7 @@ async fn find_export(mount: &Mount3, path: &[u8]) -> Result<(Vec<u8>, FileHandle
 }
 
 /// What is left of `path` below `directory`; a trailing slash is kept.
-fn rest_below(path: &[u8], directory: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn rest_below(path: &[u8], directory: &[u8]) -> Option<Vec<u8>> {
     let mut names = components(path);
     for expected in components(directory) {
         if names.next() != Some(expected) {

@@ -136,9 +136,14 @@ async fn open_from(to: SocketAddr, from: Option<IpAddr>, port: u16) -> io::Resul
 }
 
 /// A first xid that a restarted process does not repeat, so that a server's reply cache never takes
-/// a new call for an old one. The standard library's hash keys are random per process and per call.
+/// a new call for an old one.
 pub(super) fn first_xid() -> u32 {
-    let hash = RandomState::new().build_hasher().finish();
-    let [a, b, c, d, ..] = hash.to_ne_bytes();
+    let [a, b, c, d, ..] = random_bytes();
     u32::from_ne_bytes([a, b, c, d])
+}
+
+/// Bytes that nobody else has, in this process or another. The standard library's hash keys are random
+/// per process and differ from call to call.
+pub(crate) fn random_bytes() -> [u8; 8] {
+    RandomState::new().build_hasher().finish().to_ne_bytes()
 }

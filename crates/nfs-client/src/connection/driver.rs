@@ -8,21 +8,24 @@ use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
-use bytes::{Buf, BufMut, Bytes};
-use nfs_wire::rpc::{AcceptStat, Rejected, ReplyBody, ReplyHeader};
+use bytes::{Buf, Bytes};
+use nfs_wire::rpc::ReplyHeader;
 use nfs_wire::{Decode, Decoder};
-use tokio::io::{AsyncReadExt, AsyncWrite};
+use tokio::io::{AsyncWrite, Interest};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 
 use super::incoming::{Incoming, Record};
-use super::table::Outcome;
+use super::reply::{judge, read_reply, xid_of};
+use super::retry::{Patience, Pause};
+use super::table::Table;
 use super::{Reconnect, Shared, connect};
-use crate::error::{BadReply, Lost, RpcError};
-use crate::limits::{BATCH_BYTES, RECONNECT_PAUSE_FIRST, RECONNECT_PAUSE_MAX, WRITE_PIECES_MAX};
+use crate::error::{Lost, RpcError};
+use crate::limits::{BATCH_BYTES, WRITE_PIECES_MAX};
 
 /// Receives in a row before other tasks get their turn.
 const RECEIVES_PER_TURN: usize = 16;
@@ -33,12 +36,17 @@ pub(super) struct Driver {
     outgoing: Outgoing,
     timer: Pin<Box<Sleep>>,
     armed: Option<Instant>,
-    /// Calls that ran out of time, when they were last counted.
-    timeouts: u64,
+    /// Reads and writes that are not counted in the statistics yet.
+    receives: u64,
+    sends: u64,
     /// A record has come over the present connection.
     heard: bool,
-    /// When the last record came, or the connection was made.
+    /// When the last bytes came, or the connection was made.
     heard_at: Instant,
+    /// There is a connection.
+    live: bool,
+    patience: Patience,
+    pause: Pause,
 }
 
 /// Why the driver stopped doing what it did.
@@ -50,39 +58,49 @@ enum End {
 
 impl Driver {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
+        let options = &shared.options;
+        let patience = match options.reconnect {
+            Reconnect::Resend => options.retry_after.min(options.call_timeout),
+            Reconnect::Never | Reconnect::ForNewCalls => options.call_timeout,
+        };
         Self {
             incoming: Incoming::new(shared.options.reply_bytes_max),
             outgoing: Outgoing::default(),
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
             armed: None,
-            timeouts: 0,
+            receives: 0,
+            sends: 0,
             heard: false,
             heard_at: Instant::now(),
+            live: false,
+            patience: Patience::new(patience),
+            pause: Pause::default(),
             shared,
         }
     }
 
-    pub(super) async fn run(mut self, stream: TcpStream) {
-        let mut stream = Some(stream);
-        let mut pause = Duration::ZERO;
+    pub(super) async fn run(mut self, mut stream: Option<TcpStream>) {
         loop {
-            if let Some(mut live) = stream.take() {
-                let lost = match poll_fn(|cx| self.poll_live(cx, &mut live)).await {
+            if let Some(mut connected) = stream.take() {
+                self.live = true;
+                self.heard_at = Instant::now();
+                let lost = match poll_fn(|cx| self.poll_live(cx, &mut connected)).await {
                     End::Closed => return,
                     End::Lost(lost) => lost,
                 };
+                self.live = false;
+                self.shared.up.store(false, Ordering::Relaxed);
                 if self.heard {
-                    pause = Duration::ZERO;
+                    self.pause.heard();
                 }
                 self.lost(&lost);
                 if self.shared.options.reconnect == Reconnect::Never {
                     return;
                 }
             }
-            let step = async {
-                tokio::time::sleep(pause).await;
-            };
-            if self.until_needed().await.is_none() || self.guarded(step).await.is_none() {
+            let pause = self.pause.next();
+            let pause = async { tokio::time::sleep(pause).await };
+            if self.until_needed().await.is_none() || self.guarded(pause).await.is_none() {
                 return;
             }
             let shared = self.shared.clone();
@@ -93,14 +111,12 @@ impl Driver {
                 None => return,
                 Some(Ok(made)) => {
                     self.shared.lock().table.stats.reconnects += 1;
+                    self.shared.up.store(true, Ordering::Relaxed);
                     stream = Some(made);
-                    self.heard_at = Instant::now();
                 }
                 // The calls that wait for it end with their timeouts.
                 Some(Err(_)) => {}
             }
-            // Until the server has answered something, the next attempt waits.
-            pause = (pause * 2).clamp(RECONNECT_PAUSE_FIRST, RECONNECT_PAUSE_MAX);
         }
     }
 
@@ -116,11 +132,12 @@ impl Driver {
         .await
     }
 
-    /// Waits until a call wants the connection.
+    /// Waits until the connection is wanted, by a call or by who chooses among several.
     async fn until_needed(&mut self) -> Option<()> {
         let shared = self.shared.clone();
         self.guarded(poll_fn(|_| {
-            if shared.lock().table.waiting() > 0 {
+            let mut inner = shared.lock();
+            if std::mem::take(&mut inner.wanted) || inner.table.waiting() > 0 {
                 Poll::Ready(())
             } else {
                 Poll::Pending
@@ -129,22 +146,23 @@ impl Driver {
         .await
     }
 
-    /// Expires calls, keeps the waker known; ready when the handle is gone.
-    fn poll_upkeep(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    /// Expires calls, keeps the waker known; ready when the handle is gone or the connection silent.
+    fn poll_upkeep(&mut self, cx: &mut Context<'_>) -> Poll<End> {
         loop {
             let mut inner = self.shared.lock();
             if inner.closed {
-                return Poll::Ready(());
+                return Poll::Ready(End::Closed);
             }
             match &mut inner.driver {
                 Some(waker) => waker.clone_from(cx.waker()),
                 None => inner.driver = Some(cx.waker().clone()),
             }
             inner.driver_asleep = true;
-            let earliest = inner.table.earliest();
+            let next = [inner.table.earliest(), self.silent_at(&inner.table)];
             drop(inner);
-            if let Some(at) = earliest
-                && self.armed != Some(at)
+            // Woken too early, it looks again: that costs less than setting it for each call.
+            if let Some(at) = next.into_iter().flatten().min()
+                && self.armed.is_none_or(|armed| at < armed)
             {
                 self.timer.as_mut().reset(at);
                 self.armed = Some(at);
@@ -153,22 +171,28 @@ impl Driver {
                 return Poll::Pending;
             }
             self.armed = None;
+            let now = Instant::now();
             let mut inner = self.shared.lock();
-            let wakers = inner.table.expire(Instant::now());
-            self.timeouts = inner.table.stats.timeouts;
+            let silent = self.silent_at(&inner.table).is_some_and(|at| at <= now);
+            let wakers = inner.table.expire(now);
             drop(inner);
             wakers.iter().for_each(Waker::wake_by_ref);
+            if silent {
+                self.patience.silent();
+                return Poll::Ready(End::Lost(Lost::Silent));
+            }
         }
     }
 
+    /// When the connection counts as lost if nothing comes over it.
+    fn silent_at(&self, table: &Table) -> Option<Instant> {
+        let busy_since = table.busy_since().filter(|_| self.live)?;
+        Some(self.patience.ends(self.heard_at, busy_since))
+    }
+
     fn poll_live(&mut self, cx: &mut Context<'_>, stream: &mut TcpStream) -> Poll<End> {
-        let timeouts = self.timeouts;
-        if self.poll_upkeep(cx).is_ready() {
-            return Poll::Ready(End::Closed);
-        }
-        let silence = self.shared.options.call_timeout;
-        if self.timeouts != timeouts && self.heard_at.elapsed() >= silence {
-            return Poll::Ready(End::Lost(Lost::Silent));
+        if let Poll::Ready(end) = self.poll_upkeep(cx) {
+            return Poll::Ready(end);
         }
         for _ in 0..RECEIVES_PER_TURN {
             match self.poll_receive(cx, stream) {
@@ -197,20 +221,41 @@ impl Driver {
         cx: &mut Context<'_>,
         stream: &mut TcpStream,
     ) -> Poll<Result<(), Lost>> {
-        let room = self.incoming.room();
-        let mut limited = room.into.limit(room.room);
-        let received = ready!(pin!(stream.read_buf(&mut limited)).poll(cx));
-        match received {
-            Ok(0) => return Poll::Ready(Err(Lost::ByServer)),
-            Ok(count) => self.incoming.received(count),
-            Err(error) => return Poll::Ready(Err(Lost::Io(Arc::new(error)))),
+        loop {
+            if let Err(error) = ready!(stream.poll_read_ready(cx)) {
+                return Poll::Ready(Err(Lost::Io(Arc::new(error))));
+            }
+            self.receives += 1;
+            let received = self.incoming.receive(
+                |places| stream.try_read_vectored(places),
+                |into| stream.try_read_buf(into),
+            );
+            match received {
+                Ok(received) if received.bytes == 0 => {
+                    return Poll::Ready(Err(Lost::ByServer));
+                }
+                Ok(received) => {
+                    if received.drained {
+                        note_drained(stream);
+                    }
+                    return Poll::Ready(self.take_records());
+                }
+                // Then it is not ready, and told so by the next look.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Poll::Ready(Err(Lost::Io(Arc::new(error)))),
+            }
         }
+    }
+
+    /// Ends the calls whose replies are complete.
+    fn take_records(&mut self) -> Result<(), Lost> {
         let mut inner = self.shared.lock();
         // Woken after the lock is dropped; a batch is rarely more than a few dozen replies.
         let mut wakers = Vec::new();
         let mut heard = false;
         let result = loop {
-            match self.incoming.next() {
+            let table = &mut inner.table;
+            match self.incoming.next(|head, len| judge(table, head, len)) {
                 Ok(Some(record)) => {
                     heard = true;
                     let xid = xid_of(&record);
@@ -218,20 +263,25 @@ impl Driver {
                         inner.count_stray(&record);
                         continue;
                     }
-                    let outcome = read_reply(record);
-                    wakers.extend(xid.and_then(|xid| inner.table.finish(xid, outcome)));
+                    let arrived = read_reply(&mut inner.table, record);
+                    wakers.extend(xid.and_then(|xid| inner.table.finish(xid, arrived)));
                 }
                 Ok(None) => break Ok(()),
                 Err(framing) => break Err(Lost::Framing(framing)),
             }
         };
+        let stats = &mut inner.table.stats;
+        stats.receives += std::mem::take(&mut self.receives);
+        stats.sends += std::mem::take(&mut self.sends);
+        stats.copied_bytes += self.incoming.take_copied();
         drop(inner);
+        self.heard_at = Instant::now();
         if heard {
             self.heard = true;
-            self.heard_at = Instant::now();
+            self.patience.heard();
         }
         wakers.iter().for_each(Waker::wake_by_ref);
-        Poll::Ready(result)
+        result
     }
 
     /// Sends what is queued; ready when nothing is left to send.
@@ -244,6 +294,7 @@ impl Driver {
                 }
             }
             let written = ready!(self.outgoing.poll_write(cx, stream))?;
+            self.sends += 1;
             if written == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
@@ -252,10 +303,13 @@ impl Driver {
     }
 
     fn lost(&mut self, lost: &Lost) {
-        self.incoming.reset();
+        let memory = self.incoming.reset();
         self.outgoing = Outgoing::default();
         self.heard = false;
         let mut inner = self.shared.lock();
+        if let Some((xid, memory)) = memory {
+            inner.table.give_back(xid, memory);
+        }
         let wakers = match (self.shared.options.reconnect, lost) {
             (Reconnect::Never, _) => inner.table.close(&RpcError::Disconnected(lost.clone())),
             // A server that breaks record marking would do so again for the same call.
@@ -289,55 +343,12 @@ impl super::Inner {
     }
 }
 
-impl Record<'_> {
-    fn bytes(&self) -> &[u8] {
-        match self {
-            Record::InBuffer(bytes) => bytes,
-            Record::Own(bytes) => bytes,
-        }
-    }
-}
-
-fn xid_of(record: &Record<'_>) -> Option<u32> {
-    record
-        .bytes()
-        .first_chunk()
-        .map(|bytes| u32::from_be_bytes(*bytes))
-}
-
-/// The outcome that a reply record means for its call.
-fn read_reply(record: Record<'_>) -> Outcome {
-    let mut decoder = Decoder::new(record.bytes());
-    let header = ReplyHeader::decode(&mut decoder)
-        .map_err(|error| RpcError::BadReply(BadReply::Decode(error)))?;
-    let start = decoder.position();
-    match header.body {
-        ReplyBody::Accepted {
-            stat: AcceptStat::Success,
-            ..
-        } => Ok(match record {
-            Record::InBuffer(bytes) => {
-                Bytes::copy_from_slice(bytes.get(start..).unwrap_or_default())
-            }
-            Record::Own(bytes) => {
-                let mut bytes = Bytes::from(bytes);
-                bytes.advance(start);
-                bytes
-            }
-        }),
-        ReplyBody::Accepted { stat, .. } => Err(match stat {
-            AcceptStat::ProgMismatch { low, high } => RpcError::ProgMismatch { low, high },
-            AcceptStat::ProcUnavail => RpcError::ProcUnavail,
-            AcceptStat::GarbageArgs => RpcError::GarbageArgs,
-            AcceptStat::SystemErr => RpcError::SystemErr,
-            // The number is filled in where the call is known.
-            AcceptStat::ProgUnavail | AcceptStat::Success => RpcError::ProgUnavail { program: 0 },
-        }),
-        ReplyBody::Denied(Rejected::RpcMismatch { low, high }) => {
-            Err(RpcError::RpcMismatch { low, high })
-        }
-        ReplyBody::Denied(Rejected::AuthError(stat)) => Err(RpcError::Denied { stat }),
-    }
+/// A read that did not fill its room emptied the socket: the next wait is for new bytes, without
+/// another read to be told so. Bytes that came since are announced by epoll (edge-triggered).
+fn note_drained(stream: &TcpStream) {
+    let nothing = || Err::<(), _>(io::ErrorKind::WouldBlock.into());
+    // Its answer is the one just given.
+    let _would_block = stream.try_io(Interest::READABLE, nothing);
 }
 
 /// What is being written: small calls side by side in one buffer, large payloads by reference.

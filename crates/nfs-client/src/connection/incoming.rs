@@ -1,14 +1,30 @@
-//! Cuts the byte stream of a connection into records (RFC 5531 §11). No I/O, no clock.
+//! Cuts the byte stream of a connection into records (RFC 5531 §11). No I/O beyond one read that is
+//! handed in, no clock.
 //!
-//! Owns the read buffer. Records that lie in it whole are handed out in place; of a longer one the
-//! bytes go into memory of its own, which the socket then fills directly.
+//! Owns the read buffer. A record that lies in it whole is handed out in place; a longer one is put
+//! together in memory of its own. The data of a reply whose call gave memory goes from the socket into
+//! that memory, and with its rest the head of the next record is received: one system call, no copy.
+//!
+//! For that, no more than a head may be read where such a reply is expected, because what is read
+//! beyond it has to be copied. After a reply with data another one is expected; each other record
+//! widens what is read at once, so that small replies that come in numbers are read in numbers.
 
+use std::io::{self, IoSliceMut};
+
+use bytes::BufMut;
+use nfs_io::Buf;
 use nfs_wire::record::FragmentHeader;
 
+use super::table::Memory;
 use crate::error::Framing;
-use crate::limits::{READ_BUFFER_BYTES, REPLY_FRAGMENTS_MAX};
+use crate::limits::{READ_BUFFER_BYTES, REPLY_FRAGMENTS_MAX, REPLY_HEAD_BYTES_MAX};
 
 const MARK_BYTES: usize = 4;
+/// A record up to this is waited for in the buffer and never judged: copying its data costs less than
+/// a read of its own.
+const SMALL_BYTES: usize = 8 * 1024;
+/// By how much a record without data in given memory widens what is read at once.
+const WIDENING: usize = 8;
 
 /// A complete record.
 pub(super) enum Record<'a> {
@@ -16,20 +32,58 @@ pub(super) enum Record<'a> {
     InBuffer(&'a [u8]),
     /// It was put together in memory of its own.
     Own(Vec<u8>),
+    /// Its data was received into the memory that its call gave.
+    Placed(Placed),
 }
 
-/// Where the socket's next bytes go: append at most `room` bytes to `into`.
-pub(super) struct Room<'a> {
-    pub(super) into: &'a mut Vec<u8>,
-    pub(super) room: usize,
+/// A record whose data lies apart.
+pub(super) struct Placed {
+    /// The record up to its data.
+    pub(super) head: Vec<u8>,
+    /// The data.
+    pub(super) memory: Buf,
+}
+
+/// What is to be done with a long record, judged by its beginning.
+pub(super) enum Judged {
+    /// The beginning is too short to tell.
+    More,
+    /// It is put together in memory of its own.
+    Whole,
+    /// Its data is received into memory.
+    Into(Destination),
+}
+
+/// Where the data of a record goes.
+pub(super) struct Destination {
+    pub(super) xid: u32,
+    /// Bytes of the record before its data.
+    pub(super) head_len: usize,
+    /// Bytes of the data: not more than the memory holds. Data and padding end the record.
+    pub(super) data_len: usize,
+    pub(super) memory: Memory,
+}
+
+/// What one read from the socket came to.
+pub(super) struct Received {
+    /// Bytes received; 0 when the peer has ended the stream.
+    pub(super) bytes: usize,
+    /// There was room for more than that: the socket is empty.
+    pub(super) drained: bool,
 }
 
 /// The state of one connection's incoming bytes.
 pub(super) struct Incoming {
     buffer: Vec<u8>,
-    /// Bytes of `buffer` that are used up.
+    /// The bytes in `taken..end` of `buffer` are here and not used up yet.
     taken: usize,
+    end: usize,
     partial: Option<Partial>,
+    payload: Option<Payload>,
+    /// Bytes to read at once where a record begins.
+    window: usize,
+    /// Bytes of data that came with other bytes and were copied to their place.
+    copied: u64,
     record_bytes_max: usize,
 }
 
@@ -42,56 +96,127 @@ struct Partial {
     fragments: usize,
 }
 
+/// A record whose data goes into given memory.
+struct Payload {
+    head: Vec<u8>,
+    to: Destination,
+    filled: usize,
+    padding: usize,
+}
+
 impl Incoming {
     pub(super) fn new(record_bytes_max: usize) -> Self {
         Self {
-            buffer: Vec::with_capacity(READ_BUFFER_BYTES),
+            buffer: vec![0; READ_BUFFER_BYTES],
             taken: 0,
+            end: 0,
             partial: None,
+            payload: None,
+            window: READ_BUFFER_BYTES,
+            copied: 0,
             record_bytes_max,
         }
     }
 
-    /// Forgets everything of the previous connection.
-    pub(super) fn reset(&mut self) {
-        self.buffer.clear();
+    /// Forgets everything of the previous connection. The memory of a reply that was under way comes
+    /// back with the xid of its call, as long as it was given.
+    pub(super) fn reset(&mut self) -> Option<(u32, Memory)> {
         self.taken = 0;
+        self.end = 0;
         self.partial = None;
+        self.window = READ_BUFFER_BYTES;
+        let payload = self.payload.take()?;
+        Some((payload.to.xid, payload.to.memory))
     }
 
-    /// Where to receive to. Call only after [`Self::next`] returned `None`.
-    pub(super) fn room(&mut self) -> Room<'_> {
-        match &mut self.partial {
-            Some(partial) if partial.left > 0 => Room {
-                room: partial.left,
-                into: &mut partial.data,
-            },
-            _ => {
-                self.buffer.drain(..self.taken);
-                self.taken = 0;
-                Room {
-                    room: READ_BUFFER_BYTES - self.buffer.len(),
-                    into: &mut self.buffer,
+    /// Bytes of data that had to be copied since this was asked last.
+    pub(super) fn take_copied(&mut self) -> u64 {
+        std::mem::take(&mut self.copied)
+    }
+
+    /// Receives once, to where the next bytes belong, by `read` (into one place after the other) or
+    /// `append` (to the end of a vector, within its limit). Call only after [`Self::next`] returned
+    /// `None`.
+    pub(super) fn receive(
+        &mut self,
+        read: impl FnOnce(&mut [IoSliceMut<'_>]) -> io::Result<usize>,
+        append: impl FnOnce(&mut bytes::buf::Limit<&mut Vec<u8>>) -> io::Result<usize>,
+    ) -> io::Result<Received> {
+        if let Some(partial) = &mut self.partial
+            && partial.left > 0
+        {
+            let wanted = partial.left;
+            let bytes = append(&mut (&mut partial.data).limit(wanted))?;
+            partial.left = wanted.saturating_sub(bytes);
+            return Ok(Received {
+                bytes,
+                drained: bytes < wanted,
+            });
+        }
+        self.buffer.copy_within(self.taken..self.end, 0);
+        self.end -= self.taken;
+        self.taken = 0;
+        let limit = self.limit();
+        let next = self.buffer.get_mut(self.end..).unwrap_or_default();
+        let len = next.len().min(limit);
+        let next = next.get_mut(..len).unwrap_or_default();
+        let data = self.payload.as_mut().map(Payload::rest).unwrap_or_default();
+        let (direct, wanted) = (data.len(), data.len() + next.len());
+        let bytes = if direct == 0 {
+            read(&mut [IoSliceMut::new(next)])?
+        } else {
+            read(&mut [IoSliceMut::new(data), IoSliceMut::new(next)])?
+        };
+        if let Some(payload) = &mut self.payload {
+            payload.filled += bytes.min(direct);
+        }
+        self.end += bytes.saturating_sub(direct).min(len);
+        Ok(Received {
+            bytes,
+            drained: bytes < wanted,
+        })
+    }
+
+    /// The most bytes to read into the buffer now; at least 1.
+    fn limit(&self) -> usize {
+        let have = self.end - self.taken;
+        if let Some(payload) = &self.payload {
+            return payload.padding + self.window;
+        }
+        match self.mark() {
+            None => self.window.saturating_sub(have).max(MARK_BYTES),
+            Some(mark) => {
+                let whole = MARK_BYTES.saturating_add(length(&mark));
+                if whole <= MARK_BYTES + SMALL_BYTES {
+                    whole.saturating_sub(have) + self.window
+                } else {
+                    // The head was not enough to judge it by: it is longer than the last one's.
+                    (MARK_BYTES + REPLY_HEAD_BYTES_MAX)
+                        .saturating_sub(have)
+                        .max(1)
                 }
             }
         }
     }
 
-    /// Says that `count` bytes were appended where [`Self::room`] said.
-    pub(super) fn received(&mut self, count: usize) {
-        if let Some(partial) = &mut self.partial
-            && partial.left > 0
-        {
-            partial.left = partial.left.saturating_sub(count);
-        }
+    fn mark(&self) -> Option<FragmentHeader> {
+        let fresh = self.buffer.get(self.taken..self.end)?;
+        Some(FragmentHeader::parse(*fresh.first_chunk::<MARK_BYTES>()?))
     }
 
-    /// The next complete record, if its bytes are all there.
-    pub(super) fn next(&mut self) -> Result<Option<Record<'_>>, Framing> {
+    /// The next complete record, if its bytes are all there. `judge` is shown the beginning of a long
+    /// record and its length, and says what becomes of it.
+    pub(super) fn next(
+        &mut self,
+        mut judge: impl FnMut(&[u8], usize) -> Judged,
+    ) -> Result<Option<Record<'_>>, Framing> {
         loop {
+            if self.payload.is_some() {
+                return Ok(self.finish_payload().map(Record::Placed));
+            }
             if let Some(partial) = &mut self.partial {
                 if partial.left > 0 {
-                    let fresh = self.buffer.get(self.taken..).unwrap_or_default();
+                    let fresh = self.buffer.get(self.taken..self.end).unwrap_or_default();
                     let part = fresh.get(..partial.left).unwrap_or(fresh);
                     partial.data.extend_from_slice(part);
                     partial.left -= part.len();
@@ -101,25 +226,89 @@ impl Incoming {
                     }
                 }
                 if partial.last {
+                    self.widen();
                     let done = self.partial.take().map(|partial| partial.data);
                     return Ok(done.map(Record::Own));
                 }
             }
-            let fresh = self.buffer.get(self.taken..).unwrap_or_default();
-            let Some(mark) = fresh.first_chunk::<MARK_BYTES>() else {
+            let Some(mark) = self.mark() else {
                 return Ok(None);
             };
-            let header = FragmentHeader::parse(*mark);
-            let len = usize::try_from(header.len).unwrap_or(usize::MAX);
+            let len = length(&mark);
             let start = self.taken + MARK_BYTES;
-            let whole = header.last && fresh.len() - MARK_BYTES >= len;
-            if whole && self.partial.is_none() && len <= self.record_bytes_max {
+            let have = self.end - start;
+            let alone = mark.last && self.partial.is_none() && len <= self.record_bytes_max;
+            if alone && have >= len {
                 self.taken = start + len;
+                self.widen();
                 return Ok(self.buffer.get(start..start + len).map(Record::InBuffer));
             }
-            self.begin_fragment(len, header.last)?;
+            if alone && len <= SMALL_BYTES {
+                return Ok(None);
+            }
+            if alone {
+                let head = self.buffer.get(start..self.end).unwrap_or_default();
+                match judge(head, len) {
+                    Judged::More if have < REPLY_HEAD_BYTES_MAX => return Ok(None),
+                    Judged::Into(to) => {
+                        self.begin_payload(start, len, to);
+                        continue;
+                    }
+                    Judged::More | Judged::Whole => {}
+                }
+            }
+            self.begin_fragment(len, mark.last)?;
             self.taken = start;
         }
+    }
+
+    /// The record of `len` bytes that begins at `start` has its data received into memory.
+    fn begin_payload(&mut self, start: usize, len: usize, to: Destination) {
+        debug_assert!(to.data_len <= to.memory.buf.len() && start + to.head_len <= self.end);
+        let data_start = start + to.head_len;
+        let head = self.buffer.get(start..data_start).unwrap_or_default();
+        self.window = MARK_BYTES + to.head_len;
+        self.payload = Some(Payload {
+            head: head.to_vec(),
+            filled: 0,
+            padding: len.saturating_sub(to.head_len + to.data_len),
+            to,
+        });
+        self.taken = data_start;
+    }
+
+    /// What is in the buffer goes to the payload's memory; the record, if that completes it.
+    fn finish_payload(&mut self) -> Option<Placed> {
+        let payload = self.payload.as_mut()?;
+        let fresh = self.buffer.get(self.taken..self.end).unwrap_or_default();
+        let place = payload.rest();
+        let count = fresh.len().min(place.len());
+        let (data, after) = fresh.split_at(count);
+        if let Some(place) = place.get_mut(..count) {
+            place.copy_from_slice(data);
+        }
+        let skipped = after.len().min(payload.padding);
+        payload.filled += count;
+        self.copied += u64::try_from(count).unwrap_or(u64::MAX);
+        self.taken += count;
+        if payload.filled < payload.to.data_len {
+            return None;
+        }
+        payload.padding -= skipped;
+        self.taken += skipped;
+        if payload.padding > 0 {
+            return None;
+        }
+        let mut payload = self.payload.take()?;
+        payload.to.memory.buf.truncate(payload.to.data_len);
+        Some(Placed {
+            head: payload.head,
+            memory: payload.to.memory.buf,
+        })
+    }
+
+    fn widen(&mut self) {
+        self.window = self.window.saturating_mul(WIDENING).min(READ_BUFFER_BYTES);
     }
 
     fn begin_fragment(&mut self, len: usize, last: bool) -> Result<(), Framing> {
@@ -151,97 +340,20 @@ impl Incoming {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Feeds `stream` in steps of at most `step` bytes, as a socket would, and collects the records.
-    fn cut(stream: &[u8], step: usize, max: usize) -> Result<Vec<Vec<u8>>, Framing> {
-        let mut incoming = Incoming::new(max);
-        let mut records = Vec::new();
-        let mut rest = stream;
-        loop {
-            while let Some(record) = incoming.next()? {
-                records.push(match record {
-                    Record::InBuffer(bytes) => bytes.to_vec(),
-                    Record::Own(bytes) => bytes,
-                });
-            }
-            if rest.is_empty() {
-                return Ok(records);
-            }
-            let room = incoming.room();
-            assert!(room.room > 0, "there is always room for the next byte");
-            let (now, later) = rest.split_at(step.min(room.room).min(rest.len()));
-            room.into.extend_from_slice(now);
-            incoming.received(now.len());
-            rest = later;
-        }
-    }
-
-    fn fragment(last: bool, body: &[u8]) -> Vec<u8> {
-        let len = u32::try_from(body.len()).unwrap();
-        let mut bytes = FragmentHeader { last, len }.to_bytes().to_vec();
-        bytes.extend_from_slice(body);
-        bytes
-    }
-
-    #[test]
-    fn records_come_out_whole_whatever_the_cuts() {
-        let long: Vec<u8> = (0..200_000u32).map(|i| i.to_le_bytes()[0]).collect();
-        let stream = [
-            fragment(true, b"one"),
-            fragment(true, b""),
-            fragment(false, b"tw"),
-            fragment(false, b""),
-            fragment(true, b"o"),
-            fragment(true, &long),
-            fragment(false, &long[..100]),
-            fragment(true, &long[100..]),
-            fragment(true, b"end"),
-        ]
-        .concat();
-        let expected: Vec<&[u8]> = vec![b"one", b"", b"two", &long, &long, b"end"];
-        for step in [1, 2, 3, 5, 7, 64, 4096, 65536, 1 << 20] {
-            assert_eq!(
-                cut(&stream, step, 1 << 20).unwrap(),
-                expected,
-                "step {step}"
-            );
-        }
-    }
-
-    #[test]
-    fn declared_lengths_are_capped() {
-        let stream = [0xff, 0xff, 0xff, 0xff];
-        let error = cut(&stream, 4, 1000).unwrap_err();
-        assert_eq!(
-            error,
-            Framing::TooLarge {
-                len: 0x7fff_ffff,
-                max: 1000
-            }
-        );
-        let stream = [fragment(false, &[0; 600]), fragment(true, &[0; 401])].concat();
-        let error = cut(&stream, 4096, 1000).unwrap_err();
-        assert_eq!(
-            error,
-            Framing::TooLarge {
-                len: 1001,
-                max: 1000
-            }
-        );
-    }
-
-    #[test]
-    fn fragments_are_counted() {
-        let stream = fragment(false, b"").repeat(REPLY_FRAGMENTS_MAX + 1);
-        let error = cut(&stream, 4096, 1000).unwrap_err();
-        assert_eq!(
-            error,
-            Framing::TooManyFragments {
-                max: REPLY_FRAGMENTS_MAX
-            }
-        );
+impl Payload {
+    /// The part of the memory that is not filled yet.
+    fn rest(&mut self) -> &mut [u8] {
+        self.to
+            .memory
+            .buf
+            .get_mut(self.filled..self.to.data_len)
+            .unwrap_or_default()
     }
 }
+
+fn length(mark: &FragmentHeader) -> usize {
+    usize::try_from(mark.len).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests;

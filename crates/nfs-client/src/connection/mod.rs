@@ -8,8 +8,8 @@
 //! A connection that is lost is made again when a call needs it, with growing pauses, and what was on
 //! its way is sent again *with the same xid*, so that a server's reply cache can tell a repeat from a
 //! new call (RFC 1813 §4.5). [`Reconnect`] says how far this goes. A connection over which nothing came
-//! for as long as a call may take counts as lost. Every call ends: with a reply, an error, or its
-//! timeout.
+//! for [`ConnectOptions::retry_after`] while calls waited counts as lost, too. A call never goes out
+//! twice over one connection: TCP does that. Every call ends: with a reply, an error, or its timeout.
 //!
 //! Dropping a call's future gives the call up: its slot is free at once, and its reply, if one still
 //! comes, is ignored. Dropping the last clone of a [`Connection`] closes it.
@@ -19,31 +19,39 @@
 mod connect;
 mod driver;
 mod incoming;
+mod many;
 mod raw;
+mod reply;
+pub(crate) mod retry;
 mod table;
 
 use std::future::Future;
 use std::net::IpAddr;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
+use nfs_io::Buf;
 use nfs_wire::auth::OpaqueAuth;
 use nfs_wire::record::FragmentHeader;
 use nfs_wire::rpc::CallHeader;
 use nfs_wire::xdr::padding;
-use nfs_wire::{Decode, Encode, Encoder};
+use nfs_wire::{Decode, DecodeError, Encode, Encoder};
+use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 pub use self::connect::Target;
+pub(crate) use self::connect::random_bytes;
+pub use self::many::Connections;
 pub use self::raw::RawConnection;
 pub use self::table::Stats;
 
 use self::driver::Driver;
-use self::table::{Call, Table, Ticket};
+use self::table::{Call, Memory, Table, Ticket};
 use crate::error::{BadReply, Lost, RpcError};
 use crate::identity::Identity;
 use crate::limits;
@@ -55,6 +63,10 @@ pub struct ConnectOptions {
     pub in_flight_max: u32,
     /// How long a call may take, reconnects included, before it ends with [`RpcError::Timeout`].
     pub call_timeout: Duration,
+    /// How long a connection may say nothing while calls wait before it counts as lost, with
+    /// [`Reconnect::Resend`]; doubled each time in a row, up to [`limits::RETRY_AFTER_MAX`]. Without
+    /// resending, and where that is shorter, this is [`Self::call_timeout`].
+    pub retry_after: Duration,
     /// How long one attempt to connect may take.
     pub connect_timeout: Duration,
     /// Largest reply record accepted, bytes.
@@ -96,6 +108,7 @@ impl Default for ConnectOptions {
         Self {
             in_flight_max: limits::IN_FLIGHT_DEFAULT,
             call_timeout: limits::CALL_TIMEOUT_DEFAULT,
+            retry_after: limits::RETRY_AFTER_DEFAULT,
             connect_timeout: limits::CONNECT_TIMEOUT_DEFAULT,
             reply_bytes_max: limits::REPLY_BYTES_MAX,
             reconnect: Reconnect::Resend,
@@ -116,10 +129,59 @@ pub struct Procedure {
     pub number: u32,
 }
 
+/// What a call brought.
+#[derive(Debug)]
+pub struct Reply {
+    /// The results' bytes: what follows the RPC header of a successful reply. Where their data lies in
+    /// the call's memory, only what is before it.
+    pub results: Bytes,
+    /// The memory that the call gave.
+    pub memory: Given,
+    /// The call went out more than once: the server may have executed it before, and answered what it
+    /// found after that.
+    pub resent: bool,
+}
+
+/// Memory that was given to a call, as it comes back with the reply.
+#[derive(Debug)]
+pub enum Given {
+    /// None was given.
+    Nothing,
+    /// It holds the results' data, and is as long as that.
+    Filled(Buf),
+    /// The results are whole and in [`Reply::results`].
+    Unused(Buf),
+}
+
+/// Where in the results the data is that ends them, as opaque data of variable length (RFC 4506 §4.10).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DataAt {
+    /// Bytes before the data, its length among them.
+    pub head_len: usize,
+    /// Bytes of data.
+    pub data_len: usize,
+}
+
+/// Finds the data in a procedure's results by their beginning: `None` if these have none,
+/// [`DecodeError::Missing`] if more of them is needed to know.
+pub type Cut = fn(&[u8]) -> Result<Option<DataAt>, DecodeError>;
+
 /// A connection to an RPC server. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Connection {
     handle: Arc<Handle>,
+}
+
+/// What goes with a call beside its arguments.
+pub(crate) enum Extra {
+    None,
+    /// Sent after the arguments from where it is.
+    Payload(Bytes),
+    /// For the data of the reply.
+    Memory {
+        buf: Buf,
+        cut: Cut,
+    },
 }
 
 /// Closes the connection when the last clone is dropped.
@@ -135,10 +197,16 @@ struct Shared {
     permits: Semaphore,
     target: Target,
     options: ConnectOptions,
+    /// Calls that are in the table or wait to be.
+    load: AtomicU32,
+    /// There is a live connection, as far as is known.
+    up: AtomicBool,
 }
 
 struct Inner {
     table: Table,
+    /// The connection is to be made even if no call waits for it.
+    wanted: bool,
     driver: Option<Waker>,
     /// The driver sleeps, and has to be woken to see a new call.
     driver_asleep: bool,
@@ -155,10 +223,21 @@ impl Connection {
     /// Outside a tokio runtime.
     pub async fn connect(target: Target, options: ConnectOptions) -> Result<Self, RpcError> {
         let stream = connect::open(&target, &options).await?;
+        Ok(Self::start(target, options, Some(stream)))
+    }
+
+    /// Starts the driver, with a connection that is there or without: then the first call makes it.
+    fn start(target: Target, options: ConnectOptions, stream: Option<TcpStream>) -> Self {
         let in_flight_max = options.in_flight_max.clamp(1, limits::IN_FLIGHT_MAX);
-        let table = Table::new(in_flight_max, connect::first_xid(), Instant::now());
+        let table = Table::new(
+            in_flight_max,
+            connect::first_xid(),
+            options.call_timeout,
+            Instant::now(),
+        );
         let inner = Inner {
             table,
+            wanted: false,
             driver: None,
             driver_asleep: false,
             closed: false,
@@ -168,11 +247,13 @@ impl Connection {
             permits: Semaphore::new(usize::try_from(in_flight_max).unwrap_or(1)),
             target,
             options,
+            load: AtomicU32::new(0),
+            up: AtomicBool::new(stream.is_some()),
         });
         tokio::spawn(Driver::new(shared.clone()).run(stream));
-        Ok(Self {
+        Self {
             handle: Arc::new(Handle { shared }),
-        })
+        }
     }
 
     /// Calls `procedure` with `args`, as `identity`, and waits for the results' bytes: what follows
@@ -187,7 +268,25 @@ impl Connection {
         args: &A,
     ) -> Result<Bytes, RpcError> {
         let encode = |out: &mut Vec<u8>| args.encode(&mut Encoder::new(out));
-        self.call_with(procedure, identity, encode, None).await
+        let reply = self.call_with(procedure, identity, encode, Extra::None, None);
+        Ok(reply.await?.results)
+    }
+
+    /// As [`Self::call`], with memory for the data that ends the results: `cut` finds it. The data of a
+    /// long reply goes from the socket straight into the memory. Data that is longer than the memory,
+    /// or a reply in several fragments, leaves the memory unused.
+    pub async fn call_into<A: Encode + ?Sized>(
+        &self,
+        procedure: Procedure,
+        identity: &Identity,
+        args: &A,
+        memory: Buf,
+        cut: Cut,
+    ) -> Result<Reply, RpcError> {
+        let encode = |out: &mut Vec<u8>| args.encode(&mut Encoder::new(out));
+        let extra = Extra::Memory { buf: memory, cut };
+        self.call_with(procedure, identity, encode, extra, None)
+            .await
     }
 
     /// As [`Self::call`], with arguments that are bytes already, right or wrong: for tests that send
@@ -198,8 +297,9 @@ impl Connection {
         identity: &Identity,
         args: &[u8],
     ) -> Result<Bytes, RpcError> {
-        self.call_with(procedure, identity, |out| out.extend_from_slice(args), None)
-            .await
+        let encode = |out: &mut Vec<u8>| out.extend_from_slice(args);
+        let reply = self.call_with(procedure, identity, encode, Extra::None, None);
+        Ok(reply.await?.results)
     }
 
     /// As [`Self::call`], with arguments that end in `payload` as opaque data: `head` encodes all up
@@ -212,7 +312,22 @@ impl Connection {
         payload: Bytes,
     ) -> Result<Bytes, RpcError> {
         let encode = |out: &mut Vec<u8>| head.encode(&mut Encoder::new(out));
-        self.call_with(procedure, identity, encode, Some(payload))
+        let extra = Extra::Payload(payload);
+        let reply = self.call_with(procedure, identity, encode, extra, None);
+        Ok(reply.await?.results)
+    }
+
+    /// As [`Self::call`], with what goes beside the arguments, and to end at `deadline`.
+    pub(crate) async fn call_until<A: Encode + ?Sized>(
+        &self,
+        procedure: Procedure,
+        identity: &Identity,
+        args: &A,
+        extra: Extra,
+        deadline: Instant,
+    ) -> Result<Reply, RpcError> {
+        let encode = |out: &mut Vec<u8>| args.encode(&mut Encoder::new(out));
+        self.call_with(procedure, identity, encode, extra, Some(deadline))
             .await
     }
 
@@ -236,14 +351,25 @@ impl Connection {
         procedure: Procedure,
         identity: &Identity,
         args: impl FnOnce(&mut Vec<u8>),
-        payload: Option<Bytes>,
-    ) -> Result<Bytes, RpcError> {
+        extra: Extra,
+        deadline: Option<Instant>,
+    ) -> Result<Reply, RpcError> {
         let shared = &*self.handle.shared;
-        // Never closed: the permits live as long as this borrow.
-        let Ok(permit) = shared.permits.acquire().await else {
-            return Err(RpcError::Disconnected(Lost::Here));
+        let _load = Load::of(shared);
+        let timeout = shared.options.call_timeout;
+        let mut now = Instant::now();
+        let deadline = deadline.unwrap_or(now + timeout);
+        let permit = match shared.permits.try_acquire() {
+            Ok(permit) => permit,
+            Err(_) => {
+                let permit = tokio::time::timeout_at(deadline, shared.permits.acquire()).await;
+                let permit = permit.map_err(|_| RpcError::Timeout { after: timeout })?;
+                now = Instant::now();
+                // Never closed: the permits live as long as this borrow.
+                permit.map_err(|_| RpcError::Disconnected(Lost::Here))?
+            }
         };
-        let ticket = shared.begin(procedure, identity, args, payload)?;
+        let ticket = shared.begin(procedure, identity, args, extra, (now, deadline))?;
         let reply = Pending {
             shared,
             ticket,
@@ -277,17 +403,36 @@ impl Shared {
         procedure: Procedure,
         identity: &Identity,
         args: impl FnOnce(&mut Vec<u8>),
-        payload: Option<Bytes>,
+        extra: Extra,
+        (now, deadline): (Instant, Instant),
     ) -> Result<Ticket, RpcError> {
+        let (payload, memory) = match extra {
+            Extra::None => (None, None),
+            Extra::Payload(payload) => (Some(payload), None),
+            Extra::Memory { buf, cut } => (None, Some(Memory { buf, cut })),
+        };
         let mut inner = self.lock();
-        let timeout = self.options.call_timeout;
-        let ticket = inner.table.begin(Instant::now(), timeout, |xid, call| {
+        let ticket = inner.table.begin(now, deadline, |xid, call| {
             encode_call(call, xid, procedure, identity, args, payload)
         })?;
+        if let Some(memory) = memory {
+            inner.table.give_memory(ticket, memory);
+        }
         let wake = inner.driver_to_wake();
         drop(inner);
         wake.inspect(Waker::wake_by_ref);
         Ok(ticket)
+    }
+
+    /// Has the connection made again, though no call waits for it.
+    fn bring_up(&self) {
+        let mut inner = self.lock();
+        if std::mem::replace(&mut inner.wanted, true) {
+            return;
+        }
+        let wake = inner.driver_to_wake();
+        drop(inner);
+        wake.inspect(Waker::wake_by_ref);
     }
 
     /// A panic while the lock was held would be a bug here, but it leaves nothing half-done that
@@ -315,6 +460,22 @@ impl Inner {
     }
 }
 
+/// One call that counts in [`Shared::load`].
+struct Load<'a>(&'a AtomicU32);
+
+impl<'a> Load<'a> {
+    fn of(shared: &'a Shared) -> Self {
+        shared.load.fetch_add(1, Ordering::Relaxed);
+        Self(&shared.load)
+    }
+}
+
+impl Drop for Load<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// A call that is in the table.
 struct Pending<'a> {
     shared: &'a Shared,
@@ -323,7 +484,7 @@ struct Pending<'a> {
 }
 
 impl Future for Pending<'_> {
-    type Output = Result<Bytes, RpcError>;
+    type Output = Result<Reply, RpcError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let outcome = self.shared.lock().table.poll(self.ticket, cx);

@@ -11,8 +11,10 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
+use nfs_io::Buf;
 use tokio::time::Instant;
 
+use super::{Cut, Given, Reply};
 use crate::error::{Lost, RpcError};
 
 /// What a connection has counted since it was made. For tests, status lines and curiosity.
@@ -32,10 +34,47 @@ pub struct Stats {
     pub reconnects: u64,
     /// Calls sent again over a new connection.
     pub resent_calls: u64,
+    /// Reads from the socket, those that brought nothing among them.
+    pub receives: u64,
+    /// Writes to the socket.
+    pub sends: u64,
+    /// Bytes of data for given memory that were copied there instead of being received there.
+    pub copied_bytes: u64,
 }
 
-/// A reply's results: the bytes after the RPC header.
-pub(super) type Outcome = Result<Bytes, RpcError>;
+impl Stats {
+    /// The sum of both, count by count.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        Self {
+            calls: self.calls + other.calls,
+            replies: self.replies + other.replies,
+            stray_replies: self.stray_replies + other.stray_replies,
+            garbage_records: self.garbage_records + other.garbage_records,
+            timeouts: self.timeouts + other.timeouts,
+            reconnects: self.reconnects + other.reconnects,
+            resent_calls: self.resent_calls + other.resent_calls,
+            receives: self.receives + other.receives,
+            sends: self.sends + other.sends,
+            copied_bytes: self.copied_bytes + other.copied_bytes,
+        }
+    }
+}
+
+/// What became of a call.
+pub(super) type Outcome = Result<Reply, RpcError>;
+
+/// What a reply brought: the results' bytes, and the call's memory if their data lies in it.
+pub(super) struct Arrived {
+    pub(super) results: Bytes,
+    pub(super) filled: Option<Buf>,
+}
+
+/// Memory for the data of a reply.
+pub(super) struct Memory {
+    pub(super) buf: Buf,
+    pub(super) cut: Cut,
+}
 
 /// Which slot a call has, and the xid that proves that it is still this call's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +87,10 @@ pub(super) struct Table {
     slots: Vec<Slot>,
     xid_next: u32,
     waiting: usize,
+    /// Since when there is always some call that waits.
+    busy_since: Instant,
+    /// What a call that ran out of time says it was given.
+    timeout: Duration,
     /// Xids of the calls to send, in order. May name calls that were given up since.
     queue: VecDeque<u32>,
     /// No deadline of a waiting call is earlier than this.
@@ -62,8 +105,10 @@ struct Slot {
     state: State,
     call: Call,
     deadline: Instant,
-    timeout: Duration,
     sent: bool,
+    /// It was sent over an earlier connection, too.
+    resent: bool,
+    memory: Option<Memory>,
 }
 
 enum State {
@@ -88,7 +133,7 @@ const HEAD_KEPT_BYTES: usize = 4096;
 
 impl Table {
     /// A table for `in_flight_max` calls at once, xids counting from `xid_first`.
-    pub(super) fn new(in_flight_max: u32, xid_first: u32, now: Instant) -> Self {
+    pub(super) fn new(in_flight_max: u32, xid_first: u32, timeout: Duration, now: Instant) -> Self {
         let slots = usize::try_from(in_flight_max)
             .unwrap_or(1)
             .max(1)
@@ -98,13 +143,16 @@ impl Table {
             state: State::Free,
             call: Call::default(),
             deadline: now,
-            timeout: Duration::ZERO,
             sent: false,
+            resent: false,
+            memory: None,
         });
         Self {
             slots: slots.collect(),
             xid_next: xid_first,
             waiting: 0,
+            busy_since: now,
+            timeout,
             queue: VecDeque::new(),
             earliest: None,
             over: None,
@@ -116,6 +164,11 @@ impl Table {
         self.waiting
     }
 
+    /// Since when some call has always been waiting; `None` if none is.
+    pub(super) fn busy_since(&self) -> Option<Instant> {
+        (self.waiting > 0).then_some(self.busy_since)
+    }
+
     pub(super) fn earliest(&self) -> Option<Instant> {
         self.earliest
     }
@@ -125,7 +178,7 @@ impl Table {
     pub(super) fn begin(
         &mut self,
         now: Instant,
-        timeout: Duration,
+        deadline: Instant,
         encode: impl FnOnce(u32, &mut Call) -> Result<(), RpcError>,
     ) -> Result<Ticket, RpcError> {
         if let Some(error) = &self.over {
@@ -136,12 +189,14 @@ impl Table {
         let slot = &mut self.slots[index];
         slot.call.head.clear();
         encode(xid, &mut slot.call)?;
-        let deadline = now + timeout;
         slot.xid = xid;
         slot.state = State::Waiting(None);
         slot.deadline = deadline;
-        slot.timeout = timeout;
         slot.sent = false;
+        slot.resent = false;
+        if self.waiting == 0 {
+            self.busy_since = now;
+        }
         self.waiting += 1;
         self.stats.calls += 1;
         self.earliest = Some(
@@ -187,14 +242,47 @@ impl Table {
         slot.xid == xid && matches!(slot.state, State::Waiting(_))
     }
 
+    /// Gives a call that has just begun memory for its reply's data.
+    pub(super) fn give_memory(&mut self, ticket: Ticket, memory: Memory) {
+        self.slots[ticket.index].memory = Some(memory);
+    }
+
+    /// How a waiting call's results are cut, and how much memory it gave.
+    pub(super) fn memory(&mut self, xid: u32) -> Option<&mut Option<Memory>> {
+        if !self.is_waiting(xid) {
+            return None;
+        }
+        let index = self.index(xid);
+        Some(&mut self.slots[index].memory)
+    }
+
+    /// Memory comes back from a reply that ended half-way; dropped if its call waits no longer.
+    pub(super) fn give_back(&mut self, xid: u32, memory: Memory) {
+        if let Some(place) = self.memory(xid) {
+            *place = Some(memory);
+        }
+    }
+
     /// Ends the call with this xid, if one waits. The waker is to be woken after the lock is dropped.
-    pub(super) fn finish(&mut self, xid: u32, outcome: Outcome) -> Option<Waker> {
+    pub(super) fn finish(&mut self, xid: u32, arrived: Result<Arrived, RpcError>) -> Option<Waker> {
         if !self.is_waiting(xid) {
             self.stats.stray_replies += 1;
             return None;
         }
         self.stats.replies += 1;
         let index = self.index(xid);
+        let slot = &mut self.slots[index];
+        let unused = slot.memory.take();
+        let resent = slot.resent;
+        let outcome = arrived.map(|arrived| Reply {
+            results: arrived.results,
+            memory: match (arrived.filled, unused) {
+                (Some(filled), _) => Given::Filled(filled),
+                (None, Some(unused)) => Given::Unused(unused.buf),
+                (None, None) => Given::Nothing,
+            },
+            resent,
+        });
         self.end(index, outcome)
     }
 
@@ -222,7 +310,7 @@ impl Table {
             }
             if slot.deadline <= now {
                 self.stats.timeouts += 1;
-                let after = slot.timeout;
+                let after = self.timeout;
                 wakers.extend(self.end(index, Err(RpcError::Timeout { after })));
             } else {
                 let deadline = slot.deadline;
@@ -246,6 +334,7 @@ impl Table {
                 wakers.extend(self.end(index, Err(RpcError::Disconnected(cause.clone()))));
             } else {
                 self.stats.resent_calls += u64::from(slot.sent);
+                slot.resent |= slot.sent;
                 slot.sent = false;
                 again.push(slot.xid);
             }
@@ -279,6 +368,7 @@ impl Table {
         let slot = &mut self.slots[index];
         let before = std::mem::replace(&mut slot.state, State::Done(outcome));
         slot.call.release();
+        slot.memory = None;
         self.waiting -= 1;
         match before {
             State::Waiting(waker) => waker,
@@ -312,6 +402,7 @@ impl Table {
 impl Slot {
     fn vacate(&mut self) -> State {
         self.call.release();
+        self.memory = None;
         std::mem::replace(&mut self.state, State::Free)
     }
 }
@@ -330,9 +421,11 @@ impl Call {
 mod tests {
     use super::*;
 
+    const TIMEOUT: Duration = Duration::from_secs(1);
+
     fn table(slots: u32, first: u32) -> (Table, Instant) {
         let now = Instant::now();
-        (Table::new(slots, first, now), now)
+        (Table::new(slots, first, TIMEOUT, now), now)
     }
 
     fn begin(table: &mut Table, now: Instant) -> Ticket {
@@ -340,7 +433,14 @@ mod tests {
             call.head.extend_from_slice(&xid.to_be_bytes());
             Ok(())
         };
-        table.begin(now, Duration::from_secs(1), encode).unwrap()
+        table.begin(now, now + TIMEOUT, encode).unwrap()
+    }
+
+    fn arrived(results: &'static [u8]) -> Result<Arrived, RpcError> {
+        Ok(Arrived {
+            results: Bytes::from_static(results),
+            filled: None,
+        })
     }
 
     fn cx() -> Context<'static> {
@@ -355,7 +455,7 @@ mod tests {
             tickets.iter().map(|t| t.xid).collect::<Vec<_>>(),
             [!0 - 1, !0, 0, 1]
         );
-        assert!(table.finish(0, Ok(Bytes::from_static(b"r"))).is_none());
+        assert!(table.finish(0, arrived(b"r")).is_none());
         assert!(matches!(table.poll(tickets[2], &cx()), Poll::Ready(Ok(_))));
         let next = begin(&mut table, now);
         assert_eq!(
@@ -373,11 +473,11 @@ mod tests {
         let (mut table, now) = table(2, 7);
         let ticket = begin(&mut table, now);
         assert!(table.poll(ticket, &cx()).is_pending());
-        assert!(table.finish(7, Ok(Bytes::from_static(b"a"))).is_some());
-        assert!(table.finish(7, Ok(Bytes::from_static(b"b"))).is_none());
-        assert!(table.finish(9, Ok(Bytes::new())).is_none());
+        assert!(table.finish(7, arrived(b"a")).is_some());
+        assert!(table.finish(7, arrived(b"b")).is_none());
+        assert!(table.finish(9, arrived(b"")).is_none());
         match table.poll(ticket, &cx()) {
-            Poll::Ready(Ok(bytes)) => assert_eq!(&bytes[..], b"a"),
+            Poll::Ready(Ok(reply)) => assert_eq!(&reply.results[..], b"a"),
             other => panic!("{other:?}"),
         }
         assert_eq!(table.stats.stray_replies, 2);
@@ -391,7 +491,7 @@ mod tests {
         table.give_up(gone);
         assert_eq!(table.next_to_send().unwrap().head, kept.xid.to_be_bytes());
         assert!(table.next_to_send().is_none());
-        assert!(table.finish(gone.xid, Ok(Bytes::new())).is_none());
+        assert!(table.finish(gone.xid, arrived(b"")).is_none());
         assert_eq!(table.waiting(), 1);
     }
 
@@ -418,6 +518,21 @@ mod tests {
         ));
         assert!(table.poll(second, &cx()).is_pending());
         assert_eq!(table.earliest(), Some(now + Duration::from_millis(1500)));
+    }
+
+    #[test]
+    fn a_connection_is_busy_from_the_first_call_that_waits_to_the_last() {
+        let (mut table, start) = table(4, 0);
+        assert_eq!(table.busy_since(), None);
+        let seconds = |count| start + Duration::from_secs(count);
+        let first = begin(&mut table, seconds(10));
+        let second = begin(&mut table, seconds(20));
+        table.finish(first.xid, arrived(b""));
+        assert_eq!(table.busy_since(), Some(seconds(10)));
+        table.give_up(second);
+        assert_eq!(table.busy_since(), None);
+        begin(&mut table, seconds(30));
+        assert_eq!(table.busy_since(), Some(seconds(30)));
     }
 
     #[test]
@@ -454,7 +569,7 @@ mod tests {
             table.poll(ticket, &cx()),
             Poll::Ready(Err(RpcError::Disconnected(_)))
         ));
-        let refused = table.begin(now, Duration::ZERO, |_, _| Ok(()));
+        let refused = table.begin(now, now, |_, _| Ok(()));
         assert!(matches!(refused, Err(RpcError::Disconnected(Lost::Here))));
     }
 }

@@ -3,9 +3,11 @@
 //! Owns, for each open file, the windows of READs and WRITEs on their way ([`read`], [`write`]). What
 //! was written and not yet committed is kept in memory until the server has it on stable storage.
 
+mod ahead;
 mod attributes;
 mod commit;
 mod memory;
+mod pattern;
 mod read;
 mod wcc;
 mod window;
@@ -18,6 +20,7 @@ use bytes::Bytes;
 use nfs_wire::nfs3::{Fattr3, FileHandle, Ftype3, Sattr3};
 use tokio::time::Instant;
 
+use self::ahead::Reading;
 pub(crate) use self::memory::Memory;
 pub use self::read::{ReadAt, ReadStream};
 
@@ -85,6 +88,7 @@ struct Inner {
     /// What messages call it.
     path: Vec<u8>,
     attributes: Arc<Attributes>,
+    reading: Arc<Reading>,
     writing: Arc<Writing>,
 }
 
@@ -227,7 +231,7 @@ impl Inner {
         let seen = self.client.stat_handle(&self.handle).await;
         let seen = seen.map_err(|error| error.of(&self.path))?;
         if !self.attributes.looked(look, &seen, Instant::now()) {
-            self.writing.invalidate(0..u64::MAX);
+            self.reading.invalidate_all();
         }
         Ok(seen)
     }
@@ -250,18 +254,28 @@ impl OpenFiles {
         if let Some(inner) = files.get(&node.handle).and_then(Weak::upgrade) {
             drop(files);
             if !inner.attributes.seen(&node.attributes) {
-                inner.writing.invalidate(0..u64::MAX);
+                inner.reading.invalidate_all();
             }
             return inner;
         }
         let attributes = Arc::new(Attributes::new(node.attributes, Instant::now()));
         let size = node.attributes.size;
+        let reading = Reading::new(client, node.handle, path, size);
+        let (seen, ahead) = (attributes.clone(), Arc::downgrade(&reading));
+        reading.observe(move |attributes| {
+            if !seen.seen(attributes)
+                && let Some(reading) = ahead.upgrade()
+            {
+                reading.invalidate_all();
+            }
+        });
         let inner = Arc::new(Inner {
             client: client.clone(),
             handle: node.handle,
             path: path.to_vec(),
-            writing: Writing::new(client, node.handle, path, size, attributes.clone()),
+            writing: Writing::new(client, node, path, attributes.clone(), reading.clone()),
             attributes,
+            reading,
         });
         files.insert(node.handle, Arc::downgrade(&inner));
         inner

@@ -23,11 +23,12 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use self::gather::{Need, Right, Tail, counted};
+use super::ahead::Reading;
 use super::attributes::Attributes;
 use super::commit::{Kept, Policy};
 use super::memory::{Lane, Memory, Share};
 use super::window::Window;
-use crate::client::{Client, ClientError, refused};
+use crate::client::{Client, ClientError, Node, refused};
 use crate::error::{Lost, RpcError};
 use crate::limits::{FILE_UNCOMMITTED_BYTES_MAX, GATHER_FRACTION, WRITE_BEHIND_TRANSFERS_MAX};
 use crate::nfs3::Nfs3;
@@ -44,6 +45,7 @@ pub(super) struct Writing {
     memory: Memory,
     lane: Lane,
     attributes: Arc<Attributes>,
+    reading: Arc<Reading>,
     /// Writes share it; what is ordered against all of them has it alone.
     turn: Arc<RwLock<()>>,
     /// A call was answered.
@@ -81,10 +83,10 @@ pub(super) struct Opened {
 impl Writing {
     pub(super) fn new(
         client: &Client,
-        handle: FileHandle,
+        node: &Node,
         path: &[u8],
-        size: u64,
         attributes: Arc<Attributes>,
+        reading: Arc<Reading>,
     ) -> Arc<Self> {
         let windows = client.windows();
         let transfer = client
@@ -92,7 +94,7 @@ impl Writing {
             .write
             .min(windows.transfer_bytes_max);
         let state = State {
-            kept: Kept::of_size(size),
+            kept: Kept::of_size(node.attributes.size),
             tail: None,
             tails: 0,
             window: Window::new(windows.write, None, WRITE_BEHIND_TRANSFERS_MAX),
@@ -107,12 +109,13 @@ impl Writing {
         Arc::new_cyclic(|me| Self {
             me: me.clone(),
             nfs: client.nfs().clone(),
-            handle,
+            handle: node.handle,
             path: path.to_vec(),
             transfer: usize::try_from(transfer.max(1)).unwrap_or(usize::MAX),
             memory: client.memory().clone(),
             lane: Lane::new(),
             attributes,
+            reading,
             turn: Arc::new(RwLock::new(())),
             changed: Notify::new(),
             began: Instant::now(),
@@ -419,7 +422,8 @@ impl Writing {
 
     fn keep(&self, state: &mut State, offset: u64, data: Bytes) {
         self.note_use(state);
-        self.invalidate(offset..offset + bytes(data.len()));
+        // What was read ahead of it is old; so is what is read until its WRITE is answered.
+        self.reading.invalidate(offset..offset + bytes(data.len()));
         state.kept.accept(offset, data);
     }
 
@@ -449,9 +453,6 @@ impl Writing {
         self.pump(state);
         number
     }
-
-    /// What was read ahead of `range` is not good any more.
-    pub(super) fn invalidate(&self, _range: std::ops::Range<u64>) {}
 
     fn policy(&self, state: &State) -> Policy {
         let transfer = u32::try_from(self.transfer).unwrap_or(u32::MAX);

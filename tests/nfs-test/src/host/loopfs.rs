@@ -94,6 +94,11 @@ impl LoopFs {
         &self.point
     }
 
+    /// The image's file.
+    pub(crate) fn image(&self) -> &Path {
+        &self.image
+    }
+
     /// Mounts it (again); the file system recovers from its log.
     ///
     /// # Errors

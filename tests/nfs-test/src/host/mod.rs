@@ -1,11 +1,14 @@
 //! What a scenario uses on the host. Everything here is owned: dropping the value ends the process,
 //! unmounts the file system, frees the device, also while a failure unwinds.
 
+mod ganesha;
 mod io_mode;
+mod knfsd;
 mod loopfs;
 mod mounted;
 pub(crate) mod needs;
 mod netns;
+mod peer;
 mod place;
 mod process;
 mod server;
@@ -19,8 +22,9 @@ pub(crate) use io_mode::{IoSetting, Mode};
 pub(crate) use loopfs::{FsKind, Knife, LoopFs};
 pub(crate) use mounted::Mounted;
 pub(crate) use netns::Netns;
+pub(crate) use peer::{Peer, PeerServer};
 pub(crate) use place::Place;
-pub(crate) use process::{Running, output, run};
+pub(crate) use process::{Running, output, output_within, run};
 pub(crate) use server::{IoFigures, Server, ServerOptions};
 pub(crate) use uml::{Guest, GuestOutcome, Mount};
 

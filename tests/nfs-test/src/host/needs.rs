@@ -24,6 +24,8 @@ pub(crate) enum Need {
     Fuse,
     /// A server that we did not write.
     Ganesha,
+    /// nfsd and its programs, for a guest that serves.
+    KernelServer,
     /// tar and a C compiler.
     Compiler,
     /// strace, to count system calls.
@@ -43,6 +45,7 @@ impl Need {
             Self::LibnfsUtils => "libnfs utilities",
             Self::Fuse => "FUSE",
             Self::Ganesha => "NFS-Ganesha",
+            Self::KernelServer => "the kernel's server",
             Self::Compiler => "C compiler",
             Self::Strace => "strace",
             Self::Rpcbind => "rpcbind",
@@ -95,6 +98,13 @@ pub(crate) fn missing(need: Need, engine: Engine) -> Option<String> {
         Need::Ganesha => programs(&[
             ("ganesha.nfsd", "nfs-ganesha nfs-ganesha-vfs"),
             ("unshare", "util-linux"),
+        ]),
+        Need::KernelServer => programs(&[
+            ("linux.uml", "user-mode-linux"),
+            ("rpc.nfsd", "nfs-kernel-server"),
+            ("rpc.mountd", "nfs-kernel-server"),
+            ("exportfs", "nfs-kernel-server"),
+            ("rpcbind", "rpcbind"),
         ]),
         Need::Compiler => programs(&[("gcc", "gcc"), ("tar", "tar"), ("setpriv", "util-linux")]),
     }

@@ -89,31 +89,7 @@ impl Guest<'_> {
         let binary = test_binary(dir)?;
         fs::write(&init, self.init_script(&binary, &results, dir))?;
         fs::set_permissions(&init, fs::Permissions::from_mode(0o755))?;
-        let console = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(dir.join("guest-console.log"))?;
-
-        // unshare stands between us and the guest: when it is killed, the whole process tree of the
-        // guest (a host process for each of the guest's) goes with it.
-        let mut command = self.netns.command("unshare");
-        command.args(["--pid", "--fork", "--kill-child", "linux.uml"]);
-        command
-            .arg(format!("mem={GUEST_MEMORY}"))
-            .arg(format!("uml_dir={}/", dir.display()));
-        command.args(["rootfstype=hostfs", "rootflags=/", "rw", "quiet", "panic=1"]);
-        command.args(["con=null", "con0=fd:0,fd:1"]);
-        command.arg(format!(
-            "vec0:transport=tap,ifname={},depth=128,gro=1",
-            Netns::TAP
-        ));
-        command.arg(format!("init={}", init.display()));
-        command.env("TMPDIR", "/dev/shm");
-        command
-            .stdin(Stdio::null())
-            .stdout(console.try_clone()?)
-            .stderr(console);
-        let mut process = Running::start(&mut command)?;
+        let mut process = boot(context, self.netns, &init, None)?;
         let deadline = Instant::now() + self.within;
         let mut lines: Vec<String> = Vec::new();
         let ended = loop {
@@ -183,8 +159,49 @@ impl Guest<'_> {
     }
 }
 
+/// Boots a guest whose first process is `init`, an executable script; `disk` is its `/dev/ubda`.
+/// What its console says goes to `guest-console.log` of the scenario's directory.
+///
+/// # Errors
+/// When it cannot be started.
+pub(super) fn boot(
+    context: &Context,
+    netns: &Netns,
+    init: &Path,
+    disk: Option<&Path>,
+) -> Result<Running> {
+    let dir = &context.dir;
+    let console = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(dir.join("guest-console.log"))?;
+    // unshare stands between us and the guest: when it is killed, the whole process tree of the
+    // guest (a host process for each of the guest's) goes with it.
+    let mut command = netns.command("unshare");
+    command.args(["--pid", "--fork", "--kill-child", "linux.uml"]);
+    command
+        .arg(format!("mem={GUEST_MEMORY}"))
+        .arg(format!("uml_dir={}/", dir.display()));
+    if let Some(disk) = disk {
+        command.arg(format!("ubd0={}", disk.display()));
+    }
+    command.args(["rootfstype=hostfs", "rootflags=/", "rw", "quiet", "panic=1"]);
+    command.args(["con=null", "con0=fd:0,fd:1"]);
+    command.arg(format!(
+        "vec0:transport=tap,ifname={},depth=128,gro=1",
+        Netns::TAP
+    ));
+    command.arg(format!("init={}", init.display()));
+    command.env("TMPDIR", "/dev/shm");
+    command
+        .stdin(Stdio::null())
+        .stdout(console.try_clone()?)
+        .stderr(console);
+    Running::start(&mut command)
+}
+
 /// The lines of the result file that are there with their end.
-fn complete_lines(results: &Path) -> Result<Vec<String>> {
+pub(super) fn complete_lines(results: &Path) -> Result<Vec<String>> {
     let text = fs::read(results)?;
     let text = String::from_utf8_lossy(&text);
     Ok(text

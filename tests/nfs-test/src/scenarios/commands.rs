@@ -8,17 +8,15 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use nfs_client::NfsUrl;
 use serde_json::Value;
 
-use crate::host::{Context, Netns, Running, Server, ServerOptions, output};
+use crate::host::{Context, Peer, PeerServer, Running, Server, ServerOptions, output};
 use crate::pattern;
 
-/// How long a foreign server may take to start.
-const START_DEADLINE: Duration = Duration::from_secs(60);
 /// How long a command may take to notice that nobody reads its output.
 const END_DEADLINE: Duration = Duration::from_secs(30);
 /// A file of several READs.
@@ -28,10 +26,19 @@ const BIG_BYTES: usize = 9_000_001;
 struct Ground<'a> {
     /// Runs `penstock` where the server can be reached.
     penstock: &'a dyn Fn() -> Command,
-    /// The exported directory on this machine.
+    /// The exported directory, or one with the same in it.
     dir: &'a Path,
+    /// Attributes on the server's disk.
+    known: Vec<Known>,
     /// The URL of that directory.
     url: NfsUrl,
+}
+
+/// What `stat` has to say of a path.
+struct Known {
+    path: &'static str,
+    follow: bool,
+    there: fs::Metadata,
 }
 
 pub(super) fn ours(context: &Context) -> Result<String> {
@@ -42,6 +49,7 @@ pub(super) fn ours(context: &Context) -> Result<String> {
     let ground = Ground {
         penstock: &|| Command::new(&context.server),
         dir: &export,
+        known: look(&export)?,
         url: format!("nfs://{}/", server.address()).parse()?,
     };
     let checks = checks(&ground)?;
@@ -51,56 +59,56 @@ pub(super) fn ours(context: &Context) -> Result<String> {
 
 /// NFS-Ganesha keeps MOUNT on a port of its own, which the portmapper tells.
 pub(super) fn ganesha(context: &Context) -> Result<String> {
-    let export = context.dir.join("export");
-    fill(&export)?;
-    let netns = Netns::new()?;
-    let _server = start_ganesha(context, &netns, &export)?;
-    let path = export.to_str().context("the export's path is UTF-8")?;
+    foreign(context, Peer::Ganesha)
+}
+
+/// So does the Linux kernel's server.
+pub(super) fn nfsd(context: &Context) -> Result<String> {
+    foreign(context, Peer::KernelNfsd)
+}
+
+fn foreign(context: &Context, peer: Peer) -> Result<String> {
+    // The names and bytes are looked up in a copy: a guest's disk is out of the host's reach.
+    let copy = context.dir.join("copy");
+    fill(&copy)?;
+    let mut known = Vec::new();
+    let server = PeerServer::start(context, peer, |export| {
+        fill(export)?;
+        known = look(export)?;
+        Ok(())
+    })?;
     let ground = Ground {
-        penstock: &|| netns.command(&context.server),
-        dir: &export,
-        url: format!("nfs://127.0.0.1{path}").parse()?,
+        penstock: &|| server.penstock(),
+        dir: &copy,
+        known,
+        url: server.url(""),
     };
-    let deadline = Instant::now() + START_DEADLINE;
-    while output((ground.penstock)().arg("stat").arg(ground.url.to_string())).is_err() {
-        ensure!(Instant::now() < deadline, "Ganesha does not answer");
-        // SLEEP: between two looks at a server that has no way to tell that it is ready.
-        std::thread::sleep(Duration::from_millis(200));
-    }
     let checks = checks(&ground)?;
     Ok(format!("{checks} checks"))
 }
 
-/// Ganesha holds fixed paths below /run and wants rpcbind: both get a world of their own, which ends
-/// with this process's child.
-fn start_ganesha(context: &Context, netns: &Netns, export: &Path) -> Result<Running> {
-    let dir = context.dir.display();
-    let config = context.dir.join("ganesha.conf");
-    fs::create_dir(context.dir.join("recovery"))?;
-    fs::write(
-        &config,
-        format!(
-            r#"NFS_CORE_PARAM {{ NFS_Port = 2049; MNT_Port = 20048; Protocols = 3; Enable_NLM = false;
-  Enable_RQUOTA = false; Enable_UDP = false; mount_path_pseudo = false;
-  Plugins_Dir = "/usr/lib/x86_64-linux-gnu/ganesha"; }}
-NFSV4 {{ Graceless = true; RecoveryRoot = "{dir}/recovery"; }}
-NFS_KRB5 {{ Active_krb5 = false; }}
-EXPORT_DEFAULTS {{ Access_Type = RW; Squash = no_root_squash; SecType = sys, none; }}
-EXPORT {{ Export_Id = 1; Path = "{}"; Pseudo = /; FSAL {{ Name = VFS; }} }}
-"#,
-            export.display()
-        ),
-    )?;
-    let script = format!(
-        "mount -t tmpfs tmpfs /run && mkdir -p /run/rpcbind /run/ganesha && rpcbind -w -f & \
-         until rpcinfo -p 127.0.0.1 >{dir}/rpcinfo.log 2>&1; do sleep 0.1; done; \
-         exec ganesha.nfsd -F -f {} -L {dir}/ganesha.log -p {dir}/ganesha.pid",
-        config.display()
-    );
-    let mut command = netns.command("unshare");
-    command.args(["--mount", "--pid", "--fork", "--kill-child", "sh", "-c"]);
-    command.arg(script).stdin(Stdio::null());
-    Running::start(&mut command)
+/// The attributes on the server's disk of what `stat` is asked for.
+fn look(export: &Path) -> Result<Vec<Known>> {
+    let asked = [
+        ("sub/two words", false),
+        ("sub/link", false),
+        ("sub/link", true),
+        ("", false),
+    ];
+    let one = |(path, follow)| {
+        let local = export.join(path);
+        let there = if follow {
+            local.metadata()?
+        } else {
+            local.symlink_metadata()?
+        };
+        Ok(Known {
+            path,
+            follow,
+            there,
+        })
+    };
+    asked.into_iter().map(one).collect()
 }
 
 fn fill(dir: &Path) -> Result<()> {
@@ -209,24 +217,18 @@ fn cat(ground: &Ground<'_>) -> Result<u32> {
 }
 
 fn stat(ground: &Ground<'_>) -> Result<u32> {
-    for (path, follow) in [
-        ("sub/two words", false),
-        ("sub/link", false),
-        ("sub/link", true),
-        ("", false),
-    ] {
+    for known in &ground.known {
+        let Known {
+            path,
+            follow,
+            there: local,
+        } = known;
         let url = ground.url(path.as_bytes());
         let mut args = vec!["stat", "--json", &url];
-        if follow {
+        if *follow {
             args.push("--follow");
         }
         let shown: Value = serde_json::from_slice(&ground.run(&args)?)?;
-        let local = ground.dir.join(path);
-        let local = if follow {
-            local.metadata()?
-        } else {
-            local.symlink_metadata()?
-        };
         let mtime = format!("{}.{:09}", local.mtime(), local.mtime_nsec());
         let right = shown["fileid"] == local.ino()
             && shown["size"] == local.len()

@@ -55,8 +55,20 @@ pub(crate) const TABLE: &[Scenario] = &[
     Scenario {
         name: "commands-ganesha",
         about: "the same on NFS-Ganesha, found through its portmapper",
-        needs: &[Need::Root, Need::Tun, Need::Rpcbind, Need::Ganesha],
+        needs: &[
+            Need::Root,
+            Need::Loop,
+            Need::Tun,
+            Need::Rpcbind,
+            Need::Ganesha,
+        ],
         run: commands::ganesha,
+    },
+    Scenario {
+        name: "commands-nfsd",
+        about: "the same on the Linux kernel's server, in User Mode Linux",
+        needs: &[Need::Root, Need::Loop, Need::Tun, Need::KernelServer],
+        run: commands::nfsd,
     },
     Scenario {
         name: "libnfs",

@@ -131,8 +131,11 @@ impl Writing {
             None => self.attributes.change_lost(change, now),
         };
         match written {
-            Some(range) if ours => self.invalidate(range.clone()),
-            _ => self.invalidate(0..u64::MAX),
+            Some(range) if ours => self.reading.invalidate(range.clone()),
+            _ => self.reading.invalidate_all(),
+        }
+        if let Some(after) = wcc.and_then(|wcc| wcc.after) {
+            self.reading.saw_size(after.size);
         }
     }
 

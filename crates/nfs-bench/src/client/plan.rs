@@ -1,0 +1,205 @@
+//! What is measured: every row of the report, in the order in which they take turns.
+
+use serde::Serialize;
+
+use super::serve::Server;
+use super::tool::{Tool, Tuning, Work};
+use super::watch::Spent;
+
+/// Depths of the window that are measured, beside the one that is found.
+pub const WINDOWS: [u32; 5] = [1, 2, 4, 8, 16];
+/// Transfer sizes that are measured, in KiB; the largest is as much as a responder takes.
+pub const TRANSFERS_KIB: [u32; 4] = [64, 256, 1024, 4096];
+/// Numbers of connections that are measured.
+pub const CONNECTIONS: [u32; 3] = [1, 2, 4];
+
+/// Which part of the report a row belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Part {
+    /// Ours against others, everything found by itself.
+    Compared,
+    /// By depth of the window.
+    Window,
+    /// By transfer size.
+    Transfer,
+    /// By number of connections.
+    Connections,
+    /// A small file, for its memory beside the large one's.
+    Memory,
+}
+
+/// What one measurement gives.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Figures {
+    /// Payload bytes moved.
+    pub bytes: u64,
+    /// Files moved.
+    pub files: usize,
+    /// What the client took.
+    pub client: Spent,
+    /// CPU seconds of the server meanwhile.
+    pub server_seconds: f64,
+}
+
+impl Figures {
+    /// Throughput in MiB/s, from the client's start to its end.
+    pub fn mib_per_second(&self) -> f64 {
+        self.mib() / self.client.seconds
+    }
+
+    /// Files per second.
+    pub fn files_per_second(&self) -> f64 {
+        self.files as f64 / self.client.seconds
+    }
+
+    /// Payload in MiB.
+    pub fn mib(&self) -> f64 {
+        self.bytes as f64 / f64::from(1 << 20)
+    }
+}
+
+/// One measured thing, and all rounds of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// Its part of the report.
+    pub part: Part,
+    /// On which server.
+    pub server: Server,
+    /// What is moved.
+    pub work: Work,
+    /// Who moves it.
+    pub tool: Tool,
+    /// The size of the large file.
+    pub file_bytes: u64,
+    /// One for each round that succeeded.
+    pub rounds: Vec<Figures>,
+}
+
+impl Row {
+    /// Tells it apart from every other one.
+    pub fn label(&self) -> String {
+        let size = match self.part {
+            Part::Memory => format!(" of {} MiB", self.file_bytes >> 20),
+            _ => String::new(),
+        };
+        let (server, work) = (self.server.name(), self.work.name());
+        format!("{server}, {work}{size}: {}", self.tool.name(self.work))
+    }
+}
+
+/// Sizes of the files that are measured with, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes {
+    /// The large file of the comparison.
+    pub whole: u64,
+    /// That of the rows by window, transfer size and connections.
+    pub swept: u64,
+    /// The one for the memory of small files.
+    pub small: u64,
+}
+
+/// Every row.
+pub fn rows(sizes: Sizes) -> Vec<Row> {
+    let mut rows = Vec::new();
+    let mut add = |part, server, work, tool, file_bytes| {
+        rows.push(Row {
+            part,
+            server,
+            work,
+            tool,
+            file_bytes,
+            rounds: Vec::new(),
+        });
+    };
+    let ours = Tool::Penstock(Tuning::default());
+    let alone = Tool::Library(Tuning::default());
+    for work in [Work::Read, Work::Write] {
+        add(Part::Compared, Server::Responder, work, alone, sizes.whole);
+        add(Part::Compared, Server::Responder, work, ours, sizes.whole);
+    }
+    add(
+        Part::Compared,
+        Server::Responder,
+        Work::Read,
+        Tool::Libnfs,
+        sizes.whole,
+    );
+    for server in [Server::Penstock, Server::Ganesha] {
+        for work in Work::ALL {
+            add(Part::Compared, server, work, ours, sizes.whole);
+            // It has no command that writes what comes through a pipe.
+            if work != Work::Write {
+                add(Part::Compared, server, work, Tool::Libnfs, sizes.whole);
+            }
+        }
+    }
+    for work in [Work::Read, Work::Write] {
+        add(Part::Memory, Server::Penstock, work, ours, sizes.small);
+    }
+    for (part, tunings) in sweeps() {
+        for work in [Work::Read, Work::Write] {
+            for &tuning in &tunings {
+                let tool = Tool::Penstock(tuning);
+                add(part, Server::Penstock, work, tool, sizes.swept);
+                if part == Part::Window {
+                    // Without a file at either end: only the window makes a difference.
+                    let tool = Tool::Library(tuning);
+                    add(part, Server::Distant, work, tool, sizes.swept);
+                }
+            }
+        }
+    }
+    rows
+}
+
+fn sweeps() -> [(Part, Vec<Tuning>); 3] {
+    let none = Tuning::default();
+    let windows = WINDOWS.map(Some).into_iter().chain([None]);
+    [
+        (
+            Part::Window,
+            windows.map(|window| Tuning { window, ..none }).collect(),
+        ),
+        (
+            Part::Transfer,
+            TRANSFERS_KIB
+                .map(|kib| Tuning {
+                    transfer_kib: Some(kib),
+                    ..none
+                })
+                .to_vec(),
+        ),
+        (
+            Part::Connections,
+            CONNECTIONS
+                .map(|connections| Tuning {
+                    nconnect: Some(connections),
+                    ..none
+                })
+                .to_vec(),
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_tell_the_rows_of_a_part_apart() {
+        let sizes = Sizes {
+            whole: 4 << 30,
+            swept: 1 << 30,
+            small: 256 << 20,
+        };
+        let mut labels: Vec<(String, String)> = rows(sizes)
+            .iter()
+            .map(|row| (format!("{:?}", row.part), row.label()))
+            .collect();
+        let all = labels.len();
+        labels.sort();
+        labels.dedup();
+        assert_eq!(labels.len(), all);
+    }
+}

@@ -1,0 +1,466 @@
+//! A whole run of the client comparison: the files, the servers, the rounds.
+
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use serde::Serialize;
+
+use super::ceiling::{self, Ceiling};
+use super::plan::{Figures, Row, Sizes, rows};
+use super::serve::{Server, Serving};
+use super::tool::{self, Ends, LOOPED_FILES, Tool, Work, small_name};
+use super::watch::watch;
+use crate::counters;
+use crate::pin;
+use crate::report::commit;
+use crate::servers::ganesha_is_installed;
+use crate::stage::{self, output};
+
+/// Of a small file, in bytes.
+const SMALL_FILE_BYTES: usize = 4096;
+/// The large file comes in pieces of so many bytes.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// How to measure.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The large files.
+    pub sizes: Sizes,
+    /// How many small ones.
+    pub files: usize,
+    /// Measurements of each.
+    pub rounds: usize,
+    /// Only rows whose label contains this.
+    pub filter: Option<String>,
+}
+
+/// Without these beside it a figure means nothing.
+#[derive(Debug, Serialize)]
+pub struct Header {
+    /// `uname -sr`.
+    pub kernel: String,
+    /// Cores of the machine.
+    pub cpus: usize,
+    /// Of the tree this was built from; `+` if the tree differs from it.
+    pub commit: String,
+    /// Versions of the peers.
+    pub versions: Vec<String>,
+    /// The size of the large file.
+    pub file_bytes: u64,
+    /// The number of small files.
+    pub files: usize,
+    /// How many measurements there are of each.
+    pub rounds: usize,
+    /// Cores of client and server.
+    pub cores: (usize, usize),
+    /// Share of the cores that others used while nothing was measured yet: other work on the machine.
+    pub busy_before: f64,
+    /// How long everything took.
+    pub run_seconds: f64,
+}
+
+/// A whole run.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// Where and how.
+    pub header: Header,
+    /// What loopback TCP carried, once a round.
+    pub ceilings: Vec<Ceiling>,
+    /// The measurements.
+    pub rows: Vec<Row>,
+    /// What could not be measured, and why.
+    pub missing: Vec<String>,
+}
+
+/// Runs everything; says what it is doing on standard error.
+///
+/// # Errors
+/// Not inside the namespaces of [`crate::stage`], too little memory, or our own server does not start.
+pub fn run(options: &Options) -> Result<Report> {
+    let started = Instant::now();
+    let cpus = std::thread::available_parallelism()?.get();
+    let cores = pin::cores();
+    let root = stage::set_network_and_run()?;
+    let busy_before = counters::busy_share(cpus)?;
+    if busy_before > 0.1 {
+        let percent = busy_before * 100.0;
+        eprintln!(
+            "this machine is {percent:.0} % busy with something else: the figures will be worth little"
+        );
+    }
+    let mut missing = Vec::new();
+    let mut rows = rows(options.sizes);
+    rows.retain(|row| {
+        let filter = options.filter.as_deref();
+        filter.is_none_or(|filter| row.label().contains(filter))
+    });
+    ensure!(!rows.is_empty(), "--filter leaves nothing over");
+    leave_out_what_is_not_there(&mut rows, &mut missing);
+    let place = Place::set(&root, options, cores)?;
+    let servings = place.start(&rows)?;
+    let mut ceilings = Vec::new();
+    let mut turn = 0;
+    for round in 1..=options.rounds {
+        let elapsed = started.elapsed().as_secs();
+        eprintln!("round {round} of {}, after {elapsed} s", options.rounds);
+        let ceiling = ceiling::measure(options.sizes.whole, cores)?;
+        eprintln!(
+            "  {:<64} {:>7.0} MiB/s",
+            "loopback TCP",
+            ceiling.mib_per_second()
+        );
+        ceilings.push(ceiling);
+        for row in &mut rows {
+            turn += 1;
+            one(&place, &servings, row, turn, &mut missing)?;
+        }
+    }
+    let header = Header {
+        kernel: output("uname", &["-sr"])?,
+        cpus,
+        commit: commit(),
+        versions: versions(),
+        file_bytes: options.sizes.whole,
+        files: options.files,
+        rounds: options.rounds,
+        cores,
+        busy_before,
+        run_seconds: started.elapsed().as_secs_f64(),
+    };
+    Ok(Report {
+        header,
+        ceilings,
+        rows,
+        missing,
+    })
+}
+
+fn leave_out_what_is_not_there(rows: &mut Vec<Row>, missing: &mut Vec<String>) {
+    if !ganesha_is_installed() {
+        missing.push("ganesha: install nfs-ganesha, nfs-ganesha-vfs and rpcbind".to_owned());
+        rows.retain(|row| row.server != Server::Ganesha);
+    }
+    if output("which", &["nfs-cp"]).is_err() {
+        missing.push("libnfs: install libnfs-utils".to_owned());
+        rows.retain(|row| row.tool != Tool::Libnfs);
+    }
+}
+
+fn versions() -> Vec<String> {
+    let version = |format: &str, package: &str| {
+        let format = format!("-f={format} ${{Version}}");
+        output("dpkg-query", &["-W", &format, package]).ok()
+    };
+    let peers = [("libnfs", "libnfs-utils"), ("ganesha", "nfs-ganesha")];
+    peers
+        .into_iter()
+        .filter_map(|(name, package)| version(name, package))
+        .collect()
+}
+
+/// One measurement; what fails is noted and left out of later rounds, so that one tool's trouble costs only its row.
+fn one(
+    place: &Place,
+    servings: &[Serving],
+    row: &mut Row,
+    turn: usize,
+    missing: &mut Vec<String>,
+) -> Result<()> {
+    let label = row.label();
+    if missing.iter().any(|entry| entry.starts_with(&label)) {
+        return Ok(());
+    }
+    let serving = servings
+        .iter()
+        .find(|serving| serving.server == row.server)
+        .context("a row without a server")?;
+    match place.measure(serving, row, turn) {
+        Ok(figures) => {
+            let rate = if row.work.is_many() {
+                format!("{:>7.0} files/s", figures.files_per_second())
+            } else {
+                format!("{:>7.0} MiB/s", figures.mib_per_second())
+            };
+            eprintln!("  {label:<64} {rate}");
+            row.rounds.push(figures);
+        }
+        Err(error) => {
+            eprintln!("  {label:<64} {error:#}");
+            missing.push(format!("{label}: {error:#}"));
+        }
+    }
+    Ok(())
+}
+
+/// The files that are moved, and where they come to be.
+struct Place {
+    root: PathBuf,
+    /// What servers serve, and everything local: one file system in memory.
+    memory: PathBuf,
+    files: usize,
+    largest: u64,
+    cores: (usize, usize),
+}
+
+impl Place {
+    /// Makes the files.
+    fn set(root: &Path, options: &Options, cores: (usize, usize)) -> Result<Self> {
+        let sizes = options.sizes;
+        // The source, and one copy of it at a time.
+        let needed = 2 * sizes.whole + sizes.small + sizes.swept + (1 << 30);
+        let available = counters::memory_available()?;
+        ensure!(
+            available > needed,
+            "the files lie in memory: {} MiB are needed and {} available; choose a smaller --gib",
+            needed >> 20,
+            available >> 20
+        );
+        let memory = root.join("memory");
+        fs::create_dir(&memory)?;
+        let at = memory.display().to_string();
+        output(
+            "mount",
+            &["-t", "tmpfs", "-o", &format!("size={needed}"), "tmpfs", &at],
+        )?;
+        let place = Self {
+            root: root.to_owned(),
+            memory,
+            files: options.files,
+            largest: sizes.whole,
+            cores,
+        };
+        eprintln!("writing the files that are moved");
+        for bytes in [sizes.whole, sizes.small, sizes.swept] {
+            if !place.source(bytes).exists() {
+                write_pattern(&place.source(bytes), bytes)?;
+            }
+        }
+        // A virtual machine may have to ask its host for memory that it uses the first time: not while it is measured.
+        let first = place.memory.join("first-use");
+        write_pattern(&first, sizes.whole)?;
+        fs::remove_file(first)?;
+        fs::create_dir(place.many())?;
+        let content = pattern(0, SMALL_FILE_BYTES);
+        for index in 0..place.files.max(LOOPED_FILES) {
+            fs::write(place.many().join(small_name(index)), &content)?;
+        }
+        Ok(place)
+    }
+
+    fn source(&self, bytes: u64) -> PathBuf {
+        self.memory.join(format!("large-{}", bytes >> 20))
+    }
+
+    fn many(&self) -> PathBuf {
+        self.memory.join("many")
+    }
+
+    /// Starts the servers that `rows` need; each finds the files as links in its directory.
+    fn start(&self, rows: &[Row]) -> Result<Vec<Serving>> {
+        let all = [
+            Server::Penstock,
+            Server::Ganesha,
+            Server::Responder,
+            Server::Distant,
+        ];
+        let mut servings = Vec::new();
+        for server in all {
+            if !rows.iter().any(|row| row.server == server) {
+                continue;
+            }
+            let word = format!("{server:?}").to_lowercase();
+            let directory = self.memory.join(&word);
+            fs::create_dir(&directory)?;
+            let mut sizes: Vec<u64> = rows.iter().map(|row| row.file_bytes).collect();
+            sizes.sort_unstable();
+            sizes.dedup();
+            for bytes in sizes {
+                let source = self.source(bytes);
+                fs::hard_link(&source, directory.join(large_name(bytes)))?;
+            }
+            let many = directory.join("many");
+            fs::create_dir(&many)?;
+            for index in 0..self.files.max(LOOPED_FILES) {
+                let name = small_name(index);
+                fs::hard_link(self.many().join(&name), many.join(&name))?;
+            }
+            let work = self.root.join(word);
+            let swept = rows.iter().find(|row| row.server == server);
+            let bytes = swept.map_or(self.largest, |row| row.file_bytes);
+            servings.push(Serving::start(
+                server,
+                &directory,
+                &work,
+                self.cores.1,
+                bytes,
+            )?);
+        }
+        Ok(servings)
+    }
+
+    fn measure(&self, on: &Serving, row: &Row, turn: usize) -> Result<Figures> {
+        // The responders have no such name until it is made.
+        let new = format!("new-{turn}");
+        let source = self.source(row.file_bytes);
+        let (local_new, remote_new) = (self.memory.join(&new), on.directory.join(&new));
+        let large = large_name(row.file_bytes);
+        let ends = |remote, local| Ends {
+            remote,
+            local,
+            bytes: row.file_bytes,
+        };
+        let many = self.many();
+        let looped = row.work.is_many() && row.tool == Tool::Libnfs;
+        let (ends, made) = match row.work {
+            Work::Read => (ends(&large, &local_new), None),
+            Work::CopyDown => (ends(&large, &local_new), Some(&local_new)),
+            Work::ManyDown => (ends("many", &local_new), Some(&local_new)),
+            Work::Write | Work::CopyUp => (ends(&new, &source), Some(&remote_new)),
+            Work::ManyUp => (ends(&new, &many), Some(&remote_new)),
+        };
+        if let Some(made) = made.filter(|_| looped) {
+            fs::create_dir(made)?;
+        }
+        let log = self.root.join("log");
+        let mut command = tool::command(row.tool, row.work, on, ends, (self.cores.0, &log))?;
+        let before = on.cpu_times()?;
+        let spent = watch(&mut command).with_context(|| last_line(&log));
+        let after = on.cpu_times()?;
+        let checked = match (&spent, made) {
+            (Ok(_), Some(made)) if on.server.has_files() => self.check(row, &source, made),
+            _ => Ok(()),
+        };
+        if let Some(made) = made {
+            clear(made)?;
+        }
+        checked?;
+        let files = match (row.work.is_many(), looped) {
+            (false, _) => 1,
+            (true, true) => LOOPED_FILES,
+            (true, false) => self.files.max(LOOPED_FILES),
+        };
+        let bytes = if row.work.is_many() {
+            (files * SMALL_FILE_BYTES) as u64
+        } else {
+            row.file_bytes
+        };
+        Ok(Figures {
+            bytes,
+            files,
+            client: spent?,
+            server_seconds: after.0 + after.1 - before.0 - before.1,
+        })
+    }
+
+    /// Whether what was made is what it should be: lengths, and places spread over a large file; the first and the
+    /// last of the small ones.
+    fn check(&self, row: &Row, source: &Path, made: &Path) -> Result<()> {
+        if row.work.is_many() {
+            let last = match row.tool {
+                Tool::Libnfs => LOOPED_FILES - 1,
+                _ => self.files.max(LOOPED_FILES) - 1,
+            };
+            for name in [small_name(0), small_name(last)] {
+                compare(&self.many().join(&name), &made.join(&name))?;
+            }
+            return Ok(());
+        }
+        compare(source, made)
+    }
+}
+
+fn large_name(bytes: u64) -> String {
+    format!("large-{}", bytes >> 20)
+}
+
+fn last_line(log: &Path) -> String {
+    let text = fs::read_to_string(log).unwrap_or_default();
+    text.trim_end()
+        .lines()
+        .last()
+        .unwrap_or_default()
+        .to_owned()
+}
+
+/// So many places of a large file are compared.
+const COMPARED_PLACES: u64 = 64;
+const COMPARED_BYTES: u64 = 64 << 10;
+
+fn compare(expected: &Path, found: &Path) -> Result<()> {
+    let open = |path: &Path| File::open(path).with_context(|| path.display().to_string());
+    let (expected, found) = (open(expected)?, open(found)?);
+    let (len, found_len) = (expected.metadata()?.len(), found.metadata()?.len());
+    ensure!(len == found_len, "{found_len} bytes came of {len}");
+    for place in 0..=COMPARED_PLACES {
+        let part = COMPARED_BYTES.min(len);
+        // The last one ends with the file.
+        let at = (len - part) / COMPARED_PLACES * place;
+        let at = if place == COMPARED_PLACES {
+            len - part
+        } else {
+            at
+        };
+        let mut bytes = [
+            vec![0; usize::try_from(part)?],
+            vec![0; usize::try_from(part)?],
+        ];
+        expected.read_exact_at(&mut bytes[0], at)?;
+        found.read_exact_at(&mut bytes[1], at)?;
+        ensure!(bytes[0] == bytes[1], "wrong bytes at {at}");
+    }
+    Ok(())
+}
+
+/// Removes what was made; its memory is free at once, also while a server keeps a file open.
+fn clear(made: &Path) -> Result<()> {
+    if made.is_dir() {
+        return Ok(fs::remove_dir_all(made)?);
+    }
+    if let Ok(file) = File::options().write(true).open(made) {
+        file.set_len(0)?;
+        fs::remove_file(made)?;
+    }
+    Ok(())
+}
+
+fn write_pattern(path: &Path, bytes: u64) -> Result<()> {
+    let mut file = File::create(path)?;
+    for index in 0..bytes / PIECE_BYTES as u64 {
+        file.write_all(&pattern(index, PIECE_BYTES))?;
+    }
+    Ok(())
+}
+
+/// Bytes that differ from piece to piece and from word to word.
+fn pattern(piece: u64, len: usize) -> Vec<u8> {
+    let words =
+        (0..len as u64 / 8).map(|word| (piece << 20 | word).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    words.flat_map(u64::to_le_bytes).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_is_looked_at() {
+        let directory = std::env::temp_dir().join(format!("compare-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let (one, other) = (directory.join("one"), directory.join("other"));
+        write_pattern(&one, 3 << 20).unwrap();
+        fs::copy(&one, &other).unwrap();
+        compare(&one, &other).unwrap();
+        let file = File::options().write(true).open(&other).unwrap();
+        file.write_all_at(&[0xff], (3 << 20) - 1).unwrap();
+        assert!(compare(&one, &other).is_err());
+        file.set_len((3 << 20) - 8).unwrap();
+        assert!(compare(&one, &other).is_err());
+        clear(&other).unwrap();
+        assert!(!other.exists());
+        fs::remove_dir_all(&directory).unwrap();
+    }
+}

@@ -1,0 +1,220 @@
+//! The report as tables: for people in a terminal, and as Markdown.
+
+use std::fmt::Write as _;
+
+use super::plan::{Figures, Part, Row};
+use super::run::Report;
+use super::serve::Server;
+use super::tool::{Tool, Work};
+use super::verdict::verdicts;
+use crate::modes::table::Table;
+use crate::sample::Spread;
+
+impl Report {
+    /// Everything, for a terminal.
+    pub fn text(&self) -> String {
+        let mut out = self.header_lines().join("\n");
+        out.push_str("\n\n");
+        for table in self.tables() {
+            out.push_str(&table.text());
+            out.push('\n');
+        }
+        for verdict in verdicts(self) {
+            let _ = writeln!(out, "{verdict}");
+        }
+        for missing in &self.missing {
+            let _ = writeln!(out, "not measured: {missing}");
+        }
+        out
+    }
+
+    /// Where and how, a line each.
+    pub fn header_lines(&self) -> Vec<String> {
+        let h = &self.header;
+        let (client, server) = h.cores;
+        let mut lines = vec![
+            format!(
+                "kernel {}, {} cores (client on {client}, server on {server}), commit {}",
+                h.kernel, h.cpus, h.commit
+            ),
+            format!(
+                "large file {} MiB, {} small ones, all in memory (tmpfs); {} rounds, median (min..max); {:.0} s in all",
+                h.file_bytes >> 20,
+                h.files,
+                h.rounds,
+                h.run_seconds
+            ),
+            format!(
+                "{:.0} % of the machine was in use before the run; {}",
+                h.busy_before * 100.0,
+                h.versions.join(", ")
+            ),
+        ];
+        if let Some(ceiling) = self.ceiling() {
+            let of = |figure: fn(&super::ceiling::Ceiling) -> f64| {
+                let gib = |c: &super::ceiling::Ceiling| c.bytes as f64 / f64::from(1 << 30);
+                median(self.ceilings.iter().map(|c| figure(c) / gib(c)))
+            };
+            lines.push(format!(
+                "loopback TCP carries {} MiB/s here, for {:.2} CPU s/GiB of the receiver and {:.2} of the sender",
+                spread(ceiling),
+                of(|c| c.receiver_seconds),
+                of(|c| c.sender_seconds)
+            ));
+        }
+        lines
+    }
+
+    /// What loopback TCP carries, in MiB/s.
+    pub fn ceiling(&self) -> Option<Spread> {
+        Spread::of(self.ceilings.iter().map(|c| c.mib_per_second()))
+    }
+
+    /// One for each server and work of the comparison, one for each series.
+    pub fn tables(&self) -> Vec<Table> {
+        let mut tables = Vec::new();
+        for server in [Server::Responder, Server::Penstock, Server::Ganesha] {
+            for work in Work::ALL {
+                let rows = self.of(Part::Compared, server, work);
+                let title = format!("{} on {}", work.name(), server.name());
+                tables.extend(self.table(title, &rows));
+            }
+        }
+        for (part, word) in [
+            (Part::Window, "by depth of the window"),
+            (Part::Transfer, "by transfer size"),
+            (Part::Connections, "by number of connections"),
+            (Part::Memory, "a small file"),
+        ] {
+            for server in [Server::Penstock, Server::Distant] {
+                for work in [Work::Read, Work::Write] {
+                    let rows = self.of(part, server, work);
+                    let title = format!("{} on {}, {word}", work.name(), server.name());
+                    tables.extend(self.table(title, &rows));
+                }
+            }
+        }
+        tables
+    }
+
+    /// The rows of one table that were measured.
+    pub fn of(&self, part: Part, server: Server, work: Work) -> Vec<&Row> {
+        let same = |row: &&Row| {
+            let wanted = row.part == part && row.server == server && row.work == work;
+            wanted && !row.rounds.is_empty()
+        };
+        self.rows.iter().filter(same).collect()
+    }
+
+    fn table(&self, title: String, rows: &[&Row]) -> Option<Table> {
+        let first = rows.first()?;
+        let many = first.work.is_many();
+        let peer = rows.iter().find(|row| row.tool == Tool::Libnfs);
+        let peer = peer.map(|row| row.rate().median);
+        let rate = if many { "files/s" } else { "MiB/s" };
+        let cpu = if many { "CPU ms/file" } else { "CPU s/GiB" };
+        let faults = if many { "faults/file" } else { "faults/MiB" };
+        let heading = [
+            "",
+            rate,
+            "x libnfs",
+            "x TCP",
+            cpu,
+            "user",
+            "kernel",
+            "server's",
+            "RSS peak MiB",
+            faults,
+        ];
+        let cells = |row: &&Row| {
+            let ratio = |to: Option<f64>| {
+                to.map_or("-".to_owned(), |to| {
+                    format!("{:.2}", row.rate().median / to)
+                })
+            };
+            let tcp = self.ceiling().map(|ceiling| ceiling.median);
+            let per = |figure: fn(&Figures) -> f64| row.per(figure);
+            let looped = many && row.tool == Tool::Libnfs;
+            vec![
+                row.tool.name(row.work),
+                spread(row.rate()),
+                ratio(peer),
+                ratio(tcp.filter(|_| !many)),
+                format!("{:.2}", per(|f| f.client.user + f.client.system)),
+                format!("{:.2}", per(|f| f.client.user)),
+                format!("{:.2}", per(|f| f.client.system)),
+                format!("{:.2}", per(|f| f.server_seconds)),
+                // The shell that runs the loop is not what is meant.
+                if looped {
+                    "-".to_owned()
+                } else {
+                    format!("{:.1}", row.peak_mib())
+                },
+                format!("{:.1}", row.faults()),
+            ]
+        };
+        Some(Table {
+            title,
+            heading: heading.map(str::to_owned).to_vec(),
+            rows: rows.iter().map(cells).collect(),
+        })
+    }
+}
+
+impl Row {
+    /// MiB/s of large files, files/s of small ones. Of a row that was measured.
+    pub fn rate(&self) -> Spread {
+        let rates = self.rounds.iter().map(|figures| {
+            if self.work.is_many() {
+                figures.files_per_second()
+            } else {
+                figures.mib_per_second()
+            }
+        });
+        Spread::of(rates).unwrap_or(Spread {
+            median: f64::NAN,
+            min: f64::NAN,
+            max: f64::NAN,
+        })
+    }
+
+    /// Most memory of any round, in MiB.
+    pub fn peak_mib(&self) -> f64 {
+        let peaks = self.rounds.iter().map(|figures| figures.client.peak_bytes);
+        peaks.max().unwrap_or(0) as f64 / f64::from(1 << 20)
+    }
+
+    /// Seconds per GiB of large files, milliseconds per small one: the median.
+    fn per(&self, figure: fn(&Figures) -> f64) -> f64 {
+        median(self.rounds.iter().map(|figures| {
+            if self.work.is_many() {
+                figure(figures) * 1000.0 / figures.files as f64
+            } else {
+                figure(figures) * 1024.0 / figures.mib()
+            }
+        }))
+    }
+
+    /// Page faults per MiB of large files, per file of small ones: the median.
+    fn faults(&self) -> f64 {
+        median(self.rounds.iter().map(|figures| {
+            let units = if self.work.is_many() {
+                figures.files as f64
+            } else {
+                figures.mib()
+            };
+            figures.client.faults as f64 / units
+        }))
+    }
+}
+
+fn median(values: impl IntoIterator<Item = f64>) -> f64 {
+    Spread::of(values).map_or(f64::NAN, |spread| spread.median)
+}
+
+fn spread(spread: Spread) -> String {
+    format!(
+        "{:.0} ({:.0}..{:.0})",
+        spread.median, spread.min, spread.max
+    )
+}

@@ -1,0 +1,133 @@
+//! One process from its start to its end: how long it took, what it spent, the most memory it had.
+
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+use serde::Serialize;
+
+use crate::counters::Memory;
+
+/// How often its memory is looked at. The kernel keeps the peak, so only what grows after the last look is missed.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
+
+/// What a process took, those it started and waited for included.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Spent {
+    /// From just before its start to its end.
+    pub seconds: f64,
+    /// CPU seconds in its own code; in steps of a hundredth.
+    pub user: f64,
+    /// CPU seconds in the kernel; in steps of a hundredth.
+    pub system: f64,
+    /// Most resident memory of the process itself, in bytes.
+    pub peak_bytes: u64,
+    /// Page faults that needed no disk.
+    pub faults: u64,
+}
+
+/// Runs `command` to its end.
+///
+/// # Errors
+/// It cannot be started, or fails.
+pub fn watch(command: &mut Command) -> Result<Spent> {
+    let program = command.get_program().to_owned();
+    let start = Instant::now();
+    let mut child = command
+        .spawn()
+        .with_context(|| format!("starting {}", program.display()))?;
+    let pid = Pid::from_child(&child);
+    let ended = AtomicBool::new(false);
+    let (spent, peak_bytes) = std::thread::scope(|scope| {
+        let looker = scope.spawn(|| peak(child.id(), &ended));
+        // Left in the process table, so that its times can still be read.
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        let waited = rustix::io::retry_on_intr(|| waitid(WaitId::Pid(pid), options));
+        let seconds = start.elapsed().as_secs_f64();
+        ended.store(true, Ordering::Relaxed);
+        looker.thread().unpark();
+        let times = waited
+            .map_err(anyhow::Error::from)
+            .and_then(|_| times(child.id()));
+        let spent = times.map(|(user, system, faults)| Spent {
+            seconds,
+            user,
+            system,
+            peak_bytes: 0,
+            faults,
+        });
+        (spent, looker.join().unwrap_or_default())
+    });
+    let status = child.wait()?;
+    if !status.success() {
+        bail!("{}: {status}", program.display());
+    }
+    Ok(Spent {
+        peak_bytes,
+        ..spent?
+    })
+}
+
+fn peak(pid: u32, ended: &AtomicBool) -> u64 {
+    let mut most = 0;
+    while !ended.load(Ordering::Relaxed) {
+        // Gone already, or about to be: the last look counts.
+        if let Ok(memory) = Memory::of(pid) {
+            most = most.max(memory.peak_bytes);
+        }
+        std::thread::park_timeout(BETWEEN_LOOKS);
+    }
+    most
+}
+
+/// User and system seconds and minor faults of an ended process that nobody has waited for yet, with its children's.
+fn times(pid: u32) -> Result<(f64, f64, u64)> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    parse(&stat).context("unexpected /proc/PID/stat")
+}
+
+fn parse(stat: &str) -> Option<(f64, f64, u64)> {
+    // Behind the name, which may hold anything, the third field comes first.
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
+    let ticks = rustix::param::clock_ticks_per_second() as f64;
+    let seconds = |own, children| Some((number(own)? + number(children)?) as f64 / ticks);
+    Some((
+        seconds(14, 16)?,
+        seconds(15, 17)?,
+        number(10)? + number(11)?,
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_watched_to_its_end() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"]);
+        let spent = watch(&mut command).unwrap();
+        assert!(spent.seconds > 0.0 && spent.user > 0.0, "{spent:?}");
+        assert!(spent.peak_bytes > 100_000, "{spent:?}");
+        assert!(spent.faults > 10, "{spent:?}");
+    }
+
+    #[test]
+    fn failures_are_told() {
+        assert!(watch(&mut Command::new("false")).is_err());
+        assert!(watch(&mut Command::new("/nonexistent/program")).is_err());
+    }
+
+    #[test]
+    fn fields_are_counted_behind_the_name() {
+        let stat = "7 (a) b) S 1 2 3 4 5 6 100 20 9 9 10 20 30 40 20 0 1";
+        let ticks = rustix::param::clock_ticks_per_second() as f64;
+        let (user, system, faults) = parse(stat).unwrap();
+        assert_eq!(faults, 120);
+        assert!((user - 40.0 / ticks).abs() < 1e-9 && (system - 60.0 / ticks).abs() < 1e-9);
+        assert_eq!(parse("7 (a) S 1"), None);
+    }
+}

@@ -1,0 +1,423 @@
+//! A responder that touches no file: it reads calls, throws their data away and answers from one buffer.
+//!
+//! What a load or a client reaches against it is what that side, loopback and one server core can carry at most: a
+//! server's figure near it says more about the load than about the server, and a client's distance from what bare TCP
+//! carries says what the client costs. Every name is a file of one size; but names that begin with `new` are not there
+//! until they are made, and those that begin with `dir` are directories. It remembers nothing: what was written is
+//! gone, and what was made is an empty file.
+
+use std::io::{IoSlice, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use nfs_wire::mount3;
+use nfs_wire::nfs3::{self, Ftype3, Nfsstat3, Procedure};
+
+use crate::input::Input;
+use crate::limits::RESPONDER_REPLIES_MAX;
+
+/// The path that it says it exports.
+pub const EXPORT: &str = "/export";
+/// The longest READ and WRITE it answers, in bytes.
+const DATA_BYTES: usize = 1 << 20;
+/// Larger than any record but a WRITE's.
+const AHEAD_BYTES: usize = 256;
+
+/// How it answers.
+#[derive(Clone, Copy, Debug)]
+pub struct Answers {
+    /// The size of its files.
+    pub file_bytes: u64,
+    /// How long after its call a reply goes out at the earliest: a network, or a disk, that far away.
+    pub delay: Duration,
+    /// Whether a WRITE's data is copied out of the kernel, into one buffer, as a program has to that looks at it.
+    /// Otherwise the kernel discards it.
+    pub copied: bool,
+}
+
+/// Answers connections on `port` of loopback until the process is ended.
+///
+/// # Errors
+/// The port is taken.
+pub fn serve(port: u16, answers: Answers) -> Result<()> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).context("listening")?;
+    accept(&listener, answers)
+}
+
+fn accept(listener: &TcpListener, answers: Answers) -> Result<()> {
+    for stream in listener.incoming() {
+        // A connection at a time would starve MOUNT, which the load makes beside its own.
+        let stream = stream?;
+        std::thread::spawn(move || answer(stream, answers));
+    }
+    Ok(())
+}
+
+/// A reply's head, and how many bytes of data follow it.
+struct Reply {
+    head: Vec<u8>,
+    len: usize,
+}
+
+fn answer(stream: TcpStream, answers: Answers) -> Result<()> {
+    stream.set_nodelay(true)?;
+    let mut caller = Caller {
+        input: Input::new(stream.try_clone()?, AHEAD_BYTES),
+        payload: vec![0; DATA_BYTES],
+        answers,
+    };
+    let mut out = Out {
+        stream,
+        data: vec![0x5a; DATA_BYTES],
+    };
+    if answers.delay.is_zero() {
+        let mut head = Vec::new();
+        loop {
+            head.clear();
+            let len = caller.next(&mut head)?;
+            out.send(&mut head, len)?;
+        }
+    }
+    let (later, due): (SyncSender<(Instant, Reply)>, _) = sync_channel(RESPONDER_REPLIES_MAX);
+    let sender = std::thread::spawn(move || send_when_due(&due, &mut out));
+    loop {
+        let mut head = Vec::new();
+        let Ok(len) = caller.next(&mut head) else {
+            break;
+        };
+        if later
+            .send((Instant::now() + answers.delay, Reply { head, len }))
+            .is_err()
+        {
+            break;
+        }
+    }
+    drop(later);
+    match sender.join() {
+        Ok(sent) => sent,
+        Err(_) => bail!("the sending thread panicked"),
+    }
+}
+
+fn send_when_due(due: &Receiver<(Instant, Reply)>, out: &mut Out) -> Result<()> {
+    while let Ok((at, mut reply)) = due.recv() {
+        // SLEEP: the delay is what is asked for.
+        std::thread::sleep(at.saturating_duration_since(Instant::now()));
+        out.send(&mut reply.head, reply.len)?;
+    }
+    Ok(())
+}
+
+struct Out {
+    stream: TcpStream,
+    data: Vec<u8>,
+}
+
+impl Out {
+    /// Sends a reply whose head has room for the record mark in front, and `len` bytes of data behind it.
+    fn send(&mut self, head: &mut [u8], len: usize) -> Result<()> {
+        // Padded with whatever follows in the buffer: nobody may look at it.
+        let padded = len.next_multiple_of(4);
+        let mark = u32::try_from(head.len() - 4 + padded)? | 1 << 31;
+        head[..4].copy_from_slice(&mark.to_be_bytes());
+        let mut slices: &mut [IoSlice<'_>] =
+            &mut [IoSlice::new(head), IoSlice::new(&self.data[..padded])];
+        while !slices.is_empty() {
+            let written = self.stream.write_vectored(slices)?;
+            IoSlice::advance_slices(&mut slices, written);
+        }
+        Ok(())
+    }
+}
+
+/// What a handle names.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// A file of the configured size.
+    File = 1,
+    Directory = 2,
+    /// A file that was made: empty.
+    Made = 3,
+}
+
+struct Caller {
+    input: Input,
+    /// Where copied data of WRITEs goes.
+    payload: Vec<u8>,
+    answers: Answers,
+}
+
+impl Caller {
+    /// Takes one call and composes the head of its reply behind room for the record mark; gives the length of
+    /// the data that follows.
+    fn next(&mut self, out: &mut Vec<u8>) -> Result<usize> {
+        let xid = self.input.word()?;
+        let (_call, _rpc) = (self.input.word()?, self.input.word()?);
+        let program = self.input.word()?;
+        let (_version, procedure) = (self.input.word()?, self.input.word()?);
+        for _credential_and_verifier in 0..2 {
+            let (_flavor, len) = (self.input.word()?, self.input.word()?);
+            self.input.skip(usize::try_from(len.div_ceil(4) * 4)?)?;
+        }
+        // The mark's place, then REPLY, MSG_ACCEPTED, AUTH_NONE, SUCCESS.
+        words(out, &[0, xid, 1, 0, 0, 0, 0]);
+        let data = match program {
+            mount3::PROGRAM => {
+                mount_results(procedure, out)?;
+                0
+            }
+            nfs3::PROGRAM => match Procedure::try_from(procedure) {
+                Ok(procedure) => self.results(procedure, out)?,
+                Err(_) => refuse(out, PROC_UNAVAIL),
+            },
+            _ => refuse(out, PROG_UNAVAIL),
+        };
+        self.input.finish_record()?;
+        Ok(data)
+    }
+
+    fn results(&mut self, procedure: Procedure, out: &mut Vec<u8>) -> Result<usize> {
+        match procedure {
+            Procedure::Null => {}
+            Procedure::Getattr => {
+                let kind = self.handle()?;
+                words(out, &[0]);
+                self.attributes(kind, out);
+            }
+            Procedure::Lookup => {
+                let _dir = self.handle()?;
+                let name = self.name_start()?;
+                if name.starts_with(b"new") {
+                    words(out, &[Nfsstat3::Noent as u32, 0]);
+                    return Ok(0);
+                }
+                let kind = if name.starts_with(b"dir") {
+                    Kind::Directory
+                } else {
+                    Kind::File
+                };
+                words(out, &[0]);
+                handle(kind, out);
+                self.optional_attributes(kind, out);
+                words(out, &[0]);
+            }
+            Procedure::Access => {
+                let _object = self.handle()?;
+                let bits = self.input.word()?;
+                words(out, &[0, 0, bits]);
+            }
+            Procedure::Create | Procedure::Mkdir => {
+                let kind = if procedure == Procedure::Mkdir {
+                    Kind::Directory
+                } else {
+                    Kind::Made
+                };
+                words(out, &[0, 1]);
+                handle(kind, out);
+                self.optional_attributes(kind, out);
+                words(out, &[0, 0]);
+            }
+            Procedure::Fsinfo => {
+                let most = u32::try_from(DATA_BYTES)?;
+                // No attributes; READ and WRITE sizes; READDIR; the largest file; the clock's step; properties.
+                words(out, &[0, 0, most, most, 1, most, most, 1, 4096]);
+                words(out, &[u32::MAX >> 1, u32::MAX, 0, 1, 0x1b]);
+            }
+            Procedure::Read => return self.read(out),
+            Procedure::Write => self.write(out)?,
+            Procedure::Commit => words(out, &[0, 0, 0, 0, 0]),
+            Procedure::Setattr | Procedure::Remove | Procedure::Rmdir => words(out, &[0, 0, 0]),
+            Procedure::Readdir | Procedure::Readdirplus => words(out, &[0, 0, 0, 0, 0, 1]),
+            _ => return Ok(refuse(out, PROC_UNAVAIL)),
+        }
+        Ok(0)
+    }
+
+    fn read(&mut self, out: &mut Vec<u8>) -> Result<usize> {
+        let kind = self.handle()?;
+        let offset = self.offset()?;
+        let asked = self.input.word()?;
+        let size = self.size(kind);
+        let most = size.saturating_sub(offset).min(DATA_BYTES as u64);
+        let count = u32::try_from(u64::from(asked).min(most))?;
+        let eof = offset.saturating_add(u64::from(count)) >= size;
+        words(out, &[0]);
+        self.optional_attributes(kind, out);
+        words(out, &[count, u32::from(eof), count]);
+        Ok(usize::try_from(count)?)
+    }
+
+    fn write(&mut self, out: &mut Vec<u8>) -> Result<()> {
+        let _file = self.handle()?;
+        let _offset = self.offset()?;
+        let (count, stable) = (self.input.word()?, self.input.word()?);
+        let mut left = usize::try_from(self.input.word()?)?;
+        while self.answers.copied && left > 0 {
+            let part = left.min(self.payload.len());
+            self.input.take(&mut self.payload[..part])?;
+            left -= part;
+        }
+        // No attributes; all of it, as stable as asked; the verifier.
+        words(out, &[0, 0, 0, count, stable, 0, 0]);
+        Ok(())
+    }
+
+    fn handle(&mut self) -> Result<Kind> {
+        let len = usize::try_from(self.input.word()?)?;
+        let kind = self.input.word()?;
+        self.input.skip(len.next_multiple_of(4).saturating_sub(4))?;
+        Ok(match kind {
+            1 => Kind::File,
+            2 => Kind::Directory,
+            3 => Kind::Made,
+            _ => bail!("a handle that was never given out"),
+        })
+    }
+
+    fn offset(&mut self) -> Result<u64> {
+        let (high, low) = (self.input.word()?, self.input.word()?);
+        Ok(u64::from(high) << 32 | u64::from(low))
+    }
+
+    /// The first bytes of a name, zeroes behind a shorter one.
+    fn name_start(&mut self) -> Result<[u8; 4]> {
+        let mut start = [0; 4];
+        if self.input.word()? > 0 {
+            self.input.take(&mut start)?;
+        }
+        Ok(start)
+    }
+
+    fn size(&self, kind: Kind) -> u64 {
+        match kind {
+            Kind::File => self.answers.file_bytes,
+            Kind::Directory => 4096,
+            Kind::Made => 0,
+        }
+    }
+
+    fn optional_attributes(&self, kind: Kind, out: &mut Vec<u8>) {
+        words(out, &[1]);
+        self.attributes(kind, out);
+    }
+
+    fn attributes(&self, kind: Kind, out: &mut Vec<u8>) {
+        let (ftype, mode) = match kind {
+            Kind::Directory => (Ftype3::Dir, 0o755),
+            Kind::File | Kind::Made => (Ftype3::Reg, 0o644),
+        };
+        // Type, mode, links, owner, group.
+        words(out, &[ftype as u32, mode, 1, 0, 0]);
+        let size = self.size(kind);
+        for number in [size, size, 0, 1, kind as u64 + 1] {
+            out.extend_from_slice(&number.to_be_bytes());
+        }
+        // The three times.
+        words(out, &[1, 0, 1, 0, 1, 0]);
+    }
+}
+
+/// RFC 5531 §9.
+const PROG_UNAVAIL: u32 = 1;
+const PROC_UNAVAIL: u32 = 3;
+
+/// Puts a refusal where the reply said SUCCESS; no data follows.
+fn refuse(out: &mut Vec<u8>, stat: u32) -> usize {
+    out.truncate(out.len() - 4);
+    words(out, &[stat]);
+    0
+}
+
+fn mount_results(procedure: u32, out: &mut Vec<u8>) -> Result<()> {
+    if procedure == mount3::Procedure::Mnt as u32 {
+        words(out, &[0]);
+        handle(Kind::Directory, out);
+        // One flavor: AUTH_SYS.
+        words(out, &[1, 1]);
+    } else if procedure == mount3::Procedure::Export as u32 {
+        // One export, for everybody.
+        words(out, &[1, u32::try_from(EXPORT.len())?]);
+        out.extend_from_slice(EXPORT.as_bytes());
+        out.resize(out.len().next_multiple_of(4), 0);
+        words(out, &[0, 0]);
+    } else if procedure == mount3::Procedure::Dump as u32 {
+        words(out, &[0]);
+    }
+    Ok(())
+}
+
+fn handle(kind: Kind, out: &mut Vec<u8>) {
+    words(out, &[8, kind as u32, 0]);
+}
+
+fn words(out: &mut Vec<u8>, words: &[u32]) {
+    for word in words {
+        out.extend_from_slice(&word.to_be_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU64;
+
+    use super::*;
+    use crate::modes::stream::{self, Job};
+    use crate::modes::work::{Direction, Work};
+    use crate::servers::Place;
+
+    fn place(copied: bool) -> Place {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        let answers = Answers {
+            file_bytes: 96 << 20,
+            delay: Duration::ZERO,
+            copied,
+        };
+        std::thread::spawn(move || accept(&listener, answers));
+        Place {
+            nfs: address,
+            mount: address,
+            export: "/".to_owned(),
+        }
+    }
+
+    fn job(work: Work) -> Job {
+        Job {
+            work,
+            depth: 32,
+            name: "file".to_owned(),
+            file_bytes: 96 << 20,
+            at_most: None,
+            seed: 1,
+            data: crate::modes::content::Data::Noise,
+            checked: false,
+        }
+    }
+
+    #[test]
+    fn every_workload_moves_what_it_says() {
+        let place = place(false);
+        for work in Work::ALL.into_iter().filter(|work| !work.is_random()) {
+            let progress = AtomicU64::new(0);
+            let outcome = stream::run(&place, &job(work), &progress).unwrap();
+            let calls = (96 << 20) / u64::from(work.call_bytes());
+            assert_eq!(outcome.calls, calls, "{}", work.name());
+            assert_eq!(outcome.bytes, calls * u64::from(work.call_bytes()));
+            assert_eq!(progress.into_inner(), outcome.bytes);
+            assert!(outcome.p50_us <= outcome.p99_us && outcome.p99_us <= outcome.max_us);
+            if work.direction() == Direction::Write {
+                assert!(outcome.commit_seconds > 0.0);
+            }
+        }
+    }
+
+    #[test]
+    fn wrong_bytes_end_a_read() {
+        let mut job = job(Work::SeqRead1m);
+        job.checked = true;
+        let error = stream::run(&place(true), &job, &AtomicU64::new(0)).unwrap_err();
+        assert!(format!("{error:#}").contains("wrong bytes"), "{error:#}");
+    }
+}

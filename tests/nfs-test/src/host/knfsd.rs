@@ -1,0 +1,112 @@
+//! The Linux kernel's own NFS server, in User Mode Linux: a foreign server for our client.
+//!
+//! A guest's root is the host's tree, which a kernel cannot export. What it exports is a disk of its
+//! own: the image of a [`LoopFs`](super::LoopFs), which the host has mounted before and mounts again
+//! when the guest has halted.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail, ensure};
+
+use super::uml::{boot, complete_lines};
+use super::{Context, Netns, Running};
+
+/// How long the guest may take until it serves.
+const START_DEADLINE: Duration = Duration::from_secs(90);
+/// How long it may take to write its disk and halt.
+const HALT_DEADLINE: Duration = Duration::from_secs(60);
+/// How often a starting guest's result file is looked at.
+const LOOK_AT_RESULTS: Duration = Duration::from_millis(50);
+/// The modules of an NFSv3 server, in the order of their needs; those not there are built in.
+const MODULES: &str = "net/sunrpc/sunrpc fs/nfs_common/grace fs/lockd/lockd fs/nfs_common/nfs_acl \
+     lib/oid_registry net/sunrpc/auth_gss/auth_rpcgss fs/nfsd/nfsd";
+/// Threads of nfsd.
+const THREADS: u32 = 8;
+
+/// A guest that serves; it ends when this is dropped, its disk then as after a power cut.
+pub(crate) struct KernelNfsd {
+    process: Running,
+    /// The guest halts when this file appears.
+    stop: PathBuf,
+    results: PathBuf,
+}
+
+impl KernelNfsd {
+    /// What the guest exports, with root as root.
+    pub(crate) const EXPORT: &'static str = "/mnt/export";
+
+    /// Boots a guest that exports the ext4 file system in the image `disk`, and waits until it serves
+    /// on [`Netns::GUEST`], port 2049, with a portmapper.
+    ///
+    /// # Errors
+    /// When it does not come up; its result file is in the error.
+    pub(crate) fn start(context: &Context, netns: &Netns, disk: &Path) -> Result<Self> {
+        let path = |name: &str| context.dir.join(name);
+        let (stop, results, init) = (
+            path("nfsd-stop"),
+            path("nfsd-results.log"),
+            path("nfsd-init.sh"),
+        );
+        fs::write(&results, "")?;
+        fs::write(&init, init_script(&stop, &results))?;
+        fs::set_permissions(&init, fs::Permissions::from_mode(0o755))?;
+        let mut nfsd = Self {
+            process: boot(context, netns, &init, Some(disk))?,
+            stop,
+            results,
+        };
+        let deadline = Instant::now() + START_DEADLINE;
+        while !nfsd.said("ready")? {
+            let ended = nfsd.process.ended_within(LOOK_AT_RESULTS)?;
+            if ended.is_some() || Instant::now() > deadline {
+                let text = fs::read_to_string(&nfsd.results)?;
+                bail!("the kernel's server did not start: {text}");
+            }
+        }
+        Ok(nfsd)
+    }
+
+    /// Halts the guest, with its disk unmounted.
+    ///
+    /// # Errors
+    /// When it does not halt in time, or could not unmount.
+    pub(crate) fn stop(mut self) -> Result<()> {
+        fs::write(&self.stop, "")?;
+        self.process.wait(HALT_DEADLINE)?;
+        let text = fs::read_to_string(&self.results)?;
+        ensure!(self.said("end")?, "the guest did not unmount: {text}");
+        Ok(())
+    }
+
+    fn said(&self, word: &str) -> Result<bool> {
+        Ok(complete_lines(&self.results)?
+            .iter()
+            .any(|line| line == word))
+    }
+}
+
+fn init_script(stop: &Path, results: &Path) -> String {
+    let (guest, export, network) = (Netns::GUEST, KernelNfsd::EXPORT, Netns::NETWORK);
+    let (stop, results) = (stop.display(), results.display());
+    format!(
+        "#!/bin/sh\n\
+         export PATH=/usr/sbin:/usr/bin:/sbin:/bin\n\
+         exec >>{results} 2>&1\n\
+         mount -t proc proc /proc; mount -t sysfs sysfs /sys\n\
+         for d in /run /mnt /tmp /var/lib/nfs; do mount -t tmpfs tmpfs $d; done\n\
+         ip link set lo up; ip addr add {guest}/24 dev vec0; ip link set vec0 up\n\
+         D=/usr/lib/uml/modules/$(uname -r)/kernel\n\
+         for m in {MODULES}; do [ -f $D/$m.ko ] && insmod $D/$m.ko; done\n\
+         mkdir -p {export} /run/rpcbind /var/lib/nfs/v4recovery\n\
+         touch /var/lib/nfs/etab /var/lib/nfs/rmtab\n\
+         mount -t nfsd nfsd /proc/fs/nfsd && mount -t ext4 /dev/ubda {export} && rpcbind -w &&\n\
+         exportfs -i -o rw,sync,no_subtree_check,no_root_squash,insecure {network}:{export} &&\n\
+         rpc.nfsd -N 4 -V 3 -U {THREADS} && rpc.mountd -N 4 -u -p 20048 && echo ready\n\
+         until [ -e {stop} ]; do sleep 0.1; done\n\
+         rpc.nfsd 0; exportfs -f -ua; umount {export} && echo end\n\
+         halt -f -p\n"
+    )
+}
