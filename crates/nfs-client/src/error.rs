@@ -89,8 +89,8 @@ pub enum Lost {
     /// The server closed it.
     #[error("the server closed it")]
     ByServer,
-    /// Nothing came over it for as long as a call may take.
-    #[error("nothing came over it for as long as a call may take")]
+    /// Nothing came over it for too long, though calls waited.
+    #[error("nothing came over it for too long, though calls waited")]
     Silent,
     /// The system reported an error on it.
     #[error("{0}")]

@@ -9,6 +9,8 @@
 //! - [`Client`] and [`File`]: paths, files and directories of one mounted export, found by an
 //!   [`NfsUrl`].
 //!
+//!   With [`transfer`], whole files and trees.
+//!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! let url = "nfs://localhost:20049/data/readme.txt".parse()?;
@@ -33,6 +35,7 @@ pub mod limits;
 pub mod mount3;
 pub mod nfs3;
 pub mod portmap;
+pub mod transfer;
 pub mod url;
 
 pub use client::{Client, ClientError, MountOptions};

@@ -1,14 +1,19 @@
 //! NFS version 3 (RFC 1813 §3): one async function per procedure.
 //!
 //! Each returns two layers: `Err(RpcError)` when there are no results, else the results as the server
-//! gave them, `Ok(...)` or [`Failure`] with the status and what comes with it. Nothing is retried or
-//! interpreted here.
+//! gave them, `Ok(...)` or [`Failure`] with the status and what comes with it.
+//!
+//! One status is not told at once: after `NFS3ERR_JUKEBOX` ("not ready yet, try later") the call is
+//! made again, as a new one, after 100 ms, 200 ms and so on up to every 5 seconds, until its time is
+//! over ([`ConnectOptions::call_timeout`](crate::ConnectOptions::call_timeout)). [`Nfs3::call`] alone
+//! tells it as it comes.
 //!
 //! Results that borrow in [`nfs_wire`] are owned here, READ's data without a copy.
 
+mod calling;
+mod read_into;
+
 use bytes::Bytes;
-use nfs_io::Buf;
-use nfs_wire::limits::DATA_BYTES_MAX;
 use nfs_wire::nfs3::{
     AccessArgs, CommitArgs, CreateArgs, DirOpArgs, FsinfoArgs, FsstatArgs, GetattrArgs, LinkArgs,
     LookupArgs, MkdirArgs, MknodArgs, PathconfArgs, Procedure, ReadArgs, ReaddirArgs,
@@ -25,7 +30,10 @@ pub use nfs_wire::nfs3::{
     StableHow, VERSION, WccAttr, WccData, WriteOk,
 };
 
-use crate::connection::{self, Connection, Connections, DataAt, Given};
+pub(crate) use self::calling::Answer;
+pub use self::read_into::ReadInto;
+
+use crate::connection::{self, Connection, Connections, Extra};
 use crate::error::{BadReply, RpcError};
 use crate::identity::Identity;
 
@@ -38,6 +46,7 @@ pub type Outcome<O, F> = Result<Result<O, Failure<F>>, RpcError>;
 pub struct Nfs3 {
     connections: Connections,
     identity: Identity,
+    read_only: bool,
 }
 
 /// READ results (RFC 1813 §3.3.6) with owned data.
@@ -49,17 +58,6 @@ pub struct ReadOk {
     pub eof: bool,
     /// The bytes read: never more than were asked for. Shares the memory that the reply came in.
     pub data: Bytes,
-}
-
-/// READ results (RFC 1813 §3.3.6) with the data in memory that the caller gave.
-#[derive(Debug)]
-pub struct ReadInto {
-    /// The file's attributes after the read.
-    pub file_attributes: PostOpAttr,
-    /// The read reached the end of the file.
-    pub eof: bool,
-    /// The bytes read: the memory that was given, from its start, as long as the data.
-    pub data: Buf,
 }
 
 /// READLINK results (RFC 1813 §3.3.5) with an owned path.
@@ -129,14 +127,25 @@ impl Nfs3 {
         Self {
             connections: connections.into(),
             identity,
+            read_only: false,
         }
     }
 
     /// The same connections with another identity.
     pub fn with_identity(&self, identity: Identity) -> Self {
         Self {
-            connections: self.connections.clone(),
             identity,
+            ..self.clone()
+        }
+    }
+
+    /// The same connections, for reading only: procedures that change anything are not sent, and fail
+    /// with `NFS3ERR_ROFS`.
+    #[must_use]
+    pub fn read_only(&self) -> Self {
+        Self {
+            read_only: true,
+            ..self.clone()
         }
     }
 
@@ -208,7 +217,7 @@ impl Nfs3 {
     /// READLINK: where a symbolic link points (RFC 1813 §3.3.5).
     pub async fn readlink(&self, symlink: &FileHandle) -> Outcome<ReadlinkOk, PostOpAttr> {
         let args = ReadlinkArgs { symlink: *symlink };
-        let results = self.call(Procedure::Readlink, &args).await?;
+        let results = self.results(Procedure::Readlink, &args).await?;
         decode_owned(&results, |ok: nfs_wire::nfs3::ReadlinkOk<'_>| ReadlinkOk {
             symlink_attributes: ok.symlink_attributes,
             data: ok.data.0.to_vec(),
@@ -228,7 +237,7 @@ impl Nfs3 {
             offset,
             count,
         };
-        let results = self.call(Procedure::Read, &args).await?;
+        let results = self.results(Procedure::Read, &args).await?;
         let answer: Result<nfs_wire::nfs3::ReadOk<'_>, Failure<PostOpAttr>> =
             connection::decode_results(&results)?;
         let ok = match answer {
@@ -250,64 +259,6 @@ impl Nfs3 {
             eof: ok.eof,
             data,
         }))
-    }
-
-    /// READ into `memory`: as many bytes from `offset` as it is long, or fewer. As [`Self::read`], but
-    /// the data of a long reply goes from the socket straight to its place, and no memory is allocated
-    /// for it. With an error, the memory is gone back to its pool.
-    pub async fn read_into(
-        &self,
-        file: &FileHandle,
-        offset: u64,
-        memory: Buf,
-    ) -> Outcome<ReadInto, PostOpAttr> {
-        let Ok(count) = u32::try_from(memory.len()) else {
-            return Err(RpcError::CallTooLarge {
-                len: memory.len(),
-                max: DATA_BYTES_MAX,
-            });
-        };
-        let args = ReadArgs {
-            file: *file,
-            offset,
-            count,
-        };
-        let procedure = number(Procedure::Read);
-        let reply = self.connections.least_busy().call_into(
-            procedure,
-            &self.identity,
-            &args,
-            memory,
-            read_data,
-        );
-        let reply = reply.await?;
-        let (head, data) = match reply.memory {
-            Given::Filled(data) => (read_head(&reply.results), Some(data)),
-            Given::Unused(memory) => {
-                // A failure, or a reply in an unusual form: its data is copied.
-                let answer: Result<nfs_wire::nfs3::ReadOk<'_>, Failure<PostOpAttr>> =
-                    connection::decode_results(&reply.results)?;
-                match answer {
-                    Err(failure) => return Ok(Err(failure)),
-                    Ok(ok) => (read_head(&reply.results), copy_into(memory, ok.data)),
-                }
-            }
-            Given::Nothing => (read_head(&reply.results), None),
-        };
-        let head = head.map_err(|error| RpcError::BadReply(BadReply::Decode(error)))?;
-        let len = usize::try_from(head.data_len).unwrap_or(usize::MAX);
-        match data {
-            Some(data) if head.count == head.data_len && head.count <= count => Ok(Ok(ReadInto {
-                file_attributes: head.file_attributes,
-                eof: head.eof,
-                data,
-            })),
-            _ => Err(RpcError::BadReply(BadReply::ReadCount {
-                asked: count,
-                count: head.count,
-                len,
-            })),
-        }
     }
 
     /// WRITE: `data` at `offset`, at least as stable as `stable` (RFC 1813 §3.3.7). The data is sent
@@ -333,12 +284,9 @@ impl Nfs3 {
             stable,
             data_len: count,
         };
-        let procedure = number(Procedure::Write);
-        let call =
-            self.connections
-                .least_busy()
-                .call_with_payload(procedure, &self.identity, &head, data);
-        connection::decode_results(&call.await?)
+        let extra = Extra::Payload(data);
+        let reply = self.patient(Procedure::Write, &head, extra).await?;
+        connection::decode_results(&reply.results)
     }
 
     /// CREATE: a regular file (RFC 1813 §3.3.8).
@@ -474,7 +422,7 @@ impl Nfs3 {
             cookieverf,
             count,
         };
-        let results = self.call(Procedure::Readdir, &args).await?;
+        let results = self.results(Procedure::Readdir, &args).await?;
         decode_owned(&results, |ok: nfs_wire::nfs3::ReaddirOk<'_>| ReaddirOk {
             dir_attributes: ok.dir_attributes,
             cookieverf: ok.cookieverf,
@@ -500,7 +448,7 @@ impl Nfs3 {
             dircount,
             maxcount,
         };
-        let results = self.call(Procedure::Readdirplus, &args).await?;
+        let results = self.results(Procedure::Readdirplus, &args).await?;
         decode_owned(&results, |ok: nfs_wire::nfs3::ReaddirplusOk<'_>| {
             ReaddirplusOk {
                 dir_attributes: ok.dir_attributes,
@@ -545,8 +493,8 @@ impl Nfs3 {
         self.typed(Procedure::Commit, &args).await
     }
 
-    /// Any procedure with any arguments: the results' bytes, not decoded. For tests that send
-    /// arguments which contradict themselves.
+    /// Any procedure with any arguments: the results' bytes, not decoded and whatever their status. For
+    /// tests that send arguments which contradict themselves.
     pub async fn call<A: Encode + ?Sized>(
         &self,
         procedure: Procedure,
@@ -556,14 +504,6 @@ impl Nfs3 {
             .least_busy()
             .call(number(procedure), &self.identity, args)
             .await
-    }
-
-    async fn typed<A, T>(&self, procedure: Procedure, args: &A) -> Result<T, RpcError>
-    where
-        A: Encode + ?Sized,
-        T: for<'a> Decode<'a>,
-    {
-        connection::decode_results(&self.call(procedure, args).await?)
     }
 }
 
@@ -598,58 +538,11 @@ pub fn number(procedure: Procedure) -> connection::Procedure {
     }
 }
 
-fn entry<'a>(dir: &FileHandle, name: &'a [u8]) -> DirOpArgs<'a> {
+pub(crate) fn entry<'a>(dir: &FileHandle, name: &'a [u8]) -> DirOpArgs<'a> {
     DirOpArgs {
         dir: *dir,
         name: Filename(name),
     }
-}
-
-/// `READ3resok` up to its data, as a server that may be wrong sends it.
-struct ReadHead {
-    file_attributes: PostOpAttr,
-    count: u32,
-    eof: bool,
-    data_len: u32,
-}
-
-impl Decode<'_> for ReadHead {
-    fn decode(d: &mut Decoder<'_>) -> Result<Self, DecodeError> {
-        Ok(Self {
-            file_attributes: Decode::decode(d)?,
-            count: d.u32("count")?,
-            eof: d.bool("eof")?,
-            data_len: d.u32("data")?,
-        })
-    }
-}
-
-/// Where the data is in READ's results that begin with `results`.
-fn read_data(results: &[u8]) -> Result<Option<DataAt>, DecodeError> {
-    let mut d = Decoder::new(results);
-    if Nfsstat3::decode(&mut d)? != Nfsstat3::Ok {
-        return Ok(None);
-    }
-    let head = ReadHead::decode(&mut d)?;
-    let data_len = usize::try_from(head.data_len).unwrap_or(usize::MAX);
-    Ok(Some(DataAt {
-        head_len: d.position(),
-        data_len,
-    }))
-}
-
-/// The head of READ's results, which are known not to be a failure's.
-fn read_head(results: &[u8]) -> Result<ReadHead, DecodeError> {
-    let mut d = Decoder::new(results);
-    d.u32("status")?;
-    ReadHead::decode(&mut d)
-}
-
-/// `memory` with `data` in it; `None` if there is more than it holds.
-fn copy_into(mut memory: Buf, data: &[u8]) -> Option<Buf> {
-    memory.get_mut(..data.len())?.copy_from_slice(data);
-    memory.truncate(data.len());
-    Some(memory)
 }
 
 fn decode_owned<'a, W, O, F>(results: &'a [u8], own: impl FnOnce(W) -> O) -> Outcome<O, F>

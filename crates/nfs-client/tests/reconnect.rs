@@ -254,3 +254,55 @@ async fn a_call_times_out_and_a_silent_connection_is_replaced() {
     drop(connection);
     script.await.unwrap();
 }
+
+#[tokio::test]
+async fn a_call_over_a_silent_connection_is_sent_again_over_another() {
+    let (target, script) = responder(async |listener| {
+        let mut silent = accept(&listener).await;
+        let first = silent.receive_record().await.unwrap().unwrap();
+        let mut peer = accept(&listener).await;
+        // Never a second time over the same connection, which is closed.
+        assert!(silent.receive_record().await.unwrap().is_none());
+        let again = peer.receive_record().await.unwrap().unwrap();
+        assert_eq!(first, again, "the same xid, the same bytes");
+        peer.send_record(&success(xid(&again), arguments(&again)))
+            .await
+            .unwrap();
+    })
+    .await;
+    let options = ConnectOptions {
+        retry_after: Duration::from_millis(50),
+        ..ConnectOptions::default()
+    };
+    let connection = connect_with(target, options).await;
+    assert_eq!(call(&connection, b"args").await.unwrap(), b"args");
+    assert_eq!(connection.stats().resent_calls, 1);
+    script.await.unwrap();
+}
+
+#[tokio::test]
+async fn waiting_for_a_turn_ends_with_the_call_s_time() {
+    let (target, script) = responder(async |listener| {
+        let mut peer = accept(&listener).await;
+        // The first of two calls, of which one may be on its way at a time.
+        receive(&mut peer).await;
+        while peer
+            .receive_record()
+            .await
+            .is_ok_and(|record| record.is_some())
+        {}
+    })
+    .await;
+    let options = ConnectOptions {
+        in_flight_max: 1,
+        call_timeout: Duration::from_millis(100),
+        ..ConnectOptions::default()
+    };
+    let connection = connect_with(target, options).await;
+    let (first, second) = tokio::join!(call(&connection, b"one."), call(&connection, b"two."));
+    for ended in [first, second] {
+        assert!(matches!(ended, Err(RpcError::Timeout { .. })), "{ended:?}");
+    }
+    drop(connection);
+    script.abort();
+}

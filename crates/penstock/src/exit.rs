@@ -8,6 +8,9 @@ use nfs_server::config::ConfigErrors;
 /// Wrong usage or configuration. The command line parser exits with the same.
 pub(crate) const USAGE: u8 = 2;
 
+/// Ended by SIGINT or SIGTERM, as a shell says it.
+pub(crate) const INTERRUPTED: u8 = 130;
+
 /// A mistake in how the command was called, beyond what the parser can see.
 #[derive(Debug)]
 pub(crate) struct UsageError(pub(crate) String);

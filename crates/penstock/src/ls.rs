@@ -1,170 +1,362 @@
-//! `penstock ls`: names in a directory of an NFS server.
+//! `penstock ls`: names in directories of an NFS server.
 
+use std::cmp::{Ordering, Reverse};
 use std::io::{BufWriter, Write};
 use std::process::ExitCode;
 
-use nfs_client::client::DirEntry;
-use nfs_client::nfs3::{Fattr3, Ftype3};
-use nfs_client::{Client, NfsUrl};
+use nfs_client::client::{DirEntry, Node};
+use nfs_client::nfs3::{Fattr3, FileHandle, Ftype3};
+use nfs_client::{Client, ClientError, NfsUrl};
 use serde_json::{Map, Value};
+use tokio::task::JoinSet;
 
+use crate::limits::CALLS_IN_FLIGHT_MAX;
+use crate::session::{self, Common, Session};
 use crate::show;
+use crate::values::size::human;
 
-/// List a directory on an NFS server, without mounting it
+/// List directories on an NFS server, without mounting it
 ///
-/// Prints one name per line, sorted by their bytes; `.` and `..` are left out. A URL of something that
-/// is not a directory prints that name.
+/// Prints one name per line, sorted by their bytes; `.` and `..` are left out. A URL of
+/// something that is not a directory prints that name.
 ///
 /// Examples:
 ///
 ///   penstock ls nfs://localhost:20049/
 ///
-///   penstock ls -l nfs://server/export/photos
+///   penstock ls -lt nfs://server/export/photos
 ///
 ///   penstock ls --json 'nfs://server/export?uid=1000&gid=1000' | jq .name
 #[derive(clap::Args, Debug)]
-#[command(verbatim_doc_comment, after_long_help = show::AFTER_HELP)]
+#[command(verbatim_doc_comment, after_long_help = show::AFTER_HELP, disable_help_flag = true)]
 pub(crate) struct Args {
     /// Print type, mode, links, owner, group, size and time of change too
     #[arg(short, long)]
     long: bool,
 
+    /// List `.` and `..` too, if the server does
+    #[arg(short, long)]
+    all: bool,
+
+    /// Show a directory itself, not what is in it
+    #[arg(short, long)]
+    directory: bool,
+
+    /// List what is in the directories in it too, and so on
+    #[arg(short = 'R', long, conflicts_with = "directory")]
+    recursive: bool,
+
+    /// Sort by time of change, the latest first
+    #[arg(short = 't', long)]
+    time: bool,
+
+    /// Sort by size, the largest first
+    #[arg(short = 'S', long, conflicts_with = "time")]
+    size: bool,
+
+    /// Sort the other way round
+    #[arg(short, long)]
+    reverse: bool,
+
+    /// With -l, print sizes for people: 1.5G
+    #[arg(short = 'h', long)]
+    human_readable: bool,
+
+    /// Colour names by type: always, never, or on a terminal unless NO_COLOR is set
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t = show::When::Auto)]
+    color: show::When,
+
     /// Print one JSON object per line, with all attributes
     ///
-    /// A name that is not UTF-8 is given as `name_hex` instead of `name`.
+    /// A name that is not UTF-8 is given as `name_hex` instead of `name`. With several URLs, and with
+    /// -R, `directory` is the URL of the directory that it is in.
     #[arg(long, conflicts_with = "long")]
     json: bool,
 
+    #[command(flatten)]
+    common: Common,
+
+    /// Print help
+    #[arg(long, action = clap::ArgAction::HelpLong)]
+    help: Option<bool>,
+
     /// What to list: nfs://HOST[:PORT]/EXPORT/PATH
-    url: NfsUrl,
+    #[arg(required = true, value_name = "URL")]
+    urls: Vec<NfsUrl>,
 }
 
 /// One line of output.
 struct Line {
     name: Vec<u8>,
     attributes: Option<Fattr3>,
+    handle: Option<FileHandle>,
     /// Where a symbolic link points, if asked for.
     target: Option<Vec<u8>>,
 }
 
 impl Args {
-    /// Lists what the URL names.
+    /// Lists what the URLs name.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        show::run(async move {
-            let lines = self.collect().await?;
-            let escaped = show::escape_on_stdout();
-            let mut out = BufWriter::new(std::io::stdout().lock());
-            for line in &lines {
-                if self.json {
-                    line.write_json(&mut out)?;
-                } else if self.long {
-                    line.write_long(&mut out, escaped)?;
-                } else {
-                    show::write_name(&mut out, &line.name, escaped)?;
-                }
-                out.write_all(b"\n")?;
+        session::run(&self.common, async |session| {
+            let mut out = Output {
+                args: &self,
+                to: BufWriter::new(std::io::stdout().lock()),
+                escaped: show::escape_on_stdout(),
+                coloured: self.color.is_now(),
+                headings: self.recursive || self.urls.len() > 1,
+                begun: false,
+            };
+            for url in &self.urls {
+                self.list(session, url, &mut out).await?;
             }
-            out.flush()?;
+            out.to.flush()?;
             Ok(())
         })
     }
 
-    async fn collect(&self) -> anyhow::Result<Vec<Line>> {
-        let (client, path) = Client::mount(&self.url).await?;
-        let with_attributes = self.long || self.json;
+    fn wants_attributes(&self) -> bool {
+        self.long || self.json || self.time || self.size || self.recursive || self.color.is_now()
+    }
+
+    /// Lists one operand, and with -R what is below it.
+    async fn list(
+        &self,
+        session: &mut Session,
+        url: &NfsUrl,
+        out: &mut Output<'_>,
+    ) -> anyhow::Result<()> {
+        let (client, start) = match self.start(session, url).await {
+            Ok(found) => found,
+            Err(error) => {
+                session.failed(url, error);
+                return Ok(());
+            }
+        };
+        if start.attributes.ftype != Ftype3::Dir || self.directory {
+            let name = url.components().last().unwrap_or(b"/").to_vec();
+            let mut lines = vec![Line {
+                name,
+                attributes: Some(start.attributes),
+                handle: Some(start.handle),
+                target: None,
+            }];
+            find_targets(&client, &mut lines).await;
+            return Ok(out.lines(None, &lines)?);
+        }
+        let mut todo = vec![(url.clone(), start.handle)];
+        while let Some((url, dir)) = todo.pop() {
+            let mut lines = match self.read(&client, &dir).await {
+                Ok(lines) => lines,
+                Err(error) => {
+                    out.to.flush()?;
+                    session.failed(&url, error);
+                    continue;
+                }
+            };
+            self.sort(&mut lines);
+            if self.long || self.json {
+                find_targets(&client, &mut lines).await;
+            }
+            out.lines(Some(&url), &lines)?;
+            if self.recursive {
+                let inside = lines.iter().filter(|line| line.is_dir() && !line.is_dot());
+                let inside = inside.filter_map(|line| {
+                    let slash: &[u8] = if url.path.ends_with(b"/") { b"" } else { b"/" };
+                    let path = [url.path.as_slice(), slash, &line.name].concat();
+                    Some((url.with_path(path), line.handle?))
+                });
+                let mut inside: Vec<_> = inside.collect();
+                inside.reverse();
+                todo.append(&mut inside);
+            }
+        }
+        Ok(())
+    }
+
+    async fn start(
+        &self,
+        session: &mut Session,
+        url: &NfsUrl,
+    ) -> Result<(Client, Node), ClientError> {
+        let (client, path) = session.at(url).await?;
         // `ls -l LINK` shows the link, `ls LINK` what it leads to, as ls does.
-        let start = if with_attributes && !path.ends_with(b"/") {
+        let shown_itself = self.long || self.json || self.directory;
+        let node = if shown_itself && !path.ends_with(b"/") {
             client.resolve_link(&path).await?
         } else {
             client.resolve(&path).await?
         };
-        if start.attributes.ftype != Ftype3::Dir {
-            let name = nfs_client::url::components(&path)
-                .last()
-                .unwrap_or(b"/")
-                .to_vec();
-            let target = match start.attributes.ftype {
-                Ftype3::Lnk => Some(client.readlink(&start.handle).await?),
-                _ => None,
-            };
-            return Ok(vec![Line {
-                name,
-                attributes: Some(start.attributes),
-                target,
-            }]);
-        }
-        let mut entries = client.read_dir(&start.handle, with_attributes).await?;
-        entries.retain(|entry| entry.name != b"." && entry.name != b"..");
-        entries.sort_by(|a, b| a.name.cmp(&b.name));
-        let mut lines = Vec::with_capacity(entries.len());
-        for entry in entries {
-            let target = match with_attributes {
-                true => link_target(&client, &entry).await,
-                false => None,
-            };
-            lines.push(Line {
-                name: entry.name,
-                attributes: entry.attributes,
-                target,
-            });
+        Ok((client, node))
+    }
+
+    async fn read(&self, client: &Client, dir: &FileHandle) -> Result<Vec<Line>, ClientError> {
+        let mut stream = client.list(dir, self.wants_attributes());
+        let mut lines = Vec::new();
+        while let Some(page) = stream.next().await? {
+            let page = page.into_iter().filter(|entry| self.all || !entry.is_dot());
+            lines.extend(page.map(Line::new));
         }
         Ok(lines)
     }
+
+    fn sort(&self, lines: &mut [Line]) {
+        let by_name = |a: &Line, b: &Line| a.name.cmp(&b.name);
+        let latest = |line: &Line| {
+            let mtime = line.attributes.map(|a| (a.mtime.seconds, a.mtime.nseconds));
+            Reverse(mtime)
+        };
+        let largest = |line: &Line| Reverse(line.attributes.map(|a| a.size));
+        lines.sort_unstable_by(|a, b| {
+            let order = if self.time {
+                latest(a).cmp(&latest(b))
+            } else if self.size {
+                largest(a).cmp(&largest(b))
+            } else {
+                Ordering::Equal
+            };
+            let order = order.then_with(|| by_name(a, b));
+            if self.reverse { order.reverse() } else { order }
+        });
+    }
 }
 
-/// Where an entry points if it is a symbolic link. One that is gone meanwhile points nowhere.
-async fn link_target(client: &Client, entry: &DirEntry) -> Option<Vec<u8>> {
-    match (entry.handle, entry.attributes) {
-        (Some(handle), Some(attributes)) if attributes.ftype == Ftype3::Lnk => {
-            client.readlink(&handle).await.ok()
+/// Asks where the symbolic links among the lines point. One that is gone meanwhile points nowhere.
+async fn find_targets(client: &Client, lines: &mut [Line]) {
+    let mut calls = JoinSet::new();
+    let links = lines.iter().enumerate().filter_map(|(index, line)| {
+        let is_link = line.attributes.is_some_and(|a| a.ftype == Ftype3::Lnk);
+        Some((index, line.handle.filter(|_| is_link)?))
+    });
+    let mut links = links.collect::<Vec<_>>().into_iter();
+    loop {
+        while calls.len() < CALLS_IN_FLIGHT_MAX
+            && let Some((index, handle)) = links.next()
+        {
+            let client = client.clone();
+            calls.spawn(async move { (index, client.readlink(&handle).await) });
         }
-        _ => None,
+        match calls.join_next().await {
+            None => return,
+            Some(Ok((index, target))) => {
+                if let Some(line) = lines.get_mut(index) {
+                    line.target = target.ok();
+                }
+            }
+            Some(Err(_)) => {}
+        }
     }
 }
 
 impl Line {
-    fn write_long(&self, out: &mut impl Write, escaped: bool) -> std::io::Result<()> {
-        match &self.attributes {
+    fn new(entry: DirEntry) -> Self {
+        Self {
+            name: entry.name,
+            attributes: entry.attributes,
+            handle: entry.handle,
+            target: None,
+        }
+    }
+
+    fn is_dir(&self) -> bool {
+        self.attributes.is_some_and(|a| a.ftype == Ftype3::Dir)
+    }
+
+    fn is_dot(&self) -> bool {
+        self.name == b"." || self.name == b".."
+    }
+}
+
+/// Where lines go, and how.
+struct Output<'a> {
+    args: &'a Args,
+    to: BufWriter<std::io::StdoutLock<'static>>,
+    escaped: bool,
+    coloured: bool,
+    /// Directories have their URL above them.
+    headings: bool,
+    begun: bool,
+}
+
+impl Output<'_> {
+    fn lines(&mut self, dir: Option<&NfsUrl>, lines: &[Line]) -> std::io::Result<()> {
+        if let Some(dir) = dir.filter(|_| self.headings && !self.args.json) {
+            if self.begun {
+                self.to.write_all(b"\n")?;
+            }
+            writeln!(self.to, "{dir}:")?;
+        }
+        self.begun = true;
+        for line in lines {
+            if self.args.json {
+                self.json(dir.filter(|_| self.headings), line)?;
+            } else if self.args.long {
+                self.long(line)?;
+            } else {
+                self.name(&line.name, line.attributes.as_ref())?;
+            }
+            self.to.write_all(b"\n")?;
+        }
+        Ok(())
+    }
+
+    fn name(&mut self, name: &[u8], attributes: Option<&Fattr3>) -> std::io::Result<()> {
+        let colour = attributes.filter(|_| self.coloured).and_then(show::colour);
+        if let Some(colour) = colour {
+            write!(self.to, "\x1b[{colour}m")?;
+        }
+        show::write_name(&mut self.to, name, self.escaped)?;
+        match colour {
+            Some(_) => write!(self.to, "\x1b[0m"),
+            None => Ok(()),
+        }
+    }
+
+    fn long(&mut self, line: &Line) -> std::io::Result<()> {
+        match &line.attributes {
             Some(a) => {
                 let size = match a.ftype {
                     Ftype3::Blk | Ftype3::Chr => format!("{}, {}", a.rdev.major, a.rdev.minor),
+                    _ if self.args.human_readable => human(a.size),
                     _ => a.size.to_string(),
                 };
+                let width = if self.args.human_readable { 6 } else { 12 };
                 write!(
-                    out,
-                    "{} {:>3} {:>5} {:>5} {:>12} {} ",
+                    self.to,
+                    "{} {:>3} {:>5} {:>5} {size:>width$} {} ",
                     show::mode_text(a.ftype, a.mode),
                     a.nlink,
                     a.uid,
                     a.gid,
-                    size,
                     show::time_text(a.mtime)
                 )?;
             }
             // The entry went away, or the server keeps its attributes from us.
             None => write!(
-                out,
+                self.to,
                 "?????????? {:>3} {:>5} {:>5} {:>12} {:19} ",
                 "?", "?", "?", "?", "?"
             )?,
         }
-        show::write_name(out, &self.name, escaped)?;
-        if let Some(target) = &self.target {
-            out.write_all(b" -> ")?;
-            show::write_name(out, target, escaped)?;
+        self.name(&line.name, line.attributes.as_ref())?;
+        if let Some(target) = &line.target {
+            self.to.write_all(b" -> ")?;
+            show::write_name(&mut self.to, target, self.escaped)?;
         }
         Ok(())
     }
 
-    fn write_json(&self, out: &mut impl Write) -> std::io::Result<()> {
+    fn json(&mut self, dir: Option<&NfsUrl>, line: &Line) -> std::io::Result<()> {
         let mut object = Map::new();
-        show::put_json_name(&mut object, "name", &self.name);
-        if let Some(attributes) = &self.attributes {
+        if let Some(dir) = dir {
+            object.insert("directory".to_owned(), dir.to_string().into());
+        }
+        show::put_json_name(&mut object, "name", &line.name);
+        if let Some(attributes) = &line.attributes {
             show::put_json_attributes(&mut object, attributes);
         }
-        if let Some(target) = &self.target {
+        if let Some(target) = &line.target {
             show::put_json_name(&mut object, "target", target);
         }
-        write!(out, "{}", Value::Object(object))
+        write!(self.to, "{}", Value::Object(object))
     }
 }

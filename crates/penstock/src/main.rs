@@ -1,17 +1,41 @@
 //! The `penstock` command: parses, calls, prints. What it calls is in the libraries.
 
+mod attributes;
 mod cat;
 mod check;
+mod chmod;
+mod chown;
 mod completions;
+mod cp;
 mod ctl;
+mod df;
 mod doctor;
+mod du;
 mod exit;
+mod find;
+mod get;
+mod interrupt;
+mod limits;
+mod ln;
 mod logging;
 mod ls;
+mod mkdir;
 mod mount;
+mod mv;
+mod ping;
+mod progress;
+mod put;
+mod rm;
+mod rmdir;
 mod serve;
+mod session;
 mod show;
+mod showmount;
 mod stat;
+mod touch;
+mod truncate;
+mod values;
+mod windows;
 
 use std::process::ExitCode;
 
@@ -19,18 +43,43 @@ use clap::{CommandFactory as _, Parser};
 
 /// An NFS server and client in user space
 ///
-/// `penstock serve DIR` serves a directory; `penstock ls`, `cat` and `stat` look at any NFS server
-/// without mounting it. Exit status: 0 done, 1 failed, 2 wrong usage or configuration.
+/// What serves:   serve, check, ctl, doctor
+/// What looks:    ls, stat, cat, find, du, df, showmount, ping
+/// What copies:   cp, put, get
+/// What changes:  mkdir, rmdir, rm, mv, ln, chmod, chown, touch, truncate
+/// What mounts:   mount
+///
+/// `penstock serve DIR` serves a directory; the others talk to any NFS server, without mounting it:
+/// `penstock ls -l nfs://server/export`. Exit codes: 0 done, 1 something failed, 2 wrong usage or
+/// configuration, 130 interrupted.
 #[derive(Parser, Debug)]
-#[command(name = "penstock", version, max_term_width = 100)]
+#[command(name = "penstock", version, max_term_width = 100, verbatim_doc_comment)]
 enum Penstock {
+    // In the order of the groups above, which --help keeps.
     Serve(Box<serve::Args>),
     Check(check::Args),
     Ctl(ctl::Args),
     Doctor(doctor::Args),
     Ls(ls::Args),
-    Cat(cat::Args),
     Stat(stat::Args),
+    Cat(cat::Args),
+    Find(Box<find::Args>),
+    Du(du::Args),
+    Df(df::Args),
+    Showmount(showmount::Args),
+    Ping(ping::Args),
+    Cp(Box<cp::Args>),
+    Put(put::Args),
+    Get(get::Args),
+    Mkdir(mkdir::Args),
+    Rmdir(rmdir::Args),
+    Rm(rm::Args),
+    Mv(mv::Args),
+    Ln(ln::Args),
+    Chmod(chmod::Args),
+    Chown(chown::Args),
+    Touch(touch::Args),
+    Truncate(truncate::Args),
     Mount(Box<mount::Args>),
     Completions(completions::Args),
     #[command(hide = true)]
@@ -45,7 +94,24 @@ fn main() -> ExitCode {
         Penstock::Doctor(args) => args.run(),
         Penstock::Ls(args) => args.run(),
         Penstock::Cat(args) => args.run(),
+        Penstock::Cp(args) => args.run(),
+        Penstock::Get(args) => args.run(),
+        Penstock::Put(args) => args.run(),
         Penstock::Stat(args) => args.run(),
+        Penstock::Find(args) => args.run(),
+        Penstock::Du(args) => args.run(),
+        Penstock::Df(args) => args.run(),
+        Penstock::Showmount(args) => args.run(),
+        Penstock::Ping(args) => args.run(),
+        Penstock::Mkdir(args) => args.run(),
+        Penstock::Rmdir(args) => args.run(),
+        Penstock::Rm(args) => args.run(),
+        Penstock::Mv(args) => args.run(),
+        Penstock::Ln(args) => args.run(),
+        Penstock::Chmod(args) => args.run(),
+        Penstock::Chown(args) => args.run(),
+        Penstock::Touch(args) => args.run(),
+        Penstock::Truncate(args) => args.run(),
         Penstock::Mount(args) => args.run(),
         Penstock::Completions(args) => args.run(Penstock::command()),
         Penstock::Man(args) => args.run(Penstock::command()),

@@ -11,14 +11,15 @@ use serde_json::{Map, Value, json};
 
 /// What the help texts of the client commands say about exit codes and names.
 pub(crate) const AFTER_HELP: &str = "\
-URL: nfs://HOST[:PORT]/EXPORT/PATH[?OPTION=VALUE&...]. IPv6 addresses stand in brackets; %XX is a byte
-of the path. Options: nfsport=N, mountport=N, uid=N, gid=N, version=3. Without a port, 2049 is tried,
-then the host's portmapper.
+URL: nfs://HOST[:PORT]/EXPORT/PATH[?OPTION=VALUE&...]. IPv6 addresses stand in brackets;
+%XX is a byte of the path. Options: nfsport=N, mountport=N, uid=N, gid=N, nconnect=N,
+version=3. Without a port, 2049 is tried, then the host's portmapper.
 
-Names that are not UTF-8, and control characters, are printed as \\xNN on a terminal, and as they are
-into a pipe or file.
+Names that are not UTF-8, and control characters, are printed as \\xNN on a terminal, and
+as they are into a pipe or file.
 
-Exit codes: 0 success, 1 failure, 2 wrong usage.";
+Exit codes: 0 all done, 1 something failed (the rest was done), 2 wrong usage,
+130 interrupted.";
 
 /// Runs a command's future to its end.
 ///
@@ -34,7 +35,7 @@ pub(crate) fn run(command: impl Future<Output = anyhow::Result<()>>) -> anyhow::
     }
 }
 
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
+pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error
         .downcast_ref::<io::Error>()
         .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
@@ -47,6 +48,29 @@ pub(crate) fn write_name(out: &mut impl Write, name: &[u8], escaped: bool) -> io
     } else {
         out.write_all(name)
     }
+}
+
+/// Writes rows in columns, all but the last to the right, in the width that each needs.
+pub(crate) fn table<const N: usize>(out: &mut impl Write, rows: &[[String; N]]) -> io::Result<()> {
+    let width = |column: usize| {
+        let lengths = rows.iter().filter_map(|row| row.get(column));
+        lengths.map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..N).map(width).collect();
+    for row in rows {
+        for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            match column + 1 == N {
+                true => writeln!(out, "{cell}")?,
+                false => write!(out, "{cell:>width$}  ")?,
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Prints what was done. A command that changes things does not stop because nobody reads this.
+pub(crate) fn say(line: impl std::fmt::Display) {
+    let _ = writeln!(io::stdout().lock(), "{line}");
 }
 
 /// Whether names have to be escaped on standard output.
@@ -124,6 +148,47 @@ pub(crate) fn type_name(ftype: Ftype3) -> &'static str {
         Ftype3::Lnk => "symbolic link",
         Ftype3::Sock => "socket",
         Ftype3::Fifo => "fifo",
+    }
+}
+
+/// When names are coloured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum When {
+    /// On a terminal, unless NO_COLOR is set
+    Auto,
+    /// Always
+    Always,
+    /// Never
+    Never,
+}
+
+impl When {
+    /// Whether standard output gets colours.
+    pub(crate) fn is_now(self) -> bool {
+        match self {
+            Self::Always => true,
+            Self::Never => false,
+            Self::Auto => {
+                // Set to nothing is not set: https://no-color.org.
+                let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+                !refused && io::stdout().is_terminal()
+            }
+        }
+    }
+}
+
+/// The terminal's code for the colour of a name, as ls has them; plain files have none.
+pub(crate) fn colour(attributes: &Fattr3) -> Option<&'static str> {
+    match attributes.ftype {
+        Ftype3::Reg if attributes.mode & 0o6000 != 0 => Some("37;41"),
+        Ftype3::Reg if attributes.mode & 0o111 != 0 => Some("1;32"),
+        Ftype3::Reg => None,
+        Ftype3::Dir if attributes.mode & 0o1002 == 0o1002 => Some("30;42"),
+        Ftype3::Dir => Some("1;34"),
+        Ftype3::Lnk => Some("1;36"),
+        Ftype3::Fifo => Some("33"),
+        Ftype3::Sock => Some("1;35"),
+        Ftype3::Blk | Ftype3::Chr => Some("1;33"),
     }
 }
 

@@ -1,16 +1,17 @@
-//! `penstock stat`: the attributes of one file of an NFS server.
+//! `penstock stat`: the attributes of files of an NFS server.
 
 use std::io::Write;
 use std::process::ExitCode;
 
 use nfs_client::client::Node;
 use nfs_client::nfs3::{Ftype3, Nfstime3};
-use nfs_client::{Client, NfsUrl};
+use nfs_client::{ClientError, NfsUrl};
 use serde_json::{Map, Value};
 
+use crate::session::{self, Common, Session};
 use crate::show;
 
-/// Show the attributes of a file on an NFS server, without mounting it
+/// Show the attributes of files on an NFS server, without mounting it
 ///
 /// A symbolic link is shown itself, unless --follow is given.
 ///
@@ -22,7 +23,7 @@ use crate::show;
 #[derive(clap::Args, Debug)]
 #[command(verbatim_doc_comment, after_long_help = show::AFTER_HELP)]
 pub(crate) struct Args {
-    /// Print one JSON object with all attributes
+    /// Print one JSON object per line with all attributes
     ///
     /// A name that is not UTF-8 is given as `path_hex` instead of `path`.
     #[arg(long)]
@@ -32,77 +33,97 @@ pub(crate) struct Args {
     #[arg(short = 'L', long)]
     follow: bool,
 
+    #[command(flatten)]
+    common: Common,
+
     /// What to show: nfs://HOST[:PORT]/EXPORT/PATH
-    url: NfsUrl,
+    #[arg(required = true, value_name = "URL")]
+    urls: Vec<NfsUrl>,
 }
 
 impl Args {
-    /// Shows the attributes.
+    /// Shows the attributes of everything that is named.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        show::run(async move {
-            let (client, path) = Client::mount(&self.url).await?;
-            let node = if self.follow || path.ends_with(b"/") {
-                client.resolve(&path).await?
-            } else {
-                client.resolve_link(&path).await?
-            };
-            let target = match node.attributes.ftype {
-                Ftype3::Lnk => Some(client.readlink(&node.handle).await?),
-                _ => None,
-            };
-            let mut out = std::io::stdout().lock();
-            if self.json {
-                self.write_json(&mut out, &node, target.as_deref())?;
-            } else {
-                self.write_text(&mut out, &node, target.as_deref())?;
+        session::run(&self.common, async |session| {
+            for url in &self.urls {
+                let (node, target) = match self.ask(session, url).await {
+                    Ok(found) => found,
+                    Err(error) => {
+                        session.failed(url, error);
+                        continue;
+                    }
+                };
+                let mut out = std::io::stdout().lock();
+                if self.json {
+                    write_json(&mut out, url, &node, target.as_deref())?;
+                } else {
+                    write_text(&mut out, url, &node, target.as_deref())?;
+                }
             }
-            out.flush()?;
             Ok(())
         })
     }
 
-    fn write_json(
+    async fn ask(
         &self,
-        out: &mut impl Write,
-        node: &Node,
-        target: Option<&[u8]>,
-    ) -> std::io::Result<()> {
-        let mut object = Map::new();
-        show::put_json_name(&mut object, "path", &self.url.path);
-        show::put_json_attributes(&mut object, &node.attributes);
-        if let Some(target) = target {
-            show::put_json_name(&mut object, "target", target);
-        }
-        writeln!(out, "{}", Value::Object(object))
+        session: &mut Session,
+        url: &NfsUrl,
+    ) -> Result<(Node, Option<Vec<u8>>), ClientError> {
+        let (client, path) = session.at(url).await?;
+        let node = if self.follow || path.ends_with(b"/") {
+            client.resolve(&path).await?
+        } else {
+            client.resolve_link(&path).await?
+        };
+        let target = match node.attributes.ftype {
+            Ftype3::Lnk => Some(client.readlink(&node.handle).await?),
+            _ => None,
+        };
+        Ok((node, target))
     }
+}
 
-    fn write_text(
-        &self,
-        out: &mut impl Write,
-        node: &Node,
-        target: Option<&[u8]>,
-    ) -> std::io::Result<()> {
-        let escaped = show::escape_on_stdout();
-        let a = &node.attributes;
-        write!(out, "  path: ")?;
-        show::write_name(out, &self.url.path, escaped)?;
-        if let Some(target) = target {
-            write!(out, " -> ")?;
-            show::write_name(out, target, escaped)?;
-        }
-        writeln!(out, "\n  type: {}", show::type_name(a.ftype))?;
-        if matches!(a.ftype, Ftype3::Blk | Ftype3::Chr) {
-            writeln!(out, "device: {}, {}", a.rdev.major, a.rdev.minor)?;
-        }
-        writeln!(out, "  size: {} bytes, {} used", a.size, a.used)?;
-        let mode = show::mode_text(a.ftype, a.mode);
-        writeln!(out, "  mode: {:04o} {mode}", a.mode & 0o7777)?;
-        writeln!(out, " owner: uid {} gid {}", a.uid, a.gid)?;
-        writeln!(out, " links: {}", a.nlink)?;
-        writeln!(out, "fileid: {} on fsid {:#x}", a.fileid, a.fsid)?;
-        let time = |time: Nfstime3| format!("{}.{:09} UTC", show::time_text(time), time.nseconds);
-        writeln!(out, " atime: {}", time(a.atime))?;
-        writeln!(out, " mtime: {}", time(a.mtime))?;
-        writeln!(out, " ctime: {}", time(a.ctime))
+fn write_json(
+    out: &mut impl Write,
+    url: &NfsUrl,
+    node: &Node,
+    target: Option<&[u8]>,
+) -> std::io::Result<()> {
+    let mut object = Map::new();
+    show::put_json_name(&mut object, "path", &url.path);
+    show::put_json_attributes(&mut object, &node.attributes);
+    if let Some(target) = target {
+        show::put_json_name(&mut object, "target", target);
     }
+    writeln!(out, "{}", Value::Object(object))
+}
+
+fn write_text(
+    out: &mut impl Write,
+    url: &NfsUrl,
+    node: &Node,
+    target: Option<&[u8]>,
+) -> std::io::Result<()> {
+    let escaped = show::escape_on_stdout();
+    let a = &node.attributes;
+    write!(out, "  path: ")?;
+    show::write_name(out, &url.path, escaped)?;
+    if let Some(target) = target {
+        write!(out, " -> ")?;
+        show::write_name(out, target, escaped)?;
+    }
+    writeln!(out, "\n  type: {}", show::type_name(a.ftype))?;
+    if matches!(a.ftype, Ftype3::Blk | Ftype3::Chr) {
+        writeln!(out, "device: {}, {}", a.rdev.major, a.rdev.minor)?;
+    }
+    writeln!(out, "  size: {} bytes, {} used", a.size, a.used)?;
+    let mode = show::mode_text(a.ftype, a.mode);
+    writeln!(out, "  mode: {:04o} {mode}", a.mode & 0o7777)?;
+    writeln!(out, " owner: uid {} gid {}", a.uid, a.gid)?;
+    writeln!(out, " links: {}", a.nlink)?;
+    writeln!(out, "fileid: {} on fsid {:#x}", a.fileid, a.fsid)?;
+    let time = |time: Nfstime3| format!("{}.{:09} UTC", show::time_text(time), time.nseconds);
+    writeln!(out, " atime: {}", time(a.atime))?;
+    writeln!(out, " mtime: {}", time(a.mtime))?;
+    writeln!(out, " ctime: {}", time(a.ctime))
 }

@@ -1,8 +1,7 @@
-//! Operations on handles: what a caller uses that walks trees itself (a copy, a mount).
+//! Operations on handles: what a caller uses that walks trees itself (a copy, a mount). Those that
+//! change directories are in `namespace`.
 
-use nfs_wire::nfs3::{
-    CreateHow, Fattr3, FileHandle, FsinfoOk, FsstatOk, Mknoddata, PathconfOk, Sattr3,
-};
+use nfs_wire::nfs3::{Fattr3, FileHandle, FsinfoOk, FsstatOk, PathconfOk, Sattr3};
 
 use super::error::refused;
 use super::{Client, ClientError, Node};
@@ -53,102 +52,6 @@ impl Client {
         }
     }
 
-    /// Creates a regular file `name` in `dir` (CREATE).
-    pub async fn create_in(
-        &self,
-        dir: &FileHandle,
-        name: &[u8],
-        how: &CreateHow,
-    ) -> Result<Node, ClientError> {
-        match self.nfs.create(dir, name, how).await? {
-            Ok(ok) => self.complete(dir, name, ok.obj, ok.obj_attributes).await,
-            Err(failure) => Err(refused("CREATE", name, failure.status)),
-        }
-    }
-
-    /// Creates a directory `name` in `dir` (MKDIR).
-    pub async fn mkdir_in(
-        &self,
-        dir: &FileHandle,
-        name: &[u8],
-        attributes: &Sattr3,
-    ) -> Result<Node, ClientError> {
-        match self.nfs.mkdir(dir, name, attributes).await? {
-            Ok(ok) => self.complete(dir, name, ok.obj, ok.obj_attributes).await,
-            Err(failure) => Err(refused("MKDIR", name, failure.status)),
-        }
-    }
-
-    /// Creates a symbolic link `name` in `dir` that points to `target` (SYMLINK).
-    pub async fn symlink_in(
-        &self,
-        dir: &FileHandle,
-        name: &[u8],
-        target: &[u8],
-        attributes: &Sattr3,
-    ) -> Result<Node, ClientError> {
-        match self.nfs.symlink(dir, name, attributes, target).await? {
-            Ok(ok) => self.complete(dir, name, ok.obj, ok.obj_attributes).await,
-            Err(failure) => Err(refused("SYMLINK", name, failure.status)),
-        }
-    }
-
-    /// Creates a device, socket or fifo `name` in `dir` (MKNOD).
-    pub async fn mknod_in(
-        &self,
-        dir: &FileHandle,
-        name: &[u8],
-        what: &Mknoddata,
-    ) -> Result<Node, ClientError> {
-        match self.nfs.mknod(dir, name, what).await? {
-            Ok(ok) => self.complete(dir, name, ok.obj, ok.obj_attributes).await,
-            Err(failure) => Err(refused("MKNOD", name, failure.status)),
-        }
-    }
-
-    /// Removes `name`, not a directory's, from `dir` (REMOVE).
-    pub async fn remove_in(&self, dir: &FileHandle, name: &[u8]) -> Result<(), ClientError> {
-        let answer = self.nfs.remove(dir, name).await?;
-        answer
-            .map(drop)
-            .map_err(|failure| refused("REMOVE", name, failure.status))
-    }
-
-    /// Removes the empty directory `name` from `dir` (RMDIR).
-    pub async fn rmdir_in(&self, dir: &FileHandle, name: &[u8]) -> Result<(), ClientError> {
-        let answer = self.nfs.rmdir(dir, name).await?;
-        answer
-            .map(drop)
-            .map_err(|failure| refused("RMDIR", name, failure.status))
-    }
-
-    /// Renames `from` in `from_dir` to `to` in `to_dir`, replacing what has that name (RENAME).
-    pub async fn rename_in(
-        &self,
-        from_dir: &FileHandle,
-        from: &[u8],
-        to_dir: &FileHandle,
-        to: &[u8],
-    ) -> Result<(), ClientError> {
-        let answer = self.nfs.rename(from_dir, from, to_dir, to).await?;
-        answer
-            .map(drop)
-            .map_err(|failure| refused("RENAME", from, failure.status))
-    }
-
-    /// Gives `file` the further name `name` in `dir` (LINK).
-    pub async fn link_in(
-        &self,
-        file: &FileHandle,
-        dir: &FileHandle,
-        name: &[u8],
-    ) -> Result<(), ClientError> {
-        let answer = self.nfs.link(file, dir, name).await?;
-        answer
-            .map(drop)
-            .map_err(|failure| refused("LINK", name, failure.status))
-    }
-
     /// Space and inodes of the file system that holds `handle` (FSSTAT).
     pub async fn statfs(&self, handle: &FileHandle) -> Result<FsstatOk, ClientError> {
         match self.nfs.fsstat(handle).await? {
@@ -170,24 +73,6 @@ impl Client {
         match self.nfs.pathconf(handle).await? {
             Ok(ok) => Ok(ok),
             Err(failure) => Err(refused("PATHCONF", &[], failure.status)),
-        }
-    }
-
-    /// Handle and attributes of a new object: servers may leave either out of their answer.
-    async fn complete(
-        &self,
-        dir: &FileHandle,
-        name: &[u8],
-        handle: Option<FileHandle>,
-        attributes: Option<Fattr3>,
-    ) -> Result<Node, ClientError> {
-        match (handle, attributes) {
-            (Some(handle), Some(attributes)) => Ok(Node { handle, attributes }),
-            (Some(handle), None) => Ok(Node {
-                handle,
-                attributes: self.stat_handle(&handle).await?,
-            }),
-            (None, _) => self.lookup(dir, name).await,
         }
     }
 }

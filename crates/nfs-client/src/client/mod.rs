@@ -8,6 +8,7 @@ mod directory;
 mod error;
 mod handles;
 mod mount;
+mod namespace;
 mod services;
 mod tree;
 mod walk;
@@ -137,7 +138,8 @@ impl Client {
     }
 
     /// Creates a regular file with permission bits `mode`, or opens it if it exists and `exclusive`
-    /// is false; with `exclusive`, an existing file is `NFS3ERR_EXIST`.
+    /// is false; with `exclusive`, an existing file is `NFS3ERR_EXIST`, and of several clients that try
+    /// one succeeds.
     pub async fn create(
         &self,
         path: &[u8],
@@ -146,12 +148,12 @@ impl Client {
     ) -> Result<File, ClientError> {
         let (dir, name) = self.parent(path).await?;
         let attributes = with_mode(mode);
-        let how = if exclusive {
-            CreateHow::Guarded(attributes)
+        let node = if exclusive {
+            self.create_new_in(&dir, name, &attributes).await
         } else {
-            CreateHow::Unchecked(attributes)
+            let how = CreateHow::Unchecked(attributes);
+            self.create_in(&dir, name, &how).await
         };
-        let node = self.create_in(&dir, name, &how).await;
         self.open_node(node.map_err(|error| error.of(path))?, path)
     }
 

@@ -21,9 +21,11 @@ use tokio::time::{Instant, Sleep};
 
 use super::incoming::{Incoming, Record};
 use super::reply::{judge, read_reply, xid_of};
+use super::retry::{Patience, Pause};
+use super::table::Table;
 use super::{Reconnect, Shared, connect};
 use crate::error::{Lost, RpcError};
-use crate::limits::{BATCH_BYTES, RECONNECT_PAUSE_FIRST, RECONNECT_PAUSE_MAX, WRITE_PIECES_MAX};
+use crate::limits::{BATCH_BYTES, WRITE_PIECES_MAX};
 
 /// Receives in a row before other tasks get their turn.
 const RECEIVES_PER_TURN: usize = 16;
@@ -34,15 +36,17 @@ pub(super) struct Driver {
     outgoing: Outgoing,
     timer: Pin<Box<Sleep>>,
     armed: Option<Instant>,
-    /// Calls that ran out of time, when they were last counted.
-    timeouts: u64,
     /// Reads and writes that are not counted in the statistics yet.
     receives: u64,
     sends: u64,
     /// A record has come over the present connection.
     heard: bool,
-    /// When the last record came, or the connection was made.
+    /// When the last bytes came, or the connection was made.
     heard_at: Instant,
+    /// There is a connection.
+    live: bool,
+    patience: Patience,
+    pause: Pause,
 }
 
 /// Why the driver stopped doing what it did.
@@ -54,41 +58,49 @@ enum End {
 
 impl Driver {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
+        let options = &shared.options;
+        let patience = match options.reconnect {
+            Reconnect::Resend => options.retry_after.min(options.call_timeout),
+            Reconnect::Never | Reconnect::ForNewCalls => options.call_timeout,
+        };
         Self {
             incoming: Incoming::new(shared.options.reply_bytes_max),
             outgoing: Outgoing::default(),
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
             armed: None,
-            timeouts: 0,
             receives: 0,
             sends: 0,
             heard: false,
             heard_at: Instant::now(),
+            live: false,
+            patience: Patience::new(patience),
+            pause: Pause::default(),
             shared,
         }
     }
 
     pub(super) async fn run(mut self, mut stream: Option<TcpStream>) {
-        let mut pause = Duration::ZERO;
         loop {
-            if let Some(mut live) = stream.take() {
-                let lost = match poll_fn(|cx| self.poll_live(cx, &mut live)).await {
+            if let Some(mut connected) = stream.take() {
+                self.live = true;
+                self.heard_at = Instant::now();
+                let lost = match poll_fn(|cx| self.poll_live(cx, &mut connected)).await {
                     End::Closed => return,
                     End::Lost(lost) => lost,
                 };
+                self.live = false;
                 self.shared.up.store(false, Ordering::Relaxed);
                 if self.heard {
-                    pause = Duration::ZERO;
+                    self.pause.heard();
                 }
                 self.lost(&lost);
                 if self.shared.options.reconnect == Reconnect::Never {
                     return;
                 }
             }
-            let step = async {
-                tokio::time::sleep(pause).await;
-            };
-            if self.until_needed().await.is_none() || self.guarded(step).await.is_none() {
+            let pause = self.pause.next();
+            let pause = async { tokio::time::sleep(pause).await };
+            if self.until_needed().await.is_none() || self.guarded(pause).await.is_none() {
                 return;
             }
             let shared = self.shared.clone();
@@ -101,13 +113,10 @@ impl Driver {
                     self.shared.lock().table.stats.reconnects += 1;
                     self.shared.up.store(true, Ordering::Relaxed);
                     stream = Some(made);
-                    self.heard_at = Instant::now();
                 }
                 // The calls that wait for it end with their timeouts.
                 Some(Err(_)) => {}
             }
-            // Until the server has answered something, the next attempt waits.
-            pause = (pause * 2).clamp(RECONNECT_PAUSE_FIRST, RECONNECT_PAUSE_MAX);
         }
     }
 
@@ -137,22 +146,23 @@ impl Driver {
         .await
     }
 
-    /// Expires calls, keeps the waker known; ready when the handle is gone.
-    fn poll_upkeep(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    /// Expires calls, keeps the waker known; ready when the handle is gone or the connection silent.
+    fn poll_upkeep(&mut self, cx: &mut Context<'_>) -> Poll<End> {
         loop {
             let mut inner = self.shared.lock();
             if inner.closed {
-                return Poll::Ready(());
+                return Poll::Ready(End::Closed);
             }
             match &mut inner.driver {
                 Some(waker) => waker.clone_from(cx.waker()),
                 None => inner.driver = Some(cx.waker().clone()),
             }
             inner.driver_asleep = true;
-            let earliest = inner.table.earliest();
+            let next = [inner.table.earliest(), self.silent_at(&inner.table)];
             drop(inner);
-            if let Some(at) = earliest
-                && self.armed != Some(at)
+            // Woken too early, it looks again: that costs less than setting it for each call.
+            if let Some(at) = next.into_iter().flatten().min()
+                && self.armed.is_none_or(|armed| at < armed)
             {
                 self.timer.as_mut().reset(at);
                 self.armed = Some(at);
@@ -161,22 +171,28 @@ impl Driver {
                 return Poll::Pending;
             }
             self.armed = None;
+            let now = Instant::now();
             let mut inner = self.shared.lock();
-            let wakers = inner.table.expire(Instant::now());
-            self.timeouts = inner.table.stats.timeouts;
+            let silent = self.silent_at(&inner.table).is_some_and(|at| at <= now);
+            let wakers = inner.table.expire(now);
             drop(inner);
             wakers.iter().for_each(Waker::wake_by_ref);
+            if silent {
+                self.patience.silent();
+                return Poll::Ready(End::Lost(Lost::Silent));
+            }
         }
     }
 
+    /// When the connection counts as lost if nothing comes over it.
+    fn silent_at(&self, table: &Table) -> Option<Instant> {
+        let busy_since = table.busy_since().filter(|_| self.live)?;
+        Some(self.patience.ends(self.heard_at, busy_since))
+    }
+
     fn poll_live(&mut self, cx: &mut Context<'_>, stream: &mut TcpStream) -> Poll<End> {
-        let timeouts = self.timeouts;
-        if self.poll_upkeep(cx).is_ready() {
-            return Poll::Ready(End::Closed);
-        }
-        let silence = self.shared.options.call_timeout;
-        if self.timeouts != timeouts && self.heard_at.elapsed() >= silence {
-            return Poll::Ready(End::Lost(Lost::Silent));
+        if let Poll::Ready(end) = self.poll_upkeep(cx) {
+            return Poll::Ready(end);
         }
         for _ in 0..RECEIVES_PER_TURN {
             match self.poll_receive(cx, stream) {
@@ -259,9 +275,10 @@ impl Driver {
         stats.sends += std::mem::take(&mut self.sends);
         stats.copied_bytes += self.incoming.take_copied();
         drop(inner);
+        self.heard_at = Instant::now();
         if heard {
             self.heard = true;
-            self.heard_at = Instant::now();
+            self.patience.heard();
         }
         wakers.iter().for_each(Waker::wake_by_ref);
         result

@@ -8,8 +8,8 @@
 //! A connection that is lost is made again when a call needs it, with growing pauses, and what was on
 //! its way is sent again *with the same xid*, so that a server's reply cache can tell a repeat from a
 //! new call (RFC 1813 §4.5). [`Reconnect`] says how far this goes. A connection over which nothing came
-//! for as long as a call may take counts as lost. Every call ends: with a reply, an error, or its
-//! timeout.
+//! for [`ConnectOptions::retry_after`] while calls waited counts as lost, too. A call never goes out
+//! twice over one connection: TCP does that. Every call ends: with a reply, an error, or its timeout.
 //!
 //! Dropping a call's future gives the call up: its slot is free at once, and its reply, if one still
 //! comes, is ignored. Dropping the last clone of a [`Connection`] closes it.
@@ -22,6 +22,7 @@ mod incoming;
 mod many;
 mod raw;
 mod reply;
+pub(crate) mod retry;
 mod table;
 
 use std::future::Future;
@@ -44,6 +45,7 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 pub use self::connect::Target;
+pub(crate) use self::connect::random_bytes;
 pub use self::many::Connections;
 pub use self::raw::RawConnection;
 pub use self::table::Stats;
@@ -61,6 +63,10 @@ pub struct ConnectOptions {
     pub in_flight_max: u32,
     /// How long a call may take, reconnects included, before it ends with [`RpcError::Timeout`].
     pub call_timeout: Duration,
+    /// How long a connection may say nothing while calls wait before it counts as lost, with
+    /// [`Reconnect::Resend`]; doubled each time in a row, up to [`limits::RETRY_AFTER_MAX`]. Without
+    /// resending, and where that is shorter, this is [`Self::call_timeout`].
+    pub retry_after: Duration,
     /// How long one attempt to connect may take.
     pub connect_timeout: Duration,
     /// Largest reply record accepted, bytes.
@@ -71,6 +77,8 @@ pub struct ConnectOptions {
     pub source: Option<IpAddr>,
     /// The local port to connect from.
     pub source_port: SourcePort,
+    /// The network interface to use (`SO_BINDTODEVICE`); the system's choice if `None`.
+    pub interface: Option<String>,
 }
 
 /// What is done when a connection is lost.
@@ -102,11 +110,13 @@ impl Default for ConnectOptions {
         Self {
             in_flight_max: limits::IN_FLIGHT_DEFAULT,
             call_timeout: limits::CALL_TIMEOUT_DEFAULT,
+            retry_after: limits::RETRY_AFTER_DEFAULT,
             connect_timeout: limits::CONNECT_TIMEOUT_DEFAULT,
             reply_bytes_max: limits::REPLY_BYTES_MAX,
             reconnect: Reconnect::Resend,
             source: None,
             source_port: SourcePort::Any,
+            interface: None,
         }
     }
 }
@@ -166,12 +176,15 @@ pub struct Connection {
 }
 
 /// What goes with a call beside its arguments.
-enum Extra {
+pub(crate) enum Extra {
     None,
     /// Sent after the arguments from where it is.
     Payload(Bytes),
     /// For the data of the reply.
-    Memory(Memory),
+    Memory {
+        buf: Buf,
+        cut: Cut,
+    },
 }
 
 /// Closes the connection when the last clone is dropped.
@@ -219,7 +232,12 @@ impl Connection {
     /// Starts the driver, with a connection that is there or without: then the first call makes it.
     fn start(target: Target, options: ConnectOptions, stream: Option<TcpStream>) -> Self {
         let in_flight_max = options.in_flight_max.clamp(1, limits::IN_FLIGHT_MAX);
-        let table = Table::new(in_flight_max, connect::first_xid(), Instant::now());
+        let table = Table::new(
+            in_flight_max,
+            connect::first_xid(),
+            options.call_timeout,
+            Instant::now(),
+        );
         let inner = Inner {
             table,
             wanted: false,
@@ -253,7 +271,7 @@ impl Connection {
         args: &A,
     ) -> Result<Bytes, RpcError> {
         let encode = |out: &mut Vec<u8>| args.encode(&mut Encoder::new(out));
-        let reply = self.call_with(procedure, identity, encode, Extra::None);
+        let reply = self.call_with(procedure, identity, encode, Extra::None, None);
         Ok(reply.await?.results)
     }
 
@@ -269,8 +287,9 @@ impl Connection {
         cut: Cut,
     ) -> Result<Reply, RpcError> {
         let encode = |out: &mut Vec<u8>| args.encode(&mut Encoder::new(out));
-        let extra = Extra::Memory(Memory { buf: memory, cut });
-        self.call_with(procedure, identity, encode, extra).await
+        let extra = Extra::Memory { buf: memory, cut };
+        self.call_with(procedure, identity, encode, extra, None)
+            .await
     }
 
     /// As [`Self::call`], with arguments that are bytes already, right or wrong: for tests that send
@@ -282,7 +301,7 @@ impl Connection {
         args: &[u8],
     ) -> Result<Bytes, RpcError> {
         let encode = |out: &mut Vec<u8>| out.extend_from_slice(args);
-        let reply = self.call_with(procedure, identity, encode, Extra::None);
+        let reply = self.call_with(procedure, identity, encode, Extra::None, None);
         Ok(reply.await?.results)
     }
 
@@ -296,8 +315,23 @@ impl Connection {
         payload: Bytes,
     ) -> Result<Bytes, RpcError> {
         let encode = |out: &mut Vec<u8>| head.encode(&mut Encoder::new(out));
-        let reply = self.call_with(procedure, identity, encode, Extra::Payload(payload));
+        let extra = Extra::Payload(payload);
+        let reply = self.call_with(procedure, identity, encode, extra, None);
         Ok(reply.await?.results)
+    }
+
+    /// As [`Self::call`], with what goes beside the arguments, and to end at `deadline`.
+    pub(crate) async fn call_until<A: Encode + ?Sized>(
+        &self,
+        procedure: Procedure,
+        identity: &Identity,
+        args: &A,
+        extra: Extra,
+        deadline: Instant,
+    ) -> Result<Reply, RpcError> {
+        let encode = |out: &mut Vec<u8>| args.encode(&mut Encoder::new(out));
+        self.call_with(procedure, identity, encode, extra, Some(deadline))
+            .await
     }
 
     /// What was counted so far.
@@ -321,14 +355,24 @@ impl Connection {
         identity: &Identity,
         args: impl FnOnce(&mut Vec<u8>),
         extra: Extra,
+        deadline: Option<Instant>,
     ) -> Result<Reply, RpcError> {
         let shared = &*self.handle.shared;
         let _load = Load::of(shared);
-        // Never closed: the permits live as long as this borrow.
-        let Ok(permit) = shared.permits.acquire().await else {
-            return Err(RpcError::Disconnected(Lost::Here));
+        let timeout = shared.options.call_timeout;
+        let mut now = Instant::now();
+        let deadline = deadline.unwrap_or(now + timeout);
+        let permit = match shared.permits.try_acquire() {
+            Ok(permit) => permit,
+            Err(_) => {
+                let permit = tokio::time::timeout_at(deadline, shared.permits.acquire()).await;
+                let permit = permit.map_err(|_| RpcError::Timeout { after: timeout })?;
+                now = Instant::now();
+                // Never closed: the permits live as long as this borrow.
+                permit.map_err(|_| RpcError::Disconnected(Lost::Here))?
+            }
         };
-        let ticket = shared.begin(procedure, identity, args, extra)?;
+        let ticket = shared.begin(procedure, identity, args, extra, (now, deadline))?;
         let reply = Pending {
             shared,
             ticket,
@@ -363,15 +407,15 @@ impl Shared {
         identity: &Identity,
         args: impl FnOnce(&mut Vec<u8>),
         extra: Extra,
+        (now, deadline): (Instant, Instant),
     ) -> Result<Ticket, RpcError> {
         let (payload, memory) = match extra {
             Extra::None => (None, None),
             Extra::Payload(payload) => (Some(payload), None),
-            Extra::Memory(memory) => (None, Some(memory)),
+            Extra::Memory { buf, cut } => (None, Some(Memory { buf, cut })),
         };
         let mut inner = self.lock();
-        let timeout = self.options.call_timeout;
-        let ticket = inner.table.begin(Instant::now(), timeout, |xid, call| {
+        let ticket = inner.table.begin(now, deadline, |xid, call| {
             encode_call(call, xid, procedure, identity, args, payload)
         })?;
         if let Some(memory) = memory {

@@ -87,6 +87,10 @@ pub(super) struct Table {
     slots: Vec<Slot>,
     xid_next: u32,
     waiting: usize,
+    /// Since when there is always some call that waits.
+    busy_since: Instant,
+    /// What a call that ran out of time says it was given.
+    timeout: Duration,
     /// Xids of the calls to send, in order. May name calls that were given up since.
     queue: VecDeque<u32>,
     /// No deadline of a waiting call is earlier than this.
@@ -101,7 +105,6 @@ struct Slot {
     state: State,
     call: Call,
     deadline: Instant,
-    timeout: Duration,
     sent: bool,
     /// It was sent over an earlier connection, too.
     resent: bool,
@@ -130,7 +133,7 @@ const HEAD_KEPT_BYTES: usize = 4096;
 
 impl Table {
     /// A table for `in_flight_max` calls at once, xids counting from `xid_first`.
-    pub(super) fn new(in_flight_max: u32, xid_first: u32, now: Instant) -> Self {
+    pub(super) fn new(in_flight_max: u32, xid_first: u32, timeout: Duration, now: Instant) -> Self {
         let slots = usize::try_from(in_flight_max)
             .unwrap_or(1)
             .max(1)
@@ -140,7 +143,6 @@ impl Table {
             state: State::Free,
             call: Call::default(),
             deadline: now,
-            timeout: Duration::ZERO,
             sent: false,
             resent: false,
             memory: None,
@@ -149,6 +151,8 @@ impl Table {
             slots: slots.collect(),
             xid_next: xid_first,
             waiting: 0,
+            busy_since: now,
+            timeout,
             queue: VecDeque::new(),
             earliest: None,
             over: None,
@@ -160,6 +164,11 @@ impl Table {
         self.waiting
     }
 
+    /// Since when some call has always been waiting; `None` if none is.
+    pub(super) fn busy_since(&self) -> Option<Instant> {
+        (self.waiting > 0).then_some(self.busy_since)
+    }
+
     pub(super) fn earliest(&self) -> Option<Instant> {
         self.earliest
     }
@@ -169,7 +178,7 @@ impl Table {
     pub(super) fn begin(
         &mut self,
         now: Instant,
-        timeout: Duration,
+        deadline: Instant,
         encode: impl FnOnce(u32, &mut Call) -> Result<(), RpcError>,
     ) -> Result<Ticket, RpcError> {
         if let Some(error) = &self.over {
@@ -180,13 +189,14 @@ impl Table {
         let slot = &mut self.slots[index];
         slot.call.head.clear();
         encode(xid, &mut slot.call)?;
-        let deadline = now + timeout;
         slot.xid = xid;
         slot.state = State::Waiting(None);
         slot.deadline = deadline;
-        slot.timeout = timeout;
         slot.sent = false;
         slot.resent = false;
+        if self.waiting == 0 {
+            self.busy_since = now;
+        }
         self.waiting += 1;
         self.stats.calls += 1;
         self.earliest = Some(
@@ -300,7 +310,7 @@ impl Table {
             }
             if slot.deadline <= now {
                 self.stats.timeouts += 1;
-                let after = slot.timeout;
+                let after = self.timeout;
                 wakers.extend(self.end(index, Err(RpcError::Timeout { after })));
             } else {
                 let deadline = slot.deadline;
@@ -411,9 +421,11 @@ impl Call {
 mod tests {
     use super::*;
 
+    const TIMEOUT: Duration = Duration::from_secs(1);
+
     fn table(slots: u32, first: u32) -> (Table, Instant) {
         let now = Instant::now();
-        (Table::new(slots, first, now), now)
+        (Table::new(slots, first, TIMEOUT, now), now)
     }
 
     fn begin(table: &mut Table, now: Instant) -> Ticket {
@@ -421,7 +433,7 @@ mod tests {
             call.head.extend_from_slice(&xid.to_be_bytes());
             Ok(())
         };
-        table.begin(now, Duration::from_secs(1), encode).unwrap()
+        table.begin(now, now + TIMEOUT, encode).unwrap()
     }
 
     fn arrived(results: &'static [u8]) -> Result<Arrived, RpcError> {
@@ -509,6 +521,21 @@ mod tests {
     }
 
     #[test]
+    fn a_connection_is_busy_from_the_first_call_that_waits_to_the_last() {
+        let (mut table, start) = table(4, 0);
+        assert_eq!(table.busy_since(), None);
+        let seconds = |count| start + Duration::from_secs(count);
+        let first = begin(&mut table, seconds(10));
+        let second = begin(&mut table, seconds(20));
+        table.finish(first.xid, arrived(b""));
+        assert_eq!(table.busy_since(), Some(seconds(10)));
+        table.give_up(second);
+        assert_eq!(table.busy_since(), None);
+        begin(&mut table, seconds(30));
+        assert_eq!(table.busy_since(), Some(seconds(30)));
+    }
+
+    #[test]
     fn a_lost_connection_sends_again_in_the_old_order_or_fails_what_was_sent() {
         let (mut table, now) = table(4, u32::MAX);
         let tickets: Vec<Ticket> = (0..3).map(|_| begin(&mut table, now)).collect();
@@ -542,7 +569,7 @@ mod tests {
             table.poll(ticket, &cx()),
             Poll::Ready(Err(RpcError::Disconnected(_)))
         ));
-        let refused = table.begin(now, Duration::ZERO, |_, _| Ok(()));
+        let refused = table.begin(now, now, |_, _| Ok(()));
         assert!(matches!(refused, Err(RpcError::Disconnected(Lost::Here))));
     }
 }

@@ -3,6 +3,7 @@
 //! Owns, for each open file, the windows of READs and WRITEs on their way ([`read`], [`write`]). What
 //! was written and not yet committed is kept in memory until the server has it on stable storage.
 
+mod ahead;
 mod commit;
 mod memory;
 mod pattern;
@@ -15,6 +16,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use nfs_wire::nfs3::{Fattr3, FileHandle, Ftype3, Sattr3};
 
+use self::ahead::Reading;
 pub(crate) use self::memory::Memory;
 pub use self::read::{ReadAt, ReadStream};
 
@@ -70,13 +72,16 @@ struct Inner {
     handle: FileHandle,
     /// What messages call it.
     path: Vec<u8>,
+    reading: Arc<Reading>,
 }
 
 impl File {
     pub(crate) fn new(client: Client, node: Node, path: &[u8]) -> Result<Self, ClientError> {
         let what = match node.attributes.ftype {
             Ftype3::Reg => {
+                let size = node.attributes.size;
                 let inner = Inner {
+                    reading: Reading::new(&client, node.handle, path, size),
                     client,
                     handle: node.handle,
                     path: path.to_vec(),

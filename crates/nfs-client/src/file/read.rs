@@ -1,157 +1,165 @@
-//! Reading: READs in flight ahead of the reader.
+//! Reading: what callers ask for, put together from the pieces of the window ([`super::ahead`]).
 
-use std::collections::VecDeque;
-use std::future::{Future, poll_fn};
-use std::pin::Pin;
-use std::task::Poll;
+use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 
+use super::ahead::{Follow, Reading};
 use super::{File, Inner};
-use crate::client::{ClientError, printable, refused};
-use crate::limits::STREAM_WINDOW;
+use crate::client::ClientError;
 
 /// What a read brought.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadAt {
-    /// The bytes: as many as were asked for, or fewer at the end of the file.
+    /// The bytes: as many as were asked for, or fewer at the end of the file. They count against the
+    /// client's memory ([`super::Windows::memory_bytes_max`]) until they are dropped.
     pub data: Bytes,
     /// The last byte read is the file's last, or there was none to read.
     pub eof: bool,
 }
 
 impl Inner {
-    /// Reads `len` bytes from `offset`, fewer only at the end of the file. Takes as many READs as the
-    /// server's sizes ask for, one after the other; one that suffices is not copied.
+    /// Reads `len` bytes from `offset`, fewer only at the end of the file. What one READ brings is not
+    /// copied.
     pub(super) async fn read_at(&self, offset: u64, len: usize) -> Result<ReadAt, ClientError> {
-        let mut first: Option<Bytes> = None;
-        let mut all = BytesMut::new();
-        let mut have = 0;
-        loop {
-            let want = u32::try_from(len - have).unwrap_or(u32::MAX);
-            let count = want.min(self.client.transfer_sizes().read);
-            let position = offset.saturating_add(u64::try_from(have).unwrap_or(u64::MAX));
-            let ok = match self
-                .client
-                .nfs()
-                .read(&self.handle, position, count)
-                .await?
-            {
-                Ok(ok) => ok,
-                Err(failure) => return Err(refused("READ", &self.path, failure.status)),
-            };
-            let empty = ok.data.is_empty();
-            have += ok.data.len();
-            match first.take() {
-                None if all.is_empty() => first = Some(ok.data),
-                before => {
-                    all.extend_from_slice(&before.unwrap_or_default());
-                    all.extend_from_slice(&ok.data);
+        let reading = &self.reading;
+        let end = offset.saturating_add(u64::try_from(len).unwrap_or(u64::MAX));
+        let noted = reading.note(offset, end - offset);
+        let mut passing = None;
+        let follow = match noted {
+            Follow::Sequential {
+                stream,
+                end: reached,
+                until,
+            } => Follow::Sequential {
+                stream,
+                end: reached,
+                until: until.max(end),
+            },
+            // A read of several transfers is a stream of its own while it lasts.
+            Follow::Exact | Follow::Strided { .. } if end - offset > reading.transfer_bytes() => {
+                let stream = reading.stream();
+                passing = Some(Passing { reading, stream });
+                Follow::Sequential {
+                    stream,
+                    end: offset,
+                    until: end,
                 }
             }
-            if ok.eof || have >= len {
-                let data = first.unwrap_or_else(|| all.freeze());
-                return Ok(ReadAt { data, eof: ok.eof });
-            }
-            if empty {
-                let path = printable(&self.path);
-                return Err(ClientError::NoProgress {
-                    path,
-                    offset: position,
-                });
+            noted => noted,
+        };
+        let mut read = Joined::default();
+        let mut at = offset;
+        loop {
+            let piece = reading.piece(at, end, follow).await?;
+            at = at.saturating_add(u64::try_from(piece.data.len()).unwrap_or(u64::MAX));
+            read.push(piece.data);
+            if piece.eof || at >= end {
+                drop(passing);
+                let data = read.into_bytes();
+                let eof = piece.eof;
+                return Ok(ReadAt { data, eof });
             }
         }
     }
 }
 
-type ReadFuture = Pin<Box<dyn Future<Output = Result<ReadAt, ClientError>> + Send>>;
-
-/// A read that is on its way, or what it brought.
-enum Slot {
-    Pending(ReadFuture),
-    Ready(Result<ReadAt, ClientError>),
+/// Leaves nothing behind of a stream that lasts as long as one read.
+struct Passing<'a> {
+    reading: &'a Arc<Reading>,
+    stream: u32,
 }
 
-/// See [`File::stream`]. Holds at most [`STREAM_WINDOW`] READs' data.
+impl Drop for Passing<'_> {
+    fn drop(&mut self) {
+        self.reading.forget_stream(self.stream);
+    }
+}
+
+/// Pieces put together; a single one as it is.
+#[derive(Default)]
+struct Joined {
+    only: Bytes,
+    all: BytesMut,
+}
+
+impl Joined {
+    fn push(&mut self, data: Bytes) {
+        if self.only.is_empty() && self.all.is_empty() {
+            self.only = data;
+            return;
+        }
+        if self.all.is_empty() {
+            self.all.extend_from_slice(&std::mem::take(&mut self.only));
+        }
+        self.all.extend_from_slice(&data);
+    }
+
+    fn into_bytes(self) -> Bytes {
+        if self.all.is_empty() {
+            self.only
+        } else {
+            self.all.freeze()
+        }
+    }
+}
+
+/// A file's bytes in order, with READs in flight ahead of the reader: see [`File::stream`]. Dropping it
+/// gives up what is ahead.
 pub struct ReadStream {
     file: File,
-    /// Offset of the next READ to send, bytes.
+    /// Offset of the next byte to give out.
     next: u64,
-    window: VecDeque<Slot>,
+    /// Behind the last one to give out.
+    end: u64,
+    stream: u32,
     ended: bool,
 }
 
 impl ReadStream {
     pub(super) fn new(file: File, offset: u64) -> Self {
+        let stream = file.inner.reading.stream();
         Self {
             file,
             next: offset,
-            window: VecDeque::new(),
+            end: u64::MAX,
+            stream,
             ended: false,
         }
     }
 
-    /// The next bytes, never empty; `None` at the end of the file. After an error, `None`.
+    /// The same stream, ending in front of offset `end` if the file does not end before; nothing is
+    /// read from there on.
+    #[must_use]
+    pub fn until(mut self, end: u64) -> Self {
+        self.end = end;
+        self
+    }
+
+    /// The next bytes, never empty: what one READ brought, without a copy. `None` at the end of the
+    /// file. After an error, `None`.
     pub async fn next(&mut self) -> Result<Option<Bytes>, ClientError> {
-        loop {
-            if self.ended {
-                return Ok(None);
-            }
-            self.fill();
-            let Some(read) = self.front().await else {
-                return Ok(None);
-            };
-            let read = match read {
-                Ok(read) => read,
-                Err(error) => {
-                    self.end();
-                    return Err(error);
-                }
-            };
-            if read.eof {
-                self.end();
-            }
-            if !read.data.is_empty() {
-                return Ok(Some(read.data));
-            }
+        if self.ended || self.next >= self.end {
+            return Ok(None);
         }
-    }
-
-    fn fill(&mut self) {
-        let size = self.file.client().transfer_sizes().read;
-        while self.window.len() < STREAM_WINDOW {
-            let (file, offset) = (self.file.clone(), self.next);
-            let len = usize::try_from(size).unwrap_or(usize::MAX);
-            let read = Box::pin(async move { file.read_at(offset, len).await });
-            self.window.push_back(Slot::Pending(read));
-            self.next = self.next.saturating_add(u64::from(size));
-        }
-    }
-
-    /// Waits for the oldest read, while all of them move on.
-    async fn front(&mut self) -> Option<Result<ReadAt, ClientError>> {
-        poll_fn(|cx| {
-            for slot in &mut self.window {
-                if let Slot::Pending(read) = slot
-                    && let Poll::Ready(done) = read.as_mut().poll(cx)
-                {
-                    *slot = Slot::Ready(done);
-                }
-            }
-            match self.window.pop_front() {
-                Some(Slot::Ready(done)) => Poll::Ready(Some(done)),
-                Some(pending) => {
-                    self.window.push_front(pending);
-                    Poll::Pending
-                }
-                None => Poll::Ready(None),
-            }
-        })
-        .await
-    }
-
-    fn end(&mut self) {
+        let follow = Follow::Sequential {
+            stream: self.stream,
+            end: self.next,
+            until: self.end,
+        };
+        // Set for the way out with an error.
         self.ended = true;
-        self.window.clear();
+        let piece = self.file.inner.reading.piece(self.next, self.end, follow);
+        let piece = piece.await?;
+        let len = u64::try_from(piece.data.len()).unwrap_or(u64::MAX);
+        self.next = self.next.saturating_add(len);
+        self.ended = piece.eof;
+        Ok((!piece.data.is_empty()).then_some(piece.data))
+    }
+}
+
+impl Drop for ReadStream {
+    fn drop(&mut self) {
+        self.file.inner.reading.forget_stream(self.stream);
     }
 }

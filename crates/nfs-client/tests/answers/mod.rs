@@ -23,6 +23,14 @@ pub(crate) const HANG: Duration = Duration::from_secs(30);
 
 /// A client of a responder that answers each call with what `answer` makes of it.
 pub(crate) async fn client_of(
+    answer: impl FnMut(Call<'_>) -> Vec<u8> + Send + 'static,
+) -> (Nfs3, Mount3) {
+    client_with(ConnectOptions::default(), answer).await
+}
+
+/// As [`client_of`], with options.
+pub(crate) async fn client_with(
+    options: ConnectOptions,
     mut answer: impl FnMut(Call<'_>) -> Vec<u8> + Send + 'static,
 ) -> (Nfs3, Mount3) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -30,13 +38,38 @@ pub(crate) async fn client_of(
     tokio::spawn(async move {
         let mut peer = RawConnection::from_stream(listener.accept().await.unwrap().0);
         while let Ok(Some(record)) = peer.receive_record().await {
-            let mut d = Decoder::new(&record);
-            let header = CallHeader::decode(&mut d).unwrap();
-            let procedure = Procedure::try_from(header.procedure).unwrap();
-            let results = answer(Call::decode(procedure, &mut d).unwrap());
-            let head = [header.xid, 1, 0, 0, 0, 0].map(u32::to_be_bytes).concat();
-            if peer.send_record(&[head, results].concat()).await.is_err() {
+            let (_, reply) = reply_to(&record, &mut answer);
+            if peer.send_record(&reply).await.is_err() {
                 return;
+            }
+        }
+    });
+    let connection = Connection::connect(target, options).await.unwrap();
+    let nfs = Nfs3::new(connection.clone(), Identity::none());
+    (nfs, Mount3::new(connection, Identity::none()))
+}
+
+/// A client of a responder that takes the first call of `lost` and hangs up. That call goes out again;
+/// it and all others are answered.
+pub(crate) async fn client_losing(
+    lost: Procedure,
+    mut answer: impl FnMut(Call<'_>) -> Vec<u8> + Send + 'static,
+) -> Client {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let target = listener.local_addr().unwrap().into();
+    tokio::spawn(async move {
+        let mut lost = Some(lost);
+        loop {
+            let mut peer = RawConnection::from_stream(listener.accept().await.unwrap().0);
+            while let Ok(Some(record)) = peer.receive_record().await {
+                let (procedure, reply) = reply_to(&record, &mut answer);
+                if Some(procedure) == lost {
+                    lost = None;
+                    break;
+                }
+                if peer.send_record(&reply).await.is_err() {
+                    break;
+                }
             }
         }
     });
@@ -44,7 +77,19 @@ pub(crate) async fn client_of(
         .await
         .unwrap();
     let nfs = Nfs3::new(connection.clone(), Identity::none());
-    (nfs, Mount3::new(connection, Identity::none()))
+    let mount = Mount3::new(connection, Identity::none());
+    let root = handle(b"root");
+    Client::from_root(nfs, mount, root).await.unwrap()
+}
+
+/// A call's procedure, and the reply to it.
+fn reply_to(record: &[u8], answer: &mut impl FnMut(Call<'_>) -> Vec<u8>) -> (Procedure, Vec<u8>) {
+    let mut d = Decoder::new(record);
+    let header = CallHeader::decode(&mut d).unwrap();
+    let procedure = Procedure::try_from(header.procedure).unwrap();
+    let results = answer(Call::decode(procedure, &mut d).unwrap());
+    let head = [header.xid, 1, 0, 0, 0, 0].map(u32::to_be_bytes).concat();
+    (procedure, [head, results].concat())
 }
 
 pub(crate) async fn mounted(

@@ -1,0 +1,521 @@
+//! The bytes of one file, from either side to either side, in order.
+
+use std::collections::VecDeque;
+use std::fs::File as LocalFile;
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use nfs_io::buffer::{Buf, BufferPool};
+use rustix::fs::SeekFrom;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+use super::decide;
+use super::dir::blocking;
+use super::error::TransferError;
+use super::local;
+use super::place::Location;
+use super::watch::Watch;
+use crate::file::{File, ReadStream};
+use crate::limits::{DIRECT_ALIGN_BYTES, LOCAL_PIECES_MAX, TRANSFER_UNCOMMITTED_BYTES_MAX};
+
+/// Bytes at a place of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Piece {
+    pub(super) offset: u64,
+    pub(super) data: Bytes,
+}
+
+impl Piece {
+    fn end(&self) -> u64 {
+        self.offset.saturating_add(self.data.len() as u64)
+    }
+}
+
+/// A file on its way in: its data in order, holes left out where they are known.
+pub(super) enum Reader {
+    /// A thread reads ahead; ends with the file's length.
+    Local {
+        pieces: mpsc::Receiver<Piece>,
+        thread: Option<JoinHandle<io::Result<u64>>>,
+        place: Location,
+        len: u64,
+    },
+    Remote {
+        stream: Box<ReadStream>,
+        offset: u64,
+    },
+}
+
+/// How a file of this host is read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LocalRead {
+    /// Where to begin, bytes.
+    pub(super) from: u64,
+    /// Bytes per piece.
+    pub(super) piece_bytes: usize,
+    /// Leave holes out.
+    pub(super) skip_holes: bool,
+}
+
+impl Reader {
+    pub(super) fn local(
+        file: LocalFile,
+        place: Location,
+        how: LocalRead,
+        pool: &BufferPool,
+    ) -> Self {
+        let (sender, pieces) = mpsc::channel(LOCAL_PIECES_MAX);
+        let pool = pool.clone();
+        let thread = tokio::task::spawn_blocking(move || read_pieces(&file, how, &pool, &sender));
+        Self::Local {
+            pieces,
+            thread: Some(thread),
+            place,
+            len: 0,
+        }
+    }
+
+    pub(super) fn remote(file: &File, from: u64) -> Self {
+        Self::Remote {
+            stream: Box::new(file.stream(from)),
+            offset: from,
+        }
+    }
+
+    /// The next piece; `None` at the end.
+    pub(super) async fn next(&mut self) -> Result<Option<Piece>, TransferError> {
+        match self {
+            Self::Local {
+                pieces,
+                thread,
+                place,
+                len,
+            } => {
+                if let Some(piece) = pieces.recv().await {
+                    return Ok(Some(piece));
+                }
+                if let Some(thread) = thread.take() {
+                    *len = joined(thread)
+                        .await
+                        .map_err(|error| TransferError::local(place, "read", error))?;
+                }
+                Ok(None)
+            }
+            Self::Remote { stream, offset } => {
+                let Some(data) = stream.next().await? else {
+                    return Ok(None);
+                };
+                let piece = Piece {
+                    offset: *offset,
+                    data,
+                };
+                *offset = piece.end();
+                Ok(Some(piece))
+            }
+        }
+    }
+
+    /// The file's length, bytes, once [`Self::next`] has given `None`.
+    fn len(&self) -> u64 {
+        match self {
+            Self::Local { len, .. } => *len,
+            Self::Remote { offset, .. } => *offset,
+        }
+    }
+}
+
+async fn joined<T>(thread: JoinHandle<T>) -> T {
+    match thread.await {
+        Ok(value) => value,
+        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+        // The runtime is going away, and this task with it.
+        Err(_) => std::future::pending().await,
+    }
+}
+
+/// Reads the file from `how.from` to its end, and returns its length. Ends early, without an error,
+/// when nobody wants more.
+fn read_pieces(
+    file: &LocalFile,
+    how: LocalRead,
+    pool: &BufferPool,
+    pieces: &mpsc::Sender<Piece>,
+) -> io::Result<u64> {
+    let mut offset = how.from;
+    loop {
+        let end = match how.skip_holes {
+            false => u64::MAX,
+            true => match next_data(file, offset)? {
+                Some((start, end)) => {
+                    offset = start;
+                    end
+                }
+                None => return Ok(file.metadata()?.len().max(offset)),
+            },
+        };
+        while offset < end {
+            // Pieces end at multiples of their size, so that WRITEs do, and direct reads begin there.
+            let into = offset % how.piece_bytes as u64;
+            let len = (how.piece_bytes as u64 - into).min(end - offset);
+            let data = read_piece(file, offset, usize::try_from(len).unwrap_or(0), pool)?;
+            if data.is_empty() {
+                return Ok(offset);
+            }
+            let piece = Piece { offset, data };
+            offset = piece.end();
+            if pieces.blocking_send(piece).is_err() {
+                return Ok(offset);
+            }
+        }
+    }
+}
+
+/// The next run of data at or behind `offset`; `None` if only a hole follows.
+fn next_data(file: &LocalFile, offset: u64) -> io::Result<Option<(u64, u64)>> {
+    let start = match rustix::fs::seek(file, SeekFrom::Data(offset)) {
+        Ok(start) => start,
+        Err(rustix::io::Errno::NXIO) => return Ok(None),
+        // No holes to be had from this file system.
+        Err(rustix::io::Errno::INVAL | rustix::io::Errno::OPNOTSUPP) => {
+            return Ok(Some((offset, u64::MAX)));
+        }
+        Err(error) => return Err(error.into()),
+    };
+    match rustix::fs::seek(file, SeekFrom::Hole(start)) {
+        Ok(end) => Ok(Some((start, end))),
+        // Cut off in between.
+        Err(rustix::io::Errno::NXIO) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Up to `len` bytes at `offset`: fewer only at the end of the file.
+pub(super) fn read_piece(
+    file: &LocalFile,
+    offset: u64,
+    len: usize,
+    pool: &BufferPool,
+) -> io::Result<Bytes> {
+    let direct = local::is_direct(file);
+    // A direct read is of whole blocks, and beyond the end of the file it comes short.
+    let room = match direct {
+        true => len.next_multiple_of(DIRECT_ALIGN_BYTES),
+        false => len,
+    };
+    if direct && !offset.is_multiple_of(DIRECT_ALIGN_BYTES as u64) {
+        local::set_direct(file, false);
+    }
+    match pool.try_take(room) {
+        Some(mut buf) => {
+            let have = read_full(file, offset, &mut buf)?.min(len);
+            buf.truncate(have);
+            Ok(shrunk(buf))
+        }
+        None => {
+            local::set_direct(file, false);
+            let mut plain = vec![0; len];
+            let have = read_full(file, offset, &mut plain)?;
+            plain.truncate(have);
+            Ok(plain.into())
+        }
+    }
+}
+
+/// A small content is copied out of its large buffer, which would be held as long as the content.
+fn shrunk(buf: Buf) -> Bytes {
+    if buf.is_empty() {
+        Bytes::new()
+    } else {
+        Bytes::from_owner(buf)
+    }
+}
+
+fn read_full(file: &LocalFile, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+    let mut have = 0;
+    while let Some(rest) = into.get_mut(have..)
+        && !rest.is_empty()
+    {
+        match file.read_at(rest, offset.saturating_add(have as u64)) {
+            Ok(0) => break,
+            Ok(count) => have += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            // A direct read that came short left us in the middle of a block, or the device wants
+            // more than this alignment: the rest goes through the page cache.
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput && local::is_direct(file) => {
+                if local::set_direct(file, false) {
+                    return Err(error);
+                }
+            }
+            Err(error) => return Err(error),
+        }
+        // Short, and not at a block's end: the end of the file, or as good as that.
+        if local::is_direct(file) && !have.is_multiple_of(DIRECT_ALIGN_BYTES) {
+            break;
+        }
+    }
+    Ok(have)
+}
+
+/// A file on its way out.
+pub(super) enum Writer {
+    /// A thread writes behind.
+    Local {
+        orders: Option<mpsc::Sender<Order>>,
+        thread: Option<JoinHandle<io::Result<()>>>,
+        place: Location,
+    },
+    Remote(File),
+}
+
+/// What the writing thread is told.
+pub(super) enum Order {
+    Write(Piece),
+    /// Tells when all before it is done; brought to stable storage if so.
+    Flush(oneshot::Sender<()>, bool),
+}
+
+impl Writer {
+    pub(super) fn local(file: Arc<LocalFile>, place: Location, pool: &BufferPool) -> Self {
+        let (orders, queue) = mpsc::channel(LOCAL_PIECES_MAX);
+        let pool = pool.clone();
+        let thread = tokio::task::spawn_blocking(move || write_pieces(&file, queue, &pool));
+        Self::Local {
+            orders: Some(orders),
+            thread: Some(thread),
+            place,
+        }
+    }
+
+    pub(super) async fn write(&mut self, piece: Piece) -> Result<(), TransferError> {
+        match self {
+            Self::Remote(file) => Ok(file.write_at(piece.offset, piece.data).await?),
+            Self::Local { orders, .. } => {
+                let sent = match orders {
+                    Some(orders) => orders.send(Order::Write(piece)).await.is_ok(),
+                    None => false,
+                };
+                if sent { Ok(()) } else { self.end().await }
+            }
+        }
+    }
+
+    /// Waits until all that was written is there: on stable storage of a server, or handed to this
+    /// host's file system, and on its disk if `stable`.
+    pub(super) async fn flush(&mut self, stable: bool) -> Result<(), TransferError> {
+        match self {
+            Self::Remote(file) => Ok(file.sync().await?),
+            Self::Local { orders, .. } => {
+                let (told, done) = oneshot::channel();
+                let sent = match orders {
+                    Some(orders) => orders.send(Order::Flush(told, stable)).await.is_ok(),
+                    None => false,
+                };
+                if sent && done.await.is_ok() {
+                    Ok(())
+                } else {
+                    self.end().await
+                }
+            }
+        }
+    }
+
+    /// Ends the thread of a local file and tells what went wrong.
+    async fn end(&mut self) -> Result<(), TransferError> {
+        let Self::Local {
+            orders,
+            thread,
+            place,
+        } = self
+        else {
+            return Ok(());
+        };
+        *orders = None;
+        match thread.take() {
+            Some(thread) => joined(thread)
+                .await
+                .map_err(|error| TransferError::local(place, "write", error)),
+            None => Ok(()),
+        }
+    }
+
+    /// After the last write: everything is there as by [`Self::flush`], and the file is let go.
+    pub(super) async fn finish(mut self, stable: bool) -> Result<(), TransferError> {
+        match self {
+            Self::Remote(file) => Ok(file.close().await?),
+            Self::Local { .. } => {
+                self.flush(stable).await?;
+                self.end().await
+            }
+        }
+    }
+}
+
+fn write_pieces(
+    file: &LocalFile,
+    mut queue: mpsc::Receiver<Order>,
+    pool: &BufferPool,
+) -> io::Result<()> {
+    while let Some(order) = queue.blocking_recv() {
+        match order {
+            Order::Write(piece) => write_piece(file, &piece, pool)?,
+            Order::Flush(told, stable) => {
+                if stable {
+                    file.sync_data()?;
+                }
+                // Who asked may have gone; then nobody wants to know.
+                let _ = told.send(());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Writes all of `piece`: whole aligned blocks past the page cache if the file is open so, the rest
+/// through it.
+pub(super) fn write_piece(file: &LocalFile, piece: &Piece, pool: &BufferPool) -> io::Result<()> {
+    let align = DIRECT_ALIGN_BYTES;
+    let aligned = piece.offset.is_multiple_of(align as u64) && piece.data.len() >= align;
+    if !local::is_direct(file) || !aligned {
+        local::set_direct(file, false);
+        return file.write_all_at(&piece.data, piece.offset);
+    }
+    let (blocks, rest) = piece
+        .data
+        .split_at(piece.data.len() - piece.data.len() % align);
+    let written = if blocks.as_ptr().addr() % align == 0 {
+        file.write_all_at(blocks, piece.offset)
+    } else {
+        match pool.try_take(blocks.len()) {
+            Some(mut buf) => {
+                buf.copy_from_slice(blocks);
+                file.write_all_at(&buf, piece.offset)
+            }
+            None => Err(io::ErrorKind::InvalidInput.into()),
+        }
+    };
+    if let Err(error) = written {
+        // The device wants another alignment, or there was no buffer.
+        if error.kind() != io::ErrorKind::InvalidInput || local::set_direct(file, false) {
+            return Err(error);
+        }
+        return file.write_all_at(&piece.data, piece.offset);
+    }
+    if rest.is_empty() {
+        return Ok(());
+    }
+    local::set_direct(file, false);
+    file.write_all_at(rest, piece.offset + blocks.len() as u64)
+}
+
+/// What [`pump`] came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pumped {
+    /// The whole of it: the source's length, and where the last data written ended, bytes.
+    All { len: u64, written: u64 },
+    /// Stopped by the watch: all below this offset was handed to the writer, bytes.
+    Stopped { at: u64 },
+}
+
+/// Moves everything from `reader`, which begins at `from`, to `writer`. With `zeros`, blocks of zeros
+/// are left out.
+pub(super) async fn pump(
+    reader: &mut Reader,
+    writer: &mut Writer,
+    from: u64,
+    zeros: bool,
+    watch: &Watch,
+) -> Result<Pumped, TransferError> {
+    let mut at = from;
+    let mut written = from;
+    let mut span = Span { from, holes: false };
+    loop {
+        if watch.is_stopped() {
+            return Ok(Pumped::Stopped { at });
+        }
+        let Some(piece) = reader.next().await? else {
+            break;
+        };
+        let end = piece.end();
+        let parts = match zeros {
+            true => decide::without_zeros(piece.offset, &piece.data),
+            false => std::iter::once(0..piece.data.len()).collect(),
+        };
+        for part in parts {
+            let part = Piece {
+                offset: piece.offset + part.start as u64,
+                data: piece.data.slice(part),
+            };
+            if span.has_to_flush(written, part.offset, part.end()) {
+                writer.flush(false).await?;
+                span = Span {
+                    from: part.offset,
+                    holes: false,
+                };
+            }
+            written = part.end();
+            writer.write(part).await?;
+        }
+        watch.moved(end.saturating_sub(at));
+        at = end;
+    }
+    let len = reader.len();
+    watch.moved(len.saturating_sub(at));
+    Ok(Pumped::All { len, written })
+}
+
+/// The part of a file that may not be on stable storage yet. The writer bounds the *bytes* that are
+/// not; where holes are left out, bytes say nothing about how far these reach, and a copy that goes
+/// on after a crash must know that.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    from: u64,
+    holes: bool,
+}
+
+impl Span {
+    /// Whether what was written has to be flushed before `start..end` is; `written` is the end of the
+    /// part before.
+    fn has_to_flush(&mut self, written: u64, start: u64, end: u64) -> bool {
+        self.holes |= start > written;
+        self.holes && end.saturating_sub(self.from) > TRANSFER_UNCOMMITTED_BYTES_MAX
+    }
+}
+
+/// Two pieces of a file that a copy is to go on with: its first block, and the one before `from`.
+/// Whether they are the same on both sides; if not, it is another file.
+pub(super) fn probes(from: u64, block: u64) -> VecDeque<u64> {
+    let mut offsets = VecDeque::from([0]);
+    let last = from.saturating_sub(block);
+    if last > 0 {
+        offsets.push_back(last);
+    }
+    offsets
+}
+
+/// Up to `len` bytes at `offset` of an open file of either side.
+pub(super) async fn sample(
+    opened: &Opened,
+    place: &Location,
+    offset: u64,
+    len: usize,
+    pool: &BufferPool,
+) -> Result<Bytes, TransferError> {
+    match opened {
+        Opened::Remote(file) => Ok(file.read_at(offset, len).await?.data),
+        Opened::Local(file) => {
+            let (file, pool) = (file.clone(), pool.clone());
+            let read = blocking(move || read_piece(&file, offset, len, &pool)).await;
+            read.map_err(|error| TransferError::local(place, "read", error))
+        }
+    }
+}
+
+/// An open file of either side.
+#[derive(Clone, Debug)]
+pub(super) enum Opened {
+    Local(Arc<LocalFile>),
+    Remote(File),
+}

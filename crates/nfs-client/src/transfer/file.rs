@@ -1,0 +1,602 @@
+//! One regular file, from either side to either side.
+
+use std::fs::File as LocalFile;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use nfs_io::budget::Budget;
+use nfs_io::buffer::BufferPool;
+use nfs_wire::nfs3::{Fattr3, Ftype3, Nfsstat3, Sattr3};
+
+use super::content::{self, LocalRead, Opened, Piece, Pumped, Reader, Writer};
+use super::decide::{self, Onto};
+use super::dir::{Dir, Item, Made, Side, blocking, is_taken};
+use super::error::TransferError;
+use super::links::Links;
+use super::local;
+use super::options::{Existing, LocalIo, Options, Sparse};
+use super::verify;
+use super::watch::{Done, Watch, What};
+use crate::client::{ClientError, Node, refused};
+use crate::limits::{LOCAL_MEMORY_BYTES, LOCAL_PIECE_BYTES, RESUME_ALIGN_BYTES, UNSTEADY_MAX};
+
+/// What all files of one copy share.
+#[derive(Debug)]
+pub(super) struct Context {
+    pub(super) options: Options,
+    pub(super) watch: Watch,
+    pub(super) pool: BufferPool,
+    pub(super) links: Links,
+}
+
+impl Context {
+    pub(super) fn new(options: Options, watch: Watch) -> Self {
+        Self {
+            options,
+            watch,
+            pool: BufferPool::new(Budget::new(LOCAL_MEMORY_BYTES)),
+            links: Links::default(),
+        }
+    }
+}
+
+/// One file to copy.
+#[derive(Clone, Debug)]
+pub(super) struct Job {
+    /// The directory it is in.
+    pub(super) from: Dir,
+    pub(super) item: Item,
+    /// The directory it goes to.
+    pub(super) to: Dir,
+    /// Its name there.
+    pub(super) name: Vec<u8>,
+    pub(super) there: There,
+}
+
+/// What is known of the destination.
+#[derive(Clone, Debug)]
+pub(super) enum There {
+    /// Nothing, for the directory is new.
+    Nothing,
+    Unknown,
+    This(Item),
+}
+
+impl Job {
+    /// A report of it.
+    pub(super) fn done(&self, what: What, bytes: u64) -> Done {
+        Done {
+            source: self.from.location.join(&self.item.name),
+            destination: self.to.location.join(&self.name),
+            what,
+            bytes,
+            checksum: None,
+        }
+    }
+}
+
+/// Copies one regular file, as the options say.
+pub(super) async fn copy(context: &Context, job: &Job) -> Result<Done, TransferError> {
+    let mut there = job.there.clone();
+    let looks_first = context.options.existing != Existing::Replace || context.options.dry_run;
+    if looks_first && matches!(there, There::Unknown) {
+        there = look(job).await?;
+    }
+    let mut content = None;
+    for _ in 0..UNSTEADY_MAX {
+        let mut onto = match &there {
+            There::This(item) => Some((decide_onto(context, job, item)?, item.clone())),
+            There::Nothing | There::Unknown => None,
+        };
+        if let Some((Onto::Leave(what), _)) = onto {
+            context.watch.moved(job.item.attributes.size);
+            return Ok(job.done(what, job.item.attributes.size));
+        }
+        if context.options.dry_run {
+            return Ok(job.done(would(onto.map(|(onto, _)| onto)), job.item.attributes.size));
+        }
+        if let Some((Onto::Remove, _)) = onto {
+            job.to.remove(&job.name).await?;
+            there = There::Unknown;
+            continue;
+        }
+        if let Some((Onto::Resume(from), item)) = &onto
+            && !is_same_start(context, job, item, *from).await?
+        {
+            onto = Some((Onto::Replace, item.clone()));
+        }
+        // The source first: one that cannot be read must not cost the destination its content.
+        let content = match &mut content {
+            Some(content) => content,
+            none => none.insert(open_source(context, job).await?),
+        };
+        let put = match onto {
+            None => put_new(context, job, content).await?,
+            Some((onto, item)) => Some(put_onto(context, job, content, onto, &item).await?),
+        };
+        if let Some(mut done) = put {
+            if context.options.verify {
+                done.checksum = Some(verify::compare(context, job).await?);
+            }
+            return Ok(done);
+        }
+        there = look(job).await?;
+    }
+    Err(TransferError::Unsteady {
+        place: Box::new(job.to.location.join(&job.name)),
+    })
+}
+
+async fn look(job: &Job) -> Result<There, TransferError> {
+    let found = job.to.look_up(&job.name).await?;
+    Ok(found.map_or(There::Unknown, There::This))
+}
+
+fn decide_onto(context: &Context, job: &Job, there: &Item) -> Result<Onto, TransferError> {
+    if is_same_file(&job.from, &job.item, &job.to, there) {
+        return Err(TransferError::SameFile {
+            place: Box::new(job.from.location.join(&job.item.name)),
+            other: Box::new(job.to.location.join(&job.name)),
+        });
+    }
+    let one_write = small_bytes(job) as u64;
+    let existing = context.options.existing;
+    match decide::onto(&job.item.attributes, &there.attributes, existing, one_write) {
+        Onto::InTheWay => Err(TransferError::InTheWay {
+            place: Box::new(job.to.location.join(&job.name)),
+            is: type_name(there.attributes.ftype),
+            by: "regular file",
+        }),
+        onto => Ok(onto),
+    }
+}
+
+/// Whether two things are one.
+pub(super) fn is_same_file(from: &Dir, item: &Item, to: &Dir, there: &Item) -> bool {
+    let (a, b) = (&item.attributes, &there.attributes);
+    let same_number = (a.fsid, a.fileid) == (b.fsid, b.fileid);
+    from.is_same_side(to) && (same_number || (item.handle.is_some() && item.handle == there.handle))
+}
+
+/// The word for a file type.
+pub(super) fn type_name(ftype: Ftype3) -> &'static str {
+    match ftype {
+        Ftype3::Reg => "regular file",
+        Ftype3::Dir => "directory",
+        Ftype3::Lnk => "symbolic link",
+        Ftype3::Blk => "block device",
+        Ftype3::Chr => "character device",
+        Ftype3::Sock => "socket",
+        Ftype3::Fifo => "fifo",
+    }
+}
+
+fn would(onto: Option<Onto>) -> What {
+    match onto {
+        None | Some(Onto::Remove) => What::Copied,
+        Some(Onto::Resume(from)) => What::Resumed { from },
+        Some(Onto::Replace | Onto::InTheWay) => What::Replaced,
+        Some(Onto::Leave(what)) => what,
+    }
+}
+
+/// Bytes that travel in one READ and one WRITE.
+fn small_bytes(job: &Job) -> usize {
+    piece_bytes(&job.to, false).min(piece_bytes(&job.from, true))
+}
+
+/// Bytes per transfer on a side.
+pub(super) fn piece_bytes(dir: &Dir, read: bool) -> usize {
+    match &dir.side {
+        Side::Local(_) => LOCAL_PIECE_BYTES,
+        Side::Remote { client, .. } => {
+            let sizes = client.transfer_sizes();
+            let size = if read { sizes.read } else { sizes.write };
+            usize::try_from(size.max(1)).unwrap_or(LOCAL_PIECE_BYTES)
+        }
+    }
+}
+
+/// A source that is open.
+enum Content {
+    /// The whole of a small file.
+    Small(Bytes),
+    Large(Opened),
+}
+
+async fn open_source(context: &Context, job: &Job) -> Result<Content, TransferError> {
+    let attributes = &job.item.attributes;
+    let place = job.from.location.join(&job.item.name);
+    let may_have_holes = context.options.sparse == Sparse::Always
+        || (context.options.sparse == Sparse::Auto && attributes.used < attributes.size);
+    let small = small_bytes(job);
+    let is_small = attributes.size <= small as u64 && !may_have_holes;
+    match &job.from.side {
+        Side::Local(dir) => {
+            let direct = context.options.local == LocalIo::Direct;
+            let (item, pool) = (job.item.clone(), context.pool.clone());
+            let opened = job.from.local(dir, &job.item.name, "open", move |dir, _| {
+                let file = local::open_read(dir, &item, direct)?;
+                if !is_small {
+                    return Ok(Content::Large(Opened::Local(Arc::new(file))));
+                }
+                // One byte more than it had: a file that grew meanwhile is seen.
+                let size = usize::try_from(item.attributes.size).unwrap_or(small);
+                let data = content::read_piece(&file, 0, size + 1, &pool)?;
+                Ok(if data.len() > size {
+                    Content::Large(Opened::Local(Arc::new(file)))
+                } else {
+                    Content::Small(data)
+                })
+            });
+            opened.await
+        }
+        Side::Remote { client, .. } => {
+            let node = node_of(&job.from, &job.item)?;
+            let file = client.open_node(node, &place.name())?;
+            if !is_small {
+                return Ok(Content::Large(Opened::Remote(file)));
+            }
+            let size = usize::try_from(attributes.size).unwrap_or(small);
+            if size == 0 {
+                return Ok(Content::Small(Bytes::new()));
+            }
+            let read = file.read_at(0, size).await?;
+            Ok(if read.eof {
+                Content::Small(read.data)
+            } else {
+                Content::Large(Opened::Remote(file))
+            })
+        }
+    }
+}
+
+fn node_of(dir: &Dir, item: &Item) -> Result<Node, ClientError> {
+    let missing = || {
+        let path = dir.location.join(&item.name).name();
+        refused("LOOKUP", &path, Nfsstat3::Noent)
+    };
+    item.node().ok_or_else(missing)
+}
+
+/// Makes the file; `None` if its name is taken.
+async fn put_new(
+    context: &Context,
+    job: &Job,
+    content: &Content,
+) -> Result<Option<Done>, TransferError> {
+    let mode = decide::first_mode(&job.item.attributes, &context.options);
+    let target = match (&job.to.side, content) {
+        (Side::Local(dir), Content::Small(data)) => {
+            return put_small_here(context, job, dir, mode, data).await;
+        }
+        (Side::Local(dir), Content::Large(_)) => {
+            let direct = context.options.local == LocalIo::Direct;
+            let made = job.to.local(dir, &job.name, "create", move |dir, name| {
+                let Some(file) = is_taken(local::create(dir, name, mode, direct))? else {
+                    return Ok(None);
+                };
+                let attributes = local::attributes_of(&file)?;
+                Ok(Some((file, attributes)))
+            });
+            let Some((file, attributes)) = made.await? else {
+                return Ok(None);
+            };
+            Target {
+                opened: Opened::Local(Arc::new(file)),
+                attributes,
+                new: true,
+                from: 0,
+            }
+        }
+        (Side::Remote { client, handle }, _) => {
+            let made = job
+                .to
+                .create_remote(client, handle, &job.name, mode)
+                .await?;
+            let Made::New(node) = made else {
+                return Ok(None);
+            };
+            let place = job.to.location.join(&job.name);
+            Target {
+                opened: Opened::Remote(client.open_node(node, &place.name())?),
+                attributes: node.attributes,
+                new: true,
+                from: 0,
+            }
+        }
+    };
+    let bytes = fill(context, job, content, &target).await?;
+    Ok(Some(job.done(What::Copied, bytes)))
+}
+
+/// All of a small new file of this host in one go on one thread.
+async fn put_small_here(
+    context: &Context,
+    job: &Job,
+    dir: &Arc<OwnedFd>,
+    mode: u32,
+    data: &Bytes,
+) -> Result<Option<Done>, TransferError> {
+    let (options, pool) = (context.options.clone(), context.pool.clone());
+    let (data, source) = (data.clone(), job.item.attributes);
+    let len = data.len() as u64;
+    let put = job.to.local(dir, &job.name, "create", move |dir, name| {
+        let direct = options.local == LocalIo::Direct;
+        let Some(file) = is_taken(local::create(dir, name, mode, direct))? else {
+            return Ok(None);
+        };
+        let piece = Piece { offset: 0, data };
+        content::write_piece(&file, &piece, &pool)?;
+        let there = local::attributes_of(&file)?;
+        let set = decide::last_attributes(&source, &there, true, &options);
+        let kept = set.map_or(Ok(true), |set| set_here(&file, &set))?;
+        if options.fsync {
+            file.sync_all()?;
+        }
+        Ok(Some(kept))
+    });
+    let Some(owner_kept) = put.await? else {
+        return Ok(None);
+    };
+    if !owner_kept {
+        context.watch.owner_not_kept();
+    }
+    context.watch.moved(len);
+    Ok(Some(job.done(What::Copied, len)))
+}
+
+/// Sets attributes, without the owner where that is not permitted; whether the owner is kept.
+fn set_here(file: &LocalFile, set: &Sattr3) -> io::Result<bool> {
+    match local::set_attributes(file, set) {
+        Err(error) if names_owner(set) && error.kind() == io::ErrorKind::PermissionDenied => {
+            local::set_attributes(file, &decide::without_owner(set))?;
+            Ok(false)
+        }
+        set => set.map(|()| true),
+    }
+}
+
+pub(super) fn names_owner(set: &Sattr3) -> bool {
+    set.uid.is_some() || set.gid.is_some()
+}
+
+/// A destination that is open for writing.
+#[derive(Debug)]
+struct Target {
+    opened: Opened,
+    /// As it was made or found.
+    attributes: Fattr3,
+    new: bool,
+    /// What lies below stays, bytes.
+    from: u64,
+}
+
+/// Writes onto a file that is there.
+async fn put_onto(
+    context: &Context,
+    job: &Job,
+    content: &Content,
+    onto: Onto,
+    there: &Item,
+) -> Result<Done, TransferError> {
+    let from = match onto {
+        Onto::Resume(from) => from,
+        _ => 0,
+    };
+    let opened = match &job.to.side {
+        Side::Local(dir) => {
+            let (direct, follow) = (context.options.local == LocalIo::Direct, there.follow);
+            let opened = job.to.local(dir, &job.name, "open", move |dir, name| {
+                let file = local::open_write(dir, name, follow, direct)?;
+                file.set_len(from)?;
+                Ok(file)
+            });
+            Opened::Local(Arc::new(opened.await?))
+        }
+        Side::Remote { client, .. } => {
+            let place = job.to.location.join(&job.name);
+            let file = client.open_node(node_of(&job.to, there)?, &place.name())?;
+            if there.attributes.size != from {
+                file.set_len(from).await?;
+            }
+            Opened::Remote(file)
+        }
+    };
+    let target = Target {
+        opened,
+        attributes: there.attributes,
+        new: false,
+        from,
+    };
+    context.watch.moved(from);
+    let bytes = fill(context, job, content, &target).await?;
+    let what = match from {
+        0 => What::Replaced,
+        from => What::Resumed { from },
+    };
+    Ok(job.done(what, bytes))
+}
+
+/// Moves the content and sets the attributes. The file's length, bytes.
+async fn fill(
+    context: &Context,
+    job: &Job,
+    content: &Content,
+    target: &Target,
+) -> Result<u64, TransferError> {
+    let len = match content {
+        Content::Small(data) => {
+            let mut writer = writer(context, job, target);
+            if !data.is_empty() {
+                let data = data.clone();
+                writer.write(Piece { offset: 0, data }).await?;
+            }
+            context.watch.moved(data.len() as u64);
+            writer.finish(context.options.fsync).await?;
+            data.len() as u64
+        }
+        Content::Large(source) => stream(context, job, source, target).await?,
+    };
+    let set = decide::last_attributes(
+        &job.item.attributes,
+        &target.attributes,
+        target.new,
+        &context.options,
+    );
+    if let Some(set) = set {
+        set_last(context, job, target, &set).await?;
+    }
+    Ok(len)
+}
+
+fn writer(context: &Context, job: &Job, target: &Target) -> Writer {
+    let place = job.to.location.join(&job.name);
+    match &target.opened {
+        Opened::Local(file) => Writer::local(file.clone(), place, &context.pool),
+        Opened::Remote(file) => Writer::Remote(file.clone()),
+    }
+}
+
+async fn stream(
+    context: &Context,
+    job: &Job,
+    source: &Opened,
+    target: &Target,
+) -> Result<u64, TransferError> {
+    let options = &context.options;
+    let mut reader = match source {
+        Opened::Local(file) => {
+            let how = LocalRead {
+                from: target.from,
+                piece_bytes: piece_bytes(&job.to, false).next_multiple_of(4096),
+                skip_holes: options.sparse != Sparse::Never,
+            };
+            // A file of its own: the thread's end must not depend on ours.
+            let file = file.try_clone().map_err(|error| {
+                let place = job.from.location.join(&job.item.name);
+                TransferError::local(&place, "read", error)
+            })?;
+            Reader::local(
+                file,
+                job.from.location.join(&job.item.name),
+                how,
+                &context.pool,
+            )
+        }
+        Opened::Remote(file) => Reader::remote(file, target.from),
+    };
+    let is_remote = matches!(source, Opened::Remote(_));
+    let zeros = decide::looks_for_zeros(options.sparse, &job.item.attributes, is_remote);
+    let mut writer = writer(context, job, target);
+    let pumped = content::pump(&mut reader, &mut writer, target.from, zeros, &context.watch);
+    match pumped.await? {
+        Pumped::All { len, written } => {
+            if written < len {
+                set_len(job, target, &mut writer, len).await?;
+            }
+            writer.finish(options.fsync).await?;
+            Ok(len)
+        }
+        Pumped::Stopped { at } => {
+            writer.finish(options.fsync).await?;
+            Err(TransferError::Stopped {
+                place: Box::new(job.from.location.join(&job.item.name)),
+                other: Box::new(job.to.location.join(&job.name)),
+                committed: at,
+            })
+        }
+    }
+}
+
+/// The length of a file that ends in a hole.
+async fn set_len(
+    job: &Job,
+    target: &Target,
+    writer: &mut Writer,
+    len: u64,
+) -> Result<(), TransferError> {
+    match &target.opened {
+        Opened::Remote(file) => Ok(file.set_len(len).await?),
+        Opened::Local(file) => {
+            writer.flush(false).await?;
+            let file = file.clone();
+            let set = blocking(move || file.set_len(len)).await;
+            set.map_err(|error| {
+                TransferError::local(&job.to.location.join(&job.name), "ftruncate", error)
+            })
+        }
+    }
+}
+
+async fn set_last(
+    context: &Context,
+    job: &Job,
+    target: &Target,
+    set: &Sattr3,
+) -> Result<(), TransferError> {
+    let place = job.to.location.join(&job.name);
+    let owner_kept = match &target.opened {
+        Opened::Local(file) => {
+            let (file, set, fsync) = (file.clone(), *set, context.options.fsync);
+            let done = blocking(move || {
+                let kept = set_here(&file, &set)?;
+                if fsync {
+                    file.sync_all()?;
+                }
+                Ok(kept)
+            });
+            done.await
+                .map_err(|error| TransferError::local(&place, "set attributes", error))?
+        }
+        Opened::Remote(file) => {
+            let client = file.client();
+            match client.setattr_handle(file.handle(), set).await {
+                Err(error)
+                    if names_owner(set)
+                        && matches!(error.status(), Some(Nfsstat3::Perm | Nfsstat3::Acces)) =>
+                {
+                    let set = decide::without_owner(set);
+                    let set = client.setattr_handle(file.handle(), &set).await;
+                    set.map_err(|error| error.of(&place.name()))?;
+                    false
+                }
+                set => {
+                    set.map_err(|error| error.of(&place.name()))?;
+                    true
+                }
+            }
+        }
+    };
+    if !owner_kept {
+        context.watch.owner_not_kept();
+    }
+    Ok(())
+}
+
+/// Whether what is there below `from` begins and ends as the source does: if not, it is not an
+/// earlier copy of it.
+async fn is_same_start(
+    context: &Context,
+    job: &Job,
+    there: &Item,
+    from: u64,
+) -> Result<bool, TransferError> {
+    let len = small_bytes(job).min(RESUME_ALIGN_BYTES as usize);
+    let source = verify::open(context, &job.from, &job.item).await?;
+    let copy = verify::open(context, &job.to, there).await?;
+    let (source_place, copy_place) = (
+        job.from.location.join(&job.item.name),
+        job.to.location.join(&job.name),
+    );
+    for offset in content::probes(from, len as u64) {
+        let ours = content::sample(&source, &source_place, offset, len, &context.pool).await?;
+        let theirs = content::sample(&copy, &copy_place, offset, len, &context.pool).await?;
+        if ours != theirs {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}

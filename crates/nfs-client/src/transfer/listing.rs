@@ -1,0 +1,88 @@
+//! The entries of a directory of either side, a part at a time: a directory of any size costs the
+//! memory of one part.
+
+use std::collections::VecDeque;
+
+use super::dir::{Dir, Item, Side, blocking};
+use super::error::TransferError;
+use super::local;
+use crate::client::{DirEntry, DirStream};
+
+/// A directory on its way through. `.` and `..` are left out.
+#[derive(Debug)]
+pub(super) struct Listing {
+    dir: Dir,
+    /// On a server.
+    stream: Option<Box<DirStream>>,
+    ready: VecDeque<Result<Item, TransferError>>,
+    ended: bool,
+}
+
+impl Listing {
+    pub(super) fn new(dir: Dir) -> Self {
+        let stream = match &dir.side {
+            Side::Local(_) => None,
+            Side::Remote { client, handle } => Some(Box::new(client.list(handle, true))),
+        };
+        Self {
+            dir,
+            stream,
+            ready: VecDeque::new(),
+            ended: false,
+        }
+    }
+
+    /// The next entry; `None` at the end. An error about one entry is followed by more; one about the
+    /// directory is the last.
+    pub(super) async fn next(&mut self) -> Option<Result<Item, TransferError>> {
+        loop {
+            if let Some(item) = self.ready.pop_front() {
+                return Some(item);
+            }
+            if self.ended {
+                return None;
+            }
+            if let Err(error) = self.fill().await {
+                self.ended = true;
+                return Some(Err(error));
+            }
+        }
+    }
+
+    async fn fill(&mut self) -> Result<(), TransferError> {
+        let location = &self.dir.location;
+        if let Some(stream) = &mut self.stream {
+            let page = stream.next().await;
+            match page.map_err(|error| error.of(&location.name()))? {
+                None => self.ended = true,
+                Some(page) => self.ready.extend(page.into_iter().filter_map(item).map(Ok)),
+            }
+            return Ok(());
+        }
+        let Side::Local(fd) = &self.dir.side else {
+            self.ended = true;
+            return Ok(());
+        };
+        let fd = fd.clone();
+        let listed = blocking(move || local::list(&fd)).await;
+        let items = listed.map_err(|error| TransferError::local(location, "readdir", error))?;
+        self.ended = items.is_empty();
+        self.ready.extend(items.into_iter().map(|item| {
+            item.map_err(|(name, error)| TransferError::local(&location.join(&name), "stat", error))
+        }));
+        Ok(())
+    }
+}
+
+/// An entry with attributes; one without is gone by now.
+fn item(entry: DirEntry) -> Option<Item> {
+    if entry.is_dot() {
+        return None;
+    }
+    Some(Item {
+        attributes: entry.attributes?,
+        handle: Some(entry.handle?),
+        name: entry.name,
+        follow: false,
+    })
+}

@@ -1,0 +1,309 @@
+//! Directories and files of this host, by descriptor and name. Every call here may block: callers are
+//! on threads for that.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+
+use nfs_wire::nfs3::{Fattr3, Ftype3, Nfstime3, Sattr3, SetTime, Specdata3};
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, RawDir, Statx, StatxFlags, Timespec, Timestamps,
+    UTIME_NOW, UTIME_OMIT,
+};
+
+use super::dir::Item;
+
+/// Bytes of one getdents64.
+const LISTING_BYTES: usize = 64 * 1024;
+
+/// Opens the directory `path`, following symbolic links.
+pub(super) fn open_path(path: &std::path::Path) -> io::Result<OwnedFd> {
+    let path = if path.as_os_str().is_empty() {
+        std::path::Path::new(".")
+    } else {
+        path
+    };
+    Ok(rustix::fs::openat(CWD, path, DIRECTORY, Mode::empty())?)
+}
+
+const DIRECTORY: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::CLOEXEC);
+
+/// Opens the directory `name` in `dir`; a symbolic link only if `follow`.
+pub(super) fn open_dir(dir: &OwnedFd, name: &[u8], follow: bool) -> io::Result<OwnedFd> {
+    let flags = DIRECTORY | nofollow(follow);
+    Ok(rustix::fs::openat(dir, name, flags, Mode::empty())?)
+}
+
+fn nofollow(follow: bool) -> OFlags {
+    if follow {
+        OFlags::empty()
+    } else {
+        OFlags::NOFOLLOW
+    }
+}
+
+/// What has the name `name` in `dir`.
+pub(super) fn look_up(dir: &OwnedFd, name: &[u8], follow: bool) -> io::Result<Item> {
+    let flags = if follow {
+        AtFlags::empty()
+    } else {
+        AtFlags::SYMLINK_NOFOLLOW
+    };
+    let statx = rustix::fs::statx(dir, name, flags, StatxFlags::BASIC_STATS)?;
+    Ok(Item {
+        name: name.to_vec(),
+        attributes: attributes(&statx),
+        handle: None,
+        follow,
+    })
+}
+
+/// The attributes of an open file or directory.
+pub(super) fn attributes_of(file: &impl std::os::fd::AsFd) -> io::Result<Fattr3> {
+    let statx = rustix::fs::statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS)?;
+    Ok(attributes(&statx))
+}
+
+/// An entry, or its name and why its attributes cannot be had.
+pub(super) type Listed = Result<Item, (Vec<u8>, io::Error)>;
+
+/// The next entries of an open directory, with attributes; empty at its end. An entry whose
+/// attributes cannot be had comes as its name and the error.
+pub(super) fn list(dir: &OwnedFd) -> io::Result<Vec<Listed>> {
+    let mut buffer = Vec::with_capacity(LISTING_BYTES);
+    let mut raw = RawDir::new(dir, buffer.spare_capacity_mut());
+    let mut items = Vec::new();
+    while let Some(entry) = raw.next() {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        if name != b"." && name != b".." {
+            items.push(look_up(dir, name, false).map_err(|error| (name.to_vec(), error)));
+        }
+        if raw.is_buffer_empty() && !items.is_empty() {
+            break;
+        }
+    }
+    Ok(items)
+}
+
+/// Opens a regular file for reading.
+pub(super) fn open_read(dir: &OwnedFd, item: &Item, direct: bool) -> io::Result<File> {
+    // A fifo that took the file's place meanwhile must not hold us up.
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | nofollow(item.follow);
+    open(dir, &item.name, flags, direct)
+}
+
+/// Opens a regular file for writing and reading; what is in it stays.
+pub(super) fn open_write(
+    dir: &OwnedFd,
+    name: &[u8],
+    follow: bool,
+    direct: bool,
+) -> io::Result<File> {
+    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK | nofollow(follow);
+    open(dir, name, flags, direct).or_else(|error| {
+        let writable_only = error.kind() == io::ErrorKind::PermissionDenied;
+        if !writable_only {
+            return Err(error);
+        }
+        let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | nofollow(follow);
+        open(dir, name, flags, direct)
+    })
+}
+
+fn open(dir: &OwnedFd, name: &[u8], flags: OFlags, direct: bool) -> io::Result<File> {
+    let plain = || rustix::fs::openat(dir, name, flags, Mode::empty());
+    let opened = if direct {
+        // A file system without direct I/O says EINVAL.
+        match rustix::fs::openat(dir, name, flags | OFlags::DIRECT, Mode::empty()) {
+            Err(rustix::io::Errno::INVAL) => plain(),
+            opened => opened,
+        }
+    } else {
+        plain()
+    };
+    Ok(opened?.into())
+}
+
+/// Makes the regular file `name`; it is an error if it exists.
+pub(super) fn create(dir: &OwnedFd, name: &[u8], mode: u32, direct: bool) -> io::Result<File> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let file: File = rustix::fs::openat(dir, name, flags, Mode::from_raw_mode(mode))?.into();
+    if direct {
+        set_direct(&file, true);
+    }
+    Ok(file)
+}
+
+/// Switches direct I/O on or off; whether it is on then.
+pub(super) fn set_direct(file: &File, on: bool) -> bool {
+    let Ok(flags) = rustix::fs::fcntl_getfl(file) else {
+        return false;
+    };
+    let wanted = if on {
+        flags | OFlags::DIRECT
+    } else {
+        flags - OFlags::DIRECT
+    };
+    match rustix::fs::fcntl_setfl(file, wanted) {
+        Ok(()) => on,
+        Err(_) => flags.contains(OFlags::DIRECT),
+    }
+}
+
+/// Whether reads and writes go past the page cache.
+pub(super) fn is_direct(file: &File) -> bool {
+    rustix::fs::fcntl_getfl(file).is_ok_and(|flags| flags.contains(OFlags::DIRECT))
+}
+
+/// Makes the directory `name`.
+pub(super) fn make_dir(dir: &OwnedFd, name: &[u8], mode: u32) -> io::Result<()> {
+    Ok(rustix::fs::mkdirat(dir, name, Mode::from_raw_mode(mode))?)
+}
+
+/// Makes the symbolic link `name` that points to `target`.
+pub(super) fn make_symlink(dir: &OwnedFd, name: &[u8], target: &[u8]) -> io::Result<()> {
+    Ok(rustix::fs::symlinkat(target, dir, name)?)
+}
+
+/// Where the symbolic link `name` points.
+pub(super) fn read_link(dir: &OwnedFd, name: &[u8]) -> io::Result<Vec<u8>> {
+    Ok(rustix::fs::readlinkat(dir, name, Vec::new())?.into_bytes())
+}
+
+/// Makes a fifo, socket or device.
+pub(super) fn make_special(dir: &OwnedFd, name: &[u8], like: &Fattr3, mode: u32) -> io::Result<()> {
+    let kind = match like.ftype {
+        Ftype3::Fifo => FileType::Fifo,
+        Ftype3::Sock => FileType::Socket,
+        Ftype3::Chr => FileType::CharacterDevice,
+        Ftype3::Blk => FileType::BlockDevice,
+        Ftype3::Reg | Ftype3::Dir | Ftype3::Lnk => {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+    };
+    let device = rustix::fs::makedev(like.rdev.major, like.rdev.minor);
+    let mode = Mode::from_raw_mode(mode);
+    Ok(rustix::fs::mknodat(dir, name, kind, mode, device)?)
+}
+
+/// Gives the file at `existing` the further name `name`.
+pub(super) fn link(existing: &std::path::Path, dir: &OwnedFd, name: &[u8]) -> io::Result<()> {
+    Ok(rustix::fs::linkat(
+        CWD,
+        existing,
+        dir,
+        name,
+        AtFlags::empty(),
+    )?)
+}
+
+/// Removes a name that is not a directory's.
+pub(super) fn remove(dir: &OwnedFd, name: &[u8]) -> io::Result<()> {
+    Ok(rustix::fs::unlinkat(dir, name, AtFlags::empty())?)
+}
+
+/// Changes owner, mode and times of an open file or directory, in this order: a change of owner takes
+/// set-user-ID away.
+pub(super) fn set_attributes(file: &impl std::os::fd::AsFd, new: &Sattr3) -> io::Result<()> {
+    if new.uid.is_some() || new.gid.is_some() {
+        rustix::fs::fchown(file, owner(new.uid), group(new.gid))?;
+    }
+    if let Some(mode) = new.mode {
+        rustix::fs::fchmod(file, Mode::from_raw_mode(mode))?;
+    }
+    if let Some(times) = times(new) {
+        rustix::fs::futimens(file, &times)?;
+    }
+    Ok(())
+}
+
+/// As [`set_attributes`], for what cannot be opened: a symbolic link, a fifo, a device.
+pub(super) fn set_attributes_at(dir: &OwnedFd, name: &[u8], new: &Sattr3) -> io::Result<()> {
+    let flags = AtFlags::SYMLINK_NOFOLLOW;
+    if new.uid.is_some() || new.gid.is_some() {
+        rustix::fs::chownat(dir, name, owner(new.uid), group(new.gid), flags)?;
+    }
+    if let Some(mode) = new.mode {
+        rustix::fs::chmodat(dir, name, Mode::from_raw_mode(mode), AtFlags::empty())?;
+    }
+    if let Some(times) = times(new) {
+        rustix::fs::utimensat(dir, name, &times, flags)?;
+    }
+    Ok(())
+}
+
+fn owner(uid: Option<u32>) -> Option<rustix::fs::Uid> {
+    uid.map(rustix::fs::Uid::from_raw)
+}
+
+fn group(gid: Option<u32>) -> Option<rustix::fs::Gid> {
+    gid.map(rustix::fs::Gid::from_raw)
+}
+
+fn times(new: &Sattr3) -> Option<Timestamps> {
+    let time = |time: SetTime| match time {
+        SetTime::DontChange => special_time(UTIME_OMIT),
+        SetTime::ServerTime => special_time(UTIME_NOW),
+        SetTime::ClientTime(time) => Timespec {
+            tv_sec: signed_seconds(time.seconds),
+            tv_nsec: time.nseconds.min(999_999_999).into(),
+        },
+    };
+    let wanted = new.atime != SetTime::DontChange || new.mtime != SetTime::DontChange;
+    wanted.then(|| Timestamps {
+        last_access: time(new.atime),
+        last_modification: time(new.mtime),
+    })
+}
+
+fn special_time(nanoseconds: i64) -> Timespec {
+    Timespec {
+        tv_sec: 0,
+        tv_nsec: nanoseconds,
+    }
+}
+
+/// The wire's 32 bits are taken as unsigned, as RFC 1813 §2.5 has them: up to the year 2106, and none
+/// before 1970.
+fn signed_seconds(seconds: u32) -> i64 {
+    i64::from(seconds)
+}
+
+fn attributes(statx: &Statx) -> Fattr3 {
+    let time = |time: rustix::fs::StatxTimestamp| Nfstime3 {
+        // What the wire cannot carry becomes the nearest that it can.
+        seconds: u32::try_from(time.tv_sec.max(0)).unwrap_or(u32::MAX),
+        nseconds: time.tv_nsec,
+    };
+    let mode = u32::from(statx.stx_mode);
+    let ftype = match FileType::from_raw_mode(mode) {
+        FileType::Directory => Ftype3::Dir,
+        FileType::Symlink => Ftype3::Lnk,
+        FileType::Fifo => Ftype3::Fifo,
+        FileType::Socket => Ftype3::Sock,
+        FileType::CharacterDevice => Ftype3::Chr,
+        FileType::BlockDevice => Ftype3::Blk,
+        FileType::RegularFile | FileType::Unknown => Ftype3::Reg,
+    };
+    Fattr3 {
+        ftype,
+        mode: mode & 0o7777,
+        nlink: statx.stx_nlink,
+        uid: statx.stx_uid,
+        gid: statx.stx_gid,
+        size: statx.stx_size,
+        used: statx.stx_blocks.saturating_mul(512),
+        rdev: Specdata3 {
+            major: statx.stx_rdev_major,
+            minor: statx.stx_rdev_minor,
+        },
+        fsid: u64::from(statx.stx_dev_major) << 32 | u64::from(statx.stx_dev_minor),
+        fileid: statx.stx_ino,
+        atime: time(statx.stx_atime),
+        mtime: time(statx.stx_mtime),
+        ctime: time(statx.stx_ctime),
+    }
+}

@@ -1,0 +1,191 @@
+//! Whole files and trees, between this host and servers, and between servers.
+//!
+//! [`copy`] does what cp(1) does, many files at once: sources and destination are [`Place`]s, what is
+//! kept, skipped or gone on with is in the [`Options`], and a [`Watch`] tells how far it has come,
+//! gets a report for each file, and stops it.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use nfs_client::MountOptions;
+//! use nfs_client::transfer::{self, Options, Place, Preserve, Watch};
+//!
+//! let url = "nfs://localhost:20049/data/photos".parse()?;
+//! let photos = Place::mount(&url, &MountOptions::default()).await?;
+//! let options = Options { recursive: true, preserve: Preserve::ALL, ..Options::default() };
+//! let watch = Watch::default();
+//! let figures = transfer::copy(&[photos], &Place::local("/tmp"), &options, &watch).await?;
+//! println!("{} files, {} bytes, {} failed", figures.files_done, figures.bytes_done, figures.failed);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A file on a server that was reported as done is on stable storage. One of this host is handed to
+//! its file system, as cp(1) leaves it, and on stable storage with [`Options::fsync`].
+//!
+//! Files are written in place, in order, and at most
+//! [`TRANSFER_UNCOMMITTED_BYTES_MAX`](crate::limits::TRANSFER_UNCOMMITTED_BYTES_MAX) reach beyond what
+//! is on stable storage. So a copy that was cut off, however it was, can go on
+//! ([`Existing::Resume`]): it trusts what lies below that, after a look at its beginning and end.
+//!
+//! A small file costs one READ from a server, and CREATE and WRITE to one; SETATTR only where times,
+//! owner or mode are kept.
+
+mod content;
+mod decide;
+mod dir;
+mod ends;
+mod error;
+mod file;
+mod links;
+mod listing;
+mod local;
+mod options;
+mod place;
+mod tree;
+mod verify;
+mod watch;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use nfs_wire::nfs3::Ftype3;
+
+pub use self::error::TransferError;
+pub use self::options::{Existing, Follow, LocalIo, Options, Preserve, Sparse};
+pub use self::place::{Location, Place, Remote};
+pub use self::watch::{Done, Event, Figures, Watch, What};
+
+use self::ends::{End, Start};
+use self::file::{Context, Job};
+use self::tree::{Hands, Level};
+
+/// Copies `sources` to `destination`: into it if it is a directory, else to its name.
+///
+/// Everything that can be copied is; what failed was told to `watch`, and is counted in the result.
+/// Dropping the future gives up what is on its way at once; [`Watch::stop`] brings it to an end.
+///
+/// # Errors
+/// Only when nothing can be done at all: the destination cannot be had, or is no directory for
+/// several sources.
+pub async fn copy(
+    sources: &[Place],
+    destination: &Place,
+    options: &Options,
+    watch: &Watch,
+) -> Result<Figures, TransferError> {
+    let end = ends::end(destination, sources.len(), options).await?;
+    let context = Arc::new(Context::new(options.clone(), watch.clone()));
+    let sources = sources.to_vec();
+    tree::run(context, move |hands| async move {
+        let mut names = HashSet::new();
+        for source in &sources {
+            if hands.context.watch.is_stopped() {
+                return;
+            }
+            if let Err(error) = begin(&hands, source, &end, &mut names).await {
+                hands.context.watch.failed(&error);
+            }
+        }
+    })
+    .await;
+    Ok(watch.figures())
+}
+
+/// Copies the one file `source` to the name `destination`, or into it if it is a directory.
+///
+/// # Errors
+/// What failed.
+pub async fn copy_file(
+    source: &Place,
+    destination: &Place,
+    options: &Options,
+) -> Result<Figures, TransferError> {
+    let failure = Arc::new(parking_lot::Mutex::new(None));
+    let first = failure.clone();
+    let watch = Watch::new(move |event| {
+        if let Event::Failed(error) = event {
+            first.lock().get_or_insert_with(|| error.clone());
+        }
+    });
+    let sources = std::slice::from_ref(source);
+    let figures = copy(sources, destination, options, &watch).await?;
+    let failure = failure.lock().take();
+    match failure {
+        Some(error) => Err(error),
+        None => Ok(figures),
+    }
+}
+
+/// Finds a source, and hands it out.
+async fn begin(
+    hands: &Hands,
+    source: &Place,
+    end: &End,
+    names: &mut HashSet<Vec<u8>>,
+) -> Result<(), TransferError> {
+    let context = &hands.context;
+    let start = ends::start(source, &context.options).await?;
+    if !start.nameless && matches!(end, End::Into(_)) && !names.insert(start.item.name.clone()) {
+        return Err(TransferError::Twice {
+            place: Box::new(source.location()),
+        });
+    }
+    if start.item.attributes.ftype == Ftype3::Dir {
+        return begin_tree(hands, source, end, &start).await;
+    }
+    let (to, name, there) = end.of(&start);
+    let job = Job {
+        from: start.dir,
+        item: start.item,
+        to,
+        name,
+        there,
+    };
+    hands.file(job, None).await;
+    Ok(())
+}
+
+async fn begin_tree(
+    hands: &Hands,
+    source: &Place,
+    end: &End,
+    start: &Start,
+) -> Result<(), TransferError> {
+    let context = &hands.context;
+    if !context.options.recursive {
+        return Err(TransferError::IsDirectory {
+            place: Box::new(source.location()),
+        });
+    }
+    let from = tree::open_named(&start.dir, &start.item).await?;
+    let (to, name, _) = end.of(start);
+    let merged = end.merged(start);
+    if ends::is_inside(merged.as_ref().unwrap_or(&to), start).await {
+        return Err(TransferError::IntoItself {
+            place: Box::new(source.location()),
+            other: Box::new(to.location.join(&name)),
+        });
+    }
+    let made = match merged {
+        Some(dir) => tree::MadeDir {
+            attributes: match ends::itself(&dir).await {
+                Some(item) => item.attributes,
+                None => start.item.attributes,
+            },
+            dir,
+            new: false,
+        },
+        None => tree::make(context, &to, &name, &start.item, false, &from).await?,
+    };
+    let level = Level {
+        to: made.dir,
+        from,
+        source: start.item.attributes,
+        there: made.attributes,
+        new: made.new,
+        parent: None,
+        depth: 0,
+    };
+    hands.tree(Arc::new(level)).await;
+    Ok(())
+}

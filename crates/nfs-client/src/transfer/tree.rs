@@ -1,0 +1,624 @@
+//! Trees: directories are walked, made and finished; files are handed out.
+//!
+//! A few walkers read directories at once; each goes down first, so that what is held in memory is
+//! one part of a listing for each directory on the way down. The files they find wait in a short
+//! queue. A directory is finished (mode, times, owner) when the last thing in it is.
+
+use std::sync::Arc;
+
+use nfs_wire::nfs3::{Fattr3, Ftype3};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::task::JoinSet;
+
+use super::decide;
+use super::dir::{Dir, Item, Made, Side, blocking};
+use super::error::TransferError;
+use super::file::{self, Context, Job, There, type_name};
+use super::links::{Copy, Name};
+use super::listing::Listing;
+use super::local;
+use super::options::{Follow, Options};
+use super::place::Location;
+use super::watch::{Done, What};
+use crate::limits::{TREE_DEPTH_MAX, WALKERS_MAX, WORK_QUEUE_MAX};
+
+/// Something to be done by a task of its own.
+pub(super) enum Work {
+    File(Box<Job>, Option<Arc<Level>>, OwnedSemaphorePermit),
+    Walk(Box<Walker>, OwnedSemaphorePermit),
+}
+
+/// A directory that is being filled.
+#[derive(Debug)]
+pub(super) struct Level {
+    pub(super) to: Dir,
+    pub(super) from: Dir,
+    pub(super) source: Fattr3,
+    /// The destination as it was made or found.
+    pub(super) there: Fattr3,
+    pub(super) new: bool,
+    pub(super) parent: Option<Arc<Self>>,
+    pub(super) depth: usize,
+}
+
+/// One of the tasks that read directories, with those it is in.
+pub(super) struct Walker {
+    frames: Vec<(Listing, Arc<Level>)>,
+    hands: Hands,
+}
+
+/// What hands work out: held by those who may find more.
+#[derive(Clone)]
+pub(super) struct Hands {
+    pub(super) context: Arc<Context>,
+    work: mpsc::Sender<Work>,
+    files: Arc<Semaphore>,
+    walkers: Arc<Semaphore>,
+    /// The directories that the copy goes to; none of them is copied into itself.
+    tops: Arc<parking_lot::Mutex<Vec<(Dir, Item)>>>,
+}
+
+/// Runs `find`, which hands out work, and all the work that comes of it.
+pub(super) async fn run<F>(context: Arc<Context>, find: impl FnOnce(Hands) -> F)
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let (work, mut queue) = mpsc::channel(WORK_QUEUE_MAX);
+    let jobs = context.options.jobs.clamp(1, crate::limits::JOBS_MAX);
+    let hands = Hands {
+        context: context.clone(),
+        work,
+        files: Arc::new(Semaphore::new(usize::try_from(jobs).unwrap_or(1))),
+        walkers: Arc::new(Semaphore::new(WALKERS_MAX)),
+        tops: Arc::default(),
+    };
+    let mut tasks = JoinSet::new();
+    tasks.spawn(find(hands));
+    let mut open = true;
+    loop {
+        tokio::select! {
+            next = queue.recv(), if open => match next {
+                Some(Work::File(job, level, permit)) => {
+                    let context = context.clone();
+                    tasks.spawn(async move {
+                        one(&context, &job).await;
+                        drop(job);
+                        release(&context, level).await;
+                        drop(permit);
+                    });
+                }
+                Some(Work::Walk(walker, permit)) => {
+                    tasks.spawn(async move {
+                        walker.walk().await;
+                        drop(permit);
+                    });
+                }
+                None => {
+                    open = false;
+                    context.watch.walked();
+                }
+            },
+            ended = tasks.join_next(), if !tasks.is_empty() => {
+                if let Some(Err(error)) = ended && error.is_panic() {
+                    std::panic::resume_unwind(error.into_panic());
+                }
+            }
+            else => return,
+        }
+    }
+}
+
+impl Hands {
+    /// Hands a file out, when it is its turn.
+    pub(super) async fn file(&self, job: Job, level: Option<Arc<Level>>) {
+        let bytes = match job.item.attributes.ftype {
+            Ftype3::Reg => job.item.attributes.size,
+            _ => 0,
+        };
+        self.context.watch.found(bytes);
+        // Neither is ever closed while somebody holds these hands; a copy that is given up drops both.
+        if let Ok(permit) = self.files.clone().acquire_owned().await {
+            drop(
+                self.work
+                    .send(Work::File(Box::new(job), level, permit))
+                    .await,
+            );
+        }
+    }
+
+    /// Hands a tree out.
+    pub(super) async fn tree(&self, level: Arc<Level>) {
+        if let Some(item) = super::ends::itself(&level.to).await {
+            self.tops.lock().push((level.to.clone(), item));
+        }
+        let walker = Walker {
+            frames: vec![(level.from.listing(), level)],
+            hands: self.clone(),
+        };
+        if let Ok(permit) = self.walkers.clone().acquire_owned().await {
+            drop(self.work.send(Work::Walk(Box::new(walker), permit)).await);
+        }
+    }
+
+    fn is_top(&self, dir: &Dir, item: &Item) -> Option<Location> {
+        let tops = self.tops.lock();
+        let top = tops
+            .iter()
+            .find(|(top, there)| file::is_same_file(dir, item, top, there));
+        top.map(|(top, _)| top.location.clone())
+    }
+}
+
+impl Walker {
+    async fn walk(mut self) {
+        let context = self.hands.context.clone();
+        while let Some((listing, level)) = self.frames.last_mut() {
+            if context.watch.is_stopped() {
+                break;
+            }
+            let found = match listing.next().await {
+                Some(Ok(item)) => item,
+                Some(Err(error)) => {
+                    context.watch.failed(&error);
+                    continue;
+                }
+                None => {
+                    let level = self.frames.pop().map(|(_, level)| level);
+                    release(&context, level).await;
+                    continue;
+                }
+            };
+            let level = level.clone();
+            if let Err(error) = self.take(&level, found).await {
+                context.watch.failed(&error);
+            }
+            release(&context, Some(level)).await;
+        }
+    }
+
+    async fn take(&mut self, level: &Arc<Level>, found: Item) -> Result<(), TransferError> {
+        let item = match self.hands.context.options.follow {
+            Follow::Always if found.attributes.ftype == Ftype3::Lnk => {
+                level.from.followed(&found).await?
+            }
+            _ => found,
+        };
+        if item.attributes.ftype != Ftype3::Dir {
+            let there = match level.new {
+                true => There::Nothing,
+                false => There::Unknown,
+            };
+            let job = Job {
+                from: level.from.clone(),
+                name: item.name.clone(),
+                item,
+                to: level.to.clone(),
+                there,
+            };
+            self.hands.file(job, Some(level.clone())).await;
+            return Ok(());
+        }
+        let below = self.enter(level, &item).await?;
+        let frame = (below.from.listing(), below);
+        match self.hands.walkers.clone().try_acquire_owned() {
+            Ok(permit) => {
+                let walker = Self {
+                    frames: vec![frame],
+                    hands: self.hands.clone(),
+                };
+                let work = Work::Walk(Box::new(walker), permit);
+                drop(self.hands.work.send(work).await);
+            }
+            Err(_) => self.frames.push(frame),
+        }
+        Ok(())
+    }
+
+    /// Makes the directory `item` of `level` at the destination, and opens both.
+    async fn enter(&self, level: &Arc<Level>, item: &Item) -> Result<Arc<Level>, TransferError> {
+        let place = || Box::new(level.from.location.join(&item.name));
+        if level.depth >= TREE_DEPTH_MAX {
+            return Err(TransferError::TooDeep { place: place() });
+        }
+        if let Some(other) = self.hands.is_top(&level.from, item) {
+            return Err(TransferError::IntoItself {
+                place: place(),
+                other: Box::new(other),
+            });
+        }
+        if item.follow && is_ancestor(level, item) {
+            return Err(TransferError::IntoItself {
+                place: place(),
+                other: Box::new(level.from.location.clone()),
+            });
+        }
+        let from = level.from.open_dir(item).await?;
+        let context = &self.hands.context;
+        let made = make(context, &level.to, &item.name, item, level.new, &from).await?;
+        Ok(Arc::new(Level {
+            to: made.dir,
+            from,
+            source: item.attributes,
+            there: made.attributes,
+            new: made.new,
+            parent: Some(level.clone()),
+            depth: level.depth + 1,
+        }))
+    }
+}
+
+fn is_ancestor(level: &Arc<Level>, item: &Item) -> bool {
+    let same = |source: &Fattr3| {
+        (source.fsid, source.fileid) == (item.attributes.fsid, item.attributes.fileid)
+    };
+    let mut at = Some(level);
+    while let Some(level) = at {
+        if same(&level.source) {
+            return true;
+        }
+        at = level.parent.as_ref();
+    }
+    false
+}
+
+/// A destination directory.
+pub(super) struct MadeDir {
+    pub(super) dir: Dir,
+    pub(super) attributes: Fattr3,
+    pub(super) new: bool,
+}
+
+/// Makes the directory `name` in `to` like `item`, or takes the one that is there. `parent_new`: nothing
+/// can be there.
+pub(super) async fn make(
+    context: &Context,
+    to: &Dir,
+    name: &[u8],
+    item: &Item,
+    parent_new: bool,
+    from: &Dir,
+) -> Result<MadeDir, TransferError> {
+    let options = &context.options;
+    let report = |dir: &Dir| {
+        context.watch.done(&Done {
+            source: from.location.clone(),
+            destination: dir.location.clone(),
+            what: What::Directory,
+            bytes: 0,
+            checksum: None,
+        });
+    };
+    if !options.dry_run {
+        let mode = decide::first_dir_mode(&item.attributes, options);
+        if let Made::New((dir, attributes)) = to.make_dir(name, mode).await? {
+            report(&dir);
+            return Ok(MadeDir {
+                dir,
+                attributes,
+                new: true,
+            });
+        }
+    }
+    let there = match options.dry_run && parent_new {
+        true => None,
+        false => to.look_up(name).await?,
+    };
+    match there {
+        Some(there) if there.attributes.ftype == Ftype3::Dir => Ok(MadeDir {
+            dir: to.open_dir(&there).await?,
+            attributes: there.attributes,
+            new: false,
+        }),
+        Some(there) => Err(TransferError::InTheWay {
+            place: Box::new(to.location.join(name)),
+            is: type_name(there.attributes.ftype),
+            by: "directory",
+        }),
+        None if options.dry_run => {
+            // It is not there, and is not made: nothing below asks for it.
+            let dir = Dir {
+                side: to.side.clone(),
+                location: to.location.join(name),
+            };
+            report(&dir);
+            Ok(MadeDir {
+                dir,
+                attributes: item.attributes,
+                new: true,
+            })
+        }
+        None => Err(TransferError::Unsteady {
+            place: Box::new(to.location.join(name)),
+        }),
+    }
+}
+
+/// Lets go of a directory; who is the last finishes it, and so on upwards.
+pub(super) async fn release(context: &Context, mut level: Option<Arc<Level>>) {
+    while let Some(last) = level.and_then(Arc::into_inner) {
+        // One that was not filled gets its mode from the copy that goes on.
+        if !context.watch.is_stopped()
+            && !context.options.dry_run
+            && let Err(error) = finish(context, &last).await
+        {
+            context.watch.failed(&error);
+        }
+        level = last.parent;
+    }
+}
+
+async fn finish(context: &Context, level: &Level) -> Result<(), TransferError> {
+    let options = &context.options;
+    if let Some(set) = decide::last_attributes(&level.source, &level.there, level.new, options) {
+        match level.to.set_attributes(&set).await {
+            Err(error) if file::names_owner(&set) && error.is_not_permitted() => {
+                level
+                    .to
+                    .set_attributes(&decide::without_owner(&set))
+                    .await?;
+                context.watch.owner_not_kept();
+            }
+            set => set?,
+        }
+    }
+    sync_dir(options, &level.to).await
+}
+
+/// Brings a directory of this host to stable storage, if that is asked for.
+async fn sync_dir(options: &Options, dir: &Dir) -> Result<(), TransferError> {
+    let Side::Local(fd) = &dir.side else {
+        return Ok(());
+    };
+    if !options.fsync || options.dry_run {
+        return Ok(());
+    }
+    let fd = fd.clone();
+    let synced = blocking(move || rustix::fs::fsync(&*fd)).await;
+    synced.map_err(|error| TransferError::local(&dir.location, "fsync", error.into()))
+}
+
+/// Copies one thing that is not a directory, and reports it.
+async fn one(context: &Context, job: &Job) {
+    if context.watch.is_stopped() {
+        return;
+    }
+    let copied = async {
+        let done = named(context, job).await?;
+        // In a tree, the directory is flushed when it is finished.
+        if !matches!(job.there, There::Nothing) {
+            sync_dir(&context.options, &job.to).await?;
+        }
+        Ok(done)
+    };
+    match copied.await {
+        Ok(done) => context.watch.done(&done),
+        Err(error) => context.watch.failed(&error),
+    }
+}
+
+/// As [`any`], or as a further name of what was copied before.
+async fn named(context: &Context, job: &Job) -> Result<Done, TransferError> {
+    let attributes = &job.item.attributes;
+    let keeps = context.options.preserve.links && !context.options.dry_run;
+    if !keeps || attributes.nlink < 2 {
+        return any(context, job).await;
+    }
+    let links = &context.links;
+    match links.name_of(attributes.fsid, attributes.fileid).await {
+        Name::Alone => any(context, job).await,
+        Name::First(first) => {
+            let done = any(context, job).await?;
+            let copy = match &job.to.side {
+                Side::Local(_) => match &done.destination {
+                    Location::Local(path) => Some(Copy::Local(path.clone())),
+                    Location::Remote(_) => None,
+                },
+                Side::Remote { .. } => {
+                    let item = job.to.look_up(&job.name).await?;
+                    item.and_then(|item| item.handle).map(Copy::Remote)
+                }
+            };
+            // Nobody may be waiting.
+            drop(first.send(copy));
+            Ok(done)
+        }
+        Name::Further(copy) => {
+            link(job, &copy).await?;
+            context.watch.moved(attributes.size);
+            Ok(job.done(What::Linked, 0))
+        }
+    }
+}
+
+async fn link(job: &Job, copy: &Copy) -> Result<(), TransferError> {
+    if let Made::New(()) = job.to.link(&job.name, copy).await? {
+        return Ok(());
+    }
+    let there = job.to.look_up(&job.name).await?;
+    let is_copy = match (copy, &there) {
+        (Copy::Remote(handle), Some(there)) => there.handle == Some(*handle),
+        (Copy::Local(path), Some(there)) => {
+            let path = path.clone();
+            let found = blocking(move || std::fs::symlink_metadata(path)).await;
+            found.is_ok_and(|found| {
+                std::os::unix::fs::MetadataExt::ino(&found) == there.attributes.fileid
+            })
+        }
+        (_, None) => false,
+    };
+    if is_copy {
+        return Ok(());
+    }
+    job.to.remove(&job.name).await?;
+    match job.to.link(&job.name, copy).await? {
+        Made::New(()) => Ok(()),
+        Made::Exists => Err(TransferError::Unsteady {
+            place: Box::new(job.to.location.join(&job.name)),
+        }),
+    }
+}
+
+async fn any(context: &Context, job: &Job) -> Result<Done, TransferError> {
+    match job.item.attributes.ftype {
+        Ftype3::Reg => file::copy(context, job).await,
+        Ftype3::Lnk => other(context, job, What::Symlink).await,
+        Ftype3::Fifo | Ftype3::Sock | Ftype3::Chr | Ftype3::Blk if context.options.recursive => {
+            other(context, job, What::Special).await
+        }
+        special => Err(TransferError::Special {
+            place: Box::new(job.from.location.join(&job.item.name)),
+            is: type_name(special),
+        }),
+    }
+}
+
+/// A symbolic link, fifo, socket or device.
+async fn other(context: &Context, job: &Job, what: What) -> Result<Done, TransferError> {
+    use super::options::Existing;
+    let options = &context.options;
+    let there = match &job.there {
+        There::This(there) => Some(there.clone()),
+        There::Nothing => None,
+        There::Unknown if options.dry_run || options.existing != Existing::Replace => {
+            job.to.look_up(&job.name).await?
+        }
+        There::Unknown => None,
+    };
+    let mut there = there;
+    for _ in 0..crate::limits::UNSTEADY_MAX {
+        if let Some(there) = &there {
+            if options.existing == Existing::Keep {
+                return Ok(job.done(What::Exists, 0));
+            }
+            if there.attributes.ftype == Ftype3::Dir {
+                return Err(TransferError::InTheWay {
+                    place: Box::new(job.to.location.join(&job.name)),
+                    is: "directory",
+                    by: type_name(job.item.attributes.ftype),
+                });
+            }
+            if file::is_same_file(&job.from, &job.item, &job.to, there) {
+                return Err(TransferError::SameFile {
+                    place: Box::new(job.from.location.join(&job.item.name)),
+                    other: Box::new(job.to.location.join(&job.name)),
+                });
+            }
+        }
+        if options.dry_run {
+            return Ok(job.done(what, 0));
+        }
+        if there.is_some() {
+            job.to.remove(&job.name).await?;
+        }
+        let made = match what {
+            What::Symlink => {
+                let target = job.from.read_link(&job.item).await?;
+                job.to.make_symlink(&job.name, target).await?
+            }
+            _ => {
+                let mode = decide::first_mode(&job.item.attributes, options);
+                let like = &job.item.attributes;
+                job.to.make_special(&job.name, like, mode).await?
+            }
+        };
+        match made {
+            Made::New(item) => {
+                dress(context, job, &item).await?;
+                return Ok(job.done(what, 0));
+            }
+            Made::Exists => there = job.to.look_up(&job.name).await?,
+        }
+    }
+    Err(TransferError::Unsteady {
+        place: Box::new(job.to.location.join(&job.name)),
+    })
+}
+
+/// Owner, mode and times of what is neither file nor directory. A symbolic link has no mode.
+async fn dress(context: &Context, job: &Job, item: &Item) -> Result<(), TransferError> {
+    let source = &job.item.attributes;
+    let Some(mut set) = decide::last_attributes(source, &item.attributes, true, &context.options)
+    else {
+        return Ok(());
+    };
+    if source.ftype == Ftype3::Lnk {
+        set.mode = None;
+    }
+    if set == nfs_wire::nfs3::Sattr3::default() {
+        return Ok(());
+    }
+    match job.to.set_attributes_of(item, &set).await {
+        Err(error) if file::names_owner(&set) && error.is_not_permitted() => {
+            context.watch.owner_not_kept();
+            let set = decide::without_owner(&set);
+            job.to.set_attributes_of(item, &set).await
+        }
+        set => set,
+    }
+}
+
+/// Opens a source directory that was named.
+pub(super) async fn open_named(dir: &Dir, item: &Item) -> Result<Dir, TransferError> {
+    if item.name == b"." && matches!(dir.side, Side::Local(_)) {
+        return Ok(dir.clone());
+    }
+    let mut opened = dir.open_dir(item).await?;
+    if item.name == b"." {
+        opened.location = dir.location.clone();
+    }
+    Ok(opened)
+}
+
+impl Dir {
+    /// What the symbolic link `link` in this directory leads to.
+    async fn followed(&self, link: &Item) -> Result<Item, TransferError> {
+        match &self.side {
+            Side::Local(fd) => {
+                let found = self.local(fd, &link.name, "stat", |fd, name| {
+                    local::look_up(fd, name, true)
+                });
+                found.await
+            }
+            Side::Remote { client, .. } => {
+                let Location::Remote(url) = self.location.join(&link.name) else {
+                    return Ok(link.clone());
+                };
+                let above = crate::url::components(client.export()).count();
+                let path: Vec<&[u8]> = url.components().skip(above).collect();
+                let node = client.resolve(&path.join(&b'/')).await?;
+                Ok(Item {
+                    name: link.name.clone(),
+                    attributes: node.attributes,
+                    handle: Some(node.handle),
+                    follow: true,
+                })
+            }
+        }
+    }
+
+    /// Gives `copy` the further name `name` in this directory.
+    async fn link(&self, name: &[u8], copy: &Copy) -> Result<Made<()>, TransferError> {
+        match (&self.side, copy) {
+            (Side::Local(fd), Copy::Local(existing)) => {
+                let existing = existing.clone();
+                let made = self.local(fd, name, "link", move |fd, name| {
+                    super::dir::is_taken(local::link(&existing, fd, name))
+                });
+                Ok(made.await?.map_or(Made::Exists, Made::New))
+            }
+            (Side::Remote { client, handle }, Copy::Remote(file)) => {
+                match client.link_in(file, handle, name).await {
+                    Ok(()) => Ok(Made::New(())),
+                    Err(error) if error.status() == Some(crate::nfs3::Nfsstat3::Exist) => {
+                        Ok(Made::Exists)
+                    }
+                    Err(error) => Err(error.of(&self.location.join(name).name()).into()),
+                }
+            }
+            // Copies are made on one side.
+            (Side::Local(_), Copy::Remote(_)) | (Side::Remote { .. }, Copy::Local(_)) => {
+                Ok(Made::Exists)
+            }
+        }
+    }
+}

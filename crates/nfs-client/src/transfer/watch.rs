@@ -1,0 +1,198 @@
+//! What a copy tells while it runs, and how it is stopped.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use super::error::TransferError;
+use super::place::Location;
+
+/// Sees how far a copy has come, gets its reports, and stops it. Clones share it.
+#[derive(Clone, Default)]
+pub struct Watch {
+    inner: Arc<Inner>,
+}
+
+type Report = Box<dyn Fn(Event<'_>) + Send + Sync>;
+
+#[derive(Default)]
+struct Inner {
+    report: Option<Report>,
+    stopped: AtomicBool,
+    walked: AtomicBool,
+    files_found: AtomicU64,
+    files_done: AtomicU64,
+    bytes_found: AtomicU64,
+    bytes_done: AtomicU64,
+    failed: AtomicU64,
+    owners_not_kept: AtomicU64,
+}
+
+/// How far a copy has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// All sources were walked: what was found is all there is.
+    pub walked: bool,
+    /// Files found so far; directories are not counted.
+    pub files_found: u64,
+    /// Files done, also those left as they were.
+    pub files_done: u64,
+    /// Bytes of the files found so far.
+    pub bytes_found: u64,
+    /// Bytes read so far, holes and what was left as it was included.
+    pub bytes_done: u64,
+    /// Files and directories that failed.
+    pub failed: u64,
+    /// Files and directories whose owner could not be kept.
+    pub owners_not_kept: u64,
+}
+
+/// Something ended.
+#[derive(Clone, Copy, Debug)]
+pub enum Event<'a> {
+    /// It was done, or would be, or nothing had to be done.
+    Done(&'a Done),
+    /// It failed.
+    Failed(&'a TransferError),
+}
+
+/// What was done with one file or directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Done {
+    /// Where it is copied from.
+    pub source: Location,
+    /// Where it is copied to.
+    pub destination: Location,
+    /// What was done.
+    pub what: What,
+    /// Bytes of content.
+    pub bytes: u64,
+    /// Checksum of both sides (BLAKE3, hexadecimal), if it was asked for.
+    pub checksum: Option<String>,
+}
+
+/// What was done, or would be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// A new file.
+    Copied,
+    /// A file that was there got new content.
+    Replaced,
+    /// What was there stayed, and the rest was copied from this offset, bytes.
+    Resumed {
+        /// From here on, bytes.
+        from: u64,
+    },
+    /// A further name of a file copied before.
+    Linked,
+    /// A new directory.
+    Directory,
+    /// A new symbolic link.
+    Symlink,
+    /// A new fifo, socket or device.
+    Special,
+    /// Left as it was: it is there already.
+    Exists,
+    /// Left as it was: it is not older than the source.
+    NotOlder,
+    /// Left as it was: an earlier copy had done it.
+    Complete,
+}
+
+impl What {
+    /// One word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Copied => "copied",
+            Self::Replaced => "replaced",
+            Self::Resumed { .. } => "resumed",
+            Self::Linked => "linked",
+            Self::Directory => "directory",
+            Self::Symlink => "symlink",
+            Self::Special => "special",
+            Self::Exists => "exists",
+            Self::NotOlder => "not older",
+            Self::Complete => "complete",
+        }
+    }
+}
+
+impl Watch {
+    /// A watch that hands each event to `report`, on the thread that runs the copy: it should not
+    /// block for long.
+    pub fn new(report: impl Fn(Event<'_>) + Send + Sync + 'static) -> Self {
+        let inner = Inner {
+            report: Some(Box::new(report)),
+            ..Inner::default()
+        };
+        Self {
+            inner: Arc::new(inner),
+        }
+    }
+
+    /// How far it has come.
+    pub fn figures(&self) -> Figures {
+        let inner = &self.inner;
+        let read = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
+        Figures {
+            walked: inner.walked.load(Ordering::Relaxed),
+            files_found: read(&inner.files_found),
+            files_done: read(&inner.files_done),
+            bytes_found: read(&inner.bytes_found),
+            bytes_done: read(&inner.bytes_done),
+            failed: read(&inner.failed),
+            owners_not_kept: read(&inner.owners_not_kept),
+        }
+    }
+
+    /// Stops the copy: nothing new is begun, what is on its way is brought to an end, and each file
+    /// in work fails with [`TransferError::Stopped`].
+    pub fn stop(&self) {
+        self.inner.stopped.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether [`Self::stop`] was called.
+    pub fn is_stopped(&self) -> bool {
+        self.inner.stopped.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn found(&self, bytes: u64) {
+        self.inner.files_found.fetch_add(1, Ordering::Relaxed);
+        self.inner.bytes_found.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(super) fn moved(&self, bytes: u64) {
+        self.inner.bytes_done.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(super) fn walked(&self) {
+        self.inner.walked.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn owner_not_kept(&self) {
+        self.inner.owners_not_kept.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn done(&self, done: &Done) {
+        if done.what != What::Directory {
+            self.inner.files_done.fetch_add(1, Ordering::Relaxed);
+        }
+        self.report(Event::Done(done));
+    }
+
+    pub(super) fn failed(&self, error: &TransferError) {
+        self.inner.failed.fetch_add(1, Ordering::Relaxed);
+        self.report(Event::Failed(error));
+    }
+
+    fn report(&self, event: Event<'_>) {
+        if let Some(report) = &self.inner.report {
+            report(event);
+        }
+    }
+}
+
+impl std::fmt::Debug for Watch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Watch({:?})", self.figures())
+    }
+}

@@ -1,0 +1,138 @@
+//! `penstock cp`: files and trees to, from and between NFS servers.
+
+mod options;
+mod report;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Instant;
+
+use nfs_client::transfer::{self, Figures, Place, Remote, Watch};
+use nfs_client::{Client, MountOptions, NfsUrl};
+
+use crate::exit::UsageError;
+use crate::interrupt::{self, Ended, Interrupts};
+use crate::progress::{Progress, TICK};
+use crate::show;
+
+pub(crate) use self::options::Args;
+use self::report::Reporter;
+
+impl Args {
+    /// Copies.
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        let mut code = ExitCode::SUCCESS;
+        let ran = show::run(async {
+            code = self.copy().await?;
+            Ok(())
+        })?;
+        Ok(if ran == ExitCode::SUCCESS { code } else { ran })
+    }
+
+    async fn copy(&self) -> anyhow::Result<ExitCode> {
+        let Some((destination, sources)) = self.places.split_last() else {
+            return Err(UsageError("give a source and a destination".to_owned()).into());
+        };
+        let options = self.options();
+        let mut interrupts = Interrupts::new()?;
+        let mut progress = Progress::new(!self.no_progress && !self.json, true);
+        let reporter = Arc::new(Reporter::new(self, progress.bar()));
+        let told = reporter.clone();
+        let watch = Watch::new(move |event| told.event(event));
+        let started = Instant::now();
+        let work = async {
+            let mut exports = Exports::default();
+            let mount = self.windows.mount_options();
+            let destination = exports.place(destination, &mount).await?;
+            let mut places = Vec::with_capacity(sources.len());
+            for source in sources {
+                places.push(exports.place(source, &mount).await?);
+            }
+            let copy = transfer::copy(&places, &destination, &options, &watch);
+            let figures = with_progress(copy, &watch, &mut progress).await?;
+            anyhow::Ok(figures)
+        };
+        let ended = interrupts.watch(work, || {
+            watch.stop();
+            reporter.stopping();
+        });
+        let ended = ended.await;
+        reporter.end();
+        let (figures, interrupted) = match ended {
+            Ended::Done { value, interrupted } => (value?, interrupted),
+            Ended::GivenUp => (watch.figures(), true),
+        };
+        reporter.summary(&figures, started.elapsed(), interrupted);
+        if interrupted && !is_complete(&figures) {
+            reporter.how_to_go_on(&figures, &self.again());
+            return Ok(interrupt::exit_code());
+        }
+        Ok(if figures.failed > 0 || reporter.has_failed() {
+            ExitCode::FAILURE
+        } else {
+            ExitCode::SUCCESS
+        })
+    }
+}
+
+/// Whether an interrupt came too late to stop anything.
+fn is_complete(figures: &Figures) -> bool {
+    figures.walked && figures.failed == 0 && figures.files_done == figures.files_found
+}
+
+/// Runs `work` to its end and shows meanwhile how far it is.
+pub(crate) async fn with_progress<T>(
+    work: impl Future<Output = T>,
+    watch: &Watch,
+    progress: &mut Progress,
+) -> T {
+    if !progress.is_shown() {
+        return work.await;
+    }
+    let mut work = std::pin::pin!(work);
+    let mut tick = tokio::time::interval(TICK);
+    loop {
+        tokio::select! {
+            value = &mut work => {
+                progress.clear();
+                return value;
+            }
+            _ = tick.tick() => progress.show(&watch.figures()),
+        }
+    }
+}
+
+/// The exports that a command has mounted: places in one share it.
+#[derive(Default)]
+struct Exports {
+    mounted: Vec<(NfsUrl, Client)>,
+}
+
+impl Exports {
+    async fn place(&mut self, text: &OsString, options: &MountOptions) -> anyhow::Result<Place> {
+        let Some(text) = text.to_str().filter(|text| is_url(text)) else {
+            return Ok(Place::local(text));
+        };
+        let url: NfsUrl = text
+            .parse()
+            .map_err(|error| UsageError(format!("{text}: {error}")))?;
+        let (client, path) = Client::mount_with(&url, options).await?;
+        let server = url.with_path(client.export());
+        let known = self.mounted.iter().find(|(mounted, _)| *mounted == server);
+        let client = match known {
+            Some((_, client)) => client.clone(),
+            None => {
+                self.mounted.push((server, client.clone()));
+                client
+            }
+        };
+        Ok(Place::Remote(Box::new(Remote { client, path, url })))
+    }
+}
+
+/// Whether a place is an address; everything else is a path of this host.
+fn is_url(text: &str) -> bool {
+    text.get(..6)
+        .is_some_and(|scheme| scheme.eq_ignore_ascii_case("nfs://"))
+}

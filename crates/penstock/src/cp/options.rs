@@ -1,0 +1,345 @@
+//! The command line of `penstock cp`.
+
+use std::ffi::OsString;
+
+use nfs_client::limits::{JOBS_DEFAULT, JOBS_MAX};
+use nfs_client::transfer::{Existing, Follow, LocalIo, Options, Preserve, Sparse};
+
+use crate::interrupt::quoted;
+use crate::windows;
+
+/// What the help text says at its end.
+const AFTER_HELP: &str = "\
+A place is a path of this host, or nfs://HOST[:PORT]/EXPORT/PATH[?OPTION=VALUE&...]; %XX in it is a byte
+of the path. Options: nfsport=N, mountport=N, uid=N, gid=N, nconnect=N, version=3.
+
+A file on a server that is reported as done is on stable storage. A file of this host is handed to its
+file system, as cp(1) does; with --fsync it is on stable storage, too.
+
+Ctrl-C ends what is on its way, says what is there, and prints the command that goes on; a second one
+ends at once. A copy that was cut off in any other way goes on with the same command and --resume: a
+file that is there with the source's size and time is done (without times kept: one that went in a
+single WRITE and is not older); one that is shorter and not older goes on 64 MiB before its end, after
+a comparison of its first and last blocks; any other is copied anew.
+
+In trees, a symbolic link at a file's place is replaced, never written through.
+
+Exit codes: 0 all done, 1 something failed and the rest is done, 2 wrong usage, 130 interrupted.";
+
+/// Copy files and trees to, from and between NFS servers, without mounting them
+///
+/// Each place is a path of this host or an nfs:// address. As with cp(1), a destination that is a
+/// directory is copied into, under the sources' names. Many files are copied at once; errors are
+/// printed as they come, and everything else is done.
+///
+/// Examples:
+///
+///   penstock cp -a photos nfs://server/export/
+///
+///   penstock cp -r --jobs 64 nfs://server/export/src .
+///
+///   penstock cp --verify disk.img nfs://one/export/disk.img
+///
+///   penstock cp -r nfs://one/export/data nfs://two/backup/
+#[derive(clap::Args, Debug)]
+#[command(verbatim_doc_comment, after_long_help = AFTER_HELP)]
+pub(crate) struct Args {
+    /// Copy directories with all that they hold; fifos, sockets and devices are made anew
+    #[arg(short, long, visible_short_alias = 'R')]
+    pub(super) recursive: bool,
+
+    /// As -r --preserve=mode,times,owner,links, with symbolic links kept as such
+    #[arg(short, long)]
+    pub(super) archive: bool,
+
+    /// As --preserve=mode,times,owner
+    #[arg(short = 'p')]
+    pub(super) keep: bool,
+
+    /// Keep more of the source than its bytes
+    ///
+    /// An owner that the caller may not set is left out, and counted at the end. Without it, a new file
+    /// gets the source's permission bits less the umask.
+    #[arg(long, value_name = "WHAT", value_delimiter = ',')]
+    pub(super) preserve: Vec<What>,
+
+    /// Follow all symbolic links of the sources
+    #[arg(short = 'L', long)]
+    pub(super) dereference: bool,
+
+    /// Follow no symbolic link; the default with -r
+    #[arg(short = 'P', long, conflicts_with = "dereference")]
+    pub(super) no_dereference: bool,
+
+    /// Leave files alone that are there already
+    #[arg(short, long)]
+    pub(super) no_clobber: bool,
+
+    /// Leave files alone that are there already and not older than the source
+    #[arg(short, long, conflicts_with = "no_clobber")]
+    pub(super) update: bool,
+
+    /// Go on with a copy that was cut off; what is complete is left alone
+    #[arg(long, conflicts_with_all = ["no_clobber", "update"])]
+    pub(super) resume: bool,
+
+    /// Never copy into the destination: it is the name to copy to
+    #[arg(short = 'T', long)]
+    pub(super) no_target_directory: bool,
+
+    /// Which blocks become holes
+    ///
+    /// `auto`: the source's holes; a server cannot tell them, so there it is the blocks of zeros of files
+    /// that use less than their size. `always`: all blocks of zeros. `never`: none.
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    pub(super) sparse: When,
+
+    /// Read both sides again after each file and compare their checksums (BLAKE3)
+    #[arg(long)]
+    pub(super) verify: bool,
+
+    /// Say what would be done, and change nothing
+    #[arg(long)]
+    pub(super) dry_run: bool,
+
+    /// Files copied at once
+    #[arg(short, long, value_name = "N", default_value_t = JOBS_DEFAULT,
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(JOBS_MAX)))]
+    pub(super) jobs: u32,
+
+    /// How files of this host are read and written: through the page cache, or past it where possible
+    #[arg(long, value_name = "HOW", default_value = "buffered")]
+    pub(super) local: Local,
+
+    /// Bring files of this host to stable storage before they count as done
+    #[arg(long)]
+    pub(super) fsync: bool,
+
+    #[command(flatten)]
+    pub(super) windows: windows::WindowArgs,
+
+    /// Print one JSON object per file, and one with the totals at the end
+    #[arg(long)]
+    pub(super) json: bool,
+
+    /// Print what is done with each file
+    #[arg(short, long)]
+    pub(super) verbose: bool,
+
+    /// No progress line, on a terminal either
+    #[arg(long)]
+    pub(super) no_progress: bool,
+
+    /// The sources, and at last the destination
+    #[arg(required = true, num_args = 2.., value_names = ["SOURCE", "DESTINATION"])]
+    pub(super) places: Vec<OsString>,
+}
+
+/// What `--preserve` takes.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum What {
+    /// Permission bits
+    Mode,
+    /// Times of access and change
+    #[value(alias = "timestamps")]
+    Times,
+    /// Owner and group
+    #[value(alias = "ownership")]
+    Owner,
+    /// Names of one file
+    Links,
+    /// All of these
+    All,
+}
+
+/// What `--sparse` takes.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum When {
+    Auto,
+    Always,
+    Never,
+}
+
+/// What `--local` takes.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Local {
+    Buffered,
+    Direct,
+}
+
+impl Args {
+    /// What the copy is to do.
+    pub(super) fn options(&self) -> Options {
+        let keeps =
+            |what| self.archive || self.preserve.iter().any(|&w| w == what || w == What::All);
+        let preserve = Preserve {
+            mode: self.keep || keeps(What::Mode),
+            times: self.keep || keeps(What::Times),
+            owner: self.keep || keeps(What::Owner),
+            links: keeps(What::Links),
+        };
+        let follow = if self.dereference {
+            Follow::Always
+        } else if self.no_dereference || self.archive {
+            Follow::Never
+        } else {
+            Follow::Auto
+        };
+        let existing = if self.no_clobber {
+            Existing::Keep
+        } else if self.update {
+            Existing::ReplaceOlder
+        } else if self.resume {
+            Existing::Resume
+        } else {
+            Existing::Replace
+        };
+        Options {
+            recursive: self.recursive || self.archive,
+            preserve,
+            follow,
+            existing,
+            sparse: match self.sparse {
+                When::Auto => Sparse::Auto,
+                When::Always => Sparse::Always,
+                When::Never => Sparse::Never,
+            },
+            verify: self.verify,
+            dry_run: self.dry_run,
+            onto: self.no_target_directory,
+            jobs: self.jobs,
+            local: match self.local {
+                Local::Buffered => LocalIo::Buffered,
+                Local::Direct => LocalIo::Direct,
+            },
+            fsync: self.fsync,
+            umask: umask(),
+        }
+    }
+
+    /// The command that goes on with this one, for a shell. `None` where a partial file cannot be told
+    /// from one that is to be left alone.
+    pub(super) fn again(&self) -> Option<String> {
+        if self.no_clobber || self.update {
+            return None;
+        }
+        let mut words: Vec<String> = ["penstock", "cp", "--resume"].map(str::to_owned).to_vec();
+        let flags = [
+            (self.recursive, "-r"),
+            (self.archive, "-a"),
+            (self.keep, "-p"),
+            (self.dereference, "-L"),
+            (self.no_dereference, "-P"),
+            (self.no_target_directory, "-T"),
+            (self.verify, "--verify"),
+            (self.dry_run, "--dry-run"),
+            (self.fsync, "--fsync"),
+            (self.json, "--json"),
+            (self.verbose, "-v"),
+            (self.no_progress, "--no-progress"),
+            (self.sparse == When::Always, "--sparse=always"),
+            (self.sparse == When::Never, "--sparse=never"),
+            (self.local == Local::Direct, "--local=direct"),
+        ];
+        words.extend(
+            flags
+                .into_iter()
+                .filter(|(set, _)| *set)
+                .map(|(_, flag)| flag.to_owned()),
+        );
+        if !self.preserve.is_empty() {
+            use clap::ValueEnum as _;
+            let names: Vec<String> = self
+                .preserve
+                .iter()
+                .filter_map(|what| what.to_possible_value())
+                .map(|value| value.get_name().to_owned())
+                .collect();
+            words.push(format!("--preserve={}", names.join(",")));
+        }
+        if self.jobs != JOBS_DEFAULT {
+            words.push(format!("--jobs={}", self.jobs));
+        }
+        words.extend(self.windows.words());
+        words.push("--".to_owned());
+        words.extend(self.places.iter().map(|place| quoted(place)));
+        Some(words.join(" "))
+    }
+}
+
+/// The umask of this process, which cannot be asked for without setting it, but by /proc.
+fn umask() -> u32 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+    line.and_then(|text| u32::from_str_radix(text.trim(), 8).ok())
+        .unwrap_or(0o022)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn parse(words: &[&str]) -> Args {
+        Command::parse_from([&["cp"], words].concat()).args
+    }
+
+    #[test]
+    fn the_command_that_goes_on() {
+        let table: [(&[&str], &str); 3] = [
+            (&["a", "b"], "penstock cp --resume -- a b"),
+            (
+                &[
+                    "-ra",
+                    "--preserve=times,links",
+                    "-j",
+                    "3",
+                    "--window",
+                    "2",
+                    "it's",
+                    "nfs://h/x y",
+                ],
+                "penstock cp --resume -r -a --preserve=times,links --jobs=3 --window=2 -- \
+                 'it'\\''s' 'nfs://h/x y'",
+            ),
+            (
+                &[
+                    "-pT",
+                    "--resume",
+                    "--sparse",
+                    "never",
+                    "--transfer",
+                    "64KiB",
+                    "--",
+                    "-a",
+                    "b",
+                ],
+                "penstock cp --resume -p -T --sparse=never --transfer=65536 -- -a b",
+            ),
+        ];
+        for (words, expected) in table {
+            assert_eq!(parse(words).again().as_deref(), Some(expected));
+        }
+        assert_eq!(parse(&["-n", "a", "b"]).again(), None);
+        assert_eq!(parse(&["-u", "a", "b"]).again(), None);
+    }
+
+    #[test]
+    fn options_of_the_command_line() {
+        let options = |words: &[&str]| parse(words).options();
+        let archive = options(&["-a", "x", "y"]);
+        assert_eq!(archive.preserve, Preserve::ALL);
+        assert!(archive.recursive);
+        assert_eq!(archive.follow, Follow::Never);
+        let kept = options(&["-p", "x", "y"]).preserve;
+        assert!(kept.mode && kept.times && kept.owner && !kept.links);
+        assert_eq!(options(&["-u", "x", "y"]).existing, Existing::ReplaceOlder);
+        assert_eq!(options(&["-L", "x", "y"]).follow, Follow::Always);
+    }
+}

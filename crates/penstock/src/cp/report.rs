@@ -1,0 +1,189 @@
+//! What `penstock cp` prints: results on standard output, errors and the progress line on standard
+//! error.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use indicatif::ProgressBar;
+use nfs_client::transfer::{Done, Event, Figures, Location, TransferError, What};
+use serde_json::{Map, Value, json};
+
+use super::options::Args;
+use crate::progress::bytes_text;
+use crate::show;
+
+/// Prints events as they come.
+pub(super) struct Reporter {
+    json: bool,
+    verbose: bool,
+    dry_run: bool,
+    /// Whoever prints takes the progress line away meanwhile.
+    bar: ProgressBar,
+    /// Standard output is gone; nobody is told any more.
+    closed: AtomicBool,
+    failed: AtomicBool,
+    /// Files that the stop caught in the middle, for the end.
+    stopped: Mutex<Vec<TransferError>>,
+}
+
+impl Reporter {
+    pub(super) fn new(args: &Args, bar: ProgressBar) -> Self {
+        Self {
+            json: args.json,
+            verbose: args.verbose,
+            dry_run: args.dry_run,
+            bar,
+            closed: AtomicBool::new(false),
+            failed: AtomicBool::new(false),
+            stopped: Mutex::default(),
+        }
+    }
+
+    pub(super) fn event(&self, event: Event<'_>) {
+        match event {
+            Event::Done(done) if self.json => self.print(&done_json(done).to_string()),
+            Event::Done(done) if self.verbose || self.dry_run => {
+                self.print(&done_text(done, self.dry_run));
+            }
+            Event::Done(_) => {}
+            Event::Failed(error) => self.failure(error),
+        }
+    }
+
+    fn failure(&self, error: &TransferError) {
+        if self.json {
+            self.print(&json!({ "error": error.to_string() }).to_string());
+        }
+        if let TransferError::Stopped { .. } = error {
+            if let Ok(mut stopped) = self.stopped.lock() {
+                stopped.push(error.clone());
+            }
+            return;
+        }
+        self.failed.store(true, Ordering::Relaxed);
+        self.say(&error.to_string());
+    }
+
+    pub(super) fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Relaxed)
+    }
+
+    /// The first Ctrl-C has come.
+    pub(super) fn stopping(&self) {
+        self.say("stopping: what is on its way ends; Ctrl-C again to give it up");
+    }
+
+    /// Takes the progress line away.
+    pub(super) fn end(&self) {
+        self.bar.finish_and_clear();
+    }
+
+    pub(super) fn summary(&self, figures: &Figures, elapsed: Duration, interrupted: bool) {
+        if figures.owners_not_kept > 0 {
+            self.say(&format!(
+                "the owner of {} files could not be kept: only root may give files away",
+                figures.owners_not_kept
+            ));
+        }
+        if self.json {
+            let summary = json!({ "summary": {
+                "files": figures.files_done,
+                "bytes": figures.bytes_done,
+                "failed": figures.failed,
+                "owners_not_kept": figures.owners_not_kept,
+                "seconds": elapsed.as_secs_f64(),
+                "interrupted": interrupted,
+            }});
+            self.print(&summary.to_string());
+        } else if std::io::stderr().is_terminal() && !self.dry_run && !interrupted {
+            let seconds = elapsed.as_secs_f64();
+            let rate = bytes_text((figures.bytes_done as f64 / seconds.max(0.001)) as u64);
+            eprintln!(
+                "{} files, {} in {seconds:.1} s ({rate}/s)",
+                figures.files_done,
+                bytes_text(figures.bytes_done),
+            );
+        }
+    }
+
+    /// What is there after an interrupt, and the command that goes on.
+    pub(super) fn how_to_go_on(&self, figures: &Figures, again: &Option<String>) {
+        self.say(&format!(
+            "interrupted: {} files are done, {} moved",
+            figures.files_done,
+            bytes_text(figures.bytes_done)
+        ));
+        let stopped = self.stopped.lock().map(|stopped| stopped.clone());
+        for error in stopped.unwrap_or_default() {
+            self.say(&error.to_string());
+        }
+        match again {
+            Some(command) => self.say(&format!("to go on: {command}")),
+            None => self.say(
+                "to go on: remove the files named above, which are incomplete, and give the same \
+                 command again",
+            ),
+        }
+    }
+
+    fn say(&self, text: &str) {
+        self.bar.suspend(|| eprintln!("penstock: {text}"));
+    }
+
+    fn print(&self, line: &str) {
+        if self.closed.load(Ordering::Relaxed) {
+            return;
+        }
+        let written = self
+            .bar
+            .suspend(|| writeln!(std::io::stdout().lock(), "{line}"));
+        // A reader that stopped early (`| head`) has what it wanted; the copy goes on.
+        if written.is_err() {
+            self.closed.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+fn done_text(done: &Done, dry_run: bool) -> String {
+    let (source, destination) = (&done.source, &done.destination);
+    let would = if dry_run { "would be " } else { "" };
+    match done.what {
+        What::Exists | What::NotOlder | What::Complete => {
+            format!(
+                "{source}: left alone, {destination} is {}",
+                done.what.word()
+            )
+        }
+        What::Resumed { from } => {
+            format!("{source} -> {destination}: {would}resumed at {from}")
+        }
+        What::Directory => format!("{source} -> {destination}: {would}made"),
+        what => format!("{source} -> {destination}: {would}{}", what.word()),
+    }
+}
+
+fn done_json(done: &Done) -> Value {
+    let mut object = Map::new();
+    for (key, location) in [("source", &done.source), ("destination", &done.destination)] {
+        match location {
+            Location::Local(path) => {
+                use std::os::unix::ffi::OsStrExt as _;
+                show::put_json_name(&mut object, key, path.as_os_str().as_bytes());
+            }
+            Location::Remote(url) => {
+                object.insert(key.to_owned(), url.to_string().into());
+            }
+        }
+    }
+    object.insert("done".to_owned(), done.what.word().into());
+    object.insert("bytes".to_owned(), done.bytes.into());
+    if let What::Resumed { from } = done.what {
+        object.insert("from".to_owned(), from.into());
+    }
+    if let Some(checksum) = &done.checksum {
+        object.insert("blake3".to_owned(), checksum.as_str().into());
+    }
+    Value::Object(object)
+}

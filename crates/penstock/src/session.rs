@@ -1,0 +1,253 @@
+//! What the client commands share while they run: how they mount, how a failure is told without ending
+//! the command, and what Ctrl-C does.
+//!
+//! A [`Session`] lives as long as its command. It mounts each export once, however many operands are
+//! in it, and remembers whether something failed. It never decides what a failure means to the command.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use nfs_client::client::MountOptions;
+use nfs_client::{Client, ClientError, NfsUrl, Windows};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Notify;
+
+use crate::{exit, show};
+
+/// How long what is on its way may take to end after Ctrl-C.
+const STOP_WITHIN: Duration = Duration::from_secs(5);
+
+/// Options of every command that talks to a server.
+#[derive(clap::Args, Debug, Clone)]
+pub(crate) struct Common {
+    /// Give up a call that has no answer after so many seconds, reconnects included
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    timeout: Option<Duration>,
+}
+
+/// Seconds from 0.001 to 1,000,000, with a fraction if need be.
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
+    let number = text.parse::<f64>().ok();
+    let number = number.filter(|number| (0.001..=1e6).contains(number));
+    number
+        .map(Duration::from_secs_f64)
+        .ok_or_else(|| "give a number of seconds from 0.001 to 1000000".to_owned())
+}
+
+impl Common {
+    /// The user said how long a call may take.
+    pub(crate) fn has_timeout(&self) -> bool {
+        self.timeout.is_some()
+    }
+
+    /// How this command mounts.
+    pub(crate) fn mount_options(&self) -> MountOptions {
+        let mut options = MountOptions::default();
+        if let Some(timeout) = self.timeout {
+            options.connect.call_timeout = timeout;
+            options.connect.connect_timeout = options.connect.connect_timeout.min(timeout);
+        }
+        options
+    }
+}
+
+/// One run of a command. See the module's documentation.
+pub(crate) struct Session {
+    options: MountOptions,
+    servers: Vec<Server>,
+    failed: bool,
+    stop: Stop,
+}
+
+/// What is mounted from one server, as one identity.
+struct Server {
+    /// A URL of it, with the path `/`.
+    url: NfsUrl,
+    /// What it exports, if it tells.
+    exports: Vec<Vec<u8>>,
+    clients: Vec<Client>,
+}
+
+/// Runs a command to its end, or to Ctrl-C (SIGINT, SIGTERM).
+///
+/// The exit code is 0 if nothing failed, 1 if something did, 130 after a signal. A closed standard output
+/// (`| head`) is success: the reader has what it wanted.
+pub(crate) fn run(
+    common: &Common,
+    command: impl AsyncFnOnce(&mut Session) -> anyhow::Result<()>,
+) -> anyhow::Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the event loop")?;
+    runtime.block_on(async {
+        let stop = Stop::default();
+        let mut session = Session {
+            options: common.mount_options(),
+            servers: Vec::new(),
+            failed: false,
+            stop: stop.clone(),
+        };
+        let result = tokio::select! {
+            result = command(&mut session) => result,
+            ended = stop.ended() => ended.context("cannot listen for signals"),
+        };
+        match result {
+            Err(error) if show::is_broken_pipe(&error) => return Ok(ExitCode::SUCCESS),
+            Err(error) => return Err(error),
+            Ok(()) => {}
+        }
+        Ok(if stop.is_set() {
+            ExitCode::from(exit::INTERRUPTED)
+        } else if session.failed {
+            ExitCode::FAILURE
+        } else {
+            ExitCode::SUCCESS
+        })
+    })
+}
+
+impl Session {
+    /// Mounts the export that holds the URL's path, or takes the one that is mounted already. Returns
+    /// the rest of the path, below the export.
+    pub(crate) async fn at(&mut self, url: &NfsUrl) -> Result<(Client, Vec<u8>), ClientError> {
+        let place = url.with_path("/");
+        let known = self.servers.iter().find(|server| server.url == place);
+        if let Some(found) = known.and_then(|server| server.mounted(&url.path)) {
+            return Ok(found);
+        }
+        let (client, rest) = Client::mount_with(url, &self.options).await?;
+        let server = match self.servers.iter_mut().find(|server| server.url == place) {
+            Some(server) => server,
+            None => {
+                // A server that keeps its list to itself costs one mount per operand, no more.
+                let exports = client.mount_service().export().await.unwrap_or_default();
+                self.servers.push(Server {
+                    url: place,
+                    exports: exports.into_iter().map(|export| export.directory).collect(),
+                    clients: Vec::new(),
+                });
+                match self.servers.last_mut() {
+                    Some(server) => server,
+                    None => return Ok((client, rest)),
+                }
+            }
+        };
+        server.clients.push(client.clone());
+        Ok((client, rest))
+    }
+
+    /// The options that exports are mounted with.
+    pub(crate) fn mount_options(&self) -> &MountOptions {
+        &self.options
+    }
+
+    /// Mounts with these windows from now on.
+    pub(crate) fn set_windows(&mut self, windows: Windows) {
+        self.options.windows = windows;
+    }
+
+    /// Tells of a failure at `url` and goes on; the command will end with 1.
+    pub(crate) fn failed(&mut self, url: &NfsUrl, error: ClientError) {
+        eprintln!("penstock: {}", told(url, error));
+        self.failed = true;
+    }
+
+    /// As [`Self::failed`], for what is no error of the client's.
+    pub(crate) fn refused(&mut self, url: &NfsUrl, why: impl std::fmt::Display) {
+        eprintln!("penstock: {url}: {why}");
+        self.failed = true;
+    }
+
+    /// The command will end with 1; what there is to say was said.
+    pub(crate) fn fail(&mut self) {
+        self.failed = true;
+    }
+
+    /// For commands that end what they began when they are interrupted.
+    pub(crate) fn stop(&self) -> Stop {
+        self.stop.clone()
+    }
+}
+
+impl Server {
+    fn mounted(&self, path: &[u8]) -> Option<(Client, Vec<u8>)> {
+        let depth = |path: &[u8]| nfs_client::url::components(path).count();
+        let holds = |export: &Vec<u8>| {
+            nfs_client::url::components(export)
+                .eq(nfs_client::url::components(path).take(depth(export)))
+        };
+        let longest = self.exports.iter().filter(|export| holds(export));
+        let longest = longest.max_by_key(|export| depth(export))?;
+        let is_it = |client: &&Client| {
+            nfs_client::url::components(client.export()).eq(nfs_client::url::components(longest))
+        };
+        let client = self.clients.iter().find(is_it)?;
+        Some((client.clone(), client.below_export(path)?))
+    }
+}
+
+/// A failure in a line that begins with its URL.
+pub(crate) fn told(url: &NfsUrl, error: ClientError) -> String {
+    let place = url.to_string();
+    let text = error.of(place.as_bytes()).to_string();
+    if text.starts_with(&place) {
+        text
+    } else {
+        format!("{place}: {text}")
+    }
+}
+
+/// Whether the command is to stop. Clones share it.
+#[derive(Clone, Default)]
+pub(crate) struct Stop {
+    shared: Arc<StopState>,
+}
+
+#[derive(Default)]
+struct StopState {
+    set: AtomicBool,
+    /// The command looks at it and ends by itself.
+    heeded: AtomicBool,
+    changed: Notify,
+}
+
+impl Stop {
+    /// The user asked the command to stop. Whoever asks is expected to end soon.
+    pub(crate) fn is_set(&self) -> bool {
+        self.shared.heeded.store(true, Ordering::Relaxed);
+        self.shared.set.load(Ordering::Relaxed)
+    }
+
+    /// Returns when the user asks the command to stop. Whoever waits is expected to end soon.
+    pub(crate) async fn asked(&self) {
+        let changed = self.shared.changed.notified();
+        if !self.is_set() {
+            changed.await;
+        }
+    }
+
+    /// Returns when the command is to be dropped where it is: at once if it does not look, else when
+    /// its time is over or the user asks again.
+    async fn ended(&self) -> std::io::Result<()> {
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut terminate = signal(SignalKind::terminate())?;
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        self.shared.set.store(true, Ordering::Relaxed);
+        self.shared.changed.notify_waiters();
+        if self.shared.heeded.load(Ordering::Relaxed) {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+                () = tokio::time::sleep(STOP_WITHIN) => {}
+            }
+        }
+        Ok(())
+    }
+}

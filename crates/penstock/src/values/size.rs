@@ -1,0 +1,196 @@
+//! Sizes: as people write them, and as they read them.
+
+use std::str::FromStr;
+
+/// How truncate(1) finds the new length of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NewLen {
+    /// That many bytes.
+    Exact(u64),
+    /// So many bytes more (`+`).
+    More(u64),
+    /// So many bytes fewer (`-`); not below 0.
+    Less(u64),
+    /// That many bytes at most (`<`).
+    AtMost(u64),
+    /// That many bytes at least (`>`).
+    AtLeast(u64),
+    /// Down to a multiple (`/`).
+    Down(u64),
+    /// Up to a multiple (`%`).
+    Up(u64),
+}
+
+impl NewLen {
+    /// The new length for the old one, bytes; `None` where it is more than a file can have.
+    pub(crate) fn of(self, old: u64) -> Option<u64> {
+        match self {
+            Self::Exact(len) => Some(len),
+            Self::More(len) => old.checked_add(len),
+            Self::Less(len) => Some(old.saturating_sub(len)),
+            Self::AtMost(len) => Some(old.min(len)),
+            Self::AtLeast(len) => Some(old.max(len)),
+            Self::Down(unit) => old.checked_rem(unit).map(|rest| old - rest),
+            Self::Up(unit) => old.checked_next_multiple_of(unit),
+        }
+    }
+
+    /// The old length does not matter.
+    pub(crate) fn is_absolute(self) -> bool {
+        matches!(self, Self::Exact(_))
+    }
+}
+
+impl FromStr for NewLen {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (make, number): (fn(u64) -> Self, _) = match text.as_bytes().first() {
+            Some(b'+') => (Self::More, &text[1..]),
+            Some(b'-') => (Self::Less, &text[1..]),
+            Some(b'<') => (Self::AtMost, &text[1..]),
+            Some(b'>') => (Self::AtLeast, &text[1..]),
+            Some(b'/') => (Self::Down, &text[1..]),
+            Some(b'%') => (Self::Up, &text[1..]),
+            _ => (Self::Exact, text),
+        };
+        let len = bytes(number)?;
+        if len == 0 && matches!(make(len), Self::Down(_) | Self::Up(_)) {
+            return Err("a multiple of 0 is no length: give 1 or more".to_owned());
+        }
+        Ok(make(len))
+    }
+}
+
+/// A number of bytes: `100`, `4K`, `4KiB` (1024 each), `4KB` (1000 each), up to E.
+pub(crate) fn bytes(text: &str) -> Result<u64, String> {
+    let bad = || format!("'{text}' is not a size: write 4096, 512K, 20MiB or 1GB (powers of 1000)");
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let number: u64 = number.parse().map_err(|_| bad())?;
+    let (letter, base) = match unit.as_bytes() {
+        [] | b"B" => return Ok(number),
+        [letter] | [letter, b'i', b'B'] => (letter, 1024_u64),
+        [letter, b'B'] => (letter, 1000),
+        _ => return Err(bad()),
+    };
+    let letters = b"KMGTPE";
+    let power = letters
+        .iter()
+        .position(|l| *l == letter.to_ascii_uppercase());
+    let power = u32::try_from(power.ok_or_else(bad)? + 1).map_err(|_| bad())?;
+    let scale = base.checked_pow(power);
+    let size = scale.and_then(|scale| number.checked_mul(scale));
+    size.ok_or_else(|| format!("'{text}' is more bytes than a file can have"))
+}
+
+/// A number for people, in at most four characters and a letter, as `ls -h` writes it: `0`, `999`,
+/// `1.5K`, `20M`. Rounded up, so that nothing but 0 is 0.
+pub(crate) fn human(number: u64) -> String {
+    let (mut whole, mut tenths, mut letter) = (u128::from(number), 0, None);
+    let mut letters = "KMGTPE".chars();
+    let mut scale: u128 = 1;
+    while whole >= 1024 {
+        scale *= 1024;
+        letter = letters.next();
+        // Tenths, rounded up.
+        let all = (u128::from(number) * 10).div_ceil(scale);
+        (whole, tenths) = (all / 10, all % 10);
+        if whole >= 10 {
+            (whole, tenths) = (u128::from(number).div_ceil(scale), 0);
+        }
+    }
+    match letter {
+        None => whole.to_string(),
+        Some(letter) if whole < 10 => format!("{whole}.{tenths}{letter}"),
+        Some(letter) => format!("{whole}{letter}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes() {
+        let table: &[(&str, u64)] = &[
+            ("0", 0),
+            ("100", 100),
+            ("7B", 7),
+            ("4K", 4096),
+            ("4k", 4096),
+            ("4KiB", 4096),
+            ("4KB", 4000),
+            ("2M", 2 << 20),
+            ("1GB", 1_000_000_000),
+            ("1GiB", 1 << 30),
+            ("3T", 3 << 40),
+            ("15E", 15 << 60),
+        ];
+        for &(text, expected) in table {
+            assert_eq!(bytes(text), Ok(expected), "{text}");
+        }
+        for text in [
+            "",
+            "K",
+            "-1",
+            "1.5K",
+            "4Kib",
+            "4X",
+            "16E",
+            "99999999999999999999",
+            "4 K",
+            "é",
+            "4é",
+        ] {
+            assert!(bytes(text).is_err(), "{text} is taken");
+        }
+    }
+
+    #[test]
+    fn new_lengths() {
+        let table: &[(&str, u64, Option<u64>)] = &[
+            ("10", 3, Some(10)),
+            ("+10", 3, Some(13)),
+            ("+1", u64::MAX, None),
+            ("-1K", 4096, Some(3072)),
+            ("-1K", 5, Some(0)),
+            ("<4", 9, Some(4)),
+            ("<4", 2, Some(2)),
+            (">4", 9, Some(9)),
+            (">4", 2, Some(4)),
+            ("/4", 9, Some(8)),
+            ("%4", 9, Some(12)),
+            ("%4", 8, Some(8)),
+            ("%4", u64::MAX, None),
+        ];
+        for &(text, old, new) in table {
+            let len: NewLen = text.parse().unwrap();
+            assert_eq!(len.of(old), new, "{text} of {old}");
+        }
+        for text in ["", "+", "%0", "/0", "++1", "é"] {
+            assert!(text.parse::<NewLen>().is_err(), "{text} is taken");
+        }
+    }
+
+    #[test]
+    fn for_people() {
+        let table: &[(u64, &str)] = &[
+            (0, "0"),
+            (1, "1"),
+            (1023, "1023"),
+            (1024, "1.0K"),
+            (1025, "1.1K"),
+            (10 * 1024, "10K"),
+            (10 * 1024 + 1, "11K"),
+            (9 * 1024 + 1023, "10K"),
+            (1023 * 1024, "1023K"),
+            (1023 * 1024 + 1, "1.0M"),
+            (1 << 30, "1.0G"),
+            (u64::MAX, "16E"),
+        ];
+        for &(number, expected) in table {
+            assert_eq!(human(number), expected, "{number}");
+        }
+    }
+}
