@@ -56,10 +56,10 @@ impl WindowArgs {
 fn transfer_size(text: &str) -> Result<u32, String> {
     let bytes = nfs_server::config::parse_size(text)?;
     match u32::try_from(bytes) {
-        Ok(bytes) if (512..=limits::TRANSFER_BYTES_MAX).contains(&bytes) => Ok(bytes),
+        Ok(bytes) if (512..=limits::READ_BYTES_MAX).contains(&bytes) => Ok(bytes),
         _ => Err(format!(
             "give a size from 512 to {}, such as 64KiB",
-            limits::TRANSFER_BYTES_MAX
+            limits::READ_BYTES_MAX
         )),
     }
 }
