@@ -13,6 +13,7 @@ mod doctor;
 mod du;
 mod exit;
 mod find;
+mod get;
 mod interrupt;
 mod limits;
 mod ln;
@@ -23,6 +24,7 @@ mod mount;
 mod mv;
 mod ping;
 mod progress;
+mod put;
 mod rm;
 mod rmdir;
 mod serve;
@@ -43,7 +45,7 @@ use clap::{CommandFactory as _, Parser};
 ///
 /// What serves:   serve, check, ctl, doctor
 /// What looks:    ls, stat, cat, find, du, df, showmount, ping
-/// What copies:   cp
+/// What copies:   cp, put, get
 /// What changes:  mkdir, rmdir, rm, mv, ln, chmod, chown, touch, truncate
 /// What mounts:   mount
 ///
@@ -67,6 +69,8 @@ enum Penstock {
     Showmount(showmount::Args),
     Ping(ping::Args),
     Cp(Box<cp::Args>),
+    Put(put::Args),
+    Get(get::Args),
     Mkdir(mkdir::Args),
     Rmdir(rmdir::Args),
     Rm(rm::Args),
@@ -89,14 +93,16 @@ fn main() -> ExitCode {
         Penstock::Ctl(args) => args.run(),
         Penstock::Doctor(args) => args.run(),
         Penstock::Ls(args) => args.run(),
-        Penstock::Stat(args) => args.run(),
         Penstock::Cat(args) => args.run(),
+        Penstock::Cp(args) => args.run(),
+        Penstock::Get(args) => args.run(),
+        Penstock::Put(args) => args.run(),
+        Penstock::Stat(args) => args.run(),
         Penstock::Find(args) => args.run(),
         Penstock::Du(args) => args.run(),
         Penstock::Df(args) => args.run(),
         Penstock::Showmount(args) => args.run(),
         Penstock::Ping(args) => args.run(),
-        Penstock::Cp(args) => args.run(),
         Penstock::Mkdir(args) => args.run(),
         Penstock::Rmdir(args) => args.run(),
         Penstock::Rm(args) => args.run(),
