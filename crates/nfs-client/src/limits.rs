@@ -8,6 +8,12 @@ pub const URL_BYTES_MAX: usize = 16 * 1024;
 /// Longest decoded path of a URL, bytes: what Linux takes as a path.
 pub const URL_PATH_BYTES_MAX: usize = 4096;
 
+/// The longest time that a URL may give a call, seconds: some days, and nowhere near an overflow.
+pub const URL_TIMEOUT_SECONDS_MAX: u64 = 1_000_000;
+
+/// How long a call may take whose URL forbids to send it again, unless it says: libnfs's `timeo`.
+pub const SOFT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(60);
+
 /// Calls that wait for their replies on one connection, unless the options say otherwise.
 pub const IN_FLIGHT_DEFAULT: u32 = 256;
 

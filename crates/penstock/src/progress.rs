@@ -10,7 +10,6 @@ use nfs_client::transfer::Figures;
 pub(crate) const TICK: Duration = Duration::from_millis(100);
 
 /// A line on standard error; nothing where that is no terminal.
-#[derive(Debug)]
 pub(crate) struct Progress {
     bar: ProgressBar,
     /// The line as long as the end is not known, and from then on.

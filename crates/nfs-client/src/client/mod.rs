@@ -25,6 +25,7 @@ pub use self::tree::{Found, Tree, TreeOptions, Visit};
 pub(crate) use self::error::{printable, refused};
 use self::walk::parent_and_name;
 use crate::file::{File, Memory, OpenFiles, Windows};
+use crate::identity::Identity;
 use crate::mount3::Mount3;
 use crate::nfs3::Nfs3;
 
@@ -65,6 +66,16 @@ impl Client {
     /// The procedures of NFS version 3, as this client's identity.
     pub fn nfs(&self) -> &Nfs3 {
         &self.nfs
+    }
+
+    /// The same export over the same connections, called as `identity`. Files opened with it are its
+    /// own: what one identity has read or not yet written says nothing about another's.
+    pub fn with_identity(&self, identity: Identity) -> Self {
+        Self {
+            nfs: self.nfs.with_identity(identity),
+            open_files: Arc::default(),
+            ..self.clone()
+        }
     }
 
     /// The handle of the export's root.

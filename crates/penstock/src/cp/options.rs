@@ -116,7 +116,7 @@ pub(crate) struct Args {
     pub(super) fsync: bool,
 
     #[command(flatten)]
-    pub(super) windows: windows::Args,
+    pub(super) windows: windows::WindowArgs,
 
     /// Print one JSON object per file, and one with the totals at the end
     #[arg(long)]

@@ -1,5 +1,9 @@
 //! How these tests run the binary.
 
+#![allow(dead_code, reason = "each test file uses its part")]
+
+pub(crate) mod server;
+
 use std::process::{Command, Output};
 
 pub(crate) fn penstock() -> Command {

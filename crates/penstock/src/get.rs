@@ -1,0 +1,148 @@
+//! `penstock get`: one file of an NFS server to standard output, with a progress line.
+
+use std::io::Write as _;
+use std::os::fd::AsFd as _;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use anyhow::Context as _;
+use nfs_client::transfer::Figures;
+use nfs_client::{Client, NfsUrl};
+
+use crate::interrupt::{self, Ended, Interrupts};
+use crate::progress::{Progress, TICK, bytes_text};
+use crate::{show, windows};
+
+/// Write one file of an NFS server to standard output, and show how far it is
+///
+/// As `penstock cat` of one file, with a progress line on standard error if that is a terminal. To copy
+/// into a file, `penstock cp` knows more: holes, times, going on after an interrupt.
+///
+/// Examples:
+///
+///   penstock get nfs://server/export/backup.tar.zst | zstd -d | tar x
+///
+///   penstock get --offset 1GiB nfs://server/export/disk.img > rest
+#[derive(clap::Args, Debug)]
+#[command(verbatim_doc_comment, after_long_help = show::AFTER_HELP)]
+pub(crate) struct Args {
+    /// Begin here, such as 4096 or 1GiB
+    #[arg(long, value_name = "SIZE", default_value = "0", value_parser = nfs_server::config::parse_size)]
+    offset: u64,
+
+    #[command(flatten)]
+    windows: windows::WindowArgs,
+
+    /// No progress line, on a terminal either
+    #[arg(long)]
+    no_progress: bool,
+
+    /// The file: nfs://HOST[:PORT]/EXPORT/PATH
+    url: NfsUrl,
+}
+
+impl Args {
+    /// Writes the file out.
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        let mut code = ExitCode::SUCCESS;
+        let ran = show::run(async {
+            code = self.write_out().await?;
+            Ok(())
+        })?;
+        Ok(if ran == ExitCode::SUCCESS { code } else { ran })
+    }
+
+    async fn write_out(&self) -> anyhow::Result<ExitCode> {
+        let mut interrupts = Interrupts::new()?;
+        let moved = Moved::default();
+        let mut progress = Progress::new(!self.no_progress, false);
+        let stop = moved.stop.clone();
+        let work = moved.shown(self.pump(&moved), &mut progress);
+        match interrupts
+            .watch(work, || stop.store(true, Ordering::Relaxed))
+            .await
+        {
+            Ended::Done { value, interrupted } => {
+                let all = value?;
+                if !interrupted || all {
+                    return Ok(ExitCode::SUCCESS);
+                }
+            }
+            Ended::GivenUp => {}
+        }
+        let bytes = moved.bytes.load(Ordering::Relaxed);
+        eprintln!(
+            "penstock: interrupted: {} are written; to go on: penstock get --offset={} {}",
+            bytes_text(bytes),
+            self.offset + bytes,
+            interrupt::quoted(self.url.to_string().as_ref()),
+        );
+        Ok(interrupt::exit_code())
+    }
+
+    /// Whether all of it was written.
+    async fn pump(&self, moved: &Moved) -> anyhow::Result<bool> {
+        let (client, path) = Client::mount_with(&self.url, &self.windows.mount_options()).await?;
+        let node = client.resolve(&path).await?;
+        let file = client.open_node(node, self.url.to_string().as_bytes())?;
+        let size = node.attributes.size.saturating_sub(self.offset);
+        moved.total.store(size, Ordering::Relaxed);
+        let mut stream = file.stream(self.offset);
+        // Not the stream's thread: a reader that is slow must not hold the connection up.
+        // Past the buffer that looks for ends of lines.
+        let out = std::io::stdout().as_fd().try_clone_to_owned()?;
+        let out = Arc::new(std::fs::File::from(out));
+        loop {
+            if moved.stop.load(Ordering::Relaxed) {
+                return Ok(false);
+            }
+            let next = stream.next().await;
+            let Some(data) = next.with_context(|| self.url.to_string())? else {
+                return Ok(true);
+            };
+            let len = data.len() as u64;
+            let to = out.clone();
+            tokio::task::spawn_blocking(move || (&*to).write_all(&data)).await??;
+            moved.bytes.fetch_add(len, Ordering::Relaxed);
+        }
+    }
+}
+
+/// How far a stream has come.
+#[derive(Debug, Default)]
+pub(crate) struct Moved {
+    pub(crate) bytes: AtomicU64,
+    /// 0 if it is not known.
+    pub(crate) total: AtomicU64,
+    pub(crate) stop: Arc<AtomicBool>,
+}
+
+impl Moved {
+    /// Runs `work` and shows meanwhile how far it is.
+    pub(crate) async fn shown<T>(
+        &self,
+        work: impl Future<Output = T>,
+        progress: &mut Progress,
+    ) -> T {
+        let mut work = std::pin::pin!(work);
+        let mut tick = tokio::time::interval(TICK);
+        loop {
+            tokio::select! {
+                value = &mut work => {
+                    progress.clear();
+                    return value;
+                }
+                _ = tick.tick(), if progress.is_shown() => {
+                    let total = self.total.load(Ordering::Relaxed);
+                    progress.show(&Figures {
+                        walked: total > 0,
+                        bytes_found: total,
+                        bytes_done: self.bytes.load(Ordering::Relaxed),
+                        ..Figures::default()
+                    });
+                }
+            }
+        }
+    }
+}

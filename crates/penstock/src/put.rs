@@ -1,0 +1,176 @@
+//! `penstock put`: standard input to a file of an NFS server.
+
+use std::io::Read as _;
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+
+use anyhow::Context as _;
+use bytes::Bytes;
+use nfs_client::nfs3::{CreateHow, Sattr3};
+use nfs_client::{Client, File, NfsUrl};
+use tokio::sync::mpsc;
+
+use crate::get::Moved;
+use crate::interrupt::{self, Ended, Interrupts};
+use crate::progress::{Progress, bytes_text};
+use crate::{show, windows};
+
+/// Write standard input to a file of an NFS server
+///
+/// The file is made, or cut to nothing if it is there. When the command ends without an error, all of
+/// it is on stable storage. Standard input cannot be read twice, so an interrupted put cannot go on; it
+/// says how much is there.
+///
+/// Examples:
+///
+///   tar c photos | zstd | penstock put nfs://server/export/photos.tar.zst
+///
+///   pg_dump shop | penstock put --no-clobber nfs://server/export/shop.sql
+#[derive(clap::Args, Debug)]
+#[command(verbatim_doc_comment, after_long_help = show::AFTER_HELP)]
+pub(crate) struct Args {
+    /// Fail if the file is there already
+    #[arg(short, long)]
+    no_clobber: bool,
+
+    /// Permission bits of a new file, octal
+    #[arg(long, value_name = "MODE", default_value = "0644", value_parser = mode)]
+    mode: u32,
+
+    #[command(flatten)]
+    windows: windows::WindowArgs,
+
+    /// No progress line, on a terminal either
+    #[arg(long)]
+    no_progress: bool,
+
+    /// The file: nfs://HOST[:PORT]/EXPORT/PATH
+    url: NfsUrl,
+}
+
+fn mode(text: &str) -> Result<u32, String> {
+    u32::from_str_radix(text, 8)
+        .ok()
+        .filter(|mode| *mode <= 0o7777)
+        .ok_or_else(|| "give an octal mode from 0 to 7777, such as 0640".to_owned())
+}
+
+/// Bytes asked of standard input at once.
+const READ_BYTES: usize = 1024 * 1024;
+
+impl Args {
+    /// Writes standard input to the file.
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        let mut code = ExitCode::SUCCESS;
+        show::run(async {
+            code = self.read_in().await?;
+            Ok(())
+        })?;
+        Ok(code)
+    }
+
+    async fn read_in(&self) -> anyhow::Result<ExitCode> {
+        let mut interrupts = Interrupts::new()?;
+        let moved = Moved::default();
+        let mut progress = Progress::new(!self.no_progress, false);
+        let (told, mut stopped) = mpsc::channel(1);
+        let work = moved.shown(self.pump(&moved, &mut stopped), &mut progress);
+        let ended = interrupts.watch(work, || {
+            // There is room for the one message that is ever sent.
+            let _ = told.try_send(());
+        });
+        match ended.await {
+            Ended::Done { value, .. } => {
+                if value? {
+                    return Ok(ExitCode::SUCCESS);
+                }
+                eprintln!(
+                    "penstock: interrupted: {} are there, on stable storage: {}",
+                    bytes_text(moved.bytes.load(Ordering::Relaxed)),
+                    self.url
+                );
+            }
+            Ended::GivenUp => eprintln!(
+                "penstock: interrupted and given up: {} is incomplete",
+                self.url
+            ),
+        }
+        Ok(interrupt::exit_code())
+    }
+
+    /// Whether all of it was written: false after a stop. What was written is on stable storage.
+    async fn pump(&self, moved: &Moved, stopped: &mut mpsc::Receiver<()>) -> anyhow::Result<bool> {
+        let file = self.open().await?;
+        let mut input = standard_input();
+        let mut all = false;
+        loop {
+            // At an interrupt, a writer that sends nothing must not be waited for.
+            let data = tokio::select! {
+                data = input.recv() => data,
+                _ = stopped.recv() => break,
+            };
+            let Some(data) = data else {
+                all = true;
+                break;
+            };
+            let data = data.context("standard input")?;
+            let offset = moved.bytes.load(Ordering::Relaxed);
+            let len = data.len() as u64;
+            file.write_at(offset, data).await?;
+            moved.bytes.store(offset + len, Ordering::Relaxed);
+        }
+        file.close().await?;
+        Ok(all)
+    }
+
+    async fn open(&self) -> anyhow::Result<File> {
+        let (client, path) = Client::mount_with(&self.url, &self.windows.mount_options()).await?;
+        let attributes = Sattr3 {
+            mode: Some(self.mode),
+            size: Some(0),
+            ..Sattr3::default()
+        };
+        let how = match self.no_clobber {
+            true => CreateHow::Guarded(attributes),
+            false => CreateHow::Unchecked(attributes),
+        };
+        let (dir, name) = client.parent(&path).await?;
+        let shown = self.url.to_string().into_bytes();
+        let made = client.create_in(&dir, name, &how).await;
+        let node = made.map_err(|error| error.of(&shown))?;
+        let file = client.open_node(node, &shown)?;
+        // A server need not look at the size for a file that is there (RFC 1813 §3.3.8).
+        if node.attributes.size != 0 {
+            file.set_len(0).await?;
+        }
+        Ok(file)
+    }
+}
+
+/// Standard input, read ahead a little by a thread of its own, in pieces as large as the writer on the
+/// other side makes them, up to [`READ_BYTES`].
+fn standard_input() -> mpsc::Receiver<std::io::Result<Bytes>> {
+    let (sender, receiver) = mpsc::channel(nfs_client::limits::LOCAL_PIECES_MAX);
+    // Not one of the runtime's threads: it may hang in read(2) when the command ends.
+    std::thread::spawn(move || {
+        let mut input = std::io::stdin().lock();
+        loop {
+            let piece = read_piece(&mut input);
+            let ended = !matches!(&piece, Ok(data) if !data.is_empty());
+            if piece.as_ref().is_ok_and(Vec::is_empty) {
+                return;
+            }
+            if sender.blocking_send(piece.map(Bytes::from)).is_err() || ended {
+                return;
+            }
+        }
+    });
+    receiver
+}
+
+/// Fills a piece from a pipe that gives little at a time: fewer and larger writes.
+fn read_piece(input: &mut impl std::io::Read) -> std::io::Result<Vec<u8>> {
+    let mut data = Vec::with_capacity(READ_BYTES);
+    input.take(READ_BYTES as u64).read_to_end(&mut data)?;
+    Ok(data)
+}
