@@ -34,6 +34,14 @@ pub fn children_times() -> Result<(f64, f64)> {
     stat_times("self", 13)
 }
 
+/// The same of another process's children.
+///
+/// # Errors
+/// The process is gone.
+pub fn ended_children_times(pid: u32) -> Result<(f64, f64)> {
+    stat_times(&pid.to_string(), 13)
+}
+
 /// Two neighbouring times of `/proc/PID/stat`; `first` counts the fields behind the name.
 fn stat_times(pid: &str, first: usize) -> Result<(f64, f64)> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;

@@ -20,3 +20,5 @@ pub const PIECE_BYTES_MAX: u32 = 1 << 20;
 pub const RESPONDER_REPLIES_MAX: usize = 1024;
 /// Small files of the client comparison: more only take longer, and they lie in memory.
 pub const SMALL_FILES_MAX: usize = 100_000;
+/// Seconds that a guest with the kernel's client may take for one measurement, its boot included.
+pub const GUEST_SECONDS_MAX: u64 = 300;

@@ -137,6 +137,9 @@ struct ClientArgs {
     /// The size of the large file (4, or 1 with --quick)
     #[arg(long)]
     gib: Option<f64>,
+    /// The Linux kernel's client too, in User Mode Linux (a minute or two more for each round)
+    #[arg(long)]
+    kernel: bool,
     /// How many small files (10,000, or 2,000 with --quick)
     #[arg(long)]
     files: Option<usize>,
@@ -173,6 +176,7 @@ impl ClientArgs {
             files,
             rounds,
             filter: self.filter.clone(),
+            kernel: self.kernel,
         })
     }
 }

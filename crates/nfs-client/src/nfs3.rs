@@ -46,6 +46,7 @@ pub type Outcome<O, F> = Result<Result<O, Failure<F>>, RpcError>;
 pub struct Nfs3 {
     connections: Connections,
     identity: Identity,
+    read_only: bool,
 }
 
 /// READ results (RFC 1813 §3.3.6) with owned data.
@@ -126,14 +127,25 @@ impl Nfs3 {
         Self {
             connections: connections.into(),
             identity,
+            read_only: false,
         }
     }
 
     /// The same connections with another identity.
     pub fn with_identity(&self, identity: Identity) -> Self {
         Self {
-            connections: self.connections.clone(),
             identity,
+            ..self.clone()
+        }
+    }
+
+    /// The same connections, for reading only: procedures that change anything are not sent, and fail
+    /// with `NFS3ERR_ROFS`.
+    #[must_use]
+    pub fn read_only(&self) -> Self {
+        Self {
+            read_only: true,
+            ..self.clone()
         }
     }
 

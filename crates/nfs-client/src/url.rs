@@ -1,18 +1,24 @@
 //! NFS URLs: `nfs://host[:port]/export/path[?option=value&...]` (the form of RFC 2224 §2).
 //!
-//! Owns the text form only: parsing, percent-decoding, and the meaning of the options. It resolves
+//! Owns the text form only: parsing, percent-decoding, and the names of the options. It resolves
 //! no name and opens no connection. Parsing never panics, whatever the text.
+//!
+//! RFC 2224 takes the path relative to the server's public file handle, and asks MOUNT only if that
+//! fails. This client asks MOUNT always: few servers have a public handle, and none of them is without
+//! MOUNT. So the path is one of the server's name space, and `nfs://host/a` and `nfs://host//a` (which
+//! RFC 2224 §4 calls absolute) are the same.
+
+mod options;
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
+use crate::connection::Reconnect;
 use crate::limits::{URL_BYTES_MAX, URL_PATH_BYTES_MAX};
 
 /// Where an NFS server listens unless it is told otherwise (RFC 2224 §3, RFC 1813 §2.1).
 pub const NFS_PORT: u16 = 2049;
-
-/// The options that a URL may carry, for messages and help texts.
-const OPTIONS: &str = "version, nfsport, mountport, uid, gid, nconnect";
 
 /// A parsed `nfs://` URL.
 ///
@@ -25,8 +31,23 @@ const OPTIONS: &str = "version, nfsport, mountport, uid, gid, nconnect";
 /// | `nfsport=N` | the NFS port, the same as `:N` after the host | 2049, then the portmapper |
 /// | `mountport=N` | the MOUNT port | the NFS port, then the portmapper |
 /// | `uid=N`, `gid=N` | the AUTH_SYS identity to call with | that of this process |
-/// | `nconnect=N` | reserved: how many connections to use; 1 to 16 is accepted, 1 is used | 1 |
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// | `nconnect=N` | how many connections to use, 1 to 16 | 1 |
+/// | `rsize=N`, `wsize=N` | bytes per READ and WRITE; the server's FSINFO caps them, and 1 MiB | what the server prefers |
+/// | `readdir-buffer=N[,M]` | bytes per directory reply, the larger one counts | 64 KiB |
+/// | `timeout=N` | seconds that a call may take, reconnects included | 300 |
+/// | `timeo=N` | tenths of a second of silence after which calls go out again over a new connection | 150 |
+/// | `retrans=0` | a call is not sent again: it fails after `timeo` (60 s if not given) or a lost connection | |
+/// | `autoreconnect=0` | a lost connection stays lost: all calls fail | |
+/// | `readonly` | calls that change anything fail here with `NFS3ERR_ROFS` | |
+/// | `if=NAME` | the network interface to use | the system's choice |
+///
+/// Taken because libnfs has them, without effect, as this client does that already: `retrans=N` and
+/// `autoreconnect=N` for other N (calls are sent again until their time is over), `tcp-syncnt=N` (an
+/// attempt to connect has 10 s, and is repeated), `dircache=0|1` (no directory is cached),
+/// `auto-traverse-mounts=0`, `sec=sys`, `xprtsec=none`, `debug=N` (`RUST_LOG` says what is logged).
+/// Refused, because something else would happen than was asked for: `version=4`,
+/// `auto-traverse-mounts=1`, `sec=krb5...`, `xprtsec=tls`, names that are none of these.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NfsUrl {
     /// Host name or address, without brackets.
     pub host: String,
@@ -40,8 +61,24 @@ pub struct NfsUrl {
     pub uid: Option<u32>,
     /// The group to call as, if the URL names one.
     pub gid: Option<u32>,
-    /// Connections asked for. Reserved; one is used.
+    /// Connections asked for, 1 to 16.
     pub nconnect: Option<u8>,
+    /// Bytes per READ.
+    pub read_bytes: Option<u32>,
+    /// Bytes per WRITE.
+    pub write_bytes: Option<u32>,
+    /// Bytes per directory reply.
+    pub directory_bytes: Option<u32>,
+    /// How long a call may take.
+    pub call_timeout: Option<Duration>,
+    /// How much silence makes calls go out again; whole tenths of a second.
+    pub retry_after: Option<Duration>,
+    /// What is done when a connection is lost, if the URL forbids to send calls again.
+    pub reconnect: Option<Reconnect>,
+    /// Nothing may be changed.
+    pub read_only: bool,
+    /// The network interface to use.
+    pub interface: Option<String>,
 }
 
 /// Why a text is not an NFS URL that we can use, and what to write instead.
@@ -94,7 +131,7 @@ pub enum UrlError {
     #[error("an NFS URL has no '#' part: write %23 for a '#' in a name")]
     Fragment,
     /// An option that we do not know.
-    #[error("unknown option '{0}' in the URL; the options are {OPTIONS}")]
+    #[error("unknown option '{0}' in the URL; the options are {names}", names = options::NAMES)]
     UnknownOption(String),
     /// An option given twice.
     #[error("option '{0}' is given twice in the URL")]
@@ -146,11 +183,8 @@ impl NfsUrl {
         let mut url = Self {
             host,
             port,
-            mount_port: None,
             path,
-            uid: None,
-            gid: None,
-            nconnect: None,
+            ..Self::default()
         };
         url.read_options(options)?;
         Ok(url)
@@ -173,49 +207,7 @@ impl NfsUrl {
             ..self.clone()
         }
     }
-
-    fn read_options(&mut self, options: &str) -> Result<(), UrlError> {
-        let mut seen: Vec<&str> = Vec::new();
-        for pair in options.split('&').filter(|pair| !pair.is_empty()) {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            if seen.contains(&name) {
-                return Err(UrlError::RepeatedOption(name.to_owned()));
-            }
-            let bad = |cure| UrlError::BadValue {
-                option: name.to_owned(),
-                value: value.to_owned(),
-                cure,
-            };
-            match name {
-                "version" => match value {
-                    "3" => {}
-                    _ => return Err(bad("version=3 is the only version so far")),
-                },
-                "nfsport" => {
-                    let nfsport = parse_port(value)?;
-                    match self.port {
-                        Some(port) if port != nfsport => {
-                            return Err(UrlError::TwoPorts { port, nfsport });
-                        }
-                        _ => self.port = Some(nfsport),
-                    }
-                }
-                "mountport" => self.mount_port = Some(parse_port(value)?),
-                "uid" => self.uid = Some(parse_id(value).ok_or_else(|| bad(ID_CURE))?),
-                "gid" => self.gid = Some(parse_id(value).ok_or_else(|| bad(ID_CURE))?),
-                "nconnect" => match parse_digits(value).and_then(|n| u8::try_from(n).ok()) {
-                    Some(count @ 1..=16) => self.nconnect = Some(count),
-                    _ => return Err(bad("give a number from 1 to 16")),
-                },
-                _ => return Err(UrlError::UnknownOption(name.to_owned())),
-            }
-            seen.push(name);
-        }
-        Ok(())
-    }
 }
-
-const ID_CURE: &str = "give a number from 0 to 4294967294";
 
 impl FromStr for NfsUrl {
     type Err = UrlError;
@@ -246,20 +238,7 @@ impl fmt::Display for NfsUrl {
                 _ => write!(f, "%{byte:02X}")?,
             }
         }
-        let mut before = '?';
-        let numbers = [
-            ("mountport", self.mount_port.map(u32::from)),
-            ("uid", self.uid),
-            ("gid", self.gid),
-            ("nconnect", self.nconnect.map(u32::from)),
-        ];
-        for (name, number) in numbers {
-            if let Some(number) = number {
-                write!(f, "{before}{name}={number}")?;
-                before = '&';
-            }
-        }
-        Ok(())
+        self.write_options(f)
     }
 }
 
@@ -377,185 +356,4 @@ fn percent_decode(text: &str) -> Result<Vec<u8>, UrlError> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn url(host: &str, path: &[u8]) -> NfsUrl {
-        NfsUrl {
-            host: host.to_owned(),
-            port: None,
-            mount_port: None,
-            path: path.to_vec(),
-            uid: None,
-            gid: None,
-            nconnect: None,
-        }
-    }
-
-    #[test]
-    fn good_urls() {
-        let table: &[(&str, NfsUrl)] = &[
-            ("nfs://h/", url("h", b"/")),
-            ("NFS://h/", url("h", b"/")),
-            ("nfs://server.example/a/b", url("server.example", b"/a/b")),
-            ("nfs://h//abs", url("h", b"//abs")),
-            (
-                "nfs://127.0.0.1:20049/x",
-                NfsUrl {
-                    port: Some(20049),
-                    ..url("127.0.0.1", b"/x")
-                },
-            ),
-            ("nfs://[::1]/x", url("::1", b"/x")),
-            (
-                "nfs://[::1]:1/x",
-                NfsUrl {
-                    port: Some(1),
-                    ..url("::1", b"/x")
-                },
-            ),
-            ("nfs://[fe80::1%25eth0]/x", url("fe80::1%eth0", b"/x")),
-            ("nfs://[fe80::1%eth0]/x", url("fe80::1%eth0", b"/x")),
-            ("nfs://h/a%20b%2Fc%ff", url("h", b"/a b/c\xff")),
-            ("nfs://h/a%3Fb%23c%25", url("h", b"/a?b#c%")),
-            ("nfs://h/gr\u{fc}n", url("h", "/gr\u{fc}n".as_bytes())),
-            ("nfs://h/a b", url("h", b"/a b")),
-            ("nfs://h/x?", url("h", b"/x")),
-            ("nfs://h/x?version=3", url("h", b"/x")),
-            (
-                "nfs://h/x?nfsport=7&",
-                NfsUrl {
-                    port: Some(7),
-                    ..url("h", b"/x")
-                },
-            ),
-            (
-                "nfs://h:7/x?nfsport=7",
-                NfsUrl {
-                    port: Some(7),
-                    ..url("h", b"/x")
-                },
-            ),
-            (
-                "nfs://h/x?mountport=65535",
-                NfsUrl {
-                    mount_port: Some(65535),
-                    ..url("h", b"/x")
-                },
-            ),
-            (
-                "nfs://h/x?uid=0&gid=4294967294",
-                NfsUrl {
-                    uid: Some(0),
-                    gid: Some(4294967294),
-                    ..url("h", b"/x")
-                },
-            ),
-            (
-                "nfs://h/x?nconnect=16",
-                NfsUrl {
-                    nconnect: Some(16),
-                    ..url("h", b"/x")
-                },
-            ),
-        ];
-        for (text, expected) in table {
-            let parsed = NfsUrl::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
-            assert_eq!(&parsed, expected, "{text}");
-            let again = NfsUrl::parse(&parsed.to_string());
-            assert_eq!(again.as_ref(), Ok(expected), "{text} -> {parsed}");
-        }
-    }
-
-    #[test]
-    fn refused_urls() {
-        let bad = |option: &str, value: &str, cure| UrlError::BadValue {
-            option: option.to_owned(),
-            value: value.to_owned(),
-            cure,
-        };
-        let table: &[(&str, UrlError)] = &[
-            ("", UrlError::Scheme),
-            ("h:/x", UrlError::Scheme),
-            ("http://h/x", UrlError::Scheme),
-            ("nfs:/h/x", UrlError::Scheme),
-            ("nfs://", UrlError::NoHost),
-            ("nfs:///x", UrlError::NoHost),
-            ("nfs://:2049/x", UrlError::NoHost),
-            ("nfs://h", UrlError::NoPath),
-            ("nfs://h?uid=0", UrlError::NoPath),
-            ("nfs://u@h/x", UrlError::UserInfo),
-            ("nfs://h%41/x", UrlError::BadHost("h%41".into())),
-            ("nfs://::1/x", UrlError::BadHost("::1".into())),
-            ("nfs://[::1/x", UrlError::BadHost("[::1".into())),
-            ("nfs://[::1]2/x", UrlError::BadHost("[::1]2".into())),
-            ("nfs://[h]/x", UrlError::BadHost("[h]".into())),
-            ("nfs://[fe80::1%]/x", UrlError::BadHost("[fe80::1%]".into())),
-            ("nfs://h:/x", UrlError::BadPort("".into())),
-            ("nfs://h:0/x", UrlError::BadPort("0".into())),
-            ("nfs://h:65536/x", UrlError::BadPort("65536".into())),
-            ("nfs://h:+1/x", UrlError::BadPort("+1".into())),
-            ("nfs://h/x?nfsport=a", UrlError::BadPort("a".into())),
-            (
-                "nfs://h:1/x?nfsport=2",
-                UrlError::TwoPorts {
-                    port: 1,
-                    nfsport: 2,
-                },
-            ),
-            ("nfs://h/%", UrlError::BadEscape { at: 1 }),
-            ("nfs://h/a%4", UrlError::BadEscape { at: 2 }),
-            ("nfs://h/a%zz", UrlError::BadEscape { at: 2 }),
-            ("nfs://h/a%00b", UrlError::Nul),
-            ("nfs://h/x#y", UrlError::Fragment),
-            (
-                "nfs://h/x?colour=red",
-                UrlError::UnknownOption("colour".into()),
-            ),
-            (
-                "nfs://h/x?uid=1&uid=1",
-                UrlError::RepeatedOption("uid".into()),
-            ),
-            ("nfs://h/x?uid=", bad("uid", "", ID_CURE)),
-            (
-                "nfs://h/x?uid=4294967295",
-                bad("uid", "4294967295", ID_CURE),
-            ),
-            ("nfs://h/x?gid=-1", bad("gid", "-1", ID_CURE)),
-            (
-                "nfs://h/x?version=4",
-                bad("version", "4", "version=3 is the only version so far"),
-            ),
-            (
-                "nfs://h/x?nconnect=17",
-                bad("nconnect", "17", "give a number from 1 to 16"),
-            ),
-        ];
-        for (text, expected) in table {
-            assert_eq!(NfsUrl::parse(text).as_ref(), Err(expected), "{text}");
-        }
-    }
-
-    #[test]
-    fn lengths_are_capped() {
-        let long = format!("nfs://h/{}", "a".repeat(URL_BYTES_MAX));
-        assert_eq!(
-            NfsUrl::parse(&long),
-            Err(UrlError::TooLong { len: long.len() })
-        );
-        let path = format!("nfs://h/{}", "a".repeat(URL_PATH_BYTES_MAX));
-        assert_eq!(
-            NfsUrl::parse(&path),
-            Err(UrlError::PathTooLong {
-                len: URL_PATH_BYTES_MAX + 1
-            })
-        );
-    }
-
-    #[test]
-    fn components_leave_out_what_names_nothing() {
-        let url = NfsUrl::parse("nfs://h//a/./b//%2e%2e/").unwrap();
-        let names: Vec<&[u8]> = url.components().collect();
-        assert_eq!(names, [&b"a"[..], b"b", b".."]);
-    }
-}
+mod tests;

@@ -120,6 +120,36 @@ async fn every_procedure_tells_the_status() {
 }
 
 #[tokio::test]
+async fn for_reading_only_nothing_that_changes_anything_is_sent() {
+    let (nfs, _) = client_of(|call| match call.procedure() {
+        Procedure::Setattr
+        | Procedure::Write
+        | Procedure::Create
+        | Procedure::Mkdir
+        | Procedure::Symlink
+        | Procedure::Mknod
+        | Procedure::Remove
+        | Procedure::Rmdir
+        | Procedure::Rename
+        | Procedure::Link => panic!("{call:?} was sent"),
+        procedure => good(procedure),
+    })
+    .await;
+    let nfs = nfs.read_only().with_identity(nfs.identity().clone());
+    let mut refused = Vec::new();
+    for &procedure in Procedure::ALL {
+        match call(&nfs, procedure).await.unwrap() {
+            Ok(()) => {}
+            Err(status) => {
+                assert_eq!(status, Nfsstat3::Rofs);
+                refused.push(procedure);
+            }
+        }
+    }
+    assert_eq!(refused.len(), 10, "{refused:?}");
+}
+
+#[tokio::test]
 async fn a_read_never_brings_more_than_was_asked_for() {
     let (nfs, _) = client_of(|call| {
         let Call::Read(args) = call else {

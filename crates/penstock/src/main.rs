@@ -20,6 +20,7 @@ mod ln;
 mod logging;
 mod ls;
 mod mkdir;
+mod mount;
 mod mv;
 mod ping;
 mod progress;
@@ -44,8 +45,9 @@ use clap::{CommandFactory as _, Parser};
 ///
 /// What serves:   serve, check, ctl, doctor
 /// What looks:    ls, stat, cat, find, du, df, showmount, ping
-/// What copies:   cp, get, put
+/// What copies:   cp, put, get
 /// What changes:  mkdir, rmdir, rm, mv, ln, chmod, chown, touch, truncate
+/// What mounts:   mount
 ///
 /// `penstock serve DIR` serves a directory; the others talk to any NFS server, without mounting it:
 /// `penstock ls -l nfs://server/export`. Exit codes: 0 done, 1 something failed, 2 wrong usage or
@@ -67,8 +69,8 @@ enum Penstock {
     Showmount(showmount::Args),
     Ping(ping::Args),
     Cp(Box<cp::Args>),
-    Get(get::Args),
     Put(put::Args),
+    Get(get::Args),
     Mkdir(mkdir::Args),
     Rmdir(rmdir::Args),
     Rm(rm::Args),
@@ -78,6 +80,7 @@ enum Penstock {
     Chown(chown::Args),
     Touch(touch::Args),
     Truncate(truncate::Args),
+    Mount(Box<mount::Args>),
     Completions(completions::Args),
     #[command(hide = true)]
     Man(completions::ManArgs),
@@ -90,16 +93,16 @@ fn main() -> ExitCode {
         Penstock::Ctl(args) => args.run(),
         Penstock::Doctor(args) => args.run(),
         Penstock::Ls(args) => args.run(),
-        Penstock::Stat(args) => args.run(),
         Penstock::Cat(args) => args.run(),
+        Penstock::Cp(args) => args.run(),
+        Penstock::Get(args) => args.run(),
+        Penstock::Put(args) => args.run(),
+        Penstock::Stat(args) => args.run(),
         Penstock::Find(args) => args.run(),
         Penstock::Du(args) => args.run(),
         Penstock::Df(args) => args.run(),
         Penstock::Showmount(args) => args.run(),
         Penstock::Ping(args) => args.run(),
-        Penstock::Cp(args) => args.run(),
-        Penstock::Get(args) => args.run(),
-        Penstock::Put(args) => args.run(),
         Penstock::Mkdir(args) => args.run(),
         Penstock::Rmdir(args) => args.run(),
         Penstock::Rm(args) => args.run(),
@@ -109,6 +112,7 @@ fn main() -> ExitCode {
         Penstock::Chown(args) => args.run(),
         Penstock::Touch(args) => args.run(),
         Penstock::Truncate(args) => args.run(),
+        Penstock::Mount(args) => args.run(),
         Penstock::Completions(args) => args.run(Penstock::command()),
         Penstock::Man(args) => args.run(Penstock::command()),
     };

@@ -58,7 +58,7 @@ pub(crate) fn check(source: &Source, findings: &mut Vec<Finding>) {
 
 /// Each crate that queues, caches or decodes names its caps in one file.
 pub(crate) fn check_limits_files(tree: &Tree, findings: &mut Vec<Finding>) {
-    for name in ["nfs-wire", "nfs-io", "nfs-server", "nfs-client"] {
+    for name in ["nfs-wire", "nfs-io", "nfs-server", "nfs-client", "nfs-fuse"] {
         let path = format!("crates/{name}/src/limits.rs");
         if tree.text(&path).is_none() {
             let rule =

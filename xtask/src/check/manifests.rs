@@ -14,12 +14,14 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("nfs-io", &[]),
     ("nfs-server", &["nfs-io", "nfs-wire"]),
     ("nfs-client", &["nfs-io", "nfs-wire"]),
+    ("nfs-fuse", &["nfs-client"]),
     ("nfs-bench", &["nfs-client", "nfs-io", "nfs-wire"]),
     (
         "penstock",
         &[
             "nfs-bench",
             "nfs-client",
+            "nfs-fuse",
             "nfs-io",
             "nfs-server",
             "nfs-wire",

@@ -99,8 +99,8 @@ pub struct Sizes {
     pub small: u64,
 }
 
-/// Every row.
-pub fn rows(sizes: Sizes) -> Vec<Row> {
+/// Every row; those of the kernel's client only if `kernel` asks for them.
+pub fn rows(sizes: Sizes, kernel: bool) -> Vec<Row> {
     let mut rows = Vec::new();
     let mut add = |part, server, work, tool, file_bytes| {
         rows.push(Row {
@@ -131,6 +131,9 @@ pub fn rows(sizes: Sizes) -> Vec<Row> {
             // It has no command that writes what comes through a pipe.
             if work != Work::Write {
                 add(Part::Compared, server, work, Tool::Libnfs, sizes.whole);
+            }
+            if kernel && matches!(work, Work::Read | Work::Write) {
+                add(Part::Compared, server, work, Tool::Kernel, sizes.swept);
             }
         }
     }
@@ -193,7 +196,7 @@ mod tests {
             swept: 1 << 30,
             small: 256 << 20,
         };
-        let mut labels: Vec<(String, String)> = rows(sizes)
+        let mut labels: Vec<(String, String)> = rows(sizes, true)
             .iter()
             .map(|row| (format!("{:?}", row.part), row.label()))
             .collect();

@@ -10,6 +10,7 @@ use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 
 use super::ceiling::{self, Ceiling};
+use super::guest;
 use super::plan::{Figures, Row, Sizes, rows};
 use super::serve::{Server, Serving};
 use super::tool::{self, Ends, LOOPED_FILES, Tool, Work, small_name};
@@ -36,6 +37,8 @@ pub struct Options {
     pub rounds: usize,
     /// Only rows whose label contains this.
     pub filter: Option<String>,
+    /// The kernel's client, too.
+    pub kernel: bool,
 }
 
 /// Without these beside it a figure means nothing.
@@ -93,15 +96,16 @@ pub fn run(options: &Options) -> Result<Report> {
         );
     }
     let mut missing = Vec::new();
-    let mut rows = rows(options.sizes);
+    let mut rows = rows(options.sizes, options.kernel);
     rows.retain(|row| {
         let filter = options.filter.as_deref();
         filter.is_none_or(|filter| row.label().contains(filter))
     });
     ensure!(!rows.is_empty(), "--filter leaves nothing over");
     leave_out_what_is_not_there(&mut rows, &mut missing);
+    let wire = rows.iter().any(|row| row.tool == Tool::Kernel);
     let place = Place::set(&root, options, cores)?;
-    let servings = place.start(&rows)?;
+    let servings = place.start(&rows, wire)?;
     let mut ceilings = Vec::new();
     let mut turn = 0;
     for round in 1..=options.rounds {
@@ -140,6 +144,12 @@ pub fn run(options: &Options) -> Result<Report> {
 }
 
 fn leave_out_what_is_not_there(rows: &mut Vec<Row>, missing: &mut Vec<String>) {
+    if rows.iter().any(|row| row.tool == Tool::Kernel)
+        && let Err(error) = guest::set_wire()
+    {
+        missing.push(format!("the kernel's client: {error:#}"));
+        rows.retain(|row| row.tool != Tool::Kernel);
+    }
     if !ganesha_is_installed() {
         missing.push("ganesha: install nfs-ganesha, nfs-ganesha-vfs and rpcbind".to_owned());
         rows.retain(|row| row.server != Server::Ganesha);
@@ -260,7 +270,7 @@ impl Place {
     }
 
     /// Starts the servers that `rows` need; each finds the files as links in its directory.
-    fn start(&self, rows: &[Row]) -> Result<Vec<Serving>> {
+    fn start(&self, rows: &[Row], wire: bool) -> Result<Vec<Serving>> {
         let all = [
             Server::Penstock,
             Server::Ganesha,
@@ -295,7 +305,7 @@ impl Place {
                 server,
                 &directory,
                 &work,
-                self.cores.1,
+                (self.cores.1, wire),
                 bytes,
             )?);
         }
@@ -326,9 +336,15 @@ impl Place {
             fs::create_dir(made)?;
         }
         let log = self.root.join("log");
-        let mut command = tool::command(row.tool, row.work, on, ends, (self.cores.0, &log))?;
+        let core = self.cores.0;
         let before = on.cpu_times()?;
-        let spent = watch(&mut command).with_context(|| last_line(&log));
+        let spent = if row.tool == Tool::Kernel {
+            let at = self.root.join("guest");
+            guest::measure(on, row.work, ends.remote, row.file_bytes, (core, &at))
+        } else {
+            let mut command = tool::command(row.tool, row.work, on, ends, (core, &log))?;
+            watch(&mut command).with_context(|| first_line(&log))
+        };
         let after = on.cpu_times()?;
         let checked = match (&spent, made) {
             (Ok(_), Some(made)) if on.server.has_files() => self.check(row, &source, made),
@@ -359,6 +375,12 @@ impl Place {
     /// Whether what was made is what it should be: lengths, and places spread over a large file; the first and the
     /// last of the small ones.
     fn check(&self, row: &Row, source: &Path, made: &Path) -> Result<()> {
+        if row.tool == Tool::Kernel {
+            // It writes zeroes.
+            let len = fs::metadata(made)?.len();
+            ensure!(len == row.file_bytes, "{len} bytes came");
+            return Ok(());
+        }
         if row.work.is_many() {
             let last = match row.tool {
                 Tool::Libnfs => LOOPED_FILES - 1,
@@ -377,13 +399,10 @@ fn large_name(bytes: u64) -> String {
     format!("large-{}", bytes >> 20)
 }
 
-fn last_line(log: &Path) -> String {
+/// Of a program's messages the first is usually the cause.
+fn first_line(log: &Path) -> String {
     let text = fs::read_to_string(log).unwrap_or_default();
-    text.trim_end()
-        .lines()
-        .last()
-        .unwrap_or_default()
-        .to_owned()
+    text.lines().next().unwrap_or_default().to_owned()
 }
 
 /// So many places of a large file are compared.

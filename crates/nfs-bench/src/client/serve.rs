@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context, Result};
 use serde::Serialize;
 
+use super::guest::HOST;
 use crate::counters;
 use crate::respond;
 use crate::servers::{Place, Ports, Processes, ganesha};
@@ -70,7 +71,7 @@ pub struct Serving {
 }
 
 impl Serving {
-    /// Starts one on core `cpu` that serves `directory`, with its state and logs in the new directory `work`. The files of
+    /// Starts one on core `cpu`, for loopback and, with `wire`, for guests, that serves `directory`, with its state and logs in the new directory `work`. The files of
     /// responders have `file_bytes`.
     ///
     /// # Errors
@@ -79,7 +80,7 @@ impl Serving {
         server: Server,
         directory: &Path,
         work: &Path,
-        cpu: usize,
+        (cpu, wire): (usize, bool),
         file_bytes: u64,
     ) -> Result<Self> {
         std::fs::create_dir_all(directory)?;
@@ -89,7 +90,7 @@ impl Serving {
         let (children, export) = match server {
             Server::Ganesha => (ganesha(work, &path, &ports, cpu, &[])?, path),
             Server::Penstock => {
-                let child = penstock(&path, work, &ports, cpu)?;
+                let child = penstock(&path, work, &ports, (cpu, wire))?;
                 (vec![child], respond::EXPORT.to_owned())
             }
             Server::Responder | Server::Distant => {
@@ -138,6 +139,12 @@ impl Serving {
         )
     }
 
+    /// What is mounted, and the ports of NFS and MOUNT.
+    pub fn mounted(&self) -> (&str, u16, u16) {
+        let place = &self.place;
+        (&place.export, place.nfs.port(), place.mount.port())
+    }
+
     /// CPU seconds so far, in its own code and in the kernel.
     ///
     /// # Errors
@@ -147,13 +154,18 @@ impl Serving {
     }
 }
 
-fn penstock(export: &str, work: &Path, ports: &Ports, cpu: usize) -> Result<Child> {
+fn penstock(export: &str, work: &Path, ports: &Ports, (cpu, wire): (usize, bool)) -> Result<Child> {
     let config = work.join("penstock.toml");
     let (port, state, pseudo) = (ports.nfs, work.join("state"), respond::EXPORT);
+    let (listen, clients) = if wire {
+        (format!(", \"{HOST}:{port}\""), ", \"10.99.2.0/24\"")
+    } else {
+        (String::new(), "")
+    };
     // Not at "/", which libnfs 4 cannot mount where it is listed as an export.
     let text = format!(
-        "[server]\nlisten = [\"127.0.0.1:{port}\"]\nstate_dir = \"{}\"\nrpcbind = false\n\n\
-         [[export]]\npath = \"{export}\"\npseudo = \"{pseudo}\"\nclients = [\"127.0.0.1\"]\nsquash = \"none\"\n",
+        "[server]\nlisten = [\"127.0.0.1:{port}\"{listen}]\nstate_dir = \"{}\"\nrpcbind = false\n\n\
+         [[export]]\npath = \"{export}\"\npseudo = \"{pseudo}\"\nclients = [\"127.0.0.1\"{clients}]\nsquash = \"none\"\n",
         state.display()
     );
     std::fs::write(&config, text).with_context(|| config.display().to_string())?;

@@ -135,6 +135,7 @@ impl Report {
             let tcp = self.ceiling().map(|ceiling| ceiling.median);
             let per = |figure: fn(&Figures) -> f64| row.per(figure);
             let looped = many && row.tool == Tool::Libnfs;
+            let kernel = row.tool == Tool::Kernel;
             vec![
                 row.tool.name(row.work),
                 spread(row.rate()),
@@ -144,13 +145,17 @@ impl Report {
                 format!("{:.2}", per(|f| f.client.user)),
                 format!("{:.2}", per(|f| f.client.system)),
                 format!("{:.2}", per(|f| f.server_seconds)),
-                // The shell that runs the loop is not what is meant.
-                if looped {
+                // Neither the shell that runs the loop nor a guest's memory is what is meant.
+                if looped || kernel {
                     "-".to_owned()
                 } else {
                     format!("{:.1}", row.peak_mib())
                 },
-                format!("{:.1}", row.faults()),
+                if kernel {
+                    "-".to_owned()
+                } else {
+                    format!("{:.1}", row.faults())
+                },
             ]
         };
         Some(Table {

@@ -104,6 +104,8 @@ pub enum Tool {
     Library(Tuning),
     /// libnfs's `nfs-cat` and `nfs-cp`; small files one by one in a shell's loop.
     Libnfs,
+    /// The Linux kernel's client, in User Mode Linux; not a command.
+    Kernel,
 }
 
 impl Tool {
@@ -125,6 +127,7 @@ impl Tool {
                 Work::ManyDown | Work::ManyUp => "nfs-cp in a loop".to_owned(),
                 Work::Write | Work::CopyDown | Work::CopyUp => "nfs-cp".to_owned(),
             },
+            Self::Kernel => "dd on the kernel's client (UML)".to_owned(),
         }
     }
 
@@ -132,7 +135,7 @@ impl Tool {
     pub fn tuning(self) -> Option<Tuning> {
         match self {
             Self::Penstock(tuning) | Self::Library(tuning) => Some(tuning),
-            Self::Libnfs => None,
+            Self::Libnfs | Self::Kernel => None,
         }
     }
 }
@@ -199,6 +202,7 @@ pub fn command(
             }
         }
         Tool::Libnfs => libnfs(&mut command, work, on, ends)?,
+        Tool::Kernel => bail!("the kernel's client is no command"),
     }
     Ok(command)
 }

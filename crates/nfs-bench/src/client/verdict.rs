@@ -6,7 +6,7 @@ use super::serve::Server;
 use super::tool::{Tool, Work};
 use crate::modes::verdict::Verdict;
 
-/// Sequential, against libnfs's utility on the same server.
+/// Sequential, against `nfs-cp` on the same server.
 const SEQUENTIAL_RATIO: f64 = 2.0;
 /// Small files, against one `nfs-cp` after another.
 const SMALL_RATIO: f64 = 5.0;
@@ -19,7 +19,7 @@ const PEAK_MIB: f64 = 8.0;
 pub fn verdicts(report: &Report) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     for server in [Server::Penstock, Server::Ganesha] {
-        for work in [Work::Read, Work::CopyDown, Work::CopyUp] {
+        for work in [Work::CopyDown, Work::CopyUp] {
             verdicts.push(against_libnfs(report, server, work, SEQUENTIAL_RATIO));
         }
         for work in [Work::ManyDown, Work::ManyUp] {
@@ -57,7 +57,7 @@ pub fn verdicts(report: &Report) -> Vec<Verdict> {
 fn against_libnfs(report: &Report, server: Server, work: Work, bound: f64) -> Verdict {
     let of = |wanted: fn(Tool) -> bool| ours(report, server, work, wanted);
     let ratio = of(is_command).zip(of(|tool| tool == Tool::Libnfs));
-    let goal = format!("{}, {}: ours / libnfs", server.name(), work.name());
+    let goal = format!("{}, {}: ours / nfs-cp", server.name(), work.name());
     Verdict::at_least(goal, ratio.map(|(ours, theirs)| ours / theirs), Some(bound))
 }
 

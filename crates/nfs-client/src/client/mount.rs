@@ -1,15 +1,17 @@
 //! From a URL to a mounted export.
 
+use std::sync::Arc;
+
 use nfs_wire::mount3::Mountstat3;
 use nfs_wire::nfs3::FileHandle;
 
 use super::error::printable;
 use super::{Client, ClientError, TransferSizes};
-use crate::connection::{ConnectOptions, Connection, Connections, SourcePort, Target};
+use crate::connection::{ConnectOptions, Connection, Connections, Reconnect, SourcePort, Target};
 use crate::error::RpcError;
 use crate::file::{Memory, Windows};
 use crate::identity::Identity;
-use crate::limits::{READDIR_BYTES, TRANSFER_BYTES_MAX};
+use crate::limits::{READDIR_BYTES, SOFT_TIMEOUT_DEFAULT, TRANSFER_BYTES_MAX};
 use crate::mount3::{self, Mount3};
 use crate::nfs3::{self, Nfs3};
 use crate::portmap::{self, Portmap};
@@ -65,11 +67,19 @@ impl Client {
             (uid, gid) => Identity::sys(uid.unwrap_or(0), gid.unwrap_or(uid.unwrap_or(0)), &[]),
         };
         let connection = connect_nfs(url, &options.connect).await?;
-        let mount = connect_mount(url, &options.connect, &connection, &identity).await?;
+        let mount = connect_mount(url, &connection, &identity).await?;
         let (export, root) = find_export(&mount, &url.path).await?;
         let nconnect = url.nconnect.map_or(options.nconnect, u32::from);
-        let nfs = Nfs3::new(Connections::more(connection, nconnect).await, identity);
-        let transfer = transfer_sizes(&nfs, &root).await?;
+        let mut nfs = Nfs3::new(Connections::more(connection, nconnect).await, identity);
+        if url.read_only {
+            nfs = nfs.read_only();
+        }
+        let most = TransferSizes {
+            read: options.windows.transfer_bytes_max,
+            write: options.windows.transfer_bytes_max,
+            directory: READDIR_BYTES,
+        };
+        let transfer = transfer_sizes(&nfs, &root, asked_sizes(url, most)).await?;
         let rest = rest_below(&url.path, &export).unwrap_or_default();
         Ok((
             Self {
@@ -80,6 +90,7 @@ impl Client {
                 transfer,
                 windows: options.windows,
                 memory: Memory::new(options.windows.memory_bytes_max),
+                open_files: Arc::default(),
             },
             rest,
         ))
@@ -91,8 +102,13 @@ impl Client {
         mount: Mount3,
         root: FileHandle,
     ) -> Result<Self, ClientError> {
-        let transfer = transfer_sizes(&nfs, &root).await?;
         let windows = Windows::default();
+        let most = TransferSizes {
+            read: windows.transfer_bytes_max,
+            write: windows.transfer_bytes_max,
+            directory: READDIR_BYTES,
+        };
+        let transfer = transfer_sizes(&nfs, &root, most).await?;
         Ok(Self {
             nfs,
             mount,
@@ -101,14 +117,30 @@ impl Client {
             transfer,
             windows,
             memory: Memory::new(windows.memory_bytes_max),
+            open_files: Arc::default(),
         })
     }
 }
 
+/// How connections are made, with what the URL says about it.
+pub(super) fn connect_options(url: &NfsUrl, options: &ConnectOptions) -> ConnectOptions {
+    let mut options = options.clone();
+    options.retry_after = url.retry_after.unwrap_or(options.retry_after);
+    options.reconnect = url.reconnect.unwrap_or(options.reconnect);
+    if url.reconnect == Some(Reconnect::ForNewCalls) {
+        options.call_timeout = url.retry_after.unwrap_or(SOFT_TIMEOUT_DEFAULT);
+    }
+    options.call_timeout = url.call_timeout.unwrap_or(options.call_timeout);
+    options.interface = url.interface.clone().or(options.interface);
+    options
+}
+
+/// Connects to NFS, with what the URL says about it.
 pub(super) async fn connect_nfs(
     url: &NfsUrl,
     options: &ConnectOptions,
 ) -> Result<Connection, ClientError> {
+    let options = &connect_options(url, options);
     let target = Target::new(url.host.as_str(), url.nfs_port());
     let failure = match Connection::connect(target.clone(), options.clone()).await {
         Ok(connection) => return Ok(connection),
@@ -127,11 +159,10 @@ pub(super) async fn connect_nfs(
 
 async fn connect_mount(
     url: &NfsUrl,
-    options: &ConnectOptions,
     nfs: &Connection,
     identity: &Identity,
 ) -> Result<Mount3, ClientError> {
-    let target = nfs.target();
+    let (target, options) = (nfs.target(), nfs.options());
     let connect = async |port| {
         let connection = Connection::connect(target.with_port(port), options.clone()).await?;
         Ok::<_, ClientError>(Mount3::new(connection, identity.clone()))
@@ -219,32 +250,122 @@ pub(super) fn rest_below(path: &[u8], directory: &[u8]) -> Option<Vec<u8>> {
     Some(rest)
 }
 
-async fn transfer_sizes(nfs: &Nfs3, root: &FileHandle) -> Result<TransferSizes, ClientError> {
-    let capped = |preferred: u32, max: u32| match (preferred, max) {
-        (0, 0) => 4096,
-        (0, max) => max.min(TRANSFER_BYTES_MAX),
-        // A server's zero maximum is not believed.
-        (preferred, 0) => preferred.min(TRANSFER_BYTES_MAX),
-        (preferred, max) => preferred.min(max).min(TRANSFER_BYTES_MAX),
+/// The sizes to use at most, bytes: `most`, or what the URL asks for below that.
+fn asked_sizes(url: &NfsUrl, most: TransferSizes) -> TransferSizes {
+    let or = |asked: Option<u32>, most: u32| asked.map_or(most, |asked| asked.min(most));
+    TransferSizes {
+        read: or(url.read_bytes, most.read),
+        write: or(url.write_bytes, most.write),
+        directory: or(url.directory_bytes, most.directory),
+    }
+}
+
+async fn transfer_sizes(
+    nfs: &Nfs3,
+    root: &FileHandle,
+    most: TransferSizes,
+) -> Result<TransferSizes, ClientError> {
+    let most = TransferSizes {
+        read: most.read.clamp(1, TRANSFER_BYTES_MAX),
+        write: most.write.clamp(1, TRANSFER_BYTES_MAX),
+        directory: most.directory,
     };
     Ok(match nfs.fsinfo(root).await? {
         Ok(info) => TransferSizes {
-            read: capped(info.rtpref, info.rtmax),
-            write: capped(info.wtpref, info.wtmax),
-            directory: READDIR_BYTES,
+            read: transfer_size(info.rtpref, info.rtmax, most.read),
+            write: transfer_size(info.wtpref, info.wtmax, most.write),
+            directory: most.directory,
         },
         // Whatever it is that the server has against FSINFO, these sizes every server takes.
         Err(_) => TransferSizes {
-            read: 8192,
-            write: 8192,
-            directory: 8192,
+            read: most.read.min(8192),
+            write: most.write.min(8192),
+            directory: most.directory.min(8192),
         },
     })
+}
+
+/// Bytes per READ or WRITE: what the server prefers, within its maximum and ours.
+fn transfer_size(preferred: u32, max: u32, most: u32) -> u32 {
+    match (preferred, max) {
+        (0, 0) => most.min(4096),
+        (0, max) => max.min(most),
+        // A server's zero maximum is not believed.
+        (preferred, 0) => preferred.min(most),
+        (preferred, max) => preferred.min(max).min(most),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn options_of(text: &str) -> ConnectOptions {
+        connect_options(&text.parse().unwrap(), &ConnectOptions::default())
+    }
+
+    #[test]
+    fn the_url_s_times_are_used() {
+        let times = |options: &ConnectOptions| {
+            let (retry, call) = (options.retry_after, options.call_timeout);
+            (options.reconnect, retry.as_millis(), call.as_secs())
+        };
+        let resend = Reconnect::Resend;
+        let table = [
+            ("nfs://h/", (resend, 15_000, 300)),
+            ("nfs://h/?timeo=25", (resend, 2_500, 300)),
+            ("nfs://h/?timeout=7", (resend, 15_000, 7)),
+            ("nfs://h/?retrans=5", (resend, 15_000, 300)),
+            ("nfs://h/?retrans=0", (Reconnect::ForNewCalls, 15_000, 60)),
+            (
+                "nfs://h/?retrans=0&timeo=20",
+                (Reconnect::ForNewCalls, 2_000, 2),
+            ),
+            (
+                "nfs://h/?retrans=0&timeout=9",
+                (Reconnect::ForNewCalls, 15_000, 9),
+            ),
+            ("nfs://h/?autoreconnect=0", (Reconnect::Never, 15_000, 300)),
+        ];
+        for (text, expected) in table {
+            assert_eq!(times(&options_of(text)), expected, "{text}");
+        }
+        assert_eq!(
+            options_of("nfs://h/?if=lo").interface.as_deref(),
+            Some("lo")
+        );
+    }
+
+    #[test]
+    fn sizes() {
+        let table = [
+            // Preferred, maximum, ours: what is used.
+            (65536, 1 << 20, 1 << 20, 65536),
+            (1 << 20, 1 << 20, 4096, 4096),
+            (1 << 20, 65536, 1 << 20, 65536),
+            (0, 65536, 1 << 20, 65536),
+            (65536, 0, 1 << 20, 65536),
+            (0, 0, 1 << 20, 4096),
+            (u32::MAX, u32::MAX, 1 << 20, 1 << 20),
+        ];
+        for (preferred, max, most, expected) in table {
+            let case = format!("{preferred} {max} {most}");
+            assert_eq!(transfer_size(preferred, max, most), expected, "{case}");
+        }
+        let most = TransferSizes {
+            read: 1 << 20,
+            write: 1 << 20,
+            directory: 65536,
+        };
+        let url = "nfs://h/?rsize=4096&wsize=9999999&readdir-buffer=512";
+        let asked = asked_sizes(&url.parse().unwrap(), most);
+        let expected = TransferSizes {
+            read: 4096,
+            write: 1 << 20,
+            directory: 512,
+        };
+        assert_eq!(asked, expected);
+    }
 
     #[test]
     fn rests() {

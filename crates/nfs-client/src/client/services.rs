@@ -15,7 +15,7 @@ impl Client {
     ) -> Result<Mount3, ClientError> {
         let target = Target::new(url.host.as_str(), url.nfs_port());
         let connect = async |port: u16| {
-            let connect = options.connect.clone();
+            let connect = mount::connect_options(url, &options.connect);
             let connection = Connection::connect(target.with_port(port), connect).await?;
             Ok::<_, RpcError>(Mount3::new(connection, options.identity.clone()))
         };

@@ -86,12 +86,12 @@ async fn open_any(target: &Target, options: &ConnectOptions) -> io::Result<TcpSt
 
 async fn open_one(to: SocketAddr, options: &ConnectOptions) -> io::Result<TcpStream> {
     let ports = match options.source_port {
-        SourcePort::Any => return open_from(to, options.source, 0).await,
+        SourcePort::Any => return open_from(to, options, 0).await,
         SourcePort::Privileged | SourcePort::PrivilegedIfAllowed => (512..=1023_u16).rev(),
     };
     let mut failure = io::Error::from(io::ErrorKind::AddrInUse);
     for port in ports {
-        match open_from(to, options.source, port).await {
+        match open_from(to, options, port).await {
             Ok(stream) => return Ok(stream),
             // Taken, or taken by an earlier connection to the same server that is still closing.
             Err(error)
@@ -104,7 +104,7 @@ async fn open_one(to: SocketAddr, options: &ConnectOptions) -> io::Result<TcpStr
             }
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 if options.source_port == SourcePort::PrivilegedIfAllowed {
-                    return open_from(to, options.source, 0).await;
+                    return open_from(to, options, 0).await;
                 }
                 return Err(error);
             }
@@ -113,17 +113,21 @@ async fn open_one(to: SocketAddr, options: &ConnectOptions) -> io::Result<TcpStr
     }
     if options.source_port == SourcePort::PrivilegedIfAllowed {
         // All in use, or left by connections that ended within the last minute.
-        return open_from(to, options.source, 0).await;
+        return open_from(to, options, 0).await;
     }
     Err(failure)
 }
 
-async fn open_from(to: SocketAddr, from: Option<IpAddr>, port: u16) -> io::Result<TcpStream> {
+async fn open_from(to: SocketAddr, options: &ConnectOptions, port: u16) -> io::Result<TcpStream> {
+    let from = options.source;
     let socket = if to.is_ipv4() {
         TcpSocket::new_v4()?
     } else {
         TcpSocket::new_v6()?
     };
+    if let Some(interface) = &options.interface {
+        socket.bind_device(Some(interface.as_bytes()))?;
+    }
     if from.is_some() || port != 0 {
         let any = || match to {
             SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),

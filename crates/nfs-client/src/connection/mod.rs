@@ -77,6 +77,8 @@ pub struct ConnectOptions {
     pub source: Option<IpAddr>,
     /// The local port to connect from.
     pub source_port: SourcePort,
+    /// The network interface to use (`SO_BINDTODEVICE`); the system's choice if `None`.
+    pub interface: Option<String>,
 }
 
 /// What is done when a connection is lost.
@@ -114,6 +116,7 @@ impl Default for ConnectOptions {
             reconnect: Reconnect::Resend,
             source: None,
             source_port: SourcePort::Any,
+            interface: None,
         }
     }
 }

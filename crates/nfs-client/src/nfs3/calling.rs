@@ -66,6 +66,14 @@ impl Nfs3 {
         args: &A,
         mut extra: Extra,
     ) -> Result<Reply, RpcError> {
+        if let (true, Some(words)) = (self.read_only, words_of_refusal(procedure)) {
+            let status = (Nfsstat3::Rofs as u32).to_be_bytes();
+            return Ok(Reply {
+                results: [&status[..], &[0; 4].repeat(words)].concat().into(),
+                memory: Given::Nothing,
+                resent: false,
+            });
+        }
         let number = number(procedure);
         let timeout = self.connection().options().call_timeout;
         let deadline = Instant::now() + timeout;
@@ -104,4 +112,33 @@ impl Nfs3 {
 fn is_jukebox(results: &[u8]) -> bool {
     let status = results.first_chunk().map(|word| u32::from_be_bytes(*word));
     status == Some(Nfsstat3::Jukebox as u32)
+}
+
+/// For a procedure that changes something on the server, how many words of zero its failure has that
+/// tells nothing but the status: two for `wcc_data`, one for `post_op_attr`.
+fn words_of_refusal(procedure: Procedure) -> Option<usize> {
+    match procedure {
+        Procedure::Setattr
+        | Procedure::Write
+        | Procedure::Create
+        | Procedure::Mkdir
+        | Procedure::Symlink
+        | Procedure::Mknod
+        | Procedure::Remove
+        | Procedure::Rmdir => Some(2),
+        Procedure::Rename => Some(4),
+        Procedure::Link => Some(3),
+        Procedure::Null
+        | Procedure::Getattr
+        | Procedure::Lookup
+        | Procedure::Access
+        | Procedure::Readlink
+        | Procedure::Read
+        | Procedure::Readdir
+        | Procedure::Readdirplus
+        | Procedure::Fsstat
+        | Procedure::Fsinfo
+        | Procedure::Pathconf
+        | Procedure::Commit => None,
+    }
 }

@@ -1,0 +1,177 @@
+//! The operations of the file system on a client: what a request of the kernel becomes.
+
+mod directories;
+mod files;
+mod names;
+mod objects;
+mod silly;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use fuser::{Errno, FileAttr, Notifier};
+use nfs_client::client::Node;
+use nfs_client::nfs3::{Fattr3, FileHandle};
+use nfs_client::{Client, ClientError, File};
+use parking_lot::Mutex;
+
+pub(crate) use self::directories::Listed;
+use self::directories::OpenDirectory;
+use self::files::OpenFile;
+pub(crate) use self::files::Wrote;
+pub(crate) use self::names::Special;
+use self::silly::Silly;
+use crate::attributes::{self, Version};
+use crate::callers::{Caller, Callers};
+use crate::errno;
+use crate::inodes::Inodes;
+use crate::limits::{INODES_MAX, OPEN_MAX};
+use crate::options::Options;
+
+/// What an operation answers.
+pub(crate) type Answer<T> = Result<T, Errno>;
+
+/// The file system.
+#[derive(Debug)]
+pub(crate) struct Tree {
+    callers: Callers,
+    options: Options,
+    inodes: Mutex<Inodes<Kept>>,
+    files: Mutex<HashMap<u64, Arc<OpenFile>>>,
+    directories: Mutex<HashMap<u64, Arc<OpenDirectory>>>,
+    next_open: AtomicU64,
+    /// Tells the kernel what to forget, once the session is there.
+    notifier: OnceLock<Notifier>,
+}
+
+/// What is kept beside each object.
+#[derive(Debug, Default)]
+struct Kept {
+    /// The data of a file that is open.
+    data: Option<Data>,
+    /// What the kernel was told last.
+    told: Option<Version>,
+    /// What the kernel's pages hold, if they hold the server's.
+    pages: Option<Version>,
+    /// The file has no name but one that this mount gave it, to be removed when it is closed.
+    silly: Option<Silly>,
+}
+
+/// The data of an open file. All who have it open read and write through the same client, so each sees
+/// what the others wrote.
+#[derive(Clone, Debug)]
+struct Data {
+    file: File,
+    /// It was opened by somebody who may write.
+    writer: bool,
+}
+
+impl Tree {
+    /// The file system below `root`.
+    pub(crate) fn new(client: Client, root: &Node, options: Options) -> Self {
+        let inodes = Inodes::new(root.handle, root.attributes.fsid, INODES_MAX);
+        Self {
+            callers: Callers::new(client, options.each_caller),
+            options,
+            inodes: Mutex::new(inodes),
+            files: Mutex::default(),
+            directories: Mutex::default(),
+            next_open: AtomicU64::new(1),
+            notifier: OnceLock::new(),
+        }
+    }
+
+    /// From now on the kernel can be told what to forget.
+    pub(crate) fn set_notifier(&self, notifier: Notifier) {
+        let _ = self.notifier.set(notifier);
+    }
+
+    /// How this file system is mounted.
+    pub(crate) fn options(&self) -> &Options {
+        &self.options
+    }
+
+    fn client(&self, caller: Caller) -> Client {
+        self.callers.client(caller)
+    }
+
+    fn handle(&self, number: u64) -> Answer<FileHandle> {
+        // The kernel asks about what it was told of; anything else is long gone.
+        self.inodes.lock().handle(number).ok_or(Errno::ESTALE)
+    }
+
+    /// The kernel is told of `node` once more.
+    fn told_of(&self, node: &Node) -> Answer<(u64, FileAttr)> {
+        let number = self
+            .inodes
+            .lock()
+            .look_up(&node.handle, &node.attributes)
+            .map_err(|_| Errno::ENOMEM)?;
+        Ok((number, self.attributes_of(number, &node.attributes)))
+    }
+
+    /// Attributes for the kernel, which knows them from now on.
+    fn attributes_of(&self, number: u64, attributes: &Fattr3) -> FileAttr {
+        let mut shown = *attributes;
+        if let Some(kept) = self.inodes.lock().beside(number) {
+            kept.told = Some(Version::of(attributes));
+            if kept.silly.is_some() {
+                // The name that is left is nobody's.
+                shown.nlink = shown.nlink.saturating_sub(1);
+            }
+        }
+        attributes::file_attr(number, &shown, self.options.block_bytes())
+    }
+
+    /// The kernel has forgotten the object `lookups` times.
+    pub(crate) fn forget(&self, number: u64, lookups: u64) {
+        self.inodes.lock().forget(number, lookups);
+    }
+
+    /// A number for something open, if there is room for one more.
+    fn open_number<T>(&self, open: &Mutex<HashMap<u64, Arc<T>>>, what: T) -> Answer<u64> {
+        let number = self.next_open.fetch_add(1, Ordering::Relaxed);
+        let mut open = open.lock();
+        if open.len() >= OPEN_MAX {
+            return Err(Errno::ENFILE);
+        }
+        open.insert(number, Arc::new(what));
+        Ok(number)
+    }
+
+    /// The data of the file, if it is open.
+    fn data(&self, number: u64) -> Option<Data> {
+        self.inodes.lock().beside(number)?.data.clone()
+    }
+
+    /// Ends everything that is still open: the kernel asks for nothing any more.
+    pub(crate) async fn end(&self) -> Vec<(u64, ClientError)> {
+        let failed = self.sync_all().await;
+        let silly: Vec<Silly> = self
+            .inodes
+            .lock()
+            .all_open()
+            .filter_map(|(_, kept)| {
+                kept.data = None;
+                kept.silly.take()
+            })
+            .collect();
+        self.files.lock().clear();
+        for name in silly {
+            name.remove().await;
+        }
+        failed
+    }
+}
+
+fn same_identity(one: &Client, other: &Client) -> bool {
+    one.nfs().identity() == other.nfs().identity()
+}
+
+/// Turns a client's error into a program's, and notes it where somebody looks for it.
+fn refuse(error: &ClientError) -> Errno {
+    let number = errno::of(error);
+    tracing::debug!(%error, errno = number.code(), "refused");
+    number
+}
