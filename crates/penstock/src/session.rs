@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use nfs_client::client::MountOptions;
-use nfs_client::{Client, ClientError, NfsUrl};
+use nfs_client::{Client, ClientError, NfsUrl, Windows};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 
@@ -143,6 +143,11 @@ impl Session {
     /// The options that exports are mounted with.
     pub(crate) fn mount_options(&self) -> &MountOptions {
         &self.options
+    }
+
+    /// Mounts with these windows from now on.
+    pub(crate) fn set_windows(&mut self, windows: Windows) {
+        self.options.windows = windows;
     }
 
     /// Tells of a failure at `url` and goes on; the command will end with 1.

@@ -6,7 +6,7 @@ use nfs_client::{Depth, MountOptions, Windows, limits};
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct WindowArgs {
     /// READs or WRITEs in flight for one file; found from what is measured unless given
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=WINDOW_MAX))]
     pub(crate) window: Option<u32>,
 
     /// Bytes of one READ or WRITE, such as 256KiB; the server's own maximum unless given
@@ -14,21 +14,35 @@ pub(crate) struct WindowArgs {
     pub(crate) transfer: Option<u32>,
 }
 
+/// Largest window that can be asked for.
+const WINDOW_MAX: i64 = 1024;
+
+/// Transfers that there is memory for beyond a window of a given depth: what is being handed on.
+const MORE_TRANSFERS: u64 = 8;
+
 impl WindowArgs {
     /// Mounts with these windows.
     pub(crate) fn mount_options(&self) -> MountOptions {
-        let mut windows = Windows::default();
-        if let Some(depth) = self.window {
-            windows.read = Depth::Fixed(depth);
-            windows.write = Depth::Fixed(depth);
+        MountOptions {
+            windows: self.windows(),
+            ..MountOptions::default()
         }
+    }
+
+    /// These windows, with memory for a depth that was given.
+    pub(crate) fn windows(&self) -> Windows {
+        let mut windows = Windows::default();
         if let Some(transfer) = self.transfer {
             windows.transfer_bytes_max = transfer;
         }
-        MountOptions {
-            windows,
-            ..MountOptions::default()
+        if let Some(depth) = self.window {
+            windows.read = Depth::Fixed(depth);
+            windows.write = Depth::Fixed(depth);
+            let transfers = u64::from(depth) + MORE_TRANSFERS;
+            let wanted = transfers * u64::from(windows.transfer_bytes_max);
+            windows.memory_bytes_max = windows.memory_bytes_max.max(wanted);
         }
+        windows
     }
 
     /// The options as they are written on a command line.

@@ -110,6 +110,8 @@ pub struct ReadStream {
     file: File,
     /// Offset of the next byte to give out.
     next: u64,
+    /// Behind the last one to give out.
+    end: u64,
     stream: u32,
     ended: bool,
 }
@@ -120,29 +122,41 @@ impl ReadStream {
         Self {
             file,
             next: offset,
+            end: u64::MAX,
             stream,
             ended: false,
         }
     }
 
+    /// The same stream, ending in front of offset `end` if the file does not end before; nothing is
+    /// read from there on.
+    #[must_use]
+    pub fn until(mut self, end: u64) -> Self {
+        self.end = end;
+        self
+    }
+
     /// The next bytes, never empty: what one READ brought, without a copy. `None` at the end of the
     /// file. After an error, `None`.
     pub async fn next(&mut self) -> Result<Option<Bytes>, ClientError> {
-        if self.ended {
+        if self.ended || self.next >= self.end {
             return Ok(None);
         }
         let follow = Follow::Sequential {
             stream: self.stream,
             end: self.next,
-            until: u64::MAX,
+            until: self.end,
         };
         // Set for the way out with an error.
         self.ended = true;
-        let piece = self.file.inner.reading.piece(self.next, u64::MAX, follow);
+        let inner = &self.file.inner;
+        let next_end = self.next.saturating_add(inner.reading.transfer_bytes());
+        inner.writing.visible(self.next, next_end.min(self.end)).await;
+        let piece = inner.reading.piece(self.next, self.end, follow);
         let piece = piece.await?;
         let len = u64::try_from(piece.data.len()).unwrap_or(u64::MAX);
         self.next = self.next.saturating_add(len);
-        self.ended = piece.eof || self.next == u64::MAX;
+        self.ended = piece.eof;
         Ok((!piece.data.is_empty()).then_some(piece.data))
     }
 }

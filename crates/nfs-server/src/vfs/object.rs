@@ -20,7 +20,7 @@ use parking_lot::{Mutex, RwLock};
 use super::gate::{Gate, Gates};
 use super::io::{Refusals, Rounds};
 use super::tree::Mount;
-use super::{Access, Error, FileKind, Result};
+use super::{Access, Attributes, Error, FileKind, Result, Wcc};
 use crate::file_cache::{FdBudget, FdSlot};
 use crate::io_counters::Io;
 use crate::limits;
@@ -317,11 +317,18 @@ static OVERRIDES: LazyLock<bool> = LazyLock::new(|| caps::has(Capability::DacOve
 /// Changes of one object that overlap. wcc_data says to a client: between these two sets of
 /// attributes lies your change and nothing else. When another client's change overlapped, that is
 /// not so, and the attributes from before are left out.
+///
+/// One client's own changes overlap whenever it has several WRITEs on their way. It then goes by the
+/// replies: the attributes from before have to be those that it was told last, or it takes what it
+/// wrote itself for somebody else's and throws its cache away. So the replies of a run of overlapping
+/// changes are chained, in the order in which they are made.
 #[derive(Default)]
 struct Changes {
     running: u32,
     client: u64,
     mixed: bool,
+    /// What was told last in this run; at its start, the attributes from before it.
+    told: Option<Stat>,
 }
 
 impl Changes {
@@ -329,10 +336,27 @@ impl Changes {
         if self.running == 0 {
             self.client = client;
             self.mixed = false;
+            self.told = None;
         } else if self.client != client {
             self.mixed = true;
         }
         self.running += 1;
+    }
+
+    /// The attributes before and after for a reply that is made now, of a change that found `after`.
+    fn chain(&mut self, before: Stat, after: Stat) -> (Option<Stat>, Stat) {
+        if self.mixed {
+            return (None, after);
+        }
+        let told = self.told.unwrap_or(before);
+        // Who was faster had looked later: what it saw has this change in it.
+        let after = if after.ctime < told.ctime {
+            told
+        } else {
+            after
+        };
+        self.told = Some(after);
+        (Some(told), after)
     }
 
     fn end(&mut self) {
@@ -349,6 +373,24 @@ impl Change {
     /// True while only one client's changes overlapped this one.
     pub(crate) fn is_unmixed(&self) -> bool {
         !self.object.changes.lock().mixed
+    }
+
+    /// Notes the attributes from before the change. To be called before anything is changed.
+    pub(super) fn found(&self, before: &Stat) {
+        self.object.changes.lock().told.get_or_insert(*before);
+    }
+
+    /// The attributes for the reply, which is to be sent next: `before` as found, `after` as they are now.
+    pub(super) fn wcc(&self, before: Stat, after: Option<Attributes>) -> Wcc {
+        let Some(mut after) = after else {
+            return Wcc::default();
+        };
+        let (before, stat) = self.object.changes.lock().chain(before, after.stat);
+        after.stat = stat;
+        Wcc {
+            before,
+            after: Some(after),
+        }
     }
 }
 
@@ -461,5 +503,27 @@ mod tests {
         changes.end();
         changes.begin(2);
         assert!(!changes.mixed, "nothing of before runs any more");
+    }
+    #[test]
+    fn replies_to_changes_that_overlap_are_chained() {
+        let file = tempfile::tempfile().unwrap();
+        let at = |sec| Stat {
+            ctime: Timestamp { sec, nsec: 0 },
+            ..fs::statx(file.as_fd()).unwrap()
+        };
+        let mut changes = Changes::default();
+        changes.begin(1);
+        changes.begin(1);
+        changes.told = Some(at(0));
+        // Both had looked before either wrote; the second to be answered had looked first.
+        assert_eq!(changes.chain(at(0), at(2)), (Some(at(0)), at(2)));
+        changes.end();
+        assert_eq!(changes.chain(at(0), at(1)), (Some(at(2)), at(2)));
+        changes.end();
+        // Somebody else, in between.
+        changes.begin(1);
+        assert_eq!(changes.chain(at(5), at(6)), (Some(at(5)), at(6)));
+        changes.begin(2);
+        assert_eq!(changes.chain(at(6), at(7)), (None, at(7)));
     }
 }

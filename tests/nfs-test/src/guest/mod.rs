@@ -9,6 +9,7 @@ mod check;
 mod dd;
 mod duel;
 mod fsx;
+pub(crate) mod own;
 mod sharing;
 mod tree;
 
@@ -66,6 +67,14 @@ enum Suite {
         #[arg(long)]
         seed: u64,
     },
+    /// Read what was written here, while the host counts READs.
+    Own {
+        dir: PathBuf,
+        /// Where the host's answers come.
+        gates: PathBuf,
+        #[arg(long)]
+        name: String,
+    },
     /// Unpack a tar archive, compare it with the manifest of its tree, compile a program.
     Tree {
         dir: PathBuf,
@@ -115,6 +124,7 @@ pub(crate) fn main(args: &GuestArgs) -> Result<ExitCode> {
             rounds,
             seed,
         } => duel::run([mount, other], *rounds, *seed, &mut report)?,
+        Suite::Own { dir, gates, name } => own::run(dir, gates, name, &mut report)?,
         Suite::Tree {
             dir,
             archive,

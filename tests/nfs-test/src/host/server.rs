@@ -58,6 +58,8 @@ pub(crate) struct IoFigures {
     pub(crate) export: String,
     /// `read` or `write`.
     pub(crate) operation: String,
+    /// Calls, failed ones included.
+    pub(crate) calls: u64,
     /// Bytes by the mode in which they really went.
     pub(crate) moved_bytes: BTreeMap<String, u64>,
     /// Calls that went another way than was chosen, by reason.

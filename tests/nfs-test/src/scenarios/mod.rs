@@ -5,6 +5,7 @@ mod doctor;
 mod hostile;
 mod io;
 mod kernel;
+mod kernel_cache;
 mod kernel_modes;
 mod libnfs;
 mod power;
@@ -93,6 +94,12 @@ pub(crate) const TABLE: &[Scenario] = &[
         about: "the kernel's client in each I/O mode: fsx, dd, clients in different modes, restarts",
         needs: &[Need::Root, Need::Loop, Need::Uml, Need::Tun],
         run: kernel_modes::run,
+    },
+    Scenario {
+        name: "kernel-cache",
+        about: "the kernel's client reads nothing again that it wrote itself, in each I/O mode",
+        needs: &[Need::Root, Need::Loop, Need::Uml, Need::Tun],
+        run: kernel_cache::run,
     },
     Scenario {
         name: "hostile",

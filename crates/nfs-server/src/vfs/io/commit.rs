@@ -15,7 +15,7 @@ use nfs_io::op::Op;
 use nfs_io::{Errno, fs};
 use parking_lot::Mutex;
 
-use super::super::{Access, Error, Object, Result, Wcc, WithWcc};
+use super::super::{Access, Error, Object, Result, WithWcc};
 use super::{finished, must_be_regular};
 use crate::core::{Core, Target};
 
@@ -66,6 +66,7 @@ impl Core {
                 return (Err(error), self.wcc_unchanged(object).await);
             }
         };
+        change.found(&before);
         let synced = self.sync_file(engine, target, Arc::clone(&fd), true);
         let result = match synced.await {
             Err(Error::Busy) => Err(Error::Busy),
@@ -79,11 +80,8 @@ impl Core {
             self.drop_edges(target, fd, 1).await;
         }
         let after = self.attributes(object).await.ok();
-        let before = change.is_unmixed().then_some(before);
-        (
-            result.map(|()| self.verifier.bytes()),
-            Wcc { before, after },
-        )
+        let wcc = change.wcc(before, after);
+        (result.map(|()| self.verifier.bytes()), wcc)
     }
 
     /// Returns when what was written to the file before the call is on stable storage: the data

@@ -11,7 +11,7 @@ use nfs_io::plan::{Mode, Segment, plan_write};
 use nfs_io::{Buf, Errno, Keep};
 
 use super::super::gate::{Group, Pass};
-use super::super::{Access, Error, Object, Result, Wcc, WithWcc};
+use super::super::{Access, Error, Object, Result, WithWcc};
 use super::mode::{Moving, alignment};
 use super::{Stability, WriteDone, finished, must_be_regular};
 use crate::core::{Core, Target};
@@ -43,6 +43,7 @@ impl Core {
                 return (Err(error), self.wcc_unchanged(object).await);
             }
         };
+        change.found(&before);
         let wanted = payload.data.len();
         let about = target.about();
         self.trace
@@ -82,8 +83,7 @@ impl Core {
             .await;
         moving.count(target, result.as_ref().map_or(0, |done| done.count));
         let after = self.attributes(object).await.ok();
-        let before = change.is_unmixed().then_some(before);
-        (result, Wcc { before, after })
+        (result, change.wcc(before, after))
     }
 
     /// Writes the segments of the plan in ascending order: a failure leaves a beginning, which is what

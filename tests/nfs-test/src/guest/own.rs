@@ -1,0 +1,150 @@
+//! What a client wrote itself it does not read again. The host counts the READs between the steps, and
+//! changes the files itself before the last one.
+//!
+//! A file that is cut to nothing and written anew is not among these: the kernel's client reads it again,
+//! from its own kernel's server too.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::Report;
+use crate::pattern;
+
+/// The files' sizes, in bytes: edges of pages and of transfers, and one of many WRITEs.
+pub(crate) const SIZES: &[usize] = &[
+    1, 4095, 4096, 4097, 65_536, 100_003, 1_048_577, 3_000_000, 20_000_001,
+];
+/// The steps; the host is told when each has ended.
+pub(crate) const STEPS: usize = 4;
+/// The tag of the bytes that the host writes.
+pub(crate) const FOREIGN_TAG: u64 = 4_000;
+/// The largest of the files that are made all at once, in bytes. Of larger ones the client, busy with all of
+/// them, reads one again now and then.
+const SMALL_MAX: usize = 100_003;
+/// How often each file is made in the step with all of them at once.
+const ROUNDS: u64 = 3;
+/// How long the host may take to answer.
+const HOST_DEADLINE: Duration = Duration::from_secs(60);
+/// The pause between two looks for its answer.
+const HOST_PAUSE: Duration = Duration::from_millis(5);
+
+/// The name of the file of `SIZES[index]`.
+pub(crate) fn name_of(index: usize) -> String {
+    format!("own-{index}")
+}
+
+/// Runs the steps in `dir`. After each the host is told (`progress own NAME STEP`), and answers with a file
+/// `NAME-STEP` in `gates`.
+pub(super) fn run(dir: &Path, gates: &Path, name: &str, report: &mut Report) -> Result<()> {
+    type Step = fn(&Path) -> Result<()>;
+    let steps: [(&str, Step); STEPS] = [
+        ("written", written),
+        ("changed", changed),
+        ("side-by-side", side_by_side),
+        ("foreign", foreign),
+    ];
+    for (step, run) in steps {
+        let outcome = run(dir);
+        report.verdict(&format!("own/{name}/{step}"), &outcome)?;
+        report.line(&format!("progress own {name} {step}"))?;
+        wait_for(&gates.join(format!("{name}-{step}")))?;
+    }
+    Ok(())
+}
+
+fn wait_for(gate: &Path) -> Result<()> {
+    let deadline = Instant::now() + HOST_DEADLINE;
+    while !gate.exists() {
+        ensure!(Instant::now() < deadline, "the host does not answer");
+        // SLEEP: between two looks; nothing wakes a guest when the host makes a file.
+        std::thread::sleep(HOST_PAUSE);
+    }
+    Ok(())
+}
+
+fn same_bytes(path: &Path, expected: &[u8]) -> Result<()> {
+    let mut found = Vec::new();
+    File::open(path)?.read_to_end(&mut found)?;
+    match found.iter().zip(expected).position(|(a, b)| a != b) {
+        _ if found.len() != expected.len() => {
+            bail!("{} bytes, should be {}", found.len(), expected.len())
+        }
+        Some(at) => bail!("byte {at} is wrong"),
+        None => Ok(()),
+    }
+}
+
+/// Write, close, open, read.
+fn written(dir: &Path) -> Result<()> {
+    for (index, size) in SIZES.iter().enumerate() {
+        let path = dir.join(name_of(index));
+        let data = pattern::bytes(index as u64, 0, *size);
+        fs::write(&path, &data)?;
+        same_bytes(&path, &data).with_context(|| format!("{size} bytes"))?;
+    }
+    Ok(())
+}
+
+/// Open again to change and to append, close; open, read.
+fn changed(dir: &Path) -> Result<()> {
+    for (index, size) in SIZES.iter().enumerate() {
+        let path = dir.join(name_of(index));
+        let mut data = pattern::bytes(index as u64, 0, *size);
+        let (at, len) = (size / 3, size / 2);
+        let piece = pattern::bytes(1_000 + index as u64, 0, len);
+        let mut file = OpenOptions::new().read(true).write(true).open(&path)?;
+        file.seek(SeekFrom::Start(at as u64))?;
+        file.write_all(&piece)?;
+        drop(file);
+        let more = pattern::bytes(2_000 + index as u64, 0, 5_000);
+        let mut file = OpenOptions::new().append(true).open(&path)?;
+        file.write_all(&more)?;
+        drop(file);
+        data[at..at + len].copy_from_slice(&piece);
+        data.extend_from_slice(&more);
+        same_bytes(&path, &data).with_context(|| format!("{size} bytes"))?;
+    }
+    Ok(())
+}
+
+/// Small files of all sizes at once, each by a thread of its own.
+fn side_by_side(dir: &Path) -> Result<()> {
+    let one = |index: usize, size: usize| -> Result<()> {
+        for round in 0..ROUNDS {
+            let path = dir.join(format!("side-{round}-{index}"));
+            let data = pattern::bytes(3_000 + round, 0, size);
+            fs::write(&path, &data)?;
+            same_bytes(&path, &data).with_context(|| format!("{size} bytes, round {round}"))?;
+            fs::remove_file(&path)?;
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let small = SIZES.iter().filter(|size| **size <= SMALL_MAX);
+        let threads: Vec<_> = (0..)
+            .zip(small)
+            .map(|(index, size)| scope.spawn(move || one(index, *size)))
+            .collect();
+        for thread in threads {
+            match thread.join() {
+                Ok(outcome) => outcome?,
+                Err(_) => bail!("a thread panicked"),
+            }
+        }
+        Ok(())
+    })
+}
+
+/// The host has written other bytes: they are seen.
+fn foreign(dir: &Path) -> Result<()> {
+    for (index, size) in SIZES.iter().enumerate() {
+        let expected = pattern::bytes(FOREIGN_TAG + index as u64, 0, *size);
+        same_bytes(&dir.join(name_of(index)), &expected)
+            .with_context(|| format!("{size} bytes"))?;
+    }
+    Ok(())
+}
