@@ -153,7 +153,17 @@ fn fits(fault: Fault, procedure: Procedure) -> bool {
         OtherVerifier => matches!(procedure, Write | Commit),
         NamesIo => matches!(
             procedure,
-            Create | Mkdir | Symlink | Link | Rename | Remove | Rmdir | Setattr | Lookup | Readdir | Readdirplus
+            Create
+                | Mkdir
+                | Symlink
+                | Link
+                | Rename
+                | Remove
+                | Rmdir
+                | Setattr
+                | Lookup
+                | Readdir
+                | Readdirplus
         ),
         // The protocol has no such answer for NULL, and for these nothing can be done about it.
         Jukebox | Stale => !matches!(procedure, Null | Fsinfo),

@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use nfs_client::{NfsUrl, RawConnection};
+use nfs_client::NfsUrl;
 use nfs_wire::mount3::{self, Dirpath, ExportEntry, ExportList, MountOk};
 use nfs_wire::nfs3::{Call, Procedure};
 use nfs_wire::rpc::CallHeader;
@@ -147,7 +147,11 @@ impl State {
             self.restart();
             return None;
         }
-        if let Some(reply) = self.answered.get(&header.xid).filter(|_| self.profile.remembers) {
+        if let Some(reply) = self
+            .answered
+            .get(&header.xid)
+            .filter(|_| self.profile.remembers)
+        {
             return Some(reply.clone());
         }
         if plan.has(Fault::OtherVerifier) {
@@ -220,7 +224,8 @@ async fn call(
     let nfs_call = Call::decode(procedure, &mut d).unwrap();
     let (plan, reply) = {
         let state = &mut *double.state.lock();
-        if state.restarted > number || (state.newest != number && !state.profile.faults.is_empty()) {
+        if state.restarted > number || (state.newest != number && !state.profile.faults.is_empty())
+        {
             return true;
         }
         *state.calls.entry(procedure as u32).or_default() += 1;
@@ -263,10 +268,7 @@ fn frame(reply: &[u8]) -> Vec<u8> {
     [mark.to_be_bytes().as_slice(), reply].concat()
 }
 
-async fn send(
-    writing: &tokio::sync::Mutex<OwnedWriteHalf>,
-    reply: &[u8],
-) -> std::io::Result<()> {
+async fn send(writing: &tokio::sync::Mutex<OwnedWriteHalf>, reply: &[u8]) -> std::io::Result<()> {
     writing.lock().await.write_all(&frame(reply)).await
 }
 

@@ -129,7 +129,10 @@ fn read(store: &Store, id: Id, offset: u64, count: u32, plan: &Plan) -> Answer {
     let start = usize::try_from(offset).unwrap().min(content.len());
     let rest = &content[start..];
     let wanted = usize::try_from(count).unwrap();
-    let data = &rest[..rest.len().min(wanted).min(plan.bytes_max.unwrap_or(usize::MAX))];
+    let data = &rest[..rest
+        .len()
+        .min(wanted)
+        .min(plan.bytes_max.unwrap_or(usize::MAX))];
     ok(&ReadOk {
         file_attributes: Some(store.attributes(id)),
         count: u32::try_from(data.len()).unwrap(),
@@ -166,7 +169,14 @@ fn names(store: &mut Store, call: &Call<'_>) -> Answer {
         }
         Call::Mkdir(args) => {
             let kind = Kind::Dir(Default::default());
-            make(store, &args.where_.dir, args.where_.name.0, kind, &args.attributes, None)
+            make(
+                store,
+                &args.where_.dir,
+                args.where_.name.0,
+                kind,
+                &args.attributes,
+                None,
+            )
         }
         Call::Symlink(args) => {
             let kind = Kind::Link(args.symlink.symlink_data.0.to_vec());
@@ -200,22 +210,17 @@ fn names(store: &mut Store, call: &Call<'_>) -> Answer {
             ok(&ReaddirOk {
                 dir_attributes: Some(store.attributes(dir)),
                 cookieverf: [0; 8],
-                entries: page.iter().map(|entry| self::entry(entry)).collect(),
+                entries: page.iter().map(entry).collect(),
                 eof,
             })
         }
         Call::Readdirplus(args) => {
             let dir = store.id(&args.dir)?;
             let (page, eof) = page(store, dir, args.cookie)?;
-            let plus = |found: &Found| EntryPlus3 {
-                entry: entry(found),
-                name_attributes: Some(store.attributes(found.1)),
-                name_handle: Some(Store::handle(found.1)),
-            };
             ok(&ReaddirplusOk {
                 dir_attributes: Some(store.attributes(dir)),
                 cookieverf: [0; 8],
-                entries: page.iter().map(plus).collect(),
+                entries: page.iter().map(|found| plus(store, found)).collect(),
                 eof,
             })
         }
@@ -258,7 +263,10 @@ type Found = (Vec<u8>, Id);
 
 fn page(store: &Store, dir: Id, cookie: u64) -> Result<(Vec<Found>, bool), Nfsstat3> {
     let entries = store.dir(dir)?;
-    let mut sorted: Vec<Found> = entries.iter().map(|(name, id)| (name.clone(), *id)).collect();
+    let mut sorted: Vec<Found> = entries
+        .iter()
+        .map(|(name, id)| (name.clone(), *id))
+        .collect();
     sorted.sort_by_key(|(_, id)| *id);
     let rest: Vec<Found> = sorted.into_iter().filter(|(_, id)| *id > cookie).collect();
     let eof = rest.len() <= PAGE;
@@ -270,6 +278,14 @@ fn entry(found: &Found) -> Entry3<'_> {
         fileid: found.1,
         name: Filename(&found.0),
         cookie: found.1,
+    }
+}
+
+fn plus<'a>(store: &Store, found: &'a Found) -> EntryPlus3<'a> {
+    EntryPlus3 {
+        entry: entry(found),
+        name_attributes: Some(store.attributes(found.1)),
+        name_handle: Some(Store::handle(found.1)),
     }
 }
 

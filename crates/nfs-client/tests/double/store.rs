@@ -127,7 +127,9 @@ impl Store {
 
     pub(crate) fn id(&self, handle: &FileHandle) -> Answer<Id> {
         let bytes = handle.as_ref().strip_prefix(b"double--");
-        let id = bytes.and_then(|bytes| bytes.try_into().ok()).map(Id::from_be_bytes);
+        let id = bytes
+            .and_then(|bytes| bytes.try_into().ok())
+            .map(Id::from_be_bytes);
         let id = id.ok_or(Nfsstat3::Badhandle)?;
         match self.nodes.contains_key(&id) {
             true => Ok(id),
@@ -175,9 +177,9 @@ impl Store {
 
     /// A path's object, for the tests.
     pub(crate) fn at(&self, path: &str) -> Option<Id> {
-        path.split('/').filter(|name| !name.is_empty()).try_fold(ROOT, |dir, name| {
-            self.lookup(dir, name.as_bytes()).ok()
-        })
+        path.split('/')
+            .filter(|name| !name.is_empty())
+            .try_fold(ROOT, |dir, name| self.lookup(dir, name.as_bytes()).ok())
     }
 
     pub(crate) fn attributes(&self, id: Id) -> Fattr3 {
@@ -252,10 +254,18 @@ impl Store {
     ) -> Answer<Id> {
         if let Ok(there) = self.lookup(dir, name) {
             let same = exclusive.is_some() && self.nodes[&there].exclusive == exclusive;
-            return if same { Ok(there) } else { Err(Nfsstat3::Exist) };
+            return if same {
+                Ok(there)
+            } else {
+                Err(Nfsstat3::Exist)
+            };
         }
         self.dir(dir)?;
-        let mode = if matches!(kind, Kind::Dir(_)) { 0o755 } else { 0o644 };
+        let mode = if matches!(kind, Kind::Dir(_)) {
+            0o755
+        } else {
+            0o644
+        };
         let id = self.insert(kind, new, mode);
         self.nodes.get_mut(&id).unwrap().exclusive = exclusive;
         self.dir_mut(dir)?.insert(name.to_vec(), id);
@@ -319,7 +329,8 @@ impl Store {
         stable: StableHow,
     ) -> Answer<()> {
         let offset = usize::try_from(offset).map_err(|_| Nfsstat3::Fbig)?;
-        self.content_mut(id)?.write(offset, data, stable != StableHow::Unstable);
+        self.content_mut(id)?
+            .write(offset, data, stable != StableHow::Unstable);
         self.touch(id);
         Ok(())
     }
