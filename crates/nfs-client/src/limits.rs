@@ -171,3 +171,25 @@ pub const TREE_DEPTH_MAX: usize = 4096;
 /// Write verifiers that a server may show, one after the other, while nothing of a file comes to stable
 /// storage: so many restarts in a row are no accident.
 pub const VERIFIER_CHANGES_MAX: u32 = 32;
+
+/// States of one file that are remembered to tell our changes from others': more than changes of one
+/// file are ever on their way.
+pub const WCC_STATES_MAX: usize = 256;
+
+/// How long a file's attributes count as fresh while every change that is seen is our own: the shortest
+/// time of the Linux kernel's client (`acregmin`).
+pub const ATTRIBUTES_AGE_MAX: Duration = Duration::from_secs(3);
+
+/// How long written data waits for a neighbour before it is sent alone.
+pub const WRITE_LINGER: Duration = Duration::from_secs(1);
+
+/// WRITEs in flight behind one writer, where the depth is measured.
+pub const WRITE_BEHIND_TRANSFERS_MAX: u32 = 64;
+
+/// Pieces of less than a transfer divided by this are copied together into one WRITE; larger ones are
+/// sent from where the caller has them.
+pub const GATHER_FRACTION: usize = 4;
+
+/// Bytes of one file that are written and not committed, at most, however much memory there is: what
+/// has to be sent again when the server restarts, and what an interrupted copy loses.
+pub const FILE_UNCOMMITTED_BYTES_MAX: u64 = 64 * 1024 * 1024;

@@ -13,6 +13,8 @@ mod services;
 mod tree;
 mod walk;
 
+use std::sync::Arc;
+
 use nfs_wire::nfs3::{CreateHow, Fattr3, FileHandle, Sattr3};
 
 pub use self::directory::{DirEntry, DirStream};
@@ -22,7 +24,7 @@ pub use self::tree::{Found, Tree, TreeOptions, Visit};
 
 pub(crate) use self::error::{printable, refused};
 use self::walk::parent_and_name;
-use crate::file::{File, Memory, Windows};
+use crate::file::{File, Memory, OpenFiles, Windows};
 use crate::identity::Identity;
 use crate::mount3::Mount3;
 use crate::nfs3::Nfs3;
@@ -37,6 +39,7 @@ pub struct Client {
     transfer: TransferSizes,
     windows: Windows,
     memory: Memory,
+    open_files: Arc<OpenFiles>,
 }
 
 /// How much the client moves per call, bytes: what the server prefers (FSINFO), capped.
@@ -70,6 +73,7 @@ impl Client {
     pub fn with_identity(&self, identity: Identity) -> Self {
         Self {
             nfs: self.nfs.with_identity(identity),
+            open_files: Arc::default(),
             ..self.clone()
         }
     }
@@ -112,6 +116,7 @@ impl Client {
         Self {
             windows,
             memory,
+            open_files: Arc::default(),
             ..self
         }
     }
@@ -124,6 +129,10 @@ impl Client {
 
     pub(crate) fn memory(&self) -> &Memory {
         &self.memory
+    }
+
+    pub(crate) fn open_files(&self) -> &OpenFiles {
+        &self.open_files
     }
 
     /// The attributes of what `path` leads to; symbolic links are followed.

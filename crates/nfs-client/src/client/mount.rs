@@ -1,5 +1,7 @@
 //! From a URL to a mounted export.
 
+use std::sync::Arc;
+
 use nfs_wire::mount3::Mountstat3;
 use nfs_wire::nfs3::FileHandle;
 
@@ -88,6 +90,7 @@ impl Client {
                 transfer,
                 windows: options.windows,
                 memory: Memory::new(options.windows.memory_bytes_max),
+                open_files: Arc::default(),
             },
             rest,
         ))
@@ -114,6 +117,7 @@ impl Client {
             transfer,
             windows,
             memory: Memory::new(windows.memory_bytes_max),
+            open_files: Arc::default(),
         })
     }
 }

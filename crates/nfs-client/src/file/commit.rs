@@ -58,7 +58,7 @@ pub(super) struct Kept {
     begun: bool,
     /// End of the data accepted so far, bytes.
     accepted_end: u64,
-    /// End of the data that a server has ever answered for, bytes.
+    /// The file at the server is at least so long, bytes, as far as we know.
     answered_end: u64,
     /// Where the first data begins that was given up, bytes.
     lost_from: Option<u64>,
@@ -146,6 +146,14 @@ pub(super) enum Problem {
 }
 
 impl Kept {
+    /// Of a file of `size` bytes, with nothing written.
+    pub(super) fn of_size(size: u64) -> Self {
+        Self {
+            answered_end: size,
+            ..Self::default()
+        }
+    }
+
     /// Takes `data` over, as newer than all before. Its length is at most one transfer, and not 0.
     pub(super) fn accept(&mut self, offset: u64, data: Bytes) {
         let number = self.next_number;
@@ -213,8 +221,24 @@ impl Kept {
         !waits && !flies && !grows
     }
 
+    /// The file at the server is at least so long, bytes, as far as we know.
+    pub(super) fn answered_end(&self) -> u64 {
+        self.answered_end
+    }
+
+    /// Where the data ends that is not yet on stable storage, bytes; 0 if there is none.
+    pub(super) fn end(&self) -> u64 {
+        let written = self.written.iter().map(|written| written.extent.end());
+        written.chain(self.unanswered_end()).max().unwrap_or(0)
+    }
+
+    /// Something waits, and nothing is on its way that would send it when it is answered.
+    pub(super) fn lingers(&self) -> bool {
+        !self.waiting.is_empty() && self.flying.is_empty() && !self.held
+    }
+
     /// Where the data ends that the server has not answered for yet, bytes.
-    pub(super) fn unanswered_end(&self) -> Option<u64> {
+    fn unanswered_end(&self) -> Option<u64> {
         let waiting = self.waiting.values().next_back().map(Extent::end);
         let flying = self.flying.values().map(|flight| flight.extent.end());
         flying.chain(waiting).max()
@@ -341,8 +365,17 @@ impl Kept {
         Ok(())
     }
 
-    /// The WRITE failed, or its reply did not come: its data is given up, and so is all that waits.
-    /// What is written or flying is not.
+    /// The server does not answer: all is given up that is not flying.
+    pub(super) fn write_lost(&mut self, ticket: u64) {
+        self.write_failed(ticket);
+        for written in std::mem::take(&mut self.written) {
+            self.give_up(&written.extent);
+        }
+        self.count_written();
+    }
+
+    /// The WRITE failed: its data is given up, and so is all that waits. What is written or flying is
+    /// not.
     pub(super) fn write_failed(&mut self, ticket: u64) {
         if let Some(flight) = self.flying.remove(&ticket) {
             self.give_up(&flight.extent);
@@ -436,6 +469,8 @@ impl Kept {
             return Err(Problem::VerifierKeepsChanging);
         }
         for Written { extent, .. } in std::mem::take(&mut self.written) {
+            // The file may have been shorter before.
+            self.answered_end = self.answered_end.min(extent.offset);
             self.send_again(extent);
         }
         self.count_written();

@@ -4,22 +4,28 @@
 //! was written and not yet committed is kept in memory until the server has it on stable storage.
 
 mod ahead;
+mod attributes;
 mod commit;
 mod memory;
 mod pattern;
 mod read;
+mod wcc;
 mod window;
 mod write;
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use bytes::Bytes;
 use nfs_wire::nfs3::{Fattr3, FileHandle, Ftype3, Sattr3};
+use tokio::time::Instant;
 
 use self::ahead::Reading;
 pub(crate) use self::memory::Memory;
 pub use self::read::{ReadAt, ReadStream};
 
+use self::attributes::Attributes;
+use self::write::{Opened, Writing};
 use crate::client::{Client, ClientError, Node, printable};
 use crate::limits;
 
@@ -57,13 +63,22 @@ impl Default for Windows {
     }
 }
 
-/// An open regular file. Clones share it.
+/// An open regular file. Clones share it; so do other opens of the same file with the same client, except
+/// for the failures that each is told.
 ///
 /// "Open" is this side's word: NFSv3 has no open. But what was written has to be brought to stable
 /// storage, and only [`File::sync`] and [`File::close`] tell whether it came there.
+///
+/// # Failures
+/// Data is accepted before it is sent, so a failure belongs to an earlier call. It is told once by the
+/// next [`File::write_at`], [`File::append`], [`File::set_len`] or [`File::flush`], which then does
+/// nothing else, and by every [`File::sync`] and by [`File::close`] since: nothing that was written
+/// through this open is called safe any more. What was waiting to be sent is given up. Opening the file
+/// again begins anew.
 #[derive(Clone, Debug)]
 pub struct File {
     inner: Arc<Inner>,
+    opened: Arc<Opened>,
 }
 
 #[derive(Debug)]
@@ -72,23 +87,24 @@ struct Inner {
     handle: FileHandle,
     /// What messages call it.
     path: Vec<u8>,
+    attributes: Arc<Attributes>,
     reading: Arc<Reading>,
+    writing: Arc<Writing>,
+}
+
+/// The files that are open, so that all opens of one file see what each of them writes.
+#[derive(Debug, Default)]
+pub(crate) struct OpenFiles {
+    files: Mutex<HashMap<FileHandle, Weak<Inner>>>,
 }
 
 impl File {
-    pub(crate) fn new(client: Client, node: Node, path: &[u8]) -> Result<Self, ClientError> {
+    pub(crate) fn open(client: &Client, node: Node, path: &[u8]) -> Result<Self, ClientError> {
         let what = match node.attributes.ftype {
             Ftype3::Reg => {
-                let size = node.attributes.size;
-                let inner = Inner {
-                    reading: Reading::new(&client, node.handle, path, size),
-                    client,
-                    handle: node.handle,
-                    path: path.to_vec(),
-                };
-                return Ok(Self {
-                    inner: Arc::new(inner),
-                });
+                let inner = client.open_files().open(client, &node, path);
+                let opened = Arc::new(inner.writing.opened());
+                return Ok(Self { inner, opened });
             }
             Ftype3::Dir => "directory",
             Ftype3::Lnk => "symbolic link",
@@ -113,28 +129,41 @@ impl File {
         &self.inner.client
     }
 
-    /// The present attributes; the size counts what was written and is still on its way.
+    /// The attributes, at most [`limits::ATTRIBUTES_AGE_MAX`] old; asked for if this client cannot tell
+    /// that it alone has changed the file. The size counts what was written and is still on its way.
     pub async fn stat(&self) -> Result<Fattr3, ClientError> {
-        self.client().stat_handle(self.handle()).await
+        match self.inner.attributes.fresh(Instant::now()) {
+            Some(attributes) => Ok(self.inner.with_written(attributes)),
+            None => self.refresh().await,
+        }
+    }
+
+    /// As [`File::stat`], but always asks the server (GETATTR).
+    pub async fn refresh(&self) -> Result<Fattr3, ClientError> {
+        let attributes = self.inner.getattr().await?;
+        Ok(self.inner.with_written(attributes))
+    }
+
+    /// How often this client has seen that somebody else changed the file while it was open.
+    pub fn foreign_changes(&self) -> u64 {
+        self.inner.attributes.foreign_changes()
     }
 
     /// Sets the length, bytes (SETATTR), after what was written before it.
     pub async fn set_len(&self, len: u64) -> Result<(), ClientError> {
-        let attributes = Sattr3 {
+        self.inner.writing.tell_new(&self.opened)?;
+        let new = Sattr3 {
             size: Some(len),
             ..Sattr3::default()
         };
-        let changed = self
-            .client()
-            .setattr_handle(self.handle(), &attributes)
-            .await;
-        changed
-            .map(drop)
-            .map_err(|error| error.of(&self.inner.path))
+        self.inner.writing.set_attributes(new).await.map(drop)
     }
 
-    /// Reads `len` bytes from `offset`, fewer only at the end of the file.
+    /// Reads `len` bytes from `offset`, fewer only at the end of the file. Waits for what was written
+    /// there to be at the server.
     pub async fn read_at(&self, offset: u64, len: usize) -> Result<ReadAt, ClientError> {
+        let end = offset.saturating_add(u64::try_from(len).unwrap_or(u64::MAX));
+        self.inner.writing.visible(offset, end).await;
         self.inner.read_at(offset, len).await
     }
 
@@ -143,31 +172,135 @@ impl File {
         ReadStream::new(self.clone(), offset)
     }
 
-    /// Writes `data` at `offset`. Returns when the data is on its way, not when it is there: an error
-    /// may be told by a later call, and at the latest by [`File::sync`] or [`File::close`].
+    /// Writes `data` at `offset`. Returns when the data is taken over, not when it is at the server: an
+    /// error may be told by a later call, and at the latest by [`File::sync`] or [`File::close`]. Waits
+    /// while the window or the memory is full.
+    ///
+    /// Pieces of at least a quarter of a transfer are sent from where they are; smaller ones are
+    /// copied together with their neighbours, and wait for these up to [`limits::WRITE_LINGER`].
     pub async fn write_at(&self, offset: u64, data: impl Into<Bytes>) -> Result<(), ClientError> {
-        self.inner.write_through(offset, data.into()).await
+        let data = data.into();
+        self.inner
+            .writing
+            .write_at(&self.opened, offset, data)
+            .await
     }
 
     /// Writes `data` at the end of the file as this client knows it, and returns where that was, bytes.
-    /// NFSv3 has no append: two clients that append at once overwrite each other.
+    /// Appends of this client never overlap. NFSv3 has no append: two clients that append at once
+    /// overwrite each other.
     pub async fn append(&self, data: impl Into<Bytes>) -> Result<u64, ClientError> {
-        let end = self.stat().await?.size;
-        self.write_at(end, data).await?;
-        Ok(end)
+        let size = async || match self.inner.attributes.fresh(Instant::now()) {
+            Some(attributes) => Ok(attributes.size),
+            None => Ok(self.inner.getattr().await?.size),
+        };
+        let data = data.into();
+        self.inner.writing.append(&self.opened, data, size).await
+    }
+
+    /// Brings everything written so far to the server, which may still lose it.
+    pub async fn flush(&self) -> Result<(), ClientError> {
+        self.inner.writing.flush(&self.opened).await
     }
 
     /// Brings everything written so far to stable storage (COMMIT).
     ///
     /// # Errors
-    /// Also those of earlier writes that were not told yet; each is told once.
+    /// Also those of earlier writes: see [`File`].
     pub async fn sync(&self) -> Result<(), ClientError> {
-        Ok(())
+        self.inner.writing.sync(&self.opened).await
     }
 
-    /// As [`File::sync`], at the end of the file's use. Dropping a file without it gives up what is
-    /// not yet on stable storage.
+    /// How far the file is on stable storage: all bytes below this that were written by this client
+    /// since the file was opened are there. For a file that is written in order, where to go on.
+    pub fn committed(&self) -> u64 {
+        self.inner.writing.committed()
+    }
+
+    /// As [`File::sync`], at the end of the file's use. Dropping all of a file's opens without it gives
+    /// up what is not yet on stable storage.
     pub async fn close(self) -> Result<(), ClientError> {
         self.sync().await
+    }
+}
+
+impl Inner {
+    /// The server's attributes of this moment.
+    async fn getattr(&self) -> Result<Fattr3, ClientError> {
+        let look = self.attributes.look();
+        let seen = self.client.stat_handle(&self.handle).await;
+        let seen = seen.map_err(|error| error.of(&self.path))?;
+        if !self.attributes.looked(look, &seen, Instant::now()) {
+            self.reading.invalidate_all();
+        }
+        Ok(seen)
+    }
+
+    fn with_written(&self, attributes: Fattr3) -> Fattr3 {
+        let size = attributes.size.max(self.writing.end());
+        Fattr3 { size, ..attributes }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.client.open_files().forget(&self.handle);
+    }
+}
+
+impl OpenFiles {
+    fn open(&self, client: &Client, node: &Node, path: &[u8]) -> Arc<Inner> {
+        let mut files = self.lock();
+        if let Some(inner) = files.get(&node.handle).and_then(Weak::upgrade) {
+            drop(files);
+            if !inner.attributes.seen(&node.attributes) {
+                inner.reading.invalidate_all();
+            }
+            return inner;
+        }
+        let attributes = Arc::new(Attributes::new(node.attributes, Instant::now()));
+        let size = node.attributes.size;
+        let reading = Reading::new(client, node.handle, path, size);
+        let (seen, ahead) = (attributes.clone(), Arc::downgrade(&reading));
+        reading.observe(move |attributes| {
+            if !seen.seen(attributes)
+                && let Some(reading) = ahead.upgrade()
+            {
+                reading.invalidate_all();
+            }
+        });
+        let inner = Arc::new(Inner {
+            client: client.clone(),
+            handle: node.handle,
+            path: path.to_vec(),
+            writing: Writing::new(client, node, path, attributes.clone(), reading.clone()),
+            attributes,
+            reading,
+        });
+        files.insert(node.handle, Arc::downgrade(&inner));
+        inner
+    }
+
+    /// Changes attributes in order with what is written to the file, if it is open.
+    pub(crate) async fn set_attributes(
+        &self,
+        handle: &FileHandle,
+        new: &Sattr3,
+    ) -> Option<Result<Option<Fattr3>, ClientError>> {
+        let inner = self.lock().get(handle).and_then(Weak::upgrade)?;
+        Some(inner.writing.set_attributes(*new).await)
+    }
+
+    /// Forgets the file if no open of it is left.
+    fn forget(&self, handle: &FileHandle) {
+        let mut files = self.lock();
+        let open = files.get(handle);
+        if open.is_some_and(|inner| inner.strong_count() == 0) {
+            files.remove(handle);
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<FileHandle, Weak<Inner>>> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

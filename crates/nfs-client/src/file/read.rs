@@ -149,7 +149,10 @@ impl ReadStream {
         };
         // Set for the way out with an error.
         self.ended = true;
-        let piece = self.file.inner.reading.piece(self.next, self.end, follow);
+        let inner = &self.file.inner;
+        let next_end = self.next.saturating_add(inner.reading.transfer_bytes());
+        inner.writing.visible(self.next, next_end).await;
+        let piece = inner.reading.piece(self.next, self.end, follow);
         let piece = piece.await?;
         let len = u64::try_from(piece.data.len()).unwrap_or(u64::MAX);
         self.next = self.next.saturating_add(len);
