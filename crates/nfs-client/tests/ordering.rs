@@ -318,6 +318,47 @@ async fn a_read_waits_for_writes_of_its_range_and_no_others() {
 }
 
 #[tokio::test]
+async fn what_was_read_ahead_of_a_write_is_not_given_out() {
+    let server = Server::new(TRANSFER, windows(4), |_, _| Action::Answer).await;
+    let file = server.open().await;
+    file.write_at(0, vec![1; 1000]).await.unwrap();
+    soon(file.sync()).await.unwrap();
+    server.store().set_script(hold_writes);
+    let mut stream = file.stream(0);
+    let mut read = soon(stream.next()).await.unwrap().unwrap().to_vec();
+    file.write_at(500, vec![2; 100]).await.unwrap();
+    let written = server.calls(&["WRITE"]).len();
+    server.until("WRITE", written + 1).await;
+    // READs ahead go on while the WRITE is held, and bring what was there before.
+    while read.len() < 400 {
+        read.extend_from_slice(&soon(stream.next()).await.unwrap().unwrap());
+    }
+    server.until("READ 500+", 1).await;
+    server.let_go(0);
+    soon(file.flush()).await.unwrap();
+    while let Some(data) = soon(stream.next()).await.unwrap() {
+        read.extend_from_slice(&data);
+    }
+    let expected = [vec![1; 500], vec![2; 100], vec![1; 400]].concat();
+    assert!(read == expected, "old bytes after the write");
+    // And what somebody else changed is not given out once it is known.
+    server.store().set_script(|_, _| Action::Answer);
+    let mut stream = file.stream(0);
+    assert_eq!(soon(stream.next()).await.unwrap().unwrap().len(), 100);
+    server.until("READ 100+", 2).await;
+    server.store().cache.fill(3);
+    server.change();
+    soon(file.refresh()).await.unwrap();
+    while let Some(data) = soon(stream.next()).await.unwrap() {
+        assert!(
+            data.iter().all(|&byte| byte == 3),
+            "old bytes after the change"
+        );
+    }
+    soon(file.clone().close()).await.unwrap();
+}
+
+#[tokio::test]
 async fn own_writes_are_no_foreign_changes_and_others_changes_are_seen() {
     let server = Server::new(TRANSFER, windows(4), |_, number| {
         [Action::Answer, Action::Late][number % 2]
