@@ -10,6 +10,7 @@
 use std::time::Duration;
 
 use super::Depth;
+use crate::limits::WINDOW_TRIAL_PAUSE_MAX;
 
 /// A doubling has to bring this much more throughput.
 const GAIN_MIN: f64 = 1.05;
@@ -29,9 +30,8 @@ const GROWING_ROUND: u32 = 4;
 const SETTLED_ROUND: u32 = 32;
 const TRIAL_ROUND: u32 = 64;
 
-/// Rounds between trials of another depth: at first, and at most, after many that did not pay.
+/// Rounds between trials of another shape, at first; doubled with each that does not pay.
 const TRIAL_PAUSE_FIRST: u32 = 4;
-const TRIAL_PAUSE_MAX: u32 = 64;
 
 /// The depth of one window. See the module's documentation.
 #[derive(Debug)]
@@ -220,7 +220,7 @@ impl Window {
                 }
                 self.depth = home;
                 self.doubled -= u32::from(trial == Trial::Larger);
-                self.pause = (self.pause * 2).min(TRIAL_PAUSE_MAX);
+                self.pause = (self.pause * 2).min(WINDOW_TRIAL_PAUSE_MAX);
                 self.settle(Some(at_home))
             }
         }
@@ -275,5 +275,4 @@ fn as_f64(bytes: u64) -> f64 {
 }
 
 #[cfg(test)]
-#[path = "window_tests.rs"]
 mod tests;

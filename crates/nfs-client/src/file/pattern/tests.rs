@@ -95,7 +95,7 @@ fn a_stream_bears_reads_in_another_order_and_ends_with_a_jump() {
     assert_eq!(patterns.next_gone(), None);
     // Far away it is not this stream; near and never in place, it is none any more.
     assert_eq!(patterns.read(5000, 10), Advice::Exact);
-    for _ in 0..CREDIT_MAX {
+    for _ in 0..STREAM_CREDIT_MAX {
         patterns.read(103, 10);
     }
     assert!(patterns.next_gone().is_some());

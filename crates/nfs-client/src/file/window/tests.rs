@@ -1,7 +1,7 @@
 use super::*;
 
 const MIB: u64 = 1 << 20;
-const MAX: u32 = 32;
+const MOST: u32 = 32;
 
 /// A server at the other end of a link; every transfer is 1 MiB.
 #[derive(Clone, Copy)]
@@ -29,7 +29,7 @@ struct Run {
 impl Run {
     fn new(depth: Depth) -> Self {
         Self {
-            window: Window::new(depth, None, MAX),
+            window: Window::new(depth, None, MOST),
             now: 0,
             flying: std::collections::VecDeque::new(),
             free: 0,
@@ -77,7 +77,7 @@ fn it_fills_the_pipe_and_takes_no_more_than_that() {
         (10_000, 1000, 11, 16),
         (100_000, 10_000, 11, 16),
         (14_000, 1000, 15, 16),
-        (1_000_000, 100, MAX, MAX),
+        (1_000_000, 100, MOST, MOST),
     ];
     for (latency, transfer, least, most) in table {
         let mut run = Run::new(Depth::Measured);
@@ -89,7 +89,7 @@ fn it_fills_the_pipe_and_takes_no_more_than_that() {
             (least..=most).contains(&depth),
             "{latency}/{transfer}: depth {depth}, not {least} to {most}"
         );
-        let best = (f64::from(MAX) * 1e6 / as_f64(latency + transfer)).min(1e6 / as_f64(transfer));
+        let best = (f64::from(MOST) * 1e6 / as_f64(latency + transfer)).min(1e6 / as_f64(transfer));
         assert!(
             rate >= 0.95 * best && first >= 0.5 * best,
             "{latency}/{transfer}: {first}, then {rate} of {best}"
@@ -138,14 +138,14 @@ fn fixed_depths_stay_and_the_maximum_holds() {
     run.window = Window::new(Depth::Measured, None, 1);
     run.moves(link(10_000, 1000, 0), 500);
     assert_eq!(run.window.depth(), 1);
-    assert_eq!(Window::new(Depth::Measured, Some(99), MAX).depth(), MAX);
+    assert_eq!(Window::new(Depth::Measured, Some(99), MOST).depth(), MOST);
 }
 
 #[test]
 fn transfers_grow_where_calls_cost_much_and_only_there() {
     for (call, doubled) in [(0, 0), (20, 0), (1000, 3)] {
         let mut run = Run::new(Depth::Measured);
-        run.window = Window::new(Depth::Measured, None, MAX).may_double(3);
+        run.window = Window::new(Depth::Measured, None, MOST).may_double(3);
         let link = Link {
             call,
             ..link(2000, 1000, 0)
@@ -154,7 +154,7 @@ fn transfers_grow_where_calls_cost_much_and_only_there() {
         assert_eq!(run.window.doubled(), doubled, "a call costs {call}");
         assert!(run.window.depth() <= 8, "{}", run.window.depth());
     }
-    let fixed = Window::new(Depth::Fixed(4), None, MAX).may_double(3);
+    let fixed = Window::new(Depth::Fixed(4), None, MOST).may_double(3);
     assert_eq!(fixed.doubled_max, 0);
 }
 
@@ -187,7 +187,7 @@ fn what_was_found_is_told_and_taken_over() {
     run.moves(link, 300);
     let found = run.window.settled();
     assert_eq!(found, Some(16));
-    run.window = Window::new(Depth::Measured, found, MAX);
+    run.window = Window::new(Depth::Measured, found, MOST);
     assert_eq!(run.window.depth(), 16);
     run.moves(link, 3000);
     assert_eq!(run.window.depth(), 16);
@@ -195,10 +195,10 @@ fn what_was_found_is_told_and_taken_over() {
 
 #[test]
 fn times_that_do_not_pass_do_no_harm() {
-    let mut window = Window::new(Depth::Measured, None, MAX);
+    let mut window = Window::new(Depth::Measured, None, MOST);
     for _ in 0..1000 {
         window.moved(Duration::ZERO, u64::from(u32::MAX), Duration::ZERO);
         window.moved(Duration::from_secs(1), 0, Duration::MAX / 4096);
     }
-    assert!((1..=MAX).contains(&window.depth()));
+    assert!((1..=MOST).contains(&window.depth()));
 }
