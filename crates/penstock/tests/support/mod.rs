@@ -21,6 +21,7 @@ pub(crate) fn penstock() -> Command {
     command
 }
 
+#[allow(dead_code)] // not by every test file
 pub(crate) fn run(arguments: &[&str]) -> Output {
     penstock().args(arguments).output().unwrap()
 }

@@ -1,0 +1,385 @@
+//! `penstock mount` over `penstock serve`: what programs see, do and are told, compared with the
+//! directory underneath.
+
+mod mounting;
+mod support;
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{FileExt as _, FileTypeExt as _, MetadataExt as _};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _, symlink};
+use std::path::Path;
+
+use mounting::{Server, fuse_is_here, root_is_here};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, Timespec, Timestamps};
+use rustix::io::Errno;
+
+/// Type, mode, links, owner, size and times: what `stat` shows of a file.
+fn shown(path: &Path) -> (u32, u64, u32, u32, u64, [i64; 6], u64) {
+    let a = fs::symlink_metadata(path).unwrap();
+    // A directory's size is the server's file system's affair, but it is the same one.
+    let times = [
+        a.atime(),
+        a.atime_nsec(),
+        a.mtime(),
+        a.mtime_nsec(),
+        a.ctime(),
+        a.ctime_nsec(),
+    ];
+    (
+        a.mode(),
+        a.nlink(),
+        a.uid(),
+        a.gid(),
+        a.size(),
+        times,
+        a.ino(),
+    )
+}
+
+fn number(error: std::io::Error) -> Errno {
+    Errno::from_io_error(&error).unwrap()
+}
+
+/// What is below a directory: names, and the kind of each.
+fn tree(path: &Path) -> BTreeMap<Vec<u8>, (char, u64)> {
+    let mut all = BTreeMap::new();
+    for entry in fs::read_dir(path).unwrap() {
+        let entry = entry.unwrap();
+        let kind = entry.file_type().unwrap();
+        let letter = match () {
+            () if kind.is_dir() => 'd',
+            () if kind.is_symlink() => 'l',
+            () if kind.is_fifo() => 'p',
+            () if kind.is_socket() => 's',
+            () => '-',
+        };
+        let number = std::os::unix::fs::DirEntryExt::ino(&entry);
+        let before = all.insert(entry.file_name().as_bytes().to_vec(), (letter, number));
+        assert_eq!(before, None, "listed twice");
+    }
+    all
+}
+
+#[test]
+fn operations_do_what_they_do_on_the_directory_underneath() {
+    if !fuse_is_here() {
+        return;
+    }
+    let server = Server::new();
+    let mount = server.mount(&["-o", "attr_timeout=0"]);
+    let (here, there) = (
+        |name: &str| mount.at(name),
+        |name: &str| server.data().join(name),
+    );
+    let same = |name: &str| assert_eq!(shown(&here(name)), shown(&there(name)), "{name}");
+
+    fs::write(here("file"), b"some bytes").unwrap();
+    assert_eq!(fs::read(there("file")).unwrap(), b"some bytes");
+    same("file");
+    for mode in [0o600, 0o755, 0o4711, 0o2750, 0o1777, 0o000] {
+        fs::set_permissions(here("file"), Permissions::from_mode(mode)).unwrap();
+        assert_eq!(fs::metadata(there("file")).unwrap().mode() & 0o7777, mode);
+        same("file");
+    }
+    fs::set_permissions(here("file"), Permissions::from_mode(0o644)).unwrap();
+
+    let at = |seconds, nanos| Timespec {
+        tv_sec: seconds,
+        tv_nsec: nanos,
+    };
+    let omit = at(0, rustix::fs::UTIME_OMIT);
+    for (access, modify) in [
+        (at(1, 2), at(3, 4)),
+        (omit, at(2_000_000_000, 999_999_999)),
+        (at(1_700_000_000, 123_456_789), omit),
+        (at(0, rustix::fs::UTIME_NOW), omit),
+    ] {
+        let times = Timestamps {
+            last_access: access,
+            last_modification: modify,
+        };
+        rustix::fs::utimensat(CWD, here("file"), &times, AtFlags::empty()).unwrap();
+        same("file");
+    }
+    assert_eq!(fs::metadata(there("file")).unwrap().mtime(), 2_000_000_000);
+
+    let file = OpenOptions::new().write(true).open(here("file")).unwrap();
+    for len in [4, 0, 5_000_000_000, 3] {
+        file.set_len(len).unwrap();
+        assert_eq!(fs::metadata(there("file")).unwrap().len(), len);
+        same("file");
+    }
+    drop(file);
+
+    fs::create_dir(here("dir")).unwrap();
+    fs::hard_link(here("file"), here("dir/other")).unwrap();
+    same("file");
+    same("dir/other");
+    assert_eq!(fs::metadata(here("file")).unwrap().nlink(), 2);
+    symlink("anything\u{fe}/../else", here("link")).unwrap();
+    assert_eq!(
+        fs::read_link(here("link")).unwrap(),
+        fs::read_link(there("link")).unwrap()
+    );
+    same("link");
+    rustix::fs::mknodat(CWD, here("fifo"), FileType::Fifo, Mode::from(0o640), 0).unwrap();
+    assert!(fs::metadata(there("fifo")).unwrap().file_type().is_fifo());
+    same("fifo");
+    rustix::fs::mknodat(CWD, here("socket"), FileType::Socket, Mode::from(0o600), 0).unwrap();
+    assert!(
+        fs::metadata(there("socket"))
+            .unwrap()
+            .file_type()
+            .is_socket()
+    );
+    assert_eq!(tree(mount.point()), tree(&server.data()));
+    // The root's own number, which FUSE calls 1.
+    assert_eq!(shown(mount.point()).6, shown(&server.data()).6);
+
+    fs::rename(here("file"), here("dir/renamed")).unwrap();
+    fs::write(here("victim"), b"gone soon").unwrap();
+    fs::rename(here("dir/renamed"), here("victim")).unwrap();
+    same("victim");
+    assert_eq!(fs::metadata(here("victim")).unwrap().len(), 3);
+    for flags in [RenameFlags::NOREPLACE, RenameFlags::EXCHANGE] {
+        let refused = rustix::fs::renameat_with(CWD, here("victim"), CWD, here("link"), flags);
+        assert_eq!(refused, Err(Errno::INVAL));
+    }
+
+    assert_eq!(
+        number(fs::remove_dir(here("dir")).unwrap_err()),
+        Errno::NOTEMPTY
+    );
+    assert_eq!(
+        number(fs::remove_file(here("none")).unwrap_err()),
+        Errno::NOENT
+    );
+    assert_eq!(
+        number(fs::create_dir(here("dir")).unwrap_err()),
+        Errno::EXIST
+    );
+    assert_eq!(
+        number(fs::read_dir(here("victim")).unwrap_err()),
+        Errno::NOTDIR
+    );
+    assert_eq!(
+        number(fs::remove_dir(here("victim")).unwrap_err()),
+        Errno::NOTDIR
+    );
+    assert_eq!(
+        number(File::create(here("x".repeat(256).as_str())).unwrap_err()),
+        Errno::NAMETOOLONG
+    );
+    fs::remove_file(here("dir/other")).unwrap();
+    fs::remove_dir(here("dir")).unwrap();
+    for name in ["victim", "link", "fifo", "socket"] {
+        fs::remove_file(here(name)).unwrap();
+    }
+    assert!(tree(&server.data()).is_empty());
+    let (code, said) = mount.interrupt();
+    assert_eq!((code, said.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn files_are_opened_as_asked() {
+    if !fuse_is_here() {
+        return;
+    }
+    let server = Server::new();
+    for cached in [&[][..], &["--cached"]] {
+        let mount = server.mount(cached);
+        let path = mount.at("file");
+        let below = server.data().join("file");
+        let new = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o640)
+            .open(&path);
+        new.unwrap().write_all(b"0123456789").unwrap();
+        assert_eq!(fs::metadata(&below).unwrap().mode() & 0o7777, 0o640);
+        let again = OpenOptions::new().write(true).create_new(true).open(&path);
+        assert_eq!(number(again.unwrap_err()), Errno::EXIST);
+
+        let mut end = OpenOptions::new()
+            .append(true)
+            .read(true)
+            .open(&path)
+            .unwrap();
+        end.write_all(b"abc").unwrap();
+        end.write_all(b"def").unwrap();
+        assert_eq!(end.stream_position().unwrap(), 16);
+        assert_eq!(end.seek(SeekFrom::End(-4)).unwrap(), 12);
+        let mut tail = String::new();
+        end.read_to_string(&mut tail).unwrap();
+        assert_eq!(tail, "cdef");
+        drop(end);
+        assert_eq!(fs::read(&below).unwrap(), b"0123456789abcdef");
+
+        let direct = OFlags::DIRECT.bits().cast_signed();
+        let both = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .custom_flags(direct)
+            .open(&path);
+        both.unwrap().write_all_at(&[7; 4096], 4096).unwrap();
+        assert_eq!(fs::metadata(&below).unwrap().len(), 8192);
+
+        let sync = OFlags::DSYNC.bits().cast_signed();
+        let synced = OpenOptions::new()
+            .write(true)
+            .custom_flags(sync)
+            .open(&path)
+            .unwrap();
+        synced.write_all_at(b"now", 0).unwrap();
+        assert_eq!(&fs::read(&below).unwrap()[..4], b"now3");
+        drop(synced);
+
+        OpenOptions::new()
+            .write(true)
+            .truncate(true)
+            .open(&path)
+            .unwrap();
+        assert_eq!(fs::metadata(&below).unwrap().len(), 0);
+        fs::remove_file(&path).unwrap();
+        assert_eq!(mount.interrupt().0, Some(0));
+    }
+}
+
+#[test]
+fn names_are_any_bytes() {
+    if !fuse_is_here() {
+        return;
+    }
+    let server = Server::new();
+    let mount = server.mount(&[]);
+    let long = vec![b'n'; 255];
+    let names: [&[u8]; 9] = [
+        b" ",
+        b"...",
+        b".hidden",
+        b"new\nline",
+        b"\xff\xfe not utf-8",
+        "gr\u{fc}n".as_bytes(),
+        b"\\back\"quote'",
+        b"-rf *",
+        &long,
+    ];
+    for name in names {
+        let name = OsStr::from_bytes(name);
+        fs::write(mount.point().join(name), name.as_bytes()).unwrap();
+        assert_eq!(fs::read(server.data().join(name)).unwrap(), name.as_bytes());
+    }
+    assert_eq!(tree(mount.point()), tree(&server.data()));
+    for name in names {
+        fs::remove_file(mount.point().join(OsStr::from_bytes(name))).unwrap();
+    }
+    assert!(tree(&server.data()).is_empty());
+}
+
+#[test]
+fn a_large_directory_is_listed_once_and_from_any_place() {
+    if !fuse_is_here() {
+        return;
+    }
+    let server = Server::new();
+    for number in 0..3000 {
+        fs::write(
+            server
+                .data()
+                .join(format!("a name of some length {number}")),
+            b"",
+        )
+        .unwrap();
+    }
+    let mount = server.mount(&[]);
+    assert_eq!(tree(mount.point()), tree(&server.data()));
+    let dir = File::open(mount.point()).unwrap();
+    let mut dir = rustix::fs::Dir::new(dir).unwrap();
+    let names: Vec<_> = dir
+        .by_ref()
+        .map(|entry| entry.unwrap().file_name().to_owned())
+        .collect();
+    assert_eq!(names.len(), 3002);
+    dir.rewind();
+    assert_eq!(
+        dir.next().unwrap().unwrap().file_name(),
+        names[0].as_c_str()
+    );
+    // Removed while it is listed: each name is met.
+    for name in names
+        .iter()
+        .filter(|name| name.as_bytes().starts_with(b"a"))
+    {
+        fs::remove_file(mount.point().join(OsStr::from_bytes(name.as_bytes()))).unwrap();
+    }
+    assert!(tree(mount.point()).is_empty());
+}
+
+#[test]
+fn a_file_that_is_open_outlives_its_name() {
+    if !fuse_is_here() {
+        return;
+    }
+    let server = Server::new();
+    let mount = server.mount(&["-o", "attr_timeout=0"]);
+    let hidden = || {
+        tree(&server.data())
+            .into_keys()
+            .filter(|n| n.starts_with(b".nfs"))
+            .count()
+    };
+    let open = |name: &str| {
+        fs::write(mount.at(name), b"content").unwrap();
+        OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(mount.at(name))
+            .unwrap()
+    };
+
+    let removed = open("removed");
+    fs::remove_file(mount.at("removed")).unwrap();
+    assert_eq!(
+        number(fs::metadata(mount.at("removed")).unwrap_err()),
+        Errno::NOENT
+    );
+    assert_eq!((removed.metadata().unwrap().nlink(), hidden()), (0, 1));
+    removed.write_all_at(b"more", 7).unwrap();
+    let mut all = [0; 11];
+    removed.read_exact_at(&mut all, 0).unwrap();
+    assert_eq!(&all, b"contentmore");
+    let name = tree(mount.point()).into_keys().next().unwrap();
+    let refused = fs::remove_file(mount.point().join(OsStr::from_bytes(&name)));
+    assert_eq!(number(refused.unwrap_err()), Errno::BUSY);
+
+    let replaced = open("replaced");
+    fs::write(mount.at("new"), b"new content").unwrap();
+    fs::rename(mount.at("new"), mount.at("replaced")).unwrap();
+    assert_eq!(fs::read(mount.at("replaced")).unwrap(), b"new content");
+    replaced.read_exact_at(&mut all[..7], 0).unwrap();
+    assert_eq!((&all[..7], hidden()), (&b"content"[..], 2));
+
+    // Another name is left: nothing has to be hidden.
+    let linked = open("linked");
+    fs::hard_link(mount.at("linked"), mount.at("second")).unwrap();
+    fs::remove_file(mount.at("linked")).unwrap();
+    assert_eq!((linked.metadata().unwrap().nlink(), hidden()), (1, 2));
+
+    drop((removed, replaced));
+    mounting::eventually("the hidden names go with the last close", || {
+        (hidden() == 0).then_some(())
+    });
+    // Nor are they left behind by a mount that ends while files are open.
+    fs::remove_file(mount.at("second")).unwrap();
+    assert_eq!(hidden(), 1);
+    mount.signal(rustix::process::Signal::INT);
+    let mut mount = mount;
+    assert!(mount.error_line().contains("programs still use it"));
+    drop(linked);
+    assert_eq!(mount.end().0, Some(0));
+    assert_eq!(hidden(), 0);
+}
