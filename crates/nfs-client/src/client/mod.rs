@@ -1,7 +1,7 @@
 //! Paths, files and directories of one mounted export.
 //!
 //! A [`Client`] holds a connection, an identity and the export's root handle; clones share them. It
-//! caches nothing: every answer is the server's of this moment. Symbolic links are followed here, not
+//! caches nothing but what open files have ([`crate::file`]): every answer is the server's of this moment. Symbolic links are followed here, not
 //! by the server (RFC 1813 §3.3.5), inside the export only.
 
 mod directory;
