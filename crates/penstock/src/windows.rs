@@ -2,6 +2,8 @@
 
 use nfs_client::{Depth, MountOptions, Windows, limits};
 
+use crate::session::Common;
+
 /// The windows of a command.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct WindowArgs {
@@ -22,10 +24,10 @@ const MORE_TRANSFERS: u64 = 8;
 
 impl WindowArgs {
     /// Mounts with these windows.
-    pub(crate) fn mount_options(&self) -> MountOptions {
+    pub(crate) fn mount_options(&self, common: &Common) -> MountOptions {
         MountOptions {
             windows: self.windows(),
-            ..MountOptions::default()
+            ..common.mount_options()
         }
     }
 
