@@ -44,7 +44,7 @@ impl Args {
         let started = Instant::now();
         let work = async {
             let mut exports = Exports::default();
-            let mount = self.windows.mount_options();
+            let mount = self.windows.mount_options(&self.common);
             let destination = exports.place(destination, &mount).await?;
             let mut places = Vec::with_capacity(sources.len());
             for source in sources {
@@ -60,13 +60,13 @@ impl Args {
         });
         let ended = ended.await;
         reporter.end();
-        let (figures, interrupted) = match ended {
-            Ended::Done { value, interrupted } => (value?, interrupted),
-            Ended::GivenUp => (watch.figures(), true),
+        let (figures, interrupted, given_up) = match ended {
+            Ended::Done { value, interrupted } => (value?, interrupted, false),
+            Ended::GivenUp => (watch.figures(), true, true),
         };
         reporter.summary(&figures, started.elapsed(), interrupted);
         if interrupted && !is_complete(&figures) {
-            reporter.how_to_go_on(&figures, &self.again());
+            reporter.how_to_go_on(&figures, given_up, self.again().as_deref());
             return Ok(interrupt::exit_code());
         }
         Ok(if figures.failed > 0 || reporter.has_failed() {

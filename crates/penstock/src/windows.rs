@@ -3,6 +3,7 @@
 use nfs_client::{Depth, MountOptions, Windows, limits};
 
 use crate::limits::WINDOW_MAX;
+use crate::session::Common;
 
 /// The windows of a command.
 #[derive(clap::Args, Clone, Debug, Default)]
@@ -21,10 +22,10 @@ const MORE_TRANSFERS: u64 = 8;
 
 impl WindowArgs {
     /// Mounts with these windows.
-    pub(crate) fn mount_options(&self) -> MountOptions {
+    pub(crate) fn mount_options(&self, common: &Common) -> MountOptions {
         MountOptions {
             windows: self.windows(),
-            ..MountOptions::default()
+            ..common.mount_options()
         }
     }
 
