@@ -90,6 +90,8 @@ struct Entry {
 struct Slot {
     offset: u64,
     len: u64,
+    /// As far as was known when it was sent, it reaches the end of the file.
+    last: bool,
     outcome: OnceLock<Outcome>,
     ready: Notify,
 }
@@ -240,10 +242,13 @@ impl Reading {
     }
 
     /// What `range` holds has changed: nothing of it that was asked for before is given to a read that
-    /// begins later.
+    /// begins later; nor does one learn that the file ends in front of it.
     pub(super) fn invalidate(&self, range: Range<u64>) {
         let mut state = self.lock();
-        state.forget(|slot| slot.offset < range.end && slot.end() > range.start);
+        state.forget(|slot| {
+            let overlaps = slot.offset < range.end && slot.end() > range.start;
+            overlaps || slot.end() <= range.start && slot.may_end_the_file()
+        });
     }
 
     /// As [`Self::invalidate`], for the whole file.
@@ -473,6 +478,7 @@ impl Reading {
         let slot = Arc::new(Slot {
             offset: range.start,
             len,
+            last: range.end >= state.size,
             outcome: OnceLock::new(),
             ready: Notify::new(),
         });
@@ -576,6 +582,14 @@ impl Entry {
 impl Slot {
     fn end(&self) -> u64 {
         self.offset.saturating_add(self.len)
+    }
+
+    /// What it brought, or may bring, says where the file ended then.
+    fn may_end_the_file(&self) -> bool {
+        match self.outcome.get() {
+            Some(outcome) => !matches!(outcome.end, End::Full),
+            None => self.last,
+        }
     }
 
     /// Waits for the outcome; how long, or `None` if it was there already.
