@@ -33,6 +33,8 @@ impl Tree {
     pub(super) async fn present(&self, client: &Client, number: u64) -> Answer<Fattr3> {
         let handle = self.handle(number)?;
         let attributes = match self.data(number) {
+            // Kept for no time by the kernel, they are not kept here either.
+            Some(data) if self.options.attr_timeout.is_zero() => data.file.refresh().await,
             Some(data) => data.file.stat().await,
             None => client.stat_handle(&handle).await,
         };
