@@ -11,6 +11,9 @@ pub const URL_PATH_BYTES_MAX: usize = 4096;
 /// The longest time that a URL may give a call, seconds: some days, and nowhere near an overflow.
 pub const URL_TIMEOUT_SECONDS_MAX: u64 = 1_000_000;
 
+/// The longest name of a network interface, bytes: IFNAMSIZ without its NUL.
+pub const INTERFACE_BYTES_MAX: usize = 15;
+
 /// How long a call may take whose URL forbids to send it again, unless it says: libnfs's `timeo`.
 pub const SOFT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(60);
 

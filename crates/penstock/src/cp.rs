@@ -31,8 +31,9 @@ impl Args {
     }
 
     async fn copy(&self) -> anyhow::Result<ExitCode> {
-        let Some((destination, sources)) = self.places.split_last() else {
-            return Err(UsageError("give a source and a destination".to_owned()).into());
+        let (destination, sources) = match self.places.split_last() {
+            Some((destination, sources)) if !sources.is_empty() => (destination, sources),
+            _ => return Err(UsageError("give a source and a destination".to_owned()).into()),
         };
         let options = self.options();
         let mut interrupts = Interrupts::new()?;

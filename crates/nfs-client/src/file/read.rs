@@ -151,7 +151,10 @@ impl ReadStream {
         self.ended = true;
         let inner = &self.file.inner;
         let next_end = self.next.saturating_add(inner.reading.transfer_bytes());
-        inner.writing.visible(self.next, next_end).await;
+        inner
+            .writing
+            .visible(self.next, next_end.min(self.end))
+            .await;
         let piece = inner.reading.piece(self.next, self.end, follow);
         let piece = piece.await?;
         let len = u64::try_from(piece.data.len()).unwrap_or(u64::MAX);

@@ -42,7 +42,8 @@ Exit codes: 0 all done, 1 something failed and the rest is done, 2 wrong usage, 
 ///
 ///   penstock cp -r nfs://one/export/data nfs://two/backup/
 #[derive(clap::Args, Debug)]
-#[command(verbatim_doc_comment, after_long_help = AFTER_HELP)]
+#[command(verbatim_doc_comment, after_long_help = AFTER_HELP,
+          override_usage = "penstock cp [OPTIONS] <SOURCE>... <DESTINATION>")]
 pub(crate) struct Args {
     /// Copy directories with all that they hold; fifos, sockets and devices are made anew
     #[arg(short, long, visible_short_alias = 'R')]
@@ -131,7 +132,7 @@ pub(crate) struct Args {
     pub(super) no_progress: bool,
 
     /// The sources, and at last the destination
-    #[arg(required = true, num_args = 2.., value_names = ["SOURCE", "DESTINATION"])]
+    #[arg(required = true, value_name = "PLACE")]
     pub(super) places: Vec<OsString>,
 }
 
