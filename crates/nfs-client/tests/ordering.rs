@@ -9,7 +9,7 @@ use std::pin::pin;
 use std::task::Poll;
 
 use nfs_client::nfs3::StableHow;
-use nfs_client::{Depth, Windows};
+use nfs_client::{Depth, Identity, Windows};
 use tokio::time::timeout;
 
 use answers::HANG;
@@ -315,6 +315,52 @@ async fn a_read_waits_for_writes_of_its_range_and_no_others() {
     let part = soon(other.read_at(400, 55)).await.unwrap();
     assert_eq!(part.data, [[0; 50].as_slice(), &[3; 5]].concat());
     soon(file.close()).await.unwrap();
+}
+
+#[tokio::test]
+async fn two_identities_have_one_file() {
+    let server = Server::new(TRANSFER, windows(4), hold_writes).await;
+    let file = server.open().await;
+    let client = server.client.with_identity(Identity::sys(5, 5, &[]));
+    let other = client.open(b"file").await.unwrap();
+    // Each is sent as who wrote it, in the order it was written, and never together.
+    file.write_at(0, vec![1; 60]).await.unwrap();
+    file.write_at(60, vec![1; 20]).await.unwrap();
+    other.write_at(80, vec![2; 10]).await.unwrap();
+    let read = other.read_at(0, 90);
+    let mut read = pin!(read);
+    assert!(!is_ready(read.as_mut()).await);
+    other.write_at(40, vec![2; 30]).await.unwrap();
+    assert_eq!(file.stat().await.unwrap().size, 90);
+    server.until("WRITE", 1).await;
+    server.store().set_script(|_, _| Action::Answer);
+    while !server.held().is_empty() {
+        server.let_go(0);
+    }
+    soon(read).await.unwrap();
+    // The length is changed in order with what both have written, and what one read ahead is dropped
+    // when the other writes.
+    let mut stream = other.stream(0);
+    assert_eq!(soon(stream.next()).await.unwrap().unwrap().len(), 90);
+    soon(client.setattr_handle(file.handle(), &cut_to(75)))
+        .await
+        .unwrap();
+    assert_eq!(soon(file.append(vec![3; 5])).await.unwrap(), 75);
+    let all = [vec![1; 40], vec![2; 30], vec![1; 5], vec![3; 5]].concat();
+    assert_eq!(soon(other.read_at(0, 100)).await.unwrap().data, all);
+    soon(file.close()).await.unwrap();
+    assert_eq!(server.store().disk, all);
+    let flavors = server.store().flavors.clone();
+    assert!(flavors.contains(&0) && flavors.contains(&1), "{flavors:?}");
+    assert_eq!(flavors.len(), server.calls(&["WRITE", "COMMIT"]).len());
+    soon(other.clone().close()).await.unwrap();
+}
+
+fn cut_to(len: u64) -> nfs_wire::nfs3::Sattr3 {
+    nfs_wire::nfs3::Sattr3 {
+        size: Some(len),
+        ..Default::default()
+    }
 }
 
 #[tokio::test]

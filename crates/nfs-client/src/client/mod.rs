@@ -68,12 +68,11 @@ impl Client {
         &self.nfs
     }
 
-    /// The same export over the same connections, called as `identity`. Files opened with it are its
-    /// own: what one identity has read or not yet written says nothing about another's.
+    /// The same export over the same connections, called as `identity`. Files that both have open are
+    /// one: each sees what the other writes. What one has read ahead is not given to the other.
     pub fn with_identity(&self, identity: Identity) -> Self {
         Self {
             nfs: self.nfs.with_identity(identity),
-            open_files: Arc::default(),
             ..self.clone()
         }
     }
@@ -131,7 +130,7 @@ impl Client {
         &self.memory
     }
 
-    pub(crate) fn open_files(&self) -> &OpenFiles {
+    pub(crate) fn open_files(&self) -> &Arc<OpenFiles> {
         &self.open_files
     }
 

@@ -152,6 +152,7 @@ impl ReadStream {
         let inner = &self.file.inner;
         let next_end = self.next.saturating_add(inner.reading.transfer_bytes());
         inner
+            .shared
             .writing
             .visible(self.next, next_end.min(self.end))
             .await;
