@@ -22,6 +22,9 @@ use super::watch::{Done, Watch, What};
 use crate::client::{ClientError, Node, refused};
 use crate::limits::{LOCAL_MEMORY_BYTES, LOCAL_PIECE_BYTES, RESUME_ALIGN_BYTES, UNSTEADY_MAX};
 
+/// The set-user-ID and set-group-ID bits of a mode.
+const SET_ID: u32 = 0o6000;
+
 /// What all files of one copy share.
 #[derive(Debug)]
 pub(super) struct Context {
@@ -563,8 +566,21 @@ async fn set_last(
                     set.map_err(|error| error.of(&place.name()))?;
                     false
                 }
-                set => {
-                    set.map_err(|error| error.of(&place.name()))?;
+                done => {
+                    let there = done.map_err(|error| error.of(&place.name()))?;
+                    // Linux's own server takes the set-id bits away when the owner comes with them.
+                    let lost = |mode: &u32| {
+                        let kept = there.map_or(0, |there| there.mode);
+                        mode & SET_ID & !kept != 0
+                    };
+                    if let Some(mode) = set.mode.filter(lost) {
+                        let again = Sattr3 {
+                            mode: Some(mode),
+                            ..Sattr3::default()
+                        };
+                        let done = client.setattr_handle(file.handle(), &again).await;
+                        done.map_err(|error| error.of(&place.name()))?;
+                    }
                     true
                 }
             }
