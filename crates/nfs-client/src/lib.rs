@@ -52,9 +52,12 @@
 //! # }
 //! ```
 //!
-//! Nothing here is cached: each call asks the server. All bytes that a server sends are checked
-//! before they choose an allocation, an index or an offset; a server that breaks the protocol gets a
-//! typed error, never a panic.
+//! [`file`](mod@file) shows a file written and read.
+//!
+//! Names and directories are not cached: each call asks the server. An open file has its windows, what
+//! was written and is not yet on stable storage, and its attributes for a few seconds
+//! ([`File::stat`]). All bytes that a server sends are checked before they choose an allocation, an
+//! index or an offset; a server that breaks the protocol gets a typed error, never a panic.
 
 pub mod client;
 pub mod connection;

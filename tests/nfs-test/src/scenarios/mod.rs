@@ -1,5 +1,6 @@
 //! The scenarios, in one table. Each runs once with each engine of the server.
 
+mod client;
 mod commands;
 mod doctor;
 mod hostile;
@@ -70,6 +71,60 @@ pub(crate) const TABLE: &[Scenario] = &[
         about: "the same on the Linux kernel's server, in User Mode Linux",
         needs: &[Need::Root, Need::Loop, Need::Tun, Need::KernelServer],
         run: commands::nfsd,
+    },
+    Scenario {
+        name: "client-files",
+        about: "the library and each command: trees with odd names, holes, links, modes and times",
+        needs: &[Need::Root, Need::Loop, Need::Tun],
+        run: client::files_penstock,
+    },
+    Scenario {
+        name: "client-files-ganesha",
+        about: "the same on NFS-Ganesha",
+        needs: &[
+            Need::Root,
+            Need::Loop,
+            Need::Tun,
+            Need::Rpcbind,
+            Need::Ganesha,
+        ],
+        run: client::files_ganesha,
+    },
+    Scenario {
+        name: "client-files-nfsd",
+        about: "the same on the Linux kernel's server",
+        needs: &[Need::Root, Need::Loop, Need::Tun, Need::KernelServer],
+        run: client::files_nfsd,
+    },
+    Scenario {
+        name: "client-many",
+        about: "100,000 small files: up, found, listed, down, compared, removed",
+        needs: &[Need::Root, Need::Loop, Need::Tun],
+        run: client::many_penstock,
+    },
+    Scenario {
+        name: "client-many-ganesha",
+        about: "fewer of them on NFS-Ganesha",
+        needs: &[
+            Need::Root,
+            Need::Loop,
+            Need::Tun,
+            Need::Rpcbind,
+            Need::Ganesha,
+        ],
+        run: client::many_ganesha,
+    },
+    Scenario {
+        name: "client-many-nfsd",
+        about: "fewer of them on the Linux kernel's server",
+        needs: &[Need::Root, Need::Loop, Need::Tun, Need::KernelServer],
+        run: client::many_nfsd,
+    },
+    Scenario {
+        name: "client-large",
+        about: "a file beyond 4 GiB up, down and between, in bounded memory",
+        needs: &[Need::Root, Need::Loop, Need::Tun],
+        run: client::large,
     },
     Scenario {
         name: "libnfs",
