@@ -36,6 +36,7 @@ impl Args {
             _ => return Err(UsageError("give a source and a destination".to_owned()).into()),
         };
         let options = self.options();
+        raise_descriptors();
         let mut interrupts = Interrupts::new()?;
         let mut progress = Progress::new(!self.no_progress && !self.json, true);
         let reporter = Arc::new(Reporter::new(self, progress.bar()));
@@ -75,6 +76,18 @@ impl Args {
             ExitCode::SUCCESS
         })
     }
+}
+
+/// Each directory on the way down is open on this host: as many descriptors as this process may have.
+fn raise_descriptors() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    // What is refused stays as it was; a tree too deep for it is told where it fails.
+    let _as_it_was = setrlimit(Resource::Nofile, raised);
 }
 
 /// Whether an interrupt came too late to stop anything.
