@@ -86,6 +86,12 @@ impl Profile {
         }
     }
 
+    /// What was accepted may be lost, if the client does not see to it.
+    pub(crate) fn loses(&self) -> bool {
+        let loses = |fault: Fault| fault == Restart || HARMFUL.contains(&fault);
+        self.faults.iter().any(|&(fault, _)| loses(fault))
+    }
+
     /// A mixture: some of `faults`, each at its own rate.
     pub(crate) fn mixed(chance: &mut Chance, faults: &[Fault]) -> Self {
         let mut chosen = Vec::new();
