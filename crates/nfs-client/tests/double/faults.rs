@@ -86,9 +86,10 @@ impl Profile {
         }
     }
 
-    /// What was accepted may be lost, if the client does not see to it.
+    /// What was accepted may be lost, or be given up by a client that has seen too many verifiers.
     pub(crate) fn loses(&self) -> bool {
-        let loses = |fault: Fault| fault == Restart || HARMFUL.contains(&fault);
+        let loses =
+            |fault: Fault| matches!(fault, Restart | OtherVerifier) || HARMFUL.contains(&fault);
         self.faults.iter().any(|&(fault, _)| loses(fault))
     }
 
@@ -98,7 +99,9 @@ impl Profile {
         for &fault in faults {
             if chance.one_in(3) {
                 let often = match fault {
-                    Restart | Stale | WriteIo | WriteNospc | CommitIo | NamesIo => 15,
+                    Restart | OtherVerifier | Stale | WriteIo | WriteNospc | CommitIo | NamesIo => {
+                        15
+                    }
                     _ => 4,
                 };
                 chosen.push((fault, often + chance.below(3 * often)));
