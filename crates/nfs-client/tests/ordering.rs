@@ -9,7 +9,7 @@ use std::pin::pin;
 use std::task::Poll;
 
 use nfs_client::nfs3::StableHow;
-use nfs_client::{Depth, Windows};
+use nfs_client::{Depth, Identity, Windows};
 use tokio::time::timeout;
 
 use answers::HANG;
@@ -271,22 +271,24 @@ async fn attributes_of_an_open_file_are_set_in_order_too() {
 
 #[tokio::test]
 async fn appends_follow_each_other() {
-    let server = Server::new(TRANSFER, windows(4), |_, _| Action::Answer).await;
+    let server = Server::new(TRANSFER, windows(1), |_, _| Action::Answer).await;
     let file = server.open().await;
     soon(file.set_len(1000)).await.unwrap();
+    server.store().set_script(hold_writes);
     let other = server.open().await;
-    let (one, two) = tokio::join!(file.append(vec![1; 330]), other.append(vec![2; 70]),);
-    let (one, two) = (one.unwrap(), two.unwrap());
-    assert!(
-        [(1000, 1330), (1070, 1000)].contains(&(one, two)),
-        "{one} {two}"
-    );
-    soon(file.close()).await.unwrap();
-    let disk = server.store().disk.clone();
-    assert_eq!(disk.len(), 1400);
-    let (one, two) = (usize::try_from(one).unwrap(), usize::try_from(two).unwrap());
-    assert_eq!(disk[one..one + 330], [1; 330]);
-    assert_eq!(disk[two..two + 70], [2; 70]);
+    // The first one fills the window and waits in the middle; the second waits for the first.
+    let mut one = pin!(file.append(vec![1; 500]));
+    assert!(!is_ready(one.as_mut()).await);
+    let mut two = pin!(other.append(vec![2; 70]));
+    assert!(!is_ready(two.as_mut()).await);
+    server.until("WRITE", 1).await;
+    server.store().set_script(|_, _| Action::Answer);
+    server.let_go(0);
+    let (one, two) = soon(async { tokio::join!(one, two) }).await;
+    assert_eq!((one.unwrap(), two.unwrap()), (1000, 1500));
+    soon(file.sync()).await.unwrap();
+    let expected = [vec![0; 1000], vec![1; 500], vec![2; 70]].concat();
+    assert_eq!(server.store().disk, expected);
     assert_eq!(server.calls(&["GETATTR"]), [""; 0], "the end was known");
 }
 
@@ -315,6 +317,94 @@ async fn a_read_waits_for_writes_of_its_range_and_no_others() {
     let part = soon(other.read_at(400, 55)).await.unwrap();
     assert_eq!(part.data, [[0; 50].as_slice(), &[3; 5]].concat());
     soon(file.close()).await.unwrap();
+}
+
+#[tokio::test]
+async fn two_identities_have_one_file() {
+    let server = Server::new(TRANSFER, windows(4), hold_writes).await;
+    let file = server.open().await;
+    let client = server.client.with_identity(Identity::sys(5, 5, &[]));
+    let other = client.open(b"file").await.unwrap();
+    // Each is sent as who wrote it, in the order it was written, and never together.
+    file.write_at(0, vec![1; 60]).await.unwrap();
+    file.write_at(60, vec![1; 20]).await.unwrap();
+    other.write_at(80, vec![2; 10]).await.unwrap();
+    let read = other.read_at(0, 90);
+    let mut read = pin!(read);
+    assert!(!is_ready(read.as_mut()).await);
+    other.write_at(40, vec![2; 30]).await.unwrap();
+    assert_eq!(file.stat().await.unwrap().size, 90);
+    server.until("WRITE", 1).await;
+    server.store().set_script(|_, _| Action::Answer);
+    while !server.held().is_empty() {
+        server.let_go(0);
+    }
+    soon(read).await.unwrap();
+    // The length is changed in order with what both have written, and what one read ahead is dropped
+    // when the other writes.
+    let mut stream = other.stream(0);
+    assert_eq!(soon(stream.next()).await.unwrap().unwrap().len(), 90);
+    soon(client.setattr_handle(file.handle(), &cut_to(75)))
+        .await
+        .unwrap();
+    assert_eq!(soon(file.append(vec![3; 5])).await.unwrap(), 75);
+    let all = [vec![1; 40], vec![2; 30], vec![1; 5], vec![3; 5]].concat();
+    assert_eq!(soon(other.read_at(0, 100)).await.unwrap().data, all);
+    soon(file.close()).await.unwrap();
+    assert_eq!(server.store().disk, all);
+    let flavors = server.store().flavors.clone();
+    assert!(flavors.contains(&0) && flavors.contains(&1), "{flavors:?}");
+    assert_eq!(flavors.len(), server.calls(&["WRITE", "COMMIT"]).len());
+    soon(other.clone().close()).await.unwrap();
+}
+
+fn cut_to(len: u64) -> nfs_wire::nfs3::Sattr3 {
+    nfs_wire::nfs3::Sattr3 {
+        size: Some(len),
+        ..Default::default()
+    }
+}
+
+#[tokio::test]
+async fn what_was_read_ahead_of_a_write_is_not_given_out() {
+    let server = Server::new(TRANSFER, windows(4), |_, _| Action::Answer).await;
+    let file = server.open().await;
+    file.write_at(0, vec![1; 1000]).await.unwrap();
+    soon(file.sync()).await.unwrap();
+    server.store().set_script(hold_writes);
+    let mut stream = file.stream(0);
+    let mut read = soon(stream.next()).await.unwrap().unwrap().to_vec();
+    file.write_at(500, vec![2; 100]).await.unwrap();
+    let written = server.calls(&["WRITE"]).len();
+    server.until("WRITE", written + 1).await;
+    // READs ahead go on while the WRITE is held, and bring what was there before.
+    while read.len() < 400 {
+        read.extend_from_slice(&soon(stream.next()).await.unwrap().unwrap());
+    }
+    server.until("READ 500+", 1).await;
+    server.let_go(0);
+    soon(file.flush()).await.unwrap();
+    while let Some(data) = soon(stream.next()).await.unwrap() {
+        read.extend_from_slice(&data);
+    }
+    let expected = [vec![1; 500], vec![2; 100], vec![1; 400]].concat();
+    assert!(read == expected, "old bytes after the write");
+    // And what somebody else changed is not given out once it is known.
+    server.store().set_script(|_, _| Action::Answer);
+    let asked = server.calls(&["READ 100+"]).len();
+    let mut stream = file.stream(0);
+    assert_eq!(soon(stream.next()).await.unwrap().unwrap().len(), 100);
+    server.until("READ 100+", asked + 1).await;
+    server.store().cache.fill(3);
+    server.change();
+    soon(file.refresh()).await.unwrap();
+    while let Some(data) = soon(stream.next()).await.unwrap() {
+        assert!(
+            data.iter().all(|&byte| byte == 3),
+            "old bytes after the change"
+        );
+    }
+    soon(file.clone().close()).await.unwrap();
 }
 
 #[tokio::test]

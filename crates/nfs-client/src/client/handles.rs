@@ -31,7 +31,11 @@ impl Client {
         handle: &FileHandle,
         new: &Sattr3,
     ) -> Result<Option<Fattr3>, ClientError> {
-        if let Some(changed) = self.open_files().set_attributes(handle, new).await {
+        if let Some(changed) = self
+            .open_files()
+            .set_attributes(&self.nfs, handle, new)
+            .await
+        {
             return changed;
         }
         match self.nfs.setattr(handle, new, None).await? {

@@ -25,6 +25,10 @@ use crate::limits::{EMPTY_WRITES_MAX, VERIFIER_CHANGES_MAX};
 /// `writeverf3`.
 pub(super) type Verifier = [u8; 8];
 
+/// Whose data it is: as whom it is sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Writer(pub(super) usize);
+
 /// Data of one file that is not yet known to be on stable storage. See the module's documentation.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
@@ -77,6 +81,7 @@ struct Extent {
     since: u64,
     /// How often in a row the server took none of it.
     empty: u32,
+    writer: Writer,
 }
 
 #[derive(Debug)]
@@ -114,8 +119,8 @@ pub(super) struct Policy {
 pub(super) enum Step {
     /// Send a WRITE.
     Write(WriteStep),
-    /// Send a COMMIT of the whole file.
-    Commit,
+    /// Send a COMMIT of the whole file: as one of those who wrote what it is for.
+    Commit(Writer),
 }
 
 /// A WRITE to be sent.
@@ -126,6 +131,7 @@ pub(super) struct WriteStep {
     pub(super) offset: u64,
     pub(super) data: Bytes,
     pub(super) stable: StableHow,
+    pub(super) writer: Writer,
 }
 
 /// What a WRITE was answered.
@@ -155,7 +161,7 @@ impl Kept {
     }
 
     /// Takes `data` over, as newer than all before. Its length is at most one transfer, and not 0.
-    pub(super) fn accept(&mut self, offset: u64, data: Bytes) {
+    pub(super) fn accept(&mut self, offset: u64, data: Bytes, writer: Writer) {
         let number = self.next_number;
         self.next_number += 1;
         let extent = Extent {
@@ -164,6 +170,7 @@ impl Kept {
             number,
             since: number,
             empty: 0,
+            writer,
         };
         self.accepted_end = self.accepted_end.max(extent.end());
         self.place(extent);
@@ -268,14 +275,15 @@ impl Kept {
         }
         let due = self.written_bytes >= policy.commit_bytes;
         let asked = self.is_written(self.wanted) && !self.is_stable(self.wanted);
-        if self.commit.is_some() || self.written.is_empty() || !(due || asked) {
+        let writer = self.written.last()?.extent.writer;
+        if self.commit.is_some() || !(due || asked) {
             return None;
         }
         self.commit = Some(CommitCall {
             epoch: self.epoch,
             replies: self.replies,
         });
-        Some(Step::Commit)
+        Some(Step::Commit(writer))
     }
 
     fn next_write(&mut self, policy: Policy) -> Option<WriteStep> {
@@ -308,6 +316,7 @@ impl Kept {
             offset,
             data: extent.data.clone(),
             stable,
+            writer: extent.writer,
         };
         let epoch = self.epoch;
         self.flying.insert(self.tickets, Flight { extent, epoch });

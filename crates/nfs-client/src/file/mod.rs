@@ -1,7 +1,82 @@
 //! One open regular file: reads ahead, writes behind, commits.
 //!
-//! Owns, for each open file, the windows of READs and WRITEs on their way ([`read`], [`write`]). What
-//! was written and not yet committed is kept in memory until the server has it on stable storage.
+//! Owns, for each file, however often it is open, the READs ahead of its readers (one [`ahead`] for
+//! each identity), what was written and is not yet on stable storage ([`write`]), and its attributes
+//! ([`attributes`]). The last open takes all of that with it.
+//!
+//! ```
+//! # use std::sync::{Arc, Mutex};
+//! # use nfs_client::nfs3::*;
+//! # use nfs_client::{Connection, ConnectOptions, Identity, RawConnection, mount3::Mount3};
+//! # use nfs_wire::nfs3::{Call, Procedure, ReadOk};
+//! # use nfs_wire::{Decoder, encode_to_vec, rpc::CallHeader};
+//! # fn attributes(size: usize) -> Fattr3 {
+//! #     let time = Nfstime3 { seconds: 1, nseconds: 0 };
+//! #     Fattr3 { ftype: Ftype3::Reg, mode: 0o644, nlink: 1, uid: 0, gid: 0, size: size as u64, used: 0,
+//! #         rdev: Specdata3 { major: 0, minor: 0 }, fsid: 1, fileid: 2, atime: time, mtime: time, ctime: time }
+//! # }
+//! # fn answer(call: Call<'_>, content: &mut Vec<u8>) -> Vec<u8> {
+//! #     let ok = |results: Vec<u8>| [vec![0; 4], results].concat();
+//! #     match call {
+//! #         Call::Create(_) => ok(encode_to_vec(&CreateOk { obj: Some(FileHandle::new(b"f").unwrap()),
+//! #             obj_attributes: Some(attributes(0)), dir_wcc: WccData::default() })),
+//! #         Call::Write(args) => {
+//! #             let start = args.offset as usize;
+//! #             content.resize(content.len().max(start + args.data.len()), 0);
+//! #             content[start..start + args.data.len()].copy_from_slice(args.data);
+//! #             ok(encode_to_vec(&WriteOk { file_wcc: WccData::default(), count: args.count,
+//! #                 committed: args.stable, verf: [1; 8] }))
+//! #         }
+//! #         Call::Commit(_) => ok(encode_to_vec(&CommitOk { file_wcc: WccData::default(), verf: [1; 8] })),
+//! #         Call::Getattr(_) => ok(encode_to_vec(&GetattrOk { obj_attributes: attributes(content.len()) })),
+//! #         Call::Read(args) => {
+//! #             let start = content.len().min(args.offset as usize);
+//! #             let data = &content[start..content.len().min(start + args.count as usize)];
+//! #             ok(encode_to_vec(&ReadOk { file_attributes: None, count: data.len() as u32,
+//! #                 eof: start + data.len() == content.len(), data }))
+//! #         }
+//! #         _ => [0, 0, 39, 20, 0, 0, 0, 0].to_vec(),
+//! #     }
+//! # }
+//! # async fn serve(listener: tokio::net::TcpListener) -> std::io::Result<()> {
+//! #     let mut peer = RawConnection::from_stream(listener.accept().await?.0);
+//! #     let mut content = Vec::new();
+//! #     while let Some(record) = peer.receive_record().await? {
+//! #         let mut d = Decoder::new(&record);
+//! #         let header = CallHeader::decode(&mut d).unwrap();
+//! #         let procedure = Procedure::try_from(header.procedure).unwrap();
+//! #         let results = answer(Call::decode(procedure, &mut d).unwrap(), &mut content);
+//! #         let head = [header.xid, 1, 0, 0, 0, 0].map(u32::to_be_bytes).concat();
+//! #         peer.send_record(&[head, results].concat()).await?;
+//! #     }
+//! #     Ok(())
+//! # }
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+//! # let target = listener.local_addr()?.into();
+//! # tokio::spawn(serve(listener));
+//! # let connection = Connection::connect(target, ConnectOptions::default()).await?;
+//! # let mount = Mount3::new(connection.clone(), Identity::none());
+//! # let nfs = Nfs3::new(connection, Identity::none());
+//! # let client = nfs_client::Client::from_root(nfs, mount, FileHandle::new(b"root")?).await?;
+//! let file = client.create(b"notes.txt", 0o644, false).await?;
+//! file.write_at(0, "first line\n").await?;
+//! file.append("second line\n").await?;
+//! // Reads see what was written, on stable storage or not.
+//! assert_eq!(file.read_at(6, 4).await?.data, "line");
+//! file.sync().await?;
+//! assert_eq!(file.committed(), 23);
+//! // All of it, in order, read ahead of the loop.
+//! let mut lines = file.stream(0);
+//! while let Some(data) = lines.next().await? {
+//!     assert_eq!(data, "first line\nsecond line\n");
+//! }
+//! // Only this tells that everything that was written is safe.
+//! file.close().await?;
+//! # Ok(())
+//! # }
+//! ```
 
 mod ahead;
 mod attributes;
@@ -14,7 +89,7 @@ mod window;
 mod write;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytes::Bytes;
 use nfs_wire::nfs3::{Fattr3, FileHandle, Ftype3, Sattr3};
@@ -28,6 +103,7 @@ use self::attributes::Attributes;
 use self::write::{Opened, Writing};
 use crate::client::{Client, ClientError, Node, printable};
 use crate::limits;
+use crate::nfs3::Nfs3;
 
 /// How much of a file may be on its way at once. Kept by a [`Client`] for all of its files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,23 +163,35 @@ struct Inner {
     handle: FileHandle,
     /// What messages call it.
     path: Vec<u8>,
-    attributes: Arc<Attributes>,
+    /// This identity's: what it may read is not for others.
     reading: Arc<Reading>,
+    shared: Arc<Shared>,
+}
+
+/// What all opens of one file share, whoever opened it.
+#[derive(Debug)]
+struct Shared {
+    open_files: Arc<OpenFiles>,
+    handle: FileHandle,
+    attributes: Arc<Attributes>,
     writing: Arc<Writing>,
+    /// One for each identity.
+    inners: Mutex<Vec<Weak<Inner>>>,
 }
 
 /// The files that are open, so that all opens of one file see what each of them writes.
 #[derive(Debug, Default)]
 pub(crate) struct OpenFiles {
-    files: Mutex<HashMap<FileHandle, Weak<Inner>>>,
+    files: Mutex<HashMap<FileHandle, Weak<Shared>>>,
 }
 
 impl File {
     pub(crate) fn open(client: &Client, node: Node, path: &[u8]) -> Result<Self, ClientError> {
         let what = match node.attributes.ftype {
             Ftype3::Reg => {
-                let inner = client.open_files().open(client, &node, path);
-                let opened = Arc::new(inner.writing.opened());
+                let shared = client.open_files().open(client, &node, path);
+                let inner = shared.inner(client, &node, path);
+                let opened = Arc::new(inner.shared.writing.opened(client.nfs()));
                 return Ok(Self { inner, opened });
             }
             Ftype3::Dir => "directory",
@@ -132,7 +220,7 @@ impl File {
     /// The attributes, at most [`limits::ATTRIBUTES_AGE_MAX`] old; asked for if this client cannot tell
     /// that it alone has changed the file. The size counts what was written and is still on its way.
     pub async fn stat(&self) -> Result<Fattr3, ClientError> {
-        match self.inner.attributes.fresh(Instant::now()) {
+        match self.inner.shared.attributes.fresh(Instant::now()) {
             Some(attributes) => Ok(self.inner.with_written(attributes)),
             None => self.refresh().await,
         }
@@ -146,24 +234,26 @@ impl File {
 
     /// How often this client has seen that somebody else changed the file while it was open.
     pub fn foreign_changes(&self) -> u64 {
-        self.inner.attributes.foreign_changes()
+        self.inner.shared.attributes.foreign_changes()
     }
 
     /// Sets the length, bytes (SETATTR), after what was written before it.
     pub async fn set_len(&self, len: u64) -> Result<(), ClientError> {
-        self.inner.writing.tell_new(&self.opened)?;
+        self.inner.shared.writing.tell_new(&self.opened)?;
         let new = Sattr3 {
             size: Some(len),
             ..Sattr3::default()
         };
-        self.inner.writing.set_attributes(new).await.map(drop)
+        let nfs = self.client().nfs();
+        let changed = self.inner.shared.writing.set_attributes(nfs, new).await;
+        changed.map(drop)
     }
 
     /// Reads `len` bytes from `offset`, fewer only at the end of the file. Waits for what was written
     /// there to be at the server.
     pub async fn read_at(&self, offset: u64, len: usize) -> Result<ReadAt, ClientError> {
         let end = offset.saturating_add(u64::try_from(len).unwrap_or(u64::MAX));
-        self.inner.writing.visible(offset, end).await;
+        self.inner.shared.writing.visible(offset, end).await;
         self.inner.read_at(offset, len).await
     }
 
@@ -181,6 +271,7 @@ impl File {
     pub async fn write_at(&self, offset: u64, data: impl Into<Bytes>) -> Result<(), ClientError> {
         let data = data.into();
         self.inner
+            .shared
             .writing
             .write_at(&self.opened, offset, data)
             .await
@@ -190,17 +281,21 @@ impl File {
     /// Appends of this client never overlap. NFSv3 has no append: two clients that append at once
     /// overwrite each other.
     pub async fn append(&self, data: impl Into<Bytes>) -> Result<u64, ClientError> {
-        let size = async || match self.inner.attributes.fresh(Instant::now()) {
+        let size = async || match self.inner.shared.attributes.fresh(Instant::now()) {
             Some(attributes) => Ok(attributes.size),
             None => Ok(self.inner.getattr().await?.size),
         };
         let data = data.into();
-        self.inner.writing.append(&self.opened, data, size).await
+        self.inner
+            .shared
+            .writing
+            .append(&self.opened, data, size)
+            .await
     }
 
     /// Brings everything written so far to the server, which may still lose it.
     pub async fn flush(&self) -> Result<(), ClientError> {
-        self.inner.writing.flush(&self.opened).await
+        self.inner.shared.writing.flush(&self.opened).await
     }
 
     /// Brings everything written so far to stable storage (COMMIT).
@@ -208,13 +303,13 @@ impl File {
     /// # Errors
     /// Also those of earlier writes: see [`File`].
     pub async fn sync(&self) -> Result<(), ClientError> {
-        self.inner.writing.sync(&self.opened).await
+        self.inner.shared.writing.sync(&self.opened).await
     }
 
     /// How far the file is on stable storage: all bytes below this that were written by this client
     /// since the file was opened are there. For a file that is written in order, where to go on.
     pub fn committed(&self) -> u64 {
-        self.inner.writing.committed()
+        self.inner.shared.writing.committed()
     }
 
     /// As [`File::sync`], at the end of the file's use. Dropping all of a file's opens without it gives
@@ -227,80 +322,107 @@ impl File {
 impl Inner {
     /// The server's attributes of this moment.
     async fn getattr(&self) -> Result<Fattr3, ClientError> {
-        let look = self.attributes.look();
+        let look = self.shared.attributes.look();
         let seen = self.client.stat_handle(&self.handle).await;
         let seen = seen.map_err(|error| error.of(&self.path))?;
-        if !self.attributes.looked(look, &seen, Instant::now()) {
-            self.reading.invalidate_all();
+        if !self.shared.attributes.looked(look, &seen, Instant::now()) {
+            self.shared.writing.each_reading(Reading::invalidate_all);
         }
         Ok(seen)
     }
 
     fn with_written(&self, attributes: Fattr3) -> Fattr3 {
-        let size = attributes.size.max(self.writing.end());
+        let size = attributes.size.max(self.shared.writing.end());
         Fattr3 { size, ..attributes }
     }
 }
 
-impl Drop for Inner {
-    fn drop(&mut self) {
-        self.client.open_files().forget(&self.handle);
-    }
-}
-
-impl OpenFiles {
-    fn open(&self, client: &Client, node: &Node, path: &[u8]) -> Arc<Inner> {
-        let mut files = self.lock();
-        if let Some(inner) = files.get(&node.handle).and_then(Weak::upgrade) {
-            drop(files);
-            if !inner.attributes.seen(&node.attributes) {
-                inner.reading.invalidate_all();
-            }
+impl Shared {
+    /// The part of it that is the client's identity's.
+    fn inner(self: Arc<Self>, client: &Client, node: &Node, path: &[u8]) -> Arc<Inner> {
+        let mut inners = self.inners.lock().unwrap_or_else(PoisonError::into_inner);
+        let identity = client.nfs().identity();
+        let same = |inner: &Arc<Inner>| inner.client.nfs().identity() == identity;
+        let open: Vec<_> = inners.iter().filter_map(Weak::upgrade).collect();
+        if let Some(inner) = open.iter().find(|&inner| same(inner)) {
+            let inner = inner.clone();
+            // What else was upgraded here may end here, and not under the lock.
+            drop(inners);
             return inner;
         }
-        let attributes = Arc::new(Attributes::new(node.attributes, Instant::now()));
-        let size = node.attributes.size;
-        let reading = Reading::new(client, node.handle, path, size);
-        let (seen, ahead) = (attributes.clone(), Arc::downgrade(&reading));
+        let reading = Reading::new(client, node.handle, path, node.attributes.size);
+        let (seen, writing) = (self.attributes.clone(), Arc::downgrade(&self.writing));
         reading.observe(move |attributes| {
             if !seen.seen(attributes)
-                && let Some(reading) = ahead.upgrade()
+                && let Some(writing) = writing.upgrade()
             {
-                reading.invalidate_all();
+                writing.each_reading(Reading::invalidate_all);
             }
         });
+        self.writing.add_reading(&reading);
         let inner = Arc::new(Inner {
             client: client.clone(),
             handle: node.handle,
             path: path.to_vec(),
-            writing: Writing::new(client, node, path, attributes.clone(), reading.clone()),
-            attributes,
             reading,
+            shared: self.clone(),
         });
-        files.insert(node.handle, Arc::downgrade(&inner));
+        inners.retain(|inner| inner.strong_count() > 0);
+        inners.push(Arc::downgrade(&inner));
+        drop(inners);
         inner
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.open_files.forget(&self.handle);
+    }
+}
+
+impl OpenFiles {
+    fn open(self: &Arc<Self>, client: &Client, node: &Node, path: &[u8]) -> Arc<Shared> {
+        let mut files = self.lock();
+        if let Some(shared) = files.get(&node.handle).and_then(Weak::upgrade) {
+            drop(files);
+            if !shared.attributes.seen(&node.attributes) {
+                shared.writing.each_reading(Reading::invalidate_all);
+            }
+            return shared;
+        }
+        let attributes = Arc::new(Attributes::new(node.attributes, Instant::now()));
+        let shared = Arc::new(Shared {
+            open_files: self.clone(),
+            handle: node.handle,
+            writing: Writing::new(client, node, path, attributes.clone()),
+            attributes,
+            inners: Mutex::default(),
+        });
+        files.insert(node.handle, Arc::downgrade(&shared));
+        shared
     }
 
     /// Changes attributes in order with what is written to the file, if it is open.
     pub(crate) async fn set_attributes(
         &self,
+        nfs: &Nfs3,
         handle: &FileHandle,
         new: &Sattr3,
     ) -> Option<Result<Option<Fattr3>, ClientError>> {
-        let inner = self.lock().get(handle).and_then(Weak::upgrade)?;
-        Some(inner.writing.set_attributes(*new).await)
+        let shared = self.lock().get(handle).and_then(Weak::upgrade)?;
+        Some(shared.writing.set_attributes(nfs, *new).await)
     }
 
     /// Forgets the file if no open of it is left.
     fn forget(&self, handle: &FileHandle) {
         let mut files = self.lock();
         let open = files.get(handle);
-        if open.is_some_and(|inner| inner.strong_count() == 0) {
+        if open.is_some_and(|shared| shared.strong_count() == 0) {
             files.remove(handle);
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<FileHandle, Weak<Inner>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<FileHandle, Weak<Shared>>> {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

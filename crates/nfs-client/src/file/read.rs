@@ -57,7 +57,7 @@ impl Inner {
             if piece.eof || at >= end {
                 drop(passing);
                 let data = read.into_bytes();
-                let eof = piece.eof && (at < end || self.writing.end() <= at);
+                let eof = piece.eof && (at < end || self.shared.writing.end() <= at);
                 return Ok(ReadAt { data, eof });
             }
         }
@@ -154,12 +154,12 @@ impl ReadStream {
             let inner = &self.file.inner;
             let next_end = self.next.saturating_add(inner.reading.transfer_bytes());
             let next_end = next_end.min(self.end);
-            inner.writing.visible(self.next, next_end).await;
+            inner.shared.writing.visible(self.next, next_end).await;
             let piece = inner.reading.piece(self.next, self.end, follow).await?;
             let len = u64::try_from(piece.data.len()).unwrap_or(u64::MAX);
             self.next = self.next.saturating_add(len);
             // The server's end is not ours while data beyond it is still on its way there.
-            let ended = piece.eof && inner.writing.end() <= self.next;
+            let ended = piece.eof && inner.shared.writing.end() <= self.next;
             if !piece.data.is_empty() || ended || asked_again {
                 self.ended = ended;
                 return Ok((!piece.data.is_empty()).then_some(piece.data));

@@ -25,7 +25,7 @@ use tokio::time::Instant;
 use self::gather::{Need, Right, Tail, counted};
 use super::ahead::Reading;
 use super::attributes::Attributes;
-use super::commit::{Kept, Policy};
+use super::commit::{Kept, Policy, Writer};
 use super::memory::{Lane, Memory, Share};
 use super::window::Window;
 use crate::client::{Client, ClientError, Node, refused};
@@ -37,7 +37,6 @@ use crate::nfs3::Nfs3;
 #[derive(Debug)]
 pub(super) struct Writing {
     me: Weak<Self>,
-    nfs: Nfs3,
     handle: FileHandle,
     path: Vec<u8>,
     /// Bytes of a full WRITE.
@@ -45,7 +44,8 @@ pub(super) struct Writing {
     memory: Memory,
     lane: Lane,
     attributes: Arc<Attributes>,
-    reading: Arc<Reading>,
+    /// What has to know of changes: the reads of each identity.
+    readings: Mutex<Vec<Weak<Reading>>>,
     /// Writes share it; what is ordered against all of them has it alone.
     turn: Arc<RwLock<()>>,
     /// A call was answered.
@@ -56,6 +56,8 @@ pub(super) struct Writing {
 
 #[derive(Debug)]
 struct State {
+    /// The identities that have the file open, once each; their data names them by their place.
+    writers: Vec<Nfs3>,
     kept: Kept,
     tail: Option<Tail>,
     tails: u64,
@@ -75,6 +77,7 @@ struct State {
 /// What one opened [`super::File`] was told of failures.
 #[derive(Debug)]
 pub(super) struct Opened {
+    writer: Writer,
     /// Failures before it was opened.
     base: u64,
     told: AtomicU64,
@@ -86,7 +89,6 @@ impl Writing {
         node: &Node,
         path: &[u8],
         attributes: Arc<Attributes>,
-        reading: Arc<Reading>,
     ) -> Arc<Self> {
         let windows = client.windows();
         let transfer = client
@@ -94,6 +96,7 @@ impl Writing {
             .write
             .min(windows.transfer_bytes_max);
         let state = State {
+            writers: Vec::new(),
             kept: Kept::of_size(node.attributes.size),
             tail: None,
             tails: 0,
@@ -108,14 +111,13 @@ impl Writing {
         };
         Arc::new_cyclic(|me| Self {
             me: me.clone(),
-            nfs: client.nfs().clone(),
             handle: node.handle,
             path: path.to_vec(),
             transfer: usize::try_from(transfer.max(1)).unwrap_or(usize::MAX),
             memory: client.memory().clone(),
             lane: Lane::new(),
             attributes,
-            reading,
+            readings: Mutex::default(),
             turn: Arc::new(RwLock::new(())),
             changed: Notify::new(),
             began: Instant::now(),
@@ -123,10 +125,18 @@ impl Writing {
         })
     }
 
-    /// What a newly opened file begins with.
-    pub(super) fn opened(&self) -> Opened {
-        let base = self.lock().failures;
+    /// What a file begins with that is newly opened as the identity of `nfs`.
+    pub(super) fn opened(&self, nfs: &Nfs3) -> Opened {
+        let mut state = self.lock();
+        let same = |writer: &Nfs3| writer.identity() == nfs.identity();
+        let place = state.writers.iter().position(same);
+        let place = place.unwrap_or_else(|| {
+            state.writers.push(nfs.clone());
+            state.writers.len() - 1
+        });
+        let base = state.failures;
         Opened {
+            writer: Writer(place),
             base,
             told: AtomicU64::new(base),
         }
@@ -201,10 +211,11 @@ impl Writing {
     /// data to be sent that belongs to nobody.
     pub(super) async fn set_attributes(
         self: &Arc<Self>,
+        nfs: &Nfs3,
         new: Sattr3,
     ) -> Result<Option<Fattr3>, ClientError> {
         let turn = self.turn.clone().write_owned().await;
-        let this = self.clone();
+        let (this, nfs) = (self.clone(), nfs.clone());
         let change = tokio::spawn(async move {
             let _turn = turn;
             this.until(|state| {
@@ -212,16 +223,16 @@ impl Writing {
                 state.kept.try_hold().then_some(())
             })
             .await;
-            this.change_held(&new).await
+            this.change_held(&nfs, &new).await
         });
         // Only the end of the runtime ends it early.
         let lost_here = Err(ClientError::Rpc(RpcError::Disconnected(Lost::Here)));
         change.await.unwrap_or(lost_here)
     }
 
-    async fn change_held(&self, new: &Sattr3) -> Result<Option<Fattr3>, ClientError> {
+    async fn change_held(&self, nfs: &Nfs3, new: &Sattr3) -> Result<Option<Fattr3>, ClientError> {
         let change = self.attributes.change_began();
-        let answer = self.nfs.setattr(&self.handle, new, None).await;
+        let answer = nfs.setattr(&self.handle, new, None).await;
         let now = Instant::now();
         let (wcc, result) = match answer {
             Ok(Ok(wcc)) => (Some(wcc), Ok(wcc.after)),
@@ -297,12 +308,12 @@ impl Writing {
             self.room().await;
             self.tell_new(opened)?;
             if piece.len() < self.transfer / GATHER_FRACTION {
-                self.accept_small(offset, piece).await;
+                self.accept_small(opened.writer, offset, piece).await;
             } else {
                 let right = self.right(piece.len()).await;
                 let mut state = self.lock();
                 self.seal(&mut state);
-                self.keep(&mut state, offset, counted(piece, right));
+                self.keep(&mut state, offset, counted(piece, right), opened.writer);
                 self.pump(&mut state);
             }
             offset = end;
@@ -325,14 +336,14 @@ impl Writing {
     }
 
     /// Puts a small piece to the tail, or begins a new one with it.
-    async fn accept_small(&self, offset: u64, piece: Bytes) {
+    async fn accept_small(&self, writer: Writer, offset: u64, piece: Bytes) {
         let transfer = bytes(self.transfer);
         let mut right = None;
         loop {
             let need = {
                 let mut state = self.lock();
                 let tail = state.tail.as_mut();
-                let tail = tail.filter(|tail| tail.is_followed_by(offset, transfer));
+                let tail = tail.filter(|tail| tail.is_followed_by(offset, writer, transfer));
                 match tail.map(|tail| tail.append(&piece, transfer)) {
                     Some(Ok(())) => {
                         self.filled(&mut state);
@@ -342,7 +353,8 @@ impl Writing {
                     None => {
                         self.seal(&mut state);
                         if let Some(right) = right.take() {
-                            self.begin_tail(&mut state, offset, counted(piece, right));
+                            let piece = counted(piece, right);
+                            self.begin_tail(&mut state, offset, piece, writer);
                             return;
                         }
                         self.pump(&mut state);
@@ -395,10 +407,10 @@ impl Writing {
         }
     }
 
-    fn begin_tail(&self, state: &mut State, offset: u64, data: Bytes) {
+    fn begin_tail(&self, state: &mut State, offset: u64, data: Bytes, writer: Writer) {
         self.note_use(state);
         state.tails += 1;
-        state.tail = Some(Tail::new(state.tails, offset, data));
+        state.tail = Some(Tail::new(state.tails, offset, data, writer));
         self.filled(state);
     }
 
@@ -414,17 +426,18 @@ impl Writing {
     /// Ends the tail: nothing more is put to it.
     fn seal(&self, state: &mut State) {
         if let Some(tail) = state.tail.take() {
-            let offset = tail.offset();
+            let (offset, writer) = (tail.offset(), tail.writer());
             let data = tail.into_data(&self.memory);
-            self.keep(state, offset, data);
+            self.keep(state, offset, data, writer);
         }
     }
 
-    fn keep(&self, state: &mut State, offset: u64, data: Bytes) {
+    fn keep(&self, state: &mut State, offset: u64, data: Bytes, writer: Writer) {
         self.note_use(state);
         // What was read ahead of it is old; so is what is read until its WRITE is answered.
-        self.reading.invalidate(offset..offset + bytes(data.len()));
-        state.kept.accept(offset, data);
+        let range = offset..offset + bytes(data.len());
+        self.each_reading(|reading| reading.invalidate(range.clone()));
+        state.kept.accept(offset, data, writer);
     }
 
     fn note_use(&self, state: &mut State) {
@@ -452,6 +465,21 @@ impl Writing {
         let number = state.kept.want_stable();
         self.pump(state);
         number
+    }
+
+    /// Adds reads that have to know of every change.
+    pub(super) fn add_reading(&self, reading: &Arc<Reading>) {
+        let mut readings = self.readings.lock().unwrap_or_else(PoisonError::into_inner);
+        readings.retain(|reading| reading.strong_count() > 0);
+        readings.push(Arc::downgrade(reading));
+    }
+
+    pub(super) fn each_reading(&self, tell: impl Fn(&Reading)) {
+        let readings = self.readings.lock().unwrap_or_else(PoisonError::into_inner);
+        // Not told under the lock: the last reference to one may end here.
+        let all: Vec<_> = readings.iter().filter_map(Weak::upgrade).collect();
+        drop(readings);
+        all.iter().for_each(|reading| tell(reading));
     }
 
     fn policy(&self, state: &State) -> Policy {

@@ -50,6 +50,8 @@ pub(crate) struct Store {
     pub(crate) calls: Vec<String>,
     script: Script,
     held: Vec<Held>,
+    /// The credential's flavor of each WRITE and COMMIT.
+    pub(crate) flavors: Vec<u32>,
     /// WRITEs that came and were not answered.
     in_flight: usize,
     pub(crate) in_flight_max: usize,
@@ -94,6 +96,7 @@ impl Server {
             calls: Vec::new(),
             script: Box::new(script),
             held: Vec::new(),
+            flavors: Vec::new(),
             in_flight: 0,
             in_flight_max: 0,
         }));
@@ -390,7 +393,12 @@ async fn serve(
         let header = CallHeader::decode(&mut d).unwrap();
         let procedure = Procedure::try_from(header.procedure).unwrap();
         let call = Call::decode(procedure, &mut d).unwrap();
-        let results = store.lock().unwrap().take(header.xid, call, transfer);
+        let mut store = store.lock().unwrap();
+        if matches!(call, Call::Write(_) | Call::Commit(_)) {
+            store.flavors.push(header.credential.flavor);
+        }
+        let results = store.take(header.xid, call, transfer);
+        drop(store);
         if let Some(results) = results {
             replies.send(reply(header.xid, results)).unwrap();
         }

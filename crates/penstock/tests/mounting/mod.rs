@@ -1,5 +1,7 @@
 //! A server and mounts of it, as real processes.
 
+mod model;
+
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -7,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
 use tempfile::TempDir;
+
+pub(crate) use model::Model;
 
 use crate::support::{penstock, text};
 

@@ -1,5 +1,6 @@
 //! A network namespace with a tap device: the wire between the server and one guest.
 
+use std::os::fd::AsFd as _;
 use std::process::Command;
 
 use anyhow::{Context, Result};
@@ -53,6 +54,26 @@ impl Netns {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.name]).arg(program);
         command
+    }
+
+    /// Runs `work` in a thread that is inside the namespace.
+    ///
+    /// # Errors
+    /// Those of `work`, and when the kernel does not let us in.
+    pub(crate) fn within<T: Send>(&self, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+        let namespace = std::fs::File::open(format!("/run/netns/{}", self.name))?;
+        std::thread::scope(|scope| {
+            let inside = scope.spawn(|| {
+                rustix::thread::move_into_link_name_space(
+                    namespace.as_fd(),
+                    Some(rustix::thread::LinkNameSpaceType::Network),
+                )?;
+                work()
+            });
+            inside
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
     }
 }
 

@@ -26,8 +26,8 @@ pub(crate) enum Peer {
 
 /// A server that runs on an export of its own.
 pub(crate) struct PeerServer<'a> {
-    context: &'a Context,
-    pub(crate) peer: Peer,
+    pub(crate) context: &'a Context,
+    peer: Peer,
     // Ended before the namespace and the disk that they use.
     process: Process,
     netns: Netns,

@@ -13,6 +13,9 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 /// How long a helper command (mount, mkfs, ip, ...) may take.
 const COMMAND_DEADLINE: Duration = Duration::from_secs(60);
 
+/// How often the memory of a process is looked at.
+const LOOK_AT_MEMORY: Duration = Duration::from_millis(20);
+
 /// A running child; killed (SIGKILL) and reaped on drop.
 pub(crate) struct Running {
     child: Child,
@@ -63,6 +66,23 @@ impl Running {
         status.with_context(|| format!("{} still runs after {within:?}", self.what))
     }
 
+    /// Waits for the end; with the status, the largest resident set that was seen, in bytes.
+    ///
+    /// # Errors
+    /// When the process still runs at the deadline.
+    pub(crate) fn wait_measured(&mut self, within: Duration) -> Result<(ExitStatus, u64)> {
+        let deadline = Instant::now() + within;
+        let mut most = 0;
+        loop {
+            // An ended process has no memory any more.
+            most = resident_max(self.id()).unwrap_or(0).max(most);
+            if let Some(status) = self.ended_within(LOOK_AT_MEMORY)? {
+                return Ok((status, most));
+            }
+            ensure!(Instant::now() < deadline, "{} still runs", self.what);
+        }
+    }
+
     /// Waits for the end for some time; `None` when the process still runs then.
     ///
     /// # Errors
@@ -98,6 +118,17 @@ impl Drop for Running {
             let _already_reaped = self.child.wait();
         }
     }
+}
+
+/// The largest resident set of a process so far, in bytes (`VmHWM` of proc(5)).
+///
+/// # Errors
+/// When /proc does not say.
+pub(super) fn resident_max(process: u32) -> Result<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|line| line.trim().strip_suffix(" kB"));
+    Ok(kib.context("no VmHWM in /proc")?.parse::<u64>()? * 1024)
 }
 
 /// Runs a helper command to its end; its output is part of the error.

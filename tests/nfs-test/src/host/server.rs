@@ -13,6 +13,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use rustix::process::Signal;
 use serde::Deserialize;
 
+use super::process::resident_max;
 use super::{Context, Netns, Running, output};
 
 /// How long the server may take until it says `ready`.
@@ -178,10 +179,7 @@ impl Server {
     /// # Errors
     /// When /proc does not say.
     pub(crate) fn resident_max(&self) -> Result<u64> {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.process.id()))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-        let kib = line.and_then(|line| line.trim().strip_suffix(" kB"));
-        Ok(kib.context("no VmHWM in /proc")?.parse::<u64>()? * 1024)
+        resident_max(self.process.id())
     }
 
     /// How bytes went since it was started.

@@ -1,7 +1,9 @@
 //! The scenarios, in one table. Each runs once with each engine of the server.
 
+mod client;
 mod commands;
 mod doctor;
+mod fuse;
 mod hostile;
 mod io;
 mod kernel;
@@ -70,6 +72,103 @@ pub(crate) const TABLE: &[Scenario] = &[
         about: "the same on the Linux kernel's server, in User Mode Linux",
         needs: &[Need::Root, Need::Loop, Need::Tun, Need::KernelServer],
         run: commands::nfsd,
+    },
+    Scenario {
+        name: "client-files",
+        about: "the library and each command: trees with odd names, holes, links, modes and times",
+        needs: &[Need::Root, Need::Loop, Need::Tun],
+        run: client::files_penstock,
+    },
+    Scenario {
+        name: "client-files-ganesha",
+        about: "the same on NFS-Ganesha",
+        needs: &[
+            Need::Root,
+            Need::Loop,
+            Need::Tun,
+            Need::Rpcbind,
+            Need::Ganesha,
+        ],
+        run: client::files_ganesha,
+    },
+    Scenario {
+        name: "client-files-nfsd",
+        about: "the same on the Linux kernel's server",
+        needs: &[Need::Root, Need::Loop, Need::Tun, Need::KernelServer],
+        run: client::files_nfsd,
+    },
+    Scenario {
+        name: "client-many",
+        about: "100,000 small files: up, found, listed, down, compared, removed",
+        needs: &[Need::Root, Need::Loop, Need::Tun],
+        run: client::many_penstock,
+    },
+    Scenario {
+        name: "client-many-ganesha",
+        about: "fewer of them on NFS-Ganesha",
+        needs: &[
+            Need::Root,
+            Need::Loop,
+            Need::Tun,
+            Need::Rpcbind,
+            Need::Ganesha,
+        ],
+        run: client::many_ganesha,
+    },
+    Scenario {
+        name: "client-many-nfsd",
+        about: "fewer of them on the Linux kernel's server",
+        needs: &[Need::Root, Need::Loop, Need::Tun, Need::KernelServer],
+        run: client::many_nfsd,
+    },
+    Scenario {
+        name: "client-large",
+        about: "a file beyond 4 GiB up, down and between, in bounded memory",
+        needs: &[Need::Root, Need::Loop, Need::Tun],
+        run: client::large,
+    },
+    Scenario {
+        name: "client-kill",
+        about: "cp while the server is killed, over and over: right bytes, or it says so",
+        needs: &[Need::Root, Need::Loop],
+        run: client::kill,
+    },
+    Scenario {
+        name: "client-power-xfs",
+        about: "cp while the power of the server's XFS is cut",
+        needs: &[Need::Root, Need::Loop],
+        run: client::power_xfs,
+    },
+    Scenario {
+        name: "client-power-ext4",
+        about: "cp while the power of the server's ext4 is cut",
+        needs: &[Need::Root, Need::Loop],
+        run: client::power_ext4,
+    },
+    Scenario {
+        name: "fuse",
+        about: "penstock mount: every call, a table of errors, fsx, with and without the kernel's cache",
+        needs: &[Need::Root, Need::Loop, Need::Tun, Need::Fuse],
+        run: fuse::penstock,
+    },
+    Scenario {
+        name: "fuse-ganesha",
+        about: "the same over NFS-Ganesha",
+        needs: &[
+            Need::Root,
+            Need::Loop,
+            Need::Tun,
+            Need::Fuse,
+            Need::Rpcbind,
+            Need::Ganesha,
+        ],
+        run: fuse::ganesha,
+    },
+    Scenario {
+        name: "fuse-kill",
+        about: "penstock mount while the server is killed: fsx goes on, and is right",
+        needs: &[Need::Root, Need::Loop, Need::Fuse],
+        run: fuse::killed,
     },
     Scenario {
         name: "libnfs",

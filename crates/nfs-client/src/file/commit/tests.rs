@@ -187,13 +187,13 @@ impl World {
         let range = offset..(offset + len).min(FILE);
         self.expected[range.clone()].fill(self.accepted);
         let data = Bytes::from(vec![self.accepted; range.len()]);
-        self.kept.accept(offset as u64, data);
+        self.kept.accept(offset as u64, data, Writer::default());
     }
 
     fn send(&mut self) -> bool {
         match self.kept.next(self.policy) {
             None => return false,
-            Some(Step::Commit) => self.calls.push(Call::Commit),
+            Some(Step::Commit(_)) => self.calls.push(Call::Commit),
             Some(Step::Write(write)) => {
                 let offset = usize::try_from(write.offset).unwrap();
                 let call = Call::Write(write.ticket, offset, write.data, write.stable);

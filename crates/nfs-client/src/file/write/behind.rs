@@ -130,13 +130,16 @@ impl Writing {
             Some(wcc) => self.attributes.change_ended(change, wcc, now),
             None => self.attributes.change_lost(change, now),
         };
-        match written {
-            Some(range) if ours => self.reading.invalidate(range.clone()),
-            _ => self.reading.invalidate_all(),
-        }
-        if let Some(after) = wcc.and_then(|wcc| wcc.after) {
-            self.reading.saw_size(after.size);
-        }
+        let size = wcc.and_then(|wcc| wcc.after).map(|after| after.size);
+        self.each_reading(|reading| {
+            match written {
+                Some(range) if ours => reading.invalidate(range.clone()),
+                _ => reading.invalidate_all(),
+            }
+            if let Some(size) = size {
+                reading.saw_size(size);
+            }
+        });
     }
 
     fn problem(&self, problem: Problem) -> ClientError {
@@ -160,7 +163,14 @@ async fn carry_out(writing: Weak<Writing>, mut step: Step) {
         let Some(this) = writing.upgrade() else {
             return;
         };
-        let (nfs, handle) = (this.nfs.clone(), this.handle);
+        let writer = match &step {
+            Step::Write(write) => write.writer,
+            Step::Commit(writer) => *writer,
+        };
+        let Some(nfs) = this.lock().writers.get(writer.0).cloned() else {
+            return;
+        };
+        let handle = this.handle;
         let change = this.attributes.change_began();
         drop(this);
         let next = match step {
@@ -170,6 +180,7 @@ async fn carry_out(writing: Weak<Writing>, mut step: Step) {
                     offset,
                     data,
                     stable,
+                    ..
                 } = write;
                 let range = offset..offset + bytes(data.len());
                 let sent = Sent { ticket, range };
@@ -177,7 +188,7 @@ async fn carry_out(writing: Weak<Writing>, mut step: Step) {
                 let this = writing.upgrade();
                 this.and_then(|this| this.write_answered(&sent, &change, answer))
             }
-            Step::Commit => {
+            Step::Commit(_) => {
                 // The whole file: what was written by others of this client is covered as well.
                 let answer = nfs.commit(&handle, 0, 0).await;
                 let this = writing.upgrade();

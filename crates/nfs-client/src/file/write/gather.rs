@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use nfs_io::{Buf, Reservation};
 
+use crate::file::commit::Writer;
 use crate::file::memory::{Beyond, Memory};
 use crate::limits::GATHER_FRACTION;
 
@@ -47,6 +48,7 @@ pub(super) struct Tail {
     content: Content,
     /// Names this tail and no other.
     id: u64,
+    writer: Writer,
 }
 
 #[derive(Debug)]
@@ -67,12 +69,17 @@ pub(super) enum Need {
 }
 
 impl Tail {
-    pub(super) fn new(id: u64, offset: u64, piece: Bytes) -> Self {
+    pub(super) fn new(id: u64, offset: u64, piece: Bytes, writer: Writer) -> Self {
         Self {
             offset,
             content: Content::Lone(piece),
             id,
+            writer,
         }
+    }
+
+    pub(super) fn writer(&self) -> Writer {
+        self.writer
     }
 
     pub(super) fn offset(&self) -> u64 {
@@ -90,9 +97,9 @@ impl Tail {
         }
     }
 
-    /// Whether a piece at `offset` follows, in the same transfer.
-    pub(super) fn is_followed_by(&self, offset: u64, transfer: u64) -> bool {
-        self.end() == offset && !offset.is_multiple_of(transfer)
+    /// Whether a piece of `writer` at `offset` follows, in the same transfer.
+    pub(super) fn is_followed_by(&self, offset: u64, writer: Writer, transfer: u64) -> bool {
+        self.writer == writer && self.end() == offset && !offset.is_multiple_of(transfer)
     }
 
     /// Puts `piece`, which follows, to it; or says what is needed for that.
