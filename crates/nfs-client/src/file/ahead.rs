@@ -56,8 +56,6 @@ struct Source {
     memory: Memory,
     /// Bytes of one READ at first: all are this, doubled as often as the window says.
     transfer: u64,
-    /// How often they may be doubled.
-    doublings: u32,
     observer: OnceLock<Observer>,
 }
 
@@ -177,7 +175,6 @@ impl Reading {
             path: path.to_vec(),
             memory,
             transfer: u64::from(transfer),
-            doublings,
             observer: OnceLock::new(),
         };
         Arc::new(Self {
@@ -200,9 +197,9 @@ impl Reading {
         self.source.transfer
     }
 
-    /// The most bytes that one piece may have.
-    pub(super) fn piece_bytes_max(&self) -> u64 {
-        self.source.transfer << self.source.doublings
+    /// Bytes of one READ ahead now.
+    pub(super) fn transfer_bytes_now(&self) -> u64 {
+        self.source.transfer << self.lock().window.doubled()
     }
 
     /// Takes note of a reader's wish, and finds how it may go on.

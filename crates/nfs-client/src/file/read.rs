@@ -152,10 +152,11 @@ impl ReadStream {
                 until: self.end,
             };
             let inner = &self.file.inner;
-            let next_end = self.next.saturating_add(inner.reading.piece_bytes_max());
-            let next_end = next_end.min(self.end);
-            inner.shared.writing.visible(self.next, next_end).await;
-            let piece = inner.reading.piece(self.next, self.end, follow).await?;
+            // No piece reaches beyond what own writes were waited for.
+            let reach = self.next.saturating_add(inner.reading.transfer_bytes_now());
+            let reach = reach.min(self.end);
+            inner.shared.writing.visible(self.next, reach).await;
+            let piece = inner.reading.piece(self.next, reach, follow).await?;
             let len = u64::try_from(piece.data.len()).unwrap_or(u64::MAX);
             self.next = self.next.saturating_add(len);
             // The server's end is not ours while data beyond it is still on its way there.
