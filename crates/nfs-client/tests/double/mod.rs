@@ -253,7 +253,10 @@ async fn call(
         for &fault in &plan.faults {
             *state.counts.entry(fault).or_default() += 1;
         }
-        trace(|| format!("  {} {:?}", shown(&nfs_call), plan.faults));
+        trace(|| {
+            let (xid, call) = (header.xid & 0xffff, shown(&nfs_call));
+            format!("  {number}:{xid:04x} {call} {:?}", plan.faults)
+        });
         let reply = state.execute(&header, &nfs_call, &plan);
         (plan, reply)
     };
@@ -275,6 +278,8 @@ async fn call(
         let framed = frame(&reply);
         let mut writing = writing.lock().await;
         let _ = writing.write_all(&framed[..framed.len() / 2]).await;
+        // No other reply may follow: it would be taken for the other half.
+        let _ = writing.shutdown().await;
         return true;
     }
     let mut failed = send(&writing, &reply).await.is_err();
