@@ -8,9 +8,7 @@
 //! - [`nfs3`], [`mount3`], [`portmap`]: one async function per procedure, with the RFC's names and
 //!   typed results.
 //! - [`Client`] and [`File`]: paths, files and directories of one mounted export, found by an
-//!   [`NfsUrl`].
-//!
-//!   With [`transfer`], whole files and trees.
+//!   [`NfsUrl`]. On top of it, [`transfer`]: whole files and trees.
 //!
 //! The procedures, over a connection of one's own (the server of this example answers everything with
 //! an empty success, which is right for NULL):

@@ -1,7 +1,7 @@
 //! The client against a server that misbehaves: nothing hangs, nothing is lost silently.
 //!
-//! Each run has a seed, which a failure names; `DOUBLE_SEED=N` in the environment runs that one alone.
-//! The clock of most runs stands still and jumps when nothing else is left to do, so that pauses and time
+//! Each run has a seed, which a failure names; `DOUBLE_SEED=N` in the environment runs that one alone and
+//! tells each call. The clock of most runs stands still and jumps when nothing else is left to do, so that pauses and time
 //! limits cost nothing, and a hang is found at once.
 
 mod double;
@@ -85,10 +85,12 @@ struct Model {
 impl Model {
     fn write(&mut self, offset: usize, data: &[u8]) {
         let end = offset + data.len();
-        if self.bytes.len() < end {
+        if !data.is_empty() && self.bytes.len() < end {
             self.bytes.resize(end, 0);
         }
-        self.bytes[offset..end].copy_from_slice(data);
+        if !data.is_empty() {
+            self.bytes[offset..end].copy_from_slice(data);
+        }
     }
 
     /// Each byte is zero, or was written there at some time.
@@ -154,7 +156,9 @@ async fn operation(
         1 => chance.below(9000),
         _ => chance.below(40_000),
     };
-    match chance.below(100) {
+    let what = chance.below(100);
+    double::trace(|| format!("operation {what}, {len} bytes at {offset}"));
+    match what {
         0..45 => {
             let data = chance.bytes(len);
             model.written.push((offset, data.clone()));

@@ -47,6 +47,8 @@ pub struct Client {
 pub struct TransferSizes {
     /// Bytes per READ.
     pub read: u32,
+    /// Bytes that a READ may grow to where that is measured to pay: the server's maximum, capped.
+    pub read_max: u32,
     /// Bytes per WRITE.
     pub write: u32,
     /// Bytes of one READDIR or READDIRPLUS reply.

@@ -174,8 +174,28 @@ impl State {
     }
 }
 
+/// Tells what happens, when one seed is looked at alone.
+pub(crate) fn trace(line: impl FnOnce() -> String) {
+    if std::env::var_os("DOUBLE_SEED").is_some() {
+        eprintln!("{}", line());
+    }
+}
+
 struct Header {
     xid: u32,
+}
+
+/// A call in few words.
+fn shown(call: &Call<'_>) -> String {
+    match call {
+        Call::Read(args) => format!("READ {} at {}", args.count, args.offset),
+        Call::Write(args) => {
+            let (len, offset) = (args.data.len(), args.offset);
+            format!("WRITE {len} at {offset} {:?}", args.stable)
+        }
+        Call::Setattr(args) => format!("SETATTR {:?}", args.new_attributes.size),
+        call => format!("{:?}", call.procedure()),
+    }
 }
 
 fn accepted(xid: u32) -> Vec<u8> {
@@ -233,6 +253,7 @@ async fn call(
         for &fault in &plan.faults {
             *state.counts.entry(fault).or_default() += 1;
         }
+        trace(|| format!("  {} {:?}", shown(&nfs_call), plan.faults));
         let reply = state.execute(&header, &nfs_call, &plan);
         (plan, reply)
     };
