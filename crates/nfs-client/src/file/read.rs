@@ -57,7 +57,7 @@ impl Inner {
             if piece.eof || at >= end {
                 drop(passing);
                 let data = read.into_bytes();
-                let eof = piece.eof && (at < end || self.writing.end() <= at);
+                let eof = piece.eof && (at < end || self.shared.writing.end() <= at);
                 return Ok(ReadAt { data, eof });
             }
         }
