@@ -3,13 +3,43 @@
 //! Three levels, each usable alone:
 //!
 //! - [`connection`]: one TCP connection shared by many concurrent calls; xids, time limits,
-//!   reconnects. For other RPC programs, and for tests that send what no client should.
+//!   reconnects, and several of them to one server. For other RPC programs, and for tests that send
+//!   what no client should.
 //! - [`nfs3`], [`mount3`], [`portmap`]: one async function per procedure, with the RFC's names and
 //!   typed results.
 //! - [`Client`] and [`File`]: paths, files and directories of one mounted export, found by an
-//!   [`NfsUrl`].
+//!   [`NfsUrl`]. On top of it, [`transfer`]: whole files and trees.
 //!
-//!   With [`transfer`], whole files and trees.
+//! The procedures, over a connection of one's own (the server of this example answers everything with
+//! an empty success, which is right for NULL):
+//!
+//! ```
+//! # use nfs_client::RawConnection;
+//! # async fn serve(listener: tokio::net::TcpListener) -> std::io::Result<()> {
+//! #     let mut peer = RawConnection::from_stream(listener.accept().await?.0);
+//! #     while let Some(call) = peer.receive_record().await? {
+//! #         let success = [&call[..4], &[0, 0, 0, 1], &[0; 16]].concat();
+//! #         peer.send_record(&success).await?;
+//! #     }
+//! #     Ok(())
+//! # }
+//! use nfs_client::{ConnectOptions, Connection, Identity, Nfs3, Target};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+//! # let port = listener.local_addr()?.port();
+//! # tokio::spawn(serve(listener));
+//! let target = Target::new("localhost", port);
+//! let connection = Connection::connect(target, ConnectOptions::default()).await?;
+//! let nfs = Nfs3::new(connection, Identity::sys(1000, 1000, &[]));
+//! nfs.null().await?;
+//! assert_eq!(nfs.connection().stats().replies, 1);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A file by its URL:
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -22,9 +52,12 @@
 //! # }
 //! ```
 //!
-//! Nothing here is cached: each call asks the server. All bytes that a server sends are checked
-//! before they choose an allocation, an index or an offset; a server that breaks the protocol gets a
-//! typed error, never a panic.
+//! [`file`](mod@file) shows a file written and read.
+//!
+//! Names and directories are not cached: each call asks the server. An open file has its windows, what
+//! was written and is not yet on stable storage, and its attributes for a few seconds
+//! ([`File::stat`]). All bytes that a server sends are checked before they choose an allocation, an
+//! index or an offset; a server that breaks the protocol gets a typed error, never a panic.
 
 pub mod client;
 pub mod connection;

@@ -11,6 +11,9 @@ pub const URL_PATH_BYTES_MAX: usize = 4096;
 /// The longest time that a URL may give a call, seconds: some days, and nowhere near an overflow.
 pub const URL_TIMEOUT_SECONDS_MAX: u64 = 1_000_000;
 
+/// The longest name of a network interface, bytes: IFNAMSIZ without its NUL.
+pub const INTERFACE_BYTES_MAX: usize = 15;
+
 /// How long a call may take whose URL forbids to send it again, unless it says: libnfs's `timeo`.
 pub const SOFT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(60);
 
@@ -85,6 +88,21 @@ pub const TRANSFER_BYTES_MAX: u32 = 1024 * 1024;
 /// The most READs ahead of one reader whose window is found by measuring: at 1 MiB each, what a link of
 /// 10 Gbit/s carries in 27 ms.
 pub const READ_AHEAD_TRANSFERS_MAX: u32 = 32;
+
+/// Rounds of transfers between two trials of another window, after many that did not pay.
+pub const WINDOW_TRIAL_PAUSE_MAX: u32 = 64;
+
+/// Readers of one file that are told apart; the one unused for longest gives way.
+pub const READ_STREAMS_MAX: usize = 8;
+
+/// Reads of one file that are remembered to find readers in: four of each of four readers.
+pub const READS_SEEN_MAX: usize = 16;
+
+/// Ranges that a sequential reader passed over, kept to know late reads from repeated ones.
+pub const STREAM_HOLES_MAX: usize = 8;
+
+/// A reader's credit: a read in its place adds one, up to this; any other takes one.
+pub const STREAM_CREDIT_MAX: u32 = 8;
 
 /// How long data read ahead is kept for a reader that does not come for it, and so how old it may be
 /// when it is given out.
@@ -171,3 +189,25 @@ pub const TREE_DEPTH_MAX: usize = 4096;
 /// Write verifiers that a server may show, one after the other, while nothing of a file comes to stable
 /// storage: so many restarts in a row are no accident.
 pub const VERIFIER_CHANGES_MAX: u32 = 32;
+
+/// States of one file that are remembered to tell our changes from others': more than changes of one
+/// file are ever on their way.
+pub const WCC_STATES_MAX: usize = 256;
+
+/// How long a file's attributes count as fresh while every change that is seen is our own: the shortest
+/// time of the Linux kernel's client (`acregmin`).
+pub const ATTRIBUTES_AGE_MAX: Duration = Duration::from_secs(3);
+
+/// How long written data waits for a neighbour before it is sent alone.
+pub const WRITE_LINGER: Duration = Duration::from_secs(1);
+
+/// WRITEs in flight behind one writer, where the depth is measured.
+pub const WRITE_BEHIND_TRANSFERS_MAX: u32 = 64;
+
+/// Pieces of less than a transfer divided by this are copied together into one WRITE; larger ones are
+/// sent from where the caller has them.
+pub const GATHER_FRACTION: usize = 4;
+
+/// Bytes of one file that are written and not committed, at most, however much memory there is: what
+/// has to be sent again when the server restarts, and what an interrupted copy loses.
+pub const FILE_UNCOMMITTED_BYTES_MAX: u64 = 64 * 1024 * 1024;

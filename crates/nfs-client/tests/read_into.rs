@@ -142,12 +142,12 @@ async fn a_stream_of_large_reads_is_received_in_place() {
     script.await.unwrap();
 }
 
-#[tokio::test]
-async fn wrong_replies_are_typed_errors() {
-    type Make = fn(u32) -> Vec<u8>;
-    type Check = fn(&Outcome) -> bool;
-    // Asked for are 100,000 bytes each time.
-    let undecodable: Check = |o| matches!(o, Err(RpcError::BadReply(BadReply::Decode(_))));
+/// A reply to READ of 100,000 bytes, and what has to come of it.
+type Case = (fn(u32) -> Vec<u8>, fn(&Outcome) -> bool);
+
+fn wrong_replies() -> [Case; 9] {
+    let undecodable: fn(&Outcome) -> bool =
+        |o| matches!(o, Err(RpcError::BadReply(BadReply::Decode(_))));
     fn read_ok(count: u32, len: usize) -> Vec<u8> {
         ok(&ReadOk {
             file_attributes: None,
@@ -156,7 +156,7 @@ async fn wrong_replies_are_typed_errors() {
             data: &content(0, len),
         })
     }
-    let table: [(Make, Check); 9] = [
+    [
         // More data than asked for; another count than data, both ways; long failures and noise.
         (
             |xid| reply(xid, 0, 100_001, post()),
@@ -220,7 +220,12 @@ async fn wrong_replies_are_typed_errors() {
             undecodable,
         ),
         (|xid| success(xid, &[0xff; 90_000]), undecodable),
-    ];
+    ]
+}
+
+#[tokio::test]
+async fn wrong_replies_are_typed_errors() {
+    let table = wrong_replies();
     let (target, script) = responder(async move |listener| {
         let mut peer = accept(&listener).await;
         for (make, _) in table {

@@ -1,51 +1,91 @@
 //! `penstock cat`: files of an NFS server to standard output.
 
-use std::io::Write;
 use std::process::ExitCode;
 
-use anyhow::Context as _;
-use nfs_client::{Client, NfsUrl};
+use nfs_client::file::ReadStream;
+use nfs_client::{ClientError, NfsUrl};
+use nfs_server::config::parse_size;
 
+use crate::out::Out;
+use crate::session::{self, Common, Session};
 use crate::show;
+use crate::windows::WindowArgs;
 
 /// Write files of an NFS server to standard output, without mounting it
 ///
-/// The files are written one after the other, each with a few READs in flight, so memory stays small
-/// whatever their sizes. A reader that stops early (`| head`) is no error.
+/// The files are written one after the other, each with READs on their way ahead of what is written,
+/// so memory stays small whatever their sizes. A file that fails is told, and the next ones are
+/// written all the same. A reader that stops early (`| head`) is no error.
 ///
 /// Examples:
 ///
 ///   penstock cat nfs://localhost:20049/notes.txt
 ///
 ///   penstock cat nfs://server/export/part1 nfs://server/export/part2 > whole
+///
+///   penstock cat --offset 1GiB --length 4096 nfs://server/export/disk.img | xxd
 #[derive(clap::Args, Debug)]
 #[command(verbatim_doc_comment, after_long_help = show::AFTER_HELP)]
 pub(crate) struct Args {
     /// What to write out: nfs://HOST[:PORT]/EXPORT/PATH
     #[arg(required = true)]
     urls: Vec<NfsUrl>,
+    /// Begin at this byte of each file: 4096, 1GiB
+    #[arg(long, value_name = "BYTES", value_parser = parse_size, default_value = "0")]
+    offset: u64,
+    /// At most so many bytes of each file
+    #[arg(long, value_name = "BYTES", value_parser = parse_size)]
+    length: Option<u64>,
+    #[command(flatten)]
+    windows: WindowArgs,
+    #[command(flatten)]
+    common: Common,
 }
 
 impl Args {
-    /// Writes out the files, in order; stops at the first that fails.
+    /// Writes out the files, in order; goes on behind one that fails.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        show::run(async move {
+        session::run(&self.common, async |session| {
+            session.set_windows(self.windows.windows());
+            let mut out = Out::new()?;
             for url in &self.urls {
-                write_out(url).await?;
+                self.write_out(url, session, &mut out).await?;
             }
-            Ok(())
+            Ok(out.finish().await?)
         })
     }
-}
 
-async fn write_out(url: &NfsUrl) -> anyhow::Result<()> {
-    let (client, path) = Client::mount(url).await?;
-    let file = client.open(&path).await?;
-    let mut stream = file.stream(0);
-    let mut out = std::io::stdout().lock();
-    while let Some(data) = stream.next().await.with_context(|| url.to_string())? {
-        out.write_all(&data)?;
+    async fn write_out(
+        &self,
+        url: &NfsUrl,
+        session: &mut Session,
+        out: &mut Out,
+    ) -> anyhow::Result<()> {
+        let mut stream = match self.open(url, session).await {
+            Ok(stream) => stream,
+            Err(error) => {
+                session.failed(url, error);
+                return Ok(());
+            }
+        };
+        loop {
+            match stream.next().await {
+                Ok(Some(data)) => out.write(data).await?,
+                Ok(None) => return Ok(()),
+                Err(error) => {
+                    session.failed(url, error);
+                    return Ok(());
+                }
+            }
+        }
     }
-    out.flush()?;
-    Ok(())
+
+    async fn open(&self, url: &NfsUrl, session: &mut Session) -> Result<ReadStream, ClientError> {
+        let (client, path) = session.at(url).await?;
+        let file = client.open(&path).await?;
+        let end = self
+            .length
+            .map_or(u64::MAX, |len| self.offset.saturating_add(len));
+        Ok(file.stream(self.offset).until(end))
+    }
 }

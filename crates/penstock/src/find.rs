@@ -18,9 +18,10 @@ use crate::values::time;
 
 /// Find files in trees on an NFS server
 ///
-/// Prints the URL of each thing for which all tests hold, directories before what is in them. The tests
-/// mean what they mean in find(1): +N is more than N, -N less, N exactly. The URLs are ready to be given to
-/// other commands, whatever bytes the names hold. Symbolic links are not followed.
+/// Prints the URL of each thing for which all tests hold, directories before what is in
+/// them. The tests mean what they mean in find(1): +N is more than N, -N less, N exactly.
+/// The URLs are ready to be given to other commands, whatever bytes the names hold.
+/// Symbolic links are not followed.
 ///
 /// Examples:
 ///

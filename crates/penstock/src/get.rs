@@ -12,6 +12,7 @@ use nfs_client::{Client, NfsUrl};
 
 use crate::interrupt::{self, Ended, Interrupts};
 use crate::progress::{Progress, TICK, bytes_text};
+use crate::session::Common;
 use crate::{show, windows};
 
 /// Write one file of an NFS server to standard output, and show how far it is
@@ -33,6 +34,9 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     windows: windows::WindowArgs,
+
+    #[command(flatten)]
+    common: Common,
 
     /// No progress line, on a terminal either
     #[arg(long)]
@@ -73,7 +77,7 @@ impl Args {
         }
         let bytes = moved.bytes.load(Ordering::Relaxed);
         eprintln!(
-            "penstock: interrupted: {} are written; to go on: penstock get --offset={} {}",
+            "penstock: interrupted: {} are written\npenstock: to go on: penstock get --offset={} {}",
             bytes_text(bytes),
             self.offset + bytes,
             interrupt::quoted(self.url.to_string().as_ref()),
@@ -83,7 +87,8 @@ impl Args {
 
     /// Whether all of it was written.
     async fn pump(&self, moved: &Moved) -> anyhow::Result<bool> {
-        let (client, path) = Client::mount_with(&self.url, &self.windows.mount_options()).await?;
+        let (client, path) =
+            Client::mount_with(&self.url, &self.windows.mount_options(&self.common)).await?;
         let node = client.resolve(&path).await?;
         let file = client.open_node(node, self.url.to_string().as_bytes())?;
         let size = node.attributes.size.saturating_sub(self.offset);

@@ -17,8 +17,8 @@ use crate::values::size::human;
 
 /// List directories on an NFS server, without mounting it
 ///
-/// Prints one name per line, sorted by their bytes; `.` and `..` are left out. A URL of something that
-/// is not a directory prints that name.
+/// Prints one name per line, sorted by their bytes; `.` and `..` are left out. A URL of
+/// something that is not a directory prints that name.
 ///
 /// Examples:
 ///

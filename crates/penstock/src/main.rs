@@ -22,6 +22,7 @@ mod ls;
 mod mkdir;
 mod mount;
 mod mv;
+mod out;
 mod ping;
 mod progress;
 mod put;

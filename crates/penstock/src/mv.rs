@@ -12,9 +12,9 @@ use crate::show;
 
 /// Rename files on an NFS server, or move them within one export
 ///
-/// With an existing directory in the last place, everything is moved into it. What has the new name
-/// already is replaced in one step, as rename(2) does. To another export or server nothing is moved: copy
-/// with `penstock cp -a`, then remove with `penstock rm -r`.
+/// With an existing directory in the last place, everything is moved into it. What has the
+/// new name already is replaced in one step, as rename(2) does. To another export or server
+/// nothing is moved: copy with `penstock cp -a`, then remove with `penstock rm -r`.
 ///
 /// Examples:
 ///

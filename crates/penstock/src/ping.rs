@@ -25,9 +25,9 @@ const TIME_NANOSECONDS_MAX: u64 = 1_000_000_000_000_000;
 
 /// Ask an NFS server to do nothing, again and again, and show how long that takes
 ///
-/// Sends NULL calls, one at a time, and prints the time of each; at the end, and at Ctrl-C, their number,
-/// minimum, average, median, 99th percentile and maximum, and how they are spread. Exit code 1 if nothing
-/// answered.
+/// Sends NULL calls, one at a time, and prints the time of each; at the end, and at Ctrl-C,
+/// their number, minimum, average, median, 99th percentile and maximum, and how they are
+/// spread. Exit code 1 if nothing answered.
 ///
 /// Examples:
 ///

@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 use crate::get::Moved;
 use crate::interrupt::{self, Ended, Interrupts};
 use crate::progress::{Progress, bytes_text};
+use crate::session::Common;
 use crate::{show, windows};
 
 /// Write standard input to a file of an NFS server
@@ -39,6 +40,9 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     windows: windows::WindowArgs,
+
+    #[command(flatten)]
+    common: Common,
 
     /// No progress line, on a terminal either
     #[arg(long)]
@@ -124,7 +128,8 @@ impl Args {
     }
 
     async fn open(&self) -> anyhow::Result<File> {
-        let (client, path) = Client::mount_with(&self.url, &self.windows.mount_options()).await?;
+        let (client, path) =
+            Client::mount_with(&self.url, &self.windows.mount_options(&self.common)).await?;
         let attributes = Sattr3 {
             mode: Some(self.mode),
             size: Some(0),

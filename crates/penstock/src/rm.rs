@@ -20,9 +20,9 @@ use crate::show;
 
 /// Remove files on an NFS server, and with -r whole trees
 ///
-/// Symbolic links are removed themselves; what they lead to is never touched. The root of an export, and
-/// paths that end in `.` or `..`, are refused. A tree is removed by many calls at once; what cannot be
-/// removed is told, and the rest goes on.
+/// Symbolic links are removed themselves; what they lead to is never touched. The root of
+/// an export, and paths that end in `.` or `..`, are refused. A tree is removed by many
+/// calls at once; what cannot be removed is told, and the rest goes on.
 ///
 /// Examples:
 ///
@@ -108,6 +108,14 @@ impl Args {
         url: &NfsUrl,
         count: &mut Count,
     ) -> Result<(), ClientError> {
+        let mut segments = url.path.split(|&byte| byte == b'/');
+        let last = segments.rfind(|name| !name.is_empty());
+        // As rm(1): whoever writes `*/..` or `.` by mistake does not mean what these lead to.
+        if matches!(last, Some(b"." | b"..")) {
+            session.refused(url, "ends in . or .., which is not removed");
+            count.failed += 1;
+            return Ok(());
+        }
         let (client, path) = session.at(url).await?;
         if nfs_client::url::components(&path).next().is_none() {
             session.refused(url, "is the root of an export, which is not removed");

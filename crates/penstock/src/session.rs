@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use nfs_client::client::MountOptions;
-use nfs_client::{Client, ClientError, NfsUrl};
+use nfs_client::{Client, ClientError, NfsUrl, Windows};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 
@@ -41,6 +41,13 @@ impl Common {
     /// The user said how long a call may take.
     pub(crate) fn has_timeout(&self) -> bool {
         self.timeout.is_some()
+    }
+
+    /// The options as they are written on a command line.
+    pub(crate) fn words(&self) -> Vec<String> {
+        let timeout = self.timeout.map(|timeout| timeout.as_secs_f64());
+        let timeout = timeout.map(|seconds| format!("--timeout={seconds}"));
+        timeout.into_iter().collect()
     }
 
     /// How this command mounts.
@@ -143,6 +150,11 @@ impl Session {
     /// The options that exports are mounted with.
     pub(crate) fn mount_options(&self) -> &MountOptions {
         &self.options
+    }
+
+    /// Mounts with these windows from now on.
+    pub(crate) fn set_windows(&mut self, windows: Windows) {
+        self.options.windows = windows;
     }
 
     /// Tells of a failure at `url` and goes on; the command will end with 1.

@@ -11,14 +11,15 @@ use serde_json::{Map, Value, json};
 
 /// What the help texts of the client commands say about exit codes and names.
 pub(crate) const AFTER_HELP: &str = "\
-URL: nfs://HOST[:PORT]/EXPORT/PATH[?OPTION=VALUE&...]. IPv6 addresses stand in brackets; %XX is a byte
-of the path. Options: nfsport=N, mountport=N, uid=N, gid=N, version=3. Without a port, 2049 is tried,
-then the host's portmapper.
+URL: nfs://HOST[:PORT]/EXPORT/PATH[?OPTION=VALUE&...]. IPv6 addresses stand in brackets;
+%XX is a byte of the path. Options: nfsport=N, mountport=N, uid=N, gid=N, nconnect=N,
+version=3. Without a port, 2049 is tried, then the host's portmapper.
 
-Names that are not UTF-8, and control characters, are printed as \\xNN on a terminal, and as they are
-into a pipe or file.
+Names that are not UTF-8, and control characters, are printed as \\xNN on a terminal, and
+as they are into a pipe or file.
 
-Exit codes: 0 all done, 1 something failed (the rest was done), 2 wrong usage, 130 interrupted.";
+Exit codes: 0 all done, 1 something failed (the rest was done), 2 wrong usage,
+130 interrupted.";
 
 /// Runs a command's future to its end.
 ///
@@ -28,7 +29,11 @@ pub(crate) fn run(command: impl Future<Output = anyhow::Result<()>>) -> anyhow::
         .enable_all()
         .build()
         .context("cannot start the event loop")?;
-    match runtime.block_on(command) {
+    let result = runtime.block_on(command);
+    // A thread that hangs in a file of this host, or in a pipe, must not hold up a command that was
+    // given up; one that ended has waited for all of them.
+    runtime.shutdown_background();
+    match result {
         Err(error) if is_broken_pipe(&error) => Ok(ExitCode::SUCCESS),
         result => result.map(|()| ExitCode::SUCCESS),
     }

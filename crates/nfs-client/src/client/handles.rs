@@ -13,7 +13,7 @@ impl Client {
     /// # Errors
     /// [`ClientError::NotAFile`] for anything else.
     pub fn open_node(&self, node: Node, path: &[u8]) -> Result<File, ClientError> {
-        File::new(self.clone(), node, path)
+        File::open(self, node, path)
     }
 
     /// The present attributes of what `handle` names (GETATTR).
@@ -24,12 +24,20 @@ impl Client {
         }
     }
 
-    /// Changes attributes (SETATTR); the attributes after it, if the server told them.
+    /// Changes attributes (SETATTR); the attributes after it, if the server told them. Of a file that is
+    /// open, what was written before is sent first.
     pub async fn setattr_handle(
         &self,
         handle: &FileHandle,
         new: &Sattr3,
     ) -> Result<Option<Fattr3>, ClientError> {
+        if let Some(changed) = self
+            .open_files()
+            .set_attributes(&self.nfs, handle, new)
+            .await
+        {
+            return changed;
+        }
         match self.nfs.setattr(handle, new, None).await? {
             Ok(wcc) => Ok(wcc.after),
             Err(failure) => Err(refused("SETATTR", &[], failure.status)),

@@ -1,7 +1,7 @@
 //! Paths, files and directories of one mounted export.
 //!
 //! A [`Client`] holds a connection, an identity and the export's root handle; clones share them. It
-//! caches nothing: every answer is the server's of this moment. Symbolic links are followed here, not
+//! caches nothing but what open files have ([`crate::file`]): every answer is the server's of this moment. Symbolic links are followed here, not
 //! by the server (RFC 1813 §3.3.5), inside the export only.
 
 mod directory;
@@ -13,6 +13,8 @@ mod services;
 mod tree;
 mod walk;
 
+use std::sync::Arc;
+
 use nfs_wire::nfs3::{CreateHow, Fattr3, FileHandle, Sattr3};
 
 pub use self::directory::{DirEntry, DirStream};
@@ -22,7 +24,7 @@ pub use self::tree::{Found, Tree, TreeOptions, Visit};
 
 pub(crate) use self::error::{printable, refused};
 use self::walk::parent_and_name;
-use crate::file::{File, Memory, Windows};
+use crate::file::{File, Memory, OpenFiles, Windows};
 use crate::identity::Identity;
 use crate::mount3::Mount3;
 use crate::nfs3::Nfs3;
@@ -37,6 +39,7 @@ pub struct Client {
     transfer: TransferSizes,
     windows: Windows,
     memory: Memory,
+    open_files: Arc<OpenFiles>,
 }
 
 /// How much the client moves per call, bytes: what the server prefers (FSINFO), capped.
@@ -44,6 +47,8 @@ pub struct Client {
 pub struct TransferSizes {
     /// Bytes per READ.
     pub read: u32,
+    /// Bytes that a READ may grow to where that is measured to pay: the server's maximum, capped.
+    pub read_max: u32,
     /// Bytes per WRITE.
     pub write: u32,
     /// Bytes of one READDIR or READDIRPLUS reply.
@@ -65,8 +70,8 @@ impl Client {
         &self.nfs
     }
 
-    /// The same export over the same connections, called as `identity`. Files opened with it are its
-    /// own: what one identity has read or not yet written says nothing about another's.
+    /// The same export over the same connections, called as `identity`. Files that both have open are
+    /// one: each sees what the other writes. What one has read ahead is not given to the other.
     pub fn with_identity(&self, identity: Identity) -> Self {
         Self {
             nfs: self.nfs.with_identity(identity),
@@ -112,6 +117,7 @@ impl Client {
         Self {
             windows,
             memory,
+            open_files: Arc::default(),
             ..self
         }
     }
@@ -124,6 +130,10 @@ impl Client {
 
     pub(crate) fn memory(&self) -> &Memory {
         &self.memory
+    }
+
+    pub(crate) fn open_files(&self) -> &Arc<OpenFiles> {
+        &self.open_files
     }
 
     /// The attributes of what `path` leads to; symbolic links are followed.

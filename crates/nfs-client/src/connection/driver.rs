@@ -29,6 +29,9 @@ use crate::limits::{BATCH_BYTES, WRITE_PIECES_MAX};
 
 /// Receives in a row before other tasks get their turn.
 const RECEIVES_PER_TURN: usize = 16;
+/// Bytes received before other tasks get their turn: who waits for them may have the next call to make,
+/// and the server nothing to do until then.
+const BYTES_PER_TURN: usize = 256 * 1024;
 
 pub(super) struct Driver {
     shared: Arc<Shared>,
@@ -194,33 +197,35 @@ impl Driver {
         if let Poll::Ready(end) = self.poll_upkeep(cx) {
             return Poll::Ready(end);
         }
+        // New calls first: the server works on them while their predecessors' data is received.
+        let unsent = match self.poll_send(cx, stream) {
+            Poll::Ready(Err(error)) => Some(Lost::Io(Arc::new(error))),
+            Poll::Ready(Ok(())) | Poll::Pending => None,
+        };
+        let mut bytes = 0;
         for _ in 0..RECEIVES_PER_TURN {
             match self.poll_receive(cx, stream) {
-                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Ok(received)) => bytes += received,
                 Poll::Ready(Err(lost)) => return Poll::Ready(End::Lost(lost)),
+                // What had come before the connection broke is received; the rest is lost.
                 Poll::Pending => {
-                    return match self.poll_send(cx, stream) {
-                        Poll::Ready(Err(error)) => {
-                            Poll::Ready(End::Lost(Lost::Io(Arc::new(error))))
-                        }
-                        Poll::Ready(Ok(())) | Poll::Pending => Poll::Pending,
-                    };
+                    return unsent.map_or(Poll::Pending, |lost| Poll::Ready(End::Lost(lost)));
                 }
+            }
+            if bytes >= BYTES_PER_TURN {
+                break;
             }
         }
         cx.waker().wake_by_ref();
-        match self.poll_send(cx, stream) {
-            Poll::Ready(Err(error)) => Poll::Ready(End::Lost(Lost::Io(Arc::new(error)))),
-            Poll::Ready(Ok(())) | Poll::Pending => Poll::Pending,
-        }
+        Poll::Pending
     }
 
-    /// Receives once, and ends the calls whose replies are complete.
+    /// Receives once, and ends the calls whose replies are complete; how many bytes came.
     fn poll_receive(
         &mut self,
         cx: &mut Context<'_>,
         stream: &mut TcpStream,
-    ) -> Poll<Result<(), Lost>> {
+    ) -> Poll<Result<usize, Lost>> {
         loop {
             if let Err(error) = ready!(stream.poll_read_ready(cx)) {
                 return Poll::Ready(Err(Lost::Io(Arc::new(error))));
@@ -238,10 +243,11 @@ impl Driver {
                     if received.drained {
                         note_drained(stream);
                     }
-                    return Poll::Ready(self.take_records());
+                    return Poll::Ready(self.take_records().map(|()| received.bytes));
                 }
                 // Then it is not ready, and told so by the next look.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Poll::Ready(Err(Lost::Io(Arc::new(error)))),
             }
         }

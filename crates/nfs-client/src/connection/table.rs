@@ -14,7 +14,7 @@ use bytes::Bytes;
 use nfs_io::Buf;
 use tokio::time::Instant;
 
-use super::{Cut, Given, Reply};
+use super::{Cut, Given, Reply, Times};
 use crate::error::{Lost, RpcError};
 
 /// What a connection has counted since it was made. For tests, status lines and curiosity.
@@ -177,8 +177,7 @@ impl Table {
     /// semaphore sees to it.
     pub(super) fn begin(
         &mut self,
-        now: Instant,
-        deadline: Instant,
+        times: Times,
         encode: impl FnOnce(u32, &mut Call) -> Result<(), RpcError>,
     ) -> Result<Ticket, RpcError> {
         if let Some(error) = &self.over {
@@ -189,6 +188,7 @@ impl Table {
         let slot = &mut self.slots[index];
         slot.call.head.clear();
         encode(xid, &mut slot.call)?;
+        let Times { now, deadline } = times;
         slot.xid = xid;
         slot.state = State::Waiting(None);
         slot.deadline = deadline;
@@ -433,7 +433,8 @@ mod tests {
             call.head.extend_from_slice(&xid.to_be_bytes());
             Ok(())
         };
-        table.begin(now, now + TIMEOUT, encode).unwrap()
+        let deadline = now + TIMEOUT;
+        table.begin(Times { now, deadline }, encode).unwrap()
     }
 
     fn arrived(results: &'static [u8]) -> Result<Arrived, RpcError> {
@@ -569,7 +570,8 @@ mod tests {
             table.poll(ticket, &cx()),
             Poll::Ready(Err(RpcError::Disconnected(_)))
         ));
-        let refused = table.begin(now, now, |_, _| Ok(()));
+        let deadline = now;
+        let refused = table.begin(Times { now, deadline }, |_, _| Ok(()));
         assert!(matches!(refused, Err(RpcError::Disconnected(Lost::Here))));
     }
 }

@@ -25,6 +25,10 @@ use crate::limits::{EMPTY_WRITES_MAX, VERIFIER_CHANGES_MAX};
 /// `writeverf3`.
 pub(super) type Verifier = [u8; 8];
 
+/// Whose data it is: as whom it is sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Writer(pub(super) usize);
+
 /// Data of one file that is not yet known to be on stable storage. See the module's documentation.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
@@ -58,7 +62,7 @@ pub(super) struct Kept {
     begun: bool,
     /// End of the data accepted so far, bytes.
     accepted_end: u64,
-    /// End of the data that a server has ever answered for, bytes.
+    /// The file at the server is at least so long, bytes, as far as we know.
     answered_end: u64,
     /// Where the first data begins that was given up, bytes.
     lost_from: Option<u64>,
@@ -77,6 +81,7 @@ struct Extent {
     since: u64,
     /// How often in a row the server took none of it.
     empty: u32,
+    writer: Writer,
 }
 
 #[derive(Debug)]
@@ -114,8 +119,8 @@ pub(super) struct Policy {
 pub(super) enum Step {
     /// Send a WRITE.
     Write(WriteStep),
-    /// Send a COMMIT of the whole file.
-    Commit,
+    /// Send a COMMIT of the whole file: as one of those who wrote what it is for.
+    Commit(Writer),
 }
 
 /// A WRITE to be sent.
@@ -126,6 +131,7 @@ pub(super) struct WriteStep {
     pub(super) offset: u64,
     pub(super) data: Bytes,
     pub(super) stable: StableHow,
+    pub(super) writer: Writer,
 }
 
 /// What a WRITE was answered.
@@ -146,8 +152,16 @@ pub(super) enum Problem {
 }
 
 impl Kept {
+    /// Of a file of `size` bytes, with nothing written.
+    pub(super) fn of_size(size: u64) -> Self {
+        Self {
+            answered_end: size,
+            ..Self::default()
+        }
+    }
+
     /// Takes `data` over, as newer than all before. Its length is at most one transfer, and not 0.
-    pub(super) fn accept(&mut self, offset: u64, data: Bytes) {
+    pub(super) fn accept(&mut self, offset: u64, data: Bytes, writer: Writer) {
         let number = self.next_number;
         self.next_number += 1;
         let extent = Extent {
@@ -156,6 +170,7 @@ impl Kept {
             number,
             since: number,
             empty: 0,
+            writer,
         };
         self.accepted_end = self.accepted_end.max(extent.end());
         self.place(extent);
@@ -213,8 +228,24 @@ impl Kept {
         !waits && !flies && !grows
     }
 
+    /// The file at the server is at least so long, bytes, as far as we know.
+    pub(super) fn answered_end(&self) -> u64 {
+        self.answered_end
+    }
+
+    /// Where the data ends that is not yet on stable storage, bytes; 0 if there is none.
+    pub(super) fn end(&self) -> u64 {
+        let written = self.written.iter().map(|written| written.extent.end());
+        written.chain(self.unanswered_end()).max().unwrap_or(0)
+    }
+
+    /// Something waits, and nothing is on its way that would send it when it is answered.
+    pub(super) fn lingers(&self) -> bool {
+        !self.waiting.is_empty() && self.flying.is_empty() && !self.held
+    }
+
     /// Where the data ends that the server has not answered for yet, bytes.
-    pub(super) fn unanswered_end(&self) -> Option<u64> {
+    fn unanswered_end(&self) -> Option<u64> {
         let waiting = self.waiting.values().next_back().map(Extent::end);
         let flying = self.flying.values().map(|flight| flight.extent.end());
         flying.chain(waiting).max()
@@ -244,14 +275,15 @@ impl Kept {
         }
         let due = self.written_bytes >= policy.commit_bytes;
         let asked = self.is_written(self.wanted) && !self.is_stable(self.wanted);
-        if self.commit.is_some() || self.written.is_empty() || !(due || asked) {
+        let writer = self.written.last()?.extent.writer;
+        if self.commit.is_some() || !(due || asked) {
             return None;
         }
         self.commit = Some(CommitCall {
             epoch: self.epoch,
             replies: self.replies,
         });
-        Some(Step::Commit)
+        Some(Step::Commit(writer))
     }
 
     fn next_write(&mut self, policy: Policy) -> Option<WriteStep> {
@@ -284,6 +316,7 @@ impl Kept {
             offset,
             data: extent.data.clone(),
             stable,
+            writer: extent.writer,
         };
         let epoch = self.epoch;
         self.flying.insert(self.tickets, Flight { extent, epoch });
@@ -341,8 +374,17 @@ impl Kept {
         Ok(())
     }
 
-    /// The WRITE failed, or its reply did not come: its data is given up, and so is all that waits.
-    /// What is written or flying is not.
+    /// The server does not answer: all is given up that is not flying.
+    pub(super) fn write_lost(&mut self, ticket: u64) {
+        self.write_failed(ticket);
+        for written in std::mem::take(&mut self.written) {
+            self.give_up(&written.extent);
+        }
+        self.count_written();
+    }
+
+    /// The WRITE failed: its data is given up, and so is all that waits. What is written or flying is
+    /// not.
     pub(super) fn write_failed(&mut self, ticket: u64) {
         if let Some(flight) = self.flying.remove(&ticket) {
             self.give_up(&flight.extent);
@@ -436,6 +478,8 @@ impl Kept {
             return Err(Problem::VerifierKeepsChanging);
         }
         for Written { extent, .. } in std::mem::take(&mut self.written) {
+            // The file may have been shorter before.
+            self.answered_end = self.answered_end.min(extent.offset);
             self.send_again(extent);
         }
         self.count_written();

@@ -1,27 +1,109 @@
 //! One open regular file: reads ahead, writes behind, commits.
 //!
-//! Owns, for each open file, the windows of READs and WRITEs on their way ([`read`], [`write`]). What
-//! was written and not yet committed is kept in memory until the server has it on stable storage.
+//! Owns, for each file, however often it is open, the READs ahead of its readers (one [`ahead`] for
+//! each identity), what was written and is not yet on stable storage ([`write`]), and its attributes
+//! ([`attributes`]). The last open takes all of that with it.
+//!
+//! ```
+//! # use std::sync::{Arc, Mutex};
+//! # use nfs_client::nfs3::*;
+//! # use nfs_client::{Connection, ConnectOptions, Identity, RawConnection, mount3::Mount3};
+//! # use nfs_wire::nfs3::{Call, Procedure, ReadOk};
+//! # use nfs_wire::{Decoder, encode_to_vec, rpc::CallHeader};
+//! # fn attributes(size: usize) -> Fattr3 {
+//! #     let time = Nfstime3 { seconds: 1, nseconds: 0 };
+//! #     Fattr3 { ftype: Ftype3::Reg, mode: 0o644, nlink: 1, uid: 0, gid: 0, size: size as u64, used: 0,
+//! #         rdev: Specdata3 { major: 0, minor: 0 }, fsid: 1, fileid: 2, atime: time, mtime: time, ctime: time }
+//! # }
+//! # fn answer(call: Call<'_>, content: &mut Vec<u8>) -> Vec<u8> {
+//! #     let ok = |results: Vec<u8>| [vec![0; 4], results].concat();
+//! #     match call {
+//! #         Call::Create(_) => ok(encode_to_vec(&CreateOk { obj: Some(FileHandle::new(b"f").unwrap()),
+//! #             obj_attributes: Some(attributes(0)), dir_wcc: WccData::default() })),
+//! #         Call::Write(args) => {
+//! #             let start = args.offset as usize;
+//! #             content.resize(content.len().max(start + args.data.len()), 0);
+//! #             content[start..start + args.data.len()].copy_from_slice(args.data);
+//! #             ok(encode_to_vec(&WriteOk { file_wcc: WccData::default(), count: args.count,
+//! #                 committed: args.stable, verf: [1; 8] }))
+//! #         }
+//! #         Call::Commit(_) => ok(encode_to_vec(&CommitOk { file_wcc: WccData::default(), verf: [1; 8] })),
+//! #         Call::Getattr(_) => ok(encode_to_vec(&GetattrOk { obj_attributes: attributes(content.len()) })),
+//! #         Call::Read(args) => {
+//! #             let start = content.len().min(args.offset as usize);
+//! #             let data = &content[start..content.len().min(start + args.count as usize)];
+//! #             ok(encode_to_vec(&ReadOk { file_attributes: None, count: data.len() as u32,
+//! #                 eof: start + data.len() == content.len(), data }))
+//! #         }
+//! #         _ => [0, 0, 39, 20, 0, 0, 0, 0].to_vec(),
+//! #     }
+//! # }
+//! # async fn serve(listener: tokio::net::TcpListener) -> std::io::Result<()> {
+//! #     let mut peer = RawConnection::from_stream(listener.accept().await?.0);
+//! #     let mut content = Vec::new();
+//! #     while let Some(record) = peer.receive_record().await? {
+//! #         let mut d = Decoder::new(&record);
+//! #         let header = CallHeader::decode(&mut d).unwrap();
+//! #         let procedure = Procedure::try_from(header.procedure).unwrap();
+//! #         let results = answer(Call::decode(procedure, &mut d).unwrap(), &mut content);
+//! #         let head = [header.xid, 1, 0, 0, 0, 0].map(u32::to_be_bytes).concat();
+//! #         peer.send_record(&[head, results].concat()).await?;
+//! #     }
+//! #     Ok(())
+//! # }
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+//! # let target = listener.local_addr()?.into();
+//! # tokio::spawn(serve(listener));
+//! # let connection = Connection::connect(target, ConnectOptions::default()).await?;
+//! # let mount = Mount3::new(connection.clone(), Identity::none());
+//! # let nfs = Nfs3::new(connection, Identity::none());
+//! # let client = nfs_client::Client::from_root(nfs, mount, FileHandle::new(b"root")?).await?;
+//! let file = client.create(b"notes.txt", 0o644, false).await?;
+//! file.write_at(0, "first line\n").await?;
+//! file.append("second line\n").await?;
+//! // Reads see what was written, on stable storage or not.
+//! assert_eq!(file.read_at(6, 4).await?.data, "line");
+//! file.sync().await?;
+//! assert_eq!(file.committed(), 23);
+//! // All of it, in order, read ahead of the loop.
+//! let mut lines = file.stream(0);
+//! while let Some(data) = lines.next().await? {
+//!     assert_eq!(data, "first line\nsecond line\n");
+//! }
+//! // Only this tells that everything that was written is safe.
+//! file.close().await?;
+//! # Ok(())
+//! # }
+//! ```
 
 mod ahead;
+mod attributes;
 mod commit;
 mod memory;
 mod pattern;
 mod read;
+mod wcc;
 mod window;
 mod write;
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytes::Bytes;
 use nfs_wire::nfs3::{Fattr3, FileHandle, Ftype3, Sattr3};
+use tokio::time::Instant;
 
 use self::ahead::Reading;
 pub(crate) use self::memory::Memory;
 pub use self::read::{ReadAt, ReadStream};
 
+use self::attributes::Attributes;
+use self::write::{Opened, Writing};
 use crate::client::{Client, ClientError, Node, printable};
 use crate::limits;
+use crate::nfs3::Nfs3;
 
 /// How much of a file may be on its way at once. Kept by a [`Client`] for all of its files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,13 +139,22 @@ impl Default for Windows {
     }
 }
 
-/// An open regular file. Clones share it.
+/// An open regular file. Clones share it; so do other opens of the same file with the same client, except
+/// for the failures that each is told.
 ///
 /// "Open" is this side's word: NFSv3 has no open. But what was written has to be brought to stable
 /// storage, and only [`File::sync`] and [`File::close`] tell whether it came there.
+///
+/// # Failures
+/// Data is accepted before it is sent, so a failure belongs to an earlier call. It is told once by the
+/// next [`File::write_at`], [`File::append`], [`File::set_len`] or [`File::flush`], which then does
+/// nothing else, and by every [`File::sync`] and by [`File::close`] since: nothing that was written
+/// through this open is called safe any more. What was waiting to be sent is given up. Opening the file
+/// again begins anew.
 #[derive(Clone, Debug)]
 pub struct File {
     inner: Arc<Inner>,
+    opened: Arc<Opened>,
 }
 
 #[derive(Debug)]
@@ -72,23 +163,36 @@ struct Inner {
     handle: FileHandle,
     /// What messages call it.
     path: Vec<u8>,
+    /// This identity's: what it may read is not for others.
     reading: Arc<Reading>,
+    shared: Arc<Shared>,
+}
+
+/// What all opens of one file share, whoever opened it.
+#[derive(Debug)]
+struct Shared {
+    open_files: Arc<OpenFiles>,
+    handle: FileHandle,
+    attributes: Arc<Attributes>,
+    writing: Arc<Writing>,
+    /// One for each identity.
+    inners: Mutex<Vec<Weak<Inner>>>,
+}
+
+/// The files that are open, so that all opens of one file see what each of them writes.
+#[derive(Debug, Default)]
+pub(crate) struct OpenFiles {
+    files: Mutex<HashMap<FileHandle, Weak<Shared>>>,
 }
 
 impl File {
-    pub(crate) fn new(client: Client, node: Node, path: &[u8]) -> Result<Self, ClientError> {
+    pub(crate) fn open(client: &Client, node: Node, path: &[u8]) -> Result<Self, ClientError> {
         let what = match node.attributes.ftype {
             Ftype3::Reg => {
-                let size = node.attributes.size;
-                let inner = Inner {
-                    reading: Reading::new(&client, node.handle, path, size),
-                    client,
-                    handle: node.handle,
-                    path: path.to_vec(),
-                };
-                return Ok(Self {
-                    inner: Arc::new(inner),
-                });
+                let shared = client.open_files().open(client, &node, path);
+                let inner = shared.inner(client, &node, path);
+                let opened = Arc::new(inner.shared.writing.opened(client.nfs()));
+                return Ok(Self { inner, opened });
             }
             Ftype3::Dir => "directory",
             Ftype3::Lnk => "symbolic link",
@@ -113,28 +217,43 @@ impl File {
         &self.inner.client
     }
 
-    /// The present attributes; the size counts what was written and is still on its way.
+    /// The attributes, at most [`limits::ATTRIBUTES_AGE_MAX`] old; asked for if this client cannot tell
+    /// that it alone has changed the file. The size counts what was written and is still on its way.
     pub async fn stat(&self) -> Result<Fattr3, ClientError> {
-        self.client().stat_handle(self.handle()).await
+        match self.inner.shared.attributes.fresh(Instant::now()) {
+            Some(attributes) => Ok(self.inner.with_written(attributes)),
+            None => self.refresh().await,
+        }
+    }
+
+    /// As [`File::stat`], but always asks the server (GETATTR).
+    pub async fn refresh(&self) -> Result<Fattr3, ClientError> {
+        let attributes = self.inner.getattr().await?;
+        Ok(self.inner.with_written(attributes))
+    }
+
+    /// How often this client has seen that somebody else changed the file while it was open.
+    pub fn foreign_changes(&self) -> u64 {
+        self.inner.shared.attributes.foreign_changes()
     }
 
     /// Sets the length, bytes (SETATTR), after what was written before it.
     pub async fn set_len(&self, len: u64) -> Result<(), ClientError> {
-        let attributes = Sattr3 {
+        self.inner.shared.writing.tell_new(&self.opened)?;
+        let new = Sattr3 {
             size: Some(len),
             ..Sattr3::default()
         };
-        let changed = self
-            .client()
-            .setattr_handle(self.handle(), &attributes)
-            .await;
-        changed
-            .map(drop)
-            .map_err(|error| error.of(&self.inner.path))
+        let nfs = self.client().nfs();
+        let changed = self.inner.shared.writing.set_attributes(nfs, new).await;
+        changed.map(drop)
     }
 
-    /// Reads `len` bytes from `offset`, fewer only at the end of the file.
+    /// Reads `len` bytes from `offset`, fewer only at the end of the file. Waits for what was written
+    /// there to be at the server.
     pub async fn read_at(&self, offset: u64, len: usize) -> Result<ReadAt, ClientError> {
+        let end = offset.saturating_add(u64::try_from(len).unwrap_or(u64::MAX));
+        self.inner.shared.writing.visible(offset, end).await;
         self.inner.read_at(offset, len).await
     }
 
@@ -143,31 +262,167 @@ impl File {
         ReadStream::new(self.clone(), offset)
     }
 
-    /// Writes `data` at `offset`. Returns when the data is on its way, not when it is there: an error
-    /// may be told by a later call, and at the latest by [`File::sync`] or [`File::close`].
+    /// Writes `data` at `offset`. Returns when the data is taken over, not when it is at the server: an
+    /// error may be told by a later call, and at the latest by [`File::sync`] or [`File::close`]. Waits
+    /// while the window or the memory is full.
+    ///
+    /// Pieces of at least a quarter of a transfer are sent from where they are; smaller ones are
+    /// copied together with their neighbours, and wait for these up to [`limits::WRITE_LINGER`].
     pub async fn write_at(&self, offset: u64, data: impl Into<Bytes>) -> Result<(), ClientError> {
-        self.inner.write_through(offset, data.into()).await
+        let data = data.into();
+        self.inner
+            .shared
+            .writing
+            .write_at(&self.opened, offset, data)
+            .await
     }
 
     /// Writes `data` at the end of the file as this client knows it, and returns where that was, bytes.
-    /// NFSv3 has no append: two clients that append at once overwrite each other.
+    /// Appends of this client never overlap. NFSv3 has no append: two clients that append at once
+    /// overwrite each other.
     pub async fn append(&self, data: impl Into<Bytes>) -> Result<u64, ClientError> {
-        let end = self.stat().await?.size;
-        self.write_at(end, data).await?;
-        Ok(end)
+        let size = async || match self.inner.shared.attributes.fresh(Instant::now()) {
+            Some(attributes) => Ok(attributes.size),
+            None => Ok(self.inner.getattr().await?.size),
+        };
+        let data = data.into();
+        self.inner
+            .shared
+            .writing
+            .append(&self.opened, data, size)
+            .await
+    }
+
+    /// Brings everything written so far to the server, which may still lose it.
+    pub async fn flush(&self) -> Result<(), ClientError> {
+        self.inner.shared.writing.flush(&self.opened).await
     }
 
     /// Brings everything written so far to stable storage (COMMIT).
     ///
     /// # Errors
-    /// Also those of earlier writes that were not told yet; each is told once.
+    /// Also those of earlier writes: see [`File`].
     pub async fn sync(&self) -> Result<(), ClientError> {
-        Ok(())
+        self.inner.shared.writing.sync(&self.opened).await
     }
 
-    /// As [`File::sync`], at the end of the file's use. Dropping a file without it gives up what is
-    /// not yet on stable storage.
+    /// How far the file is on stable storage: all bytes below this that were written by this client
+    /// since the file was opened are there. For a file that is written in order, where to go on.
+    pub fn committed(&self) -> u64 {
+        self.inner.shared.writing.committed()
+    }
+
+    /// As [`File::sync`], at the end of the file's use. Dropping all of a file's opens without it gives
+    /// up what is not yet on stable storage.
     pub async fn close(self) -> Result<(), ClientError> {
         self.sync().await
+    }
+}
+
+impl Inner {
+    /// The server's attributes of this moment.
+    async fn getattr(&self) -> Result<Fattr3, ClientError> {
+        let look = self.shared.attributes.look();
+        let seen = self.client.stat_handle(&self.handle).await;
+        let seen = seen.map_err(|error| error.of(&self.path))?;
+        if !self.shared.attributes.looked(look, &seen, Instant::now()) {
+            self.shared.writing.each_reading(Reading::invalidate_all);
+        }
+        Ok(seen)
+    }
+
+    fn with_written(&self, attributes: Fattr3) -> Fattr3 {
+        let size = attributes.size.max(self.shared.writing.end());
+        Fattr3 { size, ..attributes }
+    }
+}
+
+impl Shared {
+    /// The part of it that is the client's identity's.
+    fn inner(self: Arc<Self>, client: &Client, node: &Node, path: &[u8]) -> Arc<Inner> {
+        let mut inners = self.inners.lock().unwrap_or_else(PoisonError::into_inner);
+        let identity = client.nfs().identity();
+        let same = |inner: &Arc<Inner>| inner.client.nfs().identity() == identity;
+        let open: Vec<_> = inners.iter().filter_map(Weak::upgrade).collect();
+        if let Some(inner) = open.iter().find(|&inner| same(inner)) {
+            let inner = inner.clone();
+            // What else was upgraded here may end here, and not under the lock.
+            drop(inners);
+            return inner;
+        }
+        let reading = Reading::new(client, node.handle, path, node.attributes.size);
+        let (seen, writing) = (self.attributes.clone(), Arc::downgrade(&self.writing));
+        reading.observe(move |attributes| {
+            if !seen.seen(attributes)
+                && let Some(writing) = writing.upgrade()
+            {
+                writing.each_reading(Reading::invalidate_all);
+            }
+        });
+        self.writing.add_reading(&reading);
+        let inner = Arc::new(Inner {
+            client: client.clone(),
+            handle: node.handle,
+            path: path.to_vec(),
+            reading,
+            shared: self.clone(),
+        });
+        inners.retain(|inner| inner.strong_count() > 0);
+        inners.push(Arc::downgrade(&inner));
+        drop(inners);
+        inner
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.open_files.forget(&self.handle);
+    }
+}
+
+impl OpenFiles {
+    fn open(self: &Arc<Self>, client: &Client, node: &Node, path: &[u8]) -> Arc<Shared> {
+        let mut files = self.lock();
+        if let Some(shared) = files.get(&node.handle).and_then(Weak::upgrade) {
+            drop(files);
+            if !shared.attributes.seen(&node.attributes) {
+                shared.writing.each_reading(Reading::invalidate_all);
+            }
+            return shared;
+        }
+        let attributes = Arc::new(Attributes::new(node.attributes, Instant::now()));
+        let shared = Arc::new(Shared {
+            open_files: self.clone(),
+            handle: node.handle,
+            writing: Writing::new(client, node, path, attributes.clone()),
+            attributes,
+            inners: Mutex::default(),
+        });
+        files.insert(node.handle, Arc::downgrade(&shared));
+        shared
+    }
+
+    /// Changes attributes in order with what is written to the file, if it is open.
+    pub(crate) async fn set_attributes(
+        &self,
+        nfs: &Nfs3,
+        handle: &FileHandle,
+        new: &Sattr3,
+    ) -> Option<Result<Option<Fattr3>, ClientError>> {
+        let shared = self.lock().get(handle).and_then(Weak::upgrade)?;
+        Some(shared.writing.set_attributes(nfs, *new).await)
+    }
+
+    /// Forgets the file if no open of it is left.
+    fn forget(&self, handle: &FileHandle) {
+        let mut files = self.lock();
+        let open = files.get(handle);
+        if open.is_some_and(|shared| shared.strong_count() == 0) {
+            files.remove(handle);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<FileHandle, Weak<Shared>>> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

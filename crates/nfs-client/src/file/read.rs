@@ -57,7 +57,7 @@ impl Inner {
             if piece.eof || at >= end {
                 drop(passing);
                 let data = read.into_bytes();
-                let eof = piece.eof;
+                let eof = piece.eof && (at < end || self.shared.writing.end() <= at);
                 return Ok(ReadAt { data, eof });
             }
         }
@@ -110,6 +110,8 @@ pub struct ReadStream {
     file: File,
     /// Offset of the next byte to give out.
     next: u64,
+    /// Behind the last one to give out.
+    end: u64,
     stream: u32,
     ended: bool,
 }
@@ -120,30 +122,51 @@ impl ReadStream {
         Self {
             file,
             next: offset,
+            end: u64::MAX,
             stream,
             ended: false,
         }
     }
 
+    /// The same stream, ending in front of offset `end` if the file does not end before; nothing is
+    /// read from there on.
+    #[must_use]
+    pub fn until(mut self, end: u64) -> Self {
+        self.end = end;
+        self
+    }
+
     /// The next bytes, never empty: what one READ brought, without a copy. `None` at the end of the
     /// file. After an error, `None`.
     pub async fn next(&mut self) -> Result<Option<Bytes>, ClientError> {
-        if self.ended {
+        if self.ended || self.next >= self.end {
             return Ok(None);
         }
-        let follow = Follow::Sequential {
-            stream: self.stream,
-            end: self.next,
-            until: u64::MAX,
-        };
         // Set for the way out with an error.
         self.ended = true;
-        let piece = self.file.inner.reading.piece(self.next, u64::MAX, follow);
-        let piece = piece.await?;
-        let len = u64::try_from(piece.data.len()).unwrap_or(u64::MAX);
-        self.next = self.next.saturating_add(len);
-        self.ended = piece.eof || self.next == u64::MAX;
-        Ok((!piece.data.is_empty()).then_some(piece.data))
+        let mut asked_again = false;
+        loop {
+            let follow = Follow::Sequential {
+                stream: self.stream,
+                end: self.next,
+                until: self.end,
+            };
+            let inner = &self.file.inner;
+            let next_end = self.next.saturating_add(inner.reading.transfer_bytes());
+            let next_end = next_end.min(self.end);
+            inner.shared.writing.visible(self.next, next_end).await;
+            let piece = inner.reading.piece(self.next, self.end, follow).await?;
+            let len = u64::try_from(piece.data.len()).unwrap_or(u64::MAX);
+            self.next = self.next.saturating_add(len);
+            // The server's end is not ours while data beyond it is still on its way there.
+            let ended = piece.eof && inner.shared.writing.end() <= self.next;
+            if !piece.data.is_empty() || ended || asked_again {
+                self.ended = ended;
+                return Ok((!piece.data.is_empty()).then_some(piece.data));
+            }
+            // Once: a server that lost it in a restart has to be told by a COMMIT before it has it again.
+            asked_again = true;
+        }
     }
 }
 

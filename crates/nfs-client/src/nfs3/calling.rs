@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::read_into::read_data;
 use super::{Nfs3, number};
 use crate::connection::retry::jukebox_pause;
-use crate::connection::{self, Extra, Given, Reply};
+use crate::connection::{self, Extra, Given, Reply, Times};
 use crate::error::RpcError;
 
 /// What a procedure answered, and how it was asked.
@@ -76,7 +76,7 @@ impl Nfs3 {
         }
         let number = number(procedure);
         let timeout = self.connection().options().call_timeout;
-        let deadline = Instant::now() + timeout;
+        let mut times = Times::from_now(timeout);
         let mut resent = false;
         for count in 1.. {
             let again = match &extra {
@@ -84,7 +84,7 @@ impl Nfs3 {
                 Extra::None | Extra::Memory { .. } => Extra::None,
             };
             let connection = self.connections.least_busy();
-            let call = connection.call_until(number, &self.identity, args, extra, deadline);
+            let call = connection.call_until(number, &self.identity, args, extra, times);
             let mut reply = call.await?;
             // If an earlier one was, this one may find what that one did.
             resent |= reply.resent;
@@ -92,11 +92,12 @@ impl Nfs3 {
             if !is_jukebox(&reply.results) {
                 return Ok(reply);
             }
-            let left = deadline.saturating_duration_since(Instant::now());
+            let left = times.deadline.saturating_duration_since(Instant::now());
             let Some(pause) = jukebox_pause(count, left) else {
                 return Ok(reply);
             };
             tokio::time::sleep(pause).await;
+            times.now = Instant::now();
             extra = match reply.memory {
                 Given::Unused(buf) => Extra::Memory {
                     buf,

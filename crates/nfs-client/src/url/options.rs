@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{NfsUrl, UrlError, parse_digits, parse_id, parse_port};
 use crate::connection::Reconnect;
-use crate::limits::{NCONNECT_MAX, URL_TIMEOUT_SECONDS_MAX};
+use crate::limits::{INTERFACE_BYTES_MAX, NCONNECT_MAX, URL_TIMEOUT_SECONDS_MAX};
 
 /// The options that have an effect, for messages.
 pub(super) const NAMES: &str = "version, nfsport, mountport, uid, gid, nconnect, rsize, wsize, \
@@ -28,8 +28,6 @@ const INTERFACE_CURE: &str = "give the name of a network interface, as `ip link`
 
 /// The smallest transfer that may be asked for, bytes: a disk sector.
 const BYTES_MIN: u32 = 512;
-/// The longest name of a network interface, bytes (IFNAMSIZ without its NUL).
-const INTERFACE_BYTES_MAX: usize = 15;
 
 impl NfsUrl {
     /// Takes the text behind the `?`.

@@ -14,7 +14,7 @@ use rustix::fs::OFlags;
 use tokio::task::JoinSet;
 
 use super::names::with_mode;
-use super::{Answer, Data, Tree, refuse, same_identity};
+use super::{Answer, Tree, refuse};
 use crate::attributes::Version;
 use crate::callers::Caller;
 
@@ -25,8 +25,6 @@ const OPEN_TO_RUN: i32 = 0x20;
 #[derive(Debug)]
 pub(super) struct OpenFile {
     number: u64,
-    /// Whose permission it was opened with.
-    client: Client,
     writable: bool,
     /// Told of the errors of what was written through it.
     file: File,
@@ -125,18 +123,8 @@ impl Tree {
         let (stale, unchanged, file) = {
             let mut inodes = self.inodes.lock();
             let kept = inodes.beside(number).ok_or(Errno::ESTALE)?;
-            // Reads and writes are made as the first who may do both, as far as that is known.
-            let by = match &kept.data {
-                Some(data) if data.writer || !writable => data.clone(),
-                _ => Data {
-                    file: open(&client, node, &name)?,
-                    writer: writable,
-                },
-            };
-            // Opened once more, so that the client learns what the file is like now, and tells each
-            // who has it open of errors.
-            let file = open(by.file.client(), node, &name)?;
-            kept.data = Some(by);
+            let file = open(&client, node, &name)?;
+            kept.data.get_or_insert_with(|| file.clone());
             let stale = kept.told.replace(now) != Some(now);
             let unchanged = kept.pages.replace(now) == Some(now);
             inodes.opened(number);
@@ -148,7 +136,6 @@ impl Tree {
         }
         let opened = OpenFile {
             number,
-            client,
             writable,
             file,
         };
@@ -225,37 +212,22 @@ impl Tree {
         }
     }
 
-    /// What is open, and the file to read and write it through.
-    fn opened(&self, open: u64) -> Answer<(Arc<OpenFile>, File)> {
-        let opened = self.files.lock().get(&open).cloned().ok_or(Errno::EBADF)?;
-        let data = self.data(opened.number).ok_or(Errno::EBADF)?;
-        let own = same_identity(data.file.client(), opened.file.client());
-        // Somebody who may write has opened it since.
-        let file = if own { opened.file.clone() } else { data.file };
-        Ok((opened, file))
+    fn opened(&self, open: u64) -> Answer<Arc<OpenFile>> {
+        self.files.lock().get(&open).cloned().ok_or(Errno::EBADF)
     }
 
     /// Reads `len` bytes from `offset`, fewer only at the end of the file.
     pub(crate) async fn read(&self, open: u64, offset: u64, len: u32) -> Answer<Bytes> {
-        let (opened, file) = self.opened(open)?;
+        let opened = self.opened(open)?;
         let len = usize::try_from(len).map_err(|_| Errno::EINVAL)?;
-        match file.read_at(offset, len).await {
-            Ok(read) => Ok(read.data),
-            Err(error)
-                if error.status() == Some(Nfsstat3::Acces)
-                    && !same_identity(&opened.client, file.client()) =>
-            {
-                // The data is fetched as somebody who may write but not read.
-                let read = read_alone(&opened.client, &file, offset, len).await;
-                read.map_err(|error| refuse(&error))
-            }
-            Err(error) => Err(refuse(&error)),
-        }
+        let read = opened.file.read_at(offset, len).await;
+        Ok(read.map_err(|error| refuse(&error))?.data)
     }
 
     /// Writes. The data may still be on its way when this returns.
     pub(crate) async fn write(&self, open: u64, to: Wrote, data: Bytes) -> Answer<()> {
-        let (opened, file) = self.opened(open)?;
+        let opened = self.opened(open)?;
+        let file = &opened.file;
         self.pages_differ(opened.number);
         let written = if to.append {
             file.append(data).await.map(drop)
@@ -271,8 +243,12 @@ impl Tree {
 
     /// Sets the length of what is open, bytes.
     pub(super) async fn set_len(&self, open: u64, len: u64) -> Answer<()> {
-        let (_, file) = self.opened(open)?;
-        file.set_len(len).await.map_err(|error| refuse(&error))
+        let opened = self.opened(open)?;
+        opened
+            .file
+            .set_len(len)
+            .await
+            .map_err(|error| refuse(&error))
     }
 
     /// Brings everything that was written to stable storage. What could not be is told, by number.
@@ -300,7 +276,8 @@ impl Tree {
 
     /// A descriptor is closed: what was written through it is for others to see, and safe.
     pub(crate) async fn flush(&self, open: u64) -> Answer<()> {
-        let (opened, file) = self.opened(open)?;
+        let opened = self.opened(open)?;
+        let file = &opened.file;
         if !opened.writable {
             return Ok(());
         }
@@ -309,8 +286,8 @@ impl Tree {
 
     /// Brings what was written to stable storage.
     pub(crate) async fn fsync(&self, open: u64) -> Answer<()> {
-        let (_, file) = self.opened(open)?;
-        file.sync().await.map_err(|error| refuse(&error))
+        let opened = self.opened(open)?;
+        opened.file.sync().await.map_err(|error| refuse(&error))
     }
 
     /// The last descriptor of an open is closed.
@@ -340,22 +317,6 @@ impl Tree {
 fn open(client: &Client, node: Node, name: &str) -> Answer<File> {
     let file = client.open_node(node, name.as_bytes());
     file.map_err(|error| refuse(&error))
-}
-
-/// Reads as `client`, whoever the file's data is fetched as.
-async fn read_alone(
-    client: &Client,
-    file: &File,
-    offset: u64,
-    len: usize,
-) -> Result<Bytes, ClientError> {
-    file.sync().await?;
-    let node = Node {
-        handle: *file.handle(),
-        attributes: file.stat().await?,
-    };
-    let alone = client.open_node(node, b"")?;
-    Ok(alone.read_at(offset, len).await?.data)
 }
 
 /// Creates a file that must not be there. The verifier makes this exact even when the reply is lost

@@ -48,23 +48,14 @@ pub(crate) struct Tree {
 /// What is kept beside each object.
 #[derive(Debug, Default)]
 struct Kept {
-    /// The data of a file that is open.
-    data: Option<Data>,
+    /// One of the opens of a file that is open: what it says of the attributes holds for all.
+    data: Option<File>,
     /// What the kernel was told last.
     told: Option<Version>,
     /// What the kernel's pages hold, if they hold the server's.
     pages: Option<Version>,
     /// The file has no name but one that this mount gave it, to be removed when it is closed.
     silly: Option<Silly>,
-}
-
-/// The data of an open file. All who have it open read and write through the same client, so each sees
-/// what the others wrote.
-#[derive(Clone, Debug)]
-struct Data {
-    file: File,
-    /// It was opened by somebody who may write.
-    writer: bool,
 }
 
 impl Tree {
@@ -140,8 +131,8 @@ impl Tree {
         Ok(number)
     }
 
-    /// The data of the file, if it is open.
-    fn data(&self, number: u64) -> Option<Data> {
+    /// One of the file's opens, if it is open.
+    fn data(&self, number: u64) -> Option<File> {
         self.inodes.lock().beside(number)?.data.clone()
     }
 
@@ -163,10 +154,6 @@ impl Tree {
         }
         failed
     }
-}
-
-fn same_identity(one: &Client, other: &Client) -> bool {
-    one.nfs().identity() == other.nfs().identity()
 }
 
 /// Turns a client's error into a program's, and notes it where somebody looks for it.

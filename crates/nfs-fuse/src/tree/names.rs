@@ -31,8 +31,8 @@ impl Tree {
         // A file that is open here may have grown by what is still on its way.
         let number = self.inodes.lock().number(&node.handle);
         match number.and_then(|number| self.data(number)) {
-            Some(data) => {
-                let attributes = data.file.stat().await.map_err(|error| refuse(&error))?;
+            Some(file) => {
+                let attributes = file.stat().await.map_err(|error| refuse(&error))?;
                 let node = Node { attributes, ..node };
                 Ok(self.told_of(&node)?.1)
             }

@@ -1,14 +1,13 @@
 //! Attributes, permissions, symbolic links' targets, space.
 
 use fuser::{AccessFlags, Errno, FileAttr, INodeNo};
-use nfs_client::client::Node;
 use nfs_client::nfs3::{
     ACCESS3_DELETE, ACCESS3_EXECUTE, ACCESS3_EXTEND, ACCESS3_LOOKUP, ACCESS3_MODIFY, ACCESS3_READ,
     Fattr3, FileHandle, FsstatOk, Sattr3,
 };
 use nfs_client::{Client, ClientError};
 
-use super::{Answer, Tree, refuse, same_identity};
+use super::{Answer, Tree, refuse};
 use crate::attributes::Changes;
 use crate::callers::Caller;
 use crate::errno;
@@ -33,7 +32,9 @@ impl Tree {
     pub(super) async fn present(&self, client: &Client, number: u64) -> Answer<Fattr3> {
         let handle = self.handle(number)?;
         let attributes = match self.data(number) {
-            Some(data) => data.file.stat().await,
+            // Kept for no time by the kernel, they are not kept here either.
+            Some(file) if self.options.attr_timeout.is_zero() => file.refresh().await,
+            Some(file) => file.stat().await,
             None => client.stat_handle(&handle).await,
         };
         attributes.map_err(|error| refuse(&error))
@@ -55,25 +56,10 @@ impl Tree {
             self.set_len(open, size).await?;
             new.size = None;
         }
-        let shared = self.data(number).map(|data| data.file);
-        let shared = shared.filter(|file| !same_identity(file.client(), &client));
-        let after = if new == Sattr3::default() {
-            None
-        } else if let Some(file) = shared {
-            // Written as somebody else: the client knows only of each identity's own order.
-            let attributes = file.stat().await.map_err(|error| refuse(&error))?;
-            let node = Node { handle, attributes };
-            let file = file.client().open_node(node, b"");
-            let file = file.map_err(|error| refuse(&error))?;
-            file.sync().await.map_err(|error| refuse(&error))?;
-            set(&client, &handle, &new).await?;
-            if let Some(size) = new.size {
-                // It is that long now; this is for the client to know.
-                file.set_len(size).await.map_err(|error| refuse(&error))?;
-            }
-            None
-        } else {
-            set(&client, &handle, &new).await?
+        // In order with what was written before, if the file is open.
+        let after = match new == Sattr3::default() {
+            true => None,
+            false => set(&client, &handle, &new).await?,
         };
         if new.size.is_some() {
             self.pages_differ(number);

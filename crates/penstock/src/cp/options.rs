@@ -6,6 +6,7 @@ use nfs_client::limits::{JOBS_DEFAULT, JOBS_MAX};
 use nfs_client::transfer::{Existing, Follow, LocalIo, Options, Preserve, Sparse};
 
 use crate::interrupt::quoted;
+use crate::session::Common;
 use crate::windows;
 
 /// What the help text says at its end.
@@ -42,7 +43,8 @@ Exit codes: 0 all done, 1 something failed and the rest is done, 2 wrong usage, 
 ///
 ///   penstock cp -r nfs://one/export/data nfs://two/backup/
 #[derive(clap::Args, Debug)]
-#[command(verbatim_doc_comment, after_long_help = AFTER_HELP)]
+#[command(verbatim_doc_comment, after_long_help = AFTER_HELP,
+          override_usage = "penstock cp [OPTIONS] <SOURCE>... <DESTINATION>")]
 pub(crate) struct Args {
     /// Copy directories with all that they hold; fifos, sockets and devices are made anew
     #[arg(short, long, visible_short_alias = 'R')]
@@ -118,6 +120,9 @@ pub(crate) struct Args {
     #[command(flatten)]
     pub(super) windows: windows::WindowArgs,
 
+    #[command(flatten)]
+    pub(super) common: Common,
+
     /// Print one JSON object per file, and one with the totals at the end
     #[arg(long)]
     pub(super) json: bool,
@@ -131,7 +136,7 @@ pub(crate) struct Args {
     pub(super) no_progress: bool,
 
     /// The sources, and at last the destination
-    #[arg(required = true, num_args = 2.., value_names = ["SOURCE", "DESTINATION"])]
+    #[arg(required = true, value_name = "PLACE")]
     pub(super) places: Vec<OsString>,
 }
 
@@ -261,6 +266,7 @@ impl Args {
             words.push(format!("--jobs={}", self.jobs));
         }
         words.extend(self.windows.words());
+        words.extend(self.common.words());
         words.push("--".to_owned());
         words.extend(self.places.iter().map(|place| quoted(place)));
         Some(words.join(" "))

@@ -1,5 +1,9 @@
 //! How these tests run the binary.
 
+#![allow(dead_code, reason = "each test file uses its part")]
+
+pub(crate) mod server;
+
 use std::process::{Command, Output};
 
 pub(crate) fn penstock() -> Command {
@@ -17,6 +21,7 @@ pub(crate) fn penstock() -> Command {
     command
 }
 
+#[allow(dead_code)] // not by every test file
 pub(crate) fn run(arguments: &[&str]) -> Output {
     penstock().args(arguments).output().unwrap()
 }

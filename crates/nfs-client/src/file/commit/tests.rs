@@ -187,13 +187,13 @@ impl World {
         let range = offset..(offset + len).min(FILE);
         self.expected[range.clone()].fill(self.accepted);
         let data = Bytes::from(vec![self.accepted; range.len()]);
-        self.kept.accept(offset as u64, data);
+        self.kept.accept(offset as u64, data, Writer::default());
     }
 
     fn send(&mut self) -> bool {
         match self.kept.next(self.policy) {
             None => return false,
-            Some(Step::Commit) => self.calls.push(Call::Commit),
+            Some(Step::Commit(_)) => self.calls.push(Call::Commit),
             Some(Step::Write(write)) => {
                 let offset = usize::try_from(write.offset).unwrap();
                 let call = Call::Write(write.ticket, offset, write.data, write.stable);
@@ -295,13 +295,13 @@ fn op(fails: bool) -> impl Strategy<Value = Op> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(400) })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(256) })]
 
     #[test]
     fn whatever_the_server_does_the_file_ends_as_written_or_a_problem_is_told(
         depth in 1..5_usize,
         commit_bytes in 1..60_u64,
-        ops in prop::collection::vec(op(false), 0..250),
+        ops in prop::collection::vec(op(false), 0..150),
     ) {
         let mut world = World::new(Policy { depth, commit_bytes });
         for op in &ops {
@@ -318,7 +318,7 @@ proptest! {
     fn after_failures_only_what_is_stable_is_called_stable(
         depth in 1..5_usize,
         commit_bytes in 1..60_u64,
-        ops in prop::collection::vec(op(true), 0..250),
+        ops in prop::collection::vec(op(true), 0..150),
     ) {
         let mut world = World::new(Policy { depth, commit_bytes });
         for op in &ops {

@@ -1,0 +1,213 @@
+//! The calls behind a writer: sent as far as the window goes, carried out by tasks.
+
+use std::ops::Range;
+use std::sync::Weak;
+
+use nfs_wire::nfs3::{CommitOk, WccData, WriteOk};
+use tokio::runtime::Handle;
+use tokio::time::Instant;
+
+use super::{State, Writing, bytes};
+use crate::client::{ClientError, printable, refused};
+use crate::file::commit::{Problem, Step, WriteAnswer, WriteStep};
+use crate::file::wcc::Change;
+use crate::limits::WRITE_LINGER;
+use crate::nfs3::Outcome;
+
+impl Writing {
+    /// Sends what may be sent now.
+    pub(super) fn pump(&self, state: &mut State) {
+        // Whoever gives memory back may do so from outside of any runtime; the next answer pumps.
+        if Handle::try_current().is_err() {
+            return;
+        }
+        let policy = self.policy(state);
+        while let Some(step) = state.kept.next(policy) {
+            state.tasks.spawn(carry_out(self.me.clone(), step));
+        }
+        let lingers = state.tail.is_some() || state.kept.lingers();
+        if lingers && !state.lingering {
+            state.lingering = true;
+            state.tasks.spawn(send_lingering(self.me.clone()));
+        }
+        while state.tasks.try_join_next().is_some() {}
+    }
+
+    /// Takes the answer in, and returns the next thing to do for the task that brought it.
+    fn write_answered(
+        &self,
+        write: &Sent,
+        change: &Change,
+        answer: Outcome<WriteOk, WccData>,
+    ) -> Option<Step> {
+        let now = Instant::now();
+        let wcc = match &answer {
+            Ok(Ok(ok)) => Some(&ok.file_wcc),
+            Ok(Err(failure)) => Some(&failure.body),
+            Err(_) => None,
+        };
+        self.settle(change, wcc, now, Some(&write.range));
+        let mut state = self.lock();
+        let moved = write.range.end - write.range.start;
+        let waited = std::mem::take(&mut state.waited);
+        state
+            .window
+            .moved(now.saturating_duration_since(self.began), moved, waited);
+        let failure = match answer {
+            Ok(Ok(ok)) => {
+                let answer = WriteAnswer {
+                    count: ok.count,
+                    committed: ok.committed,
+                    verifier: ok.verf,
+                };
+                let taken = state.kept.write_answered(write.ticket, &answer);
+                taken.err().map(|problem| self.problem(problem))
+            }
+            Ok(Err(failure)) => {
+                state.kept.write_failed(write.ticket);
+                Some(refused("WRITE", &self.path, failure.status))
+            }
+            Err(error) => {
+                state.kept.write_lost(write.ticket);
+                Some(error.into())
+            }
+        };
+        self.go_on(&mut state, failure)
+    }
+
+    fn commit_answered(&self, change: &Change, answer: Outcome<CommitOk, WccData>) -> Option<Step> {
+        let wcc = match &answer {
+            Ok(Ok(ok)) => Some(&ok.file_wcc),
+            Ok(Err(failure)) => Some(&failure.body),
+            Err(_) => None,
+        };
+        self.settle(change, wcc, Instant::now(), Some(&(0..0)));
+        let mut state = self.lock();
+        let failure = match answer {
+            Ok(Ok(ok)) => {
+                let taken = state.kept.commit_answered(ok.verf);
+                taken.err().map(|problem| self.problem(problem))
+            }
+            Ok(Err(failure)) => {
+                state.kept.commit_failed();
+                Some(refused("COMMIT", &self.path, failure.status))
+            }
+            Err(error) => {
+                state.kept.commit_failed();
+                Some(error.into())
+            }
+        };
+        self.go_on(&mut state, failure)
+    }
+
+    /// The end of every answer: the failure is kept to be told, who waits looks again, and the window is
+    /// filled.
+    fn go_on(&self, state: &mut State, failure: Option<ClientError>) -> Option<Step> {
+        if failure.is_some() {
+            state.failures += 1;
+            state.failure = failure;
+        }
+        if state.tail.is_none() && state.kept.is_empty() {
+            state.share = None;
+        }
+        let policy = self.policy(state);
+        let next = state.kept.next(policy);
+        self.pump(state);
+        self.changed.notify_waiters();
+        next
+    }
+
+    /// Looks what a reply says about the file's state, and drops what was read ahead and is not good any
+    /// more: all, or what our own change was about (`None` for all).
+    pub(super) fn settle(
+        &self,
+        change: &Change,
+        wcc: Option<&WccData>,
+        now: Instant,
+        written: Option<&Range<u64>>,
+    ) {
+        let ours = match wcc {
+            Some(wcc) => self.attributes.change_ended(change, wcc, now),
+            None => self.attributes.change_lost(change, now),
+        };
+        let size = wcc.and_then(|wcc| wcc.after).map(|after| after.size);
+        self.each_reading(|reading| {
+            match written {
+                Some(range) if ours => reading.invalidate(range.clone()),
+                _ => reading.invalidate_all(),
+            }
+            if let Some(size) = size {
+                reading.saw_size(size);
+            }
+        });
+    }
+
+    fn problem(&self, problem: Problem) -> ClientError {
+        let path = printable(&self.path);
+        match problem {
+            Problem::NoProgress { offset } => ClientError::NoProgress { path, offset },
+            Problem::VerifierKeepsChanging => ClientError::VerifierKeepsChanging { path },
+        }
+    }
+}
+
+/// What of a WRITE is needed when its answer comes.
+struct Sent {
+    ticket: u64,
+    range: Range<u64>,
+}
+
+/// Carries out `step`, and then whatever is next. Holds no reference while a call is on its way.
+async fn carry_out(writing: Weak<Writing>, mut step: Step) {
+    loop {
+        let Some(this) = writing.upgrade() else {
+            return;
+        };
+        let writer = match &step {
+            Step::Write(write) => write.writer,
+            Step::Commit(writer) => *writer,
+        };
+        let Some(nfs) = this.lock().writers.get(writer.0).cloned() else {
+            return;
+        };
+        let handle = this.handle;
+        let change = this.attributes.change_began();
+        drop(this);
+        let next = match step {
+            Step::Write(write) => {
+                let WriteStep {
+                    ticket,
+                    offset,
+                    data,
+                    stable,
+                    ..
+                } = write;
+                let range = offset..offset + bytes(data.len());
+                let sent = Sent { ticket, range };
+                let answer = nfs.write(&handle, offset, stable, data).await;
+                let this = writing.upgrade();
+                this.and_then(|this| this.write_answered(&sent, &change, answer))
+            }
+            Step::Commit(_) => {
+                // The whole file: what was written by others of this client is covered as well.
+                let answer = nfs.commit(&handle, 0, 0).await;
+                let this = writing.upgrade();
+                this.and_then(|this| this.commit_answered(&change, answer))
+            }
+        };
+        match next {
+            Some(next) => step = next,
+            None => return,
+        }
+    }
+}
+
+/// Sends what nothing was put to for a while.
+async fn send_lingering(writing: Weak<Writing>) {
+    tokio::time::sleep(WRITE_LINGER).await;
+    if let Some(this) = writing.upgrade() {
+        let mut state = this.lock();
+        state.lingering = false;
+        this.send_all(&mut state);
+    }
+}

@@ -1,0 +1,375 @@
+//! The client against a server that misbehaves: nothing hangs, nothing is lost silently.
+//!
+//! Each run has a seed, which a failure names; `DOUBLE_SEED=N` in the environment runs that one alone and
+//! tells each call. The clock of most runs stands still and jumps when nothing else is left to do, so that pauses and time
+//! limits cost nothing, and a hang is found at once.
+
+mod double;
+
+use std::future::Future;
+use std::time::Duration;
+
+use nfs_client::client::ClientError;
+use nfs_client::file::{Depth, File, Windows};
+use nfs_client::{Client, MountOptions};
+use tokio::time::timeout;
+
+use double::Double;
+use double::chance::Chance;
+use double::faults::{HARMFUL, HARMLESS, Profile};
+
+/// More than all time limits of the client together. Where the clock jumps, it costs nothing.
+const HANG: Duration = Duration::from_secs(24 * 3600);
+
+/// Largest file of the runs, bytes.
+const FILE_BYTES: usize = 100_000;
+
+/// Runs `run` for each seed, on a runtime of its own whose clock jumps.
+fn for_seeds<F>(seeds: std::ops::Range<u64>, run: impl Fn(u64) -> F)
+where
+    F: Future<Output = ()>,
+{
+    let only = std::env::var("DOUBLE_SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok());
+    for seed in only.map_or(seeds, |seed: u64| seed..seed + 1) {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .start_paused(true)
+            .build()
+            .unwrap();
+        let named = Named(seed);
+        runtime.block_on(async {
+            timeout(HANG, run(seed)).await.expect("the client hangs");
+        });
+        std::mem::forget(named);
+    }
+}
+
+/// Names the seed when a run panics.
+struct Named(u64);
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        eprintln!("this was DOUBLE_SEED={}", self.0);
+    }
+}
+
+async fn mounted(double: &Double, chance: &mut Chance) -> Client {
+    let depth = |chance: &mut Chance| match chance.below(3) {
+        0 => Depth::Measured,
+        1 => Depth::Fixed(1),
+        _ => Depth::Fixed(4),
+    };
+    let windows = Windows {
+        read: depth(chance),
+        write: depth(chance),
+        transfer_bytes_max: [1000, 4096, 8192][chance.below(3)],
+        memory_bytes_max: [0, 50_000, 1 << 20][chance.below(3)],
+    };
+    let options = MountOptions {
+        windows,
+        ..MountOptions::default()
+    };
+    let mounted = Client::mount_with(&double.url(""), &options).await;
+    mounted.unwrap().0
+}
+
+/// What a file has to hold, and what was ever written to it.
+#[derive(Default)]
+struct Model {
+    bytes: Vec<u8>,
+    written: Vec<(usize, Vec<u8>)>,
+}
+
+impl Model {
+    fn write(&mut self, offset: usize, data: &[u8]) {
+        let end = offset + data.len();
+        if !data.is_empty() && self.bytes.len() < end {
+            self.bytes.resize(end, 0);
+        }
+        if !data.is_empty() {
+            self.bytes[offset..end].copy_from_slice(data);
+        }
+    }
+
+    /// Each byte is zero, or was written there at some time.
+    fn could_be(&self, offset: usize, data: &[u8]) -> bool {
+        let known = |(at, byte): (usize, &u8)| {
+            let written = |(start, written): &(usize, Vec<u8>)| {
+                at.checked_sub(*start).and_then(|index| written.get(index)) == Some(byte)
+            };
+            *byte == 0 || self.written.iter().rev().any(written)
+        };
+        (offset..).zip(data).all(known)
+    }
+}
+
+/// Random operations on one file; returns the errors that were told.
+async fn operations(
+    double: &Double,
+    client: &Client,
+    chance: &mut Chance,
+) -> Vec<(&'static str, ClientError)> {
+    let mut errors = Vec::new();
+    let mut model = Model::default();
+    let mut file = match client.create(b"file", 0o644, chance.one_in(2)).await {
+        Ok(file) => file,
+        Err(error) => return vec![("create", error)],
+    };
+    for _ in 0..30 {
+        match operation(double, &file, chance, &mut model, errors.is_empty()).await {
+            Ok(()) => {}
+            Err(error) => errors.push(error),
+        }
+        if chance.one_in(20) {
+            // The same file opened twice is one file: what waits is seen by both.
+            match client.open(b"file").await {
+                Ok(again) => file = again,
+                Err(error) => errors.push(("open", error)),
+            }
+        }
+    }
+    match file.close().await {
+        Ok(()) => same("close", &double.stable("file").unwrap(), &model.bytes),
+        Err(error) => errors.push(("close", error)),
+    }
+    let stable = double.stable("file").unwrap();
+    assert!(
+        model.could_be(0, &stable),
+        "bytes that nobody wrote are on the server"
+    );
+    errors
+}
+
+/// One operation. `sure`: no error was told so far, so that the model is what the file has to be.
+async fn operation(
+    double: &Double,
+    file: &File,
+    chance: &mut Chance,
+    model: &mut Model,
+    sure: bool,
+) -> Result<(), (&'static str, ClientError)> {
+    let offset = chance.below(FILE_BYTES);
+    let len = match chance.below(3) {
+        0 => chance.below(200),
+        1 => chance.below(9000),
+        _ => chance.below(40_000),
+    };
+    let what = chance.below(100);
+    double::trace(|| format!("operation {what}, {len} bytes at {offset}"));
+    match what {
+        0..45 => {
+            let data = chance.bytes(len);
+            model.written.push((offset, data.clone()));
+            let wrote = file.write_at(offset as u64, data.clone()).await;
+            wrote.map_err(|error| ("write_at", error))?;
+            model.write(offset, &data);
+        }
+        45..57 => {
+            let data = chance.bytes(len / 4);
+            // Wherever it goes: it may have been taken although the call failed.
+            model.written.push((model.bytes.len(), data.clone()));
+            let end = file
+                .append(data.clone())
+                .await
+                .map_err(|error| ("append", error))?;
+            if sure {
+                assert_eq!(
+                    end,
+                    model.bytes.len() as u64,
+                    "append elsewhere than at the end"
+                );
+            }
+            let end = usize::try_from(end).unwrap();
+            model.written.push((end, data.clone()));
+            model.write(end, &data);
+        }
+        57..72 => {
+            let read = file.read_at(offset as u64, len).await;
+            let read = read.map_err(|error| ("read_at", error))?;
+            if sure {
+                let start = offset.min(model.bytes.len());
+                let end = (offset + len).min(model.bytes.len()).max(start);
+                same("read_at", &read.data, &model.bytes[start..end]);
+            }
+            assert!(
+                model.could_be(offset, &read.data),
+                "read_at gave bytes that nobody wrote"
+            );
+        }
+        72..80 => {
+            let mut stream = file.stream(offset as u64);
+            let mut all = Vec::new();
+            while let Some(data) = stream.next().await.map_err(|error| ("stream", error))? {
+                all.extend_from_slice(&data);
+            }
+            if sure {
+                same(
+                    "stream",
+                    &all,
+                    &model.bytes[offset.min(model.bytes.len())..],
+                );
+            }
+            assert!(
+                model.could_be(offset, &all),
+                "a stream gave bytes that nobody wrote"
+            );
+        }
+        80..85 => {
+            let set = file.set_len(offset as u64).await;
+            set.map_err(|error| ("set_len", error))?;
+            model.bytes.resize(offset, 0);
+        }
+        85..95 => {
+            file.sync().await.map_err(|error| ("sync", error))?;
+            same("sync", &double.stable("file").unwrap(), &model.bytes);
+        }
+        _ => {
+            let size = file.stat().await.map_err(|error| ("stat", error))?.size;
+            if sure {
+                assert_eq!(size, model.bytes.len() as u64, "stat knows another size");
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Says where two contents part, not all of them.
+fn same(what: &str, got: &[u8], expected: &[u8]) {
+    if got != expected {
+        let at = got.iter().zip(expected).position(|(a, b)| a != b);
+        let (got, expected) = (got.len(), expected.len());
+        panic!("after {what}: {got} bytes, expected {expected}, the first other one at {at:?}");
+    }
+}
+
+fn is_server_that_restarts_for_ever(errors: &[(&'static str, ClientError)]) -> bool {
+    errors
+        .iter()
+        .all(|(_, error)| matches!(error, ClientError::VerifierKeepsChanging { .. }))
+}
+
+#[test]
+fn a_server_that_behaves() {
+    for_seeds(0..60, async |seed| {
+        let double = Double::start(seed).await;
+        let mut chance = Chance::new(seed);
+        let client = mounted(&double, &mut chance).await;
+        let errors = operations(&double, &client, &mut chance).await;
+        assert!(errors.is_empty(), "{errors:?}");
+    });
+}
+
+/// Each harmless fault alone, often: the client gets over it without a word.
+#[test]
+fn one_harmless_fault_at_a_time() {
+    for fault in HARMLESS {
+        let happened = std::cell::Cell::new(0);
+        for_seeds(100..112, async |seed| {
+            let double = Double::start(seed).await;
+            let mut chance = Chance::new(seed);
+            let client = mounted(&double, &mut chance).await;
+            double.misbehave(Profile::only(fault, 12));
+            let errors = operations(&double, &client, &mut chance).await;
+            assert!(
+                is_server_that_restarts_for_ever(&errors),
+                "{fault:?}: {errors:?}"
+            );
+            happened.set(happened.get() + double.count(fault));
+        });
+        assert!(happened.get() > 0, "{fault:?} never happened");
+    }
+}
+
+/// Each harmful fault alone: what close calls good is good, and errors are told.
+#[test]
+fn one_harmful_fault_at_a_time() {
+    for fault in HARMFUL {
+        let (happened, told) = (std::cell::Cell::new(0), std::cell::Cell::new(0));
+        for_seeds(200..220, async |seed| {
+            let double = Double::start(seed).await;
+            let mut chance = Chance::new(seed);
+            let client = mounted(&double, &mut chance).await;
+            double.misbehave(Profile::only(fault, 20));
+            let errors = operations(&double, &client, &mut chance).await;
+            happened.set(happened.get() + double.count(fault));
+            told.set(told.get() + errors.len());
+        });
+        assert!(happened.get() > 0, "{fault:?} never happened");
+        assert!(told.get() > 0, "{fault:?} happened and was never told");
+    }
+}
+
+#[test]
+fn harmless_faults_together() {
+    for_seeds(1000..1150, async |seed| {
+        let double = Double::start(seed).await;
+        let mut chance = Chance::new(seed);
+        let client = mounted(&double, &mut chance).await;
+        let profile = Profile::mixed(&mut chance, &HARMLESS);
+        double.misbehave(profile.clone());
+        let errors = operations(&double, &client, &mut chance).await;
+        assert!(
+            is_server_that_restarts_for_ever(&errors),
+            "{profile:?}: {errors:?}"
+        );
+    });
+}
+
+#[test]
+fn all_faults_together() {
+    let all = [&HARMLESS[..], &HARMFUL[..]].concat();
+    for_seeds(2000..2150, async |seed| {
+        let double = Double::start(seed).await;
+        let mut chance = Chance::new(seed);
+        let client = mounted(&double, &mut chance).await;
+        double.misbehave(Profile::mixed(&mut chance, &all));
+        operations(&double, &client, &mut chance).await;
+    });
+}
+
+/// Names made, found, renamed and removed: what was said to be done is done, once.
+#[test]
+fn names_under_harmless_faults() {
+    for_seeds(3000..3060, async |seed| {
+        let double = Double::start(seed).await;
+        let mut chance = Chance::new(seed);
+        let client = mounted(&double, &mut chance).await;
+        double.misbehave(Profile::mixed(&mut chance, &HARMLESS));
+        let result = names(&client).await;
+        assert!(result.is_ok(), "{result:?}");
+        let listed = double.with(|store| {
+            let root = store.dir(double::store::ROOT).unwrap();
+            root.keys()
+                .map(|name| String::from_utf8(name.clone()).unwrap())
+                .collect::<Vec<_>>()
+        });
+        assert_eq!(listed, ["dir", "renamed"]);
+        assert!(double.with(|store| store.at("dir/link").is_some()));
+    });
+}
+
+async fn names(client: &Client) -> Result<(), ClientError> {
+    client.mkdir(b"dir", 0o755).await?;
+    for number in 0..20 {
+        let name = format!("dir/file{number}").into_bytes();
+        client.create(&name, 0o644, true).await?.close().await?;
+    }
+    client.symlink(b"dir/link", b"file3").await?;
+    client.link(b"dir/file1", b"again").await?;
+    client.rename(b"again", b"renamed").await?;
+    client.mkdir(b"gone", 0o755).await?;
+    client.rmdir(b"gone").await?;
+    let dir = client.resolve(b"dir").await?.handle;
+    let listed = client.read_dir(&dir, true).await?;
+    assert_eq!(listed.len(), 21, "a listing misses or repeats names");
+    assert!(listed.iter().all(|entry| entry.attributes.is_some()));
+    for number in 0..20 {
+        client
+            .remove(format!("dir/file{number}").as_bytes())
+            .await?;
+    }
+    assert!(client.stat(b"dir/file1").await.is_err());
+    Ok(())
+}

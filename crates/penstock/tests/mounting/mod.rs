@@ -1,0 +1,240 @@
+//! A server and mounts of it, as real processes.
+
+mod model;
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal};
+use tempfile::TempDir;
+
+pub(crate) use model::Model;
+
+use crate::support::{penstock, text};
+
+/// How long something may take that takes no time.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Whether FUSE is there. Says so where it is not: nothing of this file is tested then.
+pub(crate) fn fuse_is_here() -> bool {
+    let here = Path::new("/dev/fuse").exists();
+    if !here {
+        println!("SKIPPED: /dev/fuse is missing, so `penstock mount` is not tested here");
+    }
+    here
+}
+
+/// Whether this is root, whom some mounts take. Says so where it is not.
+pub(crate) fn root_is_here() -> bool {
+    let root = rustix::process::geteuid().is_root();
+    if !root {
+        println!("SKIPPED: not root, so mounts that only root can make are not tested here");
+    }
+    root
+}
+
+/// A server of a directory of its own; killed if the test ends before it.
+pub(crate) struct Server {
+    child: Option<Child>,
+    scratch: TempDir,
+    address: String,
+}
+
+impl Server {
+    pub(crate) fn new() -> Self {
+        let scratch = tempfile::tempdir().unwrap();
+        std::fs::create_dir(scratch.path().join("data")).unwrap();
+        let mut server = Self {
+            child: None,
+            scratch,
+            address: "127.0.0.1:0".to_owned(),
+        };
+        server.start();
+        server
+    }
+
+    /// Starts it, again where it was before.
+    pub(crate) fn start(&mut self) {
+        let log = self.scratch.path().join("serve.log");
+        let mut child = penstock()
+            .arg("serve")
+            .arg(self.data())
+            .arg("--state-dir")
+            .arg(self.scratch.path().join("state"))
+            .args(["--listen", &self.address])
+            .stdout(Stdio::piped())
+            .stderr(std::fs::File::create(&log).unwrap())
+            .spawn()
+            .unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        let mut ready = String::new();
+        out.read_line(&mut ready).unwrap();
+        out.read_line(&mut ready).unwrap();
+        let Some(address) = ready.strip_prefix("ready\nlistening ") else {
+            let said = std::fs::read_to_string(&log).unwrap();
+            panic!("the server said {ready:?} and {said}");
+        };
+        self.address = address.trim_end().to_owned();
+        self.child = Some(child);
+    }
+
+    /// Ends it as a crash does.
+    pub(crate) fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+
+    /// The directory that it serves.
+    pub(crate) fn data(&self) -> PathBuf {
+        self.scratch.path().join("data")
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("nfs://{}/", self.address)
+    }
+
+    /// A new directory beside the one that is served.
+    pub(crate) fn point(&self) -> PathBuf {
+        let point = tempfile::Builder::new()
+            .prefix("mnt")
+            .tempdir_in(self.scratch.path());
+        point.unwrap().keep().canonicalize().unwrap()
+    }
+
+    pub(crate) fn mount(&self, arguments: &[&str]) -> Mounted {
+        Mounted::start(penstock(), arguments, &self.url(), self.point())
+    }
+
+    /// Lets everybody reach the directories in it.
+    pub(crate) fn open_to_all(&self) {
+        use std::os::unix::fs::PermissionsExt as _;
+        let all = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(self.scratch.path(), all).unwrap();
+    }
+
+    pub(crate) fn scratch(&self) -> &Path {
+        self.scratch.path()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// A mount; unmounted if the test ends before it.
+pub(crate) struct Mounted {
+    child: Child,
+    point: PathBuf,
+}
+
+impl Mounted {
+    pub(crate) fn start(
+        mut penstock: Command,
+        arguments: &[&str],
+        url: &str,
+        point: PathBuf,
+    ) -> Self {
+        let mut child = penstock
+            .arg("mount")
+            .args(arguments)
+            .arg(url)
+            .arg(&point)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut ready = String::new();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        out.read_line(&mut ready).unwrap();
+        assert_eq!(
+            ready,
+            format!("mounted {url} on {}\n", point.display()),
+            "{}",
+            errors_if_ended(&mut child, &ready)
+        );
+        Self { child, point }
+    }
+
+    /// Where it is mounted.
+    pub(crate) fn at(&self, name: &str) -> PathBuf {
+        self.point.join(name)
+    }
+
+    pub(crate) fn point(&self) -> &Path {
+        &self.point
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        rustix::process::kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// The next line of standard error.
+    pub(crate) fn error_line(&mut self) -> String {
+        let mut line = String::new();
+        let stderr = self.child.stderr.as_mut().unwrap();
+        let mut byte = [0];
+        while stderr.read(&mut byte).unwrap() == 1 && byte[0] != b'\n' {
+            line.push(char::from(byte[0]));
+        }
+        line
+    }
+
+    /// Ends it by a signal; exit code and what is left of standard error.
+    pub(crate) fn interrupt(self) -> (Option<i32>, String) {
+        self.signal(Signal::INT);
+        self.end()
+    }
+
+    /// Waits for its end; exit code and what is left of standard error.
+    pub(crate) fn end(mut self) -> (Option<i32>, String) {
+        let said = errors(&mut self.child);
+        (self.child.wait().unwrap().code(), said)
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if self.child.try_wait().unwrap().is_some() {
+            return;
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = Command::new("fusermount3")
+            .args(["-u", "-z", "-q"])
+            .arg(&self.point)
+            .status();
+    }
+}
+
+fn errors(child: &mut Child) -> String {
+    let mut said = Vec::new();
+    let stderr = child.stderr.as_mut().unwrap();
+    stderr.read_to_end(&mut said).unwrap();
+    text(&said)
+}
+
+fn errors_if_ended(child: &mut Child, ready: &str) -> String {
+    if ready.is_empty() {
+        errors(child)
+    } else {
+        String::new()
+    }
+}
+
+/// Waits until `done` brings something: for what another process does in its own time.
+pub(crate) fn eventually<T>(what: &str, mut done: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + DEADLINE;
+    while Instant::now() < end {
+        if let Some(done) = done() {
+            return done;
+        }
+        std::thread::yield_now();
+    }
+    panic!("{what}: not within {DEADLINE:?}");
+}

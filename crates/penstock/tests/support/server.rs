@@ -1,0 +1,131 @@
+//! A server of a directory of its own, for the client commands.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Output, Stdio};
+
+use super::{penstock, text};
+
+/// A running `penstock serve`; killed if the test ends before it.
+pub(crate) struct Served {
+    child: Child,
+    scratch: tempfile::TempDir,
+    address: String,
+}
+
+impl Served {
+    pub(crate) fn new() -> Self {
+        let scratch = tempfile::tempdir().unwrap();
+        let data = scratch.path().join("data");
+        std::fs::create_dir(&data).unwrap();
+        let mut child = penstock()
+            .arg("serve")
+            .arg(&data)
+            .args(["--listen", "127.0.0.1:0"])
+            .arg("--state-dir")
+            .arg(scratch.path().join("state"))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let listening = lines.nth(1).expect("two lines of a ready server").unwrap();
+        let address = listening.strip_prefix("listening ").unwrap().to_owned();
+        Self {
+            child,
+            scratch,
+            address,
+        }
+    }
+
+    /// Where the served directory is on this machine.
+    pub(crate) fn path(&self, below: &str) -> PathBuf {
+        self.scratch.path().join("data").join(below)
+    }
+
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("nfs://{}/{path}", self.address)
+    }
+
+    /// Runs a command; an argument that begins with `@` is a path on the server, and becomes its URL.
+    pub(crate) fn run(&self, arguments: &[&str]) -> Ran {
+        let arguments = arguments
+            .iter()
+            .map(|argument| match argument.strip_prefix('@') {
+                Some(path) => self.url(path),
+                None => (*argument).to_owned(),
+            });
+        Ran(penstock().args(arguments).output().unwrap())
+    }
+
+    /// As [`Self::run`], for what has to succeed: its output, lines of it sorted.
+    pub(crate) fn lines(&self, arguments: &[&str]) -> Vec<String> {
+        let ran = self.run(arguments);
+        assert_eq!(ran.code(), 0, "{arguments:?}: {}", ran.errors());
+        let mut lines: Vec<String> = ran.output().lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    }
+
+    /// As [`Self::lines`], each line a JSON object.
+    pub(crate) fn json(&self, arguments: &[&str]) -> Vec<serde_json::Value> {
+        let lines = self.lines(arguments);
+        let lines = lines.iter();
+        lines
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    }
+
+    /// For what has to fail: asserts the exit code and a part of the one message.
+    pub(crate) fn fails(&self, arguments: &[&str], code: i32, message: &str) {
+        let ran = self.run(arguments);
+        let errors = ran.errors();
+        assert_eq!(ran.code(), code, "{arguments:?}: {errors}");
+        assert!(errors.contains(message), "{arguments:?}: {errors}");
+        if code == 1 {
+            assert!(errors.starts_with("penstock: "), "{arguments:?}: {errors}");
+        }
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// How a command ended.
+pub(crate) struct Ran(Output);
+
+impl Ran {
+    pub(crate) fn code(&self) -> i32 {
+        self.0.status.code().expect("an exit code")
+    }
+
+    pub(crate) fn output(&self) -> String {
+        String::from_utf8_lossy(&self.0.stdout).into_owned()
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.0.stdout
+    }
+
+    pub(crate) fn errors(&self) -> String {
+        text(&self.0.stderr)
+    }
+}
+
+/// The permission bits of a local file, not following links.
+pub(crate) fn mode(path: &Path) -> u32 {
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::symlink_metadata(path)
+        .unwrap()
+        .permissions()
+        .mode()
+        & 0o7777
+}
