@@ -1,7 +1,5 @@
 //! `penstock get`: one file of an NFS server to standard output, with a progress line.
 
-use std::io::Write as _;
-use std::os::fd::AsFd as _;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,6 +9,7 @@ use nfs_client::transfer::Figures;
 use nfs_client::{Client, NfsUrl};
 
 use crate::interrupt::{self, Ended, Interrupts};
+use crate::out::Out;
 use crate::progress::{Progress, TICK, bytes_text};
 use crate::session::Common;
 use crate::{show, windows};
@@ -94,21 +93,18 @@ impl Args {
         let size = node.attributes.size.saturating_sub(self.offset);
         moved.total.store(size, Ordering::Relaxed);
         let mut stream = file.stream(self.offset);
-        // Not the stream's thread: a reader that is slow must not hold the connection up.
-        // Past the buffer that looks for ends of lines.
-        let out = std::io::stdout().as_fd().try_clone_to_owned()?;
-        let out = Arc::new(std::fs::File::from(out));
+        let mut out = Out::new()?;
         loop {
             if moved.stop.load(Ordering::Relaxed) {
                 return Ok(false);
             }
             let next = stream.next().await;
             let Some(data) = next.with_context(|| self.url.to_string())? else {
+                out.finish().await?;
                 return Ok(true);
             };
             let len = data.len() as u64;
-            let to = out.clone();
-            tokio::task::spawn_blocking(move || (&*to).write_all(&data)).await??;
+            out.write(data).await?;
             moved.bytes.fetch_add(len, Ordering::Relaxed);
         }
     }

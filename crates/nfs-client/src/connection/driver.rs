@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -232,19 +232,12 @@ impl Driver {
             }
             self.receives += 1;
             let received = self.incoming.receive(
-                |places| stream.try_read_vectored(places),
+                |places| read_and_note(stream, places),
                 |into| stream.try_read_buf(into),
             );
             match received {
-                Ok(received) if received.bytes == 0 => {
-                    return Poll::Ready(Err(Lost::ByServer));
-                }
-                Ok(received) => {
-                    if received.drained {
-                        note_drained(stream);
-                    }
-                    return Poll::Ready(self.take_records().map(|()| received.bytes));
-                }
+                Ok(0) => return Poll::Ready(Err(Lost::ByServer)),
+                Ok(bytes) => return Poll::Ready(self.take_records().map(|()| bytes)),
                 // Then it is not ready, and told so by the next look.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -349,12 +342,28 @@ impl super::Inner {
     }
 }
 
-/// A read that did not fill its room emptied the socket: the next wait is for new bytes, without
-/// another read to be told so. Bytes that came since are announced by epoll (edge-triggered).
-fn note_drained(stream: &TcpStream) {
-    let nothing = || Err::<(), _>(io::ErrorKind::WouldBlock.into());
-    // Its answer is the one just given.
-    let _would_block = stream.try_io(Interest::READABLE, nothing);
+/// Reads, and where that did not fill its room, notes that the socket is empty: the next wait is for new
+/// bytes, without another read to be told so.
+///
+/// The read has to be inside `try_io`: what is noted is then about the readiness from before the read.
+/// Bytes that came since are announced (edge-triggered) maybe by another thread, and maybe before this
+/// one is back; that must not be overwritten.
+fn read_and_note(stream: &TcpStream, places: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+    let room: usize = places.iter().map(|place| place.len()).sum();
+    let mut read = None;
+    let outcome = stream.try_io(Interest::READABLE, || {
+        let bytes = rustix::io::readv(stream, places)?;
+        read = Some(bytes);
+        if bytes > 0 && bytes < room {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        Ok(())
+    });
+    match (read, outcome) {
+        (Some(bytes), _) => Ok(bytes),
+        (None, Err(error)) => Err(error),
+        (None, Ok(())) => Err(io::ErrorKind::WouldBlock.into()),
+    }
 }
 
 /// What is being written: small calls side by side in one buffer, large payloads by reference.

@@ -56,6 +56,8 @@ struct Source {
     memory: Memory,
     /// Bytes of one READ at first: all are this, doubled as often as the window says.
     transfer: u64,
+    /// How often they may be doubled.
+    doublings: u32,
     observer: OnceLock<Observer>,
 }
 
@@ -175,6 +177,7 @@ impl Reading {
             path: path.to_vec(),
             memory,
             transfer: u64::from(transfer),
+            doublings,
             observer: OnceLock::new(),
         };
         Arc::new(Self {
@@ -195,6 +198,11 @@ impl Reading {
     /// Bytes of one READ at least, where so many are wanted.
     pub(super) fn transfer_bytes(&self) -> u64 {
         self.source.transfer
+    }
+
+    /// The most bytes that one piece may have.
+    pub(super) fn piece_bytes_max(&self) -> u64 {
+        self.source.transfer << self.source.doublings
     }
 
     /// Takes note of a reader's wish, and finds how it may go on.
@@ -758,40 +766,4 @@ impl std::fmt::Debug for Reading {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn transfers_are_what_the_server_prefers_and_may_grow_to_its_maximum() {
-        const MIB: u32 = 1 << 20;
-        let measured = Depth::Measured;
-        // Preferred, maximum and option; then the first size and its doublings.
-        let table = [
-            (MIB, MIB, MIB, measured, (MIB, 0)),
-            (65_536, MIB, MIB, measured, (65_536, 4)),
-            (MIB, 4 * MIB, MIB, measured, (MIB, 0)),
-            (MIB, 4 * MIB, 4 * MIB, measured, (MIB, 2)),
-            (MIB, 4 * MIB, 4 * MIB, Depth::Fixed(3), (4 * MIB, 0)),
-            (65_536, MIB, MIB, Depth::Fixed(3), (65_536, 4)),
-            (MIB, 4 * MIB, 100_000, measured, (100_000, 0)),
-            (0, 0, 0, measured, (1, 0)),
-            (u32::MAX, u32::MAX, u32::MAX, measured, (READ_BYTES_MAX, 0)),
-        ];
-        for (read, read_max, option, depth, expected) in table {
-            let sizes = TransferSizes {
-                read,
-                read_max,
-                write: 1,
-                directory: 1,
-            };
-            let windows = Windows {
-                read: depth,
-                transfer_bytes_max: option,
-                ..Windows::default()
-            };
-            let found = transfer(sizes, windows);
-            // A fixed window never doubles, whatever room there is.
-            assert_eq!(found, expected, "{read} {read_max} {option}");
-        }
-    }
-}
+mod tests;

@@ -152,7 +152,7 @@ impl ReadStream {
                 until: self.end,
             };
             let inner = &self.file.inner;
-            let next_end = self.next.saturating_add(inner.reading.transfer_bytes());
+            let next_end = self.next.saturating_add(inner.reading.piece_bytes_max());
             let next_end = next_end.min(self.end);
             inner.shared.writing.visible(self.next, next_end).await;
             let piece = inner.reading.piece(self.next, self.end, follow).await?;

@@ -147,7 +147,9 @@ fn decide_onto(context: &Context, job: &Job, there: &Item) -> Result<Onto, Trans
     if !job.from.is_same_side(&job.to) && is_lookalike(&job.item.attributes, &there.attributes) {
         return Ok(Onto::Leave(What::Complete));
     }
-    let one_write = small_bytes(job) as u64;
+    let keep = context.options.preserve;
+    let set_last = keep.mode || keep.times || keep.owner;
+    let one_write = (!set_last).then(|| small_bytes(job) as u64);
     let existing = context.options.existing;
     match decide::onto(&job.item.attributes, &there.attributes, existing, one_write) {
         Onto::InTheWay => Err(TransferError::InTheWay {

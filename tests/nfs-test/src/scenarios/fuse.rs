@@ -15,7 +15,7 @@ use super::kernel::{compare_calls, compare_fsx, failures, verdicts};
 use crate::guest;
 use crate::host::{
     Context, FsKind, GuestOutcome, LoopFs, Peer, PeerServer, Running, Server, ServerOptions,
-    test_binary,
+    output, test_binary,
 };
 
 /// How long a suite may take.
@@ -40,7 +40,7 @@ fn on_peer(context: &Context, peer: Peer) -> Result<String> {
     let operations = if context.quick { 2_000 } else { 20_000 };
     let mut all = Vec::new();
     for (name, option) in [("plain", None), ("cached", Some("--cached"))] {
-        let mut command = server.penstock();
+        let mut command = server.netns().command_among_our_mounts(&context.server);
         command.arg("mount").args(option);
         command.arg(server.url("").to_string());
         let mount = Mount::new(context, command, name)?;
@@ -210,7 +210,15 @@ impl Mount {
         let mut line = String::new();
         BufReader::new(out).read_line(&mut line)?;
         ensure!(line.starts_with("mounted "), "it said {line:?}");
-        Ok(Self { process, point })
+        let mount = Self { process, point };
+        // Not what lies below it: the suites would pass there, too.
+        let kind = output(
+            Command::new("stat")
+                .args(["-f", "-c", "%T"])
+                .arg(&mount.point),
+        )?;
+        ensure!(kind.starts_with(b"fuse"), "{kind:?} is mounted");
+        Ok(mount)
     }
 
     /// Unmounts as a user does, with a signal.
