@@ -12,3 +12,6 @@ pub(crate) const WINDOW_MAX: u32 = 1024;
 
 /// Pieces of a file's contents that wait for the thread that writes standard output.
 pub(crate) const PIECES_WAITING_MAX: usize = 1;
+
+/// The longest time of an answer that `ping` tells apart, nanoseconds: what `--timeout` takes at most.
+pub(crate) const PING_NANOSECONDS_MAX: u64 = 1_000_000_000_000_000;

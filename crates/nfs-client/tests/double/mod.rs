@@ -16,6 +16,7 @@ pub(crate) mod store;
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use nfs_client::NfsUrl;
 use nfs_wire::mount3::{self, Dirpath, ExportEntry, ExportList, MountOk};
@@ -26,6 +27,7 @@ use parking_lot::Mutex;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpListener;
 use tokio::net::tcp::OwnedWriteHalf;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use chance::Chance;
@@ -52,6 +54,8 @@ struct State {
     newest: u64,
     /// Every connection older than this has ended.
     restarted: u64,
+    /// Changes with each restart.
+    restarts: watch::Sender<u64>,
 }
 
 impl Double {
@@ -68,20 +72,10 @@ impl Double {
             answered: HashMap::new(),
             newest: 0,
             restarted: 0,
+            restarts: watch::Sender::new(0),
         }));
         let double = Self { address, state };
-        let accepting = double.clone();
-        tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                let number = {
-                    let mut state = accepting.state.lock();
-                    state.newest += 1;
-                    state.newest
-                };
-                stream.set_nodelay(true).unwrap();
-                tokio::spawn(connection(accepting.clone(), stream, number));
-            }
-        });
+        tokio::spawn(accept(double.clone(), listener));
         double
     }
 
@@ -136,6 +130,7 @@ impl State {
         self.store.restart(&mut chance);
         self.answered.clear();
         self.restarted = self.newest + 1;
+        self.restarts.send_modify(|count| *count += 1);
     }
 
     /// Executes a call, or remembers that it did. `None`: there is nothing to say.
@@ -200,6 +195,40 @@ fn shown(call: &Call<'_>) -> String {
 
 fn accepted(xid: u32) -> Vec<u8> {
     [xid, 1, 0, 0, 0, 0].map(u32::to_be_bytes).concat()
+}
+
+/// Takes connections; after a restart, nobody listens for a while.
+async fn accept(double: Double, mut listener: TcpListener) {
+    let restarts = double.state.lock().restarts.clone();
+    let mut restarts = restarts.subscribe();
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted.unwrap().0,
+            _ = restarts.changed() => {
+                let away = Duration::from_millis(double.state.lock().chance.next() % 700);
+                drop(listener);
+                // SLEEP: being away is what this server is for.
+                tokio::time::sleep(away).await;
+                listener = TcpListener::bind(double.address).await.unwrap();
+                restarts.mark_unchanged();
+                continue;
+            }
+        };
+        let (number, restarts) = {
+            let mut state = double.state.lock();
+            state.newest += 1;
+            (state.newest, state.restarts.subscribe())
+        };
+        accepted.set_nodelay(true).unwrap();
+        let mut restarted = restarts;
+        let serving = connection(double.clone(), accepted, number);
+        tokio::spawn(async move {
+            tokio::select! {
+                () = serving => {}
+                _ = restarted.changed() => {}
+            }
+        });
+    }
 }
 
 /// Serves one connection. Its calls end with it.
