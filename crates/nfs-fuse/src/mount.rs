@@ -88,6 +88,8 @@ fn mount_cure(cause: &io::Error) -> &'static str {
     let text = cause.to_string();
     if text.contains("user_allow_other") {
         "; as root add the line `user_allow_other` to /etc/fuse.conf, or leave out allow_other"
+    } else if cause.kind() == io::ErrorKind::PermissionDenied {
+        "; everybody has to be able to open /dev/fuse (mode 0666), and the directory has to be yours"
     } else if cause.kind() == io::ErrorKind::NotFound {
         "; without being root, mounting takes `fusermount3` (package fuse3)"
     } else {

@@ -425,40 +425,6 @@ fn two_mounts_see_what_the_other_has_closed() {
 }
 
 #[test]
-fn a_server_that_crashes_and_comes_back_loses_nothing() {
-    if !fuse_is_here() {
-        return;
-    }
-    let mut server = Server::new();
-    let mount = server.mount(&["-o", "attr_timeout=0"]);
-    let path = mount.at("file");
-    let (tell, told) = std::sync::mpsc::channel();
-    let writer = std::thread::spawn(move || {
-        let mut file = File::create(path).unwrap();
-        for part in 0..200_u8 {
-            file.write_all(&vec![part; 300_000]).unwrap();
-            tell.send(part).unwrap();
-        }
-        file.sync_all().unwrap();
-    });
-    for stop in [20, 90, 150] {
-        while told.recv().unwrap() < stop {}
-        server.kill();
-        server.start();
-    }
-    writer.join().unwrap();
-    let all = fs::read(server.data().join("file")).unwrap();
-    assert_eq!(all.len(), 200 * 300_000);
-    for (part, data) in all.chunks(300_000).enumerate() {
-        assert!(
-            data.iter().all(|byte| usize::from(*byte) == part),
-            "part {part}"
-        );
-    }
-    assert_eq!(mount.interrupt().0, Some(0));
-}
-
-#[test]
 fn a_server_that_stays_away_is_an_error_not_a_wait_for_ever() {
     if !fuse_is_here() {
         return;
@@ -598,6 +564,9 @@ fn anybody_can_mount_for_themselves() {
     let server = Server::new();
     server.open_to_all();
     fs::set_permissions(server.data(), Permissions::from_mode(0o777)).unwrap();
+    if !mounting::everybody_may_use_fuse() {
+        return;
+    }
     let program = server.scratch().join("penstock");
     fs::copy(env!("CARGO_BIN_EXE_penstock"), &program).unwrap();
     let point = server.point();

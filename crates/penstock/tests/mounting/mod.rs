@@ -26,6 +26,17 @@ pub(crate) fn fuse_is_here() -> bool {
     here
 }
 
+/// Whether others than root may open the device. Says so where they may not.
+pub(crate) fn everybody_may_use_fuse() -> bool {
+    use std::os::unix::fs::PermissionsExt as _;
+    let mode = std::fs::metadata("/dev/fuse").unwrap().permissions().mode();
+    let open = mode & 0o006 == 0o006;
+    if !open {
+        println!("SKIPPED: only root may open /dev/fuse here, so nobody else's mounts are tested");
+    }
+    open
+}
+
 /// Whether this is root, whom some mounts take. Says so where it is not.
 pub(crate) fn root_is_here() -> bool {
     let root = rustix::process::geteuid().is_root();
