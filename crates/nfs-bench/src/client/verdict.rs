@@ -12,8 +12,9 @@ const SEQUENTIAL_RATIO: f64 = 2.0;
 const SMALL_RATIO: f64 = 5.0;
 /// Against a responder without I/O, of what loopback TCP carries.
 const TCP_SHARE: f64 = 0.8;
-/// How much more memory a large file may take than a small one, in MiB: what an allocator may happen to keep.
-const PEAK_MIB: f64 = 8.0;
+/// How much more memory a large file may take than a small one, in MiB. The windows are full or half empty as the server
+/// is slow or fast at the moment, and both files see only some of those moments.
+const PEAK_MIB: f64 = 24.0;
 
 /// Every goal, for what was measured.
 pub fn verdicts(report: &Report) -> Vec<Verdict> {
@@ -171,8 +172,8 @@ mod tests {
                 row(Part::Memory, Work::Read, OURS, (1.0, 20)),
             ])
         };
-        assert_eq!(met(&with(27), "read: peak memory"), Some(true));
-        assert_eq!(met(&with(29), "read: peak memory"), Some(false));
+        assert_eq!(met(&with(43), "read: peak memory"), Some(true));
+        assert_eq!(met(&with(45), "read: peak memory"), Some(false));
     }
 
     #[test]
