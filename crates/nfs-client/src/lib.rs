@@ -8,9 +8,7 @@
 //! - [`nfs3`], [`mount3`], [`portmap`]: one async function per procedure, with the RFC's names and
 //!   typed results.
 //! - [`Client`] and [`File`]: paths, files and directories of one mounted export, found by an
-//!   [`NfsUrl`].
-//!
-//!   With [`transfer`], whole files and trees.
+//!   [`NfsUrl`]. On top of it, [`transfer`]: whole files and trees.
 //!
 //! The procedures, over a connection of one's own (the server of this example answers everything with
 //! an empty success, which is right for NULL):
@@ -54,9 +52,12 @@
 //! # }
 //! ```
 //!
-//! Nothing here is cached: each call asks the server. All bytes that a server sends are checked
-//! before they choose an allocation, an index or an offset; a server that breaks the protocol gets a
-//! typed error, never a panic.
+//! [`file`](mod@file) shows a file written and read.
+//!
+//! Names and directories are not cached: each call asks the server. An open file has its windows, what
+//! was written and is not yet on stable storage, and its attributes for a few seconds
+//! ([`File::stat`]). All bytes that a server sends are checked before they choose an allocation, an
+//! index or an offset; a server that breaks the protocol gets a typed error, never a panic.
 
 pub mod client;
 pub mod connection;

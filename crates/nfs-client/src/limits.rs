@@ -89,6 +89,21 @@ pub const TRANSFER_BYTES_MAX: u32 = 1024 * 1024;
 /// 10 Gbit/s carries in 27 ms.
 pub const READ_AHEAD_TRANSFERS_MAX: u32 = 32;
 
+/// Rounds of transfers between two trials of another window, after many that did not pay.
+pub const WINDOW_TRIAL_PAUSE_MAX: u32 = 64;
+
+/// Readers of one file that are told apart; the one unused for longest gives way.
+pub const READ_STREAMS_MAX: usize = 8;
+
+/// Reads of one file that are remembered to find readers in: four of each of four readers.
+pub const READS_SEEN_MAX: usize = 16;
+
+/// Ranges that a sequential reader passed over, kept to know late reads from repeated ones.
+pub const STREAM_HOLES_MAX: usize = 8;
+
+/// A reader's credit: a read in its place adds one, up to this; any other takes one.
+pub const STREAM_CREDIT_MAX: u32 = 8;
+
 /// How long data read ahead is kept for a reader that does not come for it, and so how old it may be
 /// when it is given out.
 pub const READ_AHEAD_KEPT: Duration = Duration::from_secs(1);

@@ -80,6 +80,7 @@ impl Server {
 async fn until(what: &str, holds: impl Fn() -> bool) {
     let wait = async {
         while !holds() {
+            // SLEEP: a poll rests between two looks.
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };

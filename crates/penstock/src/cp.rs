@@ -36,6 +36,7 @@ impl Args {
             _ => return Err(UsageError("give a source and a destination".to_owned()).into()),
         };
         let options = self.options();
+        raise_descriptors();
         let mut interrupts = Interrupts::new()?;
         let mut progress = Progress::new(!self.no_progress && !self.json, true);
         let reporter = Arc::new(Reporter::new(self, progress.bar()));
@@ -44,7 +45,7 @@ impl Args {
         let started = Instant::now();
         let work = async {
             let mut exports = Exports::default();
-            let mount = self.windows.mount_options();
+            let mount = self.windows.mount_options(&self.common);
             let destination = exports.place(destination, &mount).await?;
             let mut places = Vec::with_capacity(sources.len());
             for source in sources {
@@ -60,13 +61,13 @@ impl Args {
         });
         let ended = ended.await;
         reporter.end();
-        let (figures, interrupted) = match ended {
-            Ended::Done { value, interrupted } => (value?, interrupted),
-            Ended::GivenUp => (watch.figures(), true),
+        let (figures, interrupted, given_up) = match ended {
+            Ended::Done { value, interrupted } => (value?, interrupted, false),
+            Ended::GivenUp => (watch.figures(), true, true),
         };
         reporter.summary(&figures, started.elapsed(), interrupted);
         if interrupted && !is_complete(&figures) {
-            reporter.how_to_go_on(&figures, &self.again());
+            reporter.how_to_go_on(&figures, given_up, self.again().as_deref());
             return Ok(interrupt::exit_code());
         }
         Ok(if figures.failed > 0 || reporter.has_failed() {
@@ -75,6 +76,18 @@ impl Args {
             ExitCode::SUCCESS
         })
     }
+}
+
+/// Each directory on the way down is open on this host: as many descriptors as this process may have.
+fn raise_descriptors() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    // What is refused stays as it was; a tree too deep for it is told where it fails.
+    let _as_it_was = setrlimit(Resource::Nofile, raised);
 }
 
 /// Whether an interrupt came too late to stop anything.

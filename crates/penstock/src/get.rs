@@ -1,7 +1,5 @@
 //! `penstock get`: one file of an NFS server to standard output, with a progress line.
 
-use std::io::Write as _;
-use std::os::fd::AsFd as _;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,7 +9,9 @@ use nfs_client::transfer::Figures;
 use nfs_client::{Client, NfsUrl};
 
 use crate::interrupt::{self, Ended, Interrupts};
+use crate::out::Out;
 use crate::progress::{Progress, TICK, bytes_text};
+use crate::session::Common;
 use crate::{show, windows};
 
 /// Write one file of an NFS server to standard output, and show how far it is
@@ -33,6 +33,9 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     windows: windows::WindowArgs,
+
+    #[command(flatten)]
+    common: Common,
 
     /// No progress line, on a terminal either
     #[arg(long)]
@@ -73,7 +76,7 @@ impl Args {
         }
         let bytes = moved.bytes.load(Ordering::Relaxed);
         eprintln!(
-            "penstock: interrupted: {} are written; to go on: penstock get --offset={} {}",
+            "penstock: interrupted: {} are written\npenstock: to go on: penstock get --offset={} {}",
             bytes_text(bytes),
             self.offset + bytes,
             interrupt::quoted(self.url.to_string().as_ref()),
@@ -83,27 +86,25 @@ impl Args {
 
     /// Whether all of it was written.
     async fn pump(&self, moved: &Moved) -> anyhow::Result<bool> {
-        let (client, path) = Client::mount_with(&self.url, &self.windows.mount_options()).await?;
+        let (client, path) =
+            Client::mount_with(&self.url, &self.windows.mount_options(&self.common)).await?;
         let node = client.resolve(&path).await?;
         let file = client.open_node(node, self.url.to_string().as_bytes())?;
         let size = node.attributes.size.saturating_sub(self.offset);
         moved.total.store(size, Ordering::Relaxed);
         let mut stream = file.stream(self.offset);
-        // Not the stream's thread: a reader that is slow must not hold the connection up.
-        // Past the buffer that looks for ends of lines.
-        let out = std::io::stdout().as_fd().try_clone_to_owned()?;
-        let out = Arc::new(std::fs::File::from(out));
+        let mut out = Out::new()?;
         loop {
             if moved.stop.load(Ordering::Relaxed) {
                 return Ok(false);
             }
             let next = stream.next().await;
             let Some(data) = next.with_context(|| self.url.to_string())? else {
+                out.finish().await?;
                 return Ok(true);
             };
             let len = data.len() as u64;
-            let to = out.clone();
-            tokio::task::spawn_blocking(move || (&*to).write_all(&data)).await??;
+            out.write(data).await?;
             moved.bytes.fetch_add(len, Ordering::Relaxed);
         }
     }

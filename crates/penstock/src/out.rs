@@ -8,6 +8,8 @@ use bytes::Bytes;
 use rustix::fs::FileType;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::limits::PIECES_WAITING_MAX;
+
 /// Standard output, a piece at a time as it came: no buffer of the library's in between.
 pub(crate) enum Out {
     /// A file: writing does not wait for anybody.
@@ -19,9 +21,6 @@ pub(crate) enum Out {
         result: oneshot::Receiver<io::Result<()>>,
     },
 }
-
-/// Pieces that wait for the writing thread.
-const PIECES_WAITING_MAX: usize = 1;
 
 /// A pipe that takes this much at once, bytes, lets reader and writer work longer between two switches.
 const PIPE_BYTES: usize = 1 << 20;

@@ -13,15 +13,13 @@ use nfs_client::{Client, ClientError, Connection, Identity};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use crate::limits::PING_NANOSECONDS_MAX;
 use crate::session::{self, Common, Session};
 use crate::show;
 use crate::showmount::Server;
 
 /// How long a call waits for its answer unless --timeout says otherwise.
 const WAIT_DEFAULT: Duration = Duration::from_secs(5);
-
-/// The longest time told apart: what --timeout takes at most.
-const TIME_NANOSECONDS_MAX: u64 = 1_000_000_000_000_000;
 
 /// Ask an NFS server to do nothing, again and again, and show how long that takes
 ///
@@ -108,7 +106,7 @@ impl Args {
                 sent: 0,
                 answered: 0,
                 sum: Duration::ZERO,
-                times: Histogram::new_with_max(TIME_NANOSECONDS_MAX, 3)?,
+                times: Histogram::new_with_max(PING_NANOSECONDS_MAX, 3)?,
             };
             let stop = session.stop();
             tokio::select! {
@@ -326,7 +324,7 @@ mod tests {
             sent: 0,
             answered: 0,
             sum: Duration::ZERO,
-            times: Histogram::new_with_max(TIME_NANOSECONDS_MAX, 3).unwrap(),
+            times: Histogram::new_with_max(PING_NANOSECONDS_MAX, 3).unwrap(),
         };
         for &time in nanoseconds {
             measured.note(Duration::from_nanos(time));

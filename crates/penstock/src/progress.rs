@@ -26,7 +26,7 @@ impl Progress {
         } else {
             ProgressDrawTarget::hidden()
         };
-        let files = if several { "{msg}  " } else { "" };
+        let files = if several { "{msg}" } else { "" };
         let style = |text: String| {
             let style = ProgressStyle::with_template(&text);
             let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
@@ -67,11 +67,12 @@ impl Progress {
             0 => String::new(),
             failed => format!(", {failed} failed"),
         };
-        let found = match figures.walked {
-            true => format!("{} of {} files", figures.files_done, figures.files_found),
-            false => format!("{} files", figures.files_done),
+        let found = match (figures.walked, figures.files_found) {
+            (true, 1) => String::new(),
+            (true, found) => format!("{} of {found} files{failed}  ", figures.files_done),
+            (false, _) => format!("{} files{failed}  ", figures.files_done),
         };
-        self.bar.set_message(format!("{found}{failed}"));
+        self.bar.set_message(found);
         let total = figures.bytes_found.max(figures.bytes_done);
         if figures.walked != self.is_closed {
             self.is_closed = figures.walked;

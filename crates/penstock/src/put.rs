@@ -1,18 +1,23 @@
 //! `penstock put`: standard input to a file of an NFS server.
 
-use std::io::Read as _;
+use std::fs::File;
+use std::os::fd::AsFd as _;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
 use anyhow::Context as _;
 use bytes::Bytes;
+use nfs_client::limits::{LOCAL_MEMORY_BYTES, LOCAL_PIECES_MAX};
 use nfs_client::nfs3::{CreateHow, Sattr3};
-use nfs_client::{Client, File, NfsUrl};
+use nfs_client::{Client, NfsUrl};
+use nfs_io::budget::Budget;
+use nfs_io::buffer::BufferPool;
 use tokio::sync::mpsc;
 
 use crate::get::Moved;
 use crate::interrupt::{self, Ended, Interrupts};
 use crate::progress::{Progress, bytes_text};
+use crate::session::Common;
 use crate::{show, windows};
 
 /// Write standard input to a file of an NFS server
@@ -39,6 +44,9 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     windows: windows::WindowArgs,
+
+    #[command(flatten)]
+    common: Common,
 
     /// No progress line, on a terminal either
     #[arg(long)]
@@ -101,7 +109,7 @@ impl Args {
     /// Whether all of it was written: false after a stop. What was written is on stable storage.
     async fn pump(&self, moved: &Moved, stopped: &mut mpsc::Receiver<()>) -> anyhow::Result<bool> {
         let file = self.open().await?;
-        let mut input = standard_input();
+        let mut input = standard_input().context("standard input")?;
         let mut all = false;
         loop {
             // At an interrupt, a writer that sends nothing must not be waited for.
@@ -123,8 +131,9 @@ impl Args {
         Ok(all)
     }
 
-    async fn open(&self) -> anyhow::Result<File> {
-        let (client, path) = Client::mount_with(&self.url, &self.windows.mount_options()).await?;
+    async fn open(&self) -> anyhow::Result<nfs_client::File> {
+        let (client, path) =
+            Client::mount_with(&self.url, &self.windows.mount_options(&self.common)).await?;
         let attributes = Sattr3 {
             mode: Some(self.mode),
             size: Some(0),
@@ -147,30 +156,54 @@ impl Args {
     }
 }
 
-/// Standard input, read ahead a little by a thread of its own, in pieces as large as the writer on the
-/// other side makes them, up to [`READ_BYTES`].
-fn standard_input() -> mpsc::Receiver<std::io::Result<Bytes>> {
-    let (sender, receiver) = mpsc::channel(nfs_client::limits::LOCAL_PIECES_MAX);
+/// Standard input, read ahead a little by a thread of its own, in pieces of [`READ_BYTES`] whatever the
+/// writer on its other side makes of it.
+fn standard_input() -> std::io::Result<mpsc::Receiver<std::io::Result<Bytes>>> {
+    let mut input = File::from(std::io::stdin().as_fd().try_clone_to_owned()?);
+    // Refused for what is no pipe, and over a user's share of pipe memory: it stays as it is.
+    let _as_it_is = rustix::pipe::fcntl_setpipe_size(&input, READ_BYTES);
+    let pool = BufferPool::new(Budget::new(LOCAL_MEMORY_BYTES));
+    let (sender, receiver) = mpsc::channel(LOCAL_PIECES_MAX);
     // Not one of the runtime's threads: it may hang in read(2) when the command ends.
     std::thread::spawn(move || {
-        let mut input = std::io::stdin().lock();
         loop {
-            let piece = read_piece(&mut input);
-            let ended = !matches!(&piece, Ok(data) if !data.is_empty());
-            if piece.as_ref().is_ok_and(Vec::is_empty) {
+            let piece = read_piece(&mut input, &pool);
+            if piece.as_ref().is_ok_and(Bytes::is_empty) {
                 return;
             }
-            if sender.blocking_send(piece.map(Bytes::from)).is_err() || ended {
+            let failed = piece.is_err();
+            if sender.blocking_send(piece).is_err() || failed {
                 return;
             }
         }
     });
-    receiver
+    Ok(receiver)
 }
 
-/// Fills a piece from a pipe that gives little at a time: fewer and larger writes.
-fn read_piece(input: &mut impl std::io::Read) -> std::io::Result<Vec<u8>> {
-    let mut data = Vec::with_capacity(READ_BYTES);
-    input.take(READ_BYTES as u64).read_to_end(&mut data)?;
-    Ok(data)
+/// The next piece, full unless the input ends; its memory comes back when it is on stable storage.
+fn read_piece(input: &mut impl std::io::Read, pool: &BufferPool) -> std::io::Result<Bytes> {
+    let Some(mut piece) = pool.try_take(READ_BYTES) else {
+        let mut plain = vec![0; READ_BYTES];
+        let have = fill(input, &mut plain)?;
+        plain.truncate(have);
+        return Ok(plain.into());
+    };
+    let have = fill(input, &mut piece)?;
+    piece.truncate(have);
+    Ok(Bytes::from_owner(piece))
+}
+
+fn fill(input: &mut impl std::io::Read, piece: &mut [u8]) -> std::io::Result<usize> {
+    let mut have = 0;
+    while let Some(rest) = piece.get_mut(have..)
+        && !rest.is_empty()
+    {
+        match input.read(rest) {
+            Ok(0) => break,
+            Ok(count) => have += count,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(have)
 }

@@ -43,6 +43,13 @@ impl Common {
         self.timeout.is_some()
     }
 
+    /// The options as they are written on a command line.
+    pub(crate) fn words(&self) -> Vec<String> {
+        let timeout = self.timeout.map(|timeout| timeout.as_secs_f64());
+        let timeout = timeout.map(|seconds| format!("--timeout={seconds}"));
+        timeout.into_iter().collect()
+    }
+
     /// How this command mounts.
     pub(crate) fn mount_options(&self) -> MountOptions {
         let mut options = MountOptions::default();

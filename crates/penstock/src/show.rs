@@ -29,7 +29,11 @@ pub(crate) fn run(command: impl Future<Output = anyhow::Result<()>>) -> anyhow::
         .enable_all()
         .build()
         .context("cannot start the event loop")?;
-    match runtime.block_on(command) {
+    let result = runtime.block_on(command);
+    // A thread that hangs in a file of this host, or in a pipe, must not hold up a command that was
+    // given up; one that ended has waited for all of them.
+    runtime.shutdown_background();
+    match result {
         Err(error) if is_broken_pipe(&error) => Ok(ExitCode::SUCCESS),
         result => result.map(|()| ExitCode::SUCCESS),
     }

@@ -2,11 +2,14 @@
 
 use nfs_client::{Depth, MountOptions, Windows, limits};
 
+use crate::limits::WINDOW_MAX;
+use crate::session::Common;
+
 /// The windows of a command.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct WindowArgs {
     /// READs or WRITEs in flight for one file; found from what is measured unless given
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=WINDOW_MAX))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(WINDOW_MAX)))]
     pub(crate) window: Option<u32>,
 
     /// Bytes of one READ or WRITE, such as 256KiB; the server's own maximum unless given
@@ -14,18 +17,15 @@ pub(crate) struct WindowArgs {
     pub(crate) transfer: Option<u32>,
 }
 
-/// Largest window that can be asked for.
-const WINDOW_MAX: i64 = 1024;
-
 /// Transfers that there is memory for beyond a window of a given depth: what is being handed on.
 const MORE_TRANSFERS: u64 = 8;
 
 impl WindowArgs {
     /// Mounts with these windows.
-    pub(crate) fn mount_options(&self) -> MountOptions {
+    pub(crate) fn mount_options(&self, common: &Common) -> MountOptions {
         MountOptions {
             windows: self.windows(),
-            ..MountOptions::default()
+            ..common.mount_options()
         }
     }
 
@@ -56,10 +56,10 @@ impl WindowArgs {
 fn transfer_size(text: &str) -> Result<u32, String> {
     let bytes = nfs_server::config::parse_size(text)?;
     match u32::try_from(bytes) {
-        Ok(bytes) if (512..=limits::TRANSFER_BYTES_MAX).contains(&bytes) => Ok(bytes),
+        Ok(bytes) if (512..=limits::READ_BYTES_MAX).contains(&bytes) => Ok(bytes),
         _ => Err(format!(
             "give a size from 512 to {}, such as 64KiB",
-            limits::TRANSFER_BYTES_MAX
+            limits::READ_BYTES_MAX
         )),
     }
 }

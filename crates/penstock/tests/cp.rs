@@ -369,6 +369,27 @@ fn destinations_are_those_of_cp() {
 }
 
 #[test]
+fn a_file_reached_in_two_ways_is_not_lost() {
+    let server = Server::new();
+    let content = noise(8, 3_000_000);
+    fs::write(server.path("file"), &content).unwrap();
+    let port = server.address.rsplit(':').next().unwrap();
+    let other = format!("nfs://localhost:{port}/file");
+    let here = server.path("file");
+    let ways: [(&dyn AsRef<OsStr>, &dyn AsRef<OsStr>); 4] = [
+        (&here, &server.url("file")),
+        (&server.url("file"), &here),
+        (&server.url("file"), &other),
+        (&here, &other),
+    ];
+    for (from, to) in ways {
+        let told = succeeds(&[&"-v", from, to]);
+        assert!(told.contains("left alone"), "{told}");
+        assert!(fs::read(server.path("file")).unwrap() == content);
+    }
+}
+
+#[test]
 fn a_symbolic_link_in_the_destination_tree_is_not_written_through() {
     let server = Server::new();
     let here = tempfile::tempdir().unwrap();

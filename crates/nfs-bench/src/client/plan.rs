@@ -8,8 +8,8 @@ use super::watch::Spent;
 
 /// Depths of the window that are measured, beside the one that is found.
 pub const WINDOWS: [u32; 5] = [1, 2, 4, 8, 16];
-/// Transfer sizes that are measured, in KiB; the largest is as much as a responder takes.
-pub const TRANSFERS_KIB: [u32; 4] = [64, 256, 1024, 4096];
+/// Transfer sizes that are measured, in KiB; the commands take none above the last.
+pub const TRANSFERS_KIB: [u32; 3] = [64, 256, 1024];
 /// Numbers of connections that are measured.
 pub const CONNECTIONS: [u32; 3] = [1, 2, 4];
 

@@ -1,7 +1,7 @@
 //! Paths, files and directories of one mounted export.
 //!
 //! A [`Client`] holds a connection, an identity and the export's root handle; clones share them. It
-//! caches nothing: every answer is the server's of this moment. Symbolic links are followed here, not
+//! caches nothing but what open files have ([`crate::file`]): every answer is the server's of this moment. Symbolic links are followed here, not
 //! by the server (RFC 1813 §3.3.5), inside the export only.
 
 mod directory;
@@ -47,6 +47,8 @@ pub struct Client {
 pub struct TransferSizes {
     /// Bytes per READ.
     pub read: u32,
+    /// Bytes that a READ may grow to where that is measured to pay: the server's maximum, capped.
+    pub read_max: u32,
     /// Bytes per WRITE.
     pub write: u32,
     /// Bytes of one READDIR or READDIRPLUS reply.

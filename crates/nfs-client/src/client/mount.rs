@@ -11,7 +11,7 @@ use crate::connection::{ConnectOptions, Connection, Connections, Reconnect, Sour
 use crate::error::RpcError;
 use crate::file::{Memory, Windows};
 use crate::identity::Identity;
-use crate::limits::{READDIR_BYTES, SOFT_TIMEOUT_DEFAULT, TRANSFER_BYTES_MAX};
+use crate::limits::{READ_BYTES_MAX, READDIR_BYTES, SOFT_TIMEOUT_DEFAULT, TRANSFER_BYTES_MAX};
 use crate::mount3::{self, Mount3};
 use crate::nfs3::{self, Nfs3};
 use crate::portmap::{self, Portmap};
@@ -76,6 +76,7 @@ impl Client {
         }
         let most = TransferSizes {
             read: options.windows.transfer_bytes_max,
+            read_max: options.windows.transfer_bytes_max,
             write: options.windows.transfer_bytes_max,
             directory: READDIR_BYTES,
         };
@@ -105,6 +106,7 @@ impl Client {
         let windows = Windows::default();
         let most = TransferSizes {
             read: windows.transfer_bytes_max,
+            read_max: windows.transfer_bytes_max,
             write: windows.transfer_bytes_max,
             directory: READDIR_BYTES,
         };
@@ -255,6 +257,7 @@ fn asked_sizes(url: &NfsUrl, most: TransferSizes) -> TransferSizes {
     let or = |asked: Option<u32>, most: u32| asked.map_or(most, |asked| asked.min(most));
     TransferSizes {
         read: or(url.read_bytes, most.read),
+        read_max: or(url.read_bytes, most.read_max),
         write: or(url.write_bytes, most.write),
         directory: or(url.directory_bytes, most.directory),
     }
@@ -267,18 +270,21 @@ async fn transfer_sizes(
 ) -> Result<TransferSizes, ClientError> {
     let most = TransferSizes {
         read: most.read.clamp(1, TRANSFER_BYTES_MAX),
+        read_max: most.read_max.clamp(1, READ_BYTES_MAX),
         write: most.write.clamp(1, TRANSFER_BYTES_MAX),
         directory: most.directory,
     };
     Ok(match nfs.fsinfo(root).await? {
         Ok(info) => TransferSizes {
             read: transfer_size(info.rtpref, info.rtmax, most.read),
+            read_max: transfer_size(info.rtmax, info.rtmax, most.read_max),
             write: transfer_size(info.wtpref, info.wtmax, most.write),
             directory: most.directory,
         },
         // Whatever it is that the server has against FSINFO, these sizes every server takes.
         Err(_) => TransferSizes {
             read: most.read.min(8192),
+            read_max: most.read.min(8192),
             write: most.write.min(8192),
             directory: most.directory.min(8192),
         },
@@ -354,6 +360,7 @@ mod tests {
         }
         let most = TransferSizes {
             read: 1 << 20,
+            read_max: 1 << 20,
             write: 1 << 20,
             directory: 65536,
         };
@@ -361,6 +368,7 @@ mod tests {
         let asked = asked_sizes(&url.parse().unwrap(), most);
         let expected = TransferSizes {
             read: 4096,
+            read_max: 4096,
             write: 1 << 20,
             directory: 512,
         };

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -29,6 +29,9 @@ use crate::limits::{BATCH_BYTES, WRITE_PIECES_MAX};
 
 /// Receives in a row before other tasks get their turn.
 const RECEIVES_PER_TURN: usize = 16;
+/// Bytes received before other tasks get their turn: who waits for them may have the next call to make,
+/// and the server nothing to do until then.
+const BYTES_PER_TURN: usize = 256 * 1024;
 
 pub(super) struct Driver {
     shared: Arc<Shared>,
@@ -194,54 +197,50 @@ impl Driver {
         if let Poll::Ready(end) = self.poll_upkeep(cx) {
             return Poll::Ready(end);
         }
+        // New calls first: the server works on them while their predecessors' data is received.
+        let unsent = match self.poll_send(cx, stream) {
+            Poll::Ready(Err(error)) => Some(Lost::Io(Arc::new(error))),
+            Poll::Ready(Ok(())) | Poll::Pending => None,
+        };
+        let mut bytes = 0;
         for _ in 0..RECEIVES_PER_TURN {
             match self.poll_receive(cx, stream) {
-                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Ok(received)) => bytes += received,
                 Poll::Ready(Err(lost)) => return Poll::Ready(End::Lost(lost)),
+                // What had come before the connection broke is received; the rest is lost.
                 Poll::Pending => {
-                    return match self.poll_send(cx, stream) {
-                        Poll::Ready(Err(error)) => {
-                            Poll::Ready(End::Lost(Lost::Io(Arc::new(error))))
-                        }
-                        Poll::Ready(Ok(())) | Poll::Pending => Poll::Pending,
-                    };
+                    return unsent.map_or(Poll::Pending, |lost| Poll::Ready(End::Lost(lost)));
                 }
+            }
+            if bytes >= BYTES_PER_TURN {
+                break;
             }
         }
         cx.waker().wake_by_ref();
-        match self.poll_send(cx, stream) {
-            Poll::Ready(Err(error)) => Poll::Ready(End::Lost(Lost::Io(Arc::new(error)))),
-            Poll::Ready(Ok(())) | Poll::Pending => Poll::Pending,
-        }
+        Poll::Pending
     }
 
-    /// Receives once, and ends the calls whose replies are complete.
+    /// Receives once, and ends the calls whose replies are complete; how many bytes came.
     fn poll_receive(
         &mut self,
         cx: &mut Context<'_>,
         stream: &mut TcpStream,
-    ) -> Poll<Result<(), Lost>> {
+    ) -> Poll<Result<usize, Lost>> {
         loop {
             if let Err(error) = ready!(stream.poll_read_ready(cx)) {
                 return Poll::Ready(Err(Lost::Io(Arc::new(error))));
             }
             self.receives += 1;
             let received = self.incoming.receive(
-                |places| stream.try_read_vectored(places),
+                |places| read_and_note(stream, places),
                 |into| stream.try_read_buf(into),
             );
             match received {
-                Ok(received) if received.bytes == 0 => {
-                    return Poll::Ready(Err(Lost::ByServer));
-                }
-                Ok(received) => {
-                    if received.drained {
-                        note_drained(stream);
-                    }
-                    return Poll::Ready(self.take_records());
-                }
+                Ok(0) => return Poll::Ready(Err(Lost::ByServer)),
+                Ok(bytes) => return Poll::Ready(self.take_records().map(|()| bytes)),
                 // Then it is not ready, and told so by the next look.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Poll::Ready(Err(Lost::Io(Arc::new(error)))),
             }
         }
@@ -343,12 +342,28 @@ impl super::Inner {
     }
 }
 
-/// A read that did not fill its room emptied the socket: the next wait is for new bytes, without
-/// another read to be told so. Bytes that came since are announced by epoll (edge-triggered).
-fn note_drained(stream: &TcpStream) {
-    let nothing = || Err::<(), _>(io::ErrorKind::WouldBlock.into());
-    // Its answer is the one just given.
-    let _would_block = stream.try_io(Interest::READABLE, nothing);
+/// Reads, and where that did not fill its room, notes that the socket is empty: the next wait is for new
+/// bytes, without another read to be told so.
+///
+/// The read has to be inside `try_io`: what is noted is then about the readiness from before the read.
+/// Bytes that came since are announced (edge-triggered) maybe by another thread, and maybe before this
+/// one is back; that must not be overwritten.
+fn read_and_note(stream: &TcpStream, places: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+    let room: usize = places.iter().map(|place| place.len()).sum();
+    let mut read = None;
+    let outcome = stream.try_io(Interest::READABLE, || {
+        let bytes = rustix::io::readv(stream, places)?;
+        read = Some(bytes);
+        if bytes > 0 && bytes < room {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        Ok(())
+    });
+    match (read, outcome) {
+        (Some(bytes), _) => Ok(bytes),
+        (None, Err(error)) => Err(error),
+        (None, Ok(())) => Err(io::ErrorKind::WouldBlock.into()),
+    }
 }
 
 /// What is being written: small calls side by side in one buffer, large payloads by reference.

@@ -64,14 +64,6 @@ pub(super) struct Destination {
     pub(super) memory: Memory,
 }
 
-/// What one read from the socket came to.
-pub(super) struct Received {
-    /// Bytes received; 0 when the peer has ended the stream.
-    pub(super) bytes: usize,
-    /// There was room for more than that: the socket is empty.
-    pub(super) drained: bool,
-}
-
 /// The state of one connection's incoming bytes.
 pub(super) struct Incoming {
     buffer: Vec<u8>,
@@ -134,24 +126,21 @@ impl Incoming {
         std::mem::take(&mut self.copied)
     }
 
-    /// Receives once, to where the next bytes belong, by `read` (into one place after the other) or
-    /// `append` (to the end of a vector, within its limit). Call only after [`Self::next`] returned
-    /// `None`.
+    /// Receives once to where the next bytes belong, by `read` (into one place after the other) or
+    /// `append` (to the end of a vector, within its limit), and says how many bytes came; 0 when the
+    /// peer has ended the stream. Call only after [`Self::next`] returned `None`.
     pub(super) fn receive(
         &mut self,
         read: impl FnOnce(&mut [IoSliceMut<'_>]) -> io::Result<usize>,
         append: impl FnOnce(&mut bytes::buf::Limit<&mut Vec<u8>>) -> io::Result<usize>,
-    ) -> io::Result<Received> {
+    ) -> io::Result<usize> {
         if let Some(partial) = &mut self.partial
             && partial.left > 0
         {
             let wanted = partial.left;
             let bytes = append(&mut (&mut partial.data).limit(wanted))?;
             partial.left = wanted.saturating_sub(bytes);
-            return Ok(Received {
-                bytes,
-                drained: bytes < wanted,
-            });
+            return Ok(bytes);
         }
         self.buffer.copy_within(self.taken..self.end, 0);
         self.end -= self.taken;
@@ -161,7 +150,7 @@ impl Incoming {
         let len = next.len().min(limit);
         let next = next.get_mut(..len).unwrap_or_default();
         let data = self.payload.as_mut().map(Payload::rest).unwrap_or_default();
-        let (direct, wanted) = (data.len(), data.len() + next.len());
+        let direct = data.len();
         let bytes = if direct == 0 {
             read(&mut [IoSliceMut::new(next)])?
         } else {
@@ -171,10 +160,7 @@ impl Incoming {
             payload.filled += bytes.min(direct);
         }
         self.end += bytes.saturating_sub(direct).min(len);
-        Ok(Received {
-            bytes,
-            drained: bytes < wanted,
-        })
+        Ok(bytes)
     }
 
     /// The most bytes to read into the buffer now; at least 1.

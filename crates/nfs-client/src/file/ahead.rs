@@ -26,9 +26,11 @@ use tokio::time::Instant;
 use super::memory::{Lane, Memory, Share};
 use super::pattern::{Advice, Patterns};
 use super::window::Window;
-use crate::client::{Client, ClientError, printable, refused};
+use super::{Depth, Windows};
+use crate::client::{Client, ClientError, TransferSizes, printable, refused};
 use crate::limits::{
     READ_AHEAD_KEPT, READ_AHEAD_KEPT_WHEN_SHORT, READ_AHEAD_TRANSFERS_MAX, READ_BYTES_MAX,
+    TRANSFER_BYTES_MAX,
 };
 use crate::nfs3::Nfs3;
 
@@ -52,7 +54,7 @@ struct Source {
     handle: FileHandle,
     path: Vec<u8>,
     memory: Memory,
-    /// Bytes of one READ.
+    /// Bytes of one READ at first: all are this, doubled as often as the window says.
     transfer: u64,
     observer: OnceLock<Observer>,
 }
@@ -88,6 +90,8 @@ struct Entry {
 struct Slot {
     offset: u64,
     len: u64,
+    /// As far as was known when it was sent, it reaches the end of the file.
+    last: bool,
     outcome: OnceLock<Outcome>,
     ready: Notify,
 }
@@ -150,14 +154,15 @@ impl Reading {
     /// The reads of `handle`, which had `size` bytes when it was looked at last.
     pub(super) fn new(client: &Client, handle: FileHandle, path: &[u8], size: u64) -> Arc<Self> {
         let windows = client.windows();
-        let transfer = client.transfer_sizes().read.min(windows.transfer_bytes_max);
+        let (transfer, doublings) = transfer(client.transfer_sizes(), windows);
         let memory = client.memory().clone();
         let start = memory.depth_found();
         let now = Instant::now();
         let state = State {
             slots: BTreeMap::new(),
             patterns: Patterns::default(),
-            window: Window::new(windows.read, start, READ_AHEAD_TRANSFERS_MAX),
+            window: Window::new(windows.read, start, READ_AHEAD_TRANSFERS_MAX)
+                .may_double(doublings),
             size,
             used: now,
             share: None,
@@ -169,7 +174,7 @@ impl Reading {
             handle,
             path: path.to_vec(),
             memory,
-            transfer: u64::from(transfer.clamp(1, READ_BYTES_MAX)),
+            transfer: u64::from(transfer),
             observer: OnceLock::new(),
         };
         Arc::new(Self {
@@ -187,9 +192,14 @@ impl Reading {
         let _second = self.source.observer.set(Box::new(observer));
     }
 
-    /// Bytes of one READ.
+    /// Bytes of one READ at least, where so many are wanted.
     pub(super) fn transfer_bytes(&self) -> u64 {
         self.source.transfer
+    }
+
+    /// Bytes of one READ ahead now.
+    pub(super) fn transfer_bytes_now(&self) -> u64 {
+        self.source.transfer << self.lock().window.doubled()
     }
 
     /// Takes note of a reader's wish, and finds how it may go on.
@@ -237,10 +247,13 @@ impl Reading {
     }
 
     /// What `range` holds has changed: nothing of it that was asked for before is given to a read that
-    /// begins later.
+    /// begins later; nor does one learn that the file ends in front of it.
     pub(super) fn invalidate(&self, range: Range<u64>) {
         let mut state = self.lock();
-        state.forget(|slot| slot.offset < range.end && slot.end() > range.start);
+        state.forget(|slot| {
+            let overlaps = slot.offset < range.end && slot.end() > range.start;
+            overlaps || slot.end() <= range.start && slot.may_end_the_file()
+        });
     }
 
     /// As [`Self::invalidate`], for the whole file.
@@ -364,13 +377,15 @@ impl Reading {
     /// Sends the READs that a reader at `at` wants to have on their way. With `wanted`, it waits for
     /// the first: that one is sent wherever the file is thought to end.
     fn fill(self: &Arc<Self>, state: &mut State, at: u64, wanted: bool, follow: Follow) {
-        let transfer = u32::try_from(self.source.transfer).unwrap_or(u32::MAX);
-        let depth = state.window.depth();
-        let depth = depth.min(self.source.memory.transfers_max(transfer));
+        let transfer = self.source.transfer << state.window.doubled();
+        let bytes = u32::try_from(transfer).unwrap_or(u32::MAX);
+        let depth_max = self.source.memory.transfers_max(bytes);
+        let depth = state.window.depth().min(depth_max);
         match follow {
             Follow::Exact => {}
             Follow::Sequential { stream, end, until } => {
-                self.fill_row(state, at, wanted, depth, (stream, end, until));
+                let row = (stream, end, until);
+                self.fill_row(state, at, wanted, (depth, transfer), row);
             }
             Follow::Strided {
                 stream,
@@ -390,10 +405,9 @@ impl Reading {
         state: &mut State,
         at: u64,
         wanted: bool,
-        depth: u32,
+        (depth, transfer): (u32, u64),
         (stream, end, until): (u32, u64, u64),
     ) {
-        let transfer = self.source.transfer;
         // What the reader left behind by more than a transfer it has passed over.
         let behind = at.saturating_sub(transfer);
         state.forget_of(stream, |slot| slot.end() <= behind);
@@ -469,6 +483,7 @@ impl Reading {
         let slot = Arc::new(Slot {
             offset: range.start,
             len,
+            last: range.end >= state.size,
             outcome: OnceLock::new(),
             ready: Notify::new(),
         });
@@ -574,6 +589,14 @@ impl Slot {
         self.offset.saturating_add(self.len)
     }
 
+    /// What it brought, or may bring, says where the file ended then.
+    fn may_end_the_file(&self) -> bool {
+        match self.outcome.get() {
+            Some(outcome) => !matches!(outcome.end, End::Full),
+            None => self.last,
+        }
+    }
+
     /// Waits for the outcome; how long, or `None` if it was there already.
     async fn wait(&self) -> Option<Duration> {
         if self.outcome.get().is_some() {
@@ -647,6 +670,27 @@ impl Source {
     }
 }
 
+/// Bytes of one READ at first, and how often they may be doubled: from what the server prefers to what
+/// it takes, within the options. With a depth that is given nothing is measured; then a maximum above
+/// our usual one is taken as the size that is wanted.
+fn transfer(sizes: TransferSizes, windows: Windows) -> (u32, u32) {
+    let max = sizes.read_max.min(windows.transfer_bytes_max);
+    let first = sizes.read.min(windows.transfer_bytes_max);
+    let given = matches!(windows.read, Depth::Fixed(_));
+    let first = if given && windows.transfer_bytes_max > TRANSFER_BYTES_MAX {
+        max.max(first)
+    } else {
+        first
+    };
+    let first = first.clamp(1, READ_BYTES_MAX);
+    (
+        first,
+        (max.min(READ_BYTES_MAX) / first)
+            .checked_ilog2()
+            .unwrap_or(0),
+    )
+}
+
 /// Reads one slot. Whatever becomes of it, who waits is told.
 async fn run(source: Arc<Source>, slot: Arc<Slot>, buf: Buf, reading: Weak<Reading>) {
     struct Ended(Arc<Slot>);
@@ -717,3 +761,6 @@ impl std::fmt::Debug for Reading {
         f.debug_struct("Reading").finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

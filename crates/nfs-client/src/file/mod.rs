@@ -1,7 +1,82 @@
 //! One open regular file: reads ahead, writes behind, commits.
 //!
-//! Owns, for each open file, the windows of READs and WRITEs on their way ([`read`], [`write`]). What
-//! was written and not yet committed is kept in memory until the server has it on stable storage.
+//! Owns, for each file, however often it is open, the READs ahead of its readers (one [`ahead`] for
+//! each identity), what was written and is not yet on stable storage ([`write`]), and its attributes
+//! ([`attributes`]). The last open takes all of that with it.
+//!
+//! ```
+//! # use std::sync::{Arc, Mutex};
+//! # use nfs_client::nfs3::*;
+//! # use nfs_client::{Connection, ConnectOptions, Identity, RawConnection, mount3::Mount3};
+//! # use nfs_wire::nfs3::{Call, Procedure, ReadOk};
+//! # use nfs_wire::{Decoder, encode_to_vec, rpc::CallHeader};
+//! # fn attributes(size: usize) -> Fattr3 {
+//! #     let time = Nfstime3 { seconds: 1, nseconds: 0 };
+//! #     Fattr3 { ftype: Ftype3::Reg, mode: 0o644, nlink: 1, uid: 0, gid: 0, size: size as u64, used: 0,
+//! #         rdev: Specdata3 { major: 0, minor: 0 }, fsid: 1, fileid: 2, atime: time, mtime: time, ctime: time }
+//! # }
+//! # fn answer(call: Call<'_>, content: &mut Vec<u8>) -> Vec<u8> {
+//! #     let ok = |results: Vec<u8>| [vec![0; 4], results].concat();
+//! #     match call {
+//! #         Call::Create(_) => ok(encode_to_vec(&CreateOk { obj: Some(FileHandle::new(b"f").unwrap()),
+//! #             obj_attributes: Some(attributes(0)), dir_wcc: WccData::default() })),
+//! #         Call::Write(args) => {
+//! #             let start = args.offset as usize;
+//! #             content.resize(content.len().max(start + args.data.len()), 0);
+//! #             content[start..start + args.data.len()].copy_from_slice(args.data);
+//! #             ok(encode_to_vec(&WriteOk { file_wcc: WccData::default(), count: args.count,
+//! #                 committed: args.stable, verf: [1; 8] }))
+//! #         }
+//! #         Call::Commit(_) => ok(encode_to_vec(&CommitOk { file_wcc: WccData::default(), verf: [1; 8] })),
+//! #         Call::Getattr(_) => ok(encode_to_vec(&GetattrOk { obj_attributes: attributes(content.len()) })),
+//! #         Call::Read(args) => {
+//! #             let start = content.len().min(args.offset as usize);
+//! #             let data = &content[start..content.len().min(start + args.count as usize)];
+//! #             ok(encode_to_vec(&ReadOk { file_attributes: None, count: data.len() as u32,
+//! #                 eof: start + data.len() == content.len(), data }))
+//! #         }
+//! #         _ => [0, 0, 39, 20, 0, 0, 0, 0].to_vec(),
+//! #     }
+//! # }
+//! # async fn serve(listener: tokio::net::TcpListener) -> std::io::Result<()> {
+//! #     let mut peer = RawConnection::from_stream(listener.accept().await?.0);
+//! #     let mut content = Vec::new();
+//! #     while let Some(record) = peer.receive_record().await? {
+//! #         let mut d = Decoder::new(&record);
+//! #         let header = CallHeader::decode(&mut d).unwrap();
+//! #         let procedure = Procedure::try_from(header.procedure).unwrap();
+//! #         let results = answer(Call::decode(procedure, &mut d).unwrap(), &mut content);
+//! #         let head = [header.xid, 1, 0, 0, 0, 0].map(u32::to_be_bytes).concat();
+//! #         peer.send_record(&[head, results].concat()).await?;
+//! #     }
+//! #     Ok(())
+//! # }
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+//! # let target = listener.local_addr()?.into();
+//! # tokio::spawn(serve(listener));
+//! # let connection = Connection::connect(target, ConnectOptions::default()).await?;
+//! # let mount = Mount3::new(connection.clone(), Identity::none());
+//! # let nfs = Nfs3::new(connection, Identity::none());
+//! # let client = nfs_client::Client::from_root(nfs, mount, FileHandle::new(b"root")?).await?;
+//! let file = client.create(b"notes.txt", 0o644, false).await?;
+//! file.write_at(0, "first line\n").await?;
+//! file.append("second line\n").await?;
+//! // Reads see what was written, on stable storage or not.
+//! assert_eq!(file.read_at(6, 4).await?.data, "line");
+//! file.sync().await?;
+//! assert_eq!(file.committed(), 23);
+//! // All of it, in order, read ahead of the loop.
+//! let mut lines = file.stream(0);
+//! while let Some(data) = lines.next().await? {
+//!     assert_eq!(data, "first line\nsecond line\n");
+//! }
+//! // Only this tells that everything that was written is safe.
+//! file.close().await?;
+//! # Ok(())
+//! # }
+//! ```
 
 mod ahead;
 mod attributes;

@@ -8,11 +8,7 @@
 
 use std::collections::VecDeque;
 
-/// Streams of one file that are told apart; the one unused for longest gives way.
-const STREAMS_MAX: usize = 8;
-
-/// Reads that are remembered to find streams in.
-const SEEN_MAX: usize = 16;
+use crate::limits::{READ_STREAMS_MAX, READS_SEEN_MAX, STREAM_CREDIT_MAX, STREAM_HOLES_MAX};
 
 /// Reads in a row that make a stream: in general, and from the file's beginning.
 const ROW_READS: u32 = 3;
@@ -24,12 +20,6 @@ const AHEAD_TIMES: u64 = 4;
 /// A read this many times its own length before or behind where a stream is belongs to it still: many
 /// reads of one reader may be on their way at once and come in another order.
 const NEAR_READS: u64 = 8;
-
-/// Ranges of a stream that were passed over, kept to know late reads from repeated ones.
-const HOLES_MAX: usize = 8;
-
-/// A stream's credit: a read in its place adds one, up to this; any other takes one.
-const CREDIT_MAX: u32 = 8;
 
 /// What may be asked for beside what a read wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,7 +132,7 @@ impl Patterns {
         let stream = self.streams.get_mut(index)?;
         stream.used = self.turn;
         stream.credit = match fit {
-            Fit::Next | Fit::Late => (stream.credit + 1).min(CREDIT_MAX),
+            Fit::Next | Fit::Late => (stream.credit + 1).min(STREAM_CREDIT_MAX),
             Fit::Near => stream.credit.saturating_sub(1),
         };
         stream.advance(offset, len);
@@ -189,7 +179,7 @@ impl Patterns {
                 reads: 1,
             });
         }
-        self.seen.truncate(SEEN_MAX - 1);
+        self.seen.truncate(READS_SEEN_MAX - 1);
         self.seen.push_front(seen);
         Advice::Exact
     }
@@ -214,7 +204,7 @@ impl Patterns {
     }
 
     fn begin(&mut self, kind: Kind) -> Advice {
-        if self.streams.len() >= STREAMS_MAX
+        if self.streams.len() >= READ_STREAMS_MAX
             && let Some((index, _)) = (0..)
                 .zip(&self.streams)
                 .min_by_key(|(_, stream)| stream.used)
@@ -296,7 +286,7 @@ impl Stream {
                     std::cmp::Ordering::Equal => *row = row.saturating_add(len),
                     std::cmp::Ordering::Greater => {
                         *row = len.max(*row / 2);
-                        if holes.len() == HOLES_MAX {
+                        if holes.len() == STREAM_HOLES_MAX {
                             holes.remove(0);
                         }
                         holes.push((*end, offset));
@@ -337,5 +327,4 @@ impl Stream {
 }
 
 #[cfg(test)]
-#[path = "pattern_tests.rs"]
 mod tests;

@@ -57,7 +57,7 @@ impl Inner {
             if piece.eof || at >= end {
                 drop(passing);
                 let data = read.into_bytes();
-                let eof = piece.eof;
+                let eof = piece.eof && (at < end || self.shared.writing.end() <= at);
                 return Ok(ReadAt { data, eof });
             }
         }
@@ -142,26 +142,32 @@ impl ReadStream {
         if self.ended || self.next >= self.end {
             return Ok(None);
         }
-        let follow = Follow::Sequential {
-            stream: self.stream,
-            end: self.next,
-            until: self.end,
-        };
         // Set for the way out with an error.
         self.ended = true;
-        let inner = &self.file.inner;
-        let next_end = self.next.saturating_add(inner.reading.transfer_bytes());
-        inner
-            .shared
-            .writing
-            .visible(self.next, next_end.min(self.end))
-            .await;
-        let piece = inner.reading.piece(self.next, self.end, follow);
-        let piece = piece.await?;
-        let len = u64::try_from(piece.data.len()).unwrap_or(u64::MAX);
-        self.next = self.next.saturating_add(len);
-        self.ended = piece.eof;
-        Ok((!piece.data.is_empty()).then_some(piece.data))
+        let mut asked_again = false;
+        loop {
+            let follow = Follow::Sequential {
+                stream: self.stream,
+                end: self.next,
+                until: self.end,
+            };
+            let inner = &self.file.inner;
+            // No piece reaches beyond what own writes were waited for.
+            let reach = self.next.saturating_add(inner.reading.transfer_bytes_now());
+            let reach = reach.min(self.end);
+            inner.shared.writing.visible(self.next, reach).await;
+            let piece = inner.reading.piece(self.next, reach, follow).await?;
+            let len = u64::try_from(piece.data.len()).unwrap_or(u64::MAX);
+            self.next = self.next.saturating_add(len);
+            // The server's end is not ours while data beyond it is still on its way there.
+            let ended = piece.eof && inner.shared.writing.end() <= self.next;
+            if !piece.data.is_empty() || ended || asked_again {
+                self.ended = ended;
+                return Ok((!piece.data.is_empty()).then_some(piece.data));
+            }
+            // Once: a server that lost it in a restart has to be told by a COMMIT before it has it again.
+            asked_again = true;
+        }
     }
 }
 

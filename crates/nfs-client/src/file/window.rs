@@ -10,6 +10,7 @@
 use std::time::Duration;
 
 use super::Depth;
+use crate::limits::WINDOW_TRIAL_PAUSE_MAX;
 
 /// A doubling has to bring this much more throughput.
 const GAIN_MIN: f64 = 1.05;
@@ -23,14 +24,14 @@ const WAITING_MIN: f64 = 0.05;
 /// Where a window begins, transfers.
 const DEPTH_FIRST: u32 = 2;
 
-/// Fewest transfers that are measured together while the window grows, and when it has settled: a
-/// short time measures the machine's other work.
+/// Fewest transfers that are measured together while the window grows, when it has settled, and when it
+/// tries another shape: a short time measures the machine's other work.
 const GROWING_ROUND: u32 = 4;
-const SETTLED_ROUND: u32 = 16;
+const SETTLED_ROUND: u32 = 32;
+const TRIAL_ROUND: u32 = 64;
 
-/// Rounds between trials of another depth: at first, and at most, after many that did not pay.
-const TRIAL_PAUSE_FIRST: u32 = 8;
-const TRIAL_PAUSE_MAX: u32 = 512;
+/// Rounds between trials of another shape, at first; doubled with each that does not pay.
+const TRIAL_PAUSE_FIRST: u32 = 4;
 
 /// The depth of one window. See the module's documentation.
 #[derive(Debug)]
@@ -44,18 +45,30 @@ pub(crate) struct Window {
     round: Round,
     /// Rounds from one trial to the next.
     pause: u32,
-    /// The next trial is of twice the depth, not of half.
-    trial_up: bool,
+    /// What is tried next.
+    trial: Trial,
+    /// Transfers are the first size doubled so many times, at most `doubled_max` times.
+    doubled: u32,
+    doubled_max: u32,
+}
+
+/// Another shape that a window may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trial {
+    Deeper,
+    Shallower,
+    /// Half as many transfers of twice the size.
+    Larger,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Phase {
-    /// Doubles at the end of a round; `before` is the rate with half of the depth.
-    Growing { before: Option<f64> },
+    /// Doubles at the end of a round; `before` is the smaller depth from before, with its rate.
+    Growing { before: Option<(u32, f64)> },
     /// Has the depth it needs, as far as it knows, and the mean rate with it.
     Settled { rate: Option<f64>, left: u32 },
-    /// Has another depth for a round; `home` is the depth to go back to, with its rate.
-    Trying { home: u32, rate: f64 },
+    /// Has another shape for a round; `home` is the depth to go back to, with its rate.
+    Trying { home: u32, rate: f64, trial: Trial },
 }
 
 /// Transfers that are measured together.
@@ -93,7 +106,10 @@ impl Window {
             phase,
             round: Round::default(),
             pause: TRIAL_PAUSE_FIRST,
-            trial_up: true,
+            // Twice as many is what growing has tried last.
+            trial: Trial::Shallower,
+            doubled: 0,
+            doubled_max: 0,
         };
         window.round.left = window.round_transfers();
         window
@@ -104,11 +120,23 @@ impl Window {
         self.depth
     }
 
+    /// The same window with transfers that may be doubled so many times where that pays.
+    pub(crate) fn may_double(mut self, times: u32) -> Self {
+        self.doubled_max = if self.fixed { 0 } else { times };
+        self
+    }
+
+    /// How often the first transfer size is to be doubled now.
+    pub(crate) fn doubled(&self) -> u32 {
+        self.doubled
+    }
+
     /// The depth that it has settled at: where another window of the same client may begin.
     pub(crate) fn settled(&self) -> Option<u32> {
         match self.phase {
             Phase::Settled { rate: Some(_), .. } => Some(self.depth),
-            Phase::Settled { .. } | Phase::Growing { .. } | Phase::Trying { .. } => None,
+            Phase::Trying { home, .. } => Some(home),
+            Phase::Settled { rate: None, .. } | Phase::Growing { .. } => None,
         }
     }
 
@@ -130,16 +158,16 @@ impl Window {
         let took = now.saturating_sub(round.began.unwrap_or(now)).as_secs_f64();
         let rate = as_f64(round.bytes) / took.max(1e-9);
         let waiting = round.waited.as_secs_f64() >= took * WAITING_MIN;
-        let before = self.depth;
+        let before = (self.depth, self.doubled);
         if !self.fixed {
             self.phase = self.next_phase(rate, waiting);
         }
         self.round = Round {
             began: Some(now),
-            skip: if self.depth == before {
+            skip: if (self.depth, self.doubled) == before {
                 0
             } else {
-                before.max(self.depth)
+                before.0.max(self.depth)
             },
             left: self.round_transfers(),
             ..Round::default()
@@ -151,15 +179,18 @@ impl Window {
         match self.phase {
             Phase::Growing { .. } if !waiting => Phase::Growing { before: None },
             Phase::Growing { before } => {
-                if before.is_some_and(|before| rate < before * GAIN_MIN) {
-                    self.depth = (self.depth / 2).max(1);
-                    return self.settle(before);
+                if let Some((depth, best)) = before
+                    && rate < best * GAIN_MIN
+                {
+                    self.depth = depth;
+                    return self.settle(Some(best));
                 }
                 if self.depth >= self.max {
                     return self.settle(Some(rate));
                 }
+                let before = Some((self.depth, rate));
                 self.depth = (self.depth * 2).min(self.max);
-                Phase::Growing { before: Some(rate) }
+                Phase::Growing { before }
             }
             Phase::Settled { rate: mean, left } => {
                 let mean = mean.map_or(rate, |mean| mean.mul_add(0.75, rate * 0.25));
@@ -175,20 +206,21 @@ impl Window {
             Phase::Trying {
                 home,
                 rate: at_home,
+                trial,
             } => {
-                let up = self.depth > home;
-                let pays = rate >= at_home * if up { GAIN_MIN } else { KEPT_MIN };
-                if pays {
+                let shallower = trial == Trial::Shallower;
+                if rate >= at_home * if shallower { KEPT_MIN } else { GAIN_MIN } {
+                    // There may be more of the same.
                     self.pause = TRIAL_PAUSE_FIRST;
-                    if up {
-                        return Phase::Growing { before: None };
-                    }
-                    // There may be still more that is not needed.
-                    self.trial_up = false;
-                    return self.settle(Some(rate));
+                    self.trial = trial;
+                    return Phase::Settled {
+                        rate: None,
+                        left: 1,
+                    };
                 }
                 self.depth = home;
-                self.pause = (self.pause * 2).min(TRIAL_PAUSE_MAX);
+                self.doubled -= u32::from(trial == Trial::Larger);
+                self.pause = (self.pause * 2).min(WINDOW_TRIAL_PAUSE_MAX);
                 self.settle(Some(at_home))
             }
         }
@@ -201,25 +233,35 @@ impl Window {
         }
     }
 
-    /// Takes twice or half of the depth for a round, in turn, as far as there is room and sense in it.
+    /// Takes another shape for a round, the next in turn that there is room and sense in.
     fn try_another(&mut self, rate: f64, waiting: bool) -> Phase {
         let home = self.depth;
-        let up = self.trial_up && waiting && home < self.max;
-        self.trial_up = !self.trial_up;
-        if up {
-            self.depth = (home * 2).min(self.max);
-        } else if home > DEPTH_FIRST {
-            self.depth = home / 2;
-        } else {
-            return self.settle(Some(rate));
+        for _ in 0..3 {
+            let trial = self.trial;
+            let (next, possible) = match trial {
+                Trial::Deeper => (Trial::Shallower, waiting && home < self.max),
+                Trial::Shallower => (Trial::Larger, home > DEPTH_FIRST),
+                Trial::Larger => (Trial::Deeper, waiting && self.doubled < self.doubled_max),
+            };
+            self.trial = next;
+            if possible {
+                self.depth = match trial {
+                    Trial::Deeper => (home * 2).min(self.max),
+                    Trial::Shallower => home / 2,
+                    Trial::Larger => (home / 2).max(DEPTH_FIRST).min(self.max),
+                };
+                self.doubled += u32::from(trial == Trial::Larger);
+                return Phase::Trying { home, rate, trial };
+            }
         }
-        Phase::Trying { home, rate }
+        self.settle(Some(rate))
     }
 
     fn round_transfers(&self) -> u32 {
         match self.phase {
             Phase::Growing { .. } => self.depth.max(GROWING_ROUND),
-            Phase::Settled { .. } | Phase::Trying { .. } => (2 * self.depth).max(SETTLED_ROUND),
+            Phase::Settled { .. } => (2 * self.depth).max(SETTLED_ROUND),
+            Phase::Trying { .. } => (2 * self.depth).max(TRIAL_ROUND),
         }
     }
 }
@@ -233,5 +275,4 @@ fn as_f64(bytes: u64) -> f64 {
 }
 
 #[cfg(test)]
-#[path = "window_tests.rs"]
 mod tests;

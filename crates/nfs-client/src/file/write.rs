@@ -514,10 +514,12 @@ impl Writing {
 }
 
 impl Reclaim for Writing {
-    /// What is kept is given back by a COMMIT: asked for here, without waiting for anything.
+    /// What is kept is given back by a COMMIT: asked for here, without waiting for anything. The tail is
+    /// left alone: to send it is to tell the reading of it, whose lock may be held by who asks.
     fn reclaim(&self, _bytes: u64) {
         if let Ok(mut state) = self.state.try_lock() {
-            self.press(&mut state);
+            state.kept.want_stable();
+            self.pump(&mut state);
         }
     }
 }

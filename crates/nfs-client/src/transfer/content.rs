@@ -322,6 +322,15 @@ impl Writer {
         }
     }
 
+    /// All that was written below this is on stable storage, bytes; of a file of this host nothing is
+    /// known, and nothing promised.
+    fn stable_end(&self) -> u64 {
+        match self {
+            Self::Local { .. } => u64::MAX,
+            Self::Remote(file) => file.committed(),
+        }
+    }
+
     /// Ends the thread of a local file and tells what went wrong.
     async fn end(&mut self) -> Result<(), TransferError> {
         let Self::Local {
@@ -430,7 +439,6 @@ pub(super) async fn pump(
 ) -> Result<Pumped, TransferError> {
     let mut at = from;
     let mut written = from;
-    let mut span = Span { from, holes: false };
     loop {
         if watch.is_stopped() {
             return Ok(Pumped::Stopped { at });
@@ -448,12 +456,11 @@ pub(super) async fn pump(
                 offset: piece.offset + part.start as u64,
                 data: piece.data.slice(part),
             };
-            if span.has_to_flush(written, part.offset, part.end()) {
+            // A copy that goes on after a crash counts on this; see `decide::onto`. Where windows are
+            // of the usual size and there are no holes, the writer's own commits come first.
+            let reach = part.end().saturating_sub(writer.stable_end());
+            if reach > TRANSFER_UNCOMMITTED_BYTES_MAX {
                 writer.flush(false).await?;
-                span = Span {
-                    from: part.offset,
-                    holes: false,
-                };
             }
             written = part.end();
             writer.write(part).await?;
@@ -464,24 +471,6 @@ pub(super) async fn pump(
     let len = reader.len();
     watch.moved(len.saturating_sub(at));
     Ok(Pumped::All { len, written })
-}
-
-/// The part of a file that may not be on stable storage yet. The writer bounds the *bytes* that are
-/// not; where holes are left out, bytes say nothing about how far these reach, and a copy that goes
-/// on after a crash must know that.
-#[derive(Clone, Copy, Debug)]
-struct Span {
-    from: u64,
-    holes: bool,
-}
-
-impl Span {
-    /// Whether what was written has to be flushed before `start..end` is; `written` is the end of the
-    /// part before.
-    fn has_to_flush(&mut self, written: u64, start: u64, end: u64) -> bool {
-        self.holes |= start > written;
-        self.holes && end.saturating_sub(self.from) > TRANSFER_UNCOMMITTED_BYTES_MAX
-    }
 }
 
 /// Two pieces of a file that a copy is to go on with: its first block, and the one before `from`.

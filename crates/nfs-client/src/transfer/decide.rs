@@ -25,8 +25,13 @@ pub(super) enum Onto {
 }
 
 /// What to do with the regular file `source` where `there` is already. `one_write` is the largest
-/// content that travels in one WRITE, bytes.
-pub(super) fn onto(source: &Fattr3, there: &Fattr3, existing: Existing, one_write: u64) -> Onto {
+/// content that travels in one WRITE, bytes; `None` if attributes have to be set after it.
+pub(super) fn onto(
+    source: &Fattr3,
+    there: &Fattr3,
+    existing: Existing,
+    one_write: Option<u64>,
+) -> Onto {
     match existing {
         Existing::Keep => return Onto::Leave(What::Exists),
         Existing::ReplaceOlder if there.mtime >= source.mtime => {
@@ -52,12 +57,13 @@ pub(super) fn onto(source: &Fattr3, there: &Fattr3, existing: Existing, one_writ
 ///
 /// Content is sent in order, and at most [`TRANSFER_UNCOMMITTED_BYTES_MAX`] of it lie between what is on
 /// stable storage and the end of what was sent; so what lies further below the file's end is there.
-fn resume(source: &Fattr3, there: &Fattr3, one_write: u64) -> Onto {
+fn resume(source: &Fattr3, there: &Fattr3, one_write: Option<u64>) -> Onto {
     if there.size == source.size {
-        // With times kept, the time is set last. Without, a file that went in one WRITE is there
-        // whole or not at all.
+        // With times kept, the time is set last. Where nothing is set last, a file that went in one
+        // WRITE is there whole or not at all.
         let whole = is_same_time(source.mtime, there.mtime);
-        if whole || (source.size <= one_write && there.mtime >= source.mtime) {
+        let fits = one_write.is_some_and(|most| source.size <= most);
+        if whole || (fits && there.mtime >= source.mtime) {
             return Onto::Leave(What::Complete);
         }
     }
@@ -256,7 +262,7 @@ mod tests {
             ),
         ];
         for (source, there, existing, expected) in table {
-            let found = onto(&source, &there, existing, MIB);
+            let found = onto(&source, &there, existing, Some(MIB));
             assert_eq!(
                 found, expected,
                 "{} {existing:?} {}",
@@ -267,7 +273,10 @@ mod tests {
             ftype,
             ..file(1, 1)
         };
-        let onto_type = |ftype| onto(&file(9, 5), &other(ftype), Resume, MIB);
+        // Of the size and not older, but its mode and time may have been still to come.
+        let cut_off = onto(&file(9, 5), &file(9, 6), Resume, None);
+        assert_eq!(cut_off, Onto::Replace);
+        let onto_type = |ftype| onto(&file(9, 5), &other(ftype), Resume, Some(MIB));
         assert_eq!(onto_type(Ftype3::Lnk), Onto::Remove);
         assert_eq!(onto_type(Ftype3::Dir), Onto::InTheWay);
         assert_eq!(onto_type(Ftype3::Fifo), Onto::InTheWay);

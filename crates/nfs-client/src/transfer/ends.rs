@@ -29,7 +29,7 @@ pub(super) struct Start {
 #[derive(Clone, Debug)]
 pub(super) enum End {
     /// Into this directory, under the source's name.
-    Into(Dir),
+    Into(Box<Dir>),
     /// To this name; of a directory that is there, what the source holds goes into it.
     Onto(Box<Named>),
 }
@@ -172,7 +172,7 @@ pub(super) async fn end(
         _ => None,
     };
     match opened {
-        Some(opened) if !options.onto => Ok(End::Into(opened)),
+        Some(opened) if !options.onto => Ok(End::Into(Box::new(opened))),
         _ if sources > 1 => Err(not_a_directory(
             place,
             ": several sources need a directory; make it first",
@@ -251,7 +251,7 @@ impl End {
     /// Where the source `start` goes: directory, name, and what is known to be there.
     pub(super) fn of(&self, start: &Start) -> (Dir, Vec<u8>, There) {
         match self {
-            Self::Into(dir) => (dir.clone(), start.item.name.clone(), There::Unknown),
+            Self::Into(dir) => (Dir::clone(dir), start.item.name.clone(), There::Unknown),
             Self::Onto(named) => {
                 let there = named.there.clone();
                 let there = there.map_or(There::Unknown, There::This);
@@ -263,7 +263,7 @@ impl End {
     /// The directory that what `start` holds goes into, if it is there already.
     pub(super) fn merged(&self, start: &Start) -> Option<Dir> {
         match self {
-            Self::Into(dir) => start.nameless.then(|| dir.clone()),
+            Self::Into(dir) => start.nameless.then(|| Dir::clone(dir)),
             Self::Onto(named) => named.opened.clone(),
         }
     }
@@ -325,19 +325,18 @@ mod tests {
 
     #[test]
     fn last_names() {
-        let table: [(&[u8], Option<(&[u8], &[u8])>); 9] = [
-            (b"a", Some((b"", b"a"))),
-            (b"/a", Some((b"/", b"a"))),
-            (b"x/a//", Some((b"x/", b"a"))),
-            (b"x/..", None),
-            (b"x/.", None),
-            (b".", None),
-            (b"/", None),
-            (b"", None),
-            (b"x/..a", Some((b"x/", b"..a"))),
+        let table = [
+            ("a", ("", "a")),
+            ("/a", ("/", "a")),
+            ("x/a//", ("x/", "a")),
+            ("x/..a", ("x/", "..a")),
         ];
-        for (path, expected) in table {
-            assert_eq!(last_name(path), expected, "{}", path.escape_ascii());
+        for (path, (parent, name)) in table {
+            let expected = Some((parent.as_bytes(), name.as_bytes()));
+            assert_eq!(last_name(path.as_bytes()), expected, "{path}");
+        }
+        for path in ["x/..", "x/.", ".", "/", ""] {
+            assert_eq!(last_name(path.as_bytes()), None, "{path}");
         }
     }
 }

@@ -22,6 +22,9 @@ use super::watch::{Done, Watch, What};
 use crate::client::{ClientError, Node, refused};
 use crate::limits::{LOCAL_MEMORY_BYTES, LOCAL_PIECE_BYTES, RESUME_ALIGN_BYTES, UNSTEADY_MAX};
 
+/// The set-user-ID and set-group-ID bits of a mode.
+const SET_ID: u32 = 0o6000;
+
 /// What all files of one copy share.
 #[derive(Debug)]
 pub(super) struct Context {
@@ -141,7 +144,12 @@ fn decide_onto(context: &Context, job: &Job, there: &Item) -> Result<Onto, Trans
             other: Box::new(job.to.location.join(&job.name)),
         });
     }
-    let one_write = small_bytes(job) as u64;
+    if !job.from.is_same_side(&job.to) && is_lookalike(&job.item.attributes, &there.attributes) {
+        return Ok(Onto::Leave(What::Complete));
+    }
+    let keep = context.options.preserve;
+    let set_last = keep.mode || keep.times || keep.owner;
+    let one_write = (!set_last).then(|| small_bytes(job) as u64);
     let existing = context.options.existing;
     match decide::onto(&job.item.attributes, &there.attributes, existing, one_write) {
         Onto::InTheWay => Err(TransferError::InTheWay {
@@ -158,6 +166,14 @@ pub(super) fn is_same_file(from: &Dir, item: &Item, to: &Dir, there: &Item) -> b
     let (a, b) = (&item.attributes, &there.attributes);
     let same_number = (a.fsid, a.fileid) == (b.fsid, b.fileid);
     from.is_same_side(to) && (same_number || (item.handle.is_some() && item.handle == there.handle))
+}
+
+/// Whether files of two sides must be one file reached in two ways: a server by two names, or an export
+/// of this host. To cut it to nothing would lose it; and if it is a clone to the nanosecond, it has
+/// the content already.
+fn is_lookalike(a: &Fattr3, b: &Fattr3) -> bool {
+    let same = |a: &Fattr3| (a.ftype, a.fileid, a.size, a.mtime, a.ctime);
+    same(a) == same(b)
 }
 
 /// The word for a file type.
@@ -563,8 +579,21 @@ async fn set_last(
                     set.map_err(|error| error.of(&place.name()))?;
                     false
                 }
-                set => {
-                    set.map_err(|error| error.of(&place.name()))?;
+                done => {
+                    let there = done.map_err(|error| error.of(&place.name()))?;
+                    // Linux's own server takes the set-id bits away when the owner comes with them.
+                    let lost = |mode: &u32| {
+                        let kept = there.map_or(0, |there| there.mode);
+                        mode & SET_ID & !kept != 0
+                    };
+                    if let Some(mode) = set.mode.filter(lost) {
+                        let again = Sattr3 {
+                            mode: Some(mode),
+                            ..Sattr3::default()
+                        };
+                        let done = client.setattr_handle(file.handle(), &again).await;
+                        done.map_err(|error| error.of(&place.name()))?;
+                    }
                     true
                 }
             }

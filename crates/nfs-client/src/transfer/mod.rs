@@ -4,17 +4,26 @@
 //! kept, skipped or gone on with is in the [`Options`], and a [`Watch`] tells how far it has come,
 //! gets a report for each file, and stops it.
 //!
-//! ```no_run
-//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! use nfs_client::MountOptions;
+//! ```
 //! use nfs_client::transfer::{self, Options, Place, Preserve, Watch};
 //!
-//! let url = "nfs://localhost:20049/data/photos".parse()?;
-//! let photos = Place::mount(&url, &MountOptions::default()).await?;
-//! let options = Options { recursive: true, preserve: Preserve::ALL, ..Options::default() };
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let scratch = tempfile::tempdir()?;
+//! # let (here, there) = (scratch.path().join("photos"), scratch.path().join("backup"));
+//! # std::fs::create_dir(&here)?;
+//! # std::fs::write(here.join("one"), "of two")?;
+//! // Either may be on a server: Place::mount(&"nfs://server/export/photos".parse()?, &options).await?
+//! let (photos, backup) = (Place::local(&here), Place::local(&there));
+//! let options = Options {
+//!     recursive: true,
+//!     preserve: Preserve::ALL,
+//!     ..Options::default()
+//! };
 //! let watch = Watch::default();
-//! let figures = transfer::copy(&[photos], &Place::local("/tmp"), &options, &watch).await?;
-//! println!("{} files, {} bytes, {} failed", figures.files_done, figures.bytes_done, figures.failed);
+//! let figures = transfer::copy(&[photos], &backup, &options, &watch).await?;
+//! assert_eq!((figures.files_done, figures.bytes_done, figures.failed), (1, 6, 0));
+//! assert_eq!(std::fs::read(there.join("one"))?, b"of two");
 //! # Ok(())
 //! # }
 //! ```

@@ -86,13 +86,22 @@ impl Profile {
         }
     }
 
+    /// What was accepted may be lost, or be given up by a client that has seen too many verifiers.
+    pub(crate) fn loses(&self) -> bool {
+        let loses =
+            |fault: Fault| matches!(fault, Restart | OtherVerifier) || HARMFUL.contains(&fault);
+        self.faults.iter().any(|&(fault, _)| loses(fault))
+    }
+
     /// A mixture: some of `faults`, each at its own rate.
     pub(crate) fn mixed(chance: &mut Chance, faults: &[Fault]) -> Self {
         let mut chosen = Vec::new();
         for &fault in faults {
             if chance.one_in(3) {
                 let often = match fault {
-                    Restart | Stale | WriteIo | WriteNospc | CommitIo | NamesIo => 15,
+                    Restart | OtherVerifier | Stale | WriteIo | WriteNospc | CommitIo | NamesIo => {
+                        15
+                    }
                     _ => 4,
                 };
                 chosen.push((fault, often + chance.below(3 * often)));

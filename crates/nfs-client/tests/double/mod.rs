@@ -16,6 +16,7 @@ pub(crate) mod store;
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use nfs_client::NfsUrl;
 use nfs_wire::mount3::{self, Dirpath, ExportEntry, ExportList, MountOk};
@@ -26,6 +27,7 @@ use parking_lot::Mutex;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpListener;
 use tokio::net::tcp::OwnedWriteHalf;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use chance::Chance;
@@ -52,6 +54,8 @@ struct State {
     newest: u64,
     /// Every connection older than this has ended.
     restarted: u64,
+    /// Changes with each restart.
+    restarts: watch::Sender<u64>,
 }
 
 impl Double {
@@ -68,20 +72,10 @@ impl Double {
             answered: HashMap::new(),
             newest: 0,
             restarted: 0,
+            restarts: watch::Sender::new(0),
         }));
         let double = Self { address, state };
-        let accepting = double.clone();
-        tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                let number = {
-                    let mut state = accepting.state.lock();
-                    state.newest += 1;
-                    state.newest
-                };
-                stream.set_nodelay(true).unwrap();
-                tokio::spawn(connection(accepting.clone(), stream, number));
-            }
-        });
+        tokio::spawn(accept(double.clone(), listener));
         double
     }
 
@@ -136,6 +130,7 @@ impl State {
         self.store.restart(&mut chance);
         self.answered.clear();
         self.restarted = self.newest + 1;
+        self.restarts.send_modify(|count| *count += 1);
     }
 
     /// Executes a call, or remembers that it did. `None`: there is nothing to say.
@@ -174,12 +169,66 @@ impl State {
     }
 }
 
+/// Tells what happens, when one seed is looked at alone.
+pub(crate) fn trace(line: impl FnOnce() -> String) {
+    if std::env::var_os("DOUBLE_SEED").is_some() {
+        eprintln!("{}", line());
+    }
+}
+
 struct Header {
     xid: u32,
 }
 
+/// A call in few words.
+fn shown(call: &Call<'_>) -> String {
+    match call {
+        Call::Read(args) => format!("READ {} at {}", args.count, args.offset),
+        Call::Write(args) => {
+            let (len, offset) = (args.data.len(), args.offset);
+            format!("WRITE {len} at {offset} {:?}", args.stable)
+        }
+        Call::Setattr(args) => format!("SETATTR {:?}", args.new_attributes.size),
+        call => format!("{:?}", call.procedure()),
+    }
+}
+
 fn accepted(xid: u32) -> Vec<u8> {
     [xid, 1, 0, 0, 0, 0].map(u32::to_be_bytes).concat()
+}
+
+/// Takes connections; after a restart, nobody listens for a while.
+async fn accept(double: Double, mut listener: TcpListener) {
+    let restarts = double.state.lock().restarts.clone();
+    let mut restarts = restarts.subscribe();
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted.unwrap().0,
+            _ = restarts.changed() => {
+                let away = Duration::from_millis(double.state.lock().chance.next() % 700);
+                drop(listener);
+                // SLEEP: being away is what this server is for.
+                tokio::time::sleep(away).await;
+                listener = TcpListener::bind(double.address).await.unwrap();
+                restarts.mark_unchanged();
+                continue;
+            }
+        };
+        let (number, restarts) = {
+            let mut state = double.state.lock();
+            state.newest += 1;
+            (state.newest, state.restarts.subscribe())
+        };
+        accepted.set_nodelay(true).unwrap();
+        let mut restarted = restarts;
+        let serving = connection(double.clone(), accepted, number);
+        tokio::spawn(async move {
+            tokio::select! {
+                () = serving => {}
+                _ = restarted.changed() => {}
+            }
+        });
+    }
 }
 
 /// Serves one connection. Its calls end with it.
@@ -233,6 +282,10 @@ async fn call(
         for &fault in &plan.faults {
             *state.counts.entry(fault).or_default() += 1;
         }
+        trace(|| {
+            let (xid, call) = (header.xid & 0xffff, shown(&nfs_call));
+            format!("  {number}:{xid:04x} {call} {:?}", plan.faults)
+        });
         let reply = state.execute(&header, &nfs_call, &plan);
         (plan, reply)
     };
@@ -254,6 +307,8 @@ async fn call(
         let framed = frame(&reply);
         let mut writing = writing.lock().await;
         let _ = writing.write_all(&framed[..framed.len() / 2]).await;
+        // No other reply may follow: it would be taken for the other half.
+        let _ = writing.shutdown().await;
         return true;
     }
     let mut failed = send(&writing, &reply).await.is_err();

@@ -6,6 +6,7 @@ use nfs_client::limits::{JOBS_DEFAULT, JOBS_MAX};
 use nfs_client::transfer::{Existing, Follow, LocalIo, Options, Preserve, Sparse};
 
 use crate::interrupt::quoted;
+use crate::session::Common;
 use crate::windows;
 
 /// What the help text says at its end.
@@ -118,6 +119,9 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     pub(super) windows: windows::WindowArgs,
+
+    #[command(flatten)]
+    pub(super) common: Common,
 
     /// Print one JSON object per file, and one with the totals at the end
     #[arg(long)]
@@ -262,6 +266,7 @@ impl Args {
             words.push(format!("--jobs={}", self.jobs));
         }
         words.extend(self.windows.words());
+        words.extend(self.common.words());
         words.push("--".to_owned());
         words.extend(self.places.iter().map(|place| quoted(place)));
         Some(words.join(" "))

@@ -109,7 +109,7 @@ impl Reporter {
     }
 
     /// What is there after an interrupt, and the command that goes on.
-    pub(super) fn how_to_go_on(&self, figures: &Figures, again: &Option<String>) {
+    pub(super) fn how_to_go_on(&self, figures: &Figures, given_up: bool, again: Option<&str>) {
         self.say(&format!(
             "interrupted: {} files are done, {} moved",
             figures.files_done,
@@ -119,11 +119,13 @@ impl Reporter {
         for error in stopped.unwrap_or_default() {
             self.say(&error.to_string());
         }
+        if given_up {
+            self.say("what was on its way is given up: those files are incomplete");
+        }
         match again {
             Some(command) => self.say(&format!("to go on: {command}")),
             None => self.say(
-                "to go on: remove the files named above, which are incomplete, and give the same \
-                 command again",
+                "to go on: remove the files that are incomplete, and give the same command again",
             ),
         }
     }

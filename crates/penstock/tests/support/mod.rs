@@ -21,7 +21,6 @@ pub(crate) fn penstock() -> Command {
     command
 }
 
-#[allow(dead_code)] // not by every test file
 pub(crate) fn run(arguments: &[&str]) -> Output {
     penstock().args(arguments).output().unwrap()
 }

@@ -10,6 +10,7 @@ mod dd;
 mod duel;
 mod fsx;
 pub(crate) mod own;
+mod posix;
 mod sharing;
 mod tree;
 
@@ -25,6 +26,7 @@ use clap::{Args, Subcommand};
 pub(crate) use calls::TESTS as CALLS;
 pub(crate) use calls::content_tests as content_calls;
 pub(crate) use dd::TESTS as COPIES;
+pub(crate) use posix::ROWS as POSIX;
 pub(crate) use sharing::TESTS as SHARING;
 
 /// What `nfs-test guest` is told.
@@ -66,6 +68,13 @@ enum Suite {
         rounds: u64,
         #[arg(long)]
         seed: u64,
+    },
+    /// The table of what calls on names and attributes answer, as whoever this process is.
+    Posix {
+        /// Root makes it; another user finds there what root has left.
+        dir: PathBuf,
+        #[arg(long)]
+        name: String,
     },
     /// Read what was written here, while the host counts READs.
     Own {
@@ -124,6 +133,7 @@ pub(crate) fn main(args: &GuestArgs) -> Result<ExitCode> {
             rounds,
             seed,
         } => duel::run([mount, other], *rounds, *seed, &mut report)?,
+        Suite::Posix { dir, name } => posix::run(dir, name, &mut report)?,
         Suite::Own { dir, gates, name } => own::run(dir, gates, name, &mut report)?,
         Suite::Tree {
             dir,

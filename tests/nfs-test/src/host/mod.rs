@@ -26,7 +26,7 @@ pub(crate) use peer::{Peer, PeerServer};
 pub(crate) use place::Place;
 pub(crate) use process::{Running, output, output_within, run};
 pub(crate) use server::{IoFigures, Server, ServerOptions};
-pub(crate) use uml::{Guest, GuestOutcome, Mount};
+pub(crate) use uml::{Guest, GuestOutcome, Mount, test_binary};
 
 /// Which of the server's I/O engines a scenario runs with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

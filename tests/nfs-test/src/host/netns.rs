@@ -56,6 +56,16 @@ impl Netns {
         command
     }
 
+    /// The same with the mounts of this process: `ip netns exec` makes a mount namespace of its own, in
+    /// which a file system that the program mounts stays.
+    pub(crate) fn command_among_our_mounts(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = Command::new("nsenter");
+        command
+            .arg(format!("--net=/run/netns/{}", self.name))
+            .arg(program);
+        command
+    }
+
     /// Runs `work` in a thread that is inside the namespace.
     ///
     /// # Errors

@@ -210,8 +210,11 @@ pub(super) fn complete_lines(results: &Path) -> Result<Vec<String>> {
         .collect())
 }
 
-/// A copy of this binary that any user of the guest may run.
-fn test_binary(dir: &Path) -> Result<PathBuf> {
+/// A copy of this binary that any user may run.
+///
+/// # Errors
+/// When it cannot be copied.
+pub(crate) fn test_binary(dir: &Path) -> Result<PathBuf> {
     let copy = dir.join("nfs-test");
     if !copy.exists() {
         fs::copy(std::env::current_exe()?, &copy)?;

@@ -3,6 +3,7 @@
 mod client;
 mod commands;
 mod doctor;
+mod fuse;
 mod hostile;
 mod io;
 mod kernel;
@@ -125,6 +126,49 @@ pub(crate) const TABLE: &[Scenario] = &[
         about: "a file beyond 4 GiB up, down and between, in bounded memory",
         needs: &[Need::Root, Need::Loop, Need::Tun],
         run: client::large,
+    },
+    Scenario {
+        name: "client-kill",
+        about: "cp while the server is killed, over and over: right bytes, or it says so",
+        needs: &[Need::Root, Need::Loop],
+        run: client::kill,
+    },
+    Scenario {
+        name: "client-power-xfs",
+        about: "cp while the power of the server's XFS is cut",
+        needs: &[Need::Root, Need::Loop],
+        run: client::power_xfs,
+    },
+    Scenario {
+        name: "client-power-ext4",
+        about: "cp while the power of the server's ext4 is cut",
+        needs: &[Need::Root, Need::Loop],
+        run: client::power_ext4,
+    },
+    Scenario {
+        name: "fuse",
+        about: "penstock mount: every call, a table of errors, fsx, with and without the kernel's cache",
+        needs: &[Need::Root, Need::Loop, Need::Tun, Need::Fuse],
+        run: fuse::penstock,
+    },
+    Scenario {
+        name: "fuse-ganesha",
+        about: "the same over NFS-Ganesha",
+        needs: &[
+            Need::Root,
+            Need::Loop,
+            Need::Tun,
+            Need::Fuse,
+            Need::Rpcbind,
+            Need::Ganesha,
+        ],
+        run: fuse::ganesha,
+    },
+    Scenario {
+        name: "fuse-kill",
+        about: "penstock mount while the server is killed: fsx goes on, and is right",
+        needs: &[Need::Root, Need::Loop, Need::Fuse],
+        run: fuse::killed,
     },
     Scenario {
         name: "libnfs",

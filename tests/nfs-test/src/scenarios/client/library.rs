@@ -61,7 +61,8 @@ async fn procedures(client: &Client) -> Result<u32> {
     let right = read.eof && read.data[..5] == [0; 5] && read.data[5..] == data;
     ensure!(right, "READ: {} bytes, eof {}", read.data.len(), read.eof);
     let attributes = ok("GETATTR", nfs.getattr(&file)).await?;
-    ensure!(attributes.size == 30_005, "GETATTR: {attributes:?}");
+    let size = attributes.obj_attributes.size;
+    ensure!(size == 30_005, "GETATTR: {size}");
     ok("FSINFO", nfs.fsinfo(root)).await?;
     ok("FSSTAT", nfs.fsstat(root)).await?;
     ok("PATHCONF", nfs.pathconf(root)).await?;

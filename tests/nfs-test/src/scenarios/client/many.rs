@@ -6,19 +6,17 @@ use std::path::Path;
 use anyhow::{Context as _, Result, ensure};
 
 use super::penstock;
-use crate::host::{Context, Peer, PeerServer};
+use crate::host::{Context, Engine, Peer, PeerServer};
 use crate::manifest;
 use crate::pattern;
 
 /// Files in a directory.
 const IN_A_DIRECTORY: u32 = 2500;
 
+/// All of them with one engine, unless it is the long form.
 pub(crate) fn penstock_server(context: &Context) -> Result<String> {
-    run(
-        context,
-        Peer::Penstock,
-        if context.quick { 10_000 } else { 100_000 },
-    )
+    let all = context.full || (context.engine == Engine::Uring && !context.quick);
+    run(context, Peer::Penstock, if all { 100_000 } else { 10_000 })
 }
 
 pub(crate) fn ganesha(context: &Context) -> Result<String> {

@@ -2,6 +2,7 @@
 //! each of its levels, each command, and large and many files.
 
 mod files;
+mod kill;
 mod large;
 mod library;
 mod many;
@@ -29,6 +30,7 @@ pub(super) fn files_nfsd(context: &Context) -> Result<String> {
     files::run(context, Peer::KernelNfsd)
 }
 
+pub(super) use kill::{kill, power_ext4, power_xfs};
 pub(super) use large::run as large;
 pub(super) use many::{
     ganesha as many_ganesha, nfsd as many_nfsd, penstock_server as many_penstock,

@@ -1,0 +1,298 @@
+//! The server is killed, or its power is cut, again and again in the middle of copies: `cp` ends with the right
+//! bytes, or says that it did not, and then `--resume` mends it.
+
+use std::fs::{self, File, OpenOptions};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+use super::tree;
+use crate::host::{
+    Context, FsKind, IoSetting, LoopFs, Mode, Running, Server, ServerOptions, output,
+};
+use crate::manifest::{self, Entry};
+use crate::pattern;
+use crate::random::Random;
+
+/// How long a copy may go on after its last blow.
+const COPY_DEADLINE: Duration = Duration::from_secs(120);
+/// A copy that has ended is followed by another; so many of them have to be struck at least.
+const COPIES_MIN: u32 = 3;
+/// The longest random time between two blows, in microseconds.
+const PAUSE_MAX_US: u64 = 250_000;
+/// The large files' sizes, in bytes; a manifest reads no more of one than 64 MiB.
+const LARGE: [usize; 4] = [67_000_001, 50_000_000, 33_333_333, 9_999_999];
+/// Small files beside them.
+const SMALL: u64 = 1_500;
+
+/// `kill -9`, again and again.
+///
+/// # Errors
+/// What is wrong.
+pub(crate) fn kill(context: &Context) -> Result<String> {
+    let blows = match (context.full, context.quick) {
+        (true, _) => 400,
+        (_, true) => 20,
+        _ => 100,
+    };
+    let export = context.dir.join("export");
+    let disk = LoopFs::new(FsKind::Xfs, 4096, &export)?;
+    Bench::new(context, export, disk, false)?.run(blows)
+}
+
+/// The power of the server's file system is cut.
+///
+/// # Errors
+/// What is wrong.
+pub(crate) fn power_xfs(context: &Context) -> Result<String> {
+    power(context, FsKind::Xfs)
+}
+
+/// The same on ext4.
+///
+/// # Errors
+/// What is wrong.
+pub(crate) fn power_ext4(context: &Context) -> Result<String> {
+    power(context, FsKind::Ext4)
+}
+
+fn power(context: &Context, kind: FsKind) -> Result<String> {
+    let blows = match (context.full, context.quick) {
+        (true, _) => 100,
+        (_, true) => 5,
+        _ => 15,
+    };
+    let export = context.dir.join("export");
+    let disk = LoopFs::new(kind, 4096, &export)?;
+    Bench::new(context, export, disk, true)?.run(blows)
+}
+
+/// Which way a copy goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Up,
+    Down,
+    Between,
+}
+
+struct Bench<'a> {
+    context: &'a Context,
+    random: Random,
+    export: PathBuf,
+    disk: LoopFs,
+    /// What is copied, and what it is.
+    source: tempfile::TempDir,
+    expected: Vec<Entry>,
+    cut: bool,
+    server: Option<Server>,
+    listen: String,
+    blows: u32,
+    failed: u32,
+}
+
+impl<'a> Bench<'a> {
+    fn new(context: &'a Context, export: PathBuf, disk: LoopFs, cut: bool) -> Result<Self> {
+        let mut random = Random::new(context.seed.wrapping_add(context.engine as u64));
+        let source = tempfile::Builder::new()
+            .prefix("nfs-test-kill-")
+            .tempdir_in("/dev/shm")?;
+        fill(source.path(), &mut random).context("make a tree")?;
+        let expected = manifest::of_tree(source.path())?;
+        Ok(Self {
+            context,
+            random,
+            export,
+            disk,
+            source,
+            expected,
+            cut,
+            server: None,
+            listen: String::new(),
+            blows: 0,
+            failed: 0,
+        })
+    }
+
+    fn run(mut self, blows: u32) -> Result<String> {
+        self.start()?;
+        self.calm()?;
+        let mut copies = 0;
+        while self.blows < blows || copies < COPIES_MIN {
+            let way = match copies % 3 {
+                0 => Way::Up,
+                1 => Way::Down,
+                _ => Way::Between,
+            };
+            let seed = self.context.seed;
+            let what = || format!("copy {copies}, {way:?}, seed {seed}");
+            self.copy(way, blows).with_context(what)?;
+            copies += 1;
+        }
+        if let Some(server) = self.server.take() {
+            server.stop()?;
+        }
+        self.disk.unmount()?;
+        Ok(format!(
+            "{} blows in {copies} copies, {} of them failed and were mended, {} entries",
+            self.blows,
+            self.failed,
+            self.expected.len()
+        ))
+    }
+
+    /// The server, on the port that it had before.
+    fn start(&mut self) -> Result<()> {
+        let config = self.context.dir.join("penstock.toml");
+        let mode = Mode::ALL[self.random.index(Mode::ALL.len())];
+        let text = format!(
+            "[[export]]\npath = {:?}\npseudo = \"/\"\nsquash = \"none\"\n{}",
+            self.export.display(),
+            IoSetting::all(mode).toml()
+        );
+        fs::write(&config, text)?;
+        let options = ServerOptions {
+            listen: self.listen.clone(),
+            config: Some(config),
+            ..ServerOptions::default()
+        };
+        let state = self.context.dir.join("state");
+        let server = Server::start(self.context, &self.export, &state, &options)?;
+        self.listen = server.address().to_string();
+        self.server = Some(server);
+        Ok(())
+    }
+
+    /// What copies down and between begin with: a copy that nobody disturbed, on stable storage.
+    fn calm(&self) -> Result<()> {
+        let mut command = self.cp(&[self.local()?, &self.url("calm")]);
+        output(&mut command)?;
+        rustix::fs::syncfs(File::open(&self.export)?)?;
+        self.check(&self.export.join("calm"))
+    }
+
+    fn local(&self) -> Result<&str> {
+        self.source.path().to_str().context("UTF-8")
+    }
+
+    fn url(&self, name: &str) -> String {
+        format!("nfs://{}/{name}", self.listen)
+    }
+
+    fn cp(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(&self.context.server);
+        command.args(["cp", "-aT", "--no-progress"]).args(words);
+        command
+    }
+
+    /// One copy, struck until it ends or there were enough blows.
+    fn copy(&mut self, way: Way, blows: u32) -> Result<()> {
+        let down = self.context.dir.join("down");
+        let to = self.export.join("target");
+        for old in [&down, &to] {
+            if old.exists() {
+                fs::remove_dir_all(old)?;
+            }
+        }
+        let (from, onto) = match way {
+            Way::Up => (self.local()?.to_owned(), self.url("target")),
+            Way::Down => (self.url("calm"), down.to_str().context("UTF-8")?.to_owned()),
+            Way::Between => (self.url("calm"), self.url("target")),
+        };
+        let status = self.struck(&[&from, &onto], blows)?;
+        match status.code() {
+            Some(0) => {}
+            // It said so. What it says is missing comes with the next try, at which nobody strikes.
+            Some(1) => {
+                self.failed += 1;
+                let mut command = self.cp(&["--resume", &from, &onto]);
+                output(&mut command).context("cp --resume")?;
+            }
+            _ => bail!("cp ended with {status}: {}", self.said()?),
+        }
+        let found = if way == Way::Down { &down } else { &to };
+        if self.cut && way != Way::Down {
+            // Done is on stable storage: one more cut must not take it away.
+            self.strike()?;
+        }
+        let said = if status.success() { "done" } else { "mended" };
+        self.check(found)
+            .with_context(|| format!("cp said {said}, {} blows so far", self.blows))
+    }
+
+    fn struck(&mut self, words: &[&str], blows: u32) -> Result<ExitStatus> {
+        let log = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(self.context.dir.join("cp.log"))?;
+        let mut command = self.cp(words);
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log);
+        let mut running = Running::start(&mut command)?;
+        while self.blows < blows {
+            let pause = Duration::from_micros(self.random.below(PAUSE_MAX_US));
+            if let Some(status) = running.ended_within(pause)? {
+                return Ok(status);
+            }
+            self.strike()?;
+        }
+        running
+            .wait(COPY_DEADLINE)
+            .with_context(|| self.said().unwrap_or_default())
+    }
+
+    /// Ends the server as a crash does, with its disk's power if that is to be cut, and starts it again.
+    fn strike(&mut self) -> Result<()> {
+        let mut server = self.server.take().context("a server that runs")?;
+        if self.cut {
+            self.disk.knife()?.cut()?;
+        }
+        server.kill()?;
+        drop(server);
+        if self.cut {
+            self.disk.unmount()?;
+            self.disk.mount()?;
+        }
+        self.blows += 1;
+        self.start()
+    }
+
+    fn check(&self, found: &Path) -> Result<()> {
+        let wrong = manifest::differences(&self.expected, &manifest::of_tree(found)?);
+        let shown = &wrong[..wrong.len().min(5)];
+        ensure!(
+            wrong.is_empty(),
+            "{} differences: {}",
+            wrong.len(),
+            shown.join(" | ")
+        );
+        Ok(())
+    }
+
+    fn said(&self) -> Result<String> {
+        Ok(fs::read_to_string(self.context.dir.join("cp.log"))?)
+    }
+}
+
+/// Large files, many small ones, and a tree with everything in it.
+fn fill(dir: &Path, random: &mut Random) -> Result<()> {
+    tree::make(&dir.join("tree"), random)?;
+    for size in LARGE {
+        fs::write(
+            dir.join(format!("large-{size}")),
+            pattern::bytes(size as u64, 0, size),
+        )?;
+    }
+    fs::create_dir(dir.join("small"))?;
+    for index in 0..SMALL {
+        let size = random.index(20_000);
+        fs::write(
+            dir.join(format!("small/{index}")),
+            pattern::bytes(index, 0, size),
+        )?;
+    }
+    Ok(())
+}

@@ -1,0 +1,240 @@
+//! `penstock mount`: what programs do on the mount, over our server and over a foreign one, while the server is
+//! killed too.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use rustix::process::Signal;
+
+use super::kernel::{compare_calls, compare_fsx, failures, verdicts};
+use crate::guest;
+use crate::host::{
+    Context, FsKind, GuestOutcome, LoopFs, Peer, PeerServer, Running, Server, ServerOptions,
+    output, test_binary,
+};
+
+/// How long a suite may take.
+const SUITE_DEADLINE: Duration = Duration::from_secs(300);
+/// How long mounting and unmounting may take.
+const MOUNT_DEADLINE: Duration = Duration::from_secs(60);
+/// How often the results are looked at.
+const LOOK_AT_RESULTS: Duration = Duration::from_millis(20);
+/// How often the server is killed.
+const KILLS: u64 = 20;
+
+pub(super) fn penstock(context: &Context) -> Result<String> {
+    on_peer(context, Peer::Penstock)
+}
+
+pub(super) fn ganesha(context: &Context) -> Result<String> {
+    on_peer(context, Peer::Ganesha)
+}
+
+fn on_peer(context: &Context, peer: Peer) -> Result<String> {
+    let mut server = PeerServer::start(context, peer, |_| Ok(()))?;
+    let operations = if context.quick { 2_000 } else { 20_000 };
+    let mut all = Vec::new();
+    for (name, option) in [("plain", None), ("cached", Some("--cached"))] {
+        let mut command = server.netns().command_among_our_mounts(&context.server);
+        command.arg("mount").args(option);
+        command.arg(server.url("").to_string());
+        let mount = Mount::new(context, command, name)?;
+        all.extend(suites(context, &mount, name, operations).context(name)?);
+        mount.end().context(name)?;
+    }
+    let outcome = GuestOutcome { lines: all };
+    let mut wrong = failures(&outcome);
+    let rest = server.at_rest()?;
+    for name in ["plain", "cached"] {
+        let calls = format!("{name}-calls");
+        wrong.extend(compare_calls(&outcome, &calls, &rest.join(&calls))?);
+        let fsx = format!("{name}-fsx");
+        wrong.extend(compare_fsx(&outcome, &fsx, &rest.join(&fsx))?);
+    }
+    ensure!(
+        wrong.is_empty(),
+        "{} wrong: {}",
+        wrong.len(),
+        wrong.join(" | ")
+    );
+    let (passed, expected) = (
+        verdicts(&outcome),
+        2 * (guest::CALLS.len() + guest::POSIX + 1),
+    );
+    ensure!(
+        passed == expected,
+        "{passed} verdicts, should be {expected}"
+    );
+    Ok(format!("{passed} tests, fsx 2 x {operations} operations"))
+}
+
+fn suites(context: &Context, mount: &Mount, name: &str, operations: u64) -> Result<Vec<String>> {
+    let point = mount.point.display();
+    let calls = format!("{name}-calls");
+    fs::create_dir(mount.point.join(&calls))?;
+    let binary = test_binary(&context.dir)?;
+    let mut lines = Vec::new();
+    let mut suite = |who: &[&str], words: &str| -> Result<()> {
+        let mut command = match who.split_first() {
+            None => Command::new(&binary),
+            Some((first, rest)) => {
+                let mut command = Command::new(first);
+                command.args(rest).arg(&binary);
+                command
+            }
+        };
+        command.arg("guest").args(words.split(' '));
+        lines.extend(run(context, command, |_| Ok(()))?);
+        Ok(())
+    };
+    suite(&[], &format!("calls {point}/{calls} --name {calls}"))?;
+    suite(
+        &[],
+        &format!("posix {point}/{name}-posix --name {name}-posix"),
+    )?;
+    let other = ["setpriv", "--reuid=1001", "--regid=1001", "--clear-groups"];
+    suite(
+        &other,
+        &format!("posix {point}/{name}-posix --name {name}-posix"),
+    )?;
+    let seed = context.seed;
+    suite(
+        &[],
+        &format!("fsx {point} --name {name}-fsx --seed {seed} --operations {operations}"),
+    )?;
+    Ok(lines)
+}
+
+/// The server is killed and comes back while programs write and read.
+pub(super) fn killed(context: &Context) -> Result<String> {
+    let export = context.dir.join("export");
+    let disk = LoopFs::new(FsKind::Xfs, 1024, &export)?;
+    let state = context.dir.join("state");
+    let mut server = Server::start(context, &export, &state, &ServerOptions::default())?;
+    let listen = server.address().to_string();
+    let mut command = Command::new(&context.server);
+    command.args(["mount", &format!("nfs://{listen}/")]);
+    let mount = Mount::new(context, command, "killed")?;
+    let operations = if context.quick { 500 } else { 4_000 };
+    let mut command = Command::new(test_binary(&context.dir)?);
+    command.args(["guest", "fsx"]).arg(&mount.point);
+    command.args(["--name", "fsx", "--seed", &context.seed.to_string()]);
+    command.args(["--operations", &operations.to_string()]);
+    command.args(["--progress", &(operations / KILLS).to_string()]);
+    let mut kills = 0;
+    let lines = run(context, command, |line| {
+        if line.starts_with("progress ") {
+            server.kill()?;
+            let options = ServerOptions {
+                listen: listen.clone(),
+                ..ServerOptions::default()
+            };
+            server = Server::start(context, &export, &state, &options)?;
+            kills += 1;
+        }
+        Ok(())
+    })?;
+    mount.end()?;
+    server.stop()?;
+    let outcome = GuestOutcome { lines };
+    let mut wrong = failures(&outcome);
+    wrong.extend(compare_fsx(&outcome, "fsx", &export.join("fsx"))?);
+    drop(disk);
+    ensure!(wrong.is_empty(), "{}", wrong.join(" | "));
+    ensure!(verdicts(&outcome) == 1 && kills > 0, "{kills} kills");
+    Ok(format!("fsx {operations} operations, {kills} kills"))
+}
+
+/// Runs a suite on the host, as a guest would; `seen` is told of its lines while it runs.
+fn run(
+    context: &Context,
+    mut command: Command,
+    mut seen: impl FnMut(&str) -> Result<()>,
+) -> Result<Vec<String>> {
+    let results = context.dir.join("results.log");
+    let log = context.dir.join("suite.log");
+    let open = |path: &Path| OpenOptions::new().create(true).append(true).open(path);
+    let before = fs::metadata(&results).map_or(0, |there| there.len()) as usize;
+    command
+        .stdin(Stdio::null())
+        .stdout(open(&results)?)
+        .stderr(open(&log)?);
+    let mut running = Running::start(&mut command)?;
+    let deadline = Instant::now() + SUITE_DEADLINE;
+    let mut lines: Vec<String> = Vec::new();
+    loop {
+        let ended = running.ended_within(LOOK_AT_RESULTS)?;
+        let text = fs::read(&results)?;
+        let text = String::from_utf8_lossy(&text[before..]).into_owned();
+        let whole = text
+            .split_inclusive('\n')
+            .filter(|line| line.ends_with('\n'));
+        for line in whole.skip(lines.len()).map(str::trim_end) {
+            seen(line)?;
+            lines.push(line.to_owned());
+        }
+        if let Some(status) = ended {
+            ensure!(status.success(), "{command:?}: {status}");
+            return Ok(lines);
+        }
+        ensure!(Instant::now() < deadline, "{command:?} still runs");
+    }
+}
+
+/// A mount; unmounted on drop.
+struct Mount {
+    process: Running,
+    point: PathBuf,
+}
+
+impl Mount {
+    /// Runs `command`, a `penstock mount` without its directory, for all users.
+    fn new(context: &Context, mut command: Command, name: &str) -> Result<Self> {
+        let point = context.dir.join(format!("mount-{name}"));
+        fs::create_dir(&point)?;
+        fs::set_permissions(&point, fs::Permissions::from_mode(0o755))?;
+        // Both sides are looked at: nothing may be remembered.
+        command.args(["-o", "allow_other,attr_timeout=0,entry_timeout=0"]);
+        command.arg(&point);
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(File::create(context.dir.join(format!("mount-{name}.log")))?);
+        let mut process = Running::start(&mut command)?;
+        let out = process.child().stdout.take().context("its output")?;
+        let mut line = String::new();
+        BufReader::new(out).read_line(&mut line)?;
+        ensure!(line.starts_with("mounted "), "it said {line:?}");
+        let mount = Self { process, point };
+        // Not what lies below it: the suites would pass there, too.
+        let kind = output(
+            Command::new("stat")
+                .args(["-f", "-c", "%T"])
+                .arg(&mount.point),
+        )?;
+        ensure!(kind.starts_with(b"fuse"), "{kind:?} is mounted");
+        Ok(mount)
+    }
+
+    /// Unmounts as a user does, with a signal.
+    fn end(mut self) -> Result<()> {
+        self.process.signal(Signal::TERM);
+        let status = self.process.wait(MOUNT_DEADLINE)?;
+        ensure!(status.success(), "penstock mount ended with {status}");
+        Ok(())
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        if let Ok(None) = self.process.exited() {
+            // A test has failed: nothing may wait for what it left.
+            let _best_effort = Command::new("umount").arg("-l").arg(&self.point).status();
+        }
+    }
+}
