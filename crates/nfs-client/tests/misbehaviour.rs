@@ -107,9 +107,9 @@ impl Model {
 
 /// Random operations on one file; returns the errors that were told.
 ///
-/// `sure`: nothing is lost on the way, so that reads have to give what the model has. Where a server
-/// restarts or fails to write, what was accepted is only known to be there after a sync: a read before it
-/// may give what the server has left.
+/// `sure`: nothing is given up on the way, so that reads have to give what the model has, also after a
+/// restart that lost it on the server. Where a server fails to write, what was accepted is only known to
+/// be there after a sync: a read before it may give what the server has left.
 async fn operations(
     double: &Double,
     client: &Client,
@@ -203,7 +203,7 @@ async fn operation(
             if sure {
                 let start = offset.min(model.bytes.len());
                 let end = (offset + len).min(model.bytes.len()).max(start);
-                same("read_at", &read.data, &model.bytes[start..end]);
+                same_unless_told(file, "read_at", &read.data, &model.bytes[start..end]).await?;
             } else {
                 let possible = model.could_be(offset, &read.data);
                 assert!(possible, "read_at gave bytes that nobody wrote");
@@ -216,11 +216,8 @@ async fn operation(
                 all.extend_from_slice(&data);
             }
             if sure {
-                same(
-                    "stream",
-                    &all,
-                    &model.bytes[offset.min(model.bytes.len())..],
-                );
+                let start = offset.min(model.bytes.len());
+                same_unless_told(file, "stream", &all, &model.bytes[start..]).await?;
             } else {
                 let possible = model.could_be(offset, &all);
                 assert!(possible, "a stream gave bytes that nobody wrote");
@@ -244,6 +241,21 @@ async fn operation(
             }
         }
     }
+    Ok(())
+}
+
+/// What was read is what was accepted, or some of that was given up (a server that restarts again and
+/// again) and the next sync says so.
+async fn same_unless_told(
+    file: &File,
+    what: &'static str,
+    got: &[u8],
+    expected: &[u8],
+) -> Result<(), (&'static str, ClientError)> {
+    if got != expected {
+        file.sync().await.map_err(|error| (what, error))?;
+    }
+    same(what, got, expected);
     Ok(())
 }
 

@@ -114,6 +114,7 @@ impl Driver {
                 None => return,
                 Some(Ok(made)) => {
                     self.shared.lock().table.stats.reconnects += 1;
+                    self.shared.remade.fetch_add(1, Ordering::Release);
                     self.shared.up.store(true, Ordering::Relaxed);
                     stream = Some(made);
                 }

@@ -70,6 +70,13 @@ impl Connections {
         self.all.iter().min_by_key(rank).unwrap_or(self.first())
     }
 
+    /// How often one of them was made again: as long as it stays the same, no reply has come from a
+    /// server that was started since.
+    pub fn remade(&self) -> u64 {
+        let remade = |one: &Connection| one.handle.shared.remade.load(Ordering::Acquire);
+        self.all.iter().map(remade).sum()
+    }
+
     /// What all of them have counted together.
     pub fn stats(&self) -> Stats {
         self.all

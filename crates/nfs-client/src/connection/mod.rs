@@ -28,7 +28,7 @@ mod table;
 use std::future::Future;
 use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -221,6 +221,8 @@ struct Shared {
     load: AtomicU32,
     /// There is a live connection, as far as is known.
     up: AtomicBool,
+    /// Connections made after the first; counted before anything is received over them.
+    remade: AtomicU64,
 }
 
 struct Inner {
@@ -269,6 +271,7 @@ impl Connection {
             options,
             load: AtomicU32::new(0),
             up: AtomicBool::new(stream.is_some()),
+            remade: AtomicU64::new(0),
         });
         tokio::spawn(Driver::new(shared.clone()).run(stream));
         Self {

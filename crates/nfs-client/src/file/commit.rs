@@ -244,6 +244,17 @@ impl Kept {
         !self.waiting.is_empty() && self.flying.is_empty() && !self.held
     }
 
+    /// Whether a read from `start` on looks at what the server may have lost since it took it.
+    pub(super) fn is_at_risk(&self, start: u64) -> bool {
+        let mut written = self.written.iter();
+        written.any(|written| written.extent.end() > start)
+    }
+
+    /// Counts the verifiers that were seen.
+    pub(super) fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
     /// Where the data ends that the server has not answered for yet, bytes.
     fn unanswered_end(&self) -> Option<u64> {
         let waiting = self.waiting.values().next_back().map(Extent::end);

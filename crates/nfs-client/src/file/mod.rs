@@ -253,8 +253,13 @@ impl File {
     /// there to be at the server.
     pub async fn read_at(&self, offset: u64, len: usize) -> Result<ReadAt, ClientError> {
         let end = offset.saturating_add(u64::try_from(len).unwrap_or(u64::MAX));
-        self.inner.shared.writing.visible(offset, end).await;
-        self.inner.read_at(offset, len).await
+        loop {
+            let seen = self.inner.shared.writing.visible(offset, end).await;
+            let read = self.inner.read_at(offset, len).await?;
+            if self.inner.shared.writing.still_good(seen) {
+                return Ok(read);
+            }
+        }
     }
 
     /// The file's bytes from `offset` to its end, in order, with READs in flight ahead of the reader.

@@ -155,8 +155,11 @@ impl ReadStream {
             // No piece reaches beyond what own writes were waited for.
             let reach = self.next.saturating_add(inner.reading.transfer_bytes_now());
             let reach = reach.min(self.end);
-            inner.shared.writing.visible(self.next, reach).await;
+            let seen = inner.shared.writing.visible(self.next, reach).await;
             let piece = inner.reading.piece(self.next, reach, follow).await?;
+            if !inner.shared.writing.still_good(seen) {
+                continue;
+            }
             let len = u64::try_from(piece.data.len()).unwrap_or(u64::MAX);
             self.next = self.next.saturating_add(len);
             // The server's end is not ours while data beyond it is still on its way there.

@@ -29,6 +29,7 @@ use super::commit::{Kept, Policy, Writer};
 use super::memory::{Lane, Memory, Share};
 use super::window::Window;
 use crate::client::{Client, ClientError, Node, refused};
+use crate::connection::Connections;
 use crate::error::{Lost, RpcError};
 use crate::limits::{FILE_UNCOMMITTED_BYTES_MAX, GATHER_FRACTION, WRITE_BEHIND_TRANSFERS_MAX};
 use crate::nfs3::Nfs3;
@@ -41,6 +42,7 @@ pub(super) struct Writing {
     path: Vec<u8>,
     /// Bytes of a full WRITE.
     transfer: usize,
+    connections: Connections,
     memory: Memory,
     lane: Lane,
     attributes: Arc<Attributes>,
@@ -59,6 +61,9 @@ struct State {
     /// The identities that have the file open, once each; their data names them by their place.
     writers: Vec<Nfs3>,
     kept: Kept,
+    /// What [`Connections::remade`] was when a call was sent that the server has answered with its
+    /// present verifier.
+    confirmed: u64,
     tail: Option<Tail>,
     tails: u64,
     window: Window,
@@ -72,6 +77,15 @@ struct State {
     registered: bool,
     failures: u64,
     failure: Option<ClientError>,
+}
+
+/// What was known of the server when a read began.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seen {
+    /// [`Connections::remade`].
+    remade: u64,
+    /// There was data that the server may lose.
+    at_risk: bool,
 }
 
 /// What one opened [`super::File`] was told of failures.
@@ -98,6 +112,7 @@ impl Writing {
         let state = State {
             writers: Vec::new(),
             kept: Kept::of_size(node.attributes.size),
+            confirmed: client.nfs().connections().remade(),
             tail: None,
             tails: 0,
             window: Window::new(windows.write, None, WRITE_BEHIND_TRANSFERS_MAX),
@@ -114,6 +129,7 @@ impl Writing {
             handle: node.handle,
             path: path.to_vec(),
             transfer: usize::try_from(transfer.max(1)).unwrap_or(usize::MAX),
+            connections: client.nfs().connections().clone(),
             memory: client.memory().clone(),
             lane: Lane::new(),
             attributes,
@@ -189,8 +205,19 @@ impl Writing {
     }
 
     /// Waits until a read of `start..end` sees what was accepted.
-    pub(super) async fn visible(&self, start: u64, end: u64) {
-        let seen = |state: &mut State| {
+    ///
+    /// What the server took and did not commit, a restart loses, and a READ may be answered by the new
+    /// server before any WRITE or COMMIT has shown its verifier. So once a connection was made again, the
+    /// server is asked (COMMIT) whether it is the one that took the data, and the data sent again if not.
+    pub(super) async fn visible(&self, start: u64, end: u64) -> Seen {
+        let looked = |state: &mut State| {
+            // First of all: what is made again from here on is seen by `still_good`.
+            let remade = self.connections.remade();
+            let at_risk = state.kept.is_at_risk(start);
+            if at_risk && state.confirmed < remade {
+                self.press(state);
+                return None;
+            }
             let grows = end > state.kept.answered_end();
             let hides = |tail: &Tail| tail.end() > start && (grows || tail.offset() < end);
             if state.tail.as_ref().is_some_and(hides) {
@@ -201,9 +228,19 @@ impl Writing {
                 state.kept.release();
                 self.pump(state);
             }
-            visible.then_some(())
+            visible.then_some(Seen { remade, at_risk })
         };
-        self.until(seen).await;
+        self.until(looked).await
+    }
+
+    /// Whether a read that was sent after [`Self::visible`] has surely seen what was accepted before. If
+    /// not, it has to be sent again.
+    pub(super) fn still_good(&self, seen: Seen) -> bool {
+        let good = !seen.at_risk || self.connections.remade() == seen.remade;
+        if !good {
+            self.each_reading(Reading::invalidate_all);
+        }
+        good
     }
 
     /// Changes attributes (SETATTR), after all that was accepted before, and before all that comes

@@ -86,10 +86,10 @@ impl Profile {
         }
     }
 
-    /// What was accepted may be lost, or be given up by a client that has seen too many verifiers.
+    /// What was accepted may be given up by the client, because of a failure or of too many verifiers,
+    /// before anything has told so. What a restart loses, the client still has.
     pub(crate) fn loses(&self) -> bool {
-        let loses =
-            |fault: Fault| matches!(fault, Restart | OtherVerifier) || HARMFUL.contains(&fault);
+        let loses = |fault: Fault| fault == OtherVerifier || HARMFUL.contains(&fault);
         self.faults.iter().any(|&(fault, _)| loses(fault))
     }
 

@@ -9,7 +9,8 @@ use tokio::time::Instant;
 
 use super::{State, Writing, bytes};
 use crate::client::{ClientError, printable, refused};
-use crate::file::commit::{Problem, Step, WriteAnswer, WriteStep};
+use crate::file::ahead::Reading;
+use crate::file::commit::{Kept, Problem, Step, WriteAnswer, WriteStep};
 use crate::file::wcc::Change;
 use crate::limits::WRITE_LINGER;
 use crate::nfs3::Outcome;
@@ -60,7 +61,9 @@ impl Writing {
                     committed: ok.committed,
                     verifier: ok.verf,
                 };
-                let taken = state.kept.write_answered(write.ticket, &answer);
+                let taken = self.took(&mut state, write.remade, |kept| {
+                    kept.write_answered(write.ticket, &answer)
+                });
                 taken.err().map(|problem| self.problem(problem))
             }
             Ok(Err(failure)) => {
@@ -75,7 +78,12 @@ impl Writing {
         self.go_on(&mut state, failure)
     }
 
-    fn commit_answered(&self, change: &Change, answer: Outcome<CommitOk, WccData>) -> Option<Step> {
+    fn commit_answered(
+        &self,
+        remade: u64,
+        change: &Change,
+        answer: Outcome<CommitOk, WccData>,
+    ) -> Option<Step> {
         let wcc = match &answer {
             Ok(Ok(ok)) => Some(&ok.file_wcc),
             Ok(Err(failure)) => Some(&failure.body),
@@ -85,7 +93,7 @@ impl Writing {
         let mut state = self.lock();
         let failure = match answer {
             Ok(Ok(ok)) => {
-                let taken = state.kept.commit_answered(ok.verf);
+                let taken = self.took(&mut state, remade, |kept| kept.commit_answered(ok.verf));
                 taken.err().map(|problem| self.problem(problem))
             }
             Ok(Err(failure)) => {
@@ -98,6 +106,23 @@ impl Writing {
             }
         };
         self.go_on(&mut state, failure)
+    }
+
+    /// Takes an answer that brought a verifier, to a call that was sent when [`Connections::remade`] was
+    /// `remade`. With a new verifier, what was read since the restart may lack what is sent again.
+    fn took(
+        &self,
+        state: &mut State,
+        remade: u64,
+        take: impl FnOnce(&mut Kept) -> Result<(), Problem>,
+    ) -> Result<(), Problem> {
+        let epoch = state.kept.epoch();
+        let taken = take(&mut state.kept);
+        state.confirmed = state.confirmed.max(remade);
+        if state.kept.epoch() != epoch {
+            self.each_reading(Reading::invalidate_all);
+        }
+        taken
     }
 
     /// The end of every answer: the failure is kept to be told, who waits looks again, and the window is
@@ -155,6 +180,7 @@ impl Writing {
 struct Sent {
     ticket: u64,
     range: Range<u64>,
+    remade: u64,
 }
 
 /// Carries out `step`, and then whatever is next. Holds no reference while a call is on its way.
@@ -172,6 +198,7 @@ async fn carry_out(writing: Weak<Writing>, mut step: Step) {
         };
         let handle = this.handle;
         let change = this.attributes.change_began();
+        let remade = this.connections.remade();
         drop(this);
         let next = match step {
             Step::Write(write) => {
@@ -183,7 +210,11 @@ async fn carry_out(writing: Weak<Writing>, mut step: Step) {
                     ..
                 } = write;
                 let range = offset..offset + bytes(data.len());
-                let sent = Sent { ticket, range };
+                let sent = Sent {
+                    ticket,
+                    range,
+                    remade,
+                };
                 let answer = nfs.write(&handle, offset, stable, data).await;
                 let this = writing.upgrade();
                 this.and_then(|this| this.write_answered(&sent, &change, answer))
@@ -192,7 +223,7 @@ async fn carry_out(writing: Weak<Writing>, mut step: Step) {
                 // The whole file: what was written by others of this client is covered as well.
                 let answer = nfs.commit(&handle, 0, 0).await;
                 let this = writing.upgrade();
-                this.and_then(|this| this.commit_answered(&change, answer))
+                this.and_then(|this| this.commit_answered(remade, &change, answer))
             }
         };
         match next {
