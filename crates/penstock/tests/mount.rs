@@ -12,7 +12,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileExt as _, FileTypeExt as _, MetadataExt as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _, symlink};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use mounting::{Model, Server, fuse_is_here, root_is_here};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, Timespec, Timestamps};
@@ -679,4 +679,46 @@ fn what_cannot_be_mounted_is_told() {
     assert!(said.contains(&format!("fusermount3 -u {place}")), "{said}");
     let unmount = Command::new("fusermount3").args(["-u", &place]).status();
     assert!(unmount.unwrap().success());
+}
+
+/// The writer is a process of its own: one that has a file of the mount open waits, when it starts another
+/// program, for the mount to take what it has written (its copies of the descriptors are closed), and so
+/// would never start the server again.
+#[test]
+fn a_server_that_crashes_and_comes_back_loses_nothing() {
+    if !fuse_is_here() {
+        return;
+    }
+    let mut server = Server::new();
+    let mount = server.mount(&["-o", "attr_timeout=0"]);
+    let mut writer = Command::new("dd")
+        .args(["bs=300000", "iflag=fullblock", "conv=fsync", "status=none"])
+        .arg(format!("of={}", mount.at("file").display()))
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut pipe = writer.stdin.take().unwrap();
+    let (tell, told) = std::sync::mpsc::channel();
+    let feeder = std::thread::spawn(move || {
+        for part in 0..200_u8 {
+            pipe.write_all(&vec![part; 300_000]).unwrap();
+            tell.send(part).unwrap();
+        }
+    });
+    for stop in [20, 90, 150] {
+        while told.recv().unwrap() < stop {}
+        server.kill();
+        server.start();
+    }
+    feeder.join().unwrap();
+    assert!(writer.wait().unwrap().success());
+    let all = fs::read(server.data().join("file")).unwrap();
+    assert_eq!(all.len(), 200 * 300_000);
+    for (part, data) in all.chunks(300_000).enumerate() {
+        assert!(
+            data.iter().all(|byte| usize::from(*byte) == part),
+            "part {part}"
+        );
+    }
+    assert_eq!(mount.interrupt().0, Some(0));
 }
