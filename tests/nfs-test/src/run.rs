@@ -155,6 +155,11 @@ fn selected(args: &RunArgs) -> Vec<(String, &'static Scenario, Engine)> {
         EngineChoice::Threads => &[Engine::Threads],
     };
     for scenario in TABLE {
+        let engines = if scenario.server_is_foreign() {
+            engines.get(..1).unwrap_or_default()
+        } else {
+            engines
+        };
         for engine in engines {
             let name = format!("{}:{}", scenario.name, engine.name());
             if args.filter.is_empty() || args.filter.iter().any(|part| name.contains(part)) {

@@ -3,6 +3,7 @@
 mod model;
 
 use std::io::{BufRead as _, BufReader, Read as _};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -12,7 +13,7 @@ use tempfile::TempDir;
 
 pub(crate) use model::Model;
 
-use crate::support::{penstock, text};
+use crate::support::{penstock, skipped, text};
 
 /// How long something may take that takes no time.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -21,29 +22,45 @@ const DEADLINE: Duration = Duration::from_secs(60);
 pub(crate) fn fuse_is_here() -> bool {
     let here = Path::new("/dev/fuse").exists();
     if !here {
-        println!("SKIPPED: /dev/fuse is missing, so `penstock mount` is not tested here");
+        skipped("/dev/fuse is missing, so `penstock mount` is not tested here");
     }
     here
-}
-
-/// Whether others than root may open the device. Says so where they may not.
-pub(crate) fn everybody_may_use_fuse() -> bool {
-    use std::os::unix::fs::PermissionsExt as _;
-    let mode = std::fs::metadata("/dev/fuse").unwrap().permissions().mode();
-    let open = mode & 0o006 == 0o006;
-    if !open {
-        println!("SKIPPED: only root may open /dev/fuse here, so nobody else's mounts are tested");
-    }
-    open
 }
 
 /// Whether this is root, whom some mounts take. Says so where it is not.
 pub(crate) fn root_is_here() -> bool {
     let root = rustix::process::geteuid().is_root();
     if !root {
-        println!("SKIPPED: not root, so mounts that only root can make are not tested here");
+        skipped("not root, so mounts that only root can make are not tested here");
     }
     root
+}
+
+/// Whether others than root may open the device.
+pub(crate) fn everybody_may_use_fuse() -> bool {
+    let mode = std::fs::metadata("/dev/fuse").unwrap().permissions().mode();
+    mode & 0o006 == 0o006
+}
+
+/// Runs the test `name` again, where everybody may open the device: in a mount namespace of its own, with
+/// a node like the one that udev makes in front of the machine's.
+pub(crate) fn again_where_everybody_may(name: &str) {
+    let scratch = TempDir::new().unwrap();
+    let rdev = std::fs::metadata("/dev/fuse").unwrap().rdev();
+    let (major, minor) = (rustix::fs::major(rdev), rustix::fs::minor(rdev));
+    let script = format!(
+        "mknod -m 666 \"$1\" c {major} {minor} && mount --bind \"$1\" /dev/fuse && exec \"$2\" --exact \"$3\" --nocapture"
+    );
+    let ran = Command::new("unshare")
+        .args(["--mount", "sh", "-c", &script, "sh"])
+        .arg(scratch.path().join("fuse"))
+        .arg(std::env::current_exe().unwrap())
+        .arg(name)
+        // What went wrong is said on the other stream; one test is one test.
+        .stdout(Stdio::null())
+        .status()
+        .unwrap();
+    assert!(ran.success(), "{name}, in a namespace of its own: {ran}");
 }
 
 /// A server of a directory of its own; killed if the test ends before it.

