@@ -20,7 +20,7 @@ const SERVER_PROFILE: &str = "checked";
 const SERVER_FEATURES: &str = "penstock/poison,penstock/faults";
 
 /// Seconds after which the whole run is ended: a hang must not look like slowness.
-const SECONDS_MAX: &str = "2100";
+const SECONDS_MAX: &str = "2700";
 
 /// All scenarios, or those that `options` select.
 pub(crate) fn run(root: &Path, options: &Options) -> Result<Tally> {

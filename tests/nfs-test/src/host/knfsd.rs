@@ -17,7 +17,7 @@ use super::{Context, Netns, Running};
 /// How long the guest may take until it serves.
 const START_DEADLINE: Duration = Duration::from_secs(90);
 /// How long it may take to write its disk and halt.
-const HALT_DEADLINE: Duration = Duration::from_secs(60);
+const HALT_DEADLINE: Duration = Duration::from_secs(240);
 /// How often a starting guest's result file is looked at.
 const LOOK_AT_RESULTS: Duration = Duration::from_millis(50);
 /// The modules of an NFSv3 server, in the order of their needs; those not there are built in.
