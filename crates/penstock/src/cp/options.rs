@@ -7,6 +7,7 @@ use nfs_client::transfer::{Existing, Follow, LocalIo, Options, Preserve, Sparse}
 
 use crate::interrupt::quoted;
 use crate::session::Common;
+use crate::values::mode::umask;
 use crate::windows;
 
 /// What the help text says at its end.
@@ -271,14 +272,6 @@ impl Args {
         words.extend(self.places.iter().map(|place| quoted(place)));
         Some(words.join(" "))
     }
-}
-
-/// The umask of this process, which cannot be asked for without setting it, but by /proc.
-fn umask() -> u32 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
-    line.and_then(|text| u32::from_str_radix(text.trim(), 8).ok())
-        .unwrap_or(0o022)
 }
 
 #[cfg(test)]
