@@ -31,6 +31,8 @@ struct Export {
     bad: Option<Vec<u8>>,
     /// The file of this name cannot be read.
     unreadable: Option<Vec<u8>>,
+    /// This name is listed without attributes, and cannot be looked up.
+    unseen: Option<(Vec<u8>, Nfsstat3)>,
 }
 
 type Shared = Arc<Mutex<Export>>;
@@ -50,6 +52,11 @@ impl Export {
                 None => fail(Nfsstat3::Stale, &()),
             },
             Call::Lookup(args) => {
+                if let Some((name, status)) = &self.unseen
+                    && name == args.what.name.0
+                {
+                    return fail(*status, &PostOpAttr::None);
+                }
                 let object = match args.what.name.0 {
                     b".." => handle(b"root"),
                     name => handle(name),
@@ -144,7 +151,18 @@ impl Export {
                 entries: {
                     let files = self.files.iter().enumerate();
                     files
-                        .map(|(index, (name, (found, _)))| entry(index, name, found))
+                        .map(|(index, (name, (found, _)))| {
+                            let unseen = self.unseen.as_ref().map(|(name, _)| name);
+                            let entry = entry(index, name, found);
+                            match unseen == Some(name) {
+                                true => EntryPlus3 {
+                                    name_attributes: None,
+                                    name_handle: None,
+                                    ..entry
+                                },
+                                false => entry,
+                            }
+                        })
                         .collect()
                 },
                 eof: true,
@@ -367,6 +385,34 @@ async fn a_file_that_cannot_be_read_costs_only_itself() {
     );
     assert!(!target.join("b").exists());
     assert_eq!(fs::read(target.join("c")).unwrap(), b"abc");
+}
+
+#[tokio::test]
+async fn what_is_listed_and_cannot_be_looked_at_is_an_error() {
+    let (shared, client) = export().await;
+    let mut export = shared.lock().unwrap();
+    for name in [&b"a"[..], b"b"] {
+        let content = (file(name, 3), b"abc".to_vec());
+        export.files.insert(name.to_vec(), content);
+    }
+    drop(export);
+    let options = tree(Options::default());
+    // One that is gone by now is no error.
+    for (status, failed) in [
+        (Nfsstat3::Io, 1),
+        (Nfsstat3::Acces, 1),
+        (Nfsstat3::Noent, 0),
+    ] {
+        let here = tempfile::tempdir().unwrap();
+        shared.lock().unwrap().unseen = Some((b"b".to_vec(), status));
+        let (figures, errors) = copy(place(&client, ""), Place::local(here.path()), &options).await;
+        assert_eq!(
+            (figures.failed, figures.files_done),
+            (failed, 1),
+            "{errors:?}"
+        );
+        assert_eq!(fs::read(here.path().join("a")).unwrap(), b"abc");
+    }
 }
 
 #[tokio::test]
