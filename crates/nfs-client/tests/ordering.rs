@@ -328,6 +328,34 @@ async fn an_append_does_not_overwrite_what_came_to_the_server_while_it_asked() {
 }
 
 #[tokio::test]
+async fn who_gives_up_waiting_for_a_stream_has_not_come_to_the_end() {
+    let server = Server::new(TRANSFER, windows(4), |call, _| {
+        match call.starts_with("READ") {
+            true => Action::Late,
+            false => Action::Answer,
+        }
+    })
+    .await;
+    server.store().cache = content(150);
+    let file = server.open().await;
+    let mut stream = file.stream(0);
+    {
+        let mut next = pin!(stream.next());
+        assert!(!is_ready(next.as_mut()).await);
+        server.until("READ", 1).await;
+    }
+    server.store().set_script(|_, _| Action::Answer);
+    while !server.held().is_empty() {
+        server.let_go(0);
+    }
+    let mut read = Vec::new();
+    while let Some(data) = soon(stream.next()).await.unwrap() {
+        read.extend_from_slice(&data);
+    }
+    assert_eq!(read, content(150));
+}
+
+#[tokio::test]
 async fn a_read_waits_for_writes_of_its_range_and_no_others() {
     let server = Server::new(TRANSFER, windows(4), hold_writes).await;
     let file = server.open().await;
