@@ -415,6 +415,40 @@ async fn what_is_listed_and_cannot_be_looked_at_is_an_error() {
     }
 }
 
+/// A small file with a hole in it takes two WRITEs, and the second may come first: what has the size is
+/// not whole for that.
+#[tokio::test]
+async fn a_small_file_with_holes_is_not_taken_for_whole_when_a_copy_goes_on() {
+    let here = tempfile::tempdir().unwrap();
+    let source = here.path().join("small");
+    let sparse = fs::File::create(&source).unwrap();
+    let put =
+        |offset| std::os::unix::fs::FileExt::write_all_at(&sparse, &[1; 4096], offset).unwrap();
+    (put(0), put(60 << 10));
+    drop(sparse);
+    let (shared, client) = export().await;
+    // What was left: the first WRITE did not come.
+    let left = Fattr3 {
+        mtime: answers::time(u32::MAX),
+        ..file(b"small", 64 << 10)
+    };
+    let mut content = vec![0; 60 << 10];
+    content.extend([1; 4096]);
+    shared
+        .lock()
+        .unwrap()
+        .files
+        .insert(b"small".to_vec(), (left, content));
+    let options = Options {
+        existing: Existing::Resume,
+        ..Options::default()
+    };
+    let (_, errors) = copy(Place::local(&source), place(&client, "small"), &options).await;
+    assert!(errors.is_empty(), "{errors:?}");
+    let export = shared.lock().unwrap();
+    assert!(export.files[&b"small"[..]].1 == fs::read(&source).unwrap());
+}
+
 #[tokio::test]
 async fn a_large_file_is_committed_within_what_a_later_copy_counts_on() {
     let here = tempfile::tempdir().unwrap();

@@ -179,7 +179,9 @@ impl Writing {
     ) -> Result<u64, ClientError> {
         let _turn = self.turn.write().await;
         self.tell_new(opened)?;
-        let end = server_size().await?.max(self.end());
+        // Asked first: what was on its way when the server looked may be there when its answer comes.
+        let written = self.end();
+        let end = server_size().await?.max(written).max(self.end());
         self.accept_all(opened, end, data).await?;
         Ok(end)
     }
