@@ -43,6 +43,13 @@ impl Context {
             links: Links::default(),
         }
     }
+
+    /// Counts a source whose times are to be kept and cannot be, for the end of the copy.
+    pub(super) fn look_at_times(&self, source: &Item) {
+        if self.options.preserve.times && source.times_cut {
+            self.watch.time_not_kept();
+        }
+    }
 }
 
 /// One file to copy.

@@ -84,5 +84,6 @@ fn item(entry: DirEntry) -> Option<Item> {
         handle: Some(entry.handle?),
         name: entry.name,
         follow: false,
+        times_cut: false,
     })
 }

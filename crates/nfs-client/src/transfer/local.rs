@@ -57,6 +57,9 @@ pub(super) fn look_up(dir: &OwnedFd, name: &[u8], follow: bool) -> io::Result<It
         attributes: attributes(&statx),
         handle: None,
         follow,
+        times_cut: [statx.stx_atime, statx.stx_mtime]
+            .iter()
+            .any(|time| !Nfstime3::can_say(time.tv_sec)),
     })
 }
 
@@ -248,7 +251,7 @@ fn times(new: &Sattr3) -> Option<Timestamps> {
         SetTime::DontChange => special_time(UTIME_OMIT),
         SetTime::ServerTime => special_time(UTIME_NOW),
         SetTime::ClientTime(time) => Timespec {
-            tv_sec: signed_seconds(time.seconds),
+            tv_sec: time.seconds.into(),
             tv_nsec: time.nseconds.min(999_999_999).into(),
         },
     };
@@ -266,18 +269,8 @@ fn special_time(nanoseconds: i64) -> Timespec {
     }
 }
 
-/// The wire's 32 bits are taken as unsigned, as RFC 1813 §2.5 has them: up to the year 2106, and none
-/// before 1970.
-fn signed_seconds(seconds: u32) -> i64 {
-    i64::from(seconds)
-}
-
 fn attributes(statx: &Statx) -> Fattr3 {
-    let time = |time: rustix::fs::StatxTimestamp| Nfstime3 {
-        // What the wire cannot carry becomes the nearest that it can.
-        seconds: u32::try_from(time.tv_sec.max(0)).unwrap_or(u32::MAX),
-        nseconds: time.tv_nsec,
-    };
+    let time = |time: rustix::fs::StatxTimestamp| Nfstime3::nearest(time.tv_sec, time.tv_nsec);
     let mode = u32::from(statx.stx_mode);
     let ftype = match FileType::from_raw_mode(mode) {
         FileType::Directory => Ftype3::Dir,

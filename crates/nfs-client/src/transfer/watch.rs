@@ -25,6 +25,7 @@ struct Inner {
     bytes_done: AtomicU64,
     failed: AtomicU64,
     owners_not_kept: AtomicU64,
+    times_not_kept: AtomicU64,
 }
 
 /// How far a copy has come.
@@ -44,6 +45,9 @@ pub struct Figures {
     pub failed: u64,
     /// Files and directories whose owner could not be kept.
     pub owners_not_kept: u64,
+    /// Files and directories of this host, among those whose times are to be kept, with times before
+    /// 1970 or after 2106, which NFSv3 cannot say: the copy has the nearest that it can.
+    pub times_not_kept: u64,
 }
 
 /// Something ended.
@@ -141,6 +145,7 @@ impl Watch {
             bytes_done: read(&inner.bytes_done),
             failed: read(&inner.failed),
             owners_not_kept: read(&inner.owners_not_kept),
+            times_not_kept: read(&inner.times_not_kept),
         }
     }
 
@@ -170,6 +175,10 @@ impl Watch {
 
     pub(super) fn owner_not_kept(&self) {
         self.inner.owners_not_kept.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn time_not_kept(&self) {
+        self.inner.times_not_kept.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn done(&self, done: &Done) {

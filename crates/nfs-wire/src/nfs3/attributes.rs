@@ -36,14 +36,38 @@ xdr_struct! {
 }
 
 xdr_struct! {
-    /// `nfstime3`: seconds and nanoseconds since 1970. The seconds are unsigned on the wire; times
-    /// before 1970 travel as their two's complement, as all servers do it.
+    /// `nfstime3`: seconds and nanoseconds since 1970, up to the year 2106: the seconds are unsigned
+    /// (RFC 1813 §2.5), and Linux's client and server take them so. See [`Nfstime3::nearest`].
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
     pub struct Nfstime3 {
         /// Seconds.
         pub seconds: u32,
         /// Nanoseconds, below 10^9.
         pub nseconds: u32,
+    }
+}
+
+impl Nfstime3 {
+    /// The last time there is: 2106-02-07 06:28:15 UTC, to its last nanosecond.
+    pub const MAX: Self = Self {
+        seconds: u32::MAX,
+        nseconds: 999_999_999,
+    };
+
+    /// The time that many seconds after (before, if negative) the beginning of 1970 and `nseconds`
+    /// (below 10^9) later, or the nearest that there is: no time is another one by wrapping round, and
+    /// the order of two times stays.
+    pub fn nearest(seconds: i64, nseconds: u32) -> Self {
+        match u32::try_from(seconds) {
+            Ok(seconds) => Self { seconds, nseconds },
+            Err(_) if seconds < 0 => Self::default(),
+            Err(_) => Self::MAX,
+        }
+    }
+
+    /// Whether [`Self::nearest`] of these seconds is that very time.
+    pub fn can_say(seconds: i64) -> bool {
+        u32::try_from(seconds).is_ok()
     }
 }
 

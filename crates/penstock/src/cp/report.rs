@@ -87,12 +87,20 @@ impl Reporter {
                 figures.owners_not_kept
             ));
         }
+        if figures.times_not_kept > 0 {
+            self.say(&format!(
+                "the times of {} files are before 1970 or after 2106, which NFSv3 cannot say: the \
+                 nearest that it can was taken",
+                figures.times_not_kept
+            ));
+        }
         if self.json {
             let summary = json!({ "summary": {
                 "files": figures.files_done,
                 "bytes": figures.bytes_done,
                 "failed": figures.failed,
                 "owners_not_kept": figures.owners_not_kept,
+                "times_not_kept": figures.times_not_kept,
                 "seconds": elapsed.as_secs_f64(),
                 "interrupted": interrupted,
             }});
