@@ -1,37 +1,7 @@
 //! Attributes (RFC 1813 §2.5, §2.6).
 
-use super::xdr_struct;
+use crate::xdr::define::{xdr_enum, xdr_struct};
 use crate::{Decode, DecodeError, Decoder, Encode, Encoder};
-
-macro_rules! xdr_enum {
-    (
-        $(#[$meta:meta])*
-        pub enum $name:ident as $field:literal {
-            $( $(#[$variant_meta:meta])* $variant:ident = $value:literal, )*
-        }
-    ) => {
-        $(#[$meta])*
-        pub enum $name {
-            $( $(#[$variant_meta])* $variant = $value, )*
-        }
-
-        impl $crate::Decode<'_> for $name {
-            fn decode(d: &mut $crate::Decoder<'_>) -> Result<Self, $crate::DecodeError> {
-                match d.u32($field)? {
-                    $( $value => Ok(Self::$variant), )*
-                    value => Err($crate::DecodeError::BadValue { field: $field, value }),
-                }
-            }
-        }
-
-        impl $crate::Encode for $name {
-            fn encode(&self, e: &mut $crate::Encoder<'_>) {
-                e.u32(*self as u32);
-            }
-        }
-    };
-}
-pub(crate) use xdr_enum;
 
 xdr_enum! {
     /// `ftype3`: the type of an object.
