@@ -25,6 +25,7 @@ struct Inner {
     bytes_done: AtomicU64,
     failed: AtomicU64,
     owners_not_kept: AtomicU64,
+    local_refused: AtomicU64,
 }
 
 /// How far a copy has come.
@@ -44,6 +45,9 @@ pub struct Figures {
     pub failed: u64,
     /// Files and directories whose owner could not be kept.
     pub owners_not_kept: u64,
+    /// Files of this host that went through the page cache because their file system refused
+    /// [`super::LocalIo`]'s way.
+    pub local_refused: u64,
 }
 
 /// Something ended.
@@ -141,6 +145,7 @@ impl Watch {
             bytes_done: read(&inner.bytes_done),
             failed: read(&inner.failed),
             owners_not_kept: read(&inner.owners_not_kept),
+            local_refused: read(&inner.local_refused),
         }
     }
 
@@ -170,6 +175,10 @@ impl Watch {
 
     pub(super) fn owner_not_kept(&self) {
         self.inner.owners_not_kept.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn local_refused(&self) {
+        self.inner.local_refused.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn done(&self, done: &Done) {
