@@ -230,3 +230,44 @@ async fn between_two_bad_servers() {
         sum.failed
     );
 }
+
+/// Two servers number their files alike; each file has two names.
+#[tokio::test]
+async fn files_of_two_servers_are_no_links_of_each_other() {
+    let here = tempfile::tempdir().unwrap();
+    let mut sources = Vec::new();
+    for (seed, content) in [(1, "of the first server"), (2, "of the second")] {
+        let double = Double::start(seed).await;
+        let url = double.url("");
+        let (client, _) = nfs_client::Client::mount(&url).await.unwrap();
+        let dir = format!("server{seed}");
+        client.mkdir(dir.as_bytes(), 0o755).await.unwrap();
+        let path = |name: &str| format!("{dir}/{name}").into_bytes();
+        let file = client.create(&path("a"), 0o644, true).await.unwrap();
+        file.write_at(0, content).await.unwrap();
+        file.close().await.unwrap();
+        client.link(&path("a"), &path("b")).await.unwrap();
+        let source = Place::mount(&double.url(&dir), &MountOptions::default()).await;
+        sources.push(source.unwrap());
+    }
+    let options = Options {
+        recursive: true,
+        preserve: transfer::Preserve::ALL,
+        ..Options::default()
+    };
+    let to = Place::local(here.path());
+    let copied = transfer::copy(&sources, &to, &options, &Watch::default()).await;
+    assert_eq!(copied.unwrap().failed, 0);
+    let read = |path: &str| std::fs::read_to_string(here.path().join(path)).unwrap();
+    for (dir, content) in [
+        ("server1", "of the first server"),
+        ("server2", "of the second"),
+    ] {
+        for name in ["a", "b"] {
+            assert_eq!(read(&format!("{dir}/{name}")), content, "{dir}/{name}");
+        }
+        let name = here.path().join(dir).join("a");
+        let links = std::os::unix::fs::MetadataExt::nlink(&std::fs::metadata(name).unwrap());
+        assert_eq!(links, 2, "{dir}");
+    }
+}

@@ -269,6 +269,69 @@ async fn appends_follow_each_other() {
     assert_eq!(server.calls(&["GETATTR"]), [""; 0], "the end was known");
 }
 
+/// The server looks at the size, executes a WRITE and has it on stable storage, and its answers come the
+/// other way round.
+#[tokio::test]
+async fn an_append_does_not_overwrite_what_came_to_the_server_while_it_asked() {
+    let server = Server::new(TRANSFER, windows(4), |call, number| match (call, number) {
+        ("GETATTR", _) => Action::Late,
+        // Its answer is missing all the time: so the attributes are in doubt, and have to be asked for.
+        (call, 0) if call.starts_with("WRITE") => Action::Late,
+        (call, 2) if call.starts_with("WRITE") => Action::Hold,
+        _ => Action::Stable(StableHow::FileSync),
+    })
+    .await;
+    let file = server.open().await;
+    file.write_at(0, content(300)).await.unwrap();
+    server.until("WRITE", 3).await;
+    soon(file.read_at(100, 100)).await.unwrap();
+    let mut append = pin!(file.append(vec![9; 50]));
+    assert!(!is_ready(append.as_mut()).await);
+    server.until("GETATTR", 1).await;
+    let held = server.held();
+    let third = held.iter().position(|call| call.starts_with("WRITE 200+"));
+    server.let_go_as(third.unwrap(), Action::Stable(StableHow::FileSync));
+    soon(file.read_at(200, 100)).await.unwrap();
+    let size = server.held().iter().position(|call| call == "GETATTR");
+    server.let_go(size.unwrap());
+    assert_eq!(soon(append).await.unwrap(), 300);
+    server.store().set_script(|_, _| Action::Answer);
+    while !server.held().is_empty() {
+        server.let_go(0);
+    }
+    soon(file.sync()).await.unwrap();
+    let expected = [&content(300)[..], &[9; 50]].concat();
+    assert_eq!(server.store().disk, expected);
+}
+
+#[tokio::test]
+async fn who_gives_up_waiting_for_a_stream_has_not_come_to_the_end() {
+    let server = Server::new(TRANSFER, windows(4), |call, _| {
+        match call.starts_with("READ") {
+            true => Action::Late,
+            false => Action::Answer,
+        }
+    })
+    .await;
+    server.store().cache = content(150);
+    let file = server.open().await;
+    let mut stream = file.stream(0);
+    {
+        let mut next = pin!(stream.next());
+        assert!(!is_ready(next.as_mut()).await);
+        server.until("READ", 1).await;
+    }
+    server.store().set_script(|_, _| Action::Answer);
+    while !server.held().is_empty() {
+        server.let_go(0);
+    }
+    let mut read = Vec::new();
+    while let Some(data) = soon(stream.next()).await.unwrap() {
+        read.extend_from_slice(&data);
+    }
+    assert_eq!(read, content(150));
+}
+
 #[tokio::test]
 async fn a_read_waits_for_writes_of_its_range_and_no_others() {
     let server = Server::new(TRANSFER, windows(4), hold_writes).await;

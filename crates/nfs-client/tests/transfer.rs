@@ -31,6 +31,8 @@ struct Export {
     bad: Option<Vec<u8>>,
     /// The file of this name cannot be read.
     unreadable: Option<Vec<u8>>,
+    /// This name is listed without attributes, and cannot be looked up.
+    unseen: Option<(Vec<u8>, Nfsstat3)>,
 }
 
 type Shared = Arc<Mutex<Export>>;
@@ -50,6 +52,11 @@ impl Export {
                 None => fail(Nfsstat3::Stale, &()),
             },
             Call::Lookup(args) => {
+                if let Some((name, status)) = &self.unseen
+                    && name == args.what.name.0
+                {
+                    return fail(*status, &PostOpAttr::None);
+                }
                 let object = match args.what.name.0 {
                     b".." => handle(b"root"),
                     name => handle(name),
@@ -144,7 +151,18 @@ impl Export {
                 entries: {
                     let files = self.files.iter().enumerate();
                     files
-                        .map(|(index, (name, (found, _)))| entry(index, name, found))
+                        .map(|(index, (name, (found, _)))| {
+                            let unseen = self.unseen.as_ref().map(|(name, _)| name);
+                            let entry = entry(index, name, found);
+                            match unseen == Some(name) {
+                                true => EntryPlus3 {
+                                    name_attributes: None,
+                                    name_handle: None,
+                                    ..entry
+                                },
+                                false => entry,
+                            }
+                        })
                         .collect()
                 },
                 eof: true,
@@ -367,6 +385,68 @@ async fn a_file_that_cannot_be_read_costs_only_itself() {
     );
     assert!(!target.join("b").exists());
     assert_eq!(fs::read(target.join("c")).unwrap(), b"abc");
+}
+
+#[tokio::test]
+async fn what_is_listed_and_cannot_be_looked_at_is_an_error() {
+    let (shared, client) = export().await;
+    let mut export = shared.lock().unwrap();
+    for name in [&b"a"[..], b"b"] {
+        let content = (file(name, 3), b"abc".to_vec());
+        export.files.insert(name.to_vec(), content);
+    }
+    drop(export);
+    let options = tree(Options::default());
+    // One that is gone by now is no error.
+    for (status, failed) in [
+        (Nfsstat3::Io, 1),
+        (Nfsstat3::Acces, 1),
+        (Nfsstat3::Noent, 0),
+    ] {
+        let here = tempfile::tempdir().unwrap();
+        shared.lock().unwrap().unseen = Some((b"b".to_vec(), status));
+        let (figures, errors) = copy(place(&client, ""), Place::local(here.path()), &options).await;
+        assert_eq!(
+            (figures.failed, figures.files_done),
+            (failed, 1),
+            "{errors:?}"
+        );
+        assert_eq!(fs::read(here.path().join("a")).unwrap(), b"abc");
+    }
+}
+
+/// A small file with a hole in it takes two WRITEs, and the second may come first: what has the size is
+/// not whole for that.
+#[tokio::test]
+async fn a_small_file_with_holes_is_not_taken_for_whole_when_a_copy_goes_on() {
+    let here = tempfile::tempdir().unwrap();
+    let source = here.path().join("small");
+    let sparse = fs::File::create(&source).unwrap();
+    let put =
+        |offset| std::os::unix::fs::FileExt::write_all_at(&sparse, &[1; 4096], offset).unwrap();
+    (put(0), put(60 << 10));
+    drop(sparse);
+    let (shared, client) = export().await;
+    // What was left: the first WRITE did not come.
+    let left = Fattr3 {
+        mtime: answers::time(u32::MAX),
+        ..file(b"small", 64 << 10)
+    };
+    let mut content = vec![0; 60 << 10];
+    content.extend([1; 4096]);
+    shared
+        .lock()
+        .unwrap()
+        .files
+        .insert(b"small".to_vec(), (left, content));
+    let options = Options {
+        existing: Existing::Resume,
+        ..Options::default()
+    };
+    let (_, errors) = copy(Place::local(&source), place(&client, "small"), &options).await;
+    assert!(errors.is_empty(), "{errors:?}");
+    let export = shared.lock().unwrap();
+    assert!(export.files[&b"small"[..]].1 == fs::read(&source).unwrap());
 }
 
 #[tokio::test]

@@ -220,16 +220,18 @@ impl File {
     /// The attributes, at most [`limits::ATTRIBUTES_AGE_MAX`] old; asked for if this client cannot tell
     /// that it alone has changed the file. The size counts what was written and is still on its way.
     pub async fn stat(&self) -> Result<Fattr3, ClientError> {
+        let written = self.inner.shared.writing.end();
         match self.inner.shared.attributes.fresh(Instant::now()) {
-            Some(attributes) => Ok(self.inner.with_written(attributes)),
+            Some(attributes) => Ok(self.inner.with_written(attributes, written)),
             None => self.refresh().await,
         }
     }
 
     /// As [`File::stat`], but always asks the server (GETATTR).
     pub async fn refresh(&self) -> Result<Fattr3, ClientError> {
+        let written = self.inner.shared.writing.end();
         let attributes = self.inner.getattr().await?;
-        Ok(self.inner.with_written(attributes))
+        Ok(self.inner.with_written(attributes, written))
     }
 
     /// How often this client has seen that somebody else changed the file while it was open.
@@ -336,8 +338,10 @@ impl Inner {
         Ok(seen)
     }
 
-    fn with_written(&self, attributes: Fattr3) -> Fattr3 {
-        let size = attributes.size.max(self.shared.writing.end());
+    /// With a size that counts what is on its way, and what was when the attributes were asked for,
+    /// `written`: that may have come to the server since, and after it looked.
+    fn with_written(&self, attributes: Fattr3, written: u64) -> Fattr3 {
+        let size = attributes.size.max(self.shared.writing.end()).max(written);
         Fattr3 { size, ..attributes }
     }
 }

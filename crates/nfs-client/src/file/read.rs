@@ -137,13 +137,22 @@ impl ReadStream {
     }
 
     /// The next bytes, never empty: what one READ brought, without a copy. `None` at the end of the
-    /// file. After an error, `None`.
+    /// file. After an error, `None`. Dropped before it is ready, it has taken nothing.
     pub async fn next(&mut self) -> Result<Option<Bytes>, ClientError> {
         if self.ended || self.next >= self.end {
             return Ok(None);
         }
-        // Set for the way out with an error.
-        self.ended = true;
+        let piece = self.piece().await;
+        // Not before: who gives up a wait and asks again must not take that for the end of the file.
+        self.ended = piece.as_ref().map_or(true, |(_, ended)| *ended);
+        let (data, _) = piece?;
+        let len = u64::try_from(data.len()).unwrap_or(u64::MAX);
+        self.next = self.next.saturating_add(len);
+        Ok((!data.is_empty()).then_some(data))
+    }
+
+    /// The bytes at `self.next`, and whether the file ends behind them.
+    async fn piece(&self) -> Result<(Bytes, bool), ClientError> {
         let mut asked_again = false;
         loop {
             let follow = Follow::Sequential {
@@ -161,12 +170,11 @@ impl ReadStream {
                 continue;
             }
             let len = u64::try_from(piece.data.len()).unwrap_or(u64::MAX);
-            self.next = self.next.saturating_add(len);
+            let next = self.next.saturating_add(len);
             // The server's end is not ours while data beyond it is still on its way there.
-            let ended = piece.eof && inner.shared.writing.end() <= self.next;
+            let ended = piece.eof && inner.shared.writing.end() <= next;
             if !piece.data.is_empty() || ended || asked_again {
-                self.ended = ended;
-                return Ok((!piece.data.is_empty()).then_some(piece.data));
+                return Ok((piece.data, ended));
             }
             // Once: a server that lost it in a restart has to be told by a COMMIT before it has it again.
             asked_again = true;

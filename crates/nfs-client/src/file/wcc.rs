@@ -40,7 +40,11 @@ struct Doubt {
 /// A change of ours that is on its way.
 #[must_use]
 #[derive(Debug)]
-pub(super) struct Change(u64);
+pub(super) struct Change {
+    number: u64,
+    /// No other change was on its way when it was sent.
+    quiet: bool,
+}
 
 /// A call of ours on its way that changes nothing and brings attributes.
 #[must_use]
@@ -73,20 +77,35 @@ impl Wcc {
 
     /// A change (WRITE, SETATTR; also COMMIT, which tells both states) is sent.
     pub(super) fn change_began(&mut self) -> Change {
+        let quiet = self.pending.is_empty();
         self.begun += 1;
         self.pending.insert(self.begun);
-        Change(self.begun)
+        let number = self.begun;
+        Change { number, quiet }
+    }
+
+    /// Whether no other change of ours was on its way at any time between the change and its reply: then
+    /// the reply shows the file as it is now, as far as we changed it.
+    pub(super) fn was_alone(&self, change: &Change) -> bool {
+        change.quiet && change.number == self.begun
+    }
+
+    /// As [`Self::was_alone`], for a call that changes nothing.
+    pub(super) fn looked_alone(&self, look: Look) -> bool {
+        look.quiet && look.begun == self.begun
     }
 
     /// The change was answered.
     pub(super) fn change_ended(&mut self, change: &Change, wcc: &WccData) -> Verdict {
-        self.pending.remove(&change.0);
+        self.pending.remove(&change.number);
         let after = wcc.after.as_ref().map(state);
         let (Some(before), Some(after)) = (wcc.before, after) else {
-            return self.lose_track(after);
+            // Of changes on their way together, the reply that comes last need not be about the last.
+            let alone = self.was_alone(change);
+            return self.lose_track(after.filter(|_| alone));
         };
         if !self.known.contains(&before) {
-            if change.0 <= self.untold || self.known.is_empty() {
+            if change.number <= self.untold || self.known.is_empty() {
                 self.know(before);
             } else {
                 self.doubt(before);
@@ -98,7 +117,7 @@ impl Wcc {
 
     /// No reply came: the server may have executed the change, or may still do so.
     pub(super) fn change_lost(&mut self, change: &Change) -> Verdict {
-        self.pending.remove(&change.0);
+        self.pending.remove(&change.number);
         self.lose_track(None)
     }
 
@@ -122,7 +141,7 @@ impl Wcc {
         if self.known.contains(&seen) {
             return Verdict::Ours;
         }
-        let alone = look.quiet && look.begun == self.begun;
+        let alone = self.looked_alone(look);
         if self.known.is_empty() {
             if alone {
                 self.know(seen);

@@ -13,7 +13,6 @@ mod gather;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
 
 use bytes::Bytes;
 use nfs_io::budget::Reclaim;
@@ -26,7 +25,7 @@ use self::gather::{Need, Right, Tail, counted};
 use super::ahead::Reading;
 use super::attributes::Attributes;
 use super::commit::{Kept, Policy, Writer};
-use super::memory::{Lane, Memory, Share};
+use super::memory::{Direction, Lane, Memory, Share};
 use super::window::Window;
 use crate::client::{Client, ClientError, Node, refused};
 use crate::connection::Connections;
@@ -52,7 +51,6 @@ pub(super) struct Writing {
     turn: Arc<RwLock<()>>,
     /// A call was answered.
     changed: Notify,
-    began: Instant,
     state: Mutex<State>,
 }
 
@@ -67,8 +65,6 @@ struct State {
     tail: Option<Tail>,
     tails: u64,
     window: Window,
-    /// How long writers waited since the window was told.
-    waited: Duration,
     /// Held while anything is kept.
     share: Option<Share>,
     tasks: JoinSet<()>,
@@ -115,8 +111,11 @@ impl Writing {
             confirmed: client.nfs().connections().remade(),
             tail: None,
             tails: 0,
-            window: Window::new(windows.write, None, WRITE_BEHIND_TRANSFERS_MAX),
-            waited: Duration::ZERO,
+            window: Window::new(
+                windows.write,
+                client.memory().found(Direction::Write),
+                WRITE_BEHIND_TRANSFERS_MAX,
+            ),
             share: None,
             tasks: JoinSet::new(),
             lingering: false,
@@ -136,7 +135,6 @@ impl Writing {
             readings: Mutex::default(),
             turn: Arc::new(RwLock::new(())),
             changed: Notify::new(),
-            began: Instant::now(),
             state: Mutex::new(state),
         })
     }
@@ -179,7 +177,9 @@ impl Writing {
     ) -> Result<u64, ClientError> {
         let _turn = self.turn.write().await;
         self.tell_new(opened)?;
-        let end = server_size().await?.max(self.end());
+        // Asked first: what was on its way when the server looked may be there when its answer comes.
+        let written = self.end();
+        let end = server_size().await?.max(written).max(self.end());
         self.accept_all(opened, end, data).await?;
         Ok(end)
     }
@@ -360,14 +360,9 @@ impl Writing {
 
     /// Waits until there is room in the window.
     async fn room(&self) {
-        let asked = Instant::now();
         self.until(|state| {
             let policy = self.policy(state);
-            let room = state.kept.has_room(policy);
-            if room {
-                state.waited += asked.elapsed();
-            }
-            room.then_some(())
+            state.kept.has_room(policy).then_some(())
         })
         .await;
     }

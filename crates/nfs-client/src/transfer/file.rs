@@ -156,7 +156,9 @@ fn decide_onto(context: &Context, job: &Job, there: &Item) -> Result<Onto, Trans
     }
     let keep = context.options.preserve;
     let set_last = keep.mode || keep.times || keep.owner;
-    let one_write = (!set_last).then(|| small_bytes(job) as u64);
+    // One with holes may take several, and come in any order.
+    let in_one = !set_last && !may_have_holes(context, &job.item.attributes);
+    let one_write = in_one.then(|| small_bytes(job) as u64);
     let existing = context.options.existing;
     match decide::onto(&job.item.attributes, &there.attributes, existing, one_write) {
         Onto::InTheWay => Err(TransferError::InTheWay {
@@ -232,10 +234,8 @@ enum Content {
 async fn open_source(context: &Context, job: &Job) -> Result<Content, TransferError> {
     let attributes = &job.item.attributes;
     let place = job.from.location.join(&job.item.name);
-    let may_have_holes = context.options.sparse == Sparse::Always
-        || (context.options.sparse == Sparse::Auto && attributes.used < attributes.size);
     let small = small_bytes(job);
-    let is_small = attributes.size <= small as u64 && !may_have_holes;
+    let is_small = attributes.size <= small as u64 && !may_have_holes(context, attributes);
     match &job.from.side {
         Side::Local(dir) => {
             let direct = context.options.local == LocalIo::Direct;
@@ -273,6 +273,14 @@ async fn open_source(context: &Context, job: &Job) -> Result<Content, TransferEr
                 Content::Large(Opened::Remote(file))
             })
         }
+    }
+}
+
+fn may_have_holes(context: &Context, source: &Fattr3) -> bool {
+    match context.options.sparse {
+        Sparse::Always => true,
+        Sparse::Auto => source.used < source.size,
+        Sparse::Never => false,
     }
 }
 

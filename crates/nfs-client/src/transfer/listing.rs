@@ -55,7 +55,11 @@ impl Listing {
             let page = stream.next().await;
             match page.map_err(|error| error.of(&location.name()))? {
                 None => self.ended = true,
-                Some(page) => self.ready.extend(page.into_iter().filter_map(item).map(Ok)),
+                Some(page) => {
+                    for entry in page.into_iter().filter(|entry| !entry.is_dot()) {
+                        self.ready.extend(listed(&self.dir, entry).await);
+                    }
+                }
             }
             return Ok(());
         }
@@ -74,16 +78,18 @@ impl Listing {
     }
 }
 
-/// An entry with attributes; one without is gone by now.
-fn item(entry: DirEntry) -> Option<Item> {
-    if entry.is_dot() {
-        return None;
-    }
-    Some(Item {
-        attributes: entry.attributes?,
-        handle: Some(entry.handle?),
+/// An entry of a server's listing. One that came without attributes, and that the listing could not look
+/// up either, is looked up once more: only what is gone by now is left out, and what cannot be looked at
+/// is an error, not a name less in the copy.
+async fn listed(dir: &Dir, entry: DirEntry) -> Option<Result<Item, TransferError>> {
+    let (Some(attributes), Some(handle)) = (entry.attributes, entry.handle) else {
+        return dir.look_up(&entry.name).await.transpose();
+    };
+    Some(Ok(Item {
+        attributes,
+        handle: Some(handle),
         name: entry.name,
         follow: false,
         times_cut: false,
-    })
+    }))
 }

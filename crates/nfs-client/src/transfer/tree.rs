@@ -14,7 +14,7 @@ use super::decide;
 use super::dir::{Dir, Item, Made, Side, blocking};
 use super::error::TransferError;
 use super::file::{self, Context, Job, There, type_name};
-use super::links::{Copy, Name};
+use super::links::{Copy, Name, Origin};
 use super::listing::Listing;
 use super::local;
 use super::options::{Follow, Options};
@@ -406,7 +406,7 @@ async fn named(context: &Context, job: &Job) -> Result<Done, TransferError> {
         return any(context, job).await;
     }
     let links = &context.links;
-    match links.name_of(attributes.fsid, attributes.fileid).await {
+    match links.name_of(job.from.origin(), attributes).await {
         Name::Alone => any(context, job).await,
         Name::First(first) => {
             let done = any(context, job).await?;
@@ -572,6 +572,17 @@ pub(super) async fn open_named(dir: &Dir, item: &Item) -> Result<Dir, TransferEr
 }
 
 impl Dir {
+    /// Where its files' numbers are no others'.
+    fn origin(&self) -> Origin {
+        match &self.side {
+            Side::Local(_) => Origin::Here,
+            Side::Remote { client, .. } => {
+                let target = client.nfs().connection().target();
+                Origin::Export(target.clone(), *client.root())
+            }
+        }
+    }
+
     /// What the symbolic link `link` in this directory leads to.
     async fn followed(&self, link: &Item) -> Result<Item, TransferError> {
         match &self.side {

@@ -182,12 +182,17 @@ impl Server {
 
     /// Lets the held call `which` (0 is the oldest, wraps around) be done and answered.
     pub(crate) fn let_go(&self, which: usize) {
+        self.let_go_as(which, Action::Answer);
+    }
+
+    /// As [`Self::let_go`], with what is done to it if that waited, too.
+    pub(crate) fn let_go_as(&self, which: usize, action: Action) {
         let mut store = self.store();
         let which = which % store.held.len();
         let held = store.held.remove(which);
         let results = match held.work {
             Work::Done(results) => results,
-            work => store.work(&work, Action::Answer),
+            work => store.work(&work, action),
         };
         if held.what.starts_with("WRITE") {
             store.in_flight -= 1;
