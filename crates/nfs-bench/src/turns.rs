@@ -9,8 +9,8 @@ use crate::report::commit;
 use crate::stage::output;
 use crate::{counters, pin};
 
-/// Above so much, others take too much of the machine for figures to be worth much.
-const BUSY_SHARE_MAX: f64 = 0.1;
+/// From here on it is told that others take too much of the machine for figures to be worth much.
+const BUSY_SHARE_TOLD: f64 = 0.1;
 
 /// The machine, and what else was going on.
 #[derive(Debug, Serialize)]
@@ -36,7 +36,7 @@ impl Machine {
     pub fn look() -> Result<Self> {
         let cpus = std::thread::available_parallelism()?.get();
         let busy_before = counters::busy_share(cpus)?;
-        if busy_before > BUSY_SHARE_MAX {
+        if busy_before > BUSY_SHARE_TOLD {
             let percent = busy_before * 100.0;
             eprintln!(
                 "this machine is {percent:.0} % busy with something else: the figures will be worth little"
