@@ -8,8 +8,10 @@
 //! A connection that is lost is made again when a call needs it, with growing pauses, and what was on
 //! its way is sent again *with the same xid*, so that a server's reply cache can tell a repeat from a
 //! new call (RFC 1813 §4.5). [`Reconnect`] says how far this goes. A connection over which nothing came
-//! for [`ConnectOptions::retry_after`] while calls waited counts as lost, too. A call never goes out
-//! twice over one connection: TCP does that. Every call ends: with a reply, an error, or its timeout.
+//! for [`ConnectOptions::retry_after`] while calls waited counts as lost, too. Over its first connection a
+//! call goes out once: TCP does the rest. Over a later one it goes out again after the same time without a
+//! reply, because a server that was still at work on it drops what it takes for a repetition. Every call
+//! ends: with a reply, an error, or its timeout.
 //!
 //! Dropping a call's future gives the call up: its slot is free at once, and its reply, if one still
 //! comes, is ignored. Dropping the last clone of a [`Connection`] closes it.
