@@ -83,6 +83,21 @@ pub struct ConnectOptions {
     pub interface: Option<String>,
 }
 
+impl ConnectOptions {
+    /// With times that the clock can be put forward by: a caller may mean "for ever".
+    fn bounded(mut self) -> Self {
+        let times = [
+            &mut self.call_timeout,
+            &mut self.retry_after,
+            &mut self.connect_timeout,
+        ];
+        for time in times {
+            *time = (*time).min(limits::TIMEOUT_MAX);
+        }
+        self
+    }
+}
+
 /// What is done when a connection is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reconnect {
@@ -246,6 +261,7 @@ impl Connection {
     /// # Panics
     /// Outside a tokio runtime.
     pub async fn connect(target: Target, options: ConnectOptions) -> Result<Self, RpcError> {
+        let options = options.bounded();
         let stream = connect::open(&target, &options).await?;
         Ok(Self::start(target, options, Some(stream)))
     }
