@@ -234,6 +234,8 @@ struct Shared {
     permits: Semaphore,
     target: Target,
     options: ConnectOptions,
+    /// What the driver runs on.
+    runtime: tokio::runtime::Handle,
     /// Calls that are in the table or wait to be.
     load: AtomicU32,
     /// There is a live connection, as far as is known.
@@ -287,6 +289,7 @@ impl Connection {
             permits: Semaphore::new(usize::try_from(in_flight_max).unwrap_or(1)),
             target,
             options,
+            runtime: tokio::runtime::Handle::current(),
             load: AtomicU32::new(0),
             up: AtomicBool::new(stream.is_some()),
             remade: AtomicU64::new(0),
@@ -370,6 +373,11 @@ impl Connection {
         let encode = |out: &mut Vec<u8>| args.encode(&mut Encoder::new(out));
         self.call_with(procedure, identity, encode, extra, Some(times))
             .await
+    }
+
+    /// The runtime that it lives on: what is done in its callers' name, and not by them, lives there too.
+    pub(crate) fn runtime(&self) -> &tokio::runtime::Handle {
+        &self.handle.shared.runtime
     }
 
     /// What was counted so far.
