@@ -20,7 +20,7 @@ use crate::guest;
 use crate::host::{Context, GuestOutcome, Peer, PeerServer, Running, output, test_binary};
 
 /// How long a suite may take.
-const SUITE_DEADLINE: Duration = Duration::from_secs(300);
+const SUITE_DEADLINE: Duration = Duration::from_secs(600);
 /// How long mounting and unmounting may take.
 const MOUNT_DEADLINE: Duration = Duration::from_secs(60);
 /// How often the results are looked at.
