@@ -256,7 +256,7 @@ fn times_reach_from_1970_to_2106() {
                 mtime: SetTime::ClientTime(time),
                 ..Sattr3::default()
             };
-            let wcc = ok(client.setattr(&file, &set, None).await).obj_wcc;
+            let wcc = ok(client.setattr(&file, &set, None).await);
             let after = wcc.after.unwrap();
             assert_eq!((after.atime, after.mtime), (time, time));
             let kept = std::fs::metadata(&path).unwrap();
