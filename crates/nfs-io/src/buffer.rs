@@ -48,8 +48,16 @@ impl BufferPool {
     /// A pool that takes its memory from `budget`.
     #[must_use]
     pub fn new(budget: Budget) -> Self {
+        let idle_bytes_max = budget.total() / BUFFER_IDLE_FRACTION;
+        Self::keeping(budget, idle_bytes_max)
+    }
+
+    /// As [`BufferPool::new`], keeping up to `idle_bytes_max` for reuse: for whose buffers come back
+    /// many at once and are taken again soon.
+    #[must_use]
+    pub fn keeping(budget: Budget, idle_bytes_max: u64) -> Self {
         let inner = Arc::new(Inner {
-            idle_max: budget.total() / BUFFER_IDLE_FRACTION,
+            idle_max: idle_bytes_max,
             idle_bytes: AtomicU64::new(0),
             idle: std::array::from_fn(|_| Mutex::new(Vec::new())),
             budget,

@@ -92,73 +92,33 @@ pub(super) fn list(dir: &OwnedFd) -> io::Result<Vec<Listed>> {
 }
 
 /// Opens a regular file for reading.
-pub(super) fn open_read(dir: &OwnedFd, item: &Item, direct: bool) -> io::Result<File> {
+pub(super) fn open_read(dir: &OwnedFd, item: &Item) -> io::Result<File> {
     // A fifo that took the file's place meanwhile must not hold us up.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | nofollow(item.follow);
-    open(dir, &item.name, flags, direct)
+    open(dir, &item.name, flags)
 }
 
 /// Opens a regular file for writing and reading; what is in it stays.
-pub(super) fn open_write(
-    dir: &OwnedFd,
-    name: &[u8],
-    follow: bool,
-    direct: bool,
-) -> io::Result<File> {
+pub(super) fn open_write(dir: &OwnedFd, name: &[u8], follow: bool) -> io::Result<File> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK | nofollow(follow);
-    open(dir, name, flags, direct).or_else(|error| {
+    open(dir, name, flags).or_else(|error| {
         let writable_only = error.kind() == io::ErrorKind::PermissionDenied;
         if !writable_only {
             return Err(error);
         }
         let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | nofollow(follow);
-        open(dir, name, flags, direct)
+        open(dir, name, flags)
     })
 }
 
-fn open(dir: &OwnedFd, name: &[u8], flags: OFlags, direct: bool) -> io::Result<File> {
-    let plain = || rustix::fs::openat(dir, name, flags, Mode::empty());
-    let opened = if direct {
-        // A file system without direct I/O says EINVAL.
-        match rustix::fs::openat(dir, name, flags | OFlags::DIRECT, Mode::empty()) {
-            Err(rustix::io::Errno::INVAL) => plain(),
-            opened => opened,
-        }
-    } else {
-        plain()
-    };
-    Ok(opened?.into())
+fn open(dir: &OwnedFd, name: &[u8], flags: OFlags) -> io::Result<File> {
+    Ok(rustix::fs::openat(dir, name, flags, Mode::empty())?.into())
 }
 
 /// Makes the regular file `name`; it is an error if it exists.
-pub(super) fn create(dir: &OwnedFd, name: &[u8], mode: u32, direct: bool) -> io::Result<File> {
+pub(super) fn create(dir: &OwnedFd, name: &[u8], mode: u32) -> io::Result<File> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-    let file: File = rustix::fs::openat(dir, name, flags, Mode::from_raw_mode(mode))?.into();
-    if direct {
-        set_direct(&file, true);
-    }
-    Ok(file)
-}
-
-/// Switches direct I/O on or off; whether it is on then.
-pub(super) fn set_direct(file: &File, on: bool) -> bool {
-    let Ok(flags) = rustix::fs::fcntl_getfl(file) else {
-        return false;
-    };
-    let wanted = if on {
-        flags | OFlags::DIRECT
-    } else {
-        flags - OFlags::DIRECT
-    };
-    match rustix::fs::fcntl_setfl(file, wanted) {
-        Ok(()) => on,
-        Err(_) => flags.contains(OFlags::DIRECT),
-    }
-}
-
-/// Whether reads and writes go past the page cache.
-pub(super) fn is_direct(file: &File) -> bool {
-    rustix::fs::fcntl_getfl(file).is_ok_and(|flags| flags.contains(OFlags::DIRECT))
+    Ok(rustix::fs::openat(dir, name, flags, Mode::from_raw_mode(mode))?.into())
 }
 
 /// Makes the directory `name`.

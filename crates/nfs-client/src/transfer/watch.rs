@@ -26,6 +26,7 @@ struct Inner {
     failed: AtomicU64,
     owners_not_kept: AtomicU64,
     times_not_kept: AtomicU64,
+    local_refused: AtomicU64,
 }
 
 /// How far a copy has come.
@@ -48,6 +49,9 @@ pub struct Figures {
     /// Files and directories of this host, among those whose times are to be kept, with times before
     /// 1970 or after 2106, which NFSv3 cannot say: the copy has the nearest that it can.
     pub times_not_kept: u64,
+    /// Files of this host that went through the page cache because their file system refused
+    /// [`super::LocalIo`]'s way.
+    pub local_refused: u64,
 }
 
 /// Something ended.
@@ -146,6 +150,7 @@ impl Watch {
             failed: read(&inner.failed),
             owners_not_kept: read(&inner.owners_not_kept),
             times_not_kept: read(&inner.times_not_kept),
+            local_refused: read(&inner.local_refused),
         }
     }
 
@@ -179,6 +184,10 @@ impl Watch {
 
     pub(super) fn time_not_kept(&self) {
         self.inner.times_not_kept.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn local_refused(&self) {
+        self.inner.local_refused.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn done(&self, done: &Done) {

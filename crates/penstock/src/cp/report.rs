@@ -94,6 +94,13 @@ impl Reporter {
                 figures.times_not_kept
             ));
         }
+        if figures.local_refused > 0 {
+            self.say(&format!(
+                "{} files of this host went through the page cache: their file system, or this kernel, refuses \
+                 what --local asks for",
+                figures.local_refused
+            ));
+        }
         if self.json {
             let summary = json!({ "summary": {
                 "files": figures.files_done,
@@ -101,6 +108,7 @@ impl Reporter {
                 "failed": figures.failed,
                 "owners_not_kept": figures.owners_not_kept,
                 "times_not_kept": figures.times_not_kept,
+                "local_refused": figures.local_refused,
                 "seconds": elapsed.as_secs_f64(),
                 "interrupted": interrupted,
             }});
