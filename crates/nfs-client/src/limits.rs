@@ -48,6 +48,9 @@ pub const WRITE_PIECES_MAX: usize = 64;
 /// that restarts may check its file systems first.
 pub const CALL_TIMEOUT_DEFAULT: Duration = Duration::from_secs(300);
 
+/// What a longer time of a connection's options counts as: the clock cannot be put forward by any.
+pub const TIMEOUT_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
 /// How long a connection may say nothing while calls wait before it is made again, unless the options
 /// say otherwise; doubled each time in a row, up to [`RETRY_AFTER_MAX`].
 pub const RETRY_AFTER_DEFAULT: Duration = Duration::from_secs(15);

@@ -272,3 +272,22 @@ async fn rpc_errors_are_typed() {
     }
     script.await.unwrap();
 }
+
+#[tokio::test]
+async fn times_may_be_for_ever() {
+    let (target, script) = responder(async |listener| {
+        let mut peer = accept(&listener).await;
+        let (xid, args) = receive(&mut peer).await;
+        peer.send_record(&success(xid, &args)).await.unwrap();
+    })
+    .await;
+    let options = ConnectOptions {
+        call_timeout: Duration::MAX,
+        retry_after: Duration::MAX,
+        connect_timeout: Duration::MAX,
+        ..ConnectOptions::default()
+    };
+    let connection = connect_with(target, options).await;
+    assert_eq!(call(&connection, b"args").await.unwrap(), b"args");
+    script.await.unwrap();
+}

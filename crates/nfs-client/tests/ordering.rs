@@ -498,3 +498,49 @@ async fn offsets_that_no_file_has_are_refused() {
     soon(file.close()).await.unwrap();
     assert_eq!(server.calls(&["WRITE"]), [""; 0]);
 }
+
+fn runtime() -> tokio::runtime::Runtime {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.worker_threads(1).enable_all().build().unwrap()
+}
+
+/// A program that makes a runtime for each of its calls.
+#[test]
+fn what_was_written_does_not_end_with_its_caller_s_runtime() {
+    let main = runtime();
+    let server = main.block_on(Server::new(TRANSFER, windows(4), hold_writes));
+    let file = main.block_on(server.open());
+    let short = runtime();
+    short.block_on(file.write_at(0, content(250))).unwrap();
+    drop(short);
+    main.block_on(async {
+        server.until("WRITE", 2).await;
+        server.store().set_script(|_, _| Action::Answer);
+        while !server.held().is_empty() {
+            server.let_go(0);
+        }
+        soon(file.close()).await.unwrap();
+    });
+    assert_eq!(server.store().disk, content(250));
+}
+
+#[test]
+fn the_end_of_the_connection_s_runtime_is_told_to_who_waits() {
+    let (main, other) = (runtime(), runtime());
+    let server = main.block_on(Server::new(TRANSFER, windows(4), hold_writes));
+    let file = main.block_on(server.open());
+    main.block_on(async {
+        file.write_at(0, content(250)).await.unwrap();
+        server.until("WRITE", 2).await;
+    });
+    drop(main);
+    other.block_on(async {
+        for _ in 0..2 {
+            assert!(soon(file.sync()).await.is_err());
+        }
+        // Nor does what is written from now on hang.
+        let _told = soon(file.write_at(0, content(300))).await;
+        assert!(soon(file.set_len(7)).await.is_err());
+        assert!(soon(file.close()).await.is_err());
+    });
+}

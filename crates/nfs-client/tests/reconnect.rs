@@ -68,6 +68,46 @@ async fn many_calls_survive_many_lost_connections() {
     script.abort();
 }
 
+/// A server's reply cache drops a repetition of a call that it is still at work on, and the reply goes to
+/// the connection that is no more.
+#[tokio::test]
+async fn a_repetition_that_is_dropped_is_made_again_though_others_are_answered() {
+    let (target, script) = responder(async |listener| {
+        let mut peer = accept(&listener).await;
+        assert_eq!(receive(&mut peer).await.1, b"slow");
+        drop(peer);
+        let mut peer = accept(&listener).await;
+        let mut slow = 0;
+        while let Ok(Some(call)) = peer.receive_record().await {
+            let (xid, args) = (xid(&call), arguments(&call).to_vec());
+            slow += u32::from(args == b"slow");
+            if args != b"slow" || slow == 2 {
+                peer.send_record(&success(xid, &args)).await.unwrap();
+            }
+        }
+        assert_eq!(slow, 2);
+    })
+    .await;
+    let options = ConnectOptions {
+        retry_after: Duration::from_millis(200),
+        call_timeout: Duration::from_secs(20),
+        ..ConnectOptions::default()
+    };
+    let connection = connect_with(target, options).await;
+    let others = connection.clone();
+    let others = tokio::spawn(async move {
+        loop {
+            call(&others, b"fast").await.unwrap();
+            // SLEEP: so that the connection is never silent, and the processor not busy with that.
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+    assert_eq!(call(&connection, b"slow").await.unwrap(), b"slow");
+    others.abort();
+    drop((connection, others.await));
+    script.await.unwrap();
+}
+
 #[tokio::test]
 async fn without_resending_calls_on_their_way_fail_and_later_ones_connect_again() {
     let (target, script) = responder(async |listener| {

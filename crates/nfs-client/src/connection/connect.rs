@@ -8,6 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use tokio::net::{TcpSocket, TcpStream};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{ConnectOptions, SourcePort};
 use crate::error::RpcError;
@@ -59,26 +60,37 @@ impl fmt::Display for Target {
 
 /// Connects to the first address of `target` that answers.
 pub(super) async fn open(target: &Target, options: &ConnectOptions) -> Result<TcpStream, RpcError> {
-    let attempt = tokio::time::timeout(options.connect_timeout, open_any(target, options));
-    let result = match attempt.await {
-        Ok(result) => result,
-        Err(_) => Err(io::Error::from(io::ErrorKind::TimedOut)),
+    let ends = Instant::now() + options.connect_timeout;
+    let attempt = async {
+        let looked_up = tokio::net::lookup_host((target.host.as_str(), target.port));
+        let addresses: Vec<_> = timeout_at(ends, looked_up).await??.collect();
+        open_any(&addresses, options, ends).await
     };
-    result.map_err(|cause| RpcError::Connect {
+    attempt.await.map_err(|cause: io::Error| RpcError::Connect {
         place: target.to_string(),
         cause: Arc::new(cause),
     })
 }
 
-async fn open_any(target: &Target, options: &ConnectOptions) -> io::Result<TcpStream> {
+/// Tries one address after the other. Each has an equal part of the time that is left: one that nobody
+/// answers at (a host with an IPv6 address and no way to it) must not take it all.
+async fn open_any(
+    addresses: &[SocketAddr],
+    options: &ConnectOptions,
+    ends: Instant,
+) -> io::Result<TcpStream> {
     let mut failure = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    for address in tokio::net::lookup_host((target.host.as_str(), target.port)).await? {
-        match open_one(address, options).await {
-            Ok(stream) => {
+    let mut left = u32::try_from(addresses.len()).unwrap_or(u32::MAX);
+    for &address in addresses {
+        let time = ends.saturating_duration_since(Instant::now()) / left.max(1);
+        left = left.saturating_sub(1);
+        match timeout(time, open_one(address, options)).await {
+            Ok(Ok(stream)) => {
                 stream.set_nodelay(true)?;
                 return Ok(stream);
             }
-            Err(error) => failure = error,
+            Ok(Err(error)) => failure = error,
+            Err(_) => failure = io::ErrorKind::TimedOut.into(),
         }
     }
     Err(failure)
@@ -150,4 +162,35 @@ pub(super) fn first_xid() -> u32 {
 /// per process and differ from call to call.
 pub(crate) fn random_bytes() -> [u8; 8] {
     RandomState::new().build_hasher().finish().to_ne_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A socket that listens and has no room for more: who connects is not answered.
+    async fn full() -> (tokio::net::TcpListener, Vec<TcpStream>) {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let listener = socket.listen(1).unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut waiting = Vec::new();
+        let room = std::time::Duration::from_millis(500);
+        while let Ok(connected) = timeout(room, TcpStream::connect(address)).await {
+            waiting.push(connected.unwrap());
+            assert!(waiting.len() < 100, "there is always room");
+        }
+        (listener, waiting)
+    }
+
+    #[tokio::test]
+    async fn an_address_that_does_not_answer_leaves_time_for_the_next() {
+        let (silent, _waiting) = full().await;
+        let good = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addresses = [&silent, &good].map(|listener| listener.local_addr().unwrap());
+        let options = ConnectOptions::default();
+        let ends = Instant::now() + std::time::Duration::from_secs(2);
+        let stream = open_any(&addresses, &options, ends).await.unwrap();
+        assert_eq!(stream.peer_addr().unwrap(), addresses[1]);
+    }
 }

@@ -288,7 +288,7 @@ impl Driver {
     fn poll_send(&mut self, cx: &mut Context<'_>, stream: &mut TcpStream) -> Poll<io::Result<()>> {
         loop {
             if self.outgoing.is_empty() {
-                self.outgoing.fill(&self.shared);
+                self.outgoing.fill(&self.shared, &self.patience);
                 if self.outgoing.is_empty() {
                     return Poll::Ready(Ok(()));
                 }
@@ -389,12 +389,16 @@ impl Outgoing {
     }
 
     /// Takes calls from the queue until a good write is together.
-    fn fill(&mut self, shared: &Shared) {
+    fn fill(&mut self, shared: &Shared, patience: &Patience) {
         self.batch.clear();
         let mut inner = shared.lock();
         let mut start = 0;
         while self.batch.len() < BATCH_BYTES && self.pieces.len() + 2 < WRITE_PIECES_MAX {
-            let Some(call) = inner.table.next_to_send() else {
+            let again_at = || {
+                let now = Instant::now();
+                patience.ends(now, now)
+            };
+            let Some(call) = inner.table.next_to_send(again_at) else {
                 break;
             };
             self.batch.extend_from_slice(&call.head);

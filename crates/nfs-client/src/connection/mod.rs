@@ -8,8 +8,10 @@
 //! A connection that is lost is made again when a call needs it, with growing pauses, and what was on
 //! its way is sent again *with the same xid*, so that a server's reply cache can tell a repeat from a
 //! new call (RFC 1813 §4.5). [`Reconnect`] says how far this goes. A connection over which nothing came
-//! for [`ConnectOptions::retry_after`] while calls waited counts as lost, too. A call never goes out
-//! twice over one connection: TCP does that. Every call ends: with a reply, an error, or its timeout.
+//! for [`ConnectOptions::retry_after`] while calls waited counts as lost, too. Over its first connection a
+//! call goes out once: TCP does the rest. Over a later one it goes out again after the same time without a
+//! reply, because a server that was still at work on it drops what it takes for a repetition. Every call
+//! ends: with a reply, an error, or its timeout.
 //!
 //! Dropping a call's future gives the call up: its slot is free at once, and its reply, if one still
 //! comes, is ignored. Dropping the last clone of a [`Connection`] closes it.
@@ -79,6 +81,21 @@ pub struct ConnectOptions {
     pub source_port: SourcePort,
     /// The network interface to use (`SO_BINDTODEVICE`); the system's choice if `None`.
     pub interface: Option<String>,
+}
+
+impl ConnectOptions {
+    /// With times that the clock can be put forward by: a caller may mean "for ever".
+    fn bounded(mut self) -> Self {
+        let times = [
+            &mut self.call_timeout,
+            &mut self.retry_after,
+            &mut self.connect_timeout,
+        ];
+        for time in times {
+            *time = (*time).min(limits::TIMEOUT_MAX);
+        }
+        self
+    }
 }
 
 /// What is done when a connection is lost.
@@ -217,6 +234,8 @@ struct Shared {
     permits: Semaphore,
     target: Target,
     options: ConnectOptions,
+    /// What the driver runs on.
+    runtime: tokio::runtime::Handle,
     /// Calls that are in the table or wait to be.
     load: AtomicU32,
     /// There is a live connection, as far as is known.
@@ -244,6 +263,7 @@ impl Connection {
     /// # Panics
     /// Outside a tokio runtime.
     pub async fn connect(target: Target, options: ConnectOptions) -> Result<Self, RpcError> {
+        let options = options.bounded();
         let stream = connect::open(&target, &options).await?;
         Ok(Self::start(target, options, Some(stream)))
     }
@@ -269,6 +289,7 @@ impl Connection {
             permits: Semaphore::new(usize::try_from(in_flight_max).unwrap_or(1)),
             target,
             options,
+            runtime: tokio::runtime::Handle::current(),
             load: AtomicU32::new(0),
             up: AtomicBool::new(stream.is_some()),
             remade: AtomicU64::new(0),
@@ -352,6 +373,11 @@ impl Connection {
         let encode = |out: &mut Vec<u8>| args.encode(&mut Encoder::new(out));
         self.call_with(procedure, identity, encode, extra, Some(times))
             .await
+    }
+
+    /// The runtime that it lives on: what is done in its callers' name, and not by them, lives there too.
+    pub(crate) fn runtime(&self) -> &tokio::runtime::Handle {
+        &self.handle.shared.runtime
     }
 
     /// What was counted so far.

@@ -32,7 +32,7 @@ pub struct Stats {
     pub timeouts: u64,
     /// Connections made after the first.
     pub reconnects: u64,
-    /// Calls sent again over a new connection.
+    /// Calls sent again: over a new connection, or because that, too, brought no reply.
     pub resent_calls: u64,
     /// Reads from the socket, those that brought nothing among them.
     pub receives: u64,
@@ -93,7 +93,7 @@ pub(super) struct Table {
     timeout: Duration,
     /// Xids of the calls to send, in order. May name calls that were given up since.
     queue: VecDeque<u32>,
-    /// No deadline of a waiting call is earlier than this.
+    /// No deadline of a waiting call is earlier than this, nor the time to send one again.
     earliest: Option<Instant>,
     /// Set once: why no call can be made any more.
     over: Option<RpcError>,
@@ -108,6 +108,8 @@ struct Slot {
     sent: bool,
     /// It was sent over an earlier connection, too.
     resent: bool,
+    /// When to send it once more over this one.
+    again_at: Option<Instant>,
     memory: Option<Memory>,
 }
 
@@ -145,6 +147,7 @@ impl Table {
             deadline: now,
             sent: false,
             resent: false,
+            again_at: None,
             memory: None,
         });
         Self {
@@ -194,6 +197,7 @@ impl Table {
         slot.deadline = deadline;
         slot.sent = false;
         slot.resent = false;
+        slot.again_at = None;
         if self.waiting == 0 {
             self.busy_since = now;
         }
@@ -287,24 +291,34 @@ impl Table {
     }
 
     /// The next call to send. The bytes stay in the table.
-    pub(super) fn next_to_send(&mut self) -> Option<&Call> {
+    ///
+    /// One that went out over an earlier connection is sent again at `again_at()` if no reply has come by
+    /// then: a server that was still at work on it drops the repetition, and sends its reply over the
+    /// connection that is no more (what asks again later finds it in the reply cache). While other calls
+    /// are answered, nothing else would show that this one is not.
+    pub(super) fn next_to_send(&mut self, again_at: impl FnOnce() -> Instant) -> Option<&Call> {
         while let Some(xid) = self.queue.pop_front() {
             if self.is_waiting(xid) {
                 let index = self.index(xid);
                 let slot = &mut self.slots[index];
                 slot.sent = true;
+                if slot.resent {
+                    let at = again_at();
+                    slot.again_at = Some(at);
+                    self.earliest = Some(self.earliest.map_or(at, |earliest| earliest.min(at)));
+                }
                 return Some(&slot.call);
             }
         }
         None
     }
 
-    /// Ends the calls whose time is over.
+    /// Ends the calls whose time is over, and queues those that are to be sent once more.
     pub(super) fn expire(&mut self, now: Instant) -> Vec<Waker> {
         let mut wakers = Vec::new();
         self.earliest = None;
         for index in 0..self.slots.len() {
-            let slot = &self.slots[index];
+            let slot = &mut self.slots[index];
             if !matches!(slot.state, State::Waiting(_)) {
                 continue;
             }
@@ -313,8 +327,15 @@ impl Table {
                 let after = self.timeout;
                 wakers.extend(self.end(index, Err(RpcError::Timeout { after })));
             } else {
-                let deadline = slot.deadline;
-                self.earliest = Some(self.earliest.map_or(deadline, |e| e.min(deadline)));
+                if slot.again_at.is_some_and(|at| at <= now) {
+                    slot.again_at = None;
+                    self.queue.push_back(slot.xid);
+                    self.stats.resent_calls += 1;
+                }
+                let next = slot
+                    .again_at
+                    .map_or(slot.deadline, |at| at.min(slot.deadline));
+                self.earliest = Some(self.earliest.map_or(next, |e| e.min(next)));
             }
         }
         wakers
@@ -336,6 +357,7 @@ impl Table {
                 self.stats.resent_calls += u64::from(slot.sent);
                 slot.resent |= slot.sent;
                 slot.sent = false;
+                slot.again_at = None;
                 again.push(slot.xid);
             }
         }
@@ -490,8 +512,11 @@ mod tests {
         let (mut table, now) = table(2, 0);
         let (gone, kept) = (begin(&mut table, now), begin(&mut table, now));
         table.give_up(gone);
-        assert_eq!(table.next_to_send().unwrap().head, kept.xid.to_be_bytes());
-        assert!(table.next_to_send().is_none());
+        assert_eq!(
+            table.next_to_send(|| now).unwrap().head,
+            kept.xid.to_be_bytes()
+        );
+        assert!(table.next_to_send(|| now).is_none());
         assert!(table.finish(gone.xid, arrived(b"")).is_none());
         assert_eq!(table.waiting(), 1);
     }
@@ -504,6 +529,35 @@ mod tests {
             table.give_up(ticket);
         }
         assert!(table.queue.len() <= 8);
+    }
+
+    #[test]
+    fn a_call_of_an_earlier_connection_is_asked_about_again() {
+        let (mut table, now) = table(4, 0);
+        let seconds = |count| now + Duration::from_secs(count);
+        let begin = |table: &mut Table| {
+            let deadline = seconds(60);
+            table.begin(Times { now, deadline }, |_, _| Ok(())).unwrap()
+        };
+        let old = begin(&mut table);
+        table.next_to_send(|| seconds(1)).unwrap();
+        assert_eq!(table.earliest(), Some(seconds(60)), "the first connection");
+        table.lost(&Lost::ByServer, true);
+        begin(&mut table);
+        for _ in 0..2 {
+            table.next_to_send(|| seconds(5)).unwrap();
+        }
+        assert_eq!(table.earliest(), Some(seconds(5)));
+        // The old one only, and once.
+        table.expire(seconds(5));
+        assert_eq!(table.queue, [old.xid]);
+        assert_eq!(table.earliest(), Some(seconds(60)));
+        table.expire(seconds(6));
+        assert_eq!(table.queue, [old.xid]);
+        table.next_to_send(|| seconds(12)).unwrap();
+        table.lost(&Lost::ByServer, true);
+        assert_eq!(table.queue.len(), 2, "each once");
+        assert_eq!(table.stats.resent_calls, 4);
     }
 
     #[test]
@@ -540,15 +594,18 @@ mod tests {
     fn a_lost_connection_sends_again_in_the_old_order_or_fails_what_was_sent() {
         let (mut table, now) = table(4, u32::MAX);
         let tickets: Vec<Ticket> = (0..3).map(|_| begin(&mut table, now)).collect();
-        table.next_to_send().unwrap();
-        table.next_to_send().unwrap();
+        table.next_to_send(|| now).unwrap();
+        table.next_to_send(|| now).unwrap();
         assert!(table.lost(&Lost::ByServer, true).is_empty());
         assert_eq!(table.stats.resent_calls, 2);
         for ticket in &tickets {
-            assert_eq!(table.next_to_send().unwrap().head, ticket.xid.to_be_bytes());
+            assert_eq!(
+                table.next_to_send(|| now).unwrap().head,
+                ticket.xid.to_be_bytes()
+            );
         }
         table.lost(&Lost::ByServer, true);
-        table.next_to_send().unwrap();
+        table.next_to_send(|| now).unwrap();
         table.lost(&Lost::ByServer, false);
         let failed = table.poll(tickets[0], &cx());
         assert!(matches!(
@@ -556,7 +613,7 @@ mod tests {
             Poll::Ready(Err(RpcError::Disconnected(Lost::ByServer)))
         ));
         assert_eq!(
-            table.next_to_send().unwrap().head,
+            table.next_to_send(|| now).unwrap().head,
             tickets[1].xid.to_be_bytes()
         );
     }

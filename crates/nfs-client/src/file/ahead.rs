@@ -486,12 +486,14 @@ impl Reading {
         });
         let reader = Arc::downgrade(self);
         let run = run(self.source.clone(), slot.clone(), buf, reader);
+        // Not the caller's: what nobody reads is to be forgotten when that has ended, too.
+        let runtime = self.source.nfs.connection().runtime();
         let entry = Entry {
             slot,
             stream,
             taken: 0,
             sent: state.window.sent(memory.now()),
-            task: tokio::spawn(run).abort_handle(),
+            task: runtime.spawn(run).abort_handle(),
         };
         state.slots.insert(range.start, entry);
         state.share.get_or_insert_with(|| memory.share());
@@ -499,7 +501,7 @@ impl Reading {
             memory.register(self);
         }
         if state.watch.is_none() {
-            let watch = tokio::spawn(watch(Arc::downgrade(self)));
+            let watch = runtime.spawn(watch(Arc::downgrade(self)));
             state.watch = Some(watch.abort_handle());
         }
         true

@@ -575,6 +575,13 @@ impl Kept {
         }
     }
 
+    /// What became of a call will never be told: all is given up.
+    pub(super) fn cut_off(&mut self) {
+        self.give_up_all();
+        self.commit = None;
+        self.held = false;
+    }
+
     fn give_up_all(&mut self) {
         self.give_up_waiting();
         for flight in std::mem::take(&mut self.flying).into_values() {

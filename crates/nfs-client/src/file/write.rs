@@ -11,7 +11,7 @@
 mod behind;
 mod gather;
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytes::Bytes;
@@ -21,6 +21,7 @@ use tokio::sync::{Notify, RwLock};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use self::behind::Underway;
 use self::gather::{Need, Right, Tail, counted};
 use super::ahead::Reading;
 use super::attributes::Attributes;
@@ -51,6 +52,8 @@ pub(super) struct Writing {
     turn: Arc<RwLock<()>>,
     /// A call was answered.
     changed: Notify,
+    /// A task ended whose call's answer nobody takes in.
+    cut_off: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -135,6 +138,7 @@ impl Writing {
             readings: Mutex::default(),
             turn: Arc::new(RwLock::new(())),
             changed: Notify::new(),
+            cut_off: AtomicBool::new(false),
             state: Mutex::new(state),
         })
     }
@@ -253,14 +257,17 @@ impl Writing {
     ) -> Result<Option<Fattr3>, ClientError> {
         let turn = self.turn.clone().write_owned().await;
         let (this, nfs) = (self.clone(), nfs.clone());
-        let change = tokio::spawn(async move {
+        let underway = Underway::new(self.me.clone());
+        let change = self.connections.first().runtime().spawn(async move {
             let _turn = turn;
             this.until(|state| {
                 this.send_all(state);
                 state.kept.try_hold().then_some(())
             })
             .await;
-            this.change_held(&nfs, &new).await
+            let changed = this.change_held(&nfs, &new).await;
+            underway.over();
+            changed
         });
         // Only the end of the runtime ends it early.
         let lost_here = Err(ClientError::Rpc(RpcError::Disconnected(Lost::Here)));
@@ -532,10 +539,25 @@ impl Writing {
             let changed = self.changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
-            if let Some(value) = done(&mut self.lock()) {
+            let value = {
+                let mut state = self.lock();
+                self.take_cut_off(&mut state);
+                done(&mut state)
+            };
+            if let Some(value) = value {
                 return value;
             }
             changed.await;
+        }
+    }
+
+    /// Gives up what a task that ended before its time leaves behind: what became of its call is not
+    /// known, and nothing would ever say so.
+    fn take_cut_off(&self, state: &mut State) {
+        if self.cut_off.swap(false, Ordering::Acquire) {
+            state.kept.cut_off();
+            state.failures += 1;
+            state.failure = Some(RpcError::Disconnected(Lost::Here).into());
         }
     }
 

@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 use std::sync::Weak;
+use std::sync::atomic::Ordering;
 
 use nfs_wire::nfs3::{CommitOk, WccData, WriteOk};
-use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use super::{State, Writing, bytes};
@@ -20,17 +20,17 @@ use crate::nfs3::Outcome;
 impl Writing {
     /// Sends what may be sent now.
     pub(super) fn pump(&self, state: &mut State) {
-        // Whoever gives memory back may do so from outside of any runtime; the next answer pumps.
-        if Handle::try_current().is_err() {
-            return;
-        }
+        // Not the caller's: that may end before the data is where it has to go, or there may be none.
+        let runtime = self.connections.first().runtime();
         while let Some((step, sent)) = self.next_step(state) {
-            state.tasks.spawn(carry_out(self.me.clone(), step, sent));
+            let underway = Underway::new(self.me.clone());
+            state.tasks.spawn_on(carry_out(underway, step, sent), runtime);
         }
         let lingers = state.tail.is_some() || state.kept.lingers();
         if lingers && !state.lingering {
             state.lingering = true;
-            state.tasks.spawn(send_lingering(self.me.clone()));
+            let lingering = send_lingering(self.me.clone());
+            state.tasks.spawn_on(lingering, runtime);
         }
         while state.tasks.try_join_next().is_some() {}
     }
@@ -198,8 +198,42 @@ struct Call {
     remade: u64,
 }
 
+/// A task that calls for a file. When it ends before its time (with its runtime, or by a panic), nobody
+/// takes its answer in: who waits for that is told.
+pub(super) struct Underway {
+    writing: Weak<Writing>,
+    over: bool,
+}
+
+impl Underway {
+    pub(super) fn new(writing: Weak<Writing>) -> Self {
+        Self {
+            writing,
+            over: false,
+        }
+    }
+
+    /// All was done.
+    pub(super) fn over(mut self) {
+        self.over = true;
+    }
+}
+
+impl Drop for Underway {
+    fn drop(&mut self) {
+        if !self.over
+            && let Some(this) = self.writing.upgrade()
+        {
+            // The lock may be held by who dropped it: it is looked at by who waits.
+            this.cut_off.store(true, Ordering::Release);
+            this.changed.notify_waiters();
+        }
+    }
+}
+
 /// Carries out `step`, and then whatever is next. Holds no reference while a call is on its way.
-async fn carry_out(writing: Weak<Writing>, mut step: Step, mut sent: Sent) {
+async fn carry_out(underway: Underway, mut step: Step, mut sent: Sent) {
+    let writing = underway.writing.clone();
     loop {
         let Some(this) = writing.upgrade() else {
             return;
@@ -244,7 +278,7 @@ async fn carry_out(writing: Weak<Writing>, mut step: Step, mut sent: Sent) {
         };
         match next {
             Some(next) => (step, sent) = next,
-            None => return,
+            None => return underway.over(),
         }
     }
 }
