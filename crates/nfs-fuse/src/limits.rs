@@ -50,3 +50,6 @@ pub const TIMEOUT_MAX: Duration = Duration::from_secs(3600);
 
 /// Most threads that take requests from the kernel.
 pub const THREADS_MAX: usize = 64;
+
+/// The longest name that FUSE carries in a listing, bytes (`FUSE_NAME_MAX`).
+pub(crate) const NAME_BYTES_MAX: usize = 1024;
