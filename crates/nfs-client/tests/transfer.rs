@@ -127,6 +127,9 @@ impl Export {
                     data: &content[start..end],
                 })
             }
+            Call::Readlink(args) if self.unreadable.as_deref() == Some(args.symlink.as_ref()) => {
+                fail(Nfsstat3::Io, &PostOpAttr::None)
+            }
             Call::Setattr(args) => {
                 if let Some((attributes, content)) = self.files.get_mut(args.object.as_ref()) {
                     let new = &args.new_attributes;
@@ -447,6 +450,26 @@ async fn a_small_file_with_holes_is_not_taken_for_whole_when_a_copy_goes_on() {
     assert!(errors.is_empty(), "{errors:?}");
     let export = shared.lock().unwrap();
     assert!(export.files[&b"small"[..]].1 == fs::read(&source).unwrap());
+}
+
+#[tokio::test]
+async fn a_link_that_cannot_be_read_does_not_cost_what_is_there() {
+    let here = tempfile::tempdir().unwrap();
+    let (shared, client) = export().await;
+    let link = Fattr3 {
+        ftype: Ftype3::Lnk,
+        ..file(b"a", 3)
+    };
+    {
+        let mut export = shared.lock().unwrap();
+        export.files.insert(b"a".to_vec(), (link, Vec::new()));
+        export.unreadable = Some(b"a".to_vec());
+    }
+    fs::write(here.path().join("a"), "there").unwrap();
+    let options = tree(Options::default());
+    let (figures, _) = copy(place(&client, ""), Place::local(here.path()), &options).await;
+    assert_eq!(figures.failed, 1);
+    assert_eq!(fs::read(here.path().join("a")).unwrap(), b"there");
 }
 
 #[tokio::test]
