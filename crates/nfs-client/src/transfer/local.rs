@@ -124,7 +124,15 @@ fn open(dir: &OwnedFd, name: &[u8], flags: OFlags, direct: bool) -> io::Result<F
     } else {
         plain()
     };
-    Ok(opened?.into())
+    let file = File::from(opened?);
+    // Somebody else may have put something in its place since it was looked at: a fifo reads as empty.
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "is not a regular file any more",
+        ));
+    }
+    Ok(file)
 }
 
 /// Makes the regular file `name`; it is an error if it exists.
@@ -305,5 +313,27 @@ fn attributes(statx: &Statx) -> Fattr3 {
         atime: time(statx.stx_atime),
         mtime: time(statx.stx_mtime),
         ctime: time(statx.stx_ctime),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_took_a_file_s_place_is_not_copied_for_it() {
+        let here = tempfile::tempdir().unwrap();
+        let dir = open_path(here.path()).unwrap();
+        std::fs::write(here.path().join("file"), "content").unwrap();
+        let item = look_up(&dir, b"file", false).unwrap();
+        assert!(open_read(&dir, &item, false).is_ok());
+        remove(&dir, b"file").unwrap();
+        let fifo = Fattr3 {
+            ftype: Ftype3::Fifo,
+            ..item.attributes
+        };
+        make_special(&dir, b"file", &fifo, 0o600).unwrap();
+        assert!(open_read(&dir, &item, false).is_err());
+        assert!(open_write(&dir, b"file", false, false).is_err());
     }
 }
