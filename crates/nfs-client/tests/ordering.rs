@@ -8,7 +8,7 @@ use std::future::Future;
 use std::pin::pin;
 use std::task::Poll;
 
-use nfs_client::nfs3::StableHow;
+use nfs_client::nfs3::{Nfstime3, SetTime, StableHow};
 use nfs_client::{Depth, Identity, Windows};
 
 use store::{Action, Server, TRANSFER, content, soon, windows};
@@ -244,6 +244,25 @@ async fn attributes_of_an_open_file_are_set_in_order_too() {
     let calls = server.calls(&["WRITE", "SETATTR"]);
     assert_eq!(calls, ["WRITE 0+10 UNSTABLE", "SETATTR None"]);
     soon(file.close()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_time_that_was_set_outlasts_a_restart() {
+    let server = Server::new(TRANSFER, windows(4), |_, _| Action::Answer).await;
+    let file = server.open().await;
+    file.write_at(0, content(250)).await.unwrap();
+    let new = nfs_wire::nfs3::Sattr3 {
+        mtime: SetTime::ClientTime(Nfstime3::default()),
+        ..Default::default()
+    };
+    let set = server.client.setattr_handle(file.handle(), &new);
+    soon(set).await.unwrap();
+    server.restart();
+    soon(file.close()).await.unwrap();
+    assert_eq!(server.store().disk, content(250));
+    // Nothing that changes the time follows.
+    let calls = server.calls(&["WRITE", "COMMIT", "SETATTR"]);
+    assert_eq!(calls.last().unwrap(), "SETATTR None", "{calls:?}");
 }
 
 #[tokio::test]

@@ -127,6 +127,9 @@ impl Export {
                     data: &content[start..end],
                 })
             }
+            Call::Readlink(args) if self.unreadable.as_deref() == Some(args.symlink.as_ref()) => {
+                fail(Nfsstat3::Io, &PostOpAttr::None)
+            }
             Call::Setattr(args) => {
                 if let Some((attributes, content)) = self.files.get_mut(args.object.as_ref()) {
                     let new = &args.new_attributes;
@@ -447,6 +450,61 @@ async fn a_small_file_with_holes_is_not_taken_for_whole_when_a_copy_goes_on() {
     assert!(errors.is_empty(), "{errors:?}");
     let export = shared.lock().unwrap();
     assert!(export.files[&b"small"[..]].1 == fs::read(&source).unwrap());
+}
+
+#[tokio::test]
+async fn a_link_that_cannot_be_read_does_not_cost_what_is_there() {
+    let here = tempfile::tempdir().unwrap();
+    let (shared, client) = export().await;
+    let link = Fattr3 {
+        ftype: Ftype3::Lnk,
+        ..file(b"a", 3)
+    };
+    {
+        let mut export = shared.lock().unwrap();
+        export.files.insert(b"a".to_vec(), (link, Vec::new()));
+        export.unreadable = Some(b"a".to_vec());
+    }
+    fs::write(here.path().join("a"), "there").unwrap();
+    // So that it is looked at what is there before anything is made.
+    let options = tree(Options {
+        existing: Existing::ReplaceOlder,
+        ..Options::default()
+    });
+    let (figures, _) = copy(place(&client, ""), Place::local(here.path()), &options).await;
+    assert_eq!(figures.failed, 1);
+    assert_eq!(fs::read(here.path().join("a")).unwrap(), b"there");
+}
+
+/// Numbers and times can be those of another file: images of one size made at one time have equal ones.
+#[tokio::test]
+async fn what_looks_like_the_source_is_it_only_with_its_content() {
+    use std::os::unix::fs::MetadataExt as _;
+
+    let here = tempfile::tempdir().unwrap();
+    let there = here.path().join("a");
+    fs::write(&there, "new").unwrap();
+    let found = fs::metadata(&there).unwrap();
+    let time = |seconds: i64, nanoseconds: i64| nfs_client::nfs3::Nfstime3 {
+        seconds: u32::try_from(seconds).unwrap(),
+        nseconds: u32::try_from(nanoseconds).unwrap(),
+    };
+    let alike = Fattr3 {
+        fileid: found.ino(),
+        mtime: time(found.mtime(), found.mtime_nsec()),
+        ctime: time(found.ctime(), found.ctime_nsec()),
+        ..file(b"a", 3)
+    };
+    let (shared, client) = export().await;
+    for (content, failed) in [("new", 0), ("old", 1)] {
+        let content = (alike, content.as_bytes().to_vec());
+        shared.lock().unwrap().files.insert(b"a".to_vec(), content);
+        let options = Options::default();
+        let (figures, errors) = copy(place(&client, "a"), Place::local(&there), &options).await;
+        assert_eq!(figures.failed, failed, "{errors:?}");
+        // It may be the source itself, which must not be cut.
+        assert_eq!(fs::read(&there).unwrap(), b"new");
+    }
 }
 
 #[tokio::test]

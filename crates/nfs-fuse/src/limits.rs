@@ -60,3 +60,6 @@ pub const ENDING_LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// Files whose last bytes were lost after their last close that are remembered, to be told at the end.
 pub const LOST_MAX: usize = 1024;
+
+/// The longest name that FUSE carries in a listing, bytes (`FUSE_NAME_MAX`).
+pub(crate) const NAME_BYTES_MAX: usize = 1024;

@@ -368,10 +368,10 @@ impl Kept {
         if !rest.data.is_empty() {
             self.place(rest);
         }
-        self.answered_end = self.answered_end.max(extent.end());
         if count == 0 {
             return Ok(());
         }
+        self.answered_end = self.answered_end.max(extent.end());
         if stable {
             self.changes = 0;
             self.forget_older(extent);

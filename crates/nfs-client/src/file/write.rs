@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytes::Bytes;
 use nfs_io::budget::Reclaim;
-use nfs_wire::nfs3::{Fattr3, FileHandle, Nfsstat3, Sattr3};
+use nfs_wire::nfs3::{Fattr3, FileHandle, Nfsstat3, Sattr3, SetTime};
 use tokio::sync::{Notify, RwLock};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -253,7 +253,7 @@ impl Writing {
     }
 
     /// Changes attributes (SETATTR), after all that was accepted before, and before all that comes
-    /// later. Goes on when the caller does not wait for it: half a change of the length would leave
+    /// later; a time of modification after all of it is on stable storage. Goes on when the caller does not wait for it: half a change of the length would leave
     /// data to be sent that belongs to nobody.
     pub(super) async fn set_attributes(
         self: &Arc<Self>,
@@ -265,6 +265,12 @@ impl Writing {
         let underway = Underway::new(self.me.clone());
         let change = self.connections.first().runtime().spawn(async move {
             let _turn = turn;
+            // What has to be sent again after a restart changes the time once more.
+            if matches!(new.mtime, SetTime::ClientTime(_)) {
+                let number = this.press(&mut this.lock());
+                this.until(|state| state.kept.is_stable(number).then_some(()))
+                    .await;
+            }
             this.until(|state| {
                 this.send_all(state);
                 state.kept.try_hold().then_some(())

@@ -115,6 +115,12 @@ pub(super) async fn copy(context: &Context, job: &Job) -> Result<Done, TransferE
     let mut content = None;
     for _ in 0..UNSTEADY_MAX {
         let mut onto = match &there {
+            There::This(item) if is_lookalike(job, item) => {
+                if !verify::is_same(context, job, item).await? {
+                    return Err(same_file(job));
+                }
+                Some((Onto::Leave(What::Complete), item.clone()))
+            }
             There::This(item) => Some((decide_onto(context, job, item)?, item.clone())),
             There::Nothing | There::Unknown => None,
         };
@@ -164,13 +170,7 @@ async fn look(job: &Job) -> Result<There, TransferError> {
 
 fn decide_onto(context: &Context, job: &Job, there: &Item) -> Result<Onto, TransferError> {
     if is_same_file(&job.from, &job.item, &job.to, there) {
-        return Err(TransferError::SameFile {
-            place: Box::new(job.from.location.join(&job.item.name)),
-            other: Box::new(job.to.location.join(&job.name)),
-        });
-    }
-    if !job.from.is_same_side(&job.to) && is_lookalike(&job.item.attributes, &there.attributes) {
-        return Ok(Onto::Leave(What::Complete));
+        return Err(same_file(job));
     }
     let keep = context.options.preserve;
     let set_last = keep.mode || keep.times || keep.owner;
@@ -195,12 +195,19 @@ pub(super) fn is_same_file(from: &Dir, item: &Item, to: &Dir, there: &Item) -> b
     from.is_same_side(to) && (same_number || (item.handle.is_some() && item.handle == there.handle))
 }
 
-/// Whether files of two sides must be one file reached in two ways: a server by two names, or an export
-/// of this host. To cut it to nothing would lose it; and if it is a clone to the nanosecond, it has
-/// the content already.
-fn is_lookalike(a: &Fattr3, b: &Fattr3) -> bool {
+/// Whether source and destination, on two sides, are likely one file reached in two ways: a server by two
+/// names, or an export of this host. To cut it to nothing would lose it. A clone of it has the content
+/// already; a file that has not (numbers and times of an image can be those of another) is not touched.
+fn is_lookalike(job: &Job, there: &Item) -> bool {
     let same = |a: &Fattr3| (a.ftype, a.fileid, a.size, a.mtime, a.ctime);
-    same(a) == same(b)
+    !job.from.is_same_side(&job.to) && same(&job.item.attributes) == same(&there.attributes)
+}
+
+fn same_file(job: &Job) -> TransferError {
+    TransferError::SameFile {
+        place: Box::new(job.from.location.join(&job.item.name)),
+        other: Box::new(job.to.location.join(&job.name)),
+    }
 }
 
 /// The word for a file type.

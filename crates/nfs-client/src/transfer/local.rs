@@ -112,7 +112,15 @@ pub(super) fn open_write(dir: &OwnedFd, name: &[u8], follow: bool) -> io::Result
 }
 
 fn open(dir: &OwnedFd, name: &[u8], flags: OFlags) -> io::Result<File> {
-    Ok(rustix::fs::openat(dir, name, flags, Mode::empty())?.into())
+    let file = File::from(rustix::fs::openat(dir, name, flags, Mode::empty())?);
+    // Somebody else may have put something in its place since it was looked at: a fifo reads as empty.
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "is not a regular file any more",
+        ));
+    }
+    Ok(file)
 }
 
 /// Makes the regular file `name`; it is an error if it exists.
@@ -258,5 +266,27 @@ fn attributes(statx: &Statx) -> Fattr3 {
         atime: time(statx.stx_atime),
         mtime: time(statx.stx_mtime),
         ctime: time(statx.stx_ctime),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_took_a_file_s_place_is_not_copied_for_it() {
+        let here = tempfile::tempdir().unwrap();
+        let dir = open_path(here.path()).unwrap();
+        std::fs::write(here.path().join("file"), "content").unwrap();
+        let item = look_up(&dir, b"file", false).unwrap();
+        assert!(open_read(&dir, &item).is_ok());
+        remove(&dir, b"file").unwrap();
+        let fifo = Fattr3 {
+            ftype: Ftype3::Fifo,
+            ..item.attributes
+        };
+        make_special(&dir, b"file", &fifo, 0o600).unwrap();
+        assert!(open_read(&dir, &item).is_err());
+        assert!(open_write(&dir, b"file", false).is_err());
     }
 }

@@ -542,15 +542,17 @@ async fn other(context: &Context, job: &Job, what: What) -> Result<Done, Transfe
         if options.dry_run {
             return Ok(job.done(what, 0));
         }
+        // The source first: one that cannot be read must not cost what is there.
+        let target = match what {
+            What::Symlink => Some(job.from.read_link(&job.item).await?),
+            _ => None,
+        };
         if there.is_some() {
             job.to.remove(&job.name).await?;
         }
-        let made = match what {
-            What::Symlink => {
-                let target = job.from.read_link(&job.item).await?;
-                job.to.make_symlink(&job.name, target).await?
-            }
-            _ => {
+        let made = match target {
+            Some(target) => job.to.make_symlink(&job.name, target).await?,
+            None => {
                 let mode = decide::first_mode(&job.item.attributes, options);
                 let like = &job.item.attributes;
                 job.to.make_special(&job.name, like, mode).await?

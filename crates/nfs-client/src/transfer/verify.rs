@@ -38,6 +38,19 @@ pub(super) async fn compare(context: &Context, job: &Job) -> Result<String, Tran
     })
 }
 
+/// Whether `there`, at the destination, has the source's content.
+pub(super) async fn is_same(
+    context: &Context,
+    job: &Job,
+    there: &Item,
+) -> Result<bool, TransferError> {
+    let (ours, theirs) = tokio::join!(
+        checksum(context, &job.from, &job.item),
+        checksum(context, &job.to, there),
+    );
+    Ok(ours? == theirs?)
+}
+
 /// A destination that was named and is a symbolic link was written through it.
 fn followed(job: &Job, found: Item) -> Item {
     match &job.there {

@@ -12,7 +12,7 @@ use tokio::sync::Mutex;
 use super::{Answer, Tree, refuse};
 use crate::callers::Caller;
 use crate::errno;
-use crate::limits::DIRECTORY_REPLY_BYTES;
+use crate::limits::{DIRECTORY_REPLY_BYTES, NAME_BYTES_MAX};
 
 /// A directory that is open once.
 #[derive(Debug)]
@@ -165,8 +165,7 @@ impl OpenDirectory {
             // It would never end.
             return Err(Errno::EIO);
         }
-        // The kernel takes a listing with such a name for broken, and lists nothing at all.
-        entries.retain(|entry| !entry.name.is_empty() && !entry.name.contains(&b'/'));
+        entries.retain(|entry| is_name(&entry.name));
         self.complete(&mut entries).await;
         *part = Part {
             after: cookie,
@@ -232,6 +231,14 @@ impl OpenDirectory {
     }
 }
 
+/// Whether the kernel takes a listing with such a name; with another one it takes the whole listing for
+/// broken, and lists nothing at all. Programs see a name up to its first NUL: not the server's name.
+fn is_name(name: &[u8]) -> bool {
+    !name.is_empty()
+        && name.len() <= NAME_BYTES_MAX
+        && !name.iter().any(|&byte| byte == b'/' || byte == 0)
+}
+
 /// Entries, the cookie verifier, and whether they are the last.
 type Told = (VecDeque<Entry>, [u8; 8], bool);
 
@@ -247,6 +254,21 @@ impl From<EntryPlus3> for Entry {
             cookie: entry.cookie,
             node,
             attributes: entry.name_attributes,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_the_kernel_takes() {
+        for good in [&b"a"[..], b"..", b"\xff\n", &[b'x'; NAME_BYTES_MAX]] {
+            assert!(is_name(good), "{}", good.escape_ascii());
+        }
+        for bad in [&b""[..], b"a/b", b"/", b"a\0b", &[b'x'; NAME_BYTES_MAX + 1]] {
+            assert!(!is_name(bad), "{}", bad.escape_ascii());
         }
     }
 }

@@ -86,13 +86,16 @@ impl Tree {
     ) -> Answer<Opened> {
         let client = self.client(caller);
         let handle = self.handle(number)?;
-        let attributes = self.may_open(&client, &handle, flags).await?;
+        let mut attributes = self.may_open(&client, &handle, flags).await?;
         if oflags(flags.0).contains(OFlags::TRUNC) {
             let changes = crate::attributes::Changes {
                 size: Some(0),
                 ..Default::default()
             };
             self.setattr(caller, number, None, changes).await?;
+            // The end is elsewhere now, and an append goes there.
+            let now = client.stat_handle(&handle).await;
+            attributes = now.map_err(|error| refuse(&error))?;
         }
         self.attach(client, number, Node { handle, attributes }, flags)
     }

@@ -327,3 +327,26 @@ proptest! {
         world.finish();
     }
 }
+
+#[test]
+fn a_write_of_which_nothing_was_taken_does_not_move_the_end() {
+    let mut kept = Kept::of_size(0);
+    kept.accept(30, Bytes::from_static(b"data"), Writer(0));
+    kept.release();
+    let policy = Policy {
+        depth: 1,
+        commit_bytes: u64::MAX,
+    };
+    let Some(Step::Write(write)) = kept.next(policy) else {
+        panic!("it is to be sent");
+    };
+    let answer = WriteAnswer {
+        count: 0,
+        committed: StableHow::Unstable,
+        verifier: [1; 8],
+    };
+    kept.write_answered(write.ticket, &answer).unwrap();
+    assert_eq!(kept.answered_end(), 0);
+    // A read below it has to wait: the hole is not there yet.
+    assert!(!kept.is_visible(0, 10));
+}
