@@ -579,6 +579,155 @@ fn standard_streams_go_to_files_and_back() {
 }
 
 #[test]
+fn trees_without_what_is_left_out() {
+    let server = Server::new();
+    let here = tempfile::tempdir().unwrap();
+    let from = here.path().join("src");
+    for dir in ["sub/cache", "sub/deep", "cache.d"] {
+        fs::create_dir_all(from.join(dir)).unwrap();
+    }
+    for file in [
+        "a.c",
+        "a.o",
+        "top.log",
+        "sub/top.log",
+        "sub/b.o",
+        "sub/cache/x",
+        "-x",
+        "sub/deep/k.c",
+    ] {
+        fs::write(from.join(file), file).unwrap();
+    }
+    let names = |root: PathBuf| {
+        let mut names: Vec<String> = look(&root)
+            .into_keys()
+            .map(|path| path.to_str().unwrap().to_owned())
+            .filter(|path| !path.is_empty())
+            .collect();
+        names.sort();
+        names
+    };
+    let to = server.url("less");
+    succeeds(&[
+        &"-r",
+        &"--exclude",
+        &"*.o",
+        &"--exclude=cache/",
+        &"--exclude",
+        &"/top.log",
+        &"--exclude",
+        &"-x",
+        &from,
+        &to,
+    ]);
+    let expected = [
+        "a.c",
+        "cache.d",
+        "sub",
+        "sub/deep",
+        "sub/deep/k.c",
+        "sub/top.log",
+    ];
+    assert_eq!(names(server.path("less")), expected);
+    // Down again, and only some of it.
+    let down = here.path().join("down");
+    let include = [
+        &"--exclude",
+        &"*",
+        &"--include",
+        &"*/",
+        &"--include",
+        &"*.c",
+    ];
+    let mut arguments: Vec<&dyn AsRef<OsStr>> = vec![&"-r"];
+    arguments.extend(include.iter().map(|word| *word as &dyn AsRef<OsStr>));
+    arguments.extend([&to as &dyn AsRef<OsStr>, &down]);
+    succeeds(&arguments);
+    assert_eq!(
+        names(down),
+        ["a.c", "cache.d", "sub", "sub/deep", "sub/deep/k.c"]
+    );
+    // What is named is copied.
+    succeeds(&[
+        &"--exclude",
+        &"*.o",
+        &from.join("a.o"),
+        &server.url("named.o"),
+    ]);
+    assert!(server.path("named.o").exists());
+}
+
+/// How long it takes is not asserted but downwards: a limit that lets more through is none.
+#[test]
+fn a_limit_holds_a_copy_back() {
+    let server = Server::new();
+    let here = tempfile::tempdir().unwrap();
+    let (up, down) = (here.path().join("up"), here.path().join("down"));
+    fs::create_dir(&up).unwrap();
+    fs::write(up.join("large"), noise(1, 300_000)).unwrap();
+    fs::write(up.join("small"), noise(2, 50_000)).unwrap();
+    // The last piece goes without waiting: 64 KiB of 350,000 bytes at most, and one small file.
+    let at_least = Duration::from_secs_f64((350_000.0 - 65_536.0 - 50_000.0) / 600_000.0);
+    let begun = std::time::Instant::now();
+    succeeds(&[&"-a", &"--limit", &"600000", &up, &server.url("there")]);
+    assert!(begun.elapsed() >= at_least, "up in {:?}", begun.elapsed());
+    let begun = std::time::Instant::now();
+    succeeds(&[&"-a", &"--limit=600000", &server.url("there"), &down]);
+    assert!(begun.elapsed() >= at_least, "down in {:?}", begun.elapsed());
+    assert_same_tree(&up, &down);
+
+    let begun = std::time::Instant::now();
+    let got = penstock()
+        .args(["get", "--limit", "600000", &server.url("there/large")])
+        .output()
+        .unwrap();
+    assert_eq!(got.stdout, noise(1, 300_000));
+    let mut put = penstock()
+        .args(["put", "--limit", "600000", &server.url("again")])
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    put.stdin.take().unwrap().write_all(&got.stdout).unwrap();
+    assert!(put.wait().unwrap().success());
+    assert_eq!(fs::read(server.path("again")).unwrap(), got.stdout);
+    let at_least = Duration::from_secs_f64(2.0 * (300_000.0 - 65_536.0) / 600_000.0);
+    assert!(begun.elapsed() >= at_least, "both in {:?}", begun.elapsed());
+}
+
+/// Each says which server and which file it is about.
+#[test]
+fn errors_name_the_whole_url() {
+    let server = Server::new();
+    fs::create_dir(server.path("dir")).unwrap();
+    let (none, below) = (server.url("none"), server.url("none/x"));
+    let said = |url: &str, what: &str| format!("penstock: {url}: {what}");
+    fails(&[&none, &"/tmp"], &said(&none, "LOOKUP: no such file"));
+    fails(
+        &[&"/etc/passwd", &below],
+        &said(&server.url("none/"), "LOOKUP: no such file"),
+    );
+    fails(
+        &[&"/etc/passwd", &"nfs://127.0.0.1:1/x"],
+        &said("nfs://127.0.0.1:1/x", "cannot connect"),
+    );
+    let run = |words: &[&str]| {
+        let ran = penstock()
+            .args(words)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        assert_eq!(ran.status.code(), Some(1), "{words:?}");
+        text(&ran.stderr)
+    };
+    assert!(run(&["get", &none]).starts_with(&said(&none, "LOOKUP: no such file")));
+    assert!(run(&["put", &below]).starts_with(&said(&below, "LOOKUP: no such file")));
+    let dir = server.url("dir");
+    assert!(run(&["put", &dir]).starts_with(&said(&dir, "is a directory")));
+    assert!(run(&["get", &dir]).starts_with(&said(&dir, "is a directory")));
+    assert!(run(&["get", "nfs://127.0.0.1:1/x"]).starts_with("penstock: nfs://127.0.0.1:1/x: "));
+}
+
+#[test]
 fn past_the_page_cache_of_this_host() {
     let server = Server::new();
     // Not in memory: a file system on memory may have no direct I/O, and then it is buffered.

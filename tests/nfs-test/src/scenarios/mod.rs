@@ -4,6 +4,7 @@ mod client;
 mod commands;
 mod doctor;
 mod fuse;
+mod fuse_away;
 mod hostile;
 mod io;
 mod kernel;
@@ -177,6 +178,12 @@ pub(crate) const TABLE: &[Scenario] = &[
         about: "penstock mount while the server is killed: fsx goes on, and is right",
         needs: &[Need::Root, Need::Loop, Need::Fuse],
         run: fuse::killed,
+    },
+    Scenario {
+        name: "fuse-away",
+        about: "penstock mount whose server is away: signals end programs, nothing is lost, it can be unmounted",
+        needs: &[Need::Root, Need::Fuse],
+        run: fuse_away::run,
     },
     Scenario {
         name: "libnfs",
