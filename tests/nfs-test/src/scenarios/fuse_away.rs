@@ -125,6 +125,7 @@ fn until(what: &str, mut holds: impl FnMut() -> Result<bool>) -> Result<()> {
         if Instant::now() > deadline {
             bail!("{what}: not what was waited for");
         }
+        // SLEEP: a poll of /proc rests between two looks.
         thread::sleep(LOOK);
     }
     Ok(())

@@ -24,7 +24,9 @@ impl Writing {
         let runtime = self.connections.first().runtime();
         while let Some((step, sent)) = self.next_step(state) {
             let underway = Underway::new(self.me.clone());
-            state.tasks.spawn_on(carry_out(underway, step, sent), runtime);
+            state
+                .tasks
+                .spawn_on(carry_out(underway, step, sent), runtime);
         }
         let lingers = state.tail.is_some() || state.kept.lingers();
         if lingers && !state.lingering {
