@@ -154,13 +154,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn waiting_ends_at_a_stop() {
         let limit = Limit::new(rate(1));
-        limit.take(1_000_000, || false).await;
+        limit.take(20, || false).await;
         let begun = Instant::now();
         limit
             .take(5, || begun.elapsed() > Duration::from_secs(1))
             .await;
         assert!(begun.elapsed() < Duration::from_secs(2));
         limit.take(0, || false).await;
-        assert!(begun.elapsed() >= Duration::from_secs(1_000_000));
+        assert!(begun.elapsed() >= Duration::from_secs(20));
     }
 }

@@ -184,10 +184,8 @@ impl Walker {
         let filter = &self.hands.context.options.filter;
         let is_link = found.attributes.ftype == Ftype3::Lnk;
         // A link that is followed is what it leads to: a directory, perhaps.
-        if !filter.is_empty()
-            && !(is_link && self.follows_all())
-            && !is_taken(filter, level, &found)
-        {
+        let is_followed = is_link && self.follows_all();
+        if !is_followed && !is_taken(filter, level, &found) {
             return Ok(());
         }
         let item = match self.hands.context.options.follow {
@@ -196,7 +194,7 @@ impl Walker {
             }
             _ => found,
         };
-        if is_link && self.follows_all() && !is_taken(filter, level, &item) {
+        if is_followed && !is_taken(filter, level, &item) {
             return Ok(());
         }
         if item.attributes.ftype != Ftype3::Dir {
