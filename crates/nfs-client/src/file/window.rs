@@ -26,8 +26,9 @@ use std::time::Duration;
 use super::Depth;
 use crate::limits::{WINDOW_LATENCY_EVERY, WINDOW_SIZE_PAUSE_MAX};
 
-/// How much deeper a window is than what just fills the pipe: for latencies that are not all alike.
-const GAIN: f64 = 2.0;
+/// How much deeper a window is than what just fills the pipe: for latencies that are not all alike. On
+/// loopback with 2 ms of delay, twice is where throughput still rises with depth by a tenth.
+const GAIN: f64 = 2.5;
 
 /// The same while more brings more.
 const GAIN_GROWING: f64 = 4.0;
@@ -39,7 +40,7 @@ const GROWING_MIN: f64 = 1.25;
 const DEPTH_MIN: u32 = 2;
 
 /// What part of its depth a window keeps while it measures the latency: at [`GAIN`] times what fills the
-/// pipe, it is a quarter full then, and what is sent does not wait; and half full at twice that depth.
+/// pipe, it is a third full then, and what is sent does not wait; nor at three times that depth.
 const SHALLOW_PART: u32 = 8;
 
 /// From one measurement of the latency to the next there are at least so many latencies.
