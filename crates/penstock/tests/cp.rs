@@ -7,10 +7,13 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use rustix::process::{Pid, Signal};
@@ -499,6 +502,68 @@ fn a_copy_that_was_killed_goes_on() {
     assert!(fs::read(&other).unwrap() == content);
 }
 
+/// What lets no more than so many bytes of a connection go to the server, until it is opened: a copy through it is in
+/// the middle for as long as a test wants.
+struct Gate {
+    address: String,
+    open: Arc<AtomicBool>,
+}
+
+impl Gate {
+    fn new(server: &Server, most: usize) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let (open, opened) = (Arc::new(AtomicBool::new(false)), server.address.clone());
+        let gate = open.clone();
+        // They end with the test's process, or with their connection.
+        std::thread::spawn(move || {
+            for client in listener.incoming() {
+                let client = client.unwrap();
+                let server = TcpStream::connect(&opened).unwrap();
+                let (up, down) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+                let gate = gate.clone();
+                std::thread::spawn(move || pass(up, server, Some((most, gate))));
+                std::thread::spawn(move || pass(down, client, None));
+            }
+        });
+        Self { address, open }
+    }
+
+    fn open(&self) {
+        self.open.store(true, Ordering::Release);
+    }
+}
+
+/// Waits until the process has no signal before it any more: it has taken it.
+fn until_taken(child: &Child) {
+    let status = format!("/proc/{}/status", child.id());
+    let waits = |line: &str| {
+        let pending = line.strip_prefix("ShdPnd:");
+        pending.is_some_and(|bits| bits.trim().bytes().any(|digit| digit != b'0'))
+    };
+    while fs::read_to_string(&status).unwrap().lines().any(waits) {
+        std::thread::yield_now();
+    }
+}
+
+fn pass(mut from: TcpStream, mut to: TcpStream, gate: Option<(usize, Arc<AtomicBool>)>) {
+    let (mut buffer, mut passed) = (vec![0; 16 << 10], 0);
+    while let Ok(count @ 1..) = from.read(&mut buffer) {
+        if let Some((most, open)) = &gate {
+            while passed + count > *most && !open.load(Ordering::Acquire) {
+                std::thread::yield_now();
+            }
+        }
+        passed += count;
+        if to.write_all(&buffer[..count]).is_err() {
+            break;
+        }
+    }
+    // Whoever waits at the other end learns that it is over.
+    let _ended_before = to.shutdown(Shutdown::Both);
+    let _ended_before = from.shutdown(Shutdown::Both);
+}
+
 #[test]
 fn ctrl_c_says_what_is_there_and_how_to_go_on() {
     let server = Server::new();
@@ -506,7 +571,8 @@ fn ctrl_c_says_what_is_there_and_how_to_go_on() {
     let source = here.path().join("it's large");
     fs::write(&source, noise(3, 32 << 20)).unwrap();
     for signal in [Signal::INT, Signal::TERM] {
-        let url = server.url("slow");
+        let gate = Gate::new(&server, 1_000_000);
+        let url = format!("nfs://{}/slow", gate.address);
         let mut child = penstock()
             .args(["cp", "--window=1", "--transfer=4KiB"])
             .arg(&source)
@@ -516,12 +582,14 @@ fn ctrl_c_says_what_is_there_and_how_to_go_on() {
             .unwrap();
         wait_for_len(&server.path("slow"), 100_000, &mut child);
         rustix::process::kill_process(Pid::from_child(&child), signal).unwrap();
+        until_taken(&child);
+        gate.open();
         let mut errors = String::new();
         let mut pipe = child.stderr.take().unwrap();
         pipe.read_to_string(&mut errors).unwrap();
         assert_eq!(child.wait().unwrap().code(), Some(130), "{errors}");
         let there = fs::metadata(server.path("slow")).unwrap().len();
-        assert!(there < 32 << 20, "it was too fast");
+        assert!(there < 32 << 20, "the gate lets everything pass");
         let said = errors
             .lines()
             .find_map(|line| line.split_once("stopped; "))
