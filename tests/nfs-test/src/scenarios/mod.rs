@@ -137,6 +137,12 @@ pub(crate) const TABLE: &[Scenario] = &[
         run: client::large,
     },
     Scenario {
+        name: "client-local",
+        about: "cp from and to XFS, ext4 and memory: buffered, dontcache and direct",
+        needs: &[Need::Root, Need::Loop, Need::Tun],
+        run: client::local,
+    },
+    Scenario {
         name: "client-kill",
         about: "cp while the server is killed, over and over: right bytes, or it says so",
         needs: &[Need::Root, Need::Loop],
