@@ -22,4 +22,6 @@ pub mod respond;
 pub mod sample;
 pub mod servers;
 pub mod stage;
+pub mod summary;
+pub mod turns;
 pub mod workload;

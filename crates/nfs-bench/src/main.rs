@@ -1,8 +1,8 @@
 //! `nfs-bench`, started by `cargo xtask bench`: parses, calls, prints.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
-use std::process::ExitCode;
+use std::path::{Path, PathBuf};
+use std::process::{ExitCode, ExitStatus};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -22,6 +22,7 @@ use nfs_bench::servers::Kind;
 use nfs_bench::stage;
 use nfs_bench::workload::Workload;
 use nfs_client::NfsUrl;
+use serde::Serialize;
 
 /// Measures NFS servers against each other
 #[derive(Parser)]
@@ -143,29 +144,18 @@ struct ClientArgs {
     /// How many small files (10,000, or 2,000 with --quick)
     #[arg(long)]
     files: Option<usize>,
-    /// Write everything, all rounds included, to this file
-    #[arg(long)]
-    json: Option<PathBuf>,
-    /// Write tables, the picture and JSON into this directory
-    #[arg(long)]
-    report: Option<PathBuf>,
+    #[command(flatten)]
+    results: Results,
 }
 
 impl ClientArgs {
     fn options(&self) -> Result<ClientOptions> {
-        let rounds = self.rounds.unwrap_or(if self.quick { 3 } else { 5 });
-        if rounds == 0 || rounds > limits::ROUNDS_MAX {
-            bail!("--rounds is 1 to {}", limits::ROUNDS_MAX);
-        }
-        let gib = self.gib.unwrap_or(if self.quick { 1.0 } else { 4.0 });
-        if !(gib > 0.0 && gib <= limits::FILE_GIB_MAX) {
-            bail!("--gib is more than 0 and at most {}", limits::FILE_GIB_MAX);
-        }
+        let rounds = rounds(self.rounds.unwrap_or(if self.quick { 3 } else { 5 }))?;
+        let whole = file_bytes(self.gib.unwrap_or(if self.quick { 1.0 } else { 4.0 }))?;
         let files = self.files.unwrap_or(if self.quick { 2000 } else { 10_000 });
         if files > limits::SMALL_FILES_MAX {
             bail!("--files is at most {}", limits::SMALL_FILES_MAX);
         }
-        let whole = ((gib * 1024.0).ceil() as u64) << 20;
         Ok(ClientOptions {
             sizes: Sizes {
                 whole,
@@ -179,6 +169,48 @@ impl ClientArgs {
             kernel: self.kernel,
         })
     }
+}
+
+/// Where the figures of a comparison go, besides standard output.
+#[derive(Args)]
+struct Results {
+    /// Write everything, all rounds included, to this file
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// Write tables, pictures and JSON into this directory
+    #[arg(long)]
+    report: Option<PathBuf>,
+}
+
+impl Results {
+    /// Writes `report` as JSON, and with `page` as a directory, where these were asked for.
+    fn write<R: Serialize>(
+        &self,
+        report: &R,
+        page: impl FnOnce(&R, &Path) -> Result<()>,
+    ) -> Result<()> {
+        if let Some(path) = &self.json {
+            std::fs::write(path, serde_json::to_vec_pretty(report)?)
+                .with_context(|| path.display().to_string())?;
+        }
+        self.report.as_deref().map_or(Ok(()), |at| page(report, at))
+    }
+}
+
+/// So many rounds, if that many are allowed.
+fn rounds(rounds: usize) -> Result<usize> {
+    if rounds == 0 || rounds > limits::ROUNDS_MAX {
+        bail!("--rounds is 1 to {}", limits::ROUNDS_MAX);
+    }
+    Ok(rounds)
+}
+
+/// Whole mebibytes, so that every workload but the odd one reads to the very end.
+fn file_bytes(gib: f64) -> Result<u64> {
+    if !(gib > 0.0 && gib <= limits::FILE_GIB_MAX) {
+        bail!("--gib is more than 0 and at most {}", limits::FILE_GIB_MAX);
+    }
+    Ok(((gib * 1024.0).ceil() as u64) << 20)
 }
 
 fn kib(text: &str) -> Result<u32> {
@@ -232,28 +264,17 @@ struct ModesArgs {
     /// A directory on the disk to be measured
     #[arg(long, default_value = "target")]
     directory: PathBuf,
-    /// Write everything, all rounds and runs over time included, to this file
-    #[arg(long)]
-    json: Option<PathBuf>,
-    /// Write tables, plots and JSON into this directory
-    #[arg(long)]
-    report: Option<PathBuf>,
+    #[command(flatten)]
+    results: Results,
 }
 
 impl ModesArgs {
     fn options(&self) -> Result<ModesOptions> {
-        let rounds = self.rounds.unwrap_or(if self.quick { 3 } else { 5 });
+        let rounds = rounds(self.rounds.unwrap_or(if self.quick { 3 } else { 5 }))?;
         let seconds = self.seconds.or(self.quick.then_some(2.0));
-        if rounds == 0 || rounds > limits::ROUNDS_MAX {
-            bail!("--rounds is 1 to {}", limits::ROUNDS_MAX);
-        }
-        if !(self.gib > 0.0 && self.gib <= limits::FILE_GIB_MAX) {
-            bail!("--gib is more than 0 and at most {}", limits::FILE_GIB_MAX);
-        }
         let random = seconds.unwrap_or(5.0).min(5.0);
         Ok(ModesOptions {
-            // Whole mebibytes, so that every workload but the odd one reads to the very end.
-            file_bytes: ((self.gib * 1024.0).ceil() as u64) << 20,
+            file_bytes: file_bytes(self.gib)?,
             memory_bytes: self.memory_mib << 20,
             depth: self.depth,
             at_most: seconds.map(Duration::try_from_secs_f64).transpose()?,
@@ -361,21 +382,14 @@ fn run(command: What) -> Result<ExitCode> {
 }
 
 fn run_baseline(options: &Options, json: bool) -> Result<ExitCode> {
-    if options.rounds == 0 || options.rounds > limits::ROUNDS_MAX {
-        bail!("--rounds is 1 to {}", limits::ROUNDS_MAX);
-    }
+    rounds(options.rounds)?;
     if !stage::is_inside() {
         if !stage::is_root() {
             bail!(
                 "the baseline needs root: it makes namespaces and a file system of its own. Without root, start a server and use `nfs-bench load`"
             );
         }
-        let status = stage::enter()?;
-        return Ok(if status.success() {
-            ExitCode::SUCCESS
-        } else {
-            ExitCode::FAILURE
-        });
+        return Ok(code(stage::enter()?));
     }
     let report = baseline::run(options)?;
     if json {
@@ -392,22 +406,11 @@ fn run_client(arguments: &ClientArgs) -> Result<ExitCode> {
         if !stage::is_root() {
             bail!("this needs root: it makes namespaces and a file system of its own");
         }
-        let status = stage::enter()?;
-        return Ok(if status.success() {
-            ExitCode::SUCCESS
-        } else {
-            ExitCode::FAILURE
-        });
+        return Ok(code(stage::enter()?));
     }
     let report = client::run::run(&options)?;
-    if let Some(path) = &arguments.json {
-        std::fs::write(path, serde_json::to_vec_pretty(&report)?)
-            .with_context(|| path.display().to_string())?;
-    }
-    if let Some(directory) = &arguments.report {
-        client::page::write(&report, directory)?;
-    }
-    print!("{}", report.text());
+    arguments.results.write(&report, client::page::write)?;
+    print!("{}", report.summary().text());
     Ok(ExitCode::SUCCESS)
 }
 
@@ -420,20 +423,18 @@ fn run_modes(arguments: &ModesArgs) -> Result<ExitCode> {
             );
         }
         let status = supervise::run_inside(&arguments.directory, options.fast_bytes())?;
-        return Ok(if status.success() {
-            ExitCode::SUCCESS
-        } else {
-            ExitCode::FAILURE
-        });
+        return Ok(code(status));
     }
     let report = modes::run(&options)?;
-    if let Some(path) = &arguments.json {
-        std::fs::write(path, serde_json::to_vec_pretty(&report)?)
-            .with_context(|| path.display().to_string())?;
-    }
-    if let Some(directory) = &arguments.report {
-        page::write(&report, directory)?;
-    }
-    print!("{}", report.text());
+    arguments.results.write(&report, page::write)?;
+    print!("{}", report.summary().text());
     Ok(ExitCode::SUCCESS)
+}
+
+/// How this program ends, as it ended inside its namespaces.
+fn code(status: ExitStatus) -> ExitCode {
+    match status.success() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    }
 }

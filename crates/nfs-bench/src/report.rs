@@ -101,7 +101,6 @@ impl Report {
             "workload", "depth", "server", "calls/s", "x peer", "p50 us", "p99 us", "cpu us"
         );
         for row in &self.rows {
-            let rate = Spread::of(row.samples.iter().map(Sample::rate));
             let cpu = Spread::of(row.cpu_us.iter().copied())
                 .map_or("-".into(), |s| format!("{:.1}", s.median));
             let _ = writeln!(
@@ -110,10 +109,10 @@ impl Report {
                 row.workload.name(),
                 row.depth,
                 row.server.name(),
-                spread(rate, 0),
+                Spread::cell(row.samples.iter().map(Sample::rate), 0),
                 self.ratio(row),
-                spread(Spread::of(row.samples.iter().map(|s| s.p50_us)), 1),
-                spread(Spread::of(row.samples.iter().map(|s| s.p99_us)), 1),
+                Spread::cell(row.samples.iter().map(|s| s.p50_us), 1),
+                Spread::cell(row.samples.iter().map(|s| s.p99_us), 1),
                 cpu
             );
         }
@@ -146,8 +145,8 @@ impl Report {
             let _ = writeln!(
                 out,
                 "bare TCP ping-pong, {request} and {reply} bytes: p50 {} us, p99 {} us; p50 of {} in these: {}",
-                spread(floor, 1),
-                spread(Spread::of(samples.iter().map(|s| s.p99_us)), 1),
+                Spread::cell(samples.iter().map(|s| s.p50_us), 1),
+                Spread::cell(samples.iter().map(|s| s.p99_us), 1),
                 workload.name(),
                 self.above_floor(*workload, floor).join(", ")
             );
@@ -210,16 +209,6 @@ impl Report {
             );
         }
     }
-}
-
-fn spread(spread: Option<Spread>, digits: usize) -> String {
-    let Some(s) = spread else {
-        return "-".to_owned();
-    };
-    format!(
-        "{:.digits$} ({:.digits$}..{:.digits$})",
-        s.median, s.min, s.max
-    )
 }
 
 /// The commit of the working tree, with `+` if the tree differs from it.

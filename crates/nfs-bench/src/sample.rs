@@ -1,5 +1,7 @@
 //! What one measurement gives, and what several rounds of it come to.
 
+use std::fmt;
+
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
@@ -67,6 +69,22 @@ impl Spread {
     }
 }
 
+impl Spread {
+    /// The spread of `values` with so many digits behind the point, for a table; `-` for none.
+    pub fn cell(values: impl IntoIterator<Item = f64>, digits: usize) -> String {
+        Self::of(values).map_or("-".to_owned(), |spread| format!("{spread:.digits$}"))
+    }
+}
+
+/// `median (min..max)`, with as many digits as are asked for.
+impl fmt::Display for Spread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digits = f.precision().unwrap_or(3);
+        let Self { median, min, max } = self;
+        write!(f, "{median:.digits$} ({min:.digits$}..{max:.digits$})")
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -90,6 +108,8 @@ mod tests {
             })
         );
         assert_eq!(Spread::of([]), None);
+        assert_eq!(Spread::cell([4.0, 1.0], 1), "2.5 (1.0..4.0)");
+        assert_eq!(Spread::cell([], 1), "-");
     }
 
     #[test]

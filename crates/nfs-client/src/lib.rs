@@ -52,7 +52,8 @@
 //! # }
 //! ```
 //!
-//! [`file`](mod@file) shows a file written and read.
+//! [`file`](mod@file) shows a file written and read, [`transfer`] a tree copied. Whole programs to begin with, one for each
+//! level, are `examples/procedures.rs`, `examples/file.rs` and `examples/copy.rs`.
 //!
 //! Names and directories are not cached: each call asks the server. An open file has its windows, what
 //! was written and is not yet on stable storage, and its attributes for a few seconds
@@ -80,3 +81,8 @@ pub use file::{Depth, File, Windows};
 pub use identity::Identity;
 pub use nfs3::Nfs3;
 pub use url::{NfsUrl, UrlError};
+
+/// The memory that data is received into: [`Nfs3::read_into`], [`Connection::call_into`].
+pub use nfs_io::{Budget, Buf, BufferPool};
+/// The messages, and how arguments and results of one's own are encoded and decoded.
+pub use nfs_wire;

@@ -92,8 +92,11 @@ pub const TRANSFER_BYTES_MAX: u32 = 1024 * 1024;
 /// 10 Gbit/s carries in 27 ms.
 pub const READ_AHEAD_TRANSFERS_MAX: u32 = 32;
 
-/// Rounds of transfers between two trials of another window, after many that did not pay.
-pub const WINDOW_TRIAL_PAUSE_MAX: u32 = 64;
+/// How often a window becomes shallow for two rounds to measure the latency again, whole seconds.
+pub const WINDOW_LATENCY_EVERY: Duration = Duration::from_secs(4);
+
+/// Rounds of transfers between two trials of larger ones, after many that did not pay.
+pub const WINDOW_SIZE_PAUSE_MAX: u32 = 768;
 
 /// Readers of one file that are told apart; the one unused for longest gives way.
 pub const READ_STREAMS_MAX: usize = 8;

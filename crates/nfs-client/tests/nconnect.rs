@@ -104,7 +104,7 @@ async fn a_lost_connection_is_made_again_while_the_others_work() {
 
 #[tokio::test]
 async fn connections_that_cannot_be_made_are_done_without() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let listener = TcpListener::bind(own_address()).await.unwrap();
     let target = Target::from(listener.local_addr().unwrap());
     let first = Connection::connect(target.clone(), ConnectOptions::default());
     let (first, accepted) = tokio::join!(first, accept(&listener));

@@ -10,31 +10,8 @@ use std::task::Poll;
 
 use nfs_client::nfs3::{Nfstime3, SetTime, StableHow};
 use nfs_client::{Depth, Identity, Windows};
-use tokio::time::timeout;
 
-use answers::HANG;
-use store::{Action, Server};
-
-/// Bytes of a WRITE here.
-const TRANSFER: u32 = 100;
-
-fn windows(depth: u32) -> Windows {
-    Windows {
-        write: Depth::Fixed(depth),
-        ..Windows::default()
-    }
-}
-
-/// What a test writes, different everywhere.
-fn content(len: usize) -> Vec<u8> {
-    (0..len)
-        .map(|i| u8::try_from(i * 7 % 251 + 1).unwrap())
-        .collect()
-}
-
-async fn soon<T>(future: impl Future<Output = T>) -> T {
-    timeout(HANG, future).await.expect("it hangs")
-}
+use store::{Action, Server, TRANSFER, content, soon, windows};
 
 /// Whether `future` is ready when it is asked once.
 async fn is_ready(mut future: std::pin::Pin<&mut impl Future>) -> bool {

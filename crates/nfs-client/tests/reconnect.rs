@@ -247,7 +247,7 @@ async fn the_last_clone_closes_the_connection() {
 
 #[tokio::test]
 async fn nobody_listens() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let listener = TcpListener::bind(own_address()).await.unwrap();
     let target = Target::from(listener.local_addr().unwrap());
     drop(listener);
     let refused = Connection::connect(target, ConnectOptions::default()).await;

@@ -4,35 +4,10 @@
 mod answers;
 mod store;
 
-use std::future::Future;
-
+use nfs_client::ClientError;
 use nfs_client::nfs3::{Nfsstat3, StableHow};
-use nfs_client::{ClientError, Depth, Windows};
-use tokio::time::timeout;
 
-use answers::HANG;
-use store::{Action, Server};
-
-/// Bytes of a WRITE here.
-const TRANSFER: u32 = 100;
-
-fn windows(depth: u32) -> Windows {
-    Windows {
-        write: Depth::Fixed(depth),
-        ..Windows::default()
-    }
-}
-
-/// What a test writes, different everywhere.
-fn content(len: usize) -> Vec<u8> {
-    (0..len)
-        .map(|i| u8::try_from(i * 7 % 251 + 1).unwrap())
-        .collect()
-}
-
-async fn soon<T>(future: impl Future<Output = T>) -> T {
-    timeout(HANG, future).await.expect("it hangs")
-}
+use store::{Action, Server, TRANSFER, content, soon, windows};
 
 #[tokio::test]
 async fn a_small_file_is_one_stable_write() {

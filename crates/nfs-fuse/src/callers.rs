@@ -82,13 +82,19 @@ impl Each {
 
 /// The supplementary groups of a process; none if it is gone, or of another process namespace.
 fn read_groups(pid: u32) -> Vec<u32> {
+    read_status(pid)
+        .map(|status| groups_in(&status))
+        .unwrap_or_default()
+}
+
+/// What the system says of a process or a thread; `None` if it is gone, or of another process
+/// namespace.
+pub(crate) fn read_status(pid: u32) -> Option<String> {
     let mut status = String::new();
-    let read = std::fs::File::open(format!("/proc/{pid}/status"))
-        .and_then(|file| file.take(PROC_STATUS_BYTES_MAX).read_to_string(&mut status));
-    match read {
-        Ok(_) => groups_in(&status),
-        Err(_) => Vec::new(),
-    }
+    std::fs::File::open(format!("/proc/{pid}/status"))
+        .and_then(|file| file.take(PROC_STATUS_BYTES_MAX).read_to_string(&mut status))
+        .ok()?;
+    Some(status)
 }
 
 /// The line `Groups:` of a `/proc/PID/status`.

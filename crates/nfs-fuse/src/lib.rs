@@ -11,6 +11,7 @@
 
 mod attributes;
 mod callers;
+mod endings;
 mod errno;
 mod inodes;
 pub mod limits;
@@ -18,6 +19,7 @@ mod mount;
 mod options;
 mod session;
 mod tree;
+mod writers;
 
 pub use mount::{Mount, MountError, Unsaved};
 pub use options::Options;

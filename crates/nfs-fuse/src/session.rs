@@ -6,6 +6,7 @@ use std::future::Future;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -21,6 +22,7 @@ use tokio::sync::Semaphore;
 
 use crate::attributes::{self, Changes};
 use crate::callers::Caller;
+use crate::endings::{Rest, unless_ended};
 use crate::limits::{
     BACKGROUND_REQUESTS_MAX, IN_WORK_BYTES_MAX, REQUEST_BYTES, TRANSFER_BYTES_MAX,
 };
@@ -76,14 +78,27 @@ impl Session {
     /// Works on a request that is answered with an entry.
     fn go_entry(
         &self,
+        caller: Caller,
+        rest: Rest,
         reply: ReplyEntry,
         work: impl Future<Output = Answer<FileAttr>> + Send + 'static,
     ) {
         let (attr, entry) = (self.attr_ttl(), self.entry_ttl());
+        let tree = Arc::clone(&self.tree);
         self.go(0, async move {
-            match work.await {
-                Ok(found) => reply.entry_with_ttls(&attr, &entry, &found, GENERATION),
-                Err(error) => reply.error(error),
+            let mut work = pin!(work);
+            match unless_ended(caller.pid, work.as_mut()).await {
+                Some(Ok(found)) => reply.entry_with_ttls(&attr, &entry, &found, GENERATION),
+                Some(Err(error)) => reply.error(error),
+                None => {
+                    reply.error(Errno::EINTR);
+                    if rest == Rest::GoesOn
+                        && let Ok(found) = work.await
+                    {
+                        // The kernel does not know of it.
+                        tree.forget(found.ino.0, 1);
+                    }
+                }
             }
         });
     }
@@ -91,27 +106,63 @@ impl Session {
     /// Works on a request that is answered with attributes.
     fn go_attr(
         &self,
+        caller: Caller,
+        rest: Rest,
         reply: ReplyAttr,
         work: impl Future<Output = Answer<FileAttr>> + Send + 'static,
     ) {
         let ttl = self.attr_ttl();
         self.go(0, async move {
-            match work.await {
+            let answer = |answer| match answer {
                 Ok(found) => reply.attr(&ttl, &found),
                 Err(error) => reply.error(error),
-            }
+            };
+            answer_or_rest(caller, rest, work, answer).await;
         });
     }
 
     /// Works on a request that is answered with success or not.
-    fn go_empty(&self, reply: ReplyEmpty, work: impl Future<Output = Answer<()>> + Send + 'static) {
+    fn go_empty(
+        &self,
+        caller: Caller,
+        rest: Rest,
+        reply: ReplyEmpty,
+        work: impl Future<Output = Answer<()>> + Send + 'static,
+    ) {
         self.go(0, async move {
-            match work.await {
+            let answer = |answer| match answer {
                 Ok(()) => reply.ok(),
                 Err(error) => reply.error(error),
-            }
+            };
+            answer_or_rest(caller, rest, work, answer).await;
         });
     }
+}
+
+/// Answers with what `work` brings, or with EINTR once the caller is asked to end; `rest` says what
+/// becomes of `work` then.
+async fn answer_or_rest<T>(
+    caller: Caller,
+    rest: Rest,
+    work: impl Future<Output = Answer<T>>,
+    answer: impl FnOnce(Answer<T>),
+) {
+    let mut work = pin!(work);
+    match unless_ended(caller.pid, work.as_mut()).await {
+        Some(done) => answer(done),
+        None => {
+            answer(Err(Errno::EINTR));
+            if rest == Rest::GoesOn {
+                let _nobody_waits = work.await;
+            }
+        }
+    }
+}
+
+/// What `work` brings, or EINTR once the caller is asked to end; it is given up then.
+async fn or_ended<T>(caller: Caller, work: impl Future<Output = Answer<T>>) -> Answer<T> {
+    let done = unless_ended(caller.pid, pin!(work)).await;
+    done.unwrap_or(Err(Errno::EINTR))
 }
 
 fn caller(request: &Request) -> Caller {
@@ -153,10 +204,9 @@ impl Filesystem for Session {
 
     fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let (tree, caller, name) = (Arc::clone(&self.tree), caller(request), owned(name));
-        self.go_entry(
-            reply,
-            async move { tree.lookup(caller, parent.0, &name).await },
-        );
+        self.go_entry(caller, Rest::Stops, reply, async move {
+            tree.lookup(caller, parent.0, &name).await
+        });
     }
 
     fn forget(&self, _request: &Request, ino: INodeNo, lookups: u64) {
@@ -171,7 +221,9 @@ impl Filesystem for Session {
         reply: ReplyAttr,
     ) {
         let (tree, caller) = (Arc::clone(&self.tree), caller(request));
-        self.go_attr(reply, async move { tree.getattr(caller, ino.0).await });
+        self.go_attr(caller, Rest::Stops, reply, async move {
+            tree.getattr(caller, ino.0).await
+        });
     }
 
     fn setattr(
@@ -201,7 +253,7 @@ impl Filesystem for Session {
             atime,
             mtime,
         };
-        self.go_attr(reply, async move {
+        self.go_attr(caller, Rest::GoesOn, reply, async move {
             tree.setattr(caller, ino.0, open.map(|open| open.0), changes)
                 .await
         });
@@ -210,7 +262,7 @@ impl Filesystem for Session {
     fn readlink(&self, request: &Request, ino: INodeNo, reply: ReplyData) {
         let (tree, caller) = (Arc::clone(&self.tree), caller(request));
         self.go(0, async move {
-            match tree.readlink(caller, ino.0).await {
+            match or_ended(caller, tree.readlink(caller, ino.0)).await {
                 Ok(target) => reply.data(&target),
                 Err(error) => reply.error(error),
             }
@@ -229,7 +281,7 @@ impl Filesystem for Session {
     ) {
         let (tree, caller, name) = (Arc::clone(&self.tree), caller(request), owned(name));
         let special = Special { mode, device };
-        self.go_entry(reply, async move {
+        self.go_entry(caller, Rest::GoesOn, reply, async move {
             tree.mknod(caller, parent.0, &name, special).await
         });
     }
@@ -244,25 +296,23 @@ impl Filesystem for Session {
         reply: ReplyEntry,
     ) {
         let (tree, caller, name) = (Arc::clone(&self.tree), caller(request), owned(name));
-        self.go_entry(reply, async move {
+        self.go_entry(caller, Rest::GoesOn, reply, async move {
             tree.mkdir(caller, parent.0, &name, mode).await
         });
     }
 
     fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let (tree, caller, name) = (Arc::clone(&self.tree), caller(request), owned(name));
-        self.go_empty(
-            reply,
-            async move { tree.unlink(caller, parent.0, &name).await },
-        );
+        self.go_empty(caller, Rest::GoesOn, reply, async move {
+            tree.unlink(caller, parent.0, &name).await
+        });
     }
 
     fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let (tree, caller, name) = (Arc::clone(&self.tree), caller(request), owned(name));
-        self.go_empty(
-            reply,
-            async move { tree.rmdir(caller, parent.0, &name).await },
-        );
+        self.go_empty(caller, Rest::GoesOn, reply, async move {
+            tree.rmdir(caller, parent.0, &name).await
+        });
     }
 
     fn symlink(
@@ -275,7 +325,7 @@ impl Filesystem for Session {
     ) {
         let (tree, caller, name) = (Arc::clone(&self.tree), caller(request), owned(name));
         let target = owned(target.as_os_str());
-        self.go_entry(reply, async move {
+        self.go_entry(caller, Rest::GoesOn, reply, async move {
             tree.symlink(caller, parent.0, &name, &target).await
         });
     }
@@ -292,7 +342,7 @@ impl Filesystem for Session {
     ) {
         let (tree, caller) = (Arc::clone(&self.tree), caller(request));
         let (name, new_name) = (owned(name), owned(new_name));
-        self.go_empty(reply, async move {
+        self.go_empty(caller, Rest::GoesOn, reply, async move {
             let (from, to) = ((parent.0, &name[..]), (new_parent.0, &new_name[..]));
             tree.rename(caller, from, to, flags).await
         });
@@ -307,7 +357,7 @@ impl Filesystem for Session {
         reply: ReplyEntry,
     ) {
         let (tree, caller, name) = (Arc::clone(&self.tree), caller(request), owned(name));
-        self.go_entry(reply, async move {
+        self.go_entry(caller, Rest::GoesOn, reply, async move {
             tree.link(caller, ino.0, parent.0, &name).await
         });
     }
@@ -315,9 +365,17 @@ impl Filesystem for Session {
     fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let (tree, caller) = (Arc::clone(&self.tree), caller(request));
         self.go(0, async move {
-            match tree.open(caller, ino.0, flags).await {
-                Ok(opened) => reply.opened(FileHandle(opened.open), opened.flags),
-                Err(error) => reply.error(error),
+            let mut work = pin!(tree.open(caller, ino.0, flags));
+            match unless_ended(caller.pid, work.as_mut()).await {
+                Some(Ok(opened)) => reply.opened(FileHandle(opened.open), opened.flags),
+                Some(Err(error)) => reply.error(error),
+                None => {
+                    reply.error(Errno::EINTR);
+                    // It may be a truncation as well.
+                    if let Ok(opened) = work.await {
+                        let _nobody_waits = tree.release(opened.open).await;
+                    }
+                }
             }
         });
     }
@@ -336,20 +394,27 @@ impl Filesystem for Session {
         // One time for both: the shorter.
         let ttl = self.attr_ttl().min(self.entry_ttl());
         self.go(0, async move {
-            let made = tree.create(caller, parent.0, &name, mode, OpenFlags(flags));
-            match made.await {
-                Ok((attr, opened)) => {
+            let mut made = pin!(tree.create(caller, parent.0, &name, mode, OpenFlags(flags)));
+            match unless_ended(caller.pid, made.as_mut()).await {
+                Some(Ok((attr, opened))) => {
                     let open = FileHandle(opened.open);
                     reply.created(&ttl, &attr, GENERATION, open, opened.flags);
                 }
-                Err(error) => reply.error(error),
+                Some(Err(error)) => reply.error(error),
+                None => {
+                    reply.error(Errno::EINTR);
+                    if let Ok((attr, opened)) = made.await {
+                        let _nobody_waits = tree.release(opened.open).await;
+                        tree.forget(attr.ino.0, 1);
+                    }
+                }
             }
         });
     }
 
     fn read(
         &self,
-        _request: &Request,
+        request: &Request,
         _ino: INodeNo,
         open: FileHandle,
         offset: u64,
@@ -358,9 +423,9 @@ impl Filesystem for Session {
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let tree = Arc::clone(&self.tree);
+        let (tree, caller) = (Arc::clone(&self.tree), caller(request));
         self.go(size, async move {
-            match tree.read(open.0, offset, size).await {
+            match or_ended(caller, tree.read(open.0, offset, size)).await {
                 Ok(data) => reply.data(&data),
                 Err(error) => reply.error(error),
             }
@@ -369,24 +434,28 @@ impl Filesystem for Session {
 
     fn write(
         &self,
-        _request: &Request,
+        request: &Request,
         _ino: INodeNo,
         open: FileHandle,
         offset: u64,
         data: &[u8],
         write_flags: WriteFlags,
         flags: OpenFlags,
-        _lock_owner: Option<LockOwner>,
+        lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let tree = Arc::clone(&self.tree);
+        let (tree, mut caller) = (Arc::clone(&self.tree), caller(request));
         let pages = write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
-        let to = Wrote::new(offset, flags, pages);
+        if pages {
+            // Of a mapping; no program waits for it.
+            caller.pid = 0;
+        }
+        let to = Wrote::new(offset, flags, pages, lock_owner);
         // The buffer is the session's, for the next request.
         let data = Bytes::copy_from_slice(data);
         let size = u32::try_from(data.len()).unwrap_or(u32::MAX);
         self.go(size, async move {
-            match tree.write(open.0, to, data).await {
+            match or_ended(caller, tree.write(open.0, to, data)).await {
                 Ok(()) => reply.written(size),
                 Err(error) => reply.error(error),
             }
@@ -395,14 +464,17 @@ impl Filesystem for Session {
 
     fn flush(
         &self,
-        _request: &Request,
+        request: &Request,
         _ino: INodeNo,
         open: FileHandle,
-        _lock_owner: LockOwner,
+        lock_owner: LockOwner,
         reply: ReplyEmpty,
     ) {
-        let tree = Arc::clone(&self.tree);
-        self.go_empty(reply, async move { tree.flush(open.0).await });
+        let (tree, caller) = (Arc::clone(&self.tree), caller(request));
+        // What is on its way goes on; the release waits for it.
+        self.go_empty(caller, Rest::Stops, reply, async move {
+            tree.flush(open.0, lock_owner).await
+        });
     }
 
     fn release(
@@ -416,25 +488,32 @@ impl Filesystem for Session {
         reply: ReplyEmpty,
     ) {
         let tree = Arc::clone(&self.tree);
-        self.go_empty(reply, async move { tree.release(open.0).await });
+        self.go(0, async move {
+            match tree.release(open.0).await {
+                Ok(()) => reply.ok(),
+                Err(error) => reply.error(error),
+            }
+        });
     }
 
     fn fsync(
         &self,
-        _request: &Request,
+        request: &Request,
         _ino: INodeNo,
         open: FileHandle,
         _datasync: bool,
         reply: ReplyEmpty,
     ) {
-        let tree = Arc::clone(&self.tree);
-        self.go_empty(reply, async move { tree.fsync(open.0).await });
+        let (tree, caller) = (Arc::clone(&self.tree), caller(request));
+        self.go_empty(caller, Rest::Stops, reply, async move {
+            tree.fsync(open.0).await
+        });
     }
 
     fn opendir(&self, request: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
         let (tree, caller) = (Arc::clone(&self.tree), caller(request));
         self.go(0, async move {
-            match tree.opendir(caller, ino.0).await {
+            match or_ended(caller, tree.opendir(caller, ino.0)).await {
                 Ok(open) => reply.opened(FileHandle(open), fuser::FopenFlags::empty()),
                 Err(error) => reply.error(error),
             }
@@ -443,15 +522,15 @@ impl Filesystem for Session {
 
     fn readdir(
         &self,
-        _request: &Request,
+        request: &Request,
         _ino: INodeNo,
         open: FileHandle,
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
-        let tree = Arc::clone(&self.tree);
+        let (tree, caller) = (Arc::clone(&self.tree), caller(request));
         self.go(0, async move {
-            let listed = match tree.list(open.0, offset).await {
+            let listed = match or_ended(caller, tree.list(open.0, offset)).await {
                 Ok(listed) => listed,
                 Err(error) => return reply.error(error),
             };
@@ -467,16 +546,16 @@ impl Filesystem for Session {
 
     fn readdirplus(
         &self,
-        _request: &Request,
+        request: &Request,
         _ino: INodeNo,
         open: FileHandle,
         offset: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
-        let tree = Arc::clone(&self.tree);
+        let (tree, caller) = (Arc::clone(&self.tree), caller(request));
         let ttl = self.attr_ttl().min(self.entry_ttl());
         self.go(0, async move {
-            let listed = match tree.list(open.0, offset).await {
+            let listed = match or_ended(caller, tree.list(open.0, offset)).await {
                 Ok(listed) => listed,
                 Err(error) => return reply.error(error),
             };
@@ -527,7 +606,7 @@ impl Filesystem for Session {
     fn statfs(&self, request: &Request, ino: INodeNo, reply: ReplyStatfs) {
         let (tree, caller) = (Arc::clone(&self.tree), caller(request));
         self.go(0, async move {
-            match tree.statfs(caller, ino.0).await {
+            match or_ended(caller, tree.statfs(caller, ino.0)).await {
                 Ok((space, names)) => {
                     let units = |bytes: u64| bytes / u64::from(SPACE_UNIT);
                     reply.statfs(
@@ -548,7 +627,9 @@ impl Filesystem for Session {
 
     fn access(&self, request: &Request, ino: INodeNo, mask: AccessFlags, reply: ReplyEmpty) {
         let (tree, caller) = (Arc::clone(&self.tree), caller(request));
-        self.go_empty(reply, async move { tree.access(caller, ino.0, mask).await });
+        self.go_empty(caller, Rest::Stops, reply, async move {
+            tree.access(caller, ino.0, mask).await
+        });
     }
 
     fn getxattr(

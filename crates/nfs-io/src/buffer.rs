@@ -48,8 +48,16 @@ impl BufferPool {
     /// A pool that takes its memory from `budget`.
     #[must_use]
     pub fn new(budget: Budget) -> Self {
+        let idle_bytes_max = budget.total() / BUFFER_IDLE_FRACTION;
+        Self::keeping(budget, idle_bytes_max)
+    }
+
+    /// As [`BufferPool::new`], keeping up to `idle_bytes_max` for reuse: for whose buffers come back
+    /// many at once and are taken again soon.
+    #[must_use]
+    pub fn keeping(budget: Budget, idle_bytes_max: u64) -> Self {
         let inner = Arc::new(Inner {
-            idle_max: budget.total() / BUFFER_IDLE_FRACTION,
+            idle_max: idle_bytes_max,
             idle_bytes: AtomicU64::new(0),
             idle: std::array::from_fn(|_| Mutex::new(Vec::new())),
             budget,
@@ -60,18 +68,18 @@ impl BufferPool {
     }
 
     /// A buffer of `len` bytes if the budget has room now; its start is 4096-aligned. `None`
-    /// also for more than [`BUFFER_BYTES_MAX`] or than the whole budget.
+    /// also for more than [`BUFFER_BYTES_MAX`](crate::limits::BUFFER_BYTES_MAX) or than the whole budget.
     #[must_use]
     pub fn try_take(&self, len: usize) -> Option<Buf> {
         self.try_take_placed(len, 0)
     }
 
     /// As [`BufferPool::try_take`], beginning `start` bytes behind a multiple of
-    /// [`BUFFER_ALIGN_BYTES`]: what is aligned in a file can be aligned in memory too
+    /// [`BUFFER_ALIGN_BYTES`](crate::limits::BUFFER_ALIGN_BYTES): what is aligned in a file can be aligned in memory too
     /// ([`crate::plan::placement`]).
     ///
     /// # Panics
-    /// For a `start` that is not below [`BUFFER_ALIGN_BYTES`].
+    /// For a `start` that is not below [`BUFFER_ALIGN_BYTES`](crate::limits::BUFFER_ALIGN_BYTES).
     #[must_use]
     pub fn try_take_placed(&self, len: usize, start: usize) -> Option<Buf> {
         let class = Class::of(len, start)?;
@@ -91,7 +99,7 @@ impl BufferPool {
     /// As [`BufferPool::take`], placed as by [`BufferPool::try_take_placed`].
     ///
     /// # Panics
-    /// For a `start` that is not below [`BUFFER_ALIGN_BYTES`].
+    /// For a `start` that is not below [`BUFFER_ALIGN_BYTES`](crate::limits::BUFFER_ALIGN_BYTES).
     pub async fn take_placed(&self, len: usize, start: usize) -> Option<Buf> {
         let class = Class::of(len, start)?;
         if let Some(block) = self.at_hand(class) {

@@ -239,6 +239,11 @@ impl Progress {
             Op::Write { range, mode, .. } => (true, range.len(), *mode),
             Op::Fsync { .. } => (false, 0, Mode::Buffered),
         };
+        Self::of(write, wanted, mode)
+    }
+
+    /// Of a transfer of `wanted` bytes.
+    pub(crate) fn of(write: bool, wanted: usize, mode: Mode) -> Self {
         Self {
             write,
             direct: mode == Mode::Direct,

@@ -58,7 +58,7 @@ impl MountList {
 pub(crate) async fn run(cx: &Context, call: Call<'_>, out: &mut Vec<u8>) {
     let addr = cx.caller.addr;
     match call {
-        Call::Null => {}
+        Call::Null(()) => {}
         Call::Mnt(path) => {
             let mounted = mnt(cx, path.0).await;
             if mounted.is_ok() {
@@ -66,10 +66,10 @@ pub(crate) async fn run(cx: &Context, call: Call<'_>, out: &mut Vec<u8>) {
             }
             mounted.encode(&mut Encoder::new(out));
         }
-        Call::Dump => dump(&cx.core, out),
+        Call::Dump(()) => dump(&cx.core, out),
         Call::Umnt(path) => cx.core.mounts.remove(addr, Some(path.0)),
-        Call::Umntall => cx.core.mounts.remove(addr, None),
-        Call::Export => exports(cx, out),
+        Call::Umntall(()) => cx.core.mounts.remove(addr, None),
+        Call::Export(()) => exports(cx, out),
     }
 }
 

@@ -271,7 +271,7 @@ impl Book {
         };
         let mut e = Encoder::new(results);
         match call {
-            portmap::Call::Null => {}
+            portmap::Call::Null(()) => {}
             portmap::Call::Set(_) | portmap::Call::Unset(_) => e.bool(false),
             portmap::Call::Getport(asked) => {
                 let mut found = self.mappings().filter(|mapping| {
@@ -280,8 +280,10 @@ impl Book {
                 });
                 e.u32(found.next().map_or(0, |mapping| mapping.port));
             }
-            portmap::Call::Dump if transport == Transport::Udp => return AcceptStat::ProcUnavail,
-            portmap::Call::Dump => MappingList(self.mappings().collect()).encode(&mut e),
+            portmap::Call::Dump(()) if transport == Transport::Udp => {
+                return AcceptStat::ProcUnavail;
+            }
+            portmap::Call::Dump(()) => MappingList(self.mappings().collect()).encode(&mut e),
         }
         AcceptStat::Success
     }
@@ -324,7 +326,7 @@ impl Book {
         };
         let mut e = Encoder::new(results);
         match call {
-            rpcbind::Call::Null => {}
+            rpcbind::Call::Null(()) => {}
             rpcbind::Call::Set(_) | rpcbind::Call::Unset(_) => e.bool(false),
             // RFC 1833 §2.2.1: in version 4 GETADDR takes any version of the program. Version 3 is
             // treated alike, as rpcbind does: the caller learns the version from PROG_MISMATCH.
@@ -337,8 +339,10 @@ impl Book {
                 let address = self.address(&asked, transport, local, true);
                 UniversalAddress(address.unwrap_or_default().as_bytes()).encode(&mut e);
             }
-            rpcbind::Call::Dump if transport == Transport::Udp => return AcceptStat::ProcUnavail,
-            rpcbind::Call::Dump => self.dump(&mut e),
+            rpcbind::Call::Dump(()) if transport == Transport::Udp => {
+                return AcceptStat::ProcUnavail;
+            }
+            rpcbind::Call::Dump(()) => self.dump(&mut e),
         }
         AcceptStat::Success
     }

@@ -234,6 +234,50 @@ fn setattr_sets_all_at_once_and_the_times_last() {
     });
 }
 
+/// The seconds are unsigned, and what a program of this host has set beyond them does not wrap round.
+#[test]
+fn times_reach_from_1970_to_2106() {
+    use std::fs::{File, FileTimes};
+    use std::os::unix::fs::MetadataExt as _;
+    use std::time::{Duration, UNIX_EPOCH};
+    let served = Served::start();
+    let path = served.files.path().join("f");
+    block_on(async {
+        let client = served.client().await;
+        let root = served.root(&client).await;
+        let file = create(&client, &root, b"f").await;
+        for seconds in [0, 0x7fff_ffff, 0x8000_0000, u32::MAX] {
+            let time = Nfstime3 {
+                seconds,
+                nseconds: 500_000_000,
+            };
+            let set = Sattr3 {
+                atime: SetTime::ClientTime(time),
+                mtime: SetTime::ClientTime(time),
+                ..Sattr3::default()
+            };
+            let wcc = ok(client.setattr(&file, &set, None).await);
+            let after = wcc.after.unwrap();
+            assert_eq!((after.atime, after.mtime), (time, time));
+            let kept = std::fs::metadata(&path).unwrap();
+            assert_eq!(
+                (kept.atime(), kept.mtime()),
+                (seconds.into(), seconds.into())
+            );
+            assert_eq!(getattr(&client, &file).await.mtime, time);
+        }
+        let beyond = UNIX_EPOCH + Duration::from_secs(1 << 32);
+        let before = UNIX_EPOCH - Duration::from_millis(1500);
+        let times = FileTimes::new().set_accessed(before).set_modified(beyond);
+        File::open(&path).unwrap().set_times(times).unwrap();
+        let shown = getattr(&client, &file).await;
+        assert_eq!(
+            (shown.atime, shown.mtime),
+            (Nfstime3::default(), Nfstime3::MAX)
+        );
+    });
+}
+
 #[test]
 fn names_that_are_none_are_refused() {
     let served = Served::start();

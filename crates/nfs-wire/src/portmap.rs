@@ -3,7 +3,7 @@
 //! CALLIT, which has the port mapper call another program in the caller's name, is left out: it
 //! lends the port mapper's address to anyone.
 
-use crate::nfs3::xdr_struct;
+use crate::xdr::define::{procedures, xdr_struct};
 use crate::xdr::{Decode, DecodeError, Decoder, Encode, Encoder};
 
 /// The port mapper's program, which it shares with rpcbind.
@@ -18,36 +18,26 @@ pub const IPPROTO_TCP: u32 = 6;
 /// UDP as a [`Mapping::protocol`].
 pub const IPPROTO_UDP: u32 = 17;
 
-/// The procedures of the port mapper, without CALLIT.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u32)]
-pub enum Procedure {
-    /// Does nothing.
-    Null = 0,
-    /// Registers a mapping.
-    Set = 1,
-    /// Removes the mappings of a program's version.
-    Unset = 2,
-    /// Looks up a port.
-    Getport = 3,
-    /// Returns all mappings.
-    Dump = 4,
-}
+procedures! {
+    /// The procedures of the port mapper, without CALLIT.
+    pub enum Procedure;
 
-/// A call's arguments.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Call {
-    /// Without arguments. Without results.
-    Null,
-    /// What to register. Gives a boolean: whether it was done.
-    Set(Mapping),
-    /// What to remove; protocol and port do not matter. Gives a boolean: whether it was done.
-    Unset(Mapping),
-    /// What to look for; the port does not matter. Gives the port as an unsigned integer, 0 when
-    /// there is none.
-    Getport(Mapping),
-    /// Without arguments. Gives a [`MappingList`].
-    Dump,
+    /// A call of any procedure, with its arguments.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Call;
+
+    /// Does nothing.
+    Null = 0 "NULL" (()),
+    /// Registers a mapping. Gives a boolean: whether it was done.
+    Set = 1 "SET" (Mapping),
+    /// Removes the mappings of a program's version; protocol and port do not matter. Gives a boolean:
+    /// whether it was done.
+    Unset = 2 "UNSET" (Mapping),
+    /// Looks up a port; the one that is given does not matter. Gives the port as an unsigned integer, 0
+    /// when there is none.
+    Getport = 3 "GETPORT" (Mapping),
+    /// Returns all mappings: a [`MappingList`].
+    Dump = 4 "DUMP" (()),
 }
 
 xdr_struct! {
@@ -68,78 +58,6 @@ xdr_struct! {
 /// The result of DUMP: `pmaplist`, bounded by the record it comes in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MappingList(pub Vec<Mapping>);
-
-impl Procedure {
-    /// Every procedure, in the RFC's order.
-    pub const ALL: &[Self] = &[
-        Self::Null,
-        Self::Set,
-        Self::Unset,
-        Self::Getport,
-        Self::Dump,
-    ];
-
-    /// The RFC's word, without its prefix.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Null => "NULL",
-            Self::Set => "SET",
-            Self::Unset => "UNSET",
-            Self::Getport => "GETPORT",
-            Self::Dump => "DUMP",
-        }
-    }
-}
-
-impl TryFrom<u32> for Procedure {
-    type Error = DecodeError;
-
-    fn try_from(value: u32) -> Result<Self, DecodeError> {
-        let found = Self::ALL.iter().find(|known| **known as u32 == value);
-        found.copied().ok_or(DecodeError::BadValue {
-            field: "procedure",
-            value,
-        })
-    }
-}
-
-impl Call {
-    /// Reads the arguments of `procedure`; the caller checks that nothing is left.
-    ///
-    /// # Errors
-    /// [`DecodeError`], which becomes GARBAGE_ARGS.
-    pub fn decode(procedure: Procedure, d: &mut Decoder<'_>) -> Result<Self, DecodeError> {
-        Ok(match procedure {
-            Procedure::Null => Self::Null,
-            Procedure::Set => Self::Set(Mapping::decode(d)?),
-            Procedure::Unset => Self::Unset(Mapping::decode(d)?),
-            Procedure::Getport => Self::Getport(Mapping::decode(d)?),
-            Procedure::Dump => Self::Dump,
-        })
-    }
-
-    /// Which procedure this calls.
-    #[must_use]
-    pub const fn procedure(&self) -> Procedure {
-        match self {
-            Self::Null => Procedure::Null,
-            Self::Set(_) => Procedure::Set,
-            Self::Unset(_) => Procedure::Unset,
-            Self::Getport(_) => Procedure::Getport,
-            Self::Dump => Procedure::Dump,
-        }
-    }
-}
-
-impl Encode for Call {
-    fn encode(&self, e: &mut Encoder<'_>) {
-        match self {
-            Self::Set(mapping) | Self::Unset(mapping) | Self::Getport(mapping) => mapping.encode(e),
-            Self::Null | Self::Dump => {}
-        }
-    }
-}
 
 impl Decode<'_> for MappingList {
     fn decode(d: &mut Decoder<'_>) -> Result<Self, DecodeError> {
@@ -172,11 +90,11 @@ mod tests {
 
     fn call() -> impl Strategy<Value = Call> {
         prop_oneof![
-            Just(Call::Null),
+            Just(Call::Null(())),
             mapping().prop_map(Call::Set),
             mapping().prop_map(Call::Unset),
             mapping().prop_map(Call::Getport),
-            Just(Call::Dump),
+            Just(Call::Dump(())),
         ]
     }
 

@@ -7,6 +7,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::limits::RPCBIND_STRING_BYTES_MAX;
 pub use crate::portmap::{PORT, PROGRAM};
+use crate::xdr::define::procedures;
 use crate::xdr::{Decode, DecodeError, Decoder, Encode, Encoder};
 
 /// The first version that speaks of universal addresses.
@@ -23,40 +24,27 @@ pub const NETID_UDP: &[u8] = b"udp";
 /// The network id of UDP over IPv6.
 pub const NETID_UDP6: &[u8] = b"udp6";
 
-/// The procedures of rpcbind that are known here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u32)]
-pub enum Procedure {
-    /// Does nothing.
-    Null = 0,
-    /// Registers a service.
-    Set = 1,
-    /// Removes a registration.
-    Unset = 2,
-    /// Looks up an address; in version 4 any version of the program will do.
-    Getaddr = 3,
-    /// Returns all registrations.
-    Dump = 4,
-    /// Looks up the address of exactly the version asked for. Version 4 only.
-    Getversaddr = 9,
-}
+procedures! {
+    /// The procedures of rpcbind that are known here.
+    pub enum Procedure;
 
-/// A call's arguments.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Call<'a> {
-    /// Without arguments. Without results.
-    Null,
-    /// What to register. Gives a boolean: whether it was done.
-    Set(Rpcb<'a>),
-    /// What to remove; with an empty network id, on all networks. Gives a boolean: whether it was
-    /// done.
-    Unset(Rpcb<'a>),
-    /// What to look for. Gives a [`UniversalAddress`].
-    Getaddr(Rpcb<'a>),
-    /// Without arguments. Gives an [`RpcbList`].
-    Dump,
-    /// What to look for. Gives a [`UniversalAddress`].
-    Getversaddr(Rpcb<'a>),
+    /// A call of any procedure, with its arguments. Which version has it, the caller checks.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Call<'a>;
+
+    /// Does nothing.
+    Null = 0 "NULL" (()),
+    /// Registers a service. Gives a boolean: whether it was done.
+    Set = 1 "SET" (Rpcb<'a>),
+    /// Removes a registration; with an empty network id, on all networks. Gives a boolean: whether it
+    /// was done.
+    Unset = 2 "UNSET" (Rpcb<'a>),
+    /// Looks up an address, a [`UniversalAddress`]; in version 4 any version of the program will do.
+    Getaddr = 3 "GETADDR" (Rpcb<'a>),
+    /// Returns all registrations: an [`RpcbList`].
+    Dump = 4 "DUMP" (()),
+    /// Looks up the address of exactly the version asked for. Version 4 only.
+    Getversaddr = 9 "GETVERSADDR" (Rpcb<'a>),
 }
 
 /// Where a program's version is served: `rpcb`. Its strings hold at most
@@ -113,85 +101,6 @@ impl UniversalAddress<'_> {
 fn decimal_byte(text: &str) -> Option<u8> {
     let digits = text.bytes().all(|byte| byte.is_ascii_digit());
     if digits { text.parse().ok() } else { None }
-}
-
-impl Procedure {
-    /// Every procedure known here, in the RFC's order.
-    pub const ALL: &[Self] = &[
-        Self::Null,
-        Self::Set,
-        Self::Unset,
-        Self::Getaddr,
-        Self::Dump,
-        Self::Getversaddr,
-    ];
-
-    /// The RFC's word, without its prefix.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Null => "NULL",
-            Self::Set => "SET",
-            Self::Unset => "UNSET",
-            Self::Getaddr => "GETADDR",
-            Self::Dump => "DUMP",
-            Self::Getversaddr => "GETVERSADDR",
-        }
-    }
-}
-
-impl TryFrom<u32> for Procedure {
-    type Error = DecodeError;
-
-    fn try_from(value: u32) -> Result<Self, DecodeError> {
-        let found = Self::ALL.iter().find(|known| **known as u32 == value);
-        found.copied().ok_or(DecodeError::BadValue {
-            field: "procedure",
-            value,
-        })
-    }
-}
-
-impl<'a> Call<'a> {
-    /// Reads the arguments of `procedure`; the caller checks that nothing is left, and that the version
-    /// called has the procedure.
-    ///
-    /// # Errors
-    /// [`DecodeError`], which becomes GARBAGE_ARGS.
-    pub fn decode(procedure: Procedure, d: &mut Decoder<'a>) -> Result<Self, DecodeError> {
-        Ok(match procedure {
-            Procedure::Null => Self::Null,
-            Procedure::Set => Self::Set(Rpcb::decode(d)?),
-            Procedure::Unset => Self::Unset(Rpcb::decode(d)?),
-            Procedure::Getaddr => Self::Getaddr(Rpcb::decode(d)?),
-            Procedure::Dump => Self::Dump,
-            Procedure::Getversaddr => Self::Getversaddr(Rpcb::decode(d)?),
-        })
-    }
-
-    /// Which procedure this calls.
-    #[must_use]
-    pub const fn procedure(&self) -> Procedure {
-        match self {
-            Self::Null => Procedure::Null,
-            Self::Set(_) => Procedure::Set,
-            Self::Unset(_) => Procedure::Unset,
-            Self::Getaddr(_) => Procedure::Getaddr,
-            Self::Dump => Procedure::Dump,
-            Self::Getversaddr(_) => Procedure::Getversaddr,
-        }
-    }
-}
-
-impl Encode for Call<'_> {
-    fn encode(&self, e: &mut Encoder<'_>) {
-        match self {
-            Self::Set(rpcb) | Self::Unset(rpcb) | Self::Getaddr(rpcb) | Self::Getversaddr(rpcb) => {
-                rpcb.encode(e)
-            }
-            Self::Null | Self::Dump => {}
-        }
-    }
 }
 
 impl<'a> Decode<'a> for Rpcb<'a> {
@@ -264,11 +173,11 @@ mod tests {
 
     fn call() -> impl Strategy<Value = Call<'static>> {
         prop_oneof![
-            Just(Call::Null),
+            Just(Call::Null(())),
             rpcb().prop_map(Call::Set),
             rpcb().prop_map(Call::Unset),
             rpcb().prop_map(Call::Getaddr),
-            Just(Call::Dump),
+            Just(Call::Dump(())),
             rpcb().prop_map(Call::Getversaddr),
         ]
     }

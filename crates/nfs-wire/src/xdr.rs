@@ -1,5 +1,7 @@
 //! XDR, the external data representation (RFC 4506).
 
+pub(crate) mod define;
+
 /// Reads XDR from a slice, from front to back. Never reads past it, and allocates only for lists.
 #[derive(Clone, Debug)]
 pub struct Decoder<'a> {

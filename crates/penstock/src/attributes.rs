@@ -1,13 +1,15 @@
 //! What `penstock chmod` and `penstock chown` share: changing the attributes of operands and of all that
 //! is below them, by up to [`CALLS_IN_FLIGHT_MAX`] calls at once.
 
+use std::process::ExitCode;
+
 use nfs_client::client::{Found, Node, TreeOptions, Visit};
 use nfs_client::nfs3::{Fattr3, Ftype3, Nfsstat3, Sattr3};
 use nfs_client::{Client, ClientError, NfsUrl};
 use tokio::task::JoinSet;
 
 use crate::limits::CALLS_IN_FLIGHT_MAX;
-use crate::session::Session;
+use crate::session::{self, Common, Session};
 use crate::show;
 
 /// Which things are changed.
@@ -23,18 +25,36 @@ pub(crate) struct Scope {
     pub(crate) verbose: bool,
 }
 
-/// Changes what `url` names as `plan` says for its present attributes.
-pub(crate) async fn change(
+/// Changes what each of `urls` names as `plan` says for its present attributes.
+pub(crate) fn run(
+    common: &Common,
+    urls: &[NfsUrl],
+    scope: Scope,
+    plan: impl Fn(&Fattr3) -> Sattr3,
+) -> anyhow::Result<ExitCode> {
+    session::run(common, async |session| {
+        for url in urls {
+            if let Err(error) = change(session, url, scope, &plan).await {
+                session.failed(url, error);
+            }
+            if session.stop().is_set() {
+                break;
+            }
+        }
+        Ok(())
+    })
+}
+
+async fn change(
     session: &mut Session,
     url: &NfsUrl,
     scope: Scope,
     plan: impl Fn(&Fattr3) -> Sattr3,
 ) -> Result<(), ClientError> {
-    let (client, path) = session.at(url).await?;
-    let node = if scope.follow || path.ends_with(b"/") {
-        client.resolve(&path).await?
+    let (client, node) = if scope.follow {
+        session.resolve(url).await?
     } else {
-        client.resolve_link(&path).await?
+        session.resolve_link(url).await?
     };
     if !scope.recursive || node.attributes.ftype != Ftype3::Dir {
         let new = plan(&node.attributes);

@@ -6,7 +6,7 @@ use nfs_client::NfsUrl;
 use nfs_client::nfs3::{Ftype3, Sattr3};
 
 use crate::attributes::{self, Scope};
-use crate::session::{self, Common};
+use crate::session::Common;
 use crate::show;
 use crate::values::mode::{ModeChange, umask};
 
@@ -56,20 +56,9 @@ impl Args {
             links: false,
             verbose: self.verbose,
         };
-        session::run(&self.common, async |session| {
-            for url in &self.urls {
-                let changed = attributes::change(session, url, scope, |old| Sattr3 {
-                    mode: Some(self.mode.apply(old.mode, old.ftype == Ftype3::Dir, umask)),
-                    ..Sattr3::default()
-                });
-                if let Err(error) = changed.await {
-                    session.failed(url, error);
-                }
-                if session.stop().is_set() {
-                    break;
-                }
-            }
-            Ok(())
+        attributes::run(&self.common, &self.urls, scope, |old| Sattr3 {
+            mode: Some(self.mode.apply(old.mode, old.ftype == Ftype3::Dir, umask)),
+            ..Sattr3::default()
         })
     }
 }

@@ -6,7 +6,7 @@ use nfs_client::NfsUrl;
 use nfs_client::nfs3::Sattr3;
 
 use crate::attributes::{self, Scope};
-use crate::session::{self, Common};
+use crate::session::Common;
 use crate::show;
 use crate::values::owner::Owner;
 
@@ -67,16 +67,6 @@ impl Args {
             links: true,
             verbose: self.verbose,
         };
-        session::run(&self.common, async |session| {
-            for url in &self.urls {
-                if let Err(error) = attributes::change(session, url, scope, |_| new).await {
-                    session.failed(url, error);
-                }
-                if session.stop().is_set() {
-                    break;
-                }
-            }
-            Ok(())
-        })
+        attributes::run(&self.common, &self.urls, scope, |_| new)
     }
 }

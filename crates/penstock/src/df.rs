@@ -94,8 +94,7 @@ impl Args {
 }
 
 async fn ask(session: &mut Session, url: &NfsUrl) -> Result<FsstatOk, ClientError> {
-    let (client, path) = session.at(url).await?;
-    let node = client.resolve(&path).await?;
+    let (client, node) = session.resolve(url).await?;
     client.statfs(&node.handle).await
 }
 

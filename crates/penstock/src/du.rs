@@ -117,15 +117,7 @@ impl Args {
         counted: &mut Counted,
         out: &mut impl Write,
     ) -> anyhow::Result<Result<Sum, ClientError>> {
-        let start = async {
-            let (client, path) = session.at(url).await?;
-            let node = match path.ends_with(b"/") {
-                true => client.resolve(&path).await?,
-                false => client.resolve_link(&path).await?,
-            };
-            Ok((client, node))
-        };
-        let (client, node) = match start.await {
+        let (client, node) = match session.resolve_link(url).await {
             Ok(found) => found,
             Err(error) => return Ok(Err(error)),
         };

@@ -178,15 +178,12 @@ impl Args {
         session: &mut Session,
         url: &NfsUrl,
     ) -> Result<(Client, Node), ClientError> {
-        let (client, path) = session.at(url).await?;
         // `ls -l LINK` shows the link, `ls LINK` what it leads to, as ls does.
-        let shown_itself = self.long || self.json || self.directory;
-        let node = if shown_itself && !path.ends_with(b"/") {
-            client.resolve_link(&path).await?
+        if self.long || self.json || self.directory {
+            session.resolve_link(url).await
         } else {
-            client.resolve(&path).await?
-        };
-        Ok((client, node))
+            session.resolve(url).await
+        }
     }
 
     async fn read(&self, client: &Client, dir: &FileHandle) -> Result<Vec<Line>, ClientError> {

@@ -45,13 +45,8 @@ pub(crate) struct Args {
 impl Args {
     /// Makes all directories that are named.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        session::run(&self.common, async |session| {
-            for url in &self.urls {
-                if let Err(error) = self.make(session, url).await {
-                    session.failed(url, error);
-                }
-            }
-            Ok(())
+        session::run_each(&self.common, &self.urls, async |session, url| {
+            self.make(session, url).await
         })
     }
 

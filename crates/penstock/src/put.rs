@@ -162,7 +162,8 @@ fn standard_input() -> std::io::Result<mpsc::Receiver<std::io::Result<Bytes>>> {
     let mut input = File::from(std::io::stdin().as_fd().try_clone_to_owned()?);
     // Refused for what is no pipe, and over a user's share of pipe memory: it stays as it is.
     let _as_it_is = rustix::pipe::fcntl_setpipe_size(&input, READ_BYTES);
-    let pool = BufferPool::new(Budget::new(LOCAL_MEMORY_BYTES));
+    // A COMMIT gives back many at once, and all are soon taken again.
+    let pool = BufferPool::keeping(Budget::new(LOCAL_MEMORY_BYTES), LOCAL_MEMORY_BYTES);
     let (sender, receiver) = mpsc::channel(LOCAL_PIECES_MAX);
     // Not one of the runtime's threads: it may hang in read(2) when the command ends.
     std::thread::spawn(move || {

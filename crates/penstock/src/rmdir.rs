@@ -32,13 +32,8 @@ pub(crate) struct Args {
 impl Args {
     /// Removes all directories that are named.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        session::run(&self.common, async |session| {
-            for url in &self.urls {
-                if let Err(error) = self.remove(session, url).await {
-                    session.failed(url, error);
-                }
-            }
-            Ok(())
+        session::run_each(&self.common, &self.urls, async |session, url| {
+            self.remove(session, url).await
         })
     }
 

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use nfs_client::client::MountOptions;
+use nfs_client::client::{MountOptions, Node};
 use nfs_client::{Client, ClientError, NfsUrl, Windows};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
@@ -117,6 +117,22 @@ pub(crate) fn run(
     })
 }
 
+/// [`run`], for a command that does the same at each of `urls`: a failure at one is told, and the next is gone on with.
+pub(crate) fn run_each(
+    common: &Common,
+    urls: &[NfsUrl],
+    command: impl AsyncFn(&mut Session, &NfsUrl) -> Result<(), ClientError>,
+) -> anyhow::Result<ExitCode> {
+    run(common, async |session| {
+        for url in urls {
+            if let Err(error) = command(session, url).await {
+                session.failed(url, error);
+            }
+        }
+        Ok(())
+    })
+}
+
 impl Session {
     /// Mounts the export that holds the URL's path, or takes the one that is mounted already. Returns
     /// the rest of the path, below the export.
@@ -145,6 +161,26 @@ impl Session {
         };
         server.clients.push(client.clone());
         Ok((client, rest))
+    }
+
+    /// What `url` names; a symbolic link at its end is followed.
+    pub(crate) async fn resolve(&mut self, url: &NfsUrl) -> Result<(Client, Node), ClientError> {
+        let (client, path) = self.at(url).await?;
+        let node = client.resolve(&path).await?;
+        Ok((client, node))
+    }
+
+    /// What `url` names; a symbolic link at its end itself, unless a slash comes after it, as with lstat(2).
+    pub(crate) async fn resolve_link(
+        &mut self,
+        url: &NfsUrl,
+    ) -> Result<(Client, Node), ClientError> {
+        let (client, path) = self.at(url).await?;
+        let node = match path.ends_with(b"/") {
+            true => client.resolve(&path).await?,
+            false => client.resolve_link(&path).await?,
+        };
+        Ok((client, node))
     }
 
     /// The options that exports are mounted with.

@@ -69,11 +69,10 @@ impl Args {
         session: &mut Session,
         url: &NfsUrl,
     ) -> Result<(Node, Option<Vec<u8>>), ClientError> {
-        let (client, path) = session.at(url).await?;
-        let node = if self.follow || path.ends_with(b"/") {
-            client.resolve(&path).await?
+        let (client, node) = if self.follow {
+            session.resolve(url).await?
         } else {
-            client.resolve_link(&path).await?
+            session.resolve_link(url).await?
         };
         let target = match node.attributes.ftype {
             Ftype3::Lnk => Some(client.readlink(&node.handle).await?),

@@ -49,13 +49,8 @@ pub(crate) struct Args {
 impl Args {
     /// Touches all files.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        session::run(&self.common, async |session| {
-            for url in &self.urls {
-                if let Err(error) = self.touch(session, url).await {
-                    session.failed(url, error);
-                }
-            }
-            Ok(())
+        session::run_each(&self.common, &self.urls, async |session, url| {
+            self.touch(session, url).await
         })
     }
 

@@ -131,6 +131,10 @@ fn names(tree: &Tree, path: &str, text: &str, findings: &mut Vec<Finding>) {
                 tree.texts
                     .iter()
                     .any(|(p, _)| p == path || p.starts_with(&format!("{path}/")))
+            } else if path == "ARCHITECTURE.md" && is_folder(span) {
+                tree.texts
+                    .iter()
+                    .any(|(p, _)| format!("/{p}").contains(&format!("/{span}")))
             } else {
                 true
             };
@@ -163,6 +167,11 @@ fn is_tracked_path(span: &str) -> bool {
         .iter()
         .any(|top| span.starts_with(top));
     rooted && !span.contains([' ', '*', '<', '{'])
+}
+
+fn is_folder(span: &str) -> bool {
+    let word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "_-/".contains(c);
+    span.ends_with('/') && !span.starts_with('/') && span.chars().all(word)
 }
 
 /// A fenced block of a language we can parse is parsed.
@@ -336,6 +345,8 @@ mod tests {
         assert_eq!(found(&[("a.md", "`NAMES_MIN`"), limits]).len(), 1);
         assert_eq!(found(&[("a.md", "`vfs/gone.rs`"), limits]).len(), 1);
         assert_eq!(found(&[("a.md", "`crates/b/`"), limits]).len(), 1);
+        let map = |text| found(&[("ARCHITECTURE.md", text), limits]).len();
+        assert_eq!((map("`a/src/`, `src/`"), map("`rc/`")), (0, 1));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
+use super::source::has_word;
 use super::{Finding, Tree};
 use crate::run;
 
@@ -18,17 +19,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("nfs-bench", &["nfs-client", "nfs-io", "nfs-wire"]),
     (
         "penstock",
-        &[
-            "nfs-bench",
-            "nfs-client",
-            "nfs-fuse",
-            "nfs-io",
-            "nfs-server",
-            "nfs-wire",
-        ],
+        &["nfs-client", "nfs-fuse", "nfs-io", "nfs-server"],
     ),
     // The test crate uses what it tests with; the servers it tests are real processes.
-    ("nfs-test", &["nfs-client", "nfs-io", "nfs-wire"]),
+    ("nfs-test", &["nfs-client", "nfs-wire"]),
     ("xtask", &[]),
 ];
 
@@ -43,9 +37,10 @@ pub(crate) fn check(tree: &Tree, findings: &mut Vec<Finding>) -> Result<()> {
     members_share(tree, findings);
     files_present(tree, findings);
     parse_toml(tree, findings);
-    for arrow in arrows(&metadata(tree)?) {
-        findings.extend(forbidden(&arrow));
-    }
+    unused(tree, findings);
+    let arrows = arrows(&metadata(tree)?);
+    findings.extend(arrows.iter().filter_map(forbidden));
+    findings.extend(missing_arrows(&arrows));
     Ok(())
 }
 
@@ -125,6 +120,60 @@ fn forbidden(arrow: &Arrow) -> Option<Finding> {
         rule,
         cure,
     ))
+}
+
+/// What may be used is what is used: an arrow that no manifest needs would let one in unseen.
+fn missing_arrows(arrows: &[Arrow]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (from, all) in ARROWS.iter().chain(TEST_ARROWS) {
+        for to in *all {
+            if !arrows.iter().any(|a| a.from == *from && a.to == *to) {
+                let rule = "the arrows that are allowed are those that there are";
+                let cure = format!("{from} does not use {to}: take it out of the list");
+                findings.push(Finding::new("xtask/src/check/manifests.rs", 0, rule, cure));
+            }
+        }
+    }
+    findings
+}
+
+/// Each dependency of a crate is named in its code, and in more than its tests unless it is for tests only.
+fn unused(tree: &Tree, findings: &mut Vec<Finding>) {
+    for (path, text) in &tree.texts {
+        let (Some(folder), Ok(manifest)) = (
+            path.strip_suffix("Cargo.toml").filter(|f| !f.is_empty()),
+            text.parse::<toml::Table>(),
+        ) else {
+            continue;
+        };
+        for (section, for_tests) in [("dependencies", false), ("dev-dependencies", true)] {
+            let names = manifest.get(section).and_then(toml::Value::as_table);
+            for name in names.into_iter().flat_map(toml::Table::keys) {
+                if !is_named(tree, folder, &name.replace('-', "_"), for_tests) {
+                    let rule = "a dependency is used";
+                    let cure = format!("nothing names {name}, which stands in [{section}]");
+                    findings.push(Finding::new(path, 0, rule, cure));
+                }
+            }
+        }
+    }
+}
+
+/// Whether code of the crate in `folder` has the word `name`.
+fn is_named(tree: &Tree, folder: &str, name: &str, for_tests: bool) -> bool {
+    let mut sources = tree.sources.iter().filter_map(|source| {
+        let path = source.path.strip_prefix(folder)?;
+        let outside = ["tests/", "examples/", "benches/"];
+        let counts = for_tests || !outside.iter().any(|place| path.starts_with(place));
+        // Below `tests/`, all is test to the scanner, also a crate's own program.
+        let counts_whole = for_tests || folder.starts_with("tests/");
+        counts.then_some((source, counts_whole))
+    });
+    sources.any(|(source, whole)| {
+        source
+            .numbered()
+            .any(|(number, line)| (whole || !source.test[number - 1]) && has_word(line, name))
+    })
 }
 
 /// Each dependency says why it is there: on its line, or on the line above.
@@ -222,6 +271,7 @@ fn parse_toml(tree: &Tree, findings: &mut Vec<Finding>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::check::source::Source;
 
     #[test]
     fn a_dependency_without_a_reason_is_caught() {
@@ -230,6 +280,49 @@ mod tests {
         let mut findings = Vec::new();
         reasons(manifest, &mut findings);
         assert_eq!(findings.iter().map(|f| f.line).collect::<Vec<_>>(), [6]);
+    }
+
+    #[test]
+    fn a_dependency_that_nothing_names_is_caught() {
+        let manifest = "[dependencies]\nfs-extra = \"1\"\nlibc = \"1\"\nrand = \"1\"\n\
+                        [dev-dependencies]\ntempfile = \"3\"\nserde = \"1\"\n";
+        let tree = Tree {
+            root: ".".into(),
+            sources: vec![
+                Source::parse(
+                    "a/src/lib.rs",
+                    "use fs_extra::x; // serde\n#[cfg(test)]\nmod tests {\n    use rand::Rng;\n}\n",
+                ),
+                Source::parse("a/tests/b.rs", "use tempfile::tempdir;"),
+                Source::parse("b/src/lib.rs", "use libc::c_int;"),
+            ],
+            texts: vec![("a/Cargo.toml".into(), manifest.into())],
+        };
+        let mut findings = Vec::new();
+        unused(&tree, &mut findings);
+        let cures: Vec<&str> = findings.iter().map(|f| f.cure.as_str()).collect();
+        assert_eq!(cures.len(), 3, "{cures:?}");
+        for (cure, name) in cures.iter().zip(["libc", "rand", "serde"]) {
+            assert!(cure.contains(name), "{cure}");
+        }
+    }
+
+    #[test]
+    fn an_arrow_that_nobody_needs_is_caught() {
+        let mut all: Vec<Arrow> = Vec::new();
+        for (dev, (from, to)) in [(false, ARROWS), (true, TEST_ARROWS)]
+            .into_iter()
+            .flat_map(|(dev, table)| table.iter().map(move |entry| (dev, *entry)))
+        {
+            all.extend(to.iter().map(|to| Arrow {
+                from: from.to_owned(),
+                to: (*to).to_owned(),
+                dev,
+            }));
+        }
+        assert_eq!(missing_arrows(&all), []);
+        all.pop();
+        assert_eq!(missing_arrows(&all).len(), 1);
     }
 
     #[test]

@@ -19,7 +19,7 @@ use anyhow::{Context, Result, bail};
 use self::source::Source;
 use crate::run;
 
-/// Runs rustfmt, clippy and the house's rules; an error if any of them found something.
+/// Runs rustfmt, clippy, rustdoc and the house's rules; an error if any of them found something.
 pub(crate) fn check(root: &Path) -> Result<()> {
     let mut failed = Vec::new();
     let mut step = |name: &'static str, ok: bool| {
@@ -33,6 +33,7 @@ pub(crate) fn check(root: &Path) -> Result<()> {
         run::streams("rustfmt", cargo(root).args(["fmt", "--all", "--check"]))?,
     );
     step("clippy", run::streams("clippy", &mut clippy(root))?);
+    step("rustdoc", run::streams("rustdoc", &mut rustdoc(root))?);
     step("nfs-wire for wasm32", wire_for_wasm(root)?);
     step("cargo deny", deny(root)?);
     if failed.is_empty() {
@@ -202,6 +203,15 @@ fn clippy(root: &Path) -> Command {
         "-D",
         "warnings",
     ]);
+    command
+}
+
+/// The documentation of all crates, whose links have to lead somewhere.
+fn rustdoc(root: &Path) -> Command {
+    let mut command = cargo(root);
+    command
+        .args(["doc", "--workspace", "--no-deps", "--quiet"])
+        .env("RUSTDOCFLAGS", "-D warnings");
     command
 }
 

@@ -42,7 +42,7 @@ pub(crate) fn run_targets(root: &Path, filter: Option<&str>, seconds: u64) -> Re
     }
     let built = build(&directory)?;
     let Some(built) = built else {
-        return Ok(Tally::one(false));
+        return Ok(Tally::failure("fuzz: the targets do not build"));
     };
     let queue = Mutex::new(targets.into_iter());
     let total = Mutex::new(Tally::default());
@@ -57,8 +57,13 @@ pub(crate) fn run_targets(root: &Path, filter: Option<&str>, seconds: u64) -> Re
                         eprintln!("fuzz {name}: {error:#}");
                         false
                     });
+                    let counted = if held {
+                        Tally::one(true)
+                    } else {
+                        Tally::failure(&format!("fuzz {name}; its lines above begin so"))
+                    };
                     if let Ok(mut total) = total.lock() {
-                        total.merge(Tally::one(held));
+                        total.merge(counted);
                     }
                 }
             });

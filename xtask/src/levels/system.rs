@@ -42,7 +42,9 @@ fn run_filtered(root: &Path, options: &Options, filters: &[&str]) -> Result<Tall
     let built =
         run::streams("build penstock", &mut server)? && run::streams("build nfs-test", &mut tests)?;
     if !built {
-        return Ok(Tally::one(false));
+        return Ok(Tally::failure(
+            "system: penstock or nfs-test does not build",
+        ));
     }
     let target = target_directory(root)?;
     let mut command = Command::new("timeout");
@@ -62,21 +64,79 @@ fn run_filtered(root: &Path, options: &Options, filters: &[&str]) -> Result<Tall
     for filter in filters {
         command.args(["--filter", filter]);
     }
-    let mut closing = None;
-    let succeeded = run::lines("nfs-test", &mut command, |line| {
-        closing = Tally::parse(line).or(closing)
-    })?;
-    let mut tally = closing.unwrap_or_default();
+    let mut reader = Reader::default();
+    let succeeded = run::lines("nfs-test", &mut command, |line| reader.read(line))?;
+    let has_ended = reader.closing.is_some();
+    let mut tally = reader.closing.unwrap_or_default();
+    tally.merge(reader.said);
     // Ended by the clock, or by a panic of the test program itself.
     let excused = tally.failed > 0 || (options.strict && tally.skipped > 0);
-    if closing.is_none() || (!succeeded && !excused) {
-        tally.merge(Tally::one(false));
+    if !has_ended || (!succeeded && !excused) {
+        tally.merge(Tally::failure(&format!(
+            "system: nfs-test died, or was ended after {SECONDS_MAX} s, in the scenario after {}",
+            reader.last
+        )));
     }
     Ok(tally)
+}
+
+/// Reads the verdicts that `nfs-test` prints.
+#[derive(Default)]
+struct Reader {
+    closing: Option<Tally>,
+    /// What the scenarios said that did not pass; nothing is counted here.
+    said: Tally,
+    /// In what one of them said.
+    within: bool,
+    /// The last verdict.
+    last: String,
+}
+
+impl Reader {
+    fn read(&mut self, line: &str) {
+        if let Some(closing) = Tally::parse(line) {
+            self.closing = Some(closing);
+            self.within = false;
+            return;
+        }
+        let verdict = line.split(' ').next().unwrap_or_default();
+        match verdict {
+            "PASS" => self.within = false,
+            "FAIL" | "SKIP" => {
+                self.said.say(line);
+                self.within = true;
+            }
+            _ if self.within => self.said.say_more(line),
+            _ => {}
+        }
+        if matches!(verdict, "PASS" | "FAIL" | "SKIP") {
+            self.last = line.chars().take(40).collect();
+        }
+    }
 }
 
 fn cargo(root: &Path) -> Command {
     let mut command = Command::new(run::cargo());
     command.current_dir(root);
     command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_did_not_pass_is_kept() {
+        let mut reader = Reader::default();
+        let output = "seed 7\nPASS a:uring (1.0 s)\nFAIL b:uring: bytes differ (2.0 s)\n     the end of b.log:\nPASS c:uring (1.0 s)\n\
+                      SKIP d:uring: no tap devices\n2 passed, 1 failed, 1 skipped\nremoved";
+        output.lines().for_each(|line| reader.read(line));
+        let mut said = Tally::default();
+        said.say("FAIL b:uring: bytes differ (2.0 s)");
+        said.say_more("     the end of b.log:");
+        said.say("SKIP d:uring: no tap devices");
+        assert_eq!(reader.said, said);
+        assert_eq!(reader.closing.unwrap().failed, 1);
+        assert_eq!(reader.last, "SKIP d:uring: no tap devices");
+    }
 }

@@ -1,9 +1,16 @@
-//! Counting: what passed, what failed, what could not be tried here.
+//! Counting: what passed, what failed, what could not be tried here; and what the failed ones said, to be read at the
+//! end of a long log.
 
 use std::process::ExitCode;
 
+/// Lines of one failure that are shown again at the end; the rest is where it happened.
+const SAID_LINES_MAX: usize = 60;
+
+/// Failures that are shown again at the end. Where more fail, they fail for one reason.
+const SAID_MAX: usize = 40;
+
 /// Tests by outcome.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     /// Ran and held.
     pub(crate) passed: u64,
@@ -11,6 +18,8 @@ pub(crate) struct Tally {
     pub(crate) failed: u64,
     /// Not tried: this machine lacks something.
     pub(crate) skipped: u64,
+    /// What did not pass: its name, and what it said, in lines.
+    said: Vec<Vec<String>>,
 }
 
 impl Tally {
@@ -19,16 +28,35 @@ impl Tally {
         Self {
             passed: u64::from(passed),
             failed: u64::from(!passed),
-            skipped: 0,
+            ..Self::default()
         }
+    }
+
+    /// One that failed, and what is to be said of it.
+    pub(crate) fn failure(said: &str) -> Self {
+        let mut tally = Self::one(false);
+        tally.say(said);
+        tally
     }
 
     /// One test that could not be tried.
     pub(crate) fn skip() -> Self {
         Self {
-            passed: 0,
-            failed: 0,
             skipped: 1,
+            ..Self::default()
+        }
+    }
+
+    /// Begins what one test says that did not pass.
+    pub(crate) fn say(&mut self, line: &str) {
+        self.said.push(vec![line.to_owned()]);
+    }
+
+    /// A further line of it.
+    pub(crate) fn say_more(&mut self, line: &str) {
+        match self.said.last_mut() {
+            Some(said) => said.push(line.to_owned()),
+            None => self.say(line),
         }
     }
 
@@ -43,10 +71,15 @@ impl Tally {
         self.passed += other.passed;
         self.failed += other.failed;
         self.skipped += other.skipped;
+        self.said.extend(other.said);
     }
 
-    /// Prints the closing line; the exit code that goes with it. In strict mode a skip is a failure.
+    /// Prints what did not pass once more and the closing line; the exit code that goes with it. In strict mode a skip
+    /// is a failure.
     pub(crate) fn close(self, strict: bool) -> ExitCode {
+        for line in self.summary() {
+            eprintln!("{line}");
+        }
         println!("{}", self.line());
         if self.holds(strict) {
             ExitCode::SUCCESS
@@ -55,11 +88,36 @@ impl Tally {
         }
     }
 
-    fn holds(self, strict: bool) -> bool {
+    /// What did not pass, each with the end of what it said: there a panic and an error are.
+    fn summary(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for said in self.said.iter().take(SAID_MAX) {
+            let Some((name, rest)) = said.split_first() else {
+                continue;
+            };
+            lines.push(format!("==> did not pass: {name}"));
+            let left_out = rest.len().saturating_sub(SAID_LINES_MAX);
+            if left_out > 0 {
+                lines.push(format!("    ({left_out} lines more above)"));
+            }
+            lines.extend(rest.iter().skip(left_out).map(|line| format!("    {line}")));
+        }
+        if let Some(more) = self
+            .said
+            .len()
+            .checked_sub(SAID_MAX)
+            .filter(|&more| more > 0)
+        {
+            lines.push(format!("==> and {more} more"));
+        }
+        lines
+    }
+
+    fn holds(&self, strict: bool) -> bool {
         self.failed == 0 && !(strict && self.skipped > 0)
     }
 
-    fn line(self) -> String {
+    fn line(&self) -> String {
         format!(
             "{} passed, {} failed, {} skipped",
             self.passed, self.failed, self.skipped
@@ -74,6 +132,7 @@ impl Tally {
             passed: count(" passed")?,
             failed: count(" failed")?,
             skipped: count(" skipped")?,
+            said: Vec::new(),
         };
         parts.next().is_none().then_some(tally)
     }
@@ -89,10 +148,40 @@ mod tests {
             passed: 12,
             failed: 0,
             skipped: 3,
+            ..Tally::default()
         };
         assert_eq!(Tally::parse(&tally.line()), Some(tally));
         assert_eq!(Tally::parse("12 passed"), None);
         assert_eq!(Tally::parse("12 passed, 0 failed, 3 skipped, 9 odd"), None);
+    }
+
+    #[test]
+    fn what_failed_is_shown_at_the_end() {
+        let mut tally = Tally::failure("unit: a");
+        tally.say_more("panicked");
+        let mut long = Tally::failure("unit: b");
+        for number in 0..=SAID_LINES_MAX {
+            long.say_more(&number.to_string());
+        }
+        tally.merge(long);
+        let lines = tally.summary();
+        let first = [
+            "==> did not pass: unit: a",
+            "    panicked",
+            "==> did not pass: unit: b",
+            "    (1 lines more above)",
+            "    1",
+        ];
+        assert_eq!(lines[..5], first);
+        assert_eq!(lines.last().unwrap(), "    60");
+        assert_eq!(
+            (tally.failed, tally.line().as_str()),
+            (2, "0 passed, 2 failed, 0 skipped")
+        );
+        for _ in 0..SAID_MAX {
+            tally.merge(Tally::failure("c"));
+        }
+        assert_eq!(tally.summary().last().unwrap(), "==> and 2 more");
     }
 
     #[test]
@@ -101,6 +190,7 @@ mod tests {
             passed: 5,
             failed: 0,
             skipped: 1,
+            ..Tally::default()
         };
         assert!(skipped.holds(false) && !skipped.holds(true));
         assert!(!Tally::one(false).holds(false));

@@ -8,29 +8,71 @@ use anyhow::Result;
 use super::{Options, Tally};
 use crate::run;
 
+/// Seconds after which the tests are ended: they take two minutes on two idle cores. A hang must not look like slowness.
+const SECONDS_MAX: &str = "2700";
+
 /// Runs all unit and integration tests of the workspace.
 pub(crate) fn run(root: &Path, options: &Options) -> Result<Tally> {
-    let mut command = Command::new(run::cargo());
-    command.current_dir(root).args([
-        "test",
-        "--workspace",
-        "--no-fail-fast",
-        "--",
-        "--show-output",
-    ]);
+    // Apart, so that the time limit is one of tests, and what the compiler says is not among what they say.
+    let mut build = Command::new(run::cargo());
+    build
+        .current_dir(root)
+        .args(["test", "--workspace", "--no-run"]);
+    if !run::streams("build the tests", &mut build)? {
+        return Ok(Tally::failure("unit: the tests do not build"));
+    }
+    let mut command = Command::new("timeout");
+    command
+        .current_dir(root)
+        .args(["--kill-after=20", SECONDS_MAX])
+        .arg(run::cargo())
+        .args(["test", "--workspace", "--no-fail-fast"])
+        .args(["--", "--show-output"]);
     command.args(options.filter.as_deref());
     if options.strict {
         command.env("PENSTOCK_STRICT", "1");
     }
-    let mut tally = Tally::default();
+    let mut reader = Reader::default();
     let succeeded = run::lines("cargo test --workspace", &mut command, |line| {
-        count(&mut tally, line)
+        reader.read(line);
     })?;
-    // It did not compile, or a test program died before it could report.
+    let mut tally = reader.tally;
+    // A test program died before it could report, or the time was over.
     if !succeeded && tally.failed == 0 {
-        tally.failed = 1;
+        tally.merge(Tally::failure(
+            "unit: a test program died, or hung and was ended; the last lines of this level name it",
+        ));
     }
     Ok(tally)
+}
+
+/// Reads what the test programs print, one after the other.
+#[derive(Default)]
+struct Reader {
+    tally: Tally,
+    /// In the part of a program's output that repeats what its failed tests said.
+    failures: bool,
+    /// In what one of them said.
+    within: bool,
+}
+
+impl Reader {
+    fn read(&mut self, line: &str) {
+        if line == "failures:" {
+            // It comes twice: before what they said, and before their names alone.
+            self.within = false;
+            self.failures = true;
+        } else if line.starts_with("test result: ") {
+            (self.failures, self.within) = (false, false);
+        } else if let Some(name) = line.strip_prefix("---- ").filter(|_| self.failures) {
+            let name = name.trim_end_matches(" ----").trim_end_matches(" stdout");
+            self.tally.say(&format!("unit: {name}"));
+            self.within = true;
+        } else if self.within {
+            self.tally.say_more(line);
+        }
+        count(&mut self.tally, line);
+    }
 }
 
 /// A test that skips passes as far as the harness knows, and prints `SKIP: <test>: <reason>`.
@@ -38,33 +80,17 @@ fn count(tally: &mut Tally, line: &str) {
     if line.trim_start().starts_with("SKIP: ") {
         tally.skipped += 1;
         tally.passed = tally.passed.saturating_sub(1);
+        tally.say(line.trim_start());
         return;
     }
     let Some(result) = line.trim_start().strip_prefix("test result: ") else {
         return;
     };
     for part in result.split(['.', ';']) {
-        if let Some(n) = part
-            .trim()
-            .strip_suffix(" passed")
-            .and_then(|n| n.parse::<u64>().ok())
-        {
-            tally.passed += n;
-        }
-        if let Some(n) = part
-            .trim()
-            .strip_suffix(" failed")
-            .and_then(|n| n.parse::<u64>().ok())
-        {
-            tally.failed += n;
-        }
-        if let Some(n) = part
-            .trim()
-            .strip_suffix(" ignored")
-            .and_then(|n| n.parse::<u64>().ok())
-        {
-            tally.skipped += n;
-        }
+        let number = |word| part.trim().strip_suffix(word)?.parse::<u64>().ok();
+        tally.passed += number(" passed").unwrap_or(0);
+        tally.failed += number(" failed").unwrap_or(0);
+        tally.skipped += number(" ignored").unwrap_or(0);
     }
 }
 
@@ -82,14 +108,7 @@ mod tests {
         ] {
             count(&mut tally, line);
         }
-        assert_eq!(
-            tally,
-            Tally {
-                passed: 14,
-                failed: 1,
-                skipped: 1
-            }
-        );
+        assert_eq!((tally.passed, tally.failed, tally.skipped), (14, 1, 1));
     }
 
     #[test]
@@ -100,13 +119,20 @@ mod tests {
             "test result: ok. 2 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out",
         );
         count(&mut tally, "SKIP: ring::writes: io_uring is forbidden here");
-        assert_eq!(
-            tally,
-            Tally {
-                passed: 1,
-                failed: 0,
-                skipped: 1
-            }
-        );
+        assert_eq!((tally.passed, tally.failed, tally.skipped), (1, 0, 1));
+    }
+
+    #[test]
+    fn what_failed_tests_said_is_kept_and_nothing_else() {
+        let mut reader = Reader::default();
+        let output = "test a ... ok\ntest b ... FAILED\n\nsuccesses:\n\n---- a stdout ----\nfine\n\n\nsuccesses:\n    a\n\n\
+                      failures:\n\n---- b stdout ----\npanicked at b.rs\n\nfailures:\n    b\n\n\
+                      test result: FAILED. 1 passed; 1 failed; 0 ignored\n---- c stdout ----\nfine\n";
+        output.lines().for_each(|line| reader.read(line));
+        let mut expected = Tally::failure("unit: b");
+        expected.say_more("panicked at b.rs");
+        expected.say_more("");
+        expected.passed = 1;
+        assert_eq!(reader.tally, expected);
     }
 }

@@ -1,17 +1,15 @@
-//! A report as a directory: tables and a picture in `index.md`, everything in `results.json`.
+//! The comparison of clients as a directory: tables and a picture.
 
-use std::fmt::Write as _;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use super::plan::Part;
 use super::run::Report;
 use super::serve::Server;
 use super::tool::Work;
-use super::verdict::verdicts;
-use crate::modes::plot::{Line, Panel, svg};
-use crate::modes::table::met;
+use crate::summary;
+use crate::summary::plot::{Line, Panel, svg};
 
 /// The picture's file.
 const PICTURE: &str = "windows.svg";
@@ -21,39 +19,13 @@ const PICTURE: &str = "windows.svg";
 /// # Errors
 /// It cannot be written.
 pub fn write(report: &Report, directory: &Path) -> Result<()> {
-    std::fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
-    let put = |name: &str, bytes: &[u8]| {
-        let path = directory.join(name);
-        std::fs::write(&path, bytes).with_context(|| path.display().to_string())
-    };
-    let mut page = "# The client, measured\n\n".to_owned();
-    for line in report.header_lines() {
-        let _ = writeln!(page, "- {line}");
-    }
-    page.push_str("\nWhat the columns mean, and how far they can be trusted: docs/benchmarking.md.\n\n## Goals\n\n");
-    page.push_str("| | goal | measured | bound |\n|---|---|---:|---:|\n");
-    let number = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.3}"));
-    for verdict in verdicts(report) {
-        let (value, bound) = (number(verdict.value), number(verdict.bound));
-        let (met, goal) = (met(&verdict), &verdict.goal);
-        let _ = writeln!(page, "| {met} | {goal} | {value} | {bound} |");
-    }
-    if let Some(picture) = picture(report) {
-        put(PICTURE, picture.as_bytes())?;
-        let _ = writeln!(
-            page,
-            "\n## By window\n\n![throughput by depth of the window]({PICTURE})"
-        );
-    }
-    page.push_str("\n## Figures\n\n");
-    for table in report.tables() {
-        let _ = writeln!(page, "{}", table.markdown());
-    }
-    for missing in &report.missing {
-        let _ = writeln!(page, "- not measured: {missing}");
-    }
-    put("index.md", page.as_bytes())?;
-    put("results.json", &serde_json::to_vec(report)?)
+    let drawn = picture(report);
+    let pictures = drawn.as_ref().map_or(String::new(), |_| {
+        format!("## By window\n\n![throughput by depth of the window]({PICTURE})\n\n")
+    });
+    let page = report.summary().page("The client, measured", &pictures);
+    let drawn = drawn.map(|svg| (PICTURE.to_owned(), svg));
+    summary::write(directory, &page, drawn, report)
 }
 
 /// Throughput by depth of the window, and what the client reaches that finds it by itself.

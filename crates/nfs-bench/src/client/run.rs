@@ -4,7 +4,6 @@ use std::fs::{self, File};
 use std::io::Write as _;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use serde::Serialize;
@@ -16,10 +15,9 @@ use super::serve::{Server, Serving};
 use super::tool::{self, Ends, LOOPED_FILES, Tool, Work, small_name};
 use super::watch::watch;
 use crate::counters;
-use crate::pin;
-use crate::report::commit;
 use crate::servers::ganesha_is_installed;
 use crate::stage::{self, output};
+use crate::turns::{Machine, Turns};
 
 /// Of a small file, in bytes.
 const SMALL_FILE_BYTES: usize = 4096;
@@ -44,12 +42,9 @@ pub struct Options {
 /// Without these beside it a figure means nothing.
 #[derive(Debug, Serialize)]
 pub struct Header {
-    /// `uname -sr`.
-    pub kernel: String,
-    /// Cores of the machine.
-    pub cpus: usize,
-    /// Of the tree this was built from; `+` if the tree differs from it.
-    pub commit: String,
+    /// Which machine.
+    #[serde(flatten)]
+    pub machine: Machine,
     /// Versions of the peers.
     pub versions: Vec<String>,
     /// The size of the large file.
@@ -58,10 +53,6 @@ pub struct Header {
     pub files: usize,
     /// How many measurements there are of each.
     pub rounds: usize,
-    /// Cores of client and server.
-    pub cores: (usize, usize),
-    /// Share of the cores that others used while nothing was measured yet: other work on the machine.
-    pub busy_before: f64,
     /// How long everything took.
     pub run_seconds: f64,
 }
@@ -84,33 +75,23 @@ pub struct Report {
 /// # Errors
 /// Not inside the namespaces of [`crate::stage`], too little memory, or our own server does not start.
 pub fn run(options: &Options) -> Result<Report> {
-    let started = Instant::now();
-    let cpus = std::thread::available_parallelism()?.get();
-    let cores = pin::cores();
+    let mut turns = Turns::new();
+    let machine = Machine::look()?;
+    let cores = machine.cores;
     let root = stage::set_network_and_run()?;
-    let busy_before = counters::busy_share(cpus)?;
-    if busy_before > 0.1 {
-        let percent = busy_before * 100.0;
-        eprintln!(
-            "this machine is {percent:.0} % busy with something else: the figures will be worth little"
-        );
-    }
-    let mut missing = Vec::new();
     let mut rows = rows(options.sizes, options.kernel);
     rows.retain(|row| {
         let filter = options.filter.as_deref();
         filter.is_none_or(|filter| row.label().contains(filter))
     });
     ensure!(!rows.is_empty(), "--filter leaves nothing over");
-    leave_out_what_is_not_there(&mut rows, &mut missing);
+    leave_out_what_is_not_there(&mut rows, &mut turns.missing);
     let wire = rows.iter().any(|row| row.tool == Tool::Kernel);
     let place = Place::set(&root, options, cores)?;
     let servings = place.start(&rows, wire)?;
     let mut ceilings = Vec::new();
-    let mut turn = 0;
     for round in 1..=options.rounds {
-        let elapsed = started.elapsed().as_secs();
-        eprintln!("round {round} of {}, after {elapsed} s", options.rounds);
+        turns.round(round, options.rounds);
         let ceiling = ceiling::measure(options.sizes.whole, cores)?;
         eprintln!(
             "  {:<64} {:>7.0} MiB/s",
@@ -119,27 +100,22 @@ pub fn run(options: &Options) -> Result<Report> {
         );
         ceilings.push(ceiling);
         for row in &mut rows {
-            turn += 1;
-            one(&place, &servings, row, turn, &mut missing)?;
+            one(&place, &servings, row, &mut turns)?;
         }
     }
     let header = Header {
-        kernel: output("uname", &["-sr"])?,
-        cpus,
-        commit: commit(),
+        machine,
         versions: versions(),
         file_bytes: options.sizes.whole,
         files: options.files,
         rounds: options.rounds,
-        cores,
-        busy_before,
-        run_seconds: started.elapsed().as_secs_f64(),
+        run_seconds: turns.seconds(),
     };
     Ok(Report {
         header,
         ceilings,
         rows,
-        missing,
+        missing: turns.missing,
     })
 }
 
@@ -172,37 +148,18 @@ fn versions() -> Vec<String> {
         .collect()
 }
 
-/// One measurement; what fails is noted and left out of later rounds, so that one tool's trouble costs only its row.
-fn one(
-    place: &Place,
-    servings: &[Serving],
-    row: &mut Row,
-    turn: usize,
-    missing: &mut Vec<String>,
-) -> Result<()> {
-    let label = row.label();
-    if missing.iter().any(|entry| entry.starts_with(&label)) {
-        return Ok(());
-    }
+fn one(place: &Place, servings: &[Serving], row: &mut Row, turns: &mut Turns) -> Result<()> {
     let serving = servings
         .iter()
         .find(|serving| serving.server == row.server)
         .context("a row without a server")?;
-    match place.measure(serving, row, turn) {
-        Ok(figures) => {
-            let rate = if row.work.is_many() {
-                format!("{:>7.0} files/s", figures.files_per_second())
-            } else {
-                format!("{:>7.0} MiB/s", figures.mib_per_second())
-            };
-            eprintln!("  {label:<64} {rate}");
-            row.rounds.push(figures);
-        }
-        Err(error) => {
-            eprintln!("  {label:<64} {error:#}");
-            missing.push(format!("{label}: {error:#}"));
-        }
-    }
+    let say = |figures: &Figures| match row.work.is_many() {
+        true => format!("{:>7.0} files/s", figures.files_per_second()),
+        false => format!("{:>7.0} MiB/s", figures.mib_per_second()),
+    };
+    let measure = |turn| place.measure(serving, row, turn);
+    let figures = turns.take(&row.label(), measure, say);
+    row.rounds.extend(figures);
     Ok(())
 }
 

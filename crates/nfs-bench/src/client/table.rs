@@ -1,42 +1,30 @@
-//! The report as tables: for people in a terminal, and as Markdown.
-
-use std::fmt::Write as _;
+//! The report as tables.
 
 use super::plan::{Figures, Part, Row};
 use super::run::Report;
 use super::serve::Server;
 use super::tool::{Tool, Work};
 use super::verdict::verdicts;
-use crate::modes::table::Table;
 use crate::sample::Spread;
+use crate::summary::Summary;
+use crate::summary::table::Table;
 
 impl Report {
-    /// Everything, for a terminal.
-    pub fn text(&self) -> String {
-        let mut out = self.header_lines().join("\n");
-        out.push_str("\n\n");
-        for table in self.tables() {
-            out.push_str(&table.text());
-            out.push('\n');
+    /// What is shown of it.
+    pub fn summary(&self) -> Summary<'_> {
+        Summary {
+            header: self.header_lines(),
+            tables: self.tables(),
+            verdicts: verdicts(self),
+            missing: &self.missing,
         }
-        for verdict in verdicts(self) {
-            let _ = writeln!(out, "{verdict}");
-        }
-        for missing in &self.missing {
-            let _ = writeln!(out, "not measured: {missing}");
-        }
-        out
     }
 
     /// Where and how, a line each.
-    pub fn header_lines(&self) -> Vec<String> {
+    fn header_lines(&self) -> Vec<String> {
         let h = &self.header;
-        let (client, server) = h.cores;
         let mut lines = vec![
-            format!(
-                "kernel {}, {} cores (client on {client}, server on {server}), commit {}",
-                h.kernel, h.cpus, h.commit
-            ),
+            h.machine.line("client"),
             format!(
                 "large file {} MiB, {} small ones, all in memory (tmpfs); {} rounds, median (min..max); {:.0} s in all",
                 h.file_bytes >> 20,
@@ -44,11 +32,7 @@ impl Report {
                 h.rounds,
                 h.run_seconds
             ),
-            format!(
-                "{:.0} % of the machine was in use before the run; {}",
-                h.busy_before * 100.0,
-                h.versions.join(", ")
-            ),
+            h.machine.others_line(&h.versions),
         ];
         if let Some(ceiling) = self.ceiling() {
             let of = |figure: fn(&super::ceiling::Ceiling) -> f64| {
@@ -57,7 +41,7 @@ impl Report {
             };
             lines.push(format!(
                 "loopback TCP carries {} MiB/s here, for {:.2} CPU s/GiB of the receiver and {:.2} of the sender",
-                spread(ceiling),
+                format_args!("{ceiling:.0}"),
                 of(|c| c.receiver_seconds),
                 of(|c| c.sender_seconds)
             ));
@@ -138,7 +122,7 @@ impl Report {
             let kernel = row.tool == Tool::Kernel;
             vec![
                 row.tool.name(row.work),
-                spread(row.rate()),
+                format!("{:.0}", row.rate()),
                 ratio(peer),
                 ratio(tcp.filter(|_| !many)),
                 format!("{:.2}", per(|f| f.client.user + f.client.system)),
@@ -215,11 +199,4 @@ impl Row {
 
 fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     Spread::of(values).map_or(f64::NAN, |spread| spread.median)
-}
-
-fn spread(spread: Spread) -> String {
-    format!(
-        "{:.0} ({:.0}..{:.0})",
-        spread.median, spread.min, spread.max
-    )
 }

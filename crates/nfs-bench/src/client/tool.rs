@@ -54,11 +54,6 @@ impl Work {
     pub fn is_many(self) -> bool {
         matches!(self, Self::ManyDown | Self::ManyUp)
     }
-
-    /// Whether the file comes to be on the server.
-    pub fn is_up(self) -> bool {
-        matches!(self, Self::Write | Self::CopyUp | Self::ManyUp)
-    }
 }
 
 /// How ours is told to go about it; what is `None` it finds itself.

@@ -1,4 +1,4 @@
-//! What the figures are held against: the goals of the client, each met or not. Nothing fails when one is not.
+//! What the figures are held against: the goals of the client, each met or not.
 
 use nfs_client::limits::MEMORY_BYTES_DEFAULT;
 
@@ -6,7 +6,7 @@ use super::plan::{Part, Row};
 use super::run::Report;
 use super::serve::Server;
 use super::tool::{Tool, Work};
-use crate::modes::verdict::Verdict;
+use crate::summary::verdict::Verdict;
 
 /// Sequential, against `nfs-cp` on the same server.
 const SEQUENTIAL_RATIO: f64 = 2.0;
@@ -93,6 +93,7 @@ mod tests {
     use crate::client::run::Header;
     use crate::client::tool::Tuning;
     use crate::client::watch::Spent;
+    use crate::turns::Machine;
 
     const OURS: Tool = Tool::Penstock(Tuning {
         window: None,
@@ -124,15 +125,17 @@ mod tests {
     fn report(rows: Vec<Row>) -> Report {
         Report {
             header: Header {
-                kernel: String::new(),
-                cpus: 2,
-                commit: String::new(),
+                machine: Machine {
+                    kernel: String::new(),
+                    cpus: 2,
+                    commit: String::new(),
+                    cores: (0, 1),
+                    busy_before: 0.0,
+                },
                 versions: Vec::new(),
                 file_bytes: 1 << 30,
                 files: 100,
                 rounds: 1,
-                cores: (0, 1),
-                busy_before: 0.0,
                 run_seconds: 1.0,
             },
             ceilings: vec![Ceiling {
@@ -170,7 +173,7 @@ mod tests {
         assert_eq!(met(&report, "penstock, many up"), Some(true));
         assert_eq!(met(&report, "penstock, many down"), None);
         assert_eq!(met(&report, "ganesha, copy up"), None);
-        assert!(report.text().contains("copy down on penstock"));
+        assert!(report.summary().text().contains("copy down on penstock"));
     }
 
     #[test]

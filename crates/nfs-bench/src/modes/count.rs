@@ -15,10 +15,10 @@ use super::contender::Contender;
 use super::device::Volume;
 use super::measure::{Common, job, start};
 use super::stream;
-use super::table::Table;
 use super::work::Work;
 use crate::counters;
 use crate::stage::output;
+use crate::summary::table::Table;
 
 /// Enough for figures per MiB that do not depend on where a run begins, and little enough for strace.
 const COUNTED_BYTES: u64 = 256 << 20;

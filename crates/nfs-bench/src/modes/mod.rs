@@ -9,7 +9,6 @@ pub mod device;
 pub mod fio;
 pub mod measure;
 pub mod page;
-pub mod plot;
 pub mod run;
 pub mod sampler;
 mod session;

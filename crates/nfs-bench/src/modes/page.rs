@@ -1,17 +1,16 @@
-//! A report as a directory: tables and pictures in `index.md`, everything in `results.json`.
+//! The comparison of I/O modes as a directory: tables and pictures.
 
 use std::fmt::Write as _;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use super::measure::Figures;
-use super::plot::{Line, Panel, svg};
 use super::run::{Report, Row};
 use super::sampler::Point;
-use super::table::met;
-use super::verdict::verdicts;
 use super::work::Direction;
+use crate::summary;
+use crate::summary::plot::{Line, Panel, svg};
 
 /// CPU times come in hundredths of a second, so a share is taken over at least so long.
 const SHARE_SECONDS: f64 = 0.24;
@@ -21,28 +20,8 @@ const SHARE_SECONDS: f64 = 0.24;
 /// # Errors
 /// It cannot be written.
 pub fn write(report: &Report, directory: &Path) -> Result<()> {
-    std::fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
-    let put = |name: &str, bytes: &[u8]| {
-        let path = directory.join(name);
-        std::fs::write(&path, bytes).with_context(|| path.display().to_string())
-    };
-    let mut page = "# The I/O modes, measured\n\n".to_owned();
-    for line in report.header_lines() {
-        let _ = writeln!(page, "- {line}");
-    }
-    page.push_str("\nWhat the columns mean, and how far they can be trusted: docs/benchmarking.md.\n\n## Goals\n\n");
-    page.push_str("| | goal | measured | bound |\n|---|---|---:|---:|\n");
-    let number = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.3}"));
-    for verdict in verdicts(report) {
-        let (value, bound) = (number(verdict.value), number(verdict.bound));
-        let _ = writeln!(
-            page,
-            "| {} | {} | {value} | {bound} |",
-            met(&verdict),
-            verdict.goal
-        );
-    }
-    page.push_str("\n## Over time\n\n");
+    let mut pictures = "## Over time\n\n".to_owned();
+    let mut drawn = Vec::new();
     for (volume, _) in &report.header.volumes {
         for (direction, word) in [(Direction::Read, "read"), (Direction::Write, "written")] {
             let rows = report.drawn(volume, direction);
@@ -50,19 +29,12 @@ pub fn write(report: &Report, directory: &Path) -> Result<()> {
                 continue;
             }
             let name = format!("{volume}-{word}.svg");
-            put(&name, picture(report, volume, word, &rows).as_bytes())?;
-            let _ = writeln!(page, "![{word} on {volume} over time]({name})\n");
+            let _ = writeln!(pictures, "![{word} on {volume} over time]({name})\n");
+            drawn.push((name, picture(report, volume, word, &rows)));
         }
     }
-    page.push_str("## Figures\n\n");
-    for table in report.tables() {
-        let _ = writeln!(page, "{}", table.markdown());
-    }
-    for missing in &report.missing {
-        let _ = writeln!(page, "- not measured: {missing}");
-    }
-    put("index.md", page.as_bytes())?;
-    put("results.json", &serde_json::to_vec(report)?)
+    let page = report.summary().page("The I/O modes, measured", &pictures);
+    summary::write(directory, &page, drawn, report)
 }
 
 fn picture(report: &Report, volume: &str, word: &str, rows: &[&Row]) -> String {

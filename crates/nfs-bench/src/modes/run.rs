@@ -1,7 +1,7 @@
 //! A whole run: who is measured on what, in which order, and what is done with the figures.
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
@@ -13,11 +13,10 @@ use super::device::Volume;
 use super::measure::{self, Common, Figures};
 use super::supervise::Setting;
 use super::work::{Direction, Work};
-use crate::counters;
 use crate::pin;
-use crate::report::commit;
 use crate::servers::ganesha_is_installed;
 use crate::stage::{self, output};
+use crate::turns::{Machine, Turns};
 
 /// How to measure.
 #[derive(Clone, Debug)]
@@ -75,12 +74,9 @@ pub struct Row {
 /// Without these beside it a figure means nothing.
 #[derive(Debug, Serialize)]
 pub struct Header {
-    /// `uname -sr`.
-    pub kernel: String,
-    /// Cores of the machine.
-    pub cpus: usize,
-    /// Of the tree this was built from; `+` if the tree differs from it.
-    pub commit: String,
+    /// Which machine.
+    #[serde(flatten)]
+    pub machine: Machine,
     /// Name and description of each volume.
     pub volumes: Vec<(&'static str, String)>,
     /// Versions of fio and of the peers.
@@ -95,10 +91,6 @@ pub struct Header {
     pub seconds_at_most: Option<f64>,
     /// How many measurements there are of each.
     pub rounds: usize,
-    /// Cores of load and server.
-    pub cores: (usize, usize),
-    /// Share of the cores that others used while nothing was measured yet: other work on the machine.
-    pub busy_before: f64,
     /// How long everything took.
     pub run_seconds: f64,
 }
@@ -122,23 +114,14 @@ pub struct Report {
 /// Not started by [`super::supervise::run_inside`], or the volumes cannot be made.
 pub fn run(options: &Options) -> Result<Report> {
     let setting = Setting::ours()?;
-    let started = Instant::now();
-    // Asked before this process binds itself to one of them.
-    let cpus = std::thread::available_parallelism()?.get();
-    let cores = pin::cores();
+    let mut turns = Turns::new();
+    let machine = Machine::look()?;
+    let cores = machine.cores;
     pin::pin_thread(cores.0)?;
     let root = stage::set_network_and_run()?;
-    let busy_before = counters::busy_share(cpus)?;
-    if busy_before > 0.1 {
-        let percent = busy_before * 100.0;
-        eprintln!(
-            "this machine is {percent:.0} % busy with something else: the figures will be worth little"
-        );
-    }
-    let mut missing = Vec::new();
     let volumes = volumes(options, &setting, &root)?;
     let unfsd = unfsd(options);
-    let contenders = contenders(options, unfsd.is_some(), &mut missing);
+    let contenders = contenders(options, unfsd.is_some(), &mut turns.missing);
     let common = Common {
         depth: options.depth,
         file_bytes: options.file_bytes,
@@ -158,23 +141,18 @@ pub fn run(options: &Options) -> Result<Report> {
         eprintln!("writing the file that is read to {}", volume.name);
         measure::make_read_file(volume, options.file_bytes)?;
     }
-    let mut turn = 0;
     for round in 1..=options.rounds {
-        let elapsed = started.elapsed().as_secs();
-        eprintln!("round {round} of {}, after {elapsed} s", options.rounds);
+        turns.round(round, options.rounds);
         for row in &mut rows {
-            turn += 1;
-            one(&common, &volumes, row, turn, &mut missing)?;
+            one(&common, &volumes, row, &mut turns)?;
         }
     }
     let counts = match volumes.first() {
-        Some(volume) if options.count => counts(&common, volume, &rows, turn, &mut missing),
+        Some(volume) if options.count => counts(&common, volume, &rows, &mut turns),
         _ => Vec::new(),
     };
     let header = Header {
-        kernel: output("uname", &["-sr"])?,
-        cpus,
-        commit: commit(),
+        machine,
         volumes: volumes
             .iter()
             .map(|volume| (volume.name, volume.description.clone()))
@@ -185,64 +163,39 @@ pub fn run(options: &Options) -> Result<Report> {
         depth: options.depth,
         seconds_at_most: options.at_most.map(|most| most.as_secs_f64()),
         rounds: options.rounds,
-        cores,
-        busy_before,
-        run_seconds: started.elapsed().as_secs_f64(),
+        run_seconds: turns.seconds(),
     };
     Ok(Report {
         header,
         rows,
         counts,
-        missing,
+        missing: turns.missing,
     })
 }
 
-/// One measurement; what fails is noted and left out of later rounds, so that one peer's trouble costs only its row.
-fn one(
-    common: &Common,
-    volumes: &[Volume],
-    row: &mut Row,
-    turn: usize,
-    missing: &mut Vec<String>,
-) -> Result<()> {
+fn one(common: &Common, volumes: &[Volume], row: &mut Row, turns: &mut Turns) -> Result<()> {
     let label = format!(
         "{} {}, {}",
         row.volume,
         row.work.name(),
         row.contender.name()
     );
-    if missing.iter().any(|entry| entry.starts_with(&label)) {
-        return Ok(());
-    }
     let volume = volumes
         .iter()
         .find(|volume| volume.name == row.volume)
         .context("a row without a volume")?;
-    match measure::measure(common, volume, row.work, row.contender, turn) {
-        Ok(figures) => {
-            eprintln!(
-                "  {label:<48} {:>7.0} MiB/s {:>6.2} CPU s/GiB",
-                figures.outcome.mib_per_second(),
-                figures.cpu_per_gib()
-            );
-            row.rounds.push(figures);
-        }
-        Err(error) => {
-            eprintln!("  {label:<48} {error:#}");
-            missing.push(format!("{label}: {error:#}"));
-        }
-    }
+    let say = |figures: &Figures| {
+        let (rate, cpu) = (figures.outcome.mib_per_second(), figures.cpu_per_gib());
+        format!("{rate:>7.0} MiB/s {cpu:>6.2} CPU s/GiB")
+    };
+    let measure = |turn| measure::measure(common, volume, row.work, row.contender, turn);
+    let figures = turns.take(&label, measure, say);
+    row.rounds.extend(figures);
     Ok(())
 }
 
 /// Counts what was measured on the first volume, except at random places and locally.
-fn counts(
-    common: &Common,
-    volume: &Volume,
-    rows: &[Row],
-    turns: usize,
-    missing: &mut Vec<String>,
-) -> Vec<Count> {
+fn counts(common: &Common, volume: &Volume, rows: &[Row], turns: &mut Turns) -> Vec<Count> {
     let mut counts = Vec::new();
     let servers = rows.iter().filter(|row| {
         let serves = row.contender.is_peer() || row.contender.mode().is_some();
@@ -251,9 +204,10 @@ fn counts(
     for (index, row) in servers.enumerate() {
         let label = format!("{}, {}", row.work.name(), row.contender.name());
         eprintln!("counting {label}");
-        match count(common, volume, row.work, row.contender, turns + 1 + index) {
+        let turn = turns.taken() + 1 + index;
+        match count(common, volume, row.work, row.contender, turn) {
             Ok(counted) => counts.push(counted),
-            Err(error) => missing.push(format!("counts of {label}: {error:#}")),
+            Err(error) => turns.missing.push(format!("counts of {label}: {error:#}")),
         }
     }
     counts

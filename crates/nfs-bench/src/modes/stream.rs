@@ -2,7 +2,7 @@
 //!
 //! A call of the application goes out as one or more READs or WRITEs of the size that the server takes, all at once,
 //! as a client's file system does it; its latency ends with the last of their replies. Payloads of READ are left in
-//! the kernel but for their first bytes and for each [`CHECKED_EVERY`]th call, which is compared whole.
+//! the kernel but for their first bytes and for each `CHECKED_EVERY`th call, which is compared whole.
 //! Payloads of WRITE are composed in one reused buffer right before they are sent.
 
 use std::io::IoSlice;

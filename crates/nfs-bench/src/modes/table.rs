@@ -1,103 +1,35 @@
-//! The report as tables: for people in a terminal, and as Markdown.
-
-use std::fmt::Write as _;
+//! The report as tables.
 
 use super::contender::{Contender, Engine, Mode};
 use super::count;
 use super::measure::Figures;
 use super::run::{Report, Row};
-use super::verdict::{Verdict, verdicts};
+use super::verdict::verdicts;
 use super::work::Work;
 use crate::sample::Spread;
-
-/// Cells under a heading; the first column is text, the others are figures.
-#[derive(Clone, Debug)]
-pub struct Table {
-    /// What it is about.
-    pub title: String,
-    /// One for each column.
-    pub heading: Vec<String>,
-    /// As many cells each as the heading.
-    pub rows: Vec<Vec<String>>,
-}
-
-impl Table {
-    /// With columns aligned by spaces.
-    pub fn text(&self) -> String {
-        let mut out = format!("{}\n", self.title);
-        let widths: Vec<usize> = (0..self.heading.len())
-            .map(|column| {
-                let cells = std::iter::once(&self.heading).chain(&self.rows);
-                cells
-                    .map(|row| row[column].chars().count())
-                    .max()
-                    .unwrap_or(0)
-            })
-            .collect();
-        for row in std::iter::once(&self.heading).chain(&self.rows) {
-            let cells: Vec<String> = row
-                .iter()
-                .zip(&widths)
-                .enumerate()
-                .map(|(column, (cell, &width))| {
-                    if column == 0 {
-                        format!("{cell:<width$}")
-                    } else {
-                        format!("{cell:>width$}")
-                    }
-                })
-                .collect();
-            let _ = writeln!(out, "  {}", cells.join("  ").trim_end());
-        }
-        out
-    }
-
-    /// As a table of Markdown.
-    pub fn markdown(&self) -> String {
-        let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
-        let mut rule = vec!["---".to_owned()];
-        rule.resize(self.heading.len(), "---:".to_owned());
-        let mut out = format!(
-            "### {}\n\n{}{}",
-            self.title,
-            line(&self.heading),
-            line(&rule)
-        );
-        self.rows.iter().for_each(|row| out.push_str(&line(row)));
-        out
-    }
-}
+use crate::summary::Summary;
+use crate::summary::table::Table;
 
 impl Report {
-    /// Everything, for a terminal.
-    pub fn text(&self) -> String {
-        let mut out = self.header_lines().join("\n");
-        out.push_str("\n\n");
-        for table in self.tables() {
-            out.push_str(&table.text());
-            out.push('\n');
+    /// What is shown of it.
+    pub fn summary(&self) -> Summary<'_> {
+        Summary {
+            header: self.header_lines(),
+            tables: self.tables(),
+            verdicts: verdicts(self),
+            missing: &self.missing,
         }
-        for verdict in verdicts(self) {
-            let _ = writeln!(out, "{verdict}");
-        }
-        for missing in &self.missing {
-            let _ = writeln!(out, "not measured: {missing}");
-        }
-        out
     }
 
     /// Where and how, a line each.
-    pub fn header_lines(&self) -> Vec<String> {
+    fn header_lines(&self) -> Vec<String> {
         let h = &self.header;
         let mib = |bytes: u64| bytes >> 20;
         let most = h
             .seconds_at_most
             .map_or(String::new(), |s| format!(", no calls after {s} s"));
         let mut lines = vec![
-            format!(
-                "kernel {}, {} cores (load on {}, server on {}), commit {}",
-                h.kernel, h.cpus, h.cores.0, h.cores.1, h.commit
-            ),
+            h.machine.line("load"),
             format!(
                 "file {} MiB, server's memory {} MiB, {} calls in flight on one connection{most}; {} rounds, median (min..max); {:.0} s in all",
                 mib(h.file_bytes),
@@ -106,11 +38,7 @@ impl Report {
                 h.rounds,
                 h.run_seconds
             ),
-            format!(
-                "{:.0} % of the machine was in use before the run; {}",
-                h.busy_before * 100.0,
-                h.versions.join(", ")
-            ),
+            h.machine.others_line(&h.versions),
         ];
         for (name, description) in &h.volumes {
             lines.push(format!("{name}: {description}"));
@@ -191,7 +119,7 @@ impl Report {
         };
         vec![
             row.contender.name(),
-            spread(Spread::of(row.rounds.iter().map(rate_of(row.work)))),
+            Spread::cell(row.rounds.iter().map(rate_of(row.work)), 0),
             ratio(buffered),
             ratio(self.best_peer(row.volume, row.work)),
             // Direct where that can be done locally.
@@ -241,20 +169,5 @@ fn rate_of(work: Work) -> fn(&Figures) -> f64 {
         |figures| figures.outcome.calls as f64 / figures.outcome.seconds
     } else {
         |figures| figures.outcome.mib_per_second()
-    }
-}
-
-fn spread(spread: Option<Spread>) -> String {
-    spread.map_or("-".to_owned(), |s| {
-        format!("{:.0} ({:.0}..{:.0})", s.median, s.min, s.max)
-    })
-}
-
-/// Whether a verdict has been reached, as one word.
-pub fn met(verdict: &Verdict) -> &'static str {
-    match verdict.met {
-        Some(true) => "met",
-        Some(false) => "NOT met",
-        None => "not measured",
     }
 }

@@ -1,64 +1,11 @@
 //! What the figures are held against: the goals of the I/O modes, each met or not.
-//!
-//! A run passes or fails nothing. A goal is a line of the report, so that nobody has to compute it by hand.
-
-use std::fmt;
-
-use serde::Serialize;
 
 use super::contender::{Contender, Engine, Mode};
 use super::measure::Figures;
 use super::run::Report;
-use super::table::{cached_percent, median, met};
+use super::table::{cached_percent, median};
 use super::work::Work;
-
-/// A goal and how far it was reached.
-#[derive(Clone, Debug, Serialize)]
-pub struct Verdict {
-    /// In words.
-    pub goal: String,
-    /// What was measured.
-    pub value: Option<f64>,
-    /// What it is held against.
-    pub bound: Option<f64>,
-    /// Whether it is enough; `None` where something was not measured.
-    pub met: Option<bool>,
-}
-
-impl fmt::Display for Verdict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let number = |value: Option<f64>| value.map_or("-".to_owned(), |v| format!("{v:.3}"));
-        let (value, bound) = (number(self.value), number(self.bound));
-        write!(
-            f,
-            "{:<12} {}: {value} (bound {bound})",
-            met(self),
-            self.goal
-        )
-    }
-}
-
-impl Verdict {
-    pub(crate) fn at_least(goal: String, value: Option<f64>, bound: Option<f64>) -> Self {
-        let met = value.zip(bound).map(|(value, bound)| value >= bound);
-        Self {
-            goal,
-            value,
-            bound,
-            met,
-        }
-    }
-
-    pub(crate) fn at_most(goal: String, value: Option<f64>, bound: Option<f64>) -> Self {
-        let met = value.zip(bound).map(|(value, bound)| value <= bound);
-        Self {
-            goal,
-            value,
-            bound,
-            met,
-        }
-    }
-}
+use crate::summary::verdict::Verdict;
 
 const DIRECT: Contender = Contender::Penstock(Engine::Uring, Mode::Direct);
 const BUFFERED: Contender = Contender::Penstock(Engine::Uring, Mode::Buffered);
@@ -173,6 +120,7 @@ mod tests {
     use super::super::run::{Header, Row};
     use super::super::stream::Outcome;
     use super::*;
+    use crate::turns::Machine;
 
     /// A row of rounds that each moved 1 GiB: (MiB/s, CPU seconds, bytes cached).
     fn row(work: Work, contender: Contender, rounds: &[(f64, f64, u64)]) -> Row {
@@ -208,9 +156,13 @@ mod tests {
     fn report(rows: Vec<Row>) -> Report {
         Report {
             header: Header {
-                kernel: String::new(),
-                cpus: 2,
-                commit: String::new(),
+                machine: Machine {
+                    kernel: String::new(),
+                    cpus: 2,
+                    commit: String::new(),
+                    cores: (0, 1),
+                    busy_before: 0.0,
+                },
                 volumes: vec![("fast", String::new())],
                 versions: Vec::new(),
                 file_bytes: 1 << 30,
@@ -218,8 +170,6 @@ mod tests {
                 depth: 32,
                 seconds_at_most: None,
                 rounds: 3,
-                cores: (0, 1),
-                busy_before: 0.0,
                 run_seconds: 1.0,
             },
             rows,

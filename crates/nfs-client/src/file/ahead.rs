@@ -23,9 +23,9 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-use super::memory::{Lane, Memory, Share};
+use super::memory::{Direction, Lane, Memory, Share};
 use super::pattern::{Advice, Patterns};
-use super::window::Window;
+use super::window::{Moved, Sent, Window};
 use super::{Depth, Windows};
 use crate::client::{Client, ClientError, TransferSizes, printable, refused};
 use crate::limits::{
@@ -44,8 +44,6 @@ pub(super) struct Reading {
     /// Readers that wait for a slot.
     waiting: AtomicUsize,
     lane: Lane,
-    /// What the window's times are counted from.
-    began: Instant,
 }
 
 /// Where the bytes come from.
@@ -81,8 +79,7 @@ struct Entry {
     stream: u32,
     /// Bytes given to readers so far.
     taken: u64,
-    /// How long readers waited for it.
-    waited: Duration,
+    sent: Sent,
     task: AbortHandle,
 }
 
@@ -100,6 +97,8 @@ struct Slot {
 struct Outcome {
     data: Bytes,
     end: End,
+    /// When it came, by [`Memory::now`].
+    at: Duration,
 }
 
 /// Why the data ends where it does.
@@ -156,15 +155,14 @@ impl Reading {
         let windows = client.windows();
         let (transfer, doublings) = transfer(client.transfer_sizes(), windows);
         let memory = client.memory().clone();
-        let start = memory.depth_found();
-        let now = Instant::now();
+        let start = memory.found(Direction::Read);
         let state = State {
             slots: BTreeMap::new(),
             patterns: Patterns::default(),
             window: Window::new(windows.read, start, READ_AHEAD_TRANSFERS_MAX)
                 .may_double(doublings),
             size,
-            used: now,
+            used: Instant::now(),
             share: None,
             watch: None,
             registered: false,
@@ -182,7 +180,6 @@ impl Reading {
             state: Mutex::new(state),
             waiting: AtomicUsize::new(0),
             lane: Lane::new(),
-            began: now,
         })
     }
 
@@ -310,7 +307,7 @@ impl Reading {
         slot: &Arc<Slot>,
         at: u64,
         end: u64,
-        waited: Option<Duration>,
+        waited: bool,
         follow: Follow,
     ) -> Option<Result<Piece, ClientError>> {
         let mut state = self.lock();
@@ -320,11 +317,11 @@ impl Reading {
         if rest == 0 {
             state.forget(|other| std::ptr::eq(other, &**slot));
             return match &outcome.end {
-                End::Eof if waited.is_some() => Some(Ok(Piece {
+                End::Eof if waited => Some(Ok(Piece {
                     data: Bytes::new(),
                     eof: true,
                 })),
-                End::Failed(error) if waited.is_some() => {
+                End::Failed(error) if waited => {
                     let all_wanted = slot.end() <= end || matches!(error, ClientError::Rpc(_));
                     all_wanted.then(|| Err(error.clone()))
                 }
@@ -334,7 +331,7 @@ impl Reading {
         let count = rest.min(usize::try_from(end - at).unwrap_or(usize::MAX));
         let eof = count == rest && matches!(outcome.end, End::Eof);
         let bytes = u64::try_from(count).unwrap_or(0);
-        let through = state.took(slot, bytes, waited.unwrap_or_default(), self);
+        let through = state.took(slot, bytes, outcome.at, &self.source.memory);
         if eof {
             state.forget(|other| other.offset > slot.offset);
         } else if through {
@@ -495,7 +492,7 @@ impl Reading {
             slot,
             stream,
             taken: 0,
-            waited: Duration::ZERO,
+            sent: state.window.sent(memory.now()),
             task: runtime.spawn(run).abort_handle(),
         };
         state.slots.insert(range.start, entry);
@@ -543,6 +540,14 @@ impl State {
         self.give_up_share();
     }
 
+    /// How many readers have something ahead of them.
+    fn readers(&self) -> u32 {
+        let mut streams: Vec<u32> = self.slots.values().map(|entry| entry.stream).collect();
+        streams.sort_unstable();
+        streams.dedup();
+        u32::try_from(streams.len()).unwrap_or(u32::MAX)
+    }
+
     /// Who holds nothing leaves the memory to others.
     fn give_up_share(&mut self) {
         if self.slots.is_empty() {
@@ -552,24 +557,30 @@ impl State {
 
     /// A reader took `count` bytes of the slot. When that was all of it, it has gone through the
     /// window: then true.
-    fn took(&mut self, slot: &Arc<Slot>, count: u64, waited: Duration, reading: &Reading) -> bool {
+    fn took(&mut self, slot: &Arc<Slot>, count: u64, answered: Duration, memory: &Memory) -> bool {
         let entry = self.slots.get_mut(&slot.offset);
         let Some(entry) = entry.filter(|entry| Arc::ptr_eq(&entry.slot, slot)) else {
             return false;
         };
         self.used = Instant::now();
         entry.taken += count;
-        entry.waited += waited;
         let data = slot.outcome.get().map_or(0, |outcome| outcome.data.len());
         if entry.taken < u64::try_from(data).unwrap_or(u64::MAX) {
             return false;
         }
-        let (bytes, waited) = (entry.taken, entry.waited);
+        let (bytes, sent) = (entry.taken, entry.sent);
+        let moved = Moved {
+            sent,
+            answered,
+            bytes,
+            readers: self.readers(),
+            windows: memory.windows(),
+        };
         self.slots.remove(&slot.offset);
         self.give_up_share();
-        self.window.moved(reading.began.elapsed(), bytes, waited);
-        if let Some(depth) = self.window.settled() {
-            reading.source.memory.found_depth(depth);
+        self.window.moved(memory.now(), &moved);
+        if let Some(found) = self.window.found() {
+            memory.arrived(Direction::Read, found);
         }
         true
     }
@@ -599,17 +610,16 @@ impl Slot {
         }
     }
 
-    /// Waits for the outcome; how long, or `None` if it was there already.
-    async fn wait(&self) -> Option<Duration> {
+    /// Waits for the outcome; false if it was there already.
+    async fn wait(&self) -> bool {
         if self.outcome.get().is_some() {
-            return None;
+            return false;
         }
-        let began = Instant::now();
         loop {
             let mut ready = std::pin::pin!(self.ready.notified());
             ready.as_mut().enable();
             if self.outcome.get().is_some() {
-                return Some(began.elapsed());
+                return true;
             }
             ready.await;
         }
@@ -629,6 +639,7 @@ impl Source {
         let failed = |data: Option<Buf>, error| Outcome {
             data: data.map_or_else(Bytes::new, Bytes::from_owner),
             end: End::Failed(error),
+            at: self.memory.now(),
         };
         let refuse = |status| refused("READ", &self.path, status);
         let first = match self.nfs.read_into(&self.handle, offset, buf).await {
@@ -648,7 +659,8 @@ impl Source {
             if data.len() >= len || eof {
                 let end = if eof { End::Eof } else { End::Full };
                 let data = Bytes::from_owner(data);
-                return Outcome { data, end };
+                let at = self.memory.now();
+                return Outcome { data, end, at };
             }
             let here = offset + u64::try_from(data.len()).unwrap_or(0);
             if last.0 == 0 {
@@ -701,7 +713,8 @@ async fn run(source: Arc<Source>, slot: Arc<Slot>, buf: Buf, reading: Weak<Readi
             if self.0.outcome.get().is_none() {
                 let data = Bytes::new();
                 let end = End::GivenUp;
-                self.0.finish(Outcome { data, end });
+                let at = Duration::ZERO;
+                self.0.finish(Outcome { data, end, at });
             }
         }
     }

@@ -5,12 +5,16 @@
 //! has an equal share of it. But one transfer in each direction of each file always goes, whatever
 //! others hold ([`Lane`]): nobody waits for memory that only it could give back.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use nfs_io::budget::Reclaim;
 use nfs_io::{Budget, Buf, BufferPool, Reservation};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
+
+use super::window::Found;
 
 /// What a buffer may be longer than it was asked for, bytes: the pool's sizes are powers of two.
 const ROUNDING_BYTES: u64 = 4096;
@@ -26,8 +30,17 @@ struct Shared {
     pool: BufferPool,
     /// Windows that hold something: they share the budget.
     windows: AtomicUsize,
-    /// The depth that a window of this client found last: where the next one begins.
-    depth: AtomicU32,
+    /// What windows' times are counted from: the same for all of a client.
+    began: Instant,
+    /// Where windows of this client arrived last, of reading and of writing.
+    found: [Mutex<Option<Found>>; 2],
+}
+
+/// Which way a window moves data.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Direction {
+    Read,
+    Write,
 }
 
 /// One direction of one file: at most one of its transfers at a time goes beyond the budget.
@@ -58,7 +71,8 @@ impl Memory {
         let shared = Shared {
             pool: BufferPool::new(Budget::new(bytes)),
             windows: AtomicUsize::new(0),
-            depth: AtomicU32::new(0),
+            began: Instant::now(),
+            found: Default::default(),
         };
         Self {
             shared: Arc::new(shared),
@@ -120,6 +134,12 @@ impl Memory {
         }
     }
 
+    /// How many windows hold something.
+    pub(crate) fn windows(&self) -> u32 {
+        let windows = self.shared.windows.load(Ordering::Relaxed);
+        u32::try_from(windows).unwrap_or(u32::MAX)
+    }
+
     /// How many transfers of `bytes` each window may hold, at least 1: an equal share for all that
     /// hold something.
     pub(crate) fn transfers_max(&self, bytes: u32) -> u32 {
@@ -129,17 +149,28 @@ impl Memory {
         u32::try_from(transfers).unwrap_or(u32::MAX).max(1)
     }
 
-    /// The depth that a window of this client found last, if one did.
-    pub(crate) fn depth_found(&self) -> Option<u32> {
-        match self.shared.depth.load(Ordering::Relaxed) {
-            0 => None,
-            depth => Some(depth),
-        }
+    /// The time that windows are told.
+    pub(crate) fn now(&self) -> Duration {
+        self.shared.began.elapsed()
+    }
+
+    /// Where a window of this client arrived last, if one did.
+    pub(crate) fn found(&self, direction: Direction) -> Option<Found> {
+        *self.last_found(direction)
     }
 
     /// Tells the windows to come where to begin.
-    pub(crate) fn found_depth(&self, depth: u32) {
-        self.shared.depth.store(depth, Ordering::Relaxed);
+    pub(crate) fn arrived(&self, direction: Direction, found: Found) {
+        *self.last_found(direction) = Some(found);
+    }
+
+    fn last_found(&self, direction: Direction) -> MutexGuard<'_, Option<Found>> {
+        let [read, write] = &self.shared.found;
+        let last = match direction {
+            Direction::Read => read,
+            Direction::Write => write,
+        };
+        last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

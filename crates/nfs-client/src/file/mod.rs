@@ -1,8 +1,8 @@
 //! One open regular file: reads ahead, writes behind, commits.
 //!
-//! Owns, for each file, however often it is open, the READs ahead of its readers (one [`ahead`] for
-//! each identity), what was written and is not yet on stable storage ([`write`]), and its attributes
-//! ([`attributes`]). The last open takes all of that with it.
+//! Owns, for each file, however often it is open, the READs ahead of its readers (`ahead.rs`: one set for
+//! each identity), what was written and is not yet on stable storage (`write.rs`), and its attributes
+//! (`attributes.rs`). The last open takes all of that with it.
 //!
 //! ```
 //! # use std::sync::{Arc, Mutex};

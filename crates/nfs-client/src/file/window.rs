@@ -1,37 +1,62 @@
-//! How many transfers a window has in flight: found from what more of them bring. Pure; the clock is
-//! the caller's.
+//! How many transfers a window has in flight: found from what is measured. Pure; the clock is the
+//! caller's.
 //!
-//! A window begins small and doubles while its user has to wait for the server and the doubling is
-//! worth [`GAIN_MIN`]; the first that is not is taken back. From then on it tries, rarely, twice and
-//! half of what it has: the first stays if it brings that much more, the second if it brings no less.
-//! So the window finds the pipe's length again when that changes, and holds no more memory than the
-//! pipe needs. Reading and writing use the same.
+//! What has to be on its way for a pipe to be full is its throughput times its latency: the latency is
+//! what a transfer takes that does not wait behind others of ours. So a window
+//! - measures the latency while it is shallow: at its beginning, then every
+//!   [`WINDOW_LATENCY_EVERY`], and at once when the throughput has fallen to half, which says that something else
+//!   is true now;
+//! - takes the best throughput of its last rounds, so that a pause of the server, or of the reader,
+//!   costs nothing;
+//! - is [`GAIN`] times the product deep, and one more.
+//!
+//! While the pipe is not full, throughput is depth by latency: the product is the depth, and the window
+//! doubles with each round. As soon as it is full, a deeper window only makes transfers wait, the
+//! throughput stays, and so does the depth. A user slower than the server holds the throughput down,
+//! and has a window that is enough for it. No round can tell of more than was in flight: however bursty
+//! they are, transfers only count together with one that was sent when the first of them came.
+//!
+//! The idea is BBR's (draft-ietf-ccwg-bbr), for transfers instead of packets. Reading and writing use
+//! the same.
+//!
+//! The size of a transfer is found by trying: twice the size stays if it brings [`SIZE_GAIN_MIN`].
 
 use std::time::Duration;
 
 use super::Depth;
-use crate::limits::WINDOW_TRIAL_PAUSE_MAX;
+use crate::limits::{WINDOW_LATENCY_EVERY, WINDOW_SIZE_PAUSE_MAX};
 
-/// A doubling has to bring this much more throughput.
-const GAIN_MIN: f64 = 1.05;
+/// How much deeper a window is than what just fills the pipe: for latencies that are not all alike.
+const GAIN: f64 = 2.0;
 
-/// Half of the window has to bring this part of the throughput.
-const KEPT_MIN: f64 = 0.98;
+/// The same while more brings more.
+const GAIN_GROWING: f64 = 4.0;
 
-/// The user waits for the server if it does so for this part of the time: a window can help.
-const WAITING_MIN: f64 = 0.05;
+/// A round has to bring this much more throughput than the best before, or the window is not growing any more.
+const GROWING_MIN: f64 = 1.25;
 
-/// Where a window begins, transfers.
-const DEPTH_FIRST: u32 = 2;
+/// Where a window begins, and the least that it is while it is not measuring, transfers.
+const DEPTH_MIN: u32 = 2;
 
-/// Fewest transfers that are measured together while the window grows, when it has settled, and when it
-/// tries another shape: a short time measures the machine's other work.
-const GROWING_ROUND: u32 = 4;
-const SETTLED_ROUND: u32 = 32;
-const TRIAL_ROUND: u32 = 64;
+/// What part of its depth a window keeps while it measures the latency: at [`GAIN`] times what fills the
+/// pipe, it is a quarter full then, and what is sent does not wait; and half full at twice that depth.
+const SHALLOW_PART: u32 = 8;
 
-/// Rounds between trials of another shape, at first; doubled with each that does not pay.
-const TRIAL_PAUSE_FIRST: u32 = 4;
+/// From one measurement of the latency to the next there are at least so many latencies.
+const LATENCIES_REST: f64 = 100.0;
+
+/// Fewest transfers of a round: the mean of a few is one of the way, not of one transfer's luck.
+const ROUND_MIN: u32 = 4;
+
+/// How many rounds the best throughput is taken from.
+const ROUNDS_KEPT: usize = 8;
+
+/// Rounds from the beginning to the first trial of larger transfers, and of each trial; pauses between
+/// trials that do not pay double.
+const SIZE_ROUNDS: u32 = 12;
+
+/// Transfers of twice the size have to bring this much more throughput.
+const SIZE_GAIN_MIN: f64 = 1.08;
 
 /// The depth of one window. See the module's documentation.
 #[derive(Debug)]
@@ -42,77 +67,135 @@ pub(crate) struct Window {
     /// Nothing is to be found.
     fixed: bool,
     phase: Phase,
+    /// Counts up with each transfer that was sent since it was counted up last and went through.
+    turn: u64,
     round: Round,
-    /// Rounds from one trial to the next.
-    pause: u32,
-    /// What is tried next.
-    trial: Trial,
-    /// Transfers are the first size doubled so many times, at most `doubled_max` times.
-    doubled: u32,
-    doubled_max: u32,
+    /// What went through in the last rounds, the latest first.
+    rates: [Rate; ROUNDS_KEPT],
+    /// Of a transfer that does not wait for others of ours, seconds.
+    latency: Option<f64>,
+    /// When that was.
+    measured: Duration,
+    /// The best throughput since then, transfers for a second.
+    best: f64,
+    size: Size,
 }
 
-/// Another shape that a window may have.
+/// When a transfer was sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sent {
+    at: Duration,
+    turn: u64,
+}
+
+/// A transfer that has gone through a window.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moved {
+    pub(crate) sent: Sent,
+    /// When its answer came; it may have waited for its reader since.
+    pub(crate) answered: Duration,
+    pub(crate) bytes: u64,
+    /// How many use the window, each with as many transfers in flight as it is deep.
+    pub(crate) readers: u32,
+    /// How many windows of this client have something in flight, this one among them.
+    pub(crate) windows: u32,
+}
+
+/// Where a window has arrived, and another of its kind may begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Trial {
-    Deeper,
-    Shallower,
-    /// Half as many transfers of twice the size.
-    Larger,
+pub(crate) struct Found {
+    /// Transfers.
+    depth: u32,
+    /// How often the first transfer size was doubled.
+    doubled: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Phase {
-    /// Doubles at the end of a round; `before` is the smaller depth from before, with its rate.
-    Growing { before: Option<(u32, f64)> },
-    /// Has the depth it needs, as far as it knows, and the mean rate with it.
-    Settled { rate: Option<f64>, left: u32 },
-    /// Has another shape for a round; `home` is the depth to go back to, with its rate.
-    Trying { home: u32, rate: f64, trial: Trial },
+    /// Shallow for so many more rounds, the last of which tells the latency; then at least `home` deep.
+    Shallow { rounds: u32, home: u32 },
+    /// As deep as what was measured says; `growing` until more has not brought more.
+    Open { growing: bool },
 }
 
 /// Transfers that are measured together.
 #[derive(Debug, Default)]
 struct Round {
-    /// When it began; `None` before the first transfer of all.
+    /// When it began; `None` before anything was sent.
     began: Option<Duration>,
-    /// Transfers to let pass first: they were sent when the depth was another.
-    skip: u32,
-    left: u32,
+    moved: u32,
+    /// The same for one reader of several.
+    share: f64,
     bytes: u64,
-    waited: Duration,
+    /// Of the transfers together.
+    latencies: Duration,
+}
+
+/// Throughput, for a second.
+#[derive(Clone, Copy, Debug, Default)]
+struct Rate {
+    /// Transfers of one reader.
+    transfers: f64,
+    bytes: f64,
+}
+
+/// The size of a transfer: the first size, doubled so many times.
+#[derive(Debug)]
+struct Size {
+    doubled: u32,
+    doubled_max: u32,
+    /// Rounds to the next decision.
+    left: u32,
+    /// Rounds from one trial to the next.
+    pause: u32,
+    trial: Option<Trial>,
+}
+
+/// What to go back to when larger transfers do not pay.
+#[derive(Clone, Copy, Debug)]
+struct Trial {
+    depth: u32,
+    latency: Option<f64>,
+    bytes: f64,
 }
 
 impl Window {
     /// A window of `depth`, of at most `max` transfers where that is to be found; then it begins at
-    /// `start`, if a window like it has found that before.
-    pub(crate) fn new(depth: Depth, start: Option<u32>, max: u32) -> Self {
+    /// `start`, if a window like it has arrived there before, once it has measured the latency.
+    pub(crate) fn new(depth: Depth, start: Option<Found>, max: u32) -> Self {
         let max = max.max(1);
-        let growing = Phase::Growing { before: None };
-        let settled = Phase::Settled {
-            rate: None,
-            left: TRIAL_PAUSE_FIRST,
+        let start = start.filter(|_| depth == Depth::Measured);
+        let home = start.map_or(0, |start| start.depth.min(max));
+        let (fixed, depth) = match depth {
+            Depth::Fixed(depth) => (true, depth.max(1)),
+            Depth::Measured => (max == 1, (home / SHALLOW_PART).max(DEPTH_MIN).min(max)),
         };
-        let fixed = matches!(depth, Depth::Fixed(_)) || max == 1;
-        let (depth, phase) = match (depth, start) {
-            (Depth::Fixed(depth), _) => (depth.max(1), growing),
-            (Depth::Measured, None) => (DEPTH_FIRST.min(max), growing),
-            (Depth::Measured, Some(start)) => (start.clamp(1, max), settled),
-        };
-        let mut window = Self {
+        Self {
             depth,
             max,
             fixed,
-            phase,
+            phase: Phase::Shallow { rounds: 1, home },
+            turn: 0,
             round: Round::default(),
-            pause: TRIAL_PAUSE_FIRST,
-            // Twice as many is what growing has tried last.
-            trial: Trial::Shallower,
-            doubled: 0,
-            doubled_max: 0,
-        };
-        window.round.left = window.round_transfers();
-        window
+            rates: [Rate::default(); ROUNDS_KEPT],
+            latency: None,
+            measured: Duration::ZERO,
+            best: 0.0,
+            size: Size {
+                doubled: start.map_or(0, |start| start.doubled),
+                doubled_max: 0,
+                left: SIZE_ROUNDS,
+                pause: SIZE_ROUNDS,
+                trial: None,
+            },
+        }
+    }
+
+    /// The same window with transfers that may be doubled so many times where that pays.
+    pub(crate) fn may_double(mut self, times: u32) -> Self {
+        self.size.doubled_max = if self.fixed { 0 } else { times };
+        self.size.doubled = self.size.doubled.min(self.size.doubled_max);
+        self
     }
 
     /// Transfers that may be in flight, or here and not used yet; at least 1.
@@ -120,150 +203,187 @@ impl Window {
         self.depth
     }
 
-    /// The same window with transfers that may be doubled so many times where that pays.
-    pub(crate) fn may_double(mut self, times: u32) -> Self {
-        self.doubled_max = if self.fixed { 0 } else { times };
-        self
-    }
-
     /// How often the first transfer size is to be doubled now.
     pub(crate) fn doubled(&self) -> u32 {
-        self.doubled
+        self.size.doubled
     }
 
-    /// The depth that it has settled at: where another window of the same client may begin.
-    pub(crate) fn settled(&self) -> Option<u32> {
-        match self.phase {
-            Phase::Settled { rate: Some(_), .. } => Some(self.depth),
-            Phase::Trying { home, .. } => Some(home),
-            Phase::Settled { rate: None, .. } | Phase::Growing { .. } => None,
+    /// Where it has arrived, if it has measured anything.
+    pub(crate) fn found(&self) -> Option<Found> {
+        let open = matches!(self.phase, Phase::Open { .. });
+        (open && self.size.trial.is_none() && !self.fixed).then_some(Found {
+            depth: self.depth,
+            doubled: self.size.doubled,
+        })
+    }
+
+    /// A transfer is sent at `now`, a time since whenever the caller counts from.
+    pub(crate) fn sent(&mut self, now: Duration) -> Sent {
+        self.round.began.get_or_insert(now);
+        Sent {
+            at: now,
+            turn: self.turn,
         }
     }
 
-    /// One transfer of `bytes` went through the window at `now`, a time since whenever the caller
-    /// counts from. Its user had to wait `waited` for it.
-    pub(crate) fn moved(&mut self, now: Duration, bytes: u64, waited: Duration) {
+    /// A transfer has gone through the window at `now`.
+    pub(crate) fn moved(&mut self, now: Duration, moved: &Moved) {
         let round = &mut self.round;
-        if round.began.is_none() || round.skip > 0 {
-            round.skip = round.skip.saturating_sub(1);
-            round.began = Some(now);
+        round.moved += 1;
+        round.share += 1.0 / f64::from(moved.readers.max(1));
+        round.bytes += moved.bytes;
+        round.latencies += moved.answered.saturating_sub(moved.sent.at);
+        if self.is_due(now) {
+            self.measure(0, moved.windows);
+            self.begin_round(now);
             return;
         }
-        round.bytes += bytes;
-        round.waited += waited;
-        round.left = round.left.saturating_sub(1);
-        if round.left > 0 {
+        // It and what came before it, but not before it was sent: no more than what was in flight.
+        if moved.sent.turn < self.turn {
             return;
         }
-        let took = now.saturating_sub(round.began.unwrap_or(now)).as_secs_f64();
-        let rate = as_f64(round.bytes) / took.max(1e-9);
-        let waiting = round.waited.as_secs_f64() >= took * WAITING_MIN;
-        let before = (self.depth, self.doubled);
+        self.turn += 1;
+        if self.round.moved < ROUND_MIN {
+            return;
+        }
+        let round = self.begin_round(now);
         if !self.fixed {
-            self.phase = self.next_phase(rate, waiting);
+            self.ended(now, &round, moved.windows);
         }
-        self.round = Round {
+    }
+
+    /// Begins a round, with what is sent from now on; returns the one before.
+    fn begin_round(&mut self, now: Duration) -> Round {
+        self.turn += 1;
+        let next = Round {
             began: Some(now),
-            skip: if (self.depth, self.doubled) == before {
-                0
-            } else {
-                before.0.max(self.depth)
-            },
-            left: self.round_transfers(),
             ..Round::default()
         };
+        std::mem::replace(&mut self.round, next)
     }
 
-    /// What comes after a round that went at `rate`; sets the depth for it.
-    fn next_phase(&mut self, rate: f64, waiting: bool) -> Phase {
+    /// It is time to measure the latency again.
+    fn is_due(&self, now: Duration) -> bool {
+        let open = matches!(self.phase, Phase::Open { .. }) && self.size.trial.is_none();
+        let rest = now.saturating_sub(self.measured).as_secs_f64();
+        let latency = self.latency.unwrap_or(0.0);
+        open && !self.fixed
+            && period(now) != period(self.measured)
+            && rest >= latency * LATENCIES_REST
+    }
+
+    /// A round has ended: measures it, and goes on.
+    fn ended(&mut self, now: Duration, round: &Round, windows: u32) {
+        let took = now.saturating_sub(round.began.unwrap_or(now));
+        let took = took.as_secs_f64().max(1e-9);
+        let latency = round.latencies.as_secs_f64() / f64::from(round.moved);
+        let before = self.best(|rate| rate.transfers);
+        self.rates.rotate_right(1);
+        self.rates[0] = Rate {
+            transfers: round.share / took,
+            bytes: as_f64(round.bytes) / took,
+        };
         match self.phase {
-            Phase::Growing { .. } if !waiting => Phase::Growing { before: None },
-            Phase::Growing { before } => {
-                if let Some((depth, best)) = before
-                    && rate < best * GAIN_MIN
-                {
-                    self.depth = depth;
-                    return self.settle(Some(best));
-                }
-                if self.depth >= self.max {
-                    return self.settle(Some(rate));
-                }
-                let before = Some((self.depth, rate));
-                self.depth = (self.depth * 2).min(self.max);
-                Phase::Growing { before }
+            Phase::Shallow { rounds, home } if rounds > 1 => {
+                let rounds = rounds - 1;
+                self.phase = Phase::Shallow { rounds, home };
             }
-            Phase::Settled { rate: mean, left } => {
-                let mean = mean.map_or(rate, |mean| mean.mul_add(0.75, rate * 0.25));
-                if left > 1 {
-                    let left = left - 1;
-                    return Phase::Settled {
-                        rate: Some(mean),
-                        left,
-                    };
-                }
-                self.try_another(mean, waiting)
+            Phase::Shallow { home, .. } => {
+                self.latency = Some(latency);
+                self.measured = now;
+                let growing = before == 0.0 && home == 0;
+                self.phase = Phase::Open { growing };
+                self.depth = self.wanted(growing).max(home);
+                self.best = self.best(|rate| rate.transfers);
             }
-            Phase::Trying {
-                home,
-                rate: at_home,
-                trial,
-            } => {
-                let shallower = trial == Trial::Shallower;
-                if rate >= at_home * if shallower { KEPT_MIN } else { GAIN_MIN } {
-                    // There may be more of the same.
-                    self.pause = TRIAL_PAUSE_FIRST;
-                    self.trial = trial;
-                    return Phase::Settled {
-                        rate: None,
-                        left: 1,
-                    };
+            Phase::Open { growing } => {
+                let growing = growing && self.best(|rate| rate.transfers) > before * GROWING_MIN;
+                self.phase = Phase::Open { growing };
+                self.latency = self.latency.map(|known| known.min(latency));
+                self.depth = self.wanted(growing);
+                let best = self.best(|rate| rate.transfers);
+                self.best = self.best.max(best);
+                if best < self.best / 2.0 && windows <= 1 {
+                    self.measure(0, windows);
                 }
-                self.depth = home;
-                self.doubled -= u32::from(trial == Trial::Larger);
-                self.pause = (self.pause * 2).min(WINDOW_TRIAL_PAUSE_MAX);
-                self.settle(Some(at_home))
+                self.resize(windows);
             }
         }
     }
 
-    fn settle(&self, rate: Option<f64>) -> Phase {
-        Phase::Settled {
-            rate,
-            left: self.pause,
-        }
+    /// What fills the pipe, and the reserve, transfers.
+    fn wanted(&self, growing: bool) -> u32 {
+        let gain = if growing { GAIN_GROWING } else { GAIN };
+        let rate = self.best(|rate| rate.transfers);
+        let fills = rate * self.latency.unwrap_or(0.0);
+        to_u32(fills * gain)
+            .saturating_add(1)
+            .clamp(DEPTH_MIN, self.max)
     }
 
-    /// Takes another shape for a round, the next in turn that there is room and sense in.
-    fn try_another(&mut self, rate: f64, waiting: bool) -> Phase {
-        let home = self.depth;
-        for _ in 0..3 {
-            let trial = self.trial;
-            let (next, possible) = match trial {
-                Trial::Deeper => (Trial::Shallower, waiting && home < self.max),
-                Trial::Shallower => (Trial::Larger, home > DEPTH_FIRST),
-                Trial::Larger => (Trial::Deeper, waiting && self.doubled < self.doubled_max),
-            };
-            self.trial = next;
-            if possible {
-                self.depth = match trial {
-                    Trial::Deeper => (home * 2).min(self.max),
-                    Trial::Shallower => home / 2,
-                    Trial::Larger => (home / 2).max(DEPTH_FIRST).min(self.max),
-                };
-                self.doubled += u32::from(trial == Trial::Larger);
-                return Phase::Trying { home, rate, trial };
+    /// What the rounds move in a second, bytes: their median, which pauses do not change.
+    fn usual_bytes(&self) -> f64 {
+        let mut bytes = self.rates.map(|rate| rate.bytes);
+        bytes.sort_by(f64::total_cmp);
+        bytes[ROUNDS_KEPT / 2]
+    }
+
+    fn best(&self, what: impl Fn(&Rate) -> f64) -> f64 {
+        self.rates.iter().map(what).fold(0.0, f64::max)
+    }
+
+    /// Becomes shallow, to measure the latency: a round in which what is in flight drains, and one that
+    /// counts.
+    fn measure(&mut self, home: u32, windows: u32) {
+        self.depth = (self.depth / SHALLOW_PART / windows.max(1)).max(1);
+        self.phase = Phase::Shallow { rounds: 2, home };
+    }
+
+    /// Tries larger transfers, or looks what came of it, if it is time for that.
+    fn resize(&mut self, windows: u32) {
+        let bytes = self.usual_bytes();
+        let size = &mut self.size;
+        if size.doubled_max == 0 {
+            return;
+        }
+        size.left = size.left.saturating_sub(1);
+        if size.left > 0 {
+            return;
+        }
+        match size.trial.take() {
+            None if size.doubled < size.doubled_max => {
+                size.trial = Some(Trial {
+                    depth: self.depth,
+                    latency: self.latency,
+                    bytes,
+                });
+                size.left = SIZE_ROUNDS;
+                size.doubled += 1;
+                self.rates = [Rate::default(); ROUNDS_KEPT];
+                self.measure(self.depth / 2, windows);
+            }
+            Some(trial) if bytes < trial.bytes * SIZE_GAIN_MIN => {
+                size.doubled -= 1;
+                size.pause = (size.pause * 2).min(WINDOW_SIZE_PAUSE_MAX);
+                size.left = size.pause;
+                self.rates = [Rate::default(); ROUNDS_KEPT];
+                self.latency = trial.latency;
+                self.depth = trial.depth;
+                self.best = 0.0;
+                self.phase = Phase::Open { growing: false };
+            }
+            None | Some(_) => {
+                size.pause = SIZE_ROUNDS;
+                size.left = size.pause;
             }
         }
-        self.settle(Some(rate))
     }
+}
 
-    fn round_transfers(&self) -> u32 {
-        match self.phase {
-            Phase::Growing { .. } => self.depth.max(GROWING_ROUND),
-            Phase::Settled { .. } => (2 * self.depth).max(SETTLED_ROUND),
-            Phase::Trying { .. } => (2 * self.depth).max(TRIAL_ROUND),
-        }
-    }
+/// Which period of [`WINDOW_LATENCY_EVERY`] it is. Windows that count from the same time measure at the
+/// same time, when none of them stands in another's way.
+fn period(now: Duration) -> u64 {
+    now.as_secs() / WINDOW_LATENCY_EVERY.as_secs().max(1)
 }
 
 #[expect(
@@ -272,6 +392,15 @@ impl Window {
 )]
 fn as_f64(bytes: u64) -> f64 {
     bytes as f64
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "`as` goes to the nearest end of the range, and is clamped after"
+)]
+fn to_u32(transfers: f64) -> u32 {
+    transfers as u32
 }
 
 #[cfg(test)]

@@ -13,7 +13,6 @@ mod gather;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
 
 use bytes::Bytes;
 use nfs_io::budget::Reclaim;
@@ -27,7 +26,7 @@ use self::gather::{Need, Right, Tail, counted};
 use super::ahead::Reading;
 use super::attributes::Attributes;
 use super::commit::{Kept, Policy, Writer};
-use super::memory::{Lane, Memory, Share};
+use super::memory::{Direction, Lane, Memory, Share};
 use super::window::Window;
 use crate::client::{Client, ClientError, Node, refused};
 use crate::connection::Connections;
@@ -55,7 +54,6 @@ pub(super) struct Writing {
     changed: Notify,
     /// A task ended whose call's answer nobody takes in.
     cut_off: AtomicBool,
-    began: Instant,
     state: Mutex<State>,
 }
 
@@ -70,8 +68,6 @@ struct State {
     tail: Option<Tail>,
     tails: u64,
     window: Window,
-    /// How long writers waited since the window was told.
-    waited: Duration,
     /// Held while anything is kept.
     share: Option<Share>,
     tasks: JoinSet<()>,
@@ -118,8 +114,11 @@ impl Writing {
             confirmed: client.nfs().connections().remade(),
             tail: None,
             tails: 0,
-            window: Window::new(windows.write, None, WRITE_BEHIND_TRANSFERS_MAX),
-            waited: Duration::ZERO,
+            window: Window::new(
+                windows.write,
+                client.memory().found(Direction::Write),
+                WRITE_BEHIND_TRANSFERS_MAX,
+            ),
             share: None,
             tasks: JoinSet::new(),
             lingering: false,
@@ -140,7 +139,6 @@ impl Writing {
             turn: Arc::new(RwLock::new(())),
             changed: Notify::new(),
             cut_off: AtomicBool::new(false),
-            began: Instant::now(),
             state: Mutex::new(state),
         })
     }
@@ -375,14 +373,9 @@ impl Writing {
 
     /// Waits until there is room in the window.
     async fn room(&self) {
-        let asked = Instant::now();
         self.until(|state| {
             let policy = self.policy(state);
-            let room = state.kept.has_room(policy);
-            if room {
-                state.waited += asked.elapsed();
-            }
-            room.then_some(())
+            state.kept.has_room(policy).then_some(())
         })
         .await;
     }

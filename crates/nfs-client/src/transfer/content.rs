@@ -1,25 +1,24 @@
 //! The bytes of one file, from either side to either side, in order.
 
 use std::collections::VecDeque;
-use std::fs::File as LocalFile;
 use std::io;
-use std::os::unix::fs::FileExt as _;
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use nfs_io::buffer::{Buf, BufferPool};
+use nfs_io::buffer::BufferPool;
 use rustix::fs::SeekFrom;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use super::decide;
 use super::dir::blocking;
+use super::disk::Disk;
 use super::error::TransferError;
-use super::local;
 use super::place::Location;
 use super::watch::Watch;
 use crate::file::{File, ReadStream};
-use crate::limits::{DIRECT_ALIGN_BYTES, LOCAL_PIECES_MAX, TRANSFER_UNCOMMITTED_BYTES_MAX};
+use crate::limits::{LOCAL_PIECES_MAX, TRANSFER_UNCOMMITTED_BYTES_MAX};
 
 /// Bytes at a place of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,8 +28,20 @@ pub(super) struct Piece {
 }
 
 impl Piece {
-    fn end(&self) -> u64 {
+    /// Where it ends in the file, bytes.
+    pub(super) fn end(&self) -> u64 {
         self.offset.saturating_add(self.data.len() as u64)
+    }
+
+    /// What of it lies in `range` of the file.
+    pub(super) fn part(&self, range: &Range<u64>) -> &[u8] {
+        let into = |at: u64| {
+            let into = usize::try_from(at.saturating_sub(self.offset)).unwrap_or(usize::MAX);
+            into.min(self.data.len())
+        };
+        self.data
+            .get(into(range.start)..into(range.end))
+            .unwrap_or_default()
     }
 }
 
@@ -62,7 +73,7 @@ pub(super) struct LocalRead {
 
 impl Reader {
     pub(super) fn local(
-        file: LocalFile,
+        file: Arc<Disk>,
         place: Location,
         how: LocalRead,
         pool: &BufferPool,
@@ -139,7 +150,7 @@ async fn joined<T>(thread: JoinHandle<T>) -> T {
 /// Reads the file from `how.from` to its end, and returns its length. Ends early, without an error,
 /// when nobody wants more.
 fn read_pieces(
-    file: &LocalFile,
+    file: &Disk,
     how: LocalRead,
     pool: &BufferPool,
     pieces: &mpsc::Sender<Piece>,
@@ -153,29 +164,42 @@ fn read_pieces(
                     offset = start;
                     end
                 }
-                None => return Ok(file.metadata()?.len().max(offset)),
+                None => return Ok(file.file().metadata()?.len().max(offset)),
             },
         };
         while offset < end {
-            // Pieces end at multiples of their size, so that WRITEs do, and direct reads begin there.
-            let into = offset % how.piece_bytes as u64;
-            let len = (how.piece_bytes as u64 - into).min(end - offset);
-            let data = read_piece(file, offset, usize::try_from(len).unwrap_or(0), pool)?;
-            if data.is_empty() {
+            let lens = piece_lens(offset, end, how.piece_bytes, file.pieces_at_once());
+            let read = file.read_some(offset, &lens, pool)?;
+            if read.is_empty() {
                 return Ok(offset);
             }
-            let piece = Piece { offset, data };
-            offset = piece.end();
-            if pieces.blocking_send(piece).is_err() {
-                return Ok(offset);
+            for data in read {
+                let piece = Piece { offset, data };
+                offset = piece.end();
+                if pieces.blocking_send(piece).is_err() {
+                    return Ok(offset);
+                }
             }
         }
     }
 }
 
+/// Lengths of up to `count` pieces from `offset` to `end`. They end at multiples of their size, so that
+/// WRITEs do, and direct reads begin there.
+fn piece_lens(offset: u64, end: u64, piece_bytes: usize, count: usize) -> Vec<usize> {
+    let mut at = offset;
+    let lens = (0..count).map_while(|_| {
+        let into = at % piece_bytes as u64;
+        let len = (piece_bytes as u64 - into).min(end.saturating_sub(at));
+        at = at.saturating_add(len);
+        usize::try_from(len).ok().filter(|&len| len > 0)
+    });
+    lens.collect()
+}
+
 /// The next run of data at or behind `offset`; `None` if only a hole follows.
-fn next_data(file: &LocalFile, offset: u64) -> io::Result<Option<(u64, u64)>> {
-    let start = match rustix::fs::seek(file, SeekFrom::Data(offset)) {
+fn next_data(file: &Disk, offset: u64) -> io::Result<Option<(u64, u64)>> {
+    let start = match rustix::fs::seek(file.file(), SeekFrom::Data(offset)) {
         Ok(start) => start,
         Err(rustix::io::Errno::NXIO) => return Ok(None),
         // No holes to be had from this file system.
@@ -184,79 +208,12 @@ fn next_data(file: &LocalFile, offset: u64) -> io::Result<Option<(u64, u64)>> {
         }
         Err(error) => return Err(error.into()),
     };
-    match rustix::fs::seek(file, SeekFrom::Hole(start)) {
+    match rustix::fs::seek(file.file(), SeekFrom::Hole(start)) {
         Ok(end) => Ok(Some((start, end))),
         // Cut off in between.
         Err(rustix::io::Errno::NXIO) => Ok(None),
         Err(error) => Err(error.into()),
     }
-}
-
-/// Up to `len` bytes at `offset`: fewer only at the end of the file.
-pub(super) fn read_piece(
-    file: &LocalFile,
-    offset: u64,
-    len: usize,
-    pool: &BufferPool,
-) -> io::Result<Bytes> {
-    let direct = local::is_direct(file);
-    // A direct read is of whole blocks, and beyond the end of the file it comes short.
-    let room = match direct {
-        true => len.next_multiple_of(DIRECT_ALIGN_BYTES),
-        false => len,
-    };
-    if direct && !offset.is_multiple_of(DIRECT_ALIGN_BYTES as u64) {
-        local::set_direct(file, false);
-    }
-    match pool.try_take(room) {
-        Some(mut buf) => {
-            let have = read_full(file, offset, &mut buf)?.min(len);
-            buf.truncate(have);
-            Ok(shrunk(buf))
-        }
-        None => {
-            local::set_direct(file, false);
-            let mut plain = vec![0; len];
-            let have = read_full(file, offset, &mut plain)?;
-            plain.truncate(have);
-            Ok(plain.into())
-        }
-    }
-}
-
-/// A small content is copied out of its large buffer, which would be held as long as the content.
-fn shrunk(buf: Buf) -> Bytes {
-    if buf.is_empty() {
-        Bytes::new()
-    } else {
-        Bytes::from_owner(buf)
-    }
-}
-
-fn read_full(file: &LocalFile, offset: u64, into: &mut [u8]) -> io::Result<usize> {
-    let mut have = 0;
-    while let Some(rest) = into.get_mut(have..)
-        && !rest.is_empty()
-    {
-        match file.read_at(rest, offset.saturating_add(have as u64)) {
-            Ok(0) => break,
-            Ok(count) => have += count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            // A direct read that came short left us in the middle of a block, or the device wants
-            // more than this alignment: the rest goes through the page cache.
-            Err(error) if error.kind() == io::ErrorKind::InvalidInput && local::is_direct(file) => {
-                if local::set_direct(file, false) {
-                    return Err(error);
-                }
-            }
-            Err(error) => return Err(error),
-        }
-        // Short, and not at a block's end: the end of the file, or as good as that.
-        if local::is_direct(file) && !have.is_multiple_of(DIRECT_ALIGN_BYTES) {
-            break;
-        }
-    }
-    Ok(have)
 }
 
 /// A file on its way out.
@@ -278,7 +235,7 @@ pub(super) enum Order {
 }
 
 impl Writer {
-    pub(super) fn local(file: Arc<LocalFile>, place: Location, pool: &BufferPool) -> Self {
+    pub(super) fn local(file: Arc<Disk>, place: Location, pool: &BufferPool) -> Self {
         let (orders, queue) = mpsc::channel(LOCAL_PIECES_MAX);
         let pool = pool.clone();
         let thread = tokio::task::spawn_blocking(move || write_pieces(&file, queue, &pool));
@@ -363,16 +320,21 @@ impl Writer {
 }
 
 fn write_pieces(
-    file: &LocalFile,
+    file: &Disk,
     mut queue: mpsc::Receiver<Order>,
     pool: &BufferPool,
 ) -> io::Result<()> {
-    while let Some(order) = queue.blocking_recv() {
+    let mut put_off = None;
+    while let Some(order) = put_off.take().or_else(|| queue.blocking_recv()) {
         match order {
-            Order::Write(piece) => write_piece(file, &piece, pool)?,
+            Order::Write(piece) => {
+                let mut run = vec![piece];
+                put_off = gather(file, &mut run, &mut queue);
+                file.write(&run, pool)?;
+            }
             Order::Flush(told, stable) => {
                 if stable {
-                    file.sync_data()?;
+                    file.file().sync_data()?;
                 }
                 // Who asked may have gone; then nobody wants to know.
                 let _ = told.send(());
@@ -382,41 +344,17 @@ fn write_pieces(
     Ok(())
 }
 
-/// Writes all of `piece`: whole aligned blocks past the page cache if the file is open so, the rest
-/// through it.
-pub(super) fn write_piece(file: &LocalFile, piece: &Piece, pool: &BufferPool) -> io::Result<()> {
-    let align = DIRECT_ALIGN_BYTES;
-    let aligned = piece.offset.is_multiple_of(align as u64) && piece.data.len() >= align;
-    if !local::is_direct(file) || !aligned {
-        local::set_direct(file, false);
-        return file.write_all_at(&piece.data, piece.offset);
-    }
-    let (blocks, rest) = piece
-        .data
-        .split_at(piece.data.len() - piece.data.len() % align);
-    let written = if blocks.as_ptr().addr() % align == 0 {
-        file.write_all_at(blocks, piece.offset)
-    } else {
-        match pool.try_take(blocks.len()) {
-            Some(mut buf) => {
-                buf.copy_from_slice(blocks);
-                file.write_all_at(&buf, piece.offset)
+/// Adds to `run` what has come meanwhile and can be written with it; the first order that cannot.
+fn gather(file: &Disk, run: &mut Vec<Piece>, queue: &mut mpsc::Receiver<Order>) -> Option<Order> {
+    while run.len() < file.pieces_at_once() {
+        match queue.try_recv().ok()? {
+            Order::Write(next) if run.last().is_some_and(|last| file.joins(last, &next)) => {
+                run.push(next);
             }
-            None => Err(io::ErrorKind::InvalidInput.into()),
+            order => return Some(order),
         }
-    };
-    if let Err(error) = written {
-        // The device wants another alignment, or there was no buffer.
-        if error.kind() != io::ErrorKind::InvalidInput || local::set_direct(file, false) {
-            return Err(error);
-        }
-        return file.write_all_at(&piece.data, piece.offset);
     }
-    if rest.is_empty() {
-        return Ok(());
-    }
-    local::set_direct(file, false);
-    file.write_all_at(rest, piece.offset + blocks.len() as u64)
+    None
 }
 
 /// What [`pump`] came to.
@@ -496,7 +434,7 @@ pub(super) async fn sample(
         Opened::Remote(file) => Ok(file.read_at(offset, len).await?.data),
         Opened::Local(file) => {
             let (file, pool) = (file.clone(), pool.clone());
-            let read = blocking(move || read_piece(&file, offset, len, &pool)).await;
+            let read = blocking(move || file.read(offset, len, &pool)).await;
             read.map_err(|error| TransferError::local(place, "read", error))
         }
     }
@@ -505,6 +443,6 @@ pub(super) async fn sample(
 /// An open file of either side.
 #[derive(Clone, Debug)]
 pub(super) enum Opened {
-    Local(Arc<LocalFile>),
+    Local(Arc<Disk>),
     Remote(File),
 }

@@ -39,6 +39,8 @@ pub(super) struct Item {
     pub(super) handle: Option<FileHandle>,
     /// On this host, the name may be a symbolic link's, which is followed.
     pub(super) follow: bool,
+    /// On this host, it has times that NFSv3 cannot say: `attributes` has the nearest.
+    pub(super) times_cut: bool,
 }
 
 impl Item {
@@ -55,6 +57,7 @@ impl Item {
             attributes: node.attributes,
             handle: Some(node.handle),
             follow: false,
+            times_cut: false,
         }
     }
 }

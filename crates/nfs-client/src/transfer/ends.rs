@@ -103,6 +103,7 @@ pub(super) async fn start(place: &Place, options: &Options) -> Result<Start, Tra
                 attributes: node.attributes,
                 handle: Some(node.handle),
                 follow,
+                times_cut: false,
             };
             Ok(Start {
                 dir,
@@ -230,6 +231,7 @@ async fn end_there(remote: &Remote) -> Result<Found, TransferError> {
             attributes: node.attributes,
             handle: Some(node.handle),
             follow: true,
+            times_cut: false,
         };
         return Ok((dir(*client.root(), location), b".".to_vec(), Some(item)));
     };
@@ -314,6 +316,7 @@ pub(super) async fn itself(dir: &Dir) -> Option<Item> {
                 attributes,
                 handle: Some(*handle),
                 follow: true,
+                times_cut: false,
             })
         }
     }

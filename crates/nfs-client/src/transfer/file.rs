@@ -13,10 +13,11 @@ use nfs_wire::nfs3::{Fattr3, Ftype3, Nfsstat3, Sattr3};
 use super::content::{self, LocalRead, Opened, Piece, Pumped, Reader, Writer};
 use super::decide::{self, Onto};
 use super::dir::{Dir, Item, Made, Side, blocking, is_taken};
+use super::disk::Disk;
 use super::error::TransferError;
 use super::links::Links;
 use super::local;
-use super::options::{Existing, LocalIo, Options, Sparse};
+use super::options::{Existing, Options, Sparse};
 use super::verify;
 use super::watch::{Done, Watch, What};
 use crate::client::{ClientError, Node, refused};
@@ -39,9 +40,22 @@ impl Context {
         Self {
             options,
             watch,
-            pool: BufferPool::new(Budget::new(LOCAL_MEMORY_BYTES)),
+            // A COMMIT gives back many at once, and all are soon taken again.
+            pool: BufferPool::keeping(Budget::new(LOCAL_MEMORY_BYTES), LOCAL_MEMORY_BYTES),
             links: Links::default(),
         }
+    }
+
+    /// Counts a source whose times are to be kept and cannot be, for the end of the copy.
+    pub(super) fn look_at_times(&self, source: &Item) {
+        if self.options.preserve.times && source.times_cut {
+            self.watch.time_not_kept();
+        }
+    }
+
+    /// A file of this host, moved as the options say.
+    pub(super) fn disk(&self, file: LocalFile) -> Arc<Disk> {
+        Arc::new(Disk::new(file, self.options.local, &self.watch))
     }
 }
 
@@ -238,16 +252,16 @@ async fn open_source(context: &Context, job: &Job) -> Result<Content, TransferEr
     let is_small = attributes.size <= small as u64 && !may_have_holes(context, attributes);
     match &job.from.side {
         Side::Local(dir) => {
-            let direct = context.options.local == LocalIo::Direct;
             let (item, pool) = (job.item.clone(), context.pool.clone());
+            let (how, watch) = (context.options.local, context.watch.clone());
             let opened = job.from.local(dir, &job.item.name, "open", move |dir, _| {
-                let file = local::open_read(dir, &item, direct)?;
+                let file = Disk::new(local::open_read(dir, &item)?, how, &watch);
                 if !is_small {
                     return Ok(Content::Large(Opened::Local(Arc::new(file))));
                 }
                 // One byte more than it had: a file that grew meanwhile is seen.
                 let size = usize::try_from(item.attributes.size).unwrap_or(small);
-                let data = content::read_piece(&file, 0, size + 1, &pool)?;
+                let data = file.read(0, size + 1, &pool)?;
                 Ok(if data.len() > size {
                     Content::Large(Opened::Local(Arc::new(file)))
                 } else {
@@ -304,9 +318,8 @@ async fn put_new(
             return put_small_here(context, job, dir, mode, data).await;
         }
         (Side::Local(dir), Content::Large(_)) => {
-            let direct = context.options.local == LocalIo::Direct;
             let made = job.to.local(dir, &job.name, "create", move |dir, name| {
-                let Some(file) = is_taken(local::create(dir, name, mode, direct))? else {
+                let Some(file) = is_taken(local::create(dir, name, mode))? else {
                     return Ok(None);
                 };
                 let attributes = local::attributes_of(&file)?;
@@ -316,7 +329,7 @@ async fn put_new(
                 return Ok(None);
             };
             Target {
-                opened: Opened::Local(Arc::new(file)),
+                opened: Opened::Local(context.disk(file)),
                 attributes,
                 new: true,
                 from: 0,
@@ -354,16 +367,17 @@ async fn put_small_here(
     let (options, pool) = (context.options.clone(), context.pool.clone());
     let (data, source) = (data.clone(), job.item.attributes);
     let len = data.len() as u64;
+    let watch = context.watch.clone();
     let put = job.to.local(dir, &job.name, "create", move |dir, name| {
-        let direct = options.local == LocalIo::Direct;
-        let Some(file) = is_taken(local::create(dir, name, mode, direct))? else {
+        let Some(file) = is_taken(local::create(dir, name, mode))? else {
             return Ok(None);
         };
-        let piece = Piece { offset: 0, data };
-        content::write_piece(&file, &piece, &pool)?;
-        let there = local::attributes_of(&file)?;
+        let file = Disk::new(file, options.local, &watch);
+        file.write(&[Piece { offset: 0, data }], &pool)?;
+        let file = file.file();
+        let there = local::attributes_of(file)?;
         let set = decide::last_attributes(&source, &there, true, &options);
-        let kept = set.map_or(Ok(true), |set| set_here(&file, &set))?;
+        let kept = set.map_or(Ok(true), |set| set_here(file, &set))?;
         if options.fsync {
             file.sync_all()?;
         }
@@ -419,13 +433,13 @@ async fn put_onto(
     };
     let opened = match &job.to.side {
         Side::Local(dir) => {
-            let (direct, follow) = (context.options.local == LocalIo::Direct, there.follow);
+            let follow = there.follow;
             let opened = job.to.local(dir, &job.name, "open", move |dir, name| {
-                let file = local::open_write(dir, name, follow, direct)?;
+                let file = local::open_write(dir, name, follow)?;
                 file.set_len(from)?;
                 Ok(file)
             });
-            Opened::Local(Arc::new(opened.await?))
+            Opened::Local(context.disk(opened.await?))
         }
         Side::Remote { client, .. } => {
             let place = job.to.location.join(&job.name);
@@ -505,13 +519,8 @@ async fn stream(
                 piece_bytes: piece_bytes(&job.to, false).next_multiple_of(4096),
                 skip_holes: options.sparse != Sparse::Never,
             };
-            // A file of its own: the thread's end must not depend on ours.
-            let file = file.try_clone().map_err(|error| {
-                let place = job.from.location.join(&job.item.name);
-                TransferError::local(&place, "read", error)
-            })?;
             Reader::local(
-                file,
+                file.clone(),
                 job.from.location.join(&job.item.name),
                 how,
                 &context.pool,
@@ -554,7 +563,7 @@ async fn set_len(
         Opened::Local(file) => {
             writer.flush(false).await?;
             let file = file.clone();
-            let set = blocking(move || file.set_len(len)).await;
+            let set = blocking(move || file.file().set_len(len)).await;
             set.map_err(|error| {
                 TransferError::local(&job.to.location.join(&job.name), "ftruncate", error)
             })
@@ -573,9 +582,9 @@ async fn set_last(
         Opened::Local(file) => {
             let (file, set, fsync) = (file.clone(), *set, context.options.fsync);
             let done = blocking(move || {
-                let kept = set_here(&file, &set)?;
+                let kept = set_here(file.file(), &set)?;
                 if fsync {
-                    file.sync_all()?;
+                    file.file().sync_all()?;
                 }
                 Ok(kept)
             });

@@ -90,5 +90,6 @@ async fn listed(dir: &Dir, entry: DirEntry) -> Option<Result<Item, TransferError
         handle: Some(handle),
         name: entry.name,
         follow: false,
+        times_cut: false,
     }))
 }

@@ -57,6 +57,9 @@ pub(super) fn look_up(dir: &OwnedFd, name: &[u8], follow: bool) -> io::Result<It
         attributes: attributes(&statx),
         handle: None,
         follow,
+        times_cut: [statx.stx_atime, statx.stx_mtime]
+            .iter()
+            .any(|time| !Nfstime3::can_say(time.tv_sec)),
     })
 }
 
@@ -89,42 +92,27 @@ pub(super) fn list(dir: &OwnedFd) -> io::Result<Vec<Listed>> {
 }
 
 /// Opens a regular file for reading.
-pub(super) fn open_read(dir: &OwnedFd, item: &Item, direct: bool) -> io::Result<File> {
+pub(super) fn open_read(dir: &OwnedFd, item: &Item) -> io::Result<File> {
     // A fifo that took the file's place meanwhile must not hold us up.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | nofollow(item.follow);
-    open(dir, &item.name, flags, direct)
+    open(dir, &item.name, flags)
 }
 
 /// Opens a regular file for writing and reading; what is in it stays.
-pub(super) fn open_write(
-    dir: &OwnedFd,
-    name: &[u8],
-    follow: bool,
-    direct: bool,
-) -> io::Result<File> {
+pub(super) fn open_write(dir: &OwnedFd, name: &[u8], follow: bool) -> io::Result<File> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK | nofollow(follow);
-    open(dir, name, flags, direct).or_else(|error| {
+    open(dir, name, flags).or_else(|error| {
         let writable_only = error.kind() == io::ErrorKind::PermissionDenied;
         if !writable_only {
             return Err(error);
         }
         let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | nofollow(follow);
-        open(dir, name, flags, direct)
+        open(dir, name, flags)
     })
 }
 
-fn open(dir: &OwnedFd, name: &[u8], flags: OFlags, direct: bool) -> io::Result<File> {
-    let plain = || rustix::fs::openat(dir, name, flags, Mode::empty());
-    let opened = if direct {
-        // A file system without direct I/O says EINVAL.
-        match rustix::fs::openat(dir, name, flags | OFlags::DIRECT, Mode::empty()) {
-            Err(rustix::io::Errno::INVAL) => plain(),
-            opened => opened,
-        }
-    } else {
-        plain()
-    };
-    let file = File::from(opened?);
+fn open(dir: &OwnedFd, name: &[u8], flags: OFlags) -> io::Result<File> {
+    let file = File::from(rustix::fs::openat(dir, name, flags, Mode::empty())?);
     // Somebody else may have put something in its place since it was looked at: a fifo reads as empty.
     if !file.metadata()?.is_file() {
         return Err(io::Error::new(
@@ -136,34 +124,9 @@ fn open(dir: &OwnedFd, name: &[u8], flags: OFlags, direct: bool) -> io::Result<F
 }
 
 /// Makes the regular file `name`; it is an error if it exists.
-pub(super) fn create(dir: &OwnedFd, name: &[u8], mode: u32, direct: bool) -> io::Result<File> {
+pub(super) fn create(dir: &OwnedFd, name: &[u8], mode: u32) -> io::Result<File> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-    let file: File = rustix::fs::openat(dir, name, flags, Mode::from_raw_mode(mode))?.into();
-    if direct {
-        set_direct(&file, true);
-    }
-    Ok(file)
-}
-
-/// Switches direct I/O on or off; whether it is on then.
-pub(super) fn set_direct(file: &File, on: bool) -> bool {
-    let Ok(flags) = rustix::fs::fcntl_getfl(file) else {
-        return false;
-    };
-    let wanted = if on {
-        flags | OFlags::DIRECT
-    } else {
-        flags - OFlags::DIRECT
-    };
-    match rustix::fs::fcntl_setfl(file, wanted) {
-        Ok(()) => on,
-        Err(_) => flags.contains(OFlags::DIRECT),
-    }
-}
-
-/// Whether reads and writes go past the page cache.
-pub(super) fn is_direct(file: &File) -> bool {
-    rustix::fs::fcntl_getfl(file).is_ok_and(|flags| flags.contains(OFlags::DIRECT))
+    Ok(rustix::fs::openat(dir, name, flags, Mode::from_raw_mode(mode))?.into())
 }
 
 /// Makes the directory `name`.
@@ -256,7 +219,7 @@ fn times(new: &Sattr3) -> Option<Timestamps> {
         SetTime::DontChange => special_time(UTIME_OMIT),
         SetTime::ServerTime => special_time(UTIME_NOW),
         SetTime::ClientTime(time) => Timespec {
-            tv_sec: signed_seconds(time.seconds),
+            tv_sec: time.seconds.into(),
             tv_nsec: time.nseconds.min(999_999_999).into(),
         },
     };
@@ -274,18 +237,8 @@ fn special_time(nanoseconds: i64) -> Timespec {
     }
 }
 
-/// The wire's 32 bits are taken as unsigned, as RFC 1813 §2.5 has them: up to the year 2106, and none
-/// before 1970.
-fn signed_seconds(seconds: u32) -> i64 {
-    i64::from(seconds)
-}
-
 fn attributes(statx: &Statx) -> Fattr3 {
-    let time = |time: rustix::fs::StatxTimestamp| Nfstime3 {
-        // What the wire cannot carry becomes the nearest that it can.
-        seconds: u32::try_from(time.tv_sec.max(0)).unwrap_or(u32::MAX),
-        nseconds: time.tv_nsec,
-    };
+    let time = |time: rustix::fs::StatxTimestamp| Nfstime3::nearest(time.tv_sec, time.tv_nsec);
     let mode = u32::from(statx.stx_mode);
     let ftype = match FileType::from_raw_mode(mode) {
         FileType::Directory => Ftype3::Dir,
@@ -326,14 +279,14 @@ mod tests {
         let dir = open_path(here.path()).unwrap();
         std::fs::write(here.path().join("file"), "content").unwrap();
         let item = look_up(&dir, b"file", false).unwrap();
-        assert!(open_read(&dir, &item, false).is_ok());
+        assert!(open_read(&dir, &item).is_ok());
         remove(&dir, b"file").unwrap();
         let fifo = Fattr3 {
             ftype: Ftype3::Fifo,
             ..item.attributes
         };
         make_special(&dir, b"file", &fifo, 0o600).unwrap();
-        assert!(open_read(&dir, &item, false).is_err());
-        assert!(open_write(&dir, b"file", false, false).is_err());
+        assert!(open_read(&dir, &item).is_err());
+        assert!(open_write(&dir, b"file", false).is_err());
     }
 }

@@ -42,6 +42,7 @@
 mod content;
 mod decide;
 mod dir;
+mod disk;
 mod ends;
 mod error;
 mod file;

@@ -114,6 +114,9 @@ pub enum Sparse {
 pub enum LocalIo {
     /// Through the page cache.
     Buffered,
+    /// Through the page cache, and dropped behind (`RWF_DONTCACHE`, Linux 6.14) where the file system
+    /// knows it.
+    DontCache,
     /// Past the page cache (`O_DIRECT`) where the file system and the alignment allow it.
     Direct,
 }

@@ -116,6 +116,7 @@ impl Hands {
             _ => 0,
         };
         self.context.watch.found(bytes);
+        self.context.look_at_times(&job.item);
         // Neither is ever closed while somebody holds these hands; a copy that is given up drops both.
         if let Ok(permit) = self.files.clone().acquire_owned().await {
             drop(
@@ -279,6 +280,7 @@ pub(super) async fn make(
     from: &Dir,
 ) -> Result<MadeDir, TransferError> {
     let options = &context.options;
+    context.look_at_times(item);
     let report = |dir: &Dir| {
         context.watch.done(&Done {
             source: from.location.clone(),
@@ -604,6 +606,7 @@ impl Dir {
                     attributes: node.attributes,
                     handle: Some(node.handle),
                     follow: true,
+                    times_cut: false,
                 })
             }
         }

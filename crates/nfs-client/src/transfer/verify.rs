@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use super::content::{LocalRead, Opened, Reader};
 use super::dir::{Dir, Item, Side, blocking};
+use super::disk::Disk;
 use super::error::TransferError;
 use super::file::{Context, Job, piece_bytes};
 use super::local;
-use super::options::LocalIo;
+use super::watch::Watch;
 use crate::client::refused;
 use crate::nfs3::Nfsstat3;
 
@@ -70,12 +71,15 @@ pub(super) async fn open(
 ) -> Result<Opened, TransferError> {
     match &dir.side {
         Side::Local(fd) => {
-            let (item, direct) = (item.clone(), context.options.local == LocalIo::Direct);
+            let item = item.clone();
             let name = item.name.clone();
             let opened = dir.local(fd, &name, "open", move |dir, _| {
-                local::open_read(dir, &item, direct)
+                local::open_read(dir, &item)
             });
-            Ok(Opened::Local(Arc::new(opened.await?)))
+            // Whatever is refused was counted when it was copied.
+            let uncounted = Watch::default();
+            let disk = Disk::new(opened.await?, context.options.local, &uncounted);
+            Ok(Opened::Local(Arc::new(disk)))
         }
         Side::Remote { client, .. } => {
             let path = dir.location.join(&item.name).name();
@@ -98,9 +102,6 @@ async fn checksum(context: &Context, dir: &Dir, item: &Item) -> Result<String, T
                 piece_bytes: piece_bytes(dir, true),
                 skip_holes: false,
             };
-            let file = file
-                .try_clone()
-                .map_err(|error| TransferError::local(&place, "read", error))?;
             Reader::local(file, place.clone(), how, &context.pool)
         }
     };

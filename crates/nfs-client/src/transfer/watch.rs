@@ -25,6 +25,8 @@ struct Inner {
     bytes_done: AtomicU64,
     failed: AtomicU64,
     owners_not_kept: AtomicU64,
+    times_not_kept: AtomicU64,
+    local_refused: AtomicU64,
 }
 
 /// How far a copy has come.
@@ -44,6 +46,12 @@ pub struct Figures {
     pub failed: u64,
     /// Files and directories whose owner could not be kept.
     pub owners_not_kept: u64,
+    /// Files and directories of this host, among those whose times are to be kept, with times before
+    /// 1970 or after 2106, which NFSv3 cannot say: the copy has the nearest that it can.
+    pub times_not_kept: u64,
+    /// Files of this host that went through the page cache because their file system refused
+    /// [`super::LocalIo`]'s way.
+    pub local_refused: u64,
 }
 
 /// Something ended.
@@ -141,6 +149,8 @@ impl Watch {
             bytes_done: read(&inner.bytes_done),
             failed: read(&inner.failed),
             owners_not_kept: read(&inner.owners_not_kept),
+            times_not_kept: read(&inner.times_not_kept),
+            local_refused: read(&inner.local_refused),
         }
     }
 
@@ -170,6 +180,14 @@ impl Watch {
 
     pub(super) fn owner_not_kept(&self) {
         self.inner.owners_not_kept.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn time_not_kept(&self) {
+        self.inner.times_not_kept.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn local_refused(&self) {
+        self.inner.local_refused.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn done(&self, done: &Done) {

@@ -10,6 +10,8 @@
 
 pub(crate) mod chance;
 pub(crate) mod faults;
+#[path = "../loopback/mod.rs"]
+mod loopback;
 mod serve;
 pub(crate) mod store;
 
@@ -61,7 +63,7 @@ struct State {
 impl Double {
     /// Starts one that behaves, until [`Self::misbehave`].
     pub(crate) async fn start(seed: u64) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let listener = TcpListener::bind(loopback::own_address()).await.unwrap();
         let address = listener.local_addr().unwrap();
         let state = Arc::new(Mutex::new(State {
             store: Store::new(),

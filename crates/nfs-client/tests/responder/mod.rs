@@ -1,6 +1,9 @@
 //! A scripted responder, and calls to it that cannot hang.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+#[path = "../loopback/mod.rs"]
+mod loopback;
+
 use std::future::Future;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -11,6 +14,8 @@ use nfs_client::{Identity, RawConnection};
 use tokio::net::TcpListener;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
+
+pub(crate) use loopback::own_address;
 
 /// What the tests call; the responder does not look at it.
 pub(crate) const PROCEDURE: Procedure = Procedure {
@@ -27,7 +32,7 @@ pub(crate) async fn responder<F>(script: impl FnOnce(TcpListener) -> F) -> (Targ
 where
     F: Future<Output = ()> + Send + 'static,
 {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let listener = TcpListener::bind(own_address()).await.unwrap();
     let address: SocketAddr = listener.local_addr().unwrap();
     (address.into(), tokio::spawn(script(listener)))
 }

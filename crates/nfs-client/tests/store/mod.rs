@@ -10,7 +10,7 @@ use nfs_client::nfs3::{
     WriteOk,
 };
 use nfs_client::{
-    Client, ConnectOptions, Connection, File, Identity, Nfs3, RawConnection, Windows,
+    Client, ConnectOptions, Connection, Depth, File, Identity, Nfs3, RawConnection, Windows,
 };
 use nfs_wire::Decoder;
 use nfs_wire::nfs3::{Call, Procedure, ReadOk};
@@ -20,6 +20,29 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;
 
 use crate::answers::{HANG, attributes, fail, fsinfo, good, handle, ok, time};
+
+/// Bytes of a WRITE in the tests.
+pub(crate) const TRANSFER: u32 = 100;
+
+/// So many WRITEs on their way at the most.
+pub(crate) fn windows(depth: u32) -> Windows {
+    Windows {
+        write: Depth::Fixed(depth),
+        ..Windows::default()
+    }
+}
+
+/// What a test writes, different everywhere.
+pub(crate) fn content(len: usize) -> Vec<u8> {
+    (0..len)
+        .map(|i| u8::try_from(i * 7 % 251 + 1).unwrap())
+        .collect()
+}
+
+/// What `future` gives, which must not hang.
+pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
+    timeout(HANG, future).await.expect("it hangs")
+}
 
 /// What the server does with a call.
 #[derive(Clone, Copy, Debug)]

@@ -1,9 +1,10 @@
 //! Open files: what is read and written.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use fuser::{Errno, FileAttr, FopenFlags, OpenAccMode, OpenFlags};
+use fuser::{Errno, FileAttr, FopenFlags, LockOwner, OpenAccMode, OpenFlags};
 use nfs_client::client::Node;
 use nfs_client::nfs3::{
     ACCESS3_EXECUTE, ACCESS3_EXTEND, ACCESS3_MODIFY, ACCESS3_READ, CreateHow, Fattr3, FileHandle,
@@ -17,6 +18,7 @@ use super::names::with_mode;
 use super::{Answer, Tree, refuse};
 use crate::attributes::Version;
 use crate::callers::Caller;
+use crate::writers::{Writer, Writers};
 
 /// What the kernel opens a program with that it is about to run (`__FMODE_EXEC`).
 const OPEN_TO_RUN: i32 = 0x20;
@@ -28,6 +30,8 @@ pub(super) struct OpenFile {
     writable: bool,
     /// Told of the errors of what was written through it.
     file: File,
+    /// A program has been told that what was written is not safe.
+    told: AtomicBool,
 }
 
 /// What the kernel is told of a file that was opened.
@@ -45,15 +49,23 @@ pub(crate) struct Wrote {
     pub(crate) append: bool,
     /// The program goes on when the data is on stable storage.
     pub(crate) sync: bool,
+    /// Who writes, if the kernel says so: it does for what passes its pages by.
+    owner: Option<LockOwner>,
 }
 
 impl Wrote {
     /// Where a WRITE of the kernel goes. `pages` says that it writes back a mapping, which knows the
     /// place of each byte.
-    pub(crate) fn new(offset: u64, flags: OpenFlags, pages: bool) -> Self {
+    pub(crate) fn new(
+        offset: u64,
+        flags: OpenFlags,
+        pages: bool,
+        owner: Option<LockOwner>,
+    ) -> Self {
         let flags = oflags(flags.0);
         Self {
             offset,
+            owner: owner.filter(|_| !pages),
             append: flags.contains(OFlags::APPEND) && !pages,
             sync: flags.intersects(OFlags::DSYNC | OFlags::SYNC),
         }
@@ -141,6 +153,7 @@ impl Tree {
             number,
             writable,
             file,
+            told: AtomicBool::new(false),
         };
         let open = match self.open_number(&self.files, opened) {
             Ok(open) => open,
@@ -231,17 +244,50 @@ impl Tree {
     pub(crate) async fn write(&self, open: u64, to: Wrote, data: Bytes) -> Answer<()> {
         let opened = self.opened(open)?;
         let file = &opened.file;
-        self.pages_differ(opened.number);
+        let writer = to.owner.map(|owner| (open, owner));
+        // A write that fails or is given up may have been accepted in part.
+        self.wrote(opened.number, writer);
         let written = if to.append {
             file.append(data).await.map(drop)
         } else {
             file.write_at(to.offset, data).await
         };
         written.map_err(|error| refuse(&error))?;
+        // Of what was accepted, a sync that began before knows nothing.
+        self.wrote(opened.number, writer);
         if to.sync {
-            file.sync().await.map_err(|error| refuse(&error))?;
+            self.synced(&opened).await?;
         }
         Ok(())
+    }
+
+    /// Something was written to a file, by `writer` if the kernel says so.
+    fn wrote(&self, number: u64, writer: Option<Writer>) {
+        if let Some(kept) = self.inodes.lock().beside(number) {
+            kept.pages = None;
+            kept.writers.wrote(writer);
+        }
+    }
+
+    /// Brings everything that was written to a file to stable storage. A program is told the error.
+    async fn synced(&self, opened: &OpenFile) -> Answer<()> {
+        let last = self
+            .inodes
+            .lock()
+            .beside(opened.number)
+            .map_or(0, |kept| kept.writers.last());
+        match opened.file.sync().await {
+            Ok(()) => {
+                if let Some(kept) = self.inodes.lock().beside(opened.number) {
+                    kept.writers.safe(last);
+                }
+                Ok(())
+            }
+            Err(error) => {
+                opened.told.store(true, Ordering::Relaxed);
+                Err(refuse(&error))
+            }
+        }
     }
 
     /// Sets the length of what is open, bytes.
@@ -277,36 +323,49 @@ impl Tree {
         }
     }
 
-    /// A descriptor is closed: what was written through it is for others to see, and safe.
-    pub(crate) async fn flush(&self, open: u64) -> Answer<()> {
+    /// A descriptor is closed: what `owner` wrote through it is for others to see, and safe. Who wrote
+    /// nothing, as a child that was started with a copy of the descriptor, waits for nothing.
+    pub(crate) async fn flush(&self, open: u64, owner: LockOwner) -> Answer<()> {
         let opened = self.opened(open)?;
-        let file = &opened.file;
-        if !opened.writable {
-            return Ok(());
+        let waits = opened.writable
+            && self
+                .inodes
+                .lock()
+                .beside(opened.number)
+                .is_none_or(|kept| kept.writers.waits_for((open, owner)));
+        match waits {
+            true => self.synced(&opened).await,
+            false => Ok(()),
         }
-        file.sync().await.map_err(|error| refuse(&error))
     }
 
     /// Brings what was written to stable storage.
     pub(crate) async fn fsync(&self, open: u64) -> Answer<()> {
         let opened = self.opened(open)?;
-        opened.file.sync().await.map_err(|error| refuse(&error))
+        self.synced(&opened).await
     }
 
     /// The last descriptor of an open is closed.
     pub(crate) async fn release(&self, open: u64) -> Answer<()> {
-        let Some(opened) = self.files.lock().remove(&open) else {
-            return Err(Errno::EBADF);
-        };
-        // A mapping may have written after the last close.
+        let opened = self.opened(open)?;
+        // A mapping may have written after the last close, and a program that was ended has not waited.
+        // It counts as open meanwhile: whoever unmounts waits.
         let synced = match opened.writable {
             true => opened.file.sync().await,
             false => Ok(()),
         };
-        let last = self
-            .inodes
-            .lock()
-            .released(opened.number, |kept| (kept.data.take(), kept.silly.take()));
+        if self.files.lock().remove(&open).is_none() {
+            return Err(Errno::EBADF);
+        }
+        if let Err(error) = &synced
+            && !opened.told.load(Ordering::Relaxed)
+        {
+            self.lost(opened.number, error.clone());
+        }
+        let last = self.inodes.lock().released(opened.number, |kept| {
+            kept.writers = Writers::default();
+            (kept.data.take(), kept.silly.take())
+        });
         drop(opened);
         if let Some((data, Some(silly))) = last {
             // Nothing of it is on its way when it goes.

@@ -26,8 +26,9 @@ use crate::attributes::{self, Version};
 use crate::callers::{Caller, Callers};
 use crate::errno;
 use crate::inodes::Inodes;
-use crate::limits::{INODES_MAX, OPEN_MAX};
+use crate::limits::{INODES_MAX, LOST_MAX, OPEN_MAX};
 use crate::options::Options;
+use crate::writers::Writers;
 
 /// What an operation answers.
 pub(crate) type Answer<T> = Result<T, Errno>;
@@ -41,6 +42,8 @@ pub(crate) struct Tree {
     files: Mutex<HashMap<u64, Arc<OpenFile>>>,
     directories: Mutex<HashMap<u64, Arc<OpenDirectory>>>,
     next_open: AtomicU64,
+    /// Files of which something was lost when nobody could be told any more, at most [`LOST_MAX`].
+    lost: Mutex<Vec<(u64, ClientError)>>,
     /// Tells the kernel what to forget, once the session is there.
     notifier: OnceLock<Notifier>,
 }
@@ -56,6 +59,8 @@ struct Kept {
     pages: Option<Version>,
     /// The file has no name but one that this mount gave it, to be removed when it is closed.
     silly: Option<Silly>,
+    /// Who waits at a close for what was written.
+    writers: Writers,
 }
 
 impl Tree {
@@ -69,6 +74,7 @@ impl Tree {
             files: Mutex::default(),
             directories: Mutex::default(),
             next_open: AtomicU64::new(1),
+            lost: Mutex::default(),
             notifier: OnceLock::new(),
         }
     }
@@ -136,9 +142,19 @@ impl Tree {
         self.inodes.lock().beside(number)?.data.clone()
     }
 
-    /// Ends everything that is still open: the kernel asks for nothing any more.
+    /// Something of the file `number` was lost, and no program was told.
+    fn lost(&self, number: u64, error: ClientError) {
+        let mut lost = self.lost.lock();
+        if lost.len() < LOST_MAX {
+            lost.push((number, error));
+        }
+    }
+
+    /// Ends everything that is still open: the kernel asks for nothing any more. What was lost since
+    /// the beginning without a program being told is told, too.
     pub(crate) async fn end(&self) -> Vec<(u64, ClientError)> {
-        let failed = self.sync_all().await;
+        let mut failed = self.sync_all().await;
+        failed.append(&mut self.lost.lock());
         let silly: Vec<Silly> = self
             .inodes
             .lock()

@@ -119,11 +119,6 @@ impl<Fd: AsFd> Dirents<Fd> {
             }
         }
     }
-
-    /// The descriptor, positioned behind the last batch.
-    pub fn into_fd(self) -> Fd {
-        self.fd
-    }
 }
 
 /// The entries of one `getdents64`. Owned, so that a helper thread can read it for another.

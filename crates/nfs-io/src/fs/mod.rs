@@ -15,6 +15,7 @@ mod open;
 mod process;
 mod stat;
 mod statfs;
+mod vectored;
 
 pub use attributes::{Access, SetTime, access, chmod, chown, set_times, truncate};
 pub use data::{
@@ -31,6 +32,7 @@ pub use process::{fd_path, nofile, raise_nofile, umask_zero};
 pub use rustix::fs::{Mode, OFlags, ResolveFlags};
 pub use stat::{Stat, Timestamp, statx, statx_at, statx_cached};
 pub use statfs::{FsStat, PathConf, file_size_max, is_local, path_conf, statfs};
+pub use vectored::{read_pieces, write_pieces};
 
 use crate::{Errno, Result};
 

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{Advice, fadvise};
 use rustix::io::{ReadWriteFlags, preadv2, pwritev2, retry_on_intr};
+use rustix::time::{ClockId, clock_gettime};
 
 use super::residency::Meter;
 use crate::fs::{self, OFlags, Stat};
@@ -118,6 +119,7 @@ pub(super) fn run(file: BorrowedFd<'_>) -> Result<Trials> {
         memory: Memory::new(),
         content,
         generation: 0,
+        pages_stay: false,
     };
     // Readahead would fill pages that no trial asked for.
     retry_on_intr(|| fadvise(file, 0, None, Advice::Random))?;
@@ -168,9 +170,15 @@ const DROP_PATIENCE: Duration = Duration::from_millis(200);
 /// Between two looks at that.
 const DROP_PAUSE: Duration = Duration::from_millis(2);
 
-/// How often a write is tried that left no page behind: to be seen passing through, the thread
-/// that looks must run while it does.
-const WATCHED_TRIES: u32 = 3;
+/// How often a write that left no page behind is watched well before it counts as one past the
+/// page cache: pages that pass through are there for a part of it only.
+const WATCHED_WELL_TRIES: u32 = 3;
+/// How often it is tried for that in all. On a busy machine the thread that looks may hardly run
+/// while the write does.
+const WATCHED_TRIES_MAX: u32 = 24;
+/// How long pages may take to leave the page cache when they are told to. The kernel holds a page
+/// for a moment longer than its writeback takes, and on a busy machine moments are long.
+const EVICT_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Where an I/O of a trial is in the file, and how far behind a multiple of [`UNIT`] its memory
 /// starts.
@@ -210,6 +218,8 @@ struct Bench<'a> {
     content: Content,
     /// Which content the file has: grows with every write, so that old bytes are told from new.
     generation: usize,
+    /// Pages do not leave the page cache when they are told to.
+    pages_stay: bool,
 }
 
 impl Bench<'_> {
@@ -270,7 +280,8 @@ impl Bench<'_> {
     /// there for a moment only.
     fn write(&mut self, fd: BorrowedFd<'_>, at: Place, flags: ReadWriteFlags) -> Result<Outcome> {
         let mut outcome = Outcome::NotMeasured;
-        for _ in 0..WATCHED_TRIES {
+        let mut watched_well = 0;
+        for _ in 0..WATCHED_TRIES_MAX {
             let before = self.evict()?;
             let (failed, seen) = self.watched(at, |bench| bench.write_now(fd, at, flags));
             if let Some(failed) = failed? {
@@ -280,8 +291,9 @@ impl Bench<'_> {
             if !self.reads_back(at)? {
                 return Ok(Outcome::WrongBytes);
             }
-            outcome = told(before, seen, after);
-            if outcome != Outcome::Uncached {
+            outcome = told(before, seen.map(|seen| seen.pages_max), after);
+            watched_well += u32::from(seen.is_some_and(Seen::is_well));
+            if outcome != Outcome::Uncached || watched_well == WATCHED_WELL_TRIES {
                 break;
             }
         }
@@ -289,8 +301,8 @@ impl Bench<'_> {
     }
 
     /// Runs `work` and counts, from another thread and all the while, the pages of a place that
-    /// are in the page cache. The most that were seen at once.
-    fn watched<T>(&mut self, at: Place, work: impl FnOnce(&mut Self) -> T) -> (T, Option<u64>) {
+    /// are in the page cache.
+    fn watched<T>(&mut self, at: Place, work: impl FnOnce(&mut Self) -> T) -> (T, Option<Seen>) {
         let Some(meter) = self.meter else {
             return (work(self), None);
         };
@@ -298,23 +310,29 @@ impl Bench<'_> {
         let (looking, done) = (AtomicBool::new(false), AtomicBool::new(false));
         std::thread::scope(|scope| {
             let watcher = scope.spawn(|| {
-                let mut most = Ok(0);
+                let mut pages_max = meter.cached_pages(file, start, len)?;
+                let began = Instant::now();
+                let ran_before = thread_time();
+                looking.store(true, Ordering::Release);
                 while !done.load(Ordering::Acquire) {
-                    most = most
-                        .and_then(|most: u64| Ok(most.max(meter.cached_pages(file, start, len)?)));
-                    looking.store(true, Ordering::Release);
+                    pages_max = pages_max.max(meter.cached_pages(file, start, len)?);
                 }
-                most
+                Ok(Seen {
+                    pages_max,
+                    ran: thread_time().saturating_sub(ran_before),
+                    took: began.elapsed(),
+                })
             });
-            while !looking.load(Ordering::Acquire) {
+            // It has ended without looking where it could not count.
+            while !looking.load(Ordering::Acquire) && !watcher.is_finished() {
                 std::thread::yield_now();
             }
             // Raised also if the work panics: the scope waits for the watcher.
             let raised = Raise(&done);
             let value = work(self);
             drop(raised);
-            let most = watcher.join().ok().and_then(Result::ok);
-            (value, most)
+            let seen: Option<Result<Seen>> = watcher.join().ok();
+            (value, seen.and_then(Result::ok))
         })
     }
 
@@ -402,12 +420,22 @@ impl Bench<'_> {
 
     /// Puts the file on the disk and out of the page cache. How many pages of it stay there all
     /// the same; `None` where that cannot be told.
-    fn evict(&self) -> Result<Option<u64>> {
+    fn evict(&mut self) -> Result<Option<u64>> {
         fs::fdatasync(self.file)?;
-        retry_on_intr(|| fadvise(self.file, 0, None, Advice::DontNeed))?;
-        self.meter
-            .map(|meter| meter.cached_pages(self.file, 0, FILE_BYTES))
-            .transpose()
+        let deadline = Instant::now() + EVICT_PATIENCE;
+        loop {
+            retry_on_intr(|| fadvise(self.file, 0, None, Advice::DontNeed))?;
+            let Some(meter) = self.meter else {
+                return Ok(None);
+            };
+            let pages = meter.cached_pages(self.file, 0, FILE_BYTES)?;
+            if pages == 0 || self.pages_stay {
+                return Ok(Some(pages));
+            }
+            // Waited for once: where they never leave (tmpfs), they will not the next time.
+            self.pages_stay = Instant::now() > deadline;
+            std::thread::sleep(DROP_PAUSE);
+        }
     }
 
     /// Pages of a place that are in the page cache.
@@ -417,6 +445,31 @@ impl Bench<'_> {
             .map(|meter| meter.cached_pages(self.file, start, len))
             .transpose()
     }
+}
+
+/// What the thread saw that looked while a write ran.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    /// The most pages that were in the page cache at once.
+    pages_max: u64,
+    /// How long the thread had a processor.
+    ran: Duration,
+    /// How long it looked in all.
+    took: Duration,
+}
+
+impl Seen {
+    /// Whether it looked for most of the time: then pages that were there for most of it were seen.
+    fn is_well(self) -> bool {
+        self.ran * 2 >= self.took
+    }
+}
+
+/// How long the calling thread has had a processor.
+fn thread_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    Duration::from_secs(seconds) + Duration::from_nanos(time.tv_nsec.cast_unsigned())
 }
 
 /// Sets its flag when dropped.
@@ -544,6 +597,19 @@ mod tests {
         ];
         for ((before, meanwhile, after), outcome) in cases {
             assert_eq!(told(before, meanwhile, after), outcome);
+        }
+    }
+
+    #[test]
+    fn a_write_was_watched_well_if_the_watcher_ran_for_half_of_it() {
+        for (ran, took, well) in [(0, 1, false), (4, 9, false), (5, 10, true), (10, 10, true)] {
+            let (ran, took) = (Duration::from_millis(ran), Duration::from_millis(took));
+            let seen = Seen {
+                pages_max: 0,
+                ran,
+                took,
+            };
+            assert_eq!(seen.is_well(), well, "{seen:?}");
         }
     }
 

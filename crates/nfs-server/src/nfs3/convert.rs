@@ -45,14 +45,10 @@ pub(super) fn fattr3(attributes: &Attributes) -> Fattr3 {
     }
 }
 
-/// The wire has 32 bits of seconds (RFC 1813 §2.5); what lies beyond is cut off, as every server
-/// does it, so that times before 1970 come back as they went.
+/// What the wire's 32 unsigned bits of seconds cannot say (RFC 1813 §2.5) becomes the nearest that they
+/// can. Linux's server cuts the upper bits off: there a file of 1969 is one of 2106.
 fn nfstime3(time: Timestamp) -> Nfstime3 {
-    let seconds = (time.sec & 0xffff_ffff) as u32;
-    Nfstime3 {
-        seconds,
-        nseconds: time.nsec,
-    }
+    Nfstime3::nearest(time.sec, time.nsec)
 }
 
 /// Is this the ctime that a client's guard means?
@@ -93,9 +89,10 @@ fn time_change(set: SetTime) -> Result<TimeChange, Error> {
         SetTime::DontChange => Ok(TimeChange::Keep),
         SetTime::ServerTime => Ok(TimeChange::Now),
         SetTime::ClientTime(time) if time.nseconds >= 1_000_000_000 => Err(Error::Invalid),
-        // A client's 32 bits are signed: what all clients mean by them.
+        // Unsigned, up to 2106. A file system that ends sooner (ext4 with small inodes, XFS without
+        // bigtime) keeps the nearest that it can, and the attributes in the reply tell so.
         SetTime::ClientTime(time) => Ok(TimeChange::To(Timestamp {
-            sec: i64::from(time.seconds.cast_signed()),
+            sec: i64::from(time.seconds),
             nsec: time.nseconds,
         })),
     }

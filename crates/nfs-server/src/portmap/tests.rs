@@ -108,7 +108,7 @@ fn dump_lists_everything_over_tcp_and_nothing_over_udp() {
         portmap::PROGRAM,
         2,
         portmap::Procedure::Dump as u32,
-        &portmap::Call::Dump,
+        &portmap::Call::Dump(()),
     );
     let (_, results) = answer(&bytes, Transport::Tcp);
     let list = MappingList::decode(&mut Decoder::new(&results)).unwrap();
@@ -116,7 +116,12 @@ fn dump_lists_everything_over_tcp_and_nothing_over_udp() {
     assert_eq!(answer(&bytes, Transport::Udp).0, AcceptStat::ProcUnavail);
     for version in [3, 4] {
         let procedure = rpcbind::Procedure::Dump as u32;
-        let bytes = call(portmap::PROGRAM, version, procedure, &rpcbind::Call::Dump);
+        let bytes = call(
+            portmap::PROGRAM,
+            version,
+            procedure,
+            &rpcbind::Call::Dump(()),
+        );
         let (_, results) = answer(&bytes, Transport::Tcp);
         let list = RpcbList::decode(&mut Decoder::new(&results)).unwrap();
         assert_eq!(list.0.len(), 4 + 3 * 2);
@@ -149,7 +154,7 @@ fn nobody_can_change_anything() {
 
 #[test]
 fn what_is_not_served_is_said_so() {
-    let null = portmap::Call::Null;
+    let null = portmap::Call::Null(());
     let stat = |bytes: &[u8]| answer(bytes, Transport::Tcp).0;
     assert_eq!(
         stat(&call(portmap::PROGRAM, 2, 0, &null)),

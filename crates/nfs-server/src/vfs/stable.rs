@@ -300,3 +300,63 @@ pub(crate) struct Covered {
     writers: HashSet<u64>,
     more: bool,
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt as _;
+    use std::task::{Context, Waker};
+
+    use nfs_io::PoolLimits;
+
+    use super::*;
+
+    #[test]
+    fn what_comes_while_a_round_runs_shares_the_next() {
+        const LANE: Lane = Lane(1);
+        let pool = Pool::new(PoolLimits {
+            threads_max: 1,
+            ..PoolLimits::default()
+        });
+        // The pool's one thread waits, as for a slow disk, until all have asked.
+        let (go, gone) = std::sync::mpsc::channel::<()>();
+        let slow = pool.run(LANE, move || gone.recv().is_err());
+        let committer = Committer::new(pool, Arc::new(Verifier::new(1)));
+        let directory = tempfile::tempdir().unwrap();
+        let flushes = ["a", "b"].map(|name| {
+            let file = std::fs::File::create(directory.path().join(name)).unwrap();
+            let stat = file.metadata().unwrap();
+            Flush::Inode {
+                id: (stat.dev(), stat.ino()),
+                fd: Arc::new(file.into()),
+            }
+        });
+        let mut syncs: Vec<_> = (0..200)
+            .map(|number| Box::pin(committer.sync(LANE, vec![flushes[number % 2].clone()])))
+            .collect();
+        let mut context = Context::from_waker(Waker::noop());
+        for sync in &mut syncs {
+            assert!(sync.as_mut().poll(&mut context).is_pending());
+        }
+        drop(go);
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            assert!(slow.await.unwrap());
+            for sync in syncs {
+                sync.await.unwrap();
+            }
+        });
+        let CommitterStats {
+            requests,
+            syncs,
+            rounds,
+        } = committer.stats();
+        assert_eq!((requests, syncs, rounds), (200, 2, 1));
+        // A round for each that comes when none runs.
+        runtime
+            .block_on(committer.sync(LANE, vec![flushes[0].clone()]))
+            .unwrap();
+        assert_eq!(committer.stats().rounds, 2);
+    }
+}

@@ -15,12 +15,12 @@ fn dirpath() -> impl Strategy<Value = Dirpath<'static>> {
 
 fn call() -> impl Strategy<Value = Call<'static>> {
     prop_oneof![
-        Just(Call::Null),
+        Just(Call::Null(())),
         dirpath().prop_map(Call::Mnt),
-        Just(Call::Dump),
+        Just(Call::Dump(())),
         dirpath().prop_map(Call::Umnt),
-        Just(Call::Umntall),
-        Just(Call::Export),
+        Just(Call::Umntall(())),
+        Just(Call::Export(())),
     ]
 }
 

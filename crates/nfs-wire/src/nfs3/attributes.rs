@@ -1,37 +1,7 @@
 //! Attributes (RFC 1813 §2.5, §2.6).
 
-use super::xdr_struct;
+use crate::xdr::define::{xdr_enum, xdr_struct};
 use crate::{Decode, DecodeError, Decoder, Encode, Encoder};
-
-macro_rules! xdr_enum {
-    (
-        $(#[$meta:meta])*
-        pub enum $name:ident as $field:literal {
-            $( $(#[$variant_meta:meta])* $variant:ident = $value:literal, )*
-        }
-    ) => {
-        $(#[$meta])*
-        pub enum $name {
-            $( $(#[$variant_meta])* $variant = $value, )*
-        }
-
-        impl $crate::Decode<'_> for $name {
-            fn decode(d: &mut $crate::Decoder<'_>) -> Result<Self, $crate::DecodeError> {
-                match d.u32($field)? {
-                    $( $value => Ok(Self::$variant), )*
-                    value => Err($crate::DecodeError::BadValue { field: $field, value }),
-                }
-            }
-        }
-
-        impl $crate::Encode for $name {
-            fn encode(&self, e: &mut $crate::Encoder<'_>) {
-                e.u32(*self as u32);
-            }
-        }
-    };
-}
-pub(crate) use xdr_enum;
 
 xdr_enum! {
     /// `ftype3`: the type of an object.
@@ -66,14 +36,38 @@ xdr_struct! {
 }
 
 xdr_struct! {
-    /// `nfstime3`: seconds and nanoseconds since 1970. The seconds are unsigned on the wire; times
-    /// before 1970 travel as their two's complement, as all servers do it.
+    /// `nfstime3`: seconds and nanoseconds since 1970, up to the year 2106: the seconds are unsigned
+    /// (RFC 1813 §2.5), and Linux's client and server take them so. See [`Nfstime3::nearest`].
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
     pub struct Nfstime3 {
         /// Seconds.
         pub seconds: u32,
         /// Nanoseconds, below 10^9.
         pub nseconds: u32,
+    }
+}
+
+impl Nfstime3 {
+    /// The last time there is: 2106-02-07 06:28:15 UTC, to its last nanosecond.
+    pub const MAX: Self = Self {
+        seconds: u32::MAX,
+        nseconds: 999_999_999,
+    };
+
+    /// The time that many seconds after (before, if negative) the beginning of 1970 and `nseconds`
+    /// (below 10^9) later, or the nearest that there is: no time is another one by wrapping round, and
+    /// the order of two times stays.
+    pub fn nearest(seconds: i64, nseconds: u32) -> Self {
+        match u32::try_from(seconds) {
+            Ok(seconds) => Self { seconds, nseconds },
+            Err(_) if seconds < 0 => Self::default(),
+            Err(_) => Self::MAX,
+        }
+    }
+
+    /// Whether [`Self::nearest`] of these seconds is that very time.
+    pub fn can_say(seconds: i64) -> bool {
+        u32::try_from(seconds).is_ok()
     }
 }
 

@@ -5,71 +5,16 @@ use super::{
     MkdirArgs, MknodArgs, PathconfArgs, ReadArgs, ReaddirArgs, ReaddirplusArgs, ReadlinkArgs,
     RemoveArgs, RenameArgs, RmdirArgs, SetattrArgs, SymlinkArgs, WriteArgs,
 };
-use crate::{Decode, DecodeError, Decoder, Encode, Encoder};
-
-macro_rules! procedures {
-    ($( $(#[$meta:meta])* $name:ident = $value:literal $word:literal ($args:ty), )*) => {
-        /// The procedures of NFSv3 (RFC 1813 §3.3).
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        pub enum Procedure {
-            $( $(#[$meta])* $name = $value, )*
-        }
-
-        impl Procedure {
-            /// Every procedure, in the RFC's order.
-            pub const ALL: &[Self] = &[$( Self::$name ),*];
-
-            /// The RFC's word.
-            #[must_use]
-            pub const fn name(self) -> &'static str {
-                match self { $( Self::$name => $word, )* }
-            }
-        }
-
-        impl TryFrom<u32> for Procedure {
-            type Error = DecodeError;
-
-            fn try_from(value: u32) -> Result<Self, DecodeError> {
-                match value {
-                    $( $value => Ok(Self::$name), )*
-                    value => Err(DecodeError::BadValue { field: "procedure", value }),
-                }
-            }
-        }
-
-        /// A call of any procedure, with its arguments.
-        #[derive(Clone, Debug, PartialEq, Eq)]
-        pub enum Call<'a> {
-            $( $(#[$meta])* $name($args), )*
-        }
-
-        impl<'a> Call<'a> {
-            /// Reads the arguments of a procedure; the caller checks that nothing is left.
-            ///
-            /// # Errors
-            /// [`DecodeError`], which becomes GARBAGE_ARGS.
-            pub fn decode(procedure: Procedure, d: &mut Decoder<'a>) -> Result<Self, DecodeError> {
-                Ok(match procedure {
-                    $( Procedure::$name => Self::$name(Decode::decode(d)?), )*
-                })
-            }
-
-            /// Which procedure this calls.
-            #[must_use]
-            pub const fn procedure(&self) -> Procedure {
-                match self { $( Self::$name(_) => Procedure::$name, )* }
-            }
-        }
-
-        impl Encode for Call<'_> {
-            fn encode(&self, e: &mut Encoder<'_>) {
-                match self { $( Self::$name(args) => args.encode(e), )* }
-            }
-        }
-    };
-}
+use crate::xdr::define::procedures;
 
 procedures! {
+    /// The procedures of NFSv3 (RFC 1813 §3.3).
+    pub enum Procedure;
+
+    /// A call of any procedure, with its arguments.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub enum Call<'a>;
+
     /// Does nothing.
     Null = 0 "NULL" (()),
     /// Attributes of an object.

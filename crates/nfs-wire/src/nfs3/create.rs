@@ -1,9 +1,8 @@
 //! CREATE, MKDIR, SYMLINK, MKNOD (RFC 1813 §3.3.8 to §3.3.11). All four answer with [`CreateOk`] or,
 //! on failure, with the directory's `wcc_data`.
 
-use super::{
-    DirOpArgs, Ftype3, Nfspath3, PostOpAttr, PostOpFh3, Sattr3, Specdata3, WccData, xdr_struct,
-};
+use super::{DirOpArgs, Ftype3, Nfspath3, PostOpAttr, PostOpFh3, Sattr3, Specdata3, WccData};
+use crate::xdr::define::xdr_struct;
 use crate::{Decode, DecodeError, Decoder, Encode, Encoder};
 
 xdr_struct! {

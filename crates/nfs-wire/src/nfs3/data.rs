@@ -1,8 +1,8 @@
 //! READ, WRITE, COMMIT (RFC 1813 §3.3.6, §3.3.7, §3.3.21).
 
-use super::attributes::xdr_enum;
-use super::{FileHandle, PostOpAttr, WccData, xdr_struct};
+use super::{FileHandle, PostOpAttr, WccData};
 use crate::limits::DATA_BYTES_MAX;
+use crate::xdr::define::{xdr_enum, xdr_struct};
 use crate::xdr::padding;
 use crate::{Decode, DecodeError, Decoder, Encode, Encoder};
 

@@ -1,6 +1,7 @@
 //! REMOVE, RMDIR, RENAME, LINK (RFC 1813 §3.3.12 to §3.3.15).
 
-use super::{DirOpArgs, FileHandle, PostOpAttr, WccData, xdr_struct};
+use super::{DirOpArgs, FileHandle, PostOpAttr, WccData};
+use crate::xdr::define::xdr_struct;
 
 xdr_struct! {
     /// `REMOVE3args`; both results carry the directory's `wcc_data`.

@@ -1,6 +1,7 @@
 //! FSSTAT, FSINFO, PATHCONF (RFC 1813 §3.3.18 to §3.3.20). Failures carry the object's attributes.
 
-use super::{FileHandle, Nfstime3, PostOpAttr, xdr_struct};
+use super::{FileHandle, Nfstime3, PostOpAttr};
+use crate::xdr::define::xdr_struct;
 
 xdr_struct! {
     /// `FSSTAT3args`.

@@ -47,49 +47,5 @@ pub const PROGRAM: u32 = 100_003;
 /// The version of this module.
 pub const VERSION: u32 = 3;
 
-/// Defines a message as a struct whose fields are encoded and decoded in order.
-macro_rules! xdr_struct {
-    (
-        $(#[$meta:meta])*
-        pub struct $name:ident $(<$life:lifetime>)? {
-            $( $(#[$field_meta:meta])* pub $field:ident : $type:ty ),* $(,)?
-        }
-    ) => {
-        $(#[$meta])*
-        pub struct $name $(<$life>)? {
-            $( $(#[$field_meta])* pub $field: $type, )*
-        }
-
-        $crate::nfs3::xdr_struct!(@decode $name, ($($life)?), $($field),*);
-
-        impl $(<$life>)? $crate::Encode for $name $(<$life>)? {
-            fn encode(&self, e: &mut $crate::Encoder<'_>) {
-                $( $crate::Encode::encode(&self.$field, e); )*
-            }
-        }
-    };
-    (@decode $name:ident, (), $($field:ident),*) => {
-        impl $crate::Decode<'_> for $name {
-            fn decode(d: &mut $crate::Decoder<'_>) -> Result<Self, $crate::DecodeError> {
-                Ok(Self {
-                    $( $field: $crate::Decode::decode(d)
-                        .map_err(|error: $crate::DecodeError| error.within(stringify!($field)))?, )*
-                })
-            }
-        }
-    };
-    (@decode $name:ident, ($life:lifetime), $($field:ident),*) => {
-        impl<$life> $crate::Decode<$life> for $name<$life> {
-            fn decode(d: &mut $crate::Decoder<$life>) -> Result<Self, $crate::DecodeError> {
-                Ok(Self {
-                    $( $field: $crate::Decode::decode(d)
-                        .map_err(|error: $crate::DecodeError| error.within(stringify!($field)))?, )*
-                })
-            }
-        }
-    };
-}
-pub(crate) use xdr_struct;
-
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,7 @@
 //! GETATTR, SETATTR, LOOKUP, ACCESS, READLINK (RFC 1813 §3.3.1 to §3.3.5).
 
-use super::{DirOpArgs, Fattr3, FileHandle, Nfspath3, Nfstime3, PostOpAttr, Sattr3, xdr_struct};
+use super::{DirOpArgs, Fattr3, FileHandle, Nfspath3, Nfstime3, PostOpAttr, Sattr3};
+use crate::xdr::define::xdr_struct;
 
 xdr_struct! {
     /// `GETATTR3args`.

@@ -1,6 +1,7 @@
 //! READDIR and READDIRPLUS (RFC 1813 §3.3.16, §3.3.17).
 
-use super::{Fattr3, FileHandle, Filename, PostOpAttr, PostOpFh3, xdr_struct};
+use super::{Fattr3, FileHandle, Filename, PostOpAttr, PostOpFh3};
+use crate::xdr::define::xdr_struct;
 use crate::xdr::padding;
 use crate::{Decode, DecodeError, Decoder, Encode, Encoder};
 

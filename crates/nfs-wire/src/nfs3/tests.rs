@@ -375,6 +375,26 @@ fn setattr_matches_the_rfc() {
 }
 
 #[test]
+fn times_are_unsigned_and_never_wrap() {
+    let at = |seconds, nseconds| Nfstime3 { seconds, nseconds };
+    let table = [
+        (i64::MIN, 7, at(0, 0), false),
+        (-1, 999_999_999, at(0, 0), false),
+        (0, 7, at(0, 7), true),
+        (0x7fff_ffff, 7, at(0x7fff_ffff, 7), true),
+        // 2038-01-19 03:14:08, the first that 32 signed bits cannot say.
+        (0x8000_0000, 7, at(0x8000_0000, 7), true),
+        (0xffff_ffff, 7, at(u32::MAX, 7), true),
+        (0x1_0000_0000, 7, Nfstime3::MAX, false),
+        (i64::MAX, 0, Nfstime3::MAX, false),
+    ];
+    for (seconds, nseconds, expected, said) in table {
+        assert_eq!(Nfstime3::nearest(seconds, nseconds), expected, "{seconds}");
+        assert_eq!(Nfstime3::can_say(seconds), said, "{seconds}");
+    }
+}
+
+#[test]
 fn encoder_appends() {
     let mut out = vec![9];
     Nfsstat3::Stale.encode(&mut Encoder::new(&mut out));

@@ -124,7 +124,7 @@ pub type PostOpAttr = Option<Fattr3>;
 /// `post_op_fh3`: the handle of what was made, where the server had one.
 pub type PostOpFh3 = Option<FileHandle>;
 
-super::xdr_struct! {
+crate::xdr::define::xdr_struct! {
     /// `diropargs3`: an entry of a directory.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct DirOpArgs<'a> {

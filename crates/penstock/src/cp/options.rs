@@ -7,6 +7,7 @@ use nfs_client::transfer::{Existing, Follow, LocalIo, Options, Preserve, Sparse}
 
 use crate::interrupt::quoted;
 use crate::session::Common;
+use crate::values::mode::umask;
 use crate::windows;
 
 /// What the help text says at its end.
@@ -109,7 +110,10 @@ pub(crate) struct Args {
           value_parser = clap::value_parser!(u32).range(1..=i64::from(JOBS_MAX)))]
     pub(super) jobs: u32,
 
-    /// How files of this host are read and written: through the page cache, or past it where possible
+    /// How files of this host are read and written
+    ///
+    /// What the file system or the alignment does not allow goes through the page cache; files whose file
+    /// system refuses are counted at the end.
     #[arg(long, value_name = "HOW", default_value = "buffered")]
     pub(super) local: Local,
 
@@ -168,7 +172,12 @@ pub(super) enum When {
 /// What `--local` takes.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Local {
+    /// Through the page cache
     Buffered,
+    /// Through it, and dropped behind (Linux 6.14)
+    #[value(name = "dontcache")]
+    DontCache,
+    /// Past it: O_DIRECT
     Direct,
 }
 
@@ -215,6 +224,7 @@ impl Args {
             jobs: self.jobs,
             local: match self.local {
                 Local::Buffered => LocalIo::Buffered,
+                Local::DontCache => LocalIo::DontCache,
                 Local::Direct => LocalIo::Direct,
             },
             fsync: self.fsync,
@@ -244,6 +254,7 @@ impl Args {
             (self.no_progress, "--no-progress"),
             (self.sparse == When::Always, "--sparse=always"),
             (self.sparse == When::Never, "--sparse=never"),
+            (self.local == Local::DontCache, "--local=dontcache"),
             (self.local == Local::Direct, "--local=direct"),
         ];
         words.extend(
@@ -271,14 +282,6 @@ impl Args {
         words.extend(self.places.iter().map(|place| quoted(place)));
         Some(words.join(" "))
     }
-}
-
-/// The umask of this process, which cannot be asked for without setting it, but by /proc.
-fn umask() -> u32 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
-    line.and_then(|text| u32::from_str_radix(text.trim(), 8).ok())
-        .unwrap_or(0o022)
 }
 
 #[cfg(test)]

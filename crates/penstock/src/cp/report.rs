@@ -87,12 +87,28 @@ impl Reporter {
                 figures.owners_not_kept
             ));
         }
+        if figures.times_not_kept > 0 {
+            self.say(&format!(
+                "the times of {} files are before 1970 or after 2106, which NFSv3 cannot say: the \
+                 nearest that it can was taken",
+                figures.times_not_kept
+            ));
+        }
+        if figures.local_refused > 0 {
+            self.say(&format!(
+                "{} files of this host went through the page cache: their file system, or this kernel, refuses \
+                 what --local asks for",
+                figures.local_refused
+            ));
+        }
         if self.json {
             let summary = json!({ "summary": {
                 "files": figures.files_done,
                 "bytes": figures.bytes_done,
                 "failed": figures.failed,
                 "owners_not_kept": figures.owners_not_kept,
+                "times_not_kept": figures.times_not_kept,
+                "local_refused": figures.local_refused,
                 "seconds": elapsed.as_secs_f64(),
                 "interrupted": interrupted,
             }});

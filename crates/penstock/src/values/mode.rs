@@ -181,7 +181,7 @@ fn value(what: &str) -> Option<Value> {
     Some(Value::Bits { bits, x_if_any })
 }
 
-/// This process's umask, read from the kernel's account of it; 022 where there is none.
+/// This process's umask, which cannot be asked for without setting it, but by /proc; 022 where there is none.
 pub(crate) fn umask() -> u32 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));

@@ -63,6 +63,12 @@ pub(crate) fn again_where_everybody_may(name: &str) {
     assert!(ran.success(), "{name}, in a namespace of its own: {ran}");
 }
 
+/// An address on loopback that no other process uses: while the server is away, nobody is given its port.
+fn own_address() -> String {
+    let [_, _, high, low] = std::process::id().to_be_bytes();
+    format!("127.{}.{low}.1:0", 1 + high % 128)
+}
+
 /// A server of a directory of its own; killed if the test ends before it.
 pub(crate) struct Server {
     child: Option<Child>,
@@ -77,7 +83,7 @@ impl Server {
         let mut server = Self {
             child: None,
             scratch,
-            address: "127.0.0.1:0".to_owned(),
+            address: own_address(),
         };
         server.start();
         server

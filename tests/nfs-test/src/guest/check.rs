@@ -5,12 +5,34 @@ use std::fs::{self, File};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use rustix::fs::Advice;
 use rustix::io::Errno;
 
 use crate::pattern;
+
+/// How long the host may take to answer.
+const HOST_DEADLINE: Duration = Duration::from_secs(60);
+/// The pause between two looks for its answer, or for a change.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Waits for the host's answer: the file `gate`.
+pub(super) fn wait_for(gate: &Path) -> Result<()> {
+    until("the host's answer", || Ok(gate.exists()))
+}
+
+/// Looks again and again until `seen` says yes.
+pub(super) fn until(what: &str, mut seen: impl FnMut() -> Result<bool>) -> Result<()> {
+    let deadline = Instant::now() + HOST_DEADLINE;
+    while !seen()? {
+        ensure!(Instant::now() < deadline, "{what} does not come");
+        // SLEEP: between two looks; nothing wakes a client when somebody else changes a file.
+        std::thread::sleep(PAUSE);
+    }
+    Ok(())
+}
 
 /// The call has to fail with `errno`.
 pub(super) fn fails<T, E: Into<std::io::Error>>(

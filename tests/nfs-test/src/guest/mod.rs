@@ -12,6 +12,7 @@ mod fsx;
 pub(crate) mod own;
 mod posix;
 mod sharing;
+pub(crate) mod stable;
 mod tree;
 
 use std::fs::OpenOptions;
@@ -27,7 +28,7 @@ pub(crate) use calls::TESTS as CALLS;
 pub(crate) use calls::content_tests as content_calls;
 pub(crate) use dd::TESTS as COPIES;
 pub(crate) use posix::ROWS as POSIX;
-pub(crate) use sharing::TESTS as SHARING;
+pub(crate) use sharing::{BESIDE, BESIDE_CACHED, TESTS as SHARING};
 
 /// What `nfs-test guest` is told.
 #[derive(Args)]
@@ -114,6 +115,26 @@ enum Suite {
         cached: PathBuf,
         cached_too: PathBuf,
     },
+    /// A mount and a program of the server's host see each other's changes.
+    Beside {
+        /// The directory on the server's disk.
+        host: PathBuf,
+        mount: PathBuf,
+        /// Only from open to close, as a mount with caches shows them.
+        #[arg(long)]
+        cached: bool,
+        /// What the verdicts' names begin with.
+        #[arg(long)]
+        name: String,
+    },
+    /// Write in each way that promises something while the host cuts the power.
+    Stable {
+        dir: PathBuf,
+        /// Where the host's answers come.
+        gates: PathBuf,
+        #[arg(long)]
+        rounds: u64,
+    },
     /// One call as whatever user this process is; prints `ok` or the error's name.
     Attempt { operation: String, path: PathBuf },
 }
@@ -165,6 +186,13 @@ pub(crate) fn main(args: &GuestArgs) -> Result<ExitCode> {
         } => {
             sharing::run([uncached, uncached_too], [cached, cached_too], &mut report)?;
         }
+        Suite::Beside {
+            host,
+            mount,
+            cached,
+            name,
+        } => sharing::beside([host, mount], *cached, name, &mut report)?,
+        Suite::Stable { dir, gates, rounds } => stable::run(dir, gates, *rounds, &mut report)?,
         Suite::Attempt { operation, path } => calls::attempt(operation, path),
     }
     Ok(ExitCode::SUCCESS)

@@ -7,11 +7,11 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::Path;
-use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 
 use super::Report;
+use super::check::wait_for;
 use crate::pattern;
 
 /// The files' sizes, in bytes: edges of pages and of transfers, and one of many WRITEs.
@@ -27,11 +27,6 @@ pub(crate) const FOREIGN_TAG: u64 = 4_000;
 const SMALL_MAX: usize = 100_003;
 /// How often each file is made in the step with all of them at once.
 const ROUNDS: u64 = 3;
-/// How long the host may take to answer.
-const HOST_DEADLINE: Duration = Duration::from_secs(60);
-/// The pause between two looks for its answer.
-const HOST_PAUSE: Duration = Duration::from_millis(5);
-
 /// The name of the file of `SIZES[index]`.
 pub(crate) fn name_of(index: usize) -> String {
     format!("own-{index}")
@@ -52,16 +47,6 @@ pub(super) fn run(dir: &Path, gates: &Path, name: &str, report: &mut Report) -> 
         report.verdict(&format!("own/{name}/{step}"), &outcome)?;
         report.line(&format!("progress own {name} {step}"))?;
         wait_for(&gates.join(format!("{name}-{step}")))?;
-    }
-    Ok(())
-}
-
-fn wait_for(gate: &Path) -> Result<()> {
-    let deadline = Instant::now() + HOST_DEADLINE;
-    while !gate.exists() {
-        ensure!(Instant::now() < deadline, "the host does not answer");
-        // SLEEP: between two looks; nothing wakes a guest when the host makes a file.
-        std::thread::sleep(HOST_PAUSE);
     }
     Ok(())
 }

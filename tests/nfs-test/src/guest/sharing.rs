@@ -1,5 +1,6 @@
 //! Two mounts of one export, each with caches of its own (`nosharecache`), see each other's
-//! changes: at once without caching (`noac`), from open to close with it.
+//! changes: at once without caching (`noac`), from open to close with it. So do a mount and a program of the
+//! server's host.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -10,7 +11,7 @@ use anyhow::{Context, Result};
 use rustix::io::Errno;
 
 use super::Report;
-use super::check::{fails, names, same};
+use super::check::{fails, names, same, until};
 use crate::pattern;
 
 /// A test: gets the same directory by two mounts.
@@ -32,19 +33,48 @@ const CACHED: &[(&str, Test)] = &[
     ("close_to_open_truncated", close_to_open_truncated),
 ];
 
+/// The tests of a mount that remembers attributes for its time, beside the server's host.
+const AGED: &[(&str, Test)] = &[
+    ("close_to_open", close_to_open),
+    ("close_to_open_truncated", close_to_open_truncated),
+    ("same_size", same_size),
+    ("in_time", in_time),
+];
+
 /// How many tests there are.
 pub(crate) const TESTS: usize = UNCACHED.len() + CACHED.len();
+/// The same beside the server's host.
+pub(crate) const BESIDE: usize = TESTS;
+/// The same with caches.
+pub(crate) const BESIDE_CACHED: usize = AGED.len();
 
 /// Runs all of them.
 pub(super) fn run(uncached: [&Path; 2], cached: [&Path; 2], report: &mut Report) -> Result<()> {
-    for (kind, mounts, tests) in [("noac", uncached, UNCACHED), ("cached", cached, CACHED)] {
-        for (name, test) in tests {
-            let own = mounts.map(|mount| mount.join(format!("sharing-{name}")));
-            let outcome = two_mounts(mounts)
-                .and_then(|()| Ok(fs::create_dir(&own[0])?))
-                .and_then(|()| test([&own[0], &own[1]]));
-            report.verdict(&format!("sharing/{kind}/{name}"), &outcome)?;
-        }
+    each(UNCACHED, uncached, "sharing/noac", report)?;
+    each(CACHED, cached, "sharing/cached", report)
+}
+
+/// The same between the server's disk and a mount.
+pub(super) fn beside(
+    dirs: [&Path; 2],
+    cached: bool,
+    name: &str,
+    report: &mut Report,
+) -> Result<()> {
+    if cached {
+        return each(AGED, dirs, &format!("{name}/cached"), report);
+    }
+    each(UNCACHED, dirs, &format!("{name}/at-once"), report)?;
+    each(CACHED, dirs, &format!("{name}/closed"), report)
+}
+
+fn each(tests: &[(&str, Test)], dirs: [&Path; 2], kind: &str, report: &mut Report) -> Result<()> {
+    for (name, test) in tests {
+        let own = dirs.map(|dir| dir.join(format!("{}-{name}", kind.replace('/', "-"))));
+        let outcome = two_mounts(dirs)
+            .and_then(|()| Ok(fs::create_dir(&own[0])?))
+            .and_then(|()| test([&own[0], &own[1]]));
+        report.verdict(&format!("{kind}/{name}"), &outcome)?;
     }
     Ok(())
 }
@@ -216,4 +246,53 @@ fn close_to_open_truncated([a, b]: [&Path; 2]) -> Result<()> {
         )?;
     }
     Ok(())
+}
+
+/// The length tells nothing, and what was read before is in the cache.
+fn same_size([host, mount]: [&Path; 2]) -> Result<()> {
+    for round in 0..5 {
+        let data = pattern::bytes(120 + round, 0, 70_001);
+        rewrite(&host.join("file"), &data)?;
+        same(
+            fs::read(mount.join("file"))? == data,
+            true,
+            "a file of the same length, opened again",
+        )?;
+    }
+    Ok(())
+}
+
+/// Other bytes in place, with another time than before.
+fn rewrite(path: &Path, data: &[u8]) -> Result<()> {
+    let time = || fs::metadata(path).and_then(|meta| meta.modified()).ok();
+    let before = time();
+    until("another time of the file", || {
+        // The kernel's clock for files ticks every few milliseconds.
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)?;
+        file.write_all(data)?;
+        drop(file);
+        Ok(time() != before)
+    })
+}
+
+/// Attributes and names are remembered, but not for ever.
+fn in_time([host, mount]: [&Path; 2]) -> Result<()> {
+    fs::write(host.join("file"), "x")?;
+    let open = File::open(mount.join("file"))?;
+    same(open.metadata()?.len(), 1, "size at first")?;
+    fs::write(host.join("file"), "longer")?;
+    fs::set_permissions(host.join("file"), fs::Permissions::from_mode(0o600))?;
+    until("the new size of an open file", || {
+        Ok(open.metadata()?.len() == 6)
+    })?;
+    until("the new mode", || {
+        Ok(fs::metadata(mount.join("file"))?.mode() & 0o7777 == 0o600)
+    })?;
+    fs::rename(host.join("file"), host.join("renamed"))?;
+    until("the name's end", || Ok(!mount.join("file").exists()))?;
+    until("the new name", || Ok(mount.join("renamed").exists()))
 }

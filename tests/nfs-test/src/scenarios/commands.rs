@@ -1,5 +1,7 @@
 //! `penstock ls`, `cat` and `stat` as a user runs them: on our server, and on one that we did not
-//! write.
+//! write; on ours, Ctrl-C in the middle of what changes whole trees, too.
+
+mod interrupted;
 
 use std::ffi::OsStr;
 use std::fs;
@@ -52,9 +54,10 @@ pub(super) fn ours(context: &Context) -> Result<String> {
         known: look(&export)?,
         url: format!("nfs://{}/", server.address()).parse()?,
     };
-    let checks = checks(&ground)?;
+    let looked = checks(&ground)?;
+    let interrupted = interrupted::checks(&ground, &context.dir)?;
     server.stop()?;
-    Ok(format!("{checks} checks"))
+    Ok(format!("{looked} checks, {interrupted} interrupts"))
 }
 
 /// NFS-Ganesha keeps MOUNT on a port of its own, which the portmapper tells.

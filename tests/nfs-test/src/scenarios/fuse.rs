@@ -1,6 +1,10 @@
 //! `penstock mount`: what programs do on the mount, over our server and over a foreign one, while the server is
 //! killed too.
 
+mod killed;
+
+pub(super) use killed::killed;
+
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
@@ -13,10 +17,7 @@ use rustix::process::Signal;
 
 use super::kernel::{compare_calls, compare_fsx, failures, verdicts};
 use crate::guest;
-use crate::host::{
-    Context, FsKind, GuestOutcome, LoopFs, Peer, PeerServer, Running, Server, ServerOptions,
-    output, test_binary,
-};
+use crate::host::{Context, GuestOutcome, Peer, PeerServer, Running, output, test_binary};
 
 /// How long a suite may take.
 const SUITE_DEADLINE: Duration = Duration::from_secs(300);
@@ -24,8 +25,6 @@ const SUITE_DEADLINE: Duration = Duration::from_secs(300);
 const MOUNT_DEADLINE: Duration = Duration::from_secs(60);
 /// How often the results are looked at.
 const LOOK_AT_RESULTS: Duration = Duration::from_millis(20);
-/// How often the server is killed.
-const KILLS: u64 = 20;
 
 pub(super) fn penstock(context: &Context) -> Result<String> {
     on_peer(context, Peer::Penstock)
@@ -47,9 +46,21 @@ fn on_peer(context: &Context, peer: Peer) -> Result<String> {
         let mut command = server.netns().command_among_our_mounts(&context.server);
         command.arg("mount").args(option);
         command.arg(server.url("").to_string());
-        let mount = Mount::new(context, command, name)?;
+        // Both sides are looked at: nothing may be remembered.
+        let mount = Mount::new(context, command, name, ",attr_timeout=0,entry_timeout=0")?;
         all.extend(suites(context, &mount, name, operations).context(name)?);
+        if peer == Peer::Penstock && name == "plain" {
+            all.extend(beside(context, &mount, &[])?);
+        }
         mount.end().context(name)?;
+    }
+    if peer == Peer::Penstock {
+        // With caches, and all that may be remembered, for as long as a user gets it.
+        let mut command = server.netns().command_among_our_mounts(&context.server);
+        command.args(["mount", "--cached", &server.url("").to_string()]);
+        let mount = Mount::new(context, command, "usual", "")?;
+        all.extend(beside(context, &mount, &["--cached"])?);
+        mount.end().context("usual")?;
     }
     let outcome = GuestOutcome { lines: all };
     let mut wrong = failures(&outcome);
@@ -73,9 +84,13 @@ fn on_peer(context: &Context, peer: Peer) -> Result<String> {
         wrong.len(),
         wrong.join(" | ")
     );
+    let beside = match peer {
+        Peer::Penstock => guest::BESIDE + guest::BESIDE_CACHED,
+        Peer::Ganesha | Peer::KernelNfsd => 0,
+    };
     let (passed, expected) = (
         verdicts(&outcome) + known,
-        2 * (guest::CALLS.len() + guest::POSIX + 1),
+        2 * (guest::CALLS.len() + guest::POSIX + 1) + beside,
     );
     ensure!(
         passed == expected,
@@ -138,44 +153,18 @@ fn suites(context: &Context, mount: &Mount, name: &str, operations: u64) -> Resu
     Ok(lines)
 }
 
-/// The server is killed and comes back while programs write and read.
-pub(super) fn killed(context: &Context) -> Result<String> {
-    let export = context.dir.join("export");
-    let disk = LoopFs::new(FsKind::Xfs, 1024, &export)?;
-    let state = context.dir.join("state");
-    let mut server = Server::start(context, &export, &state, &ServerOptions::default())?;
-    let listen = server.address().to_string();
-    let mut command = Command::new(&context.server);
-    command.args(["mount", &format!("nfs://{listen}/")]);
-    let mount = Mount::new(context, command, "killed")?;
-    let operations = if context.quick { 500 } else { 4_000 };
+/// What a program does on the server's disk is seen on the mount, and the other way round.
+fn beside(context: &Context, mount: &Mount, words: &[&str]) -> Result<Vec<String>> {
+    let name = if words.is_empty() {
+        "beside"
+    } else {
+        "beside-usual"
+    };
     let mut command = Command::new(test_binary(&context.dir)?);
-    command.args(["guest", "fsx"]).arg(&mount.point);
-    command.args(["--name", "fsx", "--seed", &context.seed.to_string()]);
-    command.args(["--operations", &operations.to_string()]);
-    command.args(["--progress", &(operations / KILLS).to_string()]);
-    let mut kills = 0;
-    let lines = run(context, command, |line| {
-        if line.starts_with("progress ") {
-            server.kill()?;
-            let options = ServerOptions {
-                listen: listen.clone(),
-                ..ServerOptions::default()
-            };
-            server = Server::start(context, &export, &state, &options)?;
-            kills += 1;
-        }
-        Ok(())
-    })?;
-    mount.end()?;
-    server.stop()?;
-    let outcome = GuestOutcome { lines };
-    let mut wrong = failures(&outcome);
-    wrong.extend(compare_fsx(&outcome, "fsx", &export.join("fsx"))?);
-    drop(disk);
-    ensure!(wrong.is_empty(), "{}", wrong.join(" | "));
-    ensure!(verdicts(&outcome) == 1 && kills > 0, "{kills} kills");
-    Ok(format!("fsx {operations} operations, {kills} kills"))
+    command.args(["guest", "beside"]);
+    command.arg(context.dir.join("export")).arg(&mount.point);
+    command.args(["--name", name]).args(words);
+    run(context, command, |_| Ok(()))
 }
 
 /// Runs a suite on the host, as a guest would; `seen` is told of its lines while it runs.
@@ -221,13 +210,12 @@ struct Mount {
 }
 
 impl Mount {
-    /// Runs `command`, a `penstock mount` without its directory, for all users.
-    fn new(context: &Context, mut command: Command, name: &str) -> Result<Self> {
+    /// Runs `command`, a `penstock mount` without its directory, for all users and with more options.
+    fn new(context: &Context, mut command: Command, name: &str, options: &str) -> Result<Self> {
         let point = context.dir.join(format!("mount-{name}"));
         fs::create_dir(&point)?;
         fs::set_permissions(&point, fs::Permissions::from_mode(0o755))?;
-        // Both sides are looked at: nothing may be remembered.
-        command.args(["-o", "allow_other,attr_timeout=0,entry_timeout=0"]);
+        command.args(["-o", &format!("allow_other{options}")]);
         command.arg(&point);
         command
             .stdin(Stdio::null())

@@ -11,7 +11,9 @@ use super::{State, Writing, bytes};
 use crate::client::{ClientError, printable, refused};
 use crate::file::ahead::Reading;
 use crate::file::commit::{Kept, Problem, Step, WriteAnswer, WriteStep};
+use crate::file::memory::Direction;
 use crate::file::wcc::Change;
+use crate::file::window::{Moved, Sent};
 use crate::limits::WRITE_LINGER;
 use crate::nfs3::Outcome;
 
@@ -20,10 +22,11 @@ impl Writing {
     pub(super) fn pump(&self, state: &mut State) {
         // Not the caller's: that may end before the data is where it has to go, or there may be none.
         let runtime = self.connections.first().runtime();
-        let policy = self.policy(state);
-        while let Some(step) = state.kept.next(policy) {
+        while let Some((step, sent)) = self.next_step(state) {
             let underway = Underway::new(self.me.clone());
-            state.tasks.spawn_on(carry_out(underway, step), runtime);
+            state
+                .tasks
+                .spawn_on(carry_out(underway, step, sent), runtime);
         }
         let lingers = state.tail.is_some() || state.kept.lingers();
         if lingers && !state.lingering {
@@ -34,13 +37,19 @@ impl Writing {
         while state.tasks.try_join_next().is_some() {}
     }
 
+    fn next_step(&self, state: &mut State) -> Option<(Step, Sent)> {
+        let policy = self.policy(state);
+        let step = state.kept.next(policy)?;
+        Some((step, state.window.sent(self.memory.now())))
+    }
+
     /// Takes the answer in, and returns the next thing to do for the task that brought it.
     fn write_answered(
         &self,
-        write: &Sent,
+        write: &Call,
         change: &Change,
         answer: Outcome<WriteOk, WccData>,
-    ) -> Option<Step> {
+    ) -> Option<(Step, Sent)> {
         let now = Instant::now();
         let wcc = match &answer {
             Ok(Ok(ok)) => Some(&ok.file_wcc),
@@ -49,11 +58,19 @@ impl Writing {
         };
         self.settle(change, wcc, now, Some(&write.range));
         let mut state = self.lock();
-        let moved = write.range.end - write.range.start;
-        let waited = std::mem::take(&mut state.waited);
-        state
-            .window
-            .moved(now.saturating_duration_since(self.began), moved, waited);
+        let sent_bytes = write.range.end - write.range.start;
+        let answered = self.memory.now();
+        let moved = Moved {
+            sent: write.sent,
+            answered,
+            bytes: sent_bytes,
+            readers: 1,
+            windows: self.memory.windows(),
+        };
+        state.window.moved(answered, &moved);
+        if let Some(found) = state.window.found() {
+            self.memory.arrived(Direction::Write, found);
+        }
         let failure = match answer {
             Ok(Ok(ok)) => {
                 let answer = WriteAnswer {
@@ -83,7 +100,7 @@ impl Writing {
         remade: u64,
         change: &Change,
         answer: Outcome<CommitOk, WccData>,
-    ) -> Option<Step> {
+    ) -> Option<(Step, Sent)> {
         let wcc = match &answer {
             Ok(Ok(ok)) => Some(&ok.file_wcc),
             Ok(Err(failure)) => Some(&failure.body),
@@ -127,7 +144,7 @@ impl Writing {
 
     /// The end of every answer: the failure is kept to be told, who waits looks again, and the window is
     /// filled.
-    fn go_on(&self, state: &mut State, failure: Option<ClientError>) -> Option<Step> {
+    fn go_on(&self, state: &mut State, failure: Option<ClientError>) -> Option<(Step, Sent)> {
         if failure.is_some() {
             state.failures += 1;
             state.failure = failure;
@@ -135,8 +152,7 @@ impl Writing {
         if state.tail.is_none() && state.kept.is_empty() {
             state.share = None;
         }
-        let policy = self.policy(state);
-        let next = state.kept.next(policy);
+        let next = self.next_step(state);
         self.pump(state);
         self.changed.notify_waiters();
         next
@@ -177,7 +193,8 @@ impl Writing {
 }
 
 /// What of a WRITE is needed when its answer comes.
-struct Sent {
+struct Call {
+    sent: Sent,
     ticket: u64,
     range: Range<u64>,
     remade: u64,
@@ -217,7 +234,7 @@ impl Drop for Underway {
 }
 
 /// Carries out `step`, and then whatever is next. Holds no reference while a call is on its way.
-async fn carry_out(underway: Underway, mut step: Step) {
+async fn carry_out(underway: Underway, mut step: Step, mut sent: Sent) {
     let writing = underway.writing.clone();
     loop {
         let Some(this) = writing.upgrade() else {
@@ -244,14 +261,15 @@ async fn carry_out(underway: Underway, mut step: Step) {
                     ..
                 } = write;
                 let range = offset..offset + bytes(data.len());
-                let sent = Sent {
+                let call = Call {
+                    sent,
                     ticket,
                     range,
                     remade,
                 };
                 let answer = nfs.write(&handle, offset, stable, data).await;
                 let this = writing.upgrade();
-                this.and_then(|this| this.write_answered(&sent, &change, answer))
+                this.and_then(|this| this.write_answered(&call, &change, answer))
             }
             Step::Commit(_) => {
                 // The whole file: what was written by others of this client is covered as well.
@@ -261,7 +279,7 @@ async fn carry_out(underway: Underway, mut step: Step) {
             }
         };
         match next {
-            Some(next) => step = next,
+            Some(next) => (step, sent) = next,
             None => return underway.over(),
         }
     }

@@ -9,7 +9,7 @@ use std::process::Stdio;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
-use super::{COMMAND_DEADLINE, library, penstock, refused, tree};
+use super::{COMMAND_DEADLINE, library, penstock, refused, resume, tree};
 use crate::host::{Context, Peer, PeerServer, Running, output_within};
 use crate::manifest::{self, Entry};
 use crate::pattern;
@@ -36,6 +36,10 @@ pub(super) fn run(context: &Context, peer: Peer) -> Result<String> {
     single(&server).context("single commands")?;
     looks(&server, &expected).context("looking")?;
     removal(&server).context("rm")?;
+    let resumed = match peer {
+        Peer::Penstock => resume::run(&server).context("cp --resume")?,
+        Peer::Ganesha | Peer::KernelNfsd => 0,
+    };
     let levels = library::run(&server).context("the library")?;
     let rest = server.at_rest().context("at its end")?;
     for name in ["up", "between", "up-again"] {
@@ -50,7 +54,7 @@ pub(super) fn run(context: &Context, peer: Peer) -> Result<String> {
     made(rest).context("on the disk")?;
     library::on_disk(rest).context("the library, on the disk")?;
     Ok(format!(
-        "{} entries up, down and between; {levels} calls of the library",
+        "{} entries up, down and between; {resumed} copies gone on with; {levels} calls of the library",
         expected.len()
     ))
 }

@@ -6,6 +6,7 @@ mod kill;
 mod large;
 mod library;
 mod many;
+mod resume;
 mod tree;
 
 use std::process::Command;

@@ -1,0 +1,61 @@
+//! Figures as tables: for people in a terminal, and as Markdown.
+
+use std::fmt::Write as _;
+
+/// Cells under a heading; the first column is text, the others are figures.
+#[derive(Clone, Debug)]
+pub struct Table {
+    /// What it is about.
+    pub title: String,
+    /// One for each column.
+    pub heading: Vec<String>,
+    /// As many cells each as the heading.
+    pub rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// With columns aligned by spaces.
+    pub fn text(&self) -> String {
+        let mut out = format!("{}\n", self.title);
+        let widths: Vec<usize> = (0..self.heading.len())
+            .map(|column| {
+                let cells = std::iter::once(&self.heading).chain(&self.rows);
+                cells
+                    .map(|row| row[column].chars().count())
+                    .max()
+                    .unwrap_or(0)
+            })
+            .collect();
+        for row in std::iter::once(&self.heading).chain(&self.rows) {
+            let cells: Vec<String> = row
+                .iter()
+                .zip(&widths)
+                .enumerate()
+                .map(|(column, (cell, &width))| {
+                    if column == 0 {
+                        format!("{cell:<width$}")
+                    } else {
+                        format!("{cell:>width$}")
+                    }
+                })
+                .collect();
+            let _ = writeln!(out, "  {}", cells.join("  ").trim_end());
+        }
+        out
+    }
+
+    /// As a table of Markdown.
+    pub fn markdown(&self) -> String {
+        let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+        let mut rule = vec!["---".to_owned()];
+        rule.resize(self.heading.len(), "---:".to_owned());
+        let mut out = format!(
+            "### {}\n\n{}{}",
+            self.title,
+            line(&self.heading),
+            line(&rule)
+        );
+        self.rows.iter().for_each(|row| out.push_str(&line(row)));
+        out
+    }
+}

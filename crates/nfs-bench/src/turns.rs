@@ -1,0 +1,159 @@
+//! What the long comparisons share: the machine that they ran on, and the turns that everybody takes in several rounds.
+
+use std::time::Instant;
+
+use anyhow::Result;
+use serde::Serialize;
+
+use crate::report::commit;
+use crate::stage::output;
+use crate::{counters, pin};
+
+/// From here on it is told that others take too much of the machine for figures to be worth much.
+const BUSY_SHARE_TOLD: f64 = 0.1;
+
+/// The machine, and what else was going on.
+#[derive(Debug, Serialize)]
+pub struct Machine {
+    /// `uname -sr`.
+    pub kernel: String,
+    /// Cores of the machine.
+    pub cpus: usize,
+    /// Of the tree this was built from; `+` if the tree differs from it.
+    pub commit: String,
+    /// Cores of the load (or client) and of the server.
+    pub cores: (usize, usize),
+    /// Share of the cores that others used while nothing was measured yet: other work on the machine.
+    pub busy_before: f64,
+}
+
+impl Machine {
+    /// Looks; to be called before this process binds itself to one of the cores. Says on standard error when the machine is
+    /// busy.
+    ///
+    /// # Errors
+    /// `/proc` or `uname` cannot be read.
+    pub fn look() -> Result<Self> {
+        let cpus = std::thread::available_parallelism()?.get();
+        let busy_before = counters::busy_share(cpus)?;
+        if busy_before > BUSY_SHARE_TOLD {
+            let percent = busy_before * 100.0;
+            eprintln!(
+                "this machine is {percent:.0} % busy with something else: the figures will be worth little"
+            );
+        }
+        Ok(Self {
+            kernel: output("uname", &["-sr"])?,
+            cpus,
+            commit: commit(),
+            cores: pin::cores(),
+            busy_before,
+        })
+    }
+
+    /// The machine's line of a report, where the first core is `load`'s.
+    pub fn line(&self, load: &str) -> String {
+        let (first, server) = self.cores;
+        let (kernel, cpus, commit) = (&self.kernel, self.cpus, &self.commit);
+        format!(
+            "kernel {kernel}, {cpus} cores ({load} on {first}, server on {server}), commit {commit}"
+        )
+    }
+
+    /// The line that says what others did, and which versions took part.
+    pub fn others_line(&self, versions: &[String]) -> String {
+        let percent = self.busy_before * 100.0;
+        let versions = versions.join(", ");
+        format!("{percent:.0} % of the machine was in use before the run; {versions}")
+    }
+}
+
+/// The measurements of a run, one after another.
+#[derive(Debug)]
+pub struct Turns {
+    started: Instant,
+    taken: usize,
+    /// What could not be measured, and why.
+    pub missing: Vec<String>,
+}
+
+impl Turns {
+    /// The run begins now.
+    #[expect(clippy::new_without_default, reason = "it starts a clock")]
+    pub fn new() -> Self {
+        Self {
+            started: Instant::now(),
+            taken: 0,
+            missing: Vec::new(),
+        }
+    }
+
+    /// Seconds since the run began.
+    pub fn seconds(&self) -> f64 {
+        self.started.elapsed().as_secs_f64()
+    }
+
+    /// How many there were.
+    pub fn taken(&self) -> usize {
+        self.taken
+    }
+
+    /// Says that `round` of `rounds` begins.
+    pub fn round(&self, round: usize, rounds: usize) {
+        let elapsed = self.started.elapsed().as_secs();
+        eprintln!("round {round} of {rounds}, after {elapsed} s");
+    }
+
+    /// One measurement, with the turn's number, and what is said of its figures. What fails is noted under `label` and left out
+    /// of later rounds, so that one contender's trouble costs only its row.
+    pub fn take<F>(
+        &mut self,
+        label: &str,
+        measure: impl FnOnce(usize) -> Result<F>,
+        say: impl FnOnce(&F) -> String,
+    ) -> Option<F> {
+        self.taken += 1;
+        if self.missing.iter().any(|entry| entry.starts_with(label)) {
+            return None;
+        }
+        match measure(self.taken) {
+            Ok(figures) => {
+                eprintln!("  {label:<64} {}", say(&figures));
+                Some(figures)
+            }
+            Err(error) => {
+                eprintln!("  {label:<64} {error:#}");
+                self.missing.push(format!("{label}: {error:#}"));
+                None
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::bail;
+
+    use super::*;
+
+    #[test]
+    fn what_failed_once_takes_no_further_turns() {
+        let mut turns = Turns::new();
+        let mut asked = Vec::new();
+        for _ in 0..2 {
+            let good = turns.take(
+                "good",
+                |turn| {
+                    asked.push(turn);
+                    Ok(turn)
+                },
+                |_| String::new(),
+            );
+            assert_eq!(good, asked.last().copied());
+            let bad = turns.take("bad", |turn| bail!("turn {turn}"), |(): &()| String::new());
+            assert_eq!(bad, None);
+        }
+        assert_eq!(asked, [1, 3]);
+        assert_eq!(turns.missing, ["bad: turn 2"]);
+    }
+}

@@ -1,0 +1,176 @@
+//! What defines messages: each is written down once, and is read and written by that.
+
+/// Defines a message as a struct whose fields are encoded and decoded in order.
+macro_rules! xdr_struct {
+    (
+        $(#[$meta:meta])*
+        pub struct $name:ident $(<$life:lifetime>)? {
+            $( $(#[$field_meta:meta])* pub $field:ident : $type:ty ),* $(,)?
+        }
+    ) => {
+        $(#[$meta])*
+        pub struct $name $(<$life>)? {
+            $( $(#[$field_meta])* pub $field: $type, )*
+        }
+
+        $crate::xdr::define::xdr_struct!(@decode $name, ($($life)?), $($field),*);
+
+        impl $(<$life>)? $crate::Encode for $name $(<$life>)? {
+            fn encode(&self, e: &mut $crate::Encoder<'_>) {
+                $( $crate::Encode::encode(&self.$field, e); )*
+            }
+        }
+    };
+    (@decode $name:ident, (), $($field:ident),*) => {
+        impl $crate::Decode<'_> for $name {
+            fn decode(d: &mut $crate::Decoder<'_>) -> Result<Self, $crate::DecodeError> {
+                Ok(Self {
+                    $( $field: $crate::Decode::decode(d)
+                        .map_err(|error: $crate::DecodeError| error.within(stringify!($field)))?, )*
+                })
+            }
+        }
+    };
+    (@decode $name:ident, ($life:lifetime), $($field:ident),*) => {
+        impl<$life> $crate::Decode<$life> for $name<$life> {
+            fn decode(d: &mut $crate::Decoder<$life>) -> Result<Self, $crate::DecodeError> {
+                Ok(Self {
+                    $( $field: $crate::Decode::decode(d)
+                        .map_err(|error: $crate::DecodeError| error.within(stringify!($field)))?, )*
+                })
+            }
+        }
+    };
+}
+
+/// Defines an enumeration of the wire, whose values are read by `TryFrom` and by `Decode`.
+macro_rules! xdr_enum {
+    (
+        $(#[$meta:meta])*
+        pub enum $name:ident as $field:literal {
+            $( $(#[$variant_meta:meta])* $variant:ident = $value:literal, )*
+        }
+    ) => {
+        $(#[$meta])*
+        pub enum $name {
+            $( $(#[$variant_meta])* $variant = $value, )*
+        }
+
+        impl TryFrom<u32> for $name {
+            type Error = $crate::DecodeError;
+
+            fn try_from(value: u32) -> Result<Self, $crate::DecodeError> {
+                match value {
+                    $( $value => Ok(Self::$variant), )*
+                    value => Err($crate::DecodeError::BadValue { field: $field, value }),
+                }
+            }
+        }
+
+        impl $crate::Decode<'_> for $name {
+            fn decode(d: &mut $crate::Decoder<'_>) -> Result<Self, $crate::DecodeError> {
+                d.u32($field)?.try_into()
+            }
+        }
+
+        impl $crate::Encode for $name {
+            fn encode(&self, e: &mut $crate::Encoder<'_>) {
+                e.u32(*self as u32);
+            }
+        }
+    };
+}
+
+/// Defines a program's procedures and their calls: for each its variant, number, RFC word and arguments.
+macro_rules! procedures {
+    (
+        $(#[$procedure_meta:meta])*
+        pub enum Procedure;
+        $(#[$call_meta:meta])*
+        pub enum Call $(<$life:lifetime>)?;
+        $( $(#[$meta:meta])* $name:ident = $value:literal $word:literal ($args:ty), )*
+    ) => {
+        $(#[$procedure_meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Procedure {
+            $( $(#[$meta])* $name = $value, )*
+        }
+
+        impl Procedure {
+            /// Every procedure that is known here, in the RFC's order.
+            pub const ALL: &[Self] = &[$( Self::$name ),*];
+
+            /// The RFC's word.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $( Self::$name => $word, )* }
+            }
+        }
+
+        impl TryFrom<u32> for Procedure {
+            type Error = $crate::DecodeError;
+
+            fn try_from(value: u32) -> Result<Self, $crate::DecodeError> {
+                match value {
+                    $( $value => Ok(Self::$name), )*
+                    value => Err($crate::DecodeError::BadValue { field: "procedure", value }),
+                }
+            }
+        }
+
+        $(#[$call_meta])*
+        pub enum Call $(<$life>)? {
+            $( $(#[$meta])* $name($args), )*
+        }
+
+        $crate::xdr::define::procedures!(@decode ($($life)?) $($name)*);
+
+        impl $(<$life>)? Call $(<$life>)? {
+            /// Which procedure this calls.
+            #[must_use]
+            pub const fn procedure(&self) -> Procedure {
+                match self { $( Self::$name(_) => Procedure::$name, )* }
+            }
+        }
+
+        impl $(<$life>)? $crate::Encode for Call $(<$life>)? {
+            fn encode(&self, e: &mut $crate::Encoder<'_>) {
+                match self { $( Self::$name(args) => $crate::Encode::encode(args, e), )* }
+            }
+        }
+    };
+    (@decode () $($name:ident)*) => {
+        impl Call {
+            /// Reads the arguments of a procedure; the caller checks that nothing is left.
+            ///
+            /// # Errors
+            /// [`DecodeError`](crate::DecodeError), which becomes GARBAGE_ARGS.
+            pub fn decode(
+                procedure: Procedure,
+                d: &mut $crate::Decoder<'_>,
+            ) -> Result<Self, $crate::DecodeError> {
+                Ok(match procedure {
+                    $( Procedure::$name => Self::$name($crate::Decode::decode(d)?), )*
+                })
+            }
+        }
+    };
+    (@decode ($life:lifetime) $($name:ident)*) => {
+        impl<$life> Call<$life> {
+            /// Reads the arguments of a procedure; the caller checks that nothing is left.
+            ///
+            /// # Errors
+            /// [`DecodeError`](crate::DecodeError), which becomes GARBAGE_ARGS.
+            pub fn decode(
+                procedure: Procedure,
+                d: &mut $crate::Decoder<$life>,
+            ) -> Result<Self, $crate::DecodeError> {
+                Ok(match procedure {
+                    $( Procedure::$name => Self::$name($crate::Decode::decode(d)?), )*
+                })
+            }
+        }
+    };
+}
+
+pub(crate) use {procedures, xdr_enum, xdr_struct};

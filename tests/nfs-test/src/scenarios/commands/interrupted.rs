@@ -1,0 +1,234 @@
+//! Ctrl-C in the middle of `rm -r`, `chmod -R` and `cp -r`: the exit code, what is said to be done, that it can be
+//! gone on with, and that nothing else is touched.
+//!
+//! The middle is found without a clock: the commands name each thing that is done, on a pipe that holds less than
+//! all of it. What is not read keeps them from going on, and that is when the signal is sent.
+
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use rustix::process::Signal;
+
+use super::Ground;
+use crate::host::{Running, output};
+use crate::manifest;
+use crate::pattern;
+
+/// Directories of the tree, and files in each. Their names are many times what the pipe holds.
+const DIRS: usize = 40;
+const FILES: usize = 20;
+/// What the pipe holds, in bytes.
+const PIPE_BYTES: usize = 4096;
+/// Lines that are read before the signal: some directories are done by then.
+const SEEN: usize = 150;
+/// How long a command may take to end; it says itself that it takes five seconds at most.
+const END_DEADLINE: Duration = Duration::from_secs(60);
+/// The modes of files before and after `chmod`.
+const MODES: [u32; 2] = [0o640, 0o604];
+
+/// Runs all of it in `dir`, a directory of the server's disk that is exported as `ground.url`.
+///
+/// # Errors
+/// What is wrong.
+pub(super) fn checks(ground: &Ground<'_>, scratch: &Path) -> Result<u32> {
+    let place = ground.dir.join("interrupted");
+    fs::create_dir(&place)?;
+    fill(&place)?;
+    let bench = Bench {
+        ground,
+        tree: place.join("tree"),
+        outside: place.join("outside"),
+        scratch,
+    };
+    let outside = manifest::of_tree(&bench.outside)?;
+    bench.chmod().context("chmod -R")?;
+    bench.cp().context("cp -r")?;
+    bench.rm().context("rm -r")?;
+    let wrong = manifest::differences(&outside, &manifest::of_tree(&bench.outside)?);
+    ensure!(wrong.is_empty(), "outside of the tree: {wrong:?}");
+    fs::remove_dir_all(&place)?;
+    Ok(3)
+}
+
+/// A tree, and beside it something that links in the tree lead to.
+fn fill(place: &Path) -> Result<()> {
+    let outside = place.join("outside");
+    fs::create_dir_all(outside.join("dir"))?;
+    fs::write(outside.join("kept"), "kept")?;
+    fs::write(outside.join("dir/kept too"), "kept")?;
+    for dir in 0..DIRS {
+        let dir = place.join(format!("tree/dir-{dir:02}"));
+        fs::create_dir_all(&dir)?;
+        for file in 0..FILES {
+            let path = dir.join(format!("file-{file:03}"));
+            fs::write(&path, pattern::bytes(file as u64, 0, file * 17))?;
+            fs::set_permissions(&path, fs::Permissions::from_mode(MODES[0]))?;
+        }
+        symlink("../../outside/kept", dir.join("link"))?;
+        symlink("../../outside/dir", dir.join("link to a directory"))?;
+    }
+    Ok(())
+}
+
+struct Bench<'a> {
+    ground: &'a Ground<'a>,
+    tree: PathBuf,
+    /// What no command may touch.
+    outside: PathBuf,
+    scratch: &'a Path,
+}
+
+/// What an interrupted command said.
+struct Interrupted {
+    /// Lines on standard output, each a thing that was done.
+    done: usize,
+    errors: String,
+}
+
+impl Bench<'_> {
+    fn url(&self) -> String {
+        self.ground.url(b"interrupted/tree")
+    }
+
+    fn chmod(&self) -> Result<()> {
+        let url = self.url();
+        let mode = "u=rwX,g=,o=r";
+        let said = self.interrupt(&["chmod", "-Rv", mode, &url])?;
+        let changed = |mode: u32| -> Result<usize> {
+            let entries = manifest::of_tree(&self.tree)?;
+            let files = entries.iter().filter(|entry| entry.kind == "file");
+            Ok(files.filter(|entry| entry.mode == mode).count())
+        };
+        let (new, old) = (changed(MODES[1])?, changed(MODES[0])?);
+        ensure!(
+            new > 0 && old > 0,
+            "{new} changed, {old} not: not in the middle"
+        );
+        said.must_say(&format!("interrupted: {} changed below {url}", said.done))?;
+        ensure!(
+            (new..=new + DIRS + 1).contains(&said.done),
+            "{} said to be changed, {new} files are",
+            said.done
+        );
+        self.ground.run(&["chmod", "-R", mode, &url])?;
+        ensure!(changed(MODES[1])? == DIRS * FILES, "run again");
+        Ok(())
+    }
+
+    fn cp(&self) -> Result<()> {
+        let expected = manifest::of_tree(&self.tree)?;
+        let up = self.ground.url(b"interrupted/copy");
+        let down = self.scratch.join("interrupted");
+        let down = down.to_str().context("UTF-8")?;
+        for (from, to, there) in [
+            (self.url(), down.to_owned(), Path::new(down).to_path_buf()),
+            (down.to_owned(), up, self.tree.with_file_name("copy")),
+        ] {
+            let said = self.interrupt(&["cp", "-avT", &from, &to])?;
+            let partly = manifest::of_tree(&there)?;
+            ensure!(
+                partly.len() < expected.len(),
+                "all was copied: not in the middle"
+            );
+            // What is said to be done is there, whole.
+            ensure!(said.files_done()? <= partly.len(), "{}", said.errors);
+            // The very words that it says.
+            let again = said.after("to go on: ")?;
+            let again = again.strip_prefix("penstock").context("a command")?;
+            let program = (self.ground.penstock)();
+            let program = program.get_program().to_str().context("UTF-8")?.to_owned();
+            output(Command::new("bash").args(["-c", &format!("{program}{again}")]))
+                .context("run again as it says")?;
+            let wrong = manifest::differences(&expected, &manifest::of_tree(&there)?);
+            ensure!(
+                wrong.is_empty(),
+                "run again: {} wrong: {:?}",
+                wrong.len(),
+                wrong.first()
+            );
+        }
+        Ok(())
+    }
+
+    fn rm(&self) -> Result<()> {
+        let url = self.url();
+        let before = manifest::of_tree(&self.tree)?.len();
+        let said = self.interrupt(&["rm", "-rv", &url])?;
+        let left = manifest::of_tree(&self.tree)?.len();
+        ensure!(
+            (1..before).contains(&left),
+            "{left} of {before} are left: not in the middle"
+        );
+        ensure!(
+            said.done == before - left,
+            "{} said to be removed, {} are",
+            said.done,
+            before - left
+        );
+        said.must_say(&format!("interrupted: {} removed below {url}", said.done))?;
+        self.ground.run(&["rm", "-r", &url])?;
+        ensure!(!self.tree.exists(), "run again");
+        Ok(())
+    }
+
+    /// Runs a command until it has named some of what it does, and interrupts it.
+    fn interrupt(&self, words: &[&str]) -> Result<Interrupted> {
+        let log = self.scratch.join("interrupted.log");
+        let mut command = (self.ground.penstock)();
+        command
+            .args(words)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(File::create(&log)?);
+        let mut running = Running::start(&mut command)?;
+        let out = running.child().stdout.take().context("its output")?;
+        rustix::pipe::fcntl_setpipe_size(&out, PIPE_BYTES)?;
+        let mut out = BufReader::with_capacity(1, out);
+        let mut line = String::new();
+        for _ in 0..SEEN {
+            line.clear();
+            ensure!(out.read_line(&mut line)? > 0, "it ended by itself");
+        }
+        running.signal(Signal::INT);
+        let mut rest = String::new();
+        out.read_to_string(&mut rest)?;
+        let status = running.wait(END_DEADLINE)?;
+        let errors = fs::read_to_string(&log)?;
+        ensure!(
+            status.code() == Some(130),
+            "{words:?}: {status}, should be exit code 130: {errors}"
+        );
+        Ok(Interrupted {
+            done: SEEN + rest.lines().count(),
+            errors,
+        })
+    }
+}
+
+impl Interrupted {
+    fn must_say(&self, text: &str) -> Result<()> {
+        ensure!(
+            self.errors.contains(text),
+            "it does not say {text:?}: {}",
+            self.errors
+        );
+        Ok(())
+    }
+
+    /// What follows `text` in a line.
+    fn after(&self, text: &str) -> Result<&str> {
+        let rest = self.errors.split_once(text);
+        let (_, rest) = rest.with_context(|| format!("no {text:?} in: {}", self.errors))?;
+        Ok(rest.lines().next().unwrap_or_default())
+    }
+
+    fn files_done(&self) -> Result<usize> {
+        let count = self.after("interrupted: ")?.split(' ').next();
+        Ok(count.context("a number")?.parse()?)
+    }
+}
