@@ -51,6 +51,9 @@ pub const TIMEOUT_MAX: Duration = Duration::from_secs(3600);
 /// Most threads that take requests from the kernel.
 pub const THREADS_MAX: usize = 64;
 
+/// The longest name that FUSE carries in a listing, bytes (`FUSE_NAME_MAX`).
+pub const NAME_BYTES_MAX: usize = 1024;
+
 /// Who wrote to a file since it was last safe, told apart; with more of them, whoever closes it waits.
 pub const WRITERS_MAX: usize = 64;
 
@@ -60,6 +63,3 @@ pub const ENDING_LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// Files whose last bytes were lost after their last close that are remembered, to be told at the end.
 pub const LOST_MAX: usize = 1024;
-
-/// The longest name that FUSE carries in a listing, bytes (`FUSE_NAME_MAX`).
-pub(crate) const NAME_BYTES_MAX: usize = 1024;
