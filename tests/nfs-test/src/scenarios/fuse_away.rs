@@ -178,9 +178,11 @@ fn child(mount: &Mount, server: &Server) -> Result<()> {
     Ok(())
 }
 
-/// Ways to take a mount off that a program waits in, and whether each command has to succeed. The program is
-/// ended before the last one.
-const WAYS: &[(&str, &[(&[&str], bool)])] = &[
+/// A command, and whether it has to succeed.
+type Attempt = (&'static [&'static str], bool);
+
+/// Ways to take a mount off that a program waits in. The program is ended before the last command.
+const WAYS: &[(&str, &[Attempt])] = &[
     (
         "fusermount",
         &[
@@ -197,7 +199,7 @@ const WAYS: &[(&str, &[(&[&str], bool)])] = &[
     ),
 ];
 
-fn taken_off(mount: Mount, server: &Server, commands: &[(&[&str], bool)]) -> Result<()> {
+fn taken_off(mount: Mount, server: &Server, commands: &[Attempt]) -> Result<()> {
     let _away = Away::new(server)?;
     let mut reader = waiting(&mount, "cat", &["@/big"])?;
     for (index, (command, succeeds)) in commands.iter().enumerate() {
