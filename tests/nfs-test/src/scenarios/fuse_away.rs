@@ -189,10 +189,10 @@ const WAYS: &[(&str, &[(&[&str], bool)])] = &[
     ),
     ("lazily", &[(&["umount", "-l"], true)]),
     ("lazily-fuse", &[(&["fusermount3", "-uz"], true)]),
-    // Ends what waits; the tree is the next command's.
+    // Ends what waits, and is too early for the tree unless that has gone by then.
     (
         "force",
-        &[(&["umount", "-f"], false), (&["umount", "-l"], true)],
+        &[(&["umount", "-f"], false), (&["umount", "-l"], false)],
     ),
 ];
 
@@ -210,6 +210,10 @@ fn taken_off(mount: Mount, server: &Server, commands: &[(&[&str], bool)]) -> Res
     }
     reader.signal(Signal::KILL);
     reader.wait(DEADLINE)?;
+    let mounts = fs::read_to_string("/proc/self/mounts")?;
+    let point = mount.point.display().to_string();
+    let mut points = mounts.lines().filter_map(|line| line.split(' ').nth(1));
+    ensure!(!points.any(|there| there == point), "it is still mounted");
     // The server is still away: nothing of it is needed.
     let status = mount.ended(DEADLINE)?;
     ensure!(status.success(), "penstock mount ended with {status}");
