@@ -125,6 +125,7 @@ fn until(what: &str, mut holds: impl FnMut() -> Result<bool>) -> Result<()> {
         if Instant::now() > deadline {
             bail!("{what}: not what was waited for");
         }
+        // SLEEP: a poll rests between two looks, with a deadline.
         thread::sleep(LOOK);
     }
     Ok(())
@@ -177,9 +178,11 @@ fn child(mount: &Mount, server: &Server) -> Result<()> {
     Ok(())
 }
 
-/// Ways to take a mount off that a program waits in, and whether each command has to succeed. The program is
-/// ended before the last one.
-const WAYS: &[(&str, &[(&[&str], bool)])] = &[
+/// A command, and whether it has to succeed.
+type Step = (&'static [&'static str], bool);
+
+/// Ways to take a mount off that a program waits in. The program is ended before the second step.
+const WAYS: &[(&str, &[Step])] = &[
     (
         "fusermount",
         &[
@@ -196,7 +199,7 @@ const WAYS: &[(&str, &[(&[&str], bool)])] = &[
     ),
 ];
 
-fn taken_off(mount: Mount, server: &Server, commands: &[(&[&str], bool)]) -> Result<()> {
+fn taken_off(mount: Mount, server: &Server, commands: &[Step]) -> Result<()> {
     let _away = Away::new(server)?;
     let mut reader = waiting(&mount, "cat", &["@/big"])?;
     for (index, (command, succeeds)) in commands.iter().enumerate() {
