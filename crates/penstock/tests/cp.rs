@@ -1,112 +1,20 @@
-//! `penstock cp`, `put` and `get` against the real server: bytes, holes and metadata compared, and what
-//! a copy that was cut off leaves.
+//! `penstock cp`, `put` and `get` against the real server: bytes, holes and metadata compared.
 
 mod support;
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::io::Write as _;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::process::Stdio;
 use std::time::{Duration, SystemTime};
 
-use rustix::process::{Pid, Signal};
+use support::copy::{fails, noise, succeeds};
+use support::server::Served;
 use support::{penstock, text};
-
-/// A server of a directory of its own; killed when the test ends.
-struct Server {
-    child: Child,
-    scratch: tempfile::TempDir,
-    address: String,
-}
-
-impl Server {
-    fn new() -> Self {
-        let scratch = tempfile::tempdir().unwrap();
-        let at = |name: &str| scratch.path().join(name);
-        fs::create_dir(at("data")).unwrap();
-        let mut child = penstock()
-            .arg("serve")
-            .arg(at("data"))
-            .args(["--listen", "127.0.0.1:0", "--state-dir"])
-            .arg(at("state"))
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let address = lines
-            .find_map(|line| Some(line.unwrap().strip_prefix("listening ")?.to_owned()))
-            .unwrap();
-        Self {
-            child,
-            scratch,
-            address,
-        }
-    }
-
-    /// A path of the exported directory, on this host.
-    fn path(&self, path: &str) -> PathBuf {
-        self.scratch.path().join("data").join(path)
-    }
-
-    /// The same path, as an address.
-    fn url(&self, path: &str) -> String {
-        format!("nfs://{}/{path}", self.address)
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-}
-
-fn cp(arguments: &[&dyn AsRef<OsStr>]) -> Output {
-    let mut command = penstock();
-    command.arg("cp");
-    for argument in arguments {
-        command.arg(argument);
-    }
-    command.output().unwrap()
-}
-
-#[track_caller]
-fn succeeds(arguments: &[&dyn AsRef<OsStr>]) -> String {
-    let output = cp(arguments);
-    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    text(&output.stdout)
-}
-
-/// The exit code and standard error of a copy that fails.
-#[track_caller]
-fn fails(arguments: &[&dyn AsRef<OsStr>], expected: &str) {
-    let output = cp(arguments);
-    let errors = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{errors}");
-    assert!(errors.contains(expected), "no {expected:?} in {errors}");
-}
-
-/// Bytes that repeat nowhere soon, the same for the same seed.
-fn noise(seed: u64, len: usize) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state.to_le_bytes()
-    };
-    let mut bytes: Vec<u8> = (0..len.div_ceil(8)).flat_map(|_| next()).collect();
-    bytes.truncate(len);
-    bytes
-}
 
 /// A tree with all that is odd.
 fn make_tree(root: &Path) {
@@ -230,7 +138,7 @@ fn blocks(path: &Path) -> u64 {
 
 #[test]
 fn trees_go_up_between_servers_and_down_again() {
-    let (one, two) = (Server::new(), Server::new());
+    let (one, two) = (Served::new(), Served::new());
     let here = tempfile::tempdir().unwrap();
     let source = here.path().join("tree");
     make_tree(&source);
@@ -273,7 +181,7 @@ fn trees_go_up_between_servers_and_down_again() {
 
 #[test]
 fn holes_as_they_are_asked_for() {
-    let server = Server::new();
+    let server = Served::new();
     let here = tempfile::tempdir().unwrap();
     let source = here.path().join("sparse");
     make_sparse(&source);
@@ -304,7 +212,7 @@ fn holes_as_they_are_asked_for() {
 
 #[test]
 fn destinations_are_those_of_cp() {
-    let server = Server::new();
+    let server = Served::new();
     let here = tempfile::tempdir().unwrap();
     let (a, b) = (here.path().join("a"), here.path().join("b"));
     fs::write(&a, "content of a").unwrap();
@@ -373,10 +281,10 @@ fn destinations_are_those_of_cp() {
 
 #[test]
 fn a_file_reached_in_two_ways_is_not_lost() {
-    let server = Server::new();
+    let server = Served::new();
     let content = noise(8, 3_000_000);
     fs::write(server.path("file"), &content).unwrap();
-    let port = server.address.rsplit(':').next().unwrap();
+    let port = server.address().rsplit(':').next().unwrap();
     let other = format!("nfs://localhost:{port}/file");
     let here = server.path("file");
     let ways: [(&dyn AsRef<OsStr>, &dyn AsRef<OsStr>); 4] = [
@@ -394,7 +302,7 @@ fn a_file_reached_in_two_ways_is_not_lost() {
 
 #[test]
 fn a_symbolic_link_in_the_destination_tree_is_not_written_through() {
-    let server = Server::new();
+    let server = Served::new();
     let here = tempfile::tempdir().unwrap();
     fs::create_dir(here.path().join("tree")).unwrap();
     fs::write(here.path().join("tree/file"), "new").unwrap();
@@ -421,7 +329,7 @@ fn a_symbolic_link_in_the_destination_tree_is_not_written_through() {
 
 #[test]
 fn a_dry_run_changes_nothing() {
-    let server = Server::new();
+    let server = Served::new();
     let here = tempfile::tempdir().unwrap();
     let source = here.path().join("tree");
     make_tree(&source);
@@ -439,179 +347,9 @@ fn a_dry_run_changes_nothing() {
     }
 }
 
-/// Waits until `path` is at least `len` bytes long, or the process has ended. How long it is.
-fn wait_for_len(path: &Path, len: u64, child: &mut Child) -> u64 {
-    loop {
-        let found = fs::metadata(path).map_or(0, |metadata| metadata.len());
-        if found >= len || child.try_wait().unwrap().is_some() {
-            return found;
-        }
-        std::thread::yield_now();
-    }
-}
-
-#[test]
-fn a_copy_that_was_killed_goes_on() {
-    const MIB: u64 = 1 << 20;
-    let server = Server::new();
-    let here = tempfile::tempdir().unwrap();
-    let source = here.path().join("large");
-    fs::write(&source, noise(9, 100 << 20)).unwrap();
-    let content = fs::read(&source).unwrap();
-    for (round, at) in [1, 70 * MIB, 99 * MIB].into_iter().enumerate() {
-        let name = format!("large{round}");
-        let down = here.path().join(&name);
-        // Up, then down; what a killed one left is gone on with.
-        let directions: [(&dyn AsRef<OsStr>, &dyn AsRef<OsStr>, PathBuf); 2] = [
-            (&source, &server.url(&name), server.path(&name)),
-            (&server.url(&name), &down, down.clone()),
-        ];
-        for (from, to, result) in directions {
-            let mut command = penstock();
-            let mut child = command
-                .arg("cp")
-                .arg(from)
-                .arg(to)
-                .stderr(Stdio::null())
-                .spawn()
-                .unwrap();
-            let len = wait_for_len(&result, at, &mut child);
-            child.kill().unwrap();
-            child.wait().unwrap();
-            let told = succeeds(&[&"--resume", &"--json", from, to]);
-            let line: serde_json::Value =
-                serde_json::from_str(told.lines().next().unwrap()).unwrap();
-            if len > 66 * MIB && len < 100 * MIB {
-                assert_eq!(line["done"], "resumed", "{line} of {len}");
-                assert!(
-                    line["from"].as_u64().unwrap() >= len - 65 * MIB - len % MIB,
-                    "{line}"
-                );
-            }
-            assert!(
-                fs::read(&result).unwrap() == content,
-                "{result:?} from {len}"
-            );
-        }
-    }
-    // What is there, but is another file, is not gone on with: the source is looked at first.
-    let other = server.path("other");
-    fs::write(&other, vec![7; 90 << 20]).unwrap();
-    let told = succeeds(&[&"--resume", &"--json", &source, &server.url("other")]);
-    assert!(told.contains("\"replaced\""), "{told}");
-    assert!(fs::read(&other).unwrap() == content);
-}
-
-/// What lets no more than so many bytes of a connection go to the server, until it is opened: a copy through it is in
-/// the middle for as long as a test wants.
-struct Gate {
-    address: String,
-    open: Arc<AtomicBool>,
-}
-
-impl Gate {
-    fn new(server: &Server, most: usize) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap().to_string();
-        let (open, opened) = (Arc::new(AtomicBool::new(false)), server.address.clone());
-        let gate = open.clone();
-        // They end with the test's process, or with their connection.
-        std::thread::spawn(move || {
-            for client in listener.incoming() {
-                let client = client.unwrap();
-                let server = TcpStream::connect(&opened).unwrap();
-                let (up, down) = (client.try_clone().unwrap(), server.try_clone().unwrap());
-                let gate = gate.clone();
-                std::thread::spawn(move || pass(up, server, Some((most, gate))));
-                std::thread::spawn(move || pass(down, client, None));
-            }
-        });
-        Self { address, open }
-    }
-
-    fn open(&self) {
-        self.open.store(true, Ordering::Release);
-    }
-}
-
-/// Waits until the process has no signal before it any more: it has taken it.
-fn until_taken(child: &Child) {
-    let status = format!("/proc/{}/status", child.id());
-    let waits = |line: &str| {
-        let pending = line.strip_prefix("ShdPnd:");
-        pending.is_some_and(|bits| bits.trim().bytes().any(|digit| digit != b'0'))
-    };
-    while fs::read_to_string(&status).unwrap().lines().any(waits) {
-        std::thread::yield_now();
-    }
-}
-
-fn pass(mut from: TcpStream, mut to: TcpStream, gate: Option<(usize, Arc<AtomicBool>)>) {
-    let (mut buffer, mut passed) = (vec![0; 16 << 10], 0);
-    while let Ok(count @ 1..) = from.read(&mut buffer) {
-        if let Some((most, open)) = &gate {
-            while passed + count > *most && !open.load(Ordering::Acquire) {
-                std::thread::yield_now();
-            }
-        }
-        passed += count;
-        if to.write_all(&buffer[..count]).is_err() {
-            break;
-        }
-    }
-    // Whoever waits at the other end learns that it is over.
-    let _ended_before = to.shutdown(Shutdown::Both);
-    let _ended_before = from.shutdown(Shutdown::Both);
-}
-
-#[test]
-fn ctrl_c_says_what_is_there_and_how_to_go_on() {
-    let server = Server::new();
-    let here = tempfile::tempdir().unwrap();
-    let source = here.path().join("it's large");
-    fs::write(&source, noise(3, 32 << 20)).unwrap();
-    for signal in [Signal::INT, Signal::TERM] {
-        let gate = Gate::new(&server, 1_000_000);
-        let url = format!("nfs://{}/slow", gate.address);
-        let mut child = penstock()
-            .args(["cp", "--window=1", "--transfer=4KiB"])
-            .arg(&source)
-            .arg(&url)
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        wait_for_len(&server.path("slow"), 100_000, &mut child);
-        rustix::process::kill_process(Pid::from_child(&child), signal).unwrap();
-        until_taken(&child);
-        gate.open();
-        let mut errors = String::new();
-        let mut pipe = child.stderr.take().unwrap();
-        pipe.read_to_string(&mut errors).unwrap();
-        assert_eq!(child.wait().unwrap().code(), Some(130), "{errors}");
-        let there = fs::metadata(server.path("slow")).unwrap().len();
-        assert!(there < 32 << 20, "the gate lets everything pass");
-        let said = errors
-            .lines()
-            .find_map(|line| line.split_once("stopped; "))
-            .expect(&errors)
-            .1;
-        assert_eq!(said, format!("{there} bytes of {url} are there"));
-        let again = errors
-            .lines()
-            .find_map(|line| line.strip_prefix("penstock: to go on: "));
-        let again = again.expect(&errors).strip_prefix("penstock ").unwrap();
-        let shell = format!("{} {again}", env!("CARGO_BIN_EXE_penstock"));
-        let shell = shell.replace("--window=1 --transfer=4096", "");
-        let went_on = Command::new("sh").args(["-c", &shell]).output().unwrap();
-        assert_eq!(went_on.status.code(), Some(0), "{}", text(&went_on.stderr));
-        assert!(fs::read(&source).unwrap() == fs::read(server.path("slow")).unwrap());
-        fs::remove_file(server.path("slow")).unwrap();
-    }
-}
-
 #[test]
 fn standard_streams_go_to_files_and_back() {
-    let server = Server::new();
+    let server = Served::new();
     let content = noise(4, 5_000_003);
     let put = |arguments: &[&str], content: &[u8]| {
         let mut child = penstock()
@@ -648,7 +386,7 @@ fn standard_streams_go_to_files_and_back() {
 
 #[test]
 fn trees_without_what_is_left_out() {
-    let server = Server::new();
+    let server = Served::new();
     let here = tempfile::tempdir().unwrap();
     let from = here.path().join("src");
     for dir in ["sub/cache", "sub/deep", "cache.d"] {
@@ -728,7 +466,7 @@ fn trees_without_what_is_left_out() {
 /// How long it takes is not asserted but downwards: a limit that lets more through is none.
 #[test]
 fn a_limit_holds_a_copy_back() {
-    let server = Server::new();
+    let server = Served::new();
     let here = tempfile::tempdir().unwrap();
     let (up, down) = (here.path().join("up"), here.path().join("down"));
     fs::create_dir(&up).unwrap();
@@ -765,7 +503,7 @@ fn a_limit_holds_a_copy_back() {
 /// Each says which server and which file it is about.
 #[test]
 fn errors_name_the_whole_url() {
-    let server = Server::new();
+    let server = Served::new();
     fs::create_dir(server.path("dir")).unwrap();
     let (none, below) = (server.url("none"), server.url("none/x"));
     let said = |url: &str, what: &str| format!("penstock: {url}: {what}");
@@ -797,7 +535,7 @@ fn errors_name_the_whole_url() {
 
 #[test]
 fn past_the_page_cache_of_this_host() {
-    let server = Server::new();
+    let server = Served::new();
     // Not in memory: a file system on memory may have no direct I/O, and then it is buffered.
     let here = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     for len in [0, 1, 4095, 4096, 1_000_000, 3 << 20, (3 << 20) + 77] {
@@ -814,7 +552,7 @@ fn past_the_page_cache_of_this_host() {
 
 #[test]
 fn one_object_per_file_and_a_summary() {
-    let server = Server::new();
+    let server = Served::new();
     let here = tempfile::tempdir().unwrap();
     let tree = here.path().join("tree");
     fs::create_dir(&tree).unwrap();

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub(crate) mod copy;
 pub(crate) mod server;
 
 use std::process::{Command, Output};

@@ -1,0 +1,45 @@
+//! What tests of copies share.
+
+use std::ffi::OsStr;
+use std::process::Output;
+
+use super::{penstock, text};
+
+pub(crate) fn cp(arguments: &[&dyn AsRef<OsStr>]) -> Output {
+    let mut command = penstock();
+    command.arg("cp");
+    for argument in arguments {
+        command.arg(argument);
+    }
+    command.output().unwrap()
+}
+
+#[track_caller]
+pub(crate) fn succeeds(arguments: &[&dyn AsRef<OsStr>]) -> String {
+    let output = cp(arguments);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+/// The exit code and standard error of a copy that fails.
+#[track_caller]
+pub(crate) fn fails(arguments: &[&dyn AsRef<OsStr>], expected: &str) {
+    let output = cp(arguments);
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(errors.contains(expected), "no {expected:?} in {errors}");
+}
+
+/// Bytes that repeat nowhere soon, the same for the same seed.
+pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()
+    };
+    let mut bytes: Vec<u8> = (0..len.div_ceil(8)).flat_map(|_| next()).collect();
+    bytes.truncate(len);
+    bytes
+}
