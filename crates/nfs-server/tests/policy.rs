@@ -4,7 +4,8 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use nfs_client::Nfs3;
@@ -39,7 +40,15 @@ fn pattern(writer: usize, round: usize, offset: u64, len: usize) -> Bytes {
 }
 
 /// Writes and reads its own part of a file that all share, at offsets and lengths of every alignment.
-async fn work(client: Nfs3, file: FileHandle, writer: usize, rounds: usize) {
+///
+/// No round begins before as many changes were made: what they meet does not depend on who gets the processor.
+async fn work(
+    client: Nfs3,
+    file: FileHandle,
+    writer: usize,
+    rounds: usize,
+    changes: Arc<AtomicUsize>,
+) {
     const PART: u64 = 1 << 20;
     let stabilities = [
         StableHow::Unstable,
@@ -47,6 +56,9 @@ async fn work(client: Nfs3, file: FileHandle, writer: usize, rounds: usize) {
         StableHow::FileSync,
     ];
     for round in 0..rounds {
+        while changes.load(Ordering::Relaxed) < round {
+            tokio::task::yield_now().await;
+        }
         let offset = PART * writer as u64 + (round * 1234 % 5000) as u64;
         let len = 1 + (round * 7919 + writer * 4099) % 40_000;
         let data = pattern(writer, round, offset, len);
@@ -66,31 +78,51 @@ async fn work(client: Nfs3, file: FileHandle, writer: usize, rounds: usize) {
     ok(client.commit(&file, 0, 0).await);
 }
 
+/// Raises the flag when dropped, also by a test that fails: another thread waits for it.
+struct Raise<'a>(&'a AtomicBool);
+
+impl Drop for Raise<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Lets those go on who count changes, when nobody makes any more.
+struct NoMore(Arc<AtomicUsize>);
+
+impl Drop for NoMore {
+    fn drop(&mut self) {
+        self.0.store(usize::MAX, Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn a_live_change_loses_no_call_and_no_byte() {
     const WRITERS: usize = 6;
     const ROUNDS: usize = 60;
     let served = Served::start();
     let done = AtomicBool::new(false);
-    let changes = std::thread::scope(|scope| {
+    let changes = Arc::new(AtomicUsize::new(0));
+    std::thread::scope(|scope| {
         let flipping = scope.spawn(|| {
             let modes = ["buffered", "dontcache", "direct"];
             let floors = ["asked", "data-sync", "file-sync"];
             let rules: [&[&str]; 3] = [&[], &["op=write,max=8KiB,mode=3"], &["name=*x,mode=1"]];
-            let mut changes = 0_usize;
+            let _no_more = NoMore(changes.clone());
             while !done.load(Ordering::Relaxed) {
-                let (read, write) = (modes[changes % 3], modes[changes / 3 % 3]);
-                let stable = floors[changes / 9 % 3];
-                let changed = set(&served.server, read, write, stable, rules[changes % 3]);
+                let number = changes.load(Ordering::Relaxed);
+                let (read, write) = (modes[number % 3], modes[number / 3 % 3]);
+                let stable = floors[number / 9 % 3];
+                let changed = set(&served.server, read, write, stable, rules[number % 3]);
                 assert_eq!(
                     (changed.now.read.as_str(), changed.now.write.as_str()),
                     (read, write)
                 );
-                changes += 1;
+                changes.fetch_add(1, Ordering::Relaxed);
                 std::thread::yield_now();
             }
-            changes
         });
+        let raised = Raise(&done);
         block_on(async {
             let client = served.client().await;
             let root = served.root(&client).await;
@@ -98,7 +130,13 @@ fn a_live_change_loses_no_call_and_no_byte() {
             let local = tokio::task::LocalSet::new();
             let workers = local.run_until(async {
                 let workers = (0..WRITERS).map(|writer| {
-                    tokio::task::spawn_local(work(client.clone(), file, writer, ROUNDS))
+                    tokio::task::spawn_local(work(
+                        client.clone(),
+                        file,
+                        writer,
+                        ROUNDS,
+                        changes.clone(),
+                    ))
                 });
                 for worker in workers.collect::<Vec<_>>() {
                     worker.await.unwrap();
@@ -106,10 +144,9 @@ fn a_live_change_loses_no_call_and_no_byte() {
             });
             workers.await;
         });
-        done.store(true, Ordering::Relaxed);
-        flipping.join().unwrap()
+        drop(raised);
+        flipping.join().unwrap();
     });
-    assert!(changes > 10, "{changes} changes");
     let rows = served.server.io();
     let calls = |operation: &str| {
         let rows = rows.iter().filter(|row| row.operation == operation);
