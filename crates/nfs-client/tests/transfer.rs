@@ -148,30 +148,34 @@ impl Export {
                 file_wcc: NO_WCC,
                 verf: [7; 8],
             }),
-            Call::Readdirplus(_) => ok(&ReaddirplusOk {
-                dir_attributes: None,
-                cookieverf: [0; 8],
-                entries: {
-                    let files = self.files.iter().enumerate();
-                    files
-                        .map(|(index, (name, (found, _)))| {
-                            let unseen = self.unseen.as_ref().map(|(name, _)| name);
-                            let entry = entry(index, name, found);
-                            match unseen == Some(name) {
-                                true => EntryPlus3 {
-                                    name_attributes: None,
-                                    name_handle: None,
-                                    ..entry
-                                },
-                                false => entry,
-                            }
-                        })
-                        .collect()
-                },
-                eof: true,
-            }),
+            Call::Readdirplus(_) => self.list(),
             call => good(call.procedure()),
         }
+    }
+
+    fn list(&self) -> Vec<u8> {
+        ok(&ReaddirplusOk {
+            dir_attributes: None,
+            cookieverf: [0; 8],
+            entries: {
+                let files = self.files.iter().enumerate();
+                files
+                    .map(|(index, (name, (found, _)))| {
+                        let unseen = self.unseen.as_ref().map(|(name, _)| name);
+                        let entry = entry(index, name, found);
+                        match unseen == Some(name) {
+                            true => EntryPlus3 {
+                                name_attributes: None,
+                                name_handle: None,
+                                ..entry
+                            },
+                            false => entry,
+                        }
+                    })
+                    .collect()
+            },
+            eof: true,
+        })
     }
 
     fn attributes(&self, object: &FileHandle) -> Option<Fattr3> {
