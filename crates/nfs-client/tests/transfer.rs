@@ -397,12 +397,11 @@ async fn a_file_that_cannot_be_read_costs_only_itself() {
 #[tokio::test]
 async fn what_is_listed_and_cannot_be_looked_at_is_an_error() {
     let (shared, client) = export().await;
-    let mut export = shared.lock().unwrap();
     for name in [&b"a"[..], b"b"] {
         let content = (file(name, 3), b"abc".to_vec());
+        let mut export = shared.lock().unwrap();
         export.files.insert(name.to_vec(), content);
     }
-    drop(export);
     let options = tree(Options::default());
     // One that is gone by now is no error.
     for (status, failed) in [
@@ -431,7 +430,8 @@ async fn a_small_file_with_holes_is_not_taken_for_whole_when_a_copy_goes_on() {
     let sparse = fs::File::create(&source).unwrap();
     let put =
         |offset| std::os::unix::fs::FileExt::write_all_at(&sparse, &[1; 4096], offset).unwrap();
-    (put(0), put(60 << 10));
+    put(0);
+    put(60 << 10);
     drop(sparse);
     let (shared, client) = export().await;
     // What was left: the first WRITE did not come.
