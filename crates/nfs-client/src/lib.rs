@@ -64,11 +64,13 @@ pub mod client;
 pub mod connection;
 pub mod error;
 pub mod file;
+pub mod glob;
 pub mod identity;
 pub mod limits;
 pub mod mount3;
 pub mod nfs3;
 pub mod portmap;
+pub mod rate;
 pub mod transfer;
 pub mod url;
 

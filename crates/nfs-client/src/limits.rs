@@ -2,11 +2,22 @@
 
 use std::time::Duration;
 
-/// Longest text that is read as a URL, bytes.
-pub const URL_BYTES_MAX: usize = 16 * 1024;
+/// Longest text that is read as a URL, bytes: what Linux takes as one argument of a program.
+pub const URL_BYTES_MAX: usize = 128 * 1024;
 
-/// Longest decoded path of a URL, bytes: what Linux takes as a path.
-pub const URL_PATH_BYTES_MAX: usize = 4096;
+/// Longest decoded path of a URL, bytes. Each name of it is looked up by itself, so that no PATH_MAX
+/// bounds what lies in a tree; written out with each byte as %XX it fits [`URL_BYTES_MAX`].
+pub const URL_PATH_BYTES_MAX: usize = 32 * 1024;
+
+/// Longest path that MOUNT is asked for, bytes: MNTPATHLEN (RFC 1813 §5.1.2).
+pub const MOUNT_PATH_BYTES_MAX: usize = 1024;
+
+/// The smallest pieces that a limit on bytes per second cuts data into, bytes.
+pub const LIMIT_PIECE_BYTES_MIN: u64 = 4096;
+
+/// The longest that somebody who waits for a limit on bytes per second sleeps without looking whether
+/// to stop.
+pub const LIMIT_WAIT_MAX: Duration = Duration::from_millis(100);
 
 /// The longest time that a URL may give a call, seconds: some days, and nowhere near an overflow.
 pub const URL_TIMEOUT_SECONDS_MAX: u64 = 1_000_000;

@@ -19,7 +19,7 @@ use double::chance::Chance;
 use double::faults::{Fault, HARMFUL, HARMLESS, Profile};
 
 /// Longer than any of these copies can take, on a busy machine too.
-const HANG: Duration = Duration::from_secs(120);
+const HANG: Duration = Duration::from_secs(900);
 
 /// Runs at once.
 const RUNS: u64 = 40;
@@ -71,7 +71,8 @@ fn profile(chance: &mut Chance, faults: &[Fault]) -> Profile {
 async fn remote(double: &Double, path: &str) -> Place {
     let mut options = MountOptions::default();
     options.connect.retry_after = Duration::from_millis(500);
-    options.connect.call_timeout = Duration::from_secs(60);
+    // Not what ends a call where forty copies share a busy processor.
+    options.connect.call_timeout = Duration::from_secs(600);
     options.windows.memory_bytes_max = 200_000;
     Place::mount(&double.url(path), &options).await.unwrap()
 }

@@ -41,6 +41,8 @@ struct Served {
     judge: Judge,
     /// READs are held until so many wait; then they are answered, the last one first.
     together: usize,
+    /// What each READ costs, whatever its size.
+    call: Duration,
 }
 
 struct Server(Arc<Mutex<Served>>);
@@ -109,6 +111,7 @@ async fn served(len: u64, windows: Windows) -> (Server, File) {
         asked: Vec::new(),
         judge: Box::new(|_, _| Answer::Right),
         together: 1,
+        call: Duration::ZERO,
     }));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let target = listener.local_addr().unwrap().into();
@@ -153,6 +156,11 @@ async fn respond(listener: TcpListener, served: Arc<Mutex<Served>>) {
             call => vec![(header.xid, other(&served.lock().unwrap(), &call))],
         };
         for (xid, results) in replies {
+            let call = served.lock().unwrap().call;
+            if !call.is_zero() {
+                // SLEEP: it is what a call costs.
+                tokio::time::sleep(call).await;
+            }
             let head = [xid, 1, 0, 0, 0, 0].map(u32::to_be_bytes).concat();
             if peer.send_record(&[head, results].concat()).await.is_err() {
                 return;
@@ -242,9 +250,31 @@ async fn a_stream_asks_each_byte_once_and_nothing_beyond_the_end() {
             assert!(error.is_none() && all == content(len), "{depth:?} {len}");
             server.assert_each_byte_once();
             let reads = server.asked().len() as u64;
-            assert_eq!(reads, len.div_ceil(TRANSFER), "{depth:?} {len}");
+            let most = len.div_ceil(TRANSFER);
+            // Larger ones may be tried where that is measured.
+            let right = reads == most || depth == Depth::Measured && reads < most;
+            assert!(right, "{depth:?} {len}: {reads}, not {most}");
         }
     }
+}
+
+/// The server prefers 16 KiB and takes 1 MiB, and what a READ costs it has nothing to do with its size.
+#[tokio::test]
+async fn reads_grow_where_calls_cost_much() {
+    const TRANSFERS: u64 = 1500;
+    let (server, file) = served(TRANSFERS * TRANSFER, Windows::default()).await;
+    server.with(|served| served.call = Duration::from_millis(2));
+    let (all, error) = drain(&file, 0).await;
+    assert!(error.is_none() && all == content(TRANSFERS * TRANSFER));
+    server.assert_each_byte_once();
+    let asked = server.asked();
+    let most = asked.iter().map(|(_, len)| *len).max().unwrap();
+    assert!(most >= 4 * TRANSFER, "{most}");
+    assert!(asked.len() as u64 <= TRANSFERS / 2, "{}", asked.len());
+    // They begin at multiples of their size.
+    let aligned = |(at, len): &(u64, u64)| at % len.next_power_of_two() == 0;
+    let odd = asked.iter().filter(|asked| !aligned(asked)).count();
+    assert!(odd <= 8, "{odd} of {}", asked.len());
 }
 
 #[tokio::test]

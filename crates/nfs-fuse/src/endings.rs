@@ -107,6 +107,7 @@ mod tests {
     async fn work_is_waited_for_while_nobody_is_asked_to_end() {
         for pid in [0, std::process::id()] {
             let work = async {
+                // SLEEP: of the paused clock: work that takes its time.
                 tokio::time::sleep(Duration::from_secs(60)).await;
                 7
             };

@@ -8,6 +8,25 @@
 //! rely on is in `docs/client.md`.
 //!
 //! Linux only, for root or through `fusermount3` for everybody else.
+//!
+//! ```no_run
+//! use nfs_client::Client;
+//! use nfs_fuse::{Mount, Options};
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let url = "nfs://localhost:20049/data".parse()?;
+//! let (client, path) = Client::mount(&url).await?;
+//! let root = client.resolve(&path).await?;
+//! let mount = Mount::new(client, root, "/mnt".as_ref(), Options::default()).await?;
+//! // Until somebody unmounts it: `fusermount3 -u /mnt`, or Mount::unmount.
+//! mount.ended().await;
+//! // What programs wrote and did not flush may still fail here.
+//! for file in mount.finish().await {
+//!     eprintln!("file {} is not safe: {}", file.number, file.error);
+//! }
+//! # Ok(())
+//! # }
+//! ```
 
 mod attributes;
 mod callers;

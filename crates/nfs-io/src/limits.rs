@@ -85,3 +85,7 @@ pub const DIRECT_WRITE_ALIGN_BYTES_MIN: u64 = 4096;
 
 /// No direct I/O is aligned to less: the smallest logical block of a disk.
 pub const DIRECT_ALIGN_BYTES_MIN: usize = 512;
+
+/// How often a write is tried to be watched well while it passes the page cache or not. On a busy
+/// machine the thread that looks may hardly run while the write does.
+pub const WATCHED_TRIES_MAX: u32 = 24;

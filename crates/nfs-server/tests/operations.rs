@@ -2,10 +2,15 @@
 
 mod support;
 
+use std::fs::OpenOptions;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::path::Path;
+
 use bytes::Bytes;
 use nfs_client::Nfs3;
 use nfs_wire::nfs3::{CreateHow, FileHandle, Nfsstat3, Nfstime3, Sattr3, SetTime, StableHow};
 use support::{Served, block_on, create, lookup, mkdir, mode, mount, ok, status};
+use tokio::task::JoinSet;
 
 async fn getattr(client: &Nfs3, object: &FileHandle) -> nfs_wire::nfs3::Fattr3 {
     ok(client.getattr(object).await).obj_attributes
@@ -453,5 +458,70 @@ fn handles_outlive_the_server() {
     block_on(async {
         let client = served.client().await;
         assert_eq!(status(client.getattr(&file).await), Nfsstat3::Badhandle);
+    });
+}
+
+/// What a client tells its own changes from others' by (RFC 1813 §2.6).
+type State = (u64, Nfstime3, Nfstime3);
+
+/// Writes a byte of the file as a program of this host does, until its times show it.
+fn write_here(path: &Path) -> State {
+    let state = || {
+        let meta = path.metadata().unwrap();
+        let time = |seconds: i64, nanoseconds: i64| Nfstime3 {
+            seconds: seconds.try_into().unwrap(),
+            nseconds: nanoseconds.try_into().unwrap(),
+        };
+        let mtime = time(meta.mtime(), meta.mtime_nsec());
+        (meta.len(), mtime, time(meta.ctime(), meta.ctime_nsec()))
+    };
+    let file = OpenOptions::new().write(true).open(path).unwrap();
+    let before = state();
+    // The kernel's clock for files ticks every few milliseconds.
+    while state() == before {
+        file.write_all_at(b"h", 5).unwrap();
+    }
+    state()
+}
+
+/// One that comes while they run is hidden among them: the unit test beside `Changes` shows that.
+#[test]
+fn a_local_write_is_told_by_the_overlapping_writes_that_follow_it() {
+    let served = Served::start();
+    let path = served.path().join("f");
+    block_on(async {
+        let client = served.client().await;
+        let root = served.root(&client).await;
+        let file = create(&client, &root, b"f").await;
+        for round in 0..20 {
+            let local = write_here(&path);
+            let mut calls = JoinSet::new();
+            for at in 0..8 {
+                let client = client.clone();
+                calls.spawn(async move {
+                    let data = Bytes::from(vec![round + 1; 70_000]);
+                    let stable = StableHow::Unstable;
+                    ok(client.write(&file, at * 70_000, stable, data).await).file_wcc
+                });
+            }
+            let replies = calls.join_all().await;
+            let before = replies.iter().map(|wcc| wcc.before.unwrap());
+            let before: Vec<State> = before.map(|of| (of.size, of.mtime, of.ctime)).collect();
+            let after = replies.iter().map(|wcc| wcc.after.unwrap());
+            let after: Vec<State> = after.map(|of| (of.size, of.mtime, of.ctime)).collect();
+            let strange = before.iter().filter(|state| !after.contains(state));
+            let strange: Vec<&State> = strange.collect();
+            assert_eq!(strange, [&local], "round {round}: of nobody's making here");
+            let now = getattr(&client, &file).await;
+            let now = (now.size, now.mtime, now.ctime);
+            assert!(
+                after.contains(&now),
+                "round {round}: nobody came after them"
+            );
+        }
+        // And after the last reply, whoever looks sees it.
+        let local = write_here(&path);
+        let now = getattr(&client, &file).await;
+        assert_eq!((now.size, now.mtime, now.ctime), local);
     });
 }

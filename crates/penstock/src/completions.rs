@@ -38,7 +38,27 @@ impl ManArgs {
         std::fs::create_dir_all(&self.directory).with_context(|| shown.clone())?;
         // Without `help`, whose pages would say the same again.
         let command = command.disable_help_subcommand(true);
-        clap_mangen::generate_to(command, &self.directory).with_context(|| shown)?;
+        clap_mangen::generate_to(command, &self.directory).with_context(|| shown.clone())?;
+        for entry in std::fs::read_dir(&self.directory).with_context(|| shown)? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == "1") {
+                let told = || path.display().to_string();
+                let page = std::fs::read_to_string(&path).with_context(told)?;
+                std::fs::write(&path, ragged(&page)).with_context(told)?;
+            }
+        }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// A page with its lines neither stretched nor its words divided: a command in it can be copied.
+fn ragged(page: &str) -> String {
+    let mut ragged = String::with_capacity(page.len() + 16);
+    for line in page.split_inclusive('\n') {
+        ragged.push_str(line);
+        if line.starts_with(".TH ") {
+            ragged.push_str(".ad l\n.nh\n");
+        }
+    }
+    ragged
 }

@@ -45,7 +45,7 @@ impl Args {
         let started = Instant::now();
         let work = async {
             let mut exports = Exports::default();
-            let mount = self.windows.mount_options(&self.common);
+            let mount = self.windows.limited(self.limit).mount_options(&self.common);
             let destination = exports.place(destination, &mount).await?;
             let mut places = Vec::with_capacity(sources.len());
             for source in sources {
@@ -131,7 +131,9 @@ impl Exports {
         let url: NfsUrl = text
             .parse()
             .map_err(|error| UsageError(format!("{text}: {error}")))?;
-        let (client, path) = Client::mount_with(&url, options).await?;
+        let mounted = Client::mount_with(&url, options).await;
+        let (client, path) =
+            mounted.map_err(|error| anyhow::Error::msg(crate::session::told(&url, error)))?;
         let server = url.with_path(client.export());
         let known = self.mounted.iter().find(|(mounted, _)| *mounted == server);
         let client = match known {

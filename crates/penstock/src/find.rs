@@ -1,20 +1,24 @@
-//! `penstock find`: finds files by name, type, size and time.
+//! `penstock find`: finds files by name, type, size, time and mode, and removes them if asked to.
 //!
 //! The tests mean what they mean in find(1); a pure function, [`Tests::hold`], decides.
+
+mod removal;
 
 use std::io::{BufWriter, Write};
 use std::process::ExitCode;
 use std::str::FromStr;
 
-use nfs_client::client::{Found, TreeOptions, Visit};
+use nfs_client::client::{Found, Node, TreeOptions, Visit};
+use nfs_client::glob::Glob;
 use nfs_client::nfs3::{Fattr3, Ftype3, Nfstime3};
-use nfs_client::{ClientError, NfsUrl};
+use nfs_client::{Client, ClientError, NfsUrl};
 use serde_json::{Map, Value};
 
 use crate::session::{self, Common, Session};
 use crate::show;
-use crate::values::glob::Glob;
+use crate::values::mode::ModeChange;
 use crate::values::time;
+use removal::Removal;
 
 /// Find files in trees on an NFS server
 ///
@@ -23,26 +27,32 @@ use crate::values::time;
 /// The URLs are ready to be given to other commands, whatever bytes the names hold.
 /// Symbolic links are not followed.
 ///
+/// With --delete, what would be printed is removed instead, many at once; a directory after
+/// all that was found in it, and only if it is empty then. It goes by file handles, as
+/// `penstock rm -r` does. The root of an export stays.
+///
 /// Examples:
 ///
 ///   penstock find nfs://localhost:20049/ --name '*.log' --size +10M
 ///
-///   penstock find nfs://server/export --type f --mtime +30 --print0 | xargs -0 penstock rm
+///   penstock find nfs://server/export/scratch --type f --mtime +30 --delete
+///
+///   penstock find nfs://server/export --perm /022 --print0 | xargs -0 penstock chmod go-w
 ///
 ///   penstock find --json nfs://server/export --newer nfs://server/export/stamp | jq -r .path
 #[derive(clap::Args, Debug)]
 #[command(verbatim_doc_comment, after_long_help = show::AFTER_HELP)]
 pub(crate) struct Args {
     /// The last name matches the pattern: *, ?, [a-z], [!0-9]
-    #[arg(long, value_name = "PATTERN")]
+    #[arg(long, value_name = "PATTERN", allow_hyphen_values = true)]
     name: Vec<Glob>,
 
     /// As --name, but small and capital letters are alike
-    #[arg(long, value_name = "PATTERN")]
+    #[arg(long, value_name = "PATTERN", allow_hyphen_values = true)]
     iname: Vec<Glob>,
 
     /// The whole path on the server matches the pattern, in which * goes across /
-    #[arg(long, value_name = "PATTERN")]
+    #[arg(long, value_name = "PATTERN", allow_hyphen_values = true)]
     path: Vec<Glob>,
 
     /// It is of one of these types: f file, d directory, l link, p fifo, s socket, b and c devices
@@ -73,6 +83,14 @@ pub(crate) struct Args {
     #[arg(long, value_name = "GID")]
     gid: Option<u32>,
 
+    /// Its permission bits are MODE, have all bits of -MODE, or any of /MODE: 644, -4000, /o+w
+    #[arg(long, value_name = "[-/]MODE", allow_hyphen_values = true)]
+    perm: Vec<Perm>,
+
+    /// It is a file of length 0, or a directory with nothing in it
+    #[arg(long)]
+    empty: bool,
+
     /// Go down so many levels below the URL; 0 is what the URL names alone
     #[arg(long, value_name = "N")]
     maxdepth: Option<usize>,
@@ -80,6 +98,14 @@ pub(crate) struct Args {
     /// Leave out what is fewer levels below the URL
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     mindepth: usize,
+
+    /// Remove what the tests hold for; at least one test, or --mindepth, has to be given
+    #[arg(long)]
+    delete: bool,
+
+    /// With --delete, print what was removed too
+    #[arg(short, long, requires = "delete")]
+    verbose: bool,
 
     /// End each URL with a NUL byte, not a newline
     #[arg(short = '0', long, conflicts_with = "json")]
@@ -100,6 +126,11 @@ pub(crate) struct Args {
 impl Args {
     /// Finds in all trees.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        if self.delete && !self.has_tests() {
+            let cure = "give --delete a test, such as --mtime +30, or --mindepth 1 to empty a \
+                        directory; `penstock rm -r` removes whole trees";
+            return Err(crate::exit::UsageError(cure.to_owned()).into());
+        }
         session::run(&self.common, async |session| {
             let newer = match &self.newer {
                 None => None,
@@ -117,6 +148,9 @@ impl Args {
             for url in &self.urls {
                 if let Err(error) = self.look(session, url, &tests, &mut out).await? {
                     session.failed(url, error);
+                }
+                if self.delete && session.stop().is_set() {
+                    break;
                 }
             }
             out.flush()?;
@@ -139,20 +173,84 @@ impl Args {
             depth_max: self.maxdepth.unwrap_or(usize::MAX),
             ..TreeOptions::default()
         };
+        if self.delete {
+            return self
+                .delete(session, url, (client, node), options, tests, out)
+                .await;
+        }
         let mut walk = client.tree(node, &url.path, options);
+        // A directory that may be empty, until the walk tells what is in it.
+        let mut maybe_empty: Option<Found> = None;
         while let Some(visit) = walk.next().await {
+            let held = maybe_empty.take();
             match visit {
-                Visit::Enter(found) | Visit::File(found) if tests.hold(&found) => {
-                    self.print(out, url, &found)?;
+                Visit::Enter(found) if tests.hold(&found) => {
+                    if !self.empty {
+                        self.print(out, url, &found)?;
+                    } else if found.depth < options.depth_max {
+                        maybe_empty = Some(found);
+                    } else {
+                        // The walk does not look into it.
+                        match is_empty(&client, &found).await {
+                            Ok(true) => self.print(out, url, &found)?,
+                            Ok(false) => {}
+                            Err(error) => session.failed(&url.with_path(found.path), error),
+                        }
+                    }
+                }
+                Visit::File(found) if tests.hold(&found) => self.print(out, url, &found)?,
+                Visit::Leave(_) => {
+                    if let Some(found) = held {
+                        self.print(out, url, &found)?;
+                    }
                 }
                 Visit::Failed { path, error } => {
                     out.flush()?;
                     session.failed(&url.with_path(path), error);
                 }
-                _ => {}
+                Visit::Enter(_) | Visit::File(_) => {}
             }
         }
         Ok(Ok(()))
+    }
+
+    /// Removes what the tests hold for below `url`.
+    async fn delete(
+        &self,
+        session: &mut Session,
+        url: &NfsUrl,
+        (client, node): (Client, Node),
+        options: TreeOptions,
+        tests: &Tests<'_>,
+        out: &mut impl Write,
+    ) -> anyhow::Result<Result<(), ClientError>> {
+        let root = match removal::root(session, url).await {
+            Ok(Some(root)) => root,
+            Ok(None) => return Ok(Ok(())),
+            Err(error) => return Ok(Err(error)),
+        };
+        let walk = client.tree(node, &url.path, options);
+        let mut removal = Removal::new(url, client, root, self.empty);
+        let mut print = |found: &Found| match self.verbose {
+            true => self.print(out, url, found),
+            false => Ok(()),
+        };
+        removal
+            .run(session, walk, |found| tests.hold(found), &mut print)
+            .await?;
+        Ok(Ok(()))
+    }
+
+    /// Something restricts what is found.
+    fn has_tests(&self) -> bool {
+        let patterns = self.name.len() + self.iname.len() + self.path.len();
+        let numbers = self.size.len() + self.mtime.len() + self.mmin.len() + self.perm.len();
+        patterns + numbers + self.types.len() > 0
+            || self.newer.is_some()
+            || self.uid.is_some()
+            || self.gid.is_some()
+            || self.empty
+            || self.mindepth > 0
     }
 
     fn print(&self, out: &mut impl Write, url: &NfsUrl, found: &Found) -> std::io::Result<()> {
@@ -169,6 +267,17 @@ impl Args {
             false => writeln!(out, "{url}"),
         }
     }
+}
+
+/// Whether nothing is in a directory.
+async fn is_empty(client: &Client, dir: &Found) -> Result<bool, ClientError> {
+    let mut listing = client.list(&dir.node.handle, false);
+    while let Some(page) = listing.next().await? {
+        if page.iter().any(|entry| !entry.is_dot()) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// When the contents of the file at `place` changed; `None` after having told why that is not known.
@@ -203,6 +312,7 @@ struct Tests<'a> {
 }
 
 impl Tests<'_> {
+    /// All tests hold; of a directory, [`Args::empty`] is still to be seen.
     fn hold(&self, found: &Found) -> bool {
         let (args, a) = (self.args, &found.node.attributes);
         let name = found.name();
@@ -216,6 +326,8 @@ impl Tests<'_> {
             && (args.types.is_empty() || args.types.iter().any(|wanted| wanted.0 == a.ftype))
             && args.uid.is_none_or(|uid| uid == a.uid)
             && args.gid.is_none_or(|gid| gid == a.gid)
+            && args.perm.iter().all(|perm| perm.holds(a.mode))
+            && (!args.empty || found.is_dir() || (a.ftype == Ftype3::Reg && a.size == 0))
             && self.size_and_time_hold(a)
     }
 
@@ -227,6 +339,43 @@ impl Tests<'_> {
             // As find(1): minutes are compared as they are, without rounding.
             && self.args.mmin.iter().all(|minutes| minutes.holds_scaled(age, 60))
             && self.newer.is_none_or(|newer| key(a.mtime) > key(newer))
+    }
+}
+
+/// Permission bits to compare with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Perm {
+    /// These and no others.
+    Exactly(u32),
+    /// All of these; 0 holds for everything.
+    All(u32),
+    /// One of these; 0 holds for everything, as in find(1).
+    Any(u32),
+}
+
+impl Perm {
+    fn holds(self, mode: u32) -> bool {
+        let mode = mode & 0o7777;
+        match self {
+            Self::Exactly(bits) => mode == bits,
+            Self::All(bits) => mode & bits == bits,
+            Self::Any(bits) => bits == 0 || mode & bits != 0,
+        }
+    }
+}
+
+impl FromStr for Perm {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (make, mode): (fn(u32) -> Self, _) = match text.as_bytes().first() {
+            Some(b'-') => (Self::All, &text[1..]),
+            Some(b'/') => (Self::Any, &text[1..]),
+            _ => (Self::Exactly, text),
+        };
+        let change: ModeChange = mode.parse()?;
+        // A symbolic mode is what it makes of no permissions at all.
+        Ok(make(change.apply(0, false, 0)))
     }
 }
 
@@ -370,6 +519,32 @@ mod tests {
         assert!(compare("5").holds_scaled(300, 60) && !compare("5").holds_scaled(240, 60));
         for text in ["", "x", "+-1", "99999999999999999999"] {
             assert!(text.parse::<Compare>().is_err(), "{text} is taken");
+        }
+    }
+
+    #[test]
+    fn permission_bits() {
+        let table: &[(&str, u32, bool)] = &[
+            ("644", 0o644, true),
+            ("644", 0o4644, false),
+            ("-4000", 0o4755, true),
+            ("-4001", 0o4754, false),
+            ("/022", 0o620, true),
+            ("/022", 0o744, false),
+            ("/0", 0o744, true),
+            ("-0", 0o000, true),
+            ("u+w", 0o200, true),
+            ("-u+w,g+w", 0o664, true),
+            ("-u+w,g+w", 0o644, false),
+            ("/o+w", 0o602, true),
+            ("-g+s", 0o2755, true),
+        ];
+        for &(text, mode, expected) in table {
+            let perm: Perm = text.parse().unwrap();
+            assert_eq!(perm.holds(mode), expected, "{text} and {mode:o}");
+        }
+        for text in ["", "-", "/", "888", "+022", "--644", "u", "é"] {
+            assert!(text.parse::<Perm>().is_err(), "{text} is taken");
         }
     }
 

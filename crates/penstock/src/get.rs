@@ -1,18 +1,21 @@
 //! `penstock get`: one file of an NFS server to standard output, with a progress line.
 
+use std::num::NonZeroU64;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use anyhow::Context as _;
+use nfs_client::rate::Limit;
 use nfs_client::transfer::Figures;
 use nfs_client::{Client, NfsUrl};
 
 use crate::interrupt::{self, Ended, Interrupts};
 use crate::out::Out;
 use crate::progress::{Progress, TICK, bytes_text};
-use crate::session::Common;
-use crate::{show, windows};
+use crate::session::{Common, told};
+use crate::show::{self, STANDARD_OUTPUT};
+use crate::windows;
 
 /// Write one file of an NFS server to standard output, and show how far it is
 ///
@@ -30,6 +33,10 @@ pub(crate) struct Args {
     /// Begin here, such as 4096 or 1GiB
     #[arg(long, value_name = "SIZE", default_value = "0", value_parser = nfs_server::config::parse_size)]
     offset: u64,
+
+    /// Move at most so many bytes per second, such as 20MiB
+    #[arg(long, value_name = "SIZE", value_parser = windows::rate)]
+    limit: Option<NonZeroU64>,
 
     #[command(flatten)]
     windows: windows::WindowArgs,
@@ -86,27 +93,33 @@ impl Args {
 
     /// Whether all of it was written.
     async fn pump(&self, moved: &Moved) -> anyhow::Result<bool> {
-        let (client, path) =
-            Client::mount_with(&self.url, &self.windows.mount_options(&self.common)).await?;
-        let node = client.resolve(&path).await?;
+        let told = |error| anyhow::Error::msg(told(&self.url, error));
+        let limited = self.windows.limited(self.limit);
+        let mount = limited.mount_options(&self.common);
+        let mounted = Client::mount_with(&self.url, &mount).await;
+        let (client, path) = mounted.map_err(told)?;
+        let node = client.resolve(&path).await.map_err(told)?;
         let file = client.open_node(node, self.url.to_string().as_bytes())?;
         let size = node.attributes.size.saturating_sub(self.offset);
         moved.total.store(size, Ordering::Relaxed);
         let mut stream = file.stream(self.offset);
+        let limit = self.limit.map(Limit::new);
+        let is_stopped = || moved.stop.load(Ordering::Relaxed);
         let mut out = Out::new()?;
-        loop {
-            if moved.stop.load(Ordering::Relaxed) {
-                return Ok(false);
-            }
+        while !is_stopped() {
             let next = stream.next().await;
-            let Some(data) = next.with_context(|| self.url.to_string())? else {
-                out.finish().await?;
+            let Some(data) = next.map_err(told)? else {
+                out.finish().await.context(STANDARD_OUTPUT)?;
                 return Ok(true);
             };
             let len = data.len() as u64;
-            out.write(data).await?;
+            if let Some(limit) = &limit {
+                limit.take(len, is_stopped).await;
+            }
+            out.write(data).await.context(STANDARD_OUTPUT)?;
             moved.bytes.fetch_add(len, Ordering::Relaxed);
         }
+        Ok(false)
     }
 }
 

@@ -1,5 +1,7 @@
 //! The commands' named limits.
 
+use std::time::Duration;
+
 /// Calls that a command which goes down a tree keeps on their way.
 pub(crate) const CALLS_IN_FLIGHT_MAX: usize = 32;
 
@@ -15,3 +17,6 @@ pub(crate) const PIECES_WAITING_MAX: usize = 1;
 
 /// The longest time of an answer that `ping` tells apart, nanoseconds: what `--timeout` takes at most.
 pub(crate) const PING_NANOSECONDS_MAX: u64 = 1_000_000_000_000_000;
+
+/// How long the server is given to take a mount that has ended off its list.
+pub(crate) const GOODBYE_MAX: Duration = Duration::from_secs(1);

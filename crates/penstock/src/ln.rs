@@ -110,6 +110,10 @@ impl Args {
                     return Ok(());
                 }
                 match client.resolve_link(&path).await {
+                    Ok(node) if node.attributes.ftype == Ftype3::Dir => {
+                        session.refused(url, "is a directory: only -s leads there");
+                        return Ok(());
+                    }
                     Ok(node) => (Some(node), nfs_client::url::components(&url.path).last()),
                     Err(error) => {
                         session.failed(url, error);

@@ -14,6 +14,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use self::words::{Asked, Words};
 use crate::exit::UsageError;
+use crate::limits::GOODBYE_MAX;
 
 /// Mount an NFS export on a directory (FUSE), so that every program sees its files
 ///
@@ -128,8 +129,12 @@ impl Args {
                 file.number, file.error
             ));
         }
-        // Advisory: the server's list of mounts is for people to look at.
-        let _ = client.unmount().await;
+        // Advisory: the server's list of mounts is for people to look at. A server that is away is not
+        // waited for.
+        tokio::select! {
+            _ = tokio::time::timeout(GOODBYE_MAX, client.unmount()) => {}
+            () = signals.next() => {}
+        }
         Ok(if unsaved.is_empty() {
             ExitCode::SUCCESS
         } else {
@@ -168,39 +173,45 @@ fn usage(error: MountError) -> anyhow::Error {
 
 /// Waits for the end: unmounted from outside, or by a signal. Tells what is not safe then.
 async fn until_unmounted(mount: Mount, signals: &mut Signals) -> Vec<Unsaved> {
-    tokio::select! {
-        () = mount.ended() => return mount.finish().await,
-        () = signals.next() => {}
-    }
-    let orderly = async {
-        let unsaved = mount.sync().await;
-        match mount.unmount(false).await {
-            Ok(()) => {}
-            Err(MountError::Busy { .. }) => {
-                tell(&format!(
-                    "{}: programs still use it; it is taken off the tree now and ends when they \
-                     close their files (a second signal ends it at once)",
-                    mount.point().display()
-                ));
-                if let Err(error) = mount.unmount(true).await {
-                    tell(&error.to_string());
-                }
-            }
-            Err(error) => tell(&error.to_string()),
-        }
-        mount.ended().await;
-        unsaved
-    };
     let early = tokio::select! {
-        early = orderly => early,
+        () = mount.ended() => Vec::new(),
+        () = signals.next() => or_at_once(unmounted(&mount), signals).await,
+    };
+    let mut unsaved = or_at_once(mount.finish(), signals).await;
+    unsaved.extend(early);
+    unsaved
+}
+
+/// Unmounts in good order. Tells what is not safe.
+async fn unmounted(mount: &Mount) -> Vec<Unsaved> {
+    let unsaved = mount.sync().await;
+    match mount.unmount(false).await {
+        Ok(()) => {}
+        Err(MountError::Busy { .. }) => {
+            tell(&format!(
+                "{}: programs still use it; it is taken off the tree now and ends when they \
+                 close their files (a second signal ends it at once)",
+                mount.point().display()
+            ));
+            if let Err(error) = mount.unmount(true).await {
+                tell(&error.to_string());
+            }
+        }
+        Err(error) => tell(&error.to_string()),
+    }
+    mount.ended().await;
+    unsaved
+}
+
+/// What `work` brings, unless a signal ends this process before: the server may be away.
+async fn or_at_once<T>(work: impl Future<Output = T>, signals: &mut Signals) -> T {
+    tokio::select! {
+        done = work => done,
         () = signals.next() => {
             tell("ended at once: what programs wrote and did not close may not be on the server");
             std::process::exit(1);
         }
-    };
-    let mut unsaved = mount.finish().await;
-    unsaved.extend(early);
-    unsaved
+    }
 }
 
 /// Says something on standard error, which may be gone.

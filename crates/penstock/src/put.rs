@@ -1,6 +1,7 @@
 //! `penstock put`: standard input to a file of an NFS server.
 
 use std::fs::File;
+use std::num::NonZeroU64;
 use std::os::fd::AsFd as _;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
@@ -8,7 +9,8 @@ use std::sync::atomic::Ordering;
 use anyhow::Context as _;
 use bytes::Bytes;
 use nfs_client::limits::{LOCAL_MEMORY_BYTES, LOCAL_PIECES_MAX};
-use nfs_client::nfs3::{CreateHow, Sattr3};
+use nfs_client::nfs3::{CreateHow, Nfsstat3, Sattr3};
+use nfs_client::rate::Limit;
 use nfs_client::{Client, NfsUrl};
 use nfs_io::budget::Budget;
 use nfs_io::buffer::BufferPool;
@@ -17,7 +19,7 @@ use tokio::sync::mpsc;
 use crate::get::Moved;
 use crate::interrupt::{self, Ended, Interrupts};
 use crate::progress::{Progress, bytes_text};
-use crate::session::Common;
+use crate::session::{Common, told};
 use crate::{show, windows};
 
 /// Write standard input to a file of an NFS server
@@ -41,6 +43,10 @@ pub(crate) struct Args {
     /// Permission bits of a new file, octal
     #[arg(long, value_name = "MODE", default_value = "0644", value_parser = mode)]
     mode: u32,
+
+    /// Move at most so many bytes per second, such as 20MiB
+    #[arg(long, value_name = "SIZE", value_parser = windows::rate)]
+    limit: Option<NonZeroU64>,
 
     #[command(flatten)]
     windows: windows::WindowArgs,
@@ -110,6 +116,7 @@ impl Args {
     async fn pump(&self, moved: &Moved, stopped: &mut mpsc::Receiver<()>) -> anyhow::Result<bool> {
         let file = self.open().await?;
         let mut input = standard_input().context("standard input")?;
+        let limit = self.limit.map(Limit::new);
         let mut all = false;
         loop {
             // At an interrupt, a writer that sends nothing must not be waited for.
@@ -121,19 +128,29 @@ impl Args {
                 all = true;
                 break;
             };
-            let data = data.context("standard input")?;
-            let offset = moved.bytes.load(Ordering::Relaxed);
-            let len = data.len() as u64;
-            file.write_at(offset, data).await?;
-            moved.bytes.store(offset + len, Ordering::Relaxed);
+            let mut data = data.context("standard input")?;
+            let step = limit.as_ref().map_or(data.len(), Limit::piece_bytes);
+            while !data.is_empty() {
+                let part = data.split_to(step.min(data.len()));
+                let len = part.len() as u64;
+                if let Some(limit) = &limit {
+                    // What was read is written, also after a stop: then without waiting.
+                    limit.take(len, || !stopped.is_empty()).await;
+                }
+                let offset = moved.bytes.load(Ordering::Relaxed);
+                file.write_at(offset, part).await?;
+                moved.bytes.store(offset + len, Ordering::Relaxed);
+            }
         }
         file.close().await?;
         Ok(all)
     }
 
     async fn open(&self) -> anyhow::Result<nfs_client::File> {
-        let (client, path) =
-            Client::mount_with(&self.url, &self.windows.mount_options(&self.common)).await?;
+        let told = |error| anyhow::Error::msg(told(&self.url, error));
+        let mount = self.windows.mount_options(&self.common);
+        let mounted = Client::mount_with(&self.url, &mount).await;
+        let (client, path) = mounted.map_err(told)?;
         let attributes = Sattr3 {
             mode: Some(self.mode),
             size: Some(0),
@@ -143,10 +160,16 @@ impl Args {
             true => CreateHow::Guarded(attributes),
             false => CreateHow::Unchecked(attributes),
         };
-        let (dir, name) = client.parent(&path).await?;
+        let (dir, name) = client.parent(&path).await.map_err(told)?;
         let shown = self.url.to_string().into_bytes();
-        let made = client.create_in(&dir, name, &how).await;
-        let node = made.map_err(|error| error.of(&shown))?;
+        let node = match client.create_in(&dir, name, &how).await {
+            // What is there is no regular file: the next step says what it is.
+            Err(error) if error.status() == Some(Nfsstat3::Exist) && !self.no_clobber => {
+                client.lookup(&dir, name).await
+            }
+            made => made,
+        };
+        let node = node.map_err(told)?;
         let file = client.open_node(node, &shown)?;
         // A server need not look at the size for a file that is there (RFC 1813 §3.3.8).
         if node.attributes.size != 0 {

@@ -104,7 +104,7 @@ pub(crate) fn run(
         };
         match result {
             Err(error) if show::is_broken_pipe(&error) => return Ok(ExitCode::SUCCESS),
-            Err(error) => return Err(error),
+            Err(error) => return Err(show::about_output(error)),
             Ok(()) => {}
         }
         Ok(if stop.is_set() {

@@ -12,14 +12,27 @@ use serde_json::{Map, Value, json};
 /// What the help texts of the client commands say about exit codes and names.
 pub(crate) const AFTER_HELP: &str = "\
 URL: nfs://HOST[:PORT]/EXPORT/PATH[?OPTION=VALUE&...]. IPv6 addresses stand in brackets;
-%XX is a byte of the path. Options: nfsport=N, mountport=N, uid=N, gid=N, nconnect=N,
-version=3. Without a port, 2049 is tried, then the host's portmapper.
+%XX is a byte of the path. Options: nfsport, mountport, uid, gid, nconnect, rsize, wsize,
+readdir-buffer, timeout, timeo, retrans=0, autoreconnect=0, readonly, if, version=3.
+Without a port, 2049 is tried, then the host's portmapper.
 
 Names that are not UTF-8, and control characters, are printed as \\xNN on a terminal, and
 as they are into a pipe or file.
 
 Exit codes: 0 all done, 1 something failed (the rest was done), 2 wrong usage,
 130 interrupted.";
+
+/// What an error of writing there is about.
+pub(crate) const STANDARD_OUTPUT: &str = "cannot write to standard output";
+
+/// An error of reading or writing that says nothing of a place came from printing.
+pub(crate) fn about_output(error: anyhow::Error) -> anyhow::Error {
+    if error.is::<io::Error>() && error.chain().len() == 1 {
+        error.context(STANDARD_OUTPUT)
+    } else {
+        error
+    }
+}
 
 /// Runs a command's future to its end.
 ///

@@ -1,5 +1,8 @@
 //! How much is on its way at once: the options that the commands which move data share.
 
+use std::num::NonZeroU64;
+
+use nfs_client::rate::piece_bytes;
 use nfs_client::{Depth, MountOptions, Windows, limits};
 
 use crate::limits::WINDOW_MAX;
@@ -17,6 +20,9 @@ pub(crate) struct WindowArgs {
     pub(crate) transfer: Option<u32>,
 }
 
+/// READs in flight where a limit of bytes per second makes them small: an eighth of a second's each.
+const LIMITED_WINDOW: u32 = 2;
+
 /// Transfers that there is memory for beyond a window of a given depth: what is being handed on.
 const MORE_TRANSFERS: u64 = 8;
 
@@ -26,6 +32,21 @@ impl WindowArgs {
         MountOptions {
             windows: self.windows(),
             ..common.mount_options()
+        }
+    }
+
+    /// The same for a command that moves `limit` bytes per second at most. Data read ahead is dropped
+    /// when it waits for a second; what is asked for lies in half of that, unless the user says more.
+    pub(crate) fn limited(&self, limit: Option<NonZeroU64>) -> Self {
+        let Some(limit) = limit else {
+            return self.clone();
+        };
+        let usual = Windows::default().transfer_bytes_max;
+        let piece = u32::try_from(piece_bytes(limit)).unwrap_or(u32::MAX);
+        let few = piece < usual;
+        Self {
+            window: self.window.or(few.then_some(LIMITED_WINDOW)),
+            transfer: self.transfer.or(few.then_some(piece)),
         }
     }
 
@@ -53,6 +74,13 @@ impl WindowArgs {
     }
 }
 
+/// A number of bytes per second, from 1.
+pub(crate) fn rate(text: &str) -> Result<NonZeroU64, String> {
+    let bytes = nfs_server::config::parse_size(text)?;
+    NonZeroU64::new(bytes)
+        .ok_or_else(|| "give bytes per second, 1 or more, such as 20MiB".to_owned())
+}
+
 fn transfer_size(text: &str) -> Result<u32, String> {
     let bytes = nfs_server::config::parse_size(text)?;
     match u32::try_from(bytes) {
@@ -61,5 +89,36 @@ fn transfer_size(text: &str) -> Result<u32, String> {
             "give a size from 512 to {}, such as 64KiB",
             limits::READ_BYTES_MAX
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_makes_windows_small() {
+        let given = |window, transfer| WindowArgs { window, transfer };
+        let table = [
+            // The user's window and transfer, bytes per second, those used.
+            ((None, None), None, (None, None)),
+            ((None, None), Some(80_000), (Some(2), Some(8192))),
+            ((None, None), Some(1), (Some(2), Some(4096))),
+            ((None, None), Some(1 << 40), (None, None)),
+            ((Some(7), None), Some(80_000), (Some(7), Some(8192))),
+            ((None, Some(65536)), Some(80_000), (Some(2), Some(65536))),
+        ];
+        for ((window, transfer), limit, expected) in table {
+            let limited = given(window, transfer).limited(limit.and_then(NonZeroU64::new));
+            assert_eq!((limited.window, limited.transfer), expected, "{limit:?}");
+        }
+    }
+
+    #[test]
+    fn rates() {
+        assert_eq!(rate("20MiB").map(NonZeroU64::get), Ok(20 << 20));
+        for text in ["", "0", "x", "-1", "1.5x"] {
+            assert!(rate(text).is_err(), "{text} is taken");
+        }
     }
 }

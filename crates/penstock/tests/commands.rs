@@ -40,6 +40,10 @@ fn wrong_usage_ends_with_2() {
         &["find", "--type", "x", url],
         &["find", "--size", "1q", url],
         &["find", "--name", "[a", url],
+        &["find", "--perm", "9", url],
+        &["cp", "--limit", "0", url, "x"],
+        &["cp", "--exclude", "a//b", url, "x"],
+        &["cp", "--include", "a", url, "x"],
         &["find", "--mtime", "x", url],
         &["df", "--json", "-h", url],
         &["showmount"],
@@ -55,6 +59,48 @@ fn wrong_usage_ends_with_2() {
         assert!(!errors.is_empty(), "{arguments:?} says nothing");
         assert!(output.stdout.is_empty(), "{arguments:?} prints");
     }
+}
+
+/// A full disk behind standard output is told as such.
+#[test]
+fn output_that_cannot_be_written_is_a_failure() {
+    let server = Served::new();
+    server.lines(&["touch", "@f"]);
+    std::fs::write(server.path("g"), b"x").unwrap();
+    for arguments in [
+        &["ls", "-l", &server.url("")][..],
+        &["find", &server.url("")],
+        &["cat", &server.url("g")],
+        &["get", &server.url("g")],
+    ] {
+        let full = std::fs::File::options()
+            .write(true)
+            .open("/dev/full")
+            .unwrap();
+        let ran = penstock().args(arguments).stdout(full).output().unwrap();
+        let errors = text(&ran.stderr);
+        assert_eq!(ran.status.code(), Some(1), "{arguments:?}: {errors}");
+        let said = "penstock: cannot write to standard output: No space left";
+        assert!(errors.starts_with(said), "{arguments:?}: {errors}");
+    }
+}
+
+/// What lies deeper than PATH_MAX is found, and reached by the URL that was found.
+#[test]
+fn paths_longer_than_path_max() {
+    let server = Served::new();
+    let url = server.url(&vec!["d".repeat(200); 30].join("/"));
+    server.lines(&["mkdir", "-p", &url]);
+    server.lines(&["touch", &format!("{url}/leaf")]);
+    let found = server.lines(&["find", "@", "--name", "leaf"]);
+    assert_eq!(found, [format!("{url}/leaf")]);
+    assert_eq!(server.json(&["stat", "--json", &found[0]])[0]["size"], 0);
+    server.lines(&["cp", "/etc/passwd", &found[0]]);
+    assert_eq!(
+        server.run(&["cat", &found[0]]).bytes(),
+        std::fs::read("/etc/passwd").unwrap()
+    );
+    server.lines(&["rm", "-r", &server.url(&"d".repeat(200))]);
 }
 
 /// Port 1 of this machine: nothing listens there.
@@ -262,7 +308,11 @@ fn ln_makes_names_and_links() {
 
     server.fails(&["ln", "@file", "@again"], 1, "exists already");
     server.fails(&["ln", "@none", "@x"], 1, "no such file");
-    server.fails(&["ln", "@dir", "@x"], 1, "LINK");
+    server.fails(
+        &["ln", "@dir", "@x"],
+        1,
+        "is a directory: only -s leads there",
+    );
     server.fails(&["ln", "-s", "..", "@dir"], 1, "no name to take");
     server.lines(&["ln", "-sf", "v1", "@latest"]);
     server.lines(&["ln", "-sf", "v2", "@latest"]);

@@ -7,10 +7,13 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use rustix::process::{Pid, Signal};
@@ -499,6 +502,68 @@ fn a_copy_that_was_killed_goes_on() {
     assert!(fs::read(&other).unwrap() == content);
 }
 
+/// What lets no more than so many bytes of a connection go to the server, until it is opened: a copy through it is in
+/// the middle for as long as a test wants.
+struct Gate {
+    address: String,
+    open: Arc<AtomicBool>,
+}
+
+impl Gate {
+    fn new(server: &Server, most: usize) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let (open, opened) = (Arc::new(AtomicBool::new(false)), server.address.clone());
+        let gate = open.clone();
+        // They end with the test's process, or with their connection.
+        std::thread::spawn(move || {
+            for client in listener.incoming() {
+                let client = client.unwrap();
+                let server = TcpStream::connect(&opened).unwrap();
+                let (up, down) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+                let gate = gate.clone();
+                std::thread::spawn(move || pass(up, server, Some((most, gate))));
+                std::thread::spawn(move || pass(down, client, None));
+            }
+        });
+        Self { address, open }
+    }
+
+    fn open(&self) {
+        self.open.store(true, Ordering::Release);
+    }
+}
+
+/// Waits until the process has no signal before it any more: it has taken it.
+fn until_taken(child: &Child) {
+    let status = format!("/proc/{}/status", child.id());
+    let waits = |line: &str| {
+        let pending = line.strip_prefix("ShdPnd:");
+        pending.is_some_and(|bits| bits.trim().bytes().any(|digit| digit != b'0'))
+    };
+    while fs::read_to_string(&status).unwrap().lines().any(waits) {
+        std::thread::yield_now();
+    }
+}
+
+fn pass(mut from: TcpStream, mut to: TcpStream, gate: Option<(usize, Arc<AtomicBool>)>) {
+    let (mut buffer, mut passed) = (vec![0; 16 << 10], 0);
+    while let Ok(count @ 1..) = from.read(&mut buffer) {
+        if let Some((most, open)) = &gate {
+            while passed + count > *most && !open.load(Ordering::Acquire) {
+                std::thread::yield_now();
+            }
+        }
+        passed += count;
+        if to.write_all(&buffer[..count]).is_err() {
+            break;
+        }
+    }
+    // Whoever waits at the other end learns that it is over.
+    let _ended_before = to.shutdown(Shutdown::Both);
+    let _ended_before = from.shutdown(Shutdown::Both);
+}
+
 #[test]
 fn ctrl_c_says_what_is_there_and_how_to_go_on() {
     let server = Server::new();
@@ -506,7 +571,8 @@ fn ctrl_c_says_what_is_there_and_how_to_go_on() {
     let source = here.path().join("it's large");
     fs::write(&source, noise(3, 32 << 20)).unwrap();
     for signal in [Signal::INT, Signal::TERM] {
-        let url = server.url("slow");
+        let gate = Gate::new(&server, 1_000_000);
+        let url = format!("nfs://{}/slow", gate.address);
         let mut child = penstock()
             .args(["cp", "--window=1", "--transfer=4KiB"])
             .arg(&source)
@@ -516,12 +582,14 @@ fn ctrl_c_says_what_is_there_and_how_to_go_on() {
             .unwrap();
         wait_for_len(&server.path("slow"), 100_000, &mut child);
         rustix::process::kill_process(Pid::from_child(&child), signal).unwrap();
+        until_taken(&child);
+        gate.open();
         let mut errors = String::new();
         let mut pipe = child.stderr.take().unwrap();
         pipe.read_to_string(&mut errors).unwrap();
         assert_eq!(child.wait().unwrap().code(), Some(130), "{errors}");
         let there = fs::metadata(server.path("slow")).unwrap().len();
-        assert!(there < 32 << 20, "it was too fast");
+        assert!(there < 32 << 20, "the gate lets everything pass");
         let said = errors
             .lines()
             .find_map(|line| line.split_once("stopped; "))
@@ -576,6 +644,155 @@ fn standard_streams_go_to_files_and_back() {
     assert_eq!(fs::read(server.path("stream")).unwrap(), b"short");
     assert!(put(&[&server.url("empty")], b"").status.success());
     assert_eq!(fs::metadata(server.path("empty")).unwrap().len(), 0);
+}
+
+#[test]
+fn trees_without_what_is_left_out() {
+    let server = Server::new();
+    let here = tempfile::tempdir().unwrap();
+    let from = here.path().join("src");
+    for dir in ["sub/cache", "sub/deep", "cache.d"] {
+        fs::create_dir_all(from.join(dir)).unwrap();
+    }
+    for file in [
+        "a.c",
+        "a.o",
+        "top.log",
+        "sub/top.log",
+        "sub/b.o",
+        "sub/cache/x",
+        "-x",
+        "sub/deep/k.c",
+    ] {
+        fs::write(from.join(file), file).unwrap();
+    }
+    let names = |root: PathBuf| {
+        let mut names: Vec<String> = look(&root)
+            .into_keys()
+            .map(|path| path.to_str().unwrap().to_owned())
+            .filter(|path| !path.is_empty())
+            .collect();
+        names.sort();
+        names
+    };
+    let to = server.url("less");
+    succeeds(&[
+        &"-r",
+        &"--exclude",
+        &"*.o",
+        &"--exclude=cache/",
+        &"--exclude",
+        &"/top.log",
+        &"--exclude",
+        &"-x",
+        &from,
+        &to,
+    ]);
+    let expected = [
+        "a.c",
+        "cache.d",
+        "sub",
+        "sub/deep",
+        "sub/deep/k.c",
+        "sub/top.log",
+    ];
+    assert_eq!(names(server.path("less")), expected);
+    // Down again, and only some of it.
+    let down = here.path().join("down");
+    let include = [
+        &"--exclude",
+        &"*",
+        &"--include",
+        &"*/",
+        &"--include",
+        &"*.c",
+    ];
+    let mut arguments: Vec<&dyn AsRef<OsStr>> = vec![&"-r"];
+    arguments.extend(include.iter().map(|word| *word as &dyn AsRef<OsStr>));
+    arguments.extend([&to as &dyn AsRef<OsStr>, &down]);
+    succeeds(&arguments);
+    assert_eq!(
+        names(down),
+        ["a.c", "cache.d", "sub", "sub/deep", "sub/deep/k.c"]
+    );
+    // What is named is copied.
+    succeeds(&[
+        &"--exclude",
+        &"*.o",
+        &from.join("a.o"),
+        &server.url("named.o"),
+    ]);
+    assert!(server.path("named.o").exists());
+}
+
+/// How long it takes is not asserted but downwards: a limit that lets more through is none.
+#[test]
+fn a_limit_holds_a_copy_back() {
+    let server = Server::new();
+    let here = tempfile::tempdir().unwrap();
+    let (up, down) = (here.path().join("up"), here.path().join("down"));
+    fs::create_dir(&up).unwrap();
+    fs::write(up.join("large"), noise(1, 300_000)).unwrap();
+    fs::write(up.join("small"), noise(2, 50_000)).unwrap();
+    // The last piece goes without waiting: 64 KiB of 350,000 bytes at most, and one small file.
+    let at_least = Duration::from_secs_f64((350_000.0 - 65_536.0 - 50_000.0) / 600_000.0);
+    let begun = std::time::Instant::now();
+    succeeds(&[&"-a", &"--limit", &"600000", &up, &server.url("there")]);
+    assert!(begun.elapsed() >= at_least, "up in {:?}", begun.elapsed());
+    let begun = std::time::Instant::now();
+    succeeds(&[&"-a", &"--limit=600000", &server.url("there"), &down]);
+    assert!(begun.elapsed() >= at_least, "down in {:?}", begun.elapsed());
+    assert_same_tree(&up, &down);
+
+    let begun = std::time::Instant::now();
+    let got = penstock()
+        .args(["get", "--limit", "600000", &server.url("there/large")])
+        .output()
+        .unwrap();
+    assert_eq!(got.stdout, noise(1, 300_000));
+    let mut put = penstock()
+        .args(["put", "--limit", "600000", &server.url("again")])
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    put.stdin.take().unwrap().write_all(&got.stdout).unwrap();
+    assert!(put.wait().unwrap().success());
+    assert_eq!(fs::read(server.path("again")).unwrap(), got.stdout);
+    let at_least = Duration::from_secs_f64(2.0 * (300_000.0 - 65_536.0) / 600_000.0);
+    assert!(begun.elapsed() >= at_least, "both in {:?}", begun.elapsed());
+}
+
+/// Each says which server and which file it is about.
+#[test]
+fn errors_name_the_whole_url() {
+    let server = Server::new();
+    fs::create_dir(server.path("dir")).unwrap();
+    let (none, below) = (server.url("none"), server.url("none/x"));
+    let said = |url: &str, what: &str| format!("penstock: {url}: {what}");
+    fails(&[&none, &"/tmp"], &said(&none, "LOOKUP: no such file"));
+    fails(
+        &[&"/etc/passwd", &below],
+        &said(&server.url("none/"), "LOOKUP: no such file"),
+    );
+    fails(
+        &[&"/etc/passwd", &"nfs://127.0.0.1:1/x"],
+        &said("nfs://127.0.0.1:1/x", "cannot connect"),
+    );
+    let run = |words: &[&str]| {
+        let ran = penstock()
+            .args(words)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        assert_eq!(ran.status.code(), Some(1), "{words:?}");
+        text(&ran.stderr)
+    };
+    assert!(run(&["get", &none]).starts_with(&said(&none, "LOOKUP: no such file")));
+    assert!(run(&["put", &below]).starts_with(&said(&below, "LOOKUP: no such file")));
+    let dir = server.url("dir");
+    assert!(run(&["put", &dir]).starts_with(&said(&dir, "is a directory")));
+    assert!(run(&["get", &dir]).starts_with(&said(&dir, "is a directory")));
+    assert!(run(&["get", "nfs://127.0.0.1:1/x"]).starts_with("penstock: nfs://127.0.0.1:1/x: "));
 }
 
 #[test]

@@ -430,7 +430,7 @@ fn a_server_that_stays_away_is_an_error_not_a_wait_for_ever() {
         return;
     }
     let mut server = Server::new();
-    let mount = server.mount(&["-o", "timeout=2,attr_timeout=0,entry_timeout=0"]);
+    let mount = server.mount(&["-o", "timeout=5,attr_timeout=0,entry_timeout=0"]);
     let file = File::create(mount.at("file")).unwrap();
     server.kill();
     assert_eq!(

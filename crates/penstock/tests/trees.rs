@@ -238,6 +238,17 @@ fn find_finds() {
     server.lines(&["rm", object["url"].as_str().unwrap()]);
     assert_eq!(found(&["--name", "odd*"]), [""; 0]);
 
+    assert_eq!(found(&["--name", "-*"]), [""; 0]);
+    assert_eq!(found(&["--empty"]), ["/empty"]);
+    assert_eq!(found(&["--empty", "--maxdepth", "1"]), ["/empty"]);
+    server.lines(&["touch", "@tree/empty/new"]);
+    assert_eq!(found(&["--empty"]), ["/empty/new"]);
+    server.lines(&["chmod", "4711", "@tree/empty/new"]);
+    assert_eq!(found(&["--perm", "4711"]), ["/empty/new"]);
+    assert_eq!(found(&["--perm", "-u+s"]), ["/empty/new"]);
+    assert_eq!(found(&["--perm", "/7000", "--type", "f"]), ["/empty/new"]);
+    server.lines(&["rm", "@tree/empty/new"]);
+
     let nul = server.run(&["find", "@tree", "--print0", "--type", "l"]);
     assert_eq!(nul.bytes().iter().filter(|byte| **byte == 0).count(), 3);
     let ran = server.run(&["find", "@none", "@outside"]);
@@ -248,6 +259,52 @@ fn find_finds() {
         "no such file",
     );
     server.fails(&["find", "@tree", "--newer", "/none/such"], 1, "/none/such");
+}
+
+#[test]
+fn find_removes_what_it_found_and_no_more() {
+    let server = Served::new();
+    tree(&server);
+    let all = || server.lines(&["find", "@tree"]).len();
+    let before = all();
+    // Without a test it would be everything.
+    server.fails(&["find", "--delete", "@tree"], 2, "a test");
+    server.fails(&["find", "-v", "@tree"], 2, "--delete");
+    server.fails(
+        &["find", "--delete", "--type", "f", "@tree/a/.."],
+        1,
+        "ends in . or ..",
+    );
+    assert_eq!(all(), before);
+
+    let quiet = server.lines(&["find", "--delete", "--name", "Deep.TXT", "@tree"]);
+    assert_eq!((quiet.len(), all()), (0, before - 1));
+    let told = server.lines(&["find", "--delete", "-v", "--type", "l", "@tree"]);
+    assert_eq!((told.len(), all()), (3, before - 4));
+    outside_is_as_it_was(&server);
+    // What is in a directory that does not go keeps it.
+    server.fails(
+        &["find", "--delete", "--type", "d", "--name", "b", "@tree"],
+        1,
+        "not empty",
+    );
+    // A directory that is empty only now is.
+    let told = server.lines(&["find", "--delete", "-v", "--type", "d", "--empty", "@tree"]);
+    assert_eq!(told, [server.url("tree/a/b/c"), server.url("tree/empty")]);
+    let root = server.lines(&["find", "--delete", "--mindepth", "1", "@tree"]);
+    assert_eq!((root.len(), all()), (0, 1));
+    server.lines(&["find", "--delete", "--empty", "@tree"]);
+    assert!(!server.path("tree").exists());
+
+    // Many in one directory, by many calls at once; the root of the export stays.
+    for number in 0..1000 {
+        std::fs::write(server.path(&format!("file-{number}")), b"x").unwrap();
+    }
+    server.lines(&[
+        "find", "@", "--delete", "--type", "f,d", "--name", "*", "--path", "/file*",
+    ]);
+    assert_eq!(server.lines(&["find", "@", "--name", "file*"]), [""; 0]);
+    outside_is_as_it_was(&server);
 }
 
 #[test]

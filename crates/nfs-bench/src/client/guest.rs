@@ -12,15 +12,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::serve::{Serving, on_core};
+use super::serve::{HOST, Serving, on_core};
 use super::tool::Work;
 use super::watch::Spent;
 use crate::counters;
 use crate::limits::GUEST_SECONDS_MAX;
 use crate::stage::output;
 
-/// The server's address on the wire between host and guest, and the guest's.
-pub const HOST: &str = "10.99.2.1";
+/// The guest's address on the wire between the two.
 const GUEST: &str = "10.99.2.2";
 const TAP: &str = "bench0";
 /// The command that boots it: package user-mode-linux.

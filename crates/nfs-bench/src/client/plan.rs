@@ -12,6 +12,8 @@ pub const WINDOWS: [u32; 5] = [1, 2, 4, 8, 16];
 pub const TRANSFERS_KIB: [u32; 3] = [64, 256, 1024];
 /// Numbers of connections that are measured.
 pub const CONNECTIONS: [u32; 3] = [1, 2, 4];
+/// Ways of moving files of a local disk that are measured.
+pub const LOCAL_WAYS: [&str; 3] = ["buffered", "dontcache", "direct"];
 
 /// Which part of the report a row belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -27,6 +29,8 @@ pub enum Part {
     Connections,
     /// A small file, for its memory beside the large one's.
     Memory,
+    /// The local file on a disk's file system instead of in memory.
+    Disk,
 }
 
 /// What one measurement gives.
@@ -81,6 +85,8 @@ impl Row {
     pub fn label(&self) -> String {
         let size = match self.part {
             Part::Memory => format!(" of {} MiB", self.file_bytes >> 20),
+            Part::Disk if self.work.is_up() => " from a disk".to_owned(),
+            Part::Disk => " to a disk".to_owned(),
             _ => String::new(),
         };
         let (server, work) = (self.server.name(), self.work.name());
@@ -139,6 +145,24 @@ pub fn rows(sizes: Sizes, kernel: bool) -> Vec<Row> {
     }
     for work in [Work::Read, Work::Write] {
         add(Part::Memory, Server::Penstock, work, ours, sizes.small);
+    }
+    for server in [Server::Penstock, Server::Ganesha] {
+        for work in [Work::CopyDown, Work::CopyUp] {
+            for way in LOCAL_WAYS {
+                let tuning = Tuning {
+                    local: Some(way),
+                    ..Tuning::default()
+                };
+                add(
+                    Part::Disk,
+                    server,
+                    work,
+                    Tool::Penstock(tuning),
+                    sizes.swept,
+                );
+            }
+            add(Part::Disk, server, work, Tool::Libnfs, sizes.swept);
+        }
     }
     for (part, tunings) in sweeps() {
         for work in [Work::Read, Work::Write] {

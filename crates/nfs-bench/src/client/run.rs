@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::Write as _;
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -10,17 +11,23 @@ use serde::Serialize;
 
 use super::ceiling::{self, Ceiling};
 use super::guest;
-use super::plan::{Figures, Row, Sizes, rows};
+use super::plan::{Figures, Part, Row, Sizes, rows};
 use super::serve::{Server, Serving};
 use super::tool::{self, Ends, LOOPED_FILES, Tool, Work, small_name};
 use super::watch::watch;
 use crate::counters;
+use crate::modes::content::Data;
+use crate::modes::device::Volume;
 use crate::servers::ganesha_is_installed;
 use crate::stage::{self, output};
 use crate::turns::{Machine, Turns};
 
 /// Of a small file, in bytes.
 const SMALL_FILE_BYTES: usize = 4096;
+/// The file on the disk that is copied from there.
+const DISK_SOURCE: &str = "source";
+/// What the disk has beside its files, in bytes: the file system itself.
+const DISK_BYTES_MORE: u64 = 512 << 20;
 /// The large file comes in pieces of so many bytes.
 const PIECE_BYTES: usize = 1 << 20;
 
@@ -53,6 +60,8 @@ pub struct Header {
     pub files: usize,
     /// How many measurements there are of each.
     pub rounds: usize,
+    /// What the local disk is, if there is one.
+    pub disk: Option<String>,
     /// How long everything took.
     pub run_seconds: f64,
 }
@@ -87,7 +96,8 @@ pub fn run(options: &Options) -> Result<Report> {
     ensure!(!rows.is_empty(), "--filter leaves nothing over");
     leave_out_what_is_not_there(&mut rows, &mut turns.missing);
     let wire = rows.iter().any(|row| row.tool == Tool::Kernel);
-    let place = Place::set(&root, options, cores)?;
+    let disk = rows.iter().find(|row| row.part == Part::Disk);
+    let place = Place::set(&root, options, disk.map(|row| row.file_bytes), cores)?;
     let servings = place.start(&rows, wire)?;
     let mut ceilings = Vec::new();
     for round in 1..=options.rounds {
@@ -109,6 +119,7 @@ pub fn run(options: &Options) -> Result<Report> {
         file_bytes: options.sizes.whole,
         files: options.files,
         rounds: options.rounds,
+        disk: place.disk.as_ref().map(|disk| disk.description.clone()),
         run_seconds: turns.seconds(),
     };
     Ok(Report {
@@ -171,34 +182,32 @@ struct Place {
     files: usize,
     largest: u64,
     cores: (usize, usize),
+    /// A file system on a device, for local files.
+    disk: Option<Volume>,
 }
 
 impl Place {
-    /// Makes the files.
-    fn set(root: &Path, options: &Options, cores: (usize, usize)) -> Result<Self> {
+    /// Makes the files; those of a disk, too, if there are to be files of `on_disk` bytes on one.
+    fn set(
+        root: &Path,
+        options: &Options,
+        on_disk: Option<u64>,
+        cores: (usize, usize),
+    ) -> Result<Self> {
         let sizes = options.sizes;
-        // The source, and one copy of it at a time.
-        let needed = 2 * sizes.whole + sizes.small + sizes.swept + (1 << 30);
-        let available = counters::memory_available()?;
-        ensure!(
-            available > needed,
-            "the files lie in memory: {} MiB are needed and {} available; choose a smaller --gib",
-            needed >> 20,
-            available >> 20
-        );
+        // The source, and one copy of it at a time; on the disk as well.
+        let device = on_disk.map_or(0, |bytes| 2 * bytes + DISK_BYTES_MORE);
+        let needed = 2 * sizes.whole + sizes.small + sizes.swept + (1 << 30) + device;
         let memory = root.join("memory");
-        fs::create_dir(&memory)?;
-        let at = memory.display().to_string();
-        output(
-            "mount",
-            &["-t", "tmpfs", "-o", &format!("size={needed}"), "tmpfs", &at],
-        )?;
+        mount_memory(&memory, needed, on_disk.unwrap_or(0))?;
+        let disk = on_disk.map(|_| Volume::fast(None, &memory.join("disk"), device, Data::Noise));
         let place = Self {
             root: root.to_owned(),
             memory,
             files: options.files,
             largest: sizes.whole,
             cores,
+            disk: disk.transpose()?,
         };
         eprintln!("writing the files that are moved");
         for bytes in [sizes.whole, sizes.small, sizes.swept] {
@@ -210,6 +219,13 @@ impl Place {
         let first = place.memory.join("first-use");
         write_pattern(&first, sizes.whole)?;
         fs::remove_file(first)?;
+        if let (Some(disk), Some(bytes)) = (&place.disk, on_disk) {
+            let copy = disk.directory.join("new");
+            write_pattern(&copy, bytes)?;
+            disk.settle()?;
+            fs::remove_file(copy)?;
+            write_pattern(&disk.directory.join(DISK_SOURCE), bytes)?;
+        }
         fs::create_dir(place.many())?;
         let content = pattern(0, SMALL_FILE_BYTES);
         for index in 0..place.files.max(LOOPED_FILES) {
@@ -272,13 +288,19 @@ impl Place {
     fn measure(&self, on: &Serving, row: &Row, turn: usize) -> Result<Figures> {
         // The responders have no such name until it is made.
         let new = format!("new-{turn}");
-        let source = self.source(row.file_bytes);
-        let (local_new, remote_new) = (self.memory.join(&new), on.directory.join(&new));
+        let disk = self.disk_of(row)?;
+        let mut source = self.source(row.file_bytes);
+        let local = disk.map_or(&self.memory, |disk| &disk.directory);
+        let (local_new, remote_new) = (local.join(&new), on.directory.join(&new));
+        if let Some(disk) = disk.filter(|_| row.work.is_up()) {
+            source = disk.directory.join(DISK_SOURCE);
+        }
         let large = large_name(row.file_bytes);
         let ends = |remote, local| Ends {
             remote,
             local,
             bytes: row.file_bytes,
+            synced: disk.is_some() && !row.work.is_up(),
         };
         let many = self.many();
         let looped = row.work.is_many() && row.tool == Tool::Libnfs;
@@ -329,6 +351,18 @@ impl Place {
         })
     }
 
+    /// The disk that a row's local file is on, at rest and with nothing of its source in memory.
+    fn disk_of(&self, row: &Row) -> Result<Option<&Volume>> {
+        if row.part != Part::Disk {
+            return Ok(None);
+        }
+        let disk = self.disk.as_ref().context("a row without its disk")?;
+        disk.settle()?;
+        let source = File::open(disk.directory.join(DISK_SOURCE))?;
+        nfs_io::fs::drop_cached(source.as_fd())?;
+        Ok(Some(disk))
+    }
+
     /// Whether what was made is what it should be: lengths, and places spread over a large file; the first and the
     /// last of the small ones.
     fn check(&self, row: &Row, source: &Path, made: &Path) -> Result<()> {
@@ -350,6 +384,25 @@ impl Place {
         }
         compare(source, made)
     }
+}
+
+/// A file system in memory of `bytes` at `directory`, if the machine has so much, and `cached` for the cache
+/// of a disk.
+fn mount_memory(directory: &Path, bytes: u64, cached: u64) -> Result<()> {
+    let (needed, available) = (bytes + cached, counters::memory_available()?);
+    ensure!(
+        available > needed,
+        "the files lie in memory: {} MiB are needed and {} available; choose a smaller --gib",
+        needed >> 20,
+        available >> 20
+    );
+    fs::create_dir(directory)?;
+    let at = directory.display().to_string();
+    output(
+        "mount",
+        &["-t", "tmpfs", "-o", &format!("size={bytes}"), "tmpfs", &at],
+    )?;
+    Ok(())
 }
 
 fn large_name(bytes: u64) -> String {

@@ -34,6 +34,11 @@ impl Report {
             ),
             h.machine.others_line(&h.versions),
         ];
+        if let Some(disk) = &h.disk {
+            lines.push(format!(
+                "the local disk is {disk}; what comes to it is on it before the clock stops, what comes from it is not in memory before"
+            ));
+        }
         if let Some(ceiling) = self.ceiling() {
             let of = |figure: fn(&super::ceiling::Ceiling) -> f64| {
                 let gib = |c: &super::ceiling::Ceiling| c.bytes as f64 / f64::from(1 << 30);
@@ -69,9 +74,10 @@ impl Report {
             (Part::Transfer, "by transfer size"),
             (Part::Connections, "by number of connections"),
             (Part::Memory, "a small file"),
+            (Part::Disk, "local file on a disk"),
         ] {
-            for server in [Server::Penstock, Server::Distant] {
-                for work in [Work::Read, Work::Write] {
+            for server in [Server::Penstock, Server::Ganesha, Server::Distant] {
+                for work in Work::ALL {
                     let rows = self.of(part, server, work);
                     let title = format!("{} on {}, {word}", work.name(), server.name());
                     tables.extend(self.table(title, &rows));

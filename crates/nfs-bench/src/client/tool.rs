@@ -54,6 +54,11 @@ impl Work {
     pub fn is_many(self) -> bool {
         matches!(self, Self::ManyDown | Self::ManyUp)
     }
+
+    /// Whether the file comes to be on the server.
+    pub fn is_up(self) -> bool {
+        matches!(self, Self::Write | Self::CopyUp | Self::ManyUp)
+    }
 }
 
 /// How ours is told to go about it; what is `None` it finds itself.
@@ -65,6 +70,8 @@ pub struct Tuning {
     pub transfer_kib: Option<u32>,
     /// Connections.
     pub nconnect: Option<u32>,
+    /// How local files are moved: `--local` of `penstock cp`.
+    pub local: Option<&'static str>,
 }
 
 impl Tuning {
@@ -75,6 +82,7 @@ impl Tuning {
         word("window", self.window, "")
             + &word("transfer", self.transfer_kib, " KiB")
             + &word("nconnect", self.nconnect, "")
+            + &self.local.map_or(String::new(), |way| format!(", {way}"))
     }
 
     fn options(self) -> Vec<String> {
@@ -84,6 +92,9 @@ impl Tuning {
         }
         if let Some(kib) = self.transfer_kib {
             options.extend(["--transfer".to_owned(), format!("{kib}KiB")]);
+        }
+        if let Some(way) = self.local {
+            options.extend(["--local".to_owned(), way.to_owned()]);
         }
         options
     }
@@ -144,6 +155,8 @@ pub struct Ends<'a> {
     pub local: &'a Path,
     /// Bytes of a file that comes out of nowhere.
     pub bytes: u64,
+    /// The local file has to be on its device at the end, whoever wrote it.
+    pub synced: bool,
 }
 
 /// The command that does `work` with `tool` on core `cpu`; its messages go to `log`.
@@ -162,6 +175,12 @@ pub fn command(
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(File::create(log)?);
+    if ends.synced {
+        // Neither of the commands does that unless it is told, and one of them cannot be told.
+        command
+            .args(["sh", "-c", r#""$@" && sync "$0""#])
+            .arg(ends.local);
+    }
     match tool {
         Tool::Penstock(tuning) => {
             let url = on.url(ends.remote, tuning.nconnect);

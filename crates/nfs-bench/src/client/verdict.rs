@@ -2,7 +2,7 @@
 
 use nfs_client::limits::MEMORY_BYTES_DEFAULT;
 
-use super::plan::{Part, Row};
+use super::plan::{LOCAL_WAYS, Part, Row};
 use super::run::Report;
 use super::serve::Server;
 use super::tool::{Tool, Work};
@@ -30,6 +30,9 @@ pub fn verdicts(report: &Report) -> Vec<Verdict> {
         }
         for work in [Work::ManyDown, Work::ManyUp] {
             verdicts.push(against_libnfs(report, server, work, SMALL_RATIO));
+        }
+        for work in [Work::CopyDown, Work::CopyUp] {
+            verdicts.extend(LOCAL_WAYS.map(|way| on_a_disk(report, server, work, way)));
         }
     }
     for work in [Work::Read, Work::Write] {
@@ -71,6 +74,20 @@ fn against_libnfs(report: &Report, server: Server, work: Work, bound: f64) -> Ve
     Verdict::at_least(goal, ratio.map(|(ours, theirs)| ours / theirs), Some(bound))
 }
 
+fn on_a_disk(report: &Report, server: Server, work: Work, way: &str) -> Verdict {
+    let rows = report.of(Part::Disk, server, work);
+    let rate = |wanted: &dyn Fn(Tool) -> bool| {
+        let row = rows.iter().find(|row| wanted(row.tool))?;
+        Some(row.rate().median)
+    };
+    let ours = rate(&|tool| tool.tuning().and_then(|tuning| tuning.local) == Some(way));
+    let ratio = ours.zip(rate(&|tool| tool == Tool::Libnfs));
+    let ratio = ratio.map(|(ours, theirs)| ours / theirs);
+    let (server, work) = (server.name(), work.name());
+    let goal = format!("{server}, {work}, local file on a disk: ours {way} / nfs-cp");
+    Verdict::at_least(goal, ratio, Some(SEQUENTIAL_RATIO))
+}
+
 fn ours(report: &Report, server: Server, work: Work, wanted: fn(Tool) -> bool) -> Option<f64> {
     let rows = report.of(Part::Compared, server, work);
     let row = rows.into_iter().find(|row| wanted(row.tool))?;
@@ -99,6 +116,7 @@ mod tests {
         window: None,
         transfer_kib: None,
         nconnect: None,
+        local: None,
     });
 
     fn row(part: Part, work: Work, tool: Tool, (seconds, peak_mib): (f64, u64)) -> Row {
@@ -136,6 +154,7 @@ mod tests {
                 file_bytes: 1 << 30,
                 files: 100,
                 rounds: 1,
+                disk: None,
                 run_seconds: 1.0,
             },
             ceilings: vec![Ceiling {
@@ -168,12 +187,34 @@ mod tests {
             compared(Work::ManyUp, OURS, 1.0),
             compared(Work::ManyUp, Tool::Libnfs, 5.5),
         ]);
-        assert_eq!(met(&report, "penstock, copy up"), Some(true));
-        assert_eq!(met(&report, "penstock, copy down"), Some(false));
+        assert_eq!(met(&report, "penstock, copy up:"), Some(true));
+        assert_eq!(met(&report, "penstock, copy down:"), Some(false));
         assert_eq!(met(&report, "penstock, many up"), Some(true));
         assert_eq!(met(&report, "penstock, many down"), None);
-        assert_eq!(met(&report, "ganesha, copy up"), None);
+        assert_eq!(met(&report, "ganesha, copy up:"), None);
         assert!(report.summary().text().contains("copy down on penstock"));
+    }
+
+    #[test]
+    fn each_way_on_a_disk_is_held_against_nfs_cp_on_that_disk() {
+        let way = |way| {
+            Tool::Penstock(Tuning {
+                local: Some(way),
+                ..Tuning::default()
+            })
+        };
+        let on_disk = |tool, seconds| row(Part::Disk, Work::CopyDown, tool, (seconds, 10));
+        let report = report(vec![
+            row(Part::Compared, Work::CopyDown, Tool::Libnfs, (9.0, 10)),
+            on_disk(way("buffered"), 2.0),
+            on_disk(way("direct"), 1.0),
+            on_disk(Tool::Libnfs, 2.0),
+        ]);
+        let goal = |way| format!("penstock, copy down, local file on a disk: ours {way} /");
+        assert_eq!(met(&report, &goal("buffered")), Some(false));
+        assert_eq!(met(&report, &goal("direct")), Some(true));
+        assert_eq!(met(&report, &goal("dontcache")), None, "not measured");
+        assert!(report.summary().text().contains("local file on a disk"));
     }
 
     #[test]

@@ -78,6 +78,20 @@ impl Figures {
         (self.user + self.system) / self.gib()
     }
 
+    /// The most of the file that was seen in the page cache, in per cent of what was moved.
+    pub fn cached_percent(&self) -> f64 {
+        self.cached_peak_bytes as f64 * 100.0 / self.outcome.bytes.max(1) as f64
+    }
+
+    /// What is compared of `work`: calls per second at random places, else MiB/s.
+    pub fn rate(work: Work) -> fn(&Self) -> f64 {
+        if work.is_random() {
+            |figures| figures.outcome.calls as f64 / figures.outcome.seconds
+        } else {
+            |figures| figures.outcome.mib_per_second()
+        }
+    }
+
     /// GiB moved.
     pub fn gib(&self) -> f64 {
         self.outcome.bytes as f64 / f64::from(1 << 30)

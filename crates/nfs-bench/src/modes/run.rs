@@ -14,6 +14,7 @@ use super::measure::{self, Common, Figures};
 use super::supervise::Setting;
 use super::work::{Direction, Work};
 use crate::pin;
+use crate::sample::Spread;
 use crate::servers::ganesha_is_installed;
 use crate::stage::{self, output};
 use crate::turns::{Machine, Turns};
@@ -319,6 +320,20 @@ impl Report {
             .filter(|row| !row.rounds.is_empty())
     }
 
+    /// A contender's median rate.
+    pub fn rate(&self, volume: &str, work: Work, contender: Contender) -> Option<f64> {
+        let row = self.row(volume, work, contender)?;
+        Some(row.median(Figures::rate(work)))
+    }
+
+    /// The rate of the peer that is best at this.
+    pub fn best_peer(&self, volume: &str, work: Work) -> Option<f64> {
+        [Contender::Ganesha, Contender::Unfs3]
+            .into_iter()
+            .filter_map(|peer| self.rate(volume, work, peer))
+            .max_by(f64::total_cmp)
+    }
+
     /// Rows whose runs over time are drawn: one file read, one written, from end to end.
     pub fn drawn(&self, volume: &str, direction: Direction) -> Vec<&Row> {
         let work = match direction {
@@ -332,5 +347,12 @@ impl Report {
                 && row.rounds.iter().any(|figures| figures.points.len() > 1)
         };
         self.rows.iter().filter(has_points).collect()
+    }
+}
+
+impl Row {
+    /// The middle of a figure over the rounds; zero without any.
+    pub fn median(&self, figure: fn(&Figures) -> f64) -> f64 {
+        Spread::of(self.rounds.iter().map(figure)).map_or(0.0, |spread| spread.median)
     }
 }

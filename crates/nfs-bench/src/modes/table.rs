@@ -98,12 +98,12 @@ impl Report {
     }
 
     fn cells(&self, row: &Row) -> Vec<String> {
-        let of = |figure: fn(&Figures) -> f64| median(row, figure);
+        let of = |figure: fn(&Figures) -> f64| row.median(figure);
         let mib = |bytes: f64| format!("{:.0}", bytes / f64::from(1 << 20));
         let local = matches!(row.contender, Contender::Fio { .. });
         let responds = row.contender == Contender::Responder;
         let ratio = |other: Option<f64>| match other {
-            Some(other) if other > 0.0 => format!("{:.2}", of(rate_of(row.work)) / other),
+            Some(other) if other > 0.0 => format!("{:.2}", of(Figures::rate(row.work)) / other),
             _ => "-".to_owned(),
         };
         let same = |contender| self.rate(row.volume, row.work, contender);
@@ -119,7 +119,7 @@ impl Report {
         };
         vec![
             row.contender.name(),
-            Spread::cell(row.rounds.iter().map(rate_of(row.work)), 0),
+            Spread::cell(row.rounds.iter().map(Figures::rate(row.work)), 0),
             ratio(buffered),
             ratio(self.best_peer(row.volume, row.work)),
             // Direct where that can be done locally.
@@ -133,41 +133,9 @@ impl Report {
             format!("{:.3}", of(|f| f.elsewhere / f.gib())),
             kept(mib(of(|f| f.cached_bytes as f64))),
             kept(mib(of(|f| f.cached_peak_bytes as f64))),
-            kept(format!("{:.1}", of(cached_percent))),
+            kept(format!("{:.1}", of(Figures::cached_percent))),
             remembered(mib(of(|f| f.resident_peak_bytes as f64))),
             kept(mib(of(|f| f.charged_peak_bytes.unwrap_or_default() as f64))),
         ]
-    }
-
-    /// A contender's median rate.
-    pub fn rate(&self, volume: &str, work: Work, contender: Contender) -> Option<f64> {
-        let row = self.row(volume, work, contender)?;
-        Some(median(row, rate_of(work)))
-    }
-
-    /// The rate of the peer that is best at this.
-    pub fn best_peer(&self, volume: &str, work: Work) -> Option<f64> {
-        [Contender::Ganesha, Contender::Unfs3]
-            .into_iter()
-            .filter_map(|peer| self.rate(volume, work, peer))
-            .max_by(f64::total_cmp)
-    }
-}
-
-/// The middle of a figure over the rounds; zero without any.
-pub fn median(row: &Row, figure: fn(&Figures) -> f64) -> f64 {
-    Spread::of(row.rounds.iter().map(figure)).map_or(0.0, |spread| spread.median)
-}
-
-/// The most of the file that was seen in the page cache, in per cent of what was moved.
-pub fn cached_percent(figures: &Figures) -> f64 {
-    figures.cached_peak_bytes as f64 * 100.0 / figures.outcome.bytes.max(1) as f64
-}
-
-fn rate_of(work: Work) -> fn(&Figures) -> f64 {
-    if work.is_random() {
-        |figures| figures.outcome.calls as f64 / figures.outcome.seconds
-    } else {
-        |figures| figures.outcome.mib_per_second()
     }
 }

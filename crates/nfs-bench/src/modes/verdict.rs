@@ -3,7 +3,6 @@
 use super::contender::{Contender, Engine, Mode};
 use super::measure::Figures;
 use super::run::Report;
-use super::table::{cached_percent, median};
 use super::work::Work;
 use crate::summary::verdict::Verdict;
 
@@ -88,12 +87,12 @@ fn ratio(report: &Report, volume: &str, work: Work, other: Option<f64>) -> Optio
 fn costs(report: &Report, volume: &str, work: Work) -> [Verdict; 3] {
     let cpu = |contender| {
         let row = report.row(volume, work, contender)?;
-        Some(median(row, Figures::cpu_per_gib))
+        Some(row.median(Figures::cpu_per_gib))
     };
     let direct = cpu(DIRECT);
     let cached = report
         .row(volume, work, DIRECT)
-        .map(|row| median(row, cached_percent));
+        .map(|row| row.median(Figures::cached_percent));
     let name = work.name();
     [
         Verdict::at_most(

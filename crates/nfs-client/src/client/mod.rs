@@ -1,8 +1,14 @@
 //! Paths, files and directories of one mounted export.
 //!
 //! A [`Client`] holds a connection, an identity and the export's root handle; clones share them. It
-//! caches nothing but what open files have ([`crate::file`]): every answer is the server's of this moment. Symbolic links are followed here, not
-//! by the server (RFC 1813 §3.3.5), inside the export only.
+//! caches nothing but what open files have ([`crate::file`]): every answer is the server's of this
+//! moment. Symbolic links are followed here, not by the server (RFC 1813 §3.3.5), inside the export
+//! only.
+//!
+//! Paths and names are bytes, and paths begin at the export's root, with a `/` or without. What asks the
+//! server ends in a [`ClientError`] when it says no ([`ClientError::status`] has its word), when it cannot
+//! be reached in the call's time, or when its answer breaks the protocol. A method names only the errors
+//! that it has beyond these.
 
 mod directory;
 mod error;

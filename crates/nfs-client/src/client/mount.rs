@@ -11,7 +11,9 @@ use crate::connection::{ConnectOptions, Connection, Connections, Reconnect, Sour
 use crate::error::RpcError;
 use crate::file::{Memory, Windows};
 use crate::identity::Identity;
-use crate::limits::{READ_BYTES_MAX, READDIR_BYTES, SOFT_TIMEOUT_DEFAULT, TRANSFER_BYTES_MAX};
+use crate::limits::{
+    MOUNT_PATH_BYTES_MAX, READ_BYTES_MAX, READDIR_BYTES, SOFT_TIMEOUT_DEFAULT, TRANSFER_BYTES_MAX,
+};
 use crate::mount3::{self, Mount3};
 use crate::nfs3::{self, Nfs3};
 use crate::portmap::{self, Portmap};
@@ -225,6 +227,9 @@ async fn find_export(mount: &Mount3, path: &[u8]) -> Result<(Vec<u8>, FileHandle
     for count in (0..=names.len()).rev() {
         let names = names.get(..count).unwrap_or_default();
         let directory = [b"/", names.join(&b'/').as_slice()].concat();
+        if directory.len() > MOUNT_PATH_BYTES_MAX {
+            continue;
+        }
         match mount.mnt(&directory).await? {
             Ok(ok) => return Ok((directory, ok.fhandle)),
             Err(status) => first_refusal.get_or_insert(status),

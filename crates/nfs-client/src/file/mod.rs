@@ -234,6 +234,13 @@ impl File {
         Ok(self.inner.with_written(attributes, written))
     }
 
+    /// As [`File::stat`], once all that was accepted for writing is at the server: its times count that,
+    /// too, as programs expect of times. Says nothing of writes that failed.
+    pub async fn settled(&self) -> Result<Fattr3, ClientError> {
+        self.inner.shared.writing.arrived().await;
+        self.stat().await
+    }
+
     /// How often this client has seen that somebody else changed the file while it was open.
     pub fn foreign_changes(&self) -> u64 {
         self.inner.shared.attributes.foreign_changes()

@@ -190,6 +190,12 @@ impl Writing {
 
     /// Waits until all that was accepted is at the server.
     pub(super) async fn flush(&self, opened: &Opened) -> Result<(), ClientError> {
+        self.arrived().await;
+        self.tell(opened)
+    }
+
+    /// As [`Self::flush`], without a word of what failed.
+    pub(super) async fn arrived(&self) {
         let number = {
             let mut state = self.lock();
             self.send_all(&mut state);
@@ -197,7 +203,6 @@ impl Writing {
         };
         self.until(|state| state.kept.is_written(number).then_some(()))
             .await;
-        self.tell(opened)
     }
 
     /// Waits until all that was accepted is on stable storage.

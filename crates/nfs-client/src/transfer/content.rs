@@ -19,6 +19,7 @@ use super::place::Location;
 use super::watch::Watch;
 use crate::file::{File, ReadStream};
 use crate::limits::{LOCAL_PIECES_MAX, TRANSFER_UNCOMMITTED_BYTES_MAX};
+use crate::rate::Limit;
 
 /// Bytes at a place of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -366,6 +367,30 @@ pub(super) enum Pumped {
     Stopped { at: u64 },
 }
 
+/// How fast, and who sees it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pace<'a> {
+    pub(super) watch: &'a Watch,
+    pub(super) limit: Option<&'a Limit>,
+}
+
+impl Pace<'_> {
+    /// Waits until `bytes` may go; no longer when the copy is stopped.
+    pub(super) async fn wait(&self, bytes: u64) {
+        if let Some(limit) = self.limit {
+            limit.take(bytes, || self.watch.is_stopped()).await;
+        }
+    }
+
+    /// `part`, cut so that it goes evenly.
+    fn cut(&self, part: Range<usize>) -> impl Iterator<Item = Range<usize>> {
+        let step = self.limit.map_or(usize::MAX, Limit::piece_bytes);
+        let end = part.end;
+        part.step_by(step)
+            .map(move |start| start..end.min(start.saturating_add(step)))
+    }
+}
+
 /// Moves everything from `reader`, which begins at `from`, to `writer`. With `zeros`, blocks of zeros
 /// are left out.
 pub(super) async fn pump(
@@ -373,8 +398,9 @@ pub(super) async fn pump(
     writer: &mut Writer,
     from: u64,
     zeros: bool,
-    watch: &Watch,
+    pace: Pace<'_>,
 ) -> Result<Pumped, TransferError> {
+    let watch = pace.watch;
     let mut at = from;
     let mut written = from;
     loop {
@@ -389,7 +415,11 @@ pub(super) async fn pump(
             true => decide::without_zeros(piece.offset, &piece.data),
             false => std::iter::once(0..piece.data.len()).collect(),
         };
-        for part in parts {
+        for part in parts.into_iter().flat_map(|part| pace.cut(part)) {
+            pace.wait(part.len() as u64).await;
+            if watch.is_stopped() {
+                return Ok(Pumped::Stopped { at });
+            }
             let part = Piece {
                 offset: piece.offset + part.start as u64,
                 data: piece.data.slice(part),
@@ -402,6 +432,8 @@ pub(super) async fn pump(
             }
             written = part.end();
             writer.write(part).await?;
+            watch.moved(written.saturating_sub(at));
+            at = at.max(written);
         }
         watch.moved(end.saturating_sub(at));
         at = end;

@@ -12,7 +12,7 @@ use super::file::{There, is_same_file};
 use super::local;
 use super::options::{Follow, Options};
 use super::place::{Location, Place, Remote};
-use crate::client::Client;
+use crate::client::{Client, ClientError};
 use crate::limits::TREE_DEPTH_MAX;
 use crate::url::NfsUrl;
 
@@ -90,9 +90,10 @@ pub(super) async fn start(place: &Place, options: &Options) -> Result<Start, Tra
         Place::Remote(remote) => {
             let Remote { client, path, url } = &**remote;
             let node = match follow {
-                true => client.resolve(path).await?,
-                false => client.resolve_link(path).await?,
+                true => client.resolve(path).await,
+                false => client.resolve_link(path).await,
             };
+            let node = node.map_err(|error| of_url(error, url))?;
             let (name, nameless) = match last_name(&url.path) {
                 Some((_, name)) => (name.to_vec(), false),
                 None => (b".".to_vec(), true),
@@ -112,6 +113,11 @@ pub(super) async fn start(place: &Place, options: &Options) -> Result<Start, Tra
             })
         }
     }
+}
+
+/// The same error about a whole URL: a path alone does not say which server it is on.
+fn of_url(error: ClientError, url: &NfsUrl) -> ClientError {
+    error.of(url.to_string().as_bytes())
 }
 
 /// The directory that holds a remote source. Only what it is called is needed: the source's handle is
@@ -225,7 +231,8 @@ async fn end_there(remote: &Remote) -> Result<Found, TransferError> {
         location,
     };
     let Some((parent, name)) = last_name(path) else {
-        let node = client.resolve(path).await?;
+        let node = client.resolve(path).await;
+        let node = node.map_err(|error| of_url(error, url))?;
         let item = Item {
             name: b".".to_vec(),
             attributes: node.attributes,
@@ -235,8 +242,10 @@ async fn end_there(remote: &Remote) -> Result<Found, TransferError> {
         };
         return Ok((dir(*client.root(), location), b".".to_vec(), Some(item)));
     };
-    let node = client.resolve(parent).await?;
-    let parent = dir(node.handle, location.parent());
+    let above = location.parent();
+    let node = client.resolve(parent).await;
+    let node = node.map_err(|error| error.of(&above.name()))?;
+    let parent = dir(node.handle, above);
     let mut found = parent.look_up(name).await?;
     if let Some(item) = &mut found
         && item.attributes.ftype == Ftype3::Lnk

@@ -10,7 +10,7 @@ use nfs_io::budget::Budget;
 use nfs_io::buffer::BufferPool;
 use nfs_wire::nfs3::{Fattr3, Ftype3, Nfsstat3, Sattr3};
 
-use super::content::{self, LocalRead, Opened, Piece, Pumped, Reader, Writer};
+use super::content::{self, LocalRead, Opened, Pace, Piece, Pumped, Reader, Writer};
 use super::decide::{self, Onto};
 use super::dir::{Dir, Item, Made, Side, blocking, is_taken};
 use super::disk::Disk;
@@ -22,6 +22,7 @@ use super::verify;
 use super::watch::{Done, Watch, What};
 use crate::client::{ClientError, Node, refused};
 use crate::limits::{LOCAL_MEMORY_BYTES, LOCAL_PIECE_BYTES, RESUME_ALIGN_BYTES, UNSTEADY_MAX};
+use crate::rate::Limit;
 
 /// The set-user-ID and set-group-ID bits of a mode.
 const SET_ID: u32 = 0o6000;
@@ -33,16 +34,26 @@ pub(super) struct Context {
     pub(super) watch: Watch,
     pub(super) pool: BufferPool,
     pub(super) links: Links,
+    limit: Option<Limit>,
 }
 
 impl Context {
     pub(super) fn new(options: Options, watch: Watch) -> Self {
         Self {
+            limit: options.rate.map(Limit::new),
             options,
             watch,
             // A COMMIT gives back many at once, and all are soon taken again.
             pool: BufferPool::keeping(Budget::new(LOCAL_MEMORY_BYTES), LOCAL_MEMORY_BYTES),
             links: Links::default(),
+        }
+    }
+
+    /// How content is moved on.
+    pub(super) fn pace(&self) -> Pace<'_> {
+        Pace {
+            watch: &self.watch,
+            limit: self.limit.as_ref(),
         }
     }
 
@@ -250,6 +261,9 @@ async fn open_source(context: &Context, job: &Job) -> Result<Content, TransferEr
     let place = job.from.location.join(&job.item.name);
     let small = small_bytes(job);
     let is_small = attributes.size <= small as u64 && !may_have_holes(context, attributes);
+    if is_small {
+        context.pace().wait(attributes.size).await;
+    }
     match &job.from.side {
         Side::Local(dir) => {
             let (item, pool) = (job.item.clone(), context.pool.clone());
@@ -531,7 +545,7 @@ async fn stream(
     let is_remote = matches!(source, Opened::Remote(_));
     let zeros = decide::looks_for_zeros(options.sparse, &job.item.attributes, is_remote);
     let mut writer = writer(context, job, target);
-    let pumped = content::pump(&mut reader, &mut writer, target.from, zeros, &context.watch);
+    let pumped = content::pump(&mut reader, &mut writer, target.from, zeros, context.pace());
     match pumped.await? {
         Pumped::All { len, written } => {
             if written < len {

@@ -46,6 +46,7 @@ mod disk;
 mod ends;
 mod error;
 mod file;
+mod filter;
 mod links;
 mod listing;
 mod local;
@@ -61,6 +62,7 @@ use std::sync::Arc;
 use nfs_wire::nfs3::Ftype3;
 
 pub use self::error::TransferError;
+pub use self::filter::{Filter, Pattern};
 pub use self::options::{Existing, Follow, LocalIo, Options, Preserve, Sparse};
 pub use self::place::{Location, Place, Remote};
 pub use self::watch::{Done, Event, Figures, Watch, What};
@@ -194,6 +196,7 @@ async fn begin_tree(
         there: made.attributes,
         new: made.new,
         parent: None,
+        path: Vec::new(),
         depth: 0,
     };
     hands.tree(Arc::new(level)).await;

@@ -1,5 +1,8 @@
 //! What a copy is to do.
 
+use std::num::NonZeroU64;
+
+use super::filter::Filter;
 use crate::limits;
 
 /// What a copy is to do. The default copies one file as cp(1) does without options.
@@ -29,6 +32,10 @@ pub struct Options {
     pub fsync: bool,
     /// Permission bits that new files do not get, unless modes are kept.
     pub umask: u32,
+    /// Which names of trees are copied.
+    pub filter: Filter,
+    /// Bytes per second over all files together, checksums' reading included.
+    pub rate: Option<NonZeroU64>,
 }
 
 impl Default for Options {
@@ -46,6 +53,8 @@ impl Default for Options {
             local: LocalIo::Buffered,
             fsync: false,
             umask: 0o022,
+            filter: Filter::default(),
+            rate: None,
         }
     }
 }

@@ -14,6 +14,7 @@ use super::decide;
 use super::dir::{Dir, Item, Made, Side, blocking};
 use super::error::TransferError;
 use super::file::{self, Context, Job, There, type_name};
+use super::filter::Filter;
 use super::links::{Copy, Name, Origin};
 use super::listing::Listing;
 use super::local;
@@ -38,6 +39,8 @@ pub(super) struct Level {
     pub(super) there: Fattr3,
     pub(super) new: bool,
     pub(super) parent: Option<Arc<Self>>,
+    /// Names below the source, for [`Options::filter`]; empty for the source.
+    pub(super) path: Vec<u8>,
     pub(super) depth: usize,
 }
 
@@ -178,12 +181,22 @@ impl Walker {
     }
 
     async fn take(&mut self, level: &Arc<Level>, found: Item) -> Result<(), TransferError> {
+        let filter = &self.hands.context.options.filter;
+        let is_link = found.attributes.ftype == Ftype3::Lnk;
+        // A link that is followed is what it leads to: a directory, perhaps.
+        let is_followed = is_link && self.follows_all();
+        if !is_followed && !is_taken(filter, level, &found) {
+            return Ok(());
+        }
         let item = match self.hands.context.options.follow {
             Follow::Always if found.attributes.ftype == Ftype3::Lnk => {
                 level.from.followed(&found).await?
             }
             _ => found,
         };
+        if is_followed && !is_taken(filter, level, &item) {
+            return Ok(());
+        }
         if item.attributes.ftype != Ftype3::Dir {
             let there = match level.new {
                 true => There::Nothing,
@@ -215,6 +228,10 @@ impl Walker {
         Ok(())
     }
 
+    fn follows_all(&self) -> bool {
+        self.hands.context.options.follow == Follow::Always
+    }
+
     /// Makes the directory `item` of `level` at the destination, and opens both.
     async fn enter(&self, level: &Arc<Level>, item: &Item) -> Result<Arc<Level>, TransferError> {
         let place = || Box::new(level.from.location.join(&item.name));
@@ -243,9 +260,23 @@ impl Walker {
             there: made.attributes,
             new: made.new,
             parent: Some(level.clone()),
+            path: below(level, item),
             depth: level.depth + 1,
         }))
     }
+}
+
+/// The path of `item` of `level` below its source.
+fn below(level: &Level, item: &Item) -> Vec<u8> {
+    match level.path.is_empty() {
+        true => item.name.clone(),
+        false => [&level.path, &b"/"[..], &item.name].concat(),
+    }
+}
+
+fn is_taken(filter: &Filter, level: &Level, item: &Item) -> bool {
+    let is_dir = item.attributes.ftype == Ftype3::Dir;
+    filter.is_empty() || filter.takes(&below(level, item), is_dir)
 }
 
 fn is_ancestor(level: &Arc<Level>, item: &Item) -> bool {

@@ -107,6 +107,7 @@ async fn checksum(context: &Context, dir: &Dir, item: &Item) -> Result<String, T
     };
     let mut hasher = blake3::Hasher::new();
     while let Some(piece) = reader.next().await? {
+        context.pace().wait(piece.data.len() as u64).await;
         // Hashing is work for a processor; the connection goes on meanwhile.
         hasher = blocking(move || {
             hasher.update(&piece.data);

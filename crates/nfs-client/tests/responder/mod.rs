@@ -25,7 +25,7 @@ pub(crate) const PROCEDURE: Procedure = Procedure {
 };
 
 /// Long enough for a busy machine; reached only when something hangs.
-pub(crate) const HANG: Duration = Duration::from_secs(30);
+pub(crate) const HANG: Duration = Duration::from_secs(300);
 
 /// A responder on a port of its own; `script` gets the listener.
 pub(crate) async fn responder<F>(script: impl FnOnce(TcpListener) -> F) -> (Target, JoinHandle<()>)

@@ -28,11 +28,11 @@ impl Tree {
         let dir = self.handle(parent)?;
         let found = self.client(caller).lookup(&dir, name).await;
         let node = found.map_err(|error| refuse(&error))?;
-        // A file that is open here may have grown by what is still on its way.
+        // What is written to a file that is open here may still be on its way.
         let number = self.inodes.lock().number(&node.handle);
         match number.and_then(|number| self.data(number)) {
             Some(file) => {
-                let attributes = file.stat().await.map_err(|error| refuse(&error))?;
+                let attributes = file.settled().await.map_err(|error| refuse(&error))?;
                 let node = Node { attributes, ..node };
                 Ok(self.told_of(&node)?.1)
             }

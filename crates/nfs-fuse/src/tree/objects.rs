@@ -28,13 +28,17 @@ impl Tree {
         Ok(shown)
     }
 
-    /// The present attributes; those of an open file count what is still on its way.
+    /// The present attributes. Those of an open file are told when what was written is at the server:
+    /// a time that changes after the last write has returned would be taken for somebody else's change.
     pub(super) async fn present(&self, client: &Client, number: u64) -> Answer<Fattr3> {
         let handle = self.handle(number)?;
         let attributes = match self.data(number) {
             // Kept for no time by the kernel, they are not kept here either.
-            Some(file) if self.options.attr_timeout.is_zero() => file.refresh().await,
-            Some(file) => file.stat().await,
+            Some(file) if self.options.attr_timeout.is_zero() => {
+                file.settled().await.map_err(|error| refuse(&error))?;
+                file.refresh().await
+            }
+            Some(file) => file.settled().await,
             None => client.stat_handle(&handle).await,
         };
         attributes.map_err(|error| refuse(&error))

@@ -18,6 +18,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::residency::Meter;
 use crate::fs::{self, OFlags, Stat};
+use crate::limits::WATCHED_TRIES_MAX;
 use crate::{Errno, Result};
 
 /// What became of one kind of I/O.
@@ -173,9 +174,6 @@ const DROP_PAUSE: Duration = Duration::from_millis(2);
 /// How often a write that left no page behind is watched well before it counts as one past the
 /// page cache: pages that pass through are there for a part of it only.
 const WATCHED_WELL_TRIES: u32 = 3;
-/// How often it is tried for that in all. On a busy machine the thread that looks may hardly run
-/// while the write does.
-const WATCHED_TRIES_MAX: u32 = 24;
 /// How long pages may take to leave the page cache when they are told to. The kernel holds a page
 /// for a moment longer than its writeback takes, and on a busy machine moments are long.
 const EVICT_PATIENCE: Duration = Duration::from_secs(1);

@@ -526,4 +526,33 @@ mod tests {
         changes.begin(2);
         assert_eq!(changes.chain(at(6), at(7)), (None, at(7)));
     }
+
+    /// What wcc_data can and cannot tell of a program of the server's host beside one client's changes that
+    /// overlap. docs/client.md says so too.
+    #[test]
+    fn a_local_writer_shows_between_runs_and_in_what_comes_after_them() {
+        let file = tempfile::tempfile().unwrap();
+        let at = |sec| Stat {
+            ctime: Timestamp { sec, nsec: 0 },
+            ..fs::statx(file.as_fd()).unwrap()
+        };
+        let mut changes = Changes::default();
+        // Two WRITEs overlap, at 1 and 3; at 2, the program writes.
+        changes.begin(1);
+        changes.begin(1);
+        changes.told.get_or_insert(at(0));
+        assert_eq!(changes.chain(at(0), at(1)), (Some(at(0)), at(1)));
+        changes.end();
+        // Hidden: the second found 0 before itself, its reply tells 1, what is after it holds the change of 2.
+        assert_eq!(changes.chain(at(0), at(3)), (Some(at(1)), at(3)));
+        changes.end();
+        // At 4 the program writes again, and nothing of the client's is going on: a client that knows 3 is
+        // told 4, and sees that somebody else was there.
+        changes.begin(1);
+        changes.told.get_or_insert(at(4));
+        assert_eq!(changes.chain(at(4), at(5)), (Some(at(4)), at(5)));
+        // At 6, after the last reply of a run that goes on: what a client asks for next is later than 5.
+        changes.begin(1);
+        assert_eq!(changes.chain(at(4), at(7)), (Some(at(5)), at(7)));
+    }
 }

@@ -1,9 +1,10 @@
 //! The command line of `penstock cp`.
 
 use std::ffi::OsString;
+use std::num::NonZeroU64;
 
 use nfs_client::limits::{JOBS_DEFAULT, JOBS_MAX};
-use nfs_client::transfer::{Existing, Follow, LocalIo, Options, Preserve, Sparse};
+use nfs_client::transfer::{Existing, Filter, Follow, LocalIo, Options, Pattern, Preserve, Sparse};
 
 use crate::interrupt::quoted;
 use crate::session::Common;
@@ -12,17 +13,19 @@ use crate::windows;
 
 /// What the help text says at its end.
 const AFTER_HELP: &str = "\
-A place is a path of this host, or nfs://HOST[:PORT]/EXPORT/PATH[?OPTION=VALUE&...]; %XX in it is a byte
-of the path. Options: nfsport=N, mountport=N, uid=N, gid=N, nconnect=N, version=3.
+A place is a path of this host, or nfs://HOST[:PORT]/EXPORT/PATH[?OPTION=VALUE&...]. %XX in
+it is a byte of the path. Options: nfsport, mountport, uid, gid, nconnect, rsize, wsize,
+readdir-buffer, timeout, timeo, retrans=0, autoreconnect=0, readonly, if, version=3.
 
-A file on a server that is reported as done is on stable storage. A file of this host is handed to its
-file system, as cp(1) does; with --fsync it is on stable storage, too.
+A file on a server that is reported as done is on stable storage. A file of this host is
+handed to its file system, as cp(1) does; with --fsync it is on stable storage, too.
 
-Ctrl-C ends what is on its way, says what is there, and prints the command that goes on; a second one
-ends at once. A copy that was cut off in any other way goes on with the same command and --resume: a
-file that is there with the source's size and time is done (without times kept: one that went in a
-single WRITE and is not older); one that is shorter and not older goes on 64 MiB before its end, after
-a comparison of its first and last blocks; any other is copied anew.
+Ctrl-C ends what is on its way, says what is there, and prints the command that goes on; a
+second one ends at once. A copy that was cut off in any other way goes on with the same
+command and --resume: a file that is there with the source's size and time is done (without
+times kept: one that went in a single WRITE and is not older); one that is shorter and not
+older goes on 64 MiB before its end, after a comparison of its first and last blocks; any
+other is copied anew.
 
 In trees, a symbolic link at a file's place is replaced, never written through.
 
@@ -43,6 +46,8 @@ Exit codes: 0 all done, 1 something failed and the rest is done, 2 wrong usage, 
 ///   penstock cp --verify disk.img nfs://one/export/disk.img
 ///
 ///   penstock cp -r nfs://one/export/data nfs://two/backup/
+///
+///   penstock cp -a --limit 50MiB --exclude '*.tmp' --exclude cache/ /srv/data nfs://server/export/
 #[derive(clap::Args, Debug)]
 #[command(verbatim_doc_comment, after_long_help = AFTER_HELP,
           override_usage = "penstock cp [OPTIONS] <SOURCE>... <DESTINATION>")]
@@ -104,6 +109,28 @@ pub(crate) struct Args {
     /// Say what would be done, and change nothing
     #[arg(long)]
     pub(super) dry_run: bool,
+
+    /// Leave out what matches, in trees: *.o by its name, /top/*.log by its path below the source
+    ///
+    /// A pattern without / is for the last name; with one, for as many names at the end of the path; with
+    /// / at its beginning, for the path below the source; with / at its end, for directories only. * and ?
+    /// stay within a name, ** is any names. A directory that is left out is not looked into. May be given
+    /// several times.
+    #[arg(long, value_name = "PATTERN", allow_hyphen_values = true)]
+    pub(super) exclude: Vec<Pattern>,
+
+    /// Copy what matches, whatever --exclude says: --exclude '*' --include '*/' --include '*.c'
+    #[arg(
+        long,
+        value_name = "PATTERN",
+        allow_hyphen_values = true,
+        requires = "exclude"
+    )]
+    pub(super) include: Vec<Pattern>,
+
+    /// Move at most so many bytes per second, all files together, such as 20MiB
+    #[arg(long, value_name = "SIZE", value_parser = windows::rate)]
+    pub(super) limit: Option<NonZeroU64>,
 
     /// Files copied at once
     #[arg(short, long, value_name = "N", default_value_t = JOBS_DEFAULT,
@@ -229,6 +256,11 @@ impl Args {
             },
             fsync: self.fsync,
             umask: umask(),
+            filter: Filter {
+                exclude: self.exclude.clone(),
+                include: self.include.clone(),
+            },
+            rate: self.limit,
         }
     }
 
@@ -273,6 +305,11 @@ impl Args {
                 .collect();
             words.push(format!("--preserve={}", names.join(",")));
         }
+        for (name, patterns) in [("exclude", &self.exclude), ("include", &self.include)] {
+            let word = |pattern| quoted(format!("--{name}={pattern}").as_ref());
+            words.extend(patterns.iter().map(word));
+        }
+        words.extend(self.limit.map(|limit| format!("--limit={limit}")));
         if self.jobs != JOBS_DEFAULT {
             words.push(format!("--jobs={}", self.jobs));
         }
@@ -301,7 +338,23 @@ mod tests {
 
     #[test]
     fn the_command_that_goes_on() {
-        let table: [(&[&str], &str); 3] = [
+        let table: [(&[&str], &str); 4] = [
+            (
+                &[
+                    "-r",
+                    "--exclude",
+                    "*.o",
+                    "--exclude=-x",
+                    "--include",
+                    "k p",
+                    "--limit",
+                    "1MiB",
+                    "a",
+                    "b",
+                ],
+                "penstock cp --resume -r '--exclude=*.o' --exclude=-x '--include=k p' \
+                 --limit=1048576 -- a b",
+            ),
             (&["a", "b"], "penstock cp --resume -- a b"),
             (
                 &[

@@ -37,6 +37,7 @@ const CACHED: &[(&str, Test)] = &[
 const AGED: &[(&str, Test)] = &[
     ("close_to_open", close_to_open),
     ("close_to_open_truncated", close_to_open_truncated),
+    ("append_in_turn", append_in_turn),
     ("same_size", same_size),
     ("in_time", in_time),
 ];

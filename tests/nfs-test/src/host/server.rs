@@ -24,7 +24,8 @@ const DRAIN_DEADLINE: Duration = Duration::from_secs(30);
 /// How a server is started; the default is a loopback server with a port of its own.
 #[derive(Default)]
 pub(crate) struct ServerOptions<'a> {
-    /// `ADDR:PORT`; empty means `127.0.0.1:0`.
+    /// `ADDR:PORT`; empty means a port of an address on loopback that no other process uses: nobody is given it while
+    /// the server is away.
     pub(crate) listen: String,
     /// `--memory`.
     pub(crate) memory: Option<&'a str>,
@@ -82,9 +83,9 @@ impl Server {
         let log = context.dir.join("server.log");
         let log_file = OpenOptions::new().create(true).append(true).open(&log)?;
         let listen = if options.listen.is_empty() {
-            "127.0.0.1:0"
+            own_address()
         } else {
-            options.listen.as_str()
+            options.listen.clone()
         };
         let program = if options.unprivileged {
             Path::new("setpriv")
@@ -109,7 +110,7 @@ impl Server {
             Some(config) => command.arg("--config").arg(config),
             None => command.arg(export),
         };
-        command.args(["--listen", listen, "--engine", context.engine.name()]);
+        command.args(["--listen", &listen, "--engine", context.engine.name()]);
         command.arg("--state-dir").arg(state);
         if let Some(memory) = options.memory {
             command.args(["--memory", memory]);
@@ -250,6 +251,12 @@ impl Server {
             None => Ok(()),
         }
     }
+}
+
+/// A port of its own of an address on loopback, by the process id.
+fn own_address() -> String {
+    let [_, _, high, low] = std::process::id().to_be_bytes();
+    format!("127.{}.{low}.1:0", 1 + high % 128)
 }
 
 /// Waits for `ready` and the line after it, `listening ADDR:PORT`.

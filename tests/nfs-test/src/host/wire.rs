@@ -11,7 +11,7 @@ use nfs_client::{ConnectOptions, Connection, Identity, Nfs3, Reconnect, Target};
 use nfs_wire::nfs3::FileHandle;
 
 /// How long a call may take before the test calls it a hang.
-pub(crate) const CALL_DEADLINE: Duration = Duration::from_secs(20);
+pub(crate) const CALL_DEADLINE: Duration = Duration::from_secs(60);
 
 /// A connection as root, and the export's root.
 ///

@@ -9,7 +9,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
@@ -20,7 +20,7 @@ use crate::guest;
 use crate::host::{Context, GuestOutcome, Peer, PeerServer, Running, output, test_binary};
 
 /// How long a suite may take.
-const SUITE_DEADLINE: Duration = Duration::from_secs(300);
+const SUITE_DEADLINE: Duration = Duration::from_secs(600);
 /// How long mounting and unmounting may take.
 const MOUNT_DEADLINE: Duration = Duration::from_secs(60);
 /// How often the results are looked at.
@@ -204,14 +204,19 @@ fn run(
 }
 
 /// A mount; unmounted on drop.
-struct Mount {
-    process: Running,
-    point: PathBuf,
+pub(super) struct Mount {
+    pub(super) process: Running,
+    pub(super) point: PathBuf,
 }
 
 impl Mount {
     /// Runs `command`, a `penstock mount` without its directory, for all users and with more options.
-    fn new(context: &Context, mut command: Command, name: &str, options: &str) -> Result<Self> {
+    pub(super) fn new(
+        context: &Context,
+        mut command: Command,
+        name: &str,
+        options: &str,
+    ) -> Result<Self> {
         let point = context.dir.join(format!("mount-{name}"));
         fs::create_dir(&point)?;
         fs::set_permissions(&point, fs::Permissions::from_mode(0o755))?;
@@ -238,11 +243,16 @@ impl Mount {
     }
 
     /// Unmounts as a user does, with a signal.
-    fn end(mut self) -> Result<()> {
+    pub(super) fn end(mut self) -> Result<()> {
         self.process.signal(Signal::TERM);
         let status = self.process.wait(MOUNT_DEADLINE)?;
         ensure!(status.success(), "penstock mount ended with {status}");
         Ok(())
+    }
+
+    /// How it ends when it was unmounted.
+    pub(super) fn ended(mut self, within: Duration) -> Result<ExitStatus> {
+        self.process.wait(within)
     }
 }
 

@@ -17,7 +17,7 @@ use crate::manifest::{self, Entry};
 use crate::pattern::{DIGEST_START, digest};
 
 /// Longest run of a guest.
-const GUEST_DEADLINE: Duration = Duration::from_secs(420);
+const GUEST_DEADLINE: Duration = Duration::from_secs(900);
 /// How many source packages of the registry go into the tree, at most.
 const PACKAGES_MAX: usize = 60;
 /// The tree gets packages until it has this many entries.

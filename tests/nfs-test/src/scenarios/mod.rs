@@ -4,6 +4,7 @@ mod client;
 mod commands;
 mod doctor;
 mod fuse;
+mod fuse_away;
 mod hostile;
 mod io;
 mod kernel;
@@ -136,6 +137,12 @@ pub(crate) const TABLE: &[Scenario] = &[
         run: client::large,
     },
     Scenario {
+        name: "client-local",
+        about: "cp from and to XFS, ext4 and memory: buffered, dontcache and direct",
+        needs: &[Need::Root, Need::Loop, Need::Tun],
+        run: client::local,
+    },
+    Scenario {
         name: "client-kill",
         about: "cp while the server is killed, over and over: right bytes, or it says so",
         needs: &[Need::Root, Need::Loop],
@@ -177,6 +184,12 @@ pub(crate) const TABLE: &[Scenario] = &[
         about: "penstock mount while the server is killed: fsx goes on, and is right",
         needs: &[Need::Root, Need::Loop, Need::Fuse],
         run: fuse::killed,
+    },
+    Scenario {
+        name: "fuse-away",
+        about: "penstock mount whose server is away: signals end programs, nothing is lost, it can be unmounted",
+        needs: &[Need::Root, Need::Fuse],
+        run: fuse_away::run,
     },
     Scenario {
         name: "libnfs",

@@ -89,6 +89,34 @@ pub(super) fn owners(dir: &Path) -> Result<()> {
     same(mode(&file)? & 0o6000, 0, "set-id bits after chown")
 }
 
+/// A file's times count every write that has returned, though it may still be on its way, and do not
+/// change when the file is closed.
+pub(super) fn times_of_a_write(dir: &Path) -> Result<()> {
+    let path = dir.join("file");
+    let mut file = File::create(&path)?;
+    let long_ago = Timespec {
+        tv_sec: 1_000_000_000,
+        tv_nsec: 0,
+    };
+    let times = Timestamps {
+        last_access: long_ago,
+        last_modification: long_ago,
+    };
+    utimensat(CWD, &path, &times, AtFlags::empty()).context("utimensat")?;
+    file.write_all(b"something")?;
+    let written = file.metadata()?;
+    same(
+        written.mtime() == long_ago.tv_sec,
+        false,
+        "mtime of before the write",
+    )?;
+    drop(file);
+    let closed = fs::metadata(&path)?;
+    same(closed.mtime(), written.mtime(), "mtime after the close")?;
+    let (before, after) = (written.mtime_nsec(), closed.mtime_nsec());
+    same(after, before, "nanoseconds of mtime after the close")
+}
+
 pub(super) fn times(dir: &Path) -> Result<()> {
     let file = dir.join("file");
     fs::write(&file, "x")?;

@@ -52,6 +52,7 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
     ("modes", metadata::modes),
     ("owners", metadata::owners),
     ("times", metadata::times),
+    ("times_of_a_write", metadata::times_of_a_write),
     ("statfs", metadata::statfs),
     ("permissions", access::permissions),
     ("open_then_chmod", access::open_then_chmod),

@@ -19,7 +19,7 @@ use crate::random::Random;
 /// How long a copy may go on after its last blow.
 const COPY_DEADLINE: Duration = Duration::from_secs(120);
 /// A copy that has ended is followed by another; so many of them have to be struck at least.
-const COPIES_MIN: u32 = 3;
+const COPIES_MIN: u32 = 4;
 /// The longest random time between two blows, in microseconds.
 const PAUSE_MAX_US: u64 = 250_000;
 /// The large files' sizes, in bytes; a manifest reads no more of one than 64 MiB.
@@ -90,6 +90,9 @@ struct Bench<'a> {
     cut: bool,
     /// The disk goes first, while the server still answers.
     rough: bool,
+    /// Modes, times and owners are kept (`-a`). To set them brings what was written to stable storage on many
+    /// servers: only a copy without shows that COMMIT did.
+    keep: bool,
     server: Option<Server>,
     listen: String,
     blows: u32,
@@ -113,6 +116,7 @@ impl<'a> Bench<'a> {
             expected,
             cut,
             rough: false,
+            keep: true,
             server: None,
             listen: String::new(),
             blows: 0,
@@ -132,8 +136,10 @@ impl<'a> Bench<'a> {
             };
             // Each way comes with either.
             self.rough = self.cut && copies % 2 == 1;
-            let (seed, rough) = (self.context.seed, self.rough);
-            let what = || format!("copy {copies}, {way:?}, rough: {rough}, seed {seed}");
+            self.keep = way == Way::Down || copies / 3 % 2 == 1;
+            let (seed, rough, keep) = (self.context.seed, self.rough, self.keep);
+            let what =
+                || format!("copy {copies}, {way:?}, rough: {rough}, keep: {keep}, seed {seed}");
             self.copy(way, blows).with_context(what)?;
             copies += 1;
         }
@@ -189,7 +195,8 @@ impl<'a> Bench<'a> {
 
     fn cp(&self, words: &[&str]) -> Command {
         let mut command = Command::new(&self.context.server);
-        command.args(["cp", "-aT", "--no-progress"]).args(words);
+        let how = if self.keep { "-aT" } else { "-rT" };
+        command.args(["cp", how, "--no-progress"]).args(words);
         command
     }
 
@@ -280,7 +287,11 @@ impl<'a> Bench<'a> {
     }
 
     fn check(&self, found: &Path) -> Result<()> {
-        let wrong = manifest::differences(&self.expected, &manifest::of_tree(found)?);
+        let found = manifest::of_tree(found)?;
+        let wrong = match self.keep {
+            true => manifest::differences(&self.expected, &found),
+            false => manifest::differences(&plain(&self.expected), &plain(&found)),
+        };
         let shown = &wrong[..wrong.len().min(5)];
         ensure!(
             wrong.is_empty(),
@@ -294,6 +305,19 @@ impl<'a> Bench<'a> {
     fn said(&self) -> Result<String> {
         Ok(fs::read_to_string(self.context.dir.join("cp.log"))?)
     }
+}
+
+/// Without what a copy keeps only with `-a`.
+fn plain(entries: &[Entry]) -> Vec<Entry> {
+    let plain = |entry: &Entry| Entry {
+        mode: 0,
+        uid: 0,
+        gid: 0,
+        nlink: 0,
+        mtime: (0, 0),
+        ..entry.clone()
+    };
+    entries.iter().map(plain).collect()
 }
 
 /// Large files, many small ones, and a tree with everything in it.

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
 use bytes::Bytes;
-use nfs_client::{Client, NfsUrl};
+use nfs_client::{Client, File, NfsUrl};
 use nfs_wire::nfs3::{CreateHow, Nfsstat3, Sattr3};
 
 use crate::host::PeerServer;
@@ -112,11 +112,29 @@ async fn files(url: &NfsUrl, client: &Client) -> Result<u32> {
             "the end, {len} at {at}"
         );
     }
+    overwritten_ahead(&file, &mut model).await?;
     file.set_len(1_000_000).await?;
     ensure!(file.append(&b"appended"[..]).await? == 1_000_000, "append");
     file.set_len(1_000_100).await?;
     file.close().await?;
     Ok(45 + PIECES as u32 / 10)
+}
+
+/// What was read ahead is not what is read once it was written over.
+async fn overwritten_ahead(file: &File, model: &mut [u8]) -> Result<()> {
+    let step = 40_000;
+    for at in (0..FILE_BYTES - 10 * step).step_by(step) {
+        let back = file.read_at(at as u64, step).await?;
+        ensure!(back.data == model[at..at + step], "in order, at {at}");
+        // Next, and further on: in what a reader who reads in order has on its way.
+        for ahead in [1, 5] {
+            let from = at + ahead * step + 1_000;
+            let data = pattern::bytes(700 + ahead as u64, from as u64, 3_000);
+            model[from..from + data.len()].copy_from_slice(&data);
+            file.write_at(from as u64, data).await?;
+        }
+    }
+    Ok(())
 }
 
 async fn names(client: &Client) -> Result<u32> {

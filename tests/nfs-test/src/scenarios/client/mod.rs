@@ -5,6 +5,7 @@ mod files;
 mod kill;
 mod large;
 mod library;
+mod local;
 mod many;
 mod resume;
 mod tree;
@@ -33,6 +34,7 @@ pub(super) fn files_nfsd(context: &Context) -> Result<String> {
 
 pub(super) use kill::{kill, power_ext4, power_xfs};
 pub(super) use large::run as large;
+pub(super) use local::run as local;
 pub(super) use many::{
     ganesha as many_ganesha, nfsd as many_nfsd, penstock_server as many_penstock,
 };

@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 /// A pattern that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Glob {
+pub struct Glob {
     tokens: Vec<Token>,
     ignore_case: bool,
 }
@@ -48,6 +48,8 @@ enum Class {
 impl FromStr for Glob {
     type Err = String;
 
+    /// # Errors
+    /// What is wrong with it, for its writer.
     fn from_str(text: &str) -> Result<Self, String> {
         let mut chars = text.chars().peekable();
         let mut tokens = Vec::new();
@@ -117,7 +119,7 @@ fn class(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) -> Result<Class, 
 
 impl Glob {
     /// The same pattern, in which small and capital letters are alike.
-    pub(crate) fn ignoring_case(self) -> Self {
+    pub fn ignoring_case(self) -> Self {
         Self {
             ignore_case: true,
             ..self
@@ -125,7 +127,7 @@ impl Glob {
     }
 
     /// The whole of `name` is as the pattern says.
-    pub(crate) fn matches(&self, name: &[u8]) -> bool {
+    pub fn matches(&self, name: &[u8]) -> bool {
         let symbols: Vec<Symbol> = symbols(name);
         let (mut token, mut symbol) = (0, 0);
         // Where the last star was, and how far it reached: what fails later lets it reach one farther.
