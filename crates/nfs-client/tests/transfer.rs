@@ -148,30 +148,34 @@ impl Export {
                 file_wcc: NO_WCC,
                 verf: [7; 8],
             }),
-            Call::Readdirplus(_) => ok(&ReaddirplusOk {
-                dir_attributes: None,
-                cookieverf: [0; 8],
-                entries: {
-                    let files = self.files.iter().enumerate();
-                    files
-                        .map(|(index, (name, (found, _)))| {
-                            let unseen = self.unseen.as_ref().map(|(name, _)| name);
-                            let entry = entry(index, name, found);
-                            match unseen == Some(name) {
-                                true => EntryPlus3 {
-                                    name_attributes: None,
-                                    name_handle: None,
-                                    ..entry
-                                },
-                                false => entry,
-                            }
-                        })
-                        .collect()
-                },
-                eof: true,
-            }),
+            Call::Readdirplus(_) => self.list(),
             call => good(call.procedure()),
         }
+    }
+
+    fn list(&self) -> Vec<u8> {
+        ok(&ReaddirplusOk {
+            dir_attributes: None,
+            cookieverf: [0; 8],
+            entries: {
+                let files = self.files.iter().enumerate();
+                files
+                    .map(|(index, (name, (found, _)))| {
+                        let unseen = self.unseen.as_ref().map(|(name, _)| name);
+                        let entry = entry(index, name, found);
+                        match unseen == Some(name) {
+                            true => EntryPlus3 {
+                                name_attributes: None,
+                                name_handle: None,
+                                ..entry
+                            },
+                            false => entry,
+                        }
+                    })
+                    .collect()
+            },
+            eof: true,
+        })
     }
 
     fn attributes(&self, object: &FileHandle) -> Option<Fattr3> {
@@ -393,12 +397,11 @@ async fn a_file_that_cannot_be_read_costs_only_itself() {
 #[tokio::test]
 async fn what_is_listed_and_cannot_be_looked_at_is_an_error() {
     let (shared, client) = export().await;
-    let mut export = shared.lock().unwrap();
     for name in [&b"a"[..], b"b"] {
         let content = (file(name, 3), b"abc".to_vec());
+        let mut export = shared.lock().unwrap();
         export.files.insert(name.to_vec(), content);
     }
-    drop(export);
     let options = tree(Options::default());
     // One that is gone by now is no error.
     for (status, failed) in [
@@ -427,7 +430,8 @@ async fn a_small_file_with_holes_is_not_taken_for_whole_when_a_copy_goes_on() {
     let sparse = fs::File::create(&source).unwrap();
     let put =
         |offset| std::os::unix::fs::FileExt::write_all_at(&sparse, &[1; 4096], offset).unwrap();
-    (put(0), put(60 << 10));
+    put(0);
+    put(60 << 10);
     drop(sparse);
     let (shared, client) = export().await;
     // What was left: the first WRITE did not come.
