@@ -470,7 +470,10 @@ fn a_local_write_is_told_by_the_overlapping_writes_that_follow_it() {
             assert_eq!(strange, [&local], "round {round}: of nobody's making here");
             let now = getattr(&client, &file).await;
             let now = (now.size, now.mtime, now.ctime);
-            assert!(after.contains(&now), "round {round}: nobody came after them");
+            assert!(
+                after.contains(&now),
+                "round {round}: nobody came after them"
+            );
         }
         // And after the last reply, whoever looks sees it.
         let local = write_here(&path);

@@ -37,7 +37,11 @@ impl Way {
     /// What is written.
     pub(crate) fn content(self, round: u64) -> Vec<u8> {
         // Several WRITEs, and a ragged end; in each second round one small one.
-        let len = if round % 2 == 0 { 2_500_003 } else { 3_001 };
+        let len = if round.is_multiple_of(2) {
+            2_500_003
+        } else {
+            3_001
+        };
         pattern::bytes(6_000 + 10 * round + self as u64, 0, len)
     }
 }

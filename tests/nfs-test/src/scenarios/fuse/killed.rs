@@ -127,7 +127,7 @@ impl<'a> Bench<'a> {
         run(self.context, command, |line| {
             if line.starts_with("progress ") {
                 self.kill()?;
-                if self.kills % 2 == 0 {
+                if self.kills.is_multiple_of(2) {
                     self.cut()?;
                 }
                 self.start()?;
