@@ -229,11 +229,29 @@ impl<'a> Bench<'a> {
         let found = if way == Way::Down { &down } else { &to };
         if self.cut && way != Way::Down {
             // Done is on stable storage: one more cut must not take it away.
-            self.strike()?;
+            self.last_and_strike()?;
         }
         let said = if status.success() { "done" } else { "mended" };
         self.check(found)
             .with_context(|| format!("cp said {said}, {} blows so far", self.blows))
+    }
+
+    /// What was copied first may have come to the disk by itself meanwhile: one more file, and the cut at once.
+    fn last_and_strike(&mut self) -> Result<()> {
+        let source = self.source.path().join(format!("large-{}", LARGE[3]));
+        let mut command = Command::new(&self.context.server);
+        command.args(["cp", "--no-progress"]).arg(&source);
+        output(command.arg(self.url("last")))?;
+        self.strike()?;
+        let there = fs::read(self.export.join("last"))?;
+        ensure!(
+            there == fs::read(&source)?,
+            "cp said done, and a cut right after it took bytes: {} of {} are there, rough: {}",
+            there.len(),
+            LARGE[3],
+            self.rough
+        );
+        Ok(())
     }
 
     /// A server that goes away and comes back, with all that it had told to be on stable storage, is no reason to
