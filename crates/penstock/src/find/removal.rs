@@ -64,16 +64,13 @@ impl<'a> Removal<'a> {
     }
 
     /// Walks, and removes what `is_meant` holds for; tells `print` of it.
-    ///
-    /// # Errors
-    /// Those of `print`.
     pub(super) async fn run(
         &mut self,
         session: &mut Session,
         mut walk: Tree,
         is_meant: impl Fn(&Found) -> bool,
-        print: &mut impl FnMut(&Found) -> std::io::Result<()>,
-    ) -> std::io::Result<()> {
+        mut print: impl FnMut(&Found),
+    ) {
         let stop = session.stop();
         while !stop.is_set() {
             let Some(visit) = next(&mut walk, &stop).await else {
@@ -91,17 +88,16 @@ impl<'a> Removal<'a> {
                 Visit::Enter(_) | Visit::File(_) | Visit::Leave(_) => {}
             }
             self.end(session, CALLS_IN_FLIGHT_MAX - 1).await;
-            self.tell(print)?;
+            self.tell(&mut print);
         }
         self.end(session, 0).await;
-        self.tell(print)?;
+        self.tell(&mut print);
         if stop.is_set() {
             eprintln!(
                 "penstock: interrupted: {} removed below {}; run it again to go on",
                 self.count, self.url
             );
         }
-        Ok(())
     }
 
     fn begin(&mut self, found: Found) {
@@ -141,14 +137,10 @@ impl<'a> Removal<'a> {
         }
     }
 
-    fn tell(
-        &mut self,
-        print: &mut impl FnMut(&Found) -> std::io::Result<()>,
-    ) -> std::io::Result<()> {
+    fn tell(&mut self, print: &mut impl FnMut(&Found)) {
         while let Some(found) = self.removed.pop_front() {
-            print(&found)?;
+            print(&found);
         }
-        Ok(())
     }
 }
 
