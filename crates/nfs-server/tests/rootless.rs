@@ -5,7 +5,7 @@ mod support;
 
 use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -75,9 +75,13 @@ impl Rootless {
         // This very program, at a place that another user may read.
         let program = support::scratch(0o755);
         let server = program.path().join("server");
-        std::fs::copy(std::env::current_exe().unwrap(), &server).unwrap();
-        let readable = std::fs::Permissions::from_mode(0o755);
-        std::fs::set_permissions(&server, readable).unwrap();
+        // By a process of its own: a child that another test forks meanwhile would keep the copy open for
+        // writing, and the kernel runs no such file (ETXTBSY).
+        let copied = Command::new("install")
+            .args(["-m", "755"])
+            .args([std::env::current_exe().unwrap(), server])
+            .status();
+        assert!(copied.unwrap().success());
         let (process, addr) = spawn(&program, &files, &state);
         Self {
             program,

@@ -24,7 +24,7 @@ pub(crate) use mounted::Mounted;
 pub(crate) use netns::Netns;
 pub(crate) use peer::{Peer, PeerServer};
 pub(crate) use place::Place;
-pub(crate) use process::{Running, output, output_within, run};
+pub(crate) use process::{Running, copy_program, output, output_within, run};
 pub(crate) use server::{IoFigures, Server, ServerOptions};
 pub(crate) use uml::{Guest, GuestOutcome, Mount, test_binary};
 

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -168,6 +169,21 @@ pub(crate) fn output_within(command: &mut Command, within: Duration) -> Result<V
         String::from_utf8_lossy(&all(err)?).trim()
     );
     all(out)
+}
+
+/// Copies a program that is to be run, for any user.
+///
+/// # Errors
+/// When it cannot be copied.
+pub(crate) fn copy_program(program: &Path, to: &Path) -> Result<()> {
+    // By a process of its own: a child that another thread forks meanwhile would keep the copy open for
+    // writing until it executes something else, and the kernel runs no such file (ETXTBSY).
+    output(
+        Command::new("install")
+            .args(["-m", "755"])
+            .args([program, to]),
+    )?;
+    Ok(())
 }
 
 fn all(mut file: File) -> Result<Vec<u8>> {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
 
-use super::{Context, Netns, Running};
+use super::{Context, Netns, Running, copy_program};
 
 /// How often the results of a running guest are looked at.
 const LOOK_AT_RESULTS: Duration = Duration::from_millis(100);
@@ -217,8 +217,7 @@ pub(super) fn complete_lines(results: &Path) -> Result<Vec<String>> {
 pub(crate) fn test_binary(dir: &Path) -> Result<PathBuf> {
     let copy = dir.join("nfs-test");
     if !copy.exists() {
-        fs::copy(std::env::current_exe()?, &copy)?;
-        fs::set_permissions(&copy, fs::Permissions::from_mode(0o755))?;
+        copy_program(&std::env::current_exe()?, &copy)?;
     }
     Ok(copy)
 }

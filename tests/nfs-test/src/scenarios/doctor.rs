@@ -9,7 +9,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
-use crate::host::{Context, FsKind, LoopFs, Mounted, output};
+use crate::host::{Context, FsKind, LoopFs, Mounted, copy_program, output};
 
 /// A user who owns nothing and is in no group.
 const STRANGER: u32 = 54_321;
@@ -200,7 +200,7 @@ fn stranger(context: &Context, dir: &Path) -> Result<u32> {
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o700))?;
     // The binary may be where a stranger cannot go.
     let binary = dir.join("penstock");
-    fs::copy(&context.server, &binary)?;
+    copy_program(&context.server, &binary)?;
     let as_stranger = || {
         let mut command = Command::new("setpriv");
         let (uid, gid) = (format!("--reuid={STRANGER}"), format!("--regid={STRANGER}"));

@@ -27,7 +27,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 
-use crate::host::{Context, Server, ServerOptions};
+use crate::host::{Context, Server, ServerOptions, copy_program};
 use bed::{Bed, Place};
 use table::Table;
 
@@ -64,7 +64,7 @@ pub(crate) fn run(context: &Context) -> Result<String> {
 pub(crate) fn run_unprivileged(context: &Context) -> Result<String> {
     // Where nobody can execute it, whatever the directories on the way to the original allow.
     let server = context.dir.join("penstock");
-    std::fs::copy(&context.server, &server)?;
+    copy_program(&context.server, &server)?;
     let context = Context {
         server,
         dir: context.dir.clone(),
