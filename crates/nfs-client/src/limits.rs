@@ -99,6 +99,10 @@ pub const READDIR_ENTRIES_MAX: usize = 16 * 1024 * 1024;
 /// READ and WRITE size of the file API where the server takes it, bytes.
 pub const TRANSFER_BYTES_MAX: u32 = 1024 * 1024;
 
+/// The smallest READ and WRITE size that a server's FSINFO is believed, bytes: with a few bytes each, no
+/// transfer would ever end. What Linux takes at the least (`NFS_MIN_FILE_IO_SIZE`).
+pub const TRANSFER_BYTES_MIN: u32 = 1024;
+
 /// The most READs ahead of one reader whose window is found by measuring: at 1 MiB each, what a link of
 /// 10 Gbit/s carries in 27 ms.
 pub const READ_AHEAD_TRANSFERS_MAX: u32 = 32;

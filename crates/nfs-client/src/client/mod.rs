@@ -134,6 +134,11 @@ impl Client {
         (budget.peak(), budget.in_use())
     }
 
+    /// Files that are open, and those that were dropped with WRITEs on their way which are not answered yet.
+    pub fn files_known(&self) -> usize {
+        self.open_files.count()
+    }
+
     pub(crate) fn memory(&self) -> &Memory {
         &self.memory
     }

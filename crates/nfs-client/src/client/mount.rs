@@ -13,6 +13,7 @@ use crate::file::{Memory, Windows};
 use crate::identity::Identity;
 use crate::limits::{
     MOUNT_PATH_BYTES_MAX, READ_BYTES_MAX, READDIR_BYTES, SOFT_TIMEOUT_DEFAULT, TRANSFER_BYTES_MAX,
+    TRANSFER_BYTES_MIN,
 };
 use crate::mount3::{self, Mount3};
 use crate::nfs3::{self, Nfs3};
@@ -296,15 +297,17 @@ async fn transfer_sizes(
     })
 }
 
-/// Bytes per READ or WRITE: what the server prefers, within its maximum and ours.
+/// Bytes per READ or WRITE: what the server prefers, within its maximum and ours, which may be less than
+/// the server is believed.
 fn transfer_size(preferred: u32, max: u32, most: u32) -> u32 {
-    match (preferred, max) {
-        (0, 0) => most.min(4096),
-        (0, max) => max.min(most),
+    let said = match (preferred, max) {
+        (0, 0) => 4096,
+        (0, max) => max,
         // A server's zero maximum is not believed.
-        (preferred, 0) => preferred.min(most),
-        (preferred, max) => preferred.min(max).min(most),
-    }
+        (preferred, 0) => preferred,
+        (preferred, max) => preferred.min(max),
+    };
+    said.max(TRANSFER_BYTES_MIN).min(most)
 }
 
 #[cfg(test)]
@@ -358,6 +361,11 @@ mod tests {
             (65536, 0, 1 << 20, 65536),
             (0, 0, 1 << 20, 4096),
             (u32::MAX, u32::MAX, 1 << 20, 1 << 20),
+            // A server that takes next to nothing is not believed; what this side asks for is.
+            (1, 7, 1 << 20, 1024),
+            (0, 1, 1 << 20, 1024),
+            (512, 1 << 20, 1 << 20, 1024),
+            (1 << 20, 1 << 20, 100, 100),
         ];
         for (preferred, max, most, expected) in table {
             let case = format!("{preferred} {max} {most}");

@@ -271,6 +271,24 @@ impl Kept {
         first.min().unwrap_or(self.accepted_end)
     }
 
+    /// Any WRITE is on its way.
+    pub(super) fn flies(&self) -> bool {
+        !self.flying.is_empty()
+    }
+
+    /// Nobody wants it any more: all is given up but the flying, which cannot be called back. Who comes
+    /// later begins anew, with nothing written.
+    pub(super) fn abandon(&mut self) {
+        self.give_up_waiting();
+        for Written { extent, .. } in std::mem::take(&mut self.written) {
+            // Nobody will see whether the server loses it.
+            self.answered_end = self.answered_end.min(extent.offset);
+        }
+        self.count_written();
+        self.accepted_end = 0;
+        self.lost_from = None;
+    }
+
     /// Nothing is kept.
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty() && self.flying.is_empty() && self.written.is_empty()

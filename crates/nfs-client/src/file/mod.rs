@@ -2,7 +2,8 @@
 //!
 //! Owns, for each file, however often it is open, the READs ahead of its readers (`ahead.rs`: one set for
 //! each identity), what was written and is not yet on stable storage (`write.rs`), and its attributes
-//! (`attributes.rs`). The last open takes all of that with it.
+//! (`attributes.rs`). The last open takes all of that with it, but for WRITEs that are on their way: until
+//! they are answered, or given up by the connection, the next open has to know of them.
 //!
 //! ```
 //! # use std::sync::{Arc, Mutex};
@@ -171,18 +172,25 @@ struct Inner {
 /// What all opens of one file share, whoever opened it.
 #[derive(Debug)]
 struct Shared {
-    open_files: Arc<OpenFiles>,
-    handle: FileHandle,
     attributes: Arc<Attributes>,
     writing: Arc<Writing>,
     /// One for each identity.
     inners: Mutex<Vec<Weak<Inner>>>,
 }
 
-/// The files that are open, so that all opens of one file see what each of them writes.
+/// The files that are open, so that all opens of one file see what each of them writes; and those whose
+/// last open left WRITEs on their way, so that what comes later is ordered behind these.
 #[derive(Debug, Default)]
 pub(crate) struct OpenFiles {
-    files: Mutex<HashMap<FileHandle, Weak<Shared>>>,
+    files: Mutex<HashMap<FileHandle, Known>>,
+}
+
+/// A file that is known: as long as there is its [`Writing`].
+#[derive(Debug)]
+struct Known {
+    /// While it is open.
+    shared: Weak<Shared>,
+    writing: Weak<Writing>,
 }
 
 impl File {
@@ -327,7 +335,8 @@ impl File {
     }
 
     /// As [`File::sync`], at the end of the file's use. Dropping all of a file's opens without it gives
-    /// up what is not yet on stable storage.
+    /// up what is not yet on stable storage. A WRITE that is on its way then cannot be called back: what
+    /// the same client does to the file next waits for it.
     pub async fn close(self) -> Result<(), ClientError> {
         self.sync().await
     }
@@ -392,53 +401,76 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        self.open_files.forget(&self.handle);
+        self.writing.left();
     }
 }
 
 impl OpenFiles {
     fn open(self: &Arc<Self>, client: &Client, node: &Node, path: &[u8]) -> Arc<Shared> {
         let mut files = self.lock();
-        if let Some(shared) = files.get(&node.handle).and_then(Weak::upgrade) {
+        let known = files.get(&node.handle);
+        if let Some(shared) = known.and_then(|known| known.shared.upgrade()) {
             drop(files);
             if !shared.attributes.seen(&node.attributes) {
                 shared.writing.each_reading(Reading::invalidate_all);
             }
             return shared;
         }
-        let attributes = Arc::new(Attributes::new(node.attributes, Instant::now()));
+        let left = known.and_then(|known| known.writing.upgrade());
+        let writing = left.unwrap_or_else(|| {
+            let attributes = Arc::new(Attributes::new(node.attributes, Instant::now()));
+            Writing::new(client, node, path, attributes)
+        });
+        writing.entered();
         let shared = Arc::new(Shared {
-            open_files: self.clone(),
-            handle: node.handle,
-            writing: Writing::new(client, node, path, attributes.clone()),
-            attributes,
+            attributes: writing.attributes().clone(),
+            writing,
             inners: Mutex::default(),
         });
-        files.insert(node.handle, Arc::downgrade(&shared));
+        let known = Known {
+            shared: Arc::downgrade(&shared),
+            writing: Arc::downgrade(&shared.writing),
+        };
+        files.insert(node.handle, known);
+        drop(files);
+        // Of a file that is known for its WRITEs, this may tell something new.
+        if !shared.attributes.seen(&node.attributes) {
+            shared.writing.each_reading(Reading::invalidate_all);
+        }
         shared
     }
 
-    /// Changes attributes in order with what is written to the file, if it is open.
+    /// Changes attributes in order with what is written to the file, if it is open or WRITEs of it are
+    /// on their way.
     pub(crate) async fn set_attributes(
         &self,
         nfs: &Nfs3,
         handle: &FileHandle,
         new: &Sattr3,
     ) -> Option<Result<Option<Fattr3>, ClientError>> {
-        let shared = self.lock().get(handle).and_then(Weak::upgrade)?;
-        Some(shared.writing.set_attributes(nfs, *new).await)
+        let (_open, writing) = {
+            let files = self.lock();
+            let known = files.get(handle)?;
+            // Open until it is done: what was written before is not given up meanwhile.
+            (known.shared.upgrade(), known.writing.upgrade()?)
+        };
+        Some(writing.set_attributes(nfs, *new).await)
     }
 
-    /// Forgets the file if no open of it is left.
+    pub(crate) fn count(&self) -> usize {
+        self.lock().len()
+    }
+
+    /// Forgets the file, unless it is known anew.
     fn forget(&self, handle: &FileHandle) {
         let mut files = self.lock();
-        let open = files.get(handle);
-        if open.is_some_and(|shared| shared.strong_count() == 0) {
+        let known = files.get(handle);
+        if known.is_some_and(|known| known.writing.strong_count() == 0) {
             files.remove(handle);
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<FileHandle, Weak<Shared>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<FileHandle, Known>> {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

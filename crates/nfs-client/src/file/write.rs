@@ -2,7 +2,8 @@
 //!
 //! [`Writing`] is one file's: what waits, flies and is kept ([`super::commit`]), small pieces that are
 //! being put together ([`gather`]), and the tasks that carry calls out ([`behind`]). The tasks hold no
-//! reference that would keep it alive: dropped with the last [`super::File`], it gives up what it has.
+//! reference that would keep it alive. With the last [`super::File`] it gives up what it has, and stays
+//! only until the WRITEs that are on their way are answered: whoever opens the file before gets it again.
 //!
 //! Order: writes are sent in the order they were accepted, and two that overlap never at the same time.
 //! What has to see everything written before it, and nothing after (a change of the length, an
@@ -23,6 +24,7 @@ use tokio::time::Instant;
 
 use self::behind::Underway;
 use self::gather::{Need, Right, Tail, counted};
+use super::OpenFiles;
 use super::ahead::Reading;
 use super::attributes::Attributes;
 use super::commit::{Kept, Policy, Writer};
@@ -38,6 +40,7 @@ use crate::nfs3::Nfs3;
 #[derive(Debug)]
 pub(super) struct Writing {
     me: Weak<Self>,
+    open_files: Arc<OpenFiles>,
     handle: FileHandle,
     path: Vec<u8>,
     /// Bytes of a full WRITE.
@@ -74,6 +77,10 @@ struct State {
     /// A task waits to send what has lingered.
     lingering: bool,
     registered: bool,
+    /// Whoever has the file open and shares it: one, or for a moment one that goes and one that comes.
+    opens: usize,
+    /// A task waits for the WRITEs that the last open left on their way.
+    leaving: bool,
     failures: u64,
     failure: Option<ClientError>,
 }
@@ -123,11 +130,14 @@ impl Writing {
             tasks: JoinSet::new(),
             lingering: false,
             registered: false,
+            opens: 0,
+            leaving: false,
             failures: 0,
             failure: None,
         };
         Arc::new_cyclic(|me| Self {
             me: me.clone(),
+            open_files: client.open_files().clone(),
             handle: node.handle,
             path: path.to_vec(),
             transfer: usize::try_from(transfer.max(1)).unwrap_or(usize::MAX),
@@ -141,6 +151,44 @@ impl Writing {
             cut_off: AtomicBool::new(false),
             state: Mutex::new(state),
         })
+    }
+
+    pub(super) fn attributes(&self) -> &Arc<Attributes> {
+        &self.attributes
+    }
+
+    /// Somebody has the file open, until [`Self::left`].
+    pub(super) fn entered(&self) {
+        self.lock().opens += 1;
+    }
+
+    /// Nobody has it open any more, unless somebody came meanwhile. What is not on its way is given up.
+    /// What is, the server may still execute, and it would come out on top of what is done to the file
+    /// later: this stays until all of it is answered, which its connection sees to, one way or the other.
+    pub(super) fn left(self: &Arc<Self>) {
+        let mut state = self.lock();
+        state.opens = state.opens.saturating_sub(1);
+        if state.opens > 0 {
+            return;
+        }
+        let tail = state.tail.take();
+        state.kept.abandon();
+        let stays = state.kept.flies() && !state.leaving;
+        state.leaving |= stays;
+        drop(state);
+        drop(tail);
+        if stays {
+            let this = self.clone();
+            let answered = async move {
+                this.until(|state| {
+                    state.leaving = state.kept.flies();
+                    (!state.leaving).then_some(())
+                })
+                .await;
+            };
+            // The end of the runtime ends it, and the calls as well.
+            drop(self.connections.first().runtime().spawn(answered));
+        }
     }
 
     /// What a file begins with that is newly opened as the identity of `nfs`.
@@ -575,6 +623,12 @@ impl Writing {
     /// A panic while the lock was held would be a bug here.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        self.open_files.forget(&self.handle);
     }
 }
 

@@ -6,8 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use nfs_client::mount3::Mount3;
 use nfs_client::nfs3::{
-    CommitOk, Fattr3, FsinfoOk, Ftype3, GetattrOk, LookupOk, Nfsstat3, StableHow, WccAttr, WccData,
-    WriteOk,
+    CommitOk, Fattr3, Ftype3, GetattrOk, LookupOk, Nfsstat3, StableHow, WccAttr, WccData, WriteOk,
 };
 use nfs_client::{
     Client, ConnectOptions, Connection, Depth, File, Identity, Nfs3, RawConnection, Windows,
@@ -131,7 +130,6 @@ impl Server {
             listener,
             (store.clone(), replies.clone(), arrived.clone()),
             outbox,
-            transfer,
         ));
         let connection = Connection::connect(target, ConnectOptions::default())
             .await
@@ -141,7 +139,11 @@ impl Server {
         let client = Client::from_root(nfs, mount, handle(b"root"))
             .await
             .unwrap()
-            .with_windows(windows);
+            // Less than any server is believed to take at the most.
+            .with_windows(Windows {
+                transfer_bytes_max: transfer,
+                ..windows
+            });
         Self {
             store,
             replies,
@@ -305,7 +307,7 @@ impl Store {
     }
 
     /// The results of a call, unless the answer has to wait.
-    fn take(&mut self, xid: u32, call: Call<'_>, transfer: u32) -> Option<Vec<u8>> {
+    fn take(&mut self, xid: u32, call: Call<'_>) -> Option<Vec<u8>> {
         let (what, work) = match call {
             Call::Write(args) => {
                 let how = match args.stable {
@@ -351,11 +353,7 @@ impl Store {
                 ("LOOKUP".to_owned(), Work::Done(results))
             }
             Call::Fsinfo(_) => {
-                return Some(ok(&FsinfoOk {
-                    wtpref: transfer,
-                    rtpref: transfer,
-                    ..fsinfo()
-                }));
+                return Some(ok(&fsinfo()));
             }
             call => return Some(good(call.procedure())),
         };
@@ -403,7 +401,6 @@ async fn serve(
     listener: TcpListener,
     (store, replies, arrived): Shared,
     mut outbox: mpsc::UnboundedReceiver<Vec<u8>>,
-    transfer: u32,
 ) {
     let stream = listener.accept().await.unwrap().0.into_std().unwrap();
     let sending = TcpStream::from_std(stream.try_clone().unwrap()).unwrap();
@@ -425,7 +422,7 @@ async fn serve(
         if matches!(call, Call::Write(_) | Call::Commit(_)) {
             store.flavors.push(header.credential.flavor);
         }
-        let results = store.take(header.xid, call, transfer);
+        let results = store.take(header.xid, call);
         drop(store);
         if let Some(results) = results {
             replies.send(reply(header.xid, results)).unwrap();

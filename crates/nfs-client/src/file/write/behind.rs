@@ -149,6 +149,9 @@ impl Writing {
             state.failures += 1;
             state.failure = failure;
         }
+        if state.opens == 0 {
+            state.kept.abandon();
+        }
         if state.tail.is_none() && state.kept.is_empty() {
             state.share = None;
         }
