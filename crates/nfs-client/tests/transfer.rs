@@ -16,6 +16,7 @@ use nfs_client::transfer::{
     self, Event, Existing, Figures, Options, Place, Preserve, Remote, TransferError, Watch,
 };
 use nfs_client::{Client, ConnectOptions};
+use nfs_io::{Errno, faults};
 use nfs_wire::nfs3::{Call, Entry3, EntryPlus3, Filename, Procedure, ReadOk, ReaddirplusOk};
 use tokio::time::timeout;
 
@@ -267,6 +268,38 @@ fn make_tree(at: &Path, files: usize) -> std::path::PathBuf {
         fs::write(root.join(format!("f{index}")), vec![b'a'; 4096]).unwrap();
     }
     root
+}
+
+/// As a file system on the network does that writes behind, and only tells at the end.
+#[tokio::test]
+async fn an_error_of_close_is_the_file_s() {
+    let here = tempfile::tempdir().unwrap();
+    let source = here.path().join("tree");
+    fs::create_dir(&source).unwrap();
+    // New and small, there before, and more than one piece.
+    for (name, len) in [("new", 10), ("there", 10), ("long", 3 << 20), ("good", 10)] {
+        fs::write(source.join(name), vec![b'c'; len]).unwrap();
+    }
+    let target = here.path().join("copy");
+    fs::create_dir(&target).unwrap();
+    fs::write(target.join("there"), "before").unwrap();
+    let full = ["new", "there", "long"].map(|name| {
+        let rule = faults::Rule::new(faults::Call::Close, faults::Fault::Fail(Errno::DQUOT));
+        rule.of_name(name.as_bytes()).inject()
+    });
+    let options = Options {
+        onto: true,
+        ..tree(Options::default())
+    };
+    let (figures, errors) = copy(Place::local(&source), Place::local(&target), &options).await;
+    assert!(full.iter().all(|rule| rule.hits() == 1), "{full:?}");
+    let mut told: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    told.sort_unstable();
+    assert_eq!(told.len(), 3, "{told:?}");
+    for (told, name) in told.iter().zip(["long", "new", "there"]) {
+        assert!(told.contains(name) && told.contains("quota"), "{told}");
+    }
+    assert_eq!(figures.files_done, 1);
 }
 
 #[tokio::test]

@@ -367,6 +367,7 @@ async fn put_new(
         }
     };
     let bytes = fill(context, job, content, &target).await?;
+    close(job, target).await?;
     Ok(Some(job.done(What::Copied, bytes)))
 }
 
@@ -388,13 +389,13 @@ async fn put_small_here(
         };
         let file = Disk::new(file, options.local, &watch);
         file.write(&[Piece { offset: 0, data }], &pool)?;
-        let file = file.file();
-        let there = local::attributes_of(file)?;
+        let there = local::attributes_of(file.file())?;
         let set = decide::last_attributes(&source, &there, true, &options);
-        let kept = set.map_or(Ok(true), |set| set_here(file, &set))?;
+        let kept = set.map_or(Ok(true), |set| set_here(file.file(), &set))?;
         if options.fsync {
-            file.sync_all()?;
+            file.file().sync_all()?;
         }
+        file.close()?;
         Ok(Some(kept))
     });
     let Some(owner_kept) = put.await? else {
@@ -472,11 +473,25 @@ async fn put_onto(
     };
     context.watch.moved(from);
     let bytes = fill(context, job, content, &target).await?;
+    close(job, target).await?;
     let what = match from {
         0 => What::Replaced,
         from => What::Resumed { from },
     };
     Ok(job.done(what, bytes))
+}
+
+/// Lets go of a file of this host that is complete; one of a server was closed after its last write.
+async fn close(job: &Job, target: Target) -> Result<(), TransferError> {
+    let Opened::Local(file) = target.opened else {
+        return Ok(());
+    };
+    // The thread that wrote it has ended: nobody else has it.
+    let Some(file) = Arc::into_inner(file) else {
+        return Ok(());
+    };
+    let closed = blocking(move || file.close()).await;
+    closed.map_err(|error| TransferError::local(&job.to.location.join(&job.name), "close", error))
 }
 
 /// Moves the content and sets the attributes. The file's length, bytes.
