@@ -489,6 +489,41 @@ async fn a_small_file_with_holes_is_not_taken_for_whole_when_a_copy_goes_on() {
     assert!(export.files[&b"small"[..]].1 == fs::read(&source).unwrap());
 }
 
+/// An earlier run may have had a smaller transfer size (`wsize=`, or the server's), and was cut off between
+/// two WRITEs: a later one reached the server, an earlier one did not.
+#[tokio::test]
+async fn a_file_that_fits_one_write_now_may_have_come_in_several() {
+    let here = tempfile::tempdir().unwrap();
+    let source = here.path().join("small");
+    fs::write(&source, vec![1; 64 << 10]).unwrap();
+    let options = Options {
+        existing: Existing::Resume,
+        ..Options::default()
+    };
+    for (missing, writes) in [(4096, 1), (0, 0)] {
+        let (shared, client) = export().await;
+        let left = Fattr3 {
+            mtime: answers::time(u32::MAX),
+            ..file(b"small", 64 << 10)
+        };
+        let content = [vec![0; missing], vec![1; (64 << 10) - missing]].concat();
+        let there = (left, content);
+        let name = b"small".to_vec();
+        shared.lock().unwrap().files.insert(name, there);
+        let (_, errors) = copy(Place::local(&source), place(&client, "small"), &options).await;
+        assert!(errors.is_empty(), "{errors:?}");
+        assert_eq!(
+            count(&shared, Procedure::Write),
+            writes,
+            "{missing} missing"
+        );
+        // What is left alone is on stable storage, as what is written is.
+        assert_eq!(count(&shared, Procedure::Commit), 1);
+        let export = shared.lock().unwrap();
+        assert!(export.files[&b"small"[..]].1 == fs::read(&source).unwrap());
+    }
+}
+
 #[tokio::test]
 async fn a_link_that_cannot_be_read_does_not_cost_what_is_there() {
     let here = tempfile::tempdir().unwrap();

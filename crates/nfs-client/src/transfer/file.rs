@@ -121,7 +121,7 @@ pub(super) async fn copy(context: &Context, job: &Job) -> Result<Done, TransferE
                 }
                 Some((Onto::Leave(What::Complete), item.clone()))
             }
-            There::This(item) => Some((decide_onto(context, job, item)?, item.clone())),
+            There::This(item) => Some((decide_onto(context, job, item).await?, item.clone())),
             There::Nothing | There::Unknown => None,
         };
         if let Some((Onto::Leave(what), _)) = onto {
@@ -168,7 +168,7 @@ async fn look(job: &Job) -> Result<There, TransferError> {
     Ok(found.map_or(There::Unknown, There::This))
 }
 
-fn decide_onto(context: &Context, job: &Job, there: &Item) -> Result<Onto, TransferError> {
+async fn decide_onto(context: &Context, job: &Job, there: &Item) -> Result<Onto, TransferError> {
     if is_same_file(&job.from, &job.item, &job.to, there) {
         return Err(same_file(job));
     }
@@ -184,8 +184,25 @@ fn decide_onto(context: &Context, job: &Job, there: &Item) -> Result<Onto, Trans
             is: type_name(there.attributes.ftype),
             by: "regular file",
         }),
+        Onto::Compare if is_there(context, job, there).await? => Ok(Onto::Leave(What::Complete)),
+        Onto::Compare => Ok(Onto::Replace),
         onto => Ok(onto),
     }
+}
+
+/// Whether `there` has the source's content, on stable storage where it is a server's: an earlier run that
+/// was cut off may not have come to its COMMIT.
+async fn is_there(context: &Context, job: &Job, there: &Item) -> Result<bool, TransferError> {
+    if let Side::Remote { client, .. } = &job.to.side {
+        let node = node_of(&job.to, there)?;
+        let path = job.to.location.join(&job.name).name();
+        // Before the look: what is seen after it stays.
+        let committed = client.nfs().commit(&node.handle, 0, 0).await;
+        if let Err(failure) = committed.map_err(ClientError::from)? {
+            return Err(refused("COMMIT", &path, failure.status).into());
+        }
+    }
+    verify::is_same(context, job, there).await
 }
 
 /// Whether two things are one.
@@ -227,7 +244,7 @@ fn would(onto: Option<Onto>) -> What {
     match onto {
         None | Some(Onto::Remove) => What::Copied,
         Some(Onto::Resume(from)) => What::Resumed { from },
-        Some(Onto::Replace | Onto::InTheWay) => What::Replaced,
+        Some(Onto::Replace | Onto::Compare | Onto::InTheWay) => What::Replaced,
         Some(Onto::Leave(what)) => what,
     }
 }
