@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use nfs_client::client::ClientError;
 use nfs_client::nfs3::{Ftype3, LookupOk, Nfsstat3, PostOpAttr};
-use nfs_wire::nfs3::{Call, Nfspath3, ReadOk, ReaddirOk, ReadlinkOk};
+use nfs_wire::nfs3::{Call, Nfspath3, ReadOk, ReaddirOk, ReaddirplusOk, ReadlinkOk};
 use tokio::time::timeout;
 
 use answers::*;
@@ -152,6 +152,34 @@ async fn without_readdirplus_attributes_come_by_lookup() {
             .iter()
             .all(|entry| entry.attributes.is_some() && entry.handle.is_some())
     );
+}
+
+/// A proxy in front of several servers, or one that cannot tell the attributes of what comes next.
+#[tokio::test]
+async fn readdirplus_that_ends_in_the_middle_lists_no_name_twice() {
+    let (client, root) = mounted(move |call| match call {
+        Call::Readdirplus(args) if args.cookie == 0 => ok(&ReaddirplusOk {
+            dir_attributes: None,
+            cookieverf: [3; 8],
+            entries: vec![plus(1, b"a", None)],
+            eof: false,
+        }),
+        Call::Readdirplus(_) => fail(Nfsstat3::Notsupp, &PostOpAttr::None),
+        Call::Readdir(args) => ok(&ReaddirOk {
+            dir_attributes: None,
+            cookieverf: [3; 8],
+            entries: match args.cookie {
+                0 => vec![entry(1, b"a")],
+                _ => vec![entry(2, b"b")],
+            },
+            eof: args.cookie == 1,
+        }),
+        call => good(call.procedure()),
+    })
+    .await;
+    let entries = client.read_dir(&root, true).await.unwrap();
+    let names: Vec<&[u8]> = entries.iter().map(|entry| &entry.name[..]).collect();
+    assert_eq!(names, [b"a", b"b"]);
 }
 
 #[tokio::test]

@@ -16,6 +16,7 @@ use nfs_client::transfer::{
     self, Event, Existing, Figures, Options, Place, Preserve, Remote, TransferError, Watch,
 };
 use nfs_client::{Client, ConnectOptions};
+use nfs_io::{Errno, faults};
 use nfs_wire::nfs3::{Call, Entry3, EntryPlus3, Filename, Procedure, ReadOk, ReaddirplusOk};
 use tokio::time::timeout;
 
@@ -269,6 +270,38 @@ fn make_tree(at: &Path, files: usize) -> std::path::PathBuf {
     root
 }
 
+/// As a file system on the network does that writes behind, and only tells at the end.
+#[tokio::test]
+async fn an_error_of_close_is_the_file_s() {
+    let here = tempfile::tempdir().unwrap();
+    let source = here.path().join("tree");
+    fs::create_dir(&source).unwrap();
+    // New and small, there before, and more than one piece.
+    for (name, len) in [("new", 10), ("there", 10), ("long", 3 << 20), ("good", 10)] {
+        fs::write(source.join(name), vec![b'c'; len]).unwrap();
+    }
+    let target = here.path().join("copy");
+    fs::create_dir(&target).unwrap();
+    fs::write(target.join("there"), "before").unwrap();
+    let full = ["new", "there", "long"].map(|name| {
+        let rule = faults::Rule::new(faults::Call::Close, faults::Fault::Fail(Errno::DQUOT));
+        rule.of_name(name.as_bytes()).inject()
+    });
+    let options = Options {
+        onto: true,
+        ..tree(Options::default())
+    };
+    let (figures, errors) = copy(Place::local(&source), Place::local(&target), &options).await;
+    assert!(full.iter().all(|rule| rule.hits() == 1), "{full:?}");
+    let mut told: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    told.sort_unstable();
+    assert_eq!(told.len(), 3, "{told:?}");
+    for (told, name) in told.iter().zip(["long", "new", "there"]) {
+        assert!(told.contains(name) && told.contains("quota"), "{told}");
+    }
+    assert_eq!(figures.files_done, 1);
+}
+
 #[tokio::test]
 async fn a_small_file_costs_two_calls_up_and_one_down() {
     const FILES: usize = 50;
@@ -454,6 +487,41 @@ async fn a_small_file_with_holes_is_not_taken_for_whole_when_a_copy_goes_on() {
     assert!(errors.is_empty(), "{errors:?}");
     let export = shared.lock().unwrap();
     assert!(export.files[&b"small"[..]].1 == fs::read(&source).unwrap());
+}
+
+/// An earlier run may have had a smaller transfer size (`wsize=`, or the server's), and was cut off between
+/// two WRITEs: a later one reached the server, an earlier one did not.
+#[tokio::test]
+async fn a_file_that_fits_one_write_now_may_have_come_in_several() {
+    let here = tempfile::tempdir().unwrap();
+    let source = here.path().join("small");
+    fs::write(&source, vec![1; 64 << 10]).unwrap();
+    let options = Options {
+        existing: Existing::Resume,
+        ..Options::default()
+    };
+    for (missing, writes) in [(4096, 1), (0, 0)] {
+        let (shared, client) = export().await;
+        let left = Fattr3 {
+            mtime: answers::time(u32::MAX),
+            ..file(b"small", 64 << 10)
+        };
+        let content = [vec![0; missing], vec![1; (64 << 10) - missing]].concat();
+        let there = (left, content);
+        let name = b"small".to_vec();
+        shared.lock().unwrap().files.insert(name, there);
+        let (_, errors) = copy(Place::local(&source), place(&client, "small"), &options).await;
+        assert!(errors.is_empty(), "{errors:?}");
+        assert_eq!(
+            count(&shared, Procedure::Write),
+            writes,
+            "{missing} missing"
+        );
+        // What is left alone is on stable storage, as what is written is.
+        assert_eq!(count(&shared, Procedure::Commit), 1);
+        let export = shared.lock().unwrap();
+        assert!(export.files[&b"small"[..]].1 == fs::read(&source).unwrap());
+    }
 }
 
 #[tokio::test]

@@ -28,7 +28,7 @@
 //! not run without its fault.
 //!
 //! ```text
-//! # call=  read, write, fsync or open-direct (opening with O_DIRECT)
+//! # call=  read, write, fsync, close or open-direct (opening with O_DIRECT)
 //! # fail=  an errno by name or number, or: shorten=BYTES
 //! # mode=  buffered, dontcache or direct; any if not given. An fsync has none.
 //! # file=  the last part of the file's path (see `Rule::of_name`); any if not given
@@ -68,6 +68,8 @@ pub enum Call {
     Fsync,
     /// [`fs::reopen`] with `O_DIRECT`.
     OpenDirect,
+    /// [`fs::close`]; the descriptor is closed all the same.
+    Close,
 }
 
 /// What happens.

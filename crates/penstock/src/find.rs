@@ -139,8 +139,10 @@ impl Args {
                     None => return Ok(()),
                 },
             };
+            let ignoring_case = |glob: &Glob| glob.clone().ignoring_case();
             let tests = Tests {
                 args: &self,
+                iname: self.iname.iter().map(ignoring_case).collect(),
                 newer,
                 now: time::now(),
             };
@@ -309,6 +311,8 @@ async fn reference(session: &mut Session, place: &str) -> anyhow::Result<Option<
 /// What has to hold for a thing to be printed.
 struct Tests<'a> {
     args: &'a Args,
+    /// [`Args::iname`], ready to be matched.
+    iname: Vec<Glob>,
     newer: Option<Nfstime3>,
     now: Nfstime3,
 }
@@ -320,10 +324,7 @@ impl Tests<'_> {
         let name = found.name();
         found.depth >= args.mindepth
             && args.name.iter().all(|glob| glob.matches(name))
-            && args
-                .iname
-                .iter()
-                .all(|glob| glob.clone().ignoring_case().matches(name))
+            && self.iname.iter().all(|glob| glob.matches(name))
             && args.path.iter().all(|glob| glob.matches(&found.path))
             && (args.types.is_empty() || args.types.iter().any(|wanted| wanted.0 == a.ftype))
             && args.uid.is_none_or(|uid| uid == a.uid)

@@ -1,8 +1,8 @@
 //! Reading directories: page by page, or whole.
 //!
 //! A [`DirStream`] owns the place in one listing (cookie, verifier) and a fingerprint of each entry it
-//! gave, 16 bytes: when the server calls its own cookie bad, the listing begins again and what was given
-//! already is left out. It never holds more than one page of entries.
+//! gave, 16 bytes: when the server calls its own cookie bad, or will not go on by READDIRPLUS, the listing
+//! begins again and what was given already is left out. It never holds more than one page of entries.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher as _, RandomState};
@@ -46,6 +46,8 @@ pub struct DirStream {
     cookie: u64,
     cookieverf: [u8; 8],
     restarts: u32,
+    /// For any reason.
+    begun_again: bool,
     given: HashSet<(u64, u64)>,
     hasher: RandomState,
     over: bool,
@@ -85,6 +87,7 @@ impl Client {
             cookie: 0,
             cookieverf: [0; 8],
             restarts: 0,
+            begun_again: false,
             given: HashSet::new(),
             hasher: RandomState::new(),
             over: false,
@@ -215,7 +218,7 @@ impl DirStream {
         }
         let entries = part.entries.iter().map(|(_, entry)| entry);
         let new = entries.filter(|entry| {
-            self.restarts == 0 || !self.given.contains(&fingerprint(&self.hasher, entry))
+            !self.begun_again || !self.given.contains(&fingerprint(&self.hasher, entry))
         });
         Ok(new.cloned().collect())
     }
@@ -242,6 +245,7 @@ impl DirStream {
             self.over = true;
             return Err(error);
         }
+        self.begun_again = true;
         self.cookie = 0;
         self.cookieverf = [0; 8];
         Ok(())

@@ -13,6 +13,8 @@ use crate::limits::{RESUME_ALIGN_BYTES, SPARSE_BLOCK_BYTES, TRANSFER_UNCOMMITTED
 pub(super) enum Onto {
     /// Leave it.
     Leave(What),
+    /// It may be there whole: leave it if it has the source's content, and replace it if not.
+    Compare,
     /// Cut it to nothing and write it anew.
     Replace,
     /// Keep what lies below this offset, which is above 0, and write the rest.
@@ -60,11 +62,13 @@ pub(super) fn onto(
 fn resume(source: &Fattr3, there: &Fattr3, one_write: Option<u64>) -> Onto {
     if there.size == source.size {
         // With times kept, the time is set last. Where nothing is set last, a file that went in one
-        // WRITE is there whole or not at all.
-        let whole = is_same_time(source.mtime, there.mtime);
-        let fits = one_write.is_some_and(|most| source.size <= most);
-        if whole || (fits && there.mtime >= source.mtime) {
+        // WRITE is there whole or not at all; but an earlier run may have cut it into smaller ones.
+        if is_same_time(source.mtime, there.mtime) {
             return Onto::Leave(What::Complete);
+        }
+        let fits = one_write.is_some_and(|most| source.size <= most);
+        if fits && there.mtime >= source.mtime {
+            return Onto::Compare;
         }
     }
     if source.mtime > there.mtime || there.size > source.size {
@@ -227,10 +231,10 @@ mod tests {
                 Onto::Leave(What::NotOlder),
             ),
             (file(9, 5), file(1, 4), ReplaceOlder, Onto::Replace),
-            // The same size and time: done. The same size, later: done if it went in one WRITE.
+            // The same size and time: done. The same size, later: done if it fits one WRITE and is the same.
             (file(9, 5), file(9, 5), Resume, done),
             (file(9 * MIB, 5), file(9 * MIB, 5), Resume, done),
-            (file(9, 5), file(9, 6), Resume, done),
+            (file(9, 5), file(9, 6), Resume, Onto::Compare),
             (file(9 * MIB, 5), file(9 * MIB, 6), Resume, Onto::Replace),
             (file(9, 7), file(9, 6), Resume, Onto::Replace),
             // Part of it is there.

@@ -62,6 +62,15 @@ impl Disk {
         &self.file
     }
 
+    /// Closes a file that was written. Some file systems tell only now that what they took did not get
+    /// to its place: each descriptor is asked, for each tells of its own writes.
+    pub(super) fn close(self) -> io::Result<()> {
+        let past = self.past.into_inner().flatten();
+        let past = past.map_or(Ok(()), |past| fs::close(past.fd));
+        let file = fs::close(self.file.into());
+        Ok(past.and(file)?)
+    }
+
     /// How it is moved from now on.
     fn mode(&self) -> Mode {
         if self.refused.load(Ordering::Relaxed) {

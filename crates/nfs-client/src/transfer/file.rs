@@ -121,7 +121,7 @@ pub(super) async fn copy(context: &Context, job: &Job) -> Result<Done, TransferE
                 }
                 Some((Onto::Leave(What::Complete), item.clone()))
             }
-            There::This(item) => Some((decide_onto(context, job, item)?, item.clone())),
+            There::This(item) => Some((decide_onto(context, job, item).await?, item.clone())),
             There::Nothing | There::Unknown => None,
         };
         if let Some((Onto::Leave(what), _)) = onto {
@@ -168,7 +168,7 @@ async fn look(job: &Job) -> Result<There, TransferError> {
     Ok(found.map_or(There::Unknown, There::This))
 }
 
-fn decide_onto(context: &Context, job: &Job, there: &Item) -> Result<Onto, TransferError> {
+async fn decide_onto(context: &Context, job: &Job, there: &Item) -> Result<Onto, TransferError> {
     if is_same_file(&job.from, &job.item, &job.to, there) {
         return Err(same_file(job));
     }
@@ -184,8 +184,25 @@ fn decide_onto(context: &Context, job: &Job, there: &Item) -> Result<Onto, Trans
             is: type_name(there.attributes.ftype),
             by: "regular file",
         }),
+        Onto::Compare if is_there(context, job, there).await? => Ok(Onto::Leave(What::Complete)),
+        Onto::Compare => Ok(Onto::Replace),
         onto => Ok(onto),
     }
+}
+
+/// Whether `there` has the source's content, on stable storage where it is a server's: an earlier run that
+/// was cut off may not have come to its COMMIT.
+async fn is_there(context: &Context, job: &Job, there: &Item) -> Result<bool, TransferError> {
+    if let Side::Remote { client, .. } = &job.to.side {
+        let node = node_of(&job.to, there)?;
+        let path = job.to.location.join(&job.name).name();
+        // Before the look: what is seen after it stays.
+        let committed = client.nfs().commit(&node.handle, 0, 0).await;
+        if let Err(failure) = committed.map_err(ClientError::from)? {
+            return Err(refused("COMMIT", &path, failure.status).into());
+        }
+    }
+    verify::is_same(context, job, there).await
 }
 
 /// Whether two things are one.
@@ -227,7 +244,7 @@ fn would(onto: Option<Onto>) -> What {
     match onto {
         None | Some(Onto::Remove) => What::Copied,
         Some(Onto::Resume(from)) => What::Resumed { from },
-        Some(Onto::Replace | Onto::InTheWay) => What::Replaced,
+        Some(Onto::Replace | Onto::Compare | Onto::InTheWay) => What::Replaced,
         Some(Onto::Leave(what)) => what,
     }
 }
@@ -367,6 +384,7 @@ async fn put_new(
         }
     };
     let bytes = fill(context, job, content, &target).await?;
+    close(job, target).await?;
     Ok(Some(job.done(What::Copied, bytes)))
 }
 
@@ -388,13 +406,13 @@ async fn put_small_here(
         };
         let file = Disk::new(file, options.local, &watch);
         file.write(&[Piece { offset: 0, data }], &pool)?;
-        let file = file.file();
-        let there = local::attributes_of(file)?;
+        let there = local::attributes_of(file.file())?;
         let set = decide::last_attributes(&source, &there, true, &options);
-        let kept = set.map_or(Ok(true), |set| set_here(file, &set))?;
+        let kept = set.map_or(Ok(true), |set| set_here(file.file(), &set))?;
         if options.fsync {
-            file.sync_all()?;
+            file.file().sync_all()?;
         }
+        file.close()?;
         Ok(Some(kept))
     });
     let Some(owner_kept) = put.await? else {
@@ -472,11 +490,25 @@ async fn put_onto(
     };
     context.watch.moved(from);
     let bytes = fill(context, job, content, &target).await?;
+    close(job, target).await?;
     let what = match from {
         0 => What::Replaced,
         from => What::Resumed { from },
     };
     Ok(job.done(what, bytes))
+}
+
+/// Lets go of a file of this host that is complete; one of a server was closed after its last write.
+async fn close(job: &Job, target: Target) -> Result<(), TransferError> {
+    let Opened::Local(file) = target.opened else {
+        return Ok(());
+    };
+    // The thread that wrote it has ended: nobody else has it.
+    let Some(file) = Arc::into_inner(file) else {
+        return Ok(());
+    };
+    let closed = blocking(move || file.close()).await;
+    closed.map_err(|error| TransferError::local(&job.to.location.join(&job.name), "close", error))
 }
 
 /// Moves the content and sets the attributes. The file's length, bytes.

@@ -8,7 +8,7 @@ use fuser::{Errno, FileAttr, FopenFlags, LockOwner, OpenAccMode, OpenFlags};
 use nfs_client::client::Node;
 use nfs_client::nfs3::{
     ACCESS3_EXECUTE, ACCESS3_EXTEND, ACCESS3_MODIFY, ACCESS3_READ, CreateHow, Fattr3, FileHandle,
-    Ftype3, Nfsstat3, SetTime,
+    Ftype3, Nfsstat3,
 };
 use nfs_client::{Client, ClientError, File};
 use rustix::fs::OFlags;
@@ -196,7 +196,7 @@ impl Tree {
         let client = self.client(caller);
         let exclusive = oflags(flags.0).contains(OFlags::EXCL);
         let made = if exclusive {
-            create_exclusive(&client, &dir, name, mode).await
+            client.create_new_in(&dir, name, &with_mode(mode)).await
         } else {
             let how = CreateHow::Guarded(with_mode(mode));
             client.create_in(&dir, name, &how).await
@@ -379,35 +379,4 @@ impl Tree {
 fn open(client: &Client, node: Node, name: &str) -> Answer<File> {
     let file = client.open_node(node, name.as_bytes());
     file.map_err(|error| refuse(&error))
-}
-
-/// Creates a file that must not be there. The verifier makes this exact even when the reply is lost
-/// and the call is made again (RFC 1813 §3.3.8); attributes have to follow.
-async fn create_exclusive(
-    client: &Client,
-    dir: &FileHandle,
-    name: &[u8],
-    mode: u32,
-) -> Result<Node, ClientError> {
-    let mut verifier = [0; 8];
-    let new = with_mode(mode);
-    if getrandom::fill(&mut verifier).is_err() {
-        return client.create_in(dir, name, &CreateHow::Guarded(new)).await;
-    }
-    let how = CreateHow::Exclusive(verifier);
-    let node = match client.create_in(dir, name, &how).await {
-        Err(error) if error.status() == Some(Nfsstat3::Notsupp) => {
-            return client.create_in(dir, name, &CreateHow::Guarded(new)).await;
-        }
-        made => made?,
-    };
-    // Servers keep the verifier in the times.
-    let mut after = new;
-    after.atime = SetTime::ServerTime;
-    after.mtime = SetTime::ServerTime;
-    let attributes = match client.setattr_handle(&node.handle, &after).await? {
-        Some(attributes) => attributes,
-        None => client.stat_handle(&node.handle).await?,
-    };
-    Ok(Node { attributes, ..node })
 }

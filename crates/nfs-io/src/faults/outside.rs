@@ -93,6 +93,7 @@ fn parse_call(word: &str) -> Result<Call, String> {
         "write" => Ok(Call::Write),
         "fsync" => Ok(Call::Fsync),
         "open-direct" => Ok(Call::OpenDirect),
+        "close" => Ok(Call::Close),
         _ => Err(format!("`{word}` is no call")),
     }
 }

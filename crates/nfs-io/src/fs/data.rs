@@ -1,7 +1,7 @@
 //! Data that is already in memory, and flushing. Everything else goes through an engine.
 
 use std::io::IoSliceMut;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, IntoRawFd as _, OwnedFd};
 
 use rustix::io::{ReadWriteFlags, retry_on_intr};
 
@@ -72,6 +72,23 @@ pub fn fsync(fd: BorrowedFd<'_>) -> Result<()> {
 pub fn fdatasync(fd: BorrowedFd<'_>) -> Result<()> {
     faults::refuse(Call::Fsync, fd)?;
     retry_on_intr(|| rustix::fs::fdatasync(fd))
+}
+
+/// Closes a file that was written, and tells what its file system has against it: one on the network
+/// (FUSE, NFS) may not say before that the data did not get to its place. The descriptor is gone either
+/// way, and so is not closed again on `EINTR`.
+///
+/// # Errors
+/// `EIO`, `ENOSPC`, `EDQUOT` where writing back failed.
+pub fn close(fd: OwnedFd) -> Result<()> {
+    faults::refuse(Call::Close, fd.as_fd())?;
+    // SAFETY: the descriptor was owned, and nobody has it any more: it is closed once.
+    let done = unsafe { libc::close(fd.into_raw_fd()) };
+    if done == 0 {
+        Ok(())
+    } else {
+        Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO))
+    }
 }
 
 /// Puts the whole file system of `fd` on stable storage.

@@ -19,7 +19,8 @@ mod vectored;
 
 pub use attributes::{Access, SetTime, access, chmod, chown, set_times, truncate};
 pub use data::{
-    CacheStat, cachestat, drop_cached, fdatasync, fsync, pread_nowait, syncfs, takes_dontcache,
+    CacheStat, cachestat, close, drop_cached, fdatasync, fsync, pread_nowait, syncfs,
+    takes_dontcache,
 };
 pub use dir::{Batch, Dirent, Dirents, FileKind};
 pub use handle::{KernelHandle, name_to_handle, name_to_handle_at, open_by_handle};
