@@ -86,6 +86,10 @@ pub const DIRECT_WRITE_ALIGN_BYTES_MIN: u64 = 4096;
 /// No direct I/O is aligned to less: the smallest logical block of a disk.
 pub const DIRECT_ALIGN_BYTES_MIN: usize = 512;
 
+/// How often a handle is tried to be opened while the kernel answers `ENOMEM`, which it also does for the
+/// moment in which a file is made with the inode number of one that is gone.
+pub const HANDLE_OPENS_MAX: u32 = 32;
+
 /// How often a write is tried to be watched well while it passes the page cache or not. On a busy
 /// machine the thread that looks may hardly run while the write does.
 pub const WATCHED_TRIES_MAX: u32 = 24;
