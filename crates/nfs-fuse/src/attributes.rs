@@ -44,19 +44,13 @@ fn set_time(time: Option<TimeOrNow>) -> SetTime {
 /// A time as NFSv3 carries it: seconds from 1970 to 2106. What is outside is moved to the nearer end,
 /// as Linux does for each of its file systems.
 fn to_nfs(time: SystemTime) -> Nfstime3 {
-    let Ok(since) = time.duration_since(UNIX_EPOCH) else {
-        return Nfstime3::default();
-    };
-    match u32::try_from(since.as_secs()) {
-        Ok(seconds) => Nfstime3 {
-            seconds,
-            nseconds: since.subsec_nanos(),
+    time.duration_since(UNIX_EPOCH).map_or_else(
+        |_| Nfstime3::default(),
+        |since| {
+            let seconds = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
+            Nfstime3::nearest(seconds, since.subsec_nanos())
         },
-        Err(_) => Nfstime3 {
-            seconds: u32::MAX,
-            nseconds: 0,
-        },
-    }
+    )
 }
 
 /// A time of the server. Nanoseconds that are none are left out.
