@@ -162,6 +162,23 @@ fn short_transfers_are_gone_on_with() {
     }
 }
 
+/// A small file is read in one go: what comes in parts is not its end.
+#[test]
+fn one_read_is_short_only_at_the_end() {
+    let content = content(PIECE);
+    for (directory, how) in directories().iter().flat_map(|d| MODES.map(|how| (d, how))) {
+        let (pool, disk) = (pool(), disk(directory, how, &Watch::default()));
+        write_all(&disk, pieces(&content, 0, 0, &pool), &pool);
+        let short = Rule::new(Call::Read, Fault::Shorten(4096)).of_file(disk.file());
+        let _short = short.inject();
+        assert!(
+            disk.read(0, PIECE + 1, &pool).unwrap() == content,
+            "{how:?}"
+        );
+        assert!(disk.read(PIECE as u64, 1, &pool).unwrap().is_empty());
+    }
+}
+
 #[test]
 fn errors_of_a_disk_are_told() {
     for (how, errno) in MODES
