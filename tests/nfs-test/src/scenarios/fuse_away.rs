@@ -178,7 +178,7 @@ fn child(mount: &Mount, server: &Server) -> Result<()> {
     Ok(())
 }
 
-/// A command, and whether it has to succeed.
+/// A command, and whether nothing is mounted any more afterwards.
 type Attempt = (&'static [&'static str], bool);
 
 /// Ways to take a mount off that a program waits in. The program is ended before the last command.
@@ -192,7 +192,8 @@ const WAYS: &[(&str, &[Attempt])] = &[
     ),
     ("lazily", &[(&["umount", "-l"], true)]),
     ("lazily-fuse", &[(&["fusermount3", "-uz"], true)]),
-    // Ends what waits; the tree is the next command's.
+    // Ends what waits; it takes the mount off as well if that has let go of it soon enough, else the next
+    // command does.
     (
         "force",
         &[(&["umount", "-f"], false), (&["umount", "-l"], true)],
@@ -202,14 +203,14 @@ const WAYS: &[(&str, &[Attempt])] = &[
 fn taken_off(mount: Mount, server: &Server, commands: &[Attempt]) -> Result<()> {
     let _away = Away::new(server)?;
     let mut reader = waiting(&mount, "cat", &["@/big"])?;
-    for (index, (command, succeeds)) in commands.iter().enumerate() {
+    for (index, (command, last)) in commands.iter().enumerate() {
         if index > 0 {
             reader.signal(Signal::KILL);
             reader.wait(DEADLINE)?;
         }
         let (program, args) = command.split_first().context("a program")?;
         let did = output(Command::new(program).args(args).arg(&mount.point));
-        ensure!(did.is_ok() || !succeeds, "{command:?}: {did:?}");
+        ensure!(!last || !is_mounted(&mount.point)?, "{command:?}: {did:?}");
     }
     reader.signal(Signal::KILL);
     reader.wait(DEADLINE)?;
@@ -217,6 +218,12 @@ fn taken_off(mount: Mount, server: &Server, commands: &[Attempt]) -> Result<()> 
     let status = mount.ended(DEADLINE)?;
     ensure!(status.success(), "penstock mount ended with {status}");
     Ok(())
+}
+
+fn is_mounted(point: &Path) -> Result<bool> {
+    let mounts = fs::read_to_string("/proc/self/mounts")?;
+    let mut points = mounts.lines().filter_map(|line| line.split(' ').nth(1));
+    Ok(points.any(|at| Path::new(at) == point))
 }
 
 /// The second signal ends a mount whose data waits for the server.
