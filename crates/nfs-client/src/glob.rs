@@ -69,6 +69,42 @@ impl FromStr for Glob {
     }
 }
 
+/// Whether each of `pattern` stands for what is at its place among `got`: one thing that it `fits`, or any
+/// number of things if it `is_many`.
+pub(crate) fn is_like<P, G>(
+    pattern: &[P],
+    got: &[G],
+    is_many: impl Fn(&P) -> bool,
+    fits: impl Fn(&P, &G) -> bool,
+) -> bool {
+    let (mut wanted, mut at) = (0, 0);
+    // Where the last of many was, and how far it reached: what fails later lets it reach one farther.
+    let mut retry: Option<(usize, usize)> = None;
+    loop {
+        match (pattern.get(wanted), got.get(at)) {
+            (None, None) => return true,
+            (Some(many), _) if is_many(many) => {
+                retry = Some((wanted, at));
+                wanted += 1;
+                continue;
+            }
+            (Some(one), Some(thing)) if fits(one, thing) => {
+                wanted += 1;
+                at += 1;
+                continue;
+            }
+            _ => {}
+        }
+        match retry {
+            Some((many, reached)) if reached < got.len() => {
+                retry = Some((many, reached + 1));
+                (wanted, at) = (many + 1, reached + 1);
+            }
+            _ => return false,
+        }
+    }
+}
+
 fn set(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) -> Result<Token, String> {
     let unclosed = || "a '[' has no ']': write \\[ for a plain one".to_owned();
     let negated = chars.next_if(|char| matches!(char, '!' | '^')).is_some();
@@ -129,32 +165,12 @@ impl Glob {
     /// The whole of `name` is as the pattern says.
     pub fn matches(&self, name: &[u8]) -> bool {
         let symbols: Vec<Symbol> = symbols(name);
-        let (mut token, mut symbol) = (0, 0);
-        // Where the last star was, and how far it reached: what fails later lets it reach one farther.
-        let mut retry: Option<(usize, usize)> = None;
-        loop {
-            match (self.tokens.get(token), symbols.get(symbol)) {
-                (None, None) => return true,
-                (Some(Token::Star), _) => {
-                    retry = Some((token, symbol));
-                    token += 1;
-                    continue;
-                }
-                (Some(wanted), Some(&got)) if self.fits(wanted, got) => {
-                    token += 1;
-                    symbol += 1;
-                    continue;
-                }
-                _ => {}
-            }
-            match retry {
-                Some((star, reached)) if reached < symbols.len() => {
-                    retry = Some((star, reached + 1));
-                    (token, symbol) = (star + 1, reached + 1);
-                }
-                _ => return false,
-            }
-        }
+        is_like(
+            &self.tokens,
+            &symbols,
+            |token| matches!(token, Token::Star),
+            |token, &got| self.fits(token, got),
+        )
     }
 
     fn fits(&self, token: &Token, got: Symbol) -> bool {

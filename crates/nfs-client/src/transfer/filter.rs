@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use crate::glob::Glob;
+use crate::glob::{Glob, is_like};
 
 /// Names to leave out of trees, and names to take all the same. The default leaves out nothing.
 ///
@@ -97,32 +97,12 @@ impl Pattern {
             return false;
         }
         let path: Vec<&[u8]> = path.split(|&byte| byte == b'/').collect();
-        // Where the last `**` was, and how far it reached: what fails later lets it reach one farther.
-        let mut retry: Option<(usize, usize)> = None;
-        let (mut wanted, mut at) = (0, 0);
-        loop {
-            match (self.names.get(wanted), path.get(at)) {
-                (None, None) => return true,
-                (Some(Name::Any), _) => {
-                    retry = Some((wanted, at));
-                    wanted += 1;
-                    continue;
-                }
-                (Some(Name::Like(glob)), Some(name)) if glob.matches(name) => {
-                    wanted += 1;
-                    at += 1;
-                    continue;
-                }
-                _ => {}
-            }
-            match retry {
-                Some((any, reached)) if reached < path.len() => {
-                    retry = Some((any, reached + 1));
-                    (wanted, at) = (any + 1, reached + 1);
-                }
-                _ => return false,
-            }
-        }
+        is_like(
+            &self.names,
+            &path,
+            |wanted| matches!(wanted, Name::Any),
+            |wanted, name| matches!(wanted, Name::Like(glob) if glob.matches(name)),
+        )
     }
 }
 

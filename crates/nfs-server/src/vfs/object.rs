@@ -486,6 +486,16 @@ fn is_settled(time: Timestamp) -> bool {
 mod tests {
     use super::*;
 
+    /// Attributes that differ in their ctime.
+    fn stats() -> impl Fn(i64) -> Stat {
+        let file = tempfile::tempfile().unwrap();
+        let stat = fs::statx(file.as_fd()).unwrap();
+        move |sec| Stat {
+            ctime: Timestamp { sec, nsec: 0 },
+            ..stat
+        }
+    }
+
     #[test]
     fn only_changes_of_one_client_are_unmixed() {
         let mut changes = Changes::default();
@@ -504,13 +514,10 @@ mod tests {
         changes.begin(2);
         assert!(!changes.mixed, "nothing of before runs any more");
     }
+
     #[test]
     fn replies_to_changes_that_overlap_are_chained() {
-        let file = tempfile::tempfile().unwrap();
-        let at = |sec| Stat {
-            ctime: Timestamp { sec, nsec: 0 },
-            ..fs::statx(file.as_fd()).unwrap()
-        };
+        let at = stats();
         let mut changes = Changes::default();
         changes.begin(1);
         changes.begin(1);
@@ -531,11 +538,7 @@ mod tests {
     /// overlap. docs/client.md says so too.
     #[test]
     fn a_local_writer_shows_between_runs_and_in_what_comes_after_them() {
-        let file = tempfile::tempfile().unwrap();
-        let at = |sec| Stat {
-            ctime: Timestamp { sec, nsec: 0 },
-            ..fs::statx(file.as_fd()).unwrap()
-        };
+        let at = stats();
         let mut changes = Changes::default();
         // Two WRITEs overlap, at 1 and 3; at 2, the program writes.
         changes.begin(1);
