@@ -20,8 +20,13 @@ pub(crate) fn streams(name: &str, command: &mut Command) -> Result<bool> {
     Ok(status.success())
 }
 
-/// Runs `command`, passing each line of its standard output on and showing it to `see`; whether it succeeded.
-pub(crate) fn lines(name: &str, command: &mut Command, mut see: impl FnMut(&str)) -> Result<bool> {
+/// Runs `command` with each line of its standard output shown to `see`, and what that makes of it passed on; whether
+/// it succeeded.
+pub(crate) fn lines(
+    name: &str,
+    command: &mut Command,
+    mut see: impl FnMut(String) -> Option<String>,
+) -> Result<bool> {
     eprintln!("==> {name}");
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     let program = command.get_program().display().to_string();
@@ -32,9 +37,9 @@ pub(crate) fn lines(name: &str, command: &mut Command, mut see: impl FnMut(&str)
     // What we pass on goes to standard error: our standard output carries the closing line only.
     for line in BufReader::new(output).split(b'\n') {
         let line = line.with_context(|| format!("{name}: reading its output"))?;
-        let line = String::from_utf8_lossy(&line);
-        eprintln!("{line}");
-        see(&line);
+        if let Some(line) = see(String::from_utf8_lossy(&line).into_owned()) {
+            eprintln!("{line}");
+        }
     }
     let status = child
         .wait()

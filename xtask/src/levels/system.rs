@@ -65,7 +65,10 @@ fn run_filtered(root: &Path, options: &Options, filters: &[&str]) -> Result<Tall
         command.args(["--filter", filter]);
     }
     let mut reader = Reader::default();
-    let succeeded = run::lines("nfs-test", &mut command, |line| reader.read(line))?;
+    let succeeded = run::lines("nfs-test", &mut command, |line| {
+        reader.read(&line);
+        Some(line)
+    })?;
     let has_ended = reader.closing.is_some();
     let mut tally = reader.closing.unwrap_or_default();
     tally.merge(reader.said);

@@ -34,7 +34,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<Tally> {
     }
     let mut reader = Reader::default();
     let succeeded = run::lines("cargo test --workspace", &mut command, |line| {
-        reader.read(line);
+        reader.read(&line)
     })?;
     let mut tally = reader.tally;
     // A test program died before it could report, or the time was over.
@@ -57,7 +57,8 @@ struct Reader {
 }
 
 impl Reader {
-    fn read(&mut self, line: &str) {
+    /// Takes a line; what is to be printed of it: how many passed, of what did not, everything, and what takes long.
+    fn read(&mut self, line: &str) -> Option<String> {
         if line == "failures:" {
             // It comes twice: before what they said, and before their names alone.
             self.within = false;
@@ -71,20 +72,30 @@ impl Reader {
         } else if self.within {
             self.tally.say_more(line);
         }
-        count(&mut self.tally, line);
+        let before = self.tally.passed;
+        let is_news = count(&mut self.tally, line);
+        if line.starts_with("test result: ok") {
+            return Some(format!("     {} passed", self.tally.passed - before));
+        }
+        let is_news = is_news
+            || self.failures
+            || line.ends_with("... FAILED")
+            || line.contains(" has been running for over ");
+        is_news.then(|| line.to_owned())
     }
 }
 
-/// A test that skips passes as far as the harness knows, and prints `SKIP: <test>: <reason>`.
-fn count(tally: &mut Tally, line: &str) {
+/// A test that skips passes as far as the harness knows, and prints `SKIP: <test>: <reason>`. Whether the line said
+/// anything that counts.
+fn count(tally: &mut Tally, line: &str) -> bool {
     if line.trim_start().starts_with("SKIP: ") {
         tally.skipped += 1;
         tally.passed = tally.passed.saturating_sub(1);
         tally.say(line.trim_start());
-        return;
+        return true;
     }
     let Some(result) = line.trim_start().strip_prefix("test result: ") else {
-        return;
+        return false;
     };
     for part in result.split(['.', ';']) {
         let number = |word| part.trim().strip_suffix(word)?.parse::<u64>().ok();
@@ -92,6 +103,7 @@ fn count(tally: &mut Tally, line: &str) {
         tally.failed += number(" failed").unwrap_or(0);
         tally.skipped += number(" ignored").unwrap_or(0);
     }
+    true
 }
 
 #[cfg(test)]
@@ -128,11 +140,41 @@ mod tests {
         let output = "test a ... ok\ntest b ... FAILED\n\nsuccesses:\n\n---- a stdout ----\nfine\n\n\nsuccesses:\n    a\n\n\
                       failures:\n\n---- b stdout ----\npanicked at b.rs\n\nfailures:\n    b\n\n\
                       test result: FAILED. 1 passed; 1 failed; 0 ignored\n---- c stdout ----\nfine\n";
-        output.lines().for_each(|line| reader.read(line));
+        let printed: Vec<String> = output
+            .lines()
+            .filter_map(|line| reader.read(line))
+            .collect();
         let mut expected = Tally::failure("unit: b");
         expected.say_more("panicked at b.rs");
         expected.say_more("");
         expected.passed = 1;
         assert_eq!(reader.tally, expected);
+        assert_eq!(
+            printed.join("\n"),
+            "test b ... FAILED\nfailures:\n\n---- b stdout ----\npanicked at b.rs\n\nfailures:\n    b\n\n\
+             test result: FAILED. 1 passed; 1 failed; 0 ignored"
+        );
+    }
+
+    #[test]
+    fn of_what_passed_the_number_is_printed() {
+        let mut reader = Reader::default();
+        let output = "\nrunning 2 tests\ntest a ... ok\ntest b ... ok\n\nsuccesses:\n\n---- a stdout ----\nfine\n\n\
+                      test result: ok. 2 passed; 0 failed; 0 ignored\n\n\
+                      running 1 test\ntest c has been running for over 60 seconds\nSKIP: c: no disk\n\n\
+                      test result: ok. 1 passed; 0 failed; 0 ignored\n";
+        let printed: Vec<String> = output
+            .lines()
+            .filter_map(|line| reader.read(line))
+            .collect();
+        assert_eq!(
+            printed,
+            [
+                "     2 passed",
+                "test c has been running for over 60 seconds",
+                "SKIP: c: no disk",
+                "     1 passed"
+            ]
+        );
     }
 }

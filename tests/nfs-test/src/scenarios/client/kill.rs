@@ -148,7 +148,7 @@ impl<'a> Bench<'a> {
         }
         self.disk.unmount()?;
         Ok(format!(
-            "{} blows in {copies} copies, {} of them failed and were mended, {} entries",
+            "{} blows in {copies} copies, {} of them gave up and were mended, {} entries",
             self.blows,
             self.failed,
             self.expected.len()
