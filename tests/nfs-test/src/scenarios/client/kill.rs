@@ -4,7 +4,7 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 
@@ -18,6 +18,8 @@ use crate::random::Random;
 
 /// How long a copy may go on after its last blow.
 const COPY_DEADLINE: Duration = Duration::from_secs(120);
+/// Between two looks whether a copy has begun.
+const LOOK_AT_COPY: Duration = Duration::from_millis(1);
 /// A copy that has ended is followed by another; so many of them have to be struck at least.
 const COPIES_MIN: u32 = 4;
 /// The longest random time between two blows, in microseconds.
@@ -214,7 +216,8 @@ impl<'a> Bench<'a> {
             Way::Down => (self.url("calm"), down.to_str().context("UTF-8")?.to_owned()),
             Way::Between => (self.url("calm"), self.url("target")),
         };
-        let status = self.struck(&[&from, &onto], blows)?;
+        let made = if way == Way::Down { &down } else { &to };
+        let status = self.struck(&[&from, &onto], made, blows)?;
         match status.code() {
             Some(0) => {}
             // It said so. What it says is missing comes with the next try, at which nobody strikes.
@@ -226,13 +229,12 @@ impl<'a> Bench<'a> {
             }
             _ => bail!("cp ended with {status}: {}", self.said()?),
         }
-        let found = if way == Way::Down { &down } else { &to };
         if self.cut && way != Way::Down {
             // Done is on stable storage: one more cut must not take it away.
             self.last_and_strike()?;
         }
         let said = if status.success() { "done" } else { "mended" };
-        self.check(found)
+        self.check(made)
             .with_context(|| format!("cp said {said}, {} blows so far", self.blows))
     }
 
@@ -265,7 +267,9 @@ impl<'a> Bench<'a> {
         }
     }
 
-    fn struck(&mut self, words: &[&str], blows: u32) -> Result<ExitStatus> {
+    /// A copy that makes `made`, struck from then on: one that finds nobody listening at all when it starts says so and
+    /// ends.
+    fn struck(&mut self, words: &[&str], made: &Path, blows: u32) -> Result<ExitStatus> {
         let log = File::create(self.context.dir.join("cp.log"))?;
         let mut command = self.cp(words);
         command
@@ -273,6 +277,17 @@ impl<'a> Bench<'a> {
             .stdout(Stdio::null())
             .stderr(log);
         let mut running = Running::start(&mut command)?;
+        let deadline = Instant::now() + COPY_DEADLINE;
+        while !made.exists() {
+            if let Some(status) = running.ended_within(LOOK_AT_COPY)? {
+                return Ok(status);
+            }
+            ensure!(
+                Instant::now() < deadline,
+                "cp does not begin: {}",
+                self.said()?
+            );
+        }
         while self.blows < blows {
             let pause = Duration::from_micros(self.random.below(PAUSE_MAX_US));
             if let Some(status) = running.ended_within(pause)? {
