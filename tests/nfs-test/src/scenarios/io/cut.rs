@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use bytes::Bytes;
-use nfs_client::nfs3::{FileHandle, Nfsstat3, StableHow};
+use nfs_client::nfs3::{Failure, FileHandle, Nfsstat3, StableHow, WccData, WriteOk};
 
 use super::bed::{BESIDE, Bed, Client, Ground, Mode, Source, local_is, pipelined};
 use super::records::RECORD;
@@ -30,14 +30,17 @@ pub(super) fn run(
     std::fs::write(context.dir.join("beside").join(NAME), [])?;
     rustix::fs::syncfs(std::fs::File::open(&bed.export)?)?;
     let source = Source::new(random.fork(), 1 << 20);
-    let after = 5 + random.below(RECORDS / 2);
+    let cut = Cut {
+        after: 5 + random.below(RECORDS / 2),
+        loses: random.below(2) == 0,
+    };
     let mut work = Work {
         sent: Rc::default(),
         verifier: None,
         file: None,
     };
-    let failed = block_on(work.until_cut(&bed, mode, &source, after))?;
-    block_on(work.without_power(&bed, mode)).context("after the failure")?;
+    let failed = block_on(work.until_cut(&bed, mode, &source, cut))?;
+    block_on(work.without_power(&bed, mode, cut)).context("after the failure")?;
     bed.server()?.alive()?;
     bed.stop().context("draining after the failure")?;
     let disk = bed.disk.under.as_mut().context("a disk to fail")?;
@@ -90,6 +93,23 @@ async fn other_verifier(bed: &Bed, before: Option<[u8; 8]>) -> Result<()> {
     Ok(())
 }
 
+/// When the disk fails.
+#[derive(Debug, Clone, Copy)]
+struct Cut {
+    /// After so many WRITEs were acknowledged.
+    after: u64,
+    /// And one more that was UNSTABLE, with no stable one under way or to come: the sync of a stable one takes along
+    /// what was written before it, and then nothing may be lost. Without this the stable ones are struck too.
+    loses: bool,
+}
+
+/// The stable WRITEs so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Stable {
+    sent: u64,
+    answered: u64,
+}
+
 /// One record, and how sure the client is of it.
 struct Sent {
     data: Bytes,
@@ -105,13 +125,7 @@ struct Work {
 
 impl Work {
     /// WRITEs records, many at once; the disk fails after some. Returns how many were refused.
-    async fn until_cut(
-        &mut self,
-        bed: &Bed,
-        mode: Mode,
-        source: &Source,
-        after: u64,
-    ) -> Result<u64> {
+    async fn until_cut(&mut self, bed: &Bed, mode: Mode, source: &Source, cut: Cut) -> Result<u64> {
         let client = Client::new(bed.address, mode).await?;
         let file = client.find(NAME).await?;
         self.file = Some(file);
@@ -125,7 +139,8 @@ impl Work {
             refused: Cell::new(0),
             verifier: Cell::new(None),
             sent: Rc::clone(&self.sent),
-            after,
+            stable: Cell::default(),
+            cut,
         });
         let shared = Rc::clone(&state);
         pipelined(24, 0..RECORDS, move |record| {
@@ -142,7 +157,7 @@ impl Work {
     }
 
     /// The server answers, and promises nothing any more.
-    async fn without_power(&self, bed: &Bed, mode: Mode) -> Result<()> {
+    async fn without_power(&self, bed: &Bed, mode: Mode, cut: Cut) -> Result<()> {
         let client = Client::new(bed.address, mode).await?;
         let file = self.file.context("no file")?;
         for stable in [StableHow::DataSync, StableHow::FileSync] {
@@ -157,7 +172,10 @@ impl Work {
             Ok(reply) if Some(reply.verf) != self.verifier => {}
             Ok(_) => bail!("COMMIT of lost data succeeded with the verifier of the WRITEs"),
         }
-        other_verifier(bed, self.verifier).await
+        match cut.loses {
+            true => other_verifier(bed, self.verifier).await,
+            false => Ok(()),
+        }
     }
 
     /// The machine is back: what was stable is there, and the rest is sent again.
@@ -211,23 +229,48 @@ struct State {
     refused: Cell<u64>,
     verifier: Cell<Option<[u8; 8]>>,
     sent: Rc<RefCell<BTreeMap<u64, Sent>>>,
-    after: u64,
+    stable: Cell<Stable>,
+    cut: Cut,
 }
 
 impl State {
-    async fn write(&self, offset: u64) -> Result<()> {
-        let stable = match self.source.below(4) {
+    fn choose(&self) -> StableHow {
+        let is_near = self.acknowledged.get() >= self.cut.after;
+        match self.source.below(4) {
+            _ if is_near && self.cut.loses => StableHow::Unstable,
             0 => StableHow::FileSync,
             1 => StableHow::DataSync,
             _ => StableHow::Unstable,
-        };
+        }
+    }
+
+    /// Sends one WRITE; its reply, and whether what it wrote is UNSTABLE and no sync of another can have taken it along.
+    async fn send(
+        &self,
+        offset: u64,
+        stable: StableHow,
+        data: Bytes,
+    ) -> Result<(Result<WriteOk, Failure<WccData>>, bool)> {
+        let mut before = self.stable.get();
+        if stable != StableHow::Unstable {
+            before.sent += 1;
+            self.stable.set(before);
+        }
+        let reply = self.client.nfs.write(&self.file, offset, stable, data);
+        let reply = reply.await.with_context(|| format!("WRITE at {offset}"))?;
+        let mut after = self.stable.get();
+        let alone = before == after && before.sent == before.answered;
+        if stable != StableHow::Unstable {
+            after.answered += 1;
+            self.stable.set(after);
+        }
+        Ok((reply, alone))
+    }
+
+    async fn write(&self, offset: u64) -> Result<()> {
+        let stable = self.choose();
         let data = self.source.take(RECORD);
-        let reply = self
-            .client
-            .nfs
-            .write(&self.file, offset, stable, data.clone())
-            .await
-            .with_context(|| format!("WRITE at {offset}"))?;
+        let (reply, alone) = self.send(offset, stable, data.clone()).await?;
         // A reply that is read after the failure may have been sent before it.
         let ok = match reply {
             Ok(ok) => ok,
@@ -257,7 +300,8 @@ impl State {
             ensure!(first == ok.verf, "another verifier on a sound disk");
         }
         self.acknowledged.set(self.acknowledged.get() + 1);
-        if self.acknowledged.get() == self.after
+        if self.acknowledged.get() >= self.cut.after
+            && (alone || !self.cut.loses)
             && let Some(knife) = self.knife.borrow_mut().take()
         {
             knife.cut().map_err(|error| anyhow!("cut: {error:#}"))?;
