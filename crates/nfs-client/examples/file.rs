@@ -12,7 +12,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // The export is found in the server's list; what is left of the URL's path is below it.
     let (client, path) = Client::mount(&url).await?;
 
-    let file = client.create(&path, 0o644, true).await?;
+    let file = client.create_new(&path, 0o644).await?;
     for number in 0..1000 {
         // Taken over at once and sent behind: many of these become one WRITE.
         file.append(format!("line {number}\n")).await?;

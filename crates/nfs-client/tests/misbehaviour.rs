@@ -119,7 +119,11 @@ async fn operations(
     let mut errors = Vec::new();
     let mut model = Model::default();
     // The same file opened again is the same file, but each learns of its failures for itself.
-    let mut files = match client.create(b"file", 0o644, chance.one_in(2)).await {
+    let created = match chance.one_in(2) {
+        true => client.create_new(b"file", 0o644).await,
+        false => client.create(b"file", 0o644).await,
+    };
+    let mut files = match created {
         Ok(file) => vec![file],
         Err(error) => return vec![("create", error)],
     };
@@ -382,7 +386,7 @@ async fn names(client: &Client) -> Result<(), ClientError> {
     client.mkdir(b"dir", 0o755).await?;
     for number in 0..20 {
         let name = format!("dir/file{number}").into_bytes();
-        client.create(&name, 0o644, true).await?.close().await?;
+        client.create_new(&name, 0o644).await?.close().await?;
     }
     client.symlink(b"dir/link", b"file3").await?;
     client.link(b"dir/file1", b"again").await?;

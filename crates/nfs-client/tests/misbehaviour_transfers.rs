@@ -244,7 +244,7 @@ async fn files_of_two_servers_are_no_links_of_each_other() {
         let dir = format!("server{seed}");
         client.mkdir(dir.as_bytes(), 0o755).await.unwrap();
         let path = |name: &str| format!("{dir}/{name}").into_bytes();
-        let file = client.create(&path("a"), 0o644, true).await.unwrap();
+        let file = client.create_new(&path("a"), 0o644).await.unwrap();
         file.write_at(0, content).await.unwrap();
         file.close().await.unwrap();
         client.link(&path("a"), &path("b")).await.unwrap();

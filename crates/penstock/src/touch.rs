@@ -62,10 +62,7 @@ impl Args {
                 if self.no_create {
                     return Ok(());
                 }
-                *client
-                    .create(&path, 0o666 & !umask(), false)
-                    .await?
-                    .handle()
+                *client.create(&path, 0o666 & !umask()).await?.handle()
             }
             Err(error) => return Err(error),
         };

@@ -59,7 +59,7 @@ impl Args {
                 if self.no_create {
                     return Ok(());
                 }
-                client.create(&path, 0o666 & !umask(), false).await?
+                client.create(&path, 0o666 & !umask()).await?
             }
             Err(error) => return Err(error),
         };

@@ -60,7 +60,7 @@ async fn read(client: &Client, path: &[u8]) -> Result<u64> {
 }
 
 async fn write(client: &Client, path: &[u8], bytes: u64) -> Result<u64> {
-    let file = client.create(path, 0o644, false).await?;
+    let file = client.create(path, 0o644).await?;
     let warm = Bytes::from(vec![0x5a; PIECE_BYTES]);
     let mut offset = 0;
     while offset < bytes {

@@ -158,23 +158,20 @@ impl Client {
         self.open_node(node, path)
     }
 
-    /// Creates a regular file with permission bits `mode`, or opens it if it exists and `exclusive`
-    /// is false; with `exclusive`, an existing file is `NFS3ERR_EXIST`, and of several clients that try
-    /// one succeeds.
-    pub async fn create(
-        &self,
-        path: &[u8],
-        mode: u32,
-        exclusive: bool,
-    ) -> Result<File, ClientError> {
+    /// Creates a regular file with permission bits `mode`, or opens the one that is there: its content
+    /// stays, and on most servers its mode.
+    pub async fn create(&self, path: &[u8], mode: u32) -> Result<File, ClientError> {
         let (dir, name) = self.parent(path).await?;
-        let attributes = with_mode(mode);
-        let node = if exclusive {
-            self.create_new_in(&dir, name, &attributes).await
-        } else {
-            let how = CreateHow::Unchecked(attributes);
-            self.create_in(&dir, name, &how).await
-        };
+        let how = CreateHow::Unchecked(with_mode(mode));
+        let node = self.create_in(&dir, name, &how).await;
+        self.open_node(node.map_err(|error| error.of(path))?, path)
+    }
+
+    /// Creates a regular file with permission bits `mode`. One that is there already is `NFS3ERR_EXIST`, and
+    /// of several clients that try one succeeds.
+    pub async fn create_new(&self, path: &[u8], mode: u32) -> Result<File, ClientError> {
+        let (dir, name) = self.parent(path).await?;
+        let node = self.create_new_in(&dir, name, &with_mode(mode)).await;
         self.open_node(node.map_err(|error| error.of(path))?, path)
     }
 

@@ -61,7 +61,7 @@
 //! # let mount = Mount3::new(connection.clone(), Identity::none());
 //! # let nfs = Nfs3::new(connection, Identity::none());
 //! # let client = nfs_client::Client::from_root(nfs, mount, FileHandle::new(b"root")?).await?;
-//! let file = client.create(b"notes.txt", 0o644, false).await?;
+//! let file = client.create(b"notes.txt", 0o644).await?;
 //! file.write_at(0, "first line\n").await?;
 //! file.append("second line\n").await?;
 //! // Reads see what was written, on stable storage or not.
