@@ -62,22 +62,27 @@ impl Served {
         Ran(penstock().args(arguments).output().unwrap())
     }
 
-    /// As [`Self::run`], for what has to succeed: its output, lines of it sorted.
-    pub(crate) fn lines(&self, arguments: &[&str]) -> Vec<String> {
+    /// As [`Self::run`], for what has to succeed: its output.
+    fn output(&self, arguments: &[&str]) -> String {
         let ran = self.run(arguments);
         assert_eq!(ran.code(), 0, "{arguments:?}: {}", ran.errors());
-        let mut lines: Vec<String> = ran.output().lines().map(str::to_owned).collect();
+        ran.output()
+    }
+
+    /// As [`Self::run`], for what has to succeed: its output, lines of it sorted.
+    pub(crate) fn lines(&self, arguments: &[&str]) -> Vec<String> {
+        let output = self.output(arguments);
+        let mut lines: Vec<String> = output.lines().map(str::to_owned).collect();
         lines.sort();
         lines
     }
 
-    /// As [`Self::lines`], each line a JSON object.
+    /// As [`Self::run`], for what has to succeed: each line a JSON object, in the order of the output. Sorted as text
+    /// they would be in that of their times, and of their numbers where those are equal.
     pub(crate) fn json(&self, arguments: &[&str]) -> Vec<serde_json::Value> {
-        let lines = self.lines(arguments);
-        let lines = lines.iter();
-        lines
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect()
+        let output = self.output(arguments);
+        let objects = output.lines().map(serde_json::from_str);
+        objects.collect::<Result<_, _>>().unwrap()
     }
 
     /// For what has to fail: asserts the exit code and a part of the one message.

@@ -9,6 +9,7 @@ use std::rc::Rc;
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use bytes::Bytes;
 use nfs_client::nfs3::{Failure, FileHandle, Nfsstat3, StableHow, WccData, WriteOk};
+use tokio::sync::Notify;
 
 use super::bed::{BESIDE, Bed, Client, Ground, Mode, Source, local_is, pipelined};
 use super::records::RECORD;
@@ -98,16 +99,9 @@ async fn other_verifier(bed: &Bed, before: Option<[u8; 8]>) -> Result<()> {
 struct Cut {
     /// After so many WRITEs were acknowledged.
     after: u64,
-    /// And one more that was UNSTABLE, with no stable one under way or to come: the sync of a stable one takes along
+    /// And one more that is UNSTABLE, with no stable one under way or to come: the sync of a stable one takes along
     /// what was written before it, and then nothing may be lost. Without this the stable ones are struck too.
     loses: bool,
-}
-
-/// The stable WRITEs so far.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Stable {
-    sent: u64,
-    answered: u64,
 }
 
 /// One record, and how sure the client is of it.
@@ -140,6 +134,7 @@ impl Work {
             verifier: Cell::new(None),
             sent: Rc::clone(&self.sent),
             stable: Cell::default(),
+            no_stable: Notify::new(),
             cut,
         });
         let shared = Rc::clone(&state);
@@ -229,48 +224,43 @@ struct State {
     refused: Cell<u64>,
     verifier: Cell<Option<[u8; 8]>>,
     sent: Rc<RefCell<BTreeMap<u64, Sent>>>,
-    stable: Cell<Stable>,
+    /// Stable WRITEs under way, and who waits for the last of them.
+    stable: Cell<u32>,
+    no_stable: Notify,
     cut: Cut,
 }
 
 impl State {
-    fn choose(&self) -> StableHow {
-        let is_near = self.acknowledged.get() >= self.cut.after;
-        match self.source.below(4) {
-            _ if is_near && self.cut.loses => StableHow::Unstable,
-            0 => StableHow::FileSync,
-            1 => StableHow::DataSync,
-            _ => StableHow::Unstable,
-        }
-    }
-
-    /// Sends one WRITE; its reply, and whether what it wrote is UNSTABLE and no sync of another can have taken it along.
     async fn send(
         &self,
         offset: u64,
         stable: StableHow,
         data: Bytes,
-    ) -> Result<(Result<WriteOk, Failure<WccData>>, bool)> {
-        let mut before = self.stable.get();
-        if stable != StableHow::Unstable {
-            before.sent += 1;
-            self.stable.set(before);
-        }
+    ) -> Result<Result<WriteOk, Failure<WccData>>> {
+        let waits = u32::from(stable != StableHow::Unstable);
+        self.stable.set(self.stable.get() + waits);
         let reply = self.client.nfs.write(&self.file, offset, stable, data);
         let reply = reply.await.with_context(|| format!("WRITE at {offset}"))?;
-        let mut after = self.stable.get();
-        let alone = before == after && before.sent == before.answered;
-        if stable != StableHow::Unstable {
-            after.answered += 1;
-            self.stable.set(after);
+        self.stable.set(self.stable.get() - waits);
+        if self.stable.get() == 0 {
+            self.no_stable.notify_waiters();
         }
-        Ok((reply, alone))
+        Ok(reply)
     }
 
     async fn write(&self, offset: u64) -> Result<()> {
-        let stable = self.choose();
+        let is_lost = self.cut.loses && self.acknowledged.get() >= self.cut.after;
+        let stable = match self.source.below(4) {
+            _ if is_lost => StableHow::Unstable,
+            0 => StableHow::FileSync,
+            1 => StableHow::DataSync,
+            _ => StableHow::Unstable,
+        };
+        while is_lost && self.stable.get() > 0 {
+            self.no_stable.notified().await;
+        }
         let data = self.source.take(RECORD);
-        let (reply, alone) = self.send(offset, stable, data.clone()).await?;
+        let reply = self.send(offset, stable, data.clone()).await?;
         // A reply that is read after the failure may have been sent before it.
         let ok = match reply {
             Ok(ok) => ok,
@@ -301,7 +291,7 @@ impl State {
         }
         self.acknowledged.set(self.acknowledged.get() + 1);
         if self.acknowledged.get() >= self.cut.after
-            && (alone || !self.cut.loses)
+            && (is_lost || !self.cut.loses)
             && let Some(knife) = self.knife.borrow_mut().take()
         {
             knife.cut().map_err(|error| anyhow!("cut: {error:#}"))?;
