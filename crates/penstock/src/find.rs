@@ -520,6 +520,7 @@ mod tests {
         assert!(compare("-5").holds_scaled(299, 60) && !compare("-5").holds_scaled(300, 60));
         assert!(compare("+5").holds_scaled(301, 60) && !compare("+5").holds_scaled(300, 60));
         assert!(compare("5").holds_scaled(300, 60) && !compare("5").holds_scaled(240, 60));
+        assert!(compare("5").holds_scaled(241, 60) && !compare("5").holds_scaled(301, 60));
         for text in ["", "x", "+-1", "99999999999999999999"] {
             assert!(text.parse::<Compare>().is_err(), "{text} is taken");
         }

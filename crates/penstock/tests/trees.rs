@@ -5,6 +5,7 @@ mod support;
 use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 
+use rustix::fs::FileType;
 use support::server::{Served, mode};
 
 /// A tree with a bit of everything, and something outside of it that nothing may touch.
@@ -241,6 +242,13 @@ fn find_finds() {
     assert_eq!(found(&["--name", "-*"]), [""; 0]);
     assert_eq!(found(&["--empty"]), ["/empty"]);
     assert_eq!(found(&["--empty", "--maxdepth", "1"]), ["/empty"]);
+    // A pipe has no length; only of files and directories is it said that they are empty.
+    let pipe = server.path("tree/pipe");
+    let mode = rustix::fs::Mode::RUSR;
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, FileType::Fifo, mode, 0).unwrap();
+    assert_eq!(found(&["--type", "p"]), ["/pipe"]);
+    assert_eq!(found(&["--empty"]), ["/empty"]);
+    std::fs::remove_file(&pipe).unwrap();
     server.lines(&["touch", "@tree/empty/new"]);
     assert_eq!(found(&["--empty"]), ["/empty/new"]);
     server.lines(&["chmod", "4711", "@tree/empty/new"]);
@@ -296,15 +304,23 @@ fn find_removes_what_it_found_and_no_more() {
     server.lines(&["find", "--delete", "--empty", "@tree"]);
     assert!(!server.path("tree").exists());
 
-    // Many in one directory, by many calls at once; the root of the export stays.
+    // Many in one directory, by many calls at once; it goes when they all have gone.
+    std::fs::create_dir(server.path("wide")).unwrap();
     for number in 0..1000 {
         std::fs::write(server.path(&format!("file-{number}")), b"x").unwrap();
+        std::fs::write(server.path(&format!("wide/{number}")), b"x").unwrap();
     }
+    server.lines(&["find", "@wide", "--delete", "--name", "*"]);
+    assert!(!server.path("wide").exists());
     server.lines(&[
         "find", "@", "--delete", "--type", "f,d", "--name", "*", "--path", "/file*",
     ]);
     assert_eq!(server.lines(&["find", "@", "--name", "file*"]), [""; 0]);
     outside_is_as_it_was(&server);
+
+    // The root of the export stays, whatever the tests say.
+    server.lines(&["find", "@", "--delete", "--path", "*"]);
+    assert_eq!(server.lines(&["find", "@"]), [server.url("")]);
 }
 
 #[test]
