@@ -2,6 +2,7 @@
 
 use std::fs::OpenOptions;
 use std::io;
+use std::os::fd::IntoRawFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use fuser::{Config, MountOption, SessionACL};
 use nfs_client::client::Node;
 use nfs_client::nfs3::Ftype3;
 use nfs_client::{Client, ClientError};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 use tokio::runtime::Handle;
@@ -194,6 +196,24 @@ impl Mount {
             let (point, cause) = (self.point.clone(), io::Error::other(cause));
             Err(MountError::Unmount { point, cause })
         })
+    }
+
+    /// Takes it off the directory tree because this process is about to end, whoever uses it and without waiting for
+    /// anything: a directory without its process answers ENOTCONN until somebody unmounts it. What was not saved is
+    /// lost, and programs that go on with what they have open get that error.
+    ///
+    /// # Errors
+    /// When the system does not unmount it.
+    pub fn abandon(&self) -> Result<(), MountError> {
+        if *self.ended.borrow() {
+            return Ok(());
+        }
+        // As long as it is held, the kernel does not take the mount apart, for which it would have us write what it
+        // keeps. It is let go with the process, and the device before it.
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let held = rustix::fs::open(&self.point, flags, Mode::empty());
+        let _to_the_end = held.map(IntoRawFd::into_raw_fd);
+        unmount(&self.point, true)
     }
 
     /// What is left to do after [`Self::ended`]: the end of each file that was still open. What could

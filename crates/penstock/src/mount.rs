@@ -175,9 +175,16 @@ fn usage(error: MountError) -> anyhow::Error {
 async fn until_unmounted(mount: Mount, signals: &mut Signals) -> Vec<Unsaved> {
     let early = tokio::select! {
         () = mount.ended() => Vec::new(),
-        () = signals.next() => or_at_once(unmounted(&mount), signals).await,
+        () = signals.next() => {
+            let leave = || {
+                if let Err(error) = mount.abandon() {
+                    tell(&error.to_string());
+                }
+            };
+            or_at_once(unmounted(&mount), signals, leave).await
+        }
     };
-    let mut unsaved = or_at_once(mount.finish(), signals).await;
+    let mut unsaved = or_at_once(mount.finish(), signals, || {}).await;
     unsaved.extend(early);
     unsaved
 }
@@ -203,11 +210,16 @@ async fn unmounted(mount: &Mount) -> Vec<Unsaved> {
     unsaved
 }
 
-/// What `work` brings, unless a signal ends this process before: the server may be away.
-async fn or_at_once<T>(work: impl Future<Output = T>, signals: &mut Signals) -> T {
+/// What `work` brings, unless a signal ends this process before, after `leave`: the server may be away.
+async fn or_at_once<T>(
+    work: impl Future<Output = T>,
+    signals: &mut Signals,
+    leave: impl FnOnce(),
+) -> T {
     tokio::select! {
         done = work => done,
         () = signals.next() => {
+            leave();
             tell("ended at once: what programs wrote and did not close may not be on the server");
             std::process::exit(1);
         }

@@ -492,6 +492,30 @@ fn a_second_signal_ends_it_at_once() {
     assert_eq!(number(file.metadata().unwrap_err()), Errno::NOTCONN);
 }
 
+#[test]
+fn a_second_signal_leaves_no_dead_mount() {
+    if !fuse_is_here() {
+        return;
+    }
+    for cached in ["attr_timeout=1", "cached"] {
+        let mut server = Server::new();
+        let mount = server.mount(&["-o", cached]);
+        let point = mount.point().to_owned();
+        let mut file = File::create(mount.at("file")).unwrap();
+        server.kill();
+        file.write_all(b"for a server that is away").unwrap();
+        // The first waits for the server.
+        mount.signal(rustix::process::Signal::INT);
+        mount.signal(rustix::process::Signal::TERM);
+        let (code, said) = mount.end();
+        assert_eq!(code, Some(1), "{cached}: {said}");
+        assert!(said.contains("ended at once"), "{cached}: {said}");
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+        let point = point.to_str().unwrap();
+        assert!(!mounts.contains(point), "{cached}: {mounts}");
+    }
+}
+
 /// Runs a shell as another user; what it said and whether it succeeded.
 fn as_user(groups: &str, script: &str, at: &Path) -> (bool, String) {
     let output = Command::new("setpriv")
