@@ -204,16 +204,13 @@ impl Mount {
     ///
     /// # Errors
     /// When the system does not unmount it.
-    pub fn abandon(&self) -> Result<(), MountError> {
-        if *self.ended.borrow() {
-            return Ok(());
-        }
+    pub async fn abandon(&self) -> Result<(), MountError> {
         // As long as it is held, the kernel does not take the mount apart, for which it would have us write what it
         // keeps. It is let go with the process, and the device before it.
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let held = rustix::fs::open(&self.point, flags, Mode::empty());
         let _to_the_end = held.map(IntoRawFd::into_raw_fd);
-        unmount(&self.point, true)
+        self.unmount(true).await
     }
 
     /// What is left to do after [`Self::ended`]: the end of each file that was still open. What could

@@ -176,15 +176,10 @@ async fn until_unmounted(mount: Mount, signals: &mut Signals) -> Vec<Unsaved> {
     let early = tokio::select! {
         () = mount.ended() => Vec::new(),
         () = signals.next() => {
-            let leave = || {
-                if let Err(error) = mount.abandon() {
-                    tell(&error.to_string());
-                }
-            };
-            or_at_once(unmounted(&mount), signals, leave).await
+            or_at_once(unmounted(&mount), signals, mount.abandon()).await
         }
     };
-    let mut unsaved = or_at_once(mount.finish(), signals, || {}).await;
+    let mut unsaved = or_at_once(mount.finish(), signals, async { Ok(()) }).await;
     unsaved.extend(early);
     unsaved
 }
@@ -214,13 +209,15 @@ async fn unmounted(mount: &Mount) -> Vec<Unsaved> {
 async fn or_at_once<T>(
     work: impl Future<Output = T>,
     signals: &mut Signals,
-    leave: impl FnOnce(),
+    leave: impl Future<Output = Result<(), MountError>>,
 ) -> T {
     tokio::select! {
         done = work => done,
         () = signals.next() => {
-            leave();
             tell("ended at once: what programs wrote and did not close may not be on the server");
+            if let Ok(Err(error)) = tokio::time::timeout(GOODBYE_MAX, leave).await {
+                tell(&error.to_string());
+            }
             std::process::exit(1);
         }
     }
