@@ -455,7 +455,7 @@ proptest! {
         };
         let mut run = Run::new(Depth::Measured);
         run.chance = chance;
-        run.moves(&link, 300);
+        run.moves(&link, 3000);
         let rate = run.moves(&link, 1000);
         let (best, at) = best_fixed(&link, 1000);
         prop_assert!(rate >= 0.85 * best, "depth {}: {rate}, depth {at}: {best}", run.depth());
