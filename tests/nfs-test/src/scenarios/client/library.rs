@@ -72,7 +72,7 @@ async fn procedures(client: &Client) -> Result<u32> {
 /// Level two: a file that is written in pieces at once, read in all ways, cut, and appended to.
 async fn files(url: &NfsUrl, client: &Client) -> Result<u32> {
     let mut random = Random::new(8);
-    let (file, _) = (client.create_new(b"/levels", 0o644).await?, ());
+    let file = client.create_new(b"/levels", 0o644).await?;
     let mut model = pattern::bytes(1, 0, FILE_BYTES);
     for (offset, piece) in (0..).step_by(777_777).zip(model.chunks(777_777)) {
         file.write_at(offset, piece.to_vec()).await?;
