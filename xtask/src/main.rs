@@ -30,6 +30,8 @@ enum What {
     Check,
     /// Every test level, set-up included; the last line counts them
     Test(TestArgs),
+    /// What to run before a push, in a few minutes: check, the unit tests, a few scenarios in their short form
+    Prepush,
     /// Run one fuzz target, or each in turn
     Fuzz {
         /// The target's name (all if not given)
@@ -61,6 +63,9 @@ struct TestArgs {
     /// Only tests whose name contains this
     #[arg(long)]
     filter: Option<String>,
+    /// System scenarios that run side by side (one after the other if not given)
+    #[arg(long, value_name = "N")]
+    jobs: Option<u8>,
 }
 
 /// Arguments for `bench` go to the measuring program as they are.
@@ -90,8 +95,13 @@ fn run_command(command: What) -> Result<ExitCode> {
                 strict: args.strict,
                 quick: args.quick,
                 filter: args.filter,
+                jobs: args.jobs,
             };
             levels::test(&root, &options)
+        }
+        What::Prepush => {
+            check::check(&root)?;
+            levels::before_a_push(&root)
         }
         What::Fuzz { target, seconds } => {
             let tally = fuzz::run_targets(&root, target.as_deref(), seconds)?;
@@ -103,6 +113,7 @@ fn run_command(command: What) -> Result<ExitCode> {
                 strict,
                 quick: false,
                 filter: None,
+                jobs: None,
             };
             Ok(system::run_peers(&root, &options)?.close(strict))
         }

@@ -1,8 +1,8 @@
 //! Tests of Penstock with real processes: the server binary, the Linux kernel's NFS client (in a
 //! User Mode Linux guest), foreign tools, real file systems and power cuts.
 //!
-//! `nfs-test run --server target/debug/penstock` runs the scenarios of [`scenarios::TABLE`] in
-//! turn; `nfs-test guest` is what the same binary does inside the guest, on the mounted file
+//! `nfs-test run --server target/debug/penstock` runs the scenarios of [`scenarios::TABLE`],
+//! each as a process of its own; `nfs-test guest` is what the same binary does inside the guest, on the mounted file
 //! system. A scenario owns everything it uses (temporary directory, ports, network namespace, loop
 //! devices) and gives it back also when it fails; see [`host`].
 
@@ -31,7 +31,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run scenarios, one after the other.
+    /// Run scenarios, one after the other or side by side.
     Run(run::RunArgs),
     /// List the scenarios, with what each one needs.
     List,

@@ -1,4 +1,11 @@
-//! Runs the scenarios one after the other and prints one verdict line for each.
+//! Runs the scenarios, each as a process of its own, and prints one verdict line for each.
+//!
+//! The process that was started chooses the scenarios and hands them out ([`queue`]); for each it
+//! starts itself again with `--only NAME`. So a scenario that dies takes no other with it, and
+//! several can run side by side, each in a mount namespace of its own.
+
+mod queue;
+mod times;
 
 use std::os::unix::process::CommandExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,6 +18,7 @@ use anyhow::{Context as _, Result, anyhow};
 use crate::host::{Context, Engine, Place, needs};
 use crate::random::seed_from_clock;
 use crate::scenarios::{Scenario, TABLE};
+use queue::{Item, Outcome};
 
 /// What `nfs-test run` is told.
 #[derive(clap::Args)]
@@ -18,7 +26,7 @@ pub(crate) struct RunArgs {
     /// The server to test.
     #[arg(long, value_name = "PATH_TO_PENSTOCK")]
     server: PathBuf,
-    /// Run only scenarios whose name contains this.
+    /// Run only scenarios whose name contains this, or the one whose whole name it is.
     #[arg(long, value_name = "SUBSTR")]
     filter: Vec<String>,
     /// The server's I/O engine.
@@ -42,6 +50,12 @@ pub(crate) struct RunArgs {
     /// Keep the directories of scenarios that passed, too.
     #[arg(long)]
     keep: bool,
+    /// Scenarios that run side by side.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
+    jobs: u8,
+    /// Run exactly this scenario, in this process: its whole name, for example kill:uring.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["filter", "jobs"])]
+    only: Option<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -68,7 +82,7 @@ pub(crate) fn list() {
 /// skipped).
 ///
 /// # Errors
-/// When the server's binary is not there.
+/// When the server's binary is not there, or no scenario has the name given with `--only`.
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     let server = args.server.canonicalize().with_context(|| {
         format!(
@@ -76,56 +90,108 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
             args.server.display()
         )
     })?;
-    own_mounts()?;
     let seed = args.seed.unwrap_or_else(seed_from_clock);
+    let chosen = selected(args);
+    if let Some(only) = &args.only {
+        own_mounts()?;
+        let (name, scenario, engine) = chosen
+            .into_iter()
+            .find(|(name, ..)| name == only)
+            .with_context(|| format!("no scenario is called {only} (see: nfs-test list)"))?;
+        return run_here(args, server, seed, &name, scenario, engine);
+    }
     println!("seed {seed}");
-    let (mut passed, mut failed, mut skipped) = (0_u32, 0_u32, 0_u32);
-    for (name, scenario, engine) in selected(args) {
-        if let Some(reason) = scenario
-            .needs
-            .iter()
-            .find_map(|need| needs::missing(*need, engine))
-        {
-            println!("SKIP {name}: {reason}");
-            skipped += 1;
-            continue;
-        }
-        let start = Instant::now();
-        let place = Place::new(&name)?;
-        let context = Context {
-            server: server.clone(),
-            engine,
-            seed,
-            quick: args.quick,
-            full: args.full,
-            cuts: args.cuts.unwrap_or(if args.quick { 8 } else { 70 }),
-            dir: place.path().to_path_buf(),
-        };
-        let outcome = catch_unwind(AssertUnwindSafe(|| (scenario.run)(&context)))
-            .unwrap_or_else(|panic| Err(anyhow!("panicked: {}", panic_text(&*panic))));
-        let seconds = start.elapsed().as_secs_f64();
-        match outcome {
-            Ok(note) => {
-                println!("PASS {name} ({seconds:.1} s) {note}");
-                passed += 1;
-                if args.keep {
-                    place.keep();
-                }
+    let (mut items, mut skipped) = (Vec::new(), 0_u32);
+    for (name, scenario, engine) in chosen {
+        let mut needs = scenario.needs.iter();
+        match needs.find_map(|need| needs::missing(*need, engine)) {
+            Some(reason) => {
+                println!("SKIP {name}: {reason}");
+                skipped += 1;
             }
-            Err(error) => {
-                println!("FAIL {name}: {error:#} ({seconds:.1} s)");
-                failed += 1;
-                place.keep_and_show();
-            }
+            None => items.push(Item {
+                command: again(args, &server, seed, &name)?,
+                seconds: times::typical_seconds(scenario.name),
+                name,
+            }),
         }
     }
+    let Outcome { passed, failed } = queue::run(items, usize::from(args.jobs));
     println!("{passed} passed, {failed} failed, {skipped} skipped");
-    let bad = failed > 0 || (args.strict && skipped > 0);
-    Ok(if bad {
+    Ok(verdict(failed > 0 || (args.strict && skipped > 0)))
+}
+
+/// The command that runs one scenario alone, as it runs in this whole run.
+fn again(args: &RunArgs, server: &std::path::Path, seed: u64, name: &str) -> Result<Command> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg("run").arg("--server").arg(server);
+    command.args(["--only", name, "--seed", &seed.to_string()]);
+    for (flag, given) in [
+        ("--strict", args.strict),
+        ("--quick", args.quick),
+        ("--full", args.full),
+        ("--keep", args.keep),
+    ] {
+        if given {
+            command.arg(flag);
+        }
+    }
+    if let Some(cuts) = args.cuts {
+        command.args(["--cuts", &cuts.to_string()]);
+    }
+    Ok(command)
+}
+
+/// Runs one scenario in this process and prints its verdict, with the ends of its logs if it failed.
+fn run_here(
+    args: &RunArgs,
+    server: PathBuf,
+    seed: u64,
+    name: &str,
+    scenario: &Scenario,
+    engine: Engine,
+) -> Result<ExitCode> {
+    let mut needs = scenario.needs.iter();
+    if let Some(reason) = needs.find_map(|need| needs::missing(*need, engine)) {
+        println!("SKIP {name}: {reason}");
+        return Ok(verdict(args.strict));
+    }
+    let start = Instant::now();
+    let place = Place::new(name)?;
+    let context = Context {
+        server,
+        engine,
+        seed,
+        quick: args.quick,
+        full: args.full,
+        cuts: args.cuts.unwrap_or(if args.quick { 8 } else { 70 }),
+        dir: place.path().to_path_buf(),
+    };
+    let outcome = catch_unwind(AssertUnwindSafe(|| (scenario.run)(&context)))
+        .unwrap_or_else(|panic| Err(anyhow!("panicked: {}", panic_text(&*panic))));
+    let seconds = start.elapsed().as_secs_f64();
+    match outcome {
+        Ok(note) => {
+            println!("PASS {name} ({seconds:.1} s) {note}");
+            if args.keep {
+                place.keep();
+            }
+            Ok(verdict(false))
+        }
+        Err(error) => {
+            println!("FAIL {name}: {error:#} ({seconds:.1} s)");
+            place.keep_and_show();
+            Ok(verdict(true))
+        }
+    }
+}
+
+fn verdict(is_bad: bool) -> ExitCode {
+    if is_bad {
         ExitCode::FAILURE
     } else {
         ExitCode::SUCCESS
-    })
+    }
 }
 
 /// Goes on in a mount namespace of its own, if this is root's process and has none yet: nobody else
@@ -161,13 +227,33 @@ fn selected(args: &RunArgs) -> Vec<(String, &'static Scenario, Engine)> {
             engines
         };
         for engine in engines {
-            let name = format!("{}:{}", scenario.name, engine.name());
-            if args.filter.is_empty() || args.filter.iter().any(|part| name.contains(part)) {
-                chosen.push((name, scenario, *engine));
-            }
+            chosen.push((full_name(scenario, *engine), scenario, *engine));
         }
     }
+    if args.only.is_none() && !args.filter.is_empty() {
+        let all: Vec<String> = chosen.iter().map(|(name, ..)| name.clone()).collect();
+        chosen.retain(|(name, ..)| {
+            args.filter
+                .iter()
+                .any(|filter| is_meant(name, filter, &all))
+        });
+    }
     chosen
+}
+
+/// What a scenario is called with one engine, for example `kill:uring`.
+fn full_name(scenario: &Scenario, engine: Engine) -> String {
+    format!("{}:{}", scenario.name, engine.name())
+}
+
+/// Does `filter` mean the scenario `name`? A whole name means that one alone: `kill:uring` is not
+/// `client-kill:uring`.
+fn is_meant(name: &str, filter: &str, all: &[String]) -> bool {
+    if all.iter().any(|whole| whole == filter) {
+        name == filter
+    } else {
+        name.contains(filter)
+    }
 }
 
 fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
@@ -176,4 +262,22 @@ fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
         .map(String::as_str)
         .or_else(|| panic.downcast_ref::<&str>().copied())
         .unwrap_or("(no message)")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_whole_name_means_one_scenario_and_a_part_means_many() {
+        let all = ["kill:uring", "client-kill:uring", "kill:threads"].map(str::to_owned);
+        let meant = |filter: &str| {
+            let meant = all.iter().filter(|name| is_meant(name, filter, &all));
+            meant.count()
+        };
+        assert_eq!(
+            (meant("kill:uring"), meant("kill:"), meant("uring")),
+            (1, 3, 2)
+        );
+    }
 }

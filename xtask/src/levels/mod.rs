@@ -8,6 +8,7 @@ mod unit;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
@@ -22,6 +23,8 @@ pub(crate) struct Options {
     pub(crate) quick: bool,
     /// Only tests whose name contains this.
     pub(crate) filter: Option<String>,
+    /// System scenarios that run side by side.
+    pub(crate) jobs: Option<u8>,
 }
 
 impl Options {
@@ -37,16 +40,45 @@ impl Options {
 
 /// Runs every level and prints the closing line.
 pub(crate) fn test(root: &Path, options: &Options) -> Result<ExitCode> {
-    let mut tally = Tally::default();
-    tally.add("set-up", setup::packages());
-    tally.add("unit", unit::run(root, options)?);
-    tally.add("system", system::run(root, options)?);
+    let mut levels = Levels::default();
+    levels.run("set-up", || Ok(setup::packages()))?;
+    levels.run("unit", || unit::run(root, options))?;
+    levels.run("system", || system::run(root, options))?;
     let target = options.filter.as_deref();
-    tally.add(
-        "fuzz",
-        fuzz::run_targets(root, target, options.fuzz_seconds())?,
-    );
-    Ok(tally.close(options.strict))
+    let seconds = options.fuzz_seconds();
+    levels.run("fuzz", || fuzz::run_targets(root, target, seconds))?;
+    Ok(levels.tally.close(options.strict))
+}
+
+/// What a contributor runs before a push: the unit tests and the short forms of a few scenarios.
+pub(crate) fn before_a_push(root: &Path) -> Result<ExitCode> {
+    let options = Options {
+        strict: false,
+        quick: true,
+        filter: None,
+        jobs: None,
+    };
+    let mut levels = Levels::default();
+    levels.run("unit", || unit::run(root, &options))?;
+    levels.run("system, in short", || system::run_before_a_push(root))?;
+    Ok(levels.tally.close(false))
+}
+
+/// The levels that have run so far.
+#[derive(Default)]
+struct Levels {
+    tally: Tally,
+}
+
+impl Levels {
+    /// Runs one more, and prints what it counted and how long it took.
+    fn run(&mut self, name: &str, level: impl FnOnce() -> Result<Tally>) -> Result<()> {
+        let start = Instant::now();
+        let counts = level()?;
+        let seconds = start.elapsed().as_secs();
+        self.tally.add(&format!("{name} ({seconds} s)"), counts);
+        Ok(())
+    }
 }
 
 /// Where cargo puts what it builds.

@@ -33,6 +33,37 @@ pub(crate) fn run_peers(root: &Path, options: &Options) -> Result<Tally> {
     run_filtered(root, options, &PEERS)
 }
 
+/// Scenarios that a contributor waits for before a push: the wire, the commands, a killed server and a cut power, each in
+/// its short form with one engine, on the development build that the unit tests have just made.
+const BEFORE_A_PUSH: [&str; 6] = [
+    "wire-table:uring",
+    "wire-table-unprivileged:uring",
+    "commands:uring",
+    "rpcbind:uring",
+    "kill:uring",
+    "power-xfs:uring",
+];
+
+/// The short forms of [`BEFORE_A_PUSH`].
+pub(crate) fn run_before_a_push(root: &Path) -> Result<Tally> {
+    let mut build = cargo(root);
+    build.args(["build", "-p", "penstock", "-p", "nfs-test"]);
+    if !run::streams("build penstock and nfs-test", &mut build)? {
+        return Ok(Tally::failure(
+            "system: penstock or nfs-test does not build",
+        ));
+    }
+    let target = target_directory(root)?.join("debug");
+    let mut command = Command::new(target.join("nfs-test"));
+    command.current_dir(root).arg("run").arg("--server");
+    command.arg(target.join("penstock"));
+    command.args(["--quick", "--engine", "uring"]);
+    for filter in BEFORE_A_PUSH {
+        command.args(["--filter", filter]);
+    }
+    run_counted(&mut command, false)
+}
+
 fn run_filtered(root: &Path, options: &Options, filters: &[&str]) -> Result<Tally> {
     let mut server = cargo(root);
     server.args(["build", "--profile", SERVER_PROFILE, "-p", "penstock"]);
@@ -64,8 +95,16 @@ fn run_filtered(root: &Path, options: &Options, filters: &[&str]) -> Result<Tall
     for filter in filters {
         command.args(["--filter", filter]);
     }
+    if let Some(jobs) = options.jobs {
+        command.args(["--jobs", &jobs.to_string()]);
+    }
+    run_counted(&mut command, options.strict)
+}
+
+/// Runs `nfs-test` and counts what it says.
+fn run_counted(command: &mut Command, strict: bool) -> Result<Tally> {
     let mut reader = Reader::default();
-    let succeeded = run::lines("nfs-test", &mut command, |line| {
+    let succeeded = run::lines("nfs-test", command, |line| {
         reader.read(&line);
         Some(line)
     })?;
@@ -73,10 +112,10 @@ fn run_filtered(root: &Path, options: &Options, filters: &[&str]) -> Result<Tall
     let mut tally = reader.closing.unwrap_or_default();
     tally.merge(reader.said);
     // Ended by the clock, or by a panic of the test program itself.
-    let excused = tally.failed > 0 || (options.strict && tally.skipped > 0);
+    let excused = tally.failed > 0 || (strict && tally.skipped > 0);
     if !has_ended || (!succeeded && !excused) {
         tally.merge(Tally::failure(&format!(
-            "system: nfs-test died, or was ended after {SECONDS_MAX} s, in the scenario after {}",
+            "system: nfs-test died, or was ended after {SECONDS_MAX} s; it ran {}",
             reader.last
         )));
     }
@@ -91,7 +130,7 @@ struct Reader {
     said: Tally,
     /// In what one of them said.
     within: bool,
-    /// The last verdict.
+    /// What began last.
     last: String,
 }
 
@@ -104,7 +143,7 @@ impl Reader {
         }
         let verdict = line.split(' ').next().unwrap_or_default();
         match verdict {
-            "PASS" => self.within = false,
+            "PASS" | "RUN" => self.within = false,
             "FAIL" | "SKIP" => {
                 self.said.say(line);
                 self.within = true;
@@ -112,8 +151,8 @@ impl Reader {
             _ if self.within => self.said.say_more(line),
             _ => {}
         }
-        if matches!(verdict, "PASS" | "FAIL" | "SKIP") {
-            self.last = line.chars().take(40).collect();
+        if verdict == "RUN" {
+            self.last = line.chars().skip(5).take(40).collect();
         }
     }
 }
@@ -131,15 +170,16 @@ mod tests {
     #[test]
     fn what_did_not_pass_is_kept() {
         let mut reader = Reader::default();
-        let output = "seed 7\nPASS a:uring (1.0 s)\nFAIL b:uring: bytes differ (2.0 s)\n     the end of b.log:\nPASS c:uring (1.0 s)\n\
-                      SKIP d:uring: no tap devices\n2 passed, 1 failed, 1 skipped\nremoved";
+        let output = "seed 7\nSKIP d:uring: no tap devices\nRUN  a:uring\nRUN  b:uring\nPASS a:uring (1.0 s)\n\
+                      FAIL b:uring: bytes differ (2.0 s)\n     the end of b.log:\nRUN  c:uring\nPASS c:uring (1.0 s)\n\
+                      2 passed, 1 failed, 1 skipped\nremoved";
         output.lines().for_each(|line| reader.read(line));
         let mut said = Tally::default();
+        said.say("SKIP d:uring: no tap devices");
         said.say("FAIL b:uring: bytes differ (2.0 s)");
         said.say_more("     the end of b.log:");
-        said.say("SKIP d:uring: no tap devices");
         assert_eq!(reader.said, said);
         assert_eq!(reader.closing.unwrap().failed, 1);
-        assert_eq!(reader.last, "SKIP d:uring: no tap devices");
+        assert_eq!(reader.last, "c:uring");
     }
 }

@@ -101,6 +101,11 @@ impl Tally {
                 lines.push(format!("    ({left_out} lines more above)"));
             }
             lines.extend(rest.iter().skip(left_out).map(|line| format!("    {line}")));
+            if let Some(filter) = filter_of(name) {
+                lines.push(format!(
+                    "    again, alone: cargo xtask test --filter {filter}"
+                ));
+            }
         }
         if let Some(more) = self
             .said
@@ -138,6 +143,15 @@ impl Tally {
     }
 }
 
+/// What `--filter` has to be given so that the test which `said` names runs again.
+fn filter_of(said: &str) -> Option<&str> {
+    match said.split_once(' ')? {
+        ("unit:", name) => name.split(' ').next(),
+        ("FAIL", rest) => rest.split(": ").next(),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -168,12 +182,14 @@ mod tests {
         let first = [
             "==> did not pass: unit: a",
             "    panicked",
+            "    again, alone: cargo xtask test --filter a",
             "==> did not pass: unit: b",
             "    (1 lines more above)",
             "    1",
         ];
-        assert_eq!(lines[..5], first);
-        assert_eq!(lines.last().unwrap(), "    60");
+        assert_eq!(lines[..6], first);
+        let tail = ["    60", "    again, alone: cargo xtask test --filter b"];
+        assert_eq!(lines[lines.len() - 2..], tail);
         assert_eq!(
             (tally.failed, tally.line().as_str()),
             (2, "0 passed, 2 failed, 0 skipped")

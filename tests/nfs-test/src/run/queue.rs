@@ -1,0 +1,247 @@
+//! Hands scenarios out to as many processes at once as were asked for, and prints what becomes of
+//! each when it ends.
+//!
+//! What a scenario prints is kept until it ends, so that the lines of two do not mix. The longest
+//! begin first when several run side by side, so that none is left alone at the end.
+
+use std::collections::VecDeque;
+use std::process::{Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A scenario that waits for its turn.
+pub(super) struct Item {
+    /// Its whole name, with the engine.
+    pub(super) name: String,
+    /// What runs it, alone.
+    pub(super) command: Command,
+    /// How long it takes on two idle cores, about.
+    pub(super) seconds: u32,
+}
+
+/// How many held and how many did not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Outcome {
+    pub(super) passed: u32,
+    pub(super) failed: u32,
+}
+
+/// What the threads share that run the scenarios.
+struct Queue {
+    waiting: VecDeque<Item>,
+    running: Vec<Begun>,
+    outcome: Outcome,
+    total: usize,
+    jobs: usize,
+}
+
+/// A scenario that has begun.
+struct Begun {
+    name: String,
+    at: Instant,
+    seconds: u32,
+}
+
+/// Runs all of them, `jobs` at once.
+pub(super) fn run(mut items: Vec<Item>, jobs: usize) -> Outcome {
+    if jobs > 1 {
+        items.sort_by_key(|item| std::cmp::Reverse(item.seconds));
+    }
+    let queue = Mutex::new(Queue {
+        total: items.len(),
+        waiting: items.into(),
+        running: Vec::new(),
+        outcome: Outcome::default(),
+        jobs,
+    });
+    std::thread::scope(|scope| {
+        for _ in 0..jobs {
+            scope.spawn(|| work(&queue));
+        }
+    });
+    queue
+        .into_inner()
+        .unwrap_or_else(PoisonError::into_inner)
+        .outcome
+}
+
+fn work(queue: &Mutex<Queue>) {
+    loop {
+        let Some(mut item) = begin(&mut lock(queue)) else {
+            return;
+        };
+        let said = Said::of(&item.name, item.command.stdin(Stdio::null()).output());
+        end(&mut lock(queue), &item, &said);
+    }
+}
+
+/// Takes the next scenario and says that it begins.
+fn begin(queue: &mut Queue) -> Option<Item> {
+    let item = queue.waiting.pop_front()?;
+    println!("RUN  {}", item.name);
+    queue.running.push(Begun {
+        name: item.name.clone(),
+        at: Instant::now(),
+        seconds: item.seconds,
+    });
+    Some(item)
+}
+
+/// What a scenario's process printed, and whether the scenario held.
+struct Said {
+    held: bool,
+    verdict: String,
+    rest: String,
+}
+
+impl Said {
+    fn of(name: &str, ended: std::io::Result<Output>) -> Self {
+        let output = match ended {
+            Ok(output) => output,
+            Err(error) => return Self::failed(format!("FAIL {name}: cannot be started: {error}")),
+        };
+        let printed = [output.stdout, output.stderr].concat();
+        let printed = String::from_utf8_lossy(&printed);
+        let is_verdict = |line: &&str| line.starts_with("PASS ") || line.starts_with("FAIL ");
+        let mut said = match printed.lines().find(is_verdict) {
+            Some(verdict) => Self {
+                held: output.status.success(),
+                verdict: verdict.to_owned(),
+                rest: String::new(),
+            },
+            None => Self::failed(format!("FAIL {name}: its process died: {}", output.status)),
+        };
+        for line in printed.lines().filter(|line| !is_verdict(line)) {
+            said.rest.push_str(line);
+            said.rest.push('\n');
+        }
+        said
+    }
+
+    fn failed(verdict: String) -> Self {
+        Self {
+            held: false,
+            verdict,
+            rest: String::new(),
+        }
+    }
+}
+
+/// Counts a scenario that ended and prints what it said: the verdict with how far the run has come, and of
+/// one that failed how to run it alone.
+fn end(queue: &mut Queue, item: &Item, said: &Said) {
+    queue.running.retain(|begun| begun.name != item.name);
+    if said.held {
+        queue.outcome.passed += 1;
+    } else {
+        queue.outcome.failed += 1;
+    }
+    println!("{} [{}]", said.verdict, queue.progress());
+    if !said.held {
+        println!("     again, alone: {}", shown(&item.command));
+    }
+    print!("{}", said.rest);
+}
+
+impl Queue {
+    fn progress(&self) -> String {
+        let done = self.outcome.passed + self.outcome.failed;
+        let waiting: Duration = self.waiting.iter().map(|item| seconds(item.seconds)).sum();
+        let running: Duration = self
+            .running
+            .iter()
+            .map(|begun| seconds(begun.seconds).saturating_sub(begun.at.elapsed()))
+            .sum();
+        let left = (waiting + running).as_secs() / self.jobs.max(1) as u64;
+        let left = match left {
+            0 => String::new(),
+            1..=90 => format!(", about {left} s left"),
+            _ => format!(", about {} min left", left.div_ceil(60)),
+        };
+        format!("{done} of {}{left}", self.total)
+    }
+}
+
+fn seconds(seconds: u32) -> Duration {
+    Duration::from_secs(u64::from(seconds))
+}
+
+/// A command as it may be typed.
+fn shown(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
+    words.join(" ")
+}
+
+fn lock(queue: &Mutex<Queue>) -> MutexGuard<'_, Queue> {
+    queue.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn item(name: &str, script: &str) -> Item {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        Item {
+            name: name.to_owned(),
+            command,
+            seconds: 1,
+        }
+    }
+
+    #[test]
+    fn each_is_run_once_and_counted_by_how_it_ended() {
+        let place = tempfile::tempdir().unwrap();
+        let mark = |name: &str| format!("echo x >> {}/{name}", place.path().display());
+        let items = vec![
+            item(
+                "a:uring",
+                &format!("{}; echo 'PASS a:uring (0.1 s) fine'", mark("a")),
+            ),
+            item(
+                "b:uring",
+                &format!("{}; echo 'FAIL b:uring: wrong bytes'; exit 1", mark("b")),
+            ),
+            item("c:uring", &format!("{}; kill -9 $$", mark("c"))),
+            item(
+                "d:uring",
+                &format!("{}; echo 'nothing that is a verdict'", mark("d")),
+            ),
+        ];
+        let outcome = run(items, 3);
+        assert_eq!(
+            outcome,
+            Outcome {
+                passed: 1,
+                failed: 3
+            }
+        );
+        for name in ["a", "b", "c", "d"] {
+            let marks = std::fs::read_to_string(place.path().join(name)).unwrap();
+            assert_eq!(marks, "x\n", "{name} ran once");
+        }
+    }
+
+    #[test]
+    fn what_is_left_is_shared_by_those_that_run() {
+        let queue = Queue {
+            waiting: [item("a", "true"), item("b", "true")]
+                .into_iter()
+                .map(|item| Item {
+                    seconds: 300,
+                    ..item
+                })
+                .collect(),
+            running: Vec::new(),
+            outcome: Outcome {
+                passed: 2,
+                failed: 1,
+            },
+            total: 5,
+            jobs: 2,
+        };
+        assert_eq!(queue.progress(), "3 of 5, about 5 min left");
+    }
+}
