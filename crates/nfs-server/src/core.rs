@@ -10,6 +10,7 @@ use nfs_io::identity::ServerIdentity;
 use nfs_io::{BufferPool, Creds, Lane, Pool};
 use nfs_wire::nfs3::FileHandle;
 
+use crate::client_id::ClientId;
 use crate::counters::Counters;
 use crate::exports::{ClientRule, ExportTable, WireGid, WireUid};
 use crate::fh::{HandleError, HandleKey};
@@ -106,8 +107,8 @@ impl Trees {
 pub(crate) struct Caller {
     pub(crate) addr: IpAddr,
     pub(crate) port: u16,
-    /// Stands for the client in wcc_data and error bookkeeping: a hash of its address.
-    pub(crate) client: u64,
+    /// Whose changes and errors this call's are, as its credential says.
+    pub(crate) client: ClientId,
     pub(crate) identity: WireIdentity,
     pub(crate) call: CallId,
 }
@@ -128,7 +129,7 @@ pub(crate) struct Target {
     pub(crate) object: Arc<Object>,
     pub(crate) creds: Creds,
     pub(crate) writable: bool,
-    pub(crate) client: u64,
+    pub(crate) client: ClientId,
     pub(crate) call: CallId,
 }
 

@@ -185,7 +185,7 @@ async fn mount(
     Ok(Answer::Reply(Reply::finish(reply, Held::default())))
 }
 
-/// Sets the caller's identity from the credential.
+/// Sets the caller's identity, and which client it is of, from the credential.
 fn identify(cx: &mut Context, header: &CallHeader<'_>) -> Result<(), Answer> {
     let denied = |stat| {
         count(&cx.core.counters.denied);
@@ -193,13 +193,19 @@ fn identify(cx: &mut Context, header: &CallHeader<'_>) -> Result<(), Answer> {
         Err(Answer::Reply(Reply::of(&header)))
     };
     cx.caller.identity = match header.credential.flavor {
-        AUTH_NONE => WireIdentity::Nobody,
+        AUTH_NONE => {
+            cx.caller.client = cx.peer.unnamed();
+            WireIdentity::Nobody
+        }
         AUTH_SYS => match header.credential.auth_sys() {
-            Ok(sys) => WireIdentity::Sys {
-                uid: sys.uid,
-                gid: sys.gid,
-                gids: sys.gids.as_slice().to_vec(),
-            },
+            Ok(sys) => {
+                cx.caller.client = cx.peer.client(sys.machine_name);
+                WireIdentity::Sys {
+                    uid: sys.uid,
+                    gid: sys.gid,
+                    gids: sys.gids.as_slice().to_vec(),
+                }
+            }
             Err(_) => return denied(AuthStat::BadCred),
         },
         // Other flavors are not offered (MOUNT's list of flavors says so).

@@ -1,7 +1,9 @@
 //! The way of a peer's bytes through the server to the reply's bytes, without a socket: the same code
 //! that a connection runs, for the fuzz target `dispatch` and for nothing else.
 
+use std::hash::RandomState;
 use std::net::{IpAddr, Ipv4Addr};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -9,6 +11,7 @@ use nfs_io::EngineKind;
 use nfs_io::engine::Engine;
 use tokio::runtime::Runtime;
 
+use crate::client_id::Peer;
 use crate::config::Config;
 use crate::core::{Caller, Core, WireIdentity};
 use crate::dispatch::{self, Answer, Payload};
@@ -20,12 +23,15 @@ use crate::trace::CallId;
 
 /// Descriptors that it may hold.
 const FDS: u64 = 1024;
+/// Where its calls come from.
+const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// A server without connections.
 pub struct Dispatch {
     core: Arc<Core>,
     engine: Engine,
     runtime: Runtime,
+    peer: Rc<Peer>,
     _state_dir: StateDir,
 }
 
@@ -42,6 +48,7 @@ impl Dispatch {
         Ok(Self {
             engine: Engine::threads(core.pool.clone()),
             core,
+            peer: Rc::new(Peer::new(RandomState::new(), HERE, 0)),
             runtime: tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build()
@@ -115,12 +122,13 @@ impl Dispatch {
         Context {
             core: Arc::clone(&self.core),
             engine: self.engine.clone(),
+            peer: Rc::clone(&self.peer),
             caller: Caller {
-                addr: IpAddr::V4(Ipv4Addr::LOCALHOST),
+                addr: HERE,
                 port: 1023,
-                client: 1,
+                client: self.peer.unnamed(),
                 identity: WireIdentity::Nobody,
-                call: CallId::new(0, (IpAddr::V4(Ipv4Addr::LOCALHOST), 1023), Instant::now()),
+                call: CallId::new(0, (HERE, 1023), Instant::now()),
             },
         }
     }

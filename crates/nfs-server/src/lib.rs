@@ -4,6 +4,7 @@
 //! `mount3` shape each procedure for `vfs`, which alone touches the files of an export.
 #![forbid(unsafe_code)]
 
+mod client_id;
 pub mod config;
 pub mod control;
 mod core;

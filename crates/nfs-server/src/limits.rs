@@ -125,7 +125,8 @@ pub const PERMITS_PER_OBJECT_MAX: usize = 8;
 /// Pages that the edges of direct WRITEs to one file may leave in the page cache before it is asked to
 /// let go of them; a COMMIT does that too.
 pub const EDGE_PAGES_KEPT_MAX: u32 = 4096;
-/// Clients named as writers of one file's unstable data.
+/// Clients named as writers of one file's unstable data, and clients of it that have to hear of a lost write.
+/// Others learn of it by the write verifier alone, which makes them send their data again.
 pub const UNSTABLE_WRITERS_PER_OBJECT_MAX: usize = 64;
 /// Objects put out of the file cache by one insertion.
 pub const EVICTIONS_PER_INSERT_MAX: usize = 8;

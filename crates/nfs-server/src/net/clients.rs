@@ -14,10 +14,14 @@ use crate::control::ClientStatus;
 #[derive(Default)]
 pub(crate) struct Clients {
     connections: Mutex<HashMap<SocketAddr, Arc<Figures>>>,
+    /// Numbers connections in the order of their coming.
+    next: AtomicU64,
 }
 
 /// What one connection did.
 pub(crate) struct Figures {
+    /// No other connection of the server's life has it.
+    pub(super) number: u64,
     since: Instant,
     pub(super) calls: AtomicU64,
     pub(super) in_flight: AtomicU64,
@@ -28,6 +32,7 @@ pub(crate) struct Figures {
 impl Clients {
     pub(super) fn enter(&self, peer: SocketAddr) -> Arc<Figures> {
         let figures = Arc::new(Figures {
+            number: self.next.fetch_add(1, Ordering::Relaxed),
             since: Instant::now(),
             calls: AtomicU64::new(0),
             in_flight: AtomicU64::new(0),

@@ -30,6 +30,7 @@ use super::clients::Figures;
 use super::output::Output;
 use super::receive::{BadRecord, Received, Receiver, Step, Wanted};
 use super::shard::Shard;
+use crate::client_id::Peer;
 use crate::core::{Caller, WireIdentity};
 use crate::counters::{count, count_bytes};
 use crate::dispatch::{self, Answer, Payload, Reply};
@@ -41,6 +42,7 @@ use crate::trace::CallId;
 pub(crate) struct Connection {
     shard: Rc<Shard>,
     stream: TcpStream,
+    from: Rc<Peer>,
     caller: Caller,
     output: RefCell<Output>,
     in_flight: Cell<usize>,
@@ -82,22 +84,22 @@ pub(crate) async fn serve(
     peer: SocketAddr,
     mut drain: watch::Receiver<bool>,
 ) {
+    let addr = peer.ip().to_canonical();
+    let figures = shard.core.clients.enter(peer);
+    let from = Rc::new(shard.peer(addr, figures.number));
     let caller = Caller {
-        addr: peer.ip().to_canonical(),
+        addr,
         port: peer.port(),
-        client: shard.client_number(peer.ip().to_canonical()),
+        // Dispatch asks each call's credential.
+        client: from.unnamed(),
         identity: WireIdentity::Nobody,
         // Dispatch says for each call which it is.
-        call: CallId::new(
-            0,
-            (peer.ip().to_canonical(), peer.port()),
-            Instant::now().into(),
-        ),
+        call: CallId::new(0, (addr, peer.port()), Instant::now().into()),
     };
-    let figures = shard.core.clients.enter(peer);
     let connection = Rc::new(Connection {
         shard,
         stream,
+        from,
         caller,
         output: RefCell::default(),
         in_flight: Cell::new(0),
@@ -272,6 +274,7 @@ impl Connection {
         let context = Context {
             core: self.shard.core.clone(),
             engine: self.shard.engine.clone(),
+            peer: Rc::clone(&self.from),
             caller: self.caller.clone(),
         };
         let mut call: Pin<Box<dyn Future<Output = Answer>>> = Box::pin(async move {

@@ -1,7 +1,7 @@
 //! A shard: one thread with its event loop, its engine, and its connections.
 
 use std::cell::{Cell, RefCell};
-use std::hash::{BuildHasher, RandomState};
+use std::hash::RandomState;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -15,6 +15,7 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::LocalSet;
 
 use super::connection;
+use crate::client_id::Peer;
 use crate::core::Core;
 use crate::limits;
 
@@ -62,9 +63,9 @@ impl Shard {
         }
     }
 
-    /// Stands for a client's address where only sameness matters.
-    pub(super) fn client_number(&self, addr: IpAddr) -> u64 {
-        self.clients.hash_one(addr)
+    /// Who is at the other end of a connection from `addr`; no other has its `number`.
+    pub(super) fn peer(&self, addr: IpAddr, number: u64) -> Peer {
+        Peer::new(self.clients.clone(), addr, number)
     }
 
     pub(super) fn begin(&self) {

@@ -10,6 +10,7 @@ mod object;
 mod readdir;
 mod status;
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use nfs_io::engine::Engine;
@@ -17,6 +18,7 @@ use nfs_io::{Buf, Reservation};
 use nfs_wire::nfs3::{Call, FileHandle, Procedure, WriteHead};
 use nfs_wire::{Encode, Encoder};
 
+use crate::client_id::Peer;
 use crate::core::{Caller, Core, Target};
 use crate::dispatch::Payload;
 use crate::vfs::Result;
@@ -25,6 +27,8 @@ use crate::vfs::Result;
 pub(crate) struct Context {
     pub(crate) core: Arc<Core>,
     pub(crate) engine: Engine,
+    /// Whose connection the call came by.
+    pub(crate) peer: Rc<Peer>,
     pub(crate) caller: Caller,
 }
 

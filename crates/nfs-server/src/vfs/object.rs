@@ -21,6 +21,7 @@ use super::gate::{Gate, Gates};
 use super::io::{Refusals, Rounds};
 use super::tree::Mount;
 use super::{Access, Attributes, Error, FileKind, Result, Wcc};
+use crate::client_id::ClientId;
 use crate::file_cache::{FdBudget, FdSlot};
 use crate::io_counters::Io;
 use crate::limits;
@@ -282,7 +283,7 @@ impl Object {
 
     /// Starts a change by `client`; the ticket tells at its end whether the attributes from
     /// before may be told to that client.
-    pub(crate) fn begin_change(self: &Arc<Self>, client: u64) -> Change {
+    pub(crate) fn begin_change(self: &Arc<Self>, client: ClientId) -> Change {
         self.changes.lock().begin(client);
         Change {
             object: Arc::clone(self),
@@ -325,19 +326,20 @@ static OVERRIDES: LazyLock<bool> = LazyLock::new(|| caps::has(Capability::DacOve
 #[derive(Default)]
 struct Changes {
     running: u32,
-    client: u64,
+    /// Whose changes run, while any do.
+    client: Option<ClientId>,
     mixed: bool,
     /// What was told last in this run; at its start, the attributes from before it.
     told: Option<Stat>,
 }
 
 impl Changes {
-    fn begin(&mut self, client: u64) {
+    fn begin(&mut self, client: ClientId) {
         if self.running == 0 {
-            self.client = client;
+            self.client = Some(client);
             self.mixed = false;
             self.told = None;
-        } else if self.client != client {
+        } else if self.client != Some(client) {
             self.mixed = true;
         }
         self.running += 1;
@@ -486,6 +488,10 @@ fn is_settled(time: Timestamp) -> bool {
 mod tests {
     use super::*;
 
+    fn client(number: u64) -> ClientId {
+        ClientId::of_number(number)
+    }
+
     /// Attributes that differ in their ctime.
     fn stats() -> impl Fn(i64) -> Stat {
         let file = tempfile::tempfile().unwrap();
@@ -499,10 +505,10 @@ mod tests {
     #[test]
     fn only_changes_of_one_client_are_unmixed() {
         let mut changes = Changes::default();
-        changes.begin(1);
-        changes.begin(1);
+        changes.begin(client(1));
+        changes.begin(client(1));
         assert!(!changes.mixed, "a client's own changes may overlap");
-        changes.begin(2);
+        changes.begin(client(2));
         assert!(changes.mixed);
         changes.end();
         changes.end();
@@ -511,7 +517,7 @@ mod tests {
             "the one still running overlapped the other's"
         );
         changes.end();
-        changes.begin(2);
+        changes.begin(client(2));
         assert!(!changes.mixed, "nothing of before runs any more");
     }
 
@@ -519,8 +525,8 @@ mod tests {
     fn replies_to_changes_that_overlap_are_chained() {
         let at = stats();
         let mut changes = Changes::default();
-        changes.begin(1);
-        changes.begin(1);
+        changes.begin(client(1));
+        changes.begin(client(1));
         changes.told = Some(at(0));
         // Both had looked before either wrote; the second to be answered had looked first.
         assert_eq!(changes.chain(at(0), at(2)), (Some(at(0)), at(2)));
@@ -528,9 +534,9 @@ mod tests {
         assert_eq!(changes.chain(at(0), at(1)), (Some(at(2)), at(2)));
         changes.end();
         // Somebody else, in between.
-        changes.begin(1);
+        changes.begin(client(1));
         assert_eq!(changes.chain(at(5), at(6)), (Some(at(5)), at(6)));
-        changes.begin(2);
+        changes.begin(client(2));
         assert_eq!(changes.chain(at(6), at(7)), (None, at(7)));
     }
 
@@ -541,8 +547,8 @@ mod tests {
         let at = stats();
         let mut changes = Changes::default();
         // Two WRITEs overlap, at 1 and 3; at 2, the program writes.
-        changes.begin(1);
-        changes.begin(1);
+        changes.begin(client(1));
+        changes.begin(client(1));
         changes.told.get_or_insert(at(0));
         assert_eq!(changes.chain(at(0), at(1)), (Some(at(0)), at(1)));
         changes.end();
@@ -551,11 +557,11 @@ mod tests {
         changes.end();
         // At 4 the program writes again, and nothing of the client's is going on: a client that knows 3 is
         // told 4, and sees that somebody else was there.
-        changes.begin(1);
+        changes.begin(client(1));
         changes.told.get_or_insert(at(4));
         assert_eq!(changes.chain(at(4), at(5)), (Some(at(4)), at(5)));
         // At 6, after the last reply of a run that goes on: what a client asks for next is later than 5.
-        changes.begin(1);
+        changes.begin(client(1));
         assert_eq!(changes.chain(at(4), at(7)), (Some(at(5)), at(7)));
     }
 }

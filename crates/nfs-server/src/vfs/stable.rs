@@ -20,6 +20,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use super::{Error, Object, Result};
+use crate::client_id::ClientId;
 use crate::limits;
 
 /// The write verifier (RFC 1813 §3.3.7, §3.3.21): different after each start of the server and
@@ -244,22 +245,44 @@ impl Drop for Round {
 #[derive(Default)]
 pub(crate) struct Unstable {
     /// Clients with uncommitted data.
-    writers: HashSet<u64>,
+    writers: HashSet<ClientId>,
     /// More clients than are named in `writers` wrote.
     more_writers: bool,
-    /// Clients that have to be told of a lost write once.
-    to_tell: HashSet<u64>,
+    /// Clients that have to be told of a lost write once. When more than
+    /// [`limits::UNSTABLE_WRITERS_PER_OBJECT_MAX`] have, others learn of it by the verifier alone, which has
+    /// changed and makes them send their data again.
+    to_tell: HashSet<ClientId>,
+}
+
+impl Unstable {
+    fn wrote(&mut self, client: ClientId) {
+        if self.writers.len() < limits::UNSTABLE_WRITERS_PER_OBJECT_MAX {
+            self.writers.insert(client);
+        } else if !self.writers.contains(&client) {
+            self.more_writers = true;
+        }
+    }
+
+    fn restore(&mut self, covered: Covered) {
+        for writer in covered.writers {
+            self.wrote(writer);
+        }
+        self.more_writers |= covered.more;
+    }
+
+    fn lost(&mut self, covered: Covered) {
+        for writer in covered.writers {
+            if self.to_tell.len() < limits::UNSTABLE_WRITERS_PER_OBJECT_MAX {
+                self.to_tell.insert(writer);
+            }
+        }
+    }
 }
 
 impl Object {
     /// An UNSTABLE write of this client was accepted.
-    pub(crate) fn note_unstable(&self, client: u64) {
-        let mut unstable = self.unstable.lock();
-        if unstable.writers.len() < limits::UNSTABLE_WRITERS_PER_OBJECT_MAX {
-            unstable.writers.insert(client);
-        } else if !unstable.writers.contains(&client) {
-            unstable.more_writers = true;
-        }
+    pub(crate) fn note_unstable(&self, client: ClientId) {
+        self.unstable.lock().wrote(client);
     }
 
     /// True when some accepted write is not known to be on stable storage.
@@ -279,25 +302,23 @@ impl Object {
 
     /// The sync failed: every client that wrote is to hear of it once.
     pub(crate) fn sync_failed(&self, covered: Covered) {
-        self.unstable.lock().to_tell.extend(covered.writers);
+        self.unstable.lock().lost(covered);
     }
 
     /// Has this client still to hear of a lost write? Asking is telling.
-    pub(crate) fn must_hear_of_error(&self, client: u64) -> bool {
+    pub(crate) fn must_hear_of_error(&self, client: ClientId) -> bool {
         self.unstable.lock().to_tell.remove(&client)
     }
 
     /// Puts back what a sync that did not happen would have covered.
     pub(crate) fn restore_unstable(&self, covered: Covered) {
-        let mut unstable = self.unstable.lock();
-        unstable.writers.extend(covered.writers);
-        unstable.more_writers |= covered.more;
+        self.unstable.lock().restore(covered);
     }
 }
 
 /// The writers whose data a sync covers.
 pub(crate) struct Covered {
-    writers: HashSet<u64>,
+    writers: HashSet<ClientId>,
     more: bool,
 }
 
@@ -309,6 +330,31 @@ mod tests {
     use nfs_io::PoolLimits;
 
     use super::*;
+
+    #[test]
+    fn a_peer_that_writes_under_many_names_fills_no_memory() {
+        let mut unstable = Unstable::default();
+        let most = limits::UNSTABLE_WRITERS_PER_OBJECT_MAX;
+        for round in 0..3 {
+            let covered = Covered {
+                writers: std::mem::take(&mut unstable.writers),
+                more: false,
+            };
+            for name in 0..1000 {
+                unstable.wrote(ClientId::of_number(round * 1000 + name));
+            }
+            assert!(unstable.more_writers);
+            // The file system is too busy for a sync; then its disk fails.
+            unstable.restore(covered);
+            assert!(unstable.writers.len() <= most);
+            let covered = Covered {
+                writers: unstable.writers.clone(),
+                more: true,
+            };
+            unstable.lost(covered);
+            assert!(unstable.to_tell.len() <= most);
+        }
+    }
 
     #[test]
     fn what_comes_while_a_round_runs_shares_the_next() {

@@ -1,0 +1,134 @@
+//! Which client a call comes from, where only sameness matters: in wcc_data, which must not tell one
+//! client another's change as its own, and in the books of who has to hear of a lost write.
+//!
+//! A client is an address together with the machine name in the call's AUTH_SYS credential: behind one
+//! address there may be many machines (NAT, containers), while the connections of one machine are one
+//! client, however many it has. Where nothing tells machines apart (AUTH_NONE; a name that every machine
+//! has which was given none), each connection is a client of its own: to take one client for two costs it a
+//! cache, to take two for one makes their caches wrong.
+//!
+//! The name is the client's own word. It gives no right to anything, and whoever uses another's
+//! name can only spoil wcc_data for machines behind its own address.
+
+use std::cell::RefCell;
+use std::hash::{BuildHasher, Hash, RandomState};
+use std::net::IpAddr;
+
+/// Stands for one client; see the module. Two of the same hasher are equal where the clients are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ClientId(u64);
+
+impl ClientId {
+    /// The machine that calls itself `name` at `addr`: the same number for as long as the hasher's keys are
+    /// the same. `None` where the name tells no machine from another.
+    pub(crate) fn of_machine(hasher: &impl BuildHasher, addr: IpAddr, name: &[u8]) -> Option<Self> {
+        let named = !NAMES_OF_NOBODY
+            .iter()
+            .any(|nobody| name.eq_ignore_ascii_case(nobody));
+        named.then(|| Self(hasher.hash_one((Kind::Machine, addr, name))))
+    }
+
+    /// The connection with this number, for calls that name no machine.
+    pub(crate) fn of_connection(hasher: &impl BuildHasher, connection: u64) -> Self {
+        Self(hasher.hash_one((Kind::Connection, connection)))
+    }
+
+    #[cfg(test)]
+    pub(crate) const fn of_number(number: u64) -> Self {
+        Self(number)
+    }
+}
+
+/// Keeps what is hashed of the one from looking like what is hashed of the other.
+#[derive(Hash)]
+enum Kind {
+    Machine,
+    Connection,
+}
+
+/// What a host is called that nobody gave a name, Linux's kernel (`(none)`) and clients that could not
+/// find theirs out.
+const NAMES_OF_NOBODY: [&[u8]; 6] = [
+    b"",
+    b"(none)",
+    b"localhost",
+    b"localhost.localdomain",
+    b"localhost4",
+    b"localhost6",
+];
+
+/// Who is at the other end of a connection: tells the client of each of its calls, and remembers the last
+/// one, as nearly all calls of a connection carry one machine name.
+pub(crate) struct Peer {
+    hasher: RandomState,
+    addr: IpAddr,
+    unnamed: ClientId,
+    last: RefCell<Option<(Vec<u8>, ClientId)>>,
+}
+
+impl Peer {
+    /// `hasher` is the same for all connections of a server, `connection` a number that no other has.
+    pub(crate) fn new(hasher: RandomState, addr: IpAddr, connection: u64) -> Self {
+        Self {
+            unnamed: ClientId::of_connection(&hasher, connection),
+            hasher,
+            addr,
+            last: RefCell::default(),
+        }
+    }
+
+    /// The client of a call with this machine name.
+    pub(crate) fn client(&self, machine_name: &[u8]) -> ClientId {
+        let mut last = self.last.borrow_mut();
+        if let Some((name, client)) = &*last
+            && name == machine_name
+        {
+            return *client;
+        }
+        let client = ClientId::of_machine(&self.hasher, self.addr, machine_name);
+        let client = client.unwrap_or(self.unnamed);
+        // No longer than a credential lets it be: 255 bytes.
+        *last = Some((machine_name.to_vec(), client));
+        client
+    }
+
+    /// The client of a call that names no machine.
+    pub(crate) const fn unnamed(&self) -> ClientId {
+        self.unnamed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    const THERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+
+    #[test]
+    fn a_client_is_an_address_and_a_machine_name() {
+        let hasher = RandomState::new();
+        let one = Peer::new(hasher.clone(), HERE, 1);
+        let same = Peer::new(hasher.clone(), HERE, 2);
+        let elsewhere = Peer::new(hasher, THERE, 3);
+        assert_eq!(one.client(b"a"), same.client(b"a"), "its connections");
+        assert_ne!(one.client(b"a"), one.client(b"b"));
+        assert_eq!(one.client(b"a"), same.client(b"a"), "after another name");
+        assert_ne!(one.client(b"a"), elsewhere.client(b"a"));
+        assert_ne!(one.client(b"a"), one.unnamed());
+    }
+
+    #[test]
+    fn a_connection_is_a_client_where_no_name_tells_machines_apart() {
+        let hasher = RandomState::new();
+        let one = Peer::new(hasher.clone(), HERE, 1);
+        let other = Peer::new(hasher, HERE, 2);
+        assert_ne!(one.unnamed(), other.unnamed());
+        for name in [&b""[..], b"(none)", b"localhost", b"LocalHost.localdomain"] {
+            assert_eq!(one.client(name), one.unnamed());
+            assert_eq!(other.client(name), other.unnamed());
+        }
+    }
+}
