@@ -11,7 +11,7 @@ use bytes::Bytes;
 use nfs_client::{Identity, Nfs3};
 use nfs_server::config::EngineChoice;
 use nfs_server::policy::{IoPolicy, Mode};
-use nfs_wire::nfs3::{FileHandle, Nfstime3, StableHow, WccData};
+use nfs_wire::nfs3::{CreateHow, FileHandle, Nfstime3, Sattr3, StableHow, WccData};
 use support::{Served, block_on, connect, create, mkdir, mode, ok};
 use tokio::task::JoinSet;
 
@@ -140,6 +140,42 @@ fn machines_behind_one_address_are_not_told_each_others_writes_as_their_own() {
                 });
             }
         }
+    }
+}
+
+/// CREATE of a file that is there sets its size, and is answered without the file's wcc_data.
+#[test]
+fn a_size_that_another_machines_create_sets_is_not_told_as_ones_own() {
+    for engine in ENGINES {
+        let served = served(Mode::Buffered, engine);
+        block_on(async {
+            let one = machine(&served, b"one").await;
+            let other = machine(&served, b"other").await;
+            let root = served.root(&one).await;
+            let file = create(&one, &root, b"f").await;
+            lengthen(&served);
+            let mut wrong = 0;
+            for trial in 0..TRIALS {
+                let mut calls = JoinSet::new();
+                for number in 0..4 {
+                    let one = one.clone();
+                    calls.spawn(async move {
+                        let data = Bytes::from(vec![1; BLOCK as usize]);
+                        let stable = StableHow::FileSync;
+                        let done = one.write(&file, number * BLOCK, stable, data).await;
+                        told(&ok(done).file_wcc).grew
+                    });
+                }
+                let set = Sattr3 {
+                    size: Some((trial + 8) * BLOCK),
+                    ..Sattr3::default()
+                };
+                ok(other.create(&root, b"f", &CreateHow::Unchecked(set)).await);
+                let grew = calls.join_all().await.into_iter().any(|grew| grew);
+                wrong += u64::from(grew);
+            }
+            assert_eq!(wrong, 0, "of {TRIALS}: {engine:?}");
+        });
     }
 }
 

@@ -559,6 +559,8 @@ fn existing_file(
             let target = directory.with_object(Arc::clone(&object));
             object.check_io(&target.creds, super::Access::WRITE, &stat)?;
             let file = object.write_fd(core.files.budget())?;
+            // WRITEs of other clients that overlap this must not tell it as their own.
+            let _change = object.begin_change(target.client);
             let _identity = Guard::enter(&target.creds)?;
             fs::truncate(file.as_fd(), size)?;
             Ok(Made {
