@@ -34,3 +34,8 @@ pub const AUTH_FLAVORS_MAX: usize = 64;
 /// Bytes of a network id, a universal address or an owner in rpcbind. RFC 1833 sets no limit; the
 /// longest of them is the path of a local socket.
 pub const RPCBIND_STRING_BYTES_MAX: usize = 255;
+
+/// Bytes of a `netobj` in the lock manager's protocol, a cookie or a handle: MAXNETOBJ_SZ (XNFS).
+pub const NETOBJ_BYTES_MAX: usize = 1024;
+/// Bytes of a machine's name in the lock manager's protocol: LM_MAXSTRLEN (XNFS).
+pub const LOCK_NAME_BYTES_MAX: usize = 1024;
