@@ -22,6 +22,7 @@ pub(crate) struct Counters {
     pub(crate) denied: AtomicU64,
     pub(crate) replayed: AtomicU64,
     pub(crate) repeated_in_progress: AtomicU64,
+    pub(crate) locks_refused: AtomicU64,
     pub(crate) bytes_read: AtomicU64,
     pub(crate) bytes_written: AtomicU64,
 }
@@ -64,6 +65,8 @@ pub(crate) struct CounterStats {
     pub(crate) replayed: u64,
     /// Repeated calls dropped because the first was still running.
     pub(crate) repeated_in_progress: u64,
+    /// Locks that a client asked for; there are none here.
+    pub(crate) locks_refused: u64,
     /// Bytes of files sent in READ replies.
     pub(crate) bytes_read: u64,
     /// Bytes written to files by WRITE calls.
@@ -107,6 +110,7 @@ impl Counters {
             denied: load(&self.denied),
             replayed: load(&self.replayed),
             repeated_in_progress: load(&self.repeated_in_progress),
+            locks_refused: load(&self.locks_refused),
             bytes_read: load(&self.bytes_read),
             bytes_written: load(&self.bytes_written),
             procedures,

@@ -11,13 +11,14 @@ use nfs_wire::auth::{AUTH_NONE, AUTH_SYS, AuthStat};
 use nfs_wire::nfs3::{self, Procedure, WriteHead};
 use nfs_wire::record::FragmentHeader;
 use nfs_wire::rpc::{AcceptStat, CallError, CallHeader, Rejected, ReplyHeader};
-use nfs_wire::{Decode, Decoder, Encode, Encoder, mount3 as wire_mount3};
+use nfs_wire::{Decode, Decoder, Encode, Encoder, mount3 as wire_mount3, nlm4 as wire_nlm4};
 
 use crate::core::WireIdentity;
 use crate::counters::count;
 use crate::mount3;
 use crate::net::receive;
 use crate::nfs3::{Context, Held, Request, is_remembered};
+use crate::nlm4;
 use crate::reply_cache::Seen;
 
 /// What goes back for a call: a record's head with its mark, then perhaps a READ's data, sent from
@@ -62,7 +63,11 @@ pub(crate) async fn answer(mut cx: Context, record: Vec<u8>, payload: Option<Pay
         wire_mount3::PROGRAM if header.version == wire_mount3::VERSION => {
             mount(&mut cx, &header, decoder).await
         }
+        wire_nlm4::PROGRAM if header.version == wire_nlm4::VERSION => {
+            locks(&mut cx, &header, decoder)
+        }
         nfs3::PROGRAM | wire_mount3::PROGRAM => Err(AcceptStat::ProgMismatch { low: 3, high: 3 }),
+        wire_nlm4::PROGRAM => Err(AcceptStat::ProgMismatch { low: 4, high: 4 }),
         _ => Err(AcceptStat::ProgUnavail),
     };
     answer.unwrap_or_else(|stat| {
@@ -182,6 +187,27 @@ async fn mount(
     decoder.finish().map_err(|_| AcceptStat::GarbageArgs)?;
     let mut reply = Reply::begin(&ReplyHeader::accepted(header.xid, AcceptStat::Success));
     mount3::run(cx, call, &mut reply).await;
+    Ok(Answer::Reply(Reply::finish(reply, Held::default())))
+}
+
+/// The lock manager, which refuses every lock.
+fn locks(
+    cx: &mut Context,
+    header: &CallHeader<'_>,
+    mut decoder: Decoder<'_>,
+) -> Result<Answer, AcceptStat> {
+    let procedure =
+        wire_nlm4::Procedure::try_from(header.procedure).map_err(|_| AcceptStat::ProcUnavail)?;
+    if let Err(denied) = identify(cx, header) {
+        return Ok(denied);
+    }
+    let call =
+        wire_nlm4::Call::decode(procedure, &mut decoder).map_err(|_| AcceptStat::GarbageArgs)?;
+    decoder.finish().map_err(|_| AcceptStat::GarbageArgs)?;
+    let mut reply = Reply::begin(&ReplyHeader::accepted(header.xid, AcceptStat::Success));
+    if nlm4::run(&call, &mut reply) {
+        count(&cx.core.counters.locks_refused);
+    }
     Ok(Answer::Reply(Reply::finish(reply, Held::default())))
 }
 

@@ -1,7 +1,7 @@
 //! Penstock's NFS server: exports, handles, open-file cache, procedures and control plane.
 //!
 //! A call's way: `net` cuts records from connections, `dispatch` decodes and answers them, `nfs3` and
-//! `mount3` shape each procedure for `vfs`, which alone touches the files of an export.
+//! `mount3` shape each procedure for `vfs`, which alone touches the files of an export; `nlm4` refuses locks.
 #![forbid(unsafe_code)]
 
 mod client_id;
@@ -22,6 +22,7 @@ pub mod limits;
 mod mount3;
 mod net;
 mod nfs3;
+mod nlm4;
 pub mod policy;
 pub mod portmap;
 pub mod reload;

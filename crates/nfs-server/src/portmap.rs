@@ -1,7 +1,7 @@
 //! Our own answer on port 111, for clients that ask there first and machines without an rpcbind:
 //! portmap version 2 and rpcbind versions 3 and 4 (RFC 1833), for looking up only.
 //!
-//! It knows MOUNT, NFS and itself, from the server's own listeners, and listens on their addresses alone.
+//! It knows MOUNT, NFS, the lock manager and itself, from the server's own listeners, and listens on their addresses alone.
 //! SET and UNSET are answered "not done". DUMP is answered over TCP only: over UDP, whose senders can be
 //! forged, every reply is about as small as its call, so that nobody is flooded through us.
 //! Calls are bounded in length, connections in number and in time without a call.

@@ -1,5 +1,5 @@
-//! Registers MOUNT and NFS with the local rpcbind, so that clients which are not given a port find
-//! them. Where there is no rpcbind nothing happens: a client that is given the port needs none.
+//! Registers MOUNT, NFS and the lock manager with the local rpcbind, so that clients which are not given
+//! a port find them; and for locks no client can be given one. Where there is no rpcbind nothing happens: a client that is given the port needs none.
 //!
 //! The unix socket is tried first, as rpcbind lets every local user register there; over TCP it mostly
 //! refuses callers from ports above 1023, as ours is. What is registered is removed again at the end, and only that: an entry of
@@ -18,7 +18,7 @@ use nfs_wire::rpcbind::{
     self, NETID_TCP, NETID_TCP6, Rpcb, UniversalAddress, to_universal_address,
 };
 use nfs_wire::xdr::{Decode as _, Decoder, Encode as _, Encoder};
-use nfs_wire::{mount3, nfs3};
+use nfs_wire::{mount3, nfs3, nlm4};
 
 use crate::limits;
 
@@ -26,9 +26,10 @@ use crate::limits;
 const UNIX_SOCKETS: &[&str] = &["/run/rpcbind.sock", "/var/run/rpcbind.sock"];
 
 /// What the server answers to, for registering: program and version.
-pub(crate) const SERVICES: [(u32, u32); 2] = [
+pub(crate) const SERVICES: [(u32, u32); 3] = [
     (nfs3::PROGRAM, nfs3::VERSION),
     (mount3::PROGRAM, mount3::VERSION),
+    (nlm4::PROGRAM, nlm4::VERSION),
 ];
 
 /// What has been registered; to be given back with [`Registration::remove`].
@@ -46,7 +47,7 @@ struct Entry {
 }
 
 impl Registration {
-    /// Registers MOUNT and NFS on the first address of each family. Blocks, for a few seconds at worst.
+    /// Registers NFS, MOUNT and the lock manager on the first address of each family. Blocks, for a few seconds at worst.
     /// What goes wrong is logged; it is never a reason not to serve.
     #[must_use]
     pub fn new(listeners: &[SocketAddr]) -> Self {
@@ -71,11 +72,7 @@ impl Registration {
                 };
                 match rpcbind.tell(rpcbind::Procedure::Set, &entry) {
                     Ok(true) => entries.push(entry),
-                    Ok(false) => tracing::warn!(
-                        program, version, %address,
-                        "rpcbind does not take our entry, most often because another server has \
-                         this program; clients must be given our port"
-                    ),
+                    Ok(false) => tracing::warn!(program, version, %address, "{}", refused(program)),
                     Err(error) => {
                         tracing::warn!(%error, "rpcbind does not answer; clients must be given the port");
                         return Self { entries };
@@ -102,6 +99,21 @@ impl Registration {
                 tracing::warn!(%error, "cannot take our entry out of rpcbind");
                 return;
             }
+        }
+    }
+}
+
+/// What an entry that rpcbind does not take means, and the cure.
+const fn refused(program: u32) -> &'static str {
+    match program {
+        nlm4::PROGRAM => {
+            "rpcbind does not take our entry for file locks, most often because the kernel's lock \
+             manager has one, as on a machine with NFS mounts; clients that lock files of ours must \
+             mount with nolock"
+        }
+        _ => {
+            "rpcbind does not take our entry, most often because another server has this program; \
+             clients must be given our port"
         }
     }
 }
@@ -278,9 +290,10 @@ mod tests {
     fn each_program_is_registered_on_the_first_address_of_each_family() {
         let listeners = ["10.0.0.1:2049", "10.0.0.2:2050", "[::1]:2049"];
         let listeners = listeners.map(|address| address.parse().unwrap());
-        let (registration, calls) = with_rpcbind(&[true, false, true, true], |rpcbind| {
-            Registration::register(rpcbind, &listeners)
-        });
+        let (registration, calls) =
+            with_rpcbind(&[true, false, true, true, true, false], |rpcbind| {
+                Registration::register(rpcbind, &listeners)
+            });
         // What was refused is not ours to remove.
         let kept: Vec<_> = registration
             .entries
@@ -289,6 +302,7 @@ mod tests {
             .collect();
         let expected = [
             (nfs3::PROGRAM, listeners[0]),
+            (nlm4::PROGRAM, listeners[0]),
             (nfs3::PROGRAM, listeners[2]),
             (mount3::PROGRAM, listeners[2]),
         ];

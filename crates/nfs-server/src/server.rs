@@ -369,6 +369,7 @@ impl Server {
             ("denied_calls", stats.denied),
             ("replayed_replies", stats.replayed),
             ("repeated_calls_in_progress", stats.repeated_in_progress),
+            ("locks_refused", stats.locks_refused),
             ("read_bytes", stats.bytes_read),
             ("written_bytes", stats.bytes_written),
             ("trace_events_lost", self.core.trace.lost()),

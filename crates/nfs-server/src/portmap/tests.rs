@@ -1,7 +1,7 @@
 use nfs_wire::auth::OpaqueAuth;
 use nfs_wire::rpc::ReplyBody;
 use nfs_wire::xdr::Decode as _;
-use nfs_wire::{mount3, nfs3};
+use nfs_wire::{mount3, nfs3, nlm4};
 
 use super::*;
 
@@ -58,10 +58,12 @@ fn getport(program: u32, version: u32, protocol: u32) -> u32 {
 fn version_2_gives_ports() {
     assert_eq!(getport(nfs3::PROGRAM, 3, IPPROTO_TCP), 2049);
     assert_eq!(getport(mount3::PROGRAM, 3, IPPROTO_TCP), 2049);
+    assert_eq!(getport(nlm4::PROGRAM, 4, IPPROTO_TCP), 2049);
     assert_eq!(getport(portmap::PROGRAM, 2, IPPROTO_UDP), 111);
-    // What is not served has port 0: NFS over UDP, NFS version 4, strangers.
+    // What is not served has port 0: NFS over UDP, NFS version 4, locks of NFSv2, strangers.
     assert_eq!(getport(nfs3::PROGRAM, 3, IPPROTO_UDP), 0);
     assert_eq!(getport(nfs3::PROGRAM, 4, IPPROTO_TCP), 0);
+    assert_eq!(getport(nlm4::PROGRAM, 1, IPPROTO_TCP), 0);
     assert_eq!(getport(100_024, 1, IPPROTO_TCP), 0);
 }
 
@@ -112,7 +114,7 @@ fn dump_lists_everything_over_tcp_and_nothing_over_udp() {
     );
     let (_, results) = answer(&bytes, Transport::Tcp);
     let list = MappingList::decode(&mut Decoder::new(&results)).unwrap();
-    assert_eq!(list.0.len(), 2 + 3 * 2);
+    assert_eq!(list.0.len(), 3 + 3 * 2);
     assert_eq!(answer(&bytes, Transport::Udp).0, AcceptStat::ProcUnavail);
     for version in [3, 4] {
         let procedure = rpcbind::Procedure::Dump as u32;
@@ -124,7 +126,7 @@ fn dump_lists_everything_over_tcp_and_nothing_over_udp() {
         );
         let (_, results) = answer(&bytes, Transport::Tcp);
         let list = RpcbList::decode(&mut Decoder::new(&results)).unwrap();
-        assert_eq!(list.0.len(), 4 + 3 * 2);
+        assert_eq!(list.0.len(), 6 + 3 * 2);
         assert_eq!(answer(&bytes, Transport::Udp).0, AcceptStat::ProcUnavail);
     }
 }

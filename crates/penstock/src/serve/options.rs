@@ -52,7 +52,8 @@ pub(crate) struct Args {
     /// Log one JSON object per line
     #[arg(long)]
     log_json: bool,
-    /// Answer portmap and rpcbind on port 111 as well (needs root, and no rpcbind running)
+    /// Answer portmap and rpcbind on port 111 as well (needs root, and no rpcbind running). Clients that
+    /// mount without nolock are told there that file locks are refused; with nothing on port 111 they hang
     #[arg(long)]
     portmap: bool,
     /// Do not register with the local rpcbind

@@ -49,6 +49,7 @@ impl Report {
             let address = reachable(*address);
             self.line("mount it:".to_owned());
             self.line(format!("  {}", mount_command(address, &export.pseudo)));
+            self.line(format!("  {}", about_locks(config.server.portmap)));
             self.line("or look at it without mounting:".to_owned());
             self.line(format!("  penstock ls nfs://{address}{}", export.pseudo));
         }
@@ -91,6 +92,16 @@ fn mount_command(address: SocketAddr, pseudo: &str) -> String {
     format!(
         "mount -t nfs -o vers=3,proto=tcp,port={port},mountport={port},nolock {host}:{pseudo} /mnt"
     )
+}
+
+/// What `nolock` in the mount command is for.
+const fn about_locks(portmap: bool) -> &'static str {
+    if portmap {
+        "nolock keeps file locks on the client; without it they are refused (ENOLCK)"
+    } else {
+        "nolock keeps file locks on the client; without it they are refused, or hang if port 111 of \
+         this machine does not answer for us (--portmap, or rpcbind)"
+    }
 }
 
 /// An address to give to a client on this machine: the loopback one for "any".
