@@ -33,6 +33,7 @@ const PACKAGES: &[Package] = &[
         "user-mode-linux",
         "a Linux kernel with an NFS client, as a process",
     ),
+    package("kmod", "insmod, for that kernel's modules"),
     package("nfs-common", "mount.nfs for that kernel"),
     package("libnfs-utils", "a foreign client: nfs-ls, nfs-cat, nfs-cp"),
     Package {

@@ -9,6 +9,7 @@ mod check;
 mod dd;
 mod duel;
 mod fsx;
+mod locks;
 pub(crate) mod own;
 mod posix;
 mod sharing;
@@ -27,6 +28,7 @@ use clap::{Args, Subcommand};
 pub(crate) use calls::TESTS as CALLS;
 pub(crate) use calls::content_tests as content_calls;
 pub(crate) use dd::TESTS as COPIES;
+pub(crate) use locks::TESTS as LOCKS;
 pub(crate) use posix::ROWS as POSIX;
 pub(crate) use sharing::{BESIDE, BESIDE_CACHED, TESTS as SHARING};
 
@@ -74,6 +76,13 @@ enum Suite {
     Posix {
         /// Root makes it; another user finds there what root has left.
         dir: PathBuf,
+        #[arg(long)]
+        name: String,
+    },
+    /// Lock a file of a server that keeps no locks.
+    Locks {
+        dir: PathBuf,
+        /// What the verdicts' names begin with.
         #[arg(long)]
         name: String,
     },
@@ -155,6 +164,7 @@ pub(crate) fn main(args: &GuestArgs) -> Result<ExitCode> {
             seed,
         } => duel::run([mount, other], *rounds, *seed, &mut report)?,
         Suite::Posix { dir, name } => posix::run(dir, name, &mut report)?,
+        Suite::Locks { dir, name } => locks::run(dir, name, &mut report)?,
         Suite::Own { dir, gates, name } => own::run(dir, gates, name, &mut report)?,
         Suite::Tree {
             dir,

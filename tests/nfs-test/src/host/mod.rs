@@ -25,7 +25,7 @@ pub(crate) use netns::Netns;
 pub(crate) use peer::{Peer, PeerServer};
 pub(crate) use place::Place;
 pub(crate) use process::{Running, copy_program, output, output_within, run};
-pub(crate) use server::{IoFigures, Server, ServerOptions};
+pub(crate) use server::{IoFigures, Server, ServerOptions, counter};
 pub(crate) use uml::{Guest, GuestOutcome, Mount, test_binary};
 
 /// Which of the server's I/O engines a scenario runs with.

@@ -72,6 +72,7 @@ pub(crate) fn missing(need: Need, engine: Engine) -> Option<String> {
         Need::Uml => programs(&[
             ("linux.uml", "user-mode-linux"),
             ("mount.nfs", "nfs-common"),
+            ("insmod", "kmod"),
         ])
         .or_else(|| {
             (!Path::new("/usr/lib/uml/modules").is_dir())

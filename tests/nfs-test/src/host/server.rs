@@ -52,6 +52,7 @@ pub(crate) struct Server {
 #[derive(Deserialize)]
 struct Status {
     io: Vec<IoFigures>,
+    counters: BTreeMap<String, u64>,
 }
 
 /// How the bytes of one export's READs or WRITEs went, in the server's own words (`ctl status`).
@@ -188,13 +189,7 @@ impl Server {
     /// # Errors
     /// When it does not answer on its control socket.
     pub(crate) fn io_figures(&self) -> Result<Vec<IoFigures>> {
-        let mut command = Command::new(&self.program);
-        command
-            .args(["ctl", "--json", "--state-dir"])
-            .arg(&self.state);
-        let text = output(command.arg("status"))?;
-        let status: Status = serde_json::from_slice(&text).context("what `ctl status` said")?;
-        Ok(status.io)
+        Ok(status(&self.program, &self.state)?.io)
     }
 
     /// The process.
@@ -251,6 +246,23 @@ impl Server {
             None => Ok(()),
         }
     }
+}
+
+/// One figure of the server whose state is in `state`.
+///
+/// # Errors
+/// When it does not answer on its control socket, or counts no such thing.
+pub(crate) fn counter(context: &Context, state: &Path, name: &str) -> Result<u64> {
+    let counters = status(&context.server, state)?.counters;
+    let counted = counters.get(name).copied();
+    counted.with_context(|| format!("the server counts no {name}"))
+}
+
+fn status(program: &Path, state: &Path) -> Result<Status> {
+    let mut command = Command::new(program);
+    command.args(["ctl", "--json", "--state-dir"]).arg(state);
+    let text = output(command.arg("status"))?;
+    serde_json::from_slice(&text).context("what `ctl status` said")
 }
 
 /// A port of its own of an address on loopback, by the process id.

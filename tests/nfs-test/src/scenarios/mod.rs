@@ -9,6 +9,7 @@ mod hostile;
 mod io;
 mod kernel;
 mod kernel_cache;
+mod kernel_locks;
 mod kernel_modes;
 mod libnfs;
 mod power;
@@ -220,6 +221,12 @@ pub(crate) const TABLE: &[Scenario] = &[
         about: "the kernel's client reads nothing again that it wrote itself, in each I/O mode",
         needs: &[Need::Root, Need::Loop, Need::Uml, Need::Tun],
         run: kernel_cache::run,
+    },
+    Scenario {
+        name: "kernel-locks",
+        about: "the kernel's client without nolock: each lock fails at once, none hangs",
+        needs: &[Need::Root, Need::Uml, Need::Tun, Need::Rpcbind],
+        run: kernel_locks::run,
     },
     Scenario {
         name: "hostile",

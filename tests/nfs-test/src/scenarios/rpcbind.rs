@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use rustix::process::Signal;
 
-use crate::host::{Context, Running, output};
+use crate::host::{Context, Netns, Running, output};
 
 /// How long a registration may take to show, and a server to drain.
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -27,6 +27,7 @@ fn with_rpcbind(context: &Context) -> Result<()> {
     let first = inside.serve(context, "first", "127.0.0.1:2049", &[])?;
     inside.wait_for("100003    3   tcp   2049")?;
     inside.wait_for("100005    3   tcp   2049")?;
+    inside.wait_for("100021    4   tcp   2049")?;
     let second = inside.serve(context, "second", "127.0.0.1:2050", &[])?;
     stop(second)?;
     inside.rpcinfo(&["-T", "tcp", "127.0.0.1", "nfs", "3"])?;
@@ -48,6 +49,7 @@ fn without_rpcbind(context: &Context) -> Result<()> {
     for line in [
         "100003    3   tcp   2049",
         "100005    3   tcp   2049",
+        "100021    4   tcp   2049",
         "100000    2   udp    111",
     ] {
         ensure!(listed.contains(line), "no {line:?} in {listed}");
@@ -65,24 +67,27 @@ fn without_rpcbind(context: &Context) -> Result<()> {
 }
 
 /// A network and a mount namespace with a /run of its own, which live as long as their first process.
-struct Inside {
+pub(super) struct Inside {
     first: Running,
 }
 
 impl Inside {
     /// `last` is what the namespace's first process becomes.
     fn new(last: &str) -> Result<Self> {
-        let script = format!("ip link set lo up && mount -t tmpfs none /run && echo up && {last}");
         let mut command = Command::new("unshare");
-        command.args([
-            "--net",
-            "--mount",
-            "--propagation",
-            "private",
-            "sh",
-            "-c",
-            &script,
-        ]);
+        command.arg("--net");
+        Self::start(command, last)
+    }
+
+    /// In a network that is there already.
+    pub(super) fn of(netns: &Netns, last: &str) -> Result<Self> {
+        Self::start(netns.command("unshare"), last)
+    }
+
+    /// `unshare` with what it is told already.
+    fn start(mut command: Command, last: &str) -> Result<Self> {
+        let script = format!("ip link set lo up && mount -t tmpfs none /run && echo up && {last}");
+        command.args(["--mount", "--propagation", "private", "sh", "-c", &script]);
         // A standard input that stays open: `cat` waits on it.
         command
             .stdin(Stdio::piped())
@@ -107,7 +112,7 @@ impl Inside {
     }
 
     /// Waits until `rpcinfo -p` shows `text`.
-    fn wait_for(&self, text: &str) -> Result<()> {
+    pub(super) fn wait_for(&self, text: &str) -> Result<()> {
         let deadline = Instant::now() + DEADLINE;
         loop {
             match self.rpcinfo(&["-p", "127.0.0.1"]) {
@@ -121,7 +126,13 @@ impl Inside {
     }
 
     /// Starts a server inside; it is ready when this returns.
-    fn serve(&self, context: &Context, name: &str, listen: &str, more: &[&str]) -> Result<Running> {
+    pub(super) fn serve(
+        &self,
+        context: &Context,
+        name: &str,
+        listen: &str,
+        more: &[&str],
+    ) -> Result<Running> {
         let path = |kind: &str| context.dir.join(format!("{name}-{kind}"));
         let log = std::fs::File::create(path("server.log"))?;
         let mut command = self.command(&context.server);
@@ -164,7 +175,7 @@ fn line_of(process: &mut Running) -> Result<String> {
     Ok(line.trim_end().to_owned())
 }
 
-fn stop(mut server: Running) -> Result<()> {
+pub(super) fn stop(mut server: Running) -> Result<()> {
     server.signal(Signal::TERM);
     let status = server.wait(DEADLINE)?;
     ensure!(status.success(), "the server ended with {status}");
