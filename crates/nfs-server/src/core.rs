@@ -209,8 +209,8 @@ impl Core {
             .key
             .open(handle, place_of)
             .map_err(|error| match error {
-                HandleError::NoExport => Error::Stale,
-                HandleError::Malformed | HandleError::Forged => Error::BadHandle,
+                HandleError::Malformed => Error::BadHandle,
+                HandleError::NoExport | HandleError::Forged | HandleError::Outdated => Error::Stale,
             })?;
         let tree = trees.by_id(parts.export).cloned().ok_or(Error::Stale)?;
         // Before anything is opened on the client's behalf, it must be allowed on the export.

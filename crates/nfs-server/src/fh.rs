@@ -8,7 +8,7 @@
 //!
 //! ```text
 //! byte 0      version (1)
-//! byte 1      kind: 1 kernel handle, 2 table id
+//! byte 1      kind: 1 kernel handle, 2 table id (8 bytes of number, 8 of nonce)
 //! byte 2      length of the body, n
 //! byte 3      type of the kernel handle (0 for a table id)
 //! bytes 4-7   export id
@@ -20,6 +20,11 @@
 //!
 //! The export id stands for the path that clients mount. What lies there is the export's [`PlaceMark`]:
 //! when another directory is served under the same path, handles into the old one are refused.
+//!
+//! What has not the form of a handle is NFS3ERR_BADHANDLE. What has it, but not the right MAC, is
+//! NFS3ERR_STALE, whose words in RFC 1813 §2.6 are "no longer exists or access to it has been
+//! revoked": a replaced key or directory does that to honest clients, programs understand the
+//! error, and a forger learns nothing from it.
 //!
 //! Nothing here panics on a peer's bytes.
 
@@ -33,6 +38,7 @@ use nfs_io::fs::handle::KernelHandle;
 use nfs_wire::nfs3::FileHandle;
 use siphasher::sip128::{Hasher128, SipHasher24};
 
+use crate::handle_table::TableId;
 use crate::limits;
 
 const VERSION: u8 = 1;
@@ -74,7 +80,7 @@ pub(crate) enum HandleBody {
     /// By the kernel's handle.
     Kernel(KernelHandle),
     /// By its id in the persistent table of an unprivileged server.
-    Table(u64),
+    Table(TableId),
 }
 
 /// Why bytes are not a handle of this server.
@@ -83,9 +89,12 @@ pub(crate) enum HandleError {
     /// The frame is not ours: length, version or kind.
     #[error("the handle has not the form of a handle of this server")]
     Malformed,
-    /// The MAC does not fit: forged, damaged, or made under another key or for another directory.
+    /// The MAC does not fit: forged, or made under another key or for another directory.
     #[error("the handle was not made by this server, or its key was replaced")]
     Forged,
+    /// Made by an earlier version, whose table ids had no nonce.
+    #[error("the handle was made by an earlier version of this server")]
+    Outdated,
     /// No such export is served (any more).
     #[error("the handle's export is not served")]
     NoExport,
@@ -199,7 +208,7 @@ impl HandleKey {
                 (KIND_KERNEL, handle_type, handle.bytes())
             }
             HandleBody::Table(table_id) => {
-                id = table_id.to_be_bytes();
+                id = bytes_of(*table_id);
                 (KIND_TABLE, 0, id.as_slice())
             }
         };
@@ -262,9 +271,7 @@ impl HandleKey {
                 KernelHandle::new(i32::from(handle_type), body)
                     .map_err(|_| HandleError::Malformed)?,
             ),
-            KIND_TABLE => HandleBody::Table(u64::from_be_bytes(
-                body.try_into().map_err(|_| HandleError::Malformed)?,
-            )),
+            KIND_TABLE => HandleBody::Table(table_id(body).ok_or(HandleError::Outdated)?),
             _ => return Err(HandleError::Malformed),
         };
         Ok(HandleParts {
@@ -292,10 +299,22 @@ impl HandleKey {
 }
 
 /// The table id in a handle that this server made itself (nothing is verified here).
-pub(crate) fn own_table_id(handle: &FileHandle) -> Option<u64> {
+pub(crate) fn own_table_id(handle: &FileHandle) -> Option<TableId> {
     let (head, rest) = handle.as_ref().split_first_chunk::<HEAD_LEN>()?;
-    let (body, _mac) = rest.split_first_chunk::<8>()?;
-    (head.get(1) == Some(&KIND_TABLE)).then(|| u64::from_be_bytes(*body))
+    let body = rest.get(..rest.len().checked_sub(MAC_LEN)?)?;
+    table_id(body).filter(|_| head.get(1) == Some(&KIND_TABLE))
+}
+
+fn bytes_of(id: TableId) -> [u8; 16] {
+    (u128::from(id.number) << 64 | u128::from(id.nonce)).to_be_bytes()
+}
+
+fn table_id(body: &[u8]) -> Option<TableId> {
+    let (number, nonce) = body.split_first_chunk::<8>()?;
+    Some(TableId {
+        number: u64::from_be_bytes(*number),
+        nonce: u64::from_be_bytes(nonce.try_into().ok()?),
+    })
 }
 
 /// Compares without telling by its duration where the first difference is.
@@ -346,12 +365,17 @@ mod tests {
         }
     }
 
+    const TABLE_ID: TableId = TableId {
+        number: 42,
+        nonce: 0xfeed_f00d_0bad_cafe,
+    };
+
     #[test]
     fn a_handle_says_what_was_put_in() {
         let table = HandleParts {
             export: 1,
             mount: MountKey::ROOT,
-            body: HandleBody::Table(42),
+            body: HandleBody::Table(TABLE_ID),
         };
         for parts in [parts(), table] {
             assert_eq!(
@@ -407,10 +431,25 @@ mod tests {
     #[test]
     fn the_table_id_of_an_own_handle_is_its_body() {
         let parts = HandleParts {
-            body: HandleBody::Table(42),
+            body: HandleBody::Table(TABLE_ID),
             ..parts()
         };
-        assert_eq!(own_table_id(&key().seal(&parts, &HERE).unwrap()), Some(42));
+        let handle = key().seal(&parts, &HERE).unwrap();
+        assert_eq!(own_table_id(&handle), Some(TABLE_ID));
+        let kernel = key().seal(&self::parts(), &HERE).unwrap();
+        assert_eq!(own_table_id(&kernel), None);
+    }
+
+    #[test]
+    fn a_genuine_handle_of_the_first_version_is_told_from_a_forged_one() {
+        let mut bytes = vec![VERSION, KIND_TABLE, 8, 0, 0, 0, 0, 7, 0, 0, 0, 0];
+        bytes.extend_from_slice(&42_u64.to_be_bytes());
+        let mac = key().mac(&bytes, &HERE);
+        bytes.extend_from_slice(&mac);
+        let open = |bytes: &[u8]| key().open(&FileHandle::new(bytes).unwrap(), here);
+        assert_eq!(open(&bytes), Err(HandleError::Outdated));
+        *bytes.last_mut().unwrap() ^= 1;
+        assert_eq!(open(&bytes), Err(HandleError::Forged));
     }
 
     #[test]

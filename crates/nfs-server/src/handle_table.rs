@@ -5,7 +5,9 @@
 //! [`limits::HANDLE_TABLE_LOCATIONS_MAX`] of them. A handle carries the id. To find the object
 //! again, the caller walks from a location's parent and compares the identity of what it finds;
 //! a location is a hint, the identity is the truth. So a change made behind the server's back costs
-//! at most a stale handle, never the wrong file.
+//! at most a stale handle, never the wrong file. That holds for the table's own file too: an id has
+//! a random part ([`TableId`]), so that a handle finds the record that it was made with or none,
+//! whatever somebody puts in the file's place.
 //!
 //! What it promises: an id returned by [`HandleTable::intern`] is on stable storage; ids are never
 //! given twice; the table survives `kill -9` and power cuts (redb commits are atomic). One thread
@@ -33,13 +35,28 @@ use parking_lot::Mutex;
 use crate::limits;
 use store::Store;
 
+/// How a handle names an object of the table.
+///
+/// Numbers begin anew in a table that replaces a lost one, and come again after an older copy of the
+/// table was put back, or on a second server that works on a copy. The nonce does not: it is drawn
+/// for each object when its record is made, so that a handle finds the record that it was made
+/// with, or none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TableId {
+    /// The number of the object's record, unique in one table.
+    pub number: u64,
+    /// Random, kept in the record.
+    pub nonce: u64,
+}
+
 /// What makes an object the same object, as statx tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Identity {
     /// The export it was reached through: the same file in two exports is two objects.
     pub export: u32,
-    /// Device number (`st_dev`) of its file system.
-    pub dev: u64,
+    /// Stands for its file system. Not the device number, which may be another after a restart of
+    /// the machine: what `vfs::Mount` makes of the place and the root of the file system.
+    pub file_system: u64,
     /// Inode number.
     pub ino: u64,
     /// Birth time, seconds and nanoseconds, where the file system keeps one.
@@ -51,7 +68,7 @@ pub struct Identity {
 pub struct NewObject {
     /// What it is.
     pub identity: Identity,
-    /// The id of the directory it was seen in.
+    /// The number of the directory it was seen in.
     pub parent: u64,
     /// The name it has there.
     pub name: Vec<u8>,
@@ -60,7 +77,7 @@ pub struct NewObject {
 /// A name in a directory.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Location {
-    /// The id of the directory.
+    /// The number of the directory.
     pub parent: u64,
     /// The name in it.
     pub name: Vec<u8>,
@@ -98,6 +115,9 @@ pub enum TableError {
     /// More objects at once than one transaction takes ([`limits::HANDLE_TABLE_GROUP_MAX`]).
     #[error("{0} objects at once are too many")]
     BatchTooLarge(usize),
+    /// The kernel gives no random numbers.
+    #[error("the kernel gives no random numbers for handles")]
+    NoRandomness,
     /// The committer has ended: it panicked, or the table is being dropped.
     #[error("the handle table is closed")]
     Closed,
@@ -121,8 +141,8 @@ pub struct HandleTable {
 #[derive(Debug)]
 struct Shared {
     store: Store,
-    /// The id that the next new object gets: the table's clock, as the ids never go back.
-    next_id: AtomicU64,
+    /// The number that the next new object gets: the table's clock, as numbers never go back.
+    next_number: AtomicU64,
     /// Objects in use whose stamp has become old.
     touched: Mutex<HashSet<u64>>,
     objects_max: u64,
@@ -131,7 +151,7 @@ struct Shared {
 /// A change, and where its answer goes.
 struct Request {
     change: Change,
-    reply: mpsc::SyncSender<Result<Vec<u64>, TableError>>,
+    reply: mpsc::SyncSender<Result<Vec<TableId>, TableError>>,
 }
 
 /// What a caller wants changed.
@@ -140,7 +160,7 @@ enum Change {
     Root(Identity),
     Intern(Vec<NewObject>),
     Renamed { from: Location, to: Location },
-    Linked { id: u64, at: Location },
+    Linked { number: u64, at: Location },
     Removed(Location),
 }
 
@@ -163,10 +183,10 @@ impl HandleTable {
             path: path.to_owned(),
             source: Arc::new(source),
         };
-        let (store, next_id) = Store::open(path).map_err(open)?;
+        let (store, next_number) = Store::open(path).map_err(open)?;
         let shared = Arc::new(Shared {
             store,
-            next_id: AtomicU64::new(next_id),
+            next_number: AtomicU64::new(next_number),
             touched: Mutex::new(HashSet::new()),
             objects_max,
         });
@@ -189,7 +209,7 @@ impl HandleTable {
     ///
     /// # Errors
     /// See [`TableError`].
-    pub fn root(&self, identity: Identity) -> Result<u64, TableError> {
+    pub fn root(&self, identity: Identity) -> Result<TableId, TableError> {
         if let Some(id) = self.shared.store.root(&identity)? {
             return Ok(id);
         }
@@ -204,7 +224,7 @@ impl HandleTable {
     ///
     /// # Errors
     /// See [`TableError`]; then nothing of the batch may be handed out.
-    pub fn intern(&self, objects: Vec<NewObject>) -> Result<Vec<u64>, TableError> {
+    pub fn intern(&self, objects: Vec<NewObject>) -> Result<Vec<TableId>, TableError> {
         if objects.len() > limits::HANDLE_TABLE_GROUP_MAX {
             return Err(TableError::BatchTooLarge(objects.len()));
         }
@@ -213,43 +233,35 @@ impl HandleTable {
         }
         if let Some(found) = self.shared.store.all_known(&objects)? {
             for (id, stamp) in &found {
-                self.shared.used(*id, *stamp);
+                self.shared.used(id.number, *stamp);
             }
             return Ok(found.into_iter().map(|(id, _)| id).collect());
         }
         self.change(Change::Intern(objects))
     }
 
-    /// What is known of `id`; `None` if it was never given or has been forgotten.
+    /// What is known of `id`; `None` if this table never gave it, or has forgotten it.
     ///
     /// # Errors
     /// See [`TableError`].
-    pub fn object(&self, id: u64) -> Result<Option<Object>, TableError> {
+    pub fn object(&self, id: TableId) -> Result<Option<Object>, TableError> {
         let Some((object, stamp)) = self.shared.store.object(id)? else {
             return Ok(None);
         };
-        self.shared.used(id, stamp);
+        self.shared.used(id.number, stamp);
         Ok(Some(object))
     }
 
-    /// Is `id` the object of this identity?
+    /// The id of the object of this identity, if it has one.
     ///
     /// # Errors
     /// See [`TableError`].
-    pub fn is(&self, id: u64, identity: Identity) -> Result<bool, TableError> {
-        Ok(self
-            .object(id)?
-            .is_some_and(|object| object.identity == identity))
-    }
-
-    /// The id of the directory that the object was last seen in; `None` for the root of an export
-    /// and for an object that is not known.
-    ///
-    /// # Errors
-    /// See [`TableError`].
-    pub fn parent(&self, id: u64) -> Result<Option<u64>, TableError> {
-        let object = self.object(id)?;
-        Ok(object.and_then(|object| object.locations.first().map(|location| location.parent)))
+    pub fn find(&self, identity: &Identity) -> Result<Option<TableId>, TableError> {
+        let Some((id, stamp)) = self.shared.store.find(identity)? else {
+            return Ok(None);
+        };
+        self.shared.used(id.number, stamp);
+        Ok(Some(id))
     }
 
     /// Where to look for `id`: paths from the export's root, names joined by slashes, shortest
@@ -258,26 +270,27 @@ impl HandleTable {
     ///
     /// # Errors
     /// See [`TableError`].
-    pub fn paths(&self, id: u64) -> Result<Vec<Vec<u8>>, TableError> {
+    pub fn paths(&self, id: TableId) -> Result<Vec<Vec<u8>>, TableError> {
         self.shared
             .store
-            .paths(id, |id, stamp| self.shared.used(id, stamp))
+            .paths(id, |number, stamp| self.shared.used(number, stamp))
     }
 
-    /// The object `id` has got the name `name` in `parent` too. Durable when this returns.
+    /// The object numbered `number` has, or is about to get, the name `name` in `parent` too. Durable
+    /// when this returns.
     ///
     /// # Errors
     /// See [`TableError`].
-    pub fn linked(&self, id: u64, parent: u64, name: &[u8]) -> Result<(), TableError> {
+    pub fn linked(&self, number: u64, parent: u64, name: &[u8]) -> Result<(), TableError> {
         check_name(name)?;
         let at = Location {
             parent,
             name: name.to_vec(),
         };
-        self.change(Change::Linked { id, at }).map(drop)
+        self.change(Change::Linked { number, at }).map(drop)
     }
 
-    /// The object last seen at `from` (a directory's id and a name) is now at `to`; what was at
+    /// The object last seen at `from` (a directory's number and a name) is now at `to`; what was at
     /// `to` is there no longer. Durable when this returns. Where a handle must survive a crash
     /// between the rename and this call, call [`HandleTable::linked`] with the new name before: a
     /// location too many does no harm.
@@ -318,7 +331,7 @@ impl HandleTable {
         self.shared.store.objects()
     }
 
-    fn change(&self, change: Change) -> Result<Vec<u64>, TableError> {
+    fn change(&self, change: Change) -> Result<Vec<TableId>, TableError> {
         let (reply, answer) = mpsc::sync_channel(1);
         let requests = self.requests.as_ref().ok_or(TableError::Closed)?;
         requests
@@ -340,28 +353,16 @@ impl Drop for HandleTable {
 }
 
 impl Shared {
-    /// Notes that `id`, last stamped `stamp`, is in use, if its stamp has become old.
-    fn used(&self, id: u64, stamp: u64) {
+    /// Notes that an object, last stamped `stamp`, is in use, if its stamp has become old.
+    fn used(&self, number: u64, stamp: u64) {
         let step = (self.objects_max / 16).max(1);
-        if stamp.saturating_add(step) > self.next_id.load(Ordering::Relaxed) {
+        if stamp.saturating_add(step) > self.next_number.load(Ordering::Relaxed) {
             return;
         }
         let mut touched = self.touched.lock();
         if touched.len() < limits::HANDLE_TABLE_TOUCHED_MAX {
-            touched.insert(id);
+            touched.insert(number);
         }
-    }
-}
-
-/// The identity of what `stat` describes, reached through the export `export`.
-#[must_use]
-pub fn identity(export: u32, stat: &nfs_io::fs::Stat) -> Identity {
-    let btime = stat.btime.map(|btime| (btime.sec, btime.nsec));
-    Identity {
-        export,
-        dev: stat.dev,
-        ino: stat.ino,
-        btime,
     }
 }
 
@@ -389,13 +390,13 @@ fn commit_until_closed(shared: &Shared, incoming: &mpsc::Receiver<Request>) {
         }
         let touched = std::mem::take(&mut *shared.touched.lock());
         let changes = group.iter().map(|request| &request.change);
-        let next_id = shared.next_id.load(Ordering::Relaxed);
+        let next_number = shared.next_number.load(Ordering::Relaxed);
         match shared
             .store
-            .commit(changes, &touched, next_id, shared.objects_max)
+            .commit(changes, &touched, next_number, shared.objects_max)
         {
-            Ok((next_id, answers)) => {
-                shared.next_id.store(next_id, Ordering::Relaxed);
+            Ok((next_number, answers)) => {
+                shared.next_number.store(next_number, Ordering::Relaxed);
                 for (request, ids) in group.iter().zip(answers) {
                     // A caller that no longer waits has no use for the answer.
                     let _ = request.reply.send(Ok(ids));

@@ -457,7 +457,7 @@ fn handles_outlive_the_server() {
     let served = Served::over(files, None, |_| {});
     block_on(async {
         let client = served.client().await;
-        assert_eq!(status(client.getattr(&file).await), Nfsstat3::Badhandle);
+        assert_eq!(status(client.getattr(&file).await), Nfsstat3::Stale);
     });
 }
 

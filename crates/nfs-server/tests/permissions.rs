@@ -436,14 +436,11 @@ fn another_directory_under_the_same_path_is_another_place() {
             .apply(ExportTable::new(&config).unwrap())
             .unwrap();
         for _ in 0..2 {
-            assert_eq!(
-                status(client.read(&secret, 0, 9).await),
-                Nfsstat3::Badhandle
-            );
-            assert_eq!(status(client.getattr(&root).await), Nfsstat3::Badhandle);
+            assert_eq!(status(client.read(&secret, 0, 9).await), Nfsstat3::Stale);
+            assert_eq!(status(client.getattr(&root).await), Nfsstat3::Stale);
             assert_eq!(
                 status(client.lookup(&root, b"secret").await),
-                Nfsstat3::Badhandle
+                Nfsstat3::Stale
             );
         }
         let new_root = served.root(&client).await;
@@ -455,7 +452,7 @@ fn another_directory_under_the_same_path_is_another_place() {
             .apply(ExportTable::new(&served.config).unwrap())
             .unwrap();
         assert_eq!(&ok(client.read(&secret, 0, 9).await).data[..], b"Cecret");
-        assert_eq!(status(client.getattr(&f).await), Nfsstat3::Badhandle);
+        assert_eq!(status(client.getattr(&f).await), Nfsstat3::Stale);
         // Gone: stale.
         let mut config = served.config.clone();
         config.exports[0].pseudo = "/elsewhere".to_owned();

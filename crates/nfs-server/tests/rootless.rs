@@ -9,6 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use nfs_client::{Identity, Nfs3};
@@ -55,8 +56,8 @@ fn be_the_server() {
 
 /// A server process over a directory of its own user; killed with the test.
 struct Rootless {
-    program: TempDir,
-    files: TempDir,
+    program: Arc<TempDir>,
+    files: Arc<TempDir>,
     state: TempDir,
     process: Child,
     addr: SocketAddr,
@@ -84,6 +85,26 @@ impl Rootless {
         assert!(copied.unwrap().success());
         let (process, addr) = spawn(&program, &files, &state);
         Self {
+            program: Arc::new(program),
+            files: Arc::new(files),
+            state,
+            process,
+            addr,
+        }
+    }
+
+    /// A second server of the same files, on a copy of the state directory of one that does not run.
+    fn over_copies_of(first: &Self) -> Self {
+        let state = support::scratch(0o700);
+        for name in ["handle.key", "handles.redb"] {
+            let copy = state.path().join(name);
+            std::fs::copy(first.state.path().join(name), &copy).unwrap();
+            first.give(&copy);
+        }
+        first.give(state.path());
+        let (program, files) = (Arc::clone(&first.program), Arc::clone(&first.files));
+        let (process, addr) = spawn(&program, &files, &state);
+        Self {
             program,
             files,
             state,
@@ -103,6 +124,24 @@ impl Rootless {
 
     fn path(&self) -> &Path {
         self.files.path()
+    }
+
+    fn table(&self) -> std::path::PathBuf {
+        self.state.path().join("handles.redb")
+    }
+
+    /// Makes a file on the server's own host whose contents are its name.
+    fn plant(&self, name: &str) {
+        let path = self.path().join(name);
+        std::fs::write(&path, name).unwrap();
+        self.give(&path);
+    }
+
+    /// Gives a file to the server's user.
+    fn give(&self, path: &Path) {
+        if support::is_root() {
+            std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
+        }
     }
 
     async fn client(&self) -> Nfs3 {
@@ -314,5 +353,125 @@ fn names_that_come_and_go_at_once_keep_their_handles() {
                 }
             })
             .await;
+    });
+}
+
+/// How many files each side of the next tests has: enough that ids given again meet.
+const FILES: usize = 50;
+
+/// Names `FILES` files, made on the server's own host with their name as contents, and their handles.
+async fn found(served: &Rootless, client: &Nfs3, prefix: &str) -> Vec<(String, FileHandle)> {
+    let root = root(client).await;
+    let mut handles = Vec::new();
+    for number in 0..FILES {
+        let name = format!("{prefix}{number}");
+        served.plant(&name);
+        handles.push((name.clone(), lookup(client, &root, name.as_bytes()).await));
+    }
+    handles
+}
+
+/// Every handle is stale, or is that of the file it was given for; nothing is written elsewhere.
+async fn name_nobody_else(served: &Rootless, client: &Nfs3, handles: &[(String, FileHandle)]) {
+    for (name, handle) in handles {
+        let read = client.read(handle, 0, 1000).await.unwrap();
+        match read {
+            Ok(read) => assert_eq!(read.data, name.as_bytes(), "another file was read"),
+            Err(failure) => {
+                assert_eq!(failure.status, Nfsstat3::Stale, "{name}");
+                assert_eq!(write(client, handle, b"overwritten").await, Nfsstat3::Stale);
+            }
+        }
+    }
+    for entry in std::fs::read_dir(served.path()).unwrap() {
+        let entry = entry.unwrap();
+        let contents = std::fs::read(entry.path()).unwrap();
+        assert_eq!(contents, entry.file_name().as_encoded_bytes());
+    }
+}
+
+async fn are_stale(client: &Nfs3, handles: &[(String, FileHandle)]) {
+    for (name, handle) in handles {
+        let answer = status(client.getattr(handle).await);
+        assert_eq!(answer, Nfsstat3::Stale, "{name}");
+    }
+}
+
+#[test]
+fn handles_of_a_lost_table_are_stale_and_name_nobody_elses_file() {
+    let mut served = Rootless::start();
+    let old = block_on(async { found(&served, &served.client().await, "old").await });
+    served.kill();
+    std::fs::remove_file(served.table()).unwrap();
+    served.start_again();
+    block_on(async {
+        let client = served.client().await;
+        let strangers = found(&served, &client, "stranger").await;
+        name_nobody_else(&served, &client, &old).await;
+        are_stale(&client, &old).await;
+        name_nobody_else(&served, &client, &strangers).await;
+        // Who looks again gets a handle that works.
+        let root = root(&client).await;
+        let again = lookup(&client, &root, b"old7").await;
+        assert_eq!(contents(&client, &again).await, b"old7");
+    });
+}
+
+#[test]
+fn handles_given_after_a_copy_that_is_restored_are_stale_and_name_nobody_elses_file() {
+    let mut served = Rootless::start();
+    let known = block_on(async { found(&served, &served.client().await, "known").await });
+    served.kill();
+    let copy = served.state.path().join("copy");
+    std::fs::copy(served.table(), &copy).unwrap();
+    served.start_again();
+    let after = block_on(async { found(&served, &served.client().await, "after").await });
+    served.kill();
+    std::fs::rename(&copy, served.table()).unwrap();
+    if support::is_root() {
+        std::os::unix::fs::chown(served.table(), Some(NOBODY), Some(NOBODY)).unwrap();
+    }
+    served.start_again();
+    block_on(async {
+        let client = served.client().await;
+        let strangers = found(&served, &client, "stranger").await;
+        name_nobody_else(&served, &client, &after).await;
+        are_stale(&client, &after).await;
+        // What the copy knows goes on.
+        for (name, handle) in known.iter().chain(&strangers) {
+            assert_eq!(contents(&client, handle).await, name.as_bytes());
+        }
+    });
+}
+
+#[test]
+fn two_servers_on_copies_of_one_state_directory_name_no_wrong_file() {
+    let mut served = Rootless::start();
+    let known = block_on(async { found(&served, &served.client().await, "known").await });
+    served.kill();
+    let other = Rootless::over_copies_of(&served);
+    served.start_again();
+    block_on(async {
+        let (here, there) = (served.client().await, other.client().await);
+        let mine = found(&served, &here, "here").await;
+        let theirs = found(&other, &there, "there").await;
+        name_nobody_else(&other, &there, &mine).await;
+        name_nobody_else(&served, &here, &theirs).await;
+        name_nobody_else(&other, &there, &known).await;
+    });
+}
+
+#[test]
+fn handles_of_a_lost_key_are_stale() {
+    let mut served = Rootless::start();
+    let old = block_on(async { found(&served, &served.client().await, "old").await });
+    served.kill();
+    std::fs::remove_file(served.state.path().join("handle.key")).unwrap();
+    served.start_again();
+    block_on(async {
+        let client = served.client().await;
+        are_stale(&client, &old).await;
+        let root = root(&client).await;
+        lookup(&client, &root, b"old7").await;
     });
 }

@@ -43,6 +43,14 @@ impl FsStat {
     pub fn read_only(&self) -> bool {
         self.flags & 1 != 0
     }
+
+    /// The id of the file system, and on btrfs of the subvolume, where the kernel makes it of a UUID
+    /// that is kept on the disk: the same after a restart of the machine. XFS, f2fs and others make
+    /// theirs of the device number; of what is not listed here nothing is known.
+    #[must_use]
+    pub fn lasting_fsid(&self) -> Option<u64> {
+        matches!(self.fs_type, EXT | BTRFS).then_some(self.fsid)
+    }
 }
 
 /// Space and limits of the file system of an object (an `O_PATH` descriptor too).

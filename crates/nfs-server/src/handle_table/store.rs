@@ -1,11 +1,11 @@
 //! The tables of the handle table's file, and the changes of one transaction.
 //!
 //! ```text
-//! objects  id                 -> (stamp, identity, locations)
-//! ids      identity           -> id
-//! names    (parent id, name)  -> id of the object last seen there
-//! ages     (stamp, id)        -> ()       all objects but the roots: the first is forgotten first
-//! meta     "format", "next_id"
+//! objects  number             -> (stamp, nonce, identity, locations)
+//! ids      identity           -> number
+//! names    (parent, name)     -> number of the object last seen there
+//! ages     (stamp, number)    -> ()       all objects but the roots: the first is forgotten first
+//! meta     "format", "next_id": the next number
 //! ```
 
 use std::collections::{HashSet, VecDeque};
@@ -15,15 +15,15 @@ use std::path::Path;
 
 use redb::{Database, ReadableDatabase, ReadableTable, ReadableTableMetadata, TableDefinition};
 
-use super::{Change, Identity, Location, NewObject, Object, TableError};
+use super::{Change, Identity, Location, NewObject, Object, TableError, TableId};
 use crate::limits;
 
 type Result<T> = std::result::Result<T, TableError>;
 
-/// Export, device, inode, birth time (seconds, nanoseconds; [`NO_BTIME`] when there is none).
+/// Export, file system, inode, birth time (seconds, nanoseconds; [`NO_BTIME`] when there is none).
 type IdentityKey = (u32, u64, u64, i64, u32);
-/// Stamp, identity, encoded locations.
-type Record = (u64, IdentityKey, &'static [u8]);
+/// Stamp, nonce, identity, encoded locations.
+type Record = (u64, u64, IdentityKey, &'static [u8]);
 
 const OBJECTS: TableDefinition<'_, u64, Record> = TableDefinition::new("objects");
 const IDS: TableDefinition<'_, IdentityKey, u64> = TableDefinition::new("ids");
@@ -31,8 +31,11 @@ const NAMES: TableDefinition<'_, (u64, &[u8]), u64> = TableDefinition::new("name
 const AGES: TableDefinition<'_, (u64, u64), ()> = TableDefinition::new("ages");
 const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
 
-const FORMAT: u64 = 1;
-const FIRST_ID: u64 = 1;
+/// Format 1 had no nonces, and identities with device numbers. No handle that was given out by such
+/// a table is good any more, so it is emptied rather than carried over.
+const FORMAT: u64 = 2;
+const FORMAT_WITHOUT_NONCES: u64 = 1;
+const FIRST_NUMBER: u64 = 1;
 const NO_BTIME: (i64, u32) = (i64::MIN, 0);
 /// The stamp of an export's root: it has no age.
 const ROOT_STAMP: u64 = u64::MAX;
@@ -56,25 +59,9 @@ impl Store {
         builder.set_cache_size(limits::HANDLE_TABLE_CACHE_BYTES_MAX);
         let database = builder.create(path)?;
         let transaction = database.begin_write()?;
-        let next_id = {
-            let mut meta = transaction.open_table(META)?;
-            let format = meta.get("format")?.map_or(FORMAT, |found| found.value());
-            if format != FORMAT {
-                return Err(redb::Error::UpgradeRequired(
-                    u8::try_from(format).unwrap_or(u8::MAX),
-                ));
-            }
-            meta.insert("format", FORMAT)?;
-            let next_id = meta.get("next_id")?.map_or(FIRST_ID, |found| found.value());
-            // So that a reader never meets a table that does not exist.
-            transaction.open_table(OBJECTS)?;
-            transaction.open_table(IDS)?;
-            transaction.open_table(NAMES)?;
-            transaction.open_table(AGES)?;
-            next_id
-        };
+        let next_number = prepare(&transaction)?;
         transaction.commit()?;
-        Ok((Self { database }, next_id))
+        Ok((Self { database }, next_number))
     }
 
     pub(super) fn objects(&self) -> Result<u64> {
@@ -82,13 +69,16 @@ impl Store {
     }
 
     /// The object and its stamp.
-    pub(super) fn object(&self, id: u64) -> Result<Option<(Object, u64)>> {
+    pub(super) fn object(&self, id: TableId) -> Result<Option<(Object, u64)>> {
         let objects = self.database.begin_read()?.open_table(OBJECTS)?;
-        let Some(found) = objects.get(id)? else {
+        let Some(found) = objects.get(id.number)? else {
             return Ok(None);
         };
-        let (stamp, key, locations) = found.value();
-        let locations = decode_locations(locations).ok_or(TableError::Damaged(id))?;
+        let (stamp, nonce, key, locations) = found.value();
+        if nonce != id.nonce {
+            return Ok(None);
+        }
+        let locations = decode_locations(locations).ok_or(TableError::Damaged(id.number))?;
         Ok(Some((
             Object {
                 identity: identity_of(key),
@@ -98,35 +88,47 @@ impl Store {
         )))
     }
 
-    /// The id of a root that is known as one.
-    pub(super) fn root(&self, identity: &Identity) -> Result<Option<u64>> {
+    /// The id and the stamp of the object of this identity.
+    pub(super) fn find(&self, identity: &Identity) -> Result<Option<(TableId, u64)>> {
         let transaction = self.database.begin_read()?;
         let ids = transaction.open_table(IDS)?;
-        let Some(id) = ids.get(key_of(identity))? else {
+        let Some(number) = ids.get(key_of(identity))? else {
             return Ok(None);
         };
         let objects = transaction.open_table(OBJECTS)?;
-        let found = objects.get(id.value())?;
-        let is_root = found.is_some_and(|found| found.value().0 == ROOT_STAMP);
-        Ok(is_root.then(|| id.value()))
+        let record = objects.get(number.value())?;
+        record
+            .map(|record| known(number.value(), record.value(), identity))
+            .transpose()
+    }
+
+    /// The id of a root that is known as one.
+    pub(super) fn root(&self, identity: &Identity) -> Result<Option<TableId>> {
+        let found = self.find(identity)?;
+        Ok(found
+            .filter(|(_, stamp)| *stamp == ROOT_STAMP)
+            .map(|(id, _)| id))
     }
 
     /// Paths from an export's root to `id`; `used` is told of every object on a way.
-    pub(super) fn paths(&self, id: u64, used: impl Fn(u64, u64)) -> Result<Vec<Vec<u8>>> {
+    pub(super) fn paths(&self, id: TableId, used: impl Fn(u64, u64)) -> Result<Vec<Vec<u8>>> {
         let objects = self.database.begin_read()?.open_table(OBJECTS)?;
         let mut paths = Vec::new();
         // Objects on the way up and the path from there down, shortest first. Renames seen in an
         // unlucky order can close a way to a circle, hence the bounds.
-        let mut climbing = VecDeque::from([(id, Vec::new())]);
+        let mut climbing = VecDeque::from([(id.number, Vec::new())]);
         for _ in 0..limits::HANDLE_TABLE_CLIMB_STEPS_MAX {
-            let Some((id, below)) = climbing.pop_front() else {
+            let Some((number, below)) = climbing.pop_front() else {
                 break;
             };
-            let Some(found) = objects.get(id)? else {
+            let Some(found) = objects.get(number)? else {
                 continue;
             };
-            let (stamp, _, locations) = found.value();
-            used(id, stamp);
+            let (stamp, nonce, _, locations) = found.value();
+            if number == id.number && nonce != id.nonce {
+                break;
+            }
+            used(number, stamp);
             if stamp == ROOT_STAMP {
                 if !below.is_empty() {
                     paths.push(below);
@@ -136,7 +138,7 @@ impl Store {
                 }
                 continue;
             }
-            let locations = decode_locations(locations).ok_or(TableError::Damaged(id))?;
+            let locations = decode_locations(locations).ok_or(TableError::Damaged(number))?;
             for location in locations {
                 let mut path = location.name;
                 if !below.is_empty() {
@@ -152,27 +154,27 @@ impl Store {
     }
 
     /// The ids and stamps of `objects` if all of them are known at their locations.
-    pub(super) fn all_known(&self, objects: &[NewObject]) -> Result<Option<Vec<(u64, u64)>>> {
+    pub(super) fn all_known(&self, objects: &[NewObject]) -> Result<Option<Vec<(TableId, u64)>>> {
         let transaction = self.database.begin_read()?;
         let ids = transaction.open_table(IDS)?;
         let names = transaction.open_table(NAMES)?;
         let records = transaction.open_table(OBJECTS)?;
         let mut found = Vec::with_capacity(objects.len());
         for object in objects {
-            let Some(id) = ids.get(key_of(&object.identity))? else {
+            let Some(number) = ids.get(key_of(&object.identity))? else {
                 return Ok(None);
             };
-            let id = id.value();
+            let number = number.value();
             let name = (object.parent, object.name.as_slice());
             // The name table says who was last seen there: if it is this object, its record holds
             // the location, unless more than the record's share of names came after it.
-            if names.get(name)?.is_none_or(|seen| seen.value() != id) {
+            if names.get(name)?.is_none_or(|seen| seen.value() != number) {
                 return Ok(None);
             }
-            let Some(record) = records.get(id)? else {
+            let Some(record) = records.get(number)? else {
                 return Ok(None);
             };
-            found.push((id, record.value().0));
+            found.push(known(number, record.value(), &object.identity)?);
         }
         Ok(Some(found))
     }
@@ -183,18 +185,18 @@ impl Store {
         &self,
         changes: impl Iterator<Item = &'c Change>,
         touched: &HashSet<u64>,
-        next_id: u64,
+        next_number: u64,
         objects_max: u64,
-    ) -> Result<(u64, Vec<Vec<u64>>)> {
+    ) -> Result<(u64, Vec<Vec<TableId>>)> {
         let transaction = self.database.begin_write()?;
         let mut answers = Vec::new();
-        let (next_id, changed) = {
+        let (next_number, changed) = {
             let mut edit = Edit {
                 objects: transaction.open_table(OBJECTS)?,
                 ids: transaction.open_table(IDS)?,
                 names: transaction.open_table(NAMES)?,
                 ages: transaction.open_table(AGES)?,
-                next_id,
+                next_number,
                 objects_max,
                 changed: false,
             };
@@ -206,16 +208,44 @@ impl Store {
             }
             transaction
                 .open_table(META)?
-                .insert("next_id", edit.next_id)?;
-            (edit.next_id, edit.changed)
+                .insert("next_id", edit.next_number)?;
+            (edit.next_number, edit.changed)
         };
         if changed {
             transaction.commit()?;
         } else {
             transaction.abort()?;
         }
-        Ok((next_id, answers))
+        Ok((next_number, answers))
     }
+}
+
+/// Makes what a new table lacks, empties one of format 1, and returns the next number to give.
+fn prepare(transaction: &redb::WriteTransaction) -> std::result::Result<u64, redb::Error> {
+    let format = transaction
+        .open_table(META)?
+        .get("format")?
+        .map_or(FORMAT, |found| found.value());
+    if format == FORMAT_WITHOUT_NONCES {
+        tracing::warn!(
+            "the handle table was made by an earlier version: handles given out until now are stale"
+        );
+        for table in transaction.list_tables()?.collect::<Vec<_>>() {
+            transaction.delete_table(table)?;
+        }
+    } else if format != FORMAT {
+        let format = u8::try_from(format).unwrap_or(u8::MAX);
+        return Err(redb::Error::UpgradeRequired(format));
+    }
+    let mut meta = transaction.open_table(META)?;
+    meta.insert("format", FORMAT)?;
+    // So that a reader never meets a table that does not exist.
+    transaction.open_table(OBJECTS)?;
+    transaction.open_table(IDS)?;
+    transaction.open_table(NAMES)?;
+    transaction.open_table(AGES)?;
+    let next = meta.get("next_id")?;
+    Ok(next.map_or(FIRST_NUMBER, |found| found.value()))
 }
 
 /// The open tables of one transaction.
@@ -224,21 +254,31 @@ struct Edit<'t> {
     ids: redb::Table<'t, IdentityKey, u64>,
     names: redb::Table<'t, (u64, &'static [u8]), u64>,
     ages: redb::Table<'t, (u64, u64), ()>,
-    next_id: u64,
+    next_number: u64,
     objects_max: u64,
     changed: bool,
 }
 
 /// A record taken out of the table to be changed.
 struct Loaded {
-    id: u64,
+    number: u64,
+    nonce: u64,
     stamp: u64,
     key: IdentityKey,
     locations: Vec<Location>,
 }
 
+impl Loaded {
+    const fn id(&self) -> TableId {
+        TableId {
+            number: self.number,
+            nonce: self.nonce,
+        }
+    }
+}
+
 impl Edit<'_> {
-    fn apply(&mut self, change: &Change) -> Result<Vec<u64>> {
+    fn apply(&mut self, change: &Change) -> Result<Vec<TableId>> {
         match change {
             Change::Root(identity) => Ok(vec![self.root(identity)?]),
             Change::Intern(objects) => objects
@@ -246,24 +286,24 @@ impl Edit<'_> {
                 .map(|object| self.intern(object))
                 .collect::<Result<Vec<_>>>(),
             Change::Renamed { from, to } => self.renamed(from, to).map(|()| Vec::new()),
-            Change::Linked { id, at } => self.linked(*id, at).map(|()| Vec::new()),
+            Change::Linked { number, at } => self.linked(*number, at).map(|()| Vec::new()),
             Change::Removed(at) => self.removed(at).map(|()| Vec::new()),
         }
     }
 
-    fn root(&mut self, identity: &Identity) -> Result<u64> {
+    fn root(&mut self, identity: &Identity) -> Result<TableId> {
         let mut record = self.find_or_new(identity)?;
         if record.stamp != ROOT_STAMP {
-            self.ages.remove((record.stamp, record.id))?;
+            self.ages.remove((record.stamp, record.number))?;
             record.stamp = ROOT_STAMP;
             self.store(&record)?;
         }
-        Ok(record.id)
+        Ok(record.id())
     }
 
-    fn intern(&mut self, object: &NewObject) -> Result<u64> {
+    fn intern(&mut self, object: &NewObject) -> Result<TableId> {
         let record = self.find_or_new(&object.identity)?;
-        let id = record.id;
+        let id = record.id();
         let at = Location {
             parent: object.parent,
             name: object.name.clone(),
@@ -272,8 +312,8 @@ impl Edit<'_> {
         Ok(id)
     }
 
-    fn linked(&mut self, id: u64, at: &Location) -> Result<()> {
-        match self.load(id)? {
+    fn linked(&mut self, number: u64, at: &Location) -> Result<()> {
+        match self.load(number)? {
             Some(record) => self.add_location(record, at),
             None => Ok(()),
         }
@@ -281,7 +321,7 @@ impl Edit<'_> {
 
     /// Makes `at` the latest location of an object, unless it is one already.
     fn add_location(&mut self, mut record: Loaded, at: &Location) -> Result<()> {
-        let id = record.id;
+        let id = record.number;
         let name = (at.parent, at.name.as_slice());
         let seen_there = self.names.get(name)?.map(|seen| seen.value());
         if seen_there == Some(id) && record.locations.contains(at) {
@@ -349,11 +389,16 @@ impl Edit<'_> {
     /// The record of `identity`; a new one, with the next id, if it is not known.
     fn find_or_new(&mut self, identity: &Identity) -> Result<Loaded> {
         let key = key_of(identity);
-        let known = self.ids.get(key)?.map(|id| id.value());
-        if let Some(id) = known
-            && let Some(record) = self.load(id)?
+        let known = self.ids.get(key)?.map(|number| number.value());
+        if let Some(number) = known
+            && let Some(record) = self.load(number)?
         {
-            return Ok(record);
+            // A damaged index must not hand out another object's id.
+            return if record.key == key {
+                Ok(record)
+            } else {
+                Err(TableError::Damaged(number))
+            };
         }
         while self.objects.len()? >= self.objects_max {
             let oldest = self.ages.pop_first()?.map(|(age, _)| age.value().1);
@@ -361,13 +406,14 @@ impl Edit<'_> {
             let Some(oldest) = oldest else { break };
             self.forget(oldest)?;
         }
-        let id = self.next_id;
-        self.next_id += 1;
-        self.ids.insert(key, id)?;
-        self.ages.insert((id, id), ())?;
+        let number = self.next_number;
+        self.next_number += 1;
+        self.ids.insert(key, number)?;
+        self.ages.insert((number, number), ())?;
         let record = Loaded {
-            id,
-            stamp: id,
+            number,
+            nonce: getrandom::u64().map_err(|_| TableError::NoRandomness)?,
+            stamp: number,
             key,
             locations: Vec::new(),
         };
@@ -383,7 +429,7 @@ impl Edit<'_> {
             return Ok(());
         }
         self.ages.remove((record.stamp, id))?;
-        record.stamp = self.next_id;
+        record.stamp = self.next_number;
         self.ages.insert((record.stamp, id), ())?;
         self.store(&record)
     }
@@ -417,10 +463,11 @@ impl Edit<'_> {
         let Some(found) = self.objects.get(id)? else {
             return Ok(None);
         };
-        let (stamp, key, locations) = found.value();
+        let (stamp, nonce, key, locations) = found.value();
         let locations = decode_locations(locations).ok_or(TableError::Damaged(id))?;
         Ok(Some(Loaded {
-            id,
+            number: id,
+            nonce,
             stamp,
             key,
             locations,
@@ -430,28 +477,41 @@ impl Edit<'_> {
     fn store(&mut self, record: &Loaded) -> Result<()> {
         self.changed = true;
         let locations = encode_locations(&record.locations)?;
-        self.objects
-            .insert(record.id, (record.stamp, record.key, locations.as_slice()))?;
+        let fields = (record.stamp, record.nonce, record.key, locations.as_slice());
+        self.objects.insert(record.number, fields)?;
         Ok(())
     }
+}
+
+/// The id and the stamp of an object that an index led to.
+fn known(
+    number: u64,
+    (stamp, nonce, key, _): (u64, u64, IdentityKey, &[u8]),
+    identity: &Identity,
+) -> Result<(TableId, u64)> {
+    // A damaged index must not hand out another object's id.
+    if key != key_of(identity) {
+        return Err(TableError::Damaged(number));
+    }
+    Ok((TableId { number, nonce }, stamp))
 }
 
 fn key_of(identity: &Identity) -> IdentityKey {
     let (seconds, nanoseconds) = identity.btime.unwrap_or(NO_BTIME);
     (
         identity.export,
-        identity.dev,
+        identity.file_system,
         identity.ino,
         seconds,
         nanoseconds,
     )
 }
 
-fn identity_of((export, dev, ino, seconds, nanoseconds): IdentityKey) -> Identity {
+fn identity_of((export, file_system, ino, seconds, nanoseconds): IdentityKey) -> Identity {
     let btime = (seconds, nanoseconds);
     Identity {
         export,
-        dev,
+        file_system,
         ino,
         btime: (btime != NO_BTIME).then_some(btime),
     }

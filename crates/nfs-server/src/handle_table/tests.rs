@@ -6,15 +6,15 @@ use super::*;
 fn identity(ino: u64) -> Identity {
     Identity {
         export: 1,
-        dev: 64,
+        file_system: 64,
         ino,
         btime: Some((1_700_000_000, 5)),
     }
 }
 
-fn location(parent: u64, name: &str) -> Location {
+fn location(parent: TableId, name: &str) -> Location {
     Location {
-        parent,
+        parent: parent.number,
         name: name.as_bytes().to_vec(),
     }
 }
@@ -30,7 +30,7 @@ fn object(identity: Identity, at: Location) -> NewObject {
 struct Fixture {
     directory: tempfile::TempDir,
     table: HandleTable,
-    root: u64,
+    root: TableId,
 }
 
 impl Fixture {
@@ -52,16 +52,16 @@ impl Fixture {
         Self { table, ..self }
     }
 
-    fn intern(&self, ino: u64, at: Location) -> u64 {
+    fn intern(&self, ino: u64, at: Location) -> TableId {
         let new = object(identity(ino), at);
         self.table.intern(vec![new]).unwrap()[0]
     }
 
-    fn intern_at_root(&self, ino: u64, name: &str) -> u64 {
+    fn intern_at_root(&self, ino: u64, name: &str) -> TableId {
         self.intern(ino, location(self.root, name))
     }
 
-    fn names(&self, id: u64) -> Vec<String> {
+    fn names(&self, id: TableId) -> Vec<String> {
         let object = self.table.object(id).unwrap();
         let locations = object.map(|object| object.locations).unwrap_or_default();
         locations
@@ -90,8 +90,8 @@ fn ids_are_stable_over_calls_and_restarts() {
         }
     );
     assert_eq!(
-        fixture.intern_at_root(12, "c"),
-        b + 1,
+        fixture.intern_at_root(12, "c").number,
+        b.number + 1,
         "an id was given twice or skipped"
     );
 }
@@ -106,7 +106,10 @@ fn what_differs_in_any_part_of_its_identity_is_another_object() {
     let others = [
         base,
         Identity { export: 2, ..base },
-        Identity { dev: 65, ..base },
+        Identity {
+            file_system: 65,
+            ..base
+        },
         Identity { ino: 11, ..base },
         Identity {
             btime: Some((0, 0)),
@@ -152,11 +155,10 @@ fn a_rename_moves_the_location_and_takes_that_of_its_target() {
         fixture.intern_at_root(11, "b"),
     );
     fixture.intern_at_root(11, "link to b");
-    let directory = fixture.intern_at_root(12, "d");
-    let (table, root) = (&fixture.table, fixture.root);
+    let directory = fixture.intern_at_root(12, "d").number;
+    let (table, root) = (&fixture.table, fixture.root.number);
     table.renamed((root, b"a"), (directory, b"b")).unwrap();
     assert_eq!(table.paths(a).unwrap(), [b"d/b"]);
-    assert_eq!(table.parent(a).unwrap(), Some(directory));
     table.renamed((directory, b"b"), (root, b"b")).unwrap();
     let fixture = fixture.reopened();
     assert_eq!(fixture.table.paths(a).unwrap(), [b"b"]);
@@ -178,11 +180,10 @@ fn a_renamed_directory_takes_all_below_it_along() {
     assert_eq!(fixture.table.paths(file).unwrap(), [b"d/e/f"]);
     fixture
         .table
-        .renamed((fixture.root, b"d"), (fixture.root, b"moved"))
+        .renamed((fixture.root.number, b"d"), (fixture.root.number, b"moved"))
         .unwrap();
     assert_eq!(fixture.table.paths(file).unwrap(), [b"moved/e/f"]);
     assert_eq!(fixture.table.paths(fixture.root).unwrap(), [b""; 0]);
-    assert_eq!(fixture.table.parent(fixture.root).unwrap(), None);
 }
 
 #[test]
@@ -200,16 +201,11 @@ fn a_rename_between_two_names_of_one_object_keeps_it() {
     // rename(2) leaves both names in place then; the table keeps at least one.
     let fixture = Fixture::new(100);
     let a = fixture.intern_at_root(10, "a");
-    fixture.table.linked(a, fixture.root, b"b").unwrap();
-    fixture
-        .table
-        .renamed((fixture.root, b"a"), (fixture.root, b"b"))
-        .unwrap();
+    let root = fixture.root.number;
+    fixture.table.linked(a.number, root, b"b").unwrap();
+    fixture.table.renamed((root, b"a"), (root, b"b")).unwrap();
     assert_eq!(fixture.names(a), ["b"]);
-    fixture
-        .table
-        .renamed((fixture.root, b"b"), (fixture.root, b"b"))
-        .unwrap();
+    fixture.table.renamed((root, b"b"), (root, b"b")).unwrap();
     assert_eq!(fixture.names(a), ["b"]);
 }
 
@@ -217,12 +213,13 @@ fn a_rename_between_two_names_of_one_object_keeps_it() {
 fn an_object_is_forgotten_with_its_last_name() {
     let fixture = Fixture::new(100);
     let a = fixture.intern_at_root(10, "a");
-    fixture.table.linked(a, fixture.root, b"link").unwrap();
-    fixture.table.removed(fixture.root, b"a").unwrap();
+    let root = fixture.root.number;
+    fixture.table.linked(a.number, root, b"link").unwrap();
+    fixture.table.removed(root, b"a").unwrap();
     assert_eq!(fixture.names(a), ["link"]);
-    assert!(fixture.table.is(a, identity(10)).unwrap());
-    assert!(!fixture.table.is(a, identity(11)).unwrap());
-    fixture.table.removed(fixture.root, b"link").unwrap();
+    assert_eq!(fixture.table.find(&identity(10)).unwrap(), Some(a));
+    assert_eq!(fixture.table.find(&identity(11)).unwrap(), None);
+    fixture.table.removed(root, b"link").unwrap();
     assert_eq!(fixture.table.object(a).unwrap(), None);
     assert_ne!(
         fixture.intern_at_root(10, "a"),
@@ -238,7 +235,7 @@ fn a_location_taken_over_by_another_object_stays_a_hint_for_the_first() {
     let new = fixture.intern_at_root(11, "a");
     assert_eq!(fixture.names(old), ["a"]);
     // Removing the name is about the object that was last seen there.
-    fixture.table.removed(fixture.root, b"a").unwrap();
+    fixture.table.removed(fixture.root.number, b"a").unwrap();
     assert!(fixture.table.object(new).unwrap().is_none());
     assert!(fixture.table.object(old).unwrap().is_some());
 }
@@ -302,7 +299,7 @@ fn many_callers_at_once_get_ids_that_agree() {
     let fixture = Fixture::new(10_000);
     let table = &fixture.table;
     let root = fixture.root;
-    let per_thread: Vec<Vec<u64>> = std::thread::scope(|scope| {
+    let per_thread: Vec<Vec<TableId>> = std::thread::scope(|scope| {
         let intern_all = move || {
             let batch = |part: u64| {
                 let objects = (part * 20..part * 20 + 20)
@@ -321,6 +318,55 @@ fn many_callers_at_once_get_ids_that_agree() {
     assert_eq!(per_thread[0].iter().collect::<HashSet<_>>().len(), 400);
 }
 
+#[test]
+fn an_id_of_another_table_or_of_a_restored_one_finds_nothing() {
+    let fixture = Fixture::new(100);
+    fixture.intern_at_root(10, "known");
+    let (root, path) = (fixture.root, fixture.directory.path().join("handles.redb"));
+    drop(fixture.table);
+    let copy = std::fs::read(&path).unwrap();
+    let number_of = |file: &[u8], ino: u64| {
+        std::fs::write(&path, file).unwrap();
+        let table = HandleTable::open(&path, 100).unwrap();
+        let root = table.root(identity(2)).unwrap();
+        let new = object(identity(ino), location(root, &format!("file {ino}")));
+        let id = table.intern(vec![new]).unwrap()[0];
+        (id, table)
+    };
+    let (first, table) = number_of(&copy, 11);
+    drop(table);
+    // The copy again, and a table that begins anew: the number comes again for another object.
+    for (file, ino) in [(&copy[..], 12), (b"", 13)] {
+        let (again, table) = number_of(file, ino);
+        assert_ne!(again, first);
+        assert_eq!(table.object(first).unwrap(), None);
+        assert_eq!(table.paths(first).unwrap(), [b""; 0]);
+        assert_eq!(table.root(identity(2)).unwrap() == root, ino == 12);
+    }
+}
+
+#[test]
+fn a_table_of_the_first_format_begins_anew() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("handles.redb");
+    let database = redb::Database::create(&path).unwrap();
+    let transaction = database.begin_write().unwrap();
+    {
+        let meta = redb::TableDefinition::<&str, u64>::new("meta");
+        let mut meta = transaction.open_table(meta).unwrap();
+        meta.insert("format", 1).unwrap();
+        meta.insert("next_id", 77).unwrap();
+        let objects = redb::TableDefinition::<u64, (u64, &[u8])>::new("objects");
+        let mut objects = transaction.open_table(objects).unwrap();
+        objects.insert(1, (1, &b"x"[..])).unwrap();
+    }
+    transaction.commit().unwrap();
+    drop(database);
+    let table = HandleTable::open(&path, 100).unwrap();
+    assert_eq!(table.objects().unwrap(), 0);
+    assert_eq!(table.root(identity(2)).unwrap().number, 1);
+}
+
 const CHILD_TABLE: &str = "PENSTOCK_TEST_HANDLE_TABLE";
 
 /// The child of the next test, and nothing when run by itself: interns without end and says each
@@ -336,7 +382,7 @@ fn child_that_interns_until_it_is_killed() {
         let at = location(root, &format!("file {ino}"));
         let ids = table.intern(vec![object(identity(ino), at)]).unwrap();
         let mut out = std::io::stdout().lock();
-        writeln!(out, "interned {ino} {}", ids[0]).unwrap();
+        writeln!(out, "interned {ino} {} {}", ids[0].number, ids[0].nonce).unwrap();
     }
 }
 
@@ -362,8 +408,9 @@ fn every_id_that_was_returned_survives_kill_9() {
             // The line that the kill cut short is not an acknowledgement.
             let line = line.unwrap();
             let words: Vec<&str> = line.split(' ').collect();
-            if let ["interned", ino, id] = words.as_slice() {
-                said.push((ino.parse::<u64>().unwrap(), id.parse::<u64>().unwrap()));
+            if let ["interned", ino, number, nonce] = words.as_slice() {
+                let [ino, number, nonce] = [ino, number, nonce].map(|word| word.parse().unwrap());
+                said.push((ino, TableId { number, nonce }));
             }
             if said.len() == 40 * round {
                 child.kill().unwrap(); // SIGKILL; what it said before is still read
@@ -378,7 +425,7 @@ fn every_id_that_was_returned_survives_kill_9() {
             assert_eq!(object.identity, identity(*ino));
             assert_eq!(object.locations[0].name, format!("file {ino}").as_bytes());
         }
-        let last = said.last().unwrap().1;
+        let last = said.last().unwrap().1.number;
         assert!(last > next);
         next = last;
     }

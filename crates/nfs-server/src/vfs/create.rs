@@ -14,7 +14,7 @@ use parking_lot::RwLockWriteGuard;
 
 use super::attributes::apply;
 use super::lookup::open_entry;
-use super::resolve::{table_failed, table_id};
+use super::resolve::{identity, table_failed, table_id};
 use super::stable::Flush;
 use super::{
     Attributes, Error, FileKind, Object, Result, SetAttributes, TimeChange, Wcc, WithWcc,
@@ -22,7 +22,7 @@ use super::{
 };
 use crate::core::{Core, Target};
 use crate::file_cache::InodeId;
-use crate::handle_table::{self, NewObject};
+use crate::handle_table::NewObject;
 
 /// What CREATE does when the name is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,7 +158,7 @@ impl Core {
             }
             if let Some(table) = table {
                 let parent = table_id(&directory.object)?;
-                table.removed(parent, &name).map_err(table_failed)?;
+                table.removed(parent.number, &name).map_err(table_failed)?;
             }
             core.forget(doomed);
             Ok(((), vec![]))
@@ -232,11 +232,12 @@ impl Core {
         let _turns = table.map(|_| names_turns(&from.object, &to.object));
         let doomed = self.last_name(to, to_name);
         let moved = open_entry(from, from_name, ResolveFlags::empty()).ok();
-        if let (Some(table), Some((_, stat))) = (table, &moved) {
+        if let (Some(table), Some((fd, stat))) = (table, &moved) {
+            let mount = from.tree.mount_of(&from.object.mount, stat)?;
             // Known at its new place before it is there: a crash between must not lose it.
             let new = NewObject {
-                identity: handle_table::identity(to.tree.export.id, stat),
-                parent: table_id(&to.object)?,
+                identity: identity(&to.tree, &mount, fd.as_fd(), stat)?,
+                parent: table_id(&to.object)?.number,
                 name: to_name.to_vec(),
             };
             table.intern(vec![new]).map_err(table_failed)?;
@@ -248,7 +249,7 @@ impl Core {
         if let Some(table) = table {
             let (from, to) = (table_id(&from.object)?, table_id(&to.object)?);
             table
-                .renamed((from, from_name), (to, to_name))
+                .renamed((from.number, from_name), (to.number, to_name))
                 .map_err(table_failed)?;
         }
         // Renaming one link of a file over another does nothing: then it still has a name.
@@ -363,7 +364,9 @@ impl Core {
         };
         let parent = table_id(&directory.object)?;
         let id = table_id(object)?;
-        table.linked(id, parent, name).map_err(table_failed)
+        table
+            .linked(id.number, parent.number, name)
+            .map_err(table_failed)
     }
 }
 

@@ -8,11 +8,11 @@ pub(crate) enum Error {
     /// The kernel refused; its reason.
     #[error("{0}")]
     Errno(Errno),
-    /// The handle was never made by this server.
-    #[error("the handle was not made by this server")]
+    /// The bytes have not the form of a handle.
+    #[error("the handle has not the form of a handle of this server")]
     BadHandle,
-    /// The handle's object or export is gone.
-    #[error("the object is gone")]
+    /// The handle's object or export is gone, or what the handle was made with: key or table.
+    #[error("the object is gone, or the handle has been revoked")]
     Stale,
     /// The object is of a type on which the operation makes no sense.
     #[error("the operation does not fit the object's type")]

@@ -7,7 +7,7 @@ use nfs_io::Errno;
 use nfs_io::fs::{self, OFlags, OpenHow, ResolveFlags, Stat};
 use nfs_io::identity::Guard;
 
-use super::resolve::{table_failed, table_id};
+use super::resolve::{identity, table_failed};
 use super::{Access, Attributes, Error, FileKind, Object, Result, Tree, check_name};
 use crate::core::{Core, Target};
 
@@ -161,10 +161,12 @@ impl Core {
         let Some(table) = self.table(&job.tree) else {
             return self.intern(&job.object, &job.tree, b"..", fd, stat);
         };
-        // The table knows a directory by its parent; the parent of one it knows, it knows too.
-        let id = table_id(&job.object)?;
-        let parent = table.parent(id).map_err(table_failed)?;
-        self.open_table_id(&job.tree, parent.ok_or(Error::Stale)?)
+        // The table knows a directory by its parent; the parent of one it knows, it knows too. What it
+        // remembers is not asked who that is: the directory may have been moved on the server's host.
+        let mount = job.tree.mount_of(&job.object.mount, stat)?;
+        let parent = identity(&job.tree, &mount, fd.as_fd(), stat)?;
+        let id = table.find(&parent).map_err(table_failed)?;
+        self.open_table_id(&job.tree, id.ok_or(Error::Stale)?)
     }
 
     /// READLINK.

@@ -1,6 +1,6 @@
 //! From a handle's parts, or a descriptor that a look-up returned, to an [`Object`].
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::{Error, FileKind, Mount, Object, Result, Tree};
 use crate::core::{Core, Target};
 use crate::fh::{HandleBody, HandleParts, MountKey, own_table_id};
 use crate::file_cache::{InodeId, Leaving};
-use crate::handle_table::{self, HandleTable, NewObject};
+use crate::handle_table::{HandleTable, Identity, NewObject, TableError, TableId};
 
 impl Object {
     pub(crate) fn inode_id(&self) -> InodeId {
@@ -103,10 +103,9 @@ impl Core {
         let handle = match self.table(tree) {
             None => self.kernel_handle(tree, &mount, &fd)?,
             Some(table) => {
-                let parent = table_id(parent)?;
                 let new = NewObject {
-                    identity: handle_table::identity(tree.export.id, stat),
-                    parent,
+                    identity: identity(tree, &mount, fd.as_fd(), stat)?,
+                    parent: table_id(parent)?.number,
                     name: name.to_vec(),
                 };
                 let ids = table.intern(vec![new]).map_err(table_failed)?;
@@ -139,7 +138,7 @@ impl Core {
         let handle = match self.table(tree) {
             None => self.kernel_handle(tree, &mount, &fd)?,
             Some(table) => {
-                let identity = handle_table::identity(tree.export.id, &stat);
+                let identity = identity(tree, &mount, fd.as_fd(), &stat)?;
                 let id = table.root(identity).map_err(table_failed)?;
                 self.table_handle(tree, id)?
             }
@@ -159,7 +158,7 @@ impl Core {
         Ok(self.key.seal(&parts, tree.mark())?)
     }
 
-    fn table_handle(&self, tree: &Tree, id: u64) -> Result<FileHandle> {
+    fn table_handle(&self, tree: &Tree, id: TableId) -> Result<FileHandle> {
         let parts = HandleParts {
             export: tree.export.id,
             mount: MountKey::ROOT,
@@ -172,7 +171,7 @@ impl Core {
     pub(super) fn open_table_id(
         self: &Arc<Self>,
         tree: &Arc<Tree>,
-        id: u64,
+        id: TableId,
     ) -> Result<Arc<Object>> {
         let table = self.table(tree).ok_or(Error::Stale)?;
         let mount = tree.root_mount();
@@ -180,15 +179,16 @@ impl Core {
         if table_id(&root)? == id {
             return Ok(root);
         }
+        let wanted = table.object(id).map_err(table_failed)?;
+        let wanted = wanted.ok_or(Error::Stale)?.identity;
         for path in table.paths(id).map_err(table_failed)? {
             let Ok(fd) = tree.open_below(&path, OFlags::PATH) else {
                 continue;
             };
             let stat = fs::statx(fd.as_fd())?;
-            let identity = handle_table::identity(tree.export.id, &stat);
-            if table.is(id, identity).map_err(table_failed)? {
+            let mount = tree.mount_of(&mount, &stat)?;
+            if identity(tree, &mount, fd.as_fd(), &stat)? == wanted {
                 let handle = self.table_handle(tree, id)?;
-                let mount = tree.mount_of(&mount, &stat)?;
                 let object = self.insert(handle, mount, fd, &stat)?;
                 let name = path.rsplit(|byte| *byte == b'/').next();
                 tree.found_as(&object, name.unwrap_or_default());
@@ -275,12 +275,27 @@ fn known_name(path: nfs_io::Result<PathBuf>) -> Option<Vec<u8>> {
     (!name.ends_with(b" (deleted)")).then(|| name.to_vec())
 }
 
+/// What an object is for the handle table.
+pub(super) fn identity(
+    tree: &Tree,
+    mount: &Mount,
+    fd: BorrowedFd<'_>,
+    stat: &Stat,
+) -> Result<Identity> {
+    Ok(Identity {
+        export: tree.export.id,
+        file_system: mount.mark_of(fd, stat)?,
+        ino: stat.ino,
+        btime: stat.btime.map(|btime| (btime.sec, btime.nsec)),
+    })
+}
+
 /// The id in the handle table of an object whose handle is of that kind.
-pub(super) fn table_id(object: &Object) -> Result<u64> {
+pub(super) fn table_id(object: &Object) -> Result<TableId> {
     own_table_id(&object.handle).ok_or(Error::NoHandle)
 }
 
-pub(super) fn table_failed(error: handle_table::TableError) -> Error {
+pub(super) fn table_failed(error: TableError) -> Error {
     tracing::error!(%error, "the handle table failed");
     Error::Errno(Errno::IO)
 }

@@ -49,6 +49,8 @@ pub(crate) struct Mount {
     /// Told to clients: the same after a restart, whatever device number the kernel gives.
     pub(crate) fsid: u64,
     pub(crate) dev: u64,
+    /// Stands for the file system in the handle table, see [`Mount::mark_of`].
+    mark: u64,
     mnt_id: u64,
     root_ino: u64,
     /// `statx` on a cached inode of it does not wait for anybody: it may run on a shard's thread.
@@ -76,12 +78,15 @@ impl Mount {
         retired: Arc<AtomicBool>,
     ) -> Result<Self> {
         let facts = fs::statfs(fd.as_fd())?;
+        let place = [&key.0.to_be_bytes()[..], &mark(stat).0].concat();
+        let mark = mark_within(&place, facts.lasting_fsid());
         let path = fs::fd_path(fd.as_fd())?;
         let file_size_max = fs::file_size_max(fd.as_fd()).unwrap_or(0);
         Ok(Self {
             key,
             fsid: u64::from(export_id) << 32 | u64::from(key.0),
             dev: stat.dev,
+            mark,
             mnt_id: stat.mnt_id,
             root_ino: stat.ino,
             local: fs::is_local(facts.fs_type),
@@ -103,6 +108,21 @@ impl Mount {
     /// Is this the mount that an object's attributes name?
     pub(super) fn is_mounted_as(&self, mnt_id: u64) -> bool {
         self.mnt_id == mnt_id
+    }
+
+    /// What tells the file system of an object of this mount from others, also after a restart of the
+    /// machine, when device numbers may be others: where it is mounted, which directory its root is
+    /// (inode number and birth time), and the kernel's own id of it where that lasts.
+    ///
+    /// # Errors
+    /// Those of fstatfs(2).
+    pub(super) fn mark_of(&self, fd: BorrowedFd<'_>, stat: &Stat) -> Result<u64> {
+        if stat.dev == self.dev {
+            return Ok(self.mark);
+        }
+        // A btrfs subvolume within the mount: its snapshots have the same inodes, and ids of their own.
+        let subvolume = fs::statfs(fd)?.lasting_fsid();
+        Ok(mark_within(&self.mark.to_be_bytes(), subvolume))
     }
 
     pub(crate) fn root_ino(&self) -> u64 {
@@ -199,6 +219,16 @@ fn mark(root: &Stat) -> PlaceMark {
         nsec.copy_from_slice(&time.nsec.to_be_bytes());
     }
     PlaceMark(mark)
+}
+
+/// A number for a file system at a place: FNV-1a, 64 bit. It is kept on disk, so it must be the same in
+/// every build.
+fn mark_within(place: &[u8], fsid: Option<u64>) -> u64 {
+    let fsid = fsid.unwrap_or(0).to_be_bytes();
+    let bytes = place.iter().chain(&fsid);
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }
 
 /// Can this process make and open kernel handles here, and do they fit into NFSv3's? (overlayfs has
