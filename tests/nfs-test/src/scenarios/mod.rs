@@ -13,6 +13,7 @@ mod kernel_locks;
 mod kernel_modes;
 mod libnfs;
 mod power;
+mod rootless;
 mod rpcbind;
 mod stall;
 
@@ -263,6 +264,12 @@ pub(crate) const TABLE: &[Scenario] = &[
         about: "what a large transfer leaves in the page cache, copies, and asks of the kernel",
         needs: &[Need::Root, Need::Loop, Need::Strace],
         run: io::counted,
+    },
+    Scenario {
+        name: "rootless-device",
+        about: "handles of a server without privileges when the disk's device number is another, or the disk",
+        needs: &[Need::Root, Need::Loop, Need::Btrfs],
+        run: rootless::device,
     },
     Scenario {
         name: "stall-fuse",

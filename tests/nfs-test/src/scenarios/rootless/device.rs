@@ -1,0 +1,152 @@
+//! The device number of an exported file system is another after a restart: a loop or device-mapper
+//! device was attached in another order, or the kernel makes the number up at each mount.
+
+use std::os::unix::fs::{MetadataExt as _, chown};
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Result, ensure};
+use nfs_wire::nfs3::{FileHandle, Nfsstat3};
+
+use super::{NOBODY, for_nobody, own_dir, start};
+use crate::host::wire::{block_on, mount, ok, walk};
+use crate::host::{Context, FsKind, LoopFs, Mounted, output};
+
+/// Enough for the smallest XFS.
+const LOOP_MIB: u32 = 320;
+/// Looked up below the mount; `sub` is a subvolume on btrfs.
+const PATHS: [&str; 4] = ["file", "dir", "dir/inner", "sub/file"];
+
+pub(in crate::scenarios) fn run(context: &Context) -> Result<String> {
+    let context = &for_nobody(context)?;
+    let mut checks = 0;
+    for kind in [FsKind::Ext4, FsKind::Xfs, FsKind::Btrfs] {
+        for (below, unprivileged) in [(false, true), (true, true), (false, false)] {
+            let name = format!("{kind:?}-{below}-{unprivileged}");
+            let dir = own_dir(&context.dir.join(&name))?;
+            checks += one(context, kind, &dir, below, unprivileged)
+                .map_err(|error| error.context(name))?;
+        }
+    }
+    Ok(format!("{checks} handles"))
+}
+
+/// One file system, exported itself or mounted below the exported directory.
+fn one(
+    context: &Context,
+    kind: FsKind,
+    dir: &Path,
+    below: bool,
+    unprivileged: bool,
+) -> Result<usize> {
+    let export = own_dir(&dir.join("export"))?;
+    let point = if below {
+        export.join("disk")
+    } else {
+        export.clone()
+    };
+    let state = if unprivileged {
+        own_dir(&dir.join("state"))?
+    } else {
+        dir.join("state-of-root")
+    };
+    let prefix = if below { "disk/" } else { "" };
+    let mut disk = LoopFs::new(kind, LOOP_MIB, &point)?;
+    fill(kind, &point)?;
+
+    let server = start(context, &export, &state, unprivileged)?;
+    let handles = block_on(handles(server.address(), prefix))?;
+    server.stop()?;
+
+    // What takes its numbers, a loop device's and one without a device.
+    let before = point.metadata()?.dev();
+    disk.unmount()?;
+    let spare = LoopFs::new(FsKind::Ext4, 16, &dir.join("spare"))?;
+    let memory = Mounted::tmpfs(1, &dir.join("memory"))?;
+    disk.mount()?;
+    ensure!(
+        point.metadata()?.dev() != before,
+        "the device number is the same"
+    );
+    let server = start(context, &export, &state, unprivileged)?;
+    block_on(good(server.address(), prefix, &handles))?;
+    server.stop()?;
+
+    // Another file system with the same names and inode numbers in its place.
+    disk.unmount()?;
+    let other = LoopFs::new(kind, LOOP_MIB, &point)?;
+    fill(kind, &point)?;
+    let server = start(context, &export, &state, unprivileged)?;
+    block_on(stale(server.address(), &handles))?;
+    server.stop()?;
+    drop(other);
+
+    // And the first one again.
+    disk.mount()?;
+    let server = start(context, &export, &state, unprivileged)?;
+    block_on(good(server.address(), prefix, &handles))?;
+    server.stop()?;
+    drop((spare, memory));
+    Ok(handles.len())
+}
+
+/// Files whose contents are their paths.
+fn fill(kind: FsKind, point: &Path) -> Result<()> {
+    let sub = point.join("sub");
+    if kind == FsKind::Btrfs {
+        output(
+            Command::new("btrfs")
+                .args(["-q", "subvolume", "create"])
+                .arg(&sub),
+        )?;
+    } else {
+        std::fs::create_dir(&sub)?;
+    }
+    std::fs::create_dir(point.join("dir"))?;
+    for path in PATHS.iter().filter(|path| **path != "dir") {
+        std::fs::write(point.join(path), path)?;
+    }
+    let all = PATHS.iter().map(|path| point.join(path));
+    for path in all.chain([point.to_path_buf(), sub]) {
+        chown(path, Some(NOBODY), Some(NOBODY))?;
+    }
+    Ok(())
+}
+
+async fn handles(address: std::net::SocketAddr, prefix: &str) -> Result<Vec<FileHandle>> {
+    let (nfs, root) = mount(address).await?;
+    let mut handles = Vec::new();
+    for path in PATHS {
+        handles.push(walk(&nfs, &root, &format!("{prefix}{path}")).await?);
+    }
+    Ok(handles)
+}
+
+/// The handles are those that are given out now, and lead to what they were made for.
+async fn good(address: std::net::SocketAddr, prefix: &str, handles: &[FileHandle]) -> Result<()> {
+    let (nfs, root) = mount(address).await?;
+    for (path, handle) in PATHS.iter().zip(handles) {
+        if *path == "dir" {
+            ok(path, nfs.getattr(handle)).await?;
+        } else {
+            let read = ok(path, nfs.read(handle, 0, 100)).await?;
+            ensure!(read.data == path.as_bytes(), "{path}: another file");
+        }
+        let now = walk(&nfs, &root, &format!("{prefix}{path}")).await?;
+        ensure!(now == *handle, "{path} has another handle");
+    }
+    Ok(())
+}
+
+async fn stale(address: std::net::SocketAddr, handles: &[FileHandle]) -> Result<()> {
+    let (nfs, _root) = mount(address).await?;
+    for (path, handle) in PATHS.iter().zip(handles) {
+        let answer = nfs.getattr(handle).await?;
+        let status = answer.map_or_else(|failure| failure.status, |_| Nfsstat3::Ok);
+        ensure!(
+            status == Nfsstat3::Stale,
+            "{path}: {status:?} on another disk"
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,51 @@
+//! A server without privileges, whose handles rest on its state directory and on where the exported
+//! file system is found again.
+
+mod device;
+
+use std::os::unix::fs::chown;
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+
+use crate::host::{Context, Server, ServerOptions, copy_program};
+
+/// The user and group that an unprivileged server runs as.
+const NOBODY: u32 = 65_534;
+
+pub(super) use device::run as device;
+
+/// A directory that belongs to the server's user.
+fn own_dir(path: &Path) -> Result<PathBuf> {
+    std::fs::create_dir_all(path)?;
+    chown(path, Some(NOBODY), Some(NOBODY))?;
+    Ok(path.to_path_buf())
+}
+
+/// The same context with a server that nobody can execute, whatever the directories on the way to
+/// the original allow.
+fn for_nobody(context: &Context) -> Result<Context> {
+    let server = context.dir.join("penstock");
+    copy_program(&context.server, &server)?;
+    Ok(Context {
+        server,
+        dir: context.dir.clone(),
+        ..*context
+    })
+}
+
+/// Starts a server as nobody, or with all of ours.
+fn start(context: &Context, export: &Path, state: &Path, unprivileged: bool) -> Result<Server> {
+    let config = context.dir.join("penstock.toml");
+    let text = format!(
+        "[[export]]\npath = {export:?}\npseudo = \"/\"\ncrossmnt = true\n\
+         [[export.client]]\nnet = \"127.0.0.0/8\"\naccess = \"rw\"\nsquash = \"none\"\n"
+    );
+    std::fs::write(&config, text)?;
+    let options = ServerOptions {
+        config: Some(config),
+        unprivileged,
+        ..ServerOptions::default()
+    };
+    Server::start(context, export, state, &options)
+}
