@@ -36,6 +36,7 @@ pub mod op;
 pub mod plan;
 pub mod pool;
 pub mod probe;
+pub mod socket;
 
 #[cfg(test)]
 mod testing;
