@@ -1,10 +1,12 @@
 //! Who a call is made as: the credential of an RPC call, encoded once and shared by many calls.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use nfs_wire::Encoder;
 use nfs_wire::auth::{AUTH_NONE, AUTH_SYS, OpaqueAuth};
 use nfs_wire::limits::{AUTH_SYS_GIDS_MAX, MACHINE_NAME_BYTES_MAX};
+
+use crate::connection::random_number;
 
 /// The credential of a call (RFC 5531 §8.2). Clones share it; any call may carry any identity.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -23,16 +25,19 @@ impl Identity {
     /// left out, as every client has to. The machine name is this host's.
     pub fn sys(uid: u32, gid: u32, groups: &[u32]) -> Self {
         let groups = groups.get(..AUTH_SYS_GIDS_MAX).unwrap_or(groups);
-        Self::sys_unchecked(host_name().as_bytes(), uid, gid, groups)
+        Self::sys_stamped(stamp(), host_name().as_bytes(), uid, gid, groups)
     }
 
     /// AUTH_SYS with whatever is given, also what the protocol forbids (17 groups, a machine name
-    /// of 300 bytes): for tests of servers.
+    /// of 300 bytes), and a stamp of 0: for tests of servers.
     pub fn sys_unchecked(machine_name: &[u8], uid: u32, gid: u32, groups: &[u32]) -> Self {
+        Self::sys_stamped(0, machine_name, uid, gid, groups)
+    }
+
+    fn sys_stamped(stamp: u32, machine_name: &[u8], uid: u32, gid: u32, groups: &[u32]) -> Self {
         let mut body = Vec::new();
         let mut e = Encoder::new(&mut body);
-        // The stamp is "an arbitrary ID which the caller machine may generate"; nobody reads it.
-        e.u32(0);
+        e.u32(stamp);
         e.opaque(machine_name);
         e.u32(uid);
         e.u32(gid);
@@ -72,6 +77,14 @@ impl Identity {
     }
 }
 
+/// This process's stamp, "an arbitrary ID which the caller machine may generate" (RFC 5531 appendix A):
+/// random, so that no two processes of a host send the same bytes for two calls, whatever their xids. A
+/// server's reply cache cannot take the one's for the other's then.
+fn stamp() -> u32 {
+    static STAMP: LazyLock<u32> = LazyLock::new(random_number);
+    *STAMP
+}
+
 fn host_name() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let name = name.trim();
@@ -107,6 +120,18 @@ mod tests {
             Identity::sys(1, 2, &many[..15]),
             Identity::sys(1, 2, &many[..16])
         );
+    }
+
+    #[test]
+    fn a_process_has_one_stamp_that_others_have_not() {
+        let stamp_of = |identity: &Identity| {
+            let stamp = identity.credential().body.first_chunk::<4>();
+            u32::from_be_bytes(*stamp.unwrap())
+        };
+        let stamp = stamp_of(&Identity::sys(1, 2, &[]));
+        assert_eq!(stamp, stamp_of(&Identity::sys(3, 4, &[5])));
+        // Odds of one in four milliards that a sound one is 0.
+        assert_ne!(stamp, 0);
     }
 
     #[test]

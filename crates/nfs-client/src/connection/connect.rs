@@ -151,9 +151,9 @@ async fn open_from(to: SocketAddr, options: &ConnectOptions, port: u16) -> io::R
     socket.connect(to).await
 }
 
-/// A first xid that a restarted process does not repeat, so that a server's reply cache never takes
-/// a new call for an old one.
-pub(super) fn first_xid() -> u32 {
+/// A number that another process, or this one started anew, does not come upon again. A connection's first
+/// xid is one, so that a server's reply cache never takes a new call for an old one.
+pub(crate) fn random_number() -> u32 {
     let [a, b, c, d, ..] = random_bytes();
     u32::from_ne_bytes([a, b, c, d])
 }

@@ -47,7 +47,7 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 pub use self::connect::Target;
-pub(crate) use self::connect::random_bytes;
+pub(crate) use self::connect::{random_bytes, random_number};
 pub use self::many::Connections;
 pub use self::raw::RawConnection;
 pub use self::table::Stats;
@@ -273,7 +273,7 @@ impl Connection {
         let in_flight_max = options.in_flight_max.clamp(1, limits::IN_FLIGHT_MAX);
         let table = Table::new(
             in_flight_max,
-            connect::first_xid(),
+            connect::random_number(),
             options.call_timeout,
             Instant::now(),
         );
