@@ -19,7 +19,7 @@ use crate::mount3;
 use crate::net::receive;
 use crate::nfs3::{Context, Held, Request, is_remembered};
 use crate::nlm4;
-use crate::reply_cache::Seen;
+use crate::reply_cache::{Asked, Seen, Ticket};
 
 /// What goes back for a call: a record's head with its mark, then perhaps a READ's data, sent from
 /// the buffer it was read into.
@@ -37,6 +37,17 @@ pub(crate) enum Answer {
     Nothing,
     /// The record is no call: the stream cannot be trusted any more.
     Close,
+}
+
+impl Answer {
+    /// A reply that was made before, mark and all.
+    fn again(head: Vec<u8>) -> Self {
+        Self::Reply(Reply {
+            head,
+            data: None,
+            reservation: None,
+        })
+    }
 }
 
 /// The data of a WRITE.
@@ -94,65 +105,103 @@ async fn nfs(
         return Ok(denied);
     }
     let request = if procedure == Procedure::Write {
-        write_request(cx, &mut decoder, record.len(), payload).await?
+        let head = WriteHead::decode(&mut decoder).map_err(|_| AcceptStat::GarbageArgs)?;
+        Request::Write(head, None)
     } else {
         let call = nfs3::Call::decode(procedure, &mut decoder);
         Request::Other(call.map_err(|_| AcceptStat::GarbageArgs)?)
     };
+    let head = record.get(..decoder.position()).unwrap_or_default();
+    let data = match &request {
+        Request::Write(head, _) if payload.is_none() => write_data(head, &mut decoder)?,
+        Request::Write(..) | Request::Other(_) => &[],
+    };
     decoder.finish().map_err(|_| AcceptStat::GarbageArgs)?;
 
-    let ticket = if is_remembered(procedure) {
-        let id = cx
-            .core
-            .replies
-            .call_id(cx.caller.addr, header.xid, header.procedure, record);
-        match cx.core.replies.begin(id, start) {
-            Seen::New(ticket) => Some(ticket),
-            Seen::InProgress => {
-                count(&cx.core.counters.repeated_in_progress);
-                return Ok(Answer::Nothing);
-            }
-            Seen::Done(reply) => {
-                count(&cx.core.counters.replayed);
-                return Ok(Answer::Reply(Reply {
-                    head: reply.to_vec(),
-                    data: None,
-                    reservation: None,
-                }));
-            }
+    // Before anything is waited for: what comes behind this call must find it marked.
+    let ticket = match first_run(cx, procedure, head, start).await {
+        Ok(ticket) => ticket,
+        Err(answer) => return Ok(answer),
+    };
+    let request = match request {
+        Request::Write(head, _) => {
+            let payload = match payload {
+                Some(payload) => Some(payload),
+                None => copied_payload(cx, &head, data, record.len()).await,
+            };
+            Request::Write(head, payload)
         }
-    } else {
-        None
+        other @ Request::Other(_) => other,
     };
     let mut reply = Reply::begin(&ReplyHeader::accepted(header.xid, AcceptStat::Success));
     let held = crate::nfs3::run(cx, request, &mut reply).await;
     let reply = Reply::finish(reply, held);
     if let Some(ticket) = ticket {
-        ticket.done(&reply.head);
+        // A call that the export's rules refused changed nothing, and takes no room from others.
+        ticket.done(&reply.head, cx.was_admitted());
     }
     cx.core.counters.called(procedure, start.elapsed());
     Ok(Answer::Reply(reply))
 }
 
-/// A WRITE's data is in the buffer that the connection received it into or, for a small
-/// one, behind the head in the record.
-async fn write_request<'a>(
+/// Marks a call that must not run twice as in progress. `head`: its bytes, of a WRITE without the data.
+///
+/// # Errors
+/// The answer to a call that has run already, or is running.
+async fn first_run(
     cx: &Context,
-    decoder: &mut Decoder<'a>,
-    record_len: usize,
-    payload: Option<Payload>,
-) -> Result<Request<'a>, AcceptStat> {
-    let garbage = |_| AcceptStat::GarbageArgs;
-    let head = WriteHead::decode(decoder).map_err(garbage)?;
-    if payload.is_some() {
-        return Ok(Request::Write(head, payload));
+    procedure: Procedure,
+    head: &[u8],
+    now: Instant,
+) -> Result<Option<Ticket>, Answer> {
+    if !is_remembered(procedure) {
+        return Ok(None);
     }
+    let asked = Asked {
+        is_write: procedure == Procedure::Write,
+        addr: cx.caller.addr,
+        client: cx.caller.client,
+        origin: &cx.origin,
+        head,
+    };
+    let counters = &cx.core.counters;
+    Err(match cx.core.replies.begin(&asked, now) {
+        Seen::New(ticket) => return Ok(Some(ticket)),
+        Seen::InProgress => {
+            count(&counters.repeated_in_progress);
+            Answer::Nothing
+        }
+        Seen::Awaited(reply) => {
+            count(&counters.repeated_in_progress);
+            reply.await.map_or(Answer::Nothing, Answer::again)
+        }
+        Seen::Done(reply) => {
+            count(&counters.replayed);
+            Answer::again(reply)
+        }
+    })
+}
+
+/// The data of a small WRITE, which is behind the head in the record.
+fn write_data<'a>(head: &WriteHead, decoder: &mut Decoder<'a>) -> Result<&'a [u8], AcceptStat> {
+    let garbage = |_| AcceptStat::GarbageArgs;
     let data = decoder
         .take(head.data_len as usize, "data")
         .map_err(garbage)?;
     decoder
         .take(head.tail_len() - data.len(), "padding")
         .map_err(garbage)?;
+    Ok(data)
+}
+
+/// The same in a buffer, as the connection receives that of a large one; `None` where the memory budget
+/// has none.
+async fn copied_payload(
+    cx: &Context,
+    head: &WriteHead,
+    data: &[u8],
+    record_len: usize,
+) -> Option<Payload> {
     let pool = &cx.core.receive_buffers;
     let start = placement(head.offset);
     let buf = match pool.try_take_placed(data.len(), start) {
@@ -162,14 +211,13 @@ async fn write_request<'a>(
         // wait for more.
         None => None,
     };
-    let payload = buf.map(|mut buf| {
+    buf.map(|mut buf| {
         buf.copy_from_slice(data);
         Payload {
             data: buf,
             copied: data.len(),
         }
-    });
-    Ok(Request::Write(head, payload))
+    })
 }
 
 async fn mount(

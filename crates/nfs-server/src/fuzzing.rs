@@ -1,6 +1,7 @@
 //! The way of a peer's bytes through the server to the reply's bytes, without a socket: the same code
 //! that a connection runs, for the fuzz target `dispatch` and for nothing else.
 
+use std::cell::Cell;
 use std::hash::RandomState;
 use std::net::{IpAddr, Ipv4Addr};
 use std::rc::Rc;
@@ -130,6 +131,8 @@ impl Dispatch {
                 identity: WireIdentity::Nobody,
                 call: CallId::new(0, (HERE, 1023), Instant::now()),
             },
+            origin: self.core.replies.origin(),
+            admitted: Cell::new(false),
         }
     }
 }

@@ -136,13 +136,22 @@ pub const LOOKUP_HINTS_MAX: usize = 8192;
 pub const FILE_CACHE_IDLE_SECONDS: u64 = 10;
 /// File systems of one export that clients may walk into.
 pub const MOUNTS_PER_EXPORT_MAX: usize = 256;
-/// Seconds for which a reply is kept for repetitions of its call: a client that begins its xids
-/// anew must not be handed the answer to a call of its earlier life.
+/// Seconds for which a reply is kept for repetitions of its call. Longer than a client waits before it asks
+/// again (60 for Linux over TCP); its xids do not come round meanwhile.
 pub const REPLY_CACHE_SECONDS_MAX: u64 = 300;
-/// Replies kept for repeated calls.
-pub const REPLY_CACHE_ENTRIES_MAX: usize = 8192;
-/// Longest reply that is kept, bytes.
-pub const REPLY_CACHE_REPLY_BYTES_MAX: usize = 1024;
+/// Replies kept for repeated calls other than WRITE. At the cap the oldest goes of who holds most; see
+/// `reply_cache.rs`. About 600 bytes of memory each.
+pub const REPLY_CACHE_NAMES_MAX: usize = 16 << 10;
+/// Replies of WRITEs kept for repetitions, which is most of a second of the smallest at the highest rate
+/// (100,000 a second), and a minute at 1 GiB/s in pieces of 1 MiB. A client repeats only what it has no
+/// reply to: what may be in flight, some thousand calls. At the cap as above. About 350 bytes
+/// of memory each.
+pub const REPLY_CACHE_WRITES_MAX: usize = 64 << 10;
+/// Longest reply that is kept, bytes. The longest of the calls that are remembered is CREATE's, with 308.
+pub const REPLY_CACHE_REPLY_BYTES_MAX: usize = 384;
+/// Clients of one address whose replies are told apart; for one more, all those go of the client that has
+/// said nothing for longest.
+pub const REPLY_CACHE_CLIENTS_PER_ADDRESS_MAX: usize = 256;
 /// Mounts remembered for MOUNT's DUMP.
 pub const MOUNT_LIST_ENTRIES_MAX: usize = 4096;
 /// Bytes of their paths.

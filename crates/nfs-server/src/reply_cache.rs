@@ -1,130 +1,204 @@
 //! The reply cache: a call that must not run twice is answered once and remembered.
 //!
-//! A client that lost its connection sends its calls again with the same xid. For REMOVE, CREATE
-//! and their like a second run would answer wrongly (NFS3ERR_NOENT for a REMOVE that succeeded), so
-//! the first reply is kept and sent again (RFC 1813 §4.5). While the first run is still going on,
-//! the repetition is dropped: the reply will come.
+//! A client that lost its connection, or its patience, sends its calls again with the same xid. A second
+//! run of a REMOVE or MKDIR would answer wrongly (NFS3ERR_NOENT for a REMOVE that succeeded). A second
+//! run of a WRITE is worse: when the first was answered and the client has written the same bytes anew by
+//! then, old data would stand over data that was acknowledged. So the first reply is kept and sent
+//! again (RFC 1813 §4.5). While the first run is still going on, a repetition over the same connection is
+//! dropped: the reply will come. One over another connection waits for the reply, as the first
+//! connection may be no more; if several ask, the latest gets it.
 //!
-//! A call is the same when client address, xid, program, version, procedure and the bytes of the
-//! call agree (the bytes by a keyed hash, so that a client which starts its xids anew is not handed
-//! somebody's old reply). Entries live for a while, or until their stripe is full; the oldest go first.
+//! A call is the same when the client's address and the bytes of the call agree, which begin with the
+//! xid and have the credential in them. Of a WRITE that is all but its data: a client that sends a page
+//! again may have changed it since, and it is still the call that was carried out. The bytes are
+//! known by a keyed hash.
+//!
+//! **Who comes again.** A newcomer that happens to send the same bytes (a script that always begins with
+//! the same xid) must not be handed the reply to somebody's earlier call. What tells them apart is
+//! how the connection ended that the reply was sent over ([`Origin`]):
+//!
+//! - Ended in order: the peer closed it, no call of it was in progress, and its TCP had acknowledged
+//!   every byte of ours. Then the client has its replies: had it closed the socket with something
+//!   unread, Linux and its like would have sent a reset. Whoever connects afterwards is a newcomer, from
+//!   whatever port. The kernel's client, which comes again from its old port, closes in order only
+//!   when it is idle. A client that shuts down only its sending side with a call in progress is not in
+//!   order; without one it has all its replies before it.
+//! - Still open, or ended in any other way (reset, given up by us, lost with the network): replies
+//!   may be lost. A repetition is recognised from any port, as clients in user space connect from a
+//!   new one.
+//!
+//! Connections that were there before the end in order are the client's other connections (`nconnect`):
+//! what still comes over them is recognised.
+//!
+//! **Shares.** Replies of WRITE and of all other calls are kept apart: a stream of WRITEs has no bearing on how
+//! long a CREATE is remembered. When one of the two is full and somebody needs room for a reply,
+//! whoever holds its share (the whole divided by the addresses that hold any) gives up its own oldest one,
+//! and otherwise the address that holds most; within an address the same holds for its clients. Calls that
+//! an export's rules refuse have changed nothing and are not kept.
 
-use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasher, Hash, RandomState};
+mod shelf;
+
+use std::hash::{Hash, Hasher as _};
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use siphasher::sip128::{Hasher128, SipHasher13};
+use tokio::sync::oneshot;
 
+use self::shelf::{Kept, Network, Shelf, State, Waiter};
+use crate::client_id::ClientId;
 use crate::limits;
 
 /// What makes two calls the same call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct CallId {
-    client: IpAddr,
-    xid: u32,
-    procedure: u32,
-    digest: u64,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Key {
+    first: u64,
+    second: u64,
+}
+
+impl Hash for Key {
+    fn hash<H: std::hash::Hasher>(&self, hasher: &mut H) {
+        hasher.write_u64(self.first);
+    }
+}
+
+/// A call that may have come before.
+pub(crate) struct Asked<'a> {
+    /// It is a WRITE.
+    pub(crate) is_write: bool,
+    pub(crate) addr: IpAddr,
+    /// Whose share its reply is kept in.
+    pub(crate) client: ClientId,
+    pub(crate) origin: &'a Arc<Origin>,
+    /// The bytes of the call, of a WRITE without its data.
+    pub(crate) head: &'a [u8],
 }
 
 /// What the cache knows of a call.
 pub(crate) enum Seen {
     /// Nothing: run it, then say how it ended through the ticket.
     New(Ticket),
-    /// It is running: say nothing, its reply is on the way.
+    /// It came over this connection before and is running: say nothing, its reply is on the way.
     InProgress,
+    /// It came over another connection before and is running: its reply comes from here, or nothing, if
+    /// it is given up or somebody else asks later.
+    Awaited(oneshot::Receiver<Vec<u8>>),
     /// It ran: send this reply again.
-    Done(Arc<[u8]>),
+    Done(Vec<u8>),
 }
 
-enum State {
-    InProgress,
-    Done(Arc<[u8]>),
+/// A connection, as far as it matters for the replies that were sent over it.
+#[derive(Debug)]
+pub(crate) struct Origin {
+    number: u64,
+    /// The number of the first connection that came after the end of this one, if that was in order;
+    /// else `u64::MAX`.
+    followed_by: AtomicU64,
 }
 
-#[derive(Default)]
-struct Stripe {
-    calls: HashMap<CallId, State>,
-    /// Done calls and when they were done, oldest first; calls in progress are not in it and cannot
-    /// be evicted: their number is bounded by the cap of calls in flight.
-    order: VecDeque<(Instant, CallId)>,
-}
-
-impl Stripe {
-    /// Forgets what is too old or too much.
-    fn trim(&mut self, now: Instant) {
-        const LIFE: Duration = Duration::from_secs(limits::REPLY_CACHE_SECONDS_MAX);
-        while let Some((done, oldest)) = self.order.front().copied()
-            && (self.order.len() > limits::REPLY_CACHE_ENTRIES_MAX / STRIPES
-                || now.saturating_duration_since(done) >= LIFE)
-        {
-            self.order.pop_front();
-            self.calls.remove(&oldest);
-        }
-    }
-}
-
-/// Bounded by [`limits::REPLY_CACHE_ENTRIES_MAX`] entries of at most
-/// [`limits::REPLY_CACHE_REPLY_BYTES_MAX`] bytes.
+/// See the module. Bounded by [`limits::REPLY_CACHE_NAMES_MAX`] and [`limits::REPLY_CACHE_WRITES_MAX`]
+/// replies of at most [`limits::REPLY_CACHE_REPLY_BYTES_MAX`] bytes.
 pub(crate) struct ReplyCache {
-    stripes: Box<[Mutex<Stripe>]>,
-    hasher: RandomState,
+    names: Mutex<Shelf>,
+    writes: Mutex<Shelf>,
+    key: [u8; 16],
+    connections: AtomicU64,
 }
 
-const STRIPES: usize = 16;
+const LIFE: Duration = Duration::from_secs(limits::REPLY_CACHE_SECONDS_MAX);
 
 impl ReplyCache {
-    pub(crate) fn new() -> Self {
+    /// An empty one; calls are told apart by their hash under `key`.
+    pub(crate) fn new(key: [u8; 16]) -> Self {
         Self {
-            stripes: (0..STRIPES).map(|_| Mutex::default()).collect(),
-            hasher: RandomState::new(),
+            names: Mutex::new(Shelf::new(limits::REPLY_CACHE_NAMES_MAX)),
+            writes: Mutex::new(Shelf::new(limits::REPLY_CACHE_WRITES_MAX)),
+            key,
+            connections: AtomicU64::new(0),
         }
     }
 
-    /// Names a call: `call` are the bytes of the whole RPC call without a WRITE's payload.
-    pub(crate) fn call_id(&self, client: IpAddr, xid: u32, procedure: u32, call: &[u8]) -> CallId {
-        CallId {
-            client,
-            xid,
-            procedure,
-            digest: self.hasher.hash_one(call),
-        }
+    /// A new connection.
+    pub(crate) fn origin(&self) -> Arc<Origin> {
+        Arc::new(Origin {
+            number: self.connections.fetch_add(1, Ordering::SeqCst),
+            followed_by: AtomicU64::new(u64::MAX),
+        })
+    }
+
+    /// The peer closed this connection and has received everything; see the module.
+    pub(crate) fn ended_in_order(&self, origin: &Origin) {
+        let next = self.connections.load(Ordering::SeqCst);
+        origin.followed_by.store(next, Ordering::SeqCst);
     }
 
     /// Looks a call up and, if it is new, marks it as in progress.
-    pub(crate) fn begin(self: &Arc<Self>, id: CallId, now: Instant) -> Seen {
-        let mut stripe = self.stripe(&id).lock();
-        stripe.trim(now);
-        match stripe.calls.get(&id) {
-            Some(State::InProgress) => Seen::InProgress,
-            Some(State::Done(reply)) => Seen::Done(Arc::clone(reply)),
-            None => {
-                stripe.calls.insert(id, State::InProgress);
+    pub(crate) fn begin(self: &Arc<Self>, asked: &Asked<'_>, now: Instant) -> Seen {
+        let key = self.key_of(asked);
+        let mut shelf = self.shelf(asked.is_write).lock();
+        match shelf.get_mut(key) {
+            Some(State::InProgress(running)) => {
+                let waiter = running.waiter.as_ref();
+                let latest = waiter.map_or(&running.origin, |waiter| &waiter.origin);
+                let came_here = |origin: &Origin| origin.number == asked.origin.number;
+                if came_here(latest) || came_here(&running.origin) {
+                    return Seen::InProgress;
+                }
+                let (reply, awaited) = oneshot::channel();
+                let origin = Arc::clone(asked.origin);
+                running.waiter = Some(Waiter { origin, reply });
+                Seen::Awaited(awaited)
+            }
+            Some(State::Done(kept)) if kept.is_for(asked.origin, now) => {
+                kept.origin = Arc::clone(asked.origin);
+                Seen::Done(kept.reply.to_vec())
+            }
+            Some(State::Done(_)) | None => {
+                shelf.begin(key, Arc::clone(asked.origin));
                 Seen::New(Ticket {
                     cache: Arc::clone(self),
-                    id,
-                    reply: None,
+                    key,
+                    is_write: asked.is_write,
+                    network: Network::of(asked.addr),
+                    client: asked.client,
+                    origin: Arc::clone(asked.origin),
+                    ended: false,
                 })
             }
         }
     }
 
-    fn finish(&self, id: CallId, reply: Option<Arc<[u8]>>) {
-        let mut stripe = self.stripe(&id).lock();
-        let Some(reply) = reply else {
-            stripe.calls.remove(&id);
-            return;
-        };
-        let now = Instant::now();
-        stripe.calls.insert(id, State::Done(reply));
-        stripe.order.push_back((now, id));
-        stripe.trim(now);
+    /// Forgets what is too old; to be called now and then.
+    pub(crate) fn expire(&self, now: Instant) {
+        for shelf in [&self.names, &self.writes] {
+            shelf.lock().expire(now, LIFE);
+        }
     }
 
-    fn stripe(&self, id: &CallId) -> &Mutex<Stripe> {
-        let index = self.hasher.hash_one(id) as usize % STRIPES;
-        &self.stripes[index]
+    fn shelf(&self, is_write: bool) -> &Mutex<Shelf> {
+        if is_write { &self.writes } else { &self.names }
+    }
+
+    fn key_of(&self, asked: &Asked<'_>) -> Key {
+        let mut hasher = SipHasher13::new_with_key(&self.key);
+        asked.addr.hash(&mut hasher);
+        hasher.write(asked.head);
+        let hash = hasher.finish128();
+        Key {
+            first: hash.h1,
+            second: hash.h2,
+        }
+    }
+}
+
+impl Kept {
+    /// May this connection be of the client whose call it was?
+    fn is_for(&self, asking: &Origin, now: Instant) -> bool {
+        asking.number < self.origin.followed_by.load(Ordering::SeqCst)
+            && now.saturating_duration_since(self.done) < LIFE
     }
 }
 
@@ -132,97 +206,50 @@ impl ReplyCache {
 /// so that a repetition runs.
 pub(crate) struct Ticket {
     cache: Arc<ReplyCache>,
-    id: CallId,
-    reply: Option<Arc<[u8]>>,
+    key: Key,
+    is_write: bool,
+    network: Network,
+    client: ClientId,
+    origin: Arc<Origin>,
+    ended: bool,
 }
 
 impl Ticket {
-    /// Keeps the reply for repetitions of the call. A reply longer than
-    /// [`limits::REPLY_CACHE_REPLY_BYTES_MAX`] is not kept.
-    pub(crate) fn done(mut self, reply: &[u8]) {
-        if reply.len() <= limits::REPLY_CACHE_REPLY_BYTES_MAX {
-            self.reply = Some(reply.into());
+    /// Gives the reply to who waits for it. With `keep` it is kept for repetitions of the call, unless it is
+    /// longer than [`limits::REPLY_CACHE_REPLY_BYTES_MAX`], which none of the calls' replies is.
+    pub(crate) fn done(mut self, reply: &[u8], keep: bool) {
+        self.ended = true;
+        let kept = (keep && reply.len() <= limits::REPLY_CACHE_REPLY_BYTES_MAX)
+            .then(|| (Box::from(reply), Instant::now()));
+        let waiter = {
+            let mut shelf = self.cache.shelf(self.is_write).lock();
+            let waiter = shelf.end(self.key).and_then(|running| running.waiter);
+            if let Some((reply, done)) = kept {
+                let latest = waiter.as_ref().map_or(&self.origin, |w| &w.origin);
+                let origin = Arc::clone(latest);
+                let kept = Kept {
+                    reply,
+                    origin,
+                    done,
+                };
+                shelf.keep(self.key, self.network, self.client, kept);
+            }
+            waiter
+        };
+        if let Some(waiter) = waiter {
+            // Its connection may be gone as well: then the client asks once more.
+            let _gone = waiter.reply.send(reply.to_vec());
         }
     }
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        self.cache.finish(self.id, self.reply.take());
+        if !self.ended {
+            self.cache.shelf(self.is_write).lock().end(self.key);
+        }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::net::Ipv4Addr;
-
-    use super::*;
-
-    fn id(cache: &ReplyCache, xid: u32) -> CallId {
-        cache.call_id(Ipv4Addr::LOCALHOST.into(), xid, 12, b"call")
-    }
-
-    #[test]
-    fn a_repetition_gets_the_first_reply() {
-        let cache = Arc::new(ReplyCache::new());
-        let Seen::New(ticket) = cache.begin(id(&cache, 1), Instant::now()) else {
-            panic!("new")
-        };
-        assert!(matches!(
-            cache.begin(id(&cache, 1), Instant::now()),
-            Seen::InProgress
-        ));
-        ticket.done(b"reply");
-        let Seen::Done(reply) = cache.begin(id(&cache, 1), Instant::now()) else {
-            panic!("done")
-        };
-        assert_eq!(&*reply, b"reply");
-    }
-
-    #[test]
-    fn an_abandoned_call_runs_again() {
-        let cache = Arc::new(ReplyCache::new());
-        drop(cache.begin(id(&cache, 1), Instant::now()));
-        assert!(matches!(
-            cache.begin(id(&cache, 1), Instant::now()),
-            Seen::New(_)
-        ));
-    }
-
-    #[test]
-    fn another_call_under_the_same_xid_is_another_call() {
-        let cache = Arc::new(ReplyCache::new());
-        let Seen::New(ticket) = cache.begin(id(&cache, 1), Instant::now()) else {
-            panic!("new")
-        };
-        ticket.done(b"reply");
-        let other = cache.call_id(Ipv4Addr::LOCALHOST.into(), 1, 12, b"another call");
-        assert!(matches!(cache.begin(other, Instant::now()), Seen::New(_)));
-    }
-
-    #[test]
-    fn a_reply_is_forgotten_after_its_time() {
-        let cache = Arc::new(ReplyCache::new());
-        if let Seen::New(ticket) = cache.begin(id(&cache, 1), Instant::now()) {
-            ticket.done(b"reply");
-        }
-        let later = Instant::now() + Duration::from_secs(limits::REPLY_CACHE_SECONDS_MAX);
-        assert!(matches!(cache.begin(id(&cache, 1), later), Seen::New(_)));
-    }
-
-    #[test]
-    fn the_cache_stays_within_its_bound() {
-        let cache = Arc::new(ReplyCache::new());
-        for xid in 0..(limits::REPLY_CACHE_ENTRIES_MAX as u32 * 2) {
-            if let Seen::New(ticket) = cache.begin(id(&cache, xid), Instant::now()) {
-                ticket.done(b"reply");
-            }
-        }
-        let held: usize = cache
-            .stripes
-            .iter()
-            .map(|stripe| stripe.lock().calls.len())
-            .sum();
-        assert!(held <= limits::REPLY_CACHE_ENTRIES_MAX);
-    }
-}
+mod tests;

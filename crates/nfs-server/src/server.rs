@@ -416,10 +416,11 @@ async fn listen(listener: tokio::net::TcpListener, accepted: mpsc::Sender<Accept
     }
 }
 
-/// Puts objects that nobody uses out of the file cache, now and then.
+/// Puts objects that nobody uses out of the file cache, and old replies out of theirs, now and then.
 async fn sweep(core: Arc<Core>) {
     loop {
         tokio::time::sleep(Duration::from_secs(limits::FILE_CACHE_IDLE_SECONDS)).await;
+        core.replies.expire(Instant::now());
         let swept = Arc::clone(&core);
         // Closing may wait for a disk.
         let job = tokio::task::spawn_blocking(move || swept.let_go(swept.files.take_idle()));
@@ -482,6 +483,8 @@ pub(crate) fn make_core(
     let trees = Trees::open(Arc::new(exports), None).map_err(failed)?;
     let mut random = [0; 8];
     getrandom::fill(&mut random).map_err(|error| failed(format!("random numbers: {error}")))?;
+    let mut reply_key = [0; 16];
+    getrandom::fill(&mut reply_key).map_err(|error| failed(format!("random numbers: {error}")))?;
     let verifier = Arc::new(Verifier::new(u64::from_be_bytes(random)));
     let pool = Pool::new(match config.server.helper_threads {
         Some(threads_max) => PoolLimits {
@@ -500,7 +503,7 @@ pub(crate) fn make_core(
     let core = Core {
         trees: ArcSwap::from_pointee(trees),
         files: FileCache::new(half.saturating_sub(limits::FDS_RESERVED).max(64)),
-        replies: Arc::new(ReplyCache::new()),
+        replies: Arc::new(ReplyCache::new(reply_key)),
         key,
         table: OnceLock::new(),
         table_path: state_dir.join("handles.redb"),

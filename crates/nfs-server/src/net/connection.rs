@@ -12,6 +12,7 @@ use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::io::{self, IoSliceMut};
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -36,6 +37,7 @@ use crate::counters::{count, count_bytes};
 use crate::dispatch::{self, Answer, Payload, Reply};
 use crate::limits;
 use crate::nfs3::Context;
+use crate::reply_cache::Origin;
 use crate::trace::CallId;
 
 /// See the module.
@@ -44,6 +46,7 @@ pub(crate) struct Connection {
     stream: TcpStream,
     from: Rc<Peer>,
     caller: Caller,
+    origin: Arc<Origin>,
     output: RefCell<Output>,
     in_flight: Cell<usize>,
     /// Something is to be sent, or the connection ends.
@@ -96,11 +99,13 @@ pub(crate) async fn serve(
         // Dispatch says for each call which it is.
         call: CallId::new(0, (addr, peer.port()), Instant::now().into()),
     };
+    let origin = shard.core.replies.origin();
     let connection = Rc::new(Connection {
         shard,
         stream,
         from,
         caller,
+        origin,
         output: RefCell::default(),
         in_flight: Cell::new(0),
         to_send: Notify::new(),
@@ -116,6 +121,10 @@ pub(crate) async fn serve(
             Ok(())
         }
     };
+    if matches!(end, Err(End::Closed)) && connection.has_delivered_all() {
+        let replies = &connection.shard.core.replies;
+        replies.ended_in_order(&connection.origin);
+    }
     connection.close();
     let clients = &connection.shard.core.clients;
     clients.leave(peer, &connection.figures);
@@ -276,6 +285,8 @@ impl Connection {
             engine: self.shard.engine.clone(),
             peer: Rc::clone(&self.from),
             caller: self.caller.clone(),
+            origin: Arc::clone(&self.origin),
+            admitted: Cell::new(false),
         };
         let mut call: Pin<Box<dyn Future<Output = Answer>>> = Box::pin(async move {
             // Held for as long as the record is.
@@ -420,6 +431,13 @@ impl Connection {
             }
         }
         self.shard.give_back(scratch);
+    }
+
+    /// Every call was answered, and the peer's TCP has acknowledged every byte of the answers.
+    fn has_delivered_all(&self) -> bool {
+        self.in_flight.get() == 0
+            && self.output.borrow().is_empty()
+            && nfs_io::socket::unacknowledged_bytes(self.stream.as_fd()) == Ok(0)
     }
 
     /// Ends the connection for the peer, though calls of it may still run.

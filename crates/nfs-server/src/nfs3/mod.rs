@@ -10,6 +10,7 @@ mod object;
 mod readdir;
 mod status;
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -21,6 +22,7 @@ use nfs_wire::{Encode, Encoder};
 use crate::client_id::Peer;
 use crate::core::{Caller, Core, Target};
 use crate::dispatch::Payload;
+use crate::reply_cache::Origin;
 use crate::vfs::Result;
 
 /// All that a procedure needs besides its arguments.
@@ -30,11 +32,22 @@ pub(crate) struct Context {
     /// Whose connection the call came by.
     pub(crate) peer: Rc<Peer>,
     pub(crate) caller: Caller,
+    /// The connection that the call came over.
+    pub(crate) origin: Arc<Origin>,
+    /// An export's rules let the caller in.
+    pub(crate) admitted: Cell<bool>,
 }
 
 impl Context {
     async fn target(&self, handle: &FileHandle) -> Result<Target> {
-        self.core.target(&self.caller, handle).await
+        let target = self.core.target(&self.caller, handle).await?;
+        self.admitted.set(true);
+        Ok(target)
+    }
+
+    /// Did an export's rules let the caller in? Otherwise the call has changed nothing.
+    pub(crate) fn was_admitted(&self) -> bool {
+        self.admitted.get()
     }
 }
 
@@ -54,11 +67,14 @@ pub(crate) struct Held {
     pub(crate) reservation: Option<Reservation>,
 }
 
-/// Must not run twice: a repetition is answered from the reply cache. WRITE and COMMIT could be
-/// run twice, and their replies say nothing that a second run would not.
+/// Must not run twice: a repetition is answered from the reply cache. A WRITE among them: by the time that
+/// it runs again the client may have been answered and have written the same bytes anew, and the old ones
+/// would stand over them. A COMMIT may: it changes no byte, and flushing once more is only more than
+/// was asked for.
 pub(crate) fn is_remembered(procedure: Procedure) -> bool {
     match procedure {
         Procedure::Setattr
+        | Procedure::Write
         | Procedure::Create
         | Procedure::Mkdir
         | Procedure::Symlink
@@ -73,7 +89,6 @@ pub(crate) fn is_remembered(procedure: Procedure) -> bool {
         | Procedure::Access
         | Procedure::Readlink
         | Procedure::Read
-        | Procedure::Write
         | Procedure::Readdir
         | Procedure::Readdirplus
         | Procedure::Fsstat
