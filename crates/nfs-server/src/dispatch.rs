@@ -97,13 +97,10 @@ async fn nfs(
     payload: Option<Payload>,
     start: Instant,
 ) -> Result<Answer, AcceptStat> {
-    let procedure = Procedure::try_from(header.procedure).map_err(|_| AcceptStat::ProcUnavail)?;
-    // NULL is for pings: it needs no credential (RFC 1813 §3.3.0).
-    if procedure != Procedure::Null
-        && let Err(denied) = identify(cx, header)
-    {
+    if let Err(denied) = identify(cx, header) {
         return Ok(denied);
     }
+    let procedure = Procedure::try_from(header.procedure).map_err(|_| AcceptStat::ProcUnavail)?;
     let request = if procedure == Procedure::Write {
         let head = WriteHead::decode(&mut decoder).map_err(|_| AcceptStat::GarbageArgs)?;
         Request::Write(head, None)
@@ -225,11 +222,11 @@ async fn mount(
     header: &CallHeader<'_>,
     mut decoder: Decoder<'_>,
 ) -> Result<Answer, AcceptStat> {
-    let procedure =
-        wire_mount3::Procedure::try_from(header.procedure).map_err(|_| AcceptStat::ProcUnavail)?;
     if let Err(denied) = identify(cx, header) {
         return Ok(denied);
     }
+    let procedure =
+        wire_mount3::Procedure::try_from(header.procedure).map_err(|_| AcceptStat::ProcUnavail)?;
     let call =
         wire_mount3::Call::decode(procedure, &mut decoder).map_err(|_| AcceptStat::GarbageArgs)?;
     decoder.finish().map_err(|_| AcceptStat::GarbageArgs)?;
@@ -244,11 +241,11 @@ fn locks(
     header: &CallHeader<'_>,
     mut decoder: Decoder<'_>,
 ) -> Result<Answer, AcceptStat> {
-    let procedure =
-        wire_nlm4::Procedure::try_from(header.procedure).map_err(|_| AcceptStat::ProcUnavail)?;
     if let Err(denied) = identify(cx, header) {
         return Ok(denied);
     }
+    let procedure =
+        wire_nlm4::Procedure::try_from(header.procedure).map_err(|_| AcceptStat::ProcUnavail)?;
     let call =
         wire_nlm4::Call::decode(procedure, &mut decoder).map_err(|_| AcceptStat::GarbageArgs)?;
     decoder.finish().map_err(|_| AcceptStat::GarbageArgs)?;
@@ -260,6 +257,11 @@ fn locks(
 }
 
 /// Sets the caller's identity, and which client it is of, from the credential.
+///
+/// To be called before anything behind the header is looked at, on NULL too, for which AUTH_NONE is
+/// enough (RFC 1813 §3.3.0): RPCSEC_GSS sends its tokens as the arguments of NULL (RFC 2203 §5.2.2), where
+/// they would be garbage, and an AUTH_TLS probe is a NULL whose acceptance says that the flavor is known
+/// (RFC 9289 §4.1). Refused, a client knows at once that it has to do without.
 fn identify(cx: &mut Context, header: &CallHeader<'_>) -> Result<(), Answer> {
     let denied = |stat| {
         count(&cx.core.counters.denied);

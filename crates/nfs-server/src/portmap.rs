@@ -12,9 +12,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use nfs_wire::auth::{AUTH_NONE, AUTH_SYS, AuthStat};
 use nfs_wire::portmap::{self, IPPROTO_TCP, IPPROTO_UDP, Mapping, MappingList};
 use nfs_wire::record::{FragmentHeader, RecordAssembler, RecordLimits};
-use nfs_wire::rpc::{AcceptStat, CallHeader, ReplyHeader};
+use nfs_wire::rpc::{AcceptStat, CallHeader, Rejected, ReplyHeader};
 use nfs_wire::rpcbind::{
     self, NETID_TCP, NETID_TCP6, NETID_UDP, NETID_UDP6, Rpcb, RpcbList, UniversalAddress,
     to_universal_address,
@@ -233,6 +234,12 @@ impl Book {
                     .map(|reply| nfs_wire::xdr::encode_to_vec(&reply));
             }
         };
+        // Everybody may ask, but not in a flavor that we do not understand: its arguments may mean another thing.
+        if ![AUTH_NONE, AUTH_SYS].contains(&header.credential.flavor) {
+            let rejected = Rejected::AuthError(AuthStat::RejectedCred);
+            let reply = ReplyHeader::denied(header.xid, rejected);
+            return Some(nfs_wire::xdr::encode_to_vec(&reply));
+        }
         let mut results = Vec::new();
         let stat = if header.program != portmap::PROGRAM {
             AcceptStat::ProgUnavail

@@ -4,6 +4,7 @@
 mod support;
 
 use nfs_client::{Identity, Procedure, RpcError};
+use nfs_wire::auth::{AUTH_SYS, AuthStat};
 use nfs_wire::nlm4::{
     self, CancelArgs, Lock, LockArgs, MachineName, Netobj, Notify, Share, ShareArgs, Stats,
     TestArgs, TestReply, TestRes, UnlockArgs,
@@ -198,4 +199,68 @@ fn other_programs_and_versions_are_refused_at_once() {
             }
         }
     });
+}
+
+/// Why a call is refused.
+async fn refusal(
+    served: &Served,
+    (program, version, number): (u32, u32, u32),
+    identity: Identity,
+    args: &[u8],
+) -> AuthStat {
+    let client = connect(served.addr, identity).await;
+    let procedure = Procedure {
+        program,
+        version,
+        number,
+    };
+    let got = client
+        .connection()
+        .call_raw(procedure, client.identity(), args)
+        .await;
+    match got {
+        Err(RpcError::Denied { stat }) => stat,
+        got => panic!("{program} {number} as {:?}: {got:?}", client.identity()),
+    }
+}
+
+/// RPCSEC_GSS carries its tokens in the arguments of NULL (RFC 2203 §5.2.2): looked at before the flavor is,
+/// they are garbage, and the client does not learn that it must not use Kerberos here.
+#[test]
+fn a_flavor_that_is_not_offered_is_refused_before_arguments_are_looked_at() {
+    const AUTH_SHORT: u32 = 2;
+    const AUTH_DH: u32 = 3;
+    const RPCSEC_GSS: u32 = 6;
+    const AUTH_TLS: u32 = 7;
+    let served = Served::start();
+    let token = [[0, 0, 0, 100].as_slice(), &[0x60; 100]].concat();
+    let mut refused = 0;
+    block_on(async {
+        for flavor in [AUTH_SHORT, AUTH_DH, RPCSEC_GSS, AUTH_TLS, 99, u32::MAX] {
+            for (program, version, last) in [
+                (nfs3::PROGRAM, nfs3::VERSION, 21),
+                (mount3::PROGRAM, mount3::VERSION, 5),
+                (nlm4::PROGRAM, nlm4::VERSION, 23),
+            ] {
+                for number in [0, 1, last] {
+                    for args in [&[], token.as_slice()] {
+                        let asked = (program, version, number);
+                        let identity = Identity::raw(flavor, &[0; 20]);
+                        let stat = refusal(&served, asked, identity, args).await;
+                        assert_eq!(stat, AuthStat::RejectedCred);
+                        refused += 1;
+                    }
+                }
+            }
+        }
+        // One that is offered and broken is refused on NULL as everywhere.
+        let broken = (nfs3::PROGRAM, nfs3::VERSION, 0);
+        let identity = Identity::raw(AUTH_SYS, &[0; 19]);
+        let stat = refusal(&served, broken, identity, &[]).await;
+        assert_eq!(stat, AuthStat::BadCred);
+        // No credential at all is enough for a ping.
+        let nobody = connect(served.addr, Identity::none()).await;
+        nobody.null().await.unwrap();
+    });
+    assert_eq!(served.counter("denied_calls"), refused + 1);
 }

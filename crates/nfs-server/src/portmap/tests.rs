@@ -249,3 +249,16 @@ async fn it_answers_over_tcp_and_udp() {
     assert_eq!(stream.read(&mut reply).await.unwrap_or(0), 0);
     server.abort();
 }
+
+#[test]
+fn a_flavor_that_is_not_offered_is_refused() {
+    let mut bytes = call(portmap::PROGRAM, 2, 0, &portmap::Call::Null(()));
+    // The credential's flavor stands behind xid, type, RPC version, program, version and procedure.
+    for (flavor, is_taken) in [(0, true), (1, true), (2, false), (6, false), (7, false)] {
+        bytes[24..28].copy_from_slice(&u32::to_be_bytes(flavor));
+        let reply = book().answer(&bytes, Transport::Udp, LOCAL).unwrap();
+        let header = ReplyHeader::decode(&mut Decoder::new(&reply)).unwrap();
+        let denied = ReplyBody::Denied(Rejected::AuthError(AuthStat::RejectedCred));
+        assert_eq!(header.body != denied, is_taken, "{flavor}: {header:?}");
+    }
+}

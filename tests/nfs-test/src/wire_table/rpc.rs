@@ -121,6 +121,23 @@ async fn credentials(bed: &Bed, table: &mut Table) -> Result<()> {
         );
         table.check(&format!("GETATTR with {what}"), right, got);
     }
+    // As a client that wants Kerberos begins: with a token in the arguments of NULL.
+    let gss = Identity::raw(6, &[0; 20]);
+    for (what, program, connection) in [
+        ("NFS", nfs3::PROGRAM, bed.root.connection()),
+        ("MOUNT", mount3::PROGRAM, bed.mount.connection()),
+    ] {
+        let procedure = Procedure {
+            program,
+            version: 3,
+            number: 0,
+        };
+        let got = connection
+            .call_raw(procedure, &gss, &[0, 0, 0, 4, 1, 2, 3, 4])
+            .await;
+        let right = matches!(got, Err(RpcError::Denied { .. }));
+        table.check(&format!("{what} NULL with an RPCSEC_GSS token"), right, got);
+    }
     let sixteen = Identity::sys_unchecked(&long_name[..255], 0, 0, &many[..16]);
     let got = status(bed.root.with_identity(sixteen).getattr(&bed.top).await);
     table.expect(
