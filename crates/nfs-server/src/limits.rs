@@ -156,6 +156,10 @@ pub const REPLY_CACHE_CLIENTS_PER_ADDRESS_MAX: usize = 256;
 pub const MOUNT_LIST_ENTRIES_MAX: usize = 4096;
 /// Bytes of their paths.
 pub const MOUNT_LIST_BYTES_MAX: usize = 256 << 10;
+/// Symbolic links that one MNT follows, as many as Linux; one more is an error.
+pub const MOUNT_WALK_LINKS_MAX: usize = 40;
+/// Names that one MNT walks through, those of links included; with more the path is too long.
+pub const MOUNT_WALK_NAMES_MAX: usize = 4096;
 /// Users whose group list is remembered.
 pub const GROUP_LISTS_MAX: usize = 4096;
 /// Seconds for which a user's group list is remembered.

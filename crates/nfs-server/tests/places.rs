@@ -49,6 +49,7 @@ fn a_mount_point_is_closed_unless_the_export_crosses_it() {
     std::fs::write(outside.path().join("secret"), b"secret").unwrap();
     std::fs::create_dir(served.path().join("t")).unwrap();
     std::fs::create_dir(served.path().join("b")).unwrap();
+    std::os::unix::fs::symlink("t", served.path().join("link")).unwrap();
     let Some(_tmpfs) = Mounted::tmpfs(&served.path().join("t")) else {
         skip!("a tmpfs cannot be mounted here");
     };
@@ -60,6 +61,8 @@ fn a_mount_point_is_closed_unless_the_export_crosses_it() {
             assert_eq!(status(client.lookup(&root, name).await), Nfsstat3::Acces);
             let path = [b"/", &name[..]].concat();
             let mounted = support::mount(&client, &path).await;
+            assert_eq!(mounted, Err(nfs_wire::mount3::Mountstat3::Acces));
+            let mounted = support::mount(&client, b"/link").await;
             assert_eq!(mounted, Err(nfs_wire::mount3::Mountstat3::Acces));
             // A mount point in the way: an error that ends, not one to try again.
             assert_eq!(status(client.rmdir(&root, name).await), Nfsstat3::Acces);
@@ -85,6 +88,8 @@ fn a_crossed_mount_point_is_a_file_system_of_its_own() {
     std::fs::create_dir(outside.path().join("inner")).unwrap();
     std::fs::create_dir(served.path().join("t")).unwrap();
     std::fs::create_dir(served.path().join("b")).unwrap();
+    std::os::unix::fs::symlink("t", served.path().join("l")).unwrap();
+    std::os::unix::fs::symlink("../l", outside.path().join("back")).unwrap();
     let Some(_tmpfs) = Mounted::tmpfs(&served.path().join("t")) else {
         skip!("a tmpfs cannot be mounted here");
     };
@@ -107,6 +112,10 @@ fn a_crossed_mount_point_is_a_file_system_of_its_own() {
         assert_eq!(served.path().join("t/f").metadata().unwrap().size(), 0);
         for dir in [t, b] {
             assert_eq!(lookup(&client, &dir, b"..").await, root);
+        }
+        // Links lead across as names do, and `..` leads back to where one came from.
+        for path in [&b"/l"[..], b"/b/back"] {
+            assert_eq!(support::mount(&client, path).await, Ok(t));
         }
         let inner = lookup(&client, &b, b"inner").await;
         assert_eq!(lookup(&client, &inner, b"..").await, b);

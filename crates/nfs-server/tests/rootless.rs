@@ -17,6 +17,7 @@ use nfs_server::config::{Config, ExportConfig, ServerConfig};
 use nfs_server::state_dir::StateDir;
 use nfs_server::{Server, ServerOptions};
 use nfs_wire::nfs3::{CreateHow, FileHandle, Nfsstat3, Sattr3, StableHow};
+use support::links::{check_links, plant_links};
 use support::{block_on, connect, create, lookup, mkdir, mode, mount, ok, status};
 use tempfile::TempDir;
 
@@ -474,4 +475,11 @@ fn handles_of_a_lost_key_are_stale() {
         let root = root(&client).await;
         lookup(&client, &root, b"old7").await;
     });
+}
+
+#[test]
+fn a_path_is_mounted_through_links_inside_the_export_only() {
+    let served = Rootless::start();
+    plant_links(served.path());
+    block_on(async { check_links(&served.client().await).await });
 }

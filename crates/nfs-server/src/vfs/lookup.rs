@@ -1,4 +1,4 @@
-//! LOOKUP, READLINK and the walk of MOUNT.
+//! LOOKUP and READLINK.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -181,42 +181,6 @@ impl Core {
         let read = move || Ok((fs::readlink(object.path())?, object.attributes()?));
         self.blocking(target.lane(), read).await?
     }
-
-    /// MOUNT's walk from an export's root to a directory below it, as the server: who may mount is
-    /// the export's rules' decision. Links are not followed.
-    ///
-    /// # Errors
-    /// ENOENT, ENOTDIR and the kernel's others.
-    pub(crate) async fn walk(
-        self: &Arc<Self>,
-        root: Target,
-        names: &[&[u8]],
-    ) -> Result<Arc<Object>> {
-        let names: Vec<Vec<u8>> = names.iter().map(|name| name.to_vec()).collect();
-        let core = Arc::clone(self);
-        self.blocking(root.lane(), move || {
-            let mut at = root;
-            for name in names {
-                check_name(&name)?;
-                let resolve = at.tree.resolve_flags();
-                let how = OpenHow {
-                    flags: ENTRY,
-                    mode: 0,
-                    resolve,
-                };
-                let fd = fs::openat2(at.object.path(), &name, how).map_err(not_entered)?;
-                let stat = fs::statx(fd.as_fd())?;
-                let next = core.intern(&at.object, &at.tree, &name, fd, &stat)?;
-                at = at.with_object(next);
-            }
-            if at.object.is_directory() {
-                Ok(at.object)
-            } else {
-                Err(Error::Errno(Errno::NOTDIR))
-            }
-        })
-        .await?
-    }
 }
 
 /// Opens a directory entry by name, as the caller, without following it anywhere.
@@ -240,7 +204,7 @@ pub(super) fn open_entry(
 }
 
 /// EXDEV of a look-up: a mount point that the export does not cross.
-fn not_entered(errno: Errno) -> Error {
+pub(super) fn not_entered(errno: Errno) -> Error {
     if errno == Errno::XDEV {
         Error::NotExported
     } else {
@@ -249,7 +213,7 @@ fn not_entered(errno: Errno) -> Error {
 }
 
 /// An entry is named, not opened; a symlink is itself the object.
-const ENTRY: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW);
+pub(super) const ENTRY: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW);
 
 /// `..` leaves the directory by its nature; [`Tree::contains`] judges where it led.
 fn parent_how(tree: &Tree) -> OpenHow {

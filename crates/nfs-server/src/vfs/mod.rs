@@ -25,6 +25,7 @@ mod readdir;
 mod resolve;
 pub(crate) mod stable;
 mod tree;
+mod walk;
 mod why;
 
 pub(crate) use access::Access;

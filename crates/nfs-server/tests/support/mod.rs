@@ -1,6 +1,8 @@
 //! A real server in this process, over a directory of its own, and clients for it.
 #![allow(dead_code, reason = "each test binary uses its own part of this")]
 
+pub(crate) mod links;
+
 use std::fs::Permissions;
 use std::future::Future;
 use std::net::{SocketAddr, TcpListener};
