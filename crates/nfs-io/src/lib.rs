@@ -1,11 +1,12 @@
 //! Files, buffers, identity and I/O engines: everything of Penstock that talks to the kernel
 //! about files, and nothing that knows a protocol.
 //!
-//! Three layers, each usable alone:
+//! Four layers, each usable alone:
 //!
 //! - [`fs`], [`mounts`], [`caps`], [`identity`]: one function per system call that a file server
 //!   needs, typed, retried on `EINTR`, with the fallbacks an older kernel asks for. They block.
 //! - [`budget`], [`buffer`], [`pool`]: bounded memory and bounded threads.
+//! - [`peer`], [`groups`]: who is at the other end of a connection, and which groups they are in.
 //! - [`op`], [`engine`], [`plan`], [`probe`]: reads, writes and flushes as values, executed by an
 //!   io_uring ring or by the thread pool with the same results.
 //!
@@ -33,6 +34,7 @@ pub mod identity;
 pub mod limits;
 pub mod mounts;
 pub mod op;
+pub mod peer;
 pub mod plan;
 pub mod pool;
 pub mod probe;

@@ -93,3 +93,10 @@ pub const HANDLE_OPENS_MAX: u32 = 32;
 /// How often a write is tried to be watched well while it passes the page cache or not. On a busy
 /// machine the thread that looks may hardly run while the write does.
 pub const WATCHED_TRIES_MAX: u32 = 24;
+
+/// Longest answer that is taken from a netlink socket: those to our questions are below 512 bytes.
+pub const NETLINK_ANSWER_BYTES_MAX: usize = 4096;
+
+/// Messages on a netlink socket that are no answer to the question just asked: after this many the
+/// question counts as not answered.
+pub const NETLINK_STRANGE_ANSWERS_MAX: u32 = 8;
