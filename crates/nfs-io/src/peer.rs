@@ -45,8 +45,8 @@ pub enum Owner {
 pub struct Asker {
     sockets: Result<Netlink>,
     routes: Result<Netlink>,
-    /// What the kernel says for users without a number in our user namespace.
-    overflow_uid: u32,
+    /// What the kernel says for users without a number in our user namespace; `None` where all have one.
+    overflow_uid: Option<u32>,
 }
 
 /// Both ends of a connection, IPv4-mapped IPv6 addresses as IPv4.
@@ -170,10 +170,10 @@ impl Ends {
 
 impl Socket {
     /// Whom it belongs to, if it is the peer's.
-    fn owner(&self, overflow_uid: u32) -> Owner {
+    fn owner(&self, overflow_uid: Option<u32>) -> Owner {
         let is_connected = matches!(self.state, ESTABLISHED | FIN_WAIT1 | FIN_WAIT2);
         let is_held = self.inode != 0;
-        if is_connected && is_held && self.uid != overflow_uid && self.uid != u32::MAX {
+        if is_connected && is_held && Some(self.uid) != overflow_uid && self.uid != u32::MAX {
             Owner::User(LocalUid(self.uid))
         } else {
             Owner::Untold
@@ -321,10 +321,21 @@ fn scope(address: SocketAddr) -> u32 {
     }
 }
 
-fn overflow_uid() -> u32 {
+fn overflow_uid() -> Option<u32> {
     const USUAL: u32 = 65534;
+    let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    if is_whole(&map) {
+        return None;
+    }
     let text = std::fs::read_to_string("/proc/sys/kernel/overflowuid").unwrap_or_default();
-    text.trim().parse().unwrap_or(USUAL)
+    Some(text.trim().parse().unwrap_or(USUAL))
+}
+
+/// Whether this is the map of a user namespace in which every user has a number, as in the first one.
+/// user_namespaces(7): first number inside, first outside, how many.
+fn is_whole(map: &str) -> bool {
+    let mut numbers = map.split_whitespace();
+    numbers.nth(2) == Some("4294967295")
 }
 
 #[cfg(test)]

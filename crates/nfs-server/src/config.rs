@@ -72,6 +72,9 @@ pub struct ServerConfig {
     /// Take a user's groups from this machine's group database instead of the (at most 16) groups
     /// that AUTH_SYS carries.
     pub server_groups: bool,
+    /// Believe programs of this machine who they say they are, root included, instead of asking the
+    /// kernel whose they are.
+    pub trust_loopback: bool,
     /// How much is logged.
     pub log: LogLevel,
     /// Log one JSON object per line instead of text.
@@ -90,6 +93,7 @@ impl Default for ServerConfig {
             portmap: false,
             rpcbind: true,
             server_groups: false,
+            trust_loopback: false,
             log: LogLevel::Info,
             log_json: false,
         }
@@ -294,6 +298,13 @@ impl Config {
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = self.remarks.clone();
+        if self.server.trust_loopback {
+            warnings.push(
+                "trust_loopback: every user of this machine can act as any other, and as root \
+                 where root is not squashed"
+                    .to_owned(),
+            );
+        }
         for export in &self.exports {
             if export.durability == Durability::Async {
                 warnings.push(format!(

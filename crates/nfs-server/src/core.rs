@@ -7,12 +7,12 @@ use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use nfs_io::identity::ServerIdentity;
-use nfs_io::{BufferPool, Creds, Lane, Pool};
+use nfs_io::{BufferPool, Creds, Lane, LocalUid, Pool};
 use nfs_wire::nfs3::FileHandle;
 
 use crate::client_id::ClientId;
 use crate::counters::Counters;
-use crate::exports::{ClientRule, ExportTable, WireGid, WireUid};
+use crate::exports::{ClientRule, ExportTable, PRIVILEGED_PORT, WireGid, WireUid};
 use crate::fh::{HandleError, HandleKey};
 use crate::file_cache::FileCache;
 use crate::groups::GroupLists;
@@ -20,6 +20,7 @@ use crate::handle_table::HandleTable;
 use crate::limits;
 use crate::policy::{Choice, Io};
 use crate::reply_cache::ReplyCache;
+use crate::standing::Standing;
 use crate::trace::{About, CallId, Trace};
 use crate::vfs::gate::Gates;
 use crate::vfs::hints::Hints;
@@ -47,8 +48,9 @@ pub(crate) struct Core {
     pub(crate) gates: Gates,
     pub(crate) counters: Counters,
     pub(crate) trace: Arc<Trace>,
+    pub(crate) groups: Arc<GroupLists>,
     /// Use the server's own group list of a uid instead of the one in AUTH_SYS.
-    pub(crate) groups: Option<Arc<GroupLists>>,
+    pub(crate) server_groups: bool,
     /// The largest READ and WRITE, in bytes.
     pub(crate) io_bytes_max: u32,
     pub(crate) mounts: crate::mount3::MountList,
@@ -107,6 +109,8 @@ impl Trees {
 pub(crate) struct Caller {
     pub(crate) addr: IpAddr,
     pub(crate) port: u16,
+    /// What the connection is believed.
+    pub(crate) standing: Standing,
     /// Whose changes and errors this call's are, as its credential says.
     pub(crate) client: ClientId,
     pub(crate) identity: WireIdentity,
@@ -120,6 +124,9 @@ pub(crate) enum WireIdentity {
     Nobody,
     /// AUTH_SYS.
     Sys { uid: u32, gid: u32, gids: Vec<u32> },
+    /// A user of this machine, as the kernel says and not the credential. Its groups are those of this
+    /// machine's user database.
+    Own(LocalUid),
 }
 
 /// An object, who wants something of it, and whether they may change anything.
@@ -270,12 +277,21 @@ impl Core {
         object: Arc<Object>,
     ) -> Result<Target> {
         let rule = self.rule(caller, &tree)?;
-        let own_groups = self.own_groups(caller).await?;
         let creds = match &caller.identity {
             WireIdentity::Nobody => rule.squash.anonymous().clone(),
-            WireIdentity::Sys { uid, gid, gids } => {
-                let gids = own_groups.as_ref().unwrap_or(gids);
+            WireIdentity::Sys { uid, gid, gids } if !self.server_groups => {
                 rule.squash.creds(WireUid(*uid), WireGid(*gid), gids)
+            }
+            WireIdentity::Sys { uid, gid, .. } => {
+                let gids = self.own_groups(*uid).await?;
+                rule.squash.creds(WireUid(*uid), WireGid(*gid), &gids)
+            }
+            WireIdentity::Own(LocalUid(uid)) => {
+                let gids = self.own_groups(*uid).await?;
+                // The primary group is the first. Whom the user database does not know has none.
+                let nobody = rule.squash.anonymous().gid().0;
+                let gid = gids.first().copied().unwrap_or(nobody);
+                rule.squash.creds(WireUid(*uid), WireGid(gid), &gids)
             }
         };
         let writable = rule.is_writable();
@@ -299,24 +315,28 @@ impl Core {
         }
     }
 
-    /// The server's own group list of the caller, where the configuration asks for it.
-    async fn own_groups(&self, caller: &Caller) -> Result<Option<Vec<u32>>> {
-        let (Some(groups), WireIdentity::Sys { uid, .. }) = (&self.groups, &caller.identity) else {
-            return Ok(None);
-        };
-        if let Some(gids) = groups.recent(*uid) {
-            return Ok(Some(gids));
+    /// The groups of a user as this machine's user database has them, the primary one first; none for
+    /// whom it does not know.
+    async fn own_groups(&self, uid: u32) -> Result<Vec<u32>> {
+        if let Some(gids) = self.groups.recent(uid) {
+            return Ok(gids);
         }
-        let (groups, uid) = (Arc::clone(groups), *uid);
+        let groups = Arc::clone(&self.groups);
         // A lane of its own: no file system has this number.
-        self.blocking(Lane(u64::MAX), move || groups.ask(uid))
-            .await
-            .map(Some)
+        self.blocking(Lane(u64::MAX), move || groups.ask(uid)).await
     }
 
     fn rule<'t>(&self, caller: &Caller, tree: &'t Tree) -> Result<&'t ClientRule> {
+        if caller.standing == Standing::Barred {
+            return Err(Error::NotExported);
+        }
+        let port = if caller.standing.is_known() {
+            PRIVILEGED_PORT
+        } else {
+            caller.port
+        };
         tree.export
-            .client_rule(caller.addr, caller.port)
+            .client_rule(caller.addr, port)
             .map_err(|_refused| Error::NotExported)
     }
 

@@ -17,6 +17,8 @@ pub(crate) struct Counters {
     pub(crate) connections_accepted: AtomicU64,
     pub(crate) connections_refused: AtomicU64,
     pub(crate) connections_dropped: AtomicU64,
+    pub(crate) local_untold: AtomicU64,
+    pub(crate) local_barred: AtomicU64,
     pub(crate) bad_records: AtomicU64,
     pub(crate) bad_calls: AtomicU64,
     pub(crate) denied: AtomicU64,
@@ -55,6 +57,10 @@ pub(crate) struct CounterStats {
     pub(crate) connections_refused: u64,
     /// Connections closed because the peer stalled or broke the protocol.
     pub(crate) connections_dropped: u64,
+    /// Connections of programs of this machine whose user the kernel did not tell.
+    pub(crate) local_untold: u64,
+    /// Connections of programs of this machine that may use no export.
+    pub(crate) local_barred: u64,
     /// Records that no call could be taken from.
     pub(crate) bad_records: u64,
     /// Calls with arguments that cannot be decoded.
@@ -105,6 +111,8 @@ impl Counters {
             connections_accepted: load(&self.connections_accepted),
             connections_refused: load(&self.connections_refused),
             connections_dropped: load(&self.connections_dropped),
+            local_untold: load(&self.local_untold),
+            local_barred: load(&self.local_barred),
             bad_records: load(&self.bad_records),
             bad_calls: load(&self.bad_calls),
             denied: load(&self.denied),

@@ -256,7 +256,7 @@ fn locks(
     Ok(Answer::Reply(Reply::finish(reply, Held::default())))
 }
 
-/// Sets the caller's identity, and which client it is of, from the credential.
+/// Sets the caller's identity, as far as the credential is believed, and which client it is of.
 ///
 /// To be called before anything behind the header is looked at, on NULL too, for which AUTH_NONE is
 /// enough (RFC 1813 §3.3.0): RPCSEC_GSS sends its tokens as the arguments of NULL (RFC 2203 §5.2.2), where
@@ -268,7 +268,7 @@ fn identify(cx: &mut Context, header: &CallHeader<'_>) -> Result<(), Answer> {
         let header = ReplyHeader::denied(header.xid, Rejected::AuthError(stat));
         Err(Answer::Reply(Reply::of(&header)))
     };
-    cx.caller.identity = match header.credential.flavor {
+    let claimed = match header.credential.flavor {
         AUTH_NONE => {
             cx.caller.client = cx.peer.unnamed();
             WireIdentity::Nobody
@@ -287,6 +287,7 @@ fn identify(cx: &mut Context, header: &CallHeader<'_>) -> Result<(), Answer> {
         // Other flavors are not offered (MOUNT's list of flavors says so).
         _ => return denied(AuthStat::RejectedCred),
     };
+    cx.caller.identity = cx.caller.standing.identify(claimed);
     Ok(())
 }
 

@@ -19,6 +19,8 @@ use crate::policy::LivePolicy;
 
 /// A port below this can be bound only by root (or with CAP_NET_BIND_SERVICE) on the client.
 const PRIVILEGED_PORTS_END: u16 = 1024;
+/// One of them, for whom the question does not arise.
+pub(crate) const PRIVILEGED_PORT: u16 = 1;
 
 /// A user id as a client sent it. Not an identity here until [`Squash::creds`] made it one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

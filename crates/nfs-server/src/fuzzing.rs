@@ -19,6 +19,7 @@ use crate::dispatch::{self, Answer, Payload};
 use crate::net::receive::{Receiver, Step, Wanted};
 use crate::nfs3::Context;
 use crate::server::{Facts, StartError, make_core};
+use crate::standing::Standing;
 use crate::state_dir::StateDir;
 use crate::trace::CallId;
 
@@ -127,6 +128,7 @@ impl Dispatch {
             caller: Caller {
                 addr: HERE,
                 port: 1023,
+                standing: Standing::Distant,
                 client: self.peer.unnamed(),
                 identity: WireIdentity::Nobody,
                 call: CallId::new(0, (HERE, 1023), Instant::now()),

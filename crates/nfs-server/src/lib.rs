@@ -29,6 +29,7 @@ pub mod reload;
 mod reply_cache;
 pub mod rpcbind;
 pub mod server;
+mod standing;
 pub mod state_dir;
 pub mod systemd;
 mod trace;

@@ -160,6 +160,8 @@ pub const MOUNT_LIST_BYTES_MAX: usize = 256 << 10;
 pub const MOUNT_WALK_LINKS_MAX: usize = 40;
 /// Names that one MNT walks through, those of links included; with more the path is too long.
 pub const MOUNT_WALK_NAMES_MAX: usize = 4096;
+/// Seconds between two lines of the log about local programs that are refused.
+pub const BARRED_LOG_SECONDS: u64 = 60;
 /// Users whose group list is remembered.
 pub const GROUP_LISTS_MAX: usize = 4096;
 /// Seconds for which a user's group list is remembered.

@@ -32,6 +32,7 @@ use crate::file_cache::FileCache;
 use crate::limits;
 use crate::net::shard::{self, Accepted, ShardStart};
 use crate::reply_cache::ReplyCache;
+use crate::standing::{Door, Notice, Standing};
 use crate::state_dir::StateDir;
 use crate::trace::Trace;
 use crate::vfs::gate::Gates;
@@ -63,6 +64,8 @@ pub struct Server {
     core: Arc<Core>,
     state_dir: StateDir,
     listeners: Vec<TcpListener>,
+    trust_loopback: bool,
+    notice: Notice,
     shards: Mutex<Vec<ShardHandle>>,
     shard_count: usize,
     drain: watch::Sender<bool>,
@@ -84,6 +87,7 @@ pub(crate) struct Facts {
     fds: u64,
     budget: Budget,
     send_budget: Budget,
+    local_programs: String,
 }
 
 impl Facts {
@@ -100,6 +104,7 @@ impl Facts {
             fds,
             budget: Budget::new(half),
             send_budget: Budget::new(half),
+            local_programs: String::new(),
         }
     }
 }
@@ -131,11 +136,13 @@ impl Server {
             tracing::debug!(%error, "CAP_SYS_RESOURCE stays");
         }
         ServerIdentity::current();
-        let facts = Facts::new(
+        let trust_loopback = config.server.trust_loopback;
+        let mut facts = Facts::new(
             config.server.memory_bytes,
             choose_engine(config.server.engine)?,
             fds,
         );
+        facts.local_programs = Door::new(trust_loopback).fact();
         let core = Arc::new(make_core(&config, &state_dir, &facts)?);
         let (drain, draining) = watch::channel(false);
         let shard_count = config.server.shards.unwrap_or_else(processors);
@@ -144,6 +151,8 @@ impl Server {
             core,
             state_dir,
             listeners,
+            trust_loopback,
+            notice: Notice::default(),
             shards: Mutex::new(shards),
             shard_count,
             drain,
@@ -196,6 +205,7 @@ impl Server {
                 own.creds().gid().0,
             ));
         }
+        facts.push(self.facts.local_programs.clone());
         facts
     }
 
@@ -331,7 +341,8 @@ impl Server {
         for listener in &self.listeners {
             let listener = listener.try_clone().map_err(failed)?;
             let listener = tokio::net::TcpListener::from_std(listener).map_err(failed)?;
-            listening.spawn(listen(listener, sender.clone()));
+            let door = Door::new(self.trust_loopback);
+            listening.spawn(listen(listener, door, sender.clone()));
         }
         drop(sender);
         let most = limits::CONNECTIONS_MAX.min(usize::try_from(self.facts.fds / 2).unwrap_or(0));
@@ -343,6 +354,7 @@ impl Server {
                 continue;
             }
             count(&counters.connections_accepted);
+            self.note(connection.standing);
             count(&counters.connections);
             next += 1;
             let shards = self.shards.lock();
@@ -355,6 +367,18 @@ impl Server {
         Ok(())
     }
 
+    /// Counts whom of this machine it does not serve as a user of it.
+    fn note(&self, standing: Standing) {
+        match standing {
+            Standing::Distant | Standing::Root | Standing::User(_) => {}
+            Standing::Untold => count(&self.core.counters.local_untold),
+            Standing::Barred => {
+                count(&self.core.counters.local_barred);
+                self.notice.refused(Instant::now());
+            }
+        }
+    }
+
     fn counters(&self) -> BTreeMap<String, u64> {
         let stats = self.core.counters.stats();
         let files = self.core.files.stats();
@@ -364,6 +388,8 @@ impl Server {
             ("connections_accepted", stats.connections_accepted),
             ("connections_refused", stats.connections_refused),
             ("connections_dropped", stats.connections_dropped),
+            ("local_connections_untold", stats.local_untold),
+            ("local_connections_barred", stats.local_barred),
             ("bad_records", stats.bad_records),
             ("bad_calls", stats.bad_calls),
             ("denied_calls", stats.denied),
@@ -398,11 +424,21 @@ impl Server {
     }
 }
 
-async fn listen(listener: tokio::net::TcpListener, accepted: mpsc::Sender<Accepted>) {
+async fn listen(
+    listener: tokio::net::TcpListener,
+    mut door: Door,
+    accepted: mpsc::Sender<Accepted>,
+) {
     loop {
-        match listener.accept().await.and_then(|(stream, peer)| {
+        match listener.accept().await.and_then(|(stream, addr)| {
             stream.set_nodelay(true)?;
-            Ok((stream.into_std()?, peer))
+            let stream = stream.into_std()?;
+            let standing = door.standing(&stream);
+            Ok(Accepted {
+                stream,
+                addr,
+                standing,
+            })
         }) {
             Ok(connection) => {
                 if accepted.send(connection).await.is_err() {
@@ -516,7 +552,8 @@ pub(crate) fn make_core(
         verifier,
         counters: Counters::default(),
         trace,
-        groups: config.server.server_groups.then(Arc::default),
+        groups: Arc::default(),
+        server_groups: config.server.server_groups,
         io_bytes_max: limits::IO_BYTES_MAX.min(io_bytes_max) & !4095,
         mounts: Default::default(),
         clients: Default::default(),

@@ -13,12 +13,15 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use nfs_client::{Identity, Nfs3};
+use nfs_io::identity::run_as;
+use nfs_io::{Creds, LocalGid, LocalUid};
 use nfs_server::config::{Config, ExportConfig, ServerConfig};
 use nfs_server::state_dir::StateDir;
 use nfs_server::{Server, ServerOptions};
+use nfs_wire::mount3::Mountstat3;
 use nfs_wire::nfs3::{CreateHow, FileHandle, Nfsstat3, Sattr3, StableHow};
 use support::links::{check_links, plant_links};
-use support::{block_on, connect, create, lookup, mkdir, mode, mount, ok, status};
+use support::{block_on, connect, create, lookup, mkdir, mode, mount, ok, skip, status};
 use tempfile::TempDir;
 
 const NOBODY: u32 = 65534;
@@ -482,4 +485,59 @@ fn a_path_is_mounted_through_links_inside_the_export_only() {
     let served = Rootless::start();
     plant_links(served.path());
     block_on(async { check_links(&served.client().await).await });
+}
+
+/// Everybody's calls run as the server's own user, so other users of this machine would have that one's
+/// rights: they are refused, with a handle in hand too.
+#[test]
+fn other_local_users_are_not_let_in() {
+    if !support::is_root() {
+        skip!("connecting as other users needs root");
+    }
+    let server = Rootless::start();
+    let path = server.path().join("secret");
+    std::fs::write(&path, b"contents").unwrap();
+    std::os::unix::fs::chown(&path, Some(NOBODY), Some(NOBODY)).unwrap();
+    let (root, file) = block_on(async {
+        let client = server.client().await;
+        let root = root(&client).await;
+        (root, lookup(&client, &root, b"secret").await)
+    });
+    let as_user = |uid, work: &dyn Fn()| {
+        let creds = Creds::new(LocalUid(uid), LocalGid(uid), &[]);
+        let ran = run_as(&creds, || {
+            work();
+            Ok(())
+        });
+        ran.unwrap();
+    };
+    for claim in [0, NOBODY, 4711] {
+        let identity = || Identity::sys(claim, claim, &[]);
+        as_user(4711, &|| {
+            block_on(async {
+                let client = connect(server.addr, identity()).await;
+                assert_eq!(mount(&client, b"/").await, Err(Mountstat3::Acces));
+                let nobody = client.with_identity(Identity::none());
+                assert_eq!(mount(&nobody, b"/").await, Err(Mountstat3::Acces));
+                for client in [client, nobody] {
+                    let read = client.read(&file, 0, 9).await;
+                    assert_eq!(status(read), Nfsstat3::Acces);
+                    let found = client.lookup(&root, b"secret").await;
+                    assert_eq!(status(found), Nfsstat3::Acces);
+                    let how = CreateHow::Guarded(mode(0o644));
+                    let made = client.create(&root, b"f", &how).await;
+                    assert_eq!(status(made), Nfsstat3::Acces);
+                }
+            });
+        });
+        // The server's own user is itself, whatever it claims.
+        as_user(NOBODY, &|| {
+            block_on(async {
+                let client = connect(server.addr, identity()).await;
+                let root = mount(&client, b"/").await.unwrap();
+                ok(client.read(&file, 0, 9).await);
+                create(&client, &root, format!("f{claim}").as_bytes()).await;
+            });
+        });
+    }
 }

@@ -226,22 +226,24 @@ fn print_clients(out: &mut impl Write, clients: &[ClientStatus]) -> std::io::Res
     }
     let title = (
         "CLIENT",
+        "USER",
         "SECONDS",
         "CALLS",
         "UNDER WAY",
         "RECEIVED",
         "SENT",
     );
-    let (client, seconds, calls, in_flight, received, sent) = title;
+    let (client, user, seconds, calls, in_flight, received, sent) = title;
     writeln!(
         out,
-        "{client:<28}{seconds:>9}{calls:>12}{in_flight:>11}{received:>16}{sent:>16}"
+        "{client:<28}{user:>10}{seconds:>9}{calls:>12}{in_flight:>11}{received:>16}{sent:>16}"
     )?;
     for client in clients {
         writeln!(
             out,
-            "{:<28}{:>9}{:>12}{:>11}{:>16}{:>16}",
+            "{:<28}{:>10}{:>9}{:>12}{:>11}{:>16}{:>16}",
             client.address,
+            client.user.as_deref().unwrap_or("-"),
             client.connected_seconds,
             client.calls,
             client.in_flight,

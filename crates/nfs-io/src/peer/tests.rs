@@ -171,7 +171,7 @@ fn a_listener_is_not_the_peer() {
     let found = socket(asker.sockets.as_mut().unwrap(), ends([192, 0, 2, 77])).unwrap();
     let found = found.expect("the listener");
     assert_ne!(found.ends, ends([192, 0, 2, 77]));
-    assert_eq!(found.owner(65534), Owner::Untold);
+    assert_eq!(found.owner(Some(65534)), Owner::Untold);
     assert_eq!(asker.owner_of(ends([192, 0, 2, 77])), Owner::Elsewhere);
     assert_eq!(asker.owner_of(ends([127, 0, 0, 9])), Owner::Untold);
 }
@@ -302,7 +302,7 @@ fn an_answer_of_the_kernel_is_read_or_refused_at_any_length() {
         own: "127.0.0.2:2049".parse().unwrap(),
     };
     assert_eq!((socket.ends, socket.uid, socket.inode), (ends, 1000, 77));
-    assert_eq!(socket.owner(65534), Owner::User(LocalUid(1000)));
+    assert_eq!(socket.owner(Some(65534)), Owner::User(LocalUid(1000)));
     for len in 0..body.len() {
         assert_eq!(read_socket(&answer(&body[..len])), None, "{len}");
     }
@@ -331,11 +331,21 @@ fn only_a_held_and_connected_socket_names_its_user() {
     };
     for state in 0..=20 {
         let is_connected = [ESTABLISHED, FIN_WAIT1, FIN_WAIT2].contains(&state);
-        let told = |uid, inode| socket(state, uid, inode).owner(65534) != Owner::Untold;
+        let told = |uid, inode| socket(state, uid, inode).owner(Some(65534)) != Owner::Untold;
         assert_eq!(told(0, 1), is_connected);
         assert_eq!(told(1000, 1), is_connected);
         // Nobody holds it; no number for its user here; no user at all.
         assert!(!told(0, 0) && !told(1000, 0));
         assert!(!told(65534, 1) && !told(u32::MAX, 1));
+        let nobody = socket(state, 65534, 1).owner(None);
+        assert_eq!(nobody != Owner::Untold, is_connected);
+    }
+}
+
+#[test]
+fn a_map_of_all_users_is_told_from_others() {
+    assert!(is_whole("         0          0 4294967295\n"));
+    for other in ["0 1000 1\n", "0 1000 1\n1 100000 65536\n", "", "0 0"] {
+        assert!(!is_whole(other), "{other}");
     }
 }

@@ -26,6 +26,7 @@ const SERVER_KEYS: &[&str] = &[
     "portmap",
     "rpcbind",
     "server_groups",
+    "trust_loopback",
     "log",
     "log_json",
 ];
@@ -122,6 +123,9 @@ fn server(table: &DeTable<'_>, findings: &mut Findings<'_>) -> ServerConfig {
         server_groups: section
             .boolean("server_groups", findings)
             .unwrap_or(default.server_groups),
+        trust_loopback: section
+            .boolean("trust_loopback", findings)
+            .unwrap_or(default.trust_loopback),
         log: section
             .choice("log", LogLevel::WORDS, findings)
             .unwrap_or(default.log),

@@ -41,6 +41,7 @@ helper_threads = 0x10
 portmap = true
 rpcbind = false
 server_groups = true
+trust_loopback = true
 log = "debug"
 log_json = true
 
@@ -84,6 +85,7 @@ mode = 2
     assert_eq!(config.server.engine, EngineChoice::Threads);
     assert_eq!(config.server.log, LogLevel::Debug);
     assert!(config.server.portmap && !config.server.rpcbind && config.server.server_groups);
+    assert!(config.server.trust_loopback);
     assert!(config.server.log_json);
     let export = &config.exports[0];
     assert!(export.crossmnt);
@@ -108,7 +110,7 @@ mode = 2
          client=10.1.0.0/16,client=::1/128,name=*.ckpt,mode=dontcache; mode=direct]"
     );
     assert_eq!(mapped.net, "192.168.0.0/16".parse().unwrap());
-    assert_eq!(config.warnings().len(), 1, "{:?}", config.warnings());
+    assert_eq!(config.warnings().len(), 2, "{:?}", config.warnings());
 }
 
 /// A wrong file, and what must be in the complaint about it.

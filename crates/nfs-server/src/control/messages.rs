@@ -180,6 +180,10 @@ pub struct RuleStatus {
 pub struct ClientStatus {
     /// Address and port.
     pub address: String,
+    /// Of a program of this machine: the number of its user, `untold` where the kernel does not say, or
+    /// `barred` where it is another's than a server without privileges acts for. Absent for others, and
+    /// where loopback is trusted.
+    pub user: Option<String>,
     /// Seconds since it connected.
     pub connected_seconds: u64,
     /// Calls answered.

@@ -9,6 +9,7 @@ use std::time::Instant;
 use parking_lot::Mutex;
 
 use crate::control::ClientStatus;
+use crate::standing::Standing;
 
 /// Every open connection by its peer; bounded by the cap of connections.
 #[derive(Default)]
@@ -23,6 +24,7 @@ pub(crate) struct Figures {
     /// No other connection of the server's life has it.
     pub(super) number: u64,
     since: Instant,
+    standing: Standing,
     pub(super) calls: AtomicU64,
     pub(super) in_flight: AtomicU64,
     pub(super) received_bytes: AtomicU64,
@@ -30,10 +32,11 @@ pub(crate) struct Figures {
 }
 
 impl Clients {
-    pub(super) fn enter(&self, peer: SocketAddr) -> Arc<Figures> {
+    pub(super) fn enter(&self, peer: SocketAddr, standing: Standing) -> Arc<Figures> {
         let figures = Arc::new(Figures {
             number: self.next.fetch_add(1, Ordering::Relaxed),
             since: Instant::now(),
+            standing,
             calls: AtomicU64::new(0),
             in_flight: AtomicU64::new(0),
             received_bytes: AtomicU64::new(0),
@@ -59,6 +62,7 @@ impl Clients {
             .iter()
             .map(|(peer, figures)| ClientStatus {
                 address: peer.to_string(),
+                user: figures.standing.user(),
                 connected_seconds: figures.since.elapsed().as_secs(),
                 calls: load(&figures.calls),
                 in_flight: load(&figures.in_flight),

@@ -38,6 +38,7 @@ use crate::dispatch::{self, Answer, Payload, Reply};
 use crate::limits;
 use crate::nfs3::Context;
 use crate::reply_cache::Origin;
+use crate::standing::Standing;
 use crate::trace::CallId;
 
 /// See the module.
@@ -84,15 +85,16 @@ const READS_PER_TURN: usize = 4;
 pub(crate) async fn serve(
     shard: Rc<Shard>,
     stream: TcpStream,
-    peer: SocketAddr,
+    (peer, standing): (SocketAddr, Standing),
     mut drain: watch::Receiver<bool>,
 ) {
     let addr = peer.ip().to_canonical();
-    let figures = shard.core.clients.enter(peer);
+    let figures = shard.core.clients.enter(peer, standing);
     let from = Rc::new(shard.peer(addr, figures.number));
     let caller = Caller {
         addr,
         port: peer.port(),
+        standing,
         // Dispatch asks each call's credential.
         client: from.unnamed(),
         identity: WireIdentity::Nobody,

@@ -18,6 +18,7 @@ use super::connection;
 use crate::client_id::Peer;
 use crate::core::Core;
 use crate::limits;
+use crate::standing::Standing;
 
 /// What all connections of a shard share; lives on its thread.
 pub(crate) struct Shard {
@@ -29,8 +30,12 @@ pub(crate) struct Shard {
     clients: RandomState,
 }
 
-/// A connection on its way to its shard.
-pub(crate) type Accepted = (std::net::TcpStream, SocketAddr);
+/// A connection on its way to its shard, and who is at its other end.
+pub(crate) struct Accepted {
+    pub(crate) stream: std::net::TcpStream,
+    pub(crate) addr: SocketAddr,
+    pub(crate) standing: Standing,
+}
 
 /// What a shard is started with.
 pub(crate) struct ShardStart {
@@ -153,13 +158,9 @@ async fn serve(start: ShardStart) -> std::io::Result<()> {
     Ok(())
 }
 
-fn begin(
-    shard: &Rc<Shard>,
-    (stream, peer): Accepted,
-    drain: &watch::Receiver<bool>,
-    open: &Rc<Open>,
-) {
-    let stream = match TcpStream::from_std(stream) {
+fn begin(shard: &Rc<Shard>, accepted: Accepted, drain: &watch::Receiver<bool>, open: &Rc<Open>) {
+    let who = (accepted.addr, accepted.standing);
+    let stream = match TcpStream::from_std(accepted.stream) {
         Ok(stream) => stream,
         Err(error) => {
             tracing::debug!(%error, "a connection could not be taken over");
@@ -175,7 +176,7 @@ fn begin(
     let counted = open.count();
     tokio::task::spawn_local(async move {
         let core = Arc::clone(&shard.core);
-        connection::serve(shard, stream, peer, drain).await;
+        connection::serve(shard, stream, who, drain).await;
         core.counters.connections.fetch_sub(1, Ordering::Relaxed);
         drop(counted);
     });

@@ -16,7 +16,7 @@ use crate::config::{from_word, word_of};
 use crate::control::{
     Why, WhyAlignment, WhyQuery, WhyRule, WhySegment, WhyStable, reason_sentence,
 };
-use crate::exports::Refused as NotAdmitted;
+use crate::exports::{PRIVILEGED_PORT, Refused as NotAdmitted};
 use crate::io_counters::Reason;
 use crate::limits;
 use crate::policy::{Because, Choice, Io, IoPolicy, Mismatch, StableFloor, show_size};
@@ -139,7 +139,6 @@ fn cannot_look(error: Error) -> String {
 
 /// What speaks against the call before any byte is moved.
 fn not_allowed(tree: &Tree, asked: &Asked) -> Option<String> {
-    const PRIVILEGED_PORT: u16 = 1;
     match tree.export.client_rule(asked.client, PRIVILEGED_PORT) {
         Err(NotAdmitted::NotListed | NotAdmitted::PortNotPrivileged) => Some(format!(
             "{} is not among the export's clients: it would be refused",

@@ -68,8 +68,24 @@ impl Served {
         Self::within(nfs_io::fs::raise_nofile(u64::MAX), files, state, change)
     }
 
-    /// The same with this many descriptors.
+    /// As [`Served::start`], on this address instead of 127.0.0.1.
+    pub(crate) fn on(address: &str) -> Self {
+        let fds = nfs_io::fs::raise_nofile(u64::MAX);
+        Self::listening(address, fds, scratch(0o755), None, |_config| {})
+    }
+
+    /// As [`Served::over`] with this many descriptors.
     pub(crate) fn within(
+        fds: u64,
+        files: TempDir,
+        state: Option<TempDir>,
+        change: impl FnOnce(&mut Config),
+    ) -> Self {
+        Self::listening("127.0.0.1:0", fds, files, state, change)
+    }
+
+    fn listening(
+        address: &str,
         fds: u64,
         files: TempDir,
         state: Option<TempDir>,
@@ -90,7 +106,7 @@ impl Served {
         if std::env::var("PENSTOCK_ENGINE").is_ok_and(|engine| engine == "threads") {
             config.server.engine = EngineChoice::Threads;
         }
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let listener = TcpListener::bind(address).unwrap();
         listener.set_nonblocking(true).unwrap();
         let addr = listener.local_addr().unwrap();
         let options = ServerOptions {

@@ -18,8 +18,9 @@ use crate::exit::UsageError;
 ///
 /// `penstock serve DIR` creates DIR if it is missing and exports it as `/` to clients on this machine,
 /// on 127.0.0.1:2049 or, if that port is taken, on a free one. MOUNT and NFS are answered on the one
-/// port; no rpcbind is needed by clients that are given it. Such clients may change everything, and
-/// their root is root here, unless --read-only or --squash say otherwise.
+/// port; no rpcbind is needed by clients that are given it. Such clients may change everything that
+/// their user may, and their root is root here, unless --read-only or --squash say otherwise. Whose they are is
+/// asked of the kernel: see --trust-loopback.
 ///
 /// Logs and what was found at start go to standard error. When connections are accepted, standard
 /// output gets a line `ready`, then `listening ADDR:PORT` for each address. SIGTERM and SIGINT finish what is under way and end with status 0, a second one ends at once; SIGHUP reads the configuration file again.
@@ -29,7 +30,7 @@ pub(crate) struct Args {
     #[arg(required_unless_present = "config", conflicts_with = "config")]
     dir: Option<PathBuf>,
     /// Configuration file, instead of DIR. --listen, --state-dir, --engine, --memory, --log-level,
-    /// --log-json, --portmap and --no-rpcbind override what it says
+    /// --log-json, --portmap, --trust-loopback and --no-rpcbind override what it says
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
@@ -56,6 +57,10 @@ pub(crate) struct Args {
     /// mount without nolock are told there that file locks are refused; with nothing on port 111 they hang
     #[arg(long)]
     portmap: bool,
+    /// Believe programs of this machine who they say they are. Without it the kernel is asked whose each
+    /// is, and only root's may act for other users
+    #[arg(long)]
+    trust_loopback: bool,
     /// Do not register with the local rpcbind
     #[arg(long)]
     no_rpcbind: bool,
@@ -131,6 +136,7 @@ impl Args {
         server.log = self.log_level.unwrap_or(server.log);
         server.log_json |= self.log_json;
         server.portmap |= self.portmap;
+        server.trust_loopback |= self.trust_loopback;
         server.rpcbind &= !self.no_rpcbind;
         Ok(plan)
     }

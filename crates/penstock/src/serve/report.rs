@@ -34,7 +34,7 @@ impl Report {
             joined(addresses)
         ));
         for export in &config.exports {
-            self.export(export);
+            self.export(export, config.server.trust_loopback);
         }
         for fact in facts {
             self.line(format!("  {fact}"));
@@ -55,7 +55,7 @@ impl Report {
         }
     }
 
-    fn export(&mut self, export: &ExportConfig) {
+    fn export(&mut self, export: &ExportConfig, trusts_loopback: bool) {
         self.line(format!("  {} is {}", export.pseudo, export.path.display()));
         for line in ctl::io::lines(&IoView::of(&export.io)) {
             self.line(format!("    {line}"));
@@ -66,6 +66,9 @@ impl Report {
                 Access::ReadOnly => "may read",
             };
             let squash = match client.squash {
+                SquashKind::None if client.net.addr().is_loopback() && !trusts_loopback => {
+                    "root is not squashed"
+                }
                 SquashKind::None => {
                     "root is not squashed: whoever can send from there can act as root, as far as \
                      this server can"
