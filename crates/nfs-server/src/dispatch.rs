@@ -157,6 +157,7 @@ async fn first_run(
     let asked = Asked {
         is_write: procedure == Procedure::Write,
         addr: cx.caller.addr,
+        standing: cx.caller.standing,
         client: cx.caller.client,
         origin: &cx.origin,
         head,

@@ -8,8 +8,9 @@
 //! dropped: the reply will come. One over another connection waits for the reply, as the first
 //! connection may be no more; if several ask, the latest gets it.
 //!
-//! A call is the same when the client's address and the bytes of the call agree, which begin with the
-//! xid and have the credential in them. Of a WRITE that is all but its data: a client that sends a page
+//! A call is the same when the client's address, what its connection is believed ([`Standing`]) and the
+//! bytes of the call agree, which begin with the xid and have the credential in them: a local user who
+//! sends another's bytes gets no reply that was that one's. Of a WRITE that is all but its data: a client that sends a page
 //! again may have changed it since, and it is still the call that was carried out. The bytes are
 //! known by a keyed hash.
 //!
@@ -51,6 +52,7 @@ use tokio::sync::oneshot;
 use self::shelf::{Kept, Network, Shelf, State, Waiter};
 use crate::client_id::ClientId;
 use crate::limits;
+use crate::standing::Standing;
 
 /// What makes two calls the same call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +72,7 @@ pub(crate) struct Asked<'a> {
     /// It is a WRITE.
     pub(crate) is_write: bool,
     pub(crate) addr: IpAddr,
+    pub(crate) standing: Standing,
     /// Whose share its reply is kept in.
     pub(crate) client: ClientId,
     pub(crate) origin: &'a Arc<Origin>,
@@ -185,6 +188,7 @@ impl ReplyCache {
     fn key_of(&self, asked: &Asked<'_>) -> Key {
         let mut hasher = SipHasher13::new_with_key(&self.key);
         asked.addr.hash(&mut hasher);
+        asked.standing.hash(&mut hasher);
         hasher.write(asked.head);
         let hash = hasher.finish128();
         Key {

@@ -18,6 +18,8 @@ use nfs_wire::nfs3::{
     CreateArgs, CreateHow, DirOpArgs, FileHandle, Filename, Nfsstat3, Procedure, Sattr3, StableHow,
 };
 use nfs_wire::record::FragmentHeader;
+use nfs_wire::rpc::ReplyHeader;
+use nfs_wire::{Decode as _, Decoder};
 use rustix::net::{AddressFamily, SocketType, sockopt};
 use support::{Served, block_on, connect, create, is_root, lookup, mode, mount, ok, skip, status};
 
@@ -228,6 +230,39 @@ fn create_as_root(xid: u32, dir: &FileHandle, name: &str) -> Vec<u8> {
     let mut record = FragmentHeader { last: true, len }.to_bytes().to_vec();
     record.extend_from_slice(&body);
     record
+}
+
+/// The reply cache knows calls by their bytes, and those can be copied.
+#[test]
+fn another_users_call_sent_word_for_word_is_ones_own() {
+    if !is_root() {
+        skip!("connecting as other users needs root");
+    }
+    let served = Served::start();
+    let root = block_on(async { client(&served, Identity::sys(0, 0, &[])).await.1 });
+    // The connections stay: after an end in order a repetition is a newcomer's in any case.
+    let connect = |uid| as_user(uid, || TcpStream::connect(served.addr).unwrap());
+    let raw = |stream: TcpStream| {
+        stream.set_nonblocking(true).unwrap();
+        RawConnection::from_stream(tokio::net::TcpStream::from_std(stream).unwrap())
+    };
+    block_on(async {
+        let (mut roots, mut alices) = (raw(connect(0)), raw(connect(ALICE)));
+        // Neither is she handed what root was told, nor does she take root's turn away.
+        assert_eq!(send(&mut roots, &root, 1).await, Nfsstat3::Ok);
+        assert_ne!(send(&mut alices, &root, 1).await, Nfsstat3::Ok);
+        assert_eq!(send(&mut alices, &root, 2).await, Nfsstat3::Acces);
+        assert_eq!(send(&mut roots, &root, 2).await, Nfsstat3::Ok);
+    });
+}
+
+/// The status of a call that makes a file as root, with always the same bytes for the same number.
+async fn send(raw: &mut RawConnection, dir: &FileHandle, xid: u32) -> Nfsstat3 {
+    let record = create_as_root(xid, dir, &format!("f{xid}"));
+    let reply = raw.exchange(&record[4..]).await.unwrap().unwrap();
+    let mut decoder = Decoder::new(&reply);
+    ReplyHeader::decode(&mut decoder).unwrap();
+    Nfsstat3::decode(&mut decoder).unwrap()
 }
 
 /// Until every call of connections that are gone has ended, so that all files are there which they make.

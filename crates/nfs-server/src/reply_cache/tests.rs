@@ -39,6 +39,7 @@ impl Bench {
 
 fn asked<'a>(addr: IpAddr, client: u64, origin: &'a Arc<Origin>, head: &'a [u8]) -> Asked<'a> {
     Asked {
+        standing: Standing::Distant,
         is_write: false,
         addr,
         client: ClientId::of_number(client),
