@@ -10,6 +10,7 @@ use nfs_io::identity::ServerIdentity;
 use nfs_io::{BufferPool, Creds, Lane, LocalUid, Pool};
 use nfs_wire::nfs3::FileHandle;
 
+use crate::call_notes::NotedCall;
 use crate::client_id::ClientId;
 use crate::counters::Counters;
 use crate::exports::{ClientRule, ExportTable, PRIVILEGED_PORT, WireGid, WireUid};
@@ -138,6 +139,8 @@ pub(crate) struct Target {
     pub(crate) writable: bool,
     pub(crate) client: ClientId,
     pub(crate) call: CallId,
+    /// Where the call notes what it changes.
+    pub(crate) call_note: Option<Arc<NotedCall>>,
 }
 
 impl Caller {
@@ -302,6 +305,7 @@ impl Core {
             writable,
             client: caller.client,
             call: caller.call,
+            call_note: None,
         })
     }
 

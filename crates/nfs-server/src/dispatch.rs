@@ -120,6 +120,7 @@ async fn nfs(
         Ok(ticket) => ticket,
         Err(answer) => return Ok(answer),
     };
+    cx.call_note = ticket.as_ref().and_then(Ticket::noted);
     let request = match request {
         Request::Write(head, _) => {
             let payload = match payload {

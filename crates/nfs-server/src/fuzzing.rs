@@ -135,6 +135,7 @@ impl Dispatch {
             },
             origin: self.core.replies.origin(),
             admitted: Cell::new(false),
+            call_note: None,
         }
     }
 }

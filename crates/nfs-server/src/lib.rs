@@ -4,6 +4,7 @@
 //! `mount3` shape each procedure for `vfs`, which alone touches the files of an export; `nlm4` refuses locks.
 #![forbid(unsafe_code)]
 
+mod call_notes;
 mod client_id;
 pub mod config;
 pub mod control;

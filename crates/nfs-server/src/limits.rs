@@ -140,7 +140,8 @@ pub const MOUNTS_PER_EXPORT_MAX: usize = 256;
 /// again (60 for Linux over TCP); its xids do not come round meanwhile.
 pub const REPLY_CACHE_SECONDS_MAX: u64 = 300;
 /// Replies kept for repeated calls other than WRITE. At the cap the oldest goes of who holds most; see
-/// `reply_cache.rs`. About 600 bytes of memory each.
+/// `reply_cache.rs`. About 1000 bytes of memory each,
+/// note included.
 pub const REPLY_CACHE_NAMES_MAX: usize = 16 << 10;
 /// Replies of WRITEs kept for repetitions, which is most of a second of the smallest at the highest rate
 /// (100,000 a second), and a minute at 1 GiB/s in pieces of 1 MiB. A client repeats only what it has no
@@ -149,6 +150,10 @@ pub const REPLY_CACHE_NAMES_MAX: usize = 16 << 10;
 pub const REPLY_CACHE_WRITES_MAX: usize = 64 << 10;
 /// Longest reply that is kept, bytes. The longest of the calls that are remembered is CREATE's, with 308.
 pub const REPLY_CACHE_REPLY_BYTES_MAX: usize = 384;
+/// Places for the notes of calls that change names, 128 bytes each in a file of the state directory: one for
+/// each reply that is kept, and for those of an earlier life of the server. At the cap those are forgotten, and
+/// then a call is carried out without a note.
+pub const CALL_NOTES_MAX: u32 = 32 << 10;
 /// Clients of one address whose replies are told apart; for one more, all those go of the client that has
 /// said nothing for longest.
 pub const REPLY_CACHE_CLIENTS_PER_ADDRESS_MAX: usize = 256;

@@ -36,13 +36,15 @@
 //! whoever holds its share (the whole divided by the addresses that hold any) gives up its own oldest one,
 //! and otherwise the address that holds most; within an address the same holds for its clients. Calls that
 //! an export's rules refuse have changed nothing and are not kept.
+//!
+//! Replies go with the process. What outlives a kill is in [`call_notes`](crate::call_notes).
 
 mod shelf;
 
 use std::hash::{Hash, Hasher as _};
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -50,6 +52,7 @@ use siphasher::sip128::{Hasher128, SipHasher13};
 use tokio::sync::oneshot;
 
 use self::shelf::{Kept, Network, Shelf, State, Waiter};
+use crate::call_notes::{CallNotes, NotedCall};
 use crate::client_id::ClientId;
 use crate::limits;
 use crate::standing::Standing;
@@ -59,6 +62,16 @@ use crate::standing::Standing;
 pub(crate) struct Key {
     first: u64,
     second: u64,
+}
+
+impl Key {
+    pub(crate) const fn words(self) -> [u64; 2] {
+        [self.first, self.second]
+    }
+
+    pub(crate) const fn of_words([first, second]: [u64; 2]) -> Self {
+        Self { first, second }
+    }
 }
 
 impl Hash for Key {
@@ -100,6 +113,8 @@ pub(crate) struct Origin {
     /// The number of the first connection that came after the end of this one, if that was in order;
     /// else `u64::MAX`.
     followed_by: AtomicU64,
+    /// Calls that came over it are noted.
+    noted: AtomicBool,
 }
 
 /// See the module. Bounded by [`limits::REPLY_CACHE_NAMES_MAX`] and [`limits::REPLY_CACHE_WRITES_MAX`]
@@ -107,19 +122,19 @@ pub(crate) struct Origin {
 pub(crate) struct ReplyCache {
     names: Mutex<Shelf>,
     writes: Mutex<Shelf>,
-    key: [u8; 16],
+    notes: Arc<CallNotes>,
     connections: AtomicU64,
 }
 
 const LIFE: Duration = Duration::from_secs(limits::REPLY_CACHE_SECONDS_MAX);
 
 impl ReplyCache {
-    /// An empty one; calls are told apart by their hash under `key`.
-    pub(crate) fn new(key: [u8; 16]) -> Self {
+    /// An empty one, whose calls other than WRITEs are noted in `notes`.
+    pub(crate) fn new(notes: Arc<CallNotes>) -> Self {
         Self {
             names: Mutex::new(Shelf::new(limits::REPLY_CACHE_NAMES_MAX)),
             writes: Mutex::new(Shelf::new(limits::REPLY_CACHE_WRITES_MAX)),
-            key,
+            notes,
             connections: AtomicU64::new(0),
         }
     }
@@ -129,13 +144,23 @@ impl ReplyCache {
         Arc::new(Origin {
             number: self.connections.fetch_add(1, Ordering::SeqCst),
             followed_by: AtomicU64::new(u64::MAX),
+            noted: AtomicBool::new(false),
         })
     }
 
-    /// The peer closed this connection and has received everything; see the module.
-    pub(crate) fn ended_in_order(&self, origin: &Origin) {
+    /// The peer closed this connection and has received everything; see the module. What comes back is
+    /// left to be done where waiting for a disk does not matter.
+    pub(crate) fn ended_in_order(&self, origin: &Origin) -> Option<impl FnOnce() + Send + use<>> {
         let next = self.connections.load(Ordering::SeqCst);
         origin.followed_by.store(next, Ordering::SeqCst);
+        let (notes, number) = (Arc::clone(&self.notes), origin.number);
+        let noted = origin.noted.load(Ordering::Relaxed);
+        noted.then_some(move || notes.connection_ended(number))
+    }
+
+    /// Calls that could not be noted.
+    pub(crate) fn notes_failed(&self) -> u64 {
+        self.notes.failed()
     }
 
     /// Looks a call up and, if it is new, marks it as in progress.
@@ -161,16 +186,23 @@ impl ReplyCache {
             }
             Some(State::Done(_)) | None => {
                 shelf.begin(key, Arc::clone(asked.origin));
-                Seen::New(Ticket {
-                    cache: Arc::clone(self),
-                    key,
-                    is_write: asked.is_write,
-                    network: Network::of(asked.addr),
-                    client: asked.client,
-                    origin: Arc::clone(asked.origin),
-                    ended: false,
-                })
+                drop(shelf);
+                Seen::New(self.ticket(key, asked))
             }
+        }
+    }
+
+    fn ticket(self: &Arc<Self>, key: Key, asked: &Asked<'_>) -> Ticket {
+        let noted = !asked.is_write;
+        Ticket {
+            cache: Arc::clone(self),
+            key,
+            is_write: asked.is_write,
+            network: Network::of(asked.addr),
+            client: asked.client,
+            origin: Arc::clone(asked.origin),
+            noted: noted.then(|| self.notes.call(key, asked.origin.number)),
+            ended: false,
         }
     }
 
@@ -179,6 +211,7 @@ impl ReplyCache {
         for shelf in [&self.names, &self.writes] {
             shelf.lock().expire(now, LIFE);
         }
+        self.notes.expire();
     }
 
     fn shelf(&self, is_write: bool) -> &Mutex<Shelf> {
@@ -186,7 +219,7 @@ impl ReplyCache {
     }
 
     fn key_of(&self, asked: &Asked<'_>) -> Key {
-        let mut hasher = SipHasher13::new_with_key(&self.key);
+        let mut hasher = SipHasher13::new_with_key(&self.notes.key());
         asked.addr.hash(&mut hasher);
         asked.standing.hash(&mut hasher);
         hasher.write(asked.head);
@@ -215,10 +248,16 @@ pub(crate) struct Ticket {
     network: Network,
     client: ClientId,
     origin: Arc<Origin>,
+    noted: Option<Arc<NotedCall>>,
     ended: bool,
 }
 
 impl Ticket {
+    /// Where the call notes what it does.
+    pub(crate) fn noted(&self) -> Option<Arc<NotedCall>> {
+        self.noted.clone()
+    }
+
     /// Gives the reply to who waits for it. With `keep` it is kept for repetitions of the call, unless it is
     /// longer than [`limits::REPLY_CACHE_REPLY_BYTES_MAX`], which none of the calls' replies is.
     pub(crate) fn done(mut self, reply: &[u8], keep: bool) {
@@ -231,10 +270,13 @@ impl Ticket {
             if let Some((reply, done)) = kept {
                 let latest = waiter.as_ref().map_or(&self.origin, |w| &w.origin);
                 let origin = Arc::clone(latest);
+                origin.noted.store(true, Ordering::Relaxed);
+                self.origin.noted.store(true, Ordering::Relaxed);
                 let kept = Kept {
                     reply,
                     origin,
                     done,
+                    noted: self.noted.take(),
                 };
                 shelf.keep(self.key, self.network, self.client, kept);
             }

@@ -19,6 +19,7 @@ use nfs_io::{Budget, BufferPool, EngineKind, Pool, PoolLimits, fs, probe};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 
+use crate::call_notes::CallNotes;
 use crate::config::{Config, EngineChoice};
 use crate::control::{
     ClientStatus, ExportStatus, FollowRequest, Follower, IoStatus, Listening, MemoryStatus, Status,
@@ -396,6 +397,7 @@ impl Server {
             ("replayed_replies", stats.replayed),
             ("repeated_calls_in_progress", stats.repeated_in_progress),
             ("locks_refused", stats.locks_refused),
+            ("call_notes_failed", self.core.replies.notes_failed()),
             ("read_bytes", stats.bytes_read),
             ("written_bytes", stats.bytes_written),
             ("trace_events_lost", self.core.trace.lost()),
@@ -517,11 +519,12 @@ pub(crate) fn make_core(
         .map_err(|error| failed(format!("handle key: {error}")))?;
     let exports = ExportTable::new(config).map_err(|error| failed(error.to_string()))?;
     let trees = Trees::open(Arc::new(exports), None).map_err(failed)?;
-    let mut random = [0; 8];
-    getrandom::fill(&mut random).map_err(|error| failed(format!("random numbers: {error}")))?;
-    let mut reply_key = [0; 16];
-    getrandom::fill(&mut reply_key).map_err(|error| failed(format!("random numbers: {error}")))?;
-    let verifier = Arc::new(Verifier::new(u64::from_be_bytes(random)));
+    let (mut verifier, mut of_notes) = ([0; 8], [0; 24]);
+    getrandom::fill(&mut verifier)
+        .and_then(|()| getrandom::fill(&mut of_notes))
+        .map_err(|error| failed(format!("random numbers: {error}")))?;
+    let verifier = Arc::new(Verifier::new(u64::from_be_bytes(verifier)));
+    let notes = Arc::new(CallNotes::open(state_dir.path(), of_notes));
     let pool = Pool::new(match config.server.helper_threads {
         Some(threads_max) => PoolLimits {
             threads_max,
@@ -539,7 +542,7 @@ pub(crate) fn make_core(
     let core = Core {
         trees: ArcSwap::from_pointee(trees),
         files: FileCache::new(half.saturating_sub(limits::FDS_RESERVED).max(64)),
-        replies: Arc::new(ReplyCache::new(reply_key)),
+        replies: Arc::new(ReplyCache::new(notes)),
         key,
         table: OnceLock::new(),
         table_path: state_dir.join("handles.redb"),

@@ -6,6 +6,7 @@
 //! control.sock   the control socket, mode 0600
 //! handle.key     the key of the handles' MACs, mode 0600 (fh.rs)
 //! handles.redb   the handle table of an unprivileged server (handle_table.rs)
+//! calls.notes    what calls that change names noted of themselves, mode 0600 (call_notes.rs)
 //! ```
 //!
 //! The lock, not the files, says whether a server runs: it goes with the process, however that ends.

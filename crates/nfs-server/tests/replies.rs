@@ -3,13 +3,17 @@
 
 mod support;
 
+use std::fs::Permissions;
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 
 use nfs_client::{Identity, RawConnection};
 use nfs_server::exports::ExportTable;
 use nfs_wire::nfs3::{
-    DirOpArgs, FileHandle, Filename, MkdirArgs, Nfsstat3, Procedure, RemoveArgs, Sattr3,
-    SetattrArgs, StableHow, WriteArgs,
+    CreateArgs, CreateHow, DirOpArgs, FileHandle, Filename, LinkArgs, MkdirArgs, MknodArgs,
+    Mknoddata, Nfspath3, Nfsstat3, PipeData, Procedure, RemoveArgs, RenameArgs, RmdirArgs, Sattr3,
+    SetattrArgs, StableHow, SymlinkArgs, SymlinkData, WriteArgs,
 };
 use nfs_wire::rpc::ReplyHeader;
 use nfs_wire::{Decode, Decoder, Encode};
@@ -18,8 +22,12 @@ use tokio::io::Interest;
 use tokio::net::TcpSocket;
 
 fn call(xid: u32, procedure: Procedure, args: &impl Encode) -> Vec<u8> {
+    call_as(0, xid, procedure, args)
+}
+
+fn call_as(uid: u32, xid: u32, procedure: Procedure, args: &impl Encode) -> Vec<u8> {
     let procedure = nfs_client::nfs3::number(procedure);
-    RawConnection::call_body(xid, procedure, &Identity::sys(0, 0, &[]), args)
+    RawConnection::call_body(xid, procedure, &Identity::sys(uid, uid, &[]), args)
 }
 
 fn write(xid: u32, file: FileHandle, data: &[u8], stable: StableHow) -> Vec<u8> {
@@ -229,5 +237,299 @@ fn a_call_that_was_refused_is_not_remembered() {
         let reply = exchange(&mut raw, &make).await;
         assert_eq!(status_of(&reply), Nfsstat3::Ok);
         assert!(served.path().join("d").is_dir());
+    });
+}
+
+/// One call of each procedure that changes names, each with names of its own in this directory.
+fn changes(uid: u32, dir: &FileHandle, file: &FileHandle) -> Vec<Vec<u8>> {
+    let at = |name| place(dir, name);
+    let create = |name, how| CreateArgs {
+        where_: at(name),
+        how,
+    };
+    let mkdir = MkdirArgs {
+        where_: at(b"directory"),
+        attributes: mode(0o2755),
+    };
+    let symlink = SymlinkArgs {
+        where_: at(b"symlink"),
+        symlink: SymlinkData {
+            symlink_attributes: Sattr3::default(),
+            symlink_data: Nfspath3(b"target"),
+        },
+    };
+    let mknod = MknodArgs {
+        where_: at(b"fifo"),
+        what: Mknoddata::Fifo(PipeData {
+            pipe_attributes: mode(0o600),
+        }),
+    };
+    let link = LinkArgs {
+        file: *file,
+        link: at(b"link"),
+    };
+    let rename = RenameArgs {
+        from: at(b"old"),
+        to: at(b"new"),
+    };
+    let guarded = create(b"guarded", CreateHow::Guarded(mode(0o644)));
+    let exclusive = create(b"exclusive", CreateHow::Exclusive([0xa5; 8]));
+    let remove = RemoveArgs {
+        object: at(b"removed"),
+    };
+    let rmdir = RmdirArgs {
+        object: at(b"removed.d"),
+    };
+    vec![
+        call_as(uid, 1, Procedure::Create, &guarded),
+        call_as(uid, 2, Procedure::Create, &exclusive),
+        call_as(uid, 3, Procedure::Mkdir, &mkdir),
+        call_as(uid, 4, Procedure::Symlink, &symlink),
+        call_as(uid, 5, Procedure::Mknod, &mknod),
+        call_as(uid, 6, Procedure::Link, &link),
+        call_as(uid, 7, Procedure::Rename, &rename),
+        call_as(uid, 8, Procedure::Remove, &remove),
+        call_as(uid, 9, Procedure::Rmdir, &rmdir),
+    ]
+}
+
+/// What the calls need to be there.
+fn prepare(directory: &Path) {
+    for name in ["file", "old", "removed"] {
+        std::fs::write(directory.join(name), name).unwrap();
+    }
+    std::fs::create_dir(directory.join("removed.d")).unwrap();
+}
+
+const CHANGED: [&str; 8] = [
+    "directory",
+    "exclusive",
+    "fifo",
+    "file",
+    "guarded",
+    "link",
+    "new",
+    "symlink",
+];
+
+fn names(directory: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(directory).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<_> = names.collect();
+    names.sort();
+    names
+}
+
+async fn file_of(served: &Served) -> (FileHandle, FileHandle) {
+    let client = served.client().await;
+    let root = served.root(&client).await;
+    let file = support::lookup(&client, &root, b"file").await;
+    (root, file)
+}
+
+/// The server's next life. What a kill leaves of the server's own files, an end in order leaves too.
+fn restarted(served: Served) -> Served {
+    let (files, state) = served.stop();
+    Served::over(files, Some(state), |_config| {})
+}
+
+#[test]
+fn a_call_that_was_carried_out_before_a_restart_is_not_run_twice() {
+    let served = Served::start();
+    prepare(served.path());
+    block_on(async {
+        let (root, file) = file_of(&served).await;
+        let calls = changes(0, &root, &file);
+        let mut raw = RawConnection::connect(served.addr).await.unwrap();
+        for call in &calls {
+            let reply = exchange(&mut raw, call).await;
+            assert_eq!(status_of(&reply), Nfsstat3::Ok, "{call:?}");
+        }
+        assert_eq!(names(served.path()), CHANGED);
+        let mut served = served;
+        for life in 0..2 {
+            served = restarted(served);
+            let mut raw = RawConnection::connect(served.addr).await.unwrap();
+            for (number, call) in (1..).zip(&calls) {
+                let reply = exchange(&mut raw, call).await;
+                let case = format!("call {number} in life {life}");
+                assert_eq!(status_of(&reply), Nfsstat3::Ok, "{case}");
+                assert!(exchange(&mut raw, call).await == reply, "{case}");
+            }
+            assert_eq!(names(served.path()), CHANGED);
+        }
+        // Somebody else's objects under the same names are not touched.
+        let removed = [
+            ("removed", calls[7].clone()),
+            ("removed.d", calls[8].clone()),
+        ];
+        let served = restarted(served);
+        let mut raw = RawConnection::connect(served.addr).await.unwrap();
+        std::fs::write(served.path().join("removed"), "another's").unwrap();
+        std::fs::create_dir(served.path().join("removed.d")).unwrap();
+        for (name, call) in removed {
+            assert_eq!(status_of(&exchange(&mut raw, &call).await), Nfsstat3::Ok);
+            assert!(served.path().join(name).exists(), "{name}");
+        }
+    });
+}
+
+fn give_to(user: u32, directory: &Path, names: &[&str]) {
+    for name in names {
+        std::os::unix::fs::lchown(directory.join(name), Some(user), Some(user)).unwrap();
+    }
+}
+
+/// A call that was refused has noted what it found, and nothing of what it did: as one has that was killed
+/// in the middle, once the change is made by hand.
+#[test]
+fn a_call_that_was_cut_off_by_a_kill_is_finished() {
+    const USER: u32 = 1000;
+    if !support::is_root() {
+        support::skip!("only root can act as another user");
+    }
+    let served = Served::start();
+    prepare(served.path());
+    give_to(
+        USER,
+        served.path(),
+        &["file", "old", "removed", "removed.d"],
+    );
+    block_on(async {
+        let (root, file) = file_of(&served).await;
+        let calls = changes(USER, &root, &file);
+        let mut raw = RawConnection::connect(served.addr).await.unwrap();
+        for (number, call) in (1..).zip(&calls) {
+            let reply = exchange(&mut raw, call).await;
+            assert_eq!(status_of(&reply), Nfsstat3::Acces, "call {number}");
+        }
+        let path = |name: &str| served.path().join(name);
+        std::fs::write(path("guarded"), "").unwrap();
+        std::fs::write(path("exclusive"), "").unwrap();
+        std::fs::create_dir(path("directory")).unwrap();
+        std::os::unix::fs::symlink("target", path("symlink")).unwrap();
+        let fifo = rustix::fs::FileType::Fifo;
+        let private = rustix::fs::Mode::from(0o600);
+        rustix::fs::mknodat(rustix::fs::CWD, path("fifo"), fifo, private, 0).unwrap();
+        std::fs::hard_link(path("file"), path("link")).unwrap();
+        std::fs::rename(path("old"), path("new")).unwrap();
+        std::fs::remove_file(path("removed")).unwrap();
+        std::fs::remove_dir(path("removed.d")).unwrap();
+        let made = ["guarded", "exclusive", "directory", "symlink", "fifo"];
+        give_to(USER, served.path(), &made);
+        std::fs::set_permissions(served.path(), Permissions::from_mode(0o777)).unwrap();
+        let served = restarted(served);
+        let mut raw = RawConnection::connect(served.addr).await.unwrap();
+        for (number, call) in (1..).zip(&calls) {
+            let reply = exchange(&mut raw, call).await;
+            assert_eq!(status_of(&reply), Nfsstat3::Ok, "call {number}");
+        }
+        assert_eq!(names(served.path()), CHANGED);
+        let made = std::fs::metadata(served.path().join("directory")).unwrap();
+        assert_eq!(made.permissions().mode() & 0o7777, 0o2755, "finished");
+        // The exclusive CREATE has its verifier now: another xid is known by it.
+        let exclusive = CreateArgs {
+            where_: place(&root, b"exclusive"),
+            how: CreateHow::Exclusive([0xa5; 8]),
+        };
+        let again = call_as(USER, 20, Procedure::Create, &exclusive);
+        assert_eq!(status_of(&exchange(&mut raw, &again).await), Nfsstat3::Ok);
+    });
+}
+
+/// As in a cut of the power: what was not flushed is gone, and the server's own file is not.
+#[test]
+fn a_change_that_was_lost_is_made_again() {
+    let served = Served::start();
+    prepare(served.path());
+    block_on(async {
+        let (root, file) = file_of(&served).await;
+        let calls = changes(0, &root, &file);
+        let mut raw = RawConnection::connect(served.addr).await.unwrap();
+        for call in &calls {
+            exchange(&mut raw, call).await;
+        }
+        let path = |name: &str| served.path().join(name);
+        for name in ["guarded", "exclusive", "symlink", "fifo", "link"] {
+            std::fs::remove_file(path(name)).unwrap();
+        }
+        std::fs::remove_dir(path("directory")).unwrap();
+        std::fs::rename(path("new"), path("old")).unwrap();
+        let served = restarted(served);
+        let mut raw = RawConnection::connect(served.addr).await.unwrap();
+        for (number, call) in (1..).zip(&calls) {
+            let reply = exchange(&mut raw, call).await;
+            assert_eq!(status_of(&reply), Nfsstat3::Ok, "call {number}");
+        }
+        assert_eq!(names(served.path()), CHANGED);
+    });
+}
+
+#[test]
+fn what_another_call_made_before_a_restart_is_not_taken_for_ones_own() {
+    const USER: u32 = 1000;
+    if !support::is_root() {
+        support::skip!("only root can act as another user");
+    }
+    let served = Served::start();
+    block_on(async {
+        let client = served.client().await;
+        let root = served.root(&client).await;
+        let args = MkdirArgs {
+            where_: place(&root, b"d"),
+            attributes: mode(0o755),
+        };
+        let mut raw = RawConnection::connect(served.addr).await.unwrap();
+        let cut_off = call_as(USER, 1, Procedure::Mkdir, &args);
+        assert_eq!(
+            status_of(&exchange(&mut raw, &cut_off).await),
+            Nfsstat3::Acces
+        );
+        let made = mkdir(2, &root, b"d");
+        assert_eq!(status_of(&exchange(&mut raw, &made).await), Nfsstat3::Ok);
+        std::fs::set_permissions(served.path(), Permissions::from_mode(0o777)).unwrap();
+        let served = restarted(served);
+        let mut raw = RawConnection::connect(served.addr).await.unwrap();
+        assert_eq!(
+            status_of(&exchange(&mut raw, &cut_off).await),
+            Nfsstat3::Exist
+        );
+        assert_eq!(status_of(&exchange(&mut raw, &made).await), Nfsstat3::Ok);
+    });
+}
+
+#[test]
+fn a_newcomer_after_a_restart_is_one_too() {
+    let served = Served::start();
+    block_on(async {
+        let client = served.client().await;
+        let root = served.root(&client).await;
+        let make = mkdir(1, &root, b"d");
+        let mut raw = RawConnection::connect(served.addr).await.unwrap();
+        exchange(&mut raw, &make).await;
+        drop(raw);
+        until_connections(&served, 1).await;
+        let served = restarted(served);
+        let mut raw = RawConnection::connect(served.addr).await.unwrap();
+        assert_eq!(status_of(&exchange(&mut raw, &make).await), Nfsstat3::Exist);
+    });
+}
+
+/// A state directory without room for the notes.
+#[test]
+fn without_notes_calls_are_carried_out_all_the_same() {
+    let state = support::scratch(0o700);
+    std::fs::create_dir(state.path().join("calls.notes")).unwrap();
+    let served = Served::over(support::scratch(0o755), Some(state), |_config| {});
+    prepare(served.path());
+    block_on(async {
+        let (root, file) = file_of(&served).await;
+        let mut raw = RawConnection::connect(served.addr).await.unwrap();
+        for call in &changes(0, &root, &file) {
+            let reply = exchange(&mut raw, call).await;
+            assert_eq!(status_of(&reply), Nfsstat3::Ok);
+            assert!(exchange(&mut raw, call).await == reply);
+        }
+        assert_eq!(names(served.path()), CHANGED);
     });
 }

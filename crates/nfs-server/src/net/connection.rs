@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering;
 use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::Duration;
 
-use nfs_io::Budget;
+use nfs_io::{Budget, Lane};
 use rustix::net::Shutdown;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
@@ -73,6 +73,8 @@ enum End {
     Stalled,
 }
 
+/// Work on the server's own files: no file system of an export has this number.
+const OWN_FILES: Lane = Lane(u64::MAX - 1);
 /// How often a stalled peer is looked at.
 const TICK: Duration = Duration::from_secs(1);
 /// Bytes to read or write that are handed to the kernel, and bytes of replies that are sent, without
@@ -125,7 +127,10 @@ pub(crate) async fn serve(
     };
     if matches!(end, Err(End::Closed)) && connection.has_delivered_all() {
         let replies = &connection.shard.core.replies;
-        replies.ended_in_order(&connection.origin);
+        if let Some(note) = replies.ended_in_order(&connection.origin) {
+            // Nobody waits for it; where the pool is full it is left out.
+            drop(connection.shard.core.pool.run(OWN_FILES, note));
+        }
     }
     connection.close();
     let clients = &connection.shard.core.clients;
@@ -289,6 +294,7 @@ impl Connection {
             caller: self.caller.clone(),
             origin: Arc::clone(&self.origin),
             admitted: Cell::new(false),
+            call_note: None,
         };
         let mut call: Pin<Box<dyn Future<Output = Answer>>> = Box::pin(async move {
             // Held for as long as the record is.

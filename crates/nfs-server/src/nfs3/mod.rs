@@ -19,6 +19,7 @@ use nfs_io::{Buf, Reservation};
 use nfs_wire::nfs3::{Call, FileHandle, Procedure, WriteHead};
 use nfs_wire::{Encode, Encoder};
 
+use crate::call_notes::NotedCall;
 use crate::client_id::Peer;
 use crate::core::{Caller, Core, Target};
 use crate::dispatch::Payload;
@@ -36,13 +37,18 @@ pub(crate) struct Context {
     pub(crate) origin: Arc<Origin>,
     /// An export's rules let the caller in.
     pub(crate) admitted: Cell<bool>,
+    /// Where the call notes what it changes, if it must not run twice.
+    pub(crate) call_note: Option<Arc<NotedCall>>,
 }
 
 impl Context {
     async fn target(&self, handle: &FileHandle) -> Result<Target> {
         let target = self.core.target(&self.caller, handle).await?;
         self.admitted.set(true);
-        Ok(target)
+        Ok(Target {
+            call_note: self.call_note.clone(),
+            ..target
+        })
     }
 
     /// Did an export's rules let the caller in? Otherwise the call has changed nothing.

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 use super::{Key, Origin};
+use crate::call_notes::NotedCall;
 use crate::client_id::ClientId;
 use crate::limits;
 
@@ -48,6 +49,9 @@ pub(super) struct Kept {
     pub(super) origin: Arc<Origin>,
     /// When it was done; together with its key this names an entry.
     pub(super) done: Instant,
+    /// Its note, whose place is free for another call when the reply is forgotten.
+    #[allow(dead_code, reason = "held for its end")]
+    pub(super) noted: Option<Arc<NotedCall>>,
 }
 
 /// What one network holds.
@@ -200,7 +204,10 @@ impl Shelf {
         let replies = self.calls.values().map(|state| match state {
             State::InProgress(_) => 0,
             // The allocator's own word and rounding.
-            State::Done(kept) => kept.reply.len().next_multiple_of(16) + 16,
+            State::Done(kept) => {
+                let noted = kept.noted.as_ref().map_or(0, |_| NotedCall::BYTES);
+                kept.reply.len().next_multiple_of(16) + 16 + noted
+            }
         });
         let queues = self.holders.values().flat_map(|h| h.clients.values());
         let queues = queues.map(|queue| queue.capacity() * size_of::<(Instant, Key)>());

@@ -12,6 +12,7 @@ use nfs_io::identity::Guard;
 use nfs_io::{Creds, Errno, LocalGid};
 use parking_lot::RwLockWriteGuard;
 
+use super::again::Noted;
 use super::attributes::apply;
 use super::lookup::open_entry;
 use super::resolve::{identity, table_failed, table_id};
@@ -20,6 +21,7 @@ use super::{
     Attributes, Error, FileKind, Object, Result, SetAttributes, TimeChange, Wcc, WithWcc,
     check_name,
 };
+use crate::call_notes::Change;
 use crate::core::{Core, Target};
 use crate::file_cache::InodeId;
 use crate::handle_table::NewObject;
@@ -114,10 +116,16 @@ impl Core {
         }
         let name = name.to_vec();
         self.change_directory(directory, move |core, directory| {
-            {
+            let noted = directory.noted(Change::Make, &name);
+            let linked = {
                 let _identity = Guard::enter(&directory.creds)?;
-                fs::linkat(object.path(), directory.object.path(), &name)?;
+                fs::linkat(object.path(), directory.object.path(), &name)
+            };
+            match linked {
+                Err(Errno::EXIST) if noted.linked(directory, &name, &object) => {}
+                linked => linked?,
             }
+            noted.made_it(object.path());
             core.note_place(directory, &name, &object)?;
             directory.tree.found_as(&object, &name);
             Ok(((), vec![]))
@@ -146,8 +154,9 @@ impl Core {
             // Between the removal and the table's knowing of it nobody may take the name again.
             let table = core.table(&directory.tree);
             let _turn = table.map(|_| directory.object.names_turn.write());
+            let noted = directory.noted(Change::Take, &name);
             let doomed = core.last_name(directory, &name);
-            {
+            if !noted.removed() {
                 let _identity = Guard::enter(&directory.creds)?;
                 let parent = directory.object.path();
                 if directories {
@@ -155,6 +164,10 @@ impl Core {
                 } else {
                     fs::unlinkat(parent, &name)?;
                 }
+                noted.took_it();
+            } else if !noted.is_free() {
+                // Somebody else has the name by now.
+                return Ok(((), vec![]));
             }
             if let Some(table) = table {
                 let parent = table_id(&directory.object)?;
@@ -230,6 +243,12 @@ impl Core {
         let flushes = vec![self.flush_of(&from.object), self.flush_of(&to.object)];
         let table = self.table(&from.tree);
         let _turns = table.map(|_| names_turns(&from.object, &to.object));
+        let noted = from.noted_move(from_name, (to, to_name));
+        if noted.moved(to, to_name) {
+            return self
+                .moved_before(from, from_name, to, to_name)
+                .map(|()| flushes);
+        }
         let doomed = self.last_name(to, to_name);
         let moved = open_entry(from, from_name, ResolveFlags::empty()).ok();
         if let (Some(table), Some((fd, stat))) = (table, &moved) {
@@ -246,6 +265,7 @@ impl Core {
             let _identity = Guard::enter(&from.creds)?;
             fs::renameat(from.object.path(), from_name, to.object.path(), to_name)?;
         }
+        noted.took_it();
         if let Some(table) = table {
             let (from, to) = (table_id(&from.object)?, table_id(&to.object)?);
             table
@@ -262,6 +282,35 @@ impl Core {
             self.found_again(to, to_name, stat);
         }
         Ok(flushes)
+    }
+
+    /// What is left to be done where an earlier run of the server made the move: the handle table may not
+    /// know of it.
+    fn moved_before(
+        self: &Arc<Self>,
+        from: &Target,
+        from_name: &[u8],
+        to: &Target,
+        to_name: &[u8],
+    ) -> Result<()> {
+        let Some(table) = self.table(&from.tree) else {
+            return Ok(());
+        };
+        let (fd, stat) = open_entry(to, to_name, ResolveFlags::empty())?;
+        let mount = to.tree.mount_of(&to.object.mount, &stat)?;
+        let new = NewObject {
+            identity: identity(&to.tree, &mount, fd.as_fd(), &stat)?,
+            parent: table_id(&to.object)?.number,
+            name: to_name.to_vec(),
+        };
+        table.intern(vec![new]).map_err(table_failed)?;
+        if fs::statx_at(from.object.path(), from_name).is_ok() {
+            // Somebody else has the old name by now.
+            return Ok(());
+        }
+        table
+            .removed(table_id(&from.object)?.number, from_name)
+            .map_err(table_failed)
     }
 
     /// Runs a change of one directory: attributes around it, and its flush.
@@ -421,9 +470,12 @@ fn create_node(
     let set = &of_new_object(*set, &directory.creds);
     let table = core.table(&directory.tree);
     let _turn = table.map(|_| directory.object.names_turn.read());
+    let noted = directory.noted(Change::Make, name);
     let made = match node {
-        NewNode::File(precondition) => make_file(core, directory, name, *precondition, set)?,
-        other => make_other(directory, name, other, set)?,
+        NewNode::File(precondition) => {
+            make_file(core, directory, name, *precondition, set, &noted)?
+        }
+        other => make_other(directory, name, other, set, &noted)?,
     };
     let stat = fs::statx(made.path.as_fd())?;
     let object = core.intern(&directory.object, &directory.tree, name, made.path, &stat)?;
@@ -482,6 +534,7 @@ fn make_file(
     name: &[u8],
     precondition: Precondition,
     set: &SetAttributes,
+    noted: &Noted<'_>,
 ) -> Result<Made> {
     let (mode, rest) = match precondition {
         // Nobody may use the file before the client has set its attributes.
@@ -502,14 +555,28 @@ fn make_file(
         fs::openat_create(directory.object.path(), name, flags, mode)
     };
     match made {
-        Ok(fd) => finish_file(directory, fd, &rest),
-        Err(Errno::EXIST) => existing_file(core, directory, name, precondition, set),
+        Ok(fd) => finish_file(directory, fd, &rest, noted),
+        Err(Errno::EXIST) => {
+            let made = noted.made(directory, name, &NewNode::File(precondition));
+            // What cannot be opened for writing was not left half made by this call.
+            let made = made.and_then(|(path, _)| fs::reopen(path.as_fd(), OFlags::WRONLY).ok());
+            match made {
+                Some(fd) => finish_file(directory, fd, &rest, noted),
+                None => existing_file(core, directory, name, precondition, set),
+            }
+        }
         Err(errno) => Err(errno.into()),
     }
 }
 
-fn finish_file(directory: &Target, fd: OwnedFd, rest: &SetAttributes) -> Result<Made> {
+fn finish_file(
+    directory: &Target,
+    fd: OwnedFd,
+    rest: &SetAttributes,
+    noted: &Noted<'_>,
+) -> Result<Made> {
     let path = fs::reopen(fd.as_fd(), OFlags::PATH)?;
+    noted.made_it(path.as_fd());
     let fd = Arc::new(fd);
     if rest.is_empty() {
         return Ok(Made {
@@ -588,29 +655,18 @@ fn make_other(
     name: &[u8],
     node: &NewNode,
     set: &SetAttributes,
+    noted: &Noted<'_>,
 ) -> Result<Made> {
-    let parent = directory.object.path();
     let file_mode = set.mode.unwrap_or(FILE_MODE_DEFAULT) & 0o7777;
     let directory_mode = set.mode.unwrap_or(DIRECTORY_MODE_DEFAULT) & 0o7777;
-    {
-        let _identity = Guard::enter(&directory.creds)?;
-        match node {
-            NewNode::Directory => fs::mkdirat(parent, name, directory_mode)?,
-            NewNode::Symlink { target } => fs::symlinkat(target, parent, name)?,
-            NewNode::Fifo => fs::mknodat(parent, name, FileKind::Fifo, file_mode, (0, 0))?,
-            NewNode::Socket => fs::mknodat(parent, name, FileKind::Socket, file_mode, (0, 0))?,
-            NewNode::CharacterDevice { major, minor } => {
-                let numbers = (*major, *minor);
-                fs::mknodat(parent, name, FileKind::CharDevice, file_mode, numbers)?;
-            }
-            NewNode::BlockDevice { major, minor } => {
-                let numbers = (*major, *minor);
-                fs::mknodat(parent, name, FileKind::BlockDevice, file_mode, numbers)?;
-            }
-            NewNode::File(_) => return Err(Error::BadType),
-        }
-    }
-    let (fd, stat) = open_entry(directory, name, ResolveFlags::empty())?;
+    let (fd, stat) = match make_entry(directory, name, node, (file_mode, directory_mode)) {
+        Ok(()) => open_entry(directory, name, ResolveFlags::empty())?,
+        Err(Error::Errno(Errno::EXIST)) => noted
+            .made(directory, name, node)
+            .ok_or(Error::Errno(Errno::EXIST))?,
+        Err(error) => return Err(error),
+    };
+    noted.made_it(fd.as_fd());
     let kind = stat.kind();
     // mkdir takes no set-user-ID and set-group-ID bits: those are set afterwards.
     let mode = if *node == NewNode::Directory {
@@ -641,6 +697,30 @@ fn make_other(
         file: None,
         flushes: vec![flush],
     })
+}
+
+/// `modes`: of a file or device, and of a directory.
+fn make_entry(directory: &Target, name: &[u8], node: &NewNode, modes: (u32, u32)) -> Result<()> {
+    let parent = directory.object.path();
+    let (file_mode, directory_mode) = modes;
+    let _identity = Guard::enter(&directory.creds)?;
+    let none = (0, 0);
+    match node {
+        NewNode::Directory => fs::mkdirat(parent, name, directory_mode)?,
+        NewNode::Symlink { target } => fs::symlinkat(target, parent, name)?,
+        NewNode::Fifo => fs::mknodat(parent, name, FileKind::Fifo, file_mode, none)?,
+        NewNode::Socket => fs::mknodat(parent, name, FileKind::Socket, file_mode, none)?,
+        NewNode::CharacterDevice { major, minor } => {
+            let numbers = (*major, *minor);
+            fs::mknodat(parent, name, FileKind::CharDevice, file_mode, numbers)?;
+        }
+        NewNode::BlockDevice { major, minor } => {
+            let numbers = (*major, *minor);
+            fs::mknodat(parent, name, FileKind::BlockDevice, file_mode, numbers)?;
+        }
+        NewNode::File(_) => return Err(Error::BadType),
+    }
+    Ok(())
 }
 
 /// The verifier of an exclusive CREATE as times that every file system keeps: 31 bits of each half as

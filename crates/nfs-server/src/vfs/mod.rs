@@ -11,6 +11,7 @@
 //! the kernel was asked for the caller.
 
 mod access;
+mod again;
 mod attributes;
 mod create;
 mod error;

@@ -1,0 +1,127 @@
+//! Changes of names that an earlier run of the server may have made already: what such a call notes
+//! before and after, and what it takes for its own when it comes again. See [`call_notes`](crate::call_notes).
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use nfs_io::fs::{self, ResolveFlags, Stat};
+
+use super::create::NewNode;
+use super::lookup::open_entry;
+use super::{FileKind, Object};
+use crate::call_notes::{Before, CallNotes, Change, Known, NotedCall};
+use crate::core::Target;
+
+/// One change of names, noted; without notes it does nothing and knows nothing.
+pub(super) struct Noted<'t>(Option<(&'t NotedCall, &'t CallNotes, Before)>);
+
+impl Target {
+    /// Notes what `name` in this directory leads to, before it is made or taken away.
+    pub(super) fn noted(&self, change: Change, name: &[u8]) -> Noted<'_> {
+        self.note(change, name, (self, name))
+    }
+
+    /// Notes what `name` in this directory leads to, before it is moved to another.
+    pub(super) fn noted_move(&self, name: &[u8], to: (&Self, &[u8])) -> Noted<'_> {
+        self.note(Change::Make, name, to)
+    }
+
+    fn note(&self, change: Change, name: &[u8], to: (&Self, &[u8])) -> Noted<'_> {
+        let call = self.call_note.as_deref();
+        Noted(call.and_then(|call| {
+            let notes = call.notes()?;
+            let before = Before {
+                change,
+                place: notes.place(to.0.object.handle.as_ref(), to.1),
+                found: entry(notes, self, name),
+            };
+            call.begin(before);
+            Some((call, notes, before))
+        }))
+    }
+}
+
+impl Noted<'_> {
+    /// The call has made the object of this descriptor, or a name of it.
+    pub(super) fn made_it(&self, fd: BorrowedFd<'_>) {
+        if let Some((call, notes, before)) = self.0
+            && let Ok(stat) = fs::statx(fd)
+        {
+            call.done(before, known(notes, &stat));
+        }
+    }
+
+    /// The call has removed or moved what the name led to.
+    pub(super) fn took_it(&self) {
+        if let Some((call, _, before)) = self.0 {
+            call.done(before, before.found);
+        }
+    }
+
+    /// What is at `name`, where an earlier run of this call has made it, and it is as this call would make
+    /// it.
+    pub(super) fn made(
+        &self,
+        directory: &Target,
+        name: &[u8],
+        node: &NewNode,
+    ) -> Option<(OwnedFd, Stat)> {
+        let (call, notes, _) = self.0?;
+        let (fd, stat) = open_entry(directory, name, ResolveFlags::empty()).ok()?;
+        let fits = match node {
+            NewNode::File(_) => stat.kind() == FileKind::Regular,
+            NewNode::Directory => stat.kind() == FileKind::Directory,
+            NewNode::Symlink { target } => {
+                stat.kind() == FileKind::Symlink
+                    && fs::readlink(fd.as_fd()).is_ok_and(|found| found == *target)
+            }
+            NewNode::Fifo => stat.kind() == FileKind::Fifo,
+            NewNode::Socket => stat.kind() == FileKind::Socket,
+            NewNode::CharacterDevice { major, minor } => {
+                stat.kind() == FileKind::CharDevice && stat.rdev == (*major, *minor)
+            }
+            NewNode::BlockDevice { major, minor } => {
+                stat.kind() == FileKind::BlockDevice && stat.rdev == (*major, *minor)
+            }
+        };
+        (fits && call.has_made(known(notes, &stat))).then_some((fd, stat))
+    }
+
+    /// Has an earlier run of this call given `object` that name?
+    pub(super) fn linked(&self, directory: &Target, name: &[u8], object: &Object) -> bool {
+        self.0.is_some_and(|(call, notes, _)| {
+            let there = entry(notes, directory, name);
+            let same = object.stat().is_ok_and(|stat| known(notes, &stat) == there);
+            same && call.has_made(there)
+        })
+    }
+
+    /// Has an earlier run of this call removed what was at the name?
+    pub(super) fn removed(&self) -> bool {
+        self.0
+            .is_some_and(|(call, _, now)| call.has_taken(now.found).is_some())
+    }
+
+    /// Has an earlier run of this call moved what was at the old name to this one?
+    pub(super) fn moved(&self, to: &Target, name: &[u8]) -> bool {
+        self.0.is_some_and(|(call, notes, now)| {
+            let taken = call.has_taken(now.found);
+            taken.is_some_and(|taken| taken == entry(notes, to, name))
+        })
+    }
+
+    /// Nothing is at the name now.
+    pub(super) fn is_free(&self) -> bool {
+        self.0.is_none_or(|(_, _, now)| now.found == Known::NOTHING)
+    }
+}
+
+/// What a name leads to.
+fn entry(notes: &CallNotes, directory: &Target, name: &[u8]) -> Known {
+    let stat = fs::statx_at(directory.object.path(), name);
+    stat.map_or(Known::NOTHING, |stat| known(notes, &stat))
+}
+
+fn known(notes: &CallNotes, stat: &Stat) -> Known {
+    let birth = stat.btime.unwrap_or_default();
+    notes.known(stat.ino, (birth.sec, birth.nsec))
+}
