@@ -11,9 +11,16 @@
 //! that holds capabilities without being root, or that has switched that rule off with
 //! securebits, gets the same effect by an explicit `capset`.
 //!
+//! Whether the process can do all this is found out at start by doing it once, in a thread that ends
+//! then: capabilities alone do not say so. A user namespace may forbid to set groups although the
+//! process is root there (`unshare -r` by a user), or know no user but one; and a thread that cannot
+//! go back must not have left.
+//!
 //! Invariants: a guard exists before the first change it must undo; a thread has at most one
 //! guard; a failure to go back aborts the process, because a thread with a client's identity must
 //! never serve another client.
+
+mod map;
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -26,6 +33,7 @@ use rustix::thread::{
 };
 
 use crate::{Errno, Result};
+use map::IdMap;
 
 /// A user id of this machine, after squashing; not the number that came over the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -91,7 +99,10 @@ impl Creds {
 pub struct ServerIdentity {
     creds: Creds,
     groups_as_found: Vec<u32>,
-    can_switch: bool,
+    users: IdMap,
+    groups: IdMap,
+    /// Why no client's identity can be taken on; `None` where it can.
+    obstacle: Option<String>,
     /// `Some` where the kernel does not move the capabilities together with fsuid by itself.
     explicit_caps: Option<CapabilitySets>,
 }
@@ -110,19 +121,53 @@ impl ServerIdentity {
         &self.creds
     }
 
-    /// Whether the process may take a client's identity (`CAP_SETUID` and `CAP_SETGID`). Where it
-    /// may not, [`Guard::enter`] changes nothing and the caller squashes everybody to
-    /// [`ServerIdentity::creds`].
+    /// Whether the process may take a client's identity (`CAP_SETUID` and `CAP_SETGID`, in a user
+    /// namespace that lets it). Where it may not, [`Guard::enter`] changes nothing and the caller
+    /// squashes everybody to [`ServerIdentity::creds`].
     #[must_use]
     pub fn can_switch(&self) -> bool {
-        self.can_switch
+        self.obstacle.is_none()
+    }
+
+    /// Why [`ServerIdentity::can_switch`] says no, in words.
+    #[must_use]
+    pub fn obstacle(&self) -> Option<&str> {
+        self.obstacle.as_deref()
+    }
+
+    /// `creds` as far as this user namespace knows its ids: a user that it does not know is
+    /// `anonymous`, as is an unknown group, and of the supplementary groups unknown ones are left out.
+    /// `None` where the anonymous user is needed and not known either.
+    #[must_use]
+    pub fn known(&self, creds: Creds, anonymous: &Creds) -> Option<Creds> {
+        let is_known = |creds: &Creds| {
+            self.users.has(creds.uid.0)
+                && self.groups.has(creds.gid.0)
+                && creds.groups.iter().all(|&gid| self.groups.has(gid))
+        };
+        if is_known(&creds) {
+            return Some(creds);
+        }
+        let mapped = if self.users.has(creds.uid.0) {
+            let gid = if self.groups.has(creds.gid.0) {
+                creds.gid
+            } else {
+                anonymous.gid
+            };
+            let known = creds.groups.iter().copied();
+            let groups: Vec<u32> = known.filter(|&gid| self.groups.has(gid)).collect();
+            Creds::new(creds.uid, gid, &groups)
+        } else {
+            anonymous.clone()
+        };
+        is_known(&mapped).then_some(mapped)
     }
 
     /// Gives the calling thread the server's identity, whatever it had. For the first lines of a
     /// new thread: a thread inherits its creator's identity, and the creator may have been inside
     /// a guard.
     pub fn adopt(&self) {
-        if self.can_switch {
+        if self.can_switch() {
             self.restore(Change {
                 groups: true,
                 gid: true,
@@ -148,7 +193,7 @@ impl ServerIdentity {
             permitted: CapabilitySet::empty(),
             inheritable: CapabilitySet::empty(),
         });
-        let can_switch = sets
+        let may_switch = sets
             .effective
             .contains(CapabilitySet::SETUID | CapabilitySet::SETGID);
         let fixup_off = capabilities_secure_bits()
@@ -157,12 +202,63 @@ impl ServerIdentity {
             && !fixup_off
             && (sets.effective & FS_CAPS) == (sets.permitted & FS_CAPS);
         let explicit_caps = (!kernel_moves_caps).then_some(sets);
-        Self {
+        let mut server = Self {
             creds,
             groups_as_found,
-            can_switch,
+            users: IdMap::of_users(),
+            groups: IdMap::of_groups(),
+            obstacle: None,
             explicit_caps,
-        }
+        };
+        server.obstacle = if may_switch {
+            server.try_switching().err()
+        } else {
+            Some("no CAP_SETUID and CAP_SETGID".to_owned())
+        };
+        server
+    }
+
+    /// Takes another identity and comes back, in a thread of its own.
+    ///
+    /// # Errors
+    /// What is in the way, in words.
+    fn try_switching(&self) -> core::result::Result<(), String> {
+        let ids = (
+            self.users.other_than(self.creds.uid.0),
+            self.groups.other_than(self.creds.gid.0),
+        );
+        let (Some(uid), Some(gid)) = ids else {
+            return Err(
+                "this user namespace has no user or group besides the server's own".to_owned(),
+            );
+        };
+        let other = Creds::new(LocalUid(uid), LocalGid(gid), &[]);
+        std::thread::scope(|scope| {
+            let trial = std::thread::Builder::new().spawn_scoped(scope, || self.try_as(&other));
+            let trial = trial.map_err(|error| format!("no thread to try it in: {error}"))?;
+            let outcome = trial.join();
+            outcome.unwrap_or_else(|_| Err("trying it failed".to_owned()))
+        })
+    }
+
+    fn try_as(&self, other: &Creds) -> core::result::Result<(), String> {
+        let no_groups = |error: Errno| {
+            format!(
+                "groups cannot be set: {error}; a user namespace that a user made for itself \
+                 forbids it, see setgroups in user_namespaces(7)"
+            )
+        };
+        let take = |creds: &Creds, groups: &[u32]| {
+            set_groups(groups).map_err(no_groups)?;
+            setfsgid(creds.gid.0);
+            setfsuid(creds.uid.0);
+            let is_taken = setfsgid(QUERY) == creds.gid.0 && setfsuid(QUERY) == creds.uid.0;
+            is_taken
+                .then_some(())
+                .ok_or_else(|| format!("user {} cannot be taken on", creds.uid.0))
+        };
+        take(other, &other.groups)?;
+        take(&self.creds, &self.groups_as_found)
     }
 
     /// Back to the server's identity: user first, because with it come the rights for the rest.
@@ -237,7 +333,7 @@ impl Guard {
             groups: creds.groups[..] != server.creds.groups[..],
             gid: creds.gid != server.creds.gid,
         };
-        let switches = server.can_switch && *creds != server.creds;
+        let switches = server.can_switch() && *creds != server.creds;
         let guard = Self {
             undo: switches.then_some((server, change)),
             _this_thread_only: PhantomData,

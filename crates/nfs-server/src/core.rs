@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use nfs_io::identity::ServerIdentity;
-use nfs_io::{BufferPool, Creds, Lane, LocalUid, Pool};
+use nfs_io::{BufferPool, Creds, Errno, Lane, LocalUid, Pool};
 use nfs_wire::nfs3::FileHandle;
 
 use crate::call_notes::NotedCall;
@@ -297,26 +297,17 @@ impl Core {
                 rule.squash.creds(WireUid(*uid), WireGid(gid), &gids)
             }
         };
+        let creds = possible(creds, rule.squash.anonymous())?;
         let writable = rule.is_writable();
         Ok(Target {
             tree,
             object,
-            creds: self.possible(creds),
+            creds,
             writable,
             client: caller.client,
             call: caller.call,
             call_note: None,
         })
-    }
-
-    /// A server that cannot take on identities acts as itself for everybody, as it said at start.
-    fn possible(&self, creds: Creds) -> Creds {
-        let own = ServerIdentity::current();
-        if own.can_switch() {
-            creds
-        } else {
-            own.creds().clone()
-        }
     }
 
     /// The groups of a user as this machine's user database has them, the primary one first; none for
@@ -359,4 +350,18 @@ impl Core {
     ) -> Result<T> {
         self.pool.run(lane, work).await.map_err(|_full| Error::Busy)
     }
+}
+
+/// The nearest to `creds` that this server can act as. One that cannot take on identities acts as itself for
+/// everybody, as it said at start; in a user namespace whom it does not know is the anonymous user.
+///
+/// # Errors
+/// `EACCES` where the anonymous user is not known either.
+fn possible(creds: Creds, anonymous: &Creds) -> Result<Creds> {
+    let own = ServerIdentity::current();
+    if !own.can_switch() {
+        return Ok(own.creds().clone());
+    }
+    own.known(creds, anonymous)
+        .ok_or(Error::Errno(Errno::ACCESS))
 }

@@ -198,10 +198,9 @@ impl Server {
             ),
         ];
         let own = ServerIdentity::current();
-        if !own.can_switch() {
+        if let Some(obstacle) = own.obstacle() {
             facts.push(format!(
-                "identity: this server cannot act as other users (no CAP_SETUID and CAP_SETGID): \
-                 everybody's requests run as its own user {} and group {}",
+                "identity: this server cannot act as other users ({obstacle}): everybody's requests run as its own user {} and group {}",
                 own.creds().uid().0,
                 own.creds().gid().0,
             ));

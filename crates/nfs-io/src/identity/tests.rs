@@ -231,3 +231,42 @@ fn capabilities_of_a_server_that_is_not_root_do_not_overrule_permissions() {
         });
     });
 }
+
+/// This process's identity in a user namespace with these ids.
+fn server_among(users: &[(u32, u32)], groups: &[(u32, u32)]) -> ServerIdentity {
+    ServerIdentity {
+        users: IdMap::of_ranges(users),
+        groups: IdMap::of_ranges(groups),
+        ..ServerIdentity::current().clone()
+    }
+}
+
+#[test]
+fn ids_that_a_user_namespace_does_not_know_are_the_anonymous_users() {
+    let creds = |uid, gid, groups: &[u32]| Creds::new(LocalUid(uid), LocalGid(gid), groups);
+    let nobody = creds(65534, 65534, &[]);
+    let server = server_among(&[(0, 2000), (65534, 1)], &[(0, 3000), (65534, 1)]);
+    let known = |asked: Creds| server.known(asked, &nobody);
+    let all = creds(1000, 1000, &[2999, 5]);
+    assert_eq!(known(all.clone()), Some(all));
+    let strange_groups = creds(1000, 3000, &[2999, 3000]);
+    assert_eq!(known(strange_groups), Some(creds(1000, 65534, &[2999])));
+    assert_eq!(known(creds(2000, 0, &[0])), Some(nobody.clone()));
+    // The anonymous user is unknown, too: nobody is left to act as.
+    let server = server_among(&[(0, 2000)], &[(0, 3000)]);
+    assert_eq!(server.known(creds(2000, 1, &[]), &nobody), None);
+    assert_eq!(server.known(creds(5, 3000, &[]), &nobody), None);
+    assert!(server.known(creds(5, 6, &[]), &nobody).is_some());
+}
+
+#[test]
+fn a_namespace_with_one_user_is_none_to_act_for_others_in() {
+    let own = ServerIdentity::current().creds().clone();
+    let one = [(own.uid().0, 1)];
+    let why = server_among(&one, &one).try_switching().unwrap_err();
+    assert!(why.contains("no user or group besides"), "{why}");
+    if !can_switch() {
+        skip!("taking another identity needs CAP_SETUID and CAP_SETGID");
+    }
+    assert_eq!(ServerIdentity::current().try_switching(), Ok(()));
+}
