@@ -1,5 +1,5 @@
-//! Errors of the disk, for tests: the n-th read, write or flush of a file fails, or moves fewer
-//! bytes than it was asked to. Only with the feature `faults` (and in this crate's own tests);
+//! Errors of the disk, for tests: the n-th read, write or flush of a file fails, moves fewer
+//! bytes than it was asked to, or waits until the test lets it go. Only with the feature `faults` (and in this crate's own tests);
 //! without it nothing of this is in the program.
 //!
 //! In a test of one process:
@@ -29,18 +29,24 @@
 //!
 //! ```text
 //! # call=  read, write, fsync, close or open-direct (opening with O_DIRECT)
-//! # fail=  an errno by name or number, or: shorten=BYTES
+//! # fail=  an errno by name or number, or: shorten=BYTES, or: hold=FIFO
 //! # mode=  buffered, dontcache or direct; any if not given. An fsync has none.
 //! # file=  the last part of the file's path (see `Rule::of_name`); any if not given
 //! # nth=   the first call that is met, 1 if not given;  times= how many are, all if not given
 //! call=write mode=direct file=log.0 fail=EINVAL
 //! call=fsync nth=3 times=1 fail=EIO
+//! call=fsync hold=/tmp/test/flush
 //! ```
 //!
 //! A read that a rule is for is not answered from the page cache on the way
 //! ([`fs::pread_nowait`]), so that it meets the rule. What is counted are calls of the kernel. A `Shorten` moves as many bytes as it says (of a
 //! direct transfer, up to a page more reach their place: nothing smaller can be asked for) and
 //! tells of no more; what asked goes on from there, with a call that counts as the next.
+//!
+//! A call that is held opens the named pipe for reading and reads it to its end, then goes on as if
+//! there were no rule. So a test that could open the pipe for writing knows that a call has come so
+//! far, and lets it go by closing it. The thread that would ask the kernel waits: with the ring,
+//! for a transfer or a COMMIT, the whole shard.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -110,12 +116,20 @@ impl Fault {
     }
 }
 
+/// What a call meets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Met {
+    Fault(Fault),
+    /// It waits at this named pipe; see the module.
+    Hold(PathBuf),
+}
+
 /// Which calls meet which fault.
 #[derive(Clone, Debug)]
 #[must_use = "does nothing until it is injected"]
 pub struct Rule {
     call: Call,
-    fault: Fault,
+    met: Met,
     mode: Option<Mode>,
     file: Files,
     nth: u64,
@@ -132,9 +146,18 @@ enum Files {
 impl Rule {
     /// Every such call, from the next one on, of any file in any mode.
     pub fn new(call: Call, fault: Fault) -> Self {
+        Self::meeting(call, Met::Fault(fault))
+    }
+
+    /// Every such call waits at this named pipe; see the module.
+    pub fn holding(call: Call, fifo: PathBuf) -> Self {
+        Self::meeting(call, Met::Hold(fifo))
+    }
+
+    fn meeting(call: Call, met: Met) -> Self {
         Self {
             call,
-            fault,
+            met,
             mode: None,
             file: Files::Any,
             nth: 1,
@@ -221,18 +244,31 @@ impl Drop for Injected {
     }
 }
 
-/// What is to happen to this call; asked once for each.
+/// What is to happen to this call, once it has waited where it is to wait; asked once for each.
+///
+/// # Panics
+/// When a named pipe that it is to wait at cannot be read.
 pub(crate) fn next(call: Call, mode: Mode, file: BorrowedFd<'_>) -> Option<Fault> {
     let from_outside = outside();
     if INJECTED.load(Ordering::SeqCst) == 0 && from_outside.is_none() {
         return None;
     }
-    let fault = first(&mut ACTIVE.lock(), call, mode, file);
-    fault.or_else(|| {
+    let met = first(&mut ACTIVE.lock(), call, mode, file);
+    let met = met.or_else(|| {
         let mut rules = from_outside?.lock();
         rules.refresh();
         first(&mut rules.active, call, mode, file)
-    })
+    });
+    match met? {
+        Met::Fault(fault) => Some(fault),
+        Met::Hold(fifo) => {
+            // Nothing is locked here: other calls go on, and meet their rules.
+            if let Err(error) = std::fs::read(&fifo) {
+                panic!("{}: {error}", fifo.display());
+            }
+            None
+        }
+    }
 }
 
 /// The answer to a call that moves nothing, if it is not the kernel's to give.
@@ -261,16 +297,16 @@ pub(crate) fn expected(call: Call, file: BorrowedFd<'_>) -> bool {
 }
 
 /// Counts the call with every rule it matches.
-fn first(active: &mut [Active], call: Call, mode: Mode, file: BorrowedFd<'_>) -> Option<Fault> {
-    let mut fault = None;
+fn first(active: &mut [Active], call: Call, mode: Mode, file: BorrowedFd<'_>) -> Option<Met> {
+    let mut met = None;
     for one in active {
         let applies = one.matches(call, mode, file) && one.count();
-        if applies && fault.is_none() {
+        if applies && met.is_none() {
             one.hits += 1;
-            fault = Some(one.rule.fault);
+            met = Some(one.rule.met.clone());
         }
     }
-    fault
+    met
 }
 
 /// A rule and what it has seen.

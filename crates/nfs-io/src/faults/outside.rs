@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::{Active, Call, Fault, Rule};
+use super::{Active, Call, Fault, Met, Rule};
 use crate::Errno;
 use crate::plan::Mode;
 
@@ -51,17 +51,18 @@ pub(super) fn rules(text: &str) -> impl Iterator<Item = Result<Rule, String>> {
 }
 
 fn rule(line: &str) -> Result<Rule, String> {
-    let (mut call, mut fault) = (None, None);
+    let (mut call, mut met) = (None, None);
     let mut narrowed: Vec<Box<dyn Fn(Rule) -> Rule>> = Vec::new();
     for word in line.split_whitespace() {
         let (key, value) = word.split_once('=').ok_or(format!("`{word}` has no ="))?;
         match key {
             "call" => call = Some(parse_call(value)?),
-            "fail" => fault = Some(Fault::Fail(parse_errno(value)?)),
+            "fail" => met = Some(Met::Fault(Fault::Fail(parse_errno(value)?))),
             "shorten" => {
                 let bytes = usize::try_from(number(value)?).map_err(|error| error.to_string())?;
-                fault = Some(Fault::Shorten(bytes));
+                met = Some(Met::Fault(Fault::Shorten(bytes)));
             }
+            "hold" => met = Some(Met::Hold(PathBuf::from(value))),
             "mode" => {
                 let mode = parse_mode(value)?;
                 narrowed.push(Box::new(move |rule| rule.in_mode(mode)));
@@ -82,8 +83,8 @@ fn rule(line: &str) -> Result<Rule, String> {
         }
     }
     let call = call.ok_or("call= is missing")?;
-    let fault = fault.ok_or("fail= or shorten= is missing")?;
-    let rule = Rule::new(call, fault);
+    let met = met.ok_or("fail=, shorten= or hold= is missing")?;
+    let rule = Rule::meeting(call, met);
     Ok(narrowed.iter().fold(rule, |rule, narrow| narrow(rule)))
 }
 

@@ -73,26 +73,50 @@ fn calls_outside_an_engine_meet_it_too() {
 }
 
 #[test]
+fn a_held_call_waits_until_the_pipe_is_closed() {
+    let scratch = Scratch::new();
+    let file = scratch.file("f", b"x");
+    let fifo = scratch.path.path().join("fifo");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, 0o600.into()).unwrap();
+    let rule = Rule::holding(Call::Fsync, fifo.clone());
+    let injected = rule.of_file(&file).times(1).inject();
+    std::thread::scope(|scope| {
+        let flush = scope.spawn(|| fs::fsync(file.as_fd()));
+        // Opens when the flush has come to the pipe.
+        let held = std::fs::File::options().write(true).open(&fifo).unwrap();
+        assert_eq!(injected.hits(), 1);
+        assert!(!flush.is_finished());
+        assert_eq!(fs::fsync(file.as_fd()), Ok(()), "others go on");
+        drop(held);
+        assert_eq!(flush.join().unwrap(), Ok(()));
+    });
+}
+
+#[test]
 fn rules_are_read_from_a_text() {
     let text = "# a comment\n\n call=write mode=direct file=log.0 fail=EINVAL nth=2\n\
-                call=fsync times=1 fail=5\ncall=open-direct fail=ENOTBLK\ncall=read shorten=512\n";
+                call=fsync times=1 fail=5\ncall=open-direct fail=ENOTBLK\ncall=read shorten=512\n\
+                call=fsync hold=/some/fifo nth=4\n";
     let parsed: Vec<Rule> = rules(text).map(|rule| rule.unwrap()).collect();
     let seen: Vec<_> = parsed
         .iter()
-        .map(|rule| (rule.call, rule.fault, rule.mode, rule.nth, rule.times))
+        .map(|rule| {
+            let met = rule.met.clone();
+            (rule.call, met, rule.mode, rule.nth, rule.times)
+        })
         .collect();
     let all = u64::MAX;
+    let fail = |errno| Met::Fault(Fault::Fail(errno));
+    let (short, hold) = (
+        Met::Fault(Fault::Shorten(512)),
+        Met::Hold("/some/fifo".into()),
+    );
     let expected = [
-        (
-            Call::Write,
-            Fault::Fail(Errno::INVAL),
-            Some(Mode::Direct),
-            2,
-            all,
-        ),
-        (Call::Fsync, Fault::Fail(Errno::IO), None, 1, 1),
-        (Call::OpenDirect, Fault::Fail(Errno::NOTBLK), None, 1, all),
-        (Call::Read, Fault::Shorten(512), None, 1, all),
+        (Call::Write, fail(Errno::INVAL), Some(Mode::Direct), 2, all),
+        (Call::Fsync, fail(Errno::IO), None, 1, 1),
+        (Call::OpenDirect, fail(Errno::NOTBLK), None, 1, all),
+        (Call::Read, short, None, 1, all),
+        (Call::Fsync, hold, None, 4, all),
     ];
     assert_eq!(seen, expected);
     assert!(matches!(&parsed[0].file, Files::Named(name) if name == b"log.0"));
@@ -130,7 +154,7 @@ fn a_changed_text_begins_anew() {
             file.as_fd(),
         )
     };
-    let io = Some(Fault::Fail(Errno::IO));
+    let io = Some(Met::Fault(Fault::Fail(Errno::IO)));
     assert_eq!(met(None), None, "no file, no rules");
     assert_eq!(met(Some("call=fsync fail=EIO times=1")), io);
     assert_eq!(
