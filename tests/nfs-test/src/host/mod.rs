@@ -1,6 +1,7 @@
 //! What a scenario uses on the host. Everything here is owned: dropping the value ends the process,
 //! unmounts the file system, frees the device, also while a failure unwinds.
 
+mod frozen;
 mod ganesha;
 mod io_mode;
 mod knfsd;
@@ -13,11 +14,13 @@ mod place;
 mod process;
 mod server;
 pub(crate) mod slow_fs;
+pub(crate) mod turn_fs;
 mod uml;
 pub(crate) mod wire;
 
 use std::path::PathBuf;
 
+pub(crate) use frozen::Frozen;
 pub(crate) use io_mode::{IoSetting, Mode};
 pub(crate) use loopfs::{FsKind, Knife, LoopFs};
 pub(crate) use mounted::Mounted;

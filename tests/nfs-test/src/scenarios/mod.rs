@@ -16,6 +16,7 @@ mod power;
 mod rootless;
 mod rpcbind;
 mod stall;
+mod write_twice;
 
 use anyhow::Result;
 
@@ -288,6 +289,12 @@ pub(crate) const TABLE: &[Scenario] = &[
         about: "kill -9 under load: handles live, the verifier changes, resending loses nothing",
         needs: &[Need::Root],
         run: power::kill,
+    },
+    Scenario {
+        name: "write-twice",
+        about: "WRITEs that come twice to a file system that waits: what was acknowledged after them stands",
+        needs: &[Need::Root, Need::Loop, Need::Fuse],
+        run: write_twice::run,
     },
     Scenario {
         name: "power-xfs",

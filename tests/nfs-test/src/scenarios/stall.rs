@@ -8,7 +8,7 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use bytes::Bytes;
 use nfs_client::Nfs3;
 use nfs_wire::nfs3::{CreateHow, FileHandle, Sattr3, SetTime, StableHow};
@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 
 use crate::host::slow_fs::{self, SlowFs};
 use crate::host::wire::{CALL_DEADLINE, block_on, connect_with, mount, ok, walk};
-use crate::host::{Context, FsKind, LoopFs, Server, ServerOptions, run};
+use crate::host::{Context, Frozen, FsKind, LoopFs, Server, ServerOptions};
 use crate::pattern;
 
 /// Stalled calls on the connection that other calls use as well.
@@ -226,42 +226,5 @@ const fn nothing() -> Sattr3 {
         size: None,
         atime,
         mtime,
-    }
-}
-
-/// A file system that can be frozen; thawed on drop.
-struct Frozen {
-    point: String,
-    frozen: std::cell::Cell<bool>,
-}
-
-impl Frozen {
-    fn new(point: &Path) -> Result<Self> {
-        let point = point.to_str().context("a path that is UTF-8")?.to_owned();
-        Ok(Self {
-            point,
-            frozen: std::cell::Cell::new(false),
-        })
-    }
-
-    fn freeze(&self) -> Result<()> {
-        run("fsfreeze", &["--freeze", &self.point])?;
-        self.frozen.set(true);
-        Ok(())
-    }
-
-    fn thaw(&self) -> Result<()> {
-        if self.frozen.replace(false) {
-            run("fsfreeze", &["--unfreeze", &self.point]).map_err(|error| anyhow!(error))?;
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Frozen {
-    fn drop(&mut self) {
-        if let Err(error) = self.thaw() {
-            println!("     left frozen: {} ({error:#})", self.point);
-        }
     }
 }
