@@ -5,7 +5,7 @@ mod support;
 use std::fs::Permissions;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use bytes::Bytes;
 use nfs_client::{Identity, Nfs3};
@@ -462,4 +462,81 @@ fn another_directory_under_the_same_path_is_another_place() {
             .unwrap();
         assert_eq!(status(client.getattr(&root).await), Nfsstat3::Stale);
     });
+}
+
+/// Sets or clears flags of a file as chattr(1) does; undone when dropped, or nobody could remove the file.
+struct Flagged<'p>(&'p Path);
+
+impl<'p> Flagged<'p> {
+    /// `None` where the file system has no such flags.
+    fn new(path: &'p Path, flag: char) -> Option<Self> {
+        chattr(path, &format!("+{flag}")).then(|| Self(path))
+    }
+}
+
+impl Drop for Flagged<'_> {
+    fn drop(&mut self) {
+        chattr(self.0, "-ai");
+    }
+}
+
+fn chattr(path: &Path, change: &str) -> bool {
+    let status = Command::new("chattr")
+        .arg(change)
+        .arg(path)
+        .stderr(Stdio::null())
+        .status();
+    status.is_ok_and(|status| status.success())
+}
+
+/// The kernel judges by these flags when a file is opened, and the server has it open since the first WRITE.
+#[test]
+fn a_file_made_append_only_or_immutable_after_the_first_write_is_written_no_more() {
+    if !is_root() {
+        skip!("such flags need root");
+    }
+    let served = Served::start();
+    for (flag, owner) in [('a', 0), ('a', 1000), ('i', 0), ('i', 1000)] {
+        let name = format!("{flag}{owner}");
+        let path = served.path().join(&name);
+        std::fs::write(&path, b"0123456789").unwrap();
+        chown(&path, Some(owner), Some(owner)).unwrap();
+        block_on(async {
+            let client = user(&served.client().await, owner, &[]);
+            let root = served.root(&client).await;
+            let file = lookup(&client, &root, name.as_bytes()).await;
+            let write = async |offset: u64| {
+                let data = Bytes::from_static(b"x");
+                status(client.write(&file, offset, StableHow::Unstable, data).await)
+            };
+            assert_eq!(write(0).await, Nfsstat3::Ok);
+            let Some(flagged) = Flagged::new(&path, flag) else {
+                support::skipped("this file system has no such flags");
+                return;
+            };
+            // Over what is there, at the end, and beyond: the kernel's server refuses each.
+            for offset in [0, 10, 100] {
+                assert_eq!(write(offset).await, Nfsstat3::Perm, "+{flag}, at {offset}");
+            }
+            let size = |size| Sattr3 {
+                size: Some(size),
+                ..Sattr3::default()
+            };
+            for length in [0, 20] {
+                let cut = status(client.setattr(&file, &size(length), None).await);
+                assert_eq!(cut, Nfsstat3::Perm, "+{flag}, cut to {length}");
+                let how = CreateHow::Unchecked(size(length));
+                let made = status(client.create(&root, name.as_bytes(), &how).await);
+                assert_eq!(made, Nfsstat3::Perm, "+{flag}, made anew with {length}");
+            }
+            // What was acknowledged before can still be put on stable storage, and read.
+            ok(client.commit(&file, 0, 0).await);
+            assert_eq!(
+                ok(client.read(&file, 0, 100).await).data,
+                &b"x123456789"[..]
+            );
+            drop(flagged);
+            assert_eq!(write(10).await, Nfsstat3::Ok);
+        });
+    }
 }

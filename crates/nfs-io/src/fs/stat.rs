@@ -2,7 +2,7 @@
 
 use std::os::fd::BorrowedFd;
 
-use rustix::fs::{AtFlags, StatxFlags, StatxTimestamp, makedev};
+use rustix::fs::{AtFlags, StatxAttributes, StatxFlags, StatxTimestamp, makedev};
 use rustix::io::retry_on_intr;
 
 use super::FileKind;
@@ -52,6 +52,11 @@ pub struct Stat {
     pub btime: Option<Timestamp>,
     /// Id of the mount, as in `/proc/self/mountinfo`; 0 on Linux before 5.8.
     pub mnt_id: u64,
+    /// It may only grow, by writers that opened it for appending (`chattr +a`); false where the file system
+    /// does not say.
+    pub append_only: bool,
+    /// Nobody may change it (`chattr +i`); false where the file system does not say.
+    pub immutable: bool,
     /// Memory alignment that direct I/O asks for, in bytes; 0 where there is no direct I/O or
     /// the kernel (before 6.1) does not say. Filled for regular files and block devices.
     pub dio_mem_align: u32,
@@ -138,6 +143,8 @@ fn ask(fd: BorrowedFd<'_>, path: &[u8], flags: AtFlags) -> Result<Stat> {
         } else {
             0
         },
+        append_only: raw.stx_attributes.contains(StatxAttributes::APPEND),
+        immutable: raw.stx_attributes.contains(StatxAttributes::IMMUTABLE),
         dio_mem_align: if dio { raw.stx_dio_mem_align } else { 0 },
         dio_offset_align: if dio { raw.stx_dio_offset_align } else { 0 },
         dio_read_offset_align: if dio_read {

@@ -244,6 +244,7 @@ fn apply_to_object(core: &Core, target: &Target, set: &SetAttributes, before: &S
             | FileKind::Unknown => return Err(Error::Invalid),
         }
         object.check_io(&target.creds, Access::WRITE, before)?;
+        Object::check_sealed(before)?;
         let fd = object.write_fd(core.files.budget())?;
         let size = i64::try_from(size).map_err(|_| Error::Errno(Errno::FBIG))?;
         let _identity = Guard::enter(&target.creds)?;

@@ -628,6 +628,7 @@ fn existing_file(
             let object = core.intern(&directory.object, &directory.tree, name, again, &stat)?;
             let target = directory.with_object(Arc::clone(&object));
             object.check_io(&target.creds, super::Access::WRITE, &stat)?;
+            Object::check_sealed(&stat)?;
             let file = object.write_fd(core.files.budget())?;
             // WRITEs of other clients that overlap this must not tell it as their own.
             let _change = object.begin_change(target.client);

@@ -255,6 +255,19 @@ impl Object {
         }
     }
 
+    /// What the kernel refuses when a file is opened for writing, whoever asks, and not when it is written
+    /// through a descriptor that is open already, as the server's is: a file that was made append-only or
+    /// immutable since. The kernel's NFS server, which opens for each call, refuses both for every offset.
+    ///
+    /// # Errors
+    /// EPERM.
+    pub(crate) fn check_sealed(stat: &Stat) -> Result<()> {
+        if stat.append_only || stat.immutable {
+            return Err(Error::Errno(Errno::PERM));
+        }
+        Ok(())
+    }
+
     /// True for the server's own identity where no mode binds it: asking the kernel would say yes
     /// (a read-only file system says no when the file is opened).
     fn server_may(&self, creds: &Creds) -> bool {

@@ -231,6 +231,7 @@ impl Core {
         }
         let before = self.attributes(&target.object).await?.stat;
         self.check_io(target, Access::WRITE, before).await?;
+        Object::check_sealed(&before)?;
         // Opened for a direct write too: it knows of errors from now on, and COMMIT asks it.
         let fd = self.write_fd(target).await?;
         Ok((before, fd))
