@@ -209,6 +209,8 @@ impl Core {
         if let Some(object) = self.files.by_handle(handle) {
             if !object.mount.is_retired() {
                 let tree = self.tree(object.export_id())?;
+                self.check_place(&tree, &object, caller.call.started)
+                    .await?;
                 return self.admit(caller, tree, object).await;
             }
             self.put_out(object).await?;

@@ -134,6 +134,14 @@ pub const EVICTIONS_PER_INSERT_MAX: usize = 8;
 pub const LOOKUP_HINTS_MAX: usize = 8192;
 /// Seconds after which an unused object leaves the file cache: between this and twice this.
 pub const FILE_CACHE_IDLE_SECONDS: u64 = 10;
+/// Seconds for which a directory that is in use is taken to be in its export still. One that was moved out on
+/// the server's host, or lies in one that was, is NFS3ERR_STALE no later than this.
+pub const DIRECTORY_PLACE_SECONDS_MAX: u64 = 2;
+/// Looks at a directory's path while the export itself is being moved; the client then has to come again.
+pub const PLACE_LOOKS_MAX: usize = 16;
+/// Steps up from a directory whose path is too long to be asked for. One that lies deeper is taken to be
+/// outside of its export.
+pub const CLIMB_STEPS_MAX: usize = 64 << 10;
 /// File systems of one export that clients may walk into.
 pub const MOUNTS_PER_EXPORT_MAX: usize = 256;
 /// Seconds for which a reply is kept for repetitions of its call. Longer than a client waits before it asks

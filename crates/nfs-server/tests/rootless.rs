@@ -21,6 +21,7 @@ use nfs_server::{Server, ServerOptions};
 use nfs_wire::mount3::Mountstat3;
 use nfs_wire::nfs3::{CreateHow, FileHandle, Nfsstat3, Sattr3, StableHow};
 use support::links::{check_links, plant_links};
+use support::moved::check_moved;
 use support::{block_on, connect, create, lookup, mkdir, mode, mount, ok, skip, status};
 use tempfile::TempDir;
 
@@ -540,4 +541,15 @@ fn other_local_users_are_not_let_in() {
             });
         });
     }
+}
+
+#[test]
+fn a_directory_moved_out_is_stale_soon_even_while_it_is_used() {
+    let outside = support::scratch(0o755);
+    let served = Rootless::start();
+    block_on(async {
+        let client = served.client().await;
+        let root = root(&client).await;
+        check_moved(&client, &root, [served.path(), outside.path()]).await;
+    });
 }

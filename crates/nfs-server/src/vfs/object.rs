@@ -8,7 +8,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, LazyLock, OnceLock};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use nfs_io::caps::{self, Capability};
 use nfs_io::fs::{self, OFlags, Stat, Timestamp};
@@ -60,6 +60,8 @@ pub(crate) struct Object {
     pub(super) unstable: Mutex<super::stable::Unstable>,
     /// The name by which it was last found, where a rule of its export asks for names.
     name: Mutex<Option<Arc<[u8]>>>,
+    /// Of a directory: when it was last seen to be in the export, since it came into the cache.
+    place_seen: Mutex<Option<Instant>>,
     /// Touched since the clock's hand last passed.
     pub(crate) used: AtomicBool,
     /// Somebody is about to sync it so that it may leave the cache.
@@ -103,6 +105,7 @@ impl Object {
             rounds: Rounds::default(),
             unstable: Mutex::default(),
             name: Mutex::default(),
+            place_seen: Mutex::default(),
             used: AtomicBool::new(true),
             cleaning: AtomicBool::new(false),
         }
@@ -301,6 +304,18 @@ impl Object {
         Change {
             object: Arc::clone(self),
         }
+    }
+
+    /// Is it time to look whether this directory is still in its export? Says so to one caller, who is to
+    /// look.
+    pub(super) fn place_is_due(&self, now: Instant) -> bool {
+        let most = Duration::from_secs(limits::DIRECTORY_PLACE_SECONDS_MAX);
+        let mut seen = self.place_seen.lock();
+        let due = seen.is_none_or(|seen| now.saturating_duration_since(seen) >= most);
+        if due {
+            *seen = Some(now);
+        }
+        due
     }
 
     /// What keeps writes through the page cache and past it apart.

@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use nfs_io::Errno;
 use nfs_io::fs::{self, OFlags, Stat};
@@ -75,6 +76,36 @@ impl Core {
             HandleBody::Table(id) => core.open_table_id(&tree, id),
         })
         .await?
+    }
+
+    /// Looks now and then whether a directory of the cache is still in its export: its descriptor stays good
+    /// wherever somebody moves it on the server's host, with all that is in it. What is opened anew is looked
+    /// at in any case.
+    ///
+    /// # Errors
+    /// [`Error::Stale`] when it was moved out.
+    pub(crate) async fn check_place(
+        &self,
+        tree: &Arc<Tree>,
+        object: &Arc<Object>,
+        now: Instant,
+    ) -> Result<()> {
+        if !object.is_directory() || object.is_root() || !object.place_is_due(now) {
+            return Ok(());
+        }
+        let inside = match tree.contains_by_path(object.path()) {
+            Err(Error::Errno(Errno::NAMETOOLONG)) => {
+                let (tree, object) = (Arc::clone(tree), Arc::clone(object));
+                self.blocking(object.mount.lane(), move || tree.contains(object.path()))
+                    .await?
+            }
+            answer => answer,
+        };
+        if inside? {
+            return Ok(());
+        }
+        self.files.remove(object);
+        Err(Error::Stale)
     }
 
     /// Makes the object of a descriptor that was reached by name. `place` is where: the parent's

@@ -373,10 +373,59 @@ impl Tree {
         Err(Error::Stale)
     }
 
-    /// Is this directory still in the export? A local rename may have moved it out.
+    /// Is this directory still in the export? A local rename may have moved it, or one above it, out. May
+    /// take a while where it lies very deep.
     pub(crate) fn contains(&self, directory: BorrowedFd<'_>) -> Result<bool> {
-        let root = fs::fd_path(self.root_mount().fd())?;
-        Ok(fs::fd_path(directory)?.starts_with(root))
+        match self.contains_by_path(directory) {
+            Err(Error::Errno(Errno::NAMETOOLONG)) => self.contains_by_climbing(directory),
+            answer => answer,
+        }
+    }
+
+    /// The same from the kernel's memory, without waiting for anybody.
+    ///
+    /// # Errors
+    /// ENAMETOOLONG where the path is longer than the kernel tells (a page): [`Tree::contains`] knows.
+    /// [`Error::Busy`] while somebody moves the export without a pause.
+    pub(super) fn contains_by_path(&self, directory: BorrowedFd<'_>) -> Result<bool> {
+        let mount = self.root_mount();
+        let mut root = fs::fd_path(mount.fd())?;
+        for _ in 0..limits::PLACE_LOOKS_MAX {
+            if fs::fd_path(directory)?.starts_with(&root) {
+                return Ok(true);
+            }
+            // The export itself may have been moved between the two looks, and all in it is where it was.
+            let root_now = fs::fd_path(mount.fd())?;
+            if root_now == root {
+                return Ok(false);
+            }
+            root = root_now;
+        }
+        Err(Error::Busy)
+    }
+
+    /// The same by going up until the root is met, or the top of all.
+    fn contains_by_climbing(&self, directory: BorrowedFd<'_>) -> Result<bool> {
+        let root = self.root_mount();
+        let how = OpenHow {
+            flags: OFlags::PATH | OFlags::DIRECTORY,
+            mode: 0,
+            resolve: ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS,
+        };
+        let mut at = fs::reopen(directory, how.flags)?;
+        let mut stat = fs::statx(at.as_fd())?;
+        for _ in 0..limits::CLIMB_STEPS_MAX {
+            if root.is(&stat) {
+                return Ok(true);
+            }
+            at = fs::openat2(at.as_fd(), b"..", how)?;
+            let above = fs::statx(at.as_fd())?;
+            if (above.mnt_id, above.dev, above.ino) == (stat.mnt_id, stat.dev, stat.ino) {
+                return Ok(false);
+            }
+            stat = above;
+        }
+        Ok(false)
     }
 
     /// A mount point may be a directory or, for a bind mount, any file.

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test binary uses its own part of this")]
 
 pub(crate) mod links;
+pub(crate) mod moved;
 
 use std::fs::Permissions;
 use std::future::Future;
