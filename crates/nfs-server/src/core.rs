@@ -26,12 +26,13 @@ use crate::trace::{About, CallId, Trace};
 use crate::vfs::gate::Gates;
 use crate::vfs::hints::Hints;
 use crate::vfs::stable::{Committer, Verifier};
-use crate::vfs::{Error, Object, Result, Tree};
+use crate::vfs::{Error, Object, Result, Tree, Turn, Writers};
 
 /// Made once at start; every shard and helper thread holds it.
 pub(crate) struct Core {
     pub(crate) trees: ArcSwap<Trees>,
     pub(crate) files: FileCache,
+    pub(crate) writers: Writers,
     pub(crate) replies: Arc<ReplyCache>,
     pub(crate) key: HandleKey,
     /// Opened with the first export for which the kernel's handles are not to be had.
@@ -205,10 +206,12 @@ impl Core {
         self: &Arc<Self>,
         caller: &Caller,
         handle: &FileHandle,
+        turn: &Turn,
     ) -> Result<Target> {
         if let Some(object) = self.files.by_handle(handle) {
             if !object.mount.is_retired() {
                 let tree = self.tree(object.export_id())?;
+                self.take_turn(turn, &tree).await?;
                 self.check_place(&tree, &object, caller.call.started)
                     .await?;
                 return self.admit(caller, tree, object).await;
@@ -227,6 +230,7 @@ impl Core {
         let tree = trees.by_id(parts.export).cloned().ok_or(Error::Stale)?;
         // Before anything is opened on the client's behalf, it must be allowed on the export.
         self.rule(caller, &tree)?;
+        self.take_turn(turn, &tree).await?;
         let object = self.open_handle(&tree, *handle, parts).await?;
         self.admit(caller, tree, object).await
     }

@@ -10,15 +10,16 @@
 //!
 //! An object with unsynced writes never leaves to make room: the kernel tells of a lost write only to
 //! descriptors that were open. It is handed out to be synced first ([`FileCache::insert`],
-//! [`FileCache::take_idle`]) and leaves another time.
+//! [`FileCache::find_room`], [`FileCache::take_idle`]) and leaves another time.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use nfs_wire::nfs3::FileHandle;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
 use crate::limits;
 use crate::vfs::Object;
@@ -39,6 +40,10 @@ pub(crate) struct FileCache {
     inodes: Box<[RwLock<Inodes>]>,
     hasher: RandomState,
     budget: FdBudget,
+    /// Where room is looked for next.
+    turn: AtomicUsize,
+    /// When the operator was told last that the budget is used up.
+    said_full: Mutex<Option<Instant>>,
     hits: AtomicU64,
     misses: AtomicU64,
     evictions: AtomicU64,
@@ -94,6 +99,20 @@ pub(crate) struct Leaving {
     pub(crate) to_sync: Vec<Arc<Object>>,
 }
 
+impl Leaving {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.out.is_empty() && self.to_sync.is_empty()
+    }
+}
+
+/// How far somebody got who looks through the whole cache by and by.
+#[derive(Default)]
+pub(crate) struct Cursor {
+    stripe: usize,
+    /// On that stripe's clock.
+    at: usize,
+}
+
 const STRIPES: usize = 16;
 
 /// The cache's figures at one moment.
@@ -124,6 +143,8 @@ impl FileCache {
                 used: Arc::default(),
                 max: fds_max,
             },
+            turn: AtomicUsize::new(0),
+            said_full: Mutex::default(),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
             evictions: AtomicU64::new(0),
@@ -216,7 +237,7 @@ impl FileCache {
                 .iter()
                 .map(|stripe| stripe.read().objects.len())
                 .sum(),
-            fds: self.budget.used.load(Ordering::Relaxed),
+            fds: self.budget.used(),
             fds_max: self.budget.max,
             hits: self.hits.load(Ordering::Relaxed),
             misses: self.misses.load(Ordering::Relaxed),
@@ -224,27 +245,89 @@ impl FileCache {
         }
     }
 
+    /// True when one more descriptor would be over the budget.
+    pub(crate) fn is_full(&self) -> bool {
+        self.budget.used() >= self.budget.max
+    }
+
+    /// True when the budget is exceeded by more than what comes and goes.
+    pub(crate) fn is_overfull(&self) -> bool {
+        self.budget.used() > self.budget.max + limits::FILE_CACHE_OVER_MAX
+    }
+
+    /// The budget of descriptors.
+    pub(crate) fn fds_max(&self) -> usize {
+        self.budget.max
+    }
+
+    /// Tells the operator that there are too few descriptors, not more often than
+    /// [`limits::FILE_CACHE_FULL_SECONDS`] allows.
+    pub(crate) fn say_that_it_is_full(&self) {
+        let Some(mut said) = self.said_full.try_lock() else {
+            return;
+        };
+        let pause = Duration::from_secs(limits::FILE_CACHE_FULL_SECONDS);
+        if said.is_none_or(|at| at.elapsed() >= pause) {
+            *said = Some(Instant::now());
+            tracing::warn!(
+                "the {} descriptors for open files are used up: files are synced and closed early, and clients \
+                 may be told to come again; raise LimitNOFILE= of the systemd unit, or ulimit -n",
+                self.budget.max
+            );
+        }
+    }
+
     /// Puts objects out, this stripe's first, until the budget fits again; spares `keep`.
     fn make_room(&self, keep: &FileHandle, leaving: &mut Leaving) {
-        let over = self
-            .budget
-            .used
-            .load(Ordering::Relaxed)
-            .saturating_sub(self.budget.max);
-        let start = self.stripe_index(keep);
+        let over = self.budget.used().saturating_sub(self.budget.max);
+        let most = over.min(limits::EVICTIONS_PER_INSERT_MAX);
+        self.search(self.stripe_index(keep), Some(keep), most, leaving);
+    }
+
+    /// Puts one object out or finds one to be synced, in any stripe.
+    pub(crate) fn find_room(&self, leaving: &mut Leaving) {
+        let start = self.turn.fetch_add(1, Ordering::Relaxed);
+        self.search(start, None, 1, leaving);
+    }
+
+    fn search(&self, start: usize, keep: Option<&FileHandle>, most: usize, leaving: &mut Leaving) {
         for step in 0..STRIPES {
-            let found = leaving.out.len() + leaving.to_sync.len();
-            if found >= over.min(limits::EVICTIONS_PER_INSERT_MAX) {
+            if leaving.out.len() + leaving.to_sync.len() >= most {
                 return;
             }
-            let stripe = &self.stripes[(start + step) % STRIPES];
+            let stripe = &self.stripes[start.wrapping_add(step) % STRIPES];
             self.evict(&mut stripe.write(), keep, leaving);
         }
     }
 
+    /// The next objects from the cursor on, `most` at most and each once; it begins anew behind the last.
+    /// What comes and goes meanwhile may be passed over until then.
+    pub(crate) fn some(&self, cursor: &mut Cursor, most: usize) -> Vec<Arc<Object>> {
+        let mut found = Vec::new();
+        for _ in 0..=STRIPES {
+            let stripe = self.stripes[cursor.stripe % STRIPES].read();
+            let left = stripe.clock.get(cursor.at..).unwrap_or_default();
+            let next = left.iter().take(most - found.len());
+            cursor.at += next.len();
+            let next = next.filter_map(|handle| stripe.objects.get(handle));
+            found.extend(next.map(|placed| Arc::clone(&placed.object)));
+            if cursor.at < stripe.clock.len() {
+                break;
+            }
+            *cursor = Cursor {
+                stripe: (cursor.stripe + 1) % STRIPES,
+                at: 0,
+            };
+            if cursor.stripe == 0 {
+                break;
+            }
+        }
+        found
+    }
+
     /// Two rounds of the clock at most: the first object that was not used since the last round
     /// and that no call holds.
-    fn evict(&self, stripe: &mut Stripe, keep: &FileHandle, leaving: &mut Leaving) {
+    fn evict(&self, stripe: &mut Stripe, keep: Option<&FileHandle>, leaving: &mut Leaving) {
         for _ in 0..stripe.clock.len() * 2 {
             stripe.hand = (stripe.hand + 1) % stripe.clock.len();
             let handle = stripe.clock[stripe.hand];
@@ -252,7 +335,10 @@ impl FileCache {
                 continue;
             };
             let object = &placed.object;
-            if handle == *keep || object.used.swap(false, Ordering::Relaxed) || object.is_root() {
+            if keep == Some(&handle)
+                || object.used.swap(false, Ordering::Relaxed)
+                || object.is_root()
+            {
                 continue;
             }
             let object = Arc::clone(object);
@@ -292,8 +378,7 @@ impl FileCache {
     }
 
     /// Takes out every object that was not touched since the last call of this function and that
-    /// no call holds: a file that was removed on the server's host gives its space back, one that
-    /// a client wrote can be executed there.
+    /// no call holds.
     pub(crate) fn take_idle(&self) -> Leaving {
         let mut leaving = Leaving::default();
         for stripe in &self.stripes {
@@ -350,6 +435,10 @@ pub(crate) struct FdBudget {
 }
 
 impl FdBudget {
+    fn used(&self) -> usize {
+        self.used.load(Ordering::Relaxed)
+    }
+
     /// Counts one descriptor. The budget is kept by eviction, not by refusal: a call that runs
     /// always gets its descriptor.
     pub(crate) fn take(&self) -> FdSlot {

@@ -22,6 +22,7 @@ use crate::server::{Facts, StartError, make_core};
 use crate::standing::Standing;
 use crate::state_dir::StateDir;
 use crate::trace::CallId;
+use crate::vfs::Turn;
 
 /// Descriptors that it may hold.
 const FDS: u64 = 1024;
@@ -125,6 +126,7 @@ impl Dispatch {
             core: Arc::clone(&self.core),
             engine: self.engine.clone(),
             peer: Rc::clone(&self.peer),
+            turn: Turn::default(),
             caller: Caller {
                 addr: HERE,
                 port: 1023,

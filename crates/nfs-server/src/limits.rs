@@ -132,6 +132,27 @@ pub const UNSTABLE_WRITERS_PER_OBJECT_MAX: usize = 64;
 pub const EVICTIONS_PER_INSERT_MAX: usize = 8;
 /// Names of which LOOKUP remembers where they led.
 pub const LOOKUP_HINTS_MAX: usize = 8192;
+/// Between two sweeps, how often a file is closed for writing before a reply goes out. A stream of stable WRITEs,
+/// one after the other, opens it again as often; from then on it stays open until the stream is over.
+pub const EARLY_CLOSES_PER_SWEEP_MAX: u32 = 4;
+/// Seconds between two sweeps: a file to which nobody wrote for this long, or twice this, is closed for
+/// writing.
+pub const SWEEP_SECONDS: u64 = 1;
+/// Cached objects that one sweep asks whether they were removed on the server's host, at about half a microsecond
+/// each. With so many or fewer cached, the space of a file is free two sweeps after it was removed.
+pub const OBJECTS_PER_SWEEP_MAX: usize = 8192;
+/// Descriptors that one call may hold: of the object itself, for READ or WRITE through the page cache and past
+/// it, or of directories and what is found in them.
+pub const DESCRIPTORS_PER_CALL: usize = 4;
+/// The part of the descriptors that calls of one export may use at once, as a divisor; more calls wait,
+/// [`WRITE_WAITS_SECONDS_MAX`] at most.
+pub const TURNS_PER_EXPORT_DIVISOR: usize = 2;
+/// Fewer descriptors than this for open files are worth a word at start.
+pub const FILE_CACHE_FDS_FEW: usize = 4096;
+/// Seconds between two lines of the log that say that they are used up.
+pub const FILE_CACHE_FULL_SECONDS: u64 = 600;
+/// How far the file cache may be over its budget before look-ups that could be answered at once make room first.
+pub const FILE_CACHE_OVER_MAX: usize = 32;
 /// Seconds after which an unused object leaves the file cache: between this and twice this.
 pub const FILE_CACHE_IDLE_SECONDS: u64 = 10;
 /// Seconds for which a directory that is in use is taken to be in its export still. One that was moved out on

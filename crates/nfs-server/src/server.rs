@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::hash::RandomState;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -29,7 +29,7 @@ use crate::core::{Core, Trees};
 use crate::counters::{Counters, count};
 use crate::exports::ExportTable;
 use crate::fh::HandleKey;
-use crate::file_cache::FileCache;
+use crate::file_cache::{Cursor, FileCache};
 use crate::limits;
 use crate::net::shard::{self, Accepted, ShardStart};
 use crate::reply_cache::ReplyCache;
@@ -197,6 +197,15 @@ impl Server {
                 self.shard_count,
             ),
         ];
+        let most = self.core.files.fds_max();
+        if most < limits::FILE_CACHE_FDS_FEW {
+            facts.push(format!(
+                "descriptors: {} are few: {most} for open files at once, beyond which files are synced \
+                 and closed early and clients may be told to come again; raise LimitNOFILE= of the \
+                 systemd unit, or ulimit -n",
+                self.facts.fds,
+            ));
+        }
         let own = ServerIdentity::current();
         if let Some(obstacle) = own.obstacle() {
             facts.push(format!(
@@ -320,13 +329,18 @@ impl Server {
     /// # Errors
     /// What made the server end by itself.
     pub async fn run_until(&self, shutdown: impl Future<Output = ()>) -> Result<(), StartError> {
-        let sweeper = tokio::spawn(sweep(Arc::clone(&self.core)));
+        let sweepers = [
+            tokio::spawn(sweep(Arc::clone(&self.core))),
+            tokio::spawn(sweep_idle(Arc::clone(&self.core))),
+        ];
         let accepting = self.accept();
         tokio::select! {
             failed = accepting => failed?,
             () = shutdown => {}
         }
-        sweeper.abort();
+        for sweeper in sweepers {
+            sweeper.abort();
+        }
         self.drain.send_replace(true);
         let shards = std::mem::take(&mut *self.shards.lock());
         let core = Arc::clone(&self.core);
@@ -380,7 +394,9 @@ impl Server {
     }
 
     fn counters(&self) -> BTreeMap<String, u64> {
-        let stats = self.core.counters.stats();
+        let counters = &self.core.counters;
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let stats = counters.stats();
         let files = self.core.files.stats();
         let commits = self.core.committer.stats();
         let pool = self.core.pool.stats();
@@ -406,6 +422,17 @@ impl Server {
             ("file_cache_hits", files.hits),
             ("file_cache_misses", files.misses),
             ("file_cache_evictions", files.evictions),
+            ("file_cache_fds_max", files.fds_max as u64),
+            ("file_cache_write_opens", self.core.writers.opens()),
+            (
+                "file_cache_synced_for_room",
+                load(&counters.synced_for_room),
+            ),
+            (
+                "file_cache_removed_locally",
+                load(&counters.removed_locally),
+            ),
+            ("file_cache_sweeps", load(&counters.sweeps)),
             ("commit_requests", commits.requests),
             ("commit_rounds", commits.rounds),
             ("commit_syncs", commits.syncs),
@@ -453,8 +480,30 @@ async fn listen(
     }
 }
 
-/// Puts objects that nobody uses out of the file cache, and old replies out of theirs, now and then.
+/// Closes files for writing to which nobody writes, and lets go of those that were removed on this host.
 async fn sweep(core: Arc<Core>) {
+    let mut cursor = Cursor::default();
+    loop {
+        tokio::time::sleep(Duration::from_secs(limits::SWEEP_SECONDS)).await;
+        let swept = Arc::clone(&core);
+        let job = tokio::task::spawn_blocking(move || {
+            swept.close_quiet();
+            swept.let_removed_go(&mut cursor);
+            count(&swept.counters.sweeps);
+            cursor
+        });
+        match job.await {
+            Ok(left) => cursor = left,
+            Err(error) => {
+                tracing::error!(%error, "looking through the file cache failed");
+                cursor = Cursor::default();
+            }
+        }
+    }
+}
+
+/// Puts objects that nobody uses out of the file cache, and old replies out of theirs, now and then.
+async fn sweep_idle(core: Arc<Core>) {
     loop {
         tokio::time::sleep(Duration::from_secs(limits::FILE_CACHE_IDLE_SECONDS)).await;
         core.replies.expire(Instant::now());
@@ -541,6 +590,7 @@ pub(crate) fn make_core(
     let core = Core {
         trees: ArcSwap::from_pointee(trees),
         files: FileCache::new(half.saturating_sub(limits::FDS_RESERVED).max(64)),
+        writers: Default::default(),
         replies: Arc::new(ReplyCache::new(notes)),
         key,
         table: OnceLock::new(),

@@ -277,6 +277,12 @@ fn a_file_made_read_only_can_still_be_filled() {
         let how = CreateHow::Unchecked(mode(0o400));
         let g = ok(client.create(&root, b"g", &how).await).obj.unwrap();
         assert_eq!(write(&client, &g, b"more").await, Nfsstat3::Ok);
+        // And after a COMMIT, which closes what could be opened again.
+        for (file, data) in [(&f, b"DATA"), (&g, b"MORE")] {
+            ok(client.commit(file, 0, 0).await);
+            assert_eq!(write(&client, file, data).await, Nfsstat3::Ok);
+            assert_eq!(contents(&client, file).await, data);
+        }
     });
 }
 

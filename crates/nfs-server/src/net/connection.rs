@@ -40,6 +40,7 @@ use crate::nfs3::Context;
 use crate::reply_cache::Origin;
 use crate::standing::Standing;
 use crate::trace::CallId;
+use crate::vfs::Turn;
 
 /// See the module.
 pub(crate) struct Connection {
@@ -291,6 +292,7 @@ impl Connection {
             core: self.shard.core.clone(),
             engine: self.shard.engine.clone(),
             peer: Rc::clone(&self.from),
+            turn: Turn::default(),
             caller: self.caller.clone(),
             origin: Arc::clone(&self.origin),
             admitted: Cell::new(false),

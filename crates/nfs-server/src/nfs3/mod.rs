@@ -24,7 +24,7 @@ use crate::client_id::Peer;
 use crate::core::{Caller, Core, Target};
 use crate::dispatch::Payload;
 use crate::reply_cache::Origin;
-use crate::vfs::Result;
+use crate::vfs::{Result, Turn};
 
 /// All that a procedure needs besides its arguments.
 pub(crate) struct Context {
@@ -39,11 +39,12 @@ pub(crate) struct Context {
     pub(crate) admitted: Cell<bool>,
     /// Where the call notes what it changes, if it must not run twice.
     pub(crate) call_note: Option<Arc<NotedCall>>,
+    pub(crate) turn: Turn,
 }
 
 impl Context {
     async fn target(&self, handle: &FileHandle) -> Result<Target> {
-        let target = self.core.target(&self.caller, handle).await?;
+        let target = self.core.target(&self.caller, handle, &self.turn).await?;
         self.admitted.set(true);
         Ok(Target {
             call_note: self.call_note.clone(),

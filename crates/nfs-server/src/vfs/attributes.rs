@@ -133,7 +133,7 @@ impl Core {
         let change = target.object.begin_change(target.client);
         let (core, job) = (Arc::clone(self), target.clone());
         let done = self
-            .blocking(target.lane(), move || {
+            .opening(target.lane(), move || {
                 set_attributes(&core, &job, &set, guard)
             })
             .await
@@ -245,7 +245,7 @@ fn apply_to_object(core: &Core, target: &Target, set: &SetAttributes, before: &S
         }
         object.check_io(&target.creds, Access::WRITE, before)?;
         Object::check_sealed(before)?;
-        let fd = object.write_fd(core.files.budget())?;
+        let fd = object.write_fd(core.files.budget(), &core.writers)?;
         let size = i64::try_from(size).map_err(|_| Error::Errno(Errno::FBIG))?;
         let _identity = Guard::enter(&target.creds)?;
         fs::truncate(fd.as_fd(), size.unsigned_abs())?;

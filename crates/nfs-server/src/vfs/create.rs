@@ -199,7 +199,7 @@ impl Core {
         let (core, job) = (Arc::clone(self), (from.clone(), to.clone()));
         let names = (from_name.to_vec(), to_name.to_vec());
         let done = self
-            .blocking(from.lane(), move || {
+            .opening(from.lane(), move || {
                 let (from, to) = &job;
                 let before = (from.object.stat().ok(), to.object.stat().ok());
                 let result = core.rename_now(from, &names.0, to, &names.1);
@@ -333,7 +333,7 @@ impl Core {
         let running = directory.object.begin_change(directory.client);
         let (core, job) = (Arc::clone(self), directory.clone());
         let done = self
-            .blocking(directory.lane(), move || {
+            .opening(directory.lane(), move || {
                 let before = match job.object.stat() {
                     Ok(before) => before,
                     Err(error) => return (Err(error), Wcc::default()),
@@ -483,7 +483,7 @@ fn create_node(
         && !caps::has(Capability::DacOverride)
     {
         // What the file's mode does not let it open again, such a server must keep open.
-        object.adopt_write_fd(file, core.files.budget());
+        object.adopt_write_fd(file, core.files.budget(), &core.writers);
     }
     let attributes = object.attributes()?;
     Ok((Created { object, attributes }, made.flushes))
@@ -629,7 +629,7 @@ fn existing_file(
             let target = directory.with_object(Arc::clone(&object));
             object.check_io(&target.creds, super::Access::WRITE, &stat)?;
             Object::check_sealed(&stat)?;
-            let file = object.write_fd(core.files.budget())?;
+            let file = object.write_fd(core.files.budget(), &core.writers)?;
             // WRITEs of other clients that overlap this must not tell it as their own.
             let _change = object.begin_change(target.client);
             let _identity = Guard::enter(&target.creds)?;

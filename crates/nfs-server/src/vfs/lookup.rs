@@ -54,14 +54,20 @@ impl Core {
                 directory.tree.found_as(&found.0, name);
                 return Ok(found);
             }
-            match self.lookup_at_once(directory, name) {
-                Err(Error::Errno(Errno::AGAIN)) => {}
+            let at_once = if self.files.is_overfull() {
+                Err(Error::Errno(Errno::MFILE))
+            } else {
+                self.lookup_at_once(directory, name)
+            };
+            match at_once {
+                // Not in the kernel's memory, or no descriptor is left: room is made where one may wait.
+                Err(Error::Errno(Errno::AGAIN | Errno::MFILE | Errno::NFILE)) => {}
                 Err(Error::NotExported) if directory.tree.export.crossmnt => {}
                 answer => return answer,
             }
         }
         let (core, job, name) = (Arc::clone(self), directory.clone(), name.to_vec());
-        self.blocking(directory.lane(), move || {
+        self.opening(directory.lane(), move || {
             core.lookup_name(&job, &name, ResolveFlags::empty())
         })
         .await?

@@ -13,6 +13,7 @@
 mod access;
 mod again;
 mod attributes;
+mod closing;
 mod create;
 mod error;
 pub(crate) mod gate;
@@ -24,6 +25,7 @@ mod names;
 mod object;
 mod readdir;
 mod resolve;
+mod room;
 pub(crate) mod stable;
 mod tree;
 mod walk;
@@ -31,6 +33,7 @@ mod why;
 
 pub(crate) use access::Access;
 pub(crate) use attributes::{Attributes, SetAttributes, TimeChange};
+pub(crate) use closing::Writers;
 pub(crate) use create::{NewNode, Precondition};
 pub(crate) use error::{Error, Result};
 pub(crate) use info::FsFacts;
@@ -39,6 +42,7 @@ pub(crate) use names::check_name;
 pub(crate) use nfs_io::fs::FileKind;
 pub(crate) use object::Object;
 pub(crate) use readdir::{DirEntry, Listing};
+pub(crate) use room::Turn;
 pub(crate) use tree::{Mount, Tree};
 pub(crate) use why::{FileFacts, KnownName, Refused};
 

@@ -17,6 +17,7 @@ use nfs_io::{Creds, Errno};
 use nfs_wire::nfs3::FileHandle;
 use parking_lot::{Mutex, RwLock};
 
+use super::closing::Writing;
 use super::gate::{Gate, Gates};
 use super::io::{Refusals, Rounds};
 use super::tree::Mount;
@@ -39,9 +40,9 @@ pub(crate) struct Object {
     /// What counts against the descriptor budget for `path`.
     _slot: FdSlot,
     read: Mutex<Option<Open>>,
-    write: Mutex<Option<Open>>,
+    pub(super) write: Mutex<Writing>,
     direct_read: Mutex<Option<Open>>,
-    direct_write: Mutex<Option<Open>>,
+    pub(super) direct_write: Mutex<Option<Open>>,
     /// Ways of moving bytes that it did not take.
     pub(super) refusals: Refusals,
     /// Pages that went into the page cache although they were meant to go past it, about.
@@ -69,9 +70,16 @@ pub(crate) struct Object {
 }
 
 /// An open descriptor and its place in the budget.
-struct Open {
-    fd: Arc<OwnedFd>,
-    _slot: FdSlot,
+pub(super) struct Open {
+    pub(super) fd: Arc<OwnedFd>,
+    pub(super) _slot: FdSlot,
+}
+
+impl Open {
+    /// Nobody but its object has it. True for as long as the caller holds the lock of its place.
+    pub(super) fn is_unused(&self) -> bool {
+        Arc::strong_count(&self.fd) == 1
+    }
 }
 
 impl Object {
@@ -137,24 +145,13 @@ impl Object {
     /// The descriptor for READ, READDIR's sync and COMMIT, opened at first use with the server's
     /// own rights: whoever uses it has asked [`Object::check`] first.
     pub(crate) fn read_fd(&self, slots: &FdBudget) -> Result<Arc<OwnedFd>> {
-        self.open(&self.read, OFlags::RDONLY, slots)
-    }
-
-    /// The descriptor for WRITE and truncation; see [`Object::read_fd`].
-    pub(crate) fn write_fd(&self, slots: &FdBudget) -> Result<Arc<OwnedFd>> {
-        self.open(&self.write, OFlags::WRONLY, slots)
+        self.open(&mut self.read.lock(), OFlags::RDONLY, slots)
     }
 
     /// The descriptor for READ if it is open already. Never waits: somebody may be opening it on a
     /// file system that does not answer.
     pub(crate) fn read_fd_if_open(&self) -> Option<Arc<OwnedFd>> {
         let place = self.read.try_lock()?;
-        place.as_ref().map(|open| Arc::clone(&open.fd))
-    }
-
-    /// The descriptor for WRITE if it is open already; see [`Object::read_fd_if_open`].
-    pub(crate) fn write_fd_if_open(&self) -> Option<Arc<OwnedFd>> {
-        let place = self.write.try_lock()?;
         place.as_ref().map(|open| Arc::clone(&open.fd))
     }
 
@@ -167,7 +164,7 @@ impl Object {
             Io::Read => (&self.direct_read, OFlags::RDONLY),
             Io::Write => (&self.direct_write, OFlags::WRONLY),
         };
-        self.open(place, access | OFlags::DIRECT, slots)
+        self.open(&mut place.lock(), access | OFlags::DIRECT, slots)
     }
 
     /// The descriptor for direct I/O if it is open already; see [`Object::read_fd_if_open`].
@@ -179,20 +176,16 @@ impl Object {
         place.try_lock()?.as_ref().map(|open| Arc::clone(&open.fd))
     }
 
-    /// Takes over the descriptor that made the file, for WRITE.
-    pub(crate) fn adopt_write_fd(&self, fd: Arc<OwnedFd>, slots: &FdBudget) {
-        self.write.lock().get_or_insert_with(|| Open {
-            fd,
-            _slot: slots.take(),
-        });
-    }
-
-    fn open(
+    /// The descriptor in `place`, opened if there is none.
+    pub(super) fn open(
         &self,
-        place: &Mutex<Option<Open>>,
+        place: &mut Option<Open>,
         access: OFlags,
         slots: &FdBudget,
     ) -> Result<Arc<OwnedFd>> {
+        if let Some(open) = &*place {
+            return Ok(Arc::clone(&open.fd));
+        }
         let kind_flags = match self.kind {
             FileKind::Regular => OFlags::empty(),
             FileKind::Directory => OFlags::DIRECTORY,
@@ -204,10 +197,6 @@ impl Object {
             | FileKind::Socket
             | FileKind::Unknown => return Err(Error::WrongType),
         };
-        let mut place = place.lock();
-        if let Some(open) = &*place {
-            return Ok(Arc::clone(&open.fd));
-        }
         // O_NONBLOCK: a lease held by a local process answers EWOULDBLOCK instead of stalling.
         let fd = fs::reopen(self.path(), access | kind_flags | OFlags::NONBLOCK)?;
         let fd = Arc::new(fd);
@@ -275,6 +264,23 @@ impl Object {
     /// (a read-only file system says no when the file is opened).
     fn server_may(&self, creds: &Creds) -> bool {
         self.mount.local && creds == ServerIdentity::current().creds() && *OVERRIDES
+    }
+
+    /// May the server open the file for writing once more? It may have been let by the call that made
+    /// the file, whose mode forbids it from then on.
+    pub(super) fn may_be_opened_again(&self) -> bool {
+        *OVERRIDES || fs::access(self.path(), Access::WRITE.kernel()).is_ok()
+    }
+
+    /// Lets go of descriptors that nobody uses and that are only there to be found open.
+    pub(crate) fn close_spare(&self) {
+        for place in [&self.read, &self.direct_read] {
+            let spare = place
+                .try_lock()
+                .and_then(|mut open| open.take_if(|open| open.is_unused()));
+            // Closed outside the lock.
+            drop(spare);
+        }
     }
 
     /// The name by which it was last found, if that was worth remembering.

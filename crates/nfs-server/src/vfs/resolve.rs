@@ -55,7 +55,7 @@ impl Core {
                 move || tree.mount_by_key(parts.mount)
             })
             .await??;
-        self.blocking(mount.lane(), move || match parts.body {
+        self.opening(mount.lane(), move || match parts.body {
             HandleBody::Kernel(kernel) => {
                 let fd = fs::open_by_handle(mount.fd(), &kernel, OFlags::PATH | OFlags::NOFOLLOW)
                     .map_err(gone)?;

@@ -17,7 +17,7 @@ use nfs_io::{Budget, Errno, Lane};
 use parking_lot::RwLock;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::{Error, FileKind, Object, Result};
+use super::{Error, FileKind, Object, Result, room};
 use crate::exports::Export;
 use crate::fh::{MountKey, PlaceMark};
 use crate::io_counters::IoCounters;
@@ -38,6 +38,8 @@ struct Place {
     /// Its handles are those of the handle table: the kernel's cannot be had or opened.
     by_table: bool,
     root: OnceLock<Arc<Object>>,
+    /// Of calls that may have descriptors opened.
+    turns: OnceLock<Option<Arc<Semaphore>>>,
     mounts: RwLock<Vec<Arc<Mount>>>,
     /// No export serves it any more: nothing cached of it may be used.
     retired: Arc<AtomicBool>,
@@ -201,6 +203,7 @@ impl Place {
             mark: mark(stat),
             by_table,
             root: OnceLock::new(),
+            turns: OnceLock::new(),
             mounts: RwLock::new(vec![Arc::new(mount)]),
             retired,
         })
@@ -276,6 +279,12 @@ impl Tree {
     /// Its handles are those of the handle table.
     pub(crate) fn is_by_table(&self) -> bool {
         self.place.by_table
+    }
+
+    /// The turns of its calls under a budget of so many descriptors; `None` where nobody need wait for one.
+    pub(super) fn turns(&self, fds_max: usize) -> Option<&Arc<Semaphore>> {
+        let turns = self.place.turns.get_or_init(|| room::turns(fds_max));
+        turns.as_ref()
     }
 
     /// Both serve the same directory, and share what is known of it.

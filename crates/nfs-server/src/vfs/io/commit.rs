@@ -78,6 +78,7 @@ impl Core {
         };
         if result.is_ok() {
             self.drop_edges(target, fd, 1).await;
+            self.close_if_written(target).await;
         }
         let after = self.attributes(object).await.ok();
         let wcc = change.wcc(before, after);
@@ -143,11 +144,11 @@ impl Core {
         let Some(_one_at_a_time) = object.try_sync_turn() else {
             return;
         };
-        let covered = object.take_unstable();
-        let Some(fd) = object.write_fd_if_open() else {
-            object.restore_unstable(covered);
+        // Taken first: while somebody has it, the file is not closed for writing.
+        let Some(fd) = object.write_fd_for_sync() else {
             return;
         };
+        let covered = object.take_unstable();
         if fs::fsync(fd.as_fd()).is_err() {
             object.sync_failed(covered);
             self.verifier.change();

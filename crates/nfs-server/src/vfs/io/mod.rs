@@ -66,8 +66,10 @@ impl Core {
             return Ok(fd);
         }
         let (core, object) = (Arc::clone(self), Arc::clone(&target.object));
-        self.blocking(target.lane(), move || object.write_fd(core.files.budget()))
-            .await?
+        self.opening(target.lane(), move || {
+            object.write_fd(core.files.budget(), &core.writers)
+        })
+        .await?
     }
 
     async fn read_fd(self: &Arc<Self>, target: &Target) -> Result<Arc<OwnedFd>> {
@@ -75,7 +77,7 @@ impl Core {
             return Ok(fd);
         }
         let (core, object) = (Arc::clone(self), Arc::clone(&target.object));
-        self.blocking(target.lane(), move || object.read_fd(core.files.budget()))
+        self.opening(target.lane(), move || object.read_fd(core.files.budget()))
             .await?
     }
 

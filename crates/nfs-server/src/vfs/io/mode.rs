@@ -181,7 +181,7 @@ impl Core {
         }
         let (core, object) = (Arc::clone(self), Arc::clone(&target.object));
         let opened = self
-            .blocking(target.lane(), move || {
+            .opening(target.lane(), move || {
                 object.direct_fd(io, core.files.budget())
             })
             .await?;

@@ -81,6 +81,9 @@ impl Core {
         };
         self.drop_edges(target, write.fd, limits::EDGE_PAGES_KEPT_MAX)
             .await;
+        if committed != Stability::Unstable {
+            self.close_if_written(target).await;
+        }
         moving.count(target, result.as_ref().map_or(0, |done| done.count));
         let after = self.attributes(object).await.ok();
         (result, change.wcc(before, after))

@@ -1,0 +1,135 @@
+//! What is done when descriptors are few.
+//!
+//! A file with data that is not on stable storage cannot leave the file cache. So when the budget is used up,
+//! whoever is about to open one more descriptor puts such a file on stable storage first, on its own helper
+//! thread: many do so at once, and files are written no faster than they can be synced. And a call that may
+//! have descriptors opened has a turn of its export, of which there are as many as the budget serves: else
+//! a crowd of calls would hold one descriptor each, and none could get its second.
+
+use std::cell::OnceCell;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use nfs_io::Lane;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::{Error, Result, Tree};
+use crate::core::Core;
+use crate::counters::count;
+use crate::file_cache::{Cursor, Leaving};
+use crate::limits;
+
+/// A call's turn with descriptors; given back when the call is over.
+#[derive(Default)]
+pub(crate) struct Turn(OnceCell<OwnedSemaphorePermit>);
+
+/// How many calls of one export may have descriptors opened at once. `None`: more than there ever are.
+pub(super) fn turns(fds_max: usize) -> Option<Arc<Semaphore>> {
+    let turns = fds_max / limits::DESCRIPTORS_PER_CALL / limits::TURNS_PER_EXPORT_DIVISOR;
+    (turns < limits::IN_FLIGHT_PER_SHARD_MAX).then(|| Arc::new(Semaphore::new(turns.max(1))))
+}
+
+impl Core {
+    /// Waits until the call may have descriptors opened for files of this export.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] when the file system seems to have stopped: the call may hold memory meanwhile.
+    pub(crate) async fn take_turn(&self, turn: &Turn, tree: &Tree) -> Result<()> {
+        let Some(turns) = tree.turns(self.files.fds_max()) else {
+            return Ok(());
+        };
+        // One for each call: who waited for a second might wait for one that waits for the first.
+        if turn.0.get().is_some() {
+            return Ok(());
+        }
+        let permit = match Arc::clone(turns).try_acquire_owned() {
+            Ok(permit) => permit,
+            Err(_none_left) => {
+                let patience = Duration::from_secs(limits::WRITE_WAITS_SECONDS_MAX);
+                let waiting = tokio::time::timeout(patience, Arc::clone(turns).acquire_owned());
+                // Nobody closes the semaphore.
+                let permit = waiting.await.map_err(|_elapsed| Error::Busy)?;
+                permit.map_err(|_closed| Error::Busy)?
+            }
+        };
+        turn.0.get_or_init(|| permit);
+        Ok(())
+    }
+
+    /// Runs what opens a descriptor on the helper pool, and makes room for it there.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] when too much waits for that file system already.
+    pub(super) async fn opening<T: Send + 'static>(
+        self: &Arc<Self>,
+        lane: Lane,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T> {
+        let core = Arc::clone(self);
+        self.blocking(lane, move || {
+            core.make_room(lane);
+            work()
+        })
+        .await
+    }
+
+    /// Puts files out of the cache until a descriptor is free, or nothing more can be done about it. For a
+    /// helper thread of this lane: files of its own file system are synced, where that needs be, by itself.
+    fn make_room(self: &Arc<Self>, lane: Lane) {
+        for _ in 0..limits::EVICTIONS_PER_INSERT_MAX {
+            if !self.files.is_full() {
+                return;
+            }
+            let mut leaving = Leaving::default();
+            self.files.find_room(&mut leaving);
+            if leaving.is_empty() {
+                break;
+            }
+            let (own, others): (Vec<_>, Vec<_>) = std::mem::take(&mut leaving.to_sync)
+                .into_iter()
+                .partition(|object| object.mount.lane() == lane);
+            leaving.to_sync = others;
+            self.let_go(leaving);
+            for object in own {
+                self.sync_before_close(&object);
+                object.cleaning.store(false, Ordering::Relaxed);
+                object.close_spare();
+                drop(object.take_writing());
+                count(&self.counters.synced_for_room);
+                self.files.say_that_it_is_full();
+            }
+        }
+        if self.files.is_full() {
+            self.files.say_that_it_is_full();
+        }
+    }
+
+    /// Lets objects go whose last name went on the server's own host: their space is not free while one of our
+    /// descriptors is open. Looks at some of them; `cursor` keeps where it got to.
+    pub(crate) fn let_removed_go(&self, cursor: &mut Cursor) {
+        for object in self.files.some(cursor, limits::OBJECTS_PER_SWEEP_MAX) {
+            // Elsewhere a statx may hang.
+            if object.mount.local && object.stat() == Err(Error::Stale) {
+                self.files.remove(&object);
+                count(&self.counters.removed_locally);
+                // To free the space of a long file takes time.
+                drop(self.pool.submit(object.mount.lane(), object, drop));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_wait_for_a_turn_only_where_descriptors_are_few() {
+        let most = |fds_max| turns(fds_max).map(|turns| turns.available_permits());
+        assert_eq!(most(1), Some(1), "or nobody would ever get on");
+        assert_eq!(most(64), Some(8));
+        assert_eq!(most(256), Some(32), "of a limit of 1024");
+        assert_eq!(most(1 << 19), None);
+    }
+}
