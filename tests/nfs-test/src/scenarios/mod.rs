@@ -5,6 +5,7 @@ mod commands;
 mod doctor;
 mod fuse;
 mod fuse_away;
+mod host_side;
 mod hostile;
 mod io;
 mod kernel;
@@ -229,6 +230,12 @@ pub(crate) const TABLE: &[Scenario] = &[
         about: "the kernel's client without nolock: each lock fails at once, none hangs",
         needs: &[Need::Root, Need::Uml, Need::Tun, Need::Rpcbind],
         run: kernel_locks::run,
+    },
+    Scenario {
+        name: "host-side",
+        about: "on the server's host: a program runs as soon as it is copied, a removed file gives its space back",
+        needs: &[Need::Root, Need::Loop],
+        run: host_side::run,
     },
     Scenario {
         name: "hostile",
