@@ -18,10 +18,12 @@
 //! Nothing here panics on what the kernel sends.
 
 mod netlink;
+mod network;
 
 use std::net::{
     IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, TcpListener, TcpStream, UdpSocket,
 };
+use std::os::fd::AsFd as _;
 
 use rustix::net::netlink as protocol;
 
@@ -77,6 +79,26 @@ impl Asker {
             routes: Netlink::open(None),
             overflow_uid: overflow_uid(),
         }
+    }
+
+    /// Makes one for the connections of `listener`, which may be of another network namespace: a service
+    /// manager can hand it over. Where that namespace cannot be entered to ask there, nobody is asked: a
+    /// socket with the same two addresses here would be somebody else's.
+    #[must_use]
+    pub fn for_listener(listener: &TcpListener) -> Self {
+        let here = Self::new();
+        let Ok(sockets) = &here.sockets else {
+            return here;
+        };
+        if network::is_shared(sockets.socket(), listener.as_fd()) {
+            return here;
+        }
+        let there = network::within_that_of(listener.as_fd(), Self::new);
+        there.unwrap_or_else(|error| Self {
+            sockets: Err(error),
+            routes: Err(error),
+            ..here
+        })
     }
 
     /// Whose the other end of `connection` is: of an accepted one, before the first byte from it is

@@ -143,7 +143,7 @@ impl Server {
             choose_engine(config.server.engine)?,
             fds,
         );
-        facts.local_programs = Door::new(trust_loopback).fact();
+        facts.local_programs = Door::for_trial(trust_loopback).fact();
         let core = Arc::new(make_core(&config, &state_dir, &facts)?);
         let (drain, draining) = watch::channel(false);
         let shard_count = config.server.shards.unwrap_or_else(processors);
@@ -354,8 +354,8 @@ impl Server {
         let mut listening = tokio::task::JoinSet::new();
         for listener in &self.listeners {
             let listener = listener.try_clone().map_err(failed)?;
+            let door = Door::new(&listener, self.trust_loopback);
             let listener = tokio::net::TcpListener::from_std(listener).map_err(failed)?;
-            let door = Door::new(self.trust_loopback);
             listening.spawn(listen(listener, door, sender.clone()));
         }
         drop(sender);

@@ -80,8 +80,15 @@ pub(crate) struct Door {
 }
 
 impl Door {
-    /// With `trusts_loopback` nobody is asked about.
-    pub(crate) fn new(trusts_loopback: bool) -> Self {
+    /// For the connections of `listener`. With `trusts_loopback` nobody is asked about.
+    pub(crate) fn new(listener: &std::net::TcpListener, trusts_loopback: bool) -> Self {
+        Self {
+            asker: (!trusts_loopback).then(|| Asker::for_listener(listener)),
+        }
+    }
+
+    /// For trying it ([`Door::fact`]), on a connection of our own.
+    pub(crate) fn for_trial(trusts_loopback: bool) -> Self {
         Self {
             asker: (!trusts_loopback).then(Asker::new),
         }

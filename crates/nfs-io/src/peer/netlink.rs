@@ -1,7 +1,7 @@
 //! Questions to the kernel over a netlink socket: one message there, one back, without waiting.
 //! netlink(7).
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{
@@ -43,6 +43,10 @@ impl Netlink {
             socket,
             sequence: 0,
         })
+    }
+
+    pub(super) fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 
     /// Sends a message of this kind and gives back what the kernel answers.

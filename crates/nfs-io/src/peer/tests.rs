@@ -349,3 +349,40 @@ fn a_map_of_all_users_is_told_from_others() {
         assert!(!is_whole(other), "{other}");
     }
 }
+
+#[test]
+fn a_listener_of_another_network_is_asked_about_there() {
+    if !can_switch() {
+        skip!("entering a network namespace needs root");
+    }
+    let (tell, told) = std::sync::mpsc::channel();
+    let (done, wait) = std::sync::mpsc::channel::<()>();
+    let inside = std::thread::spawn(move || {
+        in_own_network(move || {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let to = listener.local_addr().unwrap();
+            let (accepted, _client) = as_stranger(|| connected(&listener, to));
+            let peer = accepted.peer_addr().unwrap();
+            tell.send((listener, accepted, peer)).unwrap();
+            // The client stays until both were asked about.
+            assert!(wait.recv().is_err());
+        })
+    });
+    if let Ok((listener, accepted, peer)) = told.recv() {
+        // The same two addresses on our side, and root's.
+        let own = listener.local_addr().unwrap();
+        let namesake = TcpListener::bind(own);
+        let roots = namesake.as_ref().map(|_| connect_from(peer.port(), own));
+        assert_eq!(
+            Asker::for_listener(&listener).owner(&accepted),
+            Owner::User(STRANGER)
+        );
+        let ours = Asker::new().owner(&accepted);
+        assert_ne!(ours, Owner::Elsewhere, "it is of this machine");
+        drop(roots);
+    }
+    drop(done);
+    if let Err(reason) = inside.join().unwrap() {
+        skip!("{reason}");
+    }
+}
