@@ -161,6 +161,7 @@ async fn first_run(
         standing: cx.caller.standing,
         client: cx.caller.client,
         origin: &cx.origin,
+        crowded: cx.crowded,
         head,
     };
     let counters = &cx.core.counters;

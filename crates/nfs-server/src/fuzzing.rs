@@ -136,6 +136,7 @@ impl Dispatch {
                 call: CallId::new(0, (HERE, 1023), Instant::now()),
             },
             origin: self.core.replies.origin(),
+            crowded: false,
             admitted: Cell::new(false),
             call_note: None,
         }

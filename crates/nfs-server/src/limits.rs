@@ -60,6 +60,9 @@ pub const HANDLE_TABLE_NAME_BYTES_MAX: usize = 4096;
 /// Calls of one connection that may run at once; at the cap its socket is not read. Hundreds may
 /// wait for a file system that has stopped answering while others of the same connection go on.
 pub const IN_FLIGHT_PER_CONNECTION_MAX: usize = 1024;
+/// Calls of one connection that may run when one more is to wait for another run of itself, which began over
+/// an earlier connection. Beyond, and beyond half of a shard's, it is dropped: its client asks again.
+pub const IN_FLIGHT_BESIDE_AWAITED_MAX: usize = IN_FLIGHT_PER_CONNECTION_MAX / 2;
 /// Calls of one shard that may run at once; at the cap its sockets are not read.
 pub const IN_FLIGHT_PER_SHARD_MAX: usize = 8192;
 /// The part of the READ buffers, and of the WRITE buffers, that one file system may hold, as a divisor:

@@ -6,7 +6,8 @@
 //! then, old data would stand over data that was acknowledged. So the first reply is kept and sent
 //! again (RFC 1813 §4.5). While the first run is still going on, a repetition over the same connection is
 //! dropped: the reply will come. One over another connection waits for the reply, as the first
-//! connection may be no more; if several ask, the latest gets it.
+//! connection may be no more; if several ask, the latest gets it. (Where so many calls are in flight that those
+//! that wait would be in the way of others, it is dropped as well, and the client asks once more.)
 //!
 //! A call is the same when the client's address, what its connection is believed ([`Standing`]) and the
 //! bytes of the call agree, which begin with the xid and have the credential in them: a local user who
@@ -89,6 +90,8 @@ pub(crate) struct Asked<'a> {
     /// Whose share its reply is kept in.
     pub(crate) client: ClientId,
     pub(crate) origin: &'a Arc<Origin>,
+    /// It must not wait for another run of the call.
+    pub(crate) crowded: bool,
     /// The bytes of the call, of a WRITE without its data.
     pub(crate) head: &'a [u8],
 }
@@ -97,7 +100,7 @@ pub(crate) struct Asked<'a> {
 pub(crate) enum Seen {
     /// Nothing: run it, then say how it ended through the ticket.
     New(Ticket),
-    /// It came over this connection before and is running: say nothing, its reply is on the way.
+    /// It is running: say nothing, its reply is on the way.
     InProgress,
     /// It came over another connection before and is running: its reply comes from here, or nothing, if
     /// it is given up or somebody else asks later.
@@ -172,7 +175,7 @@ impl ReplyCache {
                 let waiter = running.waiter.as_ref();
                 let latest = waiter.map_or(&running.origin, |waiter| &waiter.origin);
                 let came_here = |origin: &Origin| origin.number == asked.origin.number;
-                if came_here(latest) || came_here(&running.origin) {
+                if asked.crowded || came_here(latest) || came_here(&running.origin) {
                     return Seen::InProgress;
                 }
                 let (reply, awaited) = oneshot::channel();

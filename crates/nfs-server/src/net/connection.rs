@@ -295,6 +295,7 @@ impl Connection {
             turn: Turn::default(),
             caller: self.caller.clone(),
             origin: Arc::clone(&self.origin),
+            crowded: self.is_crowded(),
             admitted: Cell::new(false),
             call_note: None,
         };
@@ -372,6 +373,11 @@ impl Connection {
         self.in_flight.get() < limits::IN_FLIGHT_PER_CONNECTION_MAX
             && self.output.borrow().has_room()
             && self.shard.has_room()
+    }
+
+    /// Calls that only wait for another run of theirs would soon be in the way of those that can go on.
+    fn is_crowded(&self) -> bool {
+        self.in_flight.get() >= limits::IN_FLIGHT_BESIDE_AWAITED_MAX || self.shard.is_crowded()
     }
 
     /// Waits until another call may begin. True when it had to wait.

@@ -89,6 +89,11 @@ impl Shard {
         self.in_flight.get() < limits::IN_FLIGHT_PER_SHARD_MAX
     }
 
+    /// Half of the calls that may run at once do.
+    pub(super) fn is_crowded(&self) -> bool {
+        self.in_flight.get() >= limits::IN_FLIGHT_PER_SHARD_MAX / 2
+    }
+
     /// Waits until a call of this shard ends; who is woken looks again whether there is room.
     pub(super) async fn room(&self) {
         self.room.notified().await;

@@ -35,6 +35,8 @@ pub(crate) struct Context {
     pub(crate) caller: Caller,
     /// The connection that the call came over.
     pub(crate) origin: Arc<Origin>,
+    /// So many calls are in flight that this one must not wait for another run of itself.
+    pub(crate) crowded: bool,
     /// An export's rules let the caller in.
     pub(crate) admitted: Cell<bool>,
     /// Where the call notes what it changes, if it must not run twice.

@@ -44,6 +44,7 @@ fn asked<'a>(addr: IpAddr, client: u64, origin: &'a Arc<Origin>, head: &'a [u8])
         addr,
         client: ClientId::of_number(client),
         origin,
+        crowded: false,
         head,
     }
 }
@@ -119,6 +120,21 @@ fn who_asks_over_another_connection_waits_for_the_reply_and_the_latest_gets_it()
     // It went over the second connection: that one's end tells whether the client has it.
     assert!(bench.cache.ended_in_order(&bench.origin).is_some());
     assert_eq!(done(bench.ask(&bench.cache.origin(), b"call")), b"reply");
+}
+
+#[test]
+fn where_there_is_a_crowd_nobody_waits() {
+    let bench = Bench::new();
+    let ticket = new(bench.ask(&bench.origin, b"call"));
+    let other = bench.cache.origin();
+    let asked = Asked {
+        crowded: true,
+        ..asked(HERE, 1, &other, b"call")
+    };
+    let again = bench.cache.begin(&asked, Instant::now());
+    assert!(matches!(again, Seen::InProgress));
+    ticket.done(b"reply", true);
+    assert_eq!(done(bench.ask(&other, b"call")), b"reply");
 }
 
 #[test]
@@ -264,6 +280,51 @@ fn writes_do_not_push_out_names() {
             limits::REPLY_CACHE_WRITES_MAX
         )
     );
+}
+
+/// The longest reply of a call that is remembered is CREATE's.
+#[test]
+fn every_reply_is_short_enough_to_be_kept() {
+    use nfs_wire::nfs3::{
+        CreateOk, Failure, Fattr3, FileHandle, Ftype3, Nfstime3, Specdata3, WccAttr, WccData,
+    };
+    use nfs_wire::rpc::{AcceptStat, ReplyHeader};
+    use nfs_wire::{Encode, Encoder};
+    let time = Nfstime3::default();
+    let attributes = Fattr3 {
+        ftype: Ftype3::Reg,
+        mode: 0,
+        nlink: 1,
+        uid: 0,
+        gid: 0,
+        size: 0,
+        used: 0,
+        rdev: Specdata3::default(),
+        fsid: 0,
+        fileid: 0,
+        atime: time,
+        mtime: time,
+        ctime: time,
+    };
+    let made = Ok::<_, Failure<WccData>>(CreateOk {
+        obj: Some(FileHandle::new(&[7; 64]).unwrap()),
+        obj_attributes: Some(attributes),
+        dir_wcc: WccData {
+            before: Some(WccAttr {
+                size: 0,
+                mtime: time,
+                ctime: time,
+            }),
+            after: Some(attributes),
+        },
+    });
+    // The record mark goes before it.
+    let mut reply = vec![0; 4];
+    let mut encoder = Encoder::new(&mut reply);
+    ReplyHeader::accepted(1, AcceptStat::Success).encode(&mut encoder);
+    made.encode(&mut encoder);
+    assert_eq!(reply.len(), 308);
+    assert!(reply.len() <= limits::REPLY_CACHE_REPLY_BYTES_MAX);
 }
 
 /// What docs/threat-model.md says of the memory that both kinds take when they are full.
