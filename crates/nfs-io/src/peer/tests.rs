@@ -199,6 +199,30 @@ fn what_cannot_be_asked_is_untold_on_every_address_of_this_machine() {
     }
 }
 
+/// A connection from one address of this machine to another. The kernel makes the routes of an IPv6 address
+/// some moments after it was given, and says until then that the network is unreachable.
+fn until_connected(from: SocketAddr, to: SocketAddr) -> TcpStream {
+    let family = if from.is_ipv4() {
+        AddressFamily::INET
+    } else {
+        AddressFamily::INET6
+    };
+    let connect = || {
+        let socket = rustix::net::socket(family, SocketType::STREAM, None)?;
+        rustix::net::bind(&socket, &from)?;
+        rustix::net::connect(&socket, &to)?;
+        Ok::<_, Errno>(TcpStream::from(socket))
+    };
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        match connect() {
+            Ok(stream) => return stream,
+            Err(error) => assert!(Instant::now() < deadline, "{from} to {to}: {error}"),
+        }
+        std::thread::yield_now();
+    }
+}
+
 /// Runs `work` in a network namespace of its own, with loopback up and two more addresses of each family.
 fn in_own_network(work: impl FnOnce() + Send) -> core::result::Result<(), String> {
     let prepare = || {
@@ -252,18 +276,8 @@ fn a_program_of_this_machine_is_known_by_any_of_its_addresses() {
             let to: IpAddr = to.parse().unwrap();
             let from = SocketAddr::new(from.parse().unwrap(), 0);
             let listener = TcpListener::bind((to, 0)).unwrap();
-            let connect = || {
-                let family = if from.is_ipv4() {
-                    AddressFamily::INET
-                } else {
-                    AddressFamily::INET6
-                };
-                let socket = rustix::net::socket(family, SocketType::STREAM, None).unwrap();
-                rustix::net::bind(&socket, &from).unwrap();
-                rustix::net::connect(&socket, &listener.local_addr().unwrap()).unwrap();
-                TcpStream::from(socket)
-            };
-            let _client = as_stranger(connect);
+            let target = listener.local_addr().unwrap();
+            let _client = as_stranger(|| until_connected(from, target));
             let (accepted, _) = listener.accept().unwrap();
             assert_eq!(accepted.peer_addr().unwrap().ip(), from.ip());
             assert_eq!(asker.owner(&accepted), Owner::User(STRANGER), "{from} {to}");
