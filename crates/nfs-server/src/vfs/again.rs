@@ -7,7 +7,7 @@ use nfs_io::fs::{self, ResolveFlags, Stat};
 
 use super::create::NewNode;
 use super::lookup::open_entry;
-use super::{FileKind, Object};
+use super::{FileKind, Object, SetAttributes};
 use crate::call_notes::{Before, CallNotes, Change, Known, NotedCall};
 use crate::core::Target;
 
@@ -115,6 +115,21 @@ impl Noted<'_> {
     }
 }
 
+/// What an earlier run of the call may have left to be set of the file that it made, which has `size` bytes
+/// now. Others may have written to it since, and that stays: it is never made shorter, and
+/// where its size is not the call's doing, nothing is left.
+pub(super) fn left_to_set(wanted: &SetAttributes, size: u64) -> SetAttributes {
+    let without_size = SetAttributes {
+        size: None,
+        ..*wanted
+    };
+    match wanted.size {
+        Some(_) if size == 0 && wanted.size != Some(0) => *wanted,
+        _ if size == wanted.size.unwrap_or(0) => without_size,
+        _ => SetAttributes::default(),
+    }
+}
+
 /// What a name leads to.
 fn entry(notes: &CallNotes, directory: &Target, name: &[u8]) -> Known {
     let stat = fs::statx_at(directory.object.path(), name);
@@ -124,4 +139,29 @@ fn entry(notes: &CallNotes, directory: &Target, name: &[u8]) -> Known {
 fn known(notes: &CallNotes, stat: &Stat) -> Known {
     let birth = stat.btime.unwrap_or_default();
     notes.known(stat.ino, (birth.sec, birth.nsec))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_to_set_makes_no_file_shorter() {
+        let left = |wanted: Option<u64>, size| {
+            let wanted = SetAttributes {
+                mode: Some(0o640),
+                size: wanted,
+                ..SetAttributes::default()
+            };
+            let left = left_to_set(&wanted, size);
+            (left.mode.is_some(), left.size)
+        };
+        assert_eq!(left(None, 0), (true, None));
+        assert_eq!(left(Some(0), 0), (true, None));
+        assert_eq!(left(Some(5), 0), (true, Some(5)), "it was cut off before");
+        assert_eq!(left(Some(5), 5), (true, None));
+        for (wanted, size) in [(None, 3), (Some(0), 3), (Some(5), 3), (Some(5), 9)] {
+            assert_eq!(left(wanted, size), (false, None), "somebody wrote");
+        }
+    }
 }

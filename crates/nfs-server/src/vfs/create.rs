@@ -12,7 +12,7 @@ use nfs_io::identity::Guard;
 use nfs_io::{Creds, Errno, LocalGid};
 use parking_lot::RwLockWriteGuard;
 
-use super::again::Noted;
+use super::again::{Noted, left_to_set};
 use super::attributes::apply;
 use super::lookup::open_entry;
 use super::resolve::{identity, table_failed, table_id};
@@ -559,9 +559,12 @@ fn make_file(
         Err(Errno::EXIST) => {
             let made = noted.made(directory, name, &NewNode::File(precondition));
             // What cannot be opened for writing was not left half made by this call.
-            let made = made.and_then(|(path, _)| fs::reopen(path.as_fd(), OFlags::WRONLY).ok());
+            let made = made.and_then(|(path, stat)| {
+                let fd = fs::reopen(path.as_fd(), OFlags::WRONLY).ok()?;
+                Some((fd, left_to_set(&rest, stat.size)))
+            });
             match made {
-                Some(fd) => finish_file(directory, fd, &rest, noted),
+                Some((fd, left)) => finish_file(directory, fd, &left, noted),
                 None => existing_file(core, directory, name, precondition, set),
             }
         }
