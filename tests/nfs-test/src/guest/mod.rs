@@ -10,6 +10,7 @@ mod dd;
 mod duel;
 mod fsx;
 mod locks;
+mod names;
 pub(crate) mod own;
 mod posix;
 mod sharing;
@@ -117,6 +118,22 @@ enum Suite {
         #[arg(long, default_value_t = 3)]
         direct: u64,
     },
+    /// Random changes of names while the host kills the server, compared with a file system of the guest's own.
+    Names {
+        dir: PathBuf,
+        /// A directory that is not on NFS.
+        reference: PathBuf,
+        /// What the verdict and the directory are called.
+        #[arg(long)]
+        name: String,
+        #[arg(long)]
+        seed: u64,
+        #[arg(long)]
+        workers: u64,
+        /// What the host makes when it is enough.
+        #[arg(long)]
+        enough: PathBuf,
+    },
     /// Two mounts of one export see each other's changes.
     Sharing {
         uncached: PathBuf,
@@ -187,6 +204,22 @@ pub(crate) fn main(args: &GuestArgs) -> Result<ExitCode> {
                 direct: *direct,
             };
             fsx::run(dir, &plan, &mut report)?;
+        }
+        Suite::Names {
+            dir,
+            reference,
+            name,
+            seed,
+            workers,
+            enough,
+        } => {
+            let plan = names::Plan {
+                name,
+                seed: *seed,
+                workers: *workers,
+                enough,
+            };
+            names::run(dir, reference, &plan, &mut report)?;
         }
         Suite::Sharing {
             uncached,

@@ -3,6 +3,7 @@
 
 mod frozen;
 mod ganesha;
+mod hold;
 mod io_mode;
 mod knfsd;
 mod loopfs;
@@ -21,6 +22,7 @@ pub(crate) mod wire;
 use std::path::PathBuf;
 
 pub(crate) use frozen::Frozen;
+pub(crate) use hold::Hold;
 pub(crate) use io_mode::{IoSetting, Mode};
 pub(crate) use loopfs::{FsKind, Knife, LoopFs};
 pub(crate) use mounted::Mounted;

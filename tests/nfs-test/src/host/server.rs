@@ -33,6 +33,8 @@ pub(crate) struct ServerOptions<'a> {
     pub(crate) netns: Option<&'a Netns>,
     /// A configuration file instead of the exported directory.
     pub(crate) config: Option<PathBuf>,
+    /// Where it finds what is to fail, or wait; see [`super::Hold`].
+    pub(crate) faults: Option<&'a Path>,
     /// Run as nobody, without any capability. The program and its directories must be readable by all.
     pub(crate) unprivileged: bool,
     /// Further words of the command line.
@@ -117,6 +119,9 @@ impl Server {
             command.args(["--memory", memory]);
         }
         command.args(options.more);
+        if let Some(faults) = options.faults {
+            command.env("PENSTOCK_FAULTS", faults);
+        }
         command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -165,6 +170,42 @@ impl Server {
         self.process.signal(Signal::KILL);
         self.process.wait(DRAIN_DEADLINE).context("after SIGKILL")?;
         self.no_panic()
+    }
+
+    /// The same where it cannot end before `meanwhile` has run: a thread of it waits in the kernel for
+    /// what `meanwhile` lets go, and ends when its system call has.
+    ///
+    /// # Errors
+    /// Those of [`Server::kill`] and of `meanwhile`.
+    pub(crate) fn kill_while(&mut self, meanwhile: impl FnOnce() -> Result<()>) -> Result<()> {
+        self.alive()?;
+        self.process.signal(Signal::KILL);
+        meanwhile()?;
+        self.process.wait(DRAIN_DEADLINE).context("after SIGKILL")?;
+        self.no_panic()
+    }
+
+    /// Waits until a thread of it waits in the kernel and no signal can interrupt it (state `D` of
+    /// proc(5)).
+    ///
+    /// # Errors
+    /// When none does in time.
+    pub(crate) fn until_stuck(&self, within: Duration) -> Result<()> {
+        let deadline = Instant::now() + within;
+        loop {
+            for thread in fs::read_dir(format!("/proc/{}/task", self.process.id()))? {
+                // A thread that has ended meanwhile waits for nothing.
+                let stat = fs::read_to_string(thread?.path().join("stat")).unwrap_or_default();
+                let state = stat
+                    .rsplit_once(") ")
+                    .map(|(_, rest)| rest.starts_with('D'));
+                if state == Some(true) {
+                    return Ok(());
+                }
+            }
+            ensure!(Instant::now() < deadline, "no thread waits in the kernel");
+            std::thread::yield_now();
+        }
     }
 
     /// # Errors

@@ -27,7 +27,7 @@ const MODULES: &str = "net/sunrpc/sunrpc fs/nfs_common/grace fs/lockd/lockd fs/n
 /// A guest to be run.
 pub(crate) struct Guest<'a> {
     pub(crate) netns: &'a Netns,
-    /// The server's port on [`Netns::HOST`].
+    /// The server's port on [`Netns::HOST`], of the mounts that have none of their own.
     pub(crate) port: u16,
     pub(crate) mounts: &'a [Mount<'a>],
     /// Shell lines to run once all is mounted. `$T` is the test binary, `$R` the result file.
@@ -44,6 +44,8 @@ pub(crate) struct Mount<'a> {
     /// Mount options besides version and ports.
     options: &'a str,
     host: &'a str,
+    /// Of a server of its own.
+    port: Option<u16>,
 }
 
 impl<'a> Mount<'a> {
@@ -53,6 +55,15 @@ impl<'a> Mount<'a> {
             export,
             options,
             host: Netns::HOST,
+            port: None,
+        }
+    }
+
+    /// From the server on this port: to the guest, another one.
+    pub(crate) const fn of_port(self, port: u16) -> Self {
+        Self {
+            port: Some(port),
+            ..self
         }
     }
 
@@ -115,7 +126,7 @@ impl Guest<'_> {
     }
 
     fn init_script(&self, binary: &Path, results: &Path, dir: &Path) -> String {
-        let (guest, port) = (Netns::GUEST, self.port);
+        let guest = Netns::GUEST;
         let (second, second_host) = (Netns::GUEST_SECOND, Netns::HOST_SECOND);
         let mut mounts = String::new();
         for mount in self.mounts {
@@ -124,7 +135,9 @@ impl Guest<'_> {
                 export,
                 options,
                 host,
+                port,
             } = mount;
+            let port = port.unwrap_or(self.port);
             let options = format!(
                 "vers=3,proto=tcp,port={port},mountport={port},mountproto=tcp,nolock,addr={host},\
                  {options}"

@@ -12,6 +12,7 @@ mod kernel;
 mod kernel_cache;
 mod kernel_locks;
 mod kernel_modes;
+mod kills;
 mod libnfs;
 mod power;
 mod rootless;
@@ -302,6 +303,18 @@ pub(crate) const TABLE: &[Scenario] = &[
         about: "WRITEs that come twice to a file system that waits: what was acknowledged after them stands",
         needs: &[Need::Root, Need::Loop, Need::Fuse],
         run: write_twice::run,
+    },
+    Scenario {
+        name: "kill-replies",
+        about: "kill -9 between a change and its reply: sent again, no call runs into its own change",
+        needs: &[Need::Root, Need::Loop],
+        run: kills::replies,
+    },
+    Scenario {
+        name: "kill-names",
+        about: "the kernel's client changes names while its servers are killed: each call answers as on a local disk",
+        needs: &[Need::Root, Need::Loop, Need::Uml, Need::Tun],
+        run: kills::names,
     },
     Scenario {
         name: "power-xfs",
