@@ -270,7 +270,7 @@ impl Core {
         }
         let path = &self.table_path;
         let table = HandleTable::open(path, limits::HANDLE_TABLE_OBJECTS_MAX)
-            .map_err(|error| format!("handle table {}: {error}", path.display()))?;
+            .map_err(|error| format!("the handle table {}: {error}", path.display()))?;
         self.table.get_or_init(|| table);
         Ok(())
     }

@@ -59,9 +59,9 @@ impl MountKey {
 }
 
 /// Which directory an export's root is: device-independent, the same after a restart, another for
-/// another directory.
+/// another directory, also of another file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PlaceMark(pub(crate) [u8; 20]);
+pub(crate) struct PlaceMark(pub(crate) [u8; 28]);
 
 /// What a valid handle says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -351,7 +351,7 @@ mod tests {
         assert_eq!(claimed_export(&handle(&[])), None);
     }
 
-    const HERE: PlaceMark = PlaceMark([1; 20]);
+    const HERE: PlaceMark = PlaceMark([1; 28]);
 
     fn here(_export: u32) -> Option<PlaceMark> {
         Some(HERE)
@@ -422,7 +422,7 @@ mod tests {
     #[test]
     fn another_directory_under_the_same_path_refuses() {
         let handle = key().seal(&parts(), &HERE).unwrap();
-        let there = key().open(&handle, |_| Some(PlaceMark([2; 20])));
+        let there = key().open(&handle, |_| Some(PlaceMark([2; 28])));
         assert_eq!(there, Err(HandleError::Forged));
         let nowhere = key().open(&handle, |_| None);
         assert_eq!(nowhere, Err(HandleError::NoExport));

@@ -19,21 +19,31 @@
 //! Without a birth time (`btime`) from the file system a new file that got the inode number of a
 //! file removed behind the server's back cannot be told from it.
 //!
+//! A table that cannot be written goes on telling what it knows, and is tried again (`committer.rs`).
+//! One that is damaged is refused when it is opened.
+//!
 //! All calls here may block on the disk: they belong on the helper pool, not on a shard.
 
+mod committer;
+mod file;
 mod store;
 
 use std::collections::HashSet;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 
 use crate::limits;
-use store::Store;
+use committer::Committer;
+use store::{Check, Store};
 
 /// How a handle names an object of the table.
 ///
@@ -95,19 +105,36 @@ pub struct Object {
 /// Why the table could not do it.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum TableError {
-    /// The file cannot be opened: held by another server, not ours, or damaged.
-    #[error("cannot open the handle table {}; is another server using this state directory?", path.display())]
-    Open {
-        /// The file.
-        path: PathBuf,
-        /// What the store said.
-        source: Arc<redb::Error>,
-    },
-    /// Reading or writing failed. After a failed write every further one fails until a restart.
-    #[error("the handle table cannot be read or written; check the state directory's disk")]
-    Storage(#[source] Arc<redb::Error>),
-    /// A record does not decode.
-    #[error("the handle table is damaged at object {0}")]
+    /// The file cannot be opened or made.
+    #[error(
+        "the file cannot be opened ({0}); it must be a file that the server's user may read and write: chown or chmod it, or give another directory with --state-dir"
+    )]
+    Open(Arc<io::Error>),
+    /// Another process has it open.
+    #[error(
+        "another server has the file open; stop it, or give another directory with --state-dir"
+    )]
+    InUse,
+    /// It is a database, but not of a format that this version knows.
+    #[error("{}; run that program, or move the file away: then a new one is made, handles given out until now are stale, and clients mount again", match .0 {
+        Some(format) => format!("the file is of a newer version of Penstock (format {format})"),
+        None => "the file is another program's database".to_owned(),
+    })]
+    Foreign(Option<u64>),
+    /// Reading failed, or what was read is no handle table.
+    #[error(
+        "the file is damaged or cannot be read ({0}); put a copy back, or remove it: then a new one is made, handles given out until now are stale, and clients mount again; no file of an export is lost"
+    )]
+    Storage(Arc<redb::Error>),
+    /// Writing failed. It is tried again after [`limits::HANDLE_TABLE_RETRY`].
+    #[error(
+        "the handle table cannot be written ({0}); make room on the state directory's file system, or mend its disk"
+    )]
+    NotWritten(Arc<io::Error>),
+    /// A record does not decode, or is that of another object.
+    #[error(
+        "the handle table is damaged at object {0}; stop the server and remove the table: handles given out until now are stale then, and clients mount again"
+    )]
     Damaged(u64),
     /// A name that no file system takes: empty, too long, or with a slash or NUL byte.
     #[error("not a file name")]
@@ -140,7 +167,18 @@ pub struct HandleTable {
 
 #[derive(Debug)]
 struct Shared {
-    store: Store,
+    path: PathBuf,
+    /// Locked, so that no other server uses it.
+    file: Arc<File>,
+    cache_bytes: usize,
+    /// Why there is none: it could not be opened again after a failure.
+    store: RwLock<Result<Store, TableError>>,
+    /// What the last opening took.
+    opening_took: Mutex<Duration>,
+    /// False while the committer refuses what is new.
+    is_writable: AtomicBool,
+    /// Changes refused because the table could not be written.
+    refused: AtomicU64,
     /// The number that the next new object gets: the table's clock, as numbers never go back.
     next_number: AtomicU64,
     /// Objects in use whose stamp has become old.
@@ -159,45 +197,97 @@ struct Request {
 enum Change {
     Root(Identity),
     Intern(Vec<NewObject>),
-    Renamed { from: Location, to: Location },
-    Linked { number: u64, at: Location },
+    Renamed {
+        from: Location,
+        to: Location,
+    },
+    Linked {
+        number: u64,
+        at: Location,
+    },
     Removed(Location),
+    /// Nothing, but on stable storage.
+    Probe,
 }
 
 impl Change {
     const fn objects(&self) -> usize {
         match self {
             Self::Intern(objects) => objects.len(),
-            Self::Root(_) | Self::Renamed { .. } | Self::Linked { .. } | Self::Removed(_) => 1,
+            Self::Root(_)
+            | Self::Renamed { .. }
+            | Self::Linked { .. }
+            | Self::Removed(_)
+            | Self::Probe => 1,
         }
     }
 }
 
 impl HandleTable {
-    /// Opens or creates the table at `path`, for at most `objects_max` objects.
+    /// Opens or creates the table at `path`, for at most `objects_max` objects. Looks at all of the
+    /// file, to find damage.
     ///
     /// # Errors
-    /// [`TableError::Open`].
+    /// [`TableError`], with the cure.
     pub fn open(path: &Path, objects_max: u64) -> Result<Self, TableError> {
-        let open = |source: redb::Error| TableError::Open {
+        Self::open_with_cache(path, objects_max, limits::HANDLE_TABLE_CACHE_BYTES_MAX)
+    }
+
+    /// The same with another size of the cache, in bytes.
+    fn open_with_cache(
+        path: &Path,
+        objects_max: u64,
+        cache_bytes: usize,
+    ) -> Result<Self, TableError> {
+        let opened = |error: io::Error| TableError::Open(Arc::new(error));
+        // Whatever the umask is: names of files are nobody else's business.
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(path)
+            .map_err(opened)?;
+        Self::over(path, file, objects_max, cache_bytes)
+    }
+
+    /// The table in an open file.
+    fn over(
+        path: &Path,
+        file: File,
+        objects_max: u64,
+        cache_bytes: usize,
+    ) -> Result<Self, TableError> {
+        let opened = |error: io::Error| TableError::Open(Arc::new(error));
+        file.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => TableError::InUse,
+            TryLockError::Error(error) => opened(error),
+        })?;
+        let shared = Shared {
             path: path.to_owned(),
-            source: Arc::new(source),
-        };
-        let (store, next_number) = Store::open(path).map_err(open)?;
-        let shared = Arc::new(Shared {
-            store,
-            next_number: AtomicU64::new(next_number),
+            file: Arc::new(file),
+            cache_bytes,
+            store: RwLock::new(Err(TableError::Closed)),
+            opening_took: Mutex::default(),
+            is_writable: AtomicBool::new(true),
+            refused: AtomicU64::new(0),
+            next_number: AtomicU64::new(0),
             touched: Mutex::new(HashSet::new()),
             objects_max,
-        });
+        };
+        let (store, next_number) = shared.open_store(Check::All)?;
+        *shared.store.write() = Ok(store);
+        shared.next_number.store(next_number, Ordering::Relaxed);
+        let shared = Arc::new(shared);
         let (requests, incoming) = mpsc::sync_channel(limits::HANDLE_TABLE_QUEUE_MAX);
         let committer = std::thread::Builder::new()
             .name("handle-table".to_owned())
             .spawn({
-                let shared = Arc::clone(&shared);
-                move || commit_until_closed(&shared, &incoming)
+                let committer = Committer::new(Arc::clone(&shared));
+                move || committer.run(&incoming)
             })
-            .map_err(|error| open(redb::Error::Io(error)))?;
+            .map_err(opened)?;
         Ok(Self {
             shared,
             requests: Some(requests),
@@ -205,12 +295,30 @@ impl HandleTable {
         })
     }
 
+    /// Succeeds if what is new can be handed out now, as far as is known: to be asked before something
+    /// is made that needs a handle. Costs nothing but while the table cannot be written.
+    ///
+    /// # Errors
+    /// Why it cannot be written.
+    pub fn check_writable(&self) -> Result<(), TableError> {
+        if self.shared.is_writable.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        self.change(Change::Probe).map(drop)
+    }
+
+    /// Changes refused because the table could not be written.
+    #[must_use]
+    pub fn refused(&self) -> u64 {
+        self.shared.refused.load(Ordering::Relaxed)
+    }
+
     /// The id of an export's root, which is found by the export's path and never forgotten.
     ///
     /// # Errors
     /// See [`TableError`].
     pub fn root(&self, identity: Identity) -> Result<TableId, TableError> {
-        if let Some(id) = self.shared.store.root(&identity)? {
+        if let Some(id) = self.read(|store| store.root(&identity))? {
             return Ok(id);
         }
         self.change(Change::Root(identity))?
@@ -231,7 +339,7 @@ impl HandleTable {
         for object in &objects {
             check_name(&object.name)?;
         }
-        if let Some(found) = self.shared.store.all_known(&objects)? {
+        if let Some(found) = self.read(|store| store.all_known(&objects))? {
             for (id, stamp) in &found {
                 self.shared.used(id.number, *stamp);
             }
@@ -245,7 +353,7 @@ impl HandleTable {
     /// # Errors
     /// See [`TableError`].
     pub fn object(&self, id: TableId) -> Result<Option<Object>, TableError> {
-        let Some((object, stamp)) = self.shared.store.object(id)? else {
+        let Some((object, stamp)) = self.read(|store| store.object(id))? else {
             return Ok(None);
         };
         self.shared.used(id.number, stamp);
@@ -257,7 +365,7 @@ impl HandleTable {
     /// # Errors
     /// See [`TableError`].
     pub fn find(&self, identity: &Identity) -> Result<Option<TableId>, TableError> {
-        let Some((id, stamp)) = self.shared.store.find(identity)? else {
+        let Some((id, stamp)) = self.read(|store| store.find(identity))? else {
             return Ok(None);
         };
         self.shared.used(id.number, stamp);
@@ -271,9 +379,7 @@ impl HandleTable {
     /// # Errors
     /// See [`TableError`].
     pub fn paths(&self, id: TableId) -> Result<Vec<Vec<u8>>, TableError> {
-        self.shared
-            .store
-            .paths(id, |number, stamp| self.shared.used(number, stamp))
+        self.read(|store| store.paths(id, |number, stamp| self.shared.used(number, stamp)))
     }
 
     /// The object numbered `number` has, or is about to get, the name `name` in `parent` too. Durable
@@ -328,7 +434,37 @@ impl HandleTable {
     /// # Errors
     /// See [`TableError`].
     pub fn objects(&self) -> Result<u64, TableError> {
-        self.shared.store.objects()
+        self.read(Store::objects)
+    }
+
+    /// Asks the store. One that has just failed may know what is lost with it: the committer opens
+    /// the file anew then, and who asks waits for that.
+    fn read<T>(&self, ask: impl Fn(&Store) -> Result<T, TableError>) -> Result<T, TableError> {
+        for _ in 0..limits::HANDLE_TABLE_READ_TRIES_MAX {
+            let answer = {
+                let store = self.shared.store.read();
+                let store = store.as_ref();
+                store.map_or_else(
+                    |error| Err(error.clone()),
+                    |store| {
+                        let answer = ask(store);
+                        if store.is_current() {
+                            answer.map(Some)
+                        } else {
+                            Ok(None)
+                        }
+                    },
+                )
+            };
+            match answer {
+                Ok(Some(answer)) => return Ok(answer),
+                Err(error @ TableError::Damaged(_)) => return Err(error),
+                // The committer's answer to this says only whether the table can be written.
+                Ok(None) | Err(_) => drop(self.change(Change::Probe)),
+            }
+        }
+        let store = self.shared.store.read();
+        ask(store.as_ref().map_err(Clone::clone)?)
     }
 
     fn change(&self, change: Change) -> Result<Vec<TableId>, TableError> {
@@ -353,6 +489,13 @@ impl Drop for HandleTable {
 }
 
 impl Shared {
+    fn open_store(&self, check: Check) -> Result<(Store, u64), TableError> {
+        let began = Instant::now();
+        let opened = Store::open(&self.file, check, self.cache_bytes);
+        *self.opening_took.lock() = began.elapsed();
+        opened
+    }
+
     /// Notes that an object, last stamped `stamp`, is in use, if its stamp has become old.
     fn used(&self, number: u64, stamp: u64) {
         let step = (self.objects_max / 16).max(1);
@@ -375,40 +518,6 @@ fn check_name(name: &[u8]) -> Result<(), TableError> {
         return Err(TableError::NotAName);
     }
     Ok(())
-}
-
-/// The committer: takes all changes that wait, writes them in one transaction, answers.
-fn commit_until_closed(shared: &Shared, incoming: &mpsc::Receiver<Request>) {
-    while let Ok(first) = incoming.recv() {
-        let mut objects = first.change.objects();
-        let mut group = vec![first];
-        while objects < limits::HANDLE_TABLE_GROUP_MAX
-            && let Ok(next) = incoming.try_recv()
-        {
-            objects += next.change.objects();
-            group.push(next);
-        }
-        let touched = std::mem::take(&mut *shared.touched.lock());
-        let changes = group.iter().map(|request| &request.change);
-        let next_number = shared.next_number.load(Ordering::Relaxed);
-        match shared
-            .store
-            .commit(changes, &touched, next_number, shared.objects_max)
-        {
-            Ok((next_number, answers)) => {
-                shared.next_number.store(next_number, Ordering::Relaxed);
-                for (request, ids) in group.iter().zip(answers) {
-                    // A caller that no longer waits has no use for the answer.
-                    let _ = request.reply.send(Ok(ids));
-                }
-            }
-            Err(error) => {
-                for request in &group {
-                    let _ = request.reply.send(Err(error.clone()));
-                }
-            }
-        }
-    }
 }
 
 #[cfg(test)]

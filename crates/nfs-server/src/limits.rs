@@ -50,6 +50,14 @@ pub const HANDLE_TABLE_GROUP_MAX: usize = 8192;
 pub const HANDLE_TABLE_QUEUE_MAX: usize = 256;
 /// Used objects whose age is yet to be written; more are not noted and may be forgotten earlier.
 pub const HANDLE_TABLE_TOUCHED_MAX: usize = 64 << 10;
+/// How long nothing is written to a table that could not be written; at least nine times what opening
+/// it takes.
+pub const HANDLE_TABLE_RETRY: std::time::Duration = std::time::Duration::from_secs(1);
+/// How often who asks the table waits for it to be opened anew, before the failure is the answer.
+pub const HANDLE_TABLE_READ_TRIES_MAX: usize = 2;
+/// Names that went while the table could not be told, to be written when it can: some hundred bytes
+/// each. What is beyond stays in the table, where it leads to nothing.
+pub const HANDLE_TABLE_OWED_MAX: usize = 16 << 10;
 /// Memory for pages of the table's file, in bytes.
 pub const HANDLE_TABLE_CACHE_BYTES_MAX: usize = 8 << 20;
 /// Longest name, in bytes: more than any Linux file system takes (255).

@@ -30,6 +30,7 @@ use crate::counters::{Counters, count};
 use crate::exports::ExportTable;
 use crate::fh::HandleKey;
 use crate::file_cache::{Cursor, FileCache};
+use crate::handle_table::HandleTable;
 use crate::limits;
 use crate::net::shard::{self, Accepted, ShardStart};
 use crate::reply_cache::ReplyCache;
@@ -440,6 +441,10 @@ impl Server {
             ("helper_jobs_running", pool.running as u64),
             ("helper_jobs_queued", pool.queued as u64),
             ("helper_jobs_refused", pool.refused),
+            (
+                "handle_table_refused",
+                self.core.table.get().map_or(0, HandleTable::refused),
+            ),
         ]
         .into_iter()
         .map(|(name, value)| (name.to_owned(), value))

@@ -9,12 +9,13 @@
 //! ```
 
 use std::collections::{HashSet, VecDeque};
-use std::fs::OpenOptions;
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::Path;
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
 
 use redb::{Database, ReadableDatabase, ReadableTable, ReadableTableMetadata, TableDefinition};
 
+use super::file::TableFile;
 use super::{Change, Identity, Location, NewObject, Object, TableError, TableId};
 use crate::limits;
 
@@ -43,25 +44,53 @@ const ROOT_STAMP: u64 = u64::MAX;
 #[derive(Debug)]
 pub(super) struct Store {
     database: Database,
+    file: TableFile,
+    /// The file could not be written when the store was opened: it is good for reading.
+    read_only: bool,
+}
+
+/// Whether all of the file is looked at before it is believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Check {
+    /// Every page, by its checksum: redb may panic on a damaged file otherwise. Reads the whole file.
+    All,
+    /// What a crash may have left.
+    AfterCrash,
 }
 
 impl Store {
-    /// The store, and the next id to give.
-    pub(super) fn open(path: &Path) -> std::result::Result<(Self, u64), redb::Error> {
-        // Whatever the umask is: names of files are nobody else's business.
-        OpenOptions::new()
-            .create(true)
-            .append(true)
-            .mode(0o600)
-            .open(path)
-            .map_err(redb::Error::Io)?;
+    /// The store, and the next number to give.
+    pub(super) fn open(file: &Arc<File>, check: Check, cache_bytes: usize) -> Result<(Self, u64)> {
+        let file = TableFile::new(Arc::clone(file));
         let mut builder = Database::builder();
-        builder.set_cache_size(limits::HANDLE_TABLE_CACHE_BYTES_MAX);
-        let database = builder.create(path)?;
+        builder.set_cache_size(cache_bytes);
+        builder.set_check_integrity_on_open(check == Check::All);
+        let database = builder.create_with_backend(file.clone())?;
         let transaction = database.begin_write()?;
-        let next_number = prepare(&transaction)?;
-        transaction.commit()?;
-        Ok((Self { database }, next_number))
+        let (next_number, changed) = prepare(&transaction)?;
+        if changed {
+            transaction.commit()?;
+        } else {
+            transaction.abort()?;
+        }
+        let read_only = file.failure().is_some();
+        let store = Self {
+            database,
+            file,
+            read_only,
+        };
+        Ok((store, next_number))
+    }
+
+    /// Why nothing is written any more, if that is so. What this store says then may be lost with it,
+    /// unless it was opened so.
+    pub(super) fn write_failure(&self) -> Option<Arc<io::Error>> {
+        self.file.failure()
+    }
+
+    /// True for a store that has the same as its file: reads may be believed.
+    pub(super) fn is_current(&self) -> bool {
+        self.read_only || self.file.failure().is_none()
     }
 
     pub(super) fn objects(&self) -> Result<u64> {
@@ -188,6 +217,9 @@ impl Store {
         next_number: u64,
         objects_max: u64,
     ) -> Result<(u64, Vec<Vec<TableId>>)> {
+        if let Some(error) = self.write_failure() {
+            return Err(TableError::NotWritten(error));
+        }
         let transaction = self.database.begin_write()?;
         let mut answers = Vec::new();
         let (next_number, changed) = {
@@ -216,36 +248,46 @@ impl Store {
         } else {
             transaction.abort()?;
         }
-        Ok((next_number, answers))
+        match self.write_failure() {
+            None => Ok((next_number, answers)),
+            Some(error) => Err(TableError::NotWritten(error)),
+        }
     }
 }
 
-/// Makes what a new table lacks, empties one of format 1, and returns the next number to give.
-fn prepare(transaction: &redb::WriteTransaction) -> std::result::Result<u64, redb::Error> {
+/// Makes what a new table lacks and empties one of format 1. Returns the next number to give, and
+/// whether anything was changed.
+fn prepare(transaction: &redb::WriteTransaction) -> Result<(u64, bool)> {
+    let is_new = transaction.list_tables()?.next().is_none();
     let format = transaction
         .open_table(META)?
         .get("format")?
-        .map_or(FORMAT, |found| found.value());
-    if format == FORMAT_WITHOUT_NONCES {
-        tracing::warn!(
-            "the handle table was made by an earlier version: handles given out until now are stale"
-        );
-        for table in transaction.list_tables()?.collect::<Vec<_>>() {
-            transaction.delete_table(table)?;
+        .map(|found| found.value());
+    match format {
+        Some(FORMAT) => {}
+        None if is_new => {}
+        Some(FORMAT_WITHOUT_NONCES) => {
+            tracing::warn!(
+                "the handle table was made by an earlier version: handles given out until now are stale"
+            );
+            for table in transaction.list_tables()?.collect::<Vec<_>>() {
+                transaction.delete_table(table)?;
+            }
         }
-    } else if format != FORMAT {
-        let format = u8::try_from(format).unwrap_or(u8::MAX);
-        return Err(redb::Error::UpgradeRequired(format));
+        other => return Err(TableError::Foreign(other)),
     }
     let mut meta = transaction.open_table(META)?;
-    meta.insert("format", FORMAT)?;
     // So that a reader never meets a table that does not exist.
     transaction.open_table(OBJECTS)?;
     transaction.open_table(IDS)?;
     transaction.open_table(NAMES)?;
     transaction.open_table(AGES)?;
+    if format != Some(FORMAT) {
+        meta.insert("format", FORMAT)?;
+    }
     let next = meta.get("next_id")?;
-    Ok(next.map_or(FIRST_NUMBER, |found| found.value()))
+    let next = next.map_or(FIRST_NUMBER, |found| found.value());
+    Ok((next, format != Some(FORMAT)))
 }
 
 /// The open tables of one transaction.
@@ -288,6 +330,10 @@ impl Edit<'_> {
             Change::Renamed { from, to } => self.renamed(from, to).map(|()| Vec::new()),
             Change::Linked { number, at } => self.linked(*number, at).map(|()| Vec::new()),
             Change::Removed(at) => self.removed(at).map(|()| Vec::new()),
+            Change::Probe => {
+                self.changed = true;
+                Ok(Vec::new())
+            }
         }
     }
 

@@ -288,10 +288,7 @@ fn a_second_server_is_kept_out() {
     let fixture = Fixture::new(100);
     let path = fixture.directory.path().join("handles.redb");
     let refused = HandleTable::open(&path, 100);
-    assert!(
-        matches!(refused, Err(TableError::Open { .. })),
-        "{refused:?}"
-    );
+    assert!(matches!(refused, Err(TableError::InUse)), "{refused:?}");
 }
 
 #[test]
@@ -365,6 +362,195 @@ fn a_table_of_the_first_format_begins_anew() {
     let table = HandleTable::open(&path, 100).unwrap();
     assert_eq!(table.objects().unwrap(), 0);
     assert_eq!(table.root(identity(2)).unwrap().number, 1);
+}
+
+/// Numbers of a seed: splitmix64.
+fn random(seed: &mut u64) -> u64 {
+    *seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mixed = (*seed ^ *seed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ mixed >> 31
+}
+
+/// A table's file with some hundred objects, and their ids.
+fn filled(path: &Path) -> (Vec<u8>, Vec<TableId>) {
+    let table = HandleTable::open(path, 1000).unwrap();
+    let root = table.root(identity(2)).unwrap();
+    let objects =
+        (0..300).map(|ino| object(identity(10 + ino), location(root, &format!("f{ino}"))));
+    let mut ids = table.intern(objects.collect()).unwrap();
+    ids.push(root);
+    drop(table);
+    (std::fs::read(path).unwrap(), ids)
+}
+
+/// Everything a server asks of a table. What it answers is right or an error.
+fn use_all(table: &HandleTable, ids: &[TableId]) {
+    let root = ids[ids.len() - 1];
+    for (ino, id) in ids[..ids.len() - 1].iter().enumerate().step_by(7) {
+        let expected = identity(10 + ino as u64);
+        if let Ok(Some(found)) = table.object(*id) {
+            assert_eq!(found.identity, expected);
+        }
+        if let Ok(Some(found)) = table.find(&expected)
+            && let Ok(Some(found)) = table.object(found)
+        {
+            assert_eq!(found.identity, expected);
+        }
+        let _any = table.paths(*id);
+    }
+    for ino in [5, 5000] {
+        let new = object(identity(ino), location(root, &format!("new {ino}")));
+        if let Ok(given) = table.intern(vec![new])
+            && let Ok(Some(found)) = table.object(given[0])
+        {
+            assert_eq!(found.identity, identity(ino));
+        }
+    }
+    let _any = table.renamed((root.number, b"f1"), (root.number, b"f2"));
+    let _any = table.removed(root.number, b"f3");
+    let _any = table.linked(ids[4].number, root.number, b"link");
+    let _any = table.objects();
+}
+
+/// Damages `file` in a way that the seed says.
+fn damage(file: &mut Vec<u8>, seed: &mut u64) {
+    let at = usize::try_from(random(seed)).unwrap() % file.len();
+    // The header and the first pages, where most is, as often as the rest.
+    let at = if random(seed).is_multiple_of(2) {
+        at % 32_768
+    } else {
+        at
+    };
+    match random(seed) % 5 {
+        0 => file.truncate(at),
+        1 => file.truncate(at / 4096 * 4096),
+        2 => file[at] ^= 1 << (random(seed) % 8),
+        3 => {
+            let end = file.len().min(at + 4096);
+            file[at..end].fill(0);
+        }
+        _ => {
+            let end = file.len().min(at + 512);
+            for byte in &mut file[at..end] {
+                *byte = random(seed).to_le_bytes()[0];
+            }
+        }
+    }
+}
+
+#[test]
+fn a_damaged_table_is_refused_or_right() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("handles.redb");
+    let (whole, ids) = filled(&path);
+    let mut refused = 0;
+    for seed in 0..400 {
+        let mut damaged = whole.clone();
+        damage(&mut damaged, &mut seed.clone());
+        std::fs::write(&path, &damaged).unwrap();
+        match HandleTable::open(&path, 1000) {
+            Ok(table) => use_all(&table, &ids),
+            Err(error) => {
+                refused += 1;
+                let text = error.to_string();
+                assert!(text.contains("remove it: then a new one is made"), "{text}");
+            }
+        }
+    }
+    assert!(refused > 100, "{refused} of 400 were refused");
+}
+
+#[test]
+fn damage_while_the_table_is_open_ends_in_errors() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("handles.redb");
+    let (whole, ids) = filled(&path);
+    for seed in 0..100 {
+        std::fs::write(&path, &whole).unwrap();
+        // Nothing is kept in memory: all is read again.
+        let table = HandleTable::open_with_cache(&path, 1000, 0).unwrap();
+        let mut damaged = std::fs::read(&path).unwrap();
+        damage(&mut damaged, &mut seed.clone());
+        std::fs::write(&path, &damaged).unwrap();
+        use_all(&table, &ids);
+    }
+}
+
+#[test]
+fn a_table_that_cannot_be_written_tells_what_it_knows_and_gives_nothing_new() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("handles.redb");
+    let (_, ids) = filled(&path);
+    // As on a file system that became read-only: every write fails.
+    let file = File::open(&path).unwrap();
+    let table = HandleTable::over(&path, file, 1000, 1 << 20).unwrap();
+    let root = table.root(identity(2)).unwrap();
+    let new = || vec![object(identity(5), location(root, "new"))];
+    for _ in 0..3 {
+        let refused = table.intern(new());
+        assert!(
+            matches!(refused, Err(TableError::NotWritten(_))),
+            "{refused:?}"
+        );
+        assert_eq!(table.find(&identity(5)).unwrap(), None);
+        let linked = table.linked(ids[0].number, root.number, b"link");
+        assert!(
+            matches!(linked, Err(TableError::NotWritten(_))),
+            "{linked:?}"
+        );
+        assert!(table.check_writable().is_err());
+        let known = object(identity(10), location(root, "f0"));
+        assert_eq!(table.intern(vec![known]).unwrap(), [ids[0]]);
+        assert_eq!(table.paths(ids[1]).unwrap(), [b"f1"]);
+        // What is gone is gone, whether it can be noted or not.
+        table.removed(root.number, b"f2").unwrap();
+    }
+    assert_eq!(table.refused(), 9);
+    drop(table);
+    let table = HandleTable::open(&path, 1000).unwrap();
+    assert_eq!(table.intern(new()).unwrap().len(), 1);
+}
+
+#[test]
+fn what_is_no_table_is_refused_with_a_cure() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("handles.redb");
+    let refused = |contents: &[u8]| {
+        std::fs::write(&path, contents).unwrap();
+        HandleTable::open(&path, 100).unwrap_err().to_string()
+    };
+    for contents in [&b"x"[..], b"not a table", &[0; 100_000], &[0xff; 100_000]] {
+        let text = refused(contents);
+        assert!(text.contains("remove it"), "{text}");
+    }
+    // Somebody else's database, and one of a version to come.
+    for (name, format, expected) in [("other", 1, "another program's"), ("meta", 77, "newer")] {
+        std::fs::remove_file(&path).unwrap();
+        let database = redb::Database::create(&path).unwrap();
+        let transaction = database.begin_write().unwrap();
+        let table = redb::TableDefinition::<&str, u64>::new(name);
+        transaction
+            .open_table(table)
+            .unwrap()
+            .insert("format", format)
+            .unwrap();
+        transaction.commit().unwrap();
+        drop(database);
+        let text = refused(&std::fs::read(&path).unwrap());
+        assert!(
+            text.contains(expected) && text.contains("move the file away"),
+            "{text}"
+        );
+    }
+    std::fs::remove_file(&path).unwrap();
+    std::fs::create_dir(&path).unwrap();
+    let error = HandleTable::open(&path, 100).unwrap_err();
+    assert!(matches!(error, TableError::Open(_)), "{error}");
+    std::fs::remove_dir(&path).unwrap();
+    // Empty is what a crash may leave of a new one.
+    std::fs::write(&path, b"").unwrap();
+    assert_eq!(HandleTable::open(&path, 100).unwrap().objects().unwrap(), 0);
 }
 
 const CHILD_TABLE: &str = "PENSTOCK_TEST_HANDLE_TABLE";

@@ -15,7 +15,7 @@ use parking_lot::RwLockWriteGuard;
 use super::again::{Noted, left_to_set};
 use super::attributes::apply;
 use super::lookup::open_entry;
-use super::resolve::{identity, table_failed, table_id};
+use super::resolve::{identity, table_failed, table_id, take_back};
 use super::stable::Flush;
 use super::{
     Attributes, Error, FileKind, Object, Result, SetAttributes, TimeChange, Wcc, WithWcc,
@@ -24,7 +24,7 @@ use super::{
 use crate::call_notes::Change;
 use crate::core::{Core, Target};
 use crate::file_cache::InodeId;
-use crate::handle_table::NewObject;
+use crate::handle_table::{HandleTable, NewObject};
 
 /// What CREATE does when the name is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,16 +117,22 @@ impl Core {
         let name = name.to_vec();
         self.change_directory(directory, move |core, directory| {
             let noted = directory.noted(Change::Make, &name);
+            let made_before = noted.linked(directory, &name, &object);
+            // Before it is made, so that a table that cannot be written stops it. A place too many does no
+            // harm; one that another object has would be taken from that, and the kernel refuses
+            // such a link.
+            if made_before || fs::statx_at(directory.object.path(), &name).is_err() {
+                core.note_place(directory, &name, &object)?;
+            }
             let linked = {
                 let _identity = Guard::enter(&directory.creds)?;
                 fs::linkat(object.path(), directory.object.path(), &name)
             };
             match linked {
-                Err(Errno::EXIST) if noted.linked(directory, &name, &object) => {}
+                Err(Errno::EXIST) if made_before => {}
                 linked => linked?,
             }
             noted.made_it(object.path());
-            core.note_place(directory, &name, &object)?;
             directory.tree.found_as(&object, &name);
             Ok(((), vec![]))
         })
@@ -470,6 +476,10 @@ fn create_node(
     let set = &of_new_object(*set, &directory.creds);
     let table = core.table(&directory.tree);
     let _turn = table.map(|_| directory.object.names_turn.read());
+    // Nothing is made whose handle could not be given.
+    table
+        .map_or(Ok(()), HandleTable::check_writable)
+        .map_err(table_failed)?;
     let noted = directory.noted(Change::Make, name);
     let made = match node {
         NewNode::File(precondition) => {
@@ -478,7 +488,13 @@ fn create_node(
         other => make_other(directory, name, other, set, &noted)?,
     };
     let stat = fs::statx(made.path.as_fd())?;
-    let object = core.intern(&directory.object, &directory.tree, name, made.path, &stat)?;
+    let object = core
+        .intern(&directory.object, &directory.tree, name, made.path, &stat)
+        .inspect_err(|_| {
+            if made.is_new {
+                take_back(directory, name, &stat);
+            }
+        })?;
     if let Some(file) = made.file
         && !caps::has(Capability::DacOverride)
     {
@@ -511,6 +527,8 @@ fn of_new_object(set: SetAttributes, creds: &Creds) -> SetAttributes {
 struct Made {
     /// An `O_PATH` descriptor of it.
     path: OwnedFd,
+    /// This call made it.
+    is_new: bool,
     /// The descriptor that made it.
     file: Option<Arc<OwnedFd>>,
     /// What has to be flushed besides the directory.
@@ -521,6 +539,7 @@ impl Made {
     fn found(path: OwnedFd) -> Self {
         Self {
             path,
+            is_new: false,
             file: None,
             flushes: vec![],
         }
@@ -584,6 +603,7 @@ fn finish_file(
     if rest.is_empty() {
         return Ok(Made {
             path,
+            is_new: true,
             file: Some(fd),
             flushes: vec![],
         });
@@ -605,6 +625,7 @@ fn finish_file(
     let stat = fs::statx(path.as_fd())?;
     Ok(Made {
         path,
+        is_new: true,
         file: Some(Arc::clone(&fd)),
         flushes: vec![Flush::Inode {
             id: (stat.dev, stat.ino),
@@ -639,6 +660,7 @@ fn existing_file(
             fs::truncate(file.as_fd(), size)?;
             Ok(Made {
                 path: fd,
+                is_new: false,
                 file: None,
                 flushes: vec![Flush::Inode {
                     id: (stat.dev, stat.ino),
@@ -684,7 +706,10 @@ fn make_other(
         ..*set
     };
     if rest.is_empty() {
-        return Ok(Made::found(fd));
+        return Ok(Made {
+            is_new: true,
+            ..Made::found(fd)
+        });
     }
     apply(fd.as_fd(), &directory.creds, &rest, kind)?;
     let flush = match fs::reopen(fd.as_fd(), OFlags::RDONLY | OFlags::DIRECTORY) {
@@ -698,6 +723,7 @@ fn make_other(
     };
     Ok(Made {
         path: fd,
+        is_new: true,
         file: None,
         flushes: vec![flush],
     })

@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use nfs_io::Errno;
 use nfs_io::fs::{self, OFlags, Stat};
+use nfs_io::identity::Guard;
 use nfs_wire::nfs3::FileHandle;
 
 use super::{Error, FileKind, Mount, Object, Result, Tree};
@@ -326,9 +327,44 @@ pub(super) fn table_id(object: &Object) -> Result<TableId> {
     own_table_id(&object.handle).ok_or(Error::NoHandle)
 }
 
+/// What a client is told when the table fails. The log is told by the table itself, once.
 pub(super) fn table_failed(error: TableError) -> Error {
-    tracing::error!(%error, "the handle table failed");
-    Error::Errno(Errno::IO)
+    tracing::debug!(%error, "the handle table failed");
+    let full = match error {
+        TableError::NotWritten(error) => error.raw_os_error().and_then(full),
+        _ => None,
+    };
+    Error::Errno(full.unwrap_or(Errno::IO))
+}
+
+/// Where there is no room for handles there is none for files: the client's program is told so. Anything
+/// else, a state directory that became read-only too, is no matter of the export.
+fn full(errno: i32) -> Option<Errno> {
+    [Errno::NOSPC, Errno::DQUOT]
+        .into_iter()
+        .find(|full| full.raw_os_error() == errno)
+}
+
+/// Removes what was made just now: its handle could not be recorded, and the call fails. While no entry of
+/// the directory may be removed or renamed by a client (`names_turn`), only a program on the
+/// server's host can put something else there, between the look and the removal.
+pub(super) fn take_back(directory: &Target, name: &[u8], made: &Stat) {
+    let parent = directory.object.path();
+    let remove = || {
+        let found = fs::statx_at(parent, name)?;
+        if (found.dev, found.ino, found.btime) != (made.dev, made.ino, made.btime) {
+            return Ok(());
+        }
+        let _identity = Guard::enter(&directory.creds)?;
+        if made.kind() == FileKind::Directory {
+            fs::rmdirat(parent, name)
+        } else {
+            fs::unlinkat(parent, name)
+        }
+    };
+    if let Err(error) = remove() {
+        tracing::debug!(%error, "what was made without a handle stays");
+    }
 }
 
 /// ENOENT and EINVAL are what some file systems say of a handle whose inode is gone.

@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use nfs_io::caps::{self, Capability};
-use nfs_io::fs::{self, OFlags, OpenHow, ResolveFlags, Stat};
+use nfs_io::fs::{self, FsStat, OFlags, OpenHow, ResolveFlags, Stat};
 use nfs_io::{Budget, Errno, Lane};
 use parking_lot::RwLock;
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -80,8 +80,7 @@ impl Mount {
         retired: Arc<AtomicBool>,
     ) -> Result<Self> {
         let facts = fs::statfs(fd.as_fd())?;
-        let place = [&key.0.to_be_bytes()[..], &mark(stat).0].concat();
-        let mark = mark_within(&place, facts.lasting_fsid());
+        let mark = number_of(&key.0.to_be_bytes(), &mark(stat, &facts).0);
         let path = fs::fd_path(fd.as_fd())?;
         let file_size_max = fs::file_size_max(fd.as_fd()).unwrap_or(0);
         Ok(Self {
@@ -123,8 +122,11 @@ impl Mount {
             return Ok(self.mark);
         }
         // A btrfs subvolume within the mount: its snapshots have the same inodes, and ids of their own.
-        let subvolume = fs::statfs(fd)?.lasting_fsid();
-        Ok(mark_within(&self.mark.to_be_bytes(), subvolume))
+        let subvolume = fs::statfs(fd)?.lasting_fsid().unwrap_or(0);
+        Ok(number_of(
+            &self.mark.to_be_bytes(),
+            &subvolume.to_be_bytes(),
+        ))
     }
 
     pub(crate) fn root_ino(&self) -> u64 {
@@ -198,9 +200,10 @@ impl Place {
     fn open(export_id: u32, fd: OwnedFd, stat: &Stat) -> Result<Self> {
         let by_table = !has_kernel_handles(fd.as_fd());
         let retired: Arc<AtomicBool> = Arc::default();
+        let mark = mark(stat, &fs::statfs(fd.as_fd())?);
         let mount = Mount::new(MountKey::ROOT, export_id, fd, stat, Arc::clone(&retired))?;
         Ok(Self {
-            mark: mark(stat),
+            mark,
             by_table,
             root: OnceLock::new(),
             turns: OnceLock::new(),
@@ -210,11 +213,14 @@ impl Place {
     }
 }
 
-/// The root's inode number and birth time. Not the device: its number may be another after a
-/// restart.
-fn mark(root: &Stat) -> PlaceMark {
-    let mut mark = [0; 20];
-    let (ino, btime) = mark.split_at_mut(8);
+/// The root's inode number and birth time, and the file system's own id where that lasts: some keep
+/// the birth time of their first directory in seconds, and two are made in one. Not the device: its
+/// number may be another after a restart.
+fn mark(root: &Stat, facts: &FsStat) -> PlaceMark {
+    let mut mark = [0; 28];
+    let (fsid, root_mark) = mark.split_at_mut(8);
+    fsid.copy_from_slice(&facts.lasting_fsid().unwrap_or(0).to_be_bytes());
+    let (ino, btime) = root_mark.split_at_mut(8);
     ino.copy_from_slice(&root.ino.to_be_bytes());
     if let Some(time) = root.btime {
         let (sec, nsec) = btime.split_at_mut(8);
@@ -224,11 +230,10 @@ fn mark(root: &Stat) -> PlaceMark {
     PlaceMark(mark)
 }
 
-/// A number for a file system at a place: FNV-1a, 64 bit. It is kept on disk, so it must be the same in
-/// every build.
-fn mark_within(place: &[u8], fsid: Option<u64>) -> u64 {
-    let fsid = fsid.unwrap_or(0).to_be_bytes();
-    let bytes = place.iter().chain(&fsid);
+/// A number for a part of a place: FNV-1a, 64 bit. It is kept on disk, so it must be the same in every
+/// build.
+fn number_of(place: &[u8], part: &[u8]) -> u64 {
+    let bytes = place.iter().chain(part);
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
     })

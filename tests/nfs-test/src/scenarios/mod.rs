@@ -281,6 +281,12 @@ pub(crate) const TABLE: &[Scenario] = &[
         run: rootless::device,
     },
     Scenario {
+        name: "rootless-full",
+        about: "its state directory full: what needs a new handle fails and changes nothing",
+        needs: &[Need::Root],
+        run: rootless::full,
+    },
+    Scenario {
         name: "stall-fuse",
         about: "hundreds of READs wait on a stalled file system, all else goes on",
         needs: &[Need::Root, Need::Fuse],

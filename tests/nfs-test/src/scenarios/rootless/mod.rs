@@ -2,8 +2,9 @@
 //! file system is found again.
 
 mod device;
+mod full;
 
-use std::os::unix::fs::chown;
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
@@ -14,11 +15,13 @@ use crate::host::{Context, Server, ServerOptions, copy_program};
 const NOBODY: u32 = 65_534;
 
 pub(super) use device::run as device;
+pub(super) use full::run as full;
 
 /// A directory that belongs to the server's user.
 fn own_dir(path: &Path) -> Result<PathBuf> {
     std::fs::create_dir_all(path)?;
     chown(path, Some(NOBODY), Some(NOBODY))?;
+    std::fs::set_permissions(path, PermissionsExt::from_mode(0o755))?;
     Ok(path.to_path_buf())
 }
 
