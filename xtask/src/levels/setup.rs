@@ -54,6 +54,7 @@ const PACKAGES: &[Package] = &[
     },
     package("xfsprogs", "mkfs.xfs, and xfs_io, which cuts the power"),
     package("e2fsprogs", "mkfs.ext4, chattr"),
+    package("acl", "setfacl, which grants what a file's mode does not"),
     package("btrfs-progs", "mkfs.btrfs, and btrfs, which limits space"),
     package("fuse3", "a file system that stalls on request"),
     package("iproute2", "tap devices and network namespaces"),
