@@ -10,8 +10,11 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::host::{Context, FsKind, LoopFs, Mounted, Server, ServerOptions, counter, output};
 
-/// Of each of the two programs, a short one and a long one.
+/// Copies that are made of each program.
 const COPIES: usize = 10;
+/// A short program, of one WRITE, and one of several. Both are small, as the space of a copy that was removed may come
+/// back after the next copies were made.
+const PROGRAMS: [&str; 2] = ["/bin/true", "/bin/bash"];
 const MIB: u64 = 1 << 20;
 /// How long the space of a removed file is waited for. Whether it came back because the server looked, its
 /// counter says.
@@ -40,7 +43,7 @@ fn programs(context: &Context, export: &Path, state: &str) -> Result<usize> {
     let long = context.dir.join("long");
     fs::write(&long, vec![7; 64 << 20])?;
     for number in 0..COPIES {
-        for program in [Path::new("/bin/true"), &context.server] {
+        for program in PROGRAMS {
             let name = format!("program-{number}");
             let copy = export.join(&name);
             output(
@@ -50,7 +53,7 @@ fn programs(context: &Context, export: &Path, state: &str) -> Result<usize> {
                     .arg(url(&name)),
             )?;
             output(Command::new(&copy).arg("--version"))
-                .with_context(|| format!("{} as {}", program.display(), copy.display()))?;
+                .with_context(|| format!("{program} as {}", copy.display()))?;
             fs::remove_file(&copy)?;
         }
     }
@@ -75,7 +78,7 @@ fn programs(context: &Context, export: &Path, state: &str) -> Result<usize> {
     let looked = counter(context, &state, "file_cache_removed_locally")? - seen;
     ensure!(looked > 0, "its space came back by some other way");
     server.stop()?;
-    Ok(2 * COPIES)
+    Ok(PROGRAMS.len() * COPIES)
 }
 
 fn free_bytes(path: &Path) -> Result<u64> {
