@@ -17,9 +17,9 @@ use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 
 use libfuzzer_sys::fuzz_target;
-use nfs_server::config::{Config, Durability, ExportConfig, ServerConfig, SquashKind};
+use nfs_server::exports::config::{Config, Durability, ExportConfig, ServerConfig, SquashKind};
 use nfs_server::fuzzing::Dispatch;
-use nfs_server::state_dir::StateDir;
+use nfs_server::host::state_dir::StateDir;
 use nfs_wire::auth::OpaqueAuth;
 use nfs_wire::nfs3::{
     self, CreateOk, Failure, FileHandle, LookupOk, PostOpAttr, Procedure, WccData,

@@ -10,20 +10,20 @@ use nfs_io::identity::ServerIdentity;
 use nfs_io::{BufferPool, Creds, Errno, Lane, LocalUid, Pool};
 use nfs_wire::nfs3::FileHandle;
 
-use crate::call_notes::NotedCall;
-use crate::client_id::ClientId;
-use crate::counters::Counters;
+use crate::exports::policy::{Choice, Io};
 use crate::exports::{ClientRule, ExportTable, PRIVILEGED_PORT, WireGid, WireUid};
-use crate::fh::{HandleError, HandleKey};
-use crate::file_cache::FileCache;
-use crate::groups::GroupLists;
-use crate::handle_table::HandleTable;
+use crate::host::groups::GroupLists;
 use crate::limits;
-use crate::policy::{Choice, Io};
-use crate::reply_cache::ReplyCache;
-use crate::standing::Standing;
-use crate::trace::{About, CallId, Trace};
+use crate::operate::counters::Counters;
+use crate::operate::trace::{About, CallId, Trace};
+use crate::rpc::call_notes::NotedCall;
+use crate::rpc::client_id::ClientId;
+use crate::rpc::reply_cache::ReplyCache;
+use crate::rpc::standing::Standing;
+use crate::vfs::fh::{HandleError, HandleKey};
+use crate::vfs::file_cache::FileCache;
 use crate::vfs::gate::Gates;
+use crate::vfs::handle_table::HandleTable;
 use crate::vfs::hints::Hints;
 use crate::vfs::stable::{Committer, Verifier};
 use crate::vfs::{Error, Object, Result, Tree, Turn, Writers};
@@ -55,7 +55,7 @@ pub(crate) struct Core {
     pub(crate) server_groups: bool,
     /// The largest READ and WRITE, in bytes.
     pub(crate) io_bytes_max: u32,
-    pub(crate) mounts: crate::mount3::MountList,
+    pub(crate) mounts: crate::front::mount3::MountList,
     pub(crate) clients: crate::net::clients::Clients,
 }
 

@@ -12,16 +12,16 @@ use nfs_io::EngineKind;
 use nfs_io::engine::Engine;
 use tokio::runtime::Runtime;
 
-use crate::client_id::Peer;
-use crate::config::Config;
 use crate::core::{Caller, Core, WireIdentity};
-use crate::dispatch::{self, Answer, Payload};
+use crate::exports::config::Config;
+use crate::front::dispatch::{self, Answer, Payload};
+use crate::front::nfs3::Context;
+use crate::host::state_dir::StateDir;
 use crate::net::receive::{Receiver, Step, Wanted};
-use crate::nfs3::Context;
+use crate::operate::trace::CallId;
+use crate::rpc::client_id::Peer;
+use crate::rpc::standing::Standing;
 use crate::server::{Facts, StartError, make_core};
-use crate::standing::Standing;
-use crate::state_dir::StateDir;
-use crate::trace::CallId;
 use crate::vfs::Turn;
 
 /// Descriptors that it may hold.

@@ -4,36 +4,17 @@
 //! `mount3` shape each procedure for `vfs`, which alone touches the files of an export; `nlm4` refuses locks.
 #![forbid(unsafe_code)]
 
-mod call_notes;
-mod client_id;
-pub mod config;
-pub mod control;
 mod core;
-mod counters;
-mod dispatch;
 pub mod exports;
-mod fh;
-mod file_cache;
+mod front;
 #[doc(hidden)]
 pub mod fuzzing;
-mod groups;
-pub mod handle_table;
-mod io_counters;
+pub mod host;
 pub mod limits;
-mod mount3;
 mod net;
-mod nfs3;
-mod nlm4;
-pub mod policy;
-pub mod portmap;
-pub mod reload;
-mod reply_cache;
-pub mod rpcbind;
+pub mod operate;
+mod rpc;
 pub mod server;
-mod standing;
-pub mod state_dir;
-pub mod systemd;
-mod trace;
 mod vfs;
 
 pub use server::{Server, ServerOptions, StartError};

@@ -19,25 +19,25 @@ use nfs_io::{Budget, BufferPool, EngineKind, Pool, PoolLimits, fs, probe};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 
-use crate::call_notes::CallNotes;
-use crate::config::{Config, EngineChoice};
-use crate::control::{
+use crate::core::{Core, Trees};
+use crate::exports::ExportTable;
+use crate::exports::config::{Config, EngineChoice};
+use crate::host::state_dir::StateDir;
+use crate::limits;
+use crate::net::shard::{self, Accepted, ShardStart};
+use crate::operate::control::{
     ClientStatus, ExportStatus, FollowRequest, Follower, IoStatus, Listening, MemoryStatus, Status,
     TraceChange, TraceStatus,
 };
-use crate::core::{Core, Trees};
-use crate::counters::{Counters, count};
-use crate::exports::ExportTable;
-use crate::fh::HandleKey;
-use crate::file_cache::{Cursor, FileCache};
-use crate::handle_table::HandleTable;
-use crate::limits;
-use crate::net::shard::{self, Accepted, ShardStart};
-use crate::reply_cache::ReplyCache;
-use crate::standing::{Door, Notice, Standing};
-use crate::state_dir::StateDir;
-use crate::trace::Trace;
+use crate::operate::counters::{Counters, count};
+use crate::operate::trace::Trace;
+use crate::rpc::call_notes::CallNotes;
+use crate::rpc::reply_cache::ReplyCache;
+use crate::rpc::standing::{Door, Notice, Standing};
+use crate::vfs::fh::HandleKey;
+use crate::vfs::file_cache::{Cursor, FileCache};
 use crate::vfs::gate::Gates;
+use crate::vfs::handle_table::HandleTable;
 use crate::vfs::hints::Hints;
 use crate::vfs::stable::{Committer, Verifier};
 

@@ -9,8 +9,8 @@ use std::os::unix::fs::PermissionsExt;
 
 use bytes::Bytes;
 use nfs_client::{Identity, Nfs3};
-use nfs_server::config::EngineChoice;
-use nfs_server::policy::{IoPolicy, Mode};
+use nfs_server::exports::config::EngineChoice;
+use nfs_server::exports::policy::{IoPolicy, Mode};
 use nfs_wire::nfs3::{CreateHow, FileHandle, Nfstime3, Sattr3, StableHow, WccData};
 use support::{Served, block_on, connect, create, mkdir, mode, ok};
 use tokio::task::JoinSet;

@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use nfs_client::Nfs3;
-use nfs_server::config::EngineChoice;
+use nfs_server::exports::config::EngineChoice;
+use nfs_server::exports::policy::{IoPolicy, Mode};
 use nfs_server::limits;
-use nfs_server::policy::{IoPolicy, Mode};
 use nfs_wire::nfs3::{
     CommitArgs, CommitOk, DirOpArgs, FileHandle, Filename, LookupOk, Nfsstat3, Procedure,
     StableHow, WriteArgs, WriteOk,

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use nfs_server::config::Config;
+use nfs_server::exports::config::Config;
 
 /// The TOML blocks of a document, with their directories replaced by one that exists.
 fn examples(document: &str) -> Vec<String> {

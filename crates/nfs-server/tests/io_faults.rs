@@ -7,8 +7,8 @@ use nfs_client::Nfs3;
 use nfs_io::Errno;
 use nfs_io::faults::{Call, Fault, Rule};
 use nfs_io::plan::Mode;
-use nfs_server::control::IoStatus;
-use nfs_server::policy::IoPolicy;
+use nfs_server::exports::policy::IoPolicy;
+use nfs_server::operate::control::IoStatus;
 use nfs_wire::nfs3::{FileHandle, Nfsstat3, StableHow, WriteOk};
 use support::{Served, block_on, create, ok, status};
 

@@ -12,8 +12,8 @@ use std::process::{Child, Command, Stdio};
 use std::rc::Rc;
 
 use nfs_client::{Identity, Nfs3};
-use nfs_server::config::{Config, ExportConfig, ServerConfig, SquashKind};
-use nfs_server::state_dir::StateDir;
+use nfs_server::exports::config::{Config, ExportConfig, ServerConfig, SquashKind};
+use nfs_server::host::state_dir::StateDir;
 use nfs_server::{Server, ServerOptions};
 use nfs_wire::nfs3::{CreateHow, FileHandle, Sattr3};
 use support::{block_on, connect, mkdir, mode, mount, ok};

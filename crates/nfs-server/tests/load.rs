@@ -49,7 +49,7 @@ fn each_of_many_creates_at_once_asks_for_a_flush() {
 #[test]
 fn an_asynchronous_export_waits_for_no_flush() {
     let served = Served::with(|config| {
-        config.exports[0].durability = nfs_server::config::Durability::Async;
+        config.exports[0].durability = nfs_server::exports::config::Durability::Async;
     });
     block_on(async {
         let client = served.client().await;

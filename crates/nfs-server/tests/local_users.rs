@@ -13,7 +13,7 @@ use bytes::Bytes;
 use nfs_client::{Identity, Nfs3, RawConnection};
 use nfs_io::identity::run_as;
 use nfs_io::{Creds, LocalGid, LocalUid};
-use nfs_server::config::SquashKind;
+use nfs_server::exports::config::SquashKind;
 use nfs_wire::nfs3::{
     CreateArgs, CreateHow, DirOpArgs, FileHandle, Filename, Nfsstat3, Procedure, Sattr3, StableHow,
 };

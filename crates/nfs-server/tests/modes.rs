@@ -5,7 +5,7 @@ mod support;
 
 use bytes::Bytes;
 use nfs_client::Nfs3;
-use nfs_server::policy::{IoPolicy, Mode, StableFloor};
+use nfs_server::exports::policy::{IoPolicy, Mode, StableFloor};
 use nfs_wire::nfs3::{FileHandle, Sattr3, StableHow};
 use support::{Served, block_on, create, ok};
 

@@ -4,7 +4,7 @@ mod support;
 
 use std::os::unix::fs::symlink;
 
-use nfs_server::config::ExportConfig;
+use nfs_server::exports::config::ExportConfig;
 use nfs_wire::mount3::Mountstat3;
 use nfs_wire::nfs3::FileHandle;
 use support::links::{check_links, plant_links};

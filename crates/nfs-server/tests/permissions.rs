@@ -9,8 +9,8 @@ use std::process::{Command, Stdio};
 
 use bytes::Bytes;
 use nfs_client::{Identity, Nfs3};
-use nfs_server::config::{Access, SquashKind};
 use nfs_server::exports::ExportTable;
+use nfs_server::exports::config::{Access, SquashKind};
 use nfs_wire::nfs3::{
     ACCESS3_EXECUTE, ACCESS3_EXTEND, ACCESS3_LOOKUP, ACCESS3_MODIFY, ACCESS3_READ, CreateHow,
     FileHandle, Nfsstat3, Sattr3, StableHow,

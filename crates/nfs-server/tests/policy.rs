@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use bytes::Bytes;
 use nfs_client::Nfs3;
 use nfs_server::Server;
-use nfs_server::control::{Asker, IoChanged, IoOrder, IoQuery, IoStatus, Why, WhyQuery};
+use nfs_server::operate::control::{Asker, IoChanged, IoOrder, IoQuery, IoStatus, Why, WhyQuery};
 use nfs_wire::nfs3::{FileHandle, StableHow};
 use support::{Served, block_on, create, lookup, mkdir, ok};
 
@@ -203,7 +203,7 @@ fn a_reload_goes_back_to_the_configuration() {
 #[test]
 fn a_wrong_change_changes_nothing() {
     let served = Served::with(|config| {
-        let other = nfs_server::config::ExportConfig::new("/", "/other");
+        let other = nfs_server::exports::config::ExportConfig::new("/", "/other");
         config.exports.push(other);
     });
     let refused = |order: IoOrder| served.server.set_io_policy(&order, ASKER).unwrap_err();

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use nfs_client::file::ReadStream;
 use nfs_client::{ClientError, NfsUrl};
-use nfs_server::config::parse_size;
+use nfs_server::exports::config::parse_size;
 
 use crate::out::Out;
 use crate::session::{self, Common, Session};

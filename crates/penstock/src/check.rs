@@ -4,9 +4,9 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use nfs_server::config::{Config, ConfigErrors};
-use nfs_server::control::IoView;
 use nfs_server::exports::ExportTable;
+use nfs_server::exports::config::{Config, ConfigErrors};
+use nfs_server::operate::control::IoView;
 use serde_json::json;
 
 use crate::{ctl, exit};

@@ -9,10 +9,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use nfs_server::config::{LogLevel, from_word};
-use nfs_server::control::{self, ClientStatus, Command, ExportStatus, Status, TraceChange};
-use nfs_server::reload::ReloadReport;
-use nfs_server::state_dir;
+use nfs_server::exports::config::{LogLevel, from_word};
+use nfs_server::exports::reload::ReloadReport;
+use nfs_server::host::state_dir;
+use nfs_server::operate::control::{
+    self, ClientStatus, Command, ExportStatus, Status, TraceChange,
+};
 
 use crate::exit::UsageError;
 

@@ -3,7 +3,7 @@
 use std::io;
 use std::process::ExitCode;
 
-use nfs_server::config::ConfigErrors;
+use nfs_server::exports::config::ConfigErrors;
 
 /// Wrong usage or configuration. The command line parser exits with the same.
 pub(crate) const USAGE: u8 = 2;

@@ -3,8 +3,8 @@
 use std::io::IsTerminal as _;
 use std::sync::Arc;
 
-use nfs_server::config::LogLevel;
-use nfs_server::control::TRACE_LOG_TARGET;
+use nfs_server::exports::config::LogLevel;
+use nfs_server::operate::control::TRACE_LOG_TARGET;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;

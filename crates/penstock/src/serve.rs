@@ -11,9 +11,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use nfs_server::config::Config;
-use nfs_server::state_dir::{self, ServerRecord, StateDir};
-use nfs_server::{Server, ServerOptions, systemd};
+use nfs_server::exports::config::Config;
+use nfs_server::host::state_dir::{self, ServerRecord, StateDir};
+use nfs_server::host::systemd;
+use nfs_server::{Server, ServerOptions};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Notify;
 

@@ -12,31 +12,27 @@ struct Exception {
 /// Files of nfs-server outside `vfs/` that open files which are not an export's.
 const OPENS_OWN_FILES: &[Exception] = &[
     Exception {
-        path: "crates/nfs-server/src/call_notes.rs",
+        path: "crates/nfs-server/src/rpc/call_notes.rs",
         reason: "keeps the notes of calls in the state directory",
     },
     Exception {
-        path: "crates/nfs-server/src/config/values.rs",
+        path: "crates/nfs-server/src/exports/config/values.rs",
         reason: "looks whether an exported directory is there",
     },
     Exception {
-        path: "crates/nfs-server/src/control.rs",
+        path: "crates/nfs-server/src/operate/control.rs",
         reason: "makes and removes the control socket",
     },
     Exception {
-        path: "crates/nfs-server/src/control/client.rs",
+        path: "crates/nfs-server/src/operate/control/client.rs",
         reason: "finds the control socket",
-    },
-    Exception {
-        path: "crates/nfs-server/src/fh.rs",
-        reason: "reads and makes the handle key",
     },
     Exception {
         path: "crates/nfs-server/src/server.rs",
         reason: "sets what holds for the whole process: umask, descriptor limit",
     },
     Exception {
-        path: "crates/nfs-server/src/state_dir.rs",
+        path: "crates/nfs-server/src/host/state_dir.rs",
         reason: "owns the state directory: handle key, lock, control socket",
     },
 ];
@@ -197,7 +193,7 @@ fn only_fh_decodes_handles(source: &Source, findings: &mut Vec<Finding>) {
         // These hash calls, and have no key of handles.
         let hashes_calls = ["call_notes.rs", "reply_cache.rs"]
             .iter()
-            .any(|name| source.path == format!("crates/nfs-server/src/{name}"));
+            .any(|name| source.path == format!("crates/nfs-server/src/rpc/{name}"));
         let macs = has_word(line, "siphasher") && !hashes_calls;
         let bytes = has_word(line, "KernelHandle") || macs;
         let opens = has_word(line, "open_by_handle") && !vfs;
@@ -306,7 +302,7 @@ mod tests {
     fn files_outside_vfs_are_caught() {
         assert_eq!(
             found(
-                "crates/nfs-server/src/nfs3/read.rs",
+                "crates/nfs-server/src/front/nfs3/read.rs",
                 "use nfs_io::{budget, fs};"
             )
             .len(),
@@ -314,7 +310,7 @@ mod tests {
         );
         assert_eq!(
             found(
-                "crates/nfs-server/src/nfs3/read.rs",
+                "crates/nfs-server/src/front/nfs3/read.rs",
                 "nfs_io::fs::statx(fd)"
             )
             .len(),
@@ -322,14 +318,14 @@ mod tests {
         );
         assert!(found("crates/nfs-server/src/vfs/open.rs", "use nfs_io::fs;").is_empty());
         let types = "use nfs_io::fs::{FileKind, Stat};";
-        assert!(found("crates/nfs-server/src/nfs3/convert.rs", types).is_empty());
+        assert!(found("crates/nfs-server/src/front/nfs3/convert.rs", types).is_empty());
     }
 
     #[test]
     fn handle_bytes_outside_fh_are_caught() {
         assert_eq!(
             found(
-                "crates/nfs-server/src/nfs3/lookup.rs",
+                "crates/nfs-server/src/front/nfs3/lookup.rs",
                 "let h = KernelHandle::new(b);"
             )
             .len(),
@@ -340,7 +336,7 @@ mod tests {
         assert_eq!(found(vfs, "use nfs_io::fs::handle::KernelHandle;").len(), 1);
         assert!(
             found(
-                "crates/nfs-server/src/fh.rs",
+                "crates/nfs-server/src/vfs/fh.rs",
                 "use siphasher::sip128::SipHasher24;"
             )
             .is_empty()

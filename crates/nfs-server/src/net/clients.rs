@@ -8,8 +8,8 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 
-use crate::control::ClientStatus;
-use crate::standing::Standing;
+use crate::operate::control::ClientStatus;
+use crate::rpc::standing::Standing;
 
 /// Every open connection by its peer; bounded by the cap of connections.
 #[derive(Default)]

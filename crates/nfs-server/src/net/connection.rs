@@ -31,15 +31,15 @@ use super::clients::Figures;
 use super::output::Output;
 use super::receive::{BadRecord, Received, Receiver, Step, Wanted};
 use super::shard::Shard;
-use crate::client_id::Peer;
 use crate::core::{Caller, WireIdentity};
-use crate::counters::{count, count_bytes};
-use crate::dispatch::{self, Answer, Payload, Reply};
+use crate::front::dispatch::{self, Answer, Payload, Reply};
+use crate::front::nfs3::Context;
 use crate::limits;
-use crate::nfs3::Context;
-use crate::reply_cache::Origin;
-use crate::standing::Standing;
-use crate::trace::CallId;
+use crate::operate::counters::{count, count_bytes};
+use crate::operate::trace::CallId;
+use crate::rpc::client_id::Peer;
+use crate::rpc::reply_cache::Origin;
+use crate::rpc::standing::Standing;
 use crate::vfs::Turn;
 
 /// See the module.

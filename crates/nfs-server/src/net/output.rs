@@ -7,7 +7,7 @@ use nfs_io::{Budget, Reservation};
 use nfs_wire::xdr::padding;
 use tokio::net::TcpStream;
 
-use crate::dispatch::Reply;
+use crate::front::dispatch::Reply;
 use crate::limits;
 
 /// What waits to be sent on one connection.

@@ -14,7 +14,7 @@ use nfs_io::{Buf, Reservation};
 use nfs_wire::limits::DATA_BYTES_MAX;
 use nfs_wire::record::FragmentHeader;
 
-use crate::dispatch::{WriteCut, write_head_len};
+use crate::front::dispatch::{WriteCut, write_head_len};
 use crate::limits;
 
 /// One connection's state between reads.

@@ -15,10 +15,10 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::LocalSet;
 
 use super::connection;
-use crate::client_id::Peer;
 use crate::core::Core;
 use crate::limits;
-use crate::standing::Standing;
+use crate::rpc::client_id::Peer;
+use crate::rpc::standing::Standing;
 
 /// What all connections of a shard share; lives on its thread.
 pub(crate) struct Shard {

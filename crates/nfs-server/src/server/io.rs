@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::Server;
-use crate::control::{Asker, IoChanged, IoOrder, IoQuery, IoState, IoView};
 use crate::exports::{Export, ExportTable};
+use crate::operate::control::{Asker, IoChanged, IoOrder, IoQuery, IoState, IoView};
 
 /// How long a live change holds.
 const LASTS: &str = "until the next reload or restart, which go back to the configuration";

@@ -12,14 +12,14 @@ use nfs_io::Errno;
 use nfs_io::plan::{Mode, Segment, placement, plan_read, plan_write};
 
 use super::Server;
-use crate::config::{from_word, word_of};
-use crate::control::{
+use crate::exports::config::{from_word, word_of};
+use crate::exports::policy::{Because, Choice, Io, IoPolicy, Mismatch, StableFloor, show_size};
+use crate::exports::{PRIVILEGED_PORT, Refused as NotAdmitted};
+use crate::limits;
+use crate::operate::control::{
     Why, WhyAlignment, WhyQuery, WhyRule, WhySegment, WhyStable, reason_sentence,
 };
-use crate::exports::{PRIVILEGED_PORT, Refused as NotAdmitted};
-use crate::io_counters::Reason;
-use crate::limits;
-use crate::policy::{Because, Choice, Io, IoPolicy, Mismatch, StableFloor, show_size};
+use crate::operate::io_counters::Reason;
 use crate::vfs::{Error, FileFacts, KnownName, Refused, Stability, Tree};
 
 /// The words of a WRITE's stability.
@@ -224,7 +224,7 @@ fn because(io: Io, policy: &IoPolicy, choice: Choice) -> String {
 
 fn verdicts(asked: &Asked, policy: &IoPolicy, choice: Choice, name: Option<&[u8]>) -> Vec<WhyRule> {
     let client = asked.client.to_canonical();
-    let verdict = |index, rule: &crate::policy::Rule| match choice.because {
+    let verdict = |index, rule: &crate::exports::policy::Rule| match choice.because {
         Because::Rule(decided) if decided == index => "decides".to_owned(),
         Because::Rule(decided) if decided < index => "not reached".to_owned(),
         Because::Rule(_) | Because::Setting => {

@@ -1,5 +1,5 @@
 //! Changes of names that an earlier run of the server may have made already: what such a call notes
-//! before and after, and what it takes for its own when it comes again. See [`call_notes`](crate::call_notes).
+//! before and after, and what it takes for its own when it comes again. See [`call_notes`](crate::rpc::call_notes).
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -8,8 +8,8 @@ use nfs_io::fs::{self, ResolveFlags, Stat};
 use super::create::NewNode;
 use super::lookup::open_entry;
 use super::{FileKind, Object, SetAttributes};
-use crate::call_notes::{Before, CallNotes, Change, Known, NotedCall};
 use crate::core::Target;
+use crate::rpc::call_notes::{Before, CallNotes, Change, Known, NotedCall};
 
 /// One change of names, noted; without notes it does nothing and knows nothing.
 pub(super) struct Noted<'t>(Option<(&'t NotedCall, &'t CallNotes, Before)>);

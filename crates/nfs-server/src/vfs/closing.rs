@@ -19,8 +19,8 @@ use parking_lot::Mutex;
 use super::object::Open;
 use super::{Object, Result};
 use crate::core::{Core, Target};
-use crate::file_cache::FdBudget;
 use crate::limits;
+use crate::vfs::file_cache::FdBudget;
 
 /// One file's descriptor for WRITE, COMMIT and truncation, and what is known of its use.
 #[derive(Default)]

@@ -21,10 +21,10 @@ use super::{
     Attributes, Error, FileKind, Object, Result, SetAttributes, TimeChange, Wcc, WithWcc,
     check_name,
 };
-use crate::call_notes::Change;
 use crate::core::{Core, Target};
-use crate::file_cache::InodeId;
-use crate::handle_table::{HandleTable, NewObject};
+use crate::rpc::call_notes::Change;
+use crate::vfs::file_cache::InodeId;
+use crate::vfs::handle_table::{HandleTable, NewObject};
 
 /// What CREATE does when the name is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -68,8 +68,8 @@ impl From<Errno> for Error {
     }
 }
 
-impl From<crate::fh::HandleTooLong> for Error {
-    fn from(_: crate::fh::HandleTooLong) -> Self {
+impl From<crate::vfs::fh::HandleTooLong> for Error {
+    fn from(_: crate::vfs::fh::HandleTooLong) -> Self {
         Self::NoHandle
     }
 }

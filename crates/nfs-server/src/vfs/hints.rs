@@ -10,8 +10,8 @@ use std::hash::{BuildHasher, RandomState};
 
 use parking_lot::Mutex;
 
-use crate::file_cache::InodeId;
 use crate::limits;
+use crate::vfs::file_cache::InodeId;
 
 /// A table of guesses; a new one displaces what is in its place.
 pub(crate) struct Hints {

@@ -1,5 +1,5 @@
 //! An object of an export that some client holds a handle of: its descriptors and what is
-//! remembered about it while it is in the [file cache](crate::file_cache).
+//! remembered about it while it is in the [file cache](crate::vfs::file_cache).
 //!
 //! An `Object` lives as long as the cache or a running call holds it; its descriptors close with
 //! it. It never caches attributes: changes made on the server's own host show at once. It does
@@ -22,10 +22,10 @@ use super::gate::{Gate, Gates};
 use super::io::{Refusals, Rounds};
 use super::tree::Mount;
 use super::{Access, Attributes, Error, FileKind, Result, Wcc};
-use crate::client_id::ClientId;
-use crate::file_cache::{FdBudget, FdSlot};
-use crate::io_counters::Io;
 use crate::limits;
+use crate::operate::io_counters::Io;
+use crate::rpc::client_id::ClientId;
+use crate::vfs::file_cache::{FdBudget, FdSlot};
 
 /// See the module.
 pub(crate) struct Object {

@@ -14,9 +14,9 @@ use nfs_wire::nfs3::FileHandle;
 
 use super::{Error, FileKind, Mount, Object, Result, Tree};
 use crate::core::{Core, Target};
-use crate::fh::{HandleBody, HandleParts, MountKey, own_table_id};
-use crate::file_cache::{InodeId, Leaving};
-use crate::handle_table::{HandleTable, Identity, NewObject, TableError, TableId};
+use crate::vfs::fh::{HandleBody, HandleParts, MountKey, own_table_id};
+use crate::vfs::file_cache::{InodeId, Leaving};
+use crate::vfs::handle_table::{HandleTable, Identity, NewObject, TableError, TableId};
 
 impl Object {
     pub(crate) fn inode_id(&self) -> InodeId {

@@ -16,9 +16,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{Error, Result, Tree};
 use crate::core::Core;
-use crate::counters::count;
-use crate::file_cache::{Cursor, Leaving};
 use crate::limits;
+use crate::operate::counters::count;
+use crate::vfs::file_cache::{Cursor, Leaving};
 
 /// A call's turn with descriptors; given back when the call is over.
 #[derive(Default)]

@@ -20,8 +20,8 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use super::{Error, Object, Result};
-use crate::client_id::ClientId;
 use crate::limits;
+use crate::rpc::client_id::ClientId;
 
 /// The write verifier (RFC 1813 §3.3.7, §3.3.21): different after each start of the server and
 /// after each loss of unstable data.

@@ -19,9 +19,9 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::{Error, FileKind, Object, Result, room};
 use crate::exports::Export;
-use crate::fh::{MountKey, PlaceMark};
-use crate::io_counters::IoCounters;
 use crate::limits;
+use crate::operate::io_counters::IoCounters;
+use crate::vfs::fh::{MountKey, PlaceMark};
 
 /// See the module.
 pub(crate) struct Tree {

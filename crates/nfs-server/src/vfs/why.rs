@@ -10,8 +10,8 @@ use nfs_io::plan::{Alignment, Mode};
 
 use super::{Error, FileKind, Result, Tree};
 use crate::core::Core;
-use crate::file_cache::InodeId;
-use crate::io_counters::{Io, Reason};
+use crate::operate::io_counters::{Io, Reason};
+use crate::vfs::file_cache::InodeId;
 
 /// See the module.
 pub(crate) struct FileFacts {

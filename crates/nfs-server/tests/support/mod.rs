@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use nfs_client::{ConnectOptions, Connection, Identity, Nfs3, RpcError, Target};
-use nfs_server::config::{Config, EngineChoice, ExportConfig, ServerConfig, SquashKind};
-use nfs_server::state_dir::StateDir;
+use nfs_server::exports::config::{Config, EngineChoice, ExportConfig, ServerConfig, SquashKind};
+use nfs_server::host::state_dir::StateDir;
 use nfs_server::{Server, ServerOptions};
 use nfs_wire::nfs3::{CreateHow, Failure, FileHandle, Nfsstat3, Sattr3};
 use tempfile::TempDir;

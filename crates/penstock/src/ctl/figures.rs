@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use nfs_server::control::{IoStatus, reason_sentence};
+use nfs_server::operate::control::{IoStatus, reason_sentence};
 
 /// A table: a row for each export, operation and mode, and below it, for who went another way, why.
 pub(super) fn print(out: &mut impl Write, rows: &[IoStatus]) -> io::Result<()> {

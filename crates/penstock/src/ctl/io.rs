@@ -7,12 +7,14 @@ use std::process::ExitCode;
 use std::str::FromStr as _;
 
 use anyhow::Context as _;
-use nfs_server::config::{from_word, parse_size, word_of};
-use nfs_server::control::{
+use nfs_server::exports::config::{from_word, parse_size, word_of};
+use nfs_server::exports::policy::{
+    Io, IoChange, StableFloor, WriteMode, parse_mode, parse_rule, show_size,
+};
+use nfs_server::operate::control::{
     Command, ExportStatus, IoChanged, IoOrder, IoQuery, IoState, IoView, Status, Why, WhyQuery,
     WhySegment,
 };
-use nfs_server::policy::{Io, IoChange, StableFloor, WriteMode, parse_mode, parse_rule, show_size};
 
 use super::{ask, figures};
 use crate::exit::UsageError;

@@ -7,10 +7,10 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use nfs_server::control::{
+use nfs_server::host::state_dir;
+use nfs_server::operate::control::{
     self, Command, EventStatus, FollowRequest, TraceChange, TraceLine, TraceStatus, check_event,
 };
-use nfs_server::state_dir;
 
 use super::ask;
 

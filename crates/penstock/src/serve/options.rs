@@ -6,11 +6,11 @@ use std::str::FromStr as _;
 
 use anyhow::Context as _;
 use ipnet::IpNet;
-use nfs_server::config::{
+use nfs_server::exports::config::{
     self, Access, ClientConfig, Config, Durability, EngineChoice, ExportConfig, LogLevel, NFS_PORT,
     ServerConfig, SquashKind, from_word,
 };
-use nfs_server::policy::{self, IoChange, IoPolicy, Mode, StableFloor, WriteMode};
+use nfs_server::exports::policy::{self, IoChange, IoPolicy, Mode, StableFloor, WriteMode};
 
 use crate::exit::UsageError;
 

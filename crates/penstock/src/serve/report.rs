@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use nfs_server::config::{Access, Config, ExportConfig, SquashKind, word_of};
-use nfs_server::control::IoView;
+use nfs_server::exports::config::{Access, Config, ExportConfig, SquashKind, word_of};
+use nfs_server::operate::control::IoView;
 
 use crate::ctl;
 

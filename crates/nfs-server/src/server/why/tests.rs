@@ -1,7 +1,7 @@
 use nfs_io::plan::Alignment;
 
 use super::*;
-use crate::policy::parse_rule;
+use crate::exports::policy::parse_rule;
 
 /// 1 MiB, with direct I/O in blocks of 4096 bytes, nothing refused.
 fn facts() -> FileFacts {

@@ -11,8 +11,8 @@ use nfs_io::plan::{Alignment, Fallback, Mode};
 
 use super::super::{Error, Object, Result};
 use crate::core::{Core, Target};
-use crate::io_counters::{Io, Moved, Reason};
-use crate::trace::Trace;
+use crate::operate::io_counters::{Io, Moved, Reason};
+use crate::operate::trace::Trace;
 
 /// What a file has refused: asking again costs a system call that fails. Forgotten when the
 /// file leaves the cache.

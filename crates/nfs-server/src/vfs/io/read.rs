@@ -13,8 +13,8 @@ use super::super::{Access, Attributes, Error, Result};
 use super::mode::{Moving, alignment};
 use super::{ReadDone, finished, must_be_regular};
 use crate::core::{Core, Target};
-use crate::io_counters::Io;
-use crate::trace::Event;
+use crate::operate::io_counters::Io;
+use crate::operate::trace::Event;
 
 impl Core {
     /// Reads up to `count` bytes.

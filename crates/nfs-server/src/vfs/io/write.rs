@@ -15,10 +15,10 @@ use super::super::{Access, Error, Object, Result, WithWcc};
 use super::mode::{Moving, alignment};
 use super::{Stability, WriteDone, finished, must_be_regular};
 use crate::core::{Core, Target};
-use crate::dispatch::Payload;
-use crate::io_counters::Io;
+use crate::front::dispatch::Payload;
 use crate::limits;
-use crate::trace::Event;
+use crate::operate::io_counters::Io;
+use crate::operate::trace::Event;
 
 impl Core {
     /// Writes a payload.

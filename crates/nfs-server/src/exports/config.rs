@@ -1,0 +1,367 @@
+//! The configuration: what an operator may choose, from a TOML file or from flags.
+//!
+//! This module owns every knob of the server and the text of each complaint about it. It reads the
+//! file into a [`Config`] once; nothing else of the server sees TOML. The document is walked by
+//! hand, with the position of each key and value, so that one run reports *every* problem with its
+//! line and its cure, which a derived deserializer (it stops at the first) cannot do. A key that is
+//! not known is an error.
+//!
+//! It never panics on a file's contents, and it only looks at the file system to see that the
+//! exported directories exist.
+
+mod io_policy;
+mod problem;
+mod read;
+mod toml_section;
+mod values;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use ipnet::IpNet;
+
+pub use problem::{ConfigErrors, Problem};
+pub use values::{
+    check_directory, check_memory, check_pseudo, from_word, loopback_nets, parse_listen, parse_net,
+    parse_size, word_of,
+};
+
+use crate::exports::policy::IoPolicy;
+use crate::limits;
+
+/// User and group that squashed requests run as unless configured: `nobody` on Linux.
+pub const ANONYMOUS_ID_DEFAULT: u32 = 65534;
+
+/// The port of NFS (RFC 1813 §2.2).
+pub const NFS_PORT: u16 = 2049;
+
+/// A whole configuration, valid in itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// The file this was read from; `None` when it was made from flags.
+    pub file: Option<PathBuf>,
+    /// What holds for the whole server.
+    pub server: ServerConfig,
+    /// What is served. At least one; pseudo paths are unique.
+    pub exports: Vec<ExportConfig>,
+    /// What the file says and is worth a second look, with its line; see [`Config::warnings`].
+    pub remarks: Vec<String>,
+}
+
+/// The `[server]` section. A change of these needs a restart, except `log`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerConfig {
+    /// Addresses that MOUNT and NFS are answered on. Port 0 takes a free one.
+    pub listen: Vec<SocketAddr>,
+    /// Where handle keys, the control socket and the handle table live; `None` takes the default
+    /// of [`crate::host::state_dir`].
+    pub state_dir: Option<PathBuf>,
+    /// How file I/O is carried out.
+    pub engine: EngineChoice,
+    /// Budget of all I/O buffers together, in bytes. At the budget connections are read no further
+    /// until replies have left: slower, never larger.
+    pub memory_bytes: u64,
+    /// Event-loop threads; `None` takes one per processor.
+    pub shards: Option<usize>,
+    /// Most threads for calls that may block; `None` takes the server's own choice.
+    pub helper_threads: Option<usize>,
+    /// Answer portmap and rpcbind on port 111 ourselves (needs root and no other rpcbind).
+    pub portmap: bool,
+    /// Register with a local rpcbind where there is one.
+    pub rpcbind: bool,
+    /// Take a user's groups from this machine's group database instead of the (at most 16) groups
+    /// that AUTH_SYS carries.
+    pub server_groups: bool,
+    /// Believe programs of this machine who they say they are, root included, instead of asking the
+    /// kernel whose they are.
+    pub trust_loopback: bool,
+    /// How much is logged.
+    pub log: LogLevel,
+    /// Log one JSON object per line instead of text.
+    pub log_json: bool,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self {
+            listen: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, NFS_PORT))],
+            state_dir: None,
+            engine: EngineChoice::Auto,
+            memory_bytes: limits::MEMORY_BYTES_DEFAULT,
+            shards: None,
+            helper_threads: None,
+            portmap: false,
+            rpcbind: true,
+            server_groups: false,
+            trust_loopback: false,
+            log: LogLevel::Info,
+            log_json: false,
+        }
+    }
+}
+
+/// One `[[export]]` section.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExportConfig {
+    /// The directory that is served, absolute.
+    pub path: PathBuf,
+    /// The path that clients mount, `/` or `/name/...`, without a slash at its end. The default is
+    /// the directory's own path.
+    pub pseudo: String,
+    /// Who may come, in order; the first match decides. Never empty.
+    pub clients: Vec<ClientConfig>,
+    /// When a change is on stable storage.
+    pub durability: Durability,
+    /// May a client walk into other file systems that are mounted below the directory?
+    pub crossmnt: bool,
+    /// How READs and WRITEs reach the disk.
+    pub io: IoPolicy,
+}
+
+impl ExportConfig {
+    /// An export of `path` as `pseudo` to loopback clients, writable, root squashed: the defaults
+    /// of an `[[export]]` section.
+    pub fn new(path: impl Into<PathBuf>, pseudo: impl Into<String>) -> Self {
+        let rule = |net| ClientConfig {
+            net,
+            ..ClientConfig::default()
+        };
+        Self {
+            path: path.into(),
+            pseudo: pseudo.into(),
+            clients: loopback_nets().map(rule).to_vec(),
+            durability: Durability::Sync,
+            crossmnt: false,
+            io: IoPolicy::default(),
+        }
+    }
+}
+
+/// What one network of clients may do with an export: an entry of `clients`, or an
+/// `[[export.client]]` section.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientConfig {
+    /// The network. IPv4 networks written as IPv4-mapped IPv6 are kept as IPv4.
+    pub net: IpNet,
+    /// May it change anything?
+    pub access: Access,
+    /// Whose requests become anonymous.
+    pub squash: SquashKind,
+    /// The user that squashed requests run as.
+    pub anonuid: u32,
+    /// The group that squashed requests run as.
+    pub anongid: u32,
+    /// Must the client's port be below 1024? That only proves that the sender was root on its own
+    /// machine; it locks out user-space clients.
+    pub privileged_port: bool,
+}
+
+impl Default for ClientConfig {
+    fn default() -> Self {
+        Self {
+            net: loopback_nets()[0],
+            access: Access::ReadWrite,
+            squash: SquashKind::Root,
+            anonuid: ANONYMOUS_ID_DEFAULT,
+            anongid: ANONYMOUS_ID_DEFAULT,
+            privileged_port: false,
+        }
+    }
+}
+
+/// How file I/O is carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EngineChoice {
+    /// io_uring where the kernel lets us, threads elsewhere.
+    Auto,
+    /// io_uring; the server does not start without it.
+    Uring,
+    /// Threads that block in `preadv2` and `pwritev2`.
+    Threads,
+}
+
+impl EngineChoice {
+    /// The words of the configuration.
+    pub const WORDS: &'static [(&'static str, Self)] = &[
+        ("auto", Self::Auto),
+        ("uring", Self::Uring),
+        ("threads", Self::Threads),
+    ];
+}
+
+/// May a client change anything?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Reads and changes.
+    ReadWrite,
+    /// Only reads; a change is answered NFS3ERR_ROFS.
+    ReadOnly,
+}
+
+impl Access {
+    /// The words of the configuration.
+    pub const WORDS: &'static [(&'static str, Self)] =
+        &[("rw", Self::ReadWrite), ("ro", Self::ReadOnly)];
+}
+
+/// Whose requests run as the anonymous user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SquashKind {
+    /// Those of user 0, and group 0 wherever it occurs.
+    Root,
+    /// Everybody's.
+    All,
+    /// Nobody's: a client's root is root here.
+    None,
+}
+
+impl SquashKind {
+    /// The words of the configuration.
+    pub const WORDS: &'static [(&'static str, Self)] = &[
+        ("root", Self::Root),
+        ("all", Self::All),
+        ("none", Self::None),
+    ];
+}
+
+/// When a change is on stable storage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// Before the reply, as RFC 1813 §1.7 and §4.8 ask.
+    Sync,
+    /// Some time after the reply: faster, and a power cut loses what was acknowledged.
+    Async,
+}
+
+impl Durability {
+    /// The words of the configuration.
+    pub const WORDS: &'static [(&'static str, Self)] =
+        &[("sync", Self::Sync), ("async", Self::Async)];
+}
+
+/// How much is logged. Each level contains those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LogLevel {
+    /// What stops the server or loses data.
+    Error,
+    /// What an operator should look at.
+    Warn,
+    /// Starts, stops, reloads.
+    Info,
+    /// Connections and decisions.
+    Debug,
+    /// Everything, with a price.
+    Trace,
+}
+
+impl LogLevel {
+    /// The words of the configuration.
+    pub const WORDS: &'static [(&'static str, Self)] = &[
+        ("error", Self::Error),
+        ("warn", Self::Warn),
+        ("info", Self::Info),
+        ("debug", Self::Debug),
+        ("trace", Self::Trace),
+    ];
+}
+
+impl Config {
+    /// A configuration made of flags: one export and what holds for the server.
+    #[must_use]
+    pub const fn from_flags(server: ServerConfig, exports: Vec<ExportConfig>) -> Self {
+        Self {
+            file: None,
+            server,
+            exports,
+            remarks: Vec::new(),
+        }
+    }
+
+    /// Reads and checks the file at `path`.
+    ///
+    /// # Errors
+    /// Every problem found, each with its line and cure.
+    pub fn load(path: &Path) -> Result<Self, ConfigErrors> {
+        let text = read_bounded(path).map_err(|problem| ConfigErrors::one(path, problem))?;
+        Self::parse(path, &text)
+    }
+
+    /// Checks `text`, which is the contents of `file` (used for messages only).
+    ///
+    /// # Errors
+    /// Every problem found, each with its line and cure.
+    pub fn parse(file: &Path, text: &str) -> Result<Self, ConfigErrors> {
+        read::config(file, text)
+    }
+
+    /// What is allowed and yet worth a second look, one sentence each.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = self.remarks.clone();
+        if self.server.trust_loopback {
+            warnings.push(
+                "trust_loopback: every user of this machine can act as any other, and as root \
+                 where root is not squashed"
+                    .to_owned(),
+            );
+        }
+        for export in &self.exports {
+            if export.durability == Durability::Async {
+                warnings.push(format!(
+                    "{}: durability = \"async\": a power cut or a crash loses changes that were \
+                     acknowledged, and no client will notice",
+                    export.pseudo
+                ));
+            }
+            for client in &export.clients {
+                let wide_open = client.squash == SquashKind::None
+                    && client.access == Access::ReadWrite
+                    && client.net.prefix_len() == 0;
+                if wide_open {
+                    warnings.push(format!(
+                        "{}: any host ({}) may act as root here (squash = \"none\")",
+                        export.pseudo, client.net
+                    ));
+                }
+            }
+            let outer = |other: &&ExportConfig| {
+                other.pseudo != export.pseudo && export.path.starts_with(&other.path)
+            };
+            if let Some(outer) = self.exports.iter().find(outer) {
+                warnings.push(format!(
+                    "{}: its directory {} lies inside that of {} ({}): clients of the latter \
+                     reach it under the latter's rules",
+                    export.pseudo,
+                    export.path.display(),
+                    outer.pseudo,
+                    outer.path.display()
+                ));
+            }
+        }
+        warnings
+    }
+}
+
+fn read_bounded(path: &Path) -> Result<String, String> {
+    use std::io::Read as _;
+    let cannot = |error: std::io::Error| match error.kind() {
+        std::io::ErrorKind::NotFound => "there is no such file; check the path".to_owned(),
+        std::io::ErrorKind::InvalidData => "this is not UTF-8 text; save it as UTF-8".to_owned(),
+        _ => format!("cannot be read ({error}); check its permissions"),
+    };
+    let file = std::fs::File::open(path).map_err(cannot)?;
+    let mut text = String::new();
+    file.take(limits::CONFIG_BYTES_MAX + 1)
+        .read_to_string(&mut text)
+        .map_err(cannot)?;
+    if text.len() as u64 > limits::CONFIG_BYTES_MAX {
+        return Err(format!(
+            "is larger than {} bytes; is this the right file?",
+            limits::CONFIG_BYTES_MAX
+        ));
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests;

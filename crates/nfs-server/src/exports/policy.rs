@@ -1,0 +1,272 @@
+//! How one READ or WRITE is to be moved: which mode, how stable at least, and why.
+//!
+//! An [`IoPolicy`] belongs to an export. It is a value: it never changes, touches no file and knows no clock;
+//! a live change puts another one in its place ([`LivePolicy`]) and calls under way finish with the one that
+//! they asked. The text of a policy (words, the kernel's numbers, `--rule`) is read and written in
+//! `words.rs`, name patterns in `pattern.rs`. Nothing here panics on an operator's or a client's input.
+
+mod live;
+mod pattern;
+mod words;
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+pub use nfs_io::plan::Mode;
+
+pub use crate::operate::io_counters::Io;
+pub use live::LivePolicy;
+pub use pattern::NamePattern;
+pub use words::{IoChange, WriteMode, parse_mode, parse_rule, show_size};
+pub(crate) use words::{RuleParts, floor_of};
+
+use crate::limits;
+use crate::vfs::Stability;
+
+impl Io {
+    /// The words of the configuration.
+    pub const WORDS: &'static [(&'static str, Self)] =
+        &[("read", Self::Read), ("write", Self::Write)];
+}
+
+/// The least that a WRITE is, whatever the client asks: a client's UNSTABLE is raised to this, and the
+/// reply says what was done (RFC 1813 §3.3.7 lets a server do more than it was asked).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum StableFloor {
+    /// What the client asks.
+    #[default]
+    Asked,
+    /// DATA_SYNC: the data, and what is needed to read it back, is on stable storage. The kernel's WRITE
+    /// mode 3, with direct.
+    DataSync,
+    /// FILE_SYNC: all attributes too. The kernel's WRITE mode 4, with direct.
+    FileSync,
+}
+
+impl StableFloor {
+    /// The words of the configuration.
+    pub const WORDS: &'static [(&'static str, Self)] = &[
+        ("asked", Self::Asked),
+        ("data-sync", Self::DataSync),
+        ("file-sync", Self::FileSync),
+    ];
+
+    /// What a WRITE that asks for `asked` promises.
+    #[allow(dead_code, reason = "until WRITE asks for it")]
+    pub(crate) fn raise(self, asked: Stability) -> Stability {
+        match (self, asked) {
+            (_, Stability::FileSync) | (Self::FileSync, _) => Stability::FileSync,
+            (_, Stability::DataSync) | (Self::DataSync, _) => Stability::DataSync,
+            (Self::Asked, Stability::Unstable) => Stability::Unstable,
+        }
+    }
+}
+
+/// How an export's READs and WRITEs are moved: rules, and what holds where none matches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IoPolicy {
+    /// READs that no rule matches.
+    pub read: Mode,
+    /// WRITEs that no rule matches.
+    pub write: Mode,
+    /// For every WRITE, whichever rule matches.
+    pub stable: StableFloor,
+    /// In the order tried; the first that matches decides. At most
+    /// [`limits::IO_RULES_PER_EXPORT_MAX`].
+    pub rules: Vec<Rule>,
+}
+
+impl Default for IoPolicy {
+    /// Through the page cache, as stable as asked.
+    fn default() -> Self {
+        Self {
+            read: Mode::Buffered,
+            write: Mode::Buffered,
+            stable: StableFloor::Asked,
+            rules: Vec::new(),
+        }
+    }
+}
+
+/// One rule: calls that meet every condition are moved in `mode`. A condition left out is met by all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// READs or WRITEs; both if left out.
+    pub op: Option<Io>,
+    /// Least bytes asked for: READ's count, the length of WRITE's data.
+    pub min_bytes: u64,
+    /// Most bytes asked for, this many included; `u64::MAX` is no bound.
+    pub max_bytes: u64,
+    /// Networks of the client's address, in IPv4 form where it has one. Empty: all.
+    pub clients: Vec<IpNet>,
+    /// The name by which the file was last found. A file of which no name is known matches no pattern, not
+    /// even `*`.
+    pub name: Option<NamePattern>,
+    /// How they are moved.
+    pub mode: Mode,
+    /// The least stability of the WRITEs it matches, where it is more than the policy's own (the kernel's
+    /// WRITE modes 3 and 4 as a rule's mode).
+    pub stable: StableFloor,
+}
+
+/// What a policy decided for a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// How its bytes are to be moved, where that is possible.
+    pub mode: Mode,
+    /// The least stability; of no meaning for a READ.
+    pub stable: StableFloor,
+    /// What decided.
+    pub because: Because,
+}
+
+/// What decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Because {
+    /// The rule at this index of [`IoPolicy::rules`].
+    Rule(usize),
+    /// The policy's `read` or `write`: no rule matched.
+    Setting,
+}
+
+/// The first condition of a rule that a call does not meet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mismatch {
+    /// It is for the other operation.
+    Op,
+    /// Fewer or more bytes than it asks for.
+    Size,
+    /// Another client's.
+    Client,
+    /// Another name.
+    Name,
+    /// It asks for a name and none is known.
+    NameUnknown,
+}
+
+impl IoPolicy {
+    /// How an operation of `bytes` (as asked for, before the end of the file is known) by the client at
+    /// `client` on the file last found as `name` is to be moved.
+    #[must_use]
+    pub fn choose(&self, io: Io, bytes: u64, client: IpAddr, name: Option<&[u8]>) -> Choice {
+        let client = client.to_canonical();
+        let matches = |rule: &Rule| rule.mismatch(io, bytes, client, name).is_none();
+        let found = self
+            .rules
+            .iter()
+            .enumerate()
+            .find(|(_, rule)| matches(rule));
+        let (mode, stable, because) = match (found, io) {
+            (Some((index, rule)), _) => (rule.mode, rule.stable, Because::Rule(index)),
+            (None, Io::Read) => (self.read, self.stable, Because::Setting),
+            (None, Io::Write) => (self.write, self.stable, Because::Setting),
+        };
+        Choice {
+            mode,
+            stable: stable.max(self.stable),
+            because,
+        }
+    }
+
+    /// Does any rule ask for a file's name? If not, nobody need remember names.
+    #[must_use]
+    pub fn uses_names(&self) -> bool {
+        self.rules.iter().any(|rule| rule.name.is_some())
+    }
+
+    /// Rules that can never match, as (index, why, a sentence without its subject): because earlier ones
+    /// take all of their calls one by one, or because no call is so large. Several earlier ones that only
+    /// together leave nothing are not seen.
+    #[must_use]
+    pub fn idle_rules(&self) -> Vec<(usize, String)> {
+        let idle = |(index, rule): (usize, &Rule)| {
+            let most = u64::from(limits::IO_BYTES_MAX);
+            if rule.min_bytes > most {
+                let (min, most) = (show_size(rule.min_bytes), show_size(most));
+                return Some((
+                    index,
+                    format!("can never match: no READ or WRITE has {min}, {most} is the most"),
+                ));
+            }
+            let earlier = self.rules.get(..index).unwrap_or_default();
+            let cover = |io| earlier.iter().position(|earlier| earlier.covers(rule, io));
+            let ops = [Io::Read, Io::Write].into_iter();
+            let covers: Option<Vec<usize>> = ops.filter(|io| rule.is_for(*io)).map(cover).collect();
+            let covered = covers?.into_iter().max()?;
+            let number = covered + 1;
+            let why = format!(
+                "can never match: rule {number} before it takes all its calls; put it before rule \
+                 {number} or remove it"
+            );
+            Some((index, why))
+        };
+        self.rules.iter().enumerate().filter_map(idle).collect()
+    }
+}
+
+impl Rule {
+    /// A rule without conditions.
+    #[must_use]
+    pub const fn all(mode: Mode) -> Self {
+        Self {
+            op: None,
+            min_bytes: 0,
+            max_bytes: u64::MAX,
+            clients: Vec::new(),
+            name: None,
+            mode,
+            stable: StableFloor::Asked,
+        }
+    }
+
+    /// Why a call does not match; `None` if it does. Arguments as in [`IoPolicy::choose`], with the client
+    /// in its IPv4 form.
+    #[must_use]
+    pub fn mismatch(
+        &self,
+        io: Io,
+        bytes: u64,
+        client: IpAddr,
+        name: Option<&[u8]>,
+    ) -> Option<Mismatch> {
+        let listed = |net: &IpNet| net.contains(&client);
+        if !self.is_for(io) {
+            Some(Mismatch::Op)
+        } else if bytes < self.min_bytes || bytes > self.max_bytes {
+            Some(Mismatch::Size)
+        } else if !self.clients.is_empty() && !self.clients.iter().any(listed) {
+            Some(Mismatch::Client)
+        } else {
+            match (&self.name, name) {
+                (None, _) => None,
+                (Some(_), None) => Some(Mismatch::NameUnknown),
+                (Some(pattern), Some(name)) if pattern.matches(name) => None,
+                (Some(_), Some(_)) => Some(Mismatch::Name),
+            }
+        }
+    }
+
+    fn is_for(&self, io: Io) -> bool {
+        self.op.is_none_or(|op| op == io)
+    }
+
+    /// Does this match every call of kind `io` that `later` matches, as far as is plain to see?
+    fn covers(&self, later: &Self, io: Io) -> bool {
+        let net_is_within = |net: &IpNet| self.clients.iter().any(|mine| mine.contains(net));
+        let clients = self.clients.is_empty()
+            || (!later.clients.is_empty() && later.clients.iter().all(net_is_within));
+        let name = match (&self.name, &later.name) {
+            (None, _) => true,
+            (Some(_), None) => false,
+            (Some(mine), Some(theirs)) => mine.covers(theirs),
+        };
+        self.is_for(io)
+            && self.min_bytes <= later.min_bytes
+            && self.max_bytes >= later.max_bytes
+            && clients
+            && name
+    }
+}
+
+#[cfg(test)]
+mod tests;

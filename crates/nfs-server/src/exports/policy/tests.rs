@@ -1,0 +1,405 @@
+use std::net::Ipv4Addr;
+
+use proptest::prelude::*;
+
+use super::*;
+
+const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 7));
+
+fn policy(rules: &[&str]) -> IoPolicy {
+    IoPolicy {
+        rules: rules.iter().map(|rule| parse_rule(rule).unwrap()).collect(),
+        ..IoPolicy::default()
+    }
+}
+
+#[test]
+fn the_first_match_wins_and_else_the_setting() {
+    let policy = IoPolicy {
+        read: Mode::DontCache,
+        ..policy(&[
+            "op=read,min=64KiB,name=*.ckpt,mode=direct",
+            "min=1MiB,client=10.0.0.0/8,mode=buffered",
+            "op=write,mode=3",
+        ])
+    };
+    let choose = |io, bytes, client: &str, name: &[u8]| {
+        policy.choose(io, bytes, client.parse().unwrap(), Some(name))
+    };
+    let (read, write) = (Io::Read, Io::Write);
+    let first = choose(read, 64 << 10, "::1", b"a.ckpt");
+    assert_eq!(
+        (first.mode, first.because),
+        (Mode::Direct, Because::Rule(0))
+    );
+    let short = choose(read, (64 << 10) - 1, "::1", b"a.ckpt");
+    assert_eq!(
+        (short.mode, short.because),
+        (Mode::DontCache, Because::Setting)
+    );
+    let mapped = choose(write, 1 << 20, "::ffff:10.1.2.3", b"x");
+    assert_eq!(
+        (mapped.mode, mapped.because),
+        (Mode::Buffered, Because::Rule(1))
+    );
+    let third = choose(write, 1 << 20, "::1", b"a.ckpt");
+    assert_eq!(
+        (third.mode, third.because),
+        (Mode::Direct, Because::Rule(2))
+    );
+    assert_eq!(third.stable, StableFloor::DataSync);
+    let nameless = policy.choose(read, 1 << 20, "::1".parse().unwrap(), None);
+    assert_eq!(nameless.because, Because::Setting, "no name, no match");
+}
+
+#[test]
+fn the_floor_raises_and_never_lowers() {
+    use Stability as S;
+    let floors = [
+        StableFloor::Asked,
+        StableFloor::DataSync,
+        StableFloor::FileSync,
+    ];
+    let asked = [S::Unstable, S::DataSync, S::FileSync];
+    let raised = floors.map(|floor| asked.map(|asked| floor.raise(asked)));
+    assert_eq!(
+        raised,
+        [
+            [S::Unstable, S::DataSync, S::FileSync],
+            [S::DataSync, S::DataSync, S::FileSync],
+            [S::FileSync, S::FileSync, S::FileSync],
+        ]
+    );
+    let strict = IoPolicy {
+        stable: StableFloor::FileSync,
+        ..policy(&["op=write,mode=3"])
+    };
+    let choice = strict.choose(Io::Write, 1, CLIENT, None);
+    assert_eq!(
+        choice.stable,
+        StableFloor::FileSync,
+        "the export's floor holds for every rule"
+    );
+}
+
+#[test]
+fn the_kernels_numbers_are_its_words() {
+    for (number, word) in [("0", "buffered"), ("1", "dontcache"), ("2", "direct")] {
+        assert_eq!(parse_mode(number), parse_mode(word));
+        assert_eq!(number.parse::<WriteMode>(), word.parse::<WriteMode>());
+    }
+    for (number, floor) in [("3", StableFloor::DataSync), ("4", StableFloor::FileSync)] {
+        let expected = WriteMode {
+            mode: Mode::Direct,
+            stable: Some(floor),
+        };
+        assert_eq!(number.parse::<WriteMode>(), Ok(expected));
+        assert!(parse_mode(number).unwrap_err().contains("of WRITE alone"));
+    }
+    for word in ["auto", "5", "-1", "Direct", ""] {
+        assert!(
+            parse_mode(word).unwrap_err().contains("write \"buffered\"")
+                || word == "auto" && parse_mode(word).unwrap_err().contains("comes later")
+        );
+        assert!(word.parse::<WriteMode>().is_err());
+    }
+}
+
+#[test]
+fn a_wrong_rule_is_refused_with_its_cure() {
+    for (text, expected) in [
+        ("", "is not KEY=VALUE; write for example"),
+        ("op=read", "has no mode; add"),
+        ("op=append,mode=direct", "write \"read\" or \"write\""),
+        (
+            "min=2MiB,max=1MiB,mode=direct",
+            "min 2MiB is more than max 1MiB",
+        ),
+        ("min=lots,mode=direct", "is not a size"),
+        ("op=read,mode=3", "mode 3 is of WRITE alone"),
+        ("mode=4", "add op = \"write\""),
+        ("mode=direct,mode=direct", "\"mode\" is there twice"),
+        (
+            "size=1,mode=direct",
+            "unknown key \"size\"; known keys are op,",
+        ),
+        ("client=host,mode=direct", "names are not looked up"),
+        ("name=[,mode=direct", "without its \"]\""),
+        ("mode=auto", "comes later"),
+    ] {
+        let refusal = parse_rule(text).unwrap_err();
+        assert!(refusal.contains(expected), "{text}: {refusal}");
+        assert!(refusal.contains(&format!("\"{text}\"")), "{refusal}");
+    }
+    let many = format!(
+        "{}mode=direct",
+        "client=::1,".repeat(limits::IO_RULE_CLIENTS_MAX + 1)
+    );
+    assert!(
+        parse_rule(&many)
+            .unwrap_err()
+            .contains("use wider networks")
+    );
+}
+
+#[test]
+fn a_rule_that_can_never_match_is_found() {
+    let idle = |rules: &[&str]| {
+        let idle = policy(rules).idle_rules();
+        idle.iter().map(|(index, _)| *index).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        idle(&[
+            "op=read,min=4KiB,mode=direct",
+            "op=read,min=8KiB,mode=dontcache"
+        ]),
+        [1]
+    );
+    assert_eq!(
+        idle(&[
+            "op=read,min=8KiB,mode=direct",
+            "op=read,min=4KiB,mode=dontcache"
+        ]),
+        [0; 0]
+    );
+    assert_eq!(
+        idle(&["op=read,mode=direct", "mode=dontcache"]),
+        [0; 0],
+        "WRITEs are left"
+    );
+    assert_eq!(
+        idle(&[
+            "op=read,mode=direct",
+            "op=write,mode=direct",
+            "min=1,mode=dontcache"
+        ]),
+        [2]
+    );
+    assert_eq!(
+        idle(&[
+            "client=10.0.0.0/8,mode=direct",
+            "client=10.1.0.0/16,mode=direct"
+        ]),
+        [1]
+    );
+    assert_eq!(
+        idle(&["client=10.0.0.0/8,mode=direct", "mode=buffered"]),
+        [0; 0]
+    );
+    assert_eq!(
+        idle(&["name=*,mode=direct", "name=a*,mode=buffered", "mode=direct"]),
+        [1]
+    );
+    assert_eq!(idle(&["min=5MiB,mode=direct"]), [0]);
+    let why = &policy(&["mode=direct", "mode=buffered"]).idle_rules()[0].1;
+    assert!(
+        why.contains("rule 1 before it takes all its calls; put it before rule 1"),
+        "{why}"
+    );
+}
+
+#[test]
+fn a_change_leaves_what_it_does_not_name() {
+    let before = IoPolicy {
+        stable: StableFloor::FileSync,
+        ..policy(&["mode=direct"])
+    };
+    let change = IoChange {
+        read: Some(Mode::Direct),
+        ..IoChange::default()
+    };
+    let after = change.applied_to(&before);
+    assert_eq!((after.read, after.write), (Mode::Direct, Mode::Buffered));
+    assert_eq!(
+        (after.stable, after.rules.len()),
+        (StableFloor::FileSync, 1)
+    );
+    let number = IoChange {
+        write: Some("3".parse().unwrap()),
+        rules: Some(Vec::new()),
+        ..IoChange::default()
+    };
+    let after = number.applied_to(&before);
+    assert_eq!(
+        (after.write, after.stable),
+        (Mode::Direct, StableFloor::DataSync)
+    );
+    assert!(after.rules.is_empty());
+    let contradiction = IoChange {
+        stable: Some(StableFloor::Asked),
+        ..number.clone()
+    };
+    assert!(
+        contradiction
+            .check()
+            .unwrap_err()
+            .contains("contradicts WRITE mode 3")
+    );
+    let stricter = IoChange {
+        stable: Some(StableFloor::FileSync),
+        ..number
+    };
+    assert_eq!(stricter.check(), Ok(()));
+    assert_eq!(stricter.applied_to(&before).stable, StableFloor::FileSync);
+    let many = IoChange {
+        rules: Some(vec![
+            Rule::all(Mode::Direct);
+            limits::IO_RULES_PER_EXPORT_MAX + 1
+        ]),
+        ..IoChange::default()
+    };
+    assert!(many.check().unwrap_err().contains("join some"));
+}
+
+#[test]
+fn changes_at_once_follow_each_other() {
+    let live = LivePolicy::new(IoPolicy::default());
+    let add = |rule: &'static str| {
+        move |before: &IoPolicy| {
+            let mut after = before.clone();
+            after.rules.push(parse_rule(rule).unwrap());
+            // Lets the others come between: each must see what they did.
+            std::thread::yield_now();
+            after
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| (0..50).for_each(|_| drop(live.change(add("mode=direct")))));
+        }
+    });
+    assert_eq!(live.now().rules.len(), 200, "none was lost");
+    assert!(live.is_changed());
+    let held = live.now();
+    let (before, after) = live.change(|_| IoPolicy::default());
+    assert_eq!((before.rules.len(), after.rules.len()), (200, 0));
+    assert_eq!(
+        held.rules.len(),
+        200,
+        "who decides by the old one still does"
+    );
+    assert!(!live.is_changed());
+}
+
+fn any_mode() -> impl Strategy<Value = Mode> {
+    prop_oneof![
+        Just(Mode::Buffered),
+        Just(Mode::DontCache),
+        Just(Mode::Direct)
+    ]
+}
+
+fn any_io() -> impl Strategy<Value = Io> {
+    prop_oneof![Just(Io::Read), Just(Io::Write)]
+}
+
+/// Few values each, so that rules often match, cover and miss.
+fn any_rule() -> impl Strategy<Value = Rule> {
+    let size = prop_oneof![Just(0_u64), Just(4096), Just(5000), Just(1 << 20)];
+    let nets = prop::sample::subsequence(vec!["10.0.0.0/8", "10.0.0.0/24", "::/0"], 0..=2);
+    let name = prop::option::of(prop::sample::select(vec!["*", "a*", "*.ckpt", "?", "[ab]"]));
+    let op = prop::option::of(any_io());
+    (
+        op,
+        size.clone(),
+        prop::option::of(size),
+        nets,
+        name,
+        any_mode(),
+        0..3_usize,
+    )
+        .prop_map(|(op, min, max, nets, name, mode, floor)| {
+            let direct_write = op == Some(Io::Write) && mode == Mode::Direct;
+            Rule {
+                op,
+                min_bytes: min,
+                max_bytes: max.map_or(u64::MAX, |max| max.max(min)),
+                clients: nets.iter().map(|net| net.parse().unwrap()).collect(),
+                name: name.map(|name| name.parse().unwrap()),
+                mode,
+                stable: if direct_write {
+                    StableFloor::WORDS[floor].1
+                } else {
+                    StableFloor::Asked
+                },
+            }
+        })
+}
+
+/// The definition in other words: go through the rules, drop those that an argument speaks against.
+fn model(
+    policy: &IoPolicy,
+    io: Io,
+    bytes: u64,
+    client: IpAddr,
+    name: Option<&[u8]>,
+) -> (Mode, Option<usize>) {
+    let mut left: Vec<usize> = (0..policy.rules.len()).collect();
+    left.retain(|&index| {
+        matches!(
+            (policy.rules[index].op, io),
+            (None, _) | (Some(Io::Read), Io::Read) | (Some(Io::Write), Io::Write)
+        )
+    });
+    left.retain(|&index| {
+        (policy.rules[index].min_bytes..=policy.rules[index].max_bytes).contains(&bytes)
+    });
+    left.retain(|&index| {
+        let nets = &policy.rules[index].clients;
+        nets.is_empty() || nets.iter().filter(|net| net.contains(&client)).count() > 0
+    });
+    left.retain(|&index| match (&policy.rules[index].name, name) {
+        (Some(pattern), Some(name)) => pattern.matches(name),
+        (pattern, _) => pattern.is_none(),
+    });
+    match left.first() {
+        Some(&index) => (policy.rules[index].mode, Some(index)),
+        None if io == Io::Read => (policy.read, None),
+        None => (policy.write, None),
+    }
+}
+
+proptest! {
+    // Of few policies does a rule decide that another nearly hides.
+    #![proptest_config(ProptestConfig::with_cases(1024))]
+
+    #[test]
+    fn a_choice_is_what_the_definition_says(
+        (read, write) in (any_mode(), any_mode()), rules in prop::collection::vec(any_rule(), 0..8),
+        io in any_io(), bytes in prop::sample::select(vec![0_u64, 1, 4095, 4096, 5000, 1 << 20, u64::MAX]),
+        client in prop::sample::select(vec!["10.0.0.7", "10.9.0.1", "192.168.0.1", "::1"]),
+        name in prop::option::of("(a|b|ab|x\\.ckpt)"),
+    ) {
+        let policy = IoPolicy { read, write, stable: StableFloor::Asked, rules };
+        let client: IpAddr = client.parse().unwrap();
+        let name = name.as_ref().map(String::as_bytes);
+        let choice = policy.choose(io, bytes, client, name);
+        let because = match choice.because {
+            Because::Rule(index) => Some(index),
+            Because::Setting => None,
+        };
+        prop_assert_eq!((choice.mode, because), model(&policy, io, bytes, client, name));
+        // What is said to be idle never decides.
+        for (index, why) in policy.idle_rules() {
+            prop_assert_ne!(because, Some(index), "{}", why);
+        }
+        if name.is_some() && !policy.uses_names() {
+            prop_assert_eq!(policy.choose(io, bytes, client, None), choice);
+        }
+    }
+
+    #[test]
+    fn a_rule_is_read_as_it_is_shown(rule in any_rule()) {
+        prop_assert_eq!(parse_rule(&rule.to_string()), Ok(rule));
+    }
+
+    #[test]
+    fn a_size_is_read_as_it_is_shown(bytes in prop_oneof![any::<u64>(), (0..64_u32).prop_map(|bit| 1 << bit)]) {
+        prop_assert_eq!(crate::exports::config::parse_size(&show_size(bytes)), Ok(bytes));
+    }
+
+    #[test]
+    fn no_text_makes_the_reader_of_rules_panic(text in "[a-z=,0-9*\\[\\]./:KMiB \u{e9}]{0,60}") {
+        let _ = parse_rule(&text);
+    }
+}

@@ -1,0 +1,306 @@
+//! The text of a policy: mode words and the kernel's numbers, rules as `op=read,min=64KiB,mode=direct`, and
+//! changes made of these. A refusal is the sentence to show, with its cure: the same for a file, a flag
+//! and the control socket.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::{Io, IoPolicy, Mode, NamePattern, Rule, StableFloor};
+use crate::exports::config::{from_word, parse_net, parse_size, word_of};
+use crate::limits;
+
+/// The modes that there are.
+const MODES: [Mode; 3] = [Mode::Buffered, Mode::DontCache, Mode::Direct];
+
+/// What a WRITE mode says: the kernel's numbers 3 and 4 are direct with a floor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WriteMode {
+    /// How WRITEs are moved.
+    pub mode: Mode,
+    /// The floor that the number 3 or 4 stands for; `None` for every other number and for words.
+    pub stable: Option<StableFloor>,
+}
+
+impl FromStr for WriteMode {
+    type Err = String;
+
+    /// # Errors
+    /// The sentence to show.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let stable = match text {
+            "3" => StableFloor::DataSync,
+            "4" => StableFloor::FileSync,
+            _ => {
+                let mode = known_mode(text, ", or the kernel's numbers 0 to 4")?;
+                return Ok(Self { mode, stable: None });
+            }
+        };
+        Ok(Self {
+            mode: Mode::Direct,
+            stable: Some(stable),
+        })
+    }
+}
+
+/// The mode of READ, or of a rule for both operations: a word, or the kernel's number 0 (buffered),
+/// 1 (dontcache) or 2 (direct).
+///
+/// # Errors
+/// The sentence to show.
+pub fn parse_mode(text: &str) -> Result<Mode, String> {
+    if matches!(text, "3" | "4") {
+        return Err(format!(
+            "mode {text} is of WRITE alone (3 is direct with stable = \"data-sync\", 4 with \
+             \"file-sync\"); write \"direct\" or 2 here"
+        ));
+    }
+    known_mode(text, ", or the kernel's numbers 0 to 2")
+}
+
+fn known_mode(text: &str, or: &str) -> Result<Mode, String> {
+    match text {
+        "0" => Ok(Mode::Buffered),
+        "1" => Ok(Mode::DontCache),
+        "2" => Ok(Mode::Direct),
+        "auto" => Err(
+            "I/O mode \"auto\" comes later, this version does not choose by itself; write \
+             \"buffered\", \"dontcache\" or \"direct\", and rules for what is to differ"
+                .to_owned(),
+        ),
+        _ => {
+            let found = MODES.into_iter().find(|mode| mode.word() == text);
+            found.ok_or_else(|| {
+                format!(
+                    "\"{text}\" is no I/O mode; write \"buffered\", \"dontcache\" or \"direct\"{or}"
+                )
+            })
+        }
+    }
+}
+
+/// The floor that a WRITE mode and a setting of `stable` give together.
+///
+/// # Errors
+/// The sentence to show, where one says less than the other.
+pub(crate) fn floor_of(
+    write: Option<WriteMode>,
+    stable: Option<StableFloor>,
+) -> Result<Option<StableFloor>, String> {
+    match (write.and_then(|write| write.stable), stable) {
+        (Some(implied), Some(said)) if said < implied => {
+            let number = if implied == StableFloor::DataSync {
+                3
+            } else {
+                4
+            };
+            let (implied, said) = (floor_word(implied), floor_word(said));
+            Err(format!(
+                "stable \"{said}\" contradicts WRITE mode {number}, which is direct with stable \
+                 \"{implied}\"; leave stable out, or write mode 2"
+            ))
+        }
+        (implied, said) => Ok(said.or(implied)),
+    }
+}
+
+/// A rule as `key=value` pairs with commas between: `op` (read or write), `min`, `max` (sizes), `client` (a
+/// network; may be repeated), `name` (a pattern), `mode`. Only `mode` must be there. A comma within a
+/// name is written `?`.
+///
+/// # Errors
+/// The sentence to show.
+pub fn parse_rule(text: &str) -> Result<Rule, String> {
+    let mut parts = RuleParts::default();
+    for pair in text.split(',') {
+        let pair = pair.trim();
+        let Some((key, value)) = pair.split_once('=') else {
+            return Err(format!(
+                "\"{pair}\" in rule \"{text}\" is not KEY=VALUE; write for example \
+                 \"op=read,min=64KiB,mode=direct\""
+            ));
+        };
+        let taken = parts.take(key.trim(), value.trim());
+        taken.map_err(|message| format!("rule \"{text}\": {message}"))?;
+    }
+    let rule = parts.finish();
+    rule.map_err(|message| format!("rule \"{text}\": {message}"))
+}
+
+/// What was said of a rule, piece by piece: by a `--rule` or by an `[[export.rule]]` section.
+#[derive(Debug, Default)]
+pub(crate) struct RuleParts {
+    pub(crate) op: Option<Io>,
+    pub(crate) min_bytes: Option<u64>,
+    pub(crate) max_bytes: Option<u64>,
+    pub(crate) clients: Vec<ipnet::IpNet>,
+    pub(crate) name: Option<NamePattern>,
+    pub(crate) mode: Option<String>,
+}
+
+impl RuleParts {
+    fn take(&mut self, key: &str, value: &str) -> Result<(), String> {
+        let again = match key {
+            "op" => self.op.replace(from_word(value, Io::WORDS)?).is_some(),
+            "min" | "min_size" => self.min_bytes.replace(parse_size(value)?).is_some(),
+            "max" | "max_size" => self.max_bytes.replace(parse_size(value)?).is_some(),
+            "client" | "clients" => {
+                self.clients.push(parse_net(value)?);
+                false
+            }
+            "name" => self.name.replace(value.parse()?).is_some(),
+            "mode" => self.mode.replace(value.to_owned()).is_some(),
+            _ => {
+                return Err(format!(
+                    "unknown key \"{key}\"; known keys are op, min, max, client, name, mode"
+                ));
+            }
+        };
+        if again {
+            return Err(format!("\"{key}\" is there twice; leave one out"));
+        }
+        Ok(())
+    }
+
+    /// # Errors
+    /// The sentence to show.
+    pub(crate) fn finish(self) -> Result<Rule, String> {
+        let mode = self.mode.ok_or("has no mode; add mode = \"direct\"")?;
+        let mode = match self.op {
+            Some(Io::Write) => mode.parse::<WriteMode>()?,
+            None if matches!(mode.as_str(), "3" | "4") => {
+                return Err(format!(
+                    "mode {mode} is of WRITE alone; add op = \"write\", or write \"direct\" or 2"
+                ));
+            }
+            Some(Io::Read) | None => WriteMode {
+                mode: parse_mode(&mode)?,
+                stable: None,
+            },
+        };
+        let min_bytes = self.min_bytes.unwrap_or(0);
+        let max_bytes = self.max_bytes.unwrap_or(u64::MAX);
+        if min_bytes > max_bytes {
+            let (min, max) = (show_size(min_bytes), show_size(max_bytes));
+            return Err(format!(
+                "min {min} is more than max {max}, so it would never match; exchange them or \
+                 leave one out"
+            ));
+        }
+        let most = limits::IO_RULE_CLIENTS_MAX;
+        if self.clients.len() > most {
+            return Err(format!("more than {most} clients; use wider networks"));
+        }
+        Ok(Rule {
+            op: self.op,
+            min_bytes,
+            max_bytes,
+            clients: self.clients,
+            name: self.name,
+            mode: mode.mode,
+            stable: mode.stable.unwrap_or_default(),
+        })
+    }
+}
+
+impl fmt::Display for Rule {
+    /// As [`parse_rule`] reads it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(op) = self.op {
+            write!(f, "op={},", word_of(op, Io::WORDS))?;
+        }
+        if self.min_bytes > 0 {
+            write!(f, "min={},", show_size(self.min_bytes))?;
+        }
+        if self.max_bytes < u64::MAX {
+            write!(f, "max={},", show_size(self.max_bytes))?;
+        }
+        for net in &self.clients {
+            write!(f, "client={net},")?;
+        }
+        if let Some(name) = &self.name {
+            // What a comma would cut in two; the pattern in a file may hold one.
+            write!(f, "name={},", name.as_str().replace(',', "?"))?;
+        }
+        match self.stable {
+            StableFloor::Asked => write!(f, "mode={}", self.mode),
+            StableFloor::DataSync => f.write_str("mode=3"),
+            StableFloor::FileSync => f.write_str("mode=4"),
+        }
+    }
+}
+
+/// A number of bytes with the largest unit that it is a whole number of, as [`parse_size`] reads it.
+#[must_use]
+pub fn show_size(bytes: u64) -> String {
+    let units = [
+        (1 << 40, "TiB"),
+        (1 << 30, "GiB"),
+        (1 << 20, "MiB"),
+        (1 << 10, "KiB"),
+    ];
+    let unit = units
+        .into_iter()
+        .find(|(unit, _)| bytes >= *unit && bytes.is_multiple_of(*unit));
+    match unit {
+        Some((unit, word)) => format!("{}{word}", bytes / unit),
+        None => format!("{bytes}B"),
+    }
+}
+
+/// A floor's word.
+pub(crate) fn floor_word(floor: StableFloor) -> &'static str {
+    word_of(floor, StableFloor::WORDS)
+}
+
+/// A change of a policy: what is left out stays as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct IoChange {
+    /// Mode of READs that no rule matches.
+    pub read: Option<Mode>,
+    /// Mode of WRITEs that no rule matches.
+    pub write: Option<WriteMode>,
+    /// Floor of all WRITEs. Where this is left out and `write` is the kernel's 3 or 4, theirs.
+    pub stable: Option<StableFloor>,
+    /// All rules, in place of those before.
+    pub rules: Option<Vec<Rule>>,
+}
+
+impl IoChange {
+    /// # Errors
+    /// The sentence to show: contradictions, and more rules than an export may have.
+    pub fn check(&self) -> Result<(), String> {
+        floor_of(self.write, self.stable)?;
+        let most = limits::IO_RULES_PER_EXPORT_MAX;
+        match &self.rules {
+            Some(rules) if rules.len() > most => {
+                Err(format!("more than {most} rules; join some of them"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The policy that this makes of `before`.
+    #[must_use]
+    pub fn applied_to(&self, before: &IoPolicy) -> IoPolicy {
+        let floor = floor_of(self.write, self.stable).unwrap_or(self.stable);
+        IoPolicy {
+            read: self.read.unwrap_or(before.read),
+            write: self.write.map_or(before.write, |write| write.mode),
+            stable: floor.unwrap_or(before.stable),
+            rules: self.rules.clone().unwrap_or_else(|| before.rules.clone()),
+        }
+    }
+}
+
+impl fmt::Display for IoPolicy {
+    /// In one line: `read=direct write=buffered stable=asked rules=[op=read,min=64KiB,mode=direct]`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (read, write, stable) = (self.read, self.write, floor_word(self.stable));
+        write!(f, "read={read} write={write} stable={stable}")?;
+        if !self.rules.is_empty() {
+            let rules: Vec<String> = self.rules.iter().map(ToString::to_string).collect();
+            write!(f, " rules=[{}]", rules.join("; "))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,290 @@
+//! The export table: what is served, to whom, and as whom their requests run.
+//!
+//! A table is built from a [`Config`], never changes, and is swapped whole on reload; requests
+//! under way keep the `Arc<Export>` that they began with. Nothing here touches a file or panics on
+//! a peer's bytes.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use ipnet::IpNet;
+use nfs_io::{Creds, LocalGid, LocalUid};
+
+use crate::exports::config::{
+    Access, ClientConfig, Config, ConfigErrors, Durability, ExportConfig, Problem, SquashKind,
+};
+use crate::exports::policy::LivePolicy;
+
+/// A port below this can be bound only by root (or with CAP_NET_BIND_SERVICE) on the client.
+const PRIVILEGED_PORTS_END: u16 = 1024;
+/// One of them, for whom the question does not arise.
+pub(crate) const PRIVILEGED_PORT: u16 = 1;
+
+/// A user id as a client sent it. Not an identity here until [`Squash::creds`] made it one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct WireUid(pub u32);
+
+/// A group id as a client sent it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct WireGid(pub u32);
+
+/// All exports of one configuration.
+#[derive(Debug)]
+pub struct ExportTable {
+    /// In the order of the configuration.
+    exports: Vec<Arc<Export>>,
+    by_id: HashMap<u32, Arc<Export>>,
+}
+
+/// One export. Two are equal when every setting is.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Export {
+    /// [`export_id`] of the pseudo path: the same in every run, part of every handle.
+    pub id: u32,
+    /// The directory that is served.
+    pub path: PathBuf,
+    /// The path that clients mount, in normal form: `/` or `/a/b`.
+    pub pseudo: String,
+    /// When a change is on stable storage.
+    pub durability: Durability,
+    /// May a client walk into file systems mounted below `path`?
+    pub crossmnt: bool,
+    /// How READs and WRITEs reach the disk.
+    pub io: LivePolicy,
+    rules: Vec<ClientRule>,
+}
+
+/// What one network of clients may do with an export.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientRule {
+    /// The network.
+    pub net: IpNet,
+    /// May it change anything?
+    pub access: Access,
+    /// As whom its requests run.
+    pub squash: Squash,
+    /// Must its port be below 1024?
+    pub privileged_port: bool,
+}
+
+/// Why a client may not use an export.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// No rule of the export names its address.
+    #[error("its address is not among the export's clients")]
+    NotListed,
+    /// The rule asks for a port below 1024 and the client's is not.
+    #[error("its port is not below 1024, as the export asks (privileged_port)")]
+    PortNotPrivileged,
+}
+
+/// As whom a client's requests run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Squash {
+    kind: SquashKind,
+    anonymous: Creds,
+}
+
+impl ExportTable {
+    /// The table of `config`.
+    ///
+    /// # Errors
+    /// Two exports whose pseudo paths are the same or get the same id. [`Config::load`] finds these
+    /// too, with their lines; here they stop a configuration made of flags.
+    pub fn new(config: &Config) -> Result<Self, ConfigErrors> {
+        let mut exports = Vec::with_capacity(config.exports.len());
+        let mut by_id = HashMap::with_capacity(config.exports.len());
+        let mut problems = Vec::new();
+        for export in &config.exports {
+            let export = Arc::new(Export::new(export));
+            if let Some(other) = by_id.insert(export.id, Arc::clone(&export)) {
+                let other: Arc<Export> = other;
+                let message = format!(
+                    "pseudo paths \"{}\" and \"{}\" get the same export id; change one of them",
+                    other.pseudo, export.pseudo
+                );
+                problems.push(Problem {
+                    line: None,
+                    message,
+                });
+            }
+            exports.push(export);
+        }
+        if problems.is_empty() {
+            return Ok(Self { exports, by_id });
+        }
+        Err(ConfigErrors {
+            file: config.file.clone(),
+            problems,
+        })
+    }
+
+    /// The export with this id.
+    #[must_use]
+    pub fn by_id(&self, id: u32) -> Option<&Arc<Export>> {
+        self.by_id.get(&id)
+    }
+
+    /// All exports in the order of the configuration.
+    pub fn exports(&self) -> &[Arc<Export>] {
+        &self.exports
+    }
+
+    /// The export that a MOUNT of `mount_path` means, and the names below its root that are left to
+    /// walk: clients may mount a directory inside an export. The longest pseudo path wins.
+    ///
+    /// Slashes at the end, doubled ones and `.` change nothing. A path that does not begin with a
+    /// slash or that holds `..` or a NUL byte names no export: what `..` means can only be said by
+    /// walking, and nothing above an export's root is to be walked.
+    #[must_use]
+    pub fn find_by_pseudo<'p>(&self, mount_path: &'p [u8]) -> Option<(Arc<Export>, Vec<&'p [u8]>)> {
+        if mount_path.first() != Some(&b'/') || mount_path.contains(&0) {
+            return None;
+        }
+        let names: Vec<&[u8]> = names_of(mount_path).collect();
+        if names.contains(&b"..".as_slice()) {
+            return None;
+        }
+        let rest_of = |export: &Arc<Export>| {
+            let mut rest = names.iter();
+            for name in names_of(export.pseudo.as_bytes()) {
+                if rest.next() != Some(&name) {
+                    return None;
+                }
+            }
+            Some((Arc::clone(export), rest.copied().collect::<Vec<_>>()))
+        };
+        self.exports
+            .iter()
+            .filter_map(rest_of)
+            .min_by_key(|(_, rest)| rest.len())
+    }
+}
+
+/// The names of a path, without empty ones and `.`.
+fn names_of(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    path.split(|byte| *byte == b'/')
+        .filter(|name| !name.is_empty() && *name != b".")
+}
+
+impl Export {
+    fn new(config: &ExportConfig) -> Self {
+        Self {
+            id: export_id(&config.pseudo),
+            path: config.path.clone(),
+            pseudo: config.pseudo.clone(),
+            durability: config.durability,
+            crossmnt: config.crossmnt,
+            io: LivePolicy::new(config.io.clone()),
+            rules: config.clients.iter().map(ClientRule::new).collect(),
+        }
+    }
+
+    /// The rule for a client at `address` that sends from `source_port`: the first whose network
+    /// contains it. IPv4-mapped IPv6 addresses count as IPv4.
+    ///
+    /// # Errors
+    /// Why this client may not use the export.
+    pub fn client_rule(&self, address: IpAddr, source_port: u16) -> Result<&ClientRule, Refused> {
+        let address = address.to_canonical();
+        let listed = self.rules.iter().find(|rule| rule.net.contains(&address));
+        let rule = listed.ok_or(Refused::NotListed)?;
+        if rule.privileged_port && source_port >= PRIVILEGED_PORTS_END {
+            return Err(Refused::PortNotPrivileged);
+        }
+        Ok(rule)
+    }
+
+    /// May a change be acknowledged before it is on stable storage?
+    #[must_use]
+    pub fn is_async(&self) -> bool {
+        self.durability == Durability::Async
+    }
+
+    /// The rules in the order they are tried: for the EXPORT list of MOUNT and for `ctl exports`.
+    #[must_use]
+    pub fn rules(&self) -> &[ClientRule] {
+        &self.rules
+    }
+}
+
+impl ClientRule {
+    fn new(config: &ClientConfig) -> Self {
+        Self {
+            net: config.net,
+            access: config.access,
+            squash: Squash::new(config.squash, config.anonuid, config.anongid),
+            privileged_port: config.privileged_port,
+        }
+    }
+
+    /// May these clients change anything?
+    #[must_use]
+    pub fn is_writable(&self) -> bool {
+        self.access == Access::ReadWrite
+    }
+}
+
+impl Squash {
+    /// Squashes `kind` of requests to `anonuid` and `anongid`.
+    #[must_use]
+    pub fn new(kind: SquashKind, anonuid: u32, anongid: u32) -> Self {
+        let anonymous = Creds::new(LocalUid(anonuid), LocalGid(anongid), &[]);
+        Self { kind, anonymous }
+    }
+
+    /// Whose requests become anonymous.
+    #[must_use]
+    pub const fn kind(&self) -> SquashKind {
+        self.kind
+    }
+
+    /// Whom AUTH_NONE, and everybody that is squashed, runs as.
+    #[must_use]
+    pub const fn anonymous(&self) -> &Creds {
+        &self.anonymous
+    }
+
+    /// Whom an AUTH_SYS credential runs as. `gids` are its groups, or those that this machine's group
+    /// database has for the user; they are squashed alike.
+    ///
+    /// The id 4294967295 is anonymous under every rule: to the kernel's set-id calls it means
+    /// "leave as it is", which here would be the server's own identity.
+    #[must_use]
+    pub fn creds(&self, uid: WireUid, gid: WireGid, gids: &[u32]) -> Creds {
+        if self.kind == SquashKind::All {
+            return self.anonymous.clone();
+        }
+        let is_squashed = |id: u32| id == u32::MAX || (self.kind == SquashKind::Root && id == 0);
+        let group = |id: u32| {
+            if is_squashed(id) {
+                self.anonymous.gid().0
+            } else {
+                id
+            }
+        };
+        let uid = if is_squashed(uid.0) {
+            self.anonymous.uid()
+        } else {
+            LocalUid(uid.0)
+        };
+        let groups: Vec<u32> = gids.iter().copied().map(group).collect();
+        Creds::new(uid, LocalGid(group(gid.0)), &groups)
+    }
+}
+
+/// The id of an export: FNV-1a (32 bit) of its pseudo path. It is in every handle, so it must not
+/// depend on the order of the file, on the run or on the build.
+#[must_use]
+pub fn export_id(pseudo: &str) -> u32 {
+    const OFFSET_BASIS: u32 = 0x811c_9dc5;
+    const PRIME: u32 = 0x0100_0193;
+    pseudo.bytes().fold(OFFSET_BASIS, |hash, byte| {
+        (hash ^ u32::from(byte)).wrapping_mul(PRIME)
+    })
+}
+
+#[cfg(test)]
+mod tests;

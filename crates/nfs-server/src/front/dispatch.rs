@@ -1,0 +1,378 @@
+//! The one path of every RPC: header, program, credential, arguments, reply cache, call, encode, count.
+//!
+//! Nothing in here panics on a peer's bytes; what cannot be decoded is answered as RFC 5531 says,
+//! or, where not even that can be told, ends the connection.
+
+use std::time::Instant;
+
+use nfs_io::plan::placement;
+use nfs_io::{Buf, Reservation};
+use nfs_wire::auth::{AUTH_NONE, AUTH_SYS, AuthStat};
+use nfs_wire::nfs3::{self, Procedure, WriteHead};
+use nfs_wire::record::FragmentHeader;
+use nfs_wire::rpc::{AcceptStat, CallError, CallHeader, Rejected, ReplyHeader};
+use nfs_wire::{Decode, Decoder, Encode, Encoder, mount3 as wire_mount3, nlm4 as wire_nlm4};
+
+use crate::core::WireIdentity;
+use crate::front::mount3;
+use crate::front::nfs3::{Context, Held, Request, is_remembered};
+use crate::front::nlm4;
+use crate::net::receive;
+use crate::operate::counters::count;
+use crate::rpc::reply_cache::{Asked, Seen, Ticket};
+
+/// What goes back for a call: a record's head with its mark, then perhaps a READ's data, sent from
+/// the buffer it was read into.
+pub(crate) struct Reply {
+    pub(crate) head: Vec<u8>,
+    pub(crate) data: Option<Buf>,
+    /// What a long head is held with.
+    pub(crate) reservation: Option<Reservation>,
+}
+
+/// What becomes of a record.
+pub(crate) enum Answer {
+    Reply(Reply),
+    /// Nothing is sent: the call is running already, and its reply will come.
+    Nothing,
+    /// The record is no call: the stream cannot be trusted any more.
+    Close,
+}
+
+impl Answer {
+    /// A reply that was made before, mark and all.
+    fn again(head: Vec<u8>) -> Self {
+        Self::Reply(Reply {
+            head,
+            data: None,
+            reservation: None,
+        })
+    }
+}
+
+/// The data of a WRITE.
+pub(crate) struct Payload {
+    pub(crate) data: Buf,
+    /// How much of it was copied within the server to get there, bytes.
+    pub(crate) copied: usize,
+}
+
+/// Answers one record. `payload`: where the connection received a WRITE's data apart from it.
+pub(crate) async fn answer(mut cx: Context, record: Vec<u8>, payload: Option<Payload>) -> Answer {
+    let start = Instant::now();
+    let mut decoder = Decoder::new(&record);
+    let header = match CallHeader::decode(&mut decoder) {
+        Ok(header) => header,
+        Err(error) => return refuse_call(&cx, &error),
+    };
+    cx.caller.call.xid = header.xid;
+    cx.caller.call.started = start;
+    let answer = match header.program {
+        nfs3::PROGRAM if header.version == nfs3::VERSION => {
+            nfs(&mut cx, &header, &record, decoder, payload, start).await
+        }
+        wire_mount3::PROGRAM if header.version == wire_mount3::VERSION => {
+            mount(&mut cx, &header, decoder).await
+        }
+        wire_nlm4::PROGRAM if header.version == wire_nlm4::VERSION => {
+            locks(&mut cx, &header, decoder)
+        }
+        nfs3::PROGRAM | wire_mount3::PROGRAM => Err(AcceptStat::ProgMismatch { low: 3, high: 3 }),
+        wire_nlm4::PROGRAM => Err(AcceptStat::ProgMismatch { low: 4, high: 4 }),
+        _ => Err(AcceptStat::ProgUnavail),
+    };
+    answer.unwrap_or_else(|stat| {
+        if stat == AcceptStat::GarbageArgs {
+            count(&cx.core.counters.bad_calls);
+        }
+        Answer::Reply(Reply::of(&ReplyHeader::accepted(header.xid, stat)))
+    })
+}
+
+async fn nfs(
+    cx: &mut Context,
+    header: &CallHeader<'_>,
+    record: &[u8],
+    mut decoder: Decoder<'_>,
+    payload: Option<Payload>,
+    start: Instant,
+) -> Result<Answer, AcceptStat> {
+    if let Err(denied) = identify(cx, header) {
+        return Ok(denied);
+    }
+    let procedure = Procedure::try_from(header.procedure).map_err(|_| AcceptStat::ProcUnavail)?;
+    let request = if procedure == Procedure::Write {
+        let head = WriteHead::decode(&mut decoder).map_err(|_| AcceptStat::GarbageArgs)?;
+        Request::Write(head, None)
+    } else {
+        let call = nfs3::Call::decode(procedure, &mut decoder);
+        Request::Other(call.map_err(|_| AcceptStat::GarbageArgs)?)
+    };
+    let head = record.get(..decoder.position()).unwrap_or_default();
+    let data = match &request {
+        Request::Write(head, _) if payload.is_none() => write_data(head, &mut decoder)?,
+        Request::Write(..) | Request::Other(_) => &[],
+    };
+    decoder.finish().map_err(|_| AcceptStat::GarbageArgs)?;
+
+    // Before anything is waited for: what comes behind this call must find it marked.
+    let ticket = match first_run(cx, procedure, head, start).await {
+        Ok(ticket) => ticket,
+        Err(answer) => return Ok(answer),
+    };
+    cx.call_note = ticket.as_ref().and_then(Ticket::noted);
+    let request = match request {
+        Request::Write(head, _) => {
+            let payload = match payload {
+                Some(payload) => Some(payload),
+                None => copied_payload(cx, &head, data, record.len()).await,
+            };
+            Request::Write(head, payload)
+        }
+        other @ Request::Other(_) => other,
+    };
+    let mut reply = Reply::begin(&ReplyHeader::accepted(header.xid, AcceptStat::Success));
+    let held = crate::front::nfs3::run(cx, request, &mut reply).await;
+    let reply = Reply::finish(reply, held);
+    if let Some(ticket) = ticket {
+        // A call that the export's rules refused changed nothing, and takes no room from others.
+        ticket.done(&reply.head, cx.was_admitted());
+    }
+    cx.core.counters.called(procedure, start.elapsed());
+    Ok(Answer::Reply(reply))
+}
+
+/// Marks a call that must not run twice as in progress. `head`: its bytes, of a WRITE without the data.
+///
+/// # Errors
+/// The answer to a call that has run already, or is running.
+async fn first_run(
+    cx: &Context,
+    procedure: Procedure,
+    head: &[u8],
+    now: Instant,
+) -> Result<Option<Ticket>, Answer> {
+    if !is_remembered(procedure) {
+        return Ok(None);
+    }
+    let asked = Asked {
+        is_write: procedure == Procedure::Write,
+        addr: cx.caller.addr,
+        standing: cx.caller.standing,
+        client: cx.caller.client,
+        origin: &cx.origin,
+        crowded: cx.crowded,
+        head,
+    };
+    let counters = &cx.core.counters;
+    Err(match cx.core.replies.begin(&asked, now) {
+        Seen::New(ticket) => return Ok(Some(ticket)),
+        Seen::InProgress => {
+            count(&counters.repeated_in_progress);
+            Answer::Nothing
+        }
+        Seen::Awaited(reply) => {
+            count(&counters.repeated_in_progress);
+            reply.await.map_or(Answer::Nothing, Answer::again)
+        }
+        Seen::Done(reply) => {
+            count(&counters.replayed);
+            Answer::again(reply)
+        }
+    })
+}
+
+/// The data of a small WRITE, which is behind the head in the record.
+fn write_data<'a>(head: &WriteHead, decoder: &mut Decoder<'a>) -> Result<&'a [u8], AcceptStat> {
+    let garbage = |_| AcceptStat::GarbageArgs;
+    let data = decoder
+        .take(head.data_len as usize, "data")
+        .map_err(garbage)?;
+    decoder
+        .take(head.tail_len() - data.len(), "padding")
+        .map_err(garbage)?;
+    Ok(data)
+}
+
+/// The same in a buffer, as the connection receives that of a large one; `None` where the memory budget
+/// has none.
+async fn copied_payload(
+    cx: &Context,
+    head: &WriteHead,
+    data: &[u8],
+    record_len: usize,
+) -> Option<Payload> {
+    let pool = &cx.core.receive_buffers;
+    let start = placement(head.offset);
+    let buf = match pool.try_take_placed(data.len(), start) {
+        Some(buf) => Some(buf),
+        None if record_len <= receive::WHOLE_BYTES => pool.take_placed(data.len(), start).await,
+        // The record holds memory of the budget (it came in fragments): who holds some must not
+        // wait for more.
+        None => None,
+    };
+    buf.map(|mut buf| {
+        buf.copy_from_slice(data);
+        Payload {
+            data: buf,
+            copied: data.len(),
+        }
+    })
+}
+
+async fn mount(
+    cx: &mut Context,
+    header: &CallHeader<'_>,
+    mut decoder: Decoder<'_>,
+) -> Result<Answer, AcceptStat> {
+    if let Err(denied) = identify(cx, header) {
+        return Ok(denied);
+    }
+    let procedure =
+        wire_mount3::Procedure::try_from(header.procedure).map_err(|_| AcceptStat::ProcUnavail)?;
+    let call =
+        wire_mount3::Call::decode(procedure, &mut decoder).map_err(|_| AcceptStat::GarbageArgs)?;
+    decoder.finish().map_err(|_| AcceptStat::GarbageArgs)?;
+    let mut reply = Reply::begin(&ReplyHeader::accepted(header.xid, AcceptStat::Success));
+    mount3::run(cx, call, &mut reply).await;
+    Ok(Answer::Reply(Reply::finish(reply, Held::default())))
+}
+
+/// The lock manager, which refuses every lock.
+fn locks(
+    cx: &mut Context,
+    header: &CallHeader<'_>,
+    mut decoder: Decoder<'_>,
+) -> Result<Answer, AcceptStat> {
+    if let Err(denied) = identify(cx, header) {
+        return Ok(denied);
+    }
+    let procedure =
+        wire_nlm4::Procedure::try_from(header.procedure).map_err(|_| AcceptStat::ProcUnavail)?;
+    let call =
+        wire_nlm4::Call::decode(procedure, &mut decoder).map_err(|_| AcceptStat::GarbageArgs)?;
+    decoder.finish().map_err(|_| AcceptStat::GarbageArgs)?;
+    let mut reply = Reply::begin(&ReplyHeader::accepted(header.xid, AcceptStat::Success));
+    if nlm4::run(&call, &mut reply) {
+        count(&cx.core.counters.locks_refused);
+    }
+    Ok(Answer::Reply(Reply::finish(reply, Held::default())))
+}
+
+/// Sets the caller's identity, as far as the credential is believed, and which client it is of.
+///
+/// To be called before anything behind the header is looked at, on NULL too, for which AUTH_NONE is
+/// enough (RFC 1813 §3.3.0): RPCSEC_GSS sends its tokens as the arguments of NULL (RFC 2203 §5.2.2), where
+/// they would be garbage, and an AUTH_TLS probe is a NULL whose acceptance says that the flavor is known
+/// (RFC 9289 §4.1). Refused, a client knows at once that it has to do without.
+fn identify(cx: &mut Context, header: &CallHeader<'_>) -> Result<(), Answer> {
+    let denied = |stat| {
+        count(&cx.core.counters.denied);
+        let header = ReplyHeader::denied(header.xid, Rejected::AuthError(stat));
+        Err(Answer::Reply(Reply::of(&header)))
+    };
+    let claimed = match header.credential.flavor {
+        AUTH_NONE => {
+            cx.caller.client = cx.peer.unnamed();
+            WireIdentity::Nobody
+        }
+        AUTH_SYS => match header.credential.auth_sys() {
+            Ok(sys) => {
+                cx.caller.client = cx.peer.client(sys.machine_name);
+                WireIdentity::Sys {
+                    uid: sys.uid,
+                    gid: sys.gid,
+                    gids: sys.gids.as_slice().to_vec(),
+                }
+            }
+            Err(_) => return denied(AuthStat::BadCred),
+        },
+        // Other flavors are not offered (MOUNT's list of flavors says so).
+        _ => return denied(AuthStat::RejectedCred),
+    };
+    cx.caller.identity = cx.caller.standing.identify(claimed);
+    Ok(())
+}
+
+fn refuse_call(cx: &Context, error: &CallError) -> Answer {
+    match error.reply() {
+        Some(header) => {
+            count(&cx.core.counters.denied);
+            Answer::Reply(Reply::of(&header))
+        }
+        None => {
+            count(&cx.core.counters.bad_records);
+            Answer::Close
+        }
+    }
+}
+
+/// Is this the beginning of a WRITE, whose data should be received into a buffer of its own?
+/// Of a WRITE beyond wtmax only as much is received. `total` is the length of the whole record.
+pub(crate) fn write_head_len(
+    beginning: &[u8],
+    total: usize,
+    io_bytes_max: u32,
+) -> Option<WriteCut> {
+    let mut decoder = Decoder::new(beginning);
+    let header = CallHeader::decode(&mut decoder).ok()?;
+    let write = header.program == nfs3::PROGRAM
+        && header.version == nfs3::VERSION
+        && header.procedure == Procedure::Write as u32;
+    if !write {
+        return None;
+    }
+    let head = WriteHead::decode(&mut decoder).ok()?;
+    let head_len = decoder.position();
+    let whole = head_len.checked_add(head.tail_len()) == Some(total);
+    whole.then_some(WriteCut {
+        head_len,
+        data_len: head.data_len.min(io_bytes_max) as usize,
+        placement: placement(head.offset),
+    })
+}
+
+/// Where a WRITE's record is cut in two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WriteCut {
+    pub(crate) head_len: usize,
+    pub(crate) data_len: usize,
+    /// How far behind a page's beginning the data belongs in memory.
+    pub(crate) placement: usize,
+}
+
+impl Reply {
+    /// The mark's place and the header; results are appended.
+    fn begin(header: &ReplyHeader<'_>) -> Vec<u8> {
+        let mut head = Vec::with_capacity(256);
+        head.extend_from_slice(&[0; 4]);
+        header.encode(&mut Encoder::new(&mut head));
+        head
+    }
+
+    fn of(header: &ReplyHeader<'_>) -> Self {
+        Self::finish(Self::begin(header), Held::default())
+    }
+
+    /// Writes the record mark: one fragment, padding of the data included.
+    fn finish(mut head: Vec<u8>, held: Held) -> Self {
+        let Held { data, reservation } = held;
+        let data_len = data.as_ref().map_or(0, |data| data.len());
+        let len = head.len() - 4 + data_len + nfs_wire::xdr::padding(data_len);
+        // Far below 2^31: replies are bounded by io_bytes_max, READDIR_BYTES_MAX, and the length of
+        // the configuration (MOUNT's EXPORT).
+        let mark = FragmentHeader {
+            last: true,
+            len: len as u32,
+        }
+        .to_bytes();
+        if let Some(place) = head.first_chunk_mut::<4>() {
+            *place = mark;
+        }
+        Self {
+            head,
+            data,
+            reservation,
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! The programs that clients call: from a record to an operation on a file, and from its outcome to
+//! the words of the protocol. `dispatch` is the one path of every call.
+
+pub(crate) mod dispatch;
+pub(crate) mod mount3;
+pub(crate) mod nfs3;
+mod nlm4;

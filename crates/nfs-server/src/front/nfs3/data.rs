@@ -1,0 +1,161 @@
+//! READ, WRITE, COMMIT (RFC 1813 §3.3.6, §3.3.7, §3.3.21).
+
+use nfs_io::Buf;
+use nfs_wire::nfs3::{
+    CommitArgs, CommitOk, Failure, Nfsstat3, PostOpAttr, ReadArgs, ReadOk, ReadOkHead, StableHow,
+    WccData, WriteHead, WriteOk,
+};
+
+use super::convert::{fail, fattr3, wcc_data};
+use super::object::post_op_attr;
+use super::{Context, put};
+use crate::front::dispatch::Payload;
+use crate::operate::counters::count_bytes;
+use crate::operate::trace::Event;
+use crate::vfs::{Error, Stability};
+
+pub(super) async fn read(cx: &Context, args: &ReadArgs, out: &mut Vec<u8>) -> Option<Buf> {
+    let (trace, about) = (&cx.core.trace, cx.caller.about(&args.file));
+    trace.start(Event::ReadStart, about, args.offset, args.count.into());
+    let outcome = read_data(cx, args, out).await;
+    if let Err(status) = outcome {
+        trace.error(Event::ReadErr, about, args.offset, status.word());
+    }
+    let data = outcome.ok();
+    let len = data.as_ref().map_or(0, |data| data.len());
+    trace.done(Event::ReadDone, about, args.offset, len as u64);
+    data
+}
+
+/// The results go to `out`, those of a failure too.
+async fn read_data(cx: &Context, args: &ReadArgs, out: &mut Vec<u8>) -> Result<Buf, Nfsstat3> {
+    let refused = |failure: Failure<PostOpAttr>, out: &mut Vec<u8>| {
+        let status = failure.status;
+        put(out, &Err::<ReadOk<'_>, _>(failure));
+        Err(status)
+    };
+    let target = match cx.target(&args.file).await {
+        Ok(target) => target,
+        Err(error) => return refused(fail(error, PostOpAttr::None), out),
+    };
+    // More than rtmax is answered with rtmax: a short read is the protocol's own way to say so.
+    let count = args.count.min(cx.core.io_bytes_max) as usize;
+    match cx.core.read(&cx.engine, &target, args.offset, count).await {
+        Ok(done) => {
+            let file_attributes = Some(fattr3(&done.attributes));
+            // At most `io_bytes_max`, which has 32 bits.
+            let data_len = done.data.len() as u32;
+            count_bytes(&cx.core.counters.bytes_read, done.data.len());
+            put(out, &Nfsstat3::Ok);
+            put(
+                out,
+                &ReadOkHead {
+                    file_attributes,
+                    eof: done.eof,
+                    data_len,
+                },
+            );
+            Ok(done.data)
+        }
+        Err(error) => {
+            let attributes = post_op_attr(cx, &target).await;
+            refused(fail(error, attributes), out)
+        }
+    }
+}
+
+pub(super) async fn write(
+    cx: &Context,
+    args: &WriteHead,
+    payload: Option<Payload>,
+) -> Result<WriteOk, Failure<WccData>> {
+    let (trace, about) = (&cx.core.trace, cx.caller.about(&args.file));
+    trace.start(Event::WriteStart, about, args.offset, args.count.into());
+    let outcome = write_data(cx, args, payload).await;
+    if let Err(failure) = &outcome {
+        trace.error(Event::WriteErr, about, args.offset, failure.status.word());
+    }
+    let len = outcome.as_ref().map_or(0, |ok| ok.count);
+    trace.done(Event::WriteDone, about, args.offset, len.into());
+    outcome
+}
+
+async fn write_data(
+    cx: &Context,
+    args: &WriteHead,
+    payload: Option<Payload>,
+) -> Result<WriteOk, Failure<WccData>> {
+    let none = WccData::default();
+    let target = cx
+        .target(&args.file)
+        .await
+        .map_err(|error| fail(error, none))?;
+    if args.count != args.data_len {
+        // RFC 1813 §3.3.7: count is the number of bytes of data; which of two to believe is
+        // not for the server to guess.
+        let wcc = cx.core.wcc_unchanged(&target.object).await;
+        return Err(fail(Error::Invalid, wcc_data(&wcc)));
+    }
+    let Some(payload) = payload else {
+        let wcc = cx.core.wcc_unchanged(&target.object).await;
+        return Err(fail(Error::Busy, wcc_data(&wcc)));
+    };
+    let stability = match args.stable {
+        StableHow::Unstable => Stability::Unstable,
+        StableHow::DataSync => Stability::DataSync,
+        StableHow::FileSync => Stability::FileSync,
+    };
+    let (result, wcc) = cx
+        .core
+        .write(&cx.engine, &target, args.offset, payload, stability)
+        .await;
+    let file_wcc = wcc_data(&wcc);
+    match result {
+        Ok(done) => {
+            count_bytes(&cx.core.counters.bytes_written, done.count);
+            Ok(WriteOk {
+                file_wcc,
+                // At most `args.count`.
+                count: done.count as u32,
+                committed: stable_how(done.committed),
+                verf: done.verifier,
+            })
+        }
+        Err(error) => Err(fail(error, file_wcc)),
+    }
+}
+
+pub(super) async fn commit(cx: &Context, args: &CommitArgs) -> Result<CommitOk, Failure<WccData>> {
+    let (trace, about) = (&cx.core.trace, cx.caller.about(&args.file));
+    trace.start(Event::CommitStart, about, args.offset, args.count.into());
+    let outcome = commit_file(cx, args).await;
+    if let Err(failure) = &outcome {
+        trace.error(Event::CommitErr, about, args.offset, failure.status.word());
+    }
+    trace.done(Event::CommitDone, about, args.offset, args.count.into());
+    outcome
+}
+
+async fn commit_file(cx: &Context, args: &CommitArgs) -> Result<CommitOk, Failure<WccData>> {
+    let none = WccData::default();
+    let target = cx
+        .target(&args.file)
+        .await
+        .map_err(|error| fail(error, none))?;
+    // Whatever the range, the whole file is synced: Linux has no sync of a range that covers
+    // what is needed to find the data again.
+    let (result, wcc) = cx.core.commit(&cx.engine, &target).await;
+    let file_wcc = wcc_data(&wcc);
+    match result {
+        Ok(verf) => Ok(CommitOk { file_wcc, verf }),
+        Err(error) => Err(fail(error, file_wcc)),
+    }
+}
+
+fn stable_how(stability: Stability) -> StableHow {
+    match stability {
+        Stability::Unstable => StableHow::Unstable,
+        Stability::DataSync => StableHow::DataSync,
+        Stability::FileSync => StableHow::FileSync,
+    }
+}

@@ -1,0 +1,153 @@
+//! NFSv3 (RFC 1813): one function per procedure. Each shapes the call for [`vfs`](crate::vfs),
+//! waits for it, and shapes the answer; none sees bytes or descriptors.
+
+mod convert;
+mod create;
+mod data;
+mod directory;
+mod filesystem;
+mod object;
+mod readdir;
+mod status;
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use nfs_io::engine::Engine;
+use nfs_io::{Buf, Reservation};
+use nfs_wire::nfs3::{Call, FileHandle, Procedure, WriteHead};
+use nfs_wire::{Encode, Encoder};
+
+use crate::core::{Caller, Core, Target};
+use crate::front::dispatch::Payload;
+use crate::rpc::call_notes::NotedCall;
+use crate::rpc::client_id::Peer;
+use crate::rpc::reply_cache::Origin;
+use crate::vfs::{Result, Turn};
+
+/// All that a procedure needs besides its arguments.
+pub(crate) struct Context {
+    pub(crate) core: Arc<Core>,
+    pub(crate) engine: Engine,
+    /// Whose connection the call came by.
+    pub(crate) peer: Rc<Peer>,
+    pub(crate) caller: Caller,
+    /// The connection that the call came over.
+    pub(crate) origin: Arc<Origin>,
+    /// So many calls are in flight that this one must not wait for another run of itself.
+    pub(crate) crowded: bool,
+    /// An export's rules let the caller in.
+    pub(crate) admitted: Cell<bool>,
+    /// Where the call notes what it changes, if it must not run twice.
+    pub(crate) call_note: Option<Arc<NotedCall>>,
+    pub(crate) turn: Turn,
+}
+
+impl Context {
+    async fn target(&self, handle: &FileHandle) -> Result<Target> {
+        let target = self.core.target(&self.caller, handle, &self.turn).await?;
+        self.admitted.set(true);
+        Ok(Target {
+            call_note: self.call_note.clone(),
+            ..target
+        })
+    }
+
+    /// Did an export's rules let the caller in? Otherwise the call has changed nothing.
+    pub(crate) fn was_admitted(&self) -> bool {
+        self.admitted.get()
+    }
+}
+
+/// A call with what it carries: a WRITE's data is not in the record but in a buffer of its own,
+/// `None` where the memory budget had none.
+pub(crate) enum Request<'a> {
+    Write(WriteHead, Option<Payload>),
+    Other(Call<'a>),
+}
+
+/// Memory of the budget that a reply holds until it is sent.
+#[derive(Default)]
+pub(crate) struct Held {
+    /// READ's data, to be sent behind the results.
+    pub(crate) data: Option<Buf>,
+    /// What the results themselves are held with, where they may be long.
+    pub(crate) reservation: Option<Reservation>,
+}
+
+/// Must not run twice: a repetition is answered from the reply cache. A WRITE among them: by the time that
+/// it runs again the client may have been answered and have written the same bytes anew, and the old ones
+/// would stand over them. A COMMIT may: it changes no byte, and flushing once more is only more than
+/// was asked for.
+pub(crate) fn is_remembered(procedure: Procedure) -> bool {
+    match procedure {
+        Procedure::Setattr
+        | Procedure::Write
+        | Procedure::Create
+        | Procedure::Mkdir
+        | Procedure::Symlink
+        | Procedure::Mknod
+        | Procedure::Remove
+        | Procedure::Rmdir
+        | Procedure::Rename
+        | Procedure::Link => true,
+        Procedure::Null
+        | Procedure::Getattr
+        | Procedure::Lookup
+        | Procedure::Access
+        | Procedure::Readlink
+        | Procedure::Read
+        | Procedure::Readdir
+        | Procedure::Readdirplus
+        | Procedure::Fsstat
+        | Procedure::Fsinfo
+        | Procedure::Pathconf
+        | Procedure::Commit => false,
+    }
+}
+
+/// Runs a call and appends its results to `out`.
+pub(crate) async fn run(cx: &Context, request: Request<'_>, out: &mut Vec<u8>) -> Held {
+    let call = match request {
+        Request::Write(head, payload) => {
+            put(out, &data::write(cx, &head, payload).await);
+            return Held::default();
+        }
+        Request::Other(call) => call,
+    };
+    match call {
+        // NULL has no results; a WRITE always comes as `Request::Write`.
+        Call::Null(()) | Call::Write(_) => {}
+        Call::Getattr(args) => put(out, &object::getattr(cx, &args).await),
+        Call::Setattr(args) => put(out, &object::setattr(cx, &args).await),
+        Call::Lookup(args) => put(out, &object::lookup(cx, &args).await),
+        Call::Access(args) => put(out, &object::access(cx, &args).await),
+        Call::Readlink(args) => object::readlink(cx, &args, out).await,
+        Call::Read(args) => {
+            return Held {
+                data: data::read(cx, &args, out).await,
+                reservation: None,
+            };
+        }
+        Call::Create(args) => put(out, &create::create(cx, &args).await),
+        Call::Mkdir(args) => put(out, &create::mkdir(cx, &args).await),
+        Call::Symlink(args) => put(out, &create::symlink(cx, &args).await),
+        Call::Mknod(args) => put(out, &create::mknod(cx, &args).await),
+        Call::Remove(args) => put(out, &directory::remove(cx, &args.object, false).await),
+        Call::Rmdir(args) => put(out, &directory::remove(cx, &args.object, true).await),
+        Call::Rename(args) => put(out, &directory::rename(cx, &args).await),
+        Call::Link(args) => put(out, &directory::link(cx, &args).await),
+        Call::Readdir(args) => return readdir::readdir(cx, &args, out).await,
+        Call::Readdirplus(args) => return readdir::readdirplus(cx, &args, out).await,
+        Call::Fsstat(args) => put(out, &filesystem::fsstat(cx, &args).await),
+        Call::Fsinfo(args) => put(out, &filesystem::fsinfo(cx, &args).await),
+        Call::Pathconf(args) => put(out, &filesystem::pathconf(cx, &args).await),
+        Call::Commit(args) => put(out, &data::commit(cx, &args).await),
+    }
+    Held::default()
+}
+
+fn put(out: &mut Vec<u8>, result: &impl Encode) {
+    result.encode(&mut Encoder::new(out));
+}

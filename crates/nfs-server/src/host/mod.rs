@@ -1,0 +1,8 @@
+//! What the server has to do with the machine it runs on: its state directory, the service manager,
+//! rpcbind and its own port 111, and the machine's user database.
+
+pub(crate) mod groups;
+pub mod portmap;
+pub mod rpcbind;
+pub mod state_dir;
+pub mod systemd;

@@ -1,0 +1,244 @@
+//! What is said on the control socket about how bytes travel: `ctl io`, its changes and its `--why`.
+//!
+//! Modes, floors, operations and rules are texts here, in the words of [`crate::exports::policy`]: what a `ctl` of
+//! another version does not know it can still show.
+
+use std::net::IpAddr;
+use std::ops::Range;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::exports::config::{from_word, word_of};
+use crate::exports::policy::{self, IoChange, IoPolicy, LivePolicy, StableFloor};
+
+/// Asks for the policies: [`Command::Io`](super::Command::Io), answered with a list of [`IoState`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct IoQuery {
+    /// Of one export alone, by the path that clients mount or by its directory.
+    pub export: Option<String>,
+}
+
+/// Changes a policy: [`Command::IoSet`](super::Command::IoSet), answered with [`IoChanged`]. What is left out stays.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct IoOrder {
+    /// The export, by the path that clients mount or by its directory; may be left out where there
+    /// is only one.
+    pub export: Option<String>,
+    /// As the key `read` of the configuration.
+    pub read: Option<String>,
+    /// As the key `write`.
+    pub write: Option<String>,
+    /// As the key `stable`.
+    pub stable: Option<String>,
+    /// All rules, each as [`policy::parse_rule`] reads it; an empty list removes them.
+    pub rules: Option<Vec<String>>,
+}
+
+/// A policy in words.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct IoView {
+    /// Mode of READs that no rule matches.
+    pub read: String,
+    /// Mode of WRITEs that no rule matches.
+    pub write: String,
+    /// The floor of WRITEs.
+    pub stable: String,
+    /// Rules in the order tried, as [`policy::parse_rule`] reads them.
+    pub rules: Vec<String>,
+}
+
+/// The policy of one export.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct IoState {
+    /// The path that clients mount.
+    pub export: String,
+    /// The directory.
+    pub path: PathBuf,
+    /// What holds.
+    pub now: IoView,
+    /// What the configuration says, if that is something else: a reload or restart goes back to it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub configured: Option<IoView>,
+}
+
+/// What a change did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct IoChanged {
+    /// The path that clients mount.
+    pub export: String,
+    /// What held.
+    pub before: IoView,
+    /// What holds.
+    pub now: IoView,
+    /// What is allowed and yet worth a second look.
+    pub warnings: Vec<String>,
+    /// How long it holds, for people.
+    pub lasts: String,
+}
+
+/// Asks what would happen to one READ or WRITE: [`Command::IoWhy`](super::Command::IoWhy), answered with [`Why`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WhyQuery {
+    /// The file: its absolute path on the server's host, inside an export, or as clients see it.
+    pub file: String,
+    /// `read` or `write`.
+    pub op: String,
+    /// Where, in bytes.
+    pub offset: u64,
+    /// Bytes asked for; `None` is the size recommended to clients.
+    pub size: Option<u64>,
+    /// Who asks; `None` is this machine.
+    pub client: Option<IpAddr>,
+    /// What a WRITE asks for: `unstable`, `data-sync` or `file-sync`.
+    pub stable: String,
+}
+
+/// What would happen, and why.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Why {
+    /// The path that clients mount.
+    pub export: String,
+    /// The file's path on the server's host.
+    pub file: PathBuf,
+    /// `read` or `write`.
+    pub op: String,
+    /// The range asked for, in bytes.
+    pub asked: Range<u64>,
+    /// The client's address.
+    pub client: Option<IpAddr>,
+    /// The name that rules are held against; lossy where it is not UTF-8.
+    pub name: Option<String>,
+    /// Where the name is from, in words.
+    pub name_from: String,
+    /// The mode that was chosen.
+    pub mode: String,
+    /// What chose it, in words.
+    pub because: String,
+    /// Every rule, with why it does not match.
+    pub rules: Vec<WhyRule>,
+    /// What happens to a WRITE's stability.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stable: Option<WhyStable>,
+    /// What direct I/O on the file asks for.
+    pub alignment: WhyAlignment,
+    /// The file's length, bytes.
+    pub size: u64,
+    /// How the range would be moved, in ascending order; none for a READ behind the file's end.
+    pub segments: Vec<WhySegment>,
+    /// Why it would not be moved in the mode that was chosen, in words.
+    pub fallbacks: Vec<String>,
+    /// Bytes of the file in the page cache (whole pages); `None` where the kernel does not say.
+    pub cached_bytes: Option<u64>,
+    /// Those of them that are not on disk yet.
+    pub dirty_bytes: Option<u64>,
+    /// What else there is to know, in sentences.
+    pub notes: Vec<String>,
+}
+
+/// One rule and a call.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WhyRule {
+    /// As [`policy::parse_rule`] reads it.
+    pub rule: String,
+    /// `decides`, `not reached`, or why it does not match.
+    pub verdict: String,
+}
+
+/// What happens to a WRITE's stability.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WhyStable {
+    /// What the client asks for.
+    pub asked: String,
+    /// The floor, of the export or of the rule that decided, whichever is higher.
+    pub floor: String,
+    /// What is done, and said in the reply.
+    pub committed: String,
+}
+
+/// What direct I/O on a file asks for, in bytes; 0 where the file system does not say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WhyAlignment {
+    /// Of memory.
+    pub memory: u32,
+    /// Of offset and length of writes.
+    pub offset: u32,
+    /// Of offset and length of reads.
+    pub read_offset: u32,
+    /// A block of the file system or a page of the cache, whichever is larger: the middle of a direct
+    /// WRITE consists of whole ones.
+    pub block: u32,
+}
+
+/// One part of the range.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WhySegment {
+    /// Bytes of the file. Of a direct READ that is rounded out, more than was asked for.
+    pub file: Range<u64>,
+    /// How it would be moved.
+    pub mode: String,
+}
+
+impl IoView {
+    /// `policy` in words.
+    #[must_use]
+    pub fn of(policy: &IoPolicy) -> Self {
+        Self {
+            read: policy.read.to_string(),
+            write: policy.write.to_string(),
+            stable: word_of(policy.stable, StableFloor::WORDS).to_owned(),
+            rules: policy.rules.iter().map(ToString::to_string).collect(),
+        }
+    }
+}
+
+impl IoState {
+    /// What there is to say of an export's policy.
+    #[must_use]
+    pub fn of(export: &str, path: PathBuf, policy: &LivePolicy) -> Self {
+        Self {
+            export: export.to_owned(),
+            path,
+            now: IoView::of(&policy.now()),
+            configured: policy.is_changed().then(|| IoView::of(policy.configured())),
+        }
+    }
+}
+
+impl IoOrder {
+    /// The change that this asks for.
+    ///
+    /// # Errors
+    /// The sentence to show.
+    pub fn change(&self) -> Result<IoChange, String> {
+        let in_key = |key: &str| {
+            let key = key.to_owned();
+            move |message: String| format!("{key}: {message}")
+        };
+        let read = self.read.as_deref().map(policy::parse_mode).transpose();
+        let write = self.write.as_deref().map(str::parse).transpose();
+        let floor = |word: &str| from_word(word, StableFloor::WORDS);
+        let stable = self.stable.as_deref().map(floor).transpose();
+        let rules =
+            |rules: &Vec<String>| rules.iter().map(|rule| policy::parse_rule(rule)).collect();
+        let change = IoChange {
+            read: read.map_err(in_key("read"))?,
+            write: write.map_err(in_key("write"))?,
+            stable: stable.map_err(in_key("stable"))?,
+            rules: self.rules.as_ref().map(rules).transpose()?,
+        };
+        change.check()?;
+        Ok(change)
+    }
+}

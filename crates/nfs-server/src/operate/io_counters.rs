@@ -1,0 +1,438 @@
+//! How the bytes of READ and WRITE were moved: counted per export, operation and mode decided.
+//!
+//! An [`IoCounters`] belongs to an export, not to its settings: it is kept over reloads for as long as
+//! the export stays. Figures only grow and are added up when somebody asks.
+//!
+//! Every shard counts into a stripe of its own: two shards that serve one export would otherwise take
+//! one cache line from each other with every call. Stripes are a guess at who runs where, not a rule:
+//! adding is atomic, and a sum is right whoever added.
+
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use nfs_io::plan::{Fallback, Mode};
+use serde::{Deserialize, Serialize};
+
+use crate::limits;
+
+/// The operation that a mode is decided for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Io {
+    /// READ.
+    Read,
+    /// WRITE.
+    Write,
+}
+
+impl Io {
+    /// In the order of the tables.
+    pub(crate) const ALL: [Self; OPERATIONS] = [Self::Read, Self::Write];
+
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+        }
+    }
+}
+
+/// Why bytes did not go the way that was decided for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Reason {
+    AlignmentUnknown,
+    ShorterThanAlignment,
+    NoAlignedMiddle,
+    MemoryNotCongruent,
+    RefusedDirect,
+    RefusedDontCache,
+    OpenRefused,
+    DirectFailed,
+}
+
+impl Reason {
+    /// In the order of the tables.
+    pub(crate) const ALL: [Self; REASONS] = [
+        Self::AlignmentUnknown,
+        Self::ShorterThanAlignment,
+        Self::NoAlignedMiddle,
+        Self::MemoryNotCongruent,
+        Self::RefusedDirect,
+        Self::RefusedDontCache,
+        Self::OpenRefused,
+        Self::DirectFailed,
+    ];
+
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::AlignmentUnknown => Fallback::AlignmentUnknown.word(),
+            Self::ShorterThanAlignment => Fallback::ShorterThanAlignment.word(),
+            Self::NoAlignedMiddle => Fallback::NoAlignedMiddle.word(),
+            Self::MemoryNotCongruent => Fallback::MemoryNotCongruent.word(),
+            Self::RefusedDirect => "refused-direct",
+            Self::RefusedDontCache => "refused-dontcache",
+            Self::OpenRefused => "open-refused",
+            Self::DirectFailed => "direct-failed",
+        }
+    }
+
+    /// The same in a sentence for the operator.
+    fn sentence(self) -> String {
+        let own = match self {
+            Self::AlignmentUnknown => return Fallback::AlignmentUnknown.to_string(),
+            Self::ShorterThanAlignment => return Fallback::ShorterThanAlignment.to_string(),
+            Self::NoAlignedMiddle => return Fallback::NoAlignedMiddle.to_string(),
+            Self::MemoryNotCongruent => return Fallback::MemoryNotCongruent.to_string(),
+            Self::RefusedDirect => "the file system or its device refused a direct transfer",
+            Self::RefusedDontCache => "the file system does not know RWF_DONTCACHE",
+            Self::OpenRefused => "the file cannot be opened with O_DIRECT",
+            Self::DirectFailed => {
+                "a direct read failed (a local program may be writing to the mapped file) and was tried again"
+            }
+        };
+        own.to_owned()
+    }
+}
+
+impl From<Fallback> for Reason {
+    fn from(fallback: Fallback) -> Self {
+        match fallback {
+            Fallback::AlignmentUnknown => Self::AlignmentUnknown,
+            Fallback::ShorterThanAlignment => Self::ShorterThanAlignment,
+            Fallback::NoAlignedMiddle => Self::NoAlignedMiddle,
+            Fallback::MemoryNotCongruent => Self::MemoryNotCongruent,
+        }
+    }
+}
+
+/// What one call moved and how, gathered while it runs and counted once, at its end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Moved {
+    bytes: u64,
+    segments: u64,
+    by_kind: [u64; MODES],
+    /// A bit for each [`Reason`]: met twice within one call, it counts once.
+    fallbacks: u16,
+    copied: u64,
+}
+
+impl Moved {
+    /// Bytes of the call itself: of a READ those in the reply, of a WRITE those acknowledged.
+    pub(crate) const fn set_bytes(&mut self, bytes: usize) {
+        self.bytes = bytes as u64;
+    }
+
+    /// A segment was moved, `bytes` of it between memory and file in mode `kind`. Of a READ that was
+    /// rounded out these are more than the reply carries.
+    pub(crate) const fn segment(&mut self, kind: Mode, bytes: usize) {
+        self.segments += 1;
+        self.by_kind[column(kind)] += bytes as u64;
+    }
+
+    /// Something went another way than was decided. Of one call, each reason counts once.
+    pub(crate) const fn fallback(&mut self, reason: Reason) {
+        self.fallbacks |= 1 << reason as u16;
+    }
+
+    /// The server itself copied this many bytes of the payload from memory to memory.
+    pub(crate) const fn copied(&mut self, bytes: usize) {
+        self.copied += bytes as u64;
+    }
+}
+
+/// One export's figures. See the module.
+pub(crate) struct IoCounters {
+    stripes: Box<[Stripe]>,
+}
+
+/// What one shard counts: two cache lines apart from the next, since processors fetch them in pairs.
+#[derive(Default)]
+#[repr(align(128))]
+struct Stripe {
+    rows: [[Row; MODES]; OPERATIONS],
+}
+
+#[derive(Default)]
+struct Row {
+    calls: AtomicU64,
+    bytes: AtomicU64,
+    segments: AtomicU64,
+    by_kind: [AtomicU64; MODES],
+    fallbacks: [AtomicU64; REASONS],
+    copied: AtomicU64,
+}
+
+impl Default for IoCounters {
+    fn default() -> Self {
+        static STRIPES: OnceLock<usize> = OnceLock::new();
+        let stripes = *STRIPES.get_or_init(|| {
+            let processors = std::thread::available_parallelism().map_or(1, usize::from);
+            processors.min(limits::IO_COUNTER_STRIPES_MAX)
+        });
+        let stripes = std::iter::repeat_with(Stripe::default).take(stripes);
+        Self {
+            stripes: stripes.collect(),
+        }
+    }
+}
+
+impl IoCounters {
+    /// Counts one call, whatever came of it: `decided` is the mode that the policy chose, `moved` what
+    /// happened.
+    pub(crate) fn record(&self, io: Io, decided: Mode, moved: &Moved) {
+        let row = &self.stripe().rows[io as usize][column(decided)];
+        add(&row.calls, 1);
+        add(&row.bytes, moved.bytes);
+        add(&row.segments, moved.segments);
+        for (counter, bytes) in row.by_kind.iter().zip(moved.by_kind) {
+            add(counter, bytes);
+        }
+        if moved.fallbacks != 0 {
+            for (number, counter) in row.fallbacks.iter().enumerate() {
+                add(counter, u64::from(moved.fallbacks >> number & 1));
+            }
+        }
+        add(&row.copied, moved.copied);
+    }
+
+    /// The rows that count anything, for the export that clients mount as `pseudo`.
+    pub(crate) fn stats(&self, pseudo: &str) -> Vec<IoStatus> {
+        let mut rows = Vec::new();
+        for io in Io::ALL {
+            for mode in COLUMNS {
+                let row = self.sum(pseudo, io, mode);
+                if row.calls > 0 {
+                    rows.push(row);
+                }
+            }
+        }
+        rows
+    }
+
+    fn sum(&self, pseudo: &str, io: Io, mode: Mode) -> IoStatus {
+        let sum = |of: &dyn Fn(&Row) -> &AtomicU64| {
+            let rows = self.stripes.iter();
+            rows.map(|stripe| of(&stripe.rows[io as usize][column(mode)]))
+                .map(|counter| counter.load(Ordering::Relaxed))
+                .sum::<u64>()
+        };
+        let kinds = COLUMNS.into_iter().map(|kind| {
+            let bytes = sum(&|row| &row.by_kind[column(kind)]);
+            (kind.word().to_owned(), bytes)
+        });
+        let reasons = Reason::ALL.into_iter().map(|reason| {
+            let calls = sum(&|row| &row.fallbacks[reason as usize]);
+            (reason.word().to_owned(), calls)
+        });
+        IoStatus {
+            export: pseudo.to_owned(),
+            operation: io.word().to_owned(),
+            mode: mode.word().to_owned(),
+            calls: sum(&|row| &row.calls),
+            bytes: sum(&|row| &row.bytes),
+            segments: sum(&|row| &row.segments),
+            moved_bytes: kinds.filter(|(_, bytes)| *bytes > 0).collect(),
+            fallbacks: reasons.filter(|(_, calls)| *calls > 0).collect(),
+            copied_bytes: sum(&|row| &row.copied),
+        }
+    }
+
+    fn stripe(&self) -> &Stripe {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        std::thread_local! {
+            // Only shards count, so they are numbered one after the other.
+            static NUMBER: usize = NEXT.fetch_add(1, Ordering::Relaxed);
+        }
+        &self.stripes[NUMBER.with(|number| *number) % self.stripes.len()]
+    }
+}
+
+/// One row of the figures: one export, one operation, one mode that was decided.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct IoStatus {
+    /// The path that clients mount.
+    pub export: String,
+    /// `read` or `write`.
+    pub operation: String,
+    /// The mode that the policy chose: `buffered`, `dontcache` or `direct`.
+    pub mode: String,
+    /// Calls for which it was chosen, failed ones included.
+    pub calls: u64,
+    /// Bytes that READ replies carried, bytes that WRITE replies acknowledged.
+    pub bytes: u64,
+    /// Segments moved: a direct WRITE has up to three.
+    pub segments: u64,
+    /// Bytes moved between memory and file, by the mode in which they really went. More than
+    /// `bytes` where READs were rounded out to the alignment.
+    pub moved_bytes: BTreeMap<String, u64>,
+    /// Calls that went another way than was chosen, as a whole or in part, by the word for why. See
+    /// [`reason_sentence`].
+    pub fallbacks: BTreeMap<String, u64>,
+    /// Bytes of the payload that the server copied from memory to memory.
+    pub copied_bytes: u64,
+}
+
+/// What the word of a fallback means, in a sentence; the word itself for one that this version does
+/// not know.
+#[must_use]
+pub fn reason_sentence(word: &str) -> String {
+    let known = Reason::ALL.iter().find(|reason| reason.word() == word);
+    known.map_or_else(|| word.to_owned(), |reason| reason.sentence())
+}
+
+const OPERATIONS: usize = 2;
+const MODES: usize = COLUMNS.len();
+const REASONS: usize = 8;
+const COLUMNS: [Mode; 3] = [Mode::Buffered, Mode::DontCache, Mode::Direct];
+
+const fn column(mode: Mode) -> usize {
+    match mode {
+        Mode::Buffered => 0,
+        Mode::DontCache => 1,
+        Mode::Direct => 2,
+    }
+}
+
+/// Most figures of most calls are 0: those cost no atomic operation.
+fn add(counter: &AtomicU64, value: u64) {
+    if value > 0 {
+        counter.fetch_add(value, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn a_call_is_counted_in_its_row_and_nowhere_else() {
+        let counters = IoCounters::default();
+        let mut moved = Moved::default();
+        moved.set_bytes(10);
+        moved.segment(Mode::Buffered, 4);
+        moved.segment(Mode::Buffered, 8);
+        moved.copied(3);
+        counters.record(Io::Write, Mode::Buffered, &moved);
+        counters.record(Io::Write, Mode::Buffered, &moved);
+        let rows = counters.stats("/a");
+        let expected = IoStatus {
+            export: "/a".to_owned(),
+            operation: "write".to_owned(),
+            mode: "buffered".to_owned(),
+            calls: 2,
+            bytes: 20,
+            segments: 4,
+            moved_bytes: BTreeMap::from([("buffered".to_owned(), 24)]),
+            fallbacks: BTreeMap::new(),
+            copied_bytes: 6,
+        };
+        assert_eq!(rows, [expected]);
+    }
+
+    #[test]
+    fn bytes_are_counted_by_the_way_they_went() {
+        let counters = IoCounters::default();
+        let mut moved = Moved::default();
+        moved.segment(Mode::Buffered, 100);
+        moved.segment(Mode::Direct, 4096);
+        moved.segment(Mode::Buffered, 200);
+        moved.fallback(Fallback::NoAlignedMiddle.into());
+        counters.record(Io::Write, Mode::Direct, &moved);
+        counters.record(Io::Read, Mode::DontCache, &Moved::default());
+        let rows = counters.stats("/");
+        let names = rows
+            .iter()
+            .map(|row| (row.operation.as_str(), row.mode.as_str()));
+        assert_eq!(
+            names.collect::<Vec<_>>(),
+            [("read", "dontcache"), ("write", "direct")]
+        );
+        let moved = [("buffered", 300), ("direct", 4096)];
+        let moved = moved.map(|(word, bytes)| (word.to_owned(), bytes));
+        assert_eq!(rows[1].moved_bytes, BTreeMap::from(moved));
+        assert_eq!(
+            (rows[1].segments, rows[1].fallbacks["no-aligned-middle"]),
+            (3, 1)
+        );
+    }
+
+    #[test]
+    fn a_reason_counts_once_for_each_call_however_often_it_was_met() {
+        let counters = IoCounters::default();
+        let mut moved = Moved::default();
+        moved.fallback(Reason::OpenRefused);
+        moved.fallback(Reason::OpenRefused);
+        moved.fallback(Reason::AlignmentUnknown);
+        counters.record(Io::Read, Mode::Buffered, &moved);
+        counters.record(Io::Read, Mode::Buffered, &Moved::default());
+        let rows = counters.stats("/");
+        let fallbacks = [("alignment-unknown", 1), ("open-refused", 1)];
+        let fallbacks = fallbacks.map(|(word, calls)| (word.to_owned(), calls));
+        assert_eq!((rows[0].calls, rows[0].segments), (2, 0));
+        assert_eq!(rows[0].fallbacks, BTreeMap::from(fallbacks));
+    }
+
+    #[test]
+    fn every_reason_has_its_own_number_word_and_sentence() {
+        for (number, reason) in Reason::ALL.into_iter().enumerate() {
+            assert_eq!(reason as usize, number);
+            let word = reason.word();
+            assert_ne!(reason_sentence(word), word);
+            let same = Reason::ALL.iter().filter(|other| other.word() == word);
+            assert_eq!(same.count(), 1, "{word}");
+        }
+        assert_eq!(reason_sentence("of-a-later-version"), "of-a-later-version");
+        for fallback in Fallback::ALL {
+            assert_eq!(Reason::from(fallback).word(), fallback.word());
+        }
+        for (number, io) in Io::ALL.into_iter().enumerate() {
+            assert_eq!(io as usize, number);
+        }
+        for (number, mode) in COLUMNS.into_iter().enumerate() {
+            assert_eq!(column(mode), number);
+        }
+    }
+
+    #[test]
+    fn the_document_has_every_reason_and_event() {
+        let document = include_str!("../../../../docs/tracing.md");
+        let reasons = Reason::ALL.into_iter().map(Reason::word);
+        let events = crate::operate::trace::Event::ALL
+            .iter()
+            .map(|event| event.word());
+        for word in reasons.chain(events) {
+            assert!(document.contains(&format!("`{word}`")), "{word}");
+        }
+    }
+
+    #[test]
+    fn threads_lose_nothing_of_each_other() {
+        const THREADS: u64 = 8;
+        const CALLS: u64 = 1000;
+        let counters = Arc::new(IoCounters::default());
+        std::thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    let mut moved = Moved::default();
+                    moved.set_bytes(1);
+                    moved.segment(Mode::Buffered, 1);
+                    for _ in 0..CALLS {
+                        counters.record(Io::Read, Mode::Buffered, &moved);
+                    }
+                });
+            }
+        });
+        let row = &counters.stats("/")[0];
+        let all = THREADS * CALLS;
+        assert_eq!((row.calls, row.bytes, row.segments), (all, all, all));
+    }
+
+    #[test]
+    fn stripes_do_not_share_cache_lines() {
+        assert_eq!(align_of::<Stripe>(), 128);
+        assert_eq!(size_of::<Stripe>() % 128, 0);
+    }
+}

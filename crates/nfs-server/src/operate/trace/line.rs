@@ -1,0 +1,272 @@
+//! Trace events in words: what goes over the control socket, to a terminal and to the log.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Event, Events, Names, Record};
+use crate::operate::io_counters::Reason;
+
+/// One event.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TraceEvent {
+    /// When it happened: UTC, to the microsecond, as in RFC 3339.
+    pub time: String,
+    /// Its name.
+    pub event: String,
+    /// The call's, as eight hexadecimal digits after `0x`.
+    pub xid: String,
+    /// CRC-32 of the file handle, as eight hexadecimal digits after `0x`: the number by which the Linux
+    /// kernel's trace points and Wireshark name it too.
+    pub fh_hash: String,
+    /// In the file, bytes.
+    pub offset: u64,
+    /// Bytes; what of is said by the event.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub len: Option<u64>,
+    /// How a segment is moved: `buffered`, `dontcache` or `direct`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<String>,
+    /// Why that is not the mode that was chosen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fallback: Option<String>,
+    /// What the client is told of a failure, the RFC's word.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<String>,
+    /// Microseconds since the call began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub took_us: Option<u64>,
+    /// Address and port that the call came from.
+    pub client: SocketAddr,
+    /// The export, as clients mount it; nothing where the handle names none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub export: Option<String>,
+}
+
+/// What a follower gets, line by line.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum TraceLine {
+    /// An event.
+    Event(Box<TraceEvent>),
+    /// Events that happened and were not kept, because the reader was slow.
+    Lost {
+        /// How many since this was last said.
+        lost: u64,
+    },
+}
+
+/// What somebody wants to follow.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct FollowRequest {
+    /// Names of events, or `all`.
+    pub events: Vec<String>,
+    /// Only calls on this export, by the path that clients mount.
+    pub export: Option<String>,
+    /// Only calls that came from this address.
+    pub client: Option<IpAddr>,
+}
+
+/// Which events are on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TraceStatus {
+    /// Every event there is.
+    pub events: Vec<EventStatus>,
+    /// Events lost so far because somebody read too slowly.
+    pub lost: u64,
+}
+
+/// One event: what it means and who listens.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct EventStatus {
+    /// Its name.
+    pub name: String,
+    /// What it says.
+    pub meaning: String,
+    /// Does it go to the log?
+    pub log: bool,
+    /// How many follow it.
+    pub followers: u64,
+}
+
+/// A name that is no event's.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no trace event; there are: {names}, or all", names = every_name())]
+pub struct UnknownEvent(pub String);
+
+/// Is this an event's name, or `all`? For who reads a command line.
+///
+/// # Errors
+/// If not, with all the names.
+pub fn check_event(word: &str) -> Result<String, UnknownEvent> {
+    event_named(word).map(|_| word.to_owned())
+}
+
+pub(super) fn events_named(words: &[String]) -> Result<Events, UnknownEvent> {
+    words.iter().try_fold(Events::default(), |events, word| {
+        Ok(events.with(event_named(word)?))
+    })
+}
+
+fn event_named(word: &str) -> Result<Events, UnknownEvent> {
+    if word == "all" {
+        return Ok(Events::ALL);
+    }
+    let found = Event::ALL.iter().find(|event| event.word() == word);
+    found
+        .map(|event| Events::of(*event))
+        .ok_or_else(|| UnknownEvent(word.to_owned()))
+}
+
+fn every_name() -> String {
+    let names: Vec<&str> = Event::ALL.iter().map(|event| event.word()).collect();
+    names.join(", ")
+}
+
+pub(super) fn event(record: &Record, names: &Names) -> TraceEvent {
+    let details = record.details;
+    let export = record.export.and_then(|id| names.read().get(&id).cloned());
+    TraceEvent {
+        time: time(record.time),
+        event: record.event.word().to_owned(),
+        xid: format!("{:#010x}", record.xid),
+        fh_hash: format!("{:#010x}", record.fh_hash),
+        offset: record.offset,
+        len: details.len,
+        mode: details.mode.map(|mode| mode.word().to_owned()),
+        fallback: details.fallback.map(Reason::word).map(str::to_owned),
+        status: details.status.map(str::to_owned),
+        took_us: details
+            .took
+            .map(|took| u64::try_from(took.as_micros()).unwrap_or(u64::MAX)),
+        client: record.client,
+        export: export.map(|export| export.to_string()),
+    }
+}
+
+/// The target under which trace events are logged, at level INFO.
+pub const TRACE_LOG_TARGET: &str = "penstock_trace";
+
+/// To the server's log.
+pub(super) fn log(line: &TraceLine) {
+    match line {
+        TraceLine::Event(event) => tracing::info!(
+            target: TRACE_LOG_TARGET,
+            xid = %event.xid,
+            fh_hash = %event.fh_hash,
+            offset = event.offset,
+            len = event.len,
+            mode = event.mode.as_deref().map(tracing::field::display),
+            fallback = event.fallback.as_deref().map(tracing::field::display),
+            status = event.status.as_deref().map(tracing::field::display),
+            took_us = event.took_us,
+            client = %event.client,
+            export = event.export.as_deref().map(tracing::field::display),
+            at = %event.time,
+            "{}",
+            event.event
+        ),
+        TraceLine::Lost { lost } => {
+            tracing::info!(target: TRACE_LOG_TARGET, lost, "{line}");
+        }
+    }
+}
+
+impl fmt::Display for TraceEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            time,
+            event,
+            xid,
+            fh_hash,
+            offset,
+            ..
+        } = self;
+        write!(
+            f,
+            "{time} {event:<13} xid={xid} fh_hash={fh_hash} offset={offset}"
+        )?;
+        if let Some(len) = self.len {
+            write!(f, " len={len}")?;
+        }
+        let words = [
+            ("mode", &self.mode),
+            ("fallback", &self.fallback),
+            ("status", &self.status),
+        ];
+        for (name, word) in words {
+            if let Some(word) = word {
+                write!(f, " {name}={word}")?;
+            }
+        }
+        if let Some(took) = self.took_us {
+            write!(f, " took_us={took}")?;
+        }
+        write!(f, " client={}", self.client)?;
+        if let Some(export) = &self.export {
+            write!(f, " export={export}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for TraceLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Event(event) => event.fmt(f),
+            Self::Lost { lost } => write!(
+                f,
+                "{lost} events lost: they came faster than they were read"
+            ),
+        }
+    }
+}
+
+/// UTC, to the microsecond. A clock that stands before 1970 is shown as 1970.
+pub(super) fn time(time: SystemTime) -> String {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let (days, second) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
+    let (year, month, day) = date(days);
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    let micros = since.subsec_micros();
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}Z")
+}
+
+/// The date that many days after 1970-01-01, in the Gregorian calendar. Years are counted from the
+/// first of March, so that the leap day is a year's last.
+fn date(days: u64) -> (u64, u64, u64) {
+    /// Days from 0000-03-01 to 1970-01-01, and in 400, 100, 4 and 1 years.
+    const TO_1970: u64 = 719_468;
+    const CYCLE: u64 = 146_097;
+    const CENTURY: u64 = 36_524;
+    const FOUR_YEARS: u64 = 1461;
+    let days = days + TO_1970;
+    let (cycles, days) = (days / CYCLE, days % CYCLE);
+    // The last century of four, and the last year of four, is a day longer.
+    let centuries = (days / CENTURY).min(3);
+    let days = days - centuries * CENTURY;
+    let (fours, days) = (days / FOUR_YEARS, days % FOUR_YEARS);
+    let years = (days / 365).min(3);
+    let day = days - years * 365;
+    let mut left = day;
+    let lengths = [31, 30, 31, 30, 31, 31, 30, 31, 30, 31, 31, 29];
+    let mut month = 0;
+    for length in lengths {
+        if left < length {
+            break;
+        }
+        left -= length;
+        month += 1;
+    }
+    let year = cycles * 400 + centuries * 100 + fours * 4 + years;
+    if month < 10 {
+        (year, month + 3, left + 1)
+    } else {
+        (year + 1, month - 9, left + 1)
+    }
+}

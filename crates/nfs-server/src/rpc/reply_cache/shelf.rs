@@ -1,0 +1,271 @@
+//! The replies of one kind, under one bound, with a share for everybody who has some.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hash, Hasher};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::oneshot;
+
+use super::{Key, Origin};
+use crate::limits;
+use crate::rpc::call_notes::NotedCall;
+use crate::rpc::client_id::ClientId;
+
+/// Calls of one kind, in progress and done; see the parent module for who gives way when it is full.
+pub(super) struct Shelf {
+    calls: HashMap<Key, State, BuildHasherDefault<KeyHasher>>,
+    holders: HashMap<Network, Holder>,
+    /// Elements of all queues.
+    held: usize,
+    held_max: usize,
+    /// Who held most when that was looked for last.
+    heaviest: Option<Network>,
+}
+
+pub(super) enum State {
+    InProgress(Running),
+    Done(Kept),
+}
+
+/// A call in progress.
+pub(super) struct Running {
+    /// The connection that it came over.
+    pub(super) origin: Arc<Origin>,
+    /// The connection that asked again, and waits.
+    pub(super) waiter: Option<Waiter>,
+}
+
+pub(super) struct Waiter {
+    pub(super) origin: Arc<Origin>,
+    pub(super) reply: oneshot::Sender<Vec<u8>>,
+}
+
+/// A reply that was sent.
+pub(super) struct Kept {
+    pub(super) reply: Box<[u8]>,
+    /// The connection that it was sent over last.
+    pub(super) origin: Arc<Origin>,
+    /// When it was done; together with its key this names an entry.
+    pub(super) done: Instant,
+    /// Its note, whose place is free for another call when the reply is forgotten.
+    #[allow(dead_code, reason = "held for its end")]
+    pub(super) noted: Option<Arc<NotedCall>>,
+}
+
+/// What one network holds.
+#[derive(Default)]
+struct Holder {
+    held: usize,
+    /// By client: its done calls, oldest first. An element whose entry was replaced since
+    /// counts until its turn comes.
+    clients: HashMap<ClientId, VecDeque<(Instant, Key)>>,
+}
+
+/// An address as far as one host cannot choose it: of IPv6, where a host has 2^64, the first half.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Network(u128);
+
+impl Network {
+    pub(super) fn of(addr: IpAddr) -> Self {
+        match addr {
+            IpAddr::V4(v4) => Self(v4.to_ipv6_mapped().to_bits()),
+            IpAddr::V6(v6) => Self(v6.to_bits() & !u128::from(u64::MAX)),
+        }
+    }
+}
+
+impl Shelf {
+    pub(super) fn new(held_max: usize) -> Self {
+        Self {
+            calls: HashMap::default(),
+            holders: HashMap::new(),
+            held: 0,
+            held_max,
+            heaviest: None,
+        }
+    }
+
+    pub(super) fn get_mut(&mut self, key: Key) -> Option<&mut State> {
+        self.calls.get_mut(&key)
+    }
+
+    /// Marks a call as in progress, in place of what is known of it.
+    pub(super) fn begin(&mut self, key: Key, origin: Arc<Origin>) {
+        let waiter = None;
+        self.calls
+            .insert(key, State::InProgress(Running { origin, waiter }));
+    }
+
+    /// Takes out a call that was in progress.
+    pub(super) fn end(&mut self, key: Key) -> Option<Running> {
+        match self.calls.remove(&key)? {
+            State::InProgress(running) => Some(running),
+            State::Done(_) => None,
+        }
+    }
+
+    /// Keeps a reply for this client of this network.
+    pub(super) fn keep(&mut self, key: Key, network: Network, client: ClientId, kept: Kept) {
+        // Counted as one who shares, also before it has anything.
+        self.holders.entry(network).or_default();
+        while self.held >= self.held_max && self.give_way(network, client) {}
+        let element = (kept.done, key);
+        self.calls.insert(key, State::Done(kept));
+        let holder = self.holders.entry(network).or_default();
+        if !holder.clients.contains_key(&client)
+            && holder.clients.len() >= limits::REPLY_CACHE_CLIENTS_PER_ADDRESS_MAX
+        {
+            let oldest = holder.clients.iter();
+            let oldest = oldest.min_by_key(|(_, queue)| queue.back().map(|(done, _)| *done));
+            let oldest = oldest.map(|(client, _)| *client);
+            let gone = oldest.and_then(|client| holder.clients.remove(&client));
+            let gone = gone.unwrap_or_default();
+            holder.held -= gone.len();
+            self.held -= gone.len();
+            for (done, key) in gone {
+                remove_done(&mut self.calls, key, done);
+            }
+        }
+        let queue = holder.clients.entry(client).or_default();
+        queue.push_back(element);
+        holder.held += 1;
+        self.held += 1;
+    }
+
+    /// Forgets replies of which `life` is over.
+    pub(super) fn expire(&mut self, now: Instant, life: Duration) {
+        let is_over = |done: Instant| now.saturating_duration_since(done) >= life;
+        for holder in self.holders.values_mut() {
+            for queue in holder.clients.values_mut() {
+                while let Some((done, key)) = queue.front().copied()
+                    && is_over(done)
+                {
+                    queue.pop_front();
+                    holder.held -= 1;
+                    self.held -= 1;
+                    remove_done(&mut self.calls, key, done);
+                }
+                queue.shrink_to(queue.len() * 2);
+            }
+            holder.clients.retain(|_, queue| !queue.is_empty());
+        }
+        self.holders.retain(|_, holder| holder.held > 0);
+        self.calls.shrink_to(self.calls.len() * 2);
+    }
+
+    /// Forgets one reply for a new one of this client. False when there is nothing to forget.
+    fn give_way(&mut self, network: Network, client: ClientId) -> bool {
+        let share = self.held_max / self.holders.len().max(1);
+        let held_by = |network: &Network| self.holders.get(network).map_or(0, |h| h.held);
+        let from = if held_by(&network) >= share.max(1) {
+            network
+        } else {
+            let known = self.heaviest.filter(|known| held_by(known) > share);
+            let most = || self.holders.iter().max_by_key(|(_, holder)| holder.held);
+            match known.or_else(|| most().map(|(network, _)| *network)) {
+                Some(heaviest) => heaviest,
+                None => return false,
+            }
+        };
+        if from != network {
+            self.heaviest = Some(from);
+        }
+        let Some(holder) = self.holders.get_mut(&from) else {
+            return false;
+        };
+        let Some((done, key)) = holder.take_oldest(client) else {
+            return false;
+        };
+        if holder.held == 0 && from != network {
+            self.holders.remove(&from);
+        }
+        self.held -= 1;
+        remove_done(&mut self.calls, key, done);
+        true
+    }
+
+    /// Done calls, and elements of queues.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> (usize, usize) {
+        (self.calls.len(), self.held)
+    }
+
+    /// How many replies a network holds.
+    #[cfg(test)]
+    pub(super) fn held_by(&self, addr: IpAddr) -> usize {
+        self.holders.get(&Network::of(addr)).map_or(0, |h| h.held)
+    }
+
+    /// What it takes, in bytes, by the capacity of everything in it.
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> usize {
+        let replies = self.calls.values().map(|state| match state {
+            State::InProgress(_) => 0,
+            // The allocator's own word and rounding.
+            State::Done(kept) => {
+                let noted = kept.noted.as_ref().map_or(0, |_| NotedCall::BYTES);
+                kept.reply.len().next_multiple_of(16) + 16 + noted
+            }
+        });
+        let queues = self.holders.values().flat_map(|h| h.clients.values());
+        let queues = queues.map(|queue| queue.capacity() * size_of::<(Instant, Key)>());
+        // A hash table keeps an eighth of its places free and has a power of two of them.
+        let places = (self.calls.capacity() * 8 / 7).next_power_of_two();
+        let calls = places * (size_of::<(Key, State)>() + 1);
+        replies.sum::<usize>() + queues.sum::<usize>() + calls
+    }
+}
+
+impl Holder {
+    /// The oldest call of `client`, if that holds its share, or else of the client that holds most.
+    fn take_oldest(&mut self, client: ClientId) -> Option<(Instant, Key)> {
+        let share = self.held / self.clients.len().max(1);
+        let own = self.clients.get(&client).map_or(0, VecDeque::len);
+        let from = if own >= share.max(1) {
+            client
+        } else {
+            *self.clients.iter().max_by_key(|(_, queue)| queue.len())?.0
+        };
+        let queue = self.clients.get_mut(&from)?;
+        let oldest = queue.pop_front()?;
+        if queue.is_empty() {
+            self.clients.remove(&from);
+        }
+        self.held -= 1;
+        Some(oldest)
+    }
+}
+
+/// Forgets the reply that was done then under this key, unless another call took its place.
+fn remove_done(
+    calls: &mut HashMap<Key, State, BuildHasherDefault<KeyHasher>>,
+    key: Key,
+    done: Instant,
+) {
+    let is_it = |state: &State| matches!(state, State::Done(kept) if kept.done == done);
+    if calls.get(&key).is_some_and(is_it) {
+        calls.remove(&key);
+    }
+}
+
+/// Takes a key's own bits: it is a keyed hash already.
+#[derive(Default)]
+pub(super) struct KeyHasher(u64);
+
+impl Hasher for KeyHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        self.0 = word;
+    }
+}
