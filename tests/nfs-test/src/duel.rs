@@ -12,8 +12,8 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 use anyhow::{Context, Result, ensure};
+use nfs_lab::pattern;
 
-use crate::pattern;
 use crate::random::Random;
 
 /// The name of the file, in the directory that all of them share.

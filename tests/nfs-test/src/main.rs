@@ -11,7 +11,7 @@ mod guest;
 mod host;
 mod manifest;
 mod map;
-mod pattern;
+
 mod random;
 mod run;
 mod scenarios;

@@ -10,9 +10,8 @@ use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use nfs_lab::pattern::{DIGEST_START, digest};
 use serde::{Deserialize, Serialize};
-
-use crate::pattern::{DIGEST_START, digest};
 
 /// Files larger than this are not read whole: their first and last piece of `EDGE` bytes are.
 const WHOLE_FILE_MAX: u64 = 64 << 20;

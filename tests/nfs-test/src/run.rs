@@ -15,9 +15,10 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, anyhow};
 
-use crate::host::{Context, Engine, Place, needs};
+use crate::host::Context;
 use crate::random::seed_from_clock;
 use crate::scenarios::{Scenario, TABLE};
+use nfs_lab::{Engine, Lab, Scratch, needs};
 use queue::{Item, Outcome};
 
 /// What `nfs-test run` is told.
@@ -157,15 +158,17 @@ fn run_here(
         return Ok(verdict(args.strict));
     }
     let start = Instant::now();
-    let place = Place::new(name)?;
+    let scratch = Scratch::new(name)?;
     let context = Context {
-        server,
-        engine,
+        lab: Lab {
+            program: server,
+            engine,
+            dir: scratch.path().to_path_buf(),
+        },
         seed,
         quick: args.quick,
         full: args.full,
         cuts: args.cuts.unwrap_or(if args.quick { 8 } else { 70 }),
-        dir: place.path().to_path_buf(),
     };
     let outcome = catch_unwind(AssertUnwindSafe(|| (scenario.run)(&context)))
         .unwrap_or_else(|panic| Err(anyhow!("panicked: {}", panic_text(&*panic))));
@@ -174,13 +177,13 @@ fn run_here(
         Ok(note) => {
             println!("PASS {name} ({seconds:.1} s) {note}");
             if args.keep {
-                place.keep();
+                scratch.keep();
             }
             Ok(verdict(false))
         }
         Err(error) => {
             println!("FAIL {name}: {error:#} ({seconds:.1} s)");
-            place.keep_and_show();
+            scratch.keep_and_show();
             Ok(verdict(true))
         }
     }

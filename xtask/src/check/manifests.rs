@@ -21,8 +21,10 @@ const ARROWS: &[(&str, &[&str])] = &[
         "penstock",
         &["nfs-client", "nfs-fuse", "nfs-io", "nfs-server"],
     ),
+    // It starts programs and knows no protocol, so that every crate's tests may use it.
+    ("nfs-lab", &[]),
     // The test crate uses what it tests with; the servers it tests are real processes.
-    ("nfs-test", &["nfs-client", "nfs-wire"]),
+    ("nfs-test", &["nfs-client", "nfs-lab", "nfs-wire"]),
     ("xtask", &[]),
 ];
 

@@ -8,10 +8,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use nfs_lab::pattern;
 use rustix::fs::Advice;
 use rustix::io::Errno;
-
-use crate::pattern;
 
 /// How long the host may take to answer.
 const HOST_DEADLINE: Duration = Duration::from_secs(60);

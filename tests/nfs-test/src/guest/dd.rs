@@ -5,10 +5,10 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+use nfs_lab::pattern::{self, DIGEST_START, digest};
 
 use super::Report;
 use super::check::{forget_pages, same};
-use crate::pattern::{self, DIGEST_START, digest};
 
 /// What is copied, in bytes: neither sectors nor pages.
 const SOURCE_BYTES: usize = 400_123;

@@ -8,11 +8,11 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
+use nfs_lab::pattern::{DIGEST_START, digest};
 
 use super::Report;
 use super::check::forget_pages;
 use crate::map::Map;
-use crate::pattern::{DIGEST_START, digest};
 use crate::random::Random;
 
 /// The file never grows beyond this.

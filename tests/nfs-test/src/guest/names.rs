@@ -11,6 +11,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail, ensure};
+use nfs_lab::pattern;
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, chmodat, ftruncate, linkat, mkdirat, mknodat, open,
     renameat, symlinkat, unlinkat,
@@ -19,7 +20,6 @@ use rustix::io::Errno;
 
 use super::Report;
 use crate::manifest::{self, Entry};
-use crate::pattern;
 use crate::random::Random;
 
 /// Directories that stay.

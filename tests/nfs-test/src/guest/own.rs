@@ -9,10 +9,10 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use nfs_lab::pattern;
 
 use super::Report;
 use super::check::wait_for;
-use crate::pattern;
 
 /// The files' sizes, in bytes: edges of pages and of transfers, and one of many WRITEs.
 pub(crate) const SIZES: &[usize] = &[

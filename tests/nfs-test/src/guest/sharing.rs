@@ -8,11 +8,11 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use nfs_lab::pattern;
 use rustix::io::Errno;
 
 use super::Report;
 use super::check::{fails, names, same, until};
-use crate::pattern;
 
 /// A test: gets the same directory by two mounts.
 type Test = fn([&Path; 2]) -> Result<()>;

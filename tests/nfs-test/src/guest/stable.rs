@@ -7,11 +7,11 @@ use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
+use nfs_lab::pattern;
 use rustix::fs::OFlags;
 
 use super::Report;
 use super::check::wait_for;
-use crate::pattern;
 
 /// How a file is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

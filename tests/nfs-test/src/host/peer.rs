@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use nfs_client::NfsUrl;
+use nfs_lab::{FsKind, KernelNfsd, LoopFs, Netns, Running, Server, ServerOptions, ganesha, output};
 
-use super::knfsd::KernelNfsd;
-use super::{Context, FsKind, LoopFs, Netns, Running, Server, ServerOptions, ganesha, output};
+use super::Context;
 
 /// How long a foreign server may take to start.
 const START_DEADLINE: Duration = Duration::from_secs(60);
@@ -53,7 +53,7 @@ impl<'a> PeerServer<'a> {
         peer: Peer,
         fill: impl FnOnce(&Path) -> Result<()>,
     ) -> Result<Self> {
-        let export = context.dir.join("export");
+        let export = context.lab.dir.join("export");
         let netns = Netns::new()?;
         let mut disk = LoopFs::new(FsKind::Ext4, DISK_MIB, &export)?;
         fill(&export)?;
@@ -64,18 +64,23 @@ impl<'a> PeerServer<'a> {
                     more: &["--squash", "none"],
                     ..ServerOptions::default()
                 };
-                let server = Server::start(context, &export, &context.dir.join("state"), &options)?;
+                let server = Server::start(
+                    &context.lab,
+                    &export,
+                    &context.lab.dir.join("state"),
+                    &options,
+                )?;
                 let url = format!("nfs://{}/", server.address());
                 (Process::Penstock(server), url)
             }
             Peer::Ganesha => {
-                let server = ganesha::start(context, &netns, &export)?;
+                let server = ganesha::start(&context.lab, &netns, &export)?;
                 let path = export.to_str().context("the export's path is UTF-8")?;
                 (Process::Ganesha(server), format!("nfs://127.0.0.1{path}"))
             }
             Peer::KernelNfsd => {
                 disk.unmount()?;
-                let server = KernelNfsd::start(context, &netns, disk.image())?;
+                let server = KernelNfsd::start(&context.lab, &netns, disk.image())?;
                 let url = format!("nfs://{}{}", Netns::GUEST, KernelNfsd::EXPORT);
                 (Process::KernelNfsd(server), url)
             }
@@ -109,7 +114,7 @@ impl<'a> PeerServer<'a> {
 
     /// `penstock`, where the server can be reached.
     pub(crate) fn penstock(&self) -> Command {
-        self.netns.command(&self.context.server)
+        self.netns.command(&self.context.lab.program)
     }
 
     /// The namespace in which the server can be reached.

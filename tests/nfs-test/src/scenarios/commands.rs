@@ -14,10 +14,11 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use nfs_client::NfsUrl;
+use nfs_lab::pattern;
+use nfs_lab::{Running, Server, ServerOptions, output};
 use serde_json::Value;
 
-use crate::host::{Context, Peer, PeerServer, Running, Server, ServerOptions, output};
-use crate::pattern;
+use crate::host::{Context, Peer, PeerServer};
 
 /// How long a command may take to notice that nobody reads its output.
 const END_DEADLINE: Duration = Duration::from_secs(30);
@@ -44,18 +45,18 @@ struct Known {
 }
 
 pub(super) fn ours(context: &Context) -> Result<String> {
-    let export = context.dir.join("export");
+    let export = context.lab.dir.join("export");
     fill(&export)?;
-    let state = context.dir.join("state");
-    let server = Server::start(context, &export, &state, &ServerOptions::default())?;
+    let state = context.lab.dir.join("state");
+    let server = Server::start(&context.lab, &export, &state, &ServerOptions::default())?;
     let ground = Ground {
-        penstock: &|| Command::new(&context.server),
+        penstock: &|| Command::new(&context.lab.program),
         dir: &export,
         known: look(&export)?,
         url: format!("nfs://{}/", server.address()).parse()?,
     };
     let looked = checks(&ground)?;
-    let interrupted = interrupted::checks(&ground, &context.dir)?;
+    let interrupted = interrupted::checks(&ground, &context.lab.dir)?;
     server.stop()?;
     Ok(format!("{looked} checks, {interrupted} interrupts"))
 }
@@ -72,7 +73,7 @@ pub(super) fn nfsd(context: &Context) -> Result<String> {
 
 fn foreign(context: &Context, peer: Peer) -> Result<String> {
     // The names and bytes are looked up in a copy: a guest's disk is out of the host's reach.
-    let copy = context.dir.join("copy");
+    let copy = context.lab.dir.join("copy");
     fill(&copy)?;
     let mut known = Vec::new();
     let server = PeerServer::start(context, peer, |export| {

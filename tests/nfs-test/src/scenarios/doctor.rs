@@ -7,9 +7,10 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
+use nfs_lab::{FsKind, LoopFs, Mounted, copy_program, output};
 use serde_json::Value;
 
-use crate::host::{Context, FsKind, LoopFs, Mounted, copy_program, output};
+use crate::host::Context;
 
 /// A user who owns nothing and is in no group.
 const STRANGER: u32 = 54_321;
@@ -17,7 +18,7 @@ const STRANGER: u32 = 54_321;
 const LOOP_MIB: u32 = 512;
 
 pub(super) fn run(context: &Context) -> Result<String> {
-    let dir = &context.dir;
+    let dir = &context.lab.dir;
     let mut checks = 0;
     for (kind, name, sector) in [
         (FsKind::Xfs, "xfs", 512),
@@ -45,7 +46,7 @@ pub(super) fn run(context: &Context) -> Result<String> {
     let limited = doctor(
         Command::new("prlimit")
             .args(["--fsize=100000", "--"])
-            .arg(&context.server),
+            .arg(&context.lab.program),
         btrfs.point(),
     )?;
     ensure!(limited.code == 2, "with a limit on files: {}", limited.json);
@@ -93,7 +94,7 @@ fn doctor(command: &mut Command, dir: &Path) -> Result<Answer> {
 }
 
 fn ours(context: &Context, dir: &Path) -> Result<Answer> {
-    let answer = doctor(&mut Command::new(&context.server), dir)?;
+    let answer = doctor(&mut Command::new(&context.lab.program), dir)?;
     let expected = if answer.json["trials"].is_null() {
         2
     } else {
@@ -133,7 +134,7 @@ fn disk(context: &Context, dir: &Path, name: &str, sector: u32) -> Result<u32> {
 
 /// cachestat sees nothing of a file on overlayfs; mincore does.
 fn overlay(context: &Context, base: &Path) -> Result<u32> {
-    let point = context.dir.join("overlay");
+    let point = context.lab.dir.join("overlay");
     let mounted = Mounted::overlay(base, &point)?;
     let answer = ours(context, &point)?;
     ensure!(
@@ -200,7 +201,7 @@ fn stranger(context: &Context, dir: &Path) -> Result<u32> {
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o700))?;
     // The binary may be where a stranger cannot go.
     let binary = dir.join("penstock");
-    copy_program(&context.server, &binary)?;
+    copy_program(&context.lab.program, &binary)?;
     let as_stranger = || {
         let mut command = Command::new("setpriv");
         let (uid, gid) = (format!("--reuid={STRANGER}"), format!("--regid={STRANGER}"));
@@ -250,9 +251,9 @@ fn refused(context: &Context, dir: &Path, reason: &str) -> Result<u32> {
 }
 
 fn file_instead(context: &Context) -> Result<u32> {
-    let file = context.dir.join("file");
+    let file = context.lab.dir.join("file");
     fs::write(&file, "")?;
-    let done = Command::new(&context.server)
+    let done = Command::new(&context.lab.program)
         .arg("doctor")
         .arg(&file)
         .output()?;

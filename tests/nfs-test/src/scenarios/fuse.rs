@@ -13,11 +13,12 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use nfs_lab::{GuestOutcome, Running, output, test_binary};
 use rustix::process::Signal;
 
 use super::kernel::{compare_calls, compare_fsx, failures, verdicts};
 use crate::guest;
-use crate::host::{Context, GuestOutcome, Peer, PeerServer, Running, output, test_binary};
+use crate::host::{Context, Peer, PeerServer};
 
 /// How long a suite may take.
 const SUITE_DEADLINE: Duration = Duration::from_secs(600);
@@ -43,7 +44,9 @@ fn on_peer(context: &Context, peer: Peer) -> Result<String> {
     };
     let mut all = Vec::new();
     for (name, option) in [("plain", None), ("cached", Some("--cached"))] {
-        let mut command = server.netns().command_among_our_mounts(&context.server);
+        let mut command = server
+            .netns()
+            .command_among_our_mounts(&context.lab.program);
         command.arg("mount").args(option);
         command.arg(server.url("").to_string());
         // Both sides are looked at: nothing may be remembered.
@@ -56,7 +59,9 @@ fn on_peer(context: &Context, peer: Peer) -> Result<String> {
     }
     if peer == Peer::Penstock {
         // With caches, and all that may be remembered, for as long as a user gets it.
-        let mut command = server.netns().command_among_our_mounts(&context.server);
+        let mut command = server
+            .netns()
+            .command_among_our_mounts(&context.lab.program);
         command.args(["mount", "--cached", &server.url("").to_string()]);
         let mount = Mount::new(context, command, "usual", "")?;
         all.extend(beside(context, &mount, &["--cached"])?);
@@ -120,7 +125,7 @@ fn suites(context: &Context, mount: &Mount, name: &str, operations: u64) -> Resu
     let point = mount.point.display();
     let calls = format!("{name}-calls");
     fs::create_dir(mount.point.join(&calls))?;
-    let binary = test_binary(&context.dir)?;
+    let binary = test_binary(&context.lab.dir)?;
     let mut lines = Vec::new();
     let mut suite = |who: &[&str], words: &str| -> Result<()> {
         let mut command = match who.split_first() {
@@ -160,9 +165,11 @@ fn beside(context: &Context, mount: &Mount, words: &[&str]) -> Result<Vec<String
     } else {
         "beside-usual"
     };
-    let mut command = Command::new(test_binary(&context.dir)?);
+    let mut command = Command::new(test_binary(&context.lab.dir)?);
     command.args(["guest", "beside"]);
-    command.arg(context.dir.join("export")).arg(&mount.point);
+    command
+        .arg(context.lab.dir.join("export"))
+        .arg(&mount.point);
     command.args(["--name", name]).args(words);
     run(context, command, |_| Ok(()))
 }
@@ -173,8 +180,8 @@ fn run(
     mut command: Command,
     mut seen: impl FnMut(&str) -> Result<()>,
 ) -> Result<Vec<String>> {
-    let results = context.dir.join("results.log");
-    let log = context.dir.join("suite.log");
+    let results = context.lab.dir.join("results.log");
+    let log = context.lab.dir.join("suite.log");
     let open = |path: &Path| OpenOptions::new().create(true).append(true).open(path);
     let before = fs::metadata(&results).map_or(0, |there| there.len()) as usize;
     command
@@ -217,7 +224,7 @@ impl Mount {
         name: &str,
         options: &str,
     ) -> Result<Self> {
-        let point = context.dir.join(format!("mount-{name}"));
+        let point = context.lab.dir.join(format!("mount-{name}"));
         fs::create_dir(&point)?;
         fs::set_permissions(&point, fs::Permissions::from_mode(0o755))?;
         command.args(["-o", &format!("allow_other{options}")]);
@@ -225,7 +232,9 @@ impl Mount {
         command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(File::create(context.dir.join(format!("mount-{name}.log")))?);
+            .stderr(File::create(
+                context.lab.dir.join(format!("mount-{name}.log")),
+            )?);
         let mut process = Running::start(&mut command)?;
         let out = process.child().stdout.take().context("its output")?;
         let mut line = String::new();

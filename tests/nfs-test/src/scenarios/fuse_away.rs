@@ -11,10 +11,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
+use nfs_lab::{Running, Server, ServerOptions, output};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::fuse::Mount;
-use crate::host::{Context, Running, Server, ServerOptions, output};
+use crate::host::Context;
 
 /// How long what has to end, or to come about, may take. Far below the 5 minutes after which calls fail.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -44,13 +45,13 @@ impl Drop for Away {
 }
 
 pub(super) fn run(context: &Context) -> Result<String> {
-    let export = context.dir.join("export");
+    let export = context.lab.dir.join("export");
     fs::create_dir(&export)?;
     fs::write(export.join("big"), vec![7; 8 << 20])?;
-    let state = context.dir.join("state");
-    let server = Server::start(context, &export, &state, &ServerOptions::default())?;
+    let state = context.lab.dir.join("state");
+    let server = Server::start(&context.lab, &export, &state, &ServerOptions::default())?;
     let mount = |name: &str, cached: bool| {
-        let mut command = Command::new(&context.server);
+        let mut command = Command::new(&context.lab.program);
         command.arg("mount").args(cached.then_some("--cached"));
         command.arg(format!("nfs://{}/", server.address()));
         Mount::new(context, command, name, "")

@@ -7,8 +7,9 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use nfs_lab::{FsKind, LoopFs, Mounted, Server, ServerOptions, counter, output};
 
-use crate::host::{Context, FsKind, LoopFs, Mounted, Server, ServerOptions, counter, output};
+use crate::host::Context;
 
 /// Copies that are made of each program.
 const COPIES: usize = 10;
@@ -22,9 +23,9 @@ const SPACE_DEADLINE: Duration = Duration::from_secs(60);
 
 pub(super) fn run(context: &Context) -> Result<String> {
     let mut ran = 0;
-    let disk = LoopFs::new(FsKind::Xfs, 512, &context.dir.join("xfs"))?;
+    let disk = LoopFs::new(FsKind::Xfs, 512, &context.lab.dir.join("xfs"))?;
     ran += programs(context, disk.point(), "state-xfs")?;
-    let memory = context.dir.join("memory");
+    let memory = context.lab.dir.join("memory");
     let _memory = Mounted::tmpfs(512, &memory)?;
     ran += programs(context, &memory, "state-memory")?;
     Ok(format!("{ran} programs ran as soon as they were copied"))
@@ -32,22 +33,22 @@ pub(super) fn run(context: &Context) -> Result<String> {
 
 /// Copies programs to the server and runs each from its disk. Then removes a file there.
 fn programs(context: &Context, export: &Path, state: &str) -> Result<usize> {
-    let state = context.dir.join(state);
+    let state = context.lab.dir.join(state);
     let options = ServerOptions {
         more: &["--squash", "none"],
         ..ServerOptions::default()
     };
-    let server = Server::start(context, export, &state, &options)?;
+    let server = Server::start(&context.lab, export, &state, &options)?;
     let (ip, port) = (server.address().ip(), server.address().port());
     let url = |name: &str| format!("nfs://{ip}/{name}?nfsport={port}&mountport={port}");
-    let long = context.dir.join("long");
+    let long = context.lab.dir.join("long");
     fs::write(&long, vec![7; 64 << 20])?;
     for number in 0..COPIES {
         for program in PROGRAMS {
             let name = format!("program-{number}");
             let copy = export.join(&name);
             output(
-                Command::new(&context.server)
+                Command::new(&context.lab.program)
                     .args(["cp", "-p"])
                     .arg(program)
                     .arg(url(&name)),
@@ -58,13 +59,13 @@ fn programs(context: &Context, export: &Path, state: &str) -> Result<usize> {
         }
     }
     output(
-        Command::new(&context.server)
+        Command::new(&context.lab.program)
             .arg("cp")
             .arg(&long)
             .arg(url("long")),
     )?;
     let before = free_bytes(export)?;
-    let seen = counter(context, &state, "file_cache_removed_locally")?;
+    let seen = counter(&context.lab, &state, "file_cache_removed_locally")?;
     fs::remove_file(export.join("long"))?;
     let begun = Instant::now();
     while free_bytes(export)? < before + 48 * MIB {
@@ -75,7 +76,7 @@ fn programs(context: &Context, export: &Path, state: &str) -> Result<usize> {
         // SLEEP: a poll rests.
         std::thread::sleep(Duration::from_millis(50));
     }
-    let looked = counter(context, &state, "file_cache_removed_locally")? - seen;
+    let looked = counter(&context.lab, &state, "file_cache_removed_locally")? - seen;
     ensure!(looked > 0, "its space came back by some other way");
     server.stop()?;
     Ok(PROGRAMS.len() * COPIES)

@@ -11,11 +11,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use nfs_client::{Identity, RawConnection};
+use nfs_lab::pattern;
+use nfs_lab::{Server, ServerOptions};
 use nfs_wire::nfs3::{FileHandle, GetattrArgs, Procedure, ReadArgs, WriteArgs};
 
+use crate::host::Context;
 use crate::host::wire::{block_on, mount, ok, walk};
-use crate::host::{Context, Server, ServerOptions};
-use crate::pattern;
 use crate::random::Random;
 
 /// The server's budget for buffers in this scenario.
@@ -36,14 +37,19 @@ type Run = fn(&Attack) -> Result<()>;
 
 pub(super) fn run(context: &Context) -> Result<String> {
     raise_descriptor_limit(HALF_OPEN as u64 + 500)?;
-    let export = context.dir.join("export");
+    let export = context.lab.dir.join("export");
     fs::create_dir(&export)?;
     fs::write(export.join("file"), pattern::bytes(1, 0, 4 << 20))?;
     let options = ServerOptions {
         memory: Some(MEMORY),
         ..ServerOptions::default()
     };
-    let mut server = Server::start(context, &export, &context.dir.join("state"), &options)?;
+    let mut server = Server::start(
+        &context.lab,
+        &export,
+        &context.lab.dir.join("state"),
+        &options,
+    )?;
     let at_rest = server.resident_max()?;
     let attack = Attack::new(server.address(), context)?;
     let witness = Witness::start(server.address())?;

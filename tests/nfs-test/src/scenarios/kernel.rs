@@ -8,13 +8,12 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use nfs_lab::pattern::{DIGEST_START, digest};
+use nfs_lab::{FsKind, Guest, GuestOutcome, LoopFs, Mount, Netns, Server, ServerOptions, output};
 
 use crate::guest;
-use crate::host::{
-    Context, FsKind, Guest, GuestOutcome, LoopFs, Mount, Netns, Server, ServerOptions, output,
-};
+use crate::host::Context;
 use crate::manifest::{self, Entry};
-use crate::pattern::{DIGEST_START, digest};
 
 /// Longest run of a guest.
 const GUEST_DEADLINE: Duration = Duration::from_secs(900);
@@ -24,13 +23,16 @@ const PACKAGES_MAX: usize = 60;
 const TREE_ENTRIES: usize = 2000;
 
 pub(super) fn run(context: &Context) -> Result<String> {
-    let export = context.dir.join("export");
+    let export = context.lab.dir.join("export");
     // On a disk in memory: ten thousands of names are put on stable storage here, one by one.
     let mut disk = LoopFs::new(FsKind::Xfs, 2048, &export)?;
-    let archive = context.dir.join("tree.tar");
-    let original = context.dir.join("original");
+    let archive = context.lab.dir.join("tree.tar");
+    let original = context.lab.dir.join("original");
     let tree = source_tree(&original, &archive).context("make a source tree")?;
-    fs::write(context.dir.join("tree.json"), serde_json::to_vec(&tree)?)?;
+    fs::write(
+        context.lab.dir.join("tree.json"),
+        serde_json::to_vec(&tree)?,
+    )?;
 
     let netns = Netns::new()?;
     let options = ServerOptions {
@@ -39,8 +41,8 @@ pub(super) fn run(context: &Context) -> Result<String> {
         more: &["--allow", Netns::NETWORK, "--squash", "none"],
         ..ServerOptions::default()
     };
-    let state = context.dir.join("state");
-    let server = Server::start(context, &export, &state, &options)?;
+    let state = context.lab.dir.join("state");
+    let server = Server::start(&context.lab, &export, &state, &options)?;
     let operations = if context.quick { 2_000 } else { 20_000 };
     let guest = Guest {
         netns: &netns,
@@ -67,7 +69,7 @@ pub(super) fn run(context: &Context) -> Result<String> {
         ),
         within: GUEST_DEADLINE,
     };
-    let outcome = guest.run(context, |_| Ok(()))?;
+    let outcome = guest.run(&context.lab, |_| Ok(()))?;
     server.stop()?;
 
     let mut wrong = failures(&outcome);

@@ -10,13 +10,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use nfs_lab::pattern;
+use nfs_lab::{FsKind, Guest, LoopFs, Mount, Netns, Server, ServerOptions};
 
 use super::kernel::{failures, verdicts};
 use crate::guest::own;
-use crate::host::{
-    Context, FsKind, Guest, IoSetting, LoopFs, Mode, Mount, Netns, Server, ServerOptions,
-};
-use crate::pattern;
+use crate::host::{Context, IoSetting, Mode};
 
 /// Longest run of the guest.
 const GUEST_DEADLINE: Duration = Duration::from_secs(300);
@@ -40,9 +39,9 @@ const EXPORTS: [(&str, Mode); 3] = [
 ];
 
 pub(super) fn run(context: &Context) -> Result<String> {
-    let export = context.dir.join("export");
+    let export = context.lab.dir.join("export");
     let mut disk = LoopFs::new(FsKind::Xfs, 1024, &export)?;
-    let gates = context.dir.join("gates");
+    let gates = context.lab.dir.join("gates");
     fs::create_dir(&gates)?;
     let netns = Netns::new()?;
     let server = start(context, &netns, &export)?;
@@ -62,9 +61,11 @@ pub(super) fn run(context: &Context) -> Result<String> {
         script: &script,
         within: GUEST_DEADLINE,
     };
-    let outcome = guest.run(context, |line| match line.strip_prefix("progress own ") {
-        Some(step) => host.after(step),
-        None => Ok(()),
+    let outcome = guest.run(&context.lab, |line| {
+        match line.strip_prefix("progress own ") {
+            Some(step) => host.after(step),
+            None => Ok(()),
+        }
     })?;
     server.stop()?;
     disk.unmount()?;
@@ -91,7 +92,7 @@ fn start(context: &Context, netns: &Netns, export: &Path) -> Result<Server> {
             IoSetting::all(mode).toml()
         );
     }
-    let config = context.dir.join("penstock.toml");
+    let config = context.lab.dir.join("penstock.toml");
     fs::write(&config, text)?;
     let options = ServerOptions {
         listen: format!("{}:2049", Netns::HOST),
@@ -99,7 +100,12 @@ fn start(context: &Context, netns: &Netns, export: &Path) -> Result<Server> {
         config: Some(config),
         ..ServerOptions::default()
     };
-    Server::start(context, export, &context.dir.join("state"), &options)
+    Server::start(
+        &context.lab,
+        export,
+        &context.lab.dir.join("state"),
+        &options,
+    )
 }
 
 /// What the host does between the steps of the guest.

@@ -9,11 +9,12 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use nfs_lab::{Guest, Netns, Server, ServerOptions, counter};
 
 use super::kernel::{failures, verdicts};
 use super::rpcbind::{Inside, stop};
 use crate::guest::LOCKS;
-use crate::host::{Context, Guest, Netns, Server, ServerOptions, counter};
+use crate::host::Context;
 
 /// Longest run of a guest: a call that hangs shows by this.
 const GUEST_DEADLINE: Duration = Duration::from_secs(120);
@@ -36,10 +37,11 @@ fn by_portmap(context: &Context) -> Result<()> {
         more: &["--allow", Netns::NETWORK, "--squash", "none", "--portmap"],
         ..ServerOptions::default()
     };
-    let [export, state] = ["portmap-export", "portmap-state"].map(|name| context.dir.join(name));
-    let server = Server::start(context, &export, &state, &options)?;
+    let [export, state] =
+        ["portmap-export", "portmap-state"].map(|name| context.lab.dir.join(name));
+    let server = Server::start(&context.lab, &export, &state, &options)?;
     lock_files(context, &netns, "portmap")?;
-    let refused = counter(context, &state, "locks_refused")?;
+    let refused = counter(&context.lab, &state, "locks_refused")?;
     server.stop()?;
     is_counted(refused)
 }
@@ -53,7 +55,11 @@ fn by_rpcbind(context: &Context) -> Result<()> {
     let server = inside.serve(context, "rpcbind", &listen, &more)?;
     inside.wait_for("100021    4   tcp   2049")?;
     lock_files(context, &netns, "rpcbind")?;
-    let refused = counter(context, &context.dir.join("rpcbind-state"), "locks_refused")?;
+    let refused = counter(
+        &context.lab,
+        &context.lab.dir.join("rpcbind-state"),
+        "locks_refused",
+    )?;
     stop(server)?;
     is_counted(refused)
 }
@@ -85,7 +91,7 @@ fn lock_files(context: &Context, netns: &Netns, name: &str) -> Result<()> {
         ),
         within: GUEST_DEADLINE,
     };
-    let outcome = guest.run(context, |_| Ok(()))?;
+    let outcome = guest.run(&context.lab, |_| Ok(()))?;
     let wrong = failures(&outcome);
     ensure!(wrong.is_empty(), "{}", wrong.join(" | "));
     let passed = verdicts(&outcome);

@@ -12,14 +12,13 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, ensure};
+use nfs_lab::{FsKind, Guest, IoFigures, LoopFs, Mount, Netns, Server, ServerOptions};
 use nfs_wire::nfs3::StableHow;
 
 use super::kernel::{compare_calls, compare_fsx, failures, verdicts};
 use crate::duel::{self, Expected};
 use crate::guest;
-use crate::host::{
-    Context, FsKind, Guest, IoFigures, IoSetting, LoopFs, Mode, Mount, Netns, Server, ServerOptions,
-};
+use crate::host::{Context, IoSetting, Mode};
 use crate::map::Map;
 use crate::random::Random;
 
@@ -108,7 +107,7 @@ pub(super) fn run(context: &Context) -> Result<String> {
             rounds: 40,
         }
     };
-    let export = context.dir.join("export");
+    let export = context.lab.dir.join("export");
     let mut disk = LoopFs::new(FsKind::Xfs, 1024, &export)?;
     let netns = Netns::new()?;
     let bench = Bench::new(context, &netns, &export)?;
@@ -123,7 +122,7 @@ pub(super) fn run(context: &Context) -> Result<String> {
     };
     let mut figures = None;
     let (shared, mut local) = (export.join("rules").join(duel::FILE), None);
-    let outcome = guest.run(context, |line| {
+    let outcome = guest.run(&context.lab, |line| {
         if line.starts_with("progress duel begins") {
             local = Some(Local::start(&shared, context.seed)?);
         } else if let ("progress duel over", Some(local)) = (line, &local) {
@@ -268,7 +267,7 @@ impl<'a> Bench<'a> {
             context,
             netns,
             export,
-            config: context.dir.join("penstock.toml"),
+            config: context.lab.dir.join("penstock.toml"),
             starts: Cell::new(context.seed as usize % Mode::ALL.len()),
         })
     }
@@ -309,8 +308,8 @@ impl<'a> Bench<'a> {
             more: &["--listen", &second],
             ..ServerOptions::default()
         };
-        let state = self.context.dir.join("state");
-        Server::start(self.context, self.export, &state, &options)
+        let state = self.context.lab.dir.join("state");
+        Server::start(&self.context.lab, self.export, &state, &options)
     }
 
     fn section(&self, name: &str, more: &str) -> String {

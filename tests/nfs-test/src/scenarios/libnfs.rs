@@ -6,16 +6,22 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
+use nfs_lab::needs::find;
+use nfs_lab::pattern;
+use nfs_lab::{Server, ServerOptions, output};
 
-use crate::host::needs::find;
-use crate::host::{Context, Server, ServerOptions, output};
-use crate::pattern;
+use crate::host::Context;
 
 pub(super) fn run(context: &Context) -> Result<String> {
-    let export = context.dir.join("export");
+    let export = context.lab.dir.join("export");
     fs::create_dir_all(export.join("sub/deeper"))?;
     let options = ServerOptions::default();
-    let server = Server::start(context, &export, &context.dir.join("state"), &options)?;
+    let server = Server::start(
+        &context.lab,
+        &export,
+        &context.lab.dir.join("state"),
+        &options,
+    )?;
     let address = server.address();
     let url = |path: &str| {
         format!(
@@ -31,7 +37,7 @@ pub(super) fn run(context: &Context) -> Result<String> {
         ("odd", 1_000_003),
         ("large", 20_000_000),
     ] {
-        let local = context.dir.join(name);
+        let local = context.lab.dir.join(name);
         let content = pattern::bytes(size as u64, 0, size);
         fs::write(&local, &content)?;
         // Up, and what is on the disk.
@@ -42,7 +48,7 @@ pub(super) fn run(context: &Context) -> Result<String> {
             "nfs-cp up: {name} is wrong on the server's disk"
         );
         // Down again, by two tools.
-        let back = context.dir.join(format!("{name}-back"));
+        let back = context.lab.dir.join(format!("{name}-back"));
         tool("nfs-cp", &[&url(&format!("/sub/{name}")), path(&back)?])?;
         ensure!(fs::read(&back)? == content, "nfs-cp down: {name} is wrong");
         let shown = tool("nfs-cat", &[&url(&format!("/sub/{name}"))])?;

@@ -21,9 +21,9 @@ mod stall;
 mod write_twice;
 
 use anyhow::Result;
+use nfs_lab::needs::Need;
 
 use crate::host::Context;
-use crate::host::needs::Need;
 
 /// One scenario.
 pub(crate) struct Scenario {

@@ -6,9 +6,10 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
+use nfs_lab::{Netns, Running, output};
 use rustix::process::Signal;
 
-use crate::host::{Context, Netns, Running, output};
+use crate::host::Context;
 
 /// How long a registration may take to show, and a server to drain.
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -133,16 +134,16 @@ impl Inside {
         listen: &str,
         more: &[&str],
     ) -> Result<Running> {
-        let path = |kind: &str| context.dir.join(format!("{name}-{kind}"));
+        let path = |kind: &str| context.lab.dir.join(format!("{name}-{kind}"));
         let log = std::fs::File::create(path("server.log"))?;
-        let mut command = self.command(&context.server);
+        let mut command = self.command(&context.lab.program);
         command
             .arg("serve")
             .arg(path("export"))
             .arg("--state-dir")
             .arg(path("state"));
         command
-            .args(["--listen", listen, "--engine", context.engine.name()])
+            .args(["--listen", listen, "--engine", context.lab.engine.name()])
             .args(more);
         command
             .stdin(Stdio::null())

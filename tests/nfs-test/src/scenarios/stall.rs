@@ -11,13 +11,14 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use bytes::Bytes;
 use nfs_client::Nfs3;
+use nfs_lab::pattern;
+use nfs_lab::slow_fs::{self, SlowFs};
+use nfs_lab::{Frozen, FsKind, LoopFs, Server, ServerOptions};
 use nfs_wire::nfs3::{CreateHow, FileHandle, Sattr3, SetTime, StableHow};
 use tokio::task::JoinSet;
 
-use crate::host::slow_fs::{self, SlowFs};
+use crate::host::Context;
 use crate::host::wire::{CALL_DEADLINE, block_on, connect_with, mount, ok, walk};
-use crate::host::{Context, Frozen, FsKind, LoopFs, Server, ServerOptions};
-use crate::pattern;
 
 /// Stalled calls on the connection that other calls use as well.
 const SAME_CONNECTION: usize = 300;
@@ -69,11 +70,11 @@ fn serve<T>(
     context: &Context,
     make: impl FnOnce(&Path) -> Result<T>,
 ) -> Result<((std::path::PathBuf, T), Server)> {
-    let export = context.dir.join("export");
+    let export = context.lab.dir.join("export");
     fs::create_dir(&export)?;
     fs::write(export.join("cached"), pattern::bytes(1, 0, 100_000))?;
     let stalled = make(&export)?;
-    let config = context.dir.join("penstock.toml");
+    let config = context.lab.dir.join("penstock.toml");
     let text = format!(
         "[[export]]\npath = \"{}\"\npseudo = \"/\"\nclients = [\"127.0.0.0/8\"]\n\
          squash = \"none\"\ncrossmnt = true\n",
@@ -84,7 +85,12 @@ fn serve<T>(
         config: Some(config),
         ..ServerOptions::default()
     };
-    let server = Server::start(context, &export, &context.dir.join("state"), &options)?;
+    let server = Server::start(
+        &context.lab,
+        &export,
+        &context.lab.dir.join("state"),
+        &options,
+    )?;
     Ok(((export, stalled), server))
 }
 

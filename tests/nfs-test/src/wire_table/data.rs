@@ -4,12 +4,12 @@ use anyhow::{Context as _, Result, anyhow};
 use bytes::Bytes;
 use nfs_client::nfs3::{FileHandle, FsinfoOk, Nfs3, Nfsstat3 as S, StableHow, WriteOk};
 use nfs_client::{ConnectOptions, Connection, Reconnect, RpcError};
+use nfs_lab::pattern;
 use nfs_wire::Decode;
 use nfs_wire::nfs3::{Failure, Procedure, ReadArgs, ReadOk, WccData, WriteArgs};
 
 use super::bed::Bed;
 use super::table::{Table, status};
-use crate::pattern;
 
 pub(super) async fn rows(bed: &Bed, table: &mut Table) -> Result<()> {
     let info = match bed.root.fsinfo(&bed.top).await? {

@@ -27,8 +27,9 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 
-use crate::host::{Context, Server, ServerOptions, copy_program};
+use crate::host::Context;
 use bed::{Bed, Place};
+use nfs_lab::{Lab, Server, ServerOptions, copy_program};
 use table::Table;
 
 /// The user and group that an unprivileged server runs as.
@@ -63,11 +64,13 @@ pub(crate) fn run(context: &Context) -> Result<String> {
 /// and everybody is the server's own user. Rows about users are left out.
 pub(crate) fn run_unprivileged(context: &Context) -> Result<String> {
     // Where nobody can execute it, whatever the directories on the way to the original allow.
-    let server = context.dir.join("penstock");
-    copy_program(&context.server, &server)?;
+    let program = context.lab.dir.join("penstock");
+    copy_program(&context.lab.program, &program)?;
     let context = Context {
-        server,
-        dir: context.dir.clone(),
+        lab: Lab {
+            program,
+            ..context.lab.clone()
+        },
         ..*context
     };
     run_as(&context, Some(NOBODY))
@@ -75,23 +78,23 @@ pub(crate) fn run_unprivileged(context: &Context) -> Result<String> {
 
 fn run_as(context: &Context, only_user: Option<u32>) -> Result<String> {
     let place = Place {
-        export: context.dir.join("export"),
-        read_only: Some(context.dir.join("read-only")),
-        squashed: Some(context.dir.join("squashed")),
+        export: context.lab.dir.join("export"),
+        read_only: Some(context.lab.dir.join("read-only")),
+        squashed: Some(context.lab.dir.join("squashed")),
         only_user,
     };
     place.prepare()?;
-    let config = context.dir.join("penstock.toml");
+    let config = context.lab.dir.join("penstock.toml");
     std::fs::write(&config, place.config())?;
     let options = ServerOptions {
         config: Some(config),
         unprivileged: only_user.is_some(),
         ..ServerOptions::default()
     };
-    let state = context.dir.join("state");
+    let state = context.lab.dir.join("state");
     std::fs::create_dir(&state)?;
     chown(&state, only_user, only_user)?;
-    let server = Server::start(context, &place.export, &state, &options)?;
+    let server = Server::start(&context.lab, &place.export, &state, &options)?;
     let address = server.address();
     let outcome = rows(&place, address, address);
     server.stop()?;

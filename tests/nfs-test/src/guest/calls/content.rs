@@ -6,10 +6,10 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use nfs_lab::pattern;
 
 use crate::guest::check::{forget_pages, holds_pattern, holds_zeros, same};
 use crate::map::Map;
-use crate::pattern;
 
 /// A file, new, for reading and writing.
 pub(super) fn new_file(path: &Path) -> Result<File> {

@@ -8,12 +8,12 @@ use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use nfs_lab::pattern;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, makedev, mknodat};
 use rustix::io::Errno;
 
 use super::content::new_file;
 use crate::guest::check::{fails, forget_pages, holds_pattern, names, same, until};
-use crate::pattern;
 
 pub(super) fn exclusive(dir: &Path) -> Result<()> {
     let path = dir.join("once");

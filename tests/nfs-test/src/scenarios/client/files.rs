@@ -7,12 +7,13 @@ use std::path::Path;
 use std::process::Stdio;
 
 use anyhow::{Context as _, Result, ensure};
+use nfs_lab::pattern;
+use nfs_lab::{Running, output_within};
 use serde_json::Value;
 
 use super::{COMMAND_DEADLINE, library, penstock, refused, resume, tree};
-use crate::host::{Context, Peer, PeerServer, Running, output_within};
+use crate::host::{Context, Peer, PeerServer};
 use crate::manifest::{self, Entry};
-use crate::pattern;
 use crate::random::Random;
 
 /// What goes through a pipe, in bytes.
@@ -24,7 +25,7 @@ const PIPED_BYTES: usize = 5_000_011;
 /// What is wrong.
 pub(super) fn run(context: &Context, peer: Peer) -> Result<String> {
     let mut server = PeerServer::start(context, peer, |_| Ok(()))?;
-    let source = context.dir.join("source");
+    let source = context.lab.dir.join("source");
     tree::make(&source, &mut Random::new(context.seed)).context("make a tree")?;
     let expected = manifest::of_tree(&source)?;
     let tree = Tree {
@@ -62,7 +63,7 @@ pub(super) fn run(context: &Context, peer: Peer) -> Result<String> {
 fn copies(server: &PeerServer<'_>, context: &Context, source: &Path, tree: Tree<'_>) -> Result<()> {
     let url = |name: &str| server.url(name).to_string();
     let here = |path: &Path| -> Result<String> { Ok(path.to_str().context("UTF-8")?.to_owned()) };
-    let (source, down) = (here(source)?, context.dir.join("down"));
+    let (source, down) = (here(source)?, context.lab.dir.join("down"));
     penstock(server, &["cp", "-aT", &source, &url("up")])?;
     penstock(server, &["cp", "-aT", &url("up"), &here(&down)?])?;
     tree.is_at(&down).context("down")?;
@@ -76,7 +77,7 @@ fn copies(server: &PeerServer<'_>, context: &Context, source: &Path, tree: Tree<
         "--transfer=64KiB",
         "--window=2",
     ];
-    let (again, two) = (url("up-again"), context.dir.join("down-two"));
+    let (again, two) = (url("up-again"), context.lab.dir.join("down-two"));
     penstock(server, &[&all[..], &[&source, &again]].concat())?;
     // All is there: nothing is copied a second time, and nothing is spoilt.
     penstock(server, &[&all[..], &["--resume", &source, &again]].concat())?;
@@ -143,7 +144,7 @@ fn holes(sparse: &Path) -> Result<()> {
 fn pipes(server: &PeerServer<'_>, context: &Context) -> Result<Vec<u8>> {
     let data = pattern::bytes(5, 0, PIPED_BYTES);
     let url = server.url("piped").to_string();
-    let log = File::create(context.dir.join("put.log"))?;
+    let log = File::create(context.lab.dir.join("put.log"))?;
     let mut command = server.penstock();
     command
         .args(["put", &url])

@@ -7,13 +7,12 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
+use nfs_lab::pattern;
+use nfs_lab::{FsKind, LoopFs, Running, Server, ServerOptions, output};
 
 use super::tree;
-use crate::host::{
-    Context, FsKind, IoSetting, LoopFs, Mode, Running, Server, ServerOptions, output,
-};
+use crate::host::{Context, IoSetting, Mode};
 use crate::manifest::{self, Entry};
-use crate::pattern;
 use crate::random::Random;
 
 /// How long a copy may go on after its last blow.
@@ -41,7 +40,7 @@ pub(crate) fn kill(context: &Context) -> Result<String> {
         (_, true) => 20,
         _ => 100,
     };
-    let export = context.dir.join("export");
+    let export = context.lab.dir.join("export");
     let disk = LoopFs::new(FsKind::Xfs, 4096, &export)?;
     Bench::new(context, export, disk, false)?.run(blows)
 }
@@ -68,7 +67,7 @@ fn power(context: &Context, kind: FsKind) -> Result<String> {
         (_, true) => 5,
         _ => 15,
     };
-    let export = context.dir.join("export");
+    let export = context.lab.dir.join("export");
     let disk = LoopFs::new(kind, 4096, &export)?;
     Bench::new(context, export, disk, true)?.run(blows)
 }
@@ -103,7 +102,7 @@ struct Bench<'a> {
 
 impl<'a> Bench<'a> {
     fn new(context: &'a Context, export: PathBuf, disk: LoopFs, cut: bool) -> Result<Self> {
-        let mut random = Random::new(context.seed.wrapping_add(context.engine as u64));
+        let mut random = Random::new(context.seed.wrapping_add(context.lab.engine as u64));
         let source = tempfile::Builder::new()
             .prefix("nfs-test-kill-")
             .tempdir_in("/dev/shm")?;
@@ -159,7 +158,7 @@ impl<'a> Bench<'a> {
 
     /// The server, on the port that it had before.
     fn start(&mut self) -> Result<()> {
-        let config = self.context.dir.join("penstock.toml");
+        let config = self.context.lab.dir.join("penstock.toml");
         let mode = Mode::ALL[self.random.index(Mode::ALL.len())];
         let text = format!(
             "[[export]]\npath = {:?}\npseudo = \"/\"\nsquash = \"none\"\n{}",
@@ -172,8 +171,8 @@ impl<'a> Bench<'a> {
             config: Some(config),
             ..ServerOptions::default()
         };
-        let state = self.context.dir.join("state");
-        let server = Server::start(self.context, &self.export, &state, &options)?;
+        let state = self.context.lab.dir.join("state");
+        let server = Server::start(&self.context.lab, &self.export, &state, &options)?;
         self.listen = server.address().to_string();
         self.server = Some(server);
         Ok(())
@@ -196,7 +195,7 @@ impl<'a> Bench<'a> {
     }
 
     fn cp(&self, words: &[&str]) -> Command {
-        let mut command = Command::new(&self.context.server);
+        let mut command = Command::new(&self.context.lab.program);
         let how = if self.keep { "-aT" } else { "-rT" };
         command.args(["cp", how, "--no-progress"]).args(words);
         command
@@ -204,7 +203,7 @@ impl<'a> Bench<'a> {
 
     /// One copy, struck until it ends or there were enough blows.
     fn copy(&mut self, way: Way, blows: u32) -> Result<()> {
-        let down = self.context.dir.join("down");
+        let down = self.context.lab.dir.join("down");
         let to = self.export.join("target");
         for old in [&down, &to] {
             if old.exists() {
@@ -241,7 +240,7 @@ impl<'a> Bench<'a> {
     /// What was copied first may have come to the disk by itself meanwhile: one more file, and the cut at once.
     fn last_and_strike(&mut self) -> Result<()> {
         let source = self.source.path().join(format!("large-{}", LARGE[3]));
-        let mut command = Command::new(&self.context.server);
+        let mut command = Command::new(&self.context.lab.program);
         command.args(["cp", "--no-progress"]).arg(&source);
         output(command.arg(self.url("last")))?;
         self.strike()?;
@@ -270,7 +269,7 @@ impl<'a> Bench<'a> {
     /// A copy that makes `made`, struck from then on: one that finds nobody listening at all when it starts says so and
     /// ends.
     fn struck(&mut self, words: &[&str], made: &Path, blows: u32) -> Result<ExitStatus> {
-        let log = File::create(self.context.dir.join("cp.log"))?;
+        let log = File::create(self.context.lab.dir.join("cp.log"))?;
         let mut command = self.cp(words);
         command
             .stdin(Stdio::null())
@@ -336,7 +335,7 @@ impl<'a> Bench<'a> {
     }
 
     fn said(&self) -> Result<String> {
-        Ok(fs::read_to_string(self.context.dir.join("cp.log"))?)
+        Ok(fs::read_to_string(self.context.lab.dir.join("cp.log"))?)
     }
 }
 

@@ -7,10 +7,11 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
 use nfs_client::limits;
+use nfs_lab::Running;
+use nfs_lab::pattern;
 
 use super::COMMAND_DEADLINE;
-use crate::host::{Context, Peer, PeerServer, Running};
-use crate::pattern;
+use crate::host::{Context, Peer, PeerServer};
 
 const GIB: u64 = 1 << 30;
 /// Where its bytes are: from, how many.
@@ -108,7 +109,7 @@ fn check(path: &Path) -> Result<()> {
 
 /// One copy; the command's largest resident set, in bytes.
 fn copy(server: &PeerServer<'_>, words: &[String]) -> Result<u64> {
-    let log = File::create(server.context.dir.join("cp.log"))?;
+    let log = File::create(server.context.lab.dir.join("cp.log"))?;
     let mut command = server.penstock();
     command.args(["cp", "-p"]).args(words);
     command.stderr(log);

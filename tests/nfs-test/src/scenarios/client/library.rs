@@ -6,11 +6,11 @@ use std::path::Path;
 use anyhow::{Context as _, Result, ensure};
 use bytes::Bytes;
 use nfs_client::{Client, File, NfsUrl};
+use nfs_lab::pattern;
 use nfs_wire::nfs3::{CreateHow, Nfsstat3, Sattr3};
 
 use crate::host::PeerServer;
 use crate::host::wire::{block_on, ok};
-use crate::pattern;
 use crate::random::Random;
 
 /// The file that is written in pieces, in bytes, and the pieces.

@@ -6,10 +6,11 @@ use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
+use nfs_lab::pattern;
+use nfs_lab::{FsKind, LoopFs};
 
 use super::penstock;
-use crate::host::{Context, FsKind, LoopFs, Peer, PeerServer};
-use crate::pattern;
+use crate::host::{Context, Peer, PeerServer};
 
 const MIB: u64 = 1 << 20;
 /// Of the file systems, in MiB; what is never written takes no space.
@@ -57,7 +58,7 @@ pub(crate) fn run(context: &Context) -> Result<String> {
         let memory = tempfile::Builder::new()
             .prefix("nfs-test-local-")
             .tempdir_in("/dev/shm")?;
-        let point = context.dir.join(name);
+        let point = context.lab.dir.join(name);
         let _disk = match kind {
             Some((kind, sector)) => Some(LoopFs::with_sectors(kind, sector, DISK_MIB, &point)?),
             None => None,

@@ -4,18 +4,19 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
+use nfs_lab::Engine;
+use nfs_lab::pattern;
 
 use super::penstock;
-use crate::host::{Context, Engine, Peer, PeerServer};
+use crate::host::{Context, Peer, PeerServer};
 use crate::manifest;
-use crate::pattern;
 
 /// Files in a directory.
 const IN_A_DIRECTORY: u32 = 2500;
 
 /// All of them with one engine, unless it is the long form.
 pub(crate) fn penstock_server(context: &Context) -> Result<String> {
-    let all = context.full || (context.engine == Engine::Uring && !context.quick);
+    let all = context.full || (context.lab.engine == Engine::Uring && !context.quick);
     run(context, Peer::Penstock, if all { 100_000 } else { 10_000 })
 }
 

@@ -14,8 +14,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use nfs_lab::output_within;
 
-use crate::host::{Context, Peer, PeerServer, output_within};
+use crate::host::{Context, Peer, PeerServer};
 
 /// How long a command may take.
 const COMMAND_DEADLINE: Duration = Duration::from_secs(240);

@@ -7,10 +7,10 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
 use nfs_client::limits::TRANSFER_UNCOMMITTED_BYTES_MAX;
+use nfs_lab::pattern;
 
 use super::penstock;
 use crate::host::PeerServer;
-use crate::pattern;
 
 /// The file's length, in bytes: some that may be trusted, all that may not be, and a ragged end.
 const BYTES: usize = TRANSFER_UNCOMMITTED_BYTES_MAX as usize + (9 << 20) + 12_345;
@@ -36,7 +36,7 @@ enum Left {
 /// What is wrong.
 pub(super) fn run(server: &PeerServer<'_>) -> Result<u32> {
     let context = server.context;
-    let (source, down) = (context.dir.join("whole"), context.dir.join("half"));
+    let (source, down) = (context.lab.dir.join("whole"), context.lab.dir.join("half"));
     fs::write(&source, pattern::bytes(8, 0, BYTES))?;
     let text = |path: &Path| -> Result<String> { Ok(path.to_str().context("UTF-8")?.to_owned()) };
     let (url, original) = (
@@ -50,7 +50,7 @@ pub(super) fn run(server: &PeerServer<'_>) -> Result<u32> {
             (
                 text(&source)?,
                 url.clone(),
-                context.dir.join("export").join(NAME),
+                context.lab.dir.join("export").join(NAME),
             ),
             (original.clone(), text(&down)?, down.clone()),
         ] {

@@ -8,8 +8,8 @@ use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::Result;
+use nfs_lab::pattern;
 
-use crate::pattern;
 use crate::random::Random;
 
 /// Names that a shell, a terminal, a URL or a text encoding might spoil.

@@ -12,12 +12,12 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use nfs_lab::pattern;
+use nfs_lab::{Running, output};
 use rustix::process::Signal;
 
 use super::Ground;
-use crate::host::{Running, output};
 use crate::manifest;
-use crate::pattern;
 
 /// Directories of the tree, and files in each. Their names are many times what the pipe holds.
 const DIRS: usize = 40;

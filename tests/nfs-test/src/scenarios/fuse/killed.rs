@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
+use nfs_lab::{FsKind, GuestOutcome, LoopFs, Server, ServerOptions, test_binary};
 
 use super::super::kernel::{compare_fsx, failures, verdicts};
 use super::{Mount, run};
 use crate::guest::stable::Way;
-use crate::host::{Context, FsKind, GuestOutcome, LoopFs, Server, ServerOptions, test_binary};
+use crate::host::Context;
 
 /// How often the server is killed while fsx runs; every other time its disk's power is cut as well.
 const KILLS: u64 = 20;
@@ -23,7 +24,7 @@ const STABLE_ROUNDS: u64 = 4;
 /// What is wrong.
 pub(in super::super) fn killed(context: &Context) -> Result<String> {
     let mut bench = Bench::new(context)?;
-    let mut command = Command::new(&context.server);
+    let mut command = Command::new(&context.lab.program);
     command.args(["mount", &format!("nfs://{}/", bench.listen)]);
     let mount = Mount::new(
         context,
@@ -66,7 +67,10 @@ struct Bench<'a> {
 
 impl<'a> Bench<'a> {
     fn new(context: &'a Context) -> Result<Self> {
-        let (export, gates) = (context.dir.join("export"), context.dir.join("gates"));
+        let (export, gates) = (
+            context.lab.dir.join("export"),
+            context.lab.dir.join("gates"),
+        );
         fs::create_dir(&gates)?;
         let disk = LoopFs::new(FsKind::Xfs, 1024, &export)?;
         let mut bench = Self {
@@ -91,8 +95,8 @@ impl<'a> Bench<'a> {
             listen: self.listen.clone(),
             ..ServerOptions::default()
         };
-        let state = self.context.dir.join("state");
-        let server = Server::start(self.context, &self.export, &state, &options)?;
+        let state = self.context.lab.dir.join("state");
+        let server = Server::start(&self.context.lab, &self.export, &state, &options)?;
         self.listen = server.address().to_string();
         self.server = Some(server);
         Ok(())
@@ -119,7 +123,7 @@ impl<'a> Bench<'a> {
 
     fn fsx(&mut self, mount: &Mount) -> Result<Vec<String>> {
         let operations = if self.context.quick { 500 } else { 4_000 };
-        let mut command = Command::new(test_binary(&self.context.dir)?);
+        let mut command = Command::new(test_binary(&self.context.lab.dir)?);
         command.args(["guest", "fsx"]).arg(&mount.point);
         command.args(["--name", "fsx", "--seed", &self.context.seed.to_string()]);
         command.args(["--operations", &operations.to_string()]);
@@ -137,7 +141,7 @@ impl<'a> Bench<'a> {
     }
 
     fn stable(&mut self, mount: &Mount) -> Result<Vec<String>> {
-        let mut command = Command::new(test_binary(&self.context.dir)?);
+        let mut command = Command::new(test_binary(&self.context.lab.dir)?);
         command
             .args(["guest", "stable"])
             .arg(&mount.point)

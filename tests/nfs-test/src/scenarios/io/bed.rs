@@ -14,12 +14,13 @@ use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use bytes::Bytes;
 use nfs_client::Nfs3;
 use nfs_client::nfs3::{FileHandle, Sattr3, SetTime, StableHow};
+use nfs_lab::{FsKind, LoopFs, Mounted, Server, ServerOptions};
 use nfs_wire::nfs3::{Failure, PostOpAttr, Procedure, ReadArgs, ReadOk};
 use nfs_wire::xdr::padding;
 use nfs_wire::{Decode, Decoder};
 
+use crate::host::Context;
 use crate::host::wire::{connect_from, mount_path, ok};
-use crate::host::{Context, FsKind, LoopFs, Mounted, Server, ServerOptions};
 use crate::random::Random;
 
 /// How long one call may take. A loaded machine syncs slowly; a hang lasts longer than this.
@@ -120,15 +121,15 @@ pub(super) struct Bed {
 impl Bed {
     /// Makes the disk and starts the server.
     pub(super) fn new(context: &Context, ground: Ground, size_mib: u32) -> Result<Self> {
-        let export = context.dir.join(ground.name());
+        let export = context.lab.dir.join(ground.name());
         let disk = ground
             .make(size_mib, &export)
             .with_context(|| format!("make {}", ground.name()))?;
-        let config = context.dir.join(format!("{}.toml", ground.name()));
-        let beside = context.dir.join("beside");
+        let config = context.lab.dir.join(format!("{}.toml", ground.name()));
+        let beside = context.lab.dir.join("beside");
         std::fs::create_dir_all(&beside)?;
         std::fs::write(&config, configuration(&export, &beside))?;
-        let state = context.dir.join(format!("state-{}", ground.name()));
+        let state = context.lab.dir.join(format!("state-{}", ground.name()));
         let mut bed = Self {
             server: None,
             address: SocketAddr::from(([127, 0, 0, 1], 0)),
@@ -148,7 +149,7 @@ impl Bed {
             more,
             ..ServerOptions::default()
         };
-        let server = Server::start(context, &self.export, &self.state, &options)?;
+        let server = Server::start(&context.lab, &self.export, &self.state, &options)?;
         self.address = server.address();
         self.server = Some(server);
         Ok(())

@@ -97,7 +97,7 @@ fn one_export(context: &Context, bed: &Bed) -> Result<()> {
     for rule in &rules {
         words.extend(["--rule", rule]);
     }
-    Control::new(&context.server, bed.state()).tell(&words)
+    Control::new(&context.lab.program, bed.state()).tell(&words)
 }
 
 struct Done {

@@ -12,12 +12,13 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use nfs_client::nfs3::StableHow;
+use nfs_lab::{Running, output};
 use rustix::process::Signal;
 
 use super::bed::{Bed, Client, Ground, Mode, Source, pipelined, same};
 use super::figures::{Control, Sum};
+use crate::host::Context;
 use crate::host::wire::{block_on, ok};
-use crate::host::{Context, Running, output};
 use crate::random::Random;
 
 /// Bytes of one READ or WRITE.
@@ -33,7 +34,7 @@ const NAME: &str = "large";
 pub(in crate::scenarios) fn run(context: &Context) -> Result<String> {
     let mib: u32 = if context.full { 4096 } else { 256 };
     let mut bed = Bed::new(context, Ground::Xfs, mib + 320)?;
-    let control = Control::new(&context.server, bed.state());
+    let control = Control::new(&context.lab.program, bed.state());
     let mut notes = Vec::new();
     let mib = u64::from(mib);
     for mode in Mode::ALL {
@@ -189,7 +190,10 @@ fn system_calls(context: &Context, bed: &mut Bed, mode: Mode) -> Result<String> 
     File::create(&path)?;
     let mut found = Vec::new();
     for (direction, word) in [(Direction::Up, "WRITE"), (Direction::Down, "READ")] {
-        let table = context.dir.join(format!("calls-{}-{word}", mode.word()));
+        let table = context
+            .lab
+            .dir
+            .join(format!("calls-{}-{word}", mode.word()));
         let mut strace = Command::new("strace");
         strace
             .args(["-f", "-c", "-U", "name,calls", "-o"])

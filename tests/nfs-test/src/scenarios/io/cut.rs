@@ -28,7 +28,7 @@ pub(super) fn run(
 ) -> Result<String> {
     let mut bed = Bed::new(context, ground, 128)?;
     std::fs::write(bed.path(NAME), [])?;
-    std::fs::write(context.dir.join("beside").join(NAME), [])?;
+    std::fs::write(context.lab.dir.join("beside").join(NAME), [])?;
     rustix::fs::syncfs(std::fs::File::open(&bed.export)?)?;
     let source = Source::new(random.fork(), 1 << 20);
     let cut = Cut {
@@ -62,7 +62,7 @@ pub(super) fn run(
 pub(super) fn at_rest(context: &Context, ground: Ground, mode: Mode) -> Result<()> {
     let mut bed = Bed::new(context, ground, 128)?;
     std::fs::write(bed.path(NAME), [])?;
-    std::fs::write(context.dir.join("beside").join(NAME), [])?;
+    std::fs::write(context.lab.dir.join("beside").join(NAME), [])?;
     rustix::fs::syncfs(std::fs::File::open(&bed.export)?)?;
     block_on(async {
         let client = Client::new(bed.address, mode).await?;
@@ -219,7 +219,7 @@ struct State {
     client: Client,
     file: FileHandle,
     source: Source,
-    knife: RefCell<Option<crate::host::Knife>>,
+    knife: RefCell<Option<nfs_lab::Knife>>,
     acknowledged: Cell<u64>,
     refused: Cell<u64>,
     verifier: Cell<Option<[u8; 8]>>,

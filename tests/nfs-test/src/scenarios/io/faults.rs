@@ -14,11 +14,12 @@ use std::rc::Rc;
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use bytes::Bytes;
 use nfs_client::nfs3::{FileHandle, Nfsstat3, StableHow};
+use nfs_lab::output;
 
 use super::bed::{Bed, Client, Ground, Mode, Source, drop_cache, local_is, pipelined, same};
 use super::cut;
+use crate::host::Context;
 use crate::host::wire::{block_on, ok};
-use crate::host::{Context, output};
 use crate::random::Random;
 
 const BLOCK: u64 = 4096;

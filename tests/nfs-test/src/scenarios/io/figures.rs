@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
+use nfs_lab::output;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::bed::Mode;
-use crate::host::output;
 
 /// One line of the counters: an export, an operation, the mode that was decided.
 #[derive(Debug, Deserialize)]

@@ -29,11 +29,14 @@ const NAME: &str = "changing.ckpt";
 pub(in crate::scenarios) fn run(context: &Context) -> Result<String> {
     let mut random = Random::new(context.seed);
     let mut bed = Bed::new(context, Ground::Xfs, 320)?;
-    let control = Control::new(&context.server, bed.state());
+    let control = Control::new(&context.lab.program, bed.state());
     let export = Mode::Direct.export();
     let cells = Arc::new(Cells::new(&mut random, SIZE, false));
     std::fs::write(bed.path(NAME), cells.initial())?;
-    let operator = Operator::start(Control::new(&context.server, bed.state()), random.fork())?;
+    let operator = Operator::start(
+        Control::new(&context.lab.program, bed.state()),
+        random.fork(),
+    )?;
     let calls = block_on(under_changes(&bed, &cells, &operator, random.fork()));
     // Whichever failed first: the other may have failed of it.
     let changes = operator.stop();

@@ -71,7 +71,7 @@ pub(in crate::scenarios) fn run(context: &Context) -> Result<String> {
             writes += done.1;
             bytes += done.2;
         }
-        let figures = Control::new(&context.server, bed.state()).figures()?;
+        let figures = Control::new(&context.lab.program, bed.state()).figures()?;
         for mode in Mode::ALL {
             let what = || format!("{} on {}", mode.word(), ground.name());
             figures.went_as_decided(mode).with_context(what)?;

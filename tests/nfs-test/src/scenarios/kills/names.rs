@@ -11,11 +11,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
+use nfs_lab::{FsKind, Guest, GuestOutcome, Hold, LoopFs, Mount, Netns, Server, ServerOptions};
 
 use super::super::kernel::{failures, verdicts};
-use crate::host::{
-    Context, FsKind, Guest, GuestOutcome, Hold, LoopFs, Mount, Netns, Server, ServerOptions,
-};
+use crate::host::Context;
 use crate::manifest::{self, Entry};
 use crate::random::Random;
 
@@ -44,10 +43,10 @@ fn amount(context: &Context) -> (u16, u64) {
 
 pub(in crate::scenarios) fn run(context: &Context) -> Result<String> {
     let (trees, kills) = amount(context);
-    let export = context.dir.join("export");
+    let export = context.lab.dir.join("export");
     let mut disk = LoopFs::new(FsKind::Xfs, 2048, &export)?;
     let netns = Netns::new()?;
-    let mut random = Random::new(context.seed.wrapping_add(context.engine as u64));
+    let mut random = Random::new(context.seed.wrapping_add(context.lab.engine as u64));
     let mut storms = Vec::new();
     for number in 0..trees {
         storms.push(Storm::new(context, &netns, &export, number, random.fork())?);
@@ -66,7 +65,7 @@ pub(in crate::scenarios) fn run(context: &Context) -> Result<String> {
     let outcome = std::thread::scope(|scope| {
         let blows = storms.iter().map(|storm| scope.spawn(|| storm.blow(kills)));
         let blows: Vec<_> = blows.collect();
-        let outcome = guest.run(context, |line| {
+        let outcome = guest.run(&context.lab, |line| {
             for storm in &storms {
                 storm.hear(line);
             }
@@ -158,8 +157,8 @@ impl<'a> Storm<'a> {
             netns,
             port: PORT + number,
             export,
-            hold: Hold::new(&context.dir, &name)?,
-            enough: context.dir.join(format!("{name}.enough")),
+            hold: Hold::new(&context.lab.dir, &name)?,
+            enough: context.lab.dir.join(format!("{name}.enough")),
             over: AtomicBool::new(false),
             seed: random.next(),
             name,
@@ -175,8 +174,8 @@ impl<'a> Storm<'a> {
             more: &["--allow", Netns::NETWORK, "--squash", "none"],
             ..ServerOptions::default()
         };
-        let state = self.context.dir.join(format!("{}.state", self.name));
-        Server::start(self.context, &self.export, &state, &options)
+        let state = self.context.lab.dir.join(format!("{}.state", self.name));
+        Server::start(&self.context.lab, &self.export, &state, &options)
     }
 
     /// Kills the server so often, then says that it is enough; the server that runs at the end.

@@ -17,6 +17,7 @@ use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use bytes::Bytes;
 use nfs_client::nfs3::number;
 use nfs_client::{Nfs3, RawConnection};
+use nfs_lab::{Frozen, FsKind, Hold, LoopFs, Server, ServerOptions};
 use nfs_wire::nfs3::{
     CreateArgs, CreateHow, CreateOk, DirOpArgs, FileHandle, Filename, LinkArgs, MkdirArgs,
     MknodArgs, Mknoddata, Nfspath3, Nfsstat3, PipeData, Procedure, RemoveArgs, RenameArgs,
@@ -27,8 +28,8 @@ use nfs_wire::{Decode, Decoder, encode_to_vec};
 use tokio::net::TcpSocket;
 use tokio::time::timeout;
 
+use crate::host::Context;
 use crate::host::wire::{CALL_DEADLINE, block_on, mount, ok, walk};
-use crate::host::{Context, Frozen, FsKind, Hold, LoopFs, Server, ServerOptions};
 use crate::manifest;
 use crate::random::Random;
 
@@ -275,15 +276,15 @@ impl fmt::Display for Trial {
 }
 
 pub(in crate::scenarios) fn run(context: &Context) -> Result<String> {
-    let export = context.dir.join("export");
+    let export = context.lab.dir.join("export");
     let mut disk = LoopFs::new(FsKind::Xfs, 320, &export)?;
     let bench = Bench {
         context,
-        hold: Hold::new(&context.dir, "flush")?,
+        hold: Hold::new(&context.lab.dir, "flush")?,
         frozen: Frozen::new(disk.point())?,
         export,
     };
-    let mut random = Random::new(context.seed.wrapping_add(context.engine as u64));
+    let mut random = Random::new(context.seed.wrapping_add(context.lab.engine as u64));
     let trials = trials(&mut random);
     let mut server = Some(bench.start("")?);
     let (mut kills, mut wrong) = (0, Vec::new());
@@ -360,8 +361,8 @@ impl Bench<'_> {
             more: &["--squash", "none"],
             ..ServerOptions::default()
         };
-        let state = self.context.dir.join("state");
-        Server::start(self.context, &self.export, &state, &options)
+        let state = self.context.lab.dir.join("state");
+        Server::start(&self.context.lab, &self.export, &state, &options)
     }
 
     /// Ends `server` in the middle of the call, starts it, and sends the call again.

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use crate::pattern;
+use nfs_lab::pattern;
 
 /// No file grows beyond this many bytes: five records of 47008 bytes fit.
 pub(super) const SIZE_MAX: u64 = 240 * 1024;

@@ -10,12 +10,12 @@ use std::rc::Rc;
 use anyhow::{Context as _, Result, anyhow, ensure};
 use bytes::Bytes;
 use nfs_client::Nfs3;
+use nfs_lab::pattern;
 use nfs_wire::nfs3::{FileHandle, Sattr3, StableHow, WccData, WriteOk};
 
 use super::content::{Content, SIZE_MAX};
 use super::model::{Change, Kind};
 use super::worker::{Worker, nothing};
-use crate::pattern;
 
 /// A record as large simulations write them: no multiple of a sector, let alone of a page.
 pub(super) const RECORD: u64 = 47_008;

@@ -27,13 +27,12 @@ use nfs_client::Nfs3;
 use nfs_wire::nfs3::{CreateHow, FileHandle, Nfsstat3, StableHow};
 
 use crate::host::wire::{connect, mount, ok, walk};
-use crate::host::{
-    Context, FsKind, IoFigures, IoSetting, Knife, LoopFs, Mode, Server, ServerOptions, wire,
-};
-use crate::pattern;
+use crate::host::{Context, IoSetting, Mode, wire};
 use crate::random::Random;
 use content::{Content, SIZE_MAX};
 use model::{Change, Kind, Model, Object, Place};
+use nfs_lab::pattern;
+use nfs_lab::{FsKind, IoFigures, Knife, LoopFs, Server, ServerOptions};
 use schedule::{Plan, schedule};
 use traffic::Traffic;
 use worker::{Act, Worker, nothing};
@@ -52,13 +51,13 @@ const OTHERS: u64 = 3;
 const KILLS: u32 = 25;
 
 pub(super) fn xfs(context: &Context) -> Result<String> {
-    let export = context.dir.join("export");
+    let export = context.lab.dir.join("export");
     let fs = LoopFs::new(FsKind::Xfs, 320, &export)?;
     rounds(context, Bench::new(context, export, Some(fs)), context.cuts)
 }
 
 pub(super) fn ext4(context: &Context) -> Result<String> {
-    let export = context.dir.join("export");
+    let export = context.lab.dir.join("export");
     let fs = LoopFs::new(FsKind::Ext4, 128, &export)?;
     rounds(context, Bench::new(context, export, Some(fs)), context.cuts)
 }
@@ -66,7 +65,7 @@ pub(super) fn ext4(context: &Context) -> Result<String> {
 /// `kill -9` under load: the machine goes on, so that nothing is lost but what the server had in
 /// its own memory.
 pub(super) fn kill(context: &Context) -> Result<String> {
-    let export = context.dir.join("export");
+    let export = context.lab.dir.join("export");
     fs::create_dir(&export)?;
     rounds(
         context,
@@ -84,7 +83,7 @@ enum Blow {
 
 fn rounds(context: &Context, mut bench: Bench<'_>, count: u32) -> Result<String> {
     // Another sequence for each engine.
-    let mut random = Random::new(context.seed.wrapping_add(context.engine as u64));
+    let mut random = Random::new(context.seed.wrapping_add(context.lab.engine as u64));
     let schedule = schedule(count, bench.fs.is_some(), &mut random);
     let (mut calls, mut resent) = (0, 0);
     let mut moved = Moved::default();
@@ -166,13 +165,13 @@ impl<'a> Bench<'a> {
             context,
             export,
             fs,
-            state: context.dir.join("state"),
+            state: context.lab.dir.join("state"),
             last: Vec::new(),
         }
     }
 
     fn start(&self, io: IoSetting) -> Result<Server> {
-        let config = self.context.dir.join("penstock.toml");
+        let config = self.context.lab.dir.join("penstock.toml");
         let text = format!(
             "[[export]]\npath = {:?}\npseudo = \"/\"\nsquash = \"none\"\n{}",
             self.export.display(),
@@ -183,7 +182,7 @@ impl<'a> Bench<'a> {
             config: Some(config),
             ..ServerOptions::default()
         };
-        Server::start(self.context, &self.export, &self.state, &options)
+        Server::start(&self.context.lab, &self.export, &self.state, &options)
     }
 
     /// One round up to and with the cut; returns the sequences, how many calls were acknowledged,

@@ -343,7 +343,7 @@ impl Model {
 mod tests {
     use super::super::content::SIZE_MAX;
     use super::*;
-    use crate::pattern;
+    use nfs_lab::pattern;
 
     /// Two writes' worth, of no page's size.
     const END: u64 = 10_000;

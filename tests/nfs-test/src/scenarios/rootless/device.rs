@@ -6,11 +6,12 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Result, ensure};
+use nfs_lab::{FsKind, LoopFs, Mounted, output};
 use nfs_wire::nfs3::{FileHandle, Nfsstat3};
 
 use super::{NOBODY, for_nobody, own_dir, start};
+use crate::host::Context;
 use crate::host::wire::{block_on, mount, ok, walk};
-use crate::host::{Context, FsKind, LoopFs, Mounted, output};
 
 /// Enough for the smallest XFS.
 const LOOP_MIB: u32 = 320;
@@ -23,7 +24,7 @@ pub(in crate::scenarios) fn run(context: &Context) -> Result<String> {
     for kind in [FsKind::Ext4, FsKind::Xfs, FsKind::Btrfs] {
         for (below, unprivileged) in [(false, true), (true, true), (false, false)] {
             let name = format!("{kind:?}-{below}-{unprivileged}");
-            let dir = own_dir(&context.dir.join(&name))?;
+            let dir = own_dir(&context.lab.dir.join(&name))?;
             checks += one(context, kind, &dir, below, unprivileged)
                 .map_err(|error| error.context(name))?;
         }

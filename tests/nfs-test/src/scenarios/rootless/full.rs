@@ -8,11 +8,12 @@ use anyhow::{Context as _, Result, ensure};
 use bytes::Bytes;
 use nfs_client::Nfs3;
 use nfs_client::nfs3::Outcome;
+use nfs_lab::Mounted;
 use nfs_wire::nfs3::{CreateHow, FileHandle, Mknoddata, Nfsstat3, PipeData, Sattr3, StableHow};
 
 use super::{for_nobody, own_dir, start};
+use crate::host::Context;
 use crate::host::wire::{block_on, mount, ok, walk};
-use crate::host::{Context, Mounted};
 
 /// How long the server may take to find that it can write again: it tries once a second.
 const RECOVERY_DEADLINE: Duration = Duration::from_secs(30);
@@ -23,8 +24,8 @@ const CALLS: usize = 300;
 
 pub(in crate::scenarios) fn run(context: &Context) -> Result<String> {
     let context = &for_nobody(context)?;
-    let export = own_dir(&context.dir.join("export"))?;
-    let state = context.dir.join("state");
+    let export = own_dir(&context.lab.dir.join("export"))?;
+    let state = context.lab.dir.join("state");
     let memory = Mounted::tmpfs(8, &state)?;
     own_dir(&state)?;
     let filler = state.join("filler");
@@ -41,7 +42,7 @@ pub(in crate::scenarios) fn run(context: &Context) -> Result<String> {
         anyhow::Ok(refused)
     })?;
     server.stop()?;
-    let log = std::fs::read_to_string(context.dir.join("server.log"))?;
+    let log = std::fs::read_to_string(context.lab.dir.join("server.log"))?;
     let lines = log.lines().filter(|line| line.contains("handle table"));
     // One when it begins and one when it ends.
     let lines = lines.count();

@@ -8,8 +8,9 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use nfs_lab::{Lab, Server, ServerOptions, copy_program};
 
-use crate::host::{Context, Server, ServerOptions, copy_program};
+use crate::host::Context;
 
 /// The user and group that an unprivileged server runs as.
 const NOBODY: u32 = 65_534;
@@ -28,18 +29,20 @@ fn own_dir(path: &Path) -> Result<PathBuf> {
 /// The same context with a server that nobody can execute, whatever the directories on the way to
 /// the original allow.
 fn for_nobody(context: &Context) -> Result<Context> {
-    let server = context.dir.join("penstock");
-    copy_program(&context.server, &server)?;
+    let program = context.lab.dir.join("penstock");
+    copy_program(&context.lab.program, &program)?;
     Ok(Context {
-        server,
-        dir: context.dir.clone(),
+        lab: Lab {
+            program,
+            ..context.lab.clone()
+        },
         ..*context
     })
 }
 
 /// Starts a server as nobody, or with all of ours.
 fn start(context: &Context, export: &Path, state: &Path, unprivileged: bool) -> Result<Server> {
-    let config = context.dir.join("penstock.toml");
+    let config = context.lab.dir.join("penstock.toml");
     let text = format!(
         "[[export]]\npath = {export:?}\npseudo = \"/\"\ncrossmnt = true\n\
          [[export.client]]\nnet = \"127.0.0.0/8\"\naccess = \"rw\"\nsquash = \"none\"\n"
@@ -50,5 +53,5 @@ fn start(context: &Context, export: &Path, state: &Path, unprivileged: bool) -> 
         unprivileged,
         ..ServerOptions::default()
     };
-    Server::start(context, export, state, &options)
+    Server::start(&context.lab, export, state, &options)
 }

@@ -8,12 +8,13 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
+use nfs_lab::{Frozen, FsKind, LoopFs, Server, ServerOptions};
 use nfs_wire::nfs3::StableHow;
 use tokio::task::JoinSet;
 
 use super::lane::{Lane, Pair};
 use crate::host::wire::{block_on, connect, mount_path, walk};
-use crate::host::{Context, Frozen, FsKind, IoSetting, LoopFs, Mode, Server, ServerOptions};
+use crate::host::{Context, IoSetting, Mode};
 use crate::random::Random;
 
 /// Pairs of one freeze.
@@ -38,7 +39,7 @@ struct Written {
 
 /// How many pairs there were.
 pub(super) fn run(context: &Context, random: &mut Random) -> Result<u32> {
-    let exports = context.dir.join("export");
+    let exports = context.lab.dir.join("export");
     let mut disks = Vec::new();
     for (name, kind) in [("xfs", FsKind::Xfs), ("ext4", FsKind::Ext4)] {
         let disk = LoopFs::new(kind, 512, &exports.join(name))?;
@@ -112,13 +113,18 @@ fn start(context: &Context, point: &Path) -> Result<Server> {
             IoSetting::all(mode).toml()
         )
     };
-    let config = context.dir.join("frozen.toml");
+    let config = context.lab.dir.join("frozen.toml");
     fs::write(&config, Mode::ALL.map(section).concat())?;
     let options = ServerOptions {
         config: Some(config),
         ..ServerOptions::default()
     };
-    Server::start(context, point, &context.dir.join("state-frozen"), &options)
+    Server::start(
+        &context.lab,
+        point,
+        &context.lab.dir.join("state-frozen"),
+        &options,
+    )
 }
 
 /// The pairs of a round, over the exports of one file system.

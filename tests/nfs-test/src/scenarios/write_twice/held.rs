@@ -1,12 +1,13 @@
 //! On a file system of our own, on which a second A waits until B has been acknowledged.
 
 use anyhow::{Context as _, Result, ensure};
+use nfs_lab::turn_fs::{FILE, SIZE, TurnFs};
+use nfs_lab::{Engine, Server, ServerOptions};
 use nfs_wire::nfs3::{FileHandle, StableHow};
 
 use super::lane::{Lane, Pair};
-use crate::host::turn_fs::{FILE, SIZE, TurnFs};
 use crate::host::wire::{block_on, mount, walk};
-use crate::host::{Context, Engine, IoSetting, Mode, Server, ServerOptions};
+use crate::host::{Context, IoSetting, Mode};
 use crate::random::Random;
 
 /// Longest WRITE in blocks: FUSE passes it on in one piece.
@@ -15,7 +16,7 @@ const BLOCK: u64 = 4096;
 
 /// One pair for each mode, each way to be stable, and each connection that the repetition may come by.
 pub(super) fn run(context: &Context, random: &mut Random) -> Result<usize> {
-    let point = context.dir.join("turns");
+    let point = context.lab.dir.join("turns");
     std::fs::create_dir(&point)?;
     let turns = TurnFs::mount(&point)?;
     let mut wrong = Vec::new();
@@ -26,7 +27,7 @@ pub(super) fn run(context: &Context, random: &mut Random) -> Result<usize> {
         let pairs = block_on(async {
             let (nfs, root) = mount(address).await?;
             let file = walk(&nfs, &root, FILE).await?;
-            let mut pairs = deal(context.engine, file, &mut number, random);
+            let mut pairs = deal(context.lab.engine, file, &mut number, random);
             for pair in &mut pairs {
                 one(address, &turns, pair).await?;
             }
@@ -50,8 +51,8 @@ pub(super) fn run(context: &Context, random: &mut Random) -> Result<usize> {
 }
 
 fn start(context: &Context, mode: Mode) -> Result<Server> {
-    let point = context.dir.join("turns");
-    let config = context.dir.join("turns.toml");
+    let point = context.lab.dir.join("turns");
+    let config = context.lab.dir.join("turns.toml");
     let text = format!(
         "[[export]]\npath = {:?}\npseudo = \"/\"\nsquash = \"none\"\nclients = [\"127.0.0.0/8\"]\n{}",
         point.display(),
@@ -62,7 +63,12 @@ fn start(context: &Context, mode: Mode) -> Result<Server> {
         config: Some(config),
         ..ServerOptions::default()
     };
-    Server::start(context, &point, &context.dir.join("state-turns"), &options)
+    Server::start(
+        &context.lab,
+        &point,
+        &context.lab.dir.join("state-turns"),
+        &options,
+    )
 }
 
 fn deal(engine: Engine, file: FileHandle, number: &mut u32, random: &mut Random) -> Vec<Pair> {

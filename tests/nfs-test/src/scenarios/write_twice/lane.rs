@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use anyhow::{Context as _, Result, ensure};
 use nfs_client::nfs3::number;
 use nfs_client::{Identity, RawConnection};
+use nfs_lab::pattern;
 use nfs_wire::nfs3::{FileHandle, Nfsstat3, Procedure, StableHow, WriteArgs};
 use nfs_wire::record::FragmentHeader;
 use nfs_wire::rpc::ReplyHeader;
@@ -17,7 +18,6 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use crate::host::wire::CALL_DEADLINE;
-use crate::pattern;
 
 /// Longest reply to a WRITE or NULL, bytes.
 const REPLY_MAX: usize = 1024;

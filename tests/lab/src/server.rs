@@ -13,8 +13,8 @@ use anyhow::{Context as _, Result, bail, ensure};
 use rustix::process::Signal;
 use serde::Deserialize;
 
-use super::process::resident_max;
-use super::{Context, Netns, Running, output};
+use crate::process::resident_max;
+use crate::{Lab, Netns, Running, output};
 
 /// How long the server may take until it says `ready`.
 const READY_DEADLINE: Duration = Duration::from_secs(30);
@@ -23,26 +23,26 @@ const DRAIN_DEADLINE: Duration = Duration::from_secs(30);
 
 /// How a server is started; the default is a loopback server with a port of its own.
 #[derive(Default)]
-pub(crate) struct ServerOptions<'a> {
+pub struct ServerOptions<'a> {
     /// `ADDR:PORT`; empty means a port of an address on loopback that no other process uses: nobody is given it while
     /// the server is away.
-    pub(crate) listen: String,
-    /// `--memory`.
-    pub(crate) memory: Option<&'a str>,
-    /// Run inside this namespace.
-    pub(crate) netns: Option<&'a Netns>,
+    pub listen: String,
+    /// How much memory it may use for data: its `--memory` option.
+    pub memory: Option<&'a str>,
+    /// The network namespace that it runs in; that of this process without one.
+    pub netns: Option<&'a Netns>,
     /// A configuration file instead of the exported directory.
-    pub(crate) config: Option<PathBuf>,
+    pub config: Option<PathBuf>,
     /// Where it finds what is to fail, or wait; see [`super::Hold`].
-    pub(crate) faults: Option<&'a Path>,
+    pub faults: Option<&'a Path>,
     /// Run as nobody, without any capability. The program and its directories must be readable by all.
-    pub(crate) unprivileged: bool,
+    pub unprivileged: bool,
     /// Further words of the command line.
-    pub(crate) more: &'a [&'a str],
+    pub more: &'a [&'a str],
 }
 
 /// A running server; killed on drop.
-pub(crate) struct Server {
+pub struct Server {
     process: Running,
     address: SocketAddr,
     log: PathBuf,
@@ -59,31 +59,32 @@ struct Status {
 
 /// How the bytes of one export's READs or WRITEs went, in the server's own words (`ctl status`).
 #[derive(Debug, Deserialize)]
-pub(crate) struct IoFigures {
-    pub(crate) export: String,
+pub struct IoFigures {
+    /// The export's `pseudo` path.
+    pub export: String,
     /// `read` or `write`.
-    pub(crate) operation: String,
+    pub operation: String,
     /// Calls, failed ones included.
-    pub(crate) calls: u64,
+    pub calls: u64,
     /// Bytes by the mode in which they really went.
-    pub(crate) moved_bytes: BTreeMap<String, u64>,
+    pub moved_bytes: BTreeMap<String, u64>,
     /// Calls that went another way than was chosen, by reason.
-    pub(crate) fallbacks: BTreeMap<String, u64>,
+    pub fallbacks: BTreeMap<String, u64>,
 }
 
 impl Server {
     /// Starts the server on `export` with its state in `state`, and waits until it is ready. The
-    /// log goes to `server.log` of the scenario's directory (appended, over restarts).
+    /// log goes to `server.log` of the laboratory's directory (appended, over restarts).
     ///
     /// # Errors
     /// When it ends or does not say `ready` in time.
-    pub(crate) fn start(
-        context: &Context,
+    pub fn start(
+        lab: &Lab,
         export: &Path,
         state: &Path,
         options: &ServerOptions<'_>,
     ) -> Result<Self> {
-        let log = context.dir.join("server.log");
+        let log = lab.dir.join("server.log");
         let log_file = OpenOptions::new().create(true).append(true).open(&log)?;
         let listen = if options.listen.is_empty() {
             own_address()
@@ -93,7 +94,7 @@ impl Server {
         let program = if options.unprivileged {
             Path::new("setpriv")
         } else {
-            &context.server
+            &lab.program
         };
         let mut command = options
             .netns
@@ -106,14 +107,14 @@ impl Server {
                 "--inh-caps=-all",
                 "--bounding-set=-all",
             ]);
-            command.arg(&context.server);
+            command.arg(&lab.program);
         }
         command.arg("serve");
         match &options.config {
             Some(config) => command.arg("--config").arg(config),
             None => command.arg(export),
         };
-        command.args(["--listen", &listen, "--engine", context.engine.name()]);
+        command.args(["--listen", &listen, "--engine", lab.engine.name()]);
         command.arg("--state-dir").arg(state);
         if let Some(memory) = options.memory {
             command.args(["--memory", memory]);
@@ -138,12 +139,13 @@ impl Server {
             process,
             address,
             log,
-            program: context.server.clone(),
+            program: lab.program.clone(),
             state: state.to_path_buf(),
         })
     }
 
-    pub(crate) const fn address(&self) -> SocketAddr {
+    /// Where it listens.
+    pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
@@ -151,7 +153,7 @@ impl Server {
     ///
     /// # Errors
     /// When it does not end in time, ends otherwise, or its log tells of a panic.
-    pub(crate) fn stop(mut self) -> Result<()> {
+    pub fn stop(mut self) -> Result<()> {
         self.process.signal(Signal::TERM);
         let status = self.process.wait(DRAIN_DEADLINE).context("after SIGTERM")?;
         ensure!(
@@ -165,19 +167,19 @@ impl Server {
     ///
     /// # Errors
     /// When it had ended before, or its log tells of a panic.
-    pub(crate) fn kill(&mut self) -> Result<()> {
+    pub fn kill(&mut self) -> Result<()> {
         self.alive()?;
         self.process.signal(Signal::KILL);
         self.process.wait(DRAIN_DEADLINE).context("after SIGKILL")?;
         self.no_panic()
     }
 
-    /// The same where it cannot end before `meanwhile` has run: a thread of it waits in the kernel for
-    /// what `meanwhile` lets go, and ends when its system call has.
+    /// Ends it by SIGKILL where it cannot end before `meanwhile` has run: a thread of it waits in the
+    /// kernel for what `meanwhile` lets go, and ends when its system call has.
     ///
     /// # Errors
     /// Those of [`Server::kill`] and of `meanwhile`.
-    pub(crate) fn kill_while(&mut self, meanwhile: impl FnOnce() -> Result<()>) -> Result<()> {
+    pub fn kill_while(&mut self, meanwhile: impl FnOnce() -> Result<()>) -> Result<()> {
         self.alive()?;
         self.process.signal(Signal::KILL);
         meanwhile()?;
@@ -190,7 +192,7 @@ impl Server {
     ///
     /// # Errors
     /// When none does in time.
-    pub(crate) fn until_stuck(&self, within: Duration) -> Result<()> {
+    pub fn until_stuck(&self, within: Duration) -> Result<()> {
         let deadline = Instant::now() + within;
         loop {
             for thread in fs::read_dir(format!("/proc/{}/task", self.process.id()))? {
@@ -208,9 +210,11 @@ impl Server {
         }
     }
 
+    /// Makes sure that it still runs.
+    ///
     /// # Errors
     /// When the process has ended.
-    pub(crate) fn alive(&mut self) -> Result<()> {
+    pub fn alive(&mut self) -> Result<()> {
         match self.process.exited()? {
             None => Ok(()),
             Some(status) => bail!("the server has ended: {status}"),
@@ -221,7 +225,7 @@ impl Server {
     ///
     /// # Errors
     /// When /proc does not say.
-    pub(crate) fn resident_max(&self) -> Result<u64> {
+    pub fn resident_max(&self) -> Result<u64> {
         resident_max(self.process.id())
     }
 
@@ -229,12 +233,12 @@ impl Server {
     ///
     /// # Errors
     /// When it does not answer on its control socket.
-    pub(crate) fn io_figures(&self) -> Result<Vec<IoFigures>> {
+    pub fn io_figures(&self) -> Result<Vec<IoFigures>> {
         Ok(status(&self.program, &self.state)?.io)
     }
 
-    /// The process.
-    pub(crate) fn id(&self) -> u32 {
+    /// The process id.
+    pub fn id(&self) -> u32 {
         self.process.id()
     }
 
@@ -242,7 +246,7 @@ impl Server {
     ///
     /// # Errors
     /// When that has not come about in time.
-    pub(crate) fn until_traced(&self, tracer: u32, within: Duration) -> Result<()> {
+    pub fn until_traced(&self, tracer: u32, within: Duration) -> Result<()> {
         let deadline = Instant::now() + within;
         let wanted = format!("TracerPid:\t{tracer}");
         loop {
@@ -264,7 +268,7 @@ impl Server {
     ///
     /// # Errors
     /// When the kernel does not let us.
-    pub(crate) fn limit_file_size(&self, bytes: u64) -> Result<()> {
+    pub fn limit_file_size(&self, bytes: u64) -> Result<()> {
         use rustix::process::{Pid, Resource, Rlimit, prlimit};
         let limit = Rlimit {
             current: Some(bytes),
@@ -293,8 +297,8 @@ impl Server {
 ///
 /// # Errors
 /// When it does not answer on its control socket, or counts no such thing.
-pub(crate) fn counter(context: &Context, state: &Path, name: &str) -> Result<u64> {
-    let counters = status(&context.server, state)?.counters;
+pub fn counter(lab: &Lab, state: &Path, name: &str) -> Result<u64> {
+    let counters = status(&lab.program, state)?.counters;
     let counted = counters.get(name).copied();
     counted.with_context(|| format!("the server counts no {name}"))
 }

@@ -1,8 +1,8 @@
 //! The Linux kernel's NFS client, in User Mode Linux: a whole kernel as one process.
 //!
 //! The guest's root is the host's file tree (hostfs). Its process 1 is a shell script that loads
-//! the NFS modules, mounts the export and runs `nfs-test guest` on it; verdicts come back through
-//! a file.
+//! the NFS modules, mounts the export and runs the caller's own program on it; verdicts come back
+//! through a file.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::PermissionsExt;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
 
-use super::{Context, Netns, Running, copy_program};
+use crate::{Lab, Netns, Running, copy_program};
 
 /// How often the results of a running guest are looked at.
 const LOOK_AT_RESULTS: Duration = Duration::from_millis(100);
@@ -25,31 +25,34 @@ const MODULES: &str = "net/sunrpc/sunrpc fs/nfs_common/grace fs/lockd/lockd fs/n
      fs/fscache/fscache fs/nfs/nfs fs/nfs_common/nfs_acl fs/nfs/nfsv3";
 
 /// A guest to be run.
-pub(crate) struct Guest<'a> {
-    pub(crate) netns: &'a Netns,
+pub struct Guest<'a> {
+    /// The wire to its server; its addresses are those of [`Netns`].
+    pub netns: &'a Netns,
     /// The server's port on [`Netns::HOST`], of the mounts that have none of their own.
-    pub(crate) port: u16,
-    pub(crate) mounts: &'a [Mount<'a>],
+    pub port: u16,
+    /// What is mounted before the script runs.
+    pub mounts: &'a [Mount<'a>],
     /// Shell lines to run once all is mounted. `$T` is the test binary, `$R` the result file.
-    pub(crate) script: &'a str,
+    pub script: &'a str,
     /// After this the guest is ended and the run has failed.
-    pub(crate) within: Duration,
+    pub within: Duration,
 }
 
 /// A mount of the guest.
-pub(crate) struct Mount<'a> {
+pub struct Mount<'a> {
     /// The mount point below `/mnt`.
     point: &'a str,
     export: &'a str,
-    /// Mount options besides version and ports.
+    /// Options of mount.nfs besides version and ports.
     options: &'a str,
     host: &'a str,
-    /// Of a server of its own.
+    /// The port of a server of its own; [`Guest::port`] without one.
     port: Option<u16>,
 }
 
 impl<'a> Mount<'a> {
-    pub(crate) const fn new(point: &'a str, export: &'a str, options: &'a str) -> Self {
+    /// The export `export` on `/mnt/point`, with mount options besides version and ports.
+    pub const fn new(point: &'a str, export: &'a str, options: &'a str) -> Self {
         Self {
             point,
             export,
@@ -60,7 +63,7 @@ impl<'a> Mount<'a> {
     }
 
     /// From the server on this port: to the guest, another one.
-    pub(crate) const fn of_port(self, port: u16) -> Self {
+    pub const fn of_port(self, port: u16) -> Self {
         Self {
             port: Some(port),
             ..self
@@ -68,7 +71,7 @@ impl<'a> Mount<'a> {
     }
 
     /// By the server's second address, from the guest's second one: to the server another client.
-    pub(crate) const fn by_second_address(self) -> Self {
+    pub const fn by_second_address(self) -> Self {
         Self {
             host: Netns::HOST_SECOND,
             ..self
@@ -76,10 +79,10 @@ impl<'a> Mount<'a> {
     }
 }
 
-/// What a guest left behind.
-pub(crate) struct GuestOutcome {
-    /// Lines of the result file.
-    pub(crate) lines: Vec<String>,
+/// What a guest that has halted left behind.
+pub struct GuestOutcome {
+    /// The lines of its result file, in order.
+    pub lines: Vec<String>,
 }
 
 impl Guest<'_> {
@@ -88,19 +91,15 @@ impl Guest<'_> {
     ///
     /// # Errors
     /// When the guest does not end in time or not by its own script, and those of `seen`.
-    pub(crate) fn run(
-        &self,
-        context: &Context,
-        mut seen: impl FnMut(&str) -> Result<()>,
-    ) -> Result<GuestOutcome> {
-        let dir = &context.dir;
+    pub fn run(&self, lab: &Lab, mut seen: impl FnMut(&str) -> Result<()>) -> Result<GuestOutcome> {
+        let dir = &lab.dir;
         let results = dir.join("guest-results");
         fs::write(&results, "")?;
         let init = dir.join("init.sh");
         let binary = test_binary(dir)?;
         fs::write(&init, self.init_script(&binary, &results, dir))?;
         fs::set_permissions(&init, fs::Permissions::from_mode(0o755))?;
-        let mut process = boot(context, self.netns, &init, None)?;
+        let mut process = boot(lab, self.netns, &init, None)?;
         let deadline = Instant::now() + self.within;
         let mut lines: Vec<String> = Vec::new();
         let ended = loop {
@@ -177,13 +176,8 @@ impl Guest<'_> {
 ///
 /// # Errors
 /// When it cannot be started.
-pub(super) fn boot(
-    context: &Context,
-    netns: &Netns,
-    init: &Path,
-    disk: Option<&Path>,
-) -> Result<Running> {
-    let dir = &context.dir;
+pub(crate) fn boot(lab: &Lab, netns: &Netns, init: &Path, disk: Option<&Path>) -> Result<Running> {
+    let dir = &lab.dir;
     let console = OpenOptions::new()
         .create(true)
         .append(true)
@@ -214,7 +208,7 @@ pub(super) fn boot(
 }
 
 /// The lines of the result file that are there with their end.
-pub(super) fn complete_lines(results: &Path) -> Result<Vec<String>> {
+pub(crate) fn complete_lines(results: &Path) -> Result<Vec<String>> {
     let text = fs::read(results)?;
     let text = String::from_utf8_lossy(&text);
     Ok(text
@@ -227,7 +221,7 @@ pub(super) fn complete_lines(results: &Path) -> Result<Vec<String>> {
 ///
 /// # Errors
 /// When it cannot be copied.
-pub(crate) fn test_binary(dir: &Path) -> Result<PathBuf> {
+pub fn test_binary(dir: &Path) -> Result<PathBuf> {
     let copy = dir.join("nfs-test");
     if !copy.exists() {
         copy_program(&std::env::current_exe()?, &copy)?;

@@ -18,32 +18,34 @@ const COMMAND_DEADLINE: Duration = Duration::from_secs(60);
 const LOOK_AT_MEMORY: Duration = Duration::from_millis(20);
 
 /// A running child; killed (SIGKILL) and reaped on drop.
-pub(crate) struct Running {
+pub struct Running {
     child: Child,
     what: String,
 }
 
 impl Running {
-    /// Starts `command`.
+    /// Starts `command`; its standard streams are as the caller has set them.
     ///
     /// # Errors
-    /// When it cannot be started.
-    pub(crate) fn start(command: &mut Command) -> Result<Self> {
+    /// When there is no such program, or it may not be run.
+    pub fn start(command: &mut Command) -> Result<Self> {
         let what = command.get_program().to_string_lossy().into_owned();
         let child = command.spawn().with_context(|| format!("start {what}"))?;
         Ok(Self { child, what })
     }
 
-    pub(crate) fn id(&self) -> u32 {
+    /// The process id, which stays this child's until this value is dropped.
+    pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    pub(crate) const fn child(&mut self) -> &mut Child {
+    /// The child itself, for its standard streams.
+    pub const fn child(&mut self) -> &mut Child {
         &mut self.child
     }
 
     /// Sends a signal; an ended process is no error.
-    pub(crate) fn signal(&self, signal: Signal) {
+    pub fn signal(&self, signal: Signal) {
         if let Some(pid) = Pid::from_raw(self.child.id().cast_signed()) {
             // The child is reaped only by us, so the id cannot belong to another process yet.
             let _ended_before = kill_process(pid, signal);
@@ -54,7 +56,7 @@ impl Running {
     ///
     /// # Errors
     /// When the child cannot be asked.
-    pub(crate) fn exited(&mut self) -> Result<Option<ExitStatus>> {
+    pub fn exited(&mut self) -> Result<Option<ExitStatus>> {
         Ok(self.child.try_wait()?)
     }
 
@@ -62,7 +64,7 @@ impl Running {
     ///
     /// # Errors
     /// When the process still runs at the deadline.
-    pub(crate) fn wait(&mut self, within: Duration) -> Result<ExitStatus> {
+    pub fn wait(&mut self, within: Duration) -> Result<ExitStatus> {
         let status = self.ended_within(within)?;
         status.with_context(|| format!("{} still runs after {within:?}", self.what))
     }
@@ -71,7 +73,7 @@ impl Running {
     ///
     /// # Errors
     /// When the process still runs at the deadline.
-    pub(crate) fn wait_measured(&mut self, within: Duration) -> Result<(ExitStatus, u64)> {
+    pub fn wait_measured(&mut self, within: Duration) -> Result<(ExitStatus, u64)> {
         let deadline = Instant::now() + within;
         let mut most = 0;
         loop {
@@ -88,7 +90,7 @@ impl Running {
     ///
     /// # Errors
     /// When the system cannot tell.
-    pub(crate) fn ended_within(&mut self, within: Duration) -> Result<Option<ExitStatus>> {
+    pub fn ended_within(&mut self, within: Duration) -> Result<Option<ExitStatus>> {
         if let Some(status) = self.child.try_wait()? {
             return Ok(Some(status));
         }
@@ -125,7 +127,7 @@ impl Drop for Running {
 ///
 /// # Errors
 /// When /proc does not say.
-pub(super) fn resident_max(process: u32) -> Result<u64> {
+pub(crate) fn resident_max(process: u32) -> Result<u64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let kib = line.and_then(|line| line.trim().strip_suffix(" kB"));
@@ -136,7 +138,7 @@ pub(super) fn resident_max(process: u32) -> Result<u64> {
 ///
 /// # Errors
 /// When it fails or takes longer than a minute.
-pub(crate) fn run(program: &str, args: &[&str]) -> Result<()> {
+pub fn run(program: &str, args: &[&str]) -> Result<()> {
     let mut command = Command::new(program);
     command.args(args);
     output(&mut command).map(drop)
@@ -146,15 +148,15 @@ pub(crate) fn run(program: &str, args: &[&str]) -> Result<()> {
 ///
 /// # Errors
 /// When it fails (its standard error is part of the error) or takes longer than a minute.
-pub(crate) fn output(command: &mut Command) -> Result<Vec<u8>> {
+pub fn output(command: &mut Command) -> Result<Vec<u8>> {
     output_within(command, COMMAND_DEADLINE)
 }
 
-/// As [`output`], with a deadline of one's own.
+/// Runs a command to its end, within the given time, and returns what it wrote on standard output.
 ///
 /// # Errors
 /// When it fails or takes too long.
-pub(crate) fn output_within(command: &mut Command, within: Duration) -> Result<Vec<u8>> {
+pub fn output_within(command: &mut Command, within: Duration) -> Result<Vec<u8>> {
     // Files instead of pipes: no pipe can fill up while we wait for the end.
     let (out, err) = (tempfile::tempfile()?, tempfile::tempfile()?);
     command
@@ -175,7 +177,7 @@ pub(crate) fn output_within(command: &mut Command, within: Duration) -> Result<V
 ///
 /// # Errors
 /// When it cannot be copied.
-pub(crate) fn copy_program(program: &Path, to: &Path) -> Result<()> {
+pub fn copy_program(program: &Path, to: &Path) -> Result<()> {
     // By a process of its own: a child that another thread forks meanwhile would keep the copy open for
     // writing until it executes something else, and the kernel runs no such file (ETXTBSY).
     output(

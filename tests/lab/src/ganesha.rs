@@ -6,7 +6,7 @@ use std::process::Stdio;
 
 use anyhow::Result;
 
-use super::{Context, Netns, Running};
+use crate::{Lab, Netns, Running};
 
 /// Starts it on `export`, in the namespace; it answers some time later.
 ///
@@ -15,10 +15,10 @@ use super::{Context, Netns, Running};
 ///
 /// # Errors
 /// When it cannot be started.
-pub(super) fn start(context: &Context, netns: &Netns, export: &Path) -> Result<Running> {
-    let dir = context.dir.display();
-    let config = context.dir.join("ganesha.conf");
-    fs::create_dir_all(context.dir.join("recovery"))?;
+pub fn start(lab: &Lab, netns: &Netns, export: &Path) -> Result<Running> {
+    let dir = lab.dir.display();
+    let config = lab.dir.join("ganesha.conf");
+    fs::create_dir_all(lab.dir.join("recovery"))?;
     fs::write(
         &config,
         format!(

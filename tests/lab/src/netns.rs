@@ -5,32 +5,33 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use super::process::run;
+use crate::process::run;
 
 /// The namespace; deleted (with its devices) on drop.
-pub(crate) struct Netns {
+pub struct Netns {
     name: String,
 }
 
 impl Netns {
     /// The wire's network.
-    pub(crate) const NETWORK: &'static str = "10.99.1.0/24";
+    pub const NETWORK: &'static str = "10.99.1.0/24";
     /// The server's address on the wire.
-    pub(crate) const HOST: &'static str = "10.99.1.1";
+    pub const HOST: &'static str = "10.99.1.1";
     /// The guest's address on the wire.
-    pub(crate) const GUEST: &'static str = "10.99.1.2";
+    pub const GUEST: &'static str = "10.99.1.2";
     /// Another address of the server. The guest comes to it from [`Netns::GUEST_SECOND`], as another
     /// client would.
-    pub(crate) const HOST_SECOND: &'static str = "10.99.1.11";
-    pub(crate) const GUEST_SECOND: &'static str = "10.99.1.12";
+    pub const HOST_SECOND: &'static str = "10.99.1.11";
+    /// The guest's second address: the source of what it sends to [`Netns::HOST_SECOND`].
+    pub const GUEST_SECOND: &'static str = "10.99.1.12";
     /// The tap device's name inside the namespace.
-    pub(crate) const TAP: &'static str = "tap0";
+    pub const TAP: &'static str = "tap0";
 
     /// Makes a namespace of this process's own, with loopback and the tap device up.
     ///
     /// # Errors
     /// When `ip` fails: not root, no tun driver.
-    pub(crate) fn new() -> Result<Self> {
+    pub fn new() -> Result<Self> {
         let name = format!("nfs-test-{}", std::process::id());
         run("ip", &["netns", "add", &name]).context("make a network namespace")?;
         let netns = Self { name };
@@ -50,15 +51,16 @@ impl Netns {
 
     /// A command that runs `program` inside the namespace. `ip netns exec` becomes the program, so
     /// the child's process id is the program's.
-    pub(crate) fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+    pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.name]).arg(program);
         command
     }
 
-    /// The same with the mounts of this process: `ip netns exec` makes a mount namespace of its own, in
-    /// which a file system that the program mounts stays.
-    pub(crate) fn command_among_our_mounts(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+    /// A command that runs `program` inside the network namespace, but among the mounts of this process.
+    /// [`Netns::command`] gives it a mount namespace of its own, in which a file system that the program
+    /// mounts stays unseen.
+    pub fn command_among_our_mounts(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new("nsenter");
         command
             .arg(format!("--net=/run/netns/{}", self.name))
@@ -70,7 +72,7 @@ impl Netns {
     ///
     /// # Errors
     /// Those of `work`, and when the kernel does not let us in.
-    pub(crate) fn within<T: Send>(&self, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    pub fn within<T: Send>(&self, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
         let namespace = std::fs::File::open(format!("/run/netns/{}", self.name))?;
         std::thread::scope(|scope| {
             let inside = scope.spawn(|| {

@@ -17,9 +17,9 @@ use tokio::sync::Notify;
 use crate::pattern;
 
 /// Size of the file, in bytes.
-pub(crate) const SIZE: u64 = 1 << 20;
+pub const SIZE: u64 = 1 << 20;
 /// The file's content is the pattern of this tag.
-pub(crate) const TAG: u64 = 77;
+pub const TAG: u64 = 77;
 /// How long the kernel may remember names and attributes.
 const TTL: Duration = Duration::from_secs(3600);
 /// How long the first read may take to come.
@@ -27,7 +27,7 @@ const READ_DEADLINE: Duration = Duration::from_secs(20);
 const FILE: INodeNo = INodeNo(2);
 
 /// The mounted file system. On drop its reads are let go and it is unmounted.
-pub(crate) struct SlowFs {
+pub struct SlowFs {
     gate: Arc<Gate>,
     session: Option<BackgroundSession>,
 }
@@ -80,7 +80,7 @@ impl SlowFs {
     ///
     /// # Errors
     /// When FUSE is not available.
-    pub(crate) fn mount(point: &Path) -> Result<Self> {
+    pub fn mount(point: &Path) -> Result<Self> {
         let gate = Arc::new(Gate::default());
         let mut config = Config::default();
         config.mount_options = vec![MountOption::FSName("slow".to_owned()), MountOption::RO];
@@ -94,14 +94,14 @@ impl SlowFs {
     ///
     /// # Errors
     /// When none comes.
-    pub(crate) async fn wait_for_a_read(&self) -> Result<()> {
+    pub async fn wait_for_a_read(&self) -> Result<()> {
         tokio::time::timeout(READ_DEADLINE, self.gate.waits.notified())
             .await
             .context("no READ has reached the stalled file system")
     }
 
     /// Lets all reads go, those to come too.
-    pub(crate) fn release(&self) {
+    pub fn release(&self) {
         self.gate.release();
     }
 }

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
 
-use super::uml::{boot, complete_lines};
-use super::{Context, Netns, Running};
+use crate::uml::{boot, complete_lines};
+use crate::{Lab, Netns, Running};
 
 /// How long the guest may take until it serves.
 const START_DEADLINE: Duration = Duration::from_secs(90);
@@ -27,7 +27,7 @@ const MODULES: &str = "net/sunrpc/sunrpc fs/nfs_common/grace fs/lockd/lockd fs/n
 const THREADS: u32 = 8;
 
 /// A guest that serves; it ends when this is dropped, its disk then as after a power cut.
-pub(crate) struct KernelNfsd {
+pub struct KernelNfsd {
     process: Running,
     /// The guest halts when this file appears.
     stop: PathBuf,
@@ -36,15 +36,15 @@ pub(crate) struct KernelNfsd {
 
 impl KernelNfsd {
     /// What the guest exports, with root as root.
-    pub(crate) const EXPORT: &'static str = "/mnt/export";
+    pub const EXPORT: &'static str = "/mnt/export";
 
     /// Boots a guest that exports the ext4 file system in the image `disk`, and waits until it serves
     /// on [`Netns::GUEST`], port 2049, with a portmapper.
     ///
     /// # Errors
     /// When it does not come up; its result file is in the error.
-    pub(crate) fn start(context: &Context, netns: &Netns, disk: &Path) -> Result<Self> {
-        let path = |name: &str| context.dir.join(name);
+    pub fn start(lab: &Lab, netns: &Netns, disk: &Path) -> Result<Self> {
+        let path = |name: &str| lab.dir.join(name);
         let (stop, results, init) = (
             path("nfsd-stop"),
             path("nfsd-results.log"),
@@ -54,7 +54,7 @@ impl KernelNfsd {
         fs::write(&init, init_script(&stop, &results))?;
         fs::set_permissions(&init, fs::Permissions::from_mode(0o755))?;
         let mut nfsd = Self {
-            process: boot(context, netns, &init, Some(disk))?,
+            process: boot(lab, netns, &init, Some(disk))?,
             stop,
             results,
         };
@@ -73,7 +73,7 @@ impl KernelNfsd {
     ///
     /// # Errors
     /// When it does not halt in time, or could not unmount.
-    pub(crate) fn stop(mut self) -> Result<()> {
+    pub fn stop(mut self) -> Result<()> {
         fs::write(&self.stop, "")?;
         self.process.wait(HALT_DEADLINE)?;
         let text = fs::read_to_string(&self.results)?;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::process::{Running, output, run};
+use crate::process::{Running, output, run};
 
 /// How long an unmounted file system may stay busy: a ring that was killed with its process gives
 /// its files back a little later.
@@ -15,16 +15,19 @@ const UNMOUNT_DEADLINE: Duration = Duration::from_secs(20);
 /// The pause between two attempts to unmount.
 const UNMOUNT_PAUSE: Duration = Duration::from_millis(2);
 
-/// Which file system.
+/// A file system of the Linux kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum FsKind {
+pub enum FsKind {
+    /// XFS: at least 300 MiB.
     Xfs,
+    /// ext4, with inodes of 256 bytes.
     Ext4,
+    /// btrfs: at least 110 MiB.
     Btrfs,
 }
 
 /// A mounted loop file system; unmounted, and its image removed, on drop.
-pub(crate) struct LoopFs {
+pub struct LoopFs {
     image: PathBuf,
     /// Where the image is: in memory if there is /dev/shm, since what a cut drops is decided above
     /// the loop device.
@@ -42,20 +45,16 @@ impl LoopFs {
     ///
     /// # Errors
     /// When a tool fails: no loop device, no space, no such file system in the kernel.
-    pub(crate) fn new(kind: FsKind, size_mib: u32, point: &Path) -> Result<Self> {
+    pub fn new(kind: FsKind, size_mib: u32, point: &Path) -> Result<Self> {
         Self::with_sectors(kind, 512, size_mib, point)
     }
 
-    /// As [`LoopFs::new`], with sectors of `sector` bytes: 512 or 4096.
+    /// Makes and mounts a file system as [`LoopFs::new`] does, on a device with sectors of `sector`
+    /// bytes: 512 or 4096.
     ///
     /// # Errors
     /// Those of [`LoopFs::new`].
-    pub(crate) fn with_sectors(
-        kind: FsKind,
-        sector: u32,
-        size_mib: u32,
-        point: &Path,
-    ) -> Result<Self> {
+    pub fn with_sectors(kind: FsKind, sector: u32, size_mib: u32, point: &Path) -> Result<Self> {
         let memory = Path::new("/dev/shm");
         let parent = if memory.is_dir() {
             memory
@@ -89,13 +88,13 @@ impl LoopFs {
         Ok(fs)
     }
 
-    /// Where it is mounted.
-    pub(crate) fn point(&self) -> &Path {
+    /// The directory that it is mounted on.
+    pub fn point(&self) -> &Path {
         &self.point
     }
 
-    /// The image's file.
-    pub(crate) fn image(&self) -> &Path {
+    /// The file that holds the disk's image; its directory goes with this value.
+    pub fn image(&self) -> &Path {
         &self.image
     }
 
@@ -103,7 +102,7 @@ impl LoopFs {
     ///
     /// # Errors
     /// When mount fails.
-    pub(crate) fn mount(&mut self) -> Result<()> {
+    pub fn mount(&mut self) -> Result<()> {
         let sector = self.sector.to_string();
         let device = output(
             Command::new("losetup")
@@ -120,11 +119,11 @@ impl LoopFs {
         Ok(())
     }
 
-    /// Unmounts it.
+    /// Unmounts it, and waits up to 20 seconds for what still uses it.
     ///
     /// # Errors
     /// When it stays busy.
-    pub(crate) fn unmount(&mut self) -> Result<()> {
+    pub fn unmount(&mut self) -> Result<()> {
         let deadline = Instant::now() + UNMOUNT_DEADLINE;
         loop {
             match output(Command::new("umount").arg(&self.point)) {
@@ -142,7 +141,7 @@ impl LoopFs {
     ///
     /// # Errors
     /// When xfs_io cannot be started.
-    pub(crate) fn knife(&self) -> Result<Knife> {
+    pub fn knife(&self) -> Result<Knife> {
         let mut command = Command::new("xfs_io");
         command.arg("-x").arg(&self.point);
         command
@@ -170,7 +169,7 @@ impl Drop for LoopFs {
 }
 
 /// An xfs_io that has the mount open and waits for its command.
-pub(crate) struct Knife {
+pub struct Knife {
     process: Running,
     input: ChildStdin,
 }
@@ -181,7 +180,7 @@ impl Knife {
     ///
     /// # Errors
     /// When xfs_io fails.
-    pub(crate) fn cut(mut self) -> Result<()> {
+    pub fn cut(mut self) -> Result<()> {
         self.input
             .write_all(b"shutdown\nquit\n")
             .context("tell xfs_io")?;

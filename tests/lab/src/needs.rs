@@ -1,13 +1,13 @@
-//! What a scenario needs of the machine, and whether it is there.
+//! What a test needs of the machine, and whether it is there.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::Engine;
+use crate::Engine;
 
 /// Something a machine may lack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Need {
+pub enum Need {
     /// Mounts, namespaces, other users' files.
     Root,
     /// Loop devices with XFS and ext4.
@@ -20,9 +20,9 @@ pub(crate) enum Need {
     Tun,
     /// nfs-ls, nfs-cat, nfs-cp, nfs-stat.
     LibnfsUtils,
-    /// File systems served by a process.
+    /// FUSE: file systems that a process serves.
     Fuse,
-    /// A server that we did not write.
+    /// NFS-Ganesha, with the means to give it a world of its own.
     Ganesha,
     /// nfsd and its programs, for a guest that serves.
     KernelServer,
@@ -35,7 +35,8 @@ pub(crate) enum Need {
 }
 
 impl Need {
-    pub(crate) const fn name(self) -> &'static str {
+    /// What it is called in the list of scenarios.
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Root => "root",
             Self::Loop => "loop devices",
@@ -54,7 +55,7 @@ impl Need {
 }
 
 /// Why the machine cannot serve `need`, with the cure; `None` when it can.
-pub(crate) fn missing(need: Need, engine: Engine) -> Option<String> {
+pub fn missing(need: Need, engine: Engine) -> Option<String> {
     if engine == Engine::Uring && io_uring_is_off() {
         return Some("io_uring is switched off here (kernel.io_uring_disabled)".to_owned());
     }
@@ -127,7 +128,7 @@ fn programs(wanted: &[(&str, &str)]) -> Option<String> {
 }
 
 /// Where a program is, on the PATH or in the system directories that a user's PATH may lack.
-pub(crate) fn find(program: &str) -> Option<PathBuf> {
+pub fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
         .chain(["/usr/sbin", "/sbin", "/usr/bin"].map(PathBuf::from))

@@ -15,9 +15,9 @@ use fuser::{
 use tokio::sync::Notify;
 
 /// The file.
-pub(crate) const FILE: &str = "file";
+pub const FILE: &str = "file";
 /// Its size, in bytes.
-pub(crate) const SIZE: u64 = 2 << 20;
+pub const SIZE: u64 = 2 << 20;
 /// How long the kernel may remember names and attributes.
 const TTL: Duration = Duration::from_secs(3600);
 /// How long the first write may take to come.
@@ -25,7 +25,7 @@ const WRITE_DEADLINE: Duration = Duration::from_secs(20);
 const INODE: INodeNo = INodeNo(2);
 
 /// The mounted file system. On drop its writes are let go and it is unmounted.
-pub(crate) struct TurnFs {
+pub struct TurnFs {
     gate: Arc<Gate>,
     session: Option<BackgroundSession>,
 }
@@ -100,7 +100,7 @@ impl TurnFs {
     ///
     /// # Errors
     /// When FUSE is not available.
-    pub(crate) fn mount(point: &Path) -> Result<Self> {
+    pub fn mount(point: &Path) -> Result<Self> {
         let gate = Arc::new(Gate {
             state: Mutex::new(State {
                 content: vec![0; SIZE as usize],
@@ -118,7 +118,7 @@ impl TurnFs {
     }
 
     /// Writes of exactly these bytes wait from now on.
-    pub(crate) fn hold(&self, data: &[u8]) {
+    pub fn hold(&self, data: &[u8]) {
         self.gate.lock().held = Some(data.to_vec());
     }
 
@@ -126,7 +126,7 @@ impl TurnFs {
     ///
     /// # Errors
     /// When none comes.
-    pub(crate) async fn let_one_go(&self) -> Result<()> {
+    pub async fn let_one_go(&self) -> Result<()> {
         while !self.gate.let_one_go() {
             tokio::time::timeout(WRITE_DEADLINE, self.gate.waits.notified())
                 .await
@@ -136,12 +136,12 @@ impl TurnFs {
     }
 
     /// Lets all writes go, and holds no more.
-    pub(crate) fn let_all_go(&self) {
+    pub fn let_all_go(&self) {
         self.gate.let_all_go();
     }
 
     /// What the file holds.
-    pub(crate) fn content(&self, offset: u64, len: usize) -> Vec<u8> {
+    pub fn content(&self, offset: u64, len: usize) -> Vec<u8> {
         let state = self.gate.lock();
         let found = state.content.iter().skip(offset as usize).take(len);
         found.copied().collect()

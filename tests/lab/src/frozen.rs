@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, Result};
 
-use super::run;
+use crate::run;
 
 /// A file system that can be frozen; thawed on drop.
-pub(crate) struct Frozen {
+pub struct Frozen {
     point: String,
     frozen: AtomicBool,
 }
@@ -18,7 +18,7 @@ impl Frozen {
     ///
     /// # Errors
     /// When the path is not UTF-8.
-    pub(crate) fn new(point: &Path) -> Result<Self> {
+    pub fn new(point: &Path) -> Result<Self> {
         let point = point.to_str().context("a path that is UTF-8")?.to_owned();
         Ok(Self {
             point,
@@ -30,7 +30,7 @@ impl Frozen {
     ///
     /// # Errors
     /// When the kernel does not do it.
-    pub(crate) fn freeze(&self) -> Result<()> {
+    pub fn freeze(&self) -> Result<()> {
         run("fsfreeze", &["--freeze", &self.point])?;
         self.frozen.store(true, Ordering::Release);
         Ok(())
@@ -40,7 +40,7 @@ impl Frozen {
     ///
     /// # Errors
     /// When the kernel does not do it.
-    pub(crate) fn thaw(&self) -> Result<()> {
+    pub fn thaw(&self) -> Result<()> {
         if self.frozen.swap(false, Ordering::AcqRel) {
             run("fsfreeze", &["--unfreeze", &self.point])?;
         }

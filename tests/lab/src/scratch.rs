@@ -1,4 +1,4 @@
-//! The directory of one scenario: removed when it passed, kept (and its logs shown) when not.
+//! The directory of one test: removed when the test passed, kept (and its logs shown) when it failed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,15 +9,15 @@ use anyhow::{Context, Result};
 const TAIL_LINES: usize = 25;
 
 /// A temporary directory; removed on drop.
-pub(crate) struct Place(Option<tempfile::TempDir>);
+pub struct Scratch(Option<tempfile::TempDir>);
 
-impl Place {
-    /// A fresh directory named after the scenario, on a disk file system that a guest sees as well
+impl Scratch {
+    /// A fresh directory named after the test, on a disk file system that a guest sees as well
     /// (a guest hides the host's `/dev`, `/run` and `/mnt` behind its own).
     ///
     /// # Errors
     /// When the directory cannot be made.
-    pub(crate) fn new(name: &str) -> Result<Self> {
+    pub fn new(name: &str) -> Result<Self> {
         let prefix = format!("nfs-test-{}-", name.replace([':', '/'], "-"));
         let dir = tempfile::Builder::new()
             .prefix(&prefix)
@@ -27,21 +27,22 @@ impl Place {
         Ok(Self(Some(dir)))
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    /// The directory.
+    pub fn path(&self) -> &Path {
         self.0
             .as_ref()
             .map_or_else(|| Path::new("/nonexistent"), |dir| dir.path())
     }
 
-    /// Leaves the directory where it is.
-    pub(crate) fn keep(mut self) {
+    /// Leaves the directory where it is and prints its path.
+    pub fn keep(mut self) {
         if let Some(dir) = self.0.take() {
             println!("     kept {}", dir.keep().display());
         }
     }
 
     /// Leaves the directory and prints the end of every log in it.
-    pub(crate) fn keep_and_show(self) {
+    pub fn keep_and_show(self) {
         for log in logs(self.path()) {
             let Ok(text) = fs::read(&log) else { continue };
             let text = String::from_utf8_lossy(&text);

@@ -3,7 +3,7 @@
 
 /// `len` bytes of the pattern of `tag` from `offset`. No byte is 0, so a hole is never mistaken
 /// for data.
-pub(crate) fn bytes(tag: u64, offset: u64, len: usize) -> Vec<u8> {
+pub fn bytes(tag: u64, offset: u64, len: usize) -> Vec<u8> {
     // Word by word: tests make many megabytes of it.
     let first = offset / 8;
     let words = first..=(offset + len as u64) / 8;
@@ -17,7 +17,7 @@ pub(crate) fn bytes(tag: u64, offset: u64, len: usize) -> Vec<u8> {
 }
 
 /// The byte of the pattern of `tag` at `offset`.
-pub(crate) const fn byte(tag: u64, offset: u64) -> u8 {
+pub const fn byte(tag: u64, offset: u64) -> u8 {
     word(tag, offset / 8)[(offset % 8) as usize]
 }
 
@@ -33,7 +33,7 @@ const fn word(tag: u64, index: u64) -> [u8; 8] {
 }
 
 /// Where `found` (read at `offset`) first differs from the pattern of `tag`.
-pub(crate) fn first_difference(tag: u64, offset: u64, found: &[u8]) -> Option<u64> {
+pub fn first_difference(tag: u64, offset: u64, found: &[u8]) -> Option<u64> {
     (offset..)
         .zip(found)
         .find(|(at, b)| byte(tag, *at) != **b)
@@ -41,11 +41,11 @@ pub(crate) fn first_difference(tag: u64, offset: u64, found: &[u8]) -> Option<u6
 }
 
 /// FNV-1a over `data`, continued from `state` (start with [`DIGEST_START`]).
-pub(crate) fn digest(state: u64, data: &[u8]) -> u64 {
+pub fn digest(state: u64, data: &[u8]) -> u64 {
     data.iter().fold(state, |h, b| {
         (h ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3)
     })
 }
 
 /// The FNV-1a offset basis.
-pub(crate) const DIGEST_START: u64 = 0xcbf2_9ce4_8422_2325;
+pub const DIGEST_START: u64 = 0xcbf2_9ce4_8422_2325;

@@ -16,14 +16,14 @@ use rustix::io::Errno;
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// Where the flushes of one server are held.
-pub(crate) struct Hold {
+pub struct Hold {
     rules: PathBuf,
     fifo: PathBuf,
 }
 
 /// One flush or several that wait; dropped, they go on.
 #[must_use = "lets the flush go when it is dropped"]
-pub(crate) struct Held {
+pub struct Held {
     _writer: OwnedFd,
 }
 
@@ -32,7 +32,7 @@ impl Hold {
     ///
     /// # Errors
     /// When the named pipe cannot be made.
-    pub(crate) fn new(dir: &Path, name: &str) -> Result<Self> {
+    pub fn new(dir: &Path, name: &str) -> Result<Self> {
         let fifo = dir.join(format!("{name}.fifo"));
         mkfifoat(CWD, &fifo, Mode::RUSR | Mode::WUSR).context("make a named pipe")?;
         Ok(Self {
@@ -42,7 +42,7 @@ impl Hold {
     }
 
     /// The file that the server is to find its faults in.
-    pub(crate) fn rules(&self) -> &Path {
+    pub fn rules(&self) -> &Path {
         &self.rules
     }
 
@@ -50,7 +50,7 @@ impl Hold {
     ///
     /// # Errors
     /// When the rule cannot be written.
-    pub(crate) fn begin(&self, nth: u64) -> Result<()> {
+    pub fn begin(&self, nth: u64) -> Result<()> {
         let rule = format!("call=fsync nth={nth} hold={}\n", self.fifo.display());
         let new = self.rules.with_extension("new");
         fs::write(&new, rule)?;
@@ -61,7 +61,7 @@ impl Hold {
     ///
     /// # Errors
     /// When the rule cannot be taken away.
-    pub(crate) fn end(&self) -> Result<()> {
+    pub fn end(&self) -> Result<()> {
         match fs::remove_file(&self.rules) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
             _ => Ok(()),
@@ -72,7 +72,7 @@ impl Hold {
     ///
     /// # Errors
     /// Those of `go_on`.
-    pub(crate) fn caught(&self, mut go_on: impl FnMut() -> Result<bool>) -> Result<Option<Held>> {
+    pub fn caught(&self, mut go_on: impl FnMut() -> Result<bool>) -> Result<Option<Held>> {
         let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         loop {
             match open(&self.fifo, flags, Mode::empty()) {

@@ -5,17 +5,17 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use super::process::output;
+use crate::process::output;
 
 /// A mount; unmounted on drop.
-pub(crate) struct Mounted(PathBuf);
+pub struct Mounted(PathBuf);
 
 impl Mounted {
     /// A file system in memory with room for `size_mib` MiB, on `point`, which is created.
     ///
     /// # Errors
     /// When mount fails.
-    pub(crate) fn tmpfs(size_mib: u32, point: &Path) -> Result<Self> {
+    pub fn tmpfs(size_mib: u32, point: &Path) -> Result<Self> {
         Self::new("tmpfs", &format!("size={size_mib}M"), point)
     }
 
@@ -24,7 +24,7 @@ impl Mounted {
     ///
     /// # Errors
     /// When mount fails.
-    pub(crate) fn overlay(base: &Path, point: &Path) -> Result<Self> {
+    pub fn overlay(base: &Path, point: &Path) -> Result<Self> {
         let [lower, upper, work] = ["lower", "upper", "work"].map(|name| base.join(name));
         for dir in [&lower, &upper, &work] {
             std::fs::create_dir_all(dir)?;

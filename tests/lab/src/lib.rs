@@ -1,0 +1,65 @@
+//! What tests and measurements run on: processes, servers of our own and of others, guests with a
+//! kernel of their own, network namespaces, file systems and bytes that say where they belong.
+//!
+//! Everything here is owned: dropping the value ends the process, unmounts the file system, frees
+//! the device, also while a failure unwinds. Nothing here judges a server and nothing prints, but
+//! for what could not be given back. `nfs-test`, `nfs-bench` and the crates' own tests build on it.
+
+mod frozen;
+pub mod ganesha;
+mod hold;
+mod knfsd;
+mod loopfs;
+mod mounted;
+pub mod needs;
+mod netns;
+pub mod pattern;
+mod process;
+mod scratch;
+mod server;
+pub mod slow_fs;
+pub mod turn_fs;
+mod uml;
+
+use std::path::PathBuf;
+
+pub use frozen::Frozen;
+pub use hold::{Held, Hold};
+pub use knfsd::KernelNfsd;
+pub use loopfs::{FsKind, Knife, LoopFs};
+pub use mounted::Mounted;
+pub use netns::Netns;
+pub use process::{Running, copy_program, output, output_within, run};
+pub use scratch::Scratch;
+pub use server::{IoFigures, Server, ServerOptions, counter};
+pub use uml::{Guest, GuestOutcome, Mount, test_binary};
+
+/// Which of the server's I/O engines is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Engine {
+    /// `io_uring`.
+    Uring,
+    /// A pool of threads.
+    Threads,
+}
+
+impl Engine {
+    /// The word of the server's `--engine` option.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Uring => "uring",
+            Self::Threads => "threads",
+        }
+    }
+}
+
+/// The program under test, and where a test keeps what it makes.
+#[derive(Debug, Clone)]
+pub struct Lab {
+    /// The `penstock` binary.
+    pub program: PathBuf,
+    /// The I/O engine of the servers that are started.
+    pub engine: Engine,
+    /// A directory for logs, configurations and state.
+    pub dir: PathBuf,
+}
