@@ -6,8 +6,7 @@
 //!
 //! ```
 //! use nfs_io::faults::{Call, Fault, Rule};
-//! use nfs_io::plan::Mode;
-//! use nfs_io::Errno;
+//! use nfs_io::{Errno, Mode};
 //!
 //! let file = std::fs::File::open("/dev/null").unwrap();
 //! let refused = Rule::new(Call::Write, Fault::Fail(Errno::INVAL))
@@ -39,7 +38,7 @@
 //! ```
 //!
 //! A read that a rule is for is not answered from the page cache on the way
-//! ([`fs::pread_nowait`]), so that it meets the rule. What is counted are calls of the kernel. A `Shorten` moves as many bytes as it says (of a
+//! ([`crate::fs::pread_nowait`]), so that it meets the rule. What is counted are calls of the kernel. A `Shorten` moves as many bytes as it says (of a
 //! direct transfer, up to a page more reach their place: nothing smaller can be asked for) and
 //! tells of no more; what asked goes on from there, with a call that counts as the next.
 //!
@@ -49,7 +48,7 @@
 //! for a transfer or a COMMIT, the whole shard.
 
 use std::ffi::OsStr;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -57,8 +56,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use parking_lot::Mutex;
 
 use crate::limits::BUFFER_ALIGN_BYTES;
-use crate::plan::Mode;
-use crate::{Errno, Result, fs};
+use crate::mode::Mode;
+use crate::{Errno, Result};
 
 /// Names the file with the rules of a process that is tested from outside.
 pub const FAULTS_VARIABLE: &str = "PENSTOCK_FAULTS";
@@ -72,9 +71,9 @@ pub enum Call {
     Write,
     /// Flushing one file, through an engine or not.
     Fsync,
-    /// [`fs::reopen`] with `O_DIRECT`.
+    /// [`crate::fs::reopen`] with `O_DIRECT`.
     OpenDirect,
-    /// [`fs::close`]; the descriptor is closed all the same.
+    /// [`crate::fs::close`]; the descriptor is closed all the same.
     Close,
 }
 
@@ -178,8 +177,8 @@ impl Rule {
     /// # Panics
     /// For what cannot be asked for its attributes.
     pub fn of_file(self, file: impl AsFd) -> Self {
-        let stat = fs::statx(file.as_fd()).expect("an open file has attributes");
-        let (dev, ino) = (stat.dev, stat.ino);
+        let stat = rustix::fs::fstat(file.as_fd()).expect("an open file has attributes");
+        let (dev, ino) = (stat.st_dev, stat.st_ino);
         Self {
             file: Files::Inode { dev, ino },
             ..self
@@ -335,11 +334,13 @@ impl Active {
             && mode_fits
             && match &self.rule.file {
                 Files::Any => true,
-                Files::Inode { dev, ino } => {
-                    fs::statx(file).is_ok_and(|stat| (stat.dev, stat.ino) == (*dev, *ino))
+                Files::Inode { dev, ino } => rustix::fs::fstat(file)
+                    .is_ok_and(|stat| (stat.st_dev, stat.st_ino) == (*dev, *ino)),
+                Files::Named(name) => {
+                    std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).is_ok_and(
+                        |path| path.file_name().map(OsStr::as_encoded_bytes) == Some(name),
+                    )
                 }
-                Files::Named(name) => fs::fd_path(file)
-                    .is_ok_and(|path| path.file_name().map(OsStr::as_encoded_bytes) == Some(name)),
             }
     }
 

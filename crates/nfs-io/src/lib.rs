@@ -32,12 +32,14 @@ pub mod fs;
 pub mod groups;
 pub mod identity;
 pub mod limits;
+mod mode;
 pub mod mounts;
 pub mod op;
 pub mod peer;
 pub mod plan;
 pub mod pool;
 pub mod probe;
+mod progress;
 pub mod socket;
 
 #[cfg(test)]
@@ -47,6 +49,7 @@ pub use budget::{Budget, Reservation};
 pub use buffer::{Buf, BufferPool};
 pub use engine::{Completion, Engine, EngineKind};
 pub use identity::{Creds, LocalGid, LocalUid};
+pub use mode::Mode;
 pub use op::{Keep, Op, OpResult, WriteSync};
 pub use pool::{Lane, Pool, PoolFull, PoolLimits};
 pub use rustix::io::Errno;

@@ -2,7 +2,7 @@
 
 use std::os::fd::BorrowedFd;
 
-use crate::plan::Mode;
+use crate::mode::Mode;
 use crate::{Errno, Result};
 
 #[derive(Clone, Copy)]

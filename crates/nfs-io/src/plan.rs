@@ -7,38 +7,8 @@
 use std::fmt;
 use std::ops::Range;
 
-use crate::fs::Stat;
 use crate::limits::{BUFFER_ALIGN_BYTES, DIRECT_WRITE_ALIGN_BYTES_MIN, SEGMENTS_MAX};
-
-/// How bytes travel between memory and disk.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Mode {
-    /// Through the page cache, and kept there.
-    #[default]
-    Buffered,
-    /// Through the page cache, and dropped behind: `RWF_DONTCACHE`, Linux 6.14.
-    DontCache,
-    /// Past the page cache: the file was opened with `O_DIRECT`.
-    Direct,
-}
-
-impl Mode {
-    /// The word for it in configuration, counters and traces.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Buffered => "buffered",
-            Self::DontCache => "dontcache",
-            Self::Direct => "direct",
-        }
-    }
-}
-
-impl fmt::Display for Mode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
-    }
-}
+pub use crate::mode::Mode;
 
 /// What direct I/O on a file asks for, in bytes; 0 where it is not known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -52,22 +22,6 @@ pub struct Alignment {
     pub read_offset: u32,
     /// What the page cache keeps whole: the larger of a block of the file system and a page.
     pub block: u32,
-}
-
-impl Alignment {
-    /// What statx(2) said of a file in a file system with blocks of `block` bytes
-    /// ([`crate::fs::FsStat::bsize`]; 0 where that is not known).
-    #[must_use]
-    pub fn of(stat: &Stat, block: u64) -> Self {
-        let page = rustix::param::page_size() as u64;
-        Self {
-            memory: stat.dio_mem_align,
-            offset: stat.dio_offset_align,
-            read_offset: stat.dio_read_offset_align,
-            // What is larger than any block is refused as "not a power of two" is.
-            block: u32::try_from(block.max(page)).unwrap_or(u32::MAX),
-        }
-    }
 }
 
 /// Why a range is not moved directly although that was asked for.

@@ -7,7 +7,8 @@ use rustix::io::ReadWriteFlags;
 
 use crate::faults::Fault;
 use crate::identity::run_as;
-use crate::op::{Next, Progress, left};
+use crate::op::left;
+use crate::progress::Next;
 use crate::{Creds, Op, OpResult, Result, fs};
 
 /// Runs `op` to its end with the identity `creds`.
@@ -20,7 +21,7 @@ pub(super) fn execute(mut op: Op, creds: &Creds) -> OpResult {
 }
 
 fn run(op: &mut Op) -> Result<usize> {
-    let mut progress = Progress::new(op);
+    let mut progress = op.progress();
     loop {
         let step = call(op, progress.done());
         if let Next::Over(result) = progress.step(step) {

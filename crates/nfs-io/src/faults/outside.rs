@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::{Active, Call, Fault, Met, Rule};
 use crate::Errno;
-use crate::plan::Mode;
+use crate::mode::Mode;
 
 /// The rules of a file, as of its present text.
 pub(super) struct Outside {

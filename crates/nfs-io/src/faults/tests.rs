@@ -1,5 +1,6 @@
 use super::outside::rules;
 use super::*;
+use crate::fs;
 use crate::testing::Scratch;
 
 fn calls(file: impl AsFd, call: Call, mode: Mode, count: usize) -> Vec<Option<Fault>> {

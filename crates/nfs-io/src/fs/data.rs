@@ -6,7 +6,7 @@ use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, IntoRawFd as _, OwnedFd};
 use rustix::io::{ReadWriteFlags, retry_on_intr};
 
 use crate::faults::{self, Call};
-use crate::plan::Mode;
+use crate::mode::Mode;
 use crate::{Errno, Result};
 
 /// Reads what the page cache holds, without waiting for a device; preadv2(2) `RWF_NOWAIT`.
@@ -42,7 +42,7 @@ pub fn pread_nowait(
 /// What else the kernel says; `EBADF` for an `O_PATH` descriptor or one that is not open for reading.
 pub fn takes_dontcache(file: BorrowedFd<'_>) -> Result<bool> {
     const BEHIND_ANY_END: u64 = 1 << 62;
-    let flags = ReadWriteFlags::from_bits_retain(crate::op::RWF_DONTCACHE);
+    let flags = ReadWriteFlags::from_bits_retain(Mode::DontCache.rwf());
     let mut byte = [0];
     let asked = retry_on_intr(|| {
         let mut slices = [IoSliceMut::new(&mut byte)];

@@ -7,8 +7,8 @@ use std::os::fd::BorrowedFd;
 use rustix::io::ReadWriteFlags;
 
 use crate::faults::{self, Call, Fault};
-use crate::op::{Next, Progress};
-use crate::plan::Mode;
+use crate::mode::Mode;
+use crate::progress::{Next, Progress};
 use crate::{Errno, Result};
 
 /// Reads from `offset` (bytes) into `buffers`, one after the other, until they are full or the file
@@ -26,7 +26,7 @@ pub fn read_pieces(
 ) -> Result<usize> {
     let wanted = buffers.iter().map(|buffer| buffer.len()).sum();
     let flags = ReadWriteFlags::from_bits_retain(mode.rwf());
-    run(Progress::of(false, wanted, mode), offset, |at, moved| {
+    run(Progress::new(false, wanted, mode), offset, |at, moved| {
         IoSliceMut::advance_slices(&mut buffers, moved);
         match faults::next(Call::Read, mode, file) {
             None => rustix::io::preadv2(file, buffers, at, flags),
@@ -53,7 +53,7 @@ pub fn write_pieces(
 ) -> Result<usize> {
     let wanted = buffers.iter().map(|buffer| buffer.len()).sum();
     let flags = ReadWriteFlags::from_bits_retain(mode.rwf());
-    run(Progress::of(true, wanted, mode), offset, |at, moved| {
+    run(Progress::new(true, wanted, mode), offset, |at, moved| {
         IoSlice::advance_slices(&mut buffers, moved);
         match faults::next(Call::Write, mode, file) {
             None => rustix::io::pwritev2(file, buffers, at, flags),

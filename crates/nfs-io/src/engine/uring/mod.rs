@@ -25,7 +25,7 @@ use tokio::io::unix::AsyncFd;
 use crate::limits::{
     RING_DROP_SECONDS, RING_IN_FLIGHT_CEILING, RING_IN_FLIGHT_MAX, RING_LANE_QUEUED_MAX,
 };
-use crate::op::Next;
+use crate::progress::Next;
 use crate::{Creds, Errno, Lane, Op, OpResult, Result};
 
 mod lanes;

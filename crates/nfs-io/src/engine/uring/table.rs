@@ -8,7 +8,8 @@ use io_uring::types::{Fd, FsyncFlags};
 
 use super::Answer;
 use crate::faults::Fault;
-use crate::op::{Next, Progress, left};
+use crate::op::left;
+use crate::progress::{Next, Progress};
 use crate::{Lane, Op, OpResult, Result};
 
 /// A fixed number of slots. A slot's index is the `user_data` of its operation.
@@ -30,7 +31,7 @@ pub(super) struct InFlight {
 
 impl InFlight {
     pub(super) fn new(op: Op, personality: u16, lane: Lane, answer: Answer) -> Self {
-        let progress = Progress::new(&op);
+        let progress = op.progress();
         Self {
             op,
             progress,
