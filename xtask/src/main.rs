@@ -27,7 +27,11 @@ struct Cli {
 #[derive(Subcommand)]
 enum What {
     /// Format, lints and the house's rules
-    Check,
+    Check {
+        /// Only the house's rules, which take a second
+        #[arg(long)]
+        rules: bool,
+    },
     /// Every test level, set-up included; the last line counts them
     Test(TestArgs),
     /// What to run before a push, in a few minutes: check, the unit tests, a few scenarios in their short form
@@ -89,7 +93,14 @@ fn main() -> ExitCode {
 fn run_command(command: What) -> Result<ExitCode> {
     let root = root()?;
     match command {
-        What::Check => check::check(&root).map(|()| ExitCode::SUCCESS),
+        What::Check { rules } => {
+            let checked = if rules {
+                check::check_rules(&root)
+            } else {
+                check::check(&root)
+            };
+            checked.map(|()| ExitCode::SUCCESS)
+        }
         What::Test(args) => {
             let options = Options {
                 strict: args.strict,

@@ -7,6 +7,7 @@ mod boundaries;
 mod documents;
 mod manifests;
 mod markers;
+mod modules;
 mod shape;
 mod source;
 
@@ -18,6 +19,14 @@ use anyhow::{Context, Result, bail};
 
 use self::source::Source;
 use crate::run;
+
+/// Runs the house's rules alone; an error if one is broken.
+pub(crate) fn check_rules(root: &Path) -> Result<()> {
+    if rules(root)? {
+        return Ok(());
+    }
+    bail!("check failed: house rules")
+}
 
 /// Runs rustfmt, clippy, rustdoc and the house's rules; an error if any of them found something.
 pub(crate) fn check(root: &Path) -> Result<()> {
@@ -148,6 +157,7 @@ fn rules(root: &Path) -> Result<bool> {
     boundaries::check_exceptions_used(&tree, &mut findings);
     markers::check_workplaces(&tree, &mut findings);
     manifests::check(&tree, &mut findings)?;
+    modules::check(&tree, &mut findings);
     documents::check(&tree, &mut findings);
     for finding in &findings {
         eprintln!("{finding}");
