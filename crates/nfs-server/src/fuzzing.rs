@@ -12,17 +12,18 @@ use nfs_io::EngineKind;
 use nfs_io::engine::Engine;
 use tokio::runtime::Runtime;
 
-use crate::core::{Caller, Core, WireIdentity};
 use crate::exports::config::Config;
-use crate::front::dispatch::{self, Answer, Payload};
+use crate::front::dispatch::{self, Answer};
 use crate::front::nfs3::Context;
+use crate::front::service::Service;
 use crate::host::state_dir::StateDir;
 use crate::net::receive::{Receiver, Step, Wanted};
 use crate::operate::trace::CallId;
+use crate::rpc::caller::{Caller, WireIdentity};
 use crate::rpc::client_id::Peer;
 use crate::rpc::standing::Standing;
-use crate::server::{Facts, StartError, make_core};
-use crate::vfs::Turn;
+use crate::server::{Facts, StartError, make_service};
+use crate::vfs::{Payload, Turn};
 
 /// Descriptors that it may hold.
 const FDS: u64 = 1024;
@@ -31,7 +32,7 @@ const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// A server without connections.
 pub struct Dispatch {
-    core: Arc<Core>,
+    service: Arc<Service>,
     engine: Engine,
     runtime: Runtime,
     peer: Rc<Peer>,
@@ -47,10 +48,10 @@ impl Dispatch {
         let failed = |error: std::io::Error| StartError::Failed(error.to_string());
         let engine = (EngineKind::Threads, String::new());
         let facts = Facts::new(config.server.memory_bytes, engine, FDS);
-        let core = Arc::new(make_core(config, &state_dir, &facts)?);
+        let service = Arc::new(make_service(config, &state_dir, &facts)?);
         Ok(Self {
-            engine: Engine::threads(core.pool.clone()),
-            core,
+            engine: Engine::threads(service.vfs.pool.clone()),
+            service,
             peer: Rc::new(Peer::new(RandomState::new(), HERE, 0)),
             runtime: tokio::runtime::Builder::new_current_thread()
                 .enable_all()
@@ -63,7 +64,7 @@ impl Dispatch {
     /// What one connection, which sends these `bytes` in reads of `read_len`, is sent: one record per
     /// reply, with its mark. `None` at the end where the connection is closed on it.
     pub fn receive(&self, bytes: &[u8], read_len: usize) -> Vec<Option<Vec<u8>>> {
-        let mut receiver = Receiver::new(self.core.io_bytes_max);
+        let mut receiver = Receiver::new(self.service.vfs.io_bytes_max);
         let mut replies = Vec::new();
         for mut read in bytes.chunks(read_len.max(1)) {
             if !self.feed(&mut receiver, &mut read, &mut replies) {
@@ -81,7 +82,7 @@ impl Dispatch {
         bytes: &mut &[u8],
         replies: &mut Vec<Option<Vec<u8>>>,
     ) -> bool {
-        let pool = &self.core.receive_buffers;
+        let pool = &self.service.receive_buffers;
         loop {
             match receiver.feed(bytes) {
                 Err(_) => return false,
@@ -123,7 +124,7 @@ impl Dispatch {
 
     fn context(&self) -> Context {
         Context {
-            core: Arc::clone(&self.core),
+            service: Arc::clone(&self.service),
             engine: self.engine.clone(),
             peer: Rc::clone(&self.peer),
             turn: Turn::default(),
@@ -135,7 +136,7 @@ impl Dispatch {
                 identity: WireIdentity::Nobody,
                 call: CallId::new(0, (HERE, 1023), Instant::now()),
             },
-            origin: self.core.replies.origin(),
+            origin: self.service.replies.origin(),
             crowded: false,
             admitted: Cell::new(false),
             call_note: None,

@@ -4,7 +4,6 @@
 //! `mount3` shape each procedure for `vfs`, which alone touches the files of an export; `nlm4` refuses locks.
 #![forbid(unsafe_code)]
 
-mod core;
 pub mod exports;
 mod front;
 #[doc(hidden)]

@@ -125,7 +125,9 @@ pub const LINGER_MILLISECONDS_MAX: u64 = 1000;
 
 // Objects and their caches.
 
-/// Longest kernel handle, bytes: what a file handle's frame leaves of NFSv3's 64.
+/// Longest handle that a client is given, bytes: what NFSv3 allows (RFC 1813 §2.4).
+pub const HANDLE_BYTES_MAX: usize = 64;
+/// Longest kernel handle, bytes: what a file handle's frame leaves of [`HANDLE_BYTES_MAX`].
 pub const KERNEL_HANDLE_BYTES_MAX: usize = 36;
 /// Longest name of a directory entry, bytes.
 pub const NAME_BYTES_MAX: usize = 255;

@@ -19,11 +19,13 @@ use nfs_io::{Budget, BufferPool, EngineKind, Pool, PoolLimits, fs, probe};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 
-use crate::core::{Core, Trees};
 use crate::exports::ExportTable;
 use crate::exports::config::{Config, EngineChoice};
+use crate::front::service::Service;
+use crate::host::call_notes::CallNotes;
 use crate::host::state_dir::StateDir;
 use crate::limits;
+use crate::net::clients::Clients;
 use crate::net::shard::{self, Accepted, ShardStart};
 use crate::operate::control::{
     ClientStatus, ExportStatus, FollowRequest, Follower, IoStatus, Listening, MemoryStatus, Status,
@@ -31,15 +33,15 @@ use crate::operate::control::{
 };
 use crate::operate::counters::{Counters, count};
 use crate::operate::trace::Trace;
-use crate::rpc::call_notes::CallNotes;
 use crate::rpc::reply_cache::ReplyCache;
 use crate::rpc::standing::{Door, Notice, Standing};
-use crate::vfs::fh::HandleKey;
+use crate::vfs::fh::{HandleKey, claimed_export};
 use crate::vfs::file_cache::{Cursor, FileCache};
 use crate::vfs::gate::Gates;
 use crate::vfs::handle_table::HandleTable;
 use crate::vfs::hints::Hints;
 use crate::vfs::stable::{Committer, Verifier};
+use crate::vfs::{Trees, Vfs, VfsCounters};
 
 /// What a server is started with.
 #[derive(Debug)]
@@ -63,7 +65,8 @@ pub enum StartError {
 /// A running server. Connections wait in its listeners from [`Server::start`] on and are served
 /// from [`Server::run_until`] on.
 pub struct Server {
-    core: Arc<Core>,
+    service: Arc<Service>,
+    clients: Arc<Clients>,
     state_dir: StateDir,
     listeners: Vec<TcpListener>,
     trust_loopback: bool,
@@ -145,12 +148,14 @@ impl Server {
             fds,
         );
         facts.local_programs = Door::for_trial(trust_loopback).fact();
-        let core = Arc::new(make_core(&config, &state_dir, &facts)?);
+        let service = Arc::new(make_service(&config, &state_dir, &facts)?);
+        let clients = Arc::default();
         let (drain, draining) = watch::channel(false);
         let shard_count = config.server.shards.unwrap_or_else(processors);
-        let shards = start_shards(shard_count, &core, facts.engine, &draining)?;
+        let shards = start_shards(shard_count, &service, &clients, facts.engine, &draining)?;
         Ok(Self {
-            core,
+            service,
+            clients,
             state_dir,
             listeners,
             trust_loopback,
@@ -177,7 +182,7 @@ impl Server {
     /// What was found and decided at start: engine, capabilities, limits. One line each, for people.
     #[must_use]
     pub fn facts(&self) -> Vec<String> {
-        let handles = match self.core.table.get() {
+        let handles = match self.service.vfs.table.get() {
             None => "handles: the kernel's (open_by_handle_at)",
             Some(_) if caps::has(Capability::DacReadSearch) => {
                 "handles: a table in the state directory, for file systems without handles of their own"
@@ -192,13 +197,13 @@ impl Server {
                 "limits: {} open files, {} in the file cache; {} MiB of I/O buffers; \
                  READ and WRITE up to {} KiB; {} shards",
                 self.facts.fds,
-                self.core.files.stats().fds_max,
+                self.service.vfs.files.stats().fds_max,
                 (self.facts.budget.total() + self.facts.send_budget.total()) >> 20,
-                self.core.io_bytes_max >> 10,
+                self.service.vfs.io_bytes_max >> 10,
                 self.shard_count,
             ),
         ];
-        let most = self.core.files.fds_max();
+        let most = self.service.vfs.files.fds_max();
         if most < limits::FILE_CACHE_FDS_FEW {
             facts.push(format!(
                 "descriptors: {} are few: {most} for open files at once, beyond which files are synced \
@@ -235,7 +240,7 @@ impl Server {
             },
             engine: format!("{} ({})", self.facts.engine, self.facts.engine_why),
             capabilities: caps::summary(),
-            handles: if self.core.table.get().is_some() {
+            handles: if self.service.vfs.table.get().is_some() {
                 "table"
             } else {
                 "kernel"
@@ -243,10 +248,13 @@ impl Server {
             .to_owned(),
             listeners: self.local_addrs(),
             state_dir: self.state_dir.path().to_owned(),
-            verifier: format!("{:016x}", u64::from_be_bytes(self.core.verifier.bytes())),
+            verifier: format!(
+                "{:016x}",
+                u64::from_be_bytes(self.service.vfs.verifier.bytes())
+            ),
             shards: self.shard_count,
-            exports: self.core.trees.load().table.exports().len(),
-            connections: self.core.counters.connections.load(Ordering::Relaxed),
+            exports: self.service.vfs.trees.load().table.exports().len(),
+            connections: self.service.counters.connections.load(Ordering::Relaxed),
             memory: MemoryStatus {
                 budget_bytes: sum(Budget::total),
                 in_use_bytes: sum(Budget::in_use),
@@ -260,7 +268,7 @@ impl Server {
     /// For `penstock ctl exports`.
     #[must_use]
     pub fn exports(&self) -> Vec<ExportStatus> {
-        let trees = self.core.trees.load();
+        let trees = self.service.vfs.trees.load();
         trees
             .table
             .exports()
@@ -273,7 +281,7 @@ impl Server {
     /// operation and mode: what counts anything.
     #[must_use]
     pub fn io(&self) -> Vec<IoStatus> {
-        let trees = self.core.trees.load();
+        let trees = self.service.vfs.trees.load();
         let exports = trees.table.exports().iter();
         exports
             .filter_map(|export| trees.by_id(export.id))
@@ -286,7 +294,7 @@ impl Server {
     /// # Errors
     /// In words: a name that is no event's.
     pub fn trace(&self, change: &TraceChange) -> Result<TraceStatus, String> {
-        let trace = &self.core.trace;
+        let trace = &self.service.vfs.trace;
         match change {
             TraceChange::On(events) => trace.log_on(events),
             TraceChange::Off(events) => trace.log_off(events),
@@ -299,13 +307,13 @@ impl Server {
     /// # Errors
     /// In words: a name that is no event's, an export that is not served, too many followers.
     pub fn follow(&self, request: &FollowRequest) -> Result<Follower, String> {
-        self.core.trace.follow(request)
+        self.service.vfs.trace.follow(request)
     }
 
     /// For `penstock ctl clients`.
     #[must_use]
     pub fn clients(&self) -> Vec<ClientStatus> {
-        self.core.clients.list()
+        self.clients.list()
     }
 
     /// Serves another table from now on, all of it or, on error, the old one.
@@ -314,9 +322,9 @@ impl Server {
     /// Which export cannot be served, and why.
     pub fn apply(&self, table: ExportTable) -> Result<(), String> {
         let _turn = self.settings_turn.lock();
-        let old = self.core.trees.load_full();
+        let old = self.service.vfs.trees.load_full();
         let trees = Trees::open(Arc::new(table), Some(&old))?;
-        self.core.serve(trees)?;
+        self.service.vfs.serve(trees)?;
         for export in old.table.exports() {
             if export.io.is_changed() {
                 tracing::info!(export = %export.pseudo, "I/O modes as configured again");
@@ -331,8 +339,8 @@ impl Server {
     /// What made the server end by itself.
     pub async fn run_until(&self, shutdown: impl Future<Output = ()>) -> Result<(), StartError> {
         let sweepers = [
-            tokio::spawn(sweep(Arc::clone(&self.core))),
-            tokio::spawn(sweep_idle(Arc::clone(&self.core))),
+            tokio::spawn(sweep(Arc::clone(&self.service.vfs))),
+            tokio::spawn(sweep_idle(Arc::clone(&self.service))),
         ];
         let accepting = self.accept();
         tokio::select! {
@@ -344,8 +352,8 @@ impl Server {
         }
         self.drain.send_replace(true);
         let shards = std::mem::take(&mut *self.shards.lock());
-        let core = Arc::clone(&self.core);
-        let ended = tokio::task::spawn_blocking(move || end(&core, shards)).await;
+        let vfs = Arc::clone(&self.service.vfs);
+        let ended = tokio::task::spawn_blocking(move || end(&vfs, shards)).await;
         ended.map_err(|error| StartError::Failed(format!("a thread panicked: {error}")))
     }
 
@@ -363,7 +371,7 @@ impl Server {
         let most = limits::CONNECTIONS_MAX.min(usize::try_from(self.facts.fds / 2).unwrap_or(0));
         let mut next = 0;
         while let Some(connection) = accepted.recv().await {
-            let counters = &self.core.counters;
+            let counters = &self.service.counters;
             if counters.connections.load(Ordering::Relaxed) >= most as u64 {
                 count(&counters.connections_refused);
                 continue;
@@ -386,21 +394,22 @@ impl Server {
     fn note(&self, standing: Standing) {
         match standing {
             Standing::Distant | Standing::Root | Standing::User(_) => {}
-            Standing::Untold => count(&self.core.counters.local_untold),
+            Standing::Untold => count(&self.service.counters.local_untold),
             Standing::Barred => {
-                count(&self.core.counters.local_barred);
+                count(&self.service.counters.local_barred);
                 self.notice.refused(Instant::now());
             }
         }
     }
 
     fn counters(&self) -> BTreeMap<String, u64> {
-        let counters = &self.core.counters;
+        let counters = &self.service.counters;
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let stats = counters.stats();
-        let files = self.core.files.stats();
-        let commits = self.core.committer.stats();
-        let pool = self.core.pool.stats();
+        let of_files = &self.service.vfs.counters;
+        let files = self.service.vfs.files.stats();
+        let commits = self.service.vfs.committer.stats();
+        let pool = self.service.vfs.pool.stats();
         let mut counters: BTreeMap<String, u64> = [
             ("connections_accepted", stats.connections_accepted),
             ("connections_refused", stats.connections_refused),
@@ -413,27 +422,27 @@ impl Server {
             ("replayed_replies", stats.replayed),
             ("repeated_calls_in_progress", stats.repeated_in_progress),
             ("locks_refused", stats.locks_refused),
-            ("call_notes_failed", self.core.replies.notes_failed()),
+            ("call_notes_failed", self.service.replies.notes_failed()),
             ("read_bytes", stats.bytes_read),
             ("written_bytes", stats.bytes_written),
-            ("trace_events_lost", self.core.trace.lost()),
-            ("verifier_changes", self.core.verifier.changes()),
+            ("trace_events_lost", self.service.vfs.trace.lost()),
+            ("verifier_changes", self.service.vfs.verifier.changes()),
             ("file_cache_objects", files.objects as u64),
             ("file_cache_fds", files.fds as u64),
             ("file_cache_hits", files.hits),
             ("file_cache_misses", files.misses),
             ("file_cache_evictions", files.evictions),
             ("file_cache_fds_max", files.fds_max as u64),
-            ("file_cache_write_opens", self.core.writers.opens()),
+            ("file_cache_write_opens", self.service.vfs.writers.opens()),
             (
                 "file_cache_synced_for_room",
-                load(&counters.synced_for_room),
+                load(&of_files.synced_for_room),
             ),
             (
                 "file_cache_removed_locally",
-                load(&counters.removed_locally),
+                load(&of_files.removed_locally),
             ),
-            ("file_cache_sweeps", load(&counters.sweeps)),
+            ("file_cache_sweeps", load(&of_files.sweeps)),
             ("commit_requests", commits.requests),
             ("commit_rounds", commits.rounds),
             ("commit_syncs", commits.syncs),
@@ -443,7 +452,7 @@ impl Server {
             ("helper_jobs_refused", pool.refused),
             (
                 "handle_table_refused",
-                self.core.table.get().map_or(0, HandleTable::refused),
+                self.service.vfs.table.get().map_or(0, HandleTable::refused),
             ),
         ]
         .into_iter()
@@ -486,11 +495,11 @@ async fn listen(
 }
 
 /// Closes files for writing to which nobody writes, and lets go of those that were removed on this host.
-async fn sweep(core: Arc<Core>) {
+async fn sweep(vfs: Arc<Vfs>) {
     let mut cursor = Cursor::default();
     loop {
         tokio::time::sleep(Duration::from_secs(limits::SWEEP_SECONDS)).await;
-        let swept = Arc::clone(&core);
+        let swept = Arc::clone(&vfs);
         let job = tokio::task::spawn_blocking(move || {
             swept.close_quiet();
             swept.let_removed_go(&mut cursor);
@@ -508,11 +517,11 @@ async fn sweep(core: Arc<Core>) {
 }
 
 /// Puts objects that nobody uses out of the file cache, and old replies out of theirs, now and then.
-async fn sweep_idle(core: Arc<Core>) {
+async fn sweep_idle(service: Arc<Service>) {
     loop {
         tokio::time::sleep(Duration::from_secs(limits::FILE_CACHE_IDLE_SECONDS)).await;
-        core.replies.expire(Instant::now());
-        let swept = Arc::clone(&core);
+        service.replies.expire(Instant::now());
+        let swept = Arc::clone(&service.vfs);
         // Closing may wait for a disk.
         let job = tokio::task::spawn_blocking(move || swept.let_go(swept.files.take_idle()));
         if let Err(error) = job.await {
@@ -521,7 +530,7 @@ async fn sweep_idle(core: Arc<Core>) {
     }
 }
 
-fn end(core: &Arc<Core>, shards: Vec<ShardHandle>) {
+fn end(vfs: &Arc<Vfs>, shards: Vec<ShardHandle>) {
     for shard in shards {
         drop(shard.connections);
         match shard.thread.join() {
@@ -530,13 +539,13 @@ fn end(core: &Arc<Core>, shards: Vec<ShardHandle>) {
             Err(_) => tracing::error!("a shard panicked"),
         }
     }
-    for object in core.files.drain() {
+    for object in vfs.files.drain() {
         if object.has_unstable() {
-            core.sync_before_close(&object);
+            vfs.sync_before_close(&object);
         }
     }
-    core.trace.close();
-    let left = core
+    vfs.trace.close();
+    let left = vfs
         .pool
         .shutdown(Duration::from_secs(limits::DRAIN_SECONDS_MAX));
     if left > 0 {
@@ -560,11 +569,11 @@ fn choose_engine(choice: EngineChoice) -> Result<(EngineKind, String), StartErro
     }
 }
 
-pub(crate) fn make_core(
+pub(crate) fn make_service(
     config: &Config,
     state_dir: &StateDir,
     facts: &Facts,
-) -> Result<Core, StartError> {
+) -> Result<Service, StartError> {
     // The modes of what clients make are theirs to choose.
     fs::umask_zero();
     let failed = |error: String| StartError::Failed(error);
@@ -590,13 +599,12 @@ pub(crate) fn make_core(
     // The largest call must fit into its half of the budget several times.
     let io_bytes_max = u32::try_from(facts.budget.total() / 4).unwrap_or(u32::MAX);
     let need_table = trees.need_table();
-    let trace = Trace::new();
+    let trace = Trace::new(claimed_export);
     trace.set_exports(trees.table.exports().iter().map(AsRef::as_ref));
-    let core = Core {
+    let vfs = Vfs {
         trees: ArcSwap::from_pointee(trees),
         files: FileCache::new(half.saturating_sub(limits::FDS_RESERVED).max(64)),
         writers: Default::default(),
-        replies: Arc::new(ReplyCache::new(notes)),
         key,
         table: OnceLock::new(),
         table_path: state_dir.join("handles.redb"),
@@ -604,41 +612,47 @@ pub(crate) fn make_core(
         committer: Committer::new(pool.clone(), Arc::clone(&verifier)),
         gates: Gates::default(),
         pool,
-        receive_buffers: BufferPool::new(facts.budget.clone()),
-        send_buffers: BufferPool::new(facts.send_budget.clone()),
+        write_budget: facts.budget.clone(),
+        read_buffers: BufferPool::new(facts.send_budget.clone()),
         verifier,
-        counters: Counters::default(),
         trace,
-        groups: Arc::default(),
-        server_groups: config.server.server_groups,
+        counters: VfsCounters::default(),
         io_bytes_max: limits::IO_BYTES_MAX.min(io_bytes_max) & !4095,
-        mounts: Default::default(),
-        clients: Default::default(),
     };
     if need_table {
-        core.open_table_for(&core.trees.load()).map_err(failed)?;
+        vfs.open_table_for(&vfs.trees.load()).map_err(failed)?;
     }
-    Ok(core)
+    Ok(Service {
+        vfs: Arc::new(vfs),
+        replies: Arc::new(ReplyCache::new(notes)),
+        receive_buffers: BufferPool::new(facts.budget.clone()),
+        counters: Counters::default(),
+        mounts: Default::default(),
+        groups: Arc::default(),
+        server_groups: config.server.server_groups,
+    })
 }
 
 fn start_shards(
     shard_count: usize,
-    core: &Arc<Core>,
+    service: &Arc<Service>,
+    clients: &Arc<Clients>,
     engine: EngineKind,
     drain: &watch::Receiver<bool>,
 ) -> Result<Vec<ShardHandle>, StartError> {
     // One seed for all shards: a client is the same client on each.
-    let clients = RandomState::new();
+    let client_hasher = RandomState::new();
     (0..shard_count.clamp(1, limits::SHARDS_MAX))
         .map(|number| {
             let (connections, receiver) = mpsc::unbounded_channel();
             let start = ShardStart {
-                core: Arc::clone(core),
-                pool: core.pool.clone(),
+                service: Arc::clone(service),
+                pool: service.vfs.pool.clone(),
                 engine,
                 connections: receiver,
                 drain: drain.clone(),
-                clients: clients.clone(),
+                client_hasher: client_hasher.clone(),
+                clients: Arc::clone(clients),
             };
             let thread = std::thread::Builder::new()
                 .name(format!("shard-{number}"))

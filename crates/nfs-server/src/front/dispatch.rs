@@ -13,13 +13,14 @@ use nfs_wire::record::FragmentHeader;
 use nfs_wire::rpc::{AcceptStat, CallError, CallHeader, Rejected, ReplyHeader};
 use nfs_wire::{Decode, Decoder, Encode, Encoder, mount3 as wire_mount3, nlm4 as wire_nlm4};
 
-use crate::core::WireIdentity;
 use crate::front::mount3;
 use crate::front::nfs3::{Context, Held, Request, is_remembered};
 use crate::front::nlm4;
 use crate::net::receive;
 use crate::operate::counters::count;
+use crate::rpc::caller::WireIdentity;
 use crate::rpc::reply_cache::{Asked, Seen, Ticket};
+use crate::vfs::Payload;
 
 /// What goes back for a call: a record's head with its mark, then perhaps a READ's data, sent from
 /// the buffer it was read into.
@@ -50,13 +51,6 @@ impl Answer {
     }
 }
 
-/// The data of a WRITE.
-pub(crate) struct Payload {
-    pub(crate) data: Buf,
-    /// How much of it was copied within the server to get there, bytes.
-    pub(crate) copied: usize,
-}
-
 /// Answers one record. `payload`: where the connection received a WRITE's data apart from it.
 pub(crate) async fn answer(mut cx: Context, record: Vec<u8>, payload: Option<Payload>) -> Answer {
     let start = Instant::now();
@@ -83,7 +77,7 @@ pub(crate) async fn answer(mut cx: Context, record: Vec<u8>, payload: Option<Pay
     };
     answer.unwrap_or_else(|stat| {
         if stat == AcceptStat::GarbageArgs {
-            count(&cx.core.counters.bad_calls);
+            count(&cx.service.counters.bad_calls);
         }
         Answer::Reply(Reply::of(&ReplyHeader::accepted(header.xid, stat)))
     })
@@ -138,7 +132,7 @@ async fn nfs(
         // A call that the export's rules refused changed nothing, and takes no room from others.
         ticket.done(&reply.head, cx.was_admitted());
     }
-    cx.core.counters.called(procedure, start.elapsed());
+    cx.service.counters.called(procedure, start.elapsed());
     Ok(Answer::Reply(reply))
 }
 
@@ -164,8 +158,8 @@ async fn first_run(
         crowded: cx.crowded,
         head,
     };
-    let counters = &cx.core.counters;
-    Err(match cx.core.replies.begin(&asked, now) {
+    let counters = &cx.service.counters;
+    Err(match cx.service.replies.begin(&asked, now) {
         Seen::New(ticket) => return Ok(Some(ticket)),
         Seen::InProgress => {
             count(&counters.repeated_in_progress);
@@ -202,7 +196,7 @@ async fn copied_payload(
     data: &[u8],
     record_len: usize,
 ) -> Option<Payload> {
-    let pool = &cx.core.receive_buffers;
+    let pool = &cx.service.receive_buffers;
     let start = placement(head.offset);
     let buf = match pool.try_take_placed(data.len(), start) {
         Some(buf) => Some(buf),
@@ -254,7 +248,7 @@ fn locks(
     decoder.finish().map_err(|_| AcceptStat::GarbageArgs)?;
     let mut reply = Reply::begin(&ReplyHeader::accepted(header.xid, AcceptStat::Success));
     if nlm4::run(&call, &mut reply) {
-        count(&cx.core.counters.locks_refused);
+        count(&cx.service.counters.locks_refused);
     }
     Ok(Answer::Reply(Reply::finish(reply, Held::default())))
 }
@@ -267,7 +261,7 @@ fn locks(
 /// (RFC 9289 §4.1). Refused, a client knows at once that it has to do without.
 fn identify(cx: &mut Context, header: &CallHeader<'_>) -> Result<(), Answer> {
     let denied = |stat| {
-        count(&cx.core.counters.denied);
+        count(&cx.service.counters.denied);
         let header = ReplyHeader::denied(header.xid, Rejected::AuthError(stat));
         Err(Answer::Reply(Reply::of(&header)))
     };
@@ -297,11 +291,11 @@ fn identify(cx: &mut Context, header: &CallHeader<'_>) -> Result<(), Answer> {
 fn refuse_call(cx: &Context, error: &CallError) -> Answer {
     match error.reply() {
         Some(header) => {
-            count(&cx.core.counters.denied);
+            count(&cx.service.counters.denied);
             Answer::Reply(Reply::of(&header))
         }
         None => {
-            count(&cx.core.counters.bad_records);
+            count(&cx.service.counters.bad_records);
             Answer::Close
         }
     }

@@ -5,3 +5,4 @@ pub(crate) mod dispatch;
 pub(crate) mod mount3;
 pub(crate) mod nfs3;
 mod nlm4;
+pub(crate) mod service;

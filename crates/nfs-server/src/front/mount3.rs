@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use nfs_wire::auth::AUTH_SYS;
 use nfs_wire::mount3::{
@@ -11,10 +12,11 @@ use nfs_wire::mount3::{
 use nfs_wire::{Encode, Encoder};
 use parking_lot::Mutex;
 
-use crate::core::Core;
 use crate::front::nfs3::Context;
+use crate::front::nfs3::convert::file_handle;
+use crate::front::service::Service;
 use crate::limits;
-use crate::vfs::Error;
+use crate::vfs::{Error, Target};
 
 /// Who mounted what, as far as clients said: MOUNT has no way to know better (RFC 1813 §5.2.2).
 /// The oldest entries go first when the list is full.
@@ -62,13 +64,13 @@ pub(crate) async fn run(cx: &Context, call: Call<'_>, out: &mut Vec<u8>) {
         Call::Mnt(path) => {
             let mounted = mnt(cx, path.0).await;
             if mounted.is_ok() {
-                cx.core.mounts.add(addr, path.0);
+                cx.service.mounts.add(addr, path.0);
             }
             mounted.encode(&mut Encoder::new(out));
         }
-        Call::Dump(()) => dump(&cx.core, out),
-        Call::Umnt(path) => cx.core.mounts.remove(addr, Some(path.0)),
-        Call::Umntall(()) => cx.core.mounts.remove(addr, None),
+        Call::Dump(()) => dump(&cx.service, out),
+        Call::Umnt(path) => cx.service.mounts.remove(addr, Some(path.0)),
+        Call::Umntall(()) => cx.service.mounts.remove(addr, None),
         Call::Export(()) => exports(cx, out),
     }
 }
@@ -76,23 +78,24 @@ pub(crate) async fn run(cx: &Context, call: Call<'_>, out: &mut Vec<u8>) {
 async fn mnt(cx: &Context, path: &[u8]) -> Result<MountOk, Mountstat3> {
     // Some clients (libnfs for nfs://host/file) send nothing for the root.
     let path = if path.is_empty() { b"/" } else { path };
-    let trees = cx.core.trees.load_full();
+    let trees = cx.vfs().trees.load_full();
     let (export, below) = trees.table.find_by_pseudo(path).ok_or(Mountstat3::Noent)?;
     let tree = trees.by_id(export.id).ok_or(Mountstat3::Noent)?;
     let root = {
-        let (core, tree) = (cx.core.clone(), tree.clone());
+        let (vfs, tree) = (Arc::clone(cx.vfs()), Arc::clone(tree));
         let lane = tree.root_mount().lane();
-        cx.core.blocking(lane, move || core.root(&tree)).await
+        cx.vfs().blocking(lane, move || vfs.root(&tree)).await
     };
     let root = root.and_then(|root| root).map_err(mountstat)?;
-    let target = cx
-        .core
-        .admit(&cx.caller, tree.clone(), root)
-        .await
-        .map_err(mountstat)?;
-    let object = cx.core.walk(target, &below).await.map_err(mountstat)?;
+    let actor = cx.service.admit(&cx.caller, &tree.export);
+    let target = Target {
+        tree: Arc::clone(tree),
+        object: root,
+        actor: actor.await.map_err(mountstat)?,
+    };
+    let object = cx.vfs().walk(target, &below).await.map_err(mountstat)?;
     Ok(MountOk {
-        fhandle: object.handle,
+        fhandle: file_handle(&object.handle).map_err(mountstat)?,
         auth_flavors: vec![AUTH_SYS],
     })
 }
@@ -119,8 +122,8 @@ fn mountstat(error: Error) -> Mountstat3 {
     }
 }
 
-fn dump(core: &Core, out: &mut Vec<u8>) {
-    let mounts = core.mounts.list();
+fn dump(service: &Service, out: &mut Vec<u8>) {
+    let mounts = service.mounts.list();
     let names: Vec<String> = mounts.iter().map(|(addr, _)| addr.to_string()).collect();
     let entries = mounts
         .iter()
@@ -133,7 +136,7 @@ fn dump(core: &Core, out: &mut Vec<u8>) {
 }
 
 fn exports(cx: &Context, out: &mut Vec<u8>) {
-    let trees = cx.core.trees.load_full();
+    let trees = cx.vfs().trees.load_full();
     let groups: Vec<Vec<String>> = trees
         .table
         .exports()

@@ -31,16 +31,16 @@ use super::clients::Figures;
 use super::output::Output;
 use super::receive::{BadRecord, Received, Receiver, Step, Wanted};
 use super::shard::Shard;
-use crate::core::{Caller, WireIdentity};
-use crate::front::dispatch::{self, Answer, Payload, Reply};
+use crate::front::dispatch::{self, Answer, Reply};
 use crate::front::nfs3::Context;
 use crate::limits;
 use crate::operate::counters::{count, count_bytes};
 use crate::operate::trace::CallId;
+use crate::rpc::caller::{Caller, WireIdentity};
 use crate::rpc::client_id::Peer;
 use crate::rpc::reply_cache::Origin;
 use crate::rpc::standing::Standing;
-use crate::vfs::Turn;
+use crate::vfs::{Payload, Turn};
 
 /// See the module.
 pub(crate) struct Connection {
@@ -92,7 +92,7 @@ pub(crate) async fn serve(
     mut drain: watch::Receiver<bool>,
 ) {
     let addr = peer.ip().to_canonical();
-    let figures = shard.core.clients.enter(peer, standing);
+    let figures = shard.clients.enter(peer, standing);
     let from = Rc::new(shard.peer(addr, figures.number));
     let caller = Caller {
         addr,
@@ -104,7 +104,7 @@ pub(crate) async fn serve(
         // Dispatch says for each call which it is.
         call: CallId::new(0, (addr, peer.port()), Instant::now().into()),
     };
-    let origin = shard.core.replies.origin();
+    let origin = shard.service.replies.origin();
     let connection = Rc::new(Connection {
         shard,
         stream,
@@ -127,14 +127,14 @@ pub(crate) async fn serve(
         }
     };
     if matches!(end, Err(End::Closed)) && connection.has_delivered_all() {
-        let replies = &connection.shard.core.replies;
+        let replies = &connection.shard.service.replies;
         if let Some(note) = replies.ended_in_order(&connection.origin) {
             // Nobody waits for it; where the pool is full it is left out.
-            drop(connection.shard.core.pool.run(OWN_FILES, note));
+            drop(connection.shard.service.vfs.pool.run(OWN_FILES, note));
         }
     }
     connection.close();
-    let clients = &connection.shard.core.clients;
+    let clients = &connection.shard.clients;
     clients.leave(peer, &connection.figures);
     if let Err(end) = end {
         connection.count_end(&end);
@@ -145,7 +145,7 @@ pub(crate) async fn serve(
 impl Connection {
     /// Reads calls and starts them, for as long as the peer sends.
     async fn receive(self: &Rc<Self>) -> Result<(), End> {
-        let mut receiver = Receiver::new(self.shard.core.io_bytes_max);
+        let mut receiver = Receiver::new(self.shard.service.vfs.io_bytes_max);
         let mut progress = Progress::new();
         loop {
             if self.wait_for_room().await {
@@ -177,7 +177,7 @@ impl Connection {
     async fn read_once(self: &Rc<Self>, receiver: &mut Receiver) -> Result<Read, End> {
         let mut scratch = self.shard.scratch();
         // What is read and cannot be used yet is held outside the budget: little, when it is tight.
-        let pressed = self.shard.core.receive_buffers.budget().has_waiters();
+        let pressed = self.shard.service.receive_buffers.budget().has_waiters();
         let mut limit = receiver.read_limit().min(scratch.len());
         if pressed {
             limit = limit.min(limits::READ_BYTES_UNDER_PRESSURE_MAX);
@@ -254,7 +254,7 @@ impl Connection {
     }
 
     async fn reserve(&self, receiver: &mut Receiver, wanted: Wanted) -> Result<(), End> {
-        let pool = &self.shard.core.receive_buffers;
+        let pool = &self.shard.service.receive_buffers;
         match wanted {
             Wanted::Record(bytes) => {
                 let budget = pool.budget();
@@ -289,7 +289,7 @@ impl Connection {
         } = call;
         let payload = data.map(|data| Payload { data, copied });
         let context = Context {
-            core: self.shard.core.clone(),
+            service: self.shard.service.clone(),
             engine: self.shard.engine.clone(),
             peer: Rc::clone(&self.from),
             turn: Turn::default(),
@@ -345,7 +345,7 @@ impl Connection {
                     break;
                 }
                 progress.moved(before.saturating_sub(self.output.borrow().bytes()));
-                let budget = self.shard.core.send_buffers.budget();
+                let budget = self.shard.service.vfs.read_buffers.budget();
                 progress.wait(Some(budget), self.stream.writable()).await?;
             }
         }
@@ -357,7 +357,7 @@ impl Connection {
             let mut output = self.output.borrow_mut();
             let done = output.flush(&self.stream)?;
             // A peer that lets many small replies lie is no reason to exceed the memory budget.
-            if !done && !output.is_accounted(self.shard.core.send_buffers.budget()) {
+            if !done && !output.is_accounted(self.shard.service.vfs.read_buffers.budget()) {
                 return Err(End::Stalled);
             }
             done
@@ -400,7 +400,7 @@ impl Connection {
             *progress = Progress::new();
             return Ok(());
         }
-        let budget = self.shard.core.receive_buffers.budget();
+        let budget = self.shard.service.receive_buffers.budget();
         let held = receiver.holds_memory().then_some(budget);
         progress.wait(held, self.stream.readable()).await
     }
@@ -468,7 +468,7 @@ impl Connection {
     }
 
     fn count_end(&self, end: &End) {
-        let counters = &self.shard.core.counters;
+        let counters = &self.shard.service.counters;
         match end {
             End::BadRecord(_) => {
                 count(&counters.bad_records);

@@ -14,20 +14,22 @@ use tokio::net::TcpStream;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::LocalSet;
 
+use super::clients::Clients;
 use super::connection;
-use crate::core::Core;
+use crate::front::service::Service;
 use crate::limits;
 use crate::rpc::client_id::Peer;
 use crate::rpc::standing::Standing;
 
 /// What all connections of a shard share; lives on its thread.
 pub(crate) struct Shard {
-    pub(crate) core: Arc<Core>,
+    pub(crate) service: Arc<Service>,
     pub(crate) engine: Engine,
     scratch: RefCell<Vec<Vec<u8>>>,
     in_flight: Cell<usize>,
     room: Notify,
-    clients: RandomState,
+    client_hasher: RandomState,
+    pub(super) clients: Arc<Clients>,
 }
 
 /// A connection on its way to its shard, and who is at its other end.
@@ -39,12 +41,13 @@ pub(crate) struct Accepted {
 
 /// What a shard is started with.
 pub(crate) struct ShardStart {
-    pub(crate) core: Arc<Core>,
+    pub(crate) service: Arc<Service>,
     pub(crate) pool: Pool,
     pub(crate) engine: EngineKind,
     pub(crate) connections: mpsc::UnboundedReceiver<Accepted>,
     pub(crate) drain: watch::Receiver<bool>,
-    pub(crate) clients: RandomState,
+    pub(crate) client_hasher: RandomState,
+    pub(crate) clients: Arc<Clients>,
 }
 
 /// Buffers kept to read into.
@@ -70,7 +73,7 @@ impl Shard {
 
     /// Who is at the other end of a connection from `addr`; no other has its `number`.
     pub(super) fn peer(&self, addr: IpAddr, number: u64) -> Peer {
-        Peer::new(self.clients.clone(), addr, number)
+        Peer::new(self.client_hasher.clone(), addr, number)
     }
 
     pub(super) fn begin(&self) {
@@ -114,11 +117,12 @@ pub(crate) fn run(start: ShardStart) -> std::io::Result<()> {
 
 async fn serve(start: ShardStart) -> std::io::Result<()> {
     let ShardStart {
-        core,
+        service,
         pool,
         engine,
         mut connections,
         drain,
+        client_hasher,
         clients,
     } = start;
     let engine = match engine {
@@ -135,11 +139,12 @@ async fn serve(start: ShardStart) -> std::io::Result<()> {
         }
     });
     let shard = Rc::new(Shard {
-        core,
+        service,
         engine,
         scratch: RefCell::default(),
         in_flight: Cell::new(0),
         room: Notify::new(),
+        client_hasher,
         clients,
     });
     let open = Rc::new(Open::default());
@@ -170,7 +175,7 @@ fn begin(shard: &Rc<Shard>, accepted: Accepted, drain: &watch::Receiver<bool>, o
         Err(error) => {
             tracing::debug!(%error, "a connection could not be taken over");
             shard
-                .core
+                .service
                 .counters
                 .connections
                 .fetch_sub(1, Ordering::Relaxed);
@@ -180,9 +185,9 @@ fn begin(shard: &Rc<Shard>, accepted: Accepted, drain: &watch::Receiver<bool>, o
     let (shard, drain) = (Rc::clone(shard), drain.clone());
     let counted = open.count();
     tokio::task::spawn_local(async move {
-        let core = Arc::clone(&shard.core);
+        let service = Arc::clone(&shard.service);
         connection::serve(shard, stream, who, drain).await;
-        core.counters.connections.fetch_sub(1, Ordering::Relaxed);
+        service.counters.connections.fetch_sub(1, Ordering::Relaxed);
         drop(counted);
     });
 }

@@ -27,12 +27,6 @@ pub(crate) struct Counters {
     pub(crate) locks_refused: AtomicU64,
     pub(crate) bytes_read: AtomicU64,
     pub(crate) bytes_written: AtomicU64,
-    /// Files that were synced so that their descriptors could be used for others.
-    pub(crate) synced_for_room: AtomicU64,
-    /// Objects let go of because they were removed on the server's host.
-    pub(crate) removed_locally: AtomicU64,
-    /// Looks at files that are open for writing.
-    pub(crate) sweeps: AtomicU64,
 }
 
 #[derive(Default)]

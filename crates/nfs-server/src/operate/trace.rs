@@ -19,12 +19,10 @@ use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::ArcSwap;
 use nfs_io::plan::Mode;
-use nfs_wire::nfs3::FileHandle;
 use parking_lot::{Mutex, RwLock};
 
 use crate::exports::Export;
 use crate::operate::io_counters::{Io, Reason};
-use crate::vfs::fh;
 
 pub use line::{
     EventStatus, FollowRequest, TRACE_LOG_TARGET, TraceEvent, TraceLine, TraceStatus, UnknownEvent,
@@ -117,7 +115,8 @@ pub(crate) struct CallId {
 #[derive(Clone, Copy)]
 pub(crate) struct About<'a> {
     pub(crate) call: &'a CallId,
-    pub(crate) file: &'a FileHandle,
+    /// The bytes of its handle.
+    pub(crate) file: &'a [u8],
 }
 
 /// The events of one server and who listens to them.
@@ -127,6 +126,7 @@ pub(crate) struct Trace {
     /// Held while listeners come, go or change their minds.
     log: Mutex<Option<Log>>,
     names: Names,
+    export_of: ExportOf,
     /// By all listeners together.
     lost: Arc<AtomicU64>,
 }
@@ -135,6 +135,9 @@ pub(crate) struct Trace {
 #[derive(Default)]
 #[repr(align(128))]
 struct Wanted(AtomicU32);
+
+/// Which export the bytes of a handle say it is of. Nothing of that is checked.
+pub(crate) type ExportOf = fn(&[u8]) -> Option<u32>;
 
 /// The exports' pseudo paths by their ids.
 type Names = Arc<RwLock<HashMap<u32, Arc<str>>>>;
@@ -166,8 +169,9 @@ struct Details {
 }
 
 impl Trace {
-    pub(crate) fn new() -> Arc<Self> {
+    pub(crate) fn new(export_of: ExportOf) -> Arc<Self> {
         Arc::new(Self {
+            export_of,
             wanted: Wanted::default(),
             listeners: ArcSwap::default(),
             log: Mutex::default(),
@@ -252,7 +256,7 @@ impl Trace {
             len: Some(len),
             ..Details::default()
         };
-        let mut record = Record::new(event, about, offset, details);
+        let mut record = self.record(event, about, offset, details);
         record.time -= record.since_start;
         self.send(record);
     }
@@ -264,7 +268,7 @@ impl Trace {
             len: Some(len),
             ..Details::default()
         };
-        self.send(Record::new(event, about, offset, details));
+        self.send(self.record(event, about, offset, details));
     }
 
     #[cold]
@@ -283,7 +287,7 @@ impl Trace {
             fallback,
             ..Details::default()
         };
-        self.send(Record::new(event, about, offset, details));
+        self.send(self.record(event, about, offset, details));
     }
 
     #[cold]
@@ -293,7 +297,7 @@ impl Trace {
             status: Some(status),
             ..Details::default()
         };
-        self.send(Record::new(event, about, offset, details));
+        self.send(self.record(event, about, offset, details));
     }
 
     #[cold]
@@ -303,11 +307,28 @@ impl Trace {
             len: Some(len),
             ..Details::default()
         };
-        let mut record = Record::new(event, about, offset, details);
+        let mut record = self.record(event, about, offset, details);
         record.details.took = Some(record.since_start);
         self.send(record);
     }
 
+    fn record(&self, event: Event, about: About<'_>, offset: u64, details: Details) -> Record {
+        let About { call, file } = about;
+        // Read together, so that the times of a call's events differ by what they say they took.
+        let (time, since_start) = (SystemTime::now(), call.started.elapsed());
+        Record {
+            time,
+            since_start,
+            event,
+            xid: call.xid,
+            client: call.client,
+            export: (self.export_of)(file),
+            fh_hash: crc32(file),
+            offset,
+            details,
+            lost_before: 0,
+        }
+    }
     fn send(&self, record: Record) {
         for listener in self.listeners.load().iter() {
             listener.offer(record);
@@ -326,26 +347,6 @@ impl CallId {
     }
 }
 
-impl Record {
-    fn new(event: Event, about: About<'_>, offset: u64, details: Details) -> Self {
-        let About { call, file } = about;
-        // Read together, so that the times of a call's events differ by what they say they took.
-        let (time, since_start) = (SystemTime::now(), call.started.elapsed());
-        Self {
-            time,
-            since_start,
-            event,
-            xid: call.xid,
-            client: call.client,
-            export: fh::claimed_export(file),
-            fh_hash: fh::hash(file),
-            offset,
-            details,
-            lost_before: 0,
-        }
-    }
-}
-
 #[inline(always)]
 const fn segment_event(io: Io, kind: Mode) -> Event {
     match (io, kind) {
@@ -354,4 +355,17 @@ const fn segment_event(io: Io, kind: Mode) -> Event {
         (Io::Write, Mode::Buffered | Mode::DontCache) => Event::WriteVector,
         (Io::Write, Mode::Direct) => Event::WriteDirect,
     }
+}
+
+/// The CRC-32 of IEEE 802.3 of a handle's bytes: how the Linux kernel's trace points and Wireshark name a handle
+/// in short. Not for tables: a client could make handles that collide. Bit by bit, as it is computed for at
+/// most 64 bytes, and only while somebody traces.
+fn crc32(bytes: &[u8]) -> u32 {
+    let crc = bytes.iter().fold(u32::MAX, |crc, byte| {
+        (0..8).fold(crc ^ u32::from(*byte), |crc, _| {
+            let polynomial = if crc & 1 == 1 { 0xedb8_8320 } else { 0 };
+            crc >> 1 ^ polynomial
+        })
+    });
+    !crc
 }

@@ -33,6 +33,11 @@ impl ClientId {
         Self(hasher.hash_one((Kind::Connection, connection)))
     }
 
+    /// The number that stands for the client.
+    pub(crate) const fn number(self) -> u64 {
+        self.0
+    }
+
     #[cfg(test)]
     pub(crate) const fn of_number(number: u64) -> Self {
         Self(number)

@@ -2,7 +2,7 @@
 //! connection is believed, and which calls have run before. Knows no procedure and touches no file of
 //! an export.
 
-pub(crate) mod call_notes;
+pub(crate) mod caller;
 pub(crate) mod client_id;
 pub(crate) mod reply_cache;
 pub(crate) mod standing;

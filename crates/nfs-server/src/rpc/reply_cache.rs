@@ -38,7 +38,7 @@
 //! and otherwise the address that holds most; within an address the same holds for its clients. Calls that
 //! an export's rules refuse have changed nothing and are not kept.
 //!
-//! Replies go with the process. What outlives a kill is in [`call_notes`](crate::rpc::call_notes).
+//! Replies go with the process. What outlives a kill is in [`call_notes`](crate::host::call_notes).
 
 mod shelf;
 
@@ -53,33 +53,10 @@ use siphasher::sip128::{Hasher128, SipHasher13};
 use tokio::sync::oneshot;
 
 use self::shelf::{Kept, Network, Shelf, State, Waiter};
+use crate::host::call_notes::{CallKey, CallNotes, NotedCall};
 use crate::limits;
-use crate::rpc::call_notes::{CallNotes, NotedCall};
 use crate::rpc::client_id::ClientId;
 use crate::rpc::standing::Standing;
-
-/// What makes two calls the same call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Key {
-    first: u64,
-    second: u64,
-}
-
-impl Key {
-    pub(crate) const fn words(self) -> [u64; 2] {
-        [self.first, self.second]
-    }
-
-    pub(crate) const fn of_words([first, second]: [u64; 2]) -> Self {
-        Self { first, second }
-    }
-}
-
-impl Hash for Key {
-    fn hash<H: std::hash::Hasher>(&self, hasher: &mut H) {
-        hasher.write_u64(self.first);
-    }
-}
 
 /// A call that may have come before.
 pub(crate) struct Asked<'a> {
@@ -195,7 +172,7 @@ impl ReplyCache {
         }
     }
 
-    fn ticket(self: &Arc<Self>, key: Key, asked: &Asked<'_>) -> Ticket {
+    fn ticket(self: &Arc<Self>, key: CallKey, asked: &Asked<'_>) -> Ticket {
         let noted = !asked.is_write;
         Ticket {
             cache: Arc::clone(self),
@@ -221,16 +198,13 @@ impl ReplyCache {
         if is_write { &self.writes } else { &self.names }
     }
 
-    fn key_of(&self, asked: &Asked<'_>) -> Key {
+    fn key_of(&self, asked: &Asked<'_>) -> CallKey {
         let mut hasher = SipHasher13::new_with_key(&self.notes.key());
         asked.addr.hash(&mut hasher);
         asked.standing.hash(&mut hasher);
         hasher.write(asked.head);
         let hash = hasher.finish128();
-        Key {
-            first: hash.h1,
-            second: hash.h2,
-        }
+        CallKey::of_words([hash.h1, hash.h2])
     }
 }
 
@@ -246,7 +220,7 @@ impl Kept {
 /// so that a repetition runs.
 pub(crate) struct Ticket {
     cache: Arc<ReplyCache>,
-    key: Key,
+    key: CallKey,
     is_write: bool,
     network: Network,
     client: ClientId,

@@ -11,8 +11,8 @@ use nfs_io::identity::ServerIdentity;
 use nfs_io::peer::{Asker, Owner};
 use parking_lot::Mutex;
 
-use crate::core::WireIdentity;
 use crate::limits;
+use crate::rpc::caller::WireIdentity;
 
 /// Who sends the calls of a connection, as far as that is known without their credentials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

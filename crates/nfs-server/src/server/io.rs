@@ -16,7 +16,7 @@ impl Server {
     /// # Errors
     /// The sentence to show: there is no such export.
     pub fn io_policies(&self, query: &IoQuery) -> Result<Vec<IoState>, String> {
-        let trees = self.core.trees.load();
+        let trees = self.service.vfs.trees.load();
         let chosen = match &query.export {
             Some(name) => vec![find(&trees.table, Some(name))?],
             None => trees.table.exports().iter().collect(),
@@ -35,7 +35,7 @@ impl Server {
         let change = order.change()?;
         // A reload that came between would leave the change to an export that nobody uses any more.
         let _turn = self.settings_turn.lock();
-        let trees = self.core.trees.load_full();
+        let trees = self.service.vfs.trees.load_full();
         let export = find(&trees.table, order.export.as_deref())?;
         let (before, now) = export.io.change(|before| change.applied_to(before));
         tracing::info!(

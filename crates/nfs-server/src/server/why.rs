@@ -45,7 +45,7 @@ impl Server {
     /// The sentence to show: the question makes no sense, or the file cannot be looked at.
     pub fn why_io(&self, query: &WhyQuery) -> Result<Why, String> {
         let size = query.size.unwrap_or(limits::IO_BYTES_PREFERRED.into());
-        let most = u64::from(self.core.io_bytes_max);
+        let most = u64::from(self.service.vfs.io_bytes_max);
         let asked = Asked {
             io: from_word(&query.op, Io::WORDS).map_err(|message| format!("op: {message}"))?,
             offset: query.offset,
@@ -75,7 +75,7 @@ impl Server {
     /// Finds the file: by its path on this host in the innermost export that holds it or, if there is none,
     /// by the path that clients see.
     fn look(&self, file: &str, io: Io) -> Result<(Arc<Tree>, FileFacts), String> {
-        let trees = self.core.trees.load_full();
+        let trees = self.service.vfs.trees.load_full();
         let path = Path::new(file);
         if file.split('/').any(|name| name == "..") {
             return Err(format!("\"{file}\" holds \"..\"; write where it leads"));
@@ -83,7 +83,7 @@ impl Server {
         let mut places: Vec<(&Arc<Tree>, Vec<u8>)> = Vec::new();
         for export in trees.table.exports() {
             if let Some(tree) = trees.by_id(export.id)
-                && let Some(below) = self.core.path_below(tree, path)
+                && let Some(below) = self.service.vfs.path_below(tree, path)
             {
                 places.push((tree, below.as_os_str().as_bytes().to_vec()));
             }
@@ -96,7 +96,7 @@ impl Server {
         }
         let mut refusal = None;
         for (tree, below) in places {
-            match self.core.file_facts(tree, &below, io) {
+            match self.service.vfs.file_facts(tree, &below, io) {
                 Ok(facts) => return Ok((Arc::clone(tree), facts)),
                 Err(error) => {
                     refusal.get_or_insert_with(|| {

@@ -1,5 +1,5 @@
 //! Changes of names that an earlier run of the server may have made already: what such a call notes
-//! before and after, and what it takes for its own when it comes again. See [`call_notes`](crate::rpc::call_notes).
+//! before and after, and what it takes for its own when it comes again. See [`call_notes`](crate::host::call_notes).
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -8,8 +8,8 @@ use nfs_io::fs::{self, ResolveFlags, Stat};
 use super::create::NewNode;
 use super::lookup::open_entry;
 use super::{FileKind, Object, SetAttributes};
-use crate::core::Target;
-use crate::rpc::call_notes::{Before, CallNotes, Change, Known, NotedCall};
+use crate::host::call_notes::{Before, CallNotes, Change, Known, NotedCall};
+use crate::vfs::Target;
 
 /// One change of names, noted; without notes it does nothing and knows nothing.
 pub(super) struct Noted<'t>(Option<(&'t NotedCall, &'t CallNotes, Before)>);
@@ -26,7 +26,7 @@ impl Target {
     }
 
     fn note(&self, change: Change, name: &[u8], to: (&Self, &[u8])) -> Noted<'_> {
-        let call = self.call_note.as_deref();
+        let call = self.actor.call_note.as_deref();
         Noted(call.and_then(|call| {
             let notes = call.notes()?;
             let before = Before {

@@ -10,7 +10,7 @@ use nfs_io::{Creds, Errno, LocalGid, LocalUid};
 
 use super::stable::Flush;
 use super::{Access, Error, FileKind, Object, Result, Wcc, WithWcc};
-use crate::core::{Core, Target};
+use crate::vfs::{Target, Vfs};
 
 /// Attributes with the identity of the file system, as clients are told it.
 #[derive(Clone, Copy, Debug)]
@@ -74,7 +74,7 @@ impl Object {
     }
 }
 
-impl Core {
+impl Vfs {
     /// The attributes of an object as they are now.
     ///
     /// # Errors
@@ -111,7 +111,7 @@ impl Core {
                 .await?
         };
         Ok((
-            if target.writable {
+            if target.actor.writable {
                 granted
             } else {
                 granted - Access::WRITE
@@ -130,11 +130,11 @@ impl Core {
         if let Err(error) = target.must_be_writable() {
             return (Err(error), self.wcc_unchanged(&target.object).await);
         }
-        let change = target.object.begin_change(target.client);
-        let (core, job) = (Arc::clone(self), target.clone());
+        let change = target.object.begin_change(target.actor.author);
+        let (vfs, job) = (Arc::clone(self), target.clone());
         let done = self
             .opening(target.lane(), move || {
-                set_attributes(&core, &job, &set, guard)
+                set_attributes(&vfs, &job, &set, guard)
             })
             .await
             .unwrap_or_else(|busy| (Err(busy), Wcc::default()));
@@ -192,12 +192,17 @@ impl Core {
 fn granted_of(target: &Target, wanted: Access, stat: &Stat) -> Access {
     wanted
         .each()
-        .filter(|access| target.object.check(&target.creds, *access, stat).is_ok())
+        .filter(|access| {
+            target
+                .object
+                .check(&target.actor.creds, *access, stat)
+                .is_ok()
+        })
         .fold(Access::NONE, |granted, access| granted | access)
 }
 
 fn set_attributes(
-    core: &Arc<Core>,
+    vfs: &Arc<Vfs>,
     target: &Target,
     set: &SetAttributes,
     guard: impl FnOnce(Timestamp) -> bool,
@@ -215,8 +220,8 @@ fn set_attributes(
         Ok(None)
     } else {
         // Opened before the change: afterwards the mode may forbid it to an unprivileged server.
-        let flush = core.flush_of(object);
-        apply_to_object(core, target, set, &before).map(|()| Some(flush))
+        let flush = vfs.flush_of(object);
+        apply_to_object(vfs, target, set, &before).map(|()| Some(flush))
     };
     let after = object.attributes().ok();
     (
@@ -230,7 +235,7 @@ fn set_attributes(
 
 /// In an order in which no step undoes another: the size first (it needs the old mode's rights
 /// and moves the times), the owner before the mode (a new owner clears set-user-ID), the times last.
-fn apply_to_object(core: &Core, target: &Target, set: &SetAttributes, before: &Stat) -> Result<()> {
+fn apply_to_object(vfs: &Vfs, target: &Target, set: &SetAttributes, before: &Stat) -> Result<()> {
     let object = &target.object;
     if let Some(size) = set.size {
         match object.kind {
@@ -243,15 +248,15 @@ fn apply_to_object(core: &Core, target: &Target, set: &SetAttributes, before: &S
             | FileKind::Socket
             | FileKind::Unknown => return Err(Error::Invalid),
         }
-        object.check_io(&target.creds, Access::WRITE, before)?;
+        object.check_io(&target.actor, Access::WRITE, before)?;
         Object::check_sealed(before)?;
-        let fd = object.write_fd(core.files.budget(), &core.writers)?;
+        let fd = object.write_fd(vfs.files.budget(), &vfs.writers)?;
         let size = i64::try_from(size).map_err(|_| Error::Errno(Errno::FBIG))?;
-        let _identity = Guard::enter(&target.creds)?;
+        let _identity = Guard::enter(&target.actor.creds)?;
         fs::truncate(fd.as_fd(), size.unsigned_abs())?;
     }
     let rest = SetAttributes { size: None, ..*set };
-    apply(object.path(), &target.creds, &rest, object.kind)
+    apply(object.path(), &target.actor.creds, &rest, object.kind)
 }
 
 /// Sets owner, mode and times through a descriptor of any kind, as the caller.

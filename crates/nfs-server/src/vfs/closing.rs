@@ -18,9 +18,9 @@ use parking_lot::Mutex;
 
 use super::object::Open;
 use super::{Object, Result};
-use crate::core::{Core, Target};
 use crate::limits;
 use crate::vfs::file_cache::FdBudget;
+use crate::vfs::{Target, Vfs};
 
 /// One file's descriptor for WRITE, COMMIT and truncation, and what is known of its use.
 #[derive(Default)]
@@ -177,7 +177,7 @@ enum Look {
     Closed,
 }
 
-impl Core {
+impl Vfs {
     /// Closes a file for writing before the last reply to who wrote it, if nobody else writes. The caller has
     /// let go of the descriptor.
     pub(super) async fn close_if_written(&self, target: &Target) {

@@ -21,10 +21,10 @@ use super::{
     Attributes, Error, FileKind, Object, Result, SetAttributes, TimeChange, Wcc, WithWcc,
     check_name,
 };
-use crate::core::{Core, Target};
-use crate::rpc::call_notes::Change;
+use crate::host::call_notes::Change;
 use crate::vfs::file_cache::InodeId;
 use crate::vfs::handle_table::{HandleTable, NewObject};
+use crate::vfs::{Target, Vfs};
 
 /// What CREATE does when the name is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +60,7 @@ pub(crate) struct Created {
 const FILE_MODE_DEFAULT: u32 = 0o600;
 const DIRECTORY_MODE_DEFAULT: u32 = 0o700;
 
-impl Core {
+impl Vfs {
     /// Makes a node of any kind.
     pub(crate) async fn create(
         self: &Arc<Self>,
@@ -78,8 +78,8 @@ impl Core {
             return (Err(error), self.wcc_unchanged(&directory.object).await);
         }
         let name = name.to_vec();
-        self.change_directory(directory, move |core, directory| {
-            create_node(core, directory, &name, &node, &set)
+        self.change_directory(directory, move |vfs, directory| {
+            create_node(vfs, directory, &name, &node, &set)
         })
         .await
     }
@@ -115,17 +115,17 @@ impl Core {
             return (Err(error), self.wcc_unchanged(&directory.object).await);
         }
         let name = name.to_vec();
-        self.change_directory(directory, move |core, directory| {
+        self.change_directory(directory, move |vfs, directory| {
             let noted = directory.noted(Change::Make, &name);
             let made_before = noted.linked(directory, &name, &object);
             // Before it is made, so that a table that cannot be written stops it. A place too many does no
             // harm; one that another object has would be taken from that, and the kernel refuses
             // such a link.
             if made_before || fs::statx_at(directory.object.path(), &name).is_err() {
-                core.note_place(directory, &name, &object)?;
+                vfs.note_place(directory, &name, &object)?;
             }
             let linked = {
-                let _identity = Guard::enter(&directory.creds)?;
+                let _identity = Guard::enter(&directory.actor.creds)?;
                 fs::linkat(object.path(), directory.object.path(), &name)
             };
             match linked {
@@ -156,14 +156,14 @@ impl Core {
             return (Err(error), self.wcc_unchanged(&directory.object).await);
         }
         let name = name.to_vec();
-        self.change_directory(directory, move |core, directory| {
+        self.change_directory(directory, move |vfs, directory| {
             // Between the removal and the table's knowing of it nobody may take the name again.
-            let table = core.table(&directory.tree);
+            let table = vfs.table(&directory.tree);
             let _turn = table.map(|_| directory.object.names_turn.write());
             let noted = directory.noted(Change::Take, &name);
-            let doomed = core.last_name(directory, &name);
+            let doomed = vfs.last_name(directory, &name);
             if !noted.removed() {
-                let _identity = Guard::enter(&directory.creds)?;
+                let _identity = Guard::enter(&directory.actor.creds)?;
                 let parent = directory.object.path();
                 if directories {
                     fs::rmdirat(parent, &name)?;
@@ -179,7 +179,7 @@ impl Core {
                 let parent = table_id(&directory.object)?;
                 table.removed(parent.number, &name).map_err(table_failed)?;
             }
-            core.forget(doomed);
+            vfs.forget(doomed);
             Ok(((), vec![]))
         })
         .await
@@ -199,16 +199,16 @@ impl Core {
             return (Err(error), unchanged, self.wcc_unchanged(&to.object).await);
         }
         let changes = (
-            from.object.begin_change(from.client),
-            to.object.begin_change(to.client),
+            from.object.begin_change(from.actor.author),
+            to.object.begin_change(to.actor.author),
         );
-        let (core, job) = (Arc::clone(self), (from.clone(), to.clone()));
+        let (vfs, job) = (Arc::clone(self), (from.clone(), to.clone()));
         let names = (from_name.to_vec(), to_name.to_vec());
         let done = self
             .opening(from.lane(), move || {
                 let (from, to) = &job;
                 let before = (from.object.stat().ok(), to.object.stat().ok());
-                let result = core.rename_now(from, &names.0, to, &names.1);
+                let result = vfs.rename_now(from, &names.0, to, &names.1);
                 let after = (from.object.attributes().ok(), to.object.attributes().ok());
                 let from_wcc = Wcc {
                     before: before.0,
@@ -268,7 +268,7 @@ impl Core {
             table.intern(vec![new]).map_err(table_failed)?;
         }
         {
-            let _identity = Guard::enter(&from.creds)?;
+            let _identity = Guard::enter(&from.actor.creds)?;
             fs::renameat(from.object.path(), from_name, to.object.path(), to_name)?;
         }
         noted.took_it();
@@ -336,16 +336,16 @@ impl Core {
         if let Err(error) = valid {
             return (Err(error), self.wcc_unchanged(&directory.object).await);
         }
-        let running = directory.object.begin_change(directory.client);
-        let (core, job) = (Arc::clone(self), directory.clone());
+        let running = directory.object.begin_change(directory.actor.author);
+        let (vfs, job) = (Arc::clone(self), directory.clone());
         let done = self
             .opening(directory.lane(), move || {
                 let before = match job.object.stat() {
                     Ok(before) => before,
                     Err(error) => return (Err(error), Wcc::default()),
                 };
-                let flush = core.flush_of(&job.object);
-                let result = change(&core, &job).map(|(made, mut flushes)| {
+                let flush = vfs.flush_of(&job.object);
+                let result = change(&vfs, &job).map(|(made, mut flushes)| {
                     flushes.insert(0, flush);
                     (made, flushes)
                 });
@@ -464,7 +464,7 @@ fn check_rename(from: &Target, from_name: &[u8], to: &Target, to_name: &[u8]) ->
 }
 
 fn create_node(
-    core: &Arc<Core>,
+    vfs: &Arc<Vfs>,
     directory: &Target,
     name: &[u8],
     node: &NewNode,
@@ -473,8 +473,8 @@ fn create_node(
     if set.size.is_some_and(|size| i64::try_from(size).is_err()) {
         return Err(Error::Errno(Errno::FBIG));
     }
-    let set = &of_new_object(*set, &directory.creds);
-    let table = core.table(&directory.tree);
+    let set = &of_new_object(*set, &directory.actor.creds);
+    let table = vfs.table(&directory.tree);
     let _turn = table.map(|_| directory.object.names_turn.read());
     // Nothing is made whose handle could not be given.
     table
@@ -482,13 +482,11 @@ fn create_node(
         .map_err(table_failed)?;
     let noted = directory.noted(Change::Make, name);
     let made = match node {
-        NewNode::File(precondition) => {
-            make_file(core, directory, name, *precondition, set, &noted)?
-        }
+        NewNode::File(precondition) => make_file(vfs, directory, name, *precondition, set, &noted)?,
         other => make_other(directory, name, other, set, &noted)?,
     };
     let stat = fs::statx(made.path.as_fd())?;
-    let object = core
+    let object = vfs
         .intern(&directory.object, &directory.tree, name, made.path, &stat)
         .inspect_err(|_| {
             if made.is_new {
@@ -499,7 +497,7 @@ fn create_node(
         && !caps::has(Capability::DacOverride)
     {
         // What the file's mode does not let it open again, such a server must keep open.
-        object.adopt_write_fd(file, core.files.budget(), &core.writers);
+        object.adopt_write_fd(file, vfs.files.budget(), &vfs.writers);
     }
     let attributes = object.attributes()?;
     Ok((Created { object, attributes }, made.flushes))
@@ -548,7 +546,7 @@ impl Made {
 
 /// Makes a regular file.
 fn make_file(
-    core: &Arc<Core>,
+    vfs: &Arc<Vfs>,
     directory: &Target,
     name: &[u8],
     precondition: Precondition,
@@ -570,7 +568,7 @@ fn make_file(
     };
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW;
     let made = {
-        let _identity = Guard::enter(&directory.creds)?;
+        let _identity = Guard::enter(&directory.actor.creds)?;
         fs::openat_create(directory.object.path(), name, flags, mode)
     };
     match made {
@@ -584,7 +582,7 @@ fn make_file(
             });
             match made {
                 Some((fd, left)) => finish_file(directory, fd, &left, noted),
-                None => existing_file(core, directory, name, precondition, set),
+                None => existing_file(vfs, directory, name, precondition, set),
             }
         }
         Err(errno) => Err(errno.into()),
@@ -609,7 +607,7 @@ fn finish_file(
         });
     }
     if let Some(size) = rest.size {
-        let _identity = Guard::enter(&directory.creds)?;
+        let _identity = Guard::enter(&directory.actor.creds)?;
         fs::truncate(fd.as_fd(), size)?;
     }
     let without_size = SetAttributes {
@@ -618,7 +616,7 @@ fn finish_file(
     };
     apply(
         path.as_fd(),
-        &directory.creds,
+        &directory.actor.creds,
         &without_size,
         FileKind::Regular,
     )?;
@@ -635,7 +633,7 @@ fn finish_file(
 }
 
 fn existing_file(
-    core: &Arc<Core>,
+    vfs: &Arc<Vfs>,
     directory: &Target,
     name: &[u8],
     precondition: Precondition,
@@ -649,14 +647,14 @@ fn existing_file(
                 return Ok(Made::found(fd));
             };
             let again = fs::reopen(fd.as_fd(), OFlags::PATH)?;
-            let object = core.intern(&directory.object, &directory.tree, name, again, &stat)?;
+            let object = vfs.intern(&directory.object, &directory.tree, name, again, &stat)?;
             let target = directory.with_object(Arc::clone(&object));
-            object.check_io(&target.creds, super::Access::WRITE, &stat)?;
+            object.check_io(&target.actor, super::Access::WRITE, &stat)?;
             Object::check_sealed(&stat)?;
-            let file = object.write_fd(core.files.budget(), &core.writers)?;
+            let file = object.write_fd(vfs.files.budget(), &vfs.writers)?;
             // WRITEs of other clients that overlap this must not tell it as their own.
-            let _change = object.begin_change(target.client);
-            let _identity = Guard::enter(&target.creds)?;
+            let _change = object.begin_change(target.actor.author);
+            let _identity = Guard::enter(&target.actor.creds)?;
             fs::truncate(file.as_fd(), size)?;
             Ok(Made {
                 path: fd,
@@ -711,7 +709,7 @@ fn make_other(
             ..Made::found(fd)
         });
     }
-    apply(fd.as_fd(), &directory.creds, &rest, kind)?;
+    apply(fd.as_fd(), &directory.actor.creds, &rest, kind)?;
     let flush = match fs::reopen(fd.as_fd(), OFlags::RDONLY | OFlags::DIRECTORY) {
         Ok(opened) => Flush::Inode {
             id: (stat.dev, stat.ino),
@@ -733,7 +731,7 @@ fn make_other(
 fn make_entry(directory: &Target, name: &[u8], node: &NewNode, modes: (u32, u32)) -> Result<()> {
     let parent = directory.object.path();
     let (file_mode, directory_mode) = modes;
-    let _identity = Guard::enter(&directory.creds)?;
+    let _identity = Guard::enter(&directory.actor.creds)?;
     let none = (0, 0);
     match node {
         NewNode::Directory => fs::mkdirat(parent, name, directory_mode)?,

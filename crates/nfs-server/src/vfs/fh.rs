@@ -28,25 +28,75 @@
 //!
 //! Nothing here panics on a peer's bytes.
 
+use std::fmt;
 use std::fs::{File, OpenOptions};
-use std::hash::Hasher;
+use std::hash::{Hash, Hasher};
 use std::io::{Read, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use nfs_io::fs::handle::KernelHandle;
-use nfs_wire::nfs3::FileHandle;
 use siphasher::sip128::{Hasher128, SipHasher24};
 
 use crate::limits;
 use crate::vfs::handle_table::TableId;
+
+/// What a client calls an object: up to 64 bytes, which mean nothing to it.
+#[derive(Clone, Copy)]
+pub(crate) struct Handle {
+    len: u8,
+    bytes: [u8; limits::HANDLE_BYTES_MAX],
+}
+
+impl Handle {
+    /// A handle of these bytes, from a client or made here; nothing of them is checked but their number.
+    ///
+    /// # Errors
+    /// When there are more than [`limits::HANDLE_BYTES_MAX`].
+    pub(crate) fn new(handle: &[u8]) -> Result<Self, HandleTooLong> {
+        let mut bytes = [0; limits::HANDLE_BYTES_MAX];
+        let place = bytes.get_mut(..handle.len()).ok_or(HandleTooLong)?;
+        place.copy_from_slice(handle);
+        let len = u8::try_from(handle.len()).map_err(|_| HandleTooLong)?;
+        Ok(Self { len, bytes })
+    }
+}
+
+impl AsRef<[u8]> for Handle {
+    fn as_ref(&self) -> &[u8] {
+        self.bytes.get(..usize::from(self.len)).unwrap_or_default()
+    }
+}
+
+impl PartialEq for Handle {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_ref() == other.as_ref()
+    }
+}
+
+impl Eq for Handle {}
+
+impl Hash for Handle {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_ref().hash(state);
+    }
+}
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_ref()
+            .iter()
+            .try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
 
 const VERSION: u8 = 1;
 const KIND_KERNEL: u8 = 1;
 const KIND_TABLE: u8 = 2;
 const HEAD_LEN: usize = 12;
 const MAC_LEN: usize = 16;
-const _: () = assert!(HEAD_LEN + limits::KERNEL_HANDLE_BYTES_MAX + MAC_LEN == 64);
+const _: () =
+    assert!(HEAD_LEN + limits::KERNEL_HANDLE_BYTES_MAX + MAC_LEN == limits::HANDLE_BYTES_MAX);
 
 /// Which file system below an export a handle belongs to: 0 is the export's own, others are
 /// derived from the mount point's path below the export, which outlives a restart.
@@ -105,30 +155,12 @@ pub(crate) enum HandleError {
 #[error("the file system's own handles are too long for NFSv3 (RFC 1813 §2.3.3: 64 bytes)")]
 pub(crate) struct HandleTooLong;
 
-/// The export that a handle says it is of, where it has the form of a handle. Nothing of it is
+/// The export that the bytes of a handle say it is of, where they have the form of a handle. Nothing of it is
 /// checked: it is good for a line of a trace, and never to act on.
-pub(crate) fn claimed_export(handle: &FileHandle) -> Option<u32> {
-    let bytes = handle.as_ref();
+pub(crate) fn claimed_export(bytes: &[u8]) -> Option<u32> {
     let is_ours = bytes.first() == Some(&VERSION);
     let id = bytes.get(4..8).filter(|_| is_ours)?;
     id.try_into().ok().map(u32::from_be_bytes)
-}
-
-/// CRC-32 of a handle's bytes: how the Linux kernel's trace points and Wireshark name a handle in
-/// short. Not for tables: a client could make handles that collide.
-pub(crate) fn hash(handle: &FileHandle) -> u32 {
-    crc32(handle.as_ref())
-}
-
-/// The CRC of IEEE 802.3, bit by bit: for at most 64 bytes, and only while somebody traces.
-fn crc32(bytes: &[u8]) -> u32 {
-    let crc = bytes.iter().fold(u32::MAX, |crc, byte| {
-        (0..8).fold(crc ^ u32::from(*byte), |crc, _| {
-            let polynomial = if crc & 1 == 1 { 0xedb8_8320 } else { 0 };
-            crc >> 1 ^ polynomial
-        })
-    });
-    !crc
 }
 
 /// The secret under which handles are made.
@@ -200,7 +232,7 @@ impl HandleKey {
         &self,
         parts: &HandleParts,
         place: &PlaceMark,
-    ) -> Result<FileHandle, HandleTooLong> {
+    ) -> Result<Handle, HandleTooLong> {
         let id;
         let (kind, handle_type, body) = match &parts.body {
             HandleBody::Kernel(handle) => {
@@ -220,7 +252,7 @@ impl HandleKey {
         bytes.extend_from_slice(body);
         let mac = self.mac(&bytes, place);
         bytes.extend_from_slice(&mac);
-        FileHandle::new(&bytes).map_err(|_| HandleTooLong)
+        Handle::new(&bytes).map_err(|_| HandleTooLong)
     }
 
     /// Takes a client's handle apart, if this server made it. `place_of` says where the export is
@@ -230,7 +262,7 @@ impl HandleKey {
     /// [`HandleError`] says why it is none of ours.
     pub(crate) fn open(
         &self,
-        handle: &FileHandle,
+        handle: &Handle,
         place_of: impl FnOnce(u32) -> Option<PlaceMark>,
     ) -> Result<HandleParts, HandleError> {
         let bytes = handle.as_ref();
@@ -282,7 +314,7 @@ impl HandleKey {
     }
 
     /// A cookie verifier for a directory: the same for as long as the handle lives.
-    pub(crate) fn cookie_verifier(&self, directory: &FileHandle) -> [u8; 8] {
+    pub(crate) fn cookie_verifier(&self, directory: &Handle) -> [u8; 8] {
         let mut hasher = SipHasher24::new_with_key(&self.key);
         hasher.write(b"cookie verifier");
         hasher.write(directory.as_ref());
@@ -299,7 +331,7 @@ impl HandleKey {
 }
 
 /// The table id in a handle that this server made itself (nothing is verified here).
-pub(crate) fn own_table_id(handle: &FileHandle) -> Option<TableId> {
+pub(crate) fn own_table_id(handle: &Handle) -> Option<TableId> {
     let (head, rest) = handle.as_ref().split_first_chunk::<HEAD_LEN>()?;
     let body = rest.get(..rest.len().checked_sub(MAC_LEN)?)?;
     table_id(body).filter(|_| head.get(1) == Some(&KIND_TABLE))
@@ -333,22 +365,14 @@ mod tests {
     }
 
     #[test]
-    fn handles_are_hashed_as_others_hash_them() {
-        // The check value of this CRC.
-        assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
-        assert_eq!(crc32(b""), 0);
-    }
-
-    #[test]
     fn a_handle_says_which_export_it_is_of() {
-        let handle = |bytes: &[u8]| FileHandle::new(bytes).unwrap();
         assert_eq!(
-            claimed_export(&handle(&[VERSION, 1, 0, 0, 1, 2, 3, 4])),
+            claimed_export(&[VERSION, 1, 0, 0, 1, 2, 3, 4]),
             Some(0x0102_0304)
         );
-        assert_eq!(claimed_export(&handle(&[9, 1, 0, 0, 1, 2, 3, 4])), None);
-        assert_eq!(claimed_export(&handle(&[VERSION, 1, 0, 0, 1, 2, 3])), None);
-        assert_eq!(claimed_export(&handle(&[])), None);
+        assert_eq!(claimed_export(&[9, 1, 0, 0, 1, 2, 3, 4]), None);
+        assert_eq!(claimed_export(&[VERSION, 1, 0, 0, 1, 2, 3]), None);
+        assert_eq!(claimed_export(&[]), None);
     }
 
     const HERE: PlaceMark = PlaceMark([1; 28]);
@@ -392,7 +416,7 @@ mod tests {
             let mut bytes = handle.as_ref().to_vec();
             bytes[bit / 8] ^= 1 << (bit % 8);
             assert!(
-                key().open(&FileHandle::new(&bytes).unwrap(), here).is_err(),
+                key().open(&Handle::new(&bytes).unwrap(), here).is_err(),
                 "bit {bit}"
             );
         }
@@ -404,7 +428,7 @@ mod tests {
         for len in 0..handle.as_ref().len() {
             assert!(
                 key()
-                    .open(&FileHandle::new(&handle.as_ref()[..len]).unwrap(), here)
+                    .open(&Handle::new(&handle.as_ref()[..len]).unwrap(), here)
                     .is_err()
             );
         }
@@ -446,7 +470,7 @@ mod tests {
         bytes.extend_from_slice(&42_u64.to_be_bytes());
         let mac = key().mac(&bytes, &HERE);
         bytes.extend_from_slice(&mac);
-        let open = |bytes: &[u8]| key().open(&FileHandle::new(bytes).unwrap(), here);
+        let open = |bytes: &[u8]| key().open(&Handle::new(bytes).unwrap(), here);
         assert_eq!(open(&bytes), Err(HandleError::Outdated));
         *bytes.last_mut().unwrap() ^= 1;
         assert_eq!(open(&bytes), Err(HandleError::Forged));

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use nfs_wire::nfs3::FileHandle;
+use crate::vfs::fh::Handle;
 use parking_lot::{Mutex, RwLock};
 
 use crate::limits;
@@ -53,9 +53,9 @@ type Inodes = HashMap<InodeId, Arc<Object>>;
 
 #[derive(Default)]
 struct Stripe {
-    objects: HashMap<FileHandle, Placed>,
+    objects: HashMap<Handle, Placed>,
     /// The clock's face: every cached handle once, in no order.
-    clock: Vec<FileHandle>,
+    clock: Vec<Handle>,
     hand: usize,
 }
 
@@ -66,7 +66,7 @@ struct Placed {
 }
 
 impl Stripe {
-    fn insert(&mut self, handle: FileHandle, object: Arc<Object>) -> Option<Arc<Object>> {
+    fn insert(&mut self, handle: Handle, object: Arc<Object>) -> Option<Arc<Object>> {
         if let Some(placed) = self.objects.get_mut(&handle) {
             return Some(std::mem::replace(&mut placed.object, object));
         }
@@ -76,7 +76,7 @@ impl Stripe {
         None
     }
 
-    fn remove(&mut self, handle: &FileHandle) -> Option<Arc<Object>> {
+    fn remove(&mut self, handle: &Handle) -> Option<Arc<Object>> {
         let Placed { object, at } = self.objects.remove(handle)?;
         self.clock.swap_remove(at);
         if let Some(moved) = self
@@ -152,7 +152,7 @@ impl FileCache {
     }
 
     /// The object of a handle, if it is here.
-    pub(crate) fn by_handle(&self, handle: &FileHandle) -> Option<Arc<Object>> {
+    pub(crate) fn by_handle(&self, handle: &Handle) -> Option<Arc<Object>> {
         let found = self
             .stripe(handle)
             .read()
@@ -278,7 +278,7 @@ impl FileCache {
     }
 
     /// Puts objects out, this stripe's first, until the budget fits again; spares `keep`.
-    fn make_room(&self, keep: &FileHandle, leaving: &mut Leaving) {
+    fn make_room(&self, keep: &Handle, leaving: &mut Leaving) {
         let over = self.budget.used().saturating_sub(self.budget.max);
         let most = over.min(limits::EVICTIONS_PER_INSERT_MAX);
         self.search(self.stripe_index(keep), Some(keep), most, leaving);
@@ -290,7 +290,7 @@ impl FileCache {
         self.search(start, None, 1, leaving);
     }
 
-    fn search(&self, start: usize, keep: Option<&FileHandle>, most: usize, leaving: &mut Leaving) {
+    fn search(&self, start: usize, keep: Option<&Handle>, most: usize, leaving: &mut Leaving) {
         for step in 0..STRIPES {
             if leaving.out.len() + leaving.to_sync.len() >= most {
                 return;
@@ -327,7 +327,7 @@ impl FileCache {
 
     /// Two rounds of the clock at most: the first object that was not used since the last round
     /// and that no call holds.
-    fn evict(&self, stripe: &mut Stripe, keep: Option<&FileHandle>, leaving: &mut Leaving) {
+    fn evict(&self, stripe: &mut Stripe, keep: Option<&Handle>, leaving: &mut Leaving) {
         for _ in 0..stripe.clock.len() * 2 {
             stripe.hand = (stripe.hand + 1) % stripe.clock.len();
             let handle = stripe.clock[stripe.hand];
@@ -414,11 +414,11 @@ impl FileCache {
         }
     }
 
-    fn stripe(&self, handle: &FileHandle) -> &RwLock<Stripe> {
+    fn stripe(&self, handle: &Handle) -> &RwLock<Stripe> {
         &self.stripes[self.stripe_index(handle)]
     }
 
-    fn stripe_index(&self, handle: &FileHandle) -> usize {
+    fn stripe_index(&self, handle: &Handle) -> usize {
         self.hasher.hash_one(handle) as usize % STRIPES
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use nfs_io::fs::{self, FsStat, PathConf};
 
 use super::{Attributes, Result};
-use crate::core::{Core, Target};
+use crate::vfs::{Target, Vfs};
 
 /// What a file system says of itself, with the attributes of the object it was asked through.
 pub(crate) struct FsFacts {
@@ -16,7 +16,7 @@ pub(crate) struct FsFacts {
     pub(crate) file_size_max: u64,
 }
 
-impl Core {
+impl Vfs {
     /// Asks the file system of an object.
     ///
     /// # Errors

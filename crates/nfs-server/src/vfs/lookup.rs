@@ -9,9 +9,9 @@ use nfs_io::identity::Guard;
 
 use super::resolve::{identity, table_failed};
 use super::{Access, Attributes, Error, FileKind, Object, Result, Tree, check_name};
-use crate::core::{Core, Target};
+use crate::vfs::{Target, Vfs};
 
-impl Core {
+impl Vfs {
     /// The object called `name` in a directory, and the directory's attributes. First from the
     /// kernel's memory on this thread; what is not there, or may wait, goes to the helper pool.
     ///
@@ -49,7 +49,7 @@ impl Core {
             // so the look-up itself needs no change of identity.
             directory
                 .object
-                .check(&directory.creds, Access::EXECUTE, stat)?;
+                .check(&directory.actor.creds, Access::EXECUTE, stat)?;
             if let Some(found) = self.lookup_again(directory, name) {
                 directory.tree.found_as(&found.0, name);
                 return Ok(found);
@@ -66,9 +66,9 @@ impl Core {
                 answer => return answer,
             }
         }
-        let (core, job, name) = (Arc::clone(self), directory.clone(), name.to_vec());
+        let (vfs, job, name) = (Arc::clone(self), directory.clone(), name.to_vec());
         self.opening(directory.lane(), move || {
-            core.lookup_name(&job, &name, ResolveFlags::empty())
+            vfs.lookup_name(&job, &name, ResolveFlags::empty())
         })
         .await?
     }
@@ -138,20 +138,20 @@ impl Core {
         if root.handle == directory.object.handle {
             return self.lookup_self(directory).await;
         }
-        let (core, job) = (Arc::clone(self), directory.clone());
+        let (vfs, job) = (Arc::clone(self), directory.clone());
         self.blocking(directory.lane(), move || {
             if !job.tree.contains(job.object.path())? {
                 return Err(Error::Stale);
             }
             let fd = {
-                let _identity = Guard::enter(&job.creds)?;
+                let _identity = Guard::enter(&job.actor.creds)?;
                 fs::openat2(job.object.path(), b"..", parent_how(&job.tree))?
             };
             if !job.tree.contains(fd.as_fd())? {
                 return Err(Error::Stale);
             }
             let stat = fs::statx(fd.as_fd())?;
-            let object = core.parent_object(&job, fd, &stat)?;
+            let object = vfs.parent_object(&job, fd, &stat)?;
             let fsid = object.mount.fsid;
             Ok((object, Attributes { stat, fsid }))
         })
@@ -196,7 +196,7 @@ pub(super) fn open_entry(
     extra: ResolveFlags,
 ) -> Result<(OwnedFd, Stat)> {
     let fd = {
-        let _identity = Guard::enter(&directory.creds)?;
+        let _identity = Guard::enter(&directory.actor.creds)?;
         let resolve = directory.tree.resolve_flags() | extra;
         let how = OpenHow {
             flags: ENTRY,

@@ -10,26 +10,26 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use crate::vfs::fh::Handle;
 use nfs_io::caps::{self, Capability};
 use nfs_io::fs::{self, OFlags, Stat, Timestamp};
 use nfs_io::identity::{Guard, ServerIdentity};
 use nfs_io::{Creds, Errno};
-use nfs_wire::nfs3::FileHandle;
 use parking_lot::{Mutex, RwLock};
 
 use super::closing::Writing;
 use super::gate::{Gate, Gates};
 use super::io::{Refusals, Rounds};
 use super::tree::Mount;
-use super::{Access, Attributes, Error, FileKind, Result, Wcc};
+use super::{Access, Actor, Attributes, Error, FileKind, Result, Wcc};
 use crate::limits;
 use crate::operate::io_counters::Io;
-use crate::rpc::client_id::ClientId;
+use crate::vfs::Author;
 use crate::vfs::file_cache::{FdBudget, FdSlot};
 
 /// See the module.
 pub(crate) struct Object {
-    pub(crate) handle: FileHandle,
+    pub(crate) handle: Handle,
     pub(crate) mount: Arc<Mount>,
     /// The device of the inode: a btrfs subvolume has its own, within one mount.
     pub(crate) dev: u64,
@@ -84,7 +84,7 @@ impl Open {
 
 impl Object {
     pub(crate) fn new(
-        handle: FileHandle,
+        handle: Handle,
         mount: Arc<Mount>,
         path: OwnedFd,
         slot: FdSlot,
@@ -228,15 +228,16 @@ impl Object {
         Ok(answer?)
     }
 
-    /// Like [`Object::check`] for READ and WRITE of a regular file, where the owner is let
-    /// through whatever the mode says: the client may have the file open since before a chmod,
-    /// and NFSv3 has no open to remember it by (RFC 1813 §4.4). A READ is also granted to who may
-    /// execute the file, since executing it is reading it.
+    /// Like [`Object::check`] for reading and writing a regular file. Where the actor asks for that, the owner is let
+    /// through whatever the mode says. A READ is also granted to who may execute the file, since executing it is
+    /// reading it.
     ///
     /// # Errors
     /// As [`Object::check`].
-    pub(crate) fn check_io(&self, creds: &Creds, access: Access, stat: &Stat) -> Result<()> {
-        if creds.uid().0 == stat.uid || self.server_may(creds) {
+    pub(crate) fn check_io(&self, actor: &Actor, access: Access, stat: &Stat) -> Result<()> {
+        let creds = &actor.creds;
+        let goes_on = actor.owner_goes_on && creds.uid().0 == stat.uid;
+        if goes_on || self.server_may(creds) {
             return Ok(());
         }
         match self.check(creds, access, stat) {
@@ -305,7 +306,7 @@ impl Object {
 
     /// Starts a change by `client`; the ticket tells at its end whether the attributes from
     /// before may be told to that client.
-    pub(crate) fn begin_change(self: &Arc<Self>, client: ClientId) -> Change {
+    pub(crate) fn begin_change(self: &Arc<Self>, client: Author) -> Change {
         self.changes.lock().begin(client);
         Change {
             object: Arc::clone(self),
@@ -361,14 +362,14 @@ static OVERRIDES: LazyLock<bool> = LazyLock::new(|| caps::has(Capability::DacOve
 struct Changes {
     running: u32,
     /// Whose changes run, while any do.
-    client: Option<ClientId>,
+    client: Option<Author>,
     mixed: bool,
     /// What was told last in this run; at its start, the attributes from before it.
     told: Option<Stat>,
 }
 
 impl Changes {
-    fn begin(&mut self, client: ClientId) {
+    fn begin(&mut self, client: Author) {
         if self.running == 0 {
             self.client = Some(client);
             self.mixed = false;
@@ -522,8 +523,8 @@ fn is_settled(time: Timestamp) -> bool {
 mod tests {
     use super::*;
 
-    fn client(number: u64) -> ClientId {
-        ClientId::of_number(number)
+    fn client(number: u64) -> Author {
+        Author(number)
     }
 
     /// Attributes that differ in their ctime.

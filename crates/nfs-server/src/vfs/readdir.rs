@@ -6,13 +6,13 @@
 
 use std::sync::Arc;
 
+use crate::vfs::fh::Handle;
 use nfs_io::fs::{self, Dirents, OFlags, ResolveFlags};
 use nfs_io::{Errno, Reservation};
-use nfs_wire::nfs3::FileHandle;
 
 use super::lookup::open_entry;
 use super::{Access, Attributes, Error, Result};
-use crate::core::{Core, Target};
+use crate::vfs::{Target, Vfs};
 
 /// One entry of a directory.
 pub(crate) struct DirEntry {
@@ -20,7 +20,7 @@ pub(crate) struct DirEntry {
     pub(crate) name: Vec<u8>,
     pub(crate) cookie: u64,
     /// For READDIRPLUS; missing where the caller may not look, or the entry is gone already.
-    pub(crate) plus: Option<Box<(FileHandle, Attributes)>>,
+    pub(crate) plus: Option<Box<(Handle, Attributes)>>,
 }
 
 /// A part of a directory.
@@ -32,7 +32,12 @@ pub(crate) struct Listing {
     pub(crate) memory: Reservation,
 }
 
-impl Core {
+impl Vfs {
+    /// The same bytes for as long as cookies of this directory are good.
+    pub(crate) fn cookie_verifier(&self, directory: &Target) -> [u8; 8] {
+        self.key.cookie_verifier(&directory.object.handle)
+    }
+
     /// The entries after `cookie` (0: from the start) for as long as `fits` says so; `fits` is
     /// asked once for each entry, with its name's length. `memory`: bytes that the entries may take.
     ///
@@ -52,15 +57,13 @@ impl Core {
         if i64::try_from(cookie).is_err() {
             return Err(Error::BadCookie);
         }
-        let budget = self.send_buffers.budget();
+        let budget = self.read_buffers.budget();
         let share = usize::try_from(memory).unwrap_or(usize::MAX);
         let _share = directory.object.mount.read_share(share, budget).await;
         let memory = budget.reserve(memory).await.ok_or(Error::Busy)?;
-        let (core, job) = (Arc::clone(self), directory.clone());
+        let (vfs, job) = (Arc::clone(self), directory.clone());
         let (entries, eof) = self
-            .blocking(directory.lane(), move || {
-                core.list(&job, cookie, plus, fits)
-            })
+            .blocking(directory.lane(), move || vfs.list(&job, cookie, plus, fits))
             .await??;
         Ok(Listing {
             entries,
@@ -79,7 +82,7 @@ impl Core {
         let stat = directory.object.stat()?;
         directory
             .object
-            .check(&directory.creds, Access::READ, &stat)?;
+            .check(&directory.actor.creds, Access::READ, &stat)?;
         // A descriptor of its own: the position in a directory belongs to the descriptor.
         let fd = fs::reopen(directory.object.path(), OFlags::RDONLY | OFlags::DIRECTORY)?;
         let root = self.root(&directory.tree)?;
@@ -128,11 +131,7 @@ impl Core {
 
     /// The handle and attributes of one entry. Not through the file cache: a listing of a large
     /// directory must not put everything else out of it.
-    fn plus_of(
-        self: &Arc<Self>,
-        directory: &Target,
-        name: &[u8],
-    ) -> Result<(FileHandle, Attributes)> {
+    fn plus_of(self: &Arc<Self>, directory: &Target, name: &[u8]) -> Result<(Handle, Attributes)> {
         match name {
             b"." => return Ok((directory.object.handle, directory.object.attributes()?)),
             b".." => return Err(Error::NoHandle),

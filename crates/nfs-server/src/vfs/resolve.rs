@@ -7,16 +7,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use crate::vfs::fh::Handle;
 use nfs_io::Errno;
 use nfs_io::fs::{self, OFlags, Stat};
 use nfs_io::identity::Guard;
-use nfs_wire::nfs3::FileHandle;
 
-use super::{Error, FileKind, Mount, Object, Result, Tree};
-use crate::core::{Core, Target};
-use crate::vfs::fh::{HandleBody, HandleParts, MountKey, own_table_id};
+use super::{Error, FileKind, Mount, Object, Result, Tree, Turn};
+use crate::vfs::fh::{HandleBody, HandleError, HandleParts, MountKey, own_table_id};
 use crate::vfs::file_cache::{InodeId, Leaving};
 use crate::vfs::handle_table::{HandleTable, Identity, NewObject, TableError, TableId};
+use crate::vfs::{Target, Vfs};
 
 impl Object {
     pub(crate) fn inode_id(&self) -> InodeId {
@@ -37,18 +37,96 @@ impl Object {
     }
 }
 
-impl Core {
+/// What a handle leads to, before anybody was let in: nothing has been opened for the caller yet.
+pub(crate) struct Located {
+    pub(crate) tree: Arc<Tree>,
+    found: Found,
+}
+
+enum Found {
+    /// The object is in the file cache.
+    Cached(Arc<Object>),
+    /// The handle is one of this server's; what it names is still to be opened.
+    Named(Handle, Box<HandleParts>),
+}
+
+impl Vfs {
+    /// Finds the export of a handle. Whether the caller may use that export is to be asked before
+    /// [`Vfs::open_located`].
+    ///
+    /// # Errors
+    /// [`Error::BadHandle`] and [`Error::Stale`].
+    pub(crate) async fn locate(self: &Arc<Self>, handle: &Handle) -> Result<Located> {
+        if let Some(object) = self.files.by_handle(handle) {
+            if !object.mount.is_retired() {
+                let tree = self.trees.load().by_id(object.export_id()).cloned();
+                return Ok(Located {
+                    tree: tree.ok_or(Error::Stale)?,
+                    found: Found::Cached(object),
+                });
+            }
+            self.put_out(object).await?;
+        }
+        let trees = self.trees.load_full();
+        let place_of = |export| Some(*trees.by_id(export)?.mark());
+        let parts = self
+            .key
+            .open(handle, place_of)
+            .map_err(|error| match error {
+                HandleError::Malformed => Error::BadHandle,
+                HandleError::NoExport | HandleError::Forged | HandleError::Outdated => Error::Stale,
+            })?;
+        let tree = trees.by_id(parts.export).cloned().ok_or(Error::Stale)?;
+        Ok(Located {
+            tree,
+            found: Found::Named(*handle, Box::new(parts)),
+        })
+    }
+
+    /// The object that a handle leads to, for a caller that the export lets in. `now` is when the call began.
+    ///
+    /// # Errors
+    /// [`Error::Stale`] when it is gone or was moved out of the export.
+    pub(crate) async fn open_located(
+        self: &Arc<Self>,
+        located: Located,
+        turn: &Turn,
+        now: Instant,
+    ) -> Result<(Arc<Tree>, Arc<Object>)> {
+        let Located { tree, found } = located;
+        self.take_turn(turn, &tree).await?;
+        let object = match found {
+            Found::Cached(object) => {
+                self.check_place(&tree, &object, now).await?;
+                object
+            }
+            Found::Named(handle, parts) => self.open_handle(&tree, handle, *parts).await?,
+        };
+        Ok((tree, object))
+    }
+
+    /// Puts an object out of the cache whose export is served no more, or from another directory.
+    async fn put_out(self: &Arc<Self>, object: Arc<Object>) -> Result<()> {
+        if object.has_unstable() {
+            let (vfs, dirty) = (Arc::clone(self), Arc::clone(&object));
+            self.blocking(object.mount.lane(), move || vfs.sync_before_close(&dirty))
+                .await?;
+        }
+        self.files.remove(&object);
+        Ok(())
+    }
+
     /// Opens what a verified handle names.
     ///
     /// # Errors
     /// [`Error::Stale`] when it is gone.
-    pub(crate) async fn open_handle(
+    async fn open_handle(
         self: &Arc<Self>,
         tree: &Arc<Tree>,
-        handle: FileHandle,
+        handle: Handle,
         parts: HandleParts,
     ) -> Result<Arc<Object>> {
-        let (core, tree) = (Arc::clone(self), Arc::clone(tree));
+        let (vfs, tree) = (Arc::clone(self), Arc::clone(tree));
         let lane = tree.root_mount().lane();
         let mount = self
             .blocking(lane, {
@@ -66,7 +144,7 @@ impl Core {
                     return Err(Error::Stale);
                 }
                 let path = tree.wants_name_of(&stat).then(|| fs::fd_path(fd.as_fd()));
-                let object = core.insert(handle, mount, fd, &stat)?;
+                let object = vfs.insert(handle, mount, fd, &stat)?;
                 // The client found it by a name while another object stood for it, or in a listing. The
                 // kernel still knows one if the name is in its memory.
                 if let Some(name) = path.and_then(known_name) {
@@ -74,7 +152,7 @@ impl Core {
                 }
                 Ok(object)
             }
-            HandleBody::Table(id) => core.open_table_id(&tree, id),
+            HandleBody::Table(id) => vfs.open_table_id(&tree, id),
         })
         .await?
     }
@@ -85,7 +163,7 @@ impl Core {
     ///
     /// # Errors
     /// [`Error::Stale`] when it was moved out.
-    pub(crate) async fn check_place(
+    async fn check_place(
         &self,
         tree: &Arc<Tree>,
         object: &Arc<Object>,
@@ -180,7 +258,7 @@ impl Core {
         Ok(root)
     }
 
-    fn kernel_handle(&self, tree: &Tree, mount: &Mount, fd: &OwnedFd) -> Result<FileHandle> {
+    fn kernel_handle(&self, tree: &Tree, mount: &Mount, fd: &OwnedFd) -> Result<Handle> {
         let (kernel, _mount_id) = fs::name_to_handle(fd.as_fd())?;
         let parts = HandleParts {
             export: tree.export.id,
@@ -190,7 +268,7 @@ impl Core {
         Ok(self.key.seal(&parts, tree.mark())?)
     }
 
-    fn table_handle(&self, tree: &Tree, id: TableId) -> Result<FileHandle> {
+    fn table_handle(&self, tree: &Tree, id: TableId) -> Result<Handle> {
         let parts = HandleParts {
             export: tree.export.id,
             mount: MountKey::ROOT,
@@ -238,7 +316,7 @@ impl Core {
         name: &[u8],
         fd: OwnedFd,
         stat: &Stat,
-    ) -> Result<FileHandle> {
+    ) -> Result<Handle> {
         let id = InodeId {
             fsid: mount.fsid,
             dev: stat.dev,
@@ -261,7 +339,7 @@ impl Core {
 
     pub(super) fn insert(
         self: &Arc<Self>,
-        handle: FileHandle,
+        handle: Handle,
         mount: Arc<Mount>,
         fd: OwnedFd,
         stat: &Stat,
@@ -286,9 +364,9 @@ impl Core {
             .partition(|object| object.has_unstable());
         drop(clean);
         for object in leaving.to_sync.into_iter().chain(retired) {
-            let (core, job) = (Arc::clone(self), Arc::clone(&object));
+            let (vfs, job) = (Arc::clone(self), Arc::clone(&object));
             let sync = move |job: Arc<Object>| {
-                core.sync_before_close(&job);
+                vfs.sync_before_close(&job);
                 job.cleaning.store(false, Ordering::Relaxed);
             };
             if self.pool.submit(object.mount.lane(), job, sync).is_err() {
@@ -355,7 +433,7 @@ pub(super) fn take_back(directory: &Target, name: &[u8], made: &Stat) {
         if (found.dev, found.ino, found.btime) != (made.dev, made.ino, made.btime) {
             return Ok(());
         }
-        let _identity = Guard::enter(&directory.creds)?;
+        let _identity = Guard::enter(&directory.actor.creds)?;
         if made.kind() == FileKind::Directory {
             fs::rmdirat(parent, name)
         } else {

@@ -15,9 +15,9 @@ use nfs_io::Lane;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{Error, Result, Tree};
-use crate::core::Core;
 use crate::limits;
 use crate::operate::counters::count;
+use crate::vfs::Vfs;
 use crate::vfs::file_cache::{Cursor, Leaving};
 
 /// A call's turn with descriptors; given back when the call is over.
@@ -30,7 +30,7 @@ pub(super) fn turns(fds_max: usize) -> Option<Arc<Semaphore>> {
     (turns < limits::IN_FLIGHT_PER_SHARD_MAX).then(|| Arc::new(Semaphore::new(turns.max(1))))
 }
 
-impl Core {
+impl Vfs {
     /// Waits until the call may have descriptors opened for files of this export.
     ///
     /// # Errors
@@ -66,9 +66,9 @@ impl Core {
         lane: Lane,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T> {
-        let core = Arc::clone(self);
+        let vfs = Arc::clone(self);
         self.blocking(lane, move || {
-            core.make_room(lane);
+            vfs.make_room(lane);
             work()
         })
         .await

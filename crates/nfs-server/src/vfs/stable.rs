@@ -21,7 +21,7 @@ use tokio::sync::oneshot;
 
 use super::{Error, Object, Result};
 use crate::limits;
-use crate::rpc::client_id::ClientId;
+use crate::vfs::Author;
 
 /// The write verifier (RFC 1813 §3.3.7, §3.3.21): different after each start of the server and
 /// after each loss of unstable data.
@@ -245,17 +245,17 @@ impl Drop for Round {
 #[derive(Default)]
 pub(crate) struct Unstable {
     /// Clients with uncommitted data.
-    writers: HashSet<ClientId>,
+    writers: HashSet<Author>,
     /// More clients than are named in `writers` wrote.
     more_writers: bool,
     /// Clients that have to be told of a lost write once. When more than
     /// [`limits::UNSTABLE_WRITERS_PER_OBJECT_MAX`] have, others learn of it by the verifier alone, which has
     /// changed and makes them send their data again.
-    to_tell: HashSet<ClientId>,
+    to_tell: HashSet<Author>,
 }
 
 impl Unstable {
-    fn wrote(&mut self, client: ClientId) {
+    fn wrote(&mut self, client: Author) {
         if self.writers.len() < limits::UNSTABLE_WRITERS_PER_OBJECT_MAX {
             self.writers.insert(client);
         } else if !self.writers.contains(&client) {
@@ -281,7 +281,7 @@ impl Unstable {
 
 impl Object {
     /// An UNSTABLE write of this client was accepted.
-    pub(crate) fn note_unstable(&self, client: ClientId) {
+    pub(crate) fn note_unstable(&self, client: Author) {
         self.unstable.lock().wrote(client);
     }
 
@@ -306,7 +306,7 @@ impl Object {
     }
 
     /// Has this client still to hear of a lost write? Asking is telling.
-    pub(crate) fn must_hear_of_error(&self, client: ClientId) -> bool {
+    pub(crate) fn must_hear_of_error(&self, client: Author) -> bool {
         self.unstable.lock().to_tell.remove(&client)
     }
 
@@ -318,7 +318,7 @@ impl Object {
 
 /// The writers whose data a sync covers.
 pub(crate) struct Covered {
-    writers: HashSet<ClientId>,
+    writers: HashSet<Author>,
     more: bool,
 }
 
@@ -341,7 +341,7 @@ mod tests {
                 more: false,
             };
             for name in 0..1000 {
-                unstable.wrote(ClientId::of_number(round * 1000 + name));
+                unstable.wrote(Author(round * 1000 + name));
             }
             assert!(unstable.more_writers);
             // The file system is too busy for a sync; then its disk fails.

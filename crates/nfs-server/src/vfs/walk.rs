@@ -16,10 +16,10 @@ use nfs_io::fs::{self, OpenHow};
 
 use super::lookup::{ENTRY, not_entered};
 use super::{Error, FileKind, Object, Result, Tree, check_name};
-use crate::core::{Core, Target};
 use crate::limits;
+use crate::vfs::{Target, Vfs};
 
-impl Core {
+impl Vfs {
     /// The directory that `names` lead to from an export's root, as the server: who may mount is
     /// the export's rules' decision.
     ///
@@ -32,7 +32,7 @@ impl Core {
         names: &[&[u8]],
     ) -> Result<Arc<Object>> {
         let mut walk = Walk {
-            core: Arc::clone(self),
+            vfs: Arc::clone(self),
             reached: Vec::new(),
             pending: Vec::new(),
             names: 0,
@@ -46,7 +46,7 @@ impl Core {
 
 /// A walk that is under way.
 struct Walk {
-    core: Arc<Core>,
+    vfs: Arc<Vfs>,
     root: Target,
     /// The directories that were walked through, each in the one before it: `..` leads back through them.
     reached: Vec<Target>,
@@ -87,7 +87,7 @@ impl Walk {
         let stat = fs::statx(fd.as_fd())?;
         match stat.kind() {
             FileKind::Directory => {
-                let object = self.core.intern(&at.object, &at.tree, name, fd, &stat)?;
+                let object = self.vfs.intern(&at.object, &at.tree, name, fd, &stat)?;
                 let next = at.with_object(object);
                 self.reached.push(next);
                 Ok(())

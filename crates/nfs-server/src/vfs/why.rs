@@ -9,8 +9,8 @@ use nfs_io::fs::{self, OFlags, Stat};
 use nfs_io::plan::{Alignment, Mode};
 
 use super::{Error, FileKind, Result, Tree};
-use crate::core::Core;
 use crate::operate::io_counters::{Io, Reason};
+use crate::vfs::Vfs;
 use crate::vfs::file_cache::InodeId;
 
 /// See the module.
@@ -46,7 +46,7 @@ pub(crate) struct Refused {
     pub(crate) dontcache_remembered: bool,
 }
 
-impl Core {
+impl Vfs {
     /// Looks at a regular file below an export's root. `path` is walked as a client's look-ups are: within the
     /// export, through no link. May wait for the disk.
     ///

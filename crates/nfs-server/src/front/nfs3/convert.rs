@@ -2,10 +2,11 @@
 
 use nfs_io::fs::{FileKind, Stat, Timestamp};
 use nfs_wire::nfs3::{
-    Failure, Fattr3, Ftype3, Nfstime3, Sattr3, SetTime, Specdata3, WccAttr, WccData,
+    Failure, Fattr3, FileHandle, Ftype3, Nfstime3, Sattr3, SetTime, Specdata3, WccAttr, WccData,
 };
 
 use super::status::status;
+use crate::vfs::fh::Handle;
 use crate::vfs::{Attributes, Error, SetAttributes, TimeChange, Wcc};
 
 pub(super) fn fail<F>(error: Error, body: F) -> Failure<F> {
@@ -13,6 +14,14 @@ pub(super) fn fail<F>(error: Error, body: F) -> Failure<F> {
         status: status(error),
         body,
     }
+}
+
+/// The handle as NFSv3 sends it.
+///
+/// # Errors
+/// [`Error::NoHandle`] for one of more than 64 bytes, which this server does not make.
+pub(crate) fn file_handle(handle: &Handle) -> Result<FileHandle, Error> {
+    FileHandle::new(handle.as_ref()).map_err(|_too_long| Error::NoHandle)
 }
 
 pub(super) fn fattr3(attributes: &Attributes) -> Fattr3 {

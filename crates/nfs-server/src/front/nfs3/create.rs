@@ -6,7 +6,7 @@ use nfs_wire::nfs3::{
 };
 
 use super::Context;
-use super::convert::{fail, fattr3, set_attributes, wcc_data};
+use super::convert::{fail, fattr3, file_handle, set_attributes, wcc_data};
 use crate::limits;
 use crate::vfs::{Error, NewNode, Precondition};
 
@@ -76,11 +76,12 @@ async fn make(cx: &Context, place: &DirOpArgs<'_>, node: NewNode, sattr: &Sattr3
         .target(&place.dir)
         .await
         .map_err(|error| fail(error, none))?;
-    let (result, wcc) = cx.core.create(&directory, place.name.0, node, set).await;
+    let (result, wcc) = cx.vfs().create(&directory, place.name.0, node, set).await;
     let dir_wcc = wcc_data(&wcc);
     match result {
         Ok(created) => Ok(CreateOk {
-            obj: Some(created.object.handle),
+            // A handle that cannot be sent is left out, as RFC 1813 allows: the client looks the name up.
+            obj: file_handle(&created.object.handle).ok(),
             obj_attributes: Some(fattr3(&created.attributes)),
             dir_wcc,
         }),
@@ -95,6 +96,6 @@ async fn refuse(cx: &Context, place: &DirOpArgs<'_>, error: Error) -> CreateResu
         .target(&place.dir)
         .await
         .map_err(|error| fail(error, none))?;
-    let wcc = cx.core.wcc_unchanged(&directory.object).await;
+    let wcc = cx.vfs().wcc_unchanged(&directory.object).await;
     Err(fail(error, wcc_data(&wcc)))
 }

@@ -9,13 +9,12 @@ use nfs_wire::nfs3::{
 use super::convert::{fail, fattr3, wcc_data};
 use super::object::post_op_attr;
 use super::{Context, put};
-use crate::front::dispatch::Payload;
 use crate::operate::counters::count_bytes;
 use crate::operate::trace::Event;
-use crate::vfs::{Error, Stability};
+use crate::vfs::{Error, Payload, Stability};
 
 pub(super) async fn read(cx: &Context, args: &ReadArgs, out: &mut Vec<u8>) -> Option<Buf> {
-    let (trace, about) = (&cx.core.trace, cx.caller.about(&args.file));
+    let (trace, about) = (&cx.vfs().trace, cx.caller.about(args.file.as_ref()));
     trace.start(Event::ReadStart, about, args.offset, args.count.into());
     let outcome = read_data(cx, args, out).await;
     if let Err(status) = outcome {
@@ -39,13 +38,13 @@ async fn read_data(cx: &Context, args: &ReadArgs, out: &mut Vec<u8>) -> Result<B
         Err(error) => return refused(fail(error, PostOpAttr::None), out),
     };
     // More than rtmax is answered with rtmax: a short read is the protocol's own way to say so.
-    let count = args.count.min(cx.core.io_bytes_max) as usize;
-    match cx.core.read(&cx.engine, &target, args.offset, count).await {
+    let count = args.count.min(cx.vfs().io_bytes_max) as usize;
+    match cx.vfs().read(&cx.engine, &target, args.offset, count).await {
         Ok(done) => {
             let file_attributes = Some(fattr3(&done.attributes));
             // At most `io_bytes_max`, which has 32 bits.
             let data_len = done.data.len() as u32;
-            count_bytes(&cx.core.counters.bytes_read, done.data.len());
+            count_bytes(&cx.service.counters.bytes_read, done.data.len());
             put(out, &Nfsstat3::Ok);
             put(
                 out,
@@ -69,7 +68,7 @@ pub(super) async fn write(
     args: &WriteHead,
     payload: Option<Payload>,
 ) -> Result<WriteOk, Failure<WccData>> {
-    let (trace, about) = (&cx.core.trace, cx.caller.about(&args.file));
+    let (trace, about) = (&cx.vfs().trace, cx.caller.about(args.file.as_ref()));
     trace.start(Event::WriteStart, about, args.offset, args.count.into());
     let outcome = write_data(cx, args, payload).await;
     if let Err(failure) = &outcome {
@@ -93,11 +92,11 @@ async fn write_data(
     if args.count != args.data_len {
         // RFC 1813 §3.3.7: count is the number of bytes of data; which of two to believe is
         // not for the server to guess.
-        let wcc = cx.core.wcc_unchanged(&target.object).await;
+        let wcc = cx.vfs().wcc_unchanged(&target.object).await;
         return Err(fail(Error::Invalid, wcc_data(&wcc)));
     }
     let Some(payload) = payload else {
-        let wcc = cx.core.wcc_unchanged(&target.object).await;
+        let wcc = cx.vfs().wcc_unchanged(&target.object).await;
         return Err(fail(Error::Busy, wcc_data(&wcc)));
     };
     let stability = match args.stable {
@@ -106,13 +105,13 @@ async fn write_data(
         StableHow::FileSync => Stability::FileSync,
     };
     let (result, wcc) = cx
-        .core
+        .vfs()
         .write(&cx.engine, &target, args.offset, payload, stability)
         .await;
     let file_wcc = wcc_data(&wcc);
     match result {
         Ok(done) => {
-            count_bytes(&cx.core.counters.bytes_written, done.count);
+            count_bytes(&cx.service.counters.bytes_written, done.count);
             Ok(WriteOk {
                 file_wcc,
                 // At most `args.count`.
@@ -126,7 +125,7 @@ async fn write_data(
 }
 
 pub(super) async fn commit(cx: &Context, args: &CommitArgs) -> Result<CommitOk, Failure<WccData>> {
-    let (trace, about) = (&cx.core.trace, cx.caller.about(&args.file));
+    let (trace, about) = (&cx.vfs().trace, cx.caller.about(args.file.as_ref()));
     trace.start(Event::CommitStart, about, args.offset, args.count.into());
     let outcome = commit_file(cx, args).await;
     if let Err(failure) = &outcome {
@@ -144,7 +143,7 @@ async fn commit_file(cx: &Context, args: &CommitArgs) -> Result<CommitOk, Failur
         .map_err(|error| fail(error, none))?;
     // Whatever the range, the whole file is synced: Linux has no sync of a range that covers
     // what is needed to find the data again.
-    let (result, wcc) = cx.core.commit(&cx.engine, &target).await;
+    let (result, wcc) = cx.vfs().commit(&cx.engine, &target).await;
     let file_wcc = wcc_data(&wcc);
     match result {
         Ok(verf) => Ok(CommitOk { file_wcc, verf }),

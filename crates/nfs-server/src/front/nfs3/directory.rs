@@ -21,7 +21,10 @@ pub(super) async fn remove(
         .target(&object.dir)
         .await
         .map_err(|error| fail(error, none))?;
-    let (result, wcc) = cx.core.remove(&directory, object.name.0, directories).await;
+    let (result, wcc) = cx
+        .vfs()
+        .remove(&directory, object.name.0, directories)
+        .await;
     let body = RemoveOk {
         wcc: wcc_data(&wcc),
     };
@@ -42,7 +45,7 @@ pub(super) async fn rename(
         .await
         .map_err(|error| fail(error, none))?;
     let (result, from_wcc, to_wcc) = cx
-        .core
+        .vfs()
         .rename(&from, args.from.name.0, &to, args.to.name.0)
         .await;
     let body = RenameBody {
@@ -63,13 +66,13 @@ pub(super) async fn link(cx: &Context, args: &LinkArgs<'_>) -> Result<LinkBody, 
         .await
         .map_err(|error| fail(error, none))?;
     let (result, wcc) = if file.tree.export.id == directory.tree.export.id {
-        cx.core
+        cx.vfs()
             .link(file.object.clone(), &directory, args.link.name.0)
             .await
     } else {
         (
             Err(Error::CrossDevice),
-            cx.core.wcc_unchanged(&directory.object).await,
+            cx.vfs().wcc_unchanged(&directory.object).await,
         )
     };
     let body = LinkBody {

@@ -34,7 +34,7 @@ pub(super) async fn fsinfo(
     args: &FsinfoArgs,
 ) -> Result<FsinfoOk, Failure<PostOpAttr>> {
     let facts = facts(cx, &args.fsroot).await?;
-    let largest = cx.core.io_bytes_max;
+    let largest = cx.vfs().io_bytes_max;
     let preferred = largest.min(limits::IO_BYTES_PREFERRED);
     let block = u32::try_from(facts.space.bsize).unwrap_or(4096);
     Ok(FsinfoOk {
@@ -74,7 +74,7 @@ pub(super) async fn pathconf(
 
 async fn facts(cx: &Context, object: &FileHandle) -> Result<FsFacts, Failure<PostOpAttr>> {
     let target = cx.target(object).await.map_err(|error| fail(error, None))?;
-    cx.core
+    cx.vfs()
         .file_system(&target)
         .await
         .map_err(|error| fail(error, None))

@@ -1,7 +1,7 @@
 //! NFSv3 (RFC 1813): one function per procedure. Each shapes the call for [`vfs`](crate::vfs),
 //! waits for it, and shapes the answer; none sees bytes or descriptors.
 
-mod convert;
+pub(super) mod convert;
 mod create;
 mod data;
 mod directory;
@@ -19,16 +19,16 @@ use nfs_io::{Buf, Reservation};
 use nfs_wire::nfs3::{Call, FileHandle, Procedure, WriteHead};
 use nfs_wire::{Encode, Encoder};
 
-use crate::core::{Caller, Core, Target};
-use crate::front::dispatch::Payload;
-use crate::rpc::call_notes::NotedCall;
+use crate::front::service::Service;
+use crate::host::call_notes::NotedCall;
+use crate::rpc::caller::Caller;
 use crate::rpc::client_id::Peer;
 use crate::rpc::reply_cache::Origin;
-use crate::vfs::{Result, Turn};
+use crate::vfs::{Payload, Result, Target, Turn, Vfs};
 
 /// All that a procedure needs besides its arguments.
 pub(crate) struct Context {
-    pub(crate) core: Arc<Core>,
+    pub(crate) service: Arc<Service>,
     pub(crate) engine: Engine,
     /// Whose connection the call came by.
     pub(crate) peer: Rc<Peer>,
@@ -45,13 +45,18 @@ pub(crate) struct Context {
 }
 
 impl Context {
+    pub(crate) fn vfs(&self) -> &Arc<Vfs> {
+        &self.service.vfs
+    }
+
     async fn target(&self, handle: &FileHandle) -> Result<Target> {
-        let target = self.core.target(&self.caller, handle, &self.turn).await?;
+        let (caller, note) = (&self.caller, self.call_note.as_ref());
+        let target = self
+            .service
+            .target(caller, handle.as_ref(), &self.turn, note);
+        let target = target.await?;
         self.admitted.set(true);
-        Ok(Target {
-            call_note: self.call_note.clone(),
-            ..target
-        })
+        Ok(target)
     }
 
     /// Did an export's rules let the caller in? Otherwise the call has changed nothing.

@@ -6,15 +6,15 @@ use nfs_wire::nfs3::{
     PostOpAttr, ReadlinkArgs, ReadlinkOk, RemoveOk, SetattrArgs, WccData,
 };
 
-use super::convert::{fail, fattr3, same_time, set_attributes, wcc_data};
+use super::convert::{fail, fattr3, file_handle, same_time, set_attributes, wcc_data};
 use super::{Context, put};
-use crate::core::Target;
 use crate::vfs::Access;
+use crate::vfs::Target;
 
 pub(super) async fn getattr(cx: &Context, args: &GetattrArgs) -> Result<GetattrOk, Failure<()>> {
     let attributes = async {
         let target = cx.target(&args.object).await?;
-        cx.core.attributes(&target.object).await
+        cx.vfs().attributes(&target.object).await
     };
     match attributes.await {
         Ok(attributes) => Ok(GetattrOk {
@@ -38,7 +38,7 @@ pub(super) async fn setattr(
     let set = set_attributes(&args.new_attributes).map_err(|error| fail(error, none))?;
     let guard = args.guard;
     let unchanged = move |ctime| guard.is_none_or(|guard| same_time(guard, ctime));
-    let (result, wcc) = cx.core.set_attributes(&target, set, unchanged).await;
+    let (result, wcc) = cx.vfs().set_attributes(&target, set, unchanged).await;
     let body = RemoveOk {
         wcc: wcc_data(&wcc),
     };
@@ -53,11 +53,15 @@ pub(super) async fn lookup(
         .target(&args.what.dir)
         .await
         .map_err(|error| fail(error, None))?;
-    let (found, dir_attributes) = cx.core.lookup(&directory, args.what.name.0).await;
+    let (found, dir_attributes) = cx.vfs().lookup(&directory, args.what.name.0).await;
     let dir_attributes = dir_attributes.as_ref().map(fattr3);
+    let found = found.and_then(|(object, attributes)| {
+        let handle = file_handle(&object.handle)?;
+        Ok((handle, attributes))
+    });
     match found {
         Ok((object, attributes)) => Ok(LookupOk {
-            object: object.handle,
+            object,
             obj_attributes: Some(fattr3(&attributes)),
             dir_attributes,
         }),
@@ -81,7 +85,7 @@ pub(super) async fn access(
     let asked = meanings.iter().filter(|(bit, _)| args.access & bit != 0);
     let wanted = asked.fold(Access::NONE, |wanted, (_, needs)| wanted | *needs);
     let (granted, attributes) = cx
-        .core
+        .vfs()
         .access(&target, wanted)
         .await
         .map_err(|error| fail(error, None))?;
@@ -120,7 +124,7 @@ pub(super) async fn readlink(cx: &Context, args: &ReadlinkArgs, out: &mut Vec<u8
             );
         }
     };
-    match cx.core.readlink(&target).await {
+    match cx.vfs().readlink(&target).await {
         Ok((data, attributes)) => put(
             out,
             &Ok::<_, Failure<PostOpAttr>>(ReadlinkOk {
@@ -136,7 +140,7 @@ pub(super) async fn readlink(cx: &Context, args: &ReadlinkArgs, out: &mut Vec<u8
 }
 
 pub(super) async fn post_op_attr(cx: &Context, target: &Target) -> PostOpAttr {
-    cx.core
+    cx.vfs()
         .attributes(&target.object)
         .await
         .ok()

@@ -5,11 +5,11 @@ use nfs_wire::nfs3::{
     ReaddirArgs, ReaddirOk, ReaddirplusArgs, ReaddirplusOk,
 };
 
-use super::convert::{fail, fattr3};
+use super::convert::{fail, fattr3, file_handle};
 use super::object::post_op_attr;
 use super::{Context, Held, put};
-use crate::core::Target;
 use crate::limits;
+use crate::vfs::Target;
 use crate::vfs::{DirEntry, Error, Listing};
 
 pub(super) async fn readdir(cx: &Context, args: &ReaddirArgs, out: &mut Vec<u8>) -> Held {
@@ -28,7 +28,7 @@ pub(super) async fn readdir(cx: &Context, args: &ReaddirArgs, out: &mut Vec<u8>)
         out,
         &Ok::<_, Failure<PostOpAttr>>(ReaddirOk {
             dir_attributes: post_op_attr(cx, &directory).await,
-            cookieverf: cx.core.key.cookie_verifier(&args.dir),
+            cookieverf: cx.vfs().cookie_verifier(&directory),
             entries: listing.entries.iter().map(entry3).collect(),
             eof: listing.eof,
         }),
@@ -59,13 +59,16 @@ pub(super) async fn readdirplus(cx: &Context, args: &ReaddirplusArgs, out: &mut 
     let entries = listing.entries.iter().map(|entry| EntryPlus3 {
         entry: entry3(entry),
         name_attributes: entry.plus.as_ref().map(|plus| fattr3(&plus.1)),
-        name_handle: entry.plus.as_ref().map(|plus| plus.0),
+        name_handle: entry
+            .plus
+            .as_ref()
+            .and_then(|plus| file_handle(&plus.0).ok()),
     });
     put(
         out,
         &Ok::<_, Failure<PostOpAttr>>(ReaddirplusOk {
             dir_attributes: post_op_attr(cx, &directory).await,
-            cookieverf: cx.core.key.cookie_verifier(&args.dir),
+            cookieverf: cx.vfs().cookie_verifier(&directory),
             entries: entries.collect(),
             eof: listing.eof,
         }),
@@ -75,7 +78,7 @@ pub(super) async fn readdirplus(cx: &Context, args: &ReaddirplusArgs, out: &mut 
 
 /// What the reply holds until it is sent: no more than its own length, where that can be had.
 fn kept(cx: &Context, listing: Listing, out: &[u8]) -> Held {
-    let own = cx.core.send_buffers.budget().try_reserve(out.len() as u64);
+    let own = cx.vfs().read_buffers.budget().try_reserve(out.len() as u64);
     Held {
         data: None,
         reservation: Some(own.unwrap_or(listing.memory)),
@@ -90,12 +93,12 @@ async fn list(
     fits: impl FnMut(usize) -> bool + Send + 'static,
 ) -> Result<(Target, Listing), Failure<PostOpAttr>> {
     let directory = cx.target(dir).await.map_err(|error| fail(error, None))?;
-    let expected = cx.core.key.cookie_verifier(dir);
+    let expected = cx.vfs().cookie_verifier(&directory);
     let listing = if cookie != 0 && verifier != expected {
         Err(Error::BadCookie)
     } else {
         let memory = u64::from(bytes) * limits::READDIR_MEMORY_FACTOR;
-        cx.core
+        cx.vfs()
             .read_directory(&directory, cookie, memory, plus, fits)
             .await
     };
@@ -116,7 +119,7 @@ fn entry3(entry: &DirEntry) -> Entry3<'_> {
 /// Longest result for a client that asks for `count` bytes: as long as the memory budget allows.
 fn reply_bytes_max(cx: &Context, count: u32) -> u32 {
     // A quarter of the budget for replies is at least `io_bytes_max`; one listing gets no more.
-    let affordable = u64::from(cx.core.io_bytes_max) / limits::READDIR_MEMORY_FACTOR;
+    let affordable = u64::from(cx.vfs().io_bytes_max) / limits::READDIR_MEMORY_FACTOR;
     let affordable = u32::try_from(affordable).unwrap_or(u32::MAX);
     count.min(limits::READDIR_BYTES_MAX).min(affordable)
 }

@@ -272,10 +272,9 @@ fn traced(trace: &Arc<Trace>, events: usize) -> Controls {
     Controls {
         trace: Box::new(move |_, _| {
             let call = CallId::new(7, ([10, 0, 0, 7].into(), 703), std::time::Instant::now());
-            let file = nfs_wire::nfs3::FileHandle::new(&[1]).unwrap();
             let about = About {
                 call: &call,
-                file: &file,
+                file: &[1],
             };
             for _ in 0..events {
                 changed.done(Event::ReadDone, about, 4096, 100);
@@ -311,7 +310,7 @@ fn read_done() -> FollowRequest {
 async fn a_follower_gets_events_until_it_has_enough() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("control.sock");
-    let trace = Trace::new();
+    let trace = Trace::new(|_| None);
     with_controls(path, traced(&trace, 1), |path| {
         let asking = path.clone();
         let begun = || assert_eq!(followers(&asking), 1);
@@ -334,7 +333,7 @@ async fn a_follower_gets_events_until_it_has_enough() {
 async fn a_follower_that_goes_without_a_word_or_speaks_again_is_followed_by_silence() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("control.sock");
-    let trace = Trace::new();
+    let trace = Trace::new(|_| None);
     with_controls(path, traced(&trace, 1), |path| {
         let follow = b"{\"v\":1,\"command\":{\"trace-follow\":{\"events\":[\"read_done\"]}}}\n";
         let begin = || {
@@ -361,7 +360,7 @@ async fn a_follower_that_goes_without_a_word_or_speaks_again_is_followed_by_sile
 async fn a_follower_that_does_not_read_holds_nobody_up_and_loses_events() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("control.sock");
-    let trace = Trace::new();
+    let trace = Trace::new(|_| None);
     with_controls(path, traced(&trace, 1000), |path| {
         let asking = path.clone();
         // While nothing is read: more than the queue and both sockets' buffers hold.
@@ -398,7 +397,7 @@ fn the_end_of_the_server_ends_a_follower() {
         ControlSocket::bind(&path).unwrap()
     };
     let server = std::thread::spawn(move || {
-        let controls = Arc::new(traced(&Trace::new(), 1));
+        let controls = Arc::new(traced(&Trace::new(|_| None), 1));
         runtime.block_on(async {
             let serving = tokio::spawn(socket.serve(controls));
             ended.await.unwrap();

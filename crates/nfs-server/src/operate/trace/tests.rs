@@ -12,15 +12,21 @@ fn call(xid: u32) -> CallId {
     CallId::new(xid, (CLIENT, 703), Instant::now())
 }
 
+/// The export of a handle that [`handle`] made.
+fn export_of(handle: &[u8]) -> Option<u32> {
+    let id = handle.get(4..8)?.try_into().ok()?;
+    Some(u32::from_be_bytes(id))
+}
+
 /// A handle that says it is of the export `pseudo`.
-fn handle(pseudo: &str) -> FileHandle {
+fn handle(pseudo: &str) -> Vec<u8> {
     let mut bytes = vec![1, 1, 0, 0];
     bytes.extend_from_slice(&crate::exports::export_id(pseudo).to_be_bytes());
-    FileHandle::new(&bytes).unwrap()
+    bytes
 }
 
 fn trace() -> Arc<Trace> {
-    let trace = Trace::new();
+    let trace = Trace::new(export_of);
     let exports = ["/a", "/b"].map(|pseudo| ExportConfig::new("/srv", pseudo));
     let config = Config::from_flags(ServerConfig::default(), exports.to_vec());
     let table = ExportTable::new(&config).unwrap();
@@ -314,4 +320,11 @@ fn times_are_those_of_the_calendar() {
     }
     let before = UNIX_EPOCH - Duration::from_secs(1);
     assert_eq!(line::time(before), "1970-01-01T00:00:00.000000Z");
+}
+
+#[test]
+fn handles_are_hashed_as_others_hash_them() {
+    // The check value of this CRC.
+    assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
+    assert_eq!(crc32(b""), 0);
 }

@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
-use super::{Key, Origin};
+use super::{CallKey, Origin};
+use crate::host::call_notes::NotedCall;
 use crate::limits;
-use crate::rpc::call_notes::NotedCall;
 use crate::rpc::client_id::ClientId;
 
 /// Calls of one kind, in progress and done; see the parent module for who gives way when it is full.
 pub(super) struct Shelf {
-    calls: HashMap<Key, State, BuildHasherDefault<KeyHasher>>,
+    calls: HashMap<CallKey, State, BuildHasherDefault<KeyHasher>>,
     holders: HashMap<Network, Holder>,
     /// Elements of all queues.
     held: usize,
@@ -60,7 +60,7 @@ struct Holder {
     held: usize,
     /// By client: its done calls, oldest first. An element whose entry was replaced since
     /// counts until its turn comes.
-    clients: HashMap<ClientId, VecDeque<(Instant, Key)>>,
+    clients: HashMap<ClientId, VecDeque<(Instant, CallKey)>>,
 }
 
 /// An address as far as one host cannot choose it: of IPv6, where a host has 2^64, the first half.
@@ -87,19 +87,19 @@ impl Shelf {
         }
     }
 
-    pub(super) fn get_mut(&mut self, key: Key) -> Option<&mut State> {
+    pub(super) fn get_mut(&mut self, key: CallKey) -> Option<&mut State> {
         self.calls.get_mut(&key)
     }
 
     /// Marks a call as in progress, in place of what is known of it.
-    pub(super) fn begin(&mut self, key: Key, origin: Arc<Origin>) {
+    pub(super) fn begin(&mut self, key: CallKey, origin: Arc<Origin>) {
         let waiter = None;
         self.calls
             .insert(key, State::InProgress(Running { origin, waiter }));
     }
 
     /// Takes out a call that was in progress.
-    pub(super) fn end(&mut self, key: Key) -> Option<Running> {
+    pub(super) fn end(&mut self, key: CallKey) -> Option<Running> {
         match self.calls.remove(&key)? {
             State::InProgress(running) => Some(running),
             State::Done(_) => None,
@@ -107,7 +107,7 @@ impl Shelf {
     }
 
     /// Keeps a reply for this client of this network.
-    pub(super) fn keep(&mut self, key: Key, network: Network, client: ClientId, kept: Kept) {
+    pub(super) fn keep(&mut self, key: CallKey, network: Network, client: ClientId, kept: Kept) {
         // Counted as one who shares, also before it has anything.
         self.holders.entry(network).or_default();
         while self.held >= self.held_max && self.give_way(network, client) {}
@@ -210,17 +210,17 @@ impl Shelf {
             }
         });
         let queues = self.holders.values().flat_map(|h| h.clients.values());
-        let queues = queues.map(|queue| queue.capacity() * size_of::<(Instant, Key)>());
+        let queues = queues.map(|queue| queue.capacity() * size_of::<(Instant, CallKey)>());
         // A hash table keeps an eighth of its places free and has a power of two of them.
         let places = (self.calls.capacity() * 8 / 7).next_power_of_two();
-        let calls = places * (size_of::<(Key, State)>() + 1);
+        let calls = places * (size_of::<(CallKey, State)>() + 1);
         replies.sum::<usize>() + queues.sum::<usize>() + calls
     }
 }
 
 impl Holder {
     /// The oldest call of `client`, if that holds its share, or else of the client that holds most.
-    fn take_oldest(&mut self, client: ClientId) -> Option<(Instant, Key)> {
+    fn take_oldest(&mut self, client: ClientId) -> Option<(Instant, CallKey)> {
         let share = self.held / self.clients.len().max(1);
         let own = self.clients.get(&client).map_or(0, VecDeque::len);
         let from = if own >= share.max(1) {
@@ -240,8 +240,8 @@ impl Holder {
 
 /// Forgets the reply that was done then under this key, unless another call took its place.
 fn remove_done(
-    calls: &mut HashMap<Key, State, BuildHasherDefault<KeyHasher>>,
-    key: Key,
+    calls: &mut HashMap<CallKey, State, BuildHasherDefault<KeyHasher>>,
+    key: CallKey,
     done: Instant,
 ) {
     let is_it = |state: &State| matches!(state, State::Done(kept) if kept.done == done);

@@ -581,7 +581,7 @@ fn every_id_that_was_returned_survives_kill_9() {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args([
                 "--exact",
-                "handle_table::tests::child_that_interns_until_it_is_killed",
+                "vfs::handle_table::tests::child_that_interns_until_it_is_killed",
             ])
             .arg("--nocapture")
             .env(CHILD_TABLE, &path)

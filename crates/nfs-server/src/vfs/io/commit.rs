@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 
 use super::super::{Access, Error, Object, Result, WithWcc};
 use super::{finished, must_be_regular};
-use crate::core::{Core, Target};
+use crate::vfs::{Target, Vfs};
 
 /// The round of one file that may still be joined.
 #[derive(Default)]
@@ -49,7 +49,7 @@ impl Rounds {
     }
 }
 
-impl Core {
+impl Vfs {
     /// Puts everything written to the file on stable storage: the kernel offers no more for a
     /// range. Returns the verifier from after it.
     pub(crate) async fn commit(
@@ -58,7 +58,7 @@ impl Core {
         target: &Target,
     ) -> WithWcc<[u8; 8]> {
         let object = &target.object;
-        let change = object.begin_change(target.client);
+        let change = object.begin_change(target.actor.author);
         let (before, fd) = match self.ready_to_commit(target).await {
             Ok(ready) => ready,
             Err(error) => {
@@ -71,7 +71,7 @@ impl Core {
         let result = match synced.await {
             Err(Error::Busy) => Err(Error::Busy),
             // Asked in any case: to answer with an error is to tell.
-            result if object.must_hear_of_error(target.client) => {
+            result if object.must_hear_of_error(target.actor.author) => {
                 result.and(Err(Error::Errno(Errno::IO)))
             }
             result => result,
@@ -123,7 +123,12 @@ impl Core {
         let covered = object.take_unstable();
         let engine = self.engine_for(engine, target);
         let op = Op::Fsync { file, data_only };
-        let result = finished(engine.submit(op, &target.creds, target.lane()).await.result);
+        let result = finished(
+            engine
+                .submit(op, &target.actor.creds, target.lane())
+                .await
+                .result,
+        );
         match result {
             Ok(_) => Ok(()),
             Err(Error::Busy) => {
@@ -169,7 +174,7 @@ impl Core {
         if error == Error::Errno(Errno::IO) && object.has_unstable() {
             self.lost(object);
             // To answer with an error is to tell.
-            object.must_hear_of_error(target.client);
+            object.must_hear_of_error(target.actor.author);
         }
     }
 

@@ -21,7 +21,7 @@ pub(crate) use commit::Rounds;
 pub(crate) use mode::Refusals;
 
 use super::{Access, Attributes, Error, FileKind, Object, Result};
-use crate::core::{Core, Target};
+use crate::vfs::{Target, Vfs};
 
 /// What a READ brought.
 pub(crate) struct ReadDone {
@@ -29,6 +29,13 @@ pub(crate) struct ReadDone {
     pub(crate) data: Buf,
     pub(crate) eof: bool,
     pub(crate) attributes: Attributes,
+}
+
+/// The data of a WRITE.
+pub(crate) struct Payload {
+    pub(crate) data: Buf,
+    /// How much of it was copied within the server to get there, bytes.
+    pub(crate) copied: usize,
 }
 
 /// What a WRITE is to promise, or did.
@@ -49,7 +56,7 @@ pub(crate) struct WriteDone {
     pub(crate) verifier: [u8; 8],
 }
 
-impl Core {
+impl Vfs {
     /// The shard's engine for file systems on this machine. A ring executes an operation within the
     /// submitting call if the file system lets it, and FUSE and network file systems let it and then
     /// wait for their peer: those go to the helper pool, where they hold up their own lane only.
@@ -65,9 +72,9 @@ impl Core {
         if let Some(fd) = target.object.write_fd_if_open() {
             return Ok(fd);
         }
-        let (core, object) = (Arc::clone(self), Arc::clone(&target.object));
+        let (vfs, object) = (Arc::clone(self), Arc::clone(&target.object));
         self.opening(target.lane(), move || {
-            object.write_fd(core.files.budget(), &core.writers)
+            object.write_fd(vfs.files.budget(), &vfs.writers)
         })
         .await?
     }
@@ -76,18 +83,18 @@ impl Core {
         if let Some(fd) = target.object.read_fd_if_open() {
             return Ok(fd);
         }
-        let (core, object) = (Arc::clone(self), Arc::clone(&target.object));
-        self.opening(target.lane(), move || object.read_fd(core.files.budget()))
+        let (vfs, object) = (Arc::clone(self), Arc::clone(&target.object));
+        self.opening(target.lane(), move || object.read_fd(vfs.files.budget()))
             .await?
     }
 
     async fn check_io(&self, target: &Target, access: Access, stat: Stat) -> Result<()> {
         if target.object.mount.local {
-            return target.object.check_io(&target.creds, access, &stat);
+            return target.object.check_io(&target.actor, access, &stat);
         }
         let target = target.clone();
         self.blocking(target.lane(), move || {
-            target.object.check_io(&target.creds, access, &stat)
+            target.object.check_io(&target.actor, access, &stat)
         })
         .await?
     }

@@ -10,9 +10,9 @@ use nfs_io::fs::{self, Stat};
 use nfs_io::plan::{Alignment, Fallback, Mode};
 
 use super::super::{Error, Object, Result};
-use crate::core::{Core, Target};
 use crate::operate::io_counters::{Io, Moved, Reason};
 use crate::operate::trace::Trace;
+use crate::vfs::{Target, Vfs};
 
 /// What a file has refused: asking again costs a system call that fails. Forgotten when the
 /// file leaves the cache.
@@ -168,7 +168,7 @@ impl<'c> Moving<'c> {
     }
 }
 
-impl Core {
+impl Vfs {
     /// The descriptor for direct I/O. `None`, with `moving` fallen back, where the file system refuses it.
     pub(super) async fn direct_fd(
         self: &Arc<Self>,
@@ -179,10 +179,10 @@ impl Core {
         if let Some(fd) = target.object.direct_fd_if_open(io) {
             return Ok(Some(fd));
         }
-        let (core, object) = (Arc::clone(self), Arc::clone(&target.object));
+        let (vfs, object) = (Arc::clone(self), Arc::clone(&target.object));
         let opened = self
             .opening(target.lane(), move || {
-                object.direct_fd(io, core.files.budget())
+                object.direct_fd(io, vfs.files.budget())
             })
             .await?;
         match opened {
@@ -196,7 +196,7 @@ impl Core {
     }
 }
 
-impl Core {
+impl Vfs {
     /// Lets go of what the edges of direct WRITEs left in the page cache, `least` pages or more of it. Pages
     /// that are still dirty are written back and go another time. Not where READs are meant to find
     /// the file in the cache.

@@ -12,11 +12,11 @@ use nfs_io::{Buf, Errno, Keep};
 use super::super::{Access, Attributes, Error, Result};
 use super::mode::{Moving, alignment};
 use super::{ReadDone, finished, must_be_regular};
-use crate::core::{Core, Target};
 use crate::operate::io_counters::Io;
 use crate::operate::trace::Event;
+use crate::vfs::{Target, Vfs};
 
-impl Core {
+impl Vfs {
     /// Reads up to `count` bytes.
     ///
     /// # Errors
@@ -70,7 +70,7 @@ impl Core {
         before: &Attributes,
     ) -> Result<Buf> {
         let object = &target.object;
-        let budget = self.send_buffers.budget();
+        let budget = self.read_buffers.budget();
         let alignment = alignment(object, &before.stat);
         let plan = |mode| plan_read(mode, offset, wanted, 0, &alignment).ok_or(Error::Invalid);
         let mut planned = plan(moving.mode)?;
@@ -143,16 +143,16 @@ impl Core {
             mode,
             keep: Keep::none(),
         };
-        let result = engine.submit(op, &target.creds, target.lane()).await;
+        let result = engine.submit(op, &target.actor.creds, target.lane()).await;
         let data = result.buf.ok_or(Error::Errno(Errno::IO))?;
         Ok((result.result.map(|read| cached + read), data))
     }
 
     /// Waits until the budget has room.
     async fn send_buffer(&self, len: usize) -> Result<Buf> {
-        match self.send_buffers.try_take(len) {
+        match self.read_buffers.try_take(len) {
             Some(buf) => Ok(buf),
-            None => self.send_buffers.take(len).await.ok_or(Error::Busy),
+            None => self.read_buffers.take(len).await.ok_or(Error::Busy),
         }
     }
 }

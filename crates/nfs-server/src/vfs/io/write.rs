@@ -13,14 +13,13 @@ use nfs_io::{Buf, Errno, Keep};
 use super::super::gate::{Group, Pass};
 use super::super::{Access, Error, Object, Result, WithWcc};
 use super::mode::{Moving, alignment};
-use super::{Stability, WriteDone, finished, must_be_regular};
-use crate::core::{Core, Target};
-use crate::front::dispatch::Payload;
+use super::{Payload, Stability, WriteDone, finished, must_be_regular};
 use crate::limits;
 use crate::operate::io_counters::Io;
 use crate::operate::trace::Event;
+use crate::vfs::{Target, Vfs};
 
-impl Core {
+impl Vfs {
     /// Writes a payload.
     pub(crate) async fn write(
         self: &Arc<Self>,
@@ -32,7 +31,7 @@ impl Core {
     ) -> WithWcc<WriteDone> {
         let object = &target.object;
         // Begun before the attributes are taken: a change that comes between would go unseen.
-        let change = object.begin_change(target.client);
+        let change = object.begin_change(target.actor.author);
         let ready = self
             .ready_to_write(target, offset, payload.data.len())
             .await;
@@ -48,7 +47,7 @@ impl Core {
         let about = target.about();
         self.trace
             .io(Event::WriteOpened, about, offset, wanted as u64);
-        let budget = self.receive_buffers.budget();
+        let budget = &self.write_budget;
         let Some(_share) = object.mount.write_share(wanted, budget).await else {
             return (Err(Error::Busy), self.wcc_unchanged(object).await);
         };
@@ -139,7 +138,7 @@ impl Core {
             }
         }
         if done > 0 && (one_sync || write.stability == Stability::Unstable) {
-            object.note_unstable(write.target.client);
+            object.note_unstable(write.target.actor.author);
         }
         if done > 0 && one_sync {
             let whole = write.stability == Stability::FileSync;
@@ -185,7 +184,7 @@ impl Core {
                 mode,
                 keep: Keep::new(pass),
             };
-            let done = engine.submit(op, &target.creds, target.lane()).await;
+            let done = engine.submit(op, &target.actor.creds, target.lane()).await;
             // Lost with the engine: nobody waits for an answer any more.
             data = done.buf.ok_or(Error::Errno(Errno::IO))?;
             match done.result {

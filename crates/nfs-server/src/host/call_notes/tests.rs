@@ -4,8 +4,8 @@ fn open(directory: &Path) -> Arc<CallNotes> {
     Arc::new(CallNotes::open(directory, [9; 24]))
 }
 
-fn key(number: u64) -> Key {
-    Key::of_words([number, !number])
+fn key(number: u64) -> CallKey {
+    CallKey::of_words([number, !number])
 }
 
 fn before(change: Change, place: u64, found: u64) -> Before {

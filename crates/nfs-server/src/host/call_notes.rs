@@ -20,7 +20,7 @@
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
-use std::hash::Hasher as _;
+use std::hash::{Hash, Hasher};
 use std::io;
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::Path;
@@ -32,7 +32,6 @@ use parking_lot::Mutex;
 use siphasher::sip::SipHasher13;
 
 use crate::limits;
-use crate::rpc::reply_cache::Key;
 
 /// See the module.
 pub(crate) struct CallNotes {
@@ -57,13 +56,36 @@ struct Table {
     /// The notes of calls whose replies are kept, or that came before this life of the server, by place.
     notes: HashMap<u32, Note>,
     /// Calls of an earlier life that have not come again.
-    earlier: HashMap<Key, u32>,
+    earlier: HashMap<CallKey, u32>,
+}
+
+/// What makes two calls the same call: a hash of who sent it and of its bytes, under the key of the notes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CallKey {
+    first: u64,
+    second: u64,
+}
+
+impl CallKey {
+    pub(crate) const fn words(self) -> [u64; 2] {
+        [self.first, self.second]
+    }
+
+    pub(crate) const fn of_words([first, second]: [u64; 2]) -> Self {
+        Self { first, second }
+    }
+}
+
+impl Hash for CallKey {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        hasher.write_u64(self.first);
+    }
 }
 
 /// What a call noted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Note {
-    key: Key,
+    key: CallKey,
     before: Before,
     /// What it made, removed or moved, once it had; else [`Known::NOTHING`].
     done: Known,
@@ -170,7 +192,7 @@ impl CallNotes {
     }
 
     /// A call that is about to run, which came over connection `number` of this life.
-    pub(crate) fn call(self: &Arc<Self>, key: Key, number: u64) -> Arc<NotedCall> {
+    pub(crate) fn call(self: &Arc<Self>, key: CallKey, number: u64) -> Arc<NotedCall> {
         let mut table = self.table.lock();
         let place = table.earlier.remove(&key);
         let earlier = place.and_then(|place| table.notes.get(&place).copied());
@@ -268,7 +290,7 @@ impl CallNotes {
 /// A call that notes what it does. Dropped with its reply.
 pub(crate) struct NotedCall {
     notes: Arc<CallNotes>,
-    key: Key,
+    key: CallKey,
     connection: u64,
     begun_at: u64,
     place: Mutex<Option<u32>>,
@@ -507,7 +529,7 @@ impl Note {
             change,
         ] = words;
         Some(Self {
-            key: Key::of_words([first, second]),
+            key: CallKey::of_words([first, second]),
             before: Before {
                 change: match change {
                     0 => Change::Make,

@@ -1,0 +1,133 @@
+//! What all programs of the server share, and the way from a handle and a credential to a target.
+
+use std::sync::Arc;
+
+use nfs_io::identity::ServerIdentity;
+use nfs_io::{BufferPool, Creds, Errno, Lane, LocalUid};
+
+use crate::exports::{ClientRule, Export, PRIVILEGED_PORT, WireGid, WireUid};
+use crate::front::mount3::MountList;
+use crate::host::call_notes::NotedCall;
+use crate::host::groups::GroupLists;
+use crate::operate::counters::Counters;
+use crate::rpc::caller::{Caller, WireIdentity};
+use crate::rpc::reply_cache::ReplyCache;
+use crate::rpc::standing::Standing;
+use crate::vfs::fh::Handle;
+use crate::vfs::{Actor, Author, Error, Result, Target, Turn, Vfs};
+
+/// Made once at start; every shard holds it.
+pub(crate) struct Service {
+    pub(crate) vfs: Arc<Vfs>,
+    pub(crate) replies: Arc<ReplyCache>,
+    /// Buffers that WRITE payloads are received into.
+    pub(crate) receive_buffers: BufferPool,
+    pub(crate) counters: Counters,
+    pub(crate) mounts: MountList,
+    pub(crate) groups: Arc<GroupLists>,
+    /// Use the server's own group list of a uid instead of the one in AUTH_SYS.
+    pub(crate) server_groups: bool,
+}
+
+impl Service {
+    /// Finds a handle's object and decides who the caller is there.
+    ///
+    /// # Errors
+    /// [`Error::BadHandle`], [`Error::Stale`], or the refusal of the export's rules.
+    pub(crate) async fn target(
+        &self,
+        caller: &Caller,
+        handle: &[u8],
+        turn: &Turn,
+        call_note: Option<&Arc<NotedCall>>,
+    ) -> Result<Target> {
+        let handle = Handle::new(handle).map_err(|_too_long| Error::BadHandle)?;
+        let located = self.vfs.locate(&handle).await?;
+        // Before anything is opened on the client's behalf, it must be allowed on the export.
+        let mut actor = self.admit(caller, &located.tree.export).await?;
+        actor.call_note = call_note.cloned();
+        let now = caller.call.started;
+        let (tree, object) = self.vfs.open_located(located, turn, now).await?;
+        Ok(Target {
+            tree,
+            object,
+            actor,
+        })
+    }
+
+    /// Decides whether the caller may use an export, and as which user.
+    ///
+    /// # Errors
+    /// The refusal of the export's rules.
+    pub(crate) async fn admit(&self, caller: &Caller, export: &Export) -> Result<Actor> {
+        let rule = rule(caller, export)?;
+        let creds = match &caller.identity {
+            WireIdentity::Nobody => rule.squash.anonymous().clone(),
+            WireIdentity::Sys { uid, gid, gids } if !self.server_groups => {
+                rule.squash.creds(WireUid(*uid), WireGid(*gid), gids)
+            }
+            WireIdentity::Sys { uid, gid, .. } => {
+                let gids = self.own_groups(*uid).await?;
+                rule.squash.creds(WireUid(*uid), WireGid(*gid), &gids)
+            }
+            WireIdentity::Own(LocalUid(uid)) => {
+                let gids = self.own_groups(*uid).await?;
+                // The primary group is the first. Whom the user database does not know has none.
+                let nobody = rule.squash.anonymous().gid().0;
+                let gid = gids.first().copied().unwrap_or(nobody);
+                rule.squash.creds(WireUid(*uid), WireGid(gid), &gids)
+            }
+        };
+        let creds = possible(creds, rule.squash.anonymous())?;
+        Ok(Actor {
+            creds,
+            writable: rule.is_writable(),
+            // NFSv3 has no open: whoever opened a file before a chmod goes on with it (RFC 1813 §4.4).
+            owner_goes_on: true,
+            author: Author(caller.client.number()),
+            call: caller.call,
+            call_note: None,
+        })
+    }
+
+    /// The groups of a user as this machine's user database has them, the primary one first; none for
+    /// whom it does not know.
+    async fn own_groups(&self, uid: u32) -> Result<Vec<u32>> {
+        if let Some(gids) = self.groups.recent(uid) {
+            return Ok(gids);
+        }
+        let groups = Arc::clone(&self.groups);
+        // A lane of its own: no file system has this number.
+        self.vfs
+            .blocking(Lane(u64::MAX), move || groups.ask(uid))
+            .await
+    }
+}
+
+fn rule<'e>(caller: &Caller, export: &'e Export) -> Result<&'e ClientRule> {
+    if caller.standing == Standing::Barred {
+        return Err(Error::NotExported);
+    }
+    let port = if caller.standing.is_known() {
+        PRIVILEGED_PORT
+    } else {
+        caller.port
+    };
+    export
+        .client_rule(caller.addr, port)
+        .map_err(|_refused| Error::NotExported)
+}
+
+/// The nearest to `creds` that this server can act as. One that cannot take on identities acts as itself for
+/// everybody, as it said at start; in a user namespace whom it does not know is the anonymous user.
+///
+/// # Errors
+/// `EACCES` where the anonymous user is not known either.
+fn possible(creds: Creds, anonymous: &Creds) -> Result<Creds> {
+    let own = ServerIdentity::current();
+    if !own.can_switch() {
+        return Ok(own.creds().clone());
+    }
+    own.known(creds, anonymous)
+        .ok_or(Error::Errno(Errno::ACCESS))
+}

@@ -1,0 +1,44 @@
+//! Who makes a call, as the wire says.
+
+use std::net::IpAddr;
+
+use nfs_io::LocalUid;
+
+use crate::operate::trace::{About, CallId};
+use crate::rpc::client_id::ClientId;
+use crate::rpc::standing::Standing;
+
+/// Who makes a call. Nothing of it is believed beyond what the export's rules allow.
+#[derive(Clone)]
+pub(crate) struct Caller {
+    pub(crate) addr: IpAddr,
+    pub(crate) port: u16,
+    /// What the connection is believed.
+    pub(crate) standing: Standing,
+    /// Whose changes and errors this call's are, as its credential says.
+    pub(crate) client: ClientId,
+    pub(crate) identity: WireIdentity,
+    pub(crate) call: CallId,
+}
+
+/// What the credential of a call says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum WireIdentity {
+    /// AUTH_NONE: served as the anonymous user.
+    Nobody,
+    /// AUTH_SYS.
+    Sys { uid: u32, gid: u32, gids: Vec<u32> },
+    /// A user of this machine, as the kernel says and not the credential. Its groups are those of this
+    /// machine's user database.
+    Own(LocalUid),
+}
+
+impl Caller {
+    /// What trace events of this call are about, where it names the file with these bytes of a handle.
+    pub(crate) const fn about<'a>(&'a self, file: &'a [u8]) -> About<'a> {
+        About {
+            call: &self.call,
+            file,
+        }
+    }
+}

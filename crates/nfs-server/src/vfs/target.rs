@@ -1,0 +1,79 @@
+//! What an operation acts on: an object, and on whose behalf it is used.
+
+use std::sync::Arc;
+
+use nfs_io::{Creds, Lane};
+
+use super::{Author, Error, Object, Result, Tree};
+use crate::exports::policy::{Choice, Io};
+use crate::host::call_notes::NotedCall;
+use crate::operate::trace::{About, CallId};
+
+/// Who wants something of a file, as far as its export's rules believe it.
+#[derive(Clone)]
+pub(crate) struct Actor {
+    /// The user and groups as which the kernel is asked and names are changed.
+    pub(crate) creds: Creds,
+    /// The export's rules let this caller change files.
+    pub(crate) writable: bool,
+    /// The owner of a file may read and write it whatever its mode says. A front whose protocol knows no
+    /// open file asks for this: the caller may have opened the file before its mode was changed.
+    pub(crate) owner_goes_on: bool,
+    /// Whose changes and write errors these are.
+    pub(crate) author: Author,
+    /// The call that trace events are about.
+    pub(crate) call: CallId,
+    /// Where the call notes what it changes, if it must not run twice.
+    pub(crate) call_note: Option<Arc<NotedCall>>,
+}
+
+/// An object and who wants something of it.
+#[derive(Clone)]
+pub(crate) struct Target {
+    pub(crate) tree: Arc<Tree>,
+    pub(crate) object: Arc<Object>,
+    pub(crate) actor: Actor,
+}
+
+impl Target {
+    /// How an operation of `bytes` (as asked for) is to be moved, by the policy that holds now.
+    pub(crate) fn choose(&self, io: Io, bytes: u64) -> Choice {
+        let policy = self.tree.export.io.now();
+        if policy.uses_names() {
+            let name = self.object.name();
+            policy.choose(io, bytes, self.actor.call.client.ip(), name.as_deref())
+        } else {
+            policy.choose(io, bytes, self.actor.call.client.ip(), None)
+        }
+    }
+
+    /// What trace events of this call are about.
+    pub(crate) fn about(&self) -> About<'_> {
+        About {
+            call: &self.actor.call,
+            file: self.object.handle.as_ref(),
+        }
+    }
+
+    pub(crate) fn lane(&self) -> Lane {
+        self.object.mount.lane()
+    }
+
+    /// # Errors
+    /// [`Error::ReadOnly`] when this client may only read.
+    pub(crate) fn must_be_writable(&self) -> Result<()> {
+        if self.actor.writable {
+            Ok(())
+        } else {
+            Err(Error::ReadOnly)
+        }
+    }
+
+    /// The same caller on another object of the same tree.
+    pub(crate) fn with_object(&self, object: Arc<Object>) -> Self {
+        Self {
+            object,
+            ..self.clone()
+        }
+    }
+}
