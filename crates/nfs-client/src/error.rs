@@ -1,7 +1,10 @@
 //! What can go wrong between a call and its reply, by who is to blame.
 //!
 //! A status that the server put into the results (`NFS3ERR_...`) is not an error here: procedures
-//! return it beside their results. [`RpcError`] is for calls that brought no results at all.
+//! return it beside their results. [`RpcError`] is for calls that brought no results at all;
+//! [`ClientError`] is what [`Client`](crate::Client) and [`File`](crate::File) report, such a status included.
+
+mod client;
 
 use std::io;
 use std::sync::Arc;
@@ -9,6 +12,9 @@ use std::time::Duration;
 
 use nfs_wire::DecodeError;
 use nfs_wire::auth::AuthStat;
+
+pub use self::client::ClientError;
+pub(crate) use self::client::{printable, refused};
 
 /// Why a call brought no results.
 ///

@@ -6,7 +6,7 @@ use nfs_wire::Encoder;
 use nfs_wire::auth::{AUTH_NONE, AUTH_SYS, OpaqueAuth};
 use nfs_wire::limits::{AUTH_SYS_GIDS_MAX, MACHINE_NAME_BYTES_MAX};
 
-use crate::connection::random_number;
+use crate::random;
 
 /// The credential of a call (RFC 5531 §8.2). Clones share it; any call may carry any identity.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -81,7 +81,7 @@ impl Identity {
 /// random, so that no two processes of a host send the same bytes for two calls, whatever their xids. A
 /// server's reply cache cannot take the one's for the other's then.
 fn stamp() -> u32 {
-    static STAMP: LazyLock<u32> = LazyLock::new(random_number);
+    static STAMP: LazyLock<u32> = LazyLock::new(random::number);
     *STAMP
 }
 

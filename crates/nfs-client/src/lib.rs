@@ -70,18 +70,19 @@ pub mod limits;
 pub mod mount3;
 pub mod nfs3;
 pub mod portmap;
+mod random;
 pub mod rate;
 pub mod transfer;
 pub mod url;
 
-pub use client::{Client, ClientError, MountOptions};
+pub use client::{Client, MountOptions};
 pub use connection::{
     ConnectOptions, Connection, Connections, Procedure, RawConnection, Reconnect, Target,
 };
-pub use error::RpcError;
-pub use file::{Depth, File, Windows};
+pub use error::{ClientError, RpcError};
+pub use file::{Depth, File, TransferSizes, Windows};
 pub use identity::Identity;
-pub use nfs3::Nfs3;
+pub use nfs3::{Nfs3, Node};
 pub use url::{NfsUrl, UrlError};
 
 /// The memory that data is received into: [`Nfs3::read_into`], [`Connection::call_into`].

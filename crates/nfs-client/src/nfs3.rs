@@ -49,6 +49,15 @@ pub struct Nfs3 {
     read_only: bool,
 }
 
+/// An object of a file system as the server told of it: its handle and its attributes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// The server's name for it.
+    pub handle: FileHandle,
+    /// Its attributes at the time of the answer.
+    pub attributes: Fattr3,
+}
+
 /// READ results (RFC 1813 §3.3.6) with owned data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadOk {

@@ -5,7 +5,7 @@ mod answers;
 
 use std::sync::{Arc, Mutex};
 
-use nfs_client::client::ClientError;
+use nfs_client::ClientError;
 use nfs_client::nfs3::{Ftype3, LookupOk, Nfsstat3, PostOpAttr};
 use nfs_wire::nfs3::{Call, Nfspath3, ReadOk, ReaddirOk, ReaddirplusOk, ReadlinkOk};
 use tokio::time::timeout;

@@ -9,7 +9,7 @@ mod double;
 use std::future::Future;
 use std::time::Duration;
 
-use nfs_client::client::ClientError;
+use nfs_client::ClientError;
 use nfs_client::file::{Depth, File, Windows};
 use nfs_client::{Client, MountOptions};
 use tokio::time::timeout;

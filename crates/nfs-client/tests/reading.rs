@@ -6,7 +6,7 @@ mod answers;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use nfs_client::client::ClientError;
+use nfs_client::ClientError;
 use nfs_client::mount3::Mount3;
 use nfs_client::nfs3::{Fattr3, FsinfoOk, Ftype3, LookupOk, Nfsstat3, PostOpAttr};
 use nfs_client::{
@@ -106,6 +106,13 @@ fn reg(size: u64) -> Fattr3 {
 
 /// A file of `len` bytes on a responder, open on a client with `windows`.
 async fn served(len: u64, windows: Windows) -> (Server, File) {
+    let (server, client) = served_client(len, windows).await;
+    let file = client.open(b"file").await.unwrap();
+    (server, file)
+}
+
+/// A responder with one file of `len` bytes, `file`, and a client of it with `windows`.
+async fn served_client(len: u64, windows: Windows) -> (Server, Client) {
     let served = Arc::new(Mutex::new(Served {
         content: content(len),
         asked: Vec::new(),
@@ -121,9 +128,7 @@ async fn served(len: u64, windows: Windows) -> (Server, File) {
     let nfs = Nfs3::new(connection.clone(), Identity::none());
     let mount = Mount3::new(connection, Identity::none());
     let client = Client::from_root(nfs, mount, handle(b"root")).await;
-    let client = client.unwrap().with_windows(windows);
-    let file = client.open(b"file").await.unwrap();
-    (Server(served), file)
+    (Server(served), client.unwrap().with_windows(windows))
 }
 
 fn fixed(depth: u32) -> Windows {
@@ -398,14 +403,14 @@ async fn what_nobody_comes_for_is_forgotten() {
 
 #[tokio::test]
 async fn dropping_a_file_ends_its_reads() {
-    let (server, file) = served(100 * TRANSFER, fixed(8)).await;
+    let (server, client) = served_client(100 * TRANSFER, fixed(8)).await;
+    let file = client.open(b"file").await.unwrap();
     let tasks = || {
         tokio::runtime::Handle::current()
             .metrics()
             .num_alive_tasks()
     };
     let before = tasks();
-    let client = file.client().clone();
     server.with(|served| served.together = usize::MAX);
     let mut stream = file.stream(0);
     let waiting = timeout(Duration::from_millis(1), stream.next()).await;
@@ -439,7 +444,8 @@ async fn short_replies_are_continued() {
 #[tokio::test]
 async fn an_error_is_told_where_it_is() {
     const BAD: u64 = 10 * TRANSFER + 100;
-    let (server, file) = served(20 * TRANSFER, fixed(4)).await;
+    let (server, client) = served_client(20 * TRANSFER, fixed(4)).await;
+    let file = client.open(b"file").await.unwrap();
     // What is before the bad byte can be read, by READs that do not begin behind it.
     server.judge(|offset, count| match offset {
         _ if offset > BAD || offset + count <= BAD => Answer::Right,
@@ -452,7 +458,7 @@ async fn an_error_is_told_where_it_is() {
     assert_eq!(error.status(), Some(Nfsstat3::Io), "{error}");
     assert_eq!(error.to_string().split(':').next(), Some("file"));
     // Small reads around it fail only where it is.
-    let file = file.client().open(b"file").await.unwrap();
+    let file = client.open(b"file").await.unwrap();
     for at in (0..20 * TRANSFER).step_by(4096) {
         let read = timeout(HANG, file.read_at(at, 4096)).await.unwrap();
         if (at..at + 4096).contains(&BAD) {
@@ -539,7 +545,8 @@ async fn memory_bounds_the_windows_and_stops_nobody() {
         memory_bytes_max: 4 * TRANSFER,
         ..Windows::default()
     };
-    let (server, file) = served(60 * TRANSFER, windows).await;
+    let (server, client) = served_client(60 * TRANSFER, windows).await;
+    let file = client.open(b"file").await.unwrap();
     let (server, file) = (&server, &file);
     let readers = [0, 1, 2, 3, 4, 5].map(|reader| async move {
         let start = reader * TRANSFER;
@@ -550,7 +557,7 @@ async fn memory_bounds_the_windows_and_stops_nobody() {
     });
     let [a, b, c, d, e, f] = readers;
     tokio::join!(a, b, c, d, e, f);
-    let (peak, _) = file.client().window_bytes();
+    let (peak, _) = client.window_bytes();
     assert!(peak <= 4 * TRANSFER, "{peak}");
     // Who keeps all that it gets holds no reader up, not even itself.
     let mut kept = Vec::new();

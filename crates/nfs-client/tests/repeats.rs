@@ -5,7 +5,7 @@
 mod answers;
 
 use nfs_client::Client;
-use nfs_client::client::ClientError;
+use nfs_client::ClientError;
 use nfs_client::nfs3::{
     CreateHow, DeviceData, Fattr3, FileHandle, Ftype3, GetattrOk, LinkBody, LookupOk, Mknoddata,
     Nfsstat3, PipeData, PostOpAttr, RenameBody, Sattr3, Specdata3,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::thread;
 
 use fuser::{Config, MountOption, SessionACL};
-use nfs_client::client::Node;
+use nfs_client::Node;
 use nfs_client::nfs3::Ftype3;
 use nfs_client::{Client, ClientError};
 use rustix::fs::{Mode, OFlags};

@@ -3,9 +3,9 @@
 
 use std::process::ExitCode;
 
-use nfs_client::client::{Found, Node, TreeOptions, Visit};
+use nfs_client::client::{Found, TreeOptions, Visit};
 use nfs_client::nfs3::{Fattr3, Ftype3, Nfsstat3, Sattr3};
-use nfs_client::{Client, ClientError, NfsUrl};
+use nfs_client::{Client, ClientError, NfsUrl, Node};
 use tokio::task::JoinSet;
 
 use crate::limits::CALLS_IN_FLIGHT_MAX;

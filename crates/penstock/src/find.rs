@@ -8,10 +8,10 @@ use std::io::{BufWriter, Write};
 use std::process::ExitCode;
 use std::str::FromStr;
 
-use nfs_client::client::{Found, Node, TreeOptions, Visit};
+use nfs_client::client::{Found, TreeOptions, Visit};
 use nfs_client::glob::Glob;
 use nfs_client::nfs3::{Fattr3, Ftype3, Nfstime3};
-use nfs_client::{Client, ClientError, NfsUrl};
+use nfs_client::{Client, ClientError, NfsUrl, Node};
 use serde_json::{Map, Value};
 
 use crate::session::{self, Common, Session};

@@ -4,9 +4,9 @@ use std::cmp::{Ordering, Reverse};
 use std::io::{BufWriter, Write};
 use std::process::ExitCode;
 
-use nfs_client::client::{DirEntry, Node};
+use nfs_client::client::DirEntry;
 use nfs_client::nfs3::{Fattr3, FileHandle, Ftype3};
-use nfs_client::{Client, ClientError, NfsUrl};
+use nfs_client::{Client, ClientError, NfsUrl, Node};
 use serde_json::{Map, Value};
 use tokio::task::JoinSet;
 

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use nfs_client::client::Node;
+use nfs_client::Node;
 use nfs_client::nfs3::{FileHandle, Ftype3, Nfsstat3};
 use nfs_client::{Client, ClientError, NfsUrl};
 

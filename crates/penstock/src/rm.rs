@@ -8,9 +8,9 @@ use std::collections::HashMap;
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use nfs_client::client::{Found, Node, Tree, TreeOptions, Visit};
+use nfs_client::client::{Found, Tree, TreeOptions, Visit};
 use nfs_client::nfs3::{FileHandle, Ftype3, Nfsstat3};
-use nfs_client::{Client, ClientError, NfsUrl};
+use nfs_client::{Client, ClientError, NfsUrl, Node};
 use serde_json::json;
 use tokio::task::JoinSet;
 

@@ -10,8 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use nfs_client::client::{MountOptions, Node};
-use nfs_client::{Client, ClientError, NfsUrl, Windows};
+use nfs_client::{Client, ClientError, MountOptions, NfsUrl, Node, Windows};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 

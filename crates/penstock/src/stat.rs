@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use nfs_client::client::Node;
+use nfs_client::Node;
 use nfs_client::nfs3::{Ftype3, Nfstime3};
 use nfs_client::{ClientError, NfsUrl};
 use serde_json::{Map, Value};

@@ -10,9 +10,8 @@ use std::hash::{BuildHasher as _, RandomState};
 use nfs_wire::nfs3::{Fattr3, FileHandle, Nfsstat3};
 use tokio::task::JoinSet;
 
-use super::error::{printable, refused};
-use super::{Client, ClientError};
-use crate::error::RpcError;
+use super::Client;
+use crate::error::{ClientError, RpcError, printable, refused};
 use crate::limits::{LISTING_LOOKUPS_MAX, READDIR_ENTRIES_MAX, READDIR_RESTARTS_MAX};
 
 /// One name in a directory.
@@ -117,7 +116,7 @@ impl Client {
         cookie: u64,
         cookieverf: [u8; 8],
     ) -> Result<Part, ClientError> {
-        let bytes = self.transfer.directory;
+        let bytes = self.transfer_sizes().directory;
         match form {
             Form::Names => match self.nfs.readdir(dir, cookie, cookieverf, bytes).await? {
                 Ok(ok) => {

@@ -3,9 +3,10 @@
 
 use nfs_wire::nfs3::{Fattr3, FileHandle, FsinfoOk, FsstatOk, PathconfOk, Sattr3};
 
-use super::error::refused;
-use super::{Client, ClientError, Node};
+use super::Client;
+use crate::error::{ClientError, refused};
 use crate::file::File;
+use crate::nfs3::Node;
 
 impl Client {
     /// The regular file `node`, open. `path` is what messages call it.
@@ -13,7 +14,7 @@ impl Client {
     /// # Errors
     /// [`ClientError::NotAFile`] for anything else.
     pub fn open_node(&self, node: Node, path: &[u8]) -> Result<File, ClientError> {
-        File::open(self, node, path)
+        File::open(&self.files, &self.nfs, &node, path)
     }
 
     /// The present attributes of what `handle` names (GETATTR).
@@ -31,11 +32,7 @@ impl Client {
         handle: &FileHandle,
         new: &Sattr3,
     ) -> Result<Option<Fattr3>, ClientError> {
-        if let Some(changed) = self
-            .open_files()
-            .set_attributes(&self.nfs, handle, new)
-            .await
-        {
+        if let Some(changed) = self.files.set_attributes(&self.nfs, handle, new).await {
             return changed;
         }
         match self.nfs.setattr(handle, new, None).await? {

@@ -11,7 +11,6 @@
 //! that it has beyond these.
 
 mod directory;
-mod error;
 mod handles;
 mod mount;
 mod namespace;
@@ -24,16 +23,15 @@ use std::sync::Arc;
 use nfs_wire::nfs3::{CreateHow, Fattr3, FileHandle, Sattr3};
 
 pub use self::directory::{DirEntry, DirStream};
-pub use self::error::ClientError;
 pub use self::mount::MountOptions;
 pub use self::tree::{Found, Tree, TreeOptions, Visit};
 
-pub(crate) use self::error::{printable, refused};
 use self::walk::parent_and_name;
-use crate::file::{File, Memory, OpenFiles, Windows};
+use crate::error::ClientError;
+use crate::file::{File, Files, TransferSizes, Windows};
 use crate::identity::Identity;
 use crate::mount3::Mount3;
-use crate::nfs3::Nfs3;
+use crate::nfs3::{Nfs3, Node};
 
 /// A mounted export. See the module's documentation.
 #[derive(Clone, Debug)]
@@ -42,32 +40,7 @@ pub struct Client {
     mount: Mount3,
     export: Vec<u8>,
     root: FileHandle,
-    transfer: TransferSizes,
-    windows: Windows,
-    memory: Memory,
-    open_files: Arc<OpenFiles>,
-}
-
-/// How much the client moves per call, bytes: what the server prefers (FSINFO), capped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TransferSizes {
-    /// Bytes per READ.
-    pub read: u32,
-    /// Bytes that a READ may grow to where that is measured to pay: the server's maximum, capped.
-    pub read_max: u32,
-    /// Bytes per WRITE.
-    pub write: u32,
-    /// Bytes of one READDIR or READDIRPLUS reply.
-    pub directory: u32,
-}
-
-/// Something in the export: its handle and its attributes when they were asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Node {
-    /// The server's name for it.
-    pub handle: FileHandle,
-    /// Its attributes at the time of the answer.
-    pub attributes: Fattr3,
+    files: Arc<Files>,
 }
 
 impl Client {
@@ -108,43 +81,30 @@ impl Client {
 
     /// How much is moved per call.
     pub fn transfer_sizes(&self) -> TransferSizes {
-        self.transfer
+        self.files.transfer_sizes()
     }
 
     /// How much may be on its way.
     pub fn windows(&self) -> Windows {
-        self.windows
+        self.files.windows()
     }
 
     /// The same client with other windows, and memory of their own, for the files that it opens.
     #[must_use]
     pub fn with_windows(self, windows: Windows) -> Self {
-        let memory = Memory::new(windows.memory_bytes_max);
-        Self {
-            windows,
-            memory,
-            open_files: Arc::default(),
-            ..self
-        }
+        let files = Arc::new(Files::new(self.transfer_sizes(), windows));
+        Self { files, ..self }
     }
 
     /// The most memory that the windows of all files had at once, and what they have now, bytes.
     pub fn window_bytes(&self) -> (u64, u64) {
-        let budget = self.memory.budget();
+        let budget = self.files.budget();
         (budget.peak(), budget.in_use())
     }
 
     /// Files that are open, and those that were dropped with WRITEs on their way which are not answered yet.
     pub fn files_known(&self) -> usize {
-        self.open_files.count()
-    }
-
-    pub(crate) fn memory(&self) -> &Memory {
-        &self.memory
-    }
-
-    pub(crate) fn open_files(&self) -> &Arc<OpenFiles> {
-        &self.open_files
+        self.files.count()
     }
 
     /// The attributes of what `path` leads to; symbolic links are followed.

@@ -5,11 +5,10 @@ use std::sync::Arc;
 use nfs_wire::mount3::Mountstat3;
 use nfs_wire::nfs3::FileHandle;
 
-use super::error::printable;
-use super::{Client, ClientError, TransferSizes};
+use super::Client;
 use crate::connection::{ConnectOptions, Connection, Connections, Reconnect, SourcePort, Target};
-use crate::error::RpcError;
-use crate::file::{Memory, Windows};
+use crate::error::{ClientError, RpcError, printable};
+use crate::file::{Files, TransferSizes, Windows};
 use crate::identity::Identity;
 use crate::limits::{
     MOUNT_PATH_BYTES_MAX, READ_BYTES_MAX, READDIR_BYTES, SOFT_TIMEOUT_DEFAULT, TRANSFER_BYTES_MAX,
@@ -91,10 +90,7 @@ impl Client {
                 mount,
                 export,
                 root,
-                transfer,
-                windows: options.windows,
-                memory: Memory::new(options.windows.memory_bytes_max),
-                open_files: Arc::default(),
+                files: Arc::new(Files::new(transfer, options.windows)),
             },
             rest,
         ))
@@ -119,10 +115,7 @@ impl Client {
             mount,
             export: b"/".to_vec(),
             root,
-            transfer,
-            windows,
-            memory: Memory::new(windows.memory_bytes_max),
-            open_files: Arc::default(),
+            files: Arc::new(Files::new(transfer, windows)),
         })
     }
 }

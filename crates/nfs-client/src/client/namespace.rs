@@ -15,10 +15,11 @@ use nfs_wire::nfs3::{
     RenameBody, RmdirArgs, Sattr3, SetTime, Specdata3, SymlinkArgs, SymlinkData, WccData,
 };
 
-use super::error::refused;
-use super::{Client, ClientError, Node};
-use crate::connection::random_bytes;
+use super::Client;
+use crate::error::{ClientError, refused};
+use crate::nfs3::Node;
 use crate::nfs3::{Answer, entry};
+use crate::random;
 
 impl Client {
     /// Creates a regular file `name` in `dir` (CREATE).
@@ -53,7 +54,7 @@ impl Client {
         name: &[u8],
         attributes: &Sattr3,
     ) -> Result<Node, ClientError> {
-        let how = CreateHow::Exclusive(random_bytes());
+        let how = CreateHow::Exclusive(random::bytes());
         let mut node = match self.create_in(dir, name, &how).await {
             Err(error) if error.status() == Some(Nfsstat3::Notsupp) => {
                 let how = CreateHow::Guarded(*attributes);

@@ -10,9 +10,10 @@ use nfs_wire::nfs3::{FileHandle, Ftype3, Nfsstat3};
 use tokio::task::JoinHandle;
 
 use super::directory::DirStream;
-use super::error::printable;
-use super::{Client, ClientError, DirEntry, Node};
+use super::{Client, DirEntry};
+use crate::error::{ClientError, printable};
 use crate::limits::{TREE_AHEAD_DEFAULT, TREE_AHEAD_KEPT_MAX, TREE_AHEAD_LOOK_MAX, TREE_DEPTH_MAX};
+use crate::nfs3::Node;
 
 /// How a tree is walked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

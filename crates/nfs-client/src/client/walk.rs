@@ -4,9 +4,10 @@ use std::collections::VecDeque;
 
 use nfs_wire::nfs3::{FileHandle, Ftype3};
 
-use super::error::{printable, refused};
-use super::{Client, ClientError, Node};
+use super::Client;
+use crate::error::{ClientError, printable, refused};
 use crate::limits::{SYMLINKS_MAX, WALK_NAMES_MAX};
+use crate::nfs3::Node;
 use crate::url::components;
 
 impl Client {

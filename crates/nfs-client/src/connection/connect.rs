@@ -1,8 +1,6 @@
 //! Making the TCP connection: name look-up, local port, time limit.
 
-use std::collections::hash_map::RandomState;
 use std::fmt;
-use std::hash::{BuildHasher, Hasher};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -149,19 +147,6 @@ async fn open_from(to: SocketAddr, options: &ConnectOptions, port: u16) -> io::R
         socket.bind(SocketAddr::new(from.unwrap_or_else(any), port))?;
     }
     socket.connect(to).await
-}
-
-/// A number that another process, or this one started anew, does not come upon again. A connection's first
-/// xid is one, so that a server's reply cache never takes a new call for an old one.
-pub(crate) fn random_number() -> u32 {
-    let [a, b, c, d, ..] = random_bytes();
-    u32::from_ne_bytes([a, b, c, d])
-}
-
-/// Bytes that nobody else has, in this process or another. The standard library's hash keys are random
-/// per process and differ from call to call.
-pub(crate) fn random_bytes() -> [u8; 8] {
-    RandomState::new().build_hasher().finish().to_ne_bytes()
 }
 
 #[cfg(test)]

@@ -47,7 +47,6 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 pub use self::connect::Target;
-pub(crate) use self::connect::{random_bytes, random_number};
 pub use self::many::Connections;
 pub use self::raw::RawConnection;
 pub use self::table::Stats;
@@ -57,6 +56,7 @@ use self::table::{Call, Memory, Table, Ticket};
 use crate::error::{BadReply, Lost, RpcError};
 use crate::identity::Identity;
 use crate::limits;
+use crate::random;
 
 /// How a connection is made and what is done when it is lost.
 #[derive(Clone, Debug)]
@@ -273,7 +273,7 @@ impl Connection {
         let in_flight_max = options.in_flight_max.clamp(1, limits::IN_FLIGHT_MAX);
         let table = Table::new(
             in_flight_max,
-            connect::random_number(),
+            random::number(),
             options.call_timeout,
             Instant::now(),
         );

@@ -26,13 +26,13 @@ use tokio::time::Instant;
 use super::memory::{Direction, Lane, Memory, Share};
 use super::pattern::{Advice, Patterns};
 use super::window::{Moved, Sent, Window};
-use super::{Depth, Windows};
-use crate::client::{Client, ClientError, TransferSizes, printable, refused};
+use super::{Depth, Files, TransferSizes, Windows};
+use crate::error::{ClientError, printable, refused};
 use crate::limits::{
     READ_AHEAD_KEPT, READ_AHEAD_KEPT_WHEN_SHORT, READ_AHEAD_TRANSFERS_MAX, READ_BYTES_MAX,
     TRANSFER_BYTES_MAX,
 };
-use crate::nfs3::Nfs3;
+use crate::nfs3::{Nfs3, Node};
 
 /// What is asked whenever attributes of the file come with a reply.
 type Observer = Box<dyn Fn(&Fattr3) + Send + Sync>;
@@ -150,26 +150,26 @@ enum Next<'a> {
 }
 
 impl Reading {
-    /// The reads of `handle`, which had `size` bytes when it was looked at last.
-    pub(super) fn new(client: &Client, handle: FileHandle, path: &[u8], size: u64) -> Arc<Self> {
-        let windows = client.windows();
-        let (transfer, doublings) = transfer(client.transfer_sizes(), windows);
-        let memory = client.memory().clone();
+    /// The reads of `node` as the identity of `nfs`, with none ahead yet. Errors call the file `path`.
+    pub(super) fn new(files: &Files, nfs: &Nfs3, node: &Node, path: &[u8]) -> Arc<Self> {
+        let windows = files.windows;
+        let (transfer, doublings) = transfer(files.transfer, windows);
+        let memory = files.memory.clone();
         let start = memory.found(Direction::Read);
         let state = State {
             slots: BTreeMap::new(),
             patterns: Patterns::default(),
             window: Window::new(windows.read, start, READ_AHEAD_TRANSFERS_MAX)
                 .may_double(doublings),
-            size,
+            size: node.attributes.size,
             used: Instant::now(),
             share: None,
             watch: None,
             registered: false,
         };
         let source = Source {
-            nfs: client.nfs().clone(),
-            handle,
+            nfs: nfs.clone(),
+            handle: node.handle,
             path: path.to_vec(),
             memory,
             transfer: u64::from(transfer),

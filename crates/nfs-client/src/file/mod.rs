@@ -93,20 +93,22 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytes::Bytes;
+use nfs_io::Budget;
 use nfs_wire::nfs3::{Fattr3, FileHandle, Ftype3, Sattr3};
 use tokio::time::Instant;
 
 use self::ahead::Reading;
-pub(crate) use self::memory::Memory;
 pub use self::read::{ReadAt, ReadStream};
 
 use self::attributes::Attributes;
+use self::memory::Memory;
 use self::write::{Opened, Writing};
-use crate::client::{Client, ClientError, Node, printable};
+use crate::error::{ClientError, printable, refused};
 use crate::limits;
-use crate::nfs3::Nfs3;
+use crate::nfs3::{Nfs3, Node};
 
-/// How much of a file may be on its way at once. Kept by a [`Client`] for all of its files.
+/// How much of a file may be on its way at once. Kept by a
+/// [`Client`](crate::Client) for all of its files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Windows {
     /// READs in flight ahead of a reader.
@@ -118,6 +120,19 @@ pub struct Windows {
     /// Memory of all files' windows together, bytes: data read ahead, and data written that is not
     /// yet on stable storage.
     pub memory_bytes_max: u64,
+}
+
+/// How much a client moves per call, bytes: what the server prefers (FSINFO), capped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TransferSizes {
+    /// Bytes per READ.
+    pub read: u32,
+    /// Bytes that a READ may grow to where that is measured to pay: the server's maximum, capped.
+    pub read_max: u32,
+    /// Bytes per WRITE.
+    pub write: u32,
+    /// Bytes of one READDIR or READDIRPLUS reply.
+    pub directory: u32,
 }
 
 /// How deep a window is.
@@ -160,7 +175,7 @@ pub struct File {
 
 #[derive(Debug)]
 struct Inner {
-    client: Client,
+    nfs: Nfs3,
     handle: FileHandle,
     /// What messages call it.
     path: Vec<u8>,
@@ -178,11 +193,16 @@ struct Shared {
     inners: Mutex<Vec<Weak<Inner>>>,
 }
 
-/// The files that are open, so that all opens of one file see what each of them writes; and those whose
-/// last open left WRITEs on their way, so that what comes later is ordered behind these.
-#[derive(Debug, Default)]
-pub(crate) struct OpenFiles {
-    files: Mutex<HashMap<FileHandle, Known>>,
+/// The files of one client, with what bounds their windows.
+///
+/// Knows those that are open, so that all opens of one file see what each of them writes; and those
+/// whose last open left WRITEs on their way, so that what comes later is ordered behind these.
+#[derive(Debug)]
+pub(crate) struct Files {
+    transfer: TransferSizes,
+    windows: Windows,
+    memory: Memory,
+    known: Mutex<HashMap<FileHandle, Known>>,
 }
 
 /// A file that is known: as long as there is its [`Writing`].
@@ -194,12 +214,18 @@ struct Known {
 }
 
 impl File {
-    pub(crate) fn open(client: &Client, node: Node, path: &[u8]) -> Result<Self, ClientError> {
+    /// Opens `node` as the identity of `nfs`. `path` is what messages call it.
+    pub(crate) fn open(
+        files: &Arc<Files>,
+        nfs: &Nfs3,
+        node: &Node,
+        path: &[u8],
+    ) -> Result<Self, ClientError> {
         let what = match node.attributes.ftype {
             Ftype3::Reg => {
-                let shared = client.open_files().open(client, &node, path);
-                let inner = shared.inner(client, &node, path);
-                let opened = Arc::new(inner.shared.writing.opened(client.nfs()));
+                let shared = files.open(nfs, node, path);
+                let inner = shared.inner(files, nfs, node, path);
+                let opened = Arc::new(inner.shared.writing.opened(nfs));
                 return Ok(Self { inner, opened });
             }
             Ftype3::Dir => "directory",
@@ -218,11 +244,6 @@ impl File {
     /// The file's handle.
     pub fn handle(&self) -> &FileHandle {
         &self.inner.handle
-    }
-
-    /// The client it was opened with.
-    pub fn client(&self) -> &Client {
-        &self.inner.client
     }
 
     /// The attributes, at most [`limits::ATTRIBUTES_AGE_MAX`] old; asked for if this client cannot tell
@@ -261,9 +282,14 @@ impl File {
             size: Some(len),
             ..Sattr3::default()
         };
-        let nfs = self.client().nfs();
-        let changed = self.inner.shared.writing.set_attributes(nfs, new).await;
-        changed.map(drop)
+        self.set_attributes(&new).await.map(drop)
+    }
+
+    /// Changes attributes (SETATTR), after what was written before. Returns the attributes after it, if
+    /// the server told them. A failure of an earlier write is neither told nor forgotten here.
+    pub async fn set_attributes(&self, new: &Sattr3) -> Result<Option<Fattr3>, ClientError> {
+        let Inner { nfs, shared, .. } = &*self.inner;
+        shared.writing.set_attributes(nfs, *new).await
     }
 
     /// Reads `len` bytes from `offset`, fewer only at the end of the file. Waits for what was written
@@ -346,8 +372,10 @@ impl Inner {
     /// The server's attributes of this moment.
     async fn getattr(&self) -> Result<Fattr3, ClientError> {
         let look = self.shared.attributes.look();
-        let seen = self.client.stat_handle(&self.handle).await;
-        let seen = seen.map_err(|error| error.of(&self.path))?;
+        let seen = match self.nfs.getattr(&self.handle).await? {
+            Ok(ok) => ok.obj_attributes,
+            Err(failure) => return Err(refused("GETATTR", &self.path, failure.status)),
+        };
         if !self.shared.attributes.looked(look, &seen, Instant::now()) {
             self.shared.writing.each_reading(Reading::invalidate_all);
         }
@@ -364,10 +392,16 @@ impl Inner {
 
 impl Shared {
     /// The part of it that is the client's identity's.
-    fn inner(self: Arc<Self>, client: &Client, node: &Node, path: &[u8]) -> Arc<Inner> {
+    fn inner(
+        self: Arc<Self>,
+        files: &Arc<Files>,
+        nfs: &Nfs3,
+        node: &Node,
+        path: &[u8],
+    ) -> Arc<Inner> {
         let mut inners = self.inners.lock().unwrap_or_else(PoisonError::into_inner);
-        let identity = client.nfs().identity();
-        let same = |inner: &Arc<Inner>| inner.client.nfs().identity() == identity;
+        let identity = nfs.identity();
+        let same = |inner: &Arc<Inner>| inner.nfs.identity() == identity;
         let open: Vec<_> = inners.iter().filter_map(Weak::upgrade).collect();
         if let Some(inner) = open.iter().find(|&inner| same(inner)) {
             let inner = inner.clone();
@@ -375,7 +409,7 @@ impl Shared {
             drop(inners);
             return inner;
         }
-        let reading = Reading::new(client, node.handle, path, node.attributes.size);
+        let reading = Reading::new(files, nfs, node, path);
         let (seen, writing) = (self.attributes.clone(), Arc::downgrade(&self.writing));
         reading.observe(move |attributes| {
             if !seen.seen(attributes)
@@ -386,7 +420,7 @@ impl Shared {
         });
         self.writing.add_reading(&reading);
         let inner = Arc::new(Inner {
-            client: client.clone(),
+            nfs: nfs.clone(),
             handle: node.handle,
             path: path.to_vec(),
             reading,
@@ -405,8 +439,33 @@ impl Drop for Shared {
     }
 }
 
-impl OpenFiles {
-    fn open(self: &Arc<Self>, client: &Client, node: &Node, path: &[u8]) -> Arc<Shared> {
+impl Files {
+    /// No file yet; `windows` together may take `windows.memory_bytes_max`.
+    pub(crate) fn new(transfer: TransferSizes, windows: Windows) -> Self {
+        Self {
+            transfer,
+            windows,
+            memory: Memory::new(windows.memory_bytes_max),
+            known: Mutex::default(),
+        }
+    }
+
+    /// Bytes per call.
+    pub(crate) fn transfer_sizes(&self) -> TransferSizes {
+        self.transfer
+    }
+
+    /// How much may be on its way.
+    pub(crate) fn windows(&self) -> Windows {
+        self.windows
+    }
+
+    /// The memory of all windows together: what it has given out, and the most that it ever had.
+    pub(crate) fn budget(&self) -> &Budget {
+        self.memory.budget()
+    }
+
+    fn open(self: &Arc<Self>, nfs: &Nfs3, node: &Node, path: &[u8]) -> Arc<Shared> {
         let mut files = self.lock();
         let known = files.get(&node.handle);
         if let Some(shared) = known.and_then(|known| known.shared.upgrade()) {
@@ -419,7 +478,7 @@ impl OpenFiles {
         let left = known.and_then(|known| known.writing.upgrade());
         let writing = left.unwrap_or_else(|| {
             let attributes = Arc::new(Attributes::new(node.attributes, Instant::now()));
-            Writing::new(client, node, path, attributes)
+            Writing::new(self, nfs, node, path, attributes)
         });
         writing.entered();
         let shared = Arc::new(Shared {
@@ -471,6 +530,6 @@ impl OpenFiles {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<FileHandle, Known>> {
-        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -6,7 +6,7 @@ use bytes::{Bytes, BytesMut};
 
 use super::ahead::{Follow, Reading};
 use super::{File, Inner};
-use crate::client::ClientError;
+use crate::error::ClientError;
 
 /// What a read brought.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -24,23 +24,22 @@ use tokio::time::Instant;
 
 use self::behind::Underway;
 use self::gather::{Need, Right, Tail, counted};
-use super::OpenFiles;
+use super::Files;
 use super::ahead::Reading;
 use super::attributes::Attributes;
 use super::commit::{Kept, Policy, Writer};
 use super::memory::{Direction, Lane, Memory, Share};
 use super::window::Window;
-use crate::client::{Client, ClientError, Node, refused};
 use crate::connection::Connections;
-use crate::error::{Lost, RpcError};
+use crate::error::{ClientError, Lost, RpcError, refused};
 use crate::limits::{FILE_UNCOMMITTED_BYTES_MAX, GATHER_FRACTION, WRITE_BEHIND_TRANSFERS_MAX};
-use crate::nfs3::Nfs3;
+use crate::nfs3::{Nfs3, Node};
 
 /// The written and not yet stable data of one file. See the module's documentation.
 #[derive(Debug)]
 pub(super) struct Writing {
     me: Weak<Self>,
-    open_files: Arc<OpenFiles>,
+    files: Arc<Files>,
     handle: FileHandle,
     path: Vec<u8>,
     /// Bytes of a full WRITE.
@@ -105,25 +104,23 @@ pub(super) struct Opened {
 
 impl Writing {
     pub(super) fn new(
-        client: &Client,
+        files: &Arc<Files>,
+        nfs: &Nfs3,
         node: &Node,
         path: &[u8],
         attributes: Arc<Attributes>,
     ) -> Arc<Self> {
-        let windows = client.windows();
-        let transfer = client
-            .transfer_sizes()
-            .write
-            .min(windows.transfer_bytes_max);
+        let windows = files.windows;
+        let transfer = files.transfer.write.min(windows.transfer_bytes_max);
         let state = State {
             writers: Vec::new(),
             kept: Kept::of_size(node.attributes.size),
-            confirmed: client.nfs().connections().remade(),
+            confirmed: nfs.connections().remade(),
             tail: None,
             tails: 0,
             window: Window::new(
                 windows.write,
-                client.memory().found(Direction::Write),
+                files.memory.found(Direction::Write),
                 WRITE_BEHIND_TRANSFERS_MAX,
             ),
             share: None,
@@ -137,12 +134,12 @@ impl Writing {
         };
         Arc::new_cyclic(|me| Self {
             me: me.clone(),
-            open_files: client.open_files().clone(),
+            files: files.clone(),
             handle: node.handle,
             path: path.to_vec(),
             transfer: usize::try_from(transfer.max(1)).unwrap_or(usize::MAX),
-            connections: client.nfs().connections().clone(),
-            memory: client.memory().clone(),
+            connections: nfs.connections().clone(),
+            memory: files.memory.clone(),
             lane: Lane::new(),
             attributes,
             readings: Mutex::default(),
@@ -628,7 +625,7 @@ impl Writing {
 
 impl Drop for Writing {
     fn drop(&mut self) {
-        self.open_files.forget(&self.handle);
+        self.files.forget(&self.handle);
     }
 }
 

@@ -12,7 +12,9 @@ use super::error::TransferError;
 use super::listing::Listing;
 use super::local;
 use super::place::Location;
-use crate::client::{Client, ClientError, Node};
+use crate::client::Client;
+use crate::error::ClientError;
+use crate::nfs3::Node;
 
 /// A directory, open (this host) or known by its handle (a server). Clones share it.
 #[derive(Clone, Debug)]

@@ -12,7 +12,8 @@ use super::file::{There, is_same_file};
 use super::local;
 use super::options::{Follow, Options};
 use super::place::{Location, Place, Remote};
-use crate::client::{Client, ClientError};
+use crate::client::Client;
+use crate::error::ClientError;
 use crate::limits::TREE_DEPTH_MAX;
 use crate::url::NfsUrl;
 

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use super::place::Location;
-use crate::client::ClientError;
+use crate::error::ClientError;
 use crate::nfs3::Nfsstat3;
 
 /// Why something was not copied. Each says what it is about, and what to do where there is a cure.

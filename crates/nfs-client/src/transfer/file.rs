@@ -20,8 +20,9 @@ use super::local;
 use super::options::{Existing, Options, Sparse};
 use super::verify;
 use super::watch::{Done, Watch, What};
-use crate::client::{ClientError, Node, refused};
+use crate::error::{ClientError, refused};
 use crate::limits::{LOCAL_MEMORY_BYTES, LOCAL_PIECE_BYTES, RESUME_ALIGN_BYTES, UNSTEADY_MAX};
+use crate::nfs3::Node;
 use crate::rate::Limit;
 
 /// The set-user-ID and set-group-ID bits of a mode.
@@ -638,14 +639,13 @@ async fn set_last(
                 .map_err(|error| TransferError::local(&place, "set attributes", error))?
         }
         Opened::Remote(file) => {
-            let client = file.client();
-            match client.setattr_handle(file.handle(), set).await {
+            match file.set_attributes(set).await {
                 Err(error)
                     if names_owner(set)
                         && matches!(error.status(), Some(Nfsstat3::Perm | Nfsstat3::Acces)) =>
                 {
                     let set = decide::without_owner(set);
-                    let set = client.setattr_handle(file.handle(), &set).await;
+                    let set = file.set_attributes(&set).await;
                     set.map_err(|error| error.of(&place.name()))?;
                     false
                 }
@@ -661,7 +661,7 @@ async fn set_last(
                             mode: Some(mode),
                             ..Sattr3::default()
                         };
-                        let done = client.setattr_handle(file.handle(), &again).await;
+                        let done = file.set_attributes(&again).await;
                         done.map_err(|error| error.of(&place.name()))?;
                     }
                     true

@@ -5,7 +5,8 @@ use std::fmt;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
-use crate::client::{Client, ClientError, MountOptions, printable};
+use crate::client::{Client, MountOptions};
+use crate::error::{ClientError, printable};
 use crate::url::NfsUrl;
 
 /// One side of a copy: something on this host, or something in an export.

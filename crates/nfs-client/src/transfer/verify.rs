@@ -9,7 +9,7 @@ use super::error::TransferError;
 use super::file::{Context, Job, piece_bytes};
 use super::local;
 use super::watch::Watch;
-use crate::client::refused;
+use crate::error::refused;
 use crate::nfs3::Nfsstat3;
 
 /// Reads both sides; their checksum if it is the same.

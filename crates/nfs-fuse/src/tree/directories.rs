@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use fuser::{Errno, FileAttr};
-use nfs_client::client::Node;
+use nfs_client::Node;
 use nfs_client::nfs3::{ACCESS3_READ, EntryPlus3, Fattr3, FileHandle, Nfsstat3};
 use nfs_client::{Client, ClientError, RpcError};
 use tokio::sync::Mutex;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use fuser::{Errno, FileAttr, FopenFlags, LockOwner, OpenAccMode, OpenFlags};
-use nfs_client::client::Node;
+use nfs_client::Node;
 use nfs_client::nfs3::{
     ACCESS3_EXECUTE, ACCESS3_EXTEND, ACCESS3_MODIFY, ACCESS3_READ, CreateHow, Fattr3, FileHandle,
     Ftype3, Nfsstat3,

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use fuser::{Errno, FileAttr, Notifier};
-use nfs_client::client::Node;
+use nfs_client::Node;
 use nfs_client::nfs3::{Fattr3, FileHandle};
 use nfs_client::{Client, ClientError, File};
 use parking_lot::Mutex;

@@ -2,7 +2,7 @@
 
 use fuser::{Errno, FileAttr, RenameFlags};
 use nfs_client::ClientError;
-use nfs_client::client::Node;
+use nfs_client::Node;
 use nfs_client::nfs3::{CreateHow, DeviceData, Mknoddata, PipeData, Sattr3};
 use rustix::fs::FileType;
 

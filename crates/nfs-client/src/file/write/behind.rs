@@ -8,7 +8,7 @@ use nfs_wire::nfs3::{CommitOk, WccData, WriteOk};
 use tokio::time::Instant;
 
 use super::{State, Writing, bytes};
-use crate::client::{ClientError, printable, refused};
+use crate::error::{ClientError, printable, refused};
 use crate::file::ahead::Reading;
 use crate::file::commit::{Kept, Problem, Step, WriteAnswer, WriteStep};
 use crate::file::memory::Direction;

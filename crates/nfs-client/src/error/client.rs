@@ -3,7 +3,7 @@
 use nfs_wire::mount3::Mountstat3;
 use nfs_wire::nfs3::Nfsstat3;
 
-use crate::error::RpcError;
+use super::RpcError;
 use crate::limits::{READDIR_ENTRIES_MAX, SYMLINKS_MAX};
 
 /// Why an operation on files failed.
