@@ -12,39 +12,15 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use super::decide;
-use super::dir::blocking;
 use super::disk::Disk;
 use super::error::TransferError;
+use super::piece::Piece;
 use super::place::Location;
+use super::threads::{blocking, joined};
 use super::watch::Watch;
 use crate::file::{File, ReadStream};
 use crate::limits::{LOCAL_PIECES_MAX, TRANSFER_UNCOMMITTED_BYTES_MAX};
 use crate::rate::Limit;
-
-/// Bytes at a place of a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Piece {
-    pub(super) offset: u64,
-    pub(super) data: Bytes,
-}
-
-impl Piece {
-    /// Where it ends in the file, bytes.
-    pub(super) fn end(&self) -> u64 {
-        self.offset.saturating_add(self.data.len() as u64)
-    }
-
-    /// What of it lies in `range` of the file.
-    pub(super) fn part(&self, range: &Range<u64>) -> &[u8] {
-        let into = |at: u64| {
-            let into = usize::try_from(at.saturating_sub(self.offset)).unwrap_or(usize::MAX);
-            into.min(self.data.len())
-        };
-        self.data
-            .get(into(range.start)..into(range.end))
-            .unwrap_or_default()
-    }
-}
 
 /// A file on its way in: its data in order, holes left out where they are known.
 pub(super) enum Reader {
@@ -136,15 +112,6 @@ impl Reader {
             Self::Local { len, .. } => *len,
             Self::Remote { offset, .. } => *offset,
         }
-    }
-}
-
-async fn joined<T>(thread: JoinHandle<T>) -> T {
-    match thread.await {
-        Ok(value) => value,
-        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-        // The runtime is going away, and this task with it.
-        Err(_) => std::future::pending().await,
     }
 }
 

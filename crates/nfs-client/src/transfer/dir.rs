@@ -9,9 +9,10 @@ use nfs_wire::nfs3::{
 };
 
 use super::error::TransferError;
-use super::listing::Listing;
+use super::item::Item;
 use super::local;
 use super::place::Location;
+use super::threads::blocking;
 use crate::client::Client;
 use crate::error::ClientError;
 use crate::nfs3::Node;
@@ -32,57 +33,11 @@ pub(super) enum Side {
     },
 }
 
-/// Something in a directory.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Item {
-    pub(super) name: Vec<u8>,
-    pub(super) attributes: Fattr3,
-    /// On a server, what it is known by.
-    pub(super) handle: Option<FileHandle>,
-    /// On this host, the name may be a symbolic link's, which is followed.
-    pub(super) follow: bool,
-    /// On this host, it has times that NFSv3 cannot say: `attributes` has the nearest.
-    pub(super) times_cut: bool,
-}
-
-impl Item {
-    pub(super) fn node(&self) -> Option<Node> {
-        self.handle.map(|handle| Node {
-            handle,
-            attributes: self.attributes,
-        })
-    }
-
-    fn of(name: &[u8], node: Node) -> Self {
-        Self {
-            name: name.to_vec(),
-            attributes: node.attributes,
-            handle: Some(node.handle),
-            follow: false,
-            times_cut: false,
-        }
-    }
-}
-
 /// What making something came to.
 #[derive(Debug)]
 pub(super) enum Made<T> {
     New(T),
     Exists,
-}
-
-/// Runs `work` on a thread that may block.
-pub(super) async fn blocking<T, F>(work: F) -> T
-where
-    T: Send + 'static,
-    F: FnOnce() -> T + Send + 'static,
-{
-    match tokio::task::spawn_blocking(work).await {
-        Ok(value) => value,
-        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-        // The runtime is going away, and this task with it: nobody waits for the value.
-        Err(_) => std::future::pending().await,
-    }
 }
 
 impl Dir {
@@ -136,11 +91,6 @@ impl Dir {
                 Err(error) => Err(self.remote(name, error)),
             },
         }
-    }
-
-    /// The entries, a part at a time.
-    pub(super) fn listing(&self) -> Listing {
-        Listing::new(self.clone())
     }
 
     /// The directory `item`.

@@ -17,8 +17,8 @@ use nfs_io::plan::{self, Alignment, Mode};
 use nfs_io::{Errno, fs};
 use rustix::fs::OFlags;
 
-use super::content::Piece;
 use super::options::LocalIo;
+use super::piece::Piece;
 use super::watch::Watch;
 use crate::limits::{DIRECT_ALIGN_BYTES, LOCAL_PIECES_MAX};
 

@@ -6,12 +6,15 @@ use std::sync::Arc;
 
 use nfs_wire::nfs3::Ftype3;
 
-use super::dir::{Dir, Item, Side, blocking};
+use super::dir::{Dir, Side};
 use super::error::TransferError;
-use super::file::{There, is_same_file};
+use super::file::is_same_file;
+use super::item::Item;
+use super::job::There;
 use super::local;
 use super::options::{Follow, Options};
 use super::place::{Location, Place, Remote};
+use super::threads::blocking;
 use crate::client::Client;
 use crate::error::ClientError;
 use crate::limits::TREE_DEPTH_MAX;

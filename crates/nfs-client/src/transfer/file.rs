@@ -6,105 +6,27 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use nfs_io::budget::Budget;
-use nfs_io::buffer::BufferPool;
-use nfs_wire::nfs3::{Fattr3, Ftype3, Nfsstat3, Sattr3};
+use nfs_wire::nfs3::{Fattr3, Nfsstat3, Sattr3};
 
-use super::content::{self, LocalRead, Opened, Pace, Piece, Pumped, Reader, Writer};
+use super::content::{self, LocalRead, Opened, Pumped, Reader, Writer};
 use super::decide::{self, Onto};
-use super::dir::{Dir, Item, Made, Side, blocking, is_taken};
+use super::dir::{Dir, Made, Side, is_taken};
 use super::disk::Disk;
 use super::error::TransferError;
-use super::links::Links;
+use super::item::{Item, type_name};
+use super::job::{Context, Job, There, piece_bytes, small_bytes};
 use super::local;
-use super::options::{Existing, Options, Sparse};
+use super::options::{Existing, Sparse};
+use super::piece::Piece;
+use super::threads::blocking;
 use super::verify;
-use super::watch::{Done, Watch, What};
+use super::watch::{Done, What};
 use crate::error::{ClientError, refused};
-use crate::limits::{LOCAL_MEMORY_BYTES, LOCAL_PIECE_BYTES, RESUME_ALIGN_BYTES, UNSTEADY_MAX};
+use crate::limits::{RESUME_ALIGN_BYTES, UNSTEADY_MAX};
 use crate::nfs3::Node;
-use crate::rate::Limit;
 
 /// The set-user-ID and set-group-ID bits of a mode.
 const SET_ID: u32 = 0o6000;
-
-/// What all files of one copy share.
-#[derive(Debug)]
-pub(super) struct Context {
-    pub(super) options: Options,
-    pub(super) watch: Watch,
-    pub(super) pool: BufferPool,
-    pub(super) links: Links,
-    limit: Option<Limit>,
-}
-
-impl Context {
-    pub(super) fn new(options: Options, watch: Watch) -> Self {
-        Self {
-            limit: options.rate.map(Limit::new),
-            options,
-            watch,
-            // A COMMIT gives back many at once, and all are soon taken again.
-            pool: BufferPool::keeping(Budget::new(LOCAL_MEMORY_BYTES), LOCAL_MEMORY_BYTES),
-            links: Links::default(),
-        }
-    }
-
-    /// How content is moved on.
-    pub(super) fn pace(&self) -> Pace<'_> {
-        Pace {
-            watch: &self.watch,
-            limit: self.limit.as_ref(),
-        }
-    }
-
-    /// Counts a source whose times are to be kept and cannot be, for the end of the copy.
-    pub(super) fn look_at_times(&self, source: &Item) {
-        if self.options.preserve.times && source.times_cut {
-            self.watch.time_not_kept();
-        }
-    }
-
-    /// A file of this host, moved as the options say.
-    pub(super) fn disk(&self, file: LocalFile) -> Arc<Disk> {
-        Arc::new(Disk::new(file, self.options.local, &self.watch))
-    }
-}
-
-/// One file to copy.
-#[derive(Clone, Debug)]
-pub(super) struct Job {
-    /// The directory it is in.
-    pub(super) from: Dir,
-    pub(super) item: Item,
-    /// The directory it goes to.
-    pub(super) to: Dir,
-    /// Its name there.
-    pub(super) name: Vec<u8>,
-    pub(super) there: There,
-}
-
-/// What is known of the destination.
-#[derive(Clone, Debug)]
-pub(super) enum There {
-    /// Nothing, for the directory is new.
-    Nothing,
-    Unknown,
-    This(Item),
-}
-
-impl Job {
-    /// A report of it.
-    pub(super) fn done(&self, what: What, bytes: u64) -> Done {
-        Done {
-            source: self.from.location.join(&self.item.name),
-            destination: self.to.location.join(&self.name),
-            what,
-            bytes,
-            checksum: None,
-        }
-    }
-}
 
 /// Copies one regular file, as the options say.
 pub(super) async fn copy(context: &Context, job: &Job) -> Result<Done, TransferError> {
@@ -228,42 +150,12 @@ fn same_file(job: &Job) -> TransferError {
     }
 }
 
-/// The word for a file type.
-pub(super) fn type_name(ftype: Ftype3) -> &'static str {
-    match ftype {
-        Ftype3::Reg => "regular file",
-        Ftype3::Dir => "directory",
-        Ftype3::Lnk => "symbolic link",
-        Ftype3::Blk => "block device",
-        Ftype3::Chr => "character device",
-        Ftype3::Sock => "socket",
-        Ftype3::Fifo => "fifo",
-    }
-}
-
 fn would(onto: Option<Onto>) -> What {
     match onto {
         None | Some(Onto::Remove) => What::Copied,
         Some(Onto::Resume(from)) => What::Resumed { from },
         Some(Onto::Replace | Onto::Compare | Onto::InTheWay) => What::Replaced,
         Some(Onto::Leave(what)) => what,
-    }
-}
-
-/// Bytes that travel in one READ and one WRITE.
-fn small_bytes(job: &Job) -> usize {
-    piece_bytes(&job.to, false).min(piece_bytes(&job.from, true))
-}
-
-/// Bytes per transfer on a side.
-pub(super) fn piece_bytes(dir: &Dir, read: bool) -> usize {
-    match &dir.side {
-        Side::Local(_) => LOCAL_PIECE_BYTES,
-        Side::Remote { client, .. } => {
-            let sizes = client.transfer_sizes();
-            let size = if read { sizes.read } else { sizes.write };
-            usize::try_from(size.max(1)).unwrap_or(LOCAL_PIECE_BYTES)
-        }
     }
 }
 

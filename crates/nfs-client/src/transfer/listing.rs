@@ -3,9 +3,11 @@
 
 use std::collections::VecDeque;
 
-use super::dir::{Dir, Item, Side, blocking};
+use super::dir::{Dir, Side};
 use super::error::TransferError;
+use super::item::Item;
 use super::local;
+use super::threads::blocking;
 use crate::client::{DirEntry, DirStream};
 
 /// A directory on its way through. `.` and `..` are left out.

@@ -11,7 +11,7 @@ use rustix::fs::{
     UTIME_NOW, UTIME_OMIT,
 };
 
-use super::dir::Item;
+use super::item::Item;
 
 /// Bytes of one getdents64.
 const LISTING_BYTES: usize = 64 * 1024;

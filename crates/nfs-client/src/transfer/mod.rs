@@ -47,11 +47,15 @@ mod ends;
 mod error;
 mod file;
 mod filter;
+mod item;
+mod job;
 mod links;
 mod listing;
 mod local;
 mod options;
+mod piece;
 mod place;
+mod threads;
 mod tree;
 mod verify;
 mod watch;
@@ -68,7 +72,7 @@ pub use self::place::{Location, Place, Remote};
 pub use self::watch::{Done, Event, Figures, Watch, What};
 
 use self::ends::{End, Start};
-use self::file::{Context, Job};
+use self::job::{Context, Job};
 use self::tree::{Hands, Level};
 
 /// Copies `sources` to `destination`: into it if it is a directory, else to its name.
@@ -101,31 +105,6 @@ pub async fn copy(
     })
     .await;
     Ok(watch.figures())
-}
-
-/// Copies the one file `source` to the name `destination`, or into it if it is a directory.
-///
-/// # Errors
-/// What failed.
-pub async fn copy_file(
-    source: &Place,
-    destination: &Place,
-    options: &Options,
-) -> Result<Figures, TransferError> {
-    let failure = Arc::new(parking_lot::Mutex::new(None));
-    let first = failure.clone();
-    let watch = Watch::new(move |event| {
-        if let Event::Failed(error) = event {
-            first.lock().get_or_insert_with(|| error.clone());
-        }
-    });
-    let sources = std::slice::from_ref(source);
-    let figures = copy(sources, destination, options, &watch).await?;
-    let failure = failure.lock().take();
-    match failure {
-        Some(error) => Err(error),
-        None => Ok(figures),
-    }
 }
 
 /// Finds a source, and hands it out.

@@ -11,15 +11,18 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinSet;
 
 use super::decide;
-use super::dir::{Dir, Item, Made, Side, blocking};
+use super::dir::{Dir, Made, Side};
 use super::error::TransferError;
-use super::file::{self, Context, Job, There, type_name};
+use super::file;
 use super::filter::Filter;
+use super::item::{Item, type_name};
+use super::job::{Context, Job, There};
 use super::links::{Copy, Name, Origin};
 use super::listing::Listing;
 use super::local;
 use super::options::{Follow, Options};
 use super::place::Location;
+use super::threads::blocking;
 use super::watch::{Done, What};
 use crate::limits::{TREE_DEPTH_MAX, WALKERS_MAX, WORK_QUEUE_MAX};
 
@@ -136,7 +139,7 @@ impl Hands {
             self.tops.lock().push((level.to.clone(), item));
         }
         let walker = Walker {
-            frames: vec![(level.from.listing(), level)],
+            frames: vec![(Listing::new(level.from.clone()), level)],
             hands: self.clone(),
         };
         if let Ok(permit) = self.walkers.clone().acquire_owned().await {
@@ -213,7 +216,7 @@ impl Walker {
             return Ok(());
         }
         let below = self.enter(level, &item).await?;
-        let frame = (below.from.listing(), below);
+        let frame = (Listing::new(below.from.clone()), below);
         match self.hands.walkers.clone().try_acquire_owned() {
             Ok(permit) => {
                 let walker = Self {

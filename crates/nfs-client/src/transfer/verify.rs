@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use super::content::{LocalRead, Opened, Reader};
-use super::dir::{Dir, Item, Side, blocking};
+use super::dir::{Dir, Side};
 use super::disk::Disk;
 use super::error::TransferError;
-use super::file::{Context, Job, piece_bytes};
+use super::item::Item;
+use super::job::{Context, Job, There, piece_bytes};
 use super::local;
+use super::threads::blocking;
 use super::watch::Watch;
 use crate::error::refused;
 use crate::nfs3::Nfsstat3;
@@ -54,7 +56,7 @@ pub(super) async fn is_same(
 /// A destination that was named and is a symbolic link was written through it.
 fn followed(job: &Job, found: Item) -> Item {
     match &job.there {
-        super::file::There::This(there) if there.follow => Item {
+        There::This(there) if there.follow => Item {
             follow: there.follow,
             handle: there.handle,
             ..found

@@ -1,0 +1,112 @@
+//! One file to copy, and what all files of one copy share.
+
+use std::fs::File as LocalFile;
+use std::sync::Arc;
+
+use nfs_io::budget::Budget;
+use nfs_io::buffer::BufferPool;
+
+use super::content::Pace;
+use super::dir::{Dir, Side};
+use super::disk::Disk;
+use super::item::Item;
+use super::links::Links;
+use super::options::Options;
+use super::watch::{Done, Watch, What};
+use crate::limits::{LOCAL_MEMORY_BYTES, LOCAL_PIECE_BYTES};
+use crate::rate::Limit;
+
+/// What all files of one copy share.
+#[derive(Debug)]
+pub(super) struct Context {
+    pub(super) options: Options,
+    pub(super) watch: Watch,
+    pub(super) pool: BufferPool,
+    pub(super) links: Links,
+    limit: Option<Limit>,
+}
+
+impl Context {
+    pub(super) fn new(options: Options, watch: Watch) -> Self {
+        Self {
+            limit: options.rate.map(Limit::new),
+            options,
+            watch,
+            // A COMMIT gives back many at once, and all are soon taken again.
+            pool: BufferPool::keeping(Budget::new(LOCAL_MEMORY_BYTES), LOCAL_MEMORY_BYTES),
+            links: Links::default(),
+        }
+    }
+
+    /// How content is moved on.
+    pub(super) fn pace(&self) -> Pace<'_> {
+        Pace {
+            watch: &self.watch,
+            limit: self.limit.as_ref(),
+        }
+    }
+
+    /// Counts a source whose times are to be kept and cannot be, for the end of the copy.
+    pub(super) fn look_at_times(&self, source: &Item) {
+        if self.options.preserve.times && source.times_cut {
+            self.watch.time_not_kept();
+        }
+    }
+
+    /// A file of this host, moved as the options say.
+    pub(super) fn disk(&self, file: LocalFile) -> Arc<Disk> {
+        Arc::new(Disk::new(file, self.options.local, &self.watch))
+    }
+}
+
+/// One file to copy.
+#[derive(Clone, Debug)]
+pub(super) struct Job {
+    /// The directory it is in.
+    pub(super) from: Dir,
+    pub(super) item: Item,
+    /// The directory it goes to.
+    pub(super) to: Dir,
+    /// Its name there.
+    pub(super) name: Vec<u8>,
+    pub(super) there: There,
+}
+
+/// What is known of the destination.
+#[derive(Clone, Debug)]
+pub(super) enum There {
+    /// Nothing, for the directory is new.
+    Nothing,
+    Unknown,
+    This(Item),
+}
+
+impl Job {
+    /// A report of it.
+    pub(super) fn done(&self, what: What, bytes: u64) -> Done {
+        Done {
+            source: self.from.location.join(&self.item.name),
+            destination: self.to.location.join(&self.name),
+            what,
+            bytes,
+            checksum: None,
+        }
+    }
+}
+
+/// Bytes that travel in one READ and one WRITE.
+pub(super) fn small_bytes(job: &Job) -> usize {
+    piece_bytes(&job.to, false).min(piece_bytes(&job.from, true))
+}
+
+/// Bytes per transfer on a side.
+pub(super) fn piece_bytes(dir: &Dir, read: bool) -> usize {
+    match &dir.side {
+        Side::Local(_) => LOCAL_PIECE_BYTES,
+        Side::Remote { client, .. } => {
+            let sizes = client.transfer_sizes();
+            let size = if read { sizes.read } else { sizes.write };
+            usize::try_from(size.max(1)).unwrap_or(LOCAL_PIECE_BYTES)
+        }
+    }
+}
