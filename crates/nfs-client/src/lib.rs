@@ -55,6 +55,10 @@
 //! [`file`](mod@file) shows a file written and read, [`transfer`] a tree copied. Whole programs to begin with, one for each
 //! level, are `examples/procedures.rs`, `examples/file.rs` and `examples/copy.rs`.
 //!
+//! Each module uses only those that stand before it, and none of those after it:
+//! `limits`, `random` · [`identity`], [`error`] · [`connection`] · [`nfs3`], [`mount3`], [`portmap`],
+//! [`url`](mod@url) · [`file`](mod@file), [`rate`], [`glob`] · [`client`] · [`transfer`].
+//!
 //! Names and directories are not cached: each call asks the server. An open file has its windows, what
 //! was written and is not yet on stable storage, and its attributes for a few seconds
 //! ([`File::stat`]). All bytes that a server sends are checked before they choose an allocation, an
@@ -85,7 +89,7 @@ pub use identity::Identity;
 pub use nfs3::{Nfs3, Node};
 pub use url::{NfsUrl, UrlError};
 
-/// The memory that data is received into: [`Nfs3::read_into`], [`Connection::call_into`].
+/// The memory that data is received into: [`Nfs3::read_into`].
 pub use nfs_io::{Budget, Buf, BufferPool};
 /// The messages, and how arguments and results of one's own are encoded and decoded.
 pub use nfs_wire;

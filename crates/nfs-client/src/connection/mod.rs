@@ -316,23 +316,6 @@ impl Connection {
         Ok(reply.await?.results)
     }
 
-    /// As [`Self::call`], with memory for the data that ends the results: `cut` finds it. The data of a
-    /// long reply goes from the socket straight into the memory. Data that is longer than the memory,
-    /// or a reply in several fragments, leaves the memory unused.
-    pub async fn call_into<A: Encode + ?Sized>(
-        &self,
-        procedure: Procedure,
-        identity: &Identity,
-        args: &A,
-        memory: Buf,
-        cut: Cut,
-    ) -> Result<Reply, RpcError> {
-        let encode = |out: &mut Vec<u8>| args.encode(&mut Encoder::new(out));
-        let extra = Extra::Memory { buf: memory, cut };
-        self.call_with(procedure, identity, encode, extra, None)
-            .await
-    }
-
     /// As [`Self::call`], with arguments that are bytes already, right or wrong: for tests that send
     /// what no encoder of ours would.
     pub async fn call_raw(
