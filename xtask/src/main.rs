@@ -14,7 +14,7 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
 
-use crate::levels::{Options, fuzz, system};
+use crate::levels::{Options, fuzz};
 
 /// The house's own commands.
 #[derive(Parser)]
@@ -58,7 +58,7 @@ enum What {
 
 #[derive(Args)]
 struct TestArgs {
-    /// A skipped test is a failure, and the long forms run (this is what CI does)
+    /// A skipped test is a failure, and the fuzz targets run longer (this is what CI does)
     #[arg(long)]
     strict: bool,
     /// The short forms: fewer rounds, two seconds a fuzz target
@@ -67,7 +67,7 @@ struct TestArgs {
     /// Only tests whose name contains this
     #[arg(long)]
     filter: Option<String>,
-    /// System scenarios that run side by side (one after the other if not given)
+    /// System scenarios that run side by side (as many as there are processors if not given)
     #[arg(long, value_name = "N")]
     jobs: Option<u8>,
 }
@@ -126,7 +126,7 @@ fn run_command(command: What) -> Result<ExitCode> {
                 filter: None,
                 jobs: None,
             };
-            Ok(system::run_peers(&root, &options)?.close(strict))
+            levels::peers(&root, &options)
         }
         What::Man => man(&root),
     }

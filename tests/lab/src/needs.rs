@@ -32,6 +32,8 @@ pub enum Need {
     Strace,
     /// rpcbind and rpcinfo, in namespaces of their own.
     Rpcbind,
+    /// All of the machine's processors, memory and page cache: nothing else is tested meanwhile.
+    WholeMachine,
 }
 
 impl Need {
@@ -50,6 +52,7 @@ impl Need {
             Self::Compiler => "C compiler",
             Self::Strace => "strace",
             Self::Rpcbind => "rpcbind",
+            Self::WholeMachine => "the whole machine",
         }
     }
 }
@@ -108,6 +111,8 @@ pub fn missing(need: Need, engine: Engine) -> Option<String> {
             ("exportfs", "nfs-kernel-server"),
             ("rpcbind", "rpcbind"),
         ]),
+        // Whoever runs the tests gives it, by running nothing else.
+        Need::WholeMachine => None,
         Need::Compiler => programs(&[("gcc", "gcc"), ("tar", "tar"), ("setpriv", "util-linux")]),
     }
 }

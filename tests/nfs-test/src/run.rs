@@ -51,9 +51,10 @@ pub(crate) struct RunArgs {
     /// Keep the directories of scenarios that passed, too.
     #[arg(long)]
     keep: bool,
-    /// Scenarios that run side by side.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
-    jobs: u8,
+    /// Scenarios that run side by side; as many as there are processors if not given. Those that need the whole
+    /// machine run alone in any case.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=16))]
+    jobs: Option<u8>,
     /// Run exactly this scenario, in this process: its whole name, for example kill:uring.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["filter", "jobs"])]
     only: Option<String>,
@@ -113,13 +114,22 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
             None => items.push(Item {
                 command: again(args, &server, seed, &name)?,
                 seconds: times::typical_seconds(scenario.name),
+                alone: scenario.runs_alone(),
                 name,
             }),
         }
     }
-    let Outcome { passed, failed } = queue::run(items, usize::from(args.jobs));
+    let jobs = args.jobs.map_or_else(jobs_by_default, usize::from);
+    let Outcome { passed, failed } = queue::run(items, jobs);
     println!("{passed} passed, {failed} failed, {skipped} skipped");
     Ok(verdict(failed > 0 || (args.strict && skipped > 0)))
+}
+
+/// As many scenarios at once as there are processors, and no more than have been seen to get along.
+fn jobs_by_default() -> usize {
+    const SEEN_TO_GET_ALONG: usize = 4;
+    std::thread::available_parallelism()
+        .map_or(1, |processors| processors.get().min(SEEN_TO_GET_ALONG))
 }
 
 /// The command that runs one scenario alone, as it runs in this whole run.
@@ -175,7 +185,8 @@ fn run_here(
     let seconds = start.elapsed().as_secs_f64();
     match outcome {
         Ok(note) => {
-            println!("PASS {name} ({seconds:.1} s) {note}");
+            let computed = times::computed_seconds().unwrap_or_default();
+            println!("PASS {name} ({seconds:.1} s, {computed:.1} s of computing) {note}");
             if args.keep {
                 scratch.keep();
             }

@@ -1,19 +1,21 @@
-//! `cargo xtask test`: all test levels in order, cheapest first, each printing as it goes.
+//! `cargo xtask test`: all test levels in order, each printing as it goes.
 
+mod build;
 pub(crate) mod fuzz;
 mod setup;
-pub(crate) mod system;
+mod system;
 mod tally;
 mod unit;
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::path::Path;
+use std::process::ExitCode;
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 
+pub(crate) use self::build::target_directory;
+use self::build::{Built, Server};
 pub(crate) use self::tally::Tally;
-use crate::run;
 
 /// How to run the levels.
 pub(crate) struct Options {
@@ -32,7 +34,7 @@ impl Options {
     fn fuzz_seconds(&self) -> u64 {
         match (self.quick, self.strict) {
             (true, _) => 2,
-            (false, true) => 60,
+            (false, true) => 20,
             (false, false) => 10,
         }
     }
@@ -40,13 +42,15 @@ impl Options {
 
 /// Runs every level and prints the closing line.
 pub(crate) fn test(root: &Path, options: &Options) -> Result<ExitCode> {
-    let mut levels = Levels::default();
-    levels.run("set-up", || Ok(setup::packages()))?;
-    levels.run("unit", || unit::run(root, options))?;
-    levels.run("system", || system::run(root, options))?;
-    let target = options.filter.as_deref();
-    let seconds = options.fuzz_seconds();
-    levels.run("fuzz", || fuzz::run_targets(root, target, seconds))?;
+    let mut levels = Levels::of(&[SET_UP, BUILD, UNIT, SYSTEM, FUZZ]);
+    levels.run(|| Ok(setup::packages()))?;
+    let built = levels.build(root, Server::Checked)?;
+    if let Some(built) = &built {
+        levels.run(|| unit::run(root, options))?;
+        levels.run(|| system::run(root, built, options))?;
+        let target = options.filter.as_deref();
+        levels.run(|| fuzz::run_targets(root, target, options.fuzz_seconds()))?;
+    }
     Ok(levels.tally.close(options.strict))
 }
 
@@ -58,51 +62,124 @@ pub(crate) fn before_a_push(root: &Path) -> Result<ExitCode> {
         filter: None,
         jobs: None,
     };
-    let mut levels = Levels::default();
-    levels.run("unit", || unit::run(root, &options))?;
-    levels.run("system, in short", || system::run_before_a_push(root))?;
+    let mut levels = Levels::of(&[BUILD, UNIT, SYSTEM_IN_SHORT]);
+    let built = levels.build(root, Server::Development)?;
+    if let Some(built) = &built {
+        levels.run(|| unit::run(root, &options))?;
+        levels.run(|| system::run_before_a_push(root, built))?;
+    }
     Ok(levels.tally.close(false))
 }
 
-/// The levels that have run so far.
-#[derive(Default)]
+/// The scenarios with foreign peers alone.
+pub(crate) fn peers(root: &Path, options: &Options) -> Result<ExitCode> {
+    let mut levels = Levels::of(&[BUILD, PEERS]);
+    let built = levels.build(root, Server::Checked)?;
+    if let Some(built) = &built {
+        levels.run(|| system::run_peers(root, built, options))?;
+    }
+    Ok(levels.tally.close(options.strict))
+}
+
+/// A test level, with the seconds that it takes on two idle cores from a fresh clone, about: for what is said to be left.
+#[derive(Clone, Copy)]
+struct Level {
+    name: &'static str,
+    seconds: u64,
+}
+
+const fn level(name: &'static str, seconds: u64) -> Level {
+    Level { name, seconds }
+}
+
+const SET_UP: Level = level("set-up", 5);
+const BUILD: Level = level("build", 360);
+const UNIT: Level = level("unit", 120);
+const SYSTEM: Level = level("system", 700);
+const SYSTEM_IN_SHORT: Level = level("system, in short", 20);
+const PEERS: Level = level("system, foreign peers", 360);
+const FUZZ: Level = level("fuzz", 200);
+
+/// The levels of one run, in their order.
 struct Levels {
+    all: &'static [Level],
+    /// How many have begun.
+    begun: usize,
     tally: Tally,
 }
 
 impl Levels {
-    /// Runs one more, and prints what it counted and how long it took.
-    fn run(&mut self, name: &str, level: impl FnOnce() -> Result<Tally>) -> Result<()> {
+    fn of(all: &'static [Level]) -> Self {
+        Self {
+            all,
+            begun: 0,
+            tally: Tally::default(),
+        }
+    }
+
+    /// Builds what the other levels run; `None`, and a failure counted, where it does not build.
+    fn build(&mut self, root: &Path, server: Server) -> Result<Option<Built>> {
+        let mut built = None;
+        self.run(|| {
+            built = Built::make(root, server)?;
+            Ok(build::tally(built.as_ref()))
+        })?;
+        Ok(built)
+    }
+
+    /// Runs the next one, and prints what it counted and how long it took.
+    fn run(&mut self, level: impl FnOnce() -> Result<Tally>) -> Result<()> {
+        eprintln!("==> {}", self.announcement());
+        let name = self.all.get(self.begun).map_or("", |level| level.name);
+        self.begun += 1;
         let start = Instant::now();
         let counts = level()?;
         let seconds = start.elapsed().as_secs();
         self.tally.add(&format!("{name} ({seconds} s)"), counts);
         Ok(())
     }
+
+    /// What is about to run, and about how long it and all that follows take.
+    fn announcement(&self) -> String {
+        let ahead = self.all.get(self.begun..).unwrap_or_default();
+        let (name, own) = ahead
+            .first()
+            .map_or(("", 0), |level| (level.name, level.seconds));
+        let left: u64 = ahead.iter().map(|level| level.seconds).sum();
+        let (number, of) = (self.begun + 1, self.all.len());
+        format!(
+            "level {number} of {of}: {name} (on two idle cores about {}; with what follows {})",
+            minutes(own),
+            minutes(left)
+        )
+    }
 }
 
-/// Where cargo puts what it builds.
-pub(crate) fn target_directory(root: &Path) -> Result<PathBuf> {
-    let output = Command::new(run::cargo())
-        .args([
-            "metadata",
-            "--no-deps",
-            "--format-version",
-            "1",
-            "--offline",
-        ])
-        .current_dir(root)
-        .output()
-        .context("cargo metadata")?;
-    if !output.status.success() {
-        bail!(
-            "cargo metadata failed: {}",
-            String::from_utf8_lossy(&output.stderr)
-        );
+/// A time as people say it: seconds up to a minute and a half, then minutes.
+fn minutes(seconds: u64) -> String {
+    match seconds {
+        0..=90 => format!("{seconds} s"),
+        _ => format!("{} min", seconds.div_ceil(60)),
     }
-    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout)?;
-    let directory = metadata["target_directory"]
-        .as_str()
-        .context("no target_directory")?;
-    Ok(directory.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_level_says_what_is_left() {
+        const ALL: &[Level] = &[level("a", 30), level("b", 60), level("c", 300)];
+        let mut levels = Levels::of(ALL);
+        levels.run(|| Ok(Tally::one(true))).unwrap();
+        let said = levels.announcement();
+        assert!(said.starts_with("level 2 of 3: b ("), "{said}");
+        assert!(
+            said.contains("about 60 s; with what follows 6 min"),
+            "{said}"
+        );
+        levels.run(|| Ok(Tally::one(false))).unwrap();
+        assert!(levels.announcement().starts_with("level 3 of 3: c ("));
+        assert_eq!((levels.tally.passed, levels.tally.failed), (1, 1));
+    }
 }

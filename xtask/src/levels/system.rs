@@ -5,36 +5,29 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use super::{Options, Tally, target_directory};
+use super::build::Built;
+use super::{Options, Tally};
 use crate::run;
 
 /// The scenarios with foreign peers: what `cargo xtask interop` runs.
 const PEERS: [&str; 5] = ["kernel", "libnfs", "rpcbind", "ganesha", "nfsd"];
 
-/// The server: optimised like a release, with overflow checks and debug assertions on. Its panics abort, as
-/// a user's would. The tests are built for development: theirs have to unwind to be reported.
-const SERVER_PROFILE: &str = "checked";
-
-/// What the server is built with besides: bytes that are not a file's can be told from a file's, and the disk's
-/// errors can be had.
-const SERVER_FEATURES: &str = "penstock/poison,penstock/faults";
-
 /// Seconds after which the whole run is ended: a hang must not look like slowness.
 const SECONDS_MAX: &str = "2700";
 
 /// All scenarios, or those that `options` select.
-pub(crate) fn run(root: &Path, options: &Options) -> Result<Tally> {
+pub(super) fn run(root: &Path, built: &Built, options: &Options) -> Result<Tally> {
     let filters: Vec<&str> = options.filter.as_deref().into_iter().collect();
-    run_filtered(root, options, &filters)
+    run_filtered(root, built, options, &filters)
 }
 
 /// The scenarios with foreign peers.
-pub(crate) fn run_peers(root: &Path, options: &Options) -> Result<Tally> {
-    run_filtered(root, options, &PEERS)
+pub(super) fn run_peers(root: &Path, built: &Built, options: &Options) -> Result<Tally> {
+    run_filtered(root, built, options, &PEERS)
 }
 
 /// Scenarios that a contributor waits for before a push: the wire, the commands, a killed server and a cut power, each in
-/// its short form with one engine, on the development build that the unit tests have just made.
+/// its short form with one engine.
 const BEFORE_A_PUSH: [&str; 6] = [
     "wire-table:uring",
     "wire-table-unprivileged:uring",
@@ -45,18 +38,10 @@ const BEFORE_A_PUSH: [&str; 6] = [
 ];
 
 /// The short forms of [`BEFORE_A_PUSH`].
-pub(crate) fn run_before_a_push(root: &Path) -> Result<Tally> {
-    let mut build = cargo(root);
-    build.args(["build", "-p", "penstock", "-p", "nfs-test"]);
-    if !run::streams("build penstock and nfs-test", &mut build)? {
-        return Ok(Tally::failure(
-            "system: penstock or nfs-test does not build",
-        ));
-    }
-    let target = target_directory(root)?.join("debug");
-    let mut command = Command::new(target.join("nfs-test"));
+pub(super) fn run_before_a_push(root: &Path, built: &Built) -> Result<Tally> {
+    let mut command = Command::new(built.scenarios());
     command.current_dir(root).arg("run").arg("--server");
-    command.arg(target.join("penstock"));
+    command.arg(built.server());
     command.args(["--quick", "--engine", "uring"]);
     for filter in BEFORE_A_PUSH {
         command.args(["--filter", filter]);
@@ -64,28 +49,13 @@ pub(crate) fn run_before_a_push(root: &Path) -> Result<Tally> {
     run_counted(&mut command, false)
 }
 
-fn run_filtered(root: &Path, options: &Options, filters: &[&str]) -> Result<Tally> {
-    let mut server = cargo(root);
-    server.args(["build", "--profile", SERVER_PROFILE, "-p", "penstock"]);
-    server.args(["--features", SERVER_FEATURES]);
-    let mut tests = cargo(root);
-    tests.args(["build", "-p", "nfs-test"]);
-    let built =
-        run::streams("build penstock", &mut server)? && run::streams("build nfs-test", &mut tests)?;
-    if !built {
-        return Ok(Tally::failure(
-            "system: penstock or nfs-test does not build",
-        ));
-    }
-    let target = target_directory(root)?;
+fn run_filtered(root: &Path, built: &Built, options: &Options, filters: &[&str]) -> Result<Tally> {
     let mut command = Command::new("timeout");
     command
         .current_dir(root)
         .args(["--kill-after=20", SECONDS_MAX]);
-    command.arg(target.join("debug/nfs-test")).arg("run");
-    command
-        .arg("--server")
-        .arg(target.join(SERVER_PROFILE).join("penstock"));
+    command.arg(built.scenarios()).arg("run");
+    command.arg("--server").arg(built.server());
     if options.strict {
         command.arg("--strict").env("PENSTOCK_STRICT", "1");
     }
@@ -155,12 +125,6 @@ impl Reader {
             self.last = line.chars().skip(5).take(40).collect();
         }
     }
-}
-
-fn cargo(root: &Path) -> Command {
-    let mut command = Command::new(run::cargo());
-    command.current_dir(root);
-    command
 }
 
 #[cfg(test)]

@@ -11,16 +11,9 @@ use crate::run;
 /// Seconds after which the tests are ended: they take two minutes on two idle cores. A hang must not look like slowness.
 const SECONDS_MAX: &str = "2700";
 
-/// Runs all unit and integration tests of the workspace.
+/// Runs all unit and integration tests of the workspace, which have been built: the time limit is one of tests, and
+/// what the compiler says is not among what they say.
 pub(crate) fn run(root: &Path, options: &Options) -> Result<Tally> {
-    // Apart, so that the time limit is one of tests, and what the compiler says is not among what they say.
-    let mut build = Command::new(run::cargo());
-    build
-        .current_dir(root)
-        .args(["test", "--workspace", "--no-run"]);
-    if !run::streams("build the tests", &mut build)? {
-        return Ok(Tally::failure("unit: the tests do not build"));
-    }
     let mut command = Command::new("timeout");
     command
         .current_dir(root)

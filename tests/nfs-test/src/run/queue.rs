@@ -17,6 +17,8 @@ pub(super) struct Item {
     pub(super) command: Command,
     /// How long it takes on two idle cores, about.
     pub(super) seconds: u32,
+    /// Nothing else may run meanwhile.
+    pub(super) alone: bool,
 }
 
 /// How many held and how many did not.
@@ -29,6 +31,8 @@ pub(super) struct Outcome {
 /// What the threads share that run the scenarios.
 struct Queue {
     waiting: VecDeque<Item>,
+    /// Begin when all others have ended, one after the other.
+    alone: VecDeque<Item>,
     running: Vec<Begun>,
     outcome: Outcome,
     total: usize,
@@ -42,14 +46,17 @@ struct Begun {
     seconds: u32,
 }
 
-/// Runs all of them, `jobs` at once.
+/// Runs all of them: `jobs` at once, then one after the other those that are to be alone.
 pub(super) fn run(mut items: Vec<Item>, jobs: usize) -> Outcome {
     if jobs > 1 {
         items.sort_by_key(|item| std::cmp::Reverse(item.seconds));
     }
+    let total = items.len();
+    let (alone, waiting): (Vec<_>, Vec<_>) = items.into_iter().partition(|item| item.alone);
     let queue = Mutex::new(Queue {
-        total: items.len(),
-        waiting: items.into(),
+        total,
+        waiting: waiting.into(),
+        alone: alone.into(),
         running: Vec::new(),
         outcome: Outcome::default(),
         jobs,
@@ -59,6 +66,12 @@ pub(super) fn run(mut items: Vec<Item>, jobs: usize) -> Outcome {
             scope.spawn(|| work(&queue));
         }
     });
+    {
+        let mut queue = lock(&queue);
+        queue.waiting = std::mem::take(&mut queue.alone);
+        queue.jobs = 1;
+    }
+    work(&queue);
     queue
         .into_inner()
         .unwrap_or_else(PoisonError::into_inner)
@@ -152,7 +165,8 @@ impl Queue {
             .iter()
             .map(|begun| seconds(begun.seconds).saturating_sub(begun.at.elapsed()))
             .sum();
-        let left = (waiting + running).as_secs() / self.jobs.max(1) as u64;
+        let alone: Duration = self.alone.iter().map(|item| seconds(item.seconds)).sum();
+        let left = (waiting + running).as_secs() / self.jobs.max(1) as u64 + alone.as_secs();
         let left = match left {
             0 => String::new(),
             1..=90 => format!(", about {left} s left"),
@@ -188,6 +202,7 @@ mod tests {
             name: name.to_owned(),
             command,
             seconds: 1,
+            alone: false,
         }
     }
 
@@ -225,6 +240,39 @@ mod tests {
     }
 
     #[test]
+    fn what_is_to_be_alone_runs_when_all_others_have_ended() {
+        let place = tempfile::tempdir().unwrap();
+        let running = |name: &str| format!("{}/{name}", place.path().display());
+        // Each is seen by its file while it runs; one that is to be alone fails if it sees any.
+        let beside = |name: &str| {
+            let file = running(name);
+            item(
+                name,
+                &format!("touch {file}; sleep 0.2; rm {file}; echo 'PASS {name} (0.1 s)'"),
+            )
+        };
+        let alone = |name: &str| {
+            let (file, all) = (running(name), place.path().display().to_string());
+            let script = format!(
+                "test -z \"$(ls {all})\" || exit 1; touch {file}; sleep 0.2; rm {file}; echo 'PASS {name} (0.1 s)'"
+            );
+            Item {
+                alone: true,
+                ..item(name, &script)
+            }
+        };
+        let items = vec![
+            alone("a"),
+            beside("b"),
+            alone("c"),
+            beside("d"),
+            beside("e"),
+        ];
+        let outcome = run(items, 3);
+        assert_eq!((outcome.passed, outcome.failed), (5, 0));
+    }
+
+    #[test]
     fn what_is_left_is_shared_by_those_that_run() {
         let queue = Queue {
             waiting: [item("a", "true"), item("b", "true")]
@@ -234,14 +282,19 @@ mod tests {
                     ..item
                 })
                 .collect(),
+            alone: [Item {
+                seconds: 59,
+                ..item("c", "true")
+            }]
+            .into(),
             running: Vec::new(),
             outcome: Outcome {
                 passed: 2,
                 failed: 1,
             },
-            total: 5,
+            total: 6,
             jobs: 2,
         };
-        assert_eq!(queue.progress(), "3 of 5, about 5 min left");
+        assert_eq!(queue.progress(), "3 of 6, about 6 min left");
     }
 }

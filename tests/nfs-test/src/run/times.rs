@@ -1,6 +1,6 @@
 //! How long each scenario takes with one engine, on two idle cores: for the order in which they begin and
 //! for what is said to be left. Measured by `cargo xtask test`, which prints each one's time; nothing fails
-//! when one takes longer.
+//! when one takes longer. `docs/testing.md` has the same table for people.
 
 /// Seconds that the scenario `name` takes with one engine, about. One that is not in the list takes the time of a
 /// middling one.
@@ -8,6 +8,22 @@ pub(super) fn typical_seconds(name: &str) -> u32 {
     const MIDDLING: u32 = 10;
     let known = TYPICAL.iter().find(|(known, _)| *known == name);
     known.map_or(MIDDLING, |(_, seconds)| *seconds)
+}
+
+/// Seconds that the processors have spent on this process and on those that it has waited for; `None` where /proc
+/// does not say. What the kernel does on its own threads, and what others still run, is not in it.
+pub(super) fn computed_seconds() -> Option<f64> {
+    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+    // The program's name, in parentheses, may hold spaces.
+    let (_, fields) = stat.rsplit_once(')')?;
+    // utime, stime, cutime and cstime are the fields 14 to 17; the first behind the name is the third.
+    let ticks: u64 = fields
+        .split_whitespace()
+        .skip(11)
+        .take(4)
+        .filter_map(|ticks| ticks.parse::<u64>().ok())
+        .sum();
+    Some(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
 }
 
 const TYPICAL: &[(&str, u32)] = &[
@@ -61,6 +77,47 @@ const TYPICAL: &[(&str, u32)] = &[
 mod tests {
     use super::*;
     use crate::scenarios::TABLE;
+
+    #[test]
+    fn computing_is_counted_also_of_processes_that_have_ended() {
+        let before = computed_seconds().unwrap();
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"]);
+        assert!(command.status().unwrap().success());
+        assert!(computed_seconds().unwrap() > before);
+    }
+
+    #[test]
+    fn the_times_are_those_of_the_documentation() {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/testing.md");
+        let text = std::fs::read_to_string(path).unwrap();
+        let (_, table) = text.split_once("### How long each takes").unwrap();
+        let cells = |line: &str| {
+            let cells = line
+                .split('|')
+                .map(|cell| cell.trim().trim_matches('`').to_owned());
+            cells.collect::<Vec<_>>()
+        };
+        // Three pairs in a row; what is before the first bar is empty.
+        let rows = table.lines().skip_while(|line| !line.starts_with("| `"));
+        let rows = rows.take_while(|line| line.starts_with('|')).map(cells);
+        let mut told: Vec<(String, u32)> = rows
+            .flat_map(|row| {
+                let pair = |at: usize| Some((row.get(at)?.clone(), row.get(at + 1)?.parse().ok()?));
+                [pair(1), pair(3), pair(5)]
+                    .into_iter()
+                    .flatten()
+                    .collect::<Vec<_>>()
+            })
+            .collect();
+        told.sort();
+        let mut known: Vec<(String, u32)> = TYPICAL
+            .iter()
+            .map(|(name, seconds)| ((*name).to_owned(), *seconds))
+            .collect();
+        known.sort();
+        assert_eq!(told, known);
+    }
 
     #[test]
     fn only_scenarios_that_exist_have_a_time() {

@@ -41,6 +41,11 @@ impl Scenario {
         let foreign = |need: &Need| matches!(need, Need::Ganesha | Need::KernelServer);
         self.needs.iter().any(foreign)
     }
+
+    /// No other scenario may run beside it.
+    pub(crate) fn runs_alone(&self) -> bool {
+        self.needs.contains(&Need::WholeMachine)
+    }
 }
 
 /// All scenarios, in the order in which they run.
@@ -271,7 +276,13 @@ pub(crate) const TABLE: &[Scenario] = &[
     Scenario {
         name: "io-counted",
         about: "what a large transfer leaves in the page cache, copies, and asks of the kernel",
-        needs: &[Need::Root, Need::Loop, Need::Strace],
+        needs: &[
+            Need::Root,
+            Need::Loop,
+            Need::Strace,
+            // How much of a WRITE comes in with its head depends on who else computes.
+            Need::WholeMachine,
+        ],
         run: io::counted,
     },
     Scenario {

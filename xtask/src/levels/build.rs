@@ -1,0 +1,108 @@
+//! The builds that the levels run: the workspace with its tests, and the server that the scenarios start.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use super::Tally;
+use crate::run;
+
+/// The server of the scenarios: optimised like a release, with overflow checks and debug assertions on. Its panics
+/// abort, as a user's would. The tests are built for development: theirs have to unwind to be reported.
+const SERVER_PROFILE: &str = "checked";
+
+/// What the server is built with besides: bytes that are not a file's can be told from a file's, and the disk's
+/// errors can be had.
+const SERVER_FEATURES: &str = "penstock/poison,penstock/faults";
+
+/// Which server the scenarios are to start.
+#[derive(Clone, Copy)]
+pub(super) enum Server {
+    /// That of [`SERVER_PROFILE`].
+    Checked,
+    /// The one that the unit tests' build has made, or nearly.
+    Development,
+}
+
+/// Where the programs are that the levels run.
+pub(super) struct Built {
+    target: PathBuf,
+    server: Server,
+}
+
+impl Built {
+    /// Builds the workspace's tests, `nfs-test` and the server; `None` where one of them does not build.
+    pub(super) fn make(root: &Path, server: Server) -> Result<Option<Self>> {
+        let mut tests = cargo(root);
+        tests.args(["test", "--workspace", "--no-run"]);
+        let mut programs = cargo(root);
+        programs.args(["build", "-p", "nfs-test"]);
+        let mut checked = cargo(root);
+        checked.args(["build", "--profile", SERVER_PROFILE, "-p", "penstock"]);
+        checked.args(["--features", SERVER_FEATURES]);
+        let built = match server {
+            Server::Development => {
+                programs.args(["-p", "penstock"]);
+                true
+            }
+            Server::Checked => run::streams("build penstock, optimised", &mut checked)?,
+        };
+        let built = built
+            && run::streams("build the tests", &mut tests)?
+            && run::streams("build what the scenarios run", &mut programs)?;
+        let target = target_directory(root)?;
+        Ok(built.then_some(Self { target, server }))
+    }
+
+    /// The program that runs the scenarios.
+    pub(super) fn scenarios(&self) -> PathBuf {
+        self.target.join("debug/nfs-test")
+    }
+
+    /// The server that they are to start.
+    pub(super) fn server(&self) -> PathBuf {
+        let profile = match self.server {
+            Server::Checked => SERVER_PROFILE,
+            Server::Development => "debug",
+        };
+        self.target.join(profile).join("penstock")
+    }
+}
+
+/// What the level `build` counts: nothing if all was built, else a failure.
+pub(super) fn tally(built: Option<&Built>) -> Tally {
+    match built {
+        Some(_) => Tally::default(),
+        None => Tally::failure("build: the workspace or its tests do not build"),
+    }
+}
+
+/// Where cargo puts what it builds for the package or workspace at `root`.
+pub(crate) fn target_directory(root: &Path) -> Result<PathBuf> {
+    let mut command = cargo(root);
+    command.args([
+        "metadata",
+        "--no-deps",
+        "--format-version",
+        "1",
+        "--offline",
+    ]);
+    let output = command.output().context("cargo metadata")?;
+    anyhow::ensure!(
+        output.status.success(),
+        "cargo metadata failed: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+    let directory = metadata["target_directory"]
+        .as_str()
+        .context("no target_directory")?;
+    Ok(directory.into())
+}
+
+/// A call of cargo in `root`.
+fn cargo(root: &Path) -> std::process::Command {
+    let mut command = std::process::Command::new(run::cargo());
+    command.current_dir(root);
+    command
+}
