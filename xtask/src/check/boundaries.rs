@@ -16,7 +16,7 @@ const OPENS_OWN_FILES: &[Exception] = &[
         reason: "keeps the notes of calls in the state directory",
     },
     Exception {
-        path: "crates/nfs-server/src/exports/config/values.rs",
+        path: "crates/nfs-server/src/exports/values.rs",
         reason: "looks whether an exported directory is there",
     },
     Exception {

@@ -13,27 +13,23 @@ mod io_policy;
 mod problem;
 mod read;
 mod toml_section;
-mod values;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use ipnet::IpNet;
 
-pub use problem::{ConfigErrors, Problem};
-pub use values::{
-    check_directory, check_memory, check_pseudo, from_word, loopback_nets, parse_listen, parse_net,
-    parse_size, word_of,
+pub use super::values::{
+    NFS_PORT, check_directory, check_memory, check_pseudo, from_word, loopback_nets, parse_listen,
+    parse_net, parse_size, word_of,
 };
+pub use problem::{ConfigErrors, Problem};
 
 use crate::exports::policy::IoPolicy;
 use crate::limits;
 
 /// User and group that squashed requests run as unless configured: `nobody` on Linux.
 pub const ANONYMOUS_ID_DEFAULT: u32 = 65534;
-
-/// The port of NFS (RFC 1813 §2.2).
-pub const NFS_PORT: u16 = 2049;
 
 /// A whole configuration, valid in itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -340,6 +336,17 @@ impl Config {
         }
         warnings
     }
+}
+
+/// The id of an export: FNV-1a (32 bit) of its pseudo path. It is in every handle, so it must not
+/// depend on the order of the file, on the run or on the build.
+#[must_use]
+pub fn export_id(pseudo: &str) -> u32 {
+    const OFFSET_BASIS: u32 = 0x811c_9dc5;
+    const PRIME: u32 = 0x0100_0193;
+    pseudo.bytes().fold(OFFSET_BASIS, |hash, byte| {
+        (hash ^ u32::from(byte)).wrapping_mul(PRIME)
+    })
 }
 
 fn read_bounded(path: &Path) -> Result<String, String> {

@@ -14,19 +14,50 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 pub use nfs_io::plan::Mode;
 
-pub use crate::operate::io_counters::Io;
 pub use live::LivePolicy;
 pub use pattern::NamePattern;
 pub use words::{IoChange, WriteMode, parse_mode, parse_rule, show_size};
 pub(crate) use words::{RuleParts, floor_of};
 
 use crate::limits;
-use crate::vfs::Stability;
+
+/// The operation that a mode is decided for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Io {
+    /// READ.
+    Read,
+    /// WRITE.
+    Write,
+}
 
 impl Io {
-    /// The words of the configuration.
+    /// The words of the configuration, of counters and of traces.
     pub const WORDS: &'static [(&'static str, Self)] =
         &[("read", Self::Read), ("write", Self::Write)];
+
+    /// Both operations, in the order of the tables.
+    pub(crate) const ALL: [Self; 2] = [Self::Read, Self::Write];
+
+    /// The operation's word among [`Io::WORDS`].
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+        }
+    }
+}
+
+/// How stable the data of a WRITE is when it is answered: what a client asks for (`stable_how` of
+/// RFC 1813 §3.3.7) and what the server says that it did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stability {
+    /// The data may be lost until a COMMIT is answered.
+    Unstable,
+    /// The data, and what is needed to read it back, is on stable storage.
+    DataSync,
+    /// The data and all attributes are on stable storage.
+    FileSync,
 }
 
 /// The least that a WRITE is, whatever the client asks: a client's UNSTABLE is raised to this, and the
@@ -52,7 +83,6 @@ impl StableFloor {
     ];
 
     /// What a WRITE that asks for `asked` promises.
-    #[allow(dead_code, reason = "until WRITE asks for it")]
     pub(crate) fn raise(self, asked: Stability) -> Stability {
         match (self, asked) {
             (_, Stability::FileSync) | (Self::FileSync, _) => Stability::FileSync,

@@ -14,6 +14,7 @@ use nfs_io::{Creds, LocalGid, LocalUid};
 
 use crate::exports::config::{
     Access, ClientConfig, Config, ConfigErrors, Durability, ExportConfig, Problem, SquashKind,
+    export_id,
 };
 use crate::exports::policy::LivePolicy;
 
@@ -273,17 +274,6 @@ impl Squash {
         let groups: Vec<u32> = gids.iter().copied().map(group).collect();
         Creds::new(uid, LocalGid(group(gid.0)), &groups)
     }
-}
-
-/// The id of an export: FNV-1a (32 bit) of its pseudo path. It is in every handle, so it must not
-/// depend on the order of the file, on the run or on the build.
-#[must_use]
-pub fn export_id(pseudo: &str) -> u32 {
-    const OFFSET_BASIS: u32 = 0x811c_9dc5;
-    const PRIME: u32 = 0x0100_0193;
-    pseudo.bytes().fold(OFFSET_BASIS, |hash, byte| {
-        (hash ^ u32::from(byte)).wrapping_mul(PRIME)
-    })
 }
 
 #[cfg(test)]

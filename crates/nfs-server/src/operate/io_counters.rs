@@ -14,28 +14,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use nfs_io::plan::{Fallback, Mode};
 use serde::{Deserialize, Serialize};
 
+use crate::exports::policy::Io;
 use crate::limits;
-
-/// The operation that a mode is decided for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Io {
-    /// READ.
-    Read,
-    /// WRITE.
-    Write,
-}
-
-impl Io {
-    /// In the order of the tables.
-    pub(crate) const ALL: [Self; OPERATIONS] = [Self::Read, Self::Write];
-
-    pub(crate) const fn word(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Write => "write",
-        }
-    }
-}
 
 /// Why bytes did not go the way that was decided for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -281,7 +261,7 @@ pub fn reason_sentence(word: &str) -> String {
     known.map_or_else(|| word.to_owned(), |reason| reason.sentence())
 }
 
-const OPERATIONS: usize = 2;
+const OPERATIONS: usize = Io::ALL.len();
 const MODES: usize = COLUMNS.len();
 const REASONS: usize = 8;
 const COLUMNS: [Mode; 3] = [Mode::Buffered, Mode::DontCache, Mode::Direct];

@@ -22,7 +22,8 @@ use nfs_io::plan::Mode;
 use parking_lot::{Mutex, RwLock};
 
 use crate::exports::Export;
-use crate::operate::io_counters::{Io, Reason};
+use crate::exports::policy::Io;
+use crate::operate::io_counters::Reason;
 
 pub use line::{
     EventStatus, FollowRequest, TRACE_LOG_TARGET, TraceEvent, TraceLine, TraceStatus, UnknownEvent,

@@ -13,14 +13,16 @@ use nfs_io::plan::{Mode, Segment, placement, plan_read, plan_write};
 
 use super::Server;
 use crate::exports::config::{from_word, word_of};
-use crate::exports::policy::{Because, Choice, Io, IoPolicy, Mismatch, StableFloor, show_size};
+use crate::exports::policy::{
+    Because, Choice, Io, IoPolicy, Mismatch, Stability, StableFloor, show_size,
+};
 use crate::exports::{PRIVILEGED_PORT, Refused as NotAdmitted};
 use crate::limits;
 use crate::operate::control::{
     Why, WhyAlignment, WhyQuery, WhyRule, WhySegment, WhyStable, reason_sentence,
 };
 use crate::operate::io_counters::Reason;
-use crate::vfs::{Error, FileFacts, KnownName, Refused, Stability, Tree};
+use crate::vfs::{Error, FileFacts, KnownName, Refused, Tree};
 
 /// The words of a WRITE's stability.
 const STABILITIES: &[(&str, Stability)] = &[

@@ -22,8 +22,8 @@ use super::gate::{Gate, Gates};
 use super::io::{Refusals, Rounds};
 use super::tree::Mount;
 use super::{Access, Actor, Attributes, Error, FileKind, Result, Wcc};
+use crate::exports::policy::Io;
 use crate::limits;
-use crate::operate::io_counters::Io;
 use crate::vfs::Author;
 use crate::vfs::file_cache::{FdBudget, FdSlot};
 

@@ -9,7 +9,8 @@ use nfs_io::fs::{self, OFlags, Stat};
 use nfs_io::plan::{Alignment, Mode};
 
 use super::{Error, FileKind, Result, Tree};
-use crate::operate::io_counters::{Io, Reason};
+use crate::exports::policy::Io;
+use crate::operate::io_counters::Reason;
 use crate::vfs::Vfs;
 use crate::vfs::file_cache::InodeId;
 

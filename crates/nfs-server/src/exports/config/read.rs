@@ -10,10 +10,10 @@ use super::problem::ConfigErrors;
 use super::toml_section::{Findings, Item, Section};
 use super::{
     ANONYMOUS_ID_DEFAULT, Access, ClientConfig, Config, Durability, EngineChoice, ExportConfig,
-    LogLevel, ServerConfig, SquashKind, check_directory, check_pseudo, loopback_nets, parse_listen,
-    parse_net,
+    LogLevel, ServerConfig, SquashKind, check_directory, check_pseudo, export_id, loopback_nets,
+    parse_listen, parse_net,
 };
-use crate::{exports, limits};
+use crate::limits;
 
 const TOP_KEYS: &[&str] = &["server", "export"];
 const SERVER_KEYS: &[&str] = &[
@@ -228,7 +228,7 @@ fn all_exports(top: &Section<'_>, findings: &mut Findings<'_>) -> Vec<ExportConf
         else {
             continue;
         };
-        let id = exports::export_id(&export.pseudo);
+        let id = export_id(&export.pseudo);
         match seen.iter().find(|(other, _, _)| *other == id) {
             Some((_, pseudo, line)) if *pseudo == export.pseudo => findings.add(
                 &span,

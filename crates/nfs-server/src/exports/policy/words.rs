@@ -6,7 +6,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::{Io, IoPolicy, Mode, NamePattern, Rule, StableFloor};
-use crate::exports::config::{from_word, parse_net, parse_size, word_of};
+use crate::exports::values::{from_word, parse_net, parse_size, word_of};
 use crate::limits;
 
 /// The modes that there are.

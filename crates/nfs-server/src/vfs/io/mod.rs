@@ -17,6 +17,7 @@ use nfs_io::engine::Engine;
 use nfs_io::fs::Stat;
 use nfs_io::{Buf, Errno};
 
+pub(crate) use crate::exports::policy::Stability;
 pub(crate) use commit::Rounds;
 pub(crate) use mode::Refusals;
 
@@ -36,14 +37,6 @@ pub(crate) struct Payload {
     pub(crate) data: Buf,
     /// How much of it was copied within the server to get there, bytes.
     pub(crate) copied: usize,
-}
-
-/// What a WRITE is to promise, or did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stability {
-    Unstable,
-    DataSync,
-    FileSync,
 }
 
 /// What a WRITE did.

@@ -10,7 +10,8 @@ use nfs_io::fs::{self, Stat};
 use nfs_io::plan::{Alignment, Fallback, Mode};
 
 use super::super::{Error, Object, Result};
-use crate::operate::io_counters::{Io, Moved, Reason};
+use crate::exports::policy::Io;
+use crate::operate::io_counters::{Moved, Reason};
 use crate::operate::trace::Trace;
 use crate::vfs::{Target, Vfs};
 

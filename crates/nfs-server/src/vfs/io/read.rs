@@ -12,7 +12,7 @@ use nfs_io::{Buf, Errno, Keep};
 use super::super::{Access, Attributes, Error, Result};
 use super::mode::{Moving, alignment};
 use super::{ReadDone, finished, must_be_regular};
-use crate::operate::io_counters::Io;
+use crate::exports::policy::Io;
 use crate::operate::trace::Event;
 use crate::vfs::{Target, Vfs};
 

@@ -14,8 +14,8 @@ use super::super::gate::{Group, Pass};
 use super::super::{Access, Error, Object, Result, WithWcc};
 use super::mode::{Moving, alignment};
 use super::{Payload, Stability, WriteDone, finished, must_be_regular};
+use crate::exports::policy::Io;
 use crate::limits;
-use crate::operate::io_counters::Io;
 use crate::operate::trace::Event;
 use crate::vfs::{Target, Vfs};
 

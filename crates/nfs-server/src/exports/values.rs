@@ -6,8 +6,10 @@ use std::path::Path;
 
 use ipnet::IpNet;
 
-use super::NFS_PORT;
 use crate::limits;
+
+/// The port of NFS (RFC 1813 §2.2).
+pub const NFS_PORT: u16 = 2049;
 
 /// The networks that may mount when none is configured.
 #[must_use]
