@@ -56,8 +56,8 @@ impl Reason {
         }
     }
 
-    /// The same in a sentence for the operator.
-    fn sentence(self) -> String {
+    /// The reason in a sentence for the operator, without its full stop.
+    pub(crate) fn sentence(self) -> String {
         let own = match self {
             Self::AlignmentUnknown => return Fallback::AlignmentUnknown.to_string(),
             Self::ShorterThanAlignment => return Fallback::ShorterThanAlignment.to_string(),
@@ -87,7 +87,7 @@ impl From<Fallback> for Reason {
 
 /// What one call moved and how, gathered while it runs and counted once, at its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Moved {
+pub(crate) struct Tally {
     bytes: u64,
     segments: u64,
     by_kind: [u64; MODES],
@@ -96,7 +96,7 @@ pub(crate) struct Moved {
     copied: u64,
 }
 
-impl Moved {
+impl Tally {
     /// Bytes of the call itself: of a READ those in the reply, of a WRITE those acknowledged.
     pub(crate) const fn set_bytes(&mut self, bytes: usize) {
         self.bytes = bytes as u64;
@@ -157,22 +157,22 @@ impl Default for IoCounters {
 }
 
 impl IoCounters {
-    /// Counts one call, whatever came of it: `decided` is the mode that the policy chose, `moved` what
+    /// Counts one call, whatever came of it: `decided` is the mode that the policy chose, `tally` what
     /// happened.
-    pub(crate) fn record(&self, io: Io, decided: Mode, moved: &Moved) {
+    pub(crate) fn record(&self, io: Io, decided: Mode, tally: &Tally) {
         let row = &self.stripe().rows[io as usize][column(decided)];
         add(&row.calls, 1);
-        add(&row.bytes, moved.bytes);
-        add(&row.segments, moved.segments);
-        for (counter, bytes) in row.by_kind.iter().zip(moved.by_kind) {
+        add(&row.bytes, tally.bytes);
+        add(&row.segments, tally.segments);
+        for (counter, bytes) in row.by_kind.iter().zip(tally.by_kind) {
             add(counter, bytes);
         }
-        if moved.fallbacks != 0 {
+        if tally.fallbacks != 0 {
             for (number, counter) in row.fallbacks.iter().enumerate() {
-                add(counter, u64::from(moved.fallbacks >> number & 1));
+                add(counter, u64::from(tally.fallbacks >> number & 1));
             }
         }
-        add(&row.copied, moved.copied);
+        add(&row.copied, tally.copied);
     }
 
     /// The rows that count anything, for the export that clients mount as `pseudo`.
@@ -290,7 +290,7 @@ mod tests {
     #[test]
     fn a_call_is_counted_in_its_row_and_nowhere_else() {
         let counters = IoCounters::default();
-        let mut moved = Moved::default();
+        let mut moved = Tally::default();
         moved.set_bytes(10);
         moved.segment(Mode::Buffered, 4);
         moved.segment(Mode::Buffered, 8);
@@ -315,13 +315,13 @@ mod tests {
     #[test]
     fn bytes_are_counted_by_the_way_they_went() {
         let counters = IoCounters::default();
-        let mut moved = Moved::default();
+        let mut moved = Tally::default();
         moved.segment(Mode::Buffered, 100);
         moved.segment(Mode::Direct, 4096);
         moved.segment(Mode::Buffered, 200);
         moved.fallback(Fallback::NoAlignedMiddle.into());
         counters.record(Io::Write, Mode::Direct, &moved);
-        counters.record(Io::Read, Mode::DontCache, &Moved::default());
+        counters.record(Io::Read, Mode::DontCache, &Tally::default());
         let rows = counters.stats("/");
         let names = rows
             .iter()
@@ -342,12 +342,12 @@ mod tests {
     #[test]
     fn a_reason_counts_once_for_each_call_however_often_it_was_met() {
         let counters = IoCounters::default();
-        let mut moved = Moved::default();
+        let mut moved = Tally::default();
         moved.fallback(Reason::OpenRefused);
         moved.fallback(Reason::OpenRefused);
         moved.fallback(Reason::AlignmentUnknown);
         counters.record(Io::Read, Mode::Buffered, &moved);
-        counters.record(Io::Read, Mode::Buffered, &Moved::default());
+        counters.record(Io::Read, Mode::Buffered, &Tally::default());
         let rows = counters.stats("/");
         let fallbacks = [("alignment-unknown", 1), ("open-refused", 1)];
         let fallbacks = fallbacks.map(|(word, calls)| (word.to_owned(), calls));
@@ -396,7 +396,7 @@ mod tests {
         std::thread::scope(|scope| {
             for _ in 0..THREADS {
                 scope.spawn(|| {
-                    let mut moved = Moved::default();
+                    let mut moved = Tally::default();
                     moved.set_bytes(1);
                     moved.segment(Mode::Buffered, 1);
                     for _ in 0..CALLS {

@@ -1,15 +1,15 @@
 //! `penstock ctl io --why`: what would happen to one READ or WRITE of a file, and why.
 //!
-//! Foretold with the same policy and the same plan that a call is moved by (`vfs/io/`), in the same order of
-//! decisions; what only trying can tell is said to be so.
+//! The answer is the one that a call would get ([`decide`](crate::vfs::decide)), put in words; what only trying
+//! can tell is said to be so.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use nfs_io::Errno;
-use nfs_io::plan::{Mode, Segment, placement, plan_read, plan_write};
+use nfs_io::plan::{Segment, placement};
+use nfs_io::{Errno, Mode};
 
 use super::Server;
 use crate::exports::config::{from_word, word_of};
@@ -18,11 +18,10 @@ use crate::exports::policy::{
 };
 use crate::exports::{PRIVILEGED_PORT, Refused as NotAdmitted};
 use crate::limits;
-use crate::operate::control::{
-    Why, WhyAlignment, WhyQuery, WhyRule, WhySegment, WhyStable, reason_sentence,
-};
+use crate::operate::control::{Why, WhyAlignment, WhyQuery, WhyRule, WhySegment, WhyStable};
 use crate::operate::io_counters::Reason;
-use crate::vfs::{Error, FileFacts, KnownName, Refused, Tree};
+use crate::vfs::decide::{Decision, IoCall, IoFacts, Refused, decide};
+use crate::vfs::{Error, FileFacts, KnownName, Tree};
 
 /// The words of a WRITE's stability.
 const STABILITIES: &[(&str, Stability)] = &[
@@ -30,15 +29,6 @@ const STABILITIES: &[(&str, Stability)] = &[
     ("data-sync", Stability::DataSync),
     ("file-sync", Stability::FileSync),
 ];
-
-/// A question that makes sense.
-struct Asked {
-    io: Io,
-    offset: u64,
-    bytes: u64,
-    client: IpAddr,
-    stable: Stability,
-}
 
 impl Server {
     /// For `penstock ctl io --why`. May wait for the disk.
@@ -48,18 +38,20 @@ impl Server {
     pub fn why_io(&self, query: &WhyQuery) -> Result<Why, String> {
         let size = query.size.unwrap_or(limits::IO_BYTES_PREFERRED.into());
         let most = u64::from(self.service.vfs.io_bytes_max);
-        let asked = Asked {
-            io: from_word(&query.op, Io::WORDS).map_err(|message| format!("op: {message}"))?,
+        let io = from_word(&query.op, Io::WORDS).map_err(|message| format!("op: {message}"))?;
+        let call = IoCall {
+            io,
             offset: query.offset,
-            bytes: size.min(most),
+            bytes: usize::try_from(size.min(most)).unwrap_or(usize::MAX),
             client: query.client.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)),
             stable: from_word(&query.stable, STABILITIES)
                 .map_err(|message| format!("stable: {message}"))?,
+            memory: memory_of(io, query.offset),
         };
-        let (tree, facts) = self.look(&query.file, asked.io)?;
+        let (tree, facts) = self.look(&query.file, io)?;
         // Once, as a call does: the policy may be changed meanwhile.
         let policy = Arc::clone(&tree.export.io.now());
-        let mut why = explain(&asked, &policy, &facts)?;
+        let mut why = explain(&call, &policy, &facts)?;
         why.export.clone_from(&tree.export.pseudo);
         if size > most {
             let (size, most) = (show_size(size), show_size(most));
@@ -70,7 +62,7 @@ impl Server {
             let note = "the export's policy was changed live; see `penstock ctl io`";
             why.notes.push(note.to_owned());
         }
-        why.notes.extend(not_allowed(&tree, &asked));
+        why.notes.extend(not_allowed(&tree, &call));
         Ok(why)
     }
 
@@ -140,41 +132,54 @@ fn cannot_look(error: Error) -> String {
 }
 
 /// What speaks against the call before any byte is moved.
-fn not_allowed(tree: &Tree, asked: &Asked) -> Option<String> {
-    match tree.export.client_rule(asked.client, PRIVILEGED_PORT) {
+fn not_allowed(tree: &Tree, call: &IoCall) -> Option<String> {
+    match tree.export.client_rule(call.client, PRIVILEGED_PORT) {
         Err(NotAdmitted::NotListed | NotAdmitted::PortNotPrivileged) => Some(format!(
             "{} is not among the export's clients: it would be refused",
-            asked.client
+            call.client
         )),
-        Ok(rule) if asked.io == Io::Write && !rule.is_writable() => Some(format!(
+        Ok(rule) if call.io == Io::Write && !rule.is_writable() => Some(format!(
             "{} may only read here: it would be refused",
-            asked.client
+            call.client
         )),
         Ok(_) => None,
     }
 }
 
-fn explain(asked: &Asked, policy: &IoPolicy, facts: &FileFacts) -> Result<Why, String> {
+/// Where the data of a call that begins at `offset` will lie in memory: a payload is received where its
+/// alignment is that in the file, and a READ begins a page.
+fn memory_of(io: Io, offset: u64) -> usize {
+    match io {
+        Io::Read => 0,
+        Io::Write => placement(offset),
+    }
+}
+
+fn explain(call: &IoCall, policy: &IoPolicy, facts: &FileFacts) -> Result<Why, String> {
     let name = match &facts.name {
         KnownName::Remembered(name) | KnownName::OfPath(name) => Some(name.as_slice()),
         KnownName::Unknown => None,
     };
-    let choice = policy.choose(asked.io, asked.bytes, asked.client, name);
-    let (foreseen, notes) = foresee(asked, choice.mode, facts)?;
-    let segments = foreseen.segments.iter().map(|segment| WhySegment {
-        file: segment.file.clone(),
-        mode: segment.mode.to_string(),
-    });
+    let known = IoFacts {
+        name,
+        size: facts.stat.size,
+        alignment: facts.alignment,
+        refused: facts.refused,
+    };
+    let decision = decide(policy, call, &known)
+        .ok_or("the range ends beyond 2^63 - 1, the end of any file; ask for less")?;
+    let (segments, found) = decision.foreseen(&facts.would_refuse);
+    let choice = decision.choice;
     let mut why = Why {
         file: facts.path.clone(),
-        op: word_of(asked.io, Io::WORDS).to_owned(),
-        asked: asked.offset..asked.offset.saturating_add(asked.bytes),
-        client: Some(asked.client),
+        op: word_of(call.io, Io::WORDS).to_owned(),
+        asked: call.offset..call.offset.saturating_add(call.bytes as u64),
+        client: Some(call.client),
         name: name.map(|name| String::from_utf8_lossy(name).into_owned()),
         name_from: name_from(&facts.name).to_owned(),
         mode: choice.mode.to_string(),
-        because: because(asked.io, policy, choice),
-        rules: verdicts(asked, policy, choice, name),
+        because: because(call.io, policy, choice),
+        rules: verdicts(call, policy, choice, name),
         alignment: WhyAlignment {
             memory: facts.alignment.memory,
             offset: facts.alignment.offset,
@@ -182,27 +187,41 @@ fn explain(asked: &Asked, policy: &IoPolicy, facts: &FileFacts) -> Result<Why, S
             block: facts.alignment.block,
         },
         size: facts.stat.size,
-        segments: segments.collect(),
-        fallbacks: foreseen.fallbacks,
+        fallbacks: fallbacks(&decision, &facts.refused, &found),
         cached_bytes: facts.cached_bytes.map(|(cached, _)| cached),
         dirty_bytes: facts.cached_bytes.map(|(_, dirty)| dirty),
-        notes,
+        notes: notes(call, &decision, &segments, facts.stat.size),
         ..Why::default()
     };
-    if asked.io == Io::Write {
-        let committed = choice.stable.raise(asked.stable);
+    if call.io == Io::Write {
         why.stable = Some(WhyStable {
-            asked: word_of(asked.stable, STABILITIES).to_owned(),
+            asked: word_of(call.stable, STABILITIES).to_owned(),
             floor: word_of(choice.stable, StableFloor::WORDS).to_owned(),
-            committed: word_of(committed, STABILITIES).to_owned(),
+            committed: word_of(decision.stability, STABILITIES).to_owned(),
         });
-        if committed != Stability::Unstable && why.segments.len() > 1 {
-            let note =
-                "the segments are written one after the other and synced once, after the last";
-            why.notes.push(note.to_owned());
-        }
     }
+    let segments = segments.into_iter().map(|segment| WhySegment {
+        file: segment.file,
+        mode: segment.mode.to_string(),
+    });
+    why.segments = segments.collect();
     Ok(why)
+}
+
+/// Why the call does not go in the mode that was chosen, a sentence for each reason: what is known before it
+/// begins, then what it will find out.
+fn fallbacks(decision: &Decision, refused: &Refused, found: &[Reason]) -> Vec<String> {
+    let mut sentences = Vec::new();
+    if let Some(reason) = decision.fallback {
+        let mut known = reason.sentence();
+        if refused.reason(decision.choice.mode) == Some(reason) {
+            known.push_str(", as the server remembers of this file");
+        }
+        sentences.push(known);
+    }
+    let found = found.iter().map(|reason| reason.sentence());
+    sentences.extend(found.map(|reason| format!("{reason}, as the next call will find")));
+    sentences
 }
 
 fn name_from(name: &KnownName) -> &'static str {
@@ -224,15 +243,15 @@ fn because(io: Io, policy: &IoPolicy, choice: Choice) -> String {
     }
 }
 
-fn verdicts(asked: &Asked, policy: &IoPolicy, choice: Choice, name: Option<&[u8]>) -> Vec<WhyRule> {
-    let client = asked.client.to_canonical();
+fn verdicts(call: &IoCall, policy: &IoPolicy, choice: Choice, name: Option<&[u8]>) -> Vec<WhyRule> {
+    let client = call.client.to_canonical();
     let verdict = |index, rule: &crate::exports::policy::Rule| match choice.because {
         Because::Rule(decided) if decided == index => "decides".to_owned(),
         Because::Rule(decided) if decided < index => "not reached".to_owned(),
         Because::Rule(_) | Because::Setting => {
-            match rule.mismatch(asked.io, asked.bytes, client, name) {
+            match rule.mismatch(call.io, call.bytes as u64, client, name) {
                 Some(Mismatch::Op) => "is for the other operation".to_owned(),
-                Some(Mismatch::Size) => format!("not its size: {}", show_size(asked.bytes)),
+                Some(Mismatch::Size) => format!("not its size: {}", show_size(call.bytes as u64)),
                 Some(Mismatch::Client) => format!("not its client: {client}"),
                 Some(Mismatch::Name) => "another name".to_owned(),
                 Some(Mismatch::NameUnknown) => "asks for a name, and none is known".to_owned(),
@@ -248,110 +267,30 @@ fn verdicts(asked: &Asked, policy: &IoPolicy, choice: Choice, name: Option<&[u8]
     why.collect()
 }
 
-/// How a range would be moved.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Foreseen {
-    segments: Vec<Segment>,
-    fallbacks: Vec<String>,
-}
-
-fn foresee(
-    asked: &Asked,
-    decided: Mode,
-    facts: &FileFacts,
-) -> Result<(Foreseen, Vec<String>), String> {
+fn notes(call: &IoCall, decision: &Decision, segments: &[Segment], size: u64) -> Vec<String> {
     let mut notes = Vec::new();
-    let mut fallbacks: Vec<String> = Vec::new();
-    let mut mode = decided;
-    if let Some((reason, true)) = refusal(&facts.refused, decided) {
-        fallbacks.push(format!(
-            "{}, as the server remembers of this file",
-            sentence(reason)
-        ));
-        mode = Mode::Buffered;
-    }
-    let planned = |mode| match asked.io {
-        Io::Read => read_segments(asked, mode, facts),
-        Io::Write => write_segments(asked, mode, facts),
-    };
-    let beyond = || "the range ends beyond 2^63 - 1, the end of any file; ask for less".to_owned();
-    let (mut segments, fallback) = planned(mode).ok_or_else(beyond)?;
-    fallbacks.extend(fallback.map(sentence));
-    let mut found = Vec::new();
-    for segment in &mut segments {
-        if let Some((reason, _)) = refusal(&facts.refused, segment.mode) {
-            found.push(reason);
-            segment.mode = Mode::Buffered;
-        }
-    }
-    found.dedup();
-    if !found.is_empty() && asked.io == Io::Read {
-        // What was asked, without its surroundings.
-        (segments, _) = planned(Mode::Buffered).ok_or_else(beyond)?;
-    }
-    let found = found.into_iter().map(sentence);
-    fallbacks.extend(found.map(|reason| format!("{reason}, as the next call will find")));
-    if asked.io == Io::Read {
-        notes.extend(read_notes(asked, &segments, facts.stat.size));
+    if call.io == Io::Read {
+        notes.extend(read_note(call, segments, size));
     }
     if segments.iter().any(|segment| segment.mode == Mode::Direct) {
         let note = "a direct transfer that the device or file system refuses is done again \
                     through the page cache, and remembered";
         notes.push(note.to_owned());
     }
-    Ok((
-        Foreseen {
-            segments,
-            fallbacks,
-        },
-        notes,
-    ))
-}
-
-/// Why `mode` is not to be had, and whether the server knows that from an earlier call.
-fn refusal(refused: &Refused, mode: Mode) -> Option<(Reason, bool)> {
-    match mode {
-        Mode::Buffered => None,
-        Mode::DontCache => Some((refused.dontcache?, refused.dontcache_remembered)),
-        Mode::Direct => Some((refused.direct?, refused.direct_remembered)),
+    if decision.is_synced_once() {
+        let note = "the segments are written one after the other and synced once, after the last";
+        notes.push(note.to_owned());
     }
+    notes
 }
 
-fn sentence(reason: Reason) -> String {
-    reason_sentence(reason.word())
-}
-
-type Segments = (Vec<Segment>, Option<Reason>);
-
-/// As `vfs/io/read.rs`: what the file has of the range.
-fn read_segments(asked: &Asked, mode: Mode, facts: &FileFacts) -> Option<Segments> {
-    let left = facts.stat.size.saturating_sub(asked.offset);
-    let wanted = usize::try_from(asked.bytes.min(left)).ok()?;
-    let plan = plan_read(mode, asked.offset, wanted, 0, &facts.alignment)?;
-    Some((
-        plan.segments().cloned().collect(),
-        plan.fallback().map(Into::into),
-    ))
-}
-
-/// As `vfs/io/write.rs`: a payload is received where its alignment in memory is that in the file.
-fn write_segments(asked: &Asked, mode: Mode, facts: &FileFacts) -> Option<Segments> {
-    let wanted = usize::try_from(asked.bytes).ok()?;
-    let memory = placement(asked.offset);
-    let plan = plan_write(mode, asked.offset, wanted, memory, &facts.alignment)?;
-    Some((
-        plan.segments().cloned().collect(),
-        plan.fallback().map(Into::into),
-    ))
-}
-
-fn read_notes(asked: &Asked, segments: &[Segment], size: u64) -> Option<String> {
-    let end = asked.offset.saturating_add(asked.bytes);
+fn read_note(call: &IoCall, segments: &[Segment], size: u64) -> Option<String> {
+    let end = call.offset.saturating_add(call.bytes as u64);
     let rounded = |segment: &Segment| {
         segment.mode == Mode::Direct
-            && (segment.file.start < asked.offset || segment.file.end > end.min(size))
+            && (segment.file.start < call.offset || segment.file.end > end.min(size))
     };
-    if asked.offset >= size {
+    if call.offset >= size {
         Some(format!(
             "the file ends at {size}: the reply is empty, at the end of the file"
         ))
@@ -362,7 +301,7 @@ fn read_notes(asked: &Asked, segments: &[Segment], size: u64) -> Option<String> 
     } else if end > size {
         Some(format!(
             "the file ends at {size}: the reply carries {}",
-            show_size(size - asked.offset)
+            show_size(size - call.offset)
         ))
     } else {
         None

@@ -57,7 +57,7 @@ pub(crate) use closing::Writers;
 pub(crate) use create::{NewNode, Precondition};
 pub(crate) use error::{Error, Result};
 pub(crate) use info::FsFacts;
-pub(crate) use io::{Payload, Stability};
+pub(crate) use io::{Payload, Stability, decide};
 pub(crate) use names::check_name;
 pub(crate) use nfs_io::fs::FileKind;
 pub(crate) use object::Object;
@@ -66,7 +66,7 @@ pub(crate) use room::Turn;
 pub(crate) use target::{Actor, Target};
 pub(crate) use tree::{Mount, Tree};
 pub(crate) use trees::Trees;
-pub(crate) use why::{FileFacts, KnownName, Refused};
+pub(crate) use why::{FileFacts, KnownName};
 
 /// The files of all exports, and what the operations on them share. Made once at start; every shard and
 /// helper thread holds it.

@@ -6,23 +6,26 @@ use std::path::{Path, PathBuf};
 
 use nfs_io::Errno;
 use nfs_io::fs::{self, OFlags, Stat};
-use nfs_io::plan::{Alignment, Mode};
+use nfs_io::plan::Alignment;
 
+use super::io::decide::Refused;
 use super::{Error, FileKind, Result, Tree};
 use crate::exports::policy::Io;
 use crate::operate::io_counters::Reason;
 use crate::vfs::Vfs;
 use crate::vfs::file_cache::InodeId;
 
-/// See the module.
+/// What was found out about a file. See the module.
 pub(crate) struct FileFacts {
     /// On the server's host.
     pub(crate) path: PathBuf,
     pub(crate) stat: Stat,
     pub(crate) alignment: Alignment,
     pub(crate) name: KnownName,
-    /// Refused by the file before, or found out just now without trying.
+    /// What the server remembers that the file refused: such calls are not tried.
     pub(crate) refused: Refused,
+    /// What the file would refuse and no call has met: the next call will.
+    pub(crate) would_refuse: Refused,
     /// Pages in the cache and, of these, ones that are not on disk yet; `None` where the kernel does not say.
     pub(crate) cached_bytes: Option<(u64, u64)>,
 }
@@ -35,16 +38,6 @@ pub(crate) enum KnownName {
     OfPath(Vec<u8>),
     /// It is in the file cache, and came there without a name.
     Unknown,
-}
-
-/// Why a mode other than `buffered` will not be tried.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Refused {
-    pub(crate) direct: Option<Reason>,
-    pub(crate) dontcache: Option<Reason>,
-    /// Which of them the server remembers; what it does not, the next call will find out.
-    pub(crate) direct_remembered: bool,
-    pub(crate) dontcache_remembered: bool,
 }
 
 impl Vfs {
@@ -74,30 +67,26 @@ impl Vfs {
                 KnownName::Remembered(name.to_vec())
             }),
         };
-        let mut refused = Refused::default();
-        if let Some(object) = &object {
-            refused.direct = object.refusals.of(io, Mode::Direct);
-            refused.dontcache = object.refusals.of(io, Mode::DontCache);
-            refused.direct_remembered = refused.direct.is_some();
-            refused.dontcache_remembered = refused.dontcache.is_some();
-        }
+        let refused = object.as_ref().map(|object| object.refusals.of(io));
+        let mut would_refuse = Refused::default();
         let mut cached_bytes = None;
         if let Ok(file) = fs::reopen(found.as_fd(), OFlags::RDONLY | OFlags::NONBLOCK) {
             cached_bytes = fs::cachestat(file.as_fd(), 0, 0).ok().map(in_bytes);
             if fs::takes_dontcache(file.as_fd()) == Ok(false) {
-                refused.dontcache.get_or_insert(Reason::RefusedDontCache);
+                would_refuse.dontcache = Some(Reason::RefusedDontCache);
             }
         }
         let direct = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::DIRECT;
         if let Err(Errno::INVAL | Errno::OPNOTSUPP) = fs::reopen(found.as_fd(), direct) {
-            refused.direct.get_or_insert(Reason::OpenRefused);
+            would_refuse.direct = Some(Reason::OpenRefused);
         }
         Ok(FileFacts {
             path: fs::fd_path(found.as_fd())?,
             alignment: Alignment::of(&stat, mount.block_bytes),
             stat,
             name,
-            refused,
+            refused: refused.unwrap_or_default(),
+            would_refuse,
             cached_bytes,
         })
     }

@@ -19,17 +19,19 @@ fn facts() -> FileFacts {
         },
         name: KnownName::Remembered(b"a.ckpt".to_vec()),
         refused: Refused::default(),
+        would_refuse: Refused::default(),
         cached_bytes: Some((8192, 4096)),
     }
 }
 
-fn asked(io: Io, offset: u64, bytes: u64) -> Asked {
-    Asked {
+fn asked(io: Io, offset: u64, bytes: usize) -> IoCall {
+    IoCall {
         io,
         offset,
         bytes,
         client: "10.0.0.7".parse().unwrap(),
         stable: Stability::Unstable,
+        memory: memory_of(io, offset),
     }
 }
 
@@ -94,7 +96,6 @@ fn what_is_not_direct_says_why() {
 fn a_remembered_refusal_is_not_tried_again_and_a_new_one_is_found_by_the_next_call() {
     let mut refused = facts();
     refused.refused.direct = Some(Reason::RefusedDirect);
-    refused.refused.direct_remembered = true;
     let write = asked(Io::Write, 100, 12288);
     let why = explain(&write, &direct(), &refused).unwrap();
     assert_eq!(
@@ -103,8 +104,8 @@ fn a_remembered_refusal_is_not_tried_again_and_a_new_one_is_found_by_the_next_ca
         "planned without it"
     );
     assert!(why.fallbacks[0].ends_with("as the server remembers of this file"));
-    refused.refused.direct = Some(Reason::OpenRefused);
-    refused.refused.direct_remembered = false;
+    refused.refused = Refused::default();
+    refused.would_refuse.direct = Some(Reason::OpenRefused);
     let why = explain(&write, &direct(), &refused).unwrap();
     assert_eq!(
         moved(&why),

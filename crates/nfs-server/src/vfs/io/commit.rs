@@ -16,7 +16,8 @@ use nfs_io::{Errno, fs};
 use parking_lot::Mutex;
 
 use super::super::{Access, Error, Object, Result, WithWcc};
-use super::{finished, must_be_regular};
+use super::decide::transfer_error;
+use super::must_be_regular;
 use crate::vfs::{Target, Vfs};
 
 /// The round of one file that may still be joined.
@@ -123,12 +124,11 @@ impl Vfs {
         let covered = object.take_unstable();
         let engine = self.engine_for(engine, target);
         let op = Op::Fsync { file, data_only };
-        let result = finished(
-            engine
-                .submit(op, &target.actor.creds, target.lane())
-                .await
-                .result,
-        );
+        let result = engine
+            .submit(op, &target.actor.creds, target.lane())
+            .await
+            .result
+            .map_err(transfer_error);
         match result {
             Ok(_) => Ok(()),
             Err(Error::Busy) => {

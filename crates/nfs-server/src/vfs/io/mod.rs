@@ -1,25 +1,27 @@
 //! READ, WRITE and COMMIT.
 //!
-//! The mode of a call is decided before it moves a byte (`mode.rs`); how its range is then moved is a plan
-//! (`nfs_io::plan`), gone by the shard's engine (`read.rs`, `write.rs`). What the file system refuses is
-//! done through the page cache within the same call, counted, and remembered for the file. COMMIT and
-//! what else puts a file on stable storage is in `commit.rs`.
+//! How a call is moved is decided before it moves a byte (`decide.rs`); the shard's engine then moves the
+//! segments that were decided (`read.rs`, `write.rs`). What the file system refuses is done through the page
+//! cache within the same call, counted (`transfer.rs`), and remembered for the file (`refusals.rs`). COMMIT
+//! and what else puts a file on stable storage is in `commit.rs`.
 
 mod commit;
-mod mode;
+pub(crate) mod decide;
 mod read;
+mod refusals;
+mod transfer;
 mod write;
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use nfs_io::Buf;
 use nfs_io::engine::Engine;
 use nfs_io::fs::Stat;
-use nfs_io::{Buf, Errno};
 
 pub(crate) use crate::exports::policy::Stability;
 pub(crate) use commit::Rounds;
-pub(crate) use mode::Refusals;
+pub(crate) use refusals::Refusals;
 
 use super::{Access, Attributes, Error, FileKind, Object, Result};
 use crate::vfs::{Target, Vfs};
@@ -91,17 +93,6 @@ impl Vfs {
         })
         .await?
     }
-}
-
-/// The engine says `EAGAIN` only when too much waits for the file system.
-fn finished(result: nfs_io::Result<usize>) -> Result<usize> {
-    result.map_err(|errno| {
-        if errno == Errno::AGAIN {
-            Error::Busy
-        } else {
-            errno.into()
-        }
-    })
 }
 
 fn must_be_regular(object: &Object) -> Result<()> {

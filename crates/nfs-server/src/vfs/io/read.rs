@@ -6,12 +6,13 @@ use std::sync::Arc;
 use nfs_io::engine::Engine;
 use nfs_io::fs;
 use nfs_io::op::Op;
-use nfs_io::plan::{Mode, ReadPlan, plan_read};
-use nfs_io::{Buf, Errno, Keep};
+use nfs_io::plan::Segment;
+use nfs_io::{Buf, Errno, Keep, Mode};
 
-use super::super::{Access, Attributes, Error, Result};
-use super::mode::{Moving, alignment};
-use super::{ReadDone, finished, must_be_regular};
+use super::super::{Access, Error, Result};
+use super::decide::{Failure, IoCall, len_of};
+use super::transfer::Transfer;
+use super::{ReadDone, Stability, must_be_regular};
 use crate::exports::policy::Io;
 use crate::operate::trace::Event;
 use crate::vfs::{Target, Vfs};
@@ -32,13 +33,18 @@ impl Vfs {
         must_be_regular(object)?;
         let before = self.attributes(object).await?;
         self.check_io(target, Access::READ, before.stat).await?;
-        let left = usize::try_from(before.stat.size.saturating_sub(offset)).unwrap_or(usize::MAX);
-        let wanted = count.min(left);
-        let mut moving = Moving::new(object, Io::Read, target.choose(Io::Read, count as u64).mode);
-        let read = self
-            .read_range(engine, target, &mut moving, offset, wanted, &before)
-            .await;
-        moving.count(target, read.as_ref().map_or(0, |data| data.len()));
+        let call = IoCall {
+            io: Io::Read,
+            offset,
+            bytes: count,
+            client: target.actor.call.client.ip(),
+            stable: Stability::Unstable,
+            memory: 0,
+        };
+        let mut transfer = Transfer::new(target, &call, &before.stat).ok_or(Error::Invalid)?;
+        let wanted = transfer.decision.bytes();
+        let read = self.read_range(engine, target, &mut transfer).await;
+        transfer.count(target, read.as_ref().map_or(0, |data| data.len()));
         let data = read?;
         let done = data.len() as u64;
         self.trace
@@ -59,72 +65,64 @@ impl Vfs {
         })
     }
 
-    /// Reads `wanted` bytes, or what there is of them.
+    /// Reads what was decided, or what there is of it.
     async fn read_range(
         self: &Arc<Self>,
         engine: &Engine,
         target: &Target,
-        moving: &mut Moving<'_>,
-        offset: u64,
-        wanted: usize,
-        before: &Attributes,
+        transfer: &mut Transfer<'_>,
     ) -> Result<Buf> {
-        let object = &target.object;
-        let budget = self.read_buffers.budget();
-        let alignment = alignment(object, &before.stat);
-        let plan = |mode| plan_read(mode, offset, wanted, 0, &alignment).ok_or(Error::Invalid);
-        let mut planned = plan(moving.mode)?;
-        let share = object.mount.read_share(rounded_len(&planned), budget);
+        // A READ has one segment at most.
+        let first = transfer.decision.segments().next();
+        let len = first.as_ref().map_or(0, len_of);
+        let share = target
+            .object
+            .mount
+            .read_share(len, self.read_buffers.budget());
         let _share = share.await.ok_or(Error::Busy)?;
-        let mut data = self.send_buffer(rounded_len(&planned)).await?;
+        let mut data = self.send_buffer(len).await?;
+        let Some(mut segment) = first else {
+            return Ok(data);
+        };
         loop {
-            moving.note_fallback(planned.fallback());
-            let Some(segment) = planned.segments().next() else {
-                return Ok(data);
+            let file = match segment.mode {
+                Mode::Direct => self.direct_fd(target, Io::Read).await,
+                Mode::Buffered | Mode::DontCache => self.read_fd(target).await,
             };
-            let (mode, start) = (segment.mode, segment.file.start);
-            let fd = if mode == Mode::Direct {
-                self.direct_fd(target, moving).await?
-            } else {
-                Some(self.read_fd(target).await?)
-            };
-            if let Some(fd) = fd {
-                let file = (start, data.len() as u64);
-                moving.trace(&self.trace, target, file, mode);
-                let result;
-                (result, data) = self
-                    .read_into(engine, target, fd, start, mode, data)
-                    .await?;
-                match result {
-                    Ok(read) => {
-                        moving.moved.segment(mode, read);
-                        data.narrow(planned.window_of(read));
-                        return Ok(data);
+            let failure = match file {
+                Ok(file) => {
+                    transfer.trace(&self.trace, target, &segment);
+                    let result;
+                    (result, data) = self.read_into(engine, target, file, &segment, data).await?;
+                    match result {
+                        Ok(read) => {
+                            transfer.tally.segment(segment.mode, read);
+                            data.narrow(transfer.decision.window(&segment, read));
+                            return Ok(data);
+                        }
+                        Err(errno) => Failure::Transfer(errno),
                     }
-                    Err(errno)
-                        if moving.is_refused(mode, errno)
-                            || moving.is_direct_failure(mode, errno) => {}
-                    Err(errno) => return finished(Err(errno)).map(|_| data),
                 }
-            }
-            // Refused: what was asked, without its surroundings, through the page cache.
-            planned = plan(moving.mode)?;
-            data.truncate(rounded_len(&planned));
+                Err(error) => Failure::Open(error),
+            };
+            let instead = transfer.fall_back(&segment, failure);
+            segment = instead.ok_or_else(|| failure.error())?;
+            data.truncate(len_of(&segment));
         }
     }
 
-    /// Fills `data` from `offset` on: of the page cache what is there, at once; the rest through the
-    /// engine.
+    /// Fills `data` from the beginning of `segment` on: of the page cache what is there, at once; the rest
+    /// through the engine.
     async fn read_into(
         &self,
         engine: &Engine,
         target: &Target,
         file: Arc<OwnedFd>,
-        offset: u64,
-        mode: Mode,
+        segment: &Segment,
         mut data: Buf,
     ) -> Result<(nfs_io::Result<usize>, Buf)> {
         let engine = &self.engine_for(engine, target);
+        let (offset, mode) = (segment.file.start, segment.mode);
         // `EAGAIN` and its like: it is not there, or the file system cannot tell.
         let cached = if target.object.mount.local && mode != Mode::Direct {
             fs::pread_nowait(file.as_fd(), &mut data, offset, mode).unwrap_or(0)
@@ -155,11 +153,4 @@ impl Vfs {
             None => self.read_buffers.take(len).await.ok_or(Error::Busy),
         }
     }
-}
-
-/// Bytes to read from the file.
-fn rounded_len(plan: &ReadPlan) -> usize {
-    let rounded = plan.rounded();
-    // At most two alignments more than a call's length, which is a `usize`.
-    usize::try_from(rounded.end - rounded.start).unwrap_or(usize::MAX)
 }

@@ -1,23 +1,26 @@
 //! WRITE.
 
-use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use nfs_io::engine::Engine;
 use nfs_io::fs::Stat;
-use nfs_io::op::{Op, WriteSync};
-use nfs_io::plan::{Mode, Segment, plan_write};
-use nfs_io::{Buf, Errno, Keep};
+use nfs_io::op::Op;
+use nfs_io::plan::Segment;
+use nfs_io::{Buf, Errno, Keep, Mode, WriteSync};
 
 use super::super::gate::{Group, Pass};
 use super::super::{Access, Error, Object, Result, WithWcc};
-use super::mode::{Moving, alignment};
-use super::{Payload, Stability, WriteDone, finished, must_be_regular};
+use super::decide::{Failure, IoCall, len_of, transfer_error};
+use super::transfer::Transfer;
+use super::{Payload, Stability, WriteDone, must_be_regular};
 use crate::exports::policy::Io;
 use crate::limits;
 use crate::operate::trace::Event;
 use crate::vfs::{Target, Vfs};
+
+/// The range of a WRITE passes 2^63 - 1, the end of any file.
+const FILE_TOO_LARGE: Error = Error::Errno(Errno::FBIG);
 
 impl Vfs {
     /// Writes a payload.
@@ -51,19 +54,22 @@ impl Vfs {
         let Some(_share) = object.mount.write_share(wanted, budget).await else {
             return (Err(Error::Busy), self.wcc_unchanged(object).await);
         };
-        let choice = target.choose(Io::Write, wanted as u64);
-        let committed = choice.stable.raise(asked);
-        let verifier = self.verifier.bytes();
-        let mut moving = Moving::new(object, Io::Write, choice.mode);
-        moving.moved.copied(payload.copied);
-        let write = Write {
-            target,
-            fd,
+        let call = IoCall {
+            io: Io::Write,
             offset,
-            stability: committed,
+            bytes: wanted,
+            client: target.actor.call.client.ip(),
+            stable: asked,
+            memory: payload.data.address(),
         };
+        let Some(mut transfer) = Transfer::new(target, &call, &before) else {
+            return (Err(FILE_TOO_LARGE), self.wcc_unchanged(object).await);
+        };
+        transfer.tally.copied(payload.copied);
+        let committed = transfer.decision.stability;
+        let verifier = self.verifier.bytes();
         let written = self
-            .write_range(engine, &write, &mut moving, payload.data, &before)
+            .write_range(engine, target, &fd, &mut transfer, payload.data)
             .await;
         let result = match written {
             Ok(0) if wanted > 0 => Err(Error::Errno(Errno::NOSPC)),
@@ -78,53 +84,37 @@ impl Vfs {
             }
             Err(error) => Err(error),
         };
-        self.drop_edges(target, write.fd, limits::EDGE_PAGES_KEPT_MAX)
+        self.drop_edges(target, fd, limits::EDGE_PAGES_KEPT_MAX)
             .await;
         if committed != Stability::Unstable {
             self.close_if_written(target).await;
         }
-        moving.count(target, result.as_ref().map_or(0, |done| done.count));
+        transfer.count(target, result.as_ref().map_or(0, |done| done.count));
         let after = self.attributes(object).await.ok();
         (result, change.wcc(before, after))
     }
 
-    /// Writes the segments of the plan in ascending order: a failure leaves a beginning, which is what
-    /// a reply can tell. Returns its length; it is as stable as asked.
+    /// Writes the segments in ascending order: a failure leaves a beginning, which is what a reply can tell.
+    /// `file` is the descriptor for the page cache. Returns the beginning's length; it is as stable as
+    /// decided.
     async fn write_range(
         self: &Arc<Self>,
         engine: &Engine,
-        write: &Write<'_>,
-        moving: &mut Moving<'_>,
+        target: &Target,
+        file: &Arc<OwnedFd>,
+        transfer: &mut Transfer<'_>,
         mut data: Buf,
-        before: &Stat,
     ) -> Result<usize> {
-        let object = &write.target.object;
-        let alignment = alignment(object, before);
-        let plan = plan_write(
-            moving.mode,
-            write.offset,
-            data.len(),
-            data.address(),
-            &alignment,
-        );
-        let plan = plan.ok_or(Error::Errno(Errno::FBIG))?;
-        moving.note_fallback(plan.fallback());
-        // Each segment's own sync would flush the journal and the disk's cache; one at the end is as
-        // safe, since nothing is said before it.
-        let one_sync = write.stability != Stability::Unstable && plan.segments().count() > 1;
-        let sync = if one_sync {
-            WriteSync::None
-        } else {
-            write.stability.sync()
-        };
+        let object = &target.object;
+        let sync = transfer.decision.sync_of_each();
         let mut done = 0;
-        for segment in plan.segments() {
-            let asked = part(segment, write.offset).len();
+        for segment in transfer.decision.segments() {
+            let asked = len_of(&segment);
             let result;
             (result, data) = self
-                .write_segment(engine, write, moving, segment, data, sync)
+                .write_segment(engine, target, file, transfer, segment, data)
                 .await?;
-            match finished(result) {
+            match result.map_err(transfer_error) {
                 Ok(written) => done += written,
                 // Of a lost write the kernel tells once: it is not to be passed over.
                 Err(error) if done == 0 || error == Error::Errno(Errno::IO) => {
@@ -137,51 +127,54 @@ impl Vfs {
                 break;
             }
         }
-        if done > 0 && (one_sync || write.stability == Stability::Unstable) {
-            object.note_unstable(write.target.actor.author);
+        let stability = transfer.decision.stability;
+        let sync_now = done > 0 && transfer.decision.is_synced_once();
+        if sync_now || done > 0 && stability == Stability::Unstable {
+            object.note_unstable(target.actor.author);
         }
-        if done > 0 && one_sync {
-            let whole = write.stability == Stability::FileSync;
-            let fd = Arc::clone(&write.fd);
-            self.sync_file(engine, write.target, fd, whole).await?;
+        if sync_now {
+            let whole = stability == Stability::FileSync;
+            self.sync_file(engine, target, Arc::clone(file), whole)
+                .await?;
         }
         Ok(done)
     }
 
-    /// Writes one segment as planned or, where that is refused, through the page cache.
+    /// Writes one segment as decided or, where that is refused, through the page cache.
     async fn write_segment(
         self: &Arc<Self>,
         engine: &Engine,
-        write: &Write<'_>,
-        moving: &mut Moving<'_>,
-        segment: &Segment,
+        target: &Target,
+        buffered: &Arc<OwnedFd>,
+        transfer: &mut Transfer<'_>,
+        mut segment: Segment,
         mut data: Buf,
-        sync: WriteSync,
     ) -> Result<(nfs_io::Result<usize>, Buf)> {
-        let target = write.target;
-        let mut mode = segment.mode;
+        let sync = transfer.decision.sync_of_each();
         loop {
-            let file = match mode {
-                Mode::Direct => match self.direct_fd(target, moving).await? {
-                    Some(fd) => fd,
-                    None => {
-                        mode = Mode::Buffered;
-                        continue;
-                    }
-                },
-                Mode::Buffered | Mode::DontCache => Arc::clone(&write.fd),
+            let file = match segment.mode {
+                Mode::Direct => self.direct_fd(target, Io::Write).await,
+                Mode::Buffered | Mode::DontCache => Ok(Arc::clone(buffered)),
             };
-            let len = segment.file.end - segment.file.start;
-            moving.trace(&self.trace, target, (segment.file.start, len), mode);
+            let file = match file {
+                Ok(file) => file,
+                Err(error) => {
+                    let instead = transfer.fall_back(&segment, Failure::Open(error));
+                    segment = instead.ok_or(error)?;
+                    continue;
+                }
+            };
+            transfer.trace(&self.trace, target, &segment);
             let engine = self.engine_for_write(engine, target, sync);
-            let pass = Pass::of(target.object.gate(&self.gates), Group::of(mode)).await;
+            let group = Group::of(segment.mode);
+            let pass = Pass::of(target.object.gate(&self.gates), group).await;
             let op = Op::Write {
                 file,
                 offset: segment.file.start,
                 buf: data,
-                range: part(segment, write.offset),
+                range: transfer.decision.part(&segment),
                 sync,
-                mode,
+                mode: segment.mode,
                 keep: Keep::new(pass),
             };
             let done = engine.submit(op, &target.actor.creds, target.lane()).await;
@@ -189,11 +182,13 @@ impl Vfs {
             data = done.buf.ok_or(Error::Errno(Errno::IO))?;
             match done.result {
                 Ok(written) => {
-                    moving.wrote(mode, written);
+                    transfer.wrote(segment.mode, written);
                     return Ok((Ok(written), data));
                 }
-                Err(errno) if moving.is_refused(mode, errno) => mode = Mode::Buffered,
-                Err(errno) => return Ok((Err(errno), data)),
+                Err(errno) => match transfer.fall_back(&segment, Failure::Transfer(errno)) {
+                    Some(instead) => segment = instead,
+                    None => return Ok((Err(errno), data)),
+                },
             }
         }
     }
@@ -229,7 +224,7 @@ impl Vfs {
             .checked_add(len as u64)
             .filter(|end| i64::try_from(*end).is_ok());
         if end.is_none() {
-            return Err(Error::Errno(Errno::FBIG));
+            return Err(FILE_TOO_LARGE);
         }
         let before = self.attributes(&target.object).await?.stat;
         self.check_io(target, Access::WRITE, before).await?;
@@ -238,30 +233,4 @@ impl Vfs {
         let fd = self.write_fd(target).await?;
         Ok((before, fd))
     }
-}
-
-/// One WRITE but for its data.
-struct Write<'t> {
-    target: &'t Target,
-    /// The descriptor for the page cache.
-    fd: Arc<OwnedFd>,
-    offset: u64,
-    stability: Stability,
-}
-
-impl Stability {
-    fn sync(self) -> WriteSync {
-        match self {
-            Self::Unstable => WriteSync::None,
-            Self::DataSync => WriteSync::Dsync,
-            Self::FileSync => WriteSync::Sync,
-        }
-    }
-}
-
-/// Where a segment's bytes are in the buffer of a call that begins at `offset`.
-fn part(segment: &Segment, offset: u64) -> Range<usize> {
-    // Within one call, whose length is a `usize`.
-    let place = |at: u64| usize::try_from(at - offset).unwrap_or(usize::MAX);
-    place(segment.file.start)..place(segment.file.end)
 }

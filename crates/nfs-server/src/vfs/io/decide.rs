@@ -1,0 +1,269 @@
+//! What is decided about a READ or WRITE before it moves a byte: in which mode, why, in which segments,
+//! how stable, and what is done where the file system refuses a segment.
+//!
+//! [`decide`] is a pure function of the export's policy, the call and what is known of the file. The calls
+//! themselves (`read.rs`, `write.rs`) and `penstock ctl io --why` ask the same one, so what is foretold,
+//! done, counted and traced cannot differ by more than the facts that each of them found. Nothing here
+//! touches a file or panics on what a client asks.
+
+use std::net::IpAddr;
+use std::ops::Range;
+
+use nfs_io::limits::SEGMENTS_MAX;
+use nfs_io::plan::{Alignment, Segment, plan_read, plan_write};
+use nfs_io::{Errno, Mode, WriteSync};
+
+use crate::exports::policy::{Choice, Io, IoPolicy, Stability};
+use crate::operate::io_counters::Reason;
+use crate::vfs::Error;
+
+/// What a client asks for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct IoCall {
+    pub(crate) io: Io,
+    /// Where the range begins in the file, in bytes.
+    pub(crate) offset: u64,
+    /// How many bytes were asked for: READ's count, the length of WRITE's data.
+    pub(crate) bytes: usize,
+    /// The client's address, which rules are held against.
+    pub(crate) client: IpAddr,
+    /// How stable a WRITE is to be; of no meaning for a READ.
+    pub(crate) stable: Stability,
+    /// Where the first byte lies in memory: an address or a [`placement`](nfs_io::plan::placement). What
+    /// a READ reads lies at the beginning of a page, 0.
+    pub(crate) memory: usize,
+}
+
+/// What is known of a file when a call comes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct IoFacts<'a> {
+    /// The name by which the file was last found; `None` where none is known or no rule asks for one.
+    pub(crate) name: Option<&'a [u8]>,
+    /// The file's length in bytes.
+    pub(crate) size: u64,
+    /// What direct I/O on the file asks for.
+    pub(crate) alignment: Alignment,
+    /// What calls like this one were refused before.
+    pub(crate) refused: Refused,
+}
+
+/// Why the modes other than `buffered` cannot be had of a file, as far as that is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Refused {
+    pub(crate) direct: Option<Reason>,
+    pub(crate) dontcache: Option<Reason>,
+}
+
+/// How one READ or WRITE is moved. See the module.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Decision {
+    io: Io,
+    /// What the policy chose and what made it choose so.
+    pub(crate) choice: Choice,
+    /// Why no segment begins in the mode that was chosen.
+    pub(crate) fallback: Option<Reason>,
+    /// How stable a WRITE is when it is answered.
+    pub(crate) stability: Stability,
+    /// The range that is moved: of a READ, what the file has of it.
+    asked: Range<u64>,
+    segments: [Option<Segment>; SEGMENTS_MAX],
+}
+
+/// At what a segment failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// The file could not be opened for the segment's mode.
+    Open(Error),
+    /// The transfer itself.
+    Transfer(Errno),
+}
+
+impl Failure {
+    /// The error of a call that ends with this failure.
+    pub(crate) fn error(self) -> Error {
+        match self {
+            Self::Open(error) => error,
+            Self::Transfer(errno) => transfer_error(errno),
+        }
+    }
+}
+
+/// What a failed transfer is to a call. The engine says `EAGAIN` only when too much waits for the file system.
+pub(crate) fn transfer_error(errno: Errno) -> Error {
+    if errno == Errno::AGAIN {
+        Error::Busy
+    } else {
+        errno.into()
+    }
+}
+
+/// Decides how `call` is moved. `None` where its range passes 2^63 - 1, the end of any file.
+pub(crate) fn decide(policy: &IoPolicy, call: &IoCall, facts: &IoFacts<'_>) -> Option<Decision> {
+    let IoCall { io, offset, .. } = *call;
+    let choice = policy.choose(io, call.bytes as u64, call.client, facts.name);
+    let refused = facts.refused.reason(choice.mode);
+    let mode = match refused {
+        Some(_) => Mode::Buffered,
+        None => choice.mode,
+    };
+    let bytes = match io {
+        Io::Read => call.bytes.min(left_in_file(facts.size, offset)),
+        Io::Write => call.bytes,
+    };
+    let (segments, unaligned) = match io {
+        Io::Read => {
+            let plan = plan_read(mode, offset, bytes, call.memory, &facts.alignment)?;
+            (at_most_three(plan.segments()), plan.fallback())
+        }
+        Io::Write => {
+            let plan = plan_write(mode, offset, bytes, call.memory, &facts.alignment)?;
+            (at_most_three(plan.segments()), plan.fallback())
+        }
+    };
+    Some(Decision {
+        io,
+        choice,
+        fallback: refused.or(unaligned.map(Reason::from)),
+        stability: choice.stable.raise(call.stable),
+        asked: offset..offset.checked_add(bytes as u64)?,
+        segments,
+    })
+}
+
+fn left_in_file(size: u64, offset: u64) -> usize {
+    usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX)
+}
+
+fn at_most_three<'s>(
+    segments: impl Iterator<Item = &'s Segment>,
+) -> [Option<Segment>; SEGMENTS_MAX] {
+    let mut segments = segments.cloned();
+    std::array::from_fn(|_| segments.next())
+}
+
+impl Refused {
+    /// Why segments in `mode` are refused; `None` if they are not, as far as is known.
+    pub(crate) const fn reason(&self, mode: Mode) -> Option<Reason> {
+        match mode {
+            Mode::Buffered => None,
+            Mode::DontCache => self.dontcache,
+            Mode::Direct => self.direct,
+        }
+    }
+}
+
+impl Decision {
+    /// The segments in ascending order: several of a direct WRITE with unaligned ends, none where there is
+    /// nothing to move, else one. Of a direct READ it is rounded out to the alignment.
+    pub(crate) fn segments(&self) -> impl Iterator<Item = Segment> + use<> {
+        self.segments.clone().into_iter().flatten()
+    }
+
+    /// How many bytes the call moves: WRITE's data, or what the file has of the range of a READ.
+    pub(crate) fn bytes(&self) -> usize {
+        within_call(self.asked.end - self.asked.start)
+    }
+
+    /// Where the bytes of a segment are in WRITE's data.
+    pub(crate) fn part(&self, segment: &Segment) -> Range<usize> {
+        let place = |at: u64| within_call(at.saturating_sub(self.asked.start));
+        place(segment.file.start)..place(segment.file.end)
+    }
+
+    /// Where the bytes asked for are among the first `read` ones of a READ's segment: fewer than asked
+    /// for, or none, where the file ended before.
+    pub(crate) fn window(&self, segment: &Segment, read: usize) -> Range<usize> {
+        let place = |at: u64| within_call(at.saturating_sub(segment.file.start)).min(read);
+        place(self.asked.start)..place(self.asked.end)
+    }
+
+    /// How the write of each segment is synced.
+    pub(crate) fn sync_of_each(&self) -> WriteSync {
+        match self.stability {
+            _ if self.is_synced_once() => WriteSync::None,
+            Stability::Unstable => WriteSync::None,
+            Stability::DataSync => WriteSync::Dsync,
+            Stability::FileSync => WriteSync::Sync,
+        }
+    }
+
+    /// Is a stable WRITE synced once, after its last segment? Each segment's own sync would flush the
+    /// journal and the disk's cache; one at the end is as safe, since nothing is said before it.
+    pub(crate) fn is_synced_once(&self) -> bool {
+        self.stability != Stability::Unstable && self.segments().count() > 1
+    }
+
+    /// Why, where `segment` failed so, its bytes go through the page cache instead ([`Self::instead`]).
+    /// `None`: the call ends with that error.
+    pub(crate) fn reason_to_fall_back(
+        &self,
+        segment: &Segment,
+        failure: Failure,
+    ) -> Option<Reason> {
+        match (segment.mode, failure) {
+            (Mode::Direct, Failure::Open(Error::Errno(Errno::INVAL | Errno::OPNOTSUPP))) => {
+                Some(Reason::OpenRefused)
+            }
+            (Mode::Direct, Failure::Transfer(errno)) if is_refusal(errno) => {
+                Some(Reason::RefusedDirect)
+            }
+            (Mode::DontCache, Failure::Transfer(errno)) if is_refusal(errno) => {
+                Some(Reason::RefusedDontCache)
+            }
+            // XFS says EIO of a page that a local program made dirty through a mapping while the read
+            // began, so it is tried once more, through the page cache. A disk that fails does so again.
+            (Mode::Direct, Failure::Transfer(Errno::IO)) if self.io == Io::Read => {
+                Some(Reason::DirectFailed)
+            }
+            (Mode::Buffered | Mode::DontCache | Mode::Direct, _) => None,
+        }
+    }
+
+    /// What is moved in place of a segment that cannot be moved as decided: the same part of a WRITE; of a
+    /// READ what was asked for, without what it was rounded out to.
+    pub(crate) fn instead(&self, segment: &Segment) -> Segment {
+        let file = match self.io {
+            Io::Read => self.asked.clone(),
+            Io::Write => segment.file.clone(),
+        };
+        Segment {
+            file,
+            mode: Mode::Buffered,
+        }
+    }
+
+    /// The segments as they will be moved in the end if the file refuses `refused`, and why those differ
+    /// that do.
+    pub(crate) fn foreseen(&self, refused: &Refused) -> (Vec<Segment>, Vec<Reason>) {
+        let mut reasons = Vec::new();
+        let segments = self.segments().map(|segment| {
+            let reason = refused.reason(segment.mode);
+            reasons.extend(reason);
+            match reason {
+                Some(_) => self.instead(&segment),
+                None => segment,
+            }
+        });
+        let segments = segments.collect();
+        reasons.dedup();
+        (segments, reasons)
+    }
+}
+
+/// How many bytes a segment has.
+pub(crate) fn len_of(segment: &Segment) -> usize {
+    within_call(segment.file.end - segment.file.start)
+}
+
+/// Does this error say that the file system or its device does not move bytes in the mode that was tried?
+fn is_refusal(errno: Errno) -> bool {
+    matches!(errno, Errno::INVAL | Errno::OPNOTSUPP | Errno::NOTBLK)
+}
+
+/// A distance between two places of one call's range, whose length is a `usize`.
+fn within_call(distance: u64) -> usize {
+    usize::try_from(distance).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests;
