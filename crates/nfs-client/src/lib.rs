@@ -8,7 +8,8 @@
 //! - [`nfs3`], [`mount3`], [`portmap`]: one async function per procedure, with the RFC's names and
 //!   typed results.
 //! - [`Client`] and [`File`]: paths, files and directories of one mounted export, found by an
-//!   [`NfsUrl`]. On top of it, [`transfer`]: whole files and trees.
+//!   [`NfsUrl`]. On top of it, [`transfer`] copies whole files and trees, and [`trees`] finds, removes
+//!   and changes what is in them.
 //!
 //! The procedures, over a connection of one's own (the server of this example answers everything with
 //! an empty success, which is right for NULL):
@@ -57,7 +58,7 @@
 //!
 //! Each module uses only those that stand before it, and none of those after it:
 //! `limits`, `random` · [`identity`], [`error`] · [`connection`] · [`nfs3`], [`mount3`], [`portmap`],
-//! [`url`](mod@url) · [`file`](mod@file), [`rate`], [`glob`] · [`client`] · [`transfer`].
+//! [`url`](mod@url) · [`file`](mod@file), [`rate`], [`glob`] · [`client`] · [`transfer`], [`trees`].
 //!
 //! Names and directories are not cached: each call asks the server. An open file has its windows, what
 //! was written and is not yet on stable storage, and its attributes for a few seconds
@@ -77,6 +78,7 @@ pub mod portmap;
 mod random;
 pub mod rate;
 pub mod transfer;
+pub mod trees;
 pub mod url;
 
 pub use client::{Client, MountOptions};

@@ -205,6 +205,13 @@ pub const TREE_AHEAD_KEPT_MAX: usize = 4 * TREE_AHEAD_DEFAULT;
 /// How far down from the next entry a tree looks for directories to begin ahead.
 pub const TREE_AHEAD_LOOK_MAX: usize = 1024;
 
+/// Calls that a removal or a change of a tree keeps on their way.
+pub const TREE_CALLS_MAX: usize = 32;
+
+/// How often the removal of a tree goes through it because directories were not empty after all: the
+/// server's listing may have lost names while others were removed.
+pub const REMOVE_ROUNDS_MAX: u32 = 4;
+
 /// Directories within each other that a tree goes down; deeper ones are an error of theirs.
 pub const TREE_DEPTH_MAX: usize = 4096;
 /// Write verifiers that a server may show, one after the other, while nothing of a file comes to stable

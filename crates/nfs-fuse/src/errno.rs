@@ -63,6 +63,7 @@ pub(crate) const fn of(error: &ClientError) -> Errno {
         ClientError::Nfs { status, .. } => of_status(*status),
         ClientError::SymlinkLoop { .. } => Errno::ELOOP,
         ClientError::NotAFile { .. } => Errno::EINVAL,
+        ClientError::InTheWay { .. } => Errno::ENOTDIR,
         ClientError::TooManyNames { .. } => Errno::ENAMETOOLONG,
         ClientError::NoName { .. } => Errno::EINVAL,
         ClientError::OutsideExport { .. } | ClientError::Mount { .. } => Errno::ENOENT,

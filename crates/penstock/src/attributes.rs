@@ -1,14 +1,12 @@
-//! What `penstock chmod` and `penstock chown` share: changing the attributes of operands and of all that
-//! is below them, by up to [`CALLS_IN_FLIGHT_MAX`] calls at once.
+//! What `penstock chmod` and `penstock chown` share: changing the attributes of operands, and of all that
+//! is below them by [`ChangeTree`].
 
 use std::process::ExitCode;
 
-use nfs_client::client::{Found, TreeOptions, Visit};
-use nfs_client::nfs3::{Fattr3, Ftype3, Nfsstat3, Sattr3};
-use nfs_client::{Client, ClientError, NfsUrl, Node};
-use tokio::task::JoinSet;
+use nfs_client::nfs3::{Fattr3, Ftype3, Sattr3};
+use nfs_client::trees::{ChangeTree, Step};
+use nfs_client::{ClientError, NfsUrl};
 
-use crate::limits::CALLS_IN_FLIGHT_MAX;
 use crate::session::{self, Common, Session};
 use crate::show;
 
@@ -64,102 +62,43 @@ async fn change(
         }
         return Ok(());
     }
-    let mut changes = Changes {
-        url,
-        client,
-        scope,
-        calls: JoinSet::new(),
-        changed: 0,
-    };
-    changes.tree(session, node, plan).await;
+    let changes = ChangeTree::new(&client, node, &url.path, scope.links, plan);
+    change_tree(session, url, changes, scope.verbose).await;
     Ok(())
 }
 
-/// The change of one tree.
-struct Changes<'a> {
-    url: &'a NfsUrl,
-    client: Client,
-    scope: Scope,
-    calls: JoinSet<(Vec<u8>, Result<(), ClientError>)>,
-    changed: u64,
-}
-
-impl Changes<'_> {
-    async fn tree(&mut self, session: &mut Session, root: Node, plan: impl Fn(&Fattr3) -> Sattr3) {
-        let stop = session.stop();
-        // Nothing is listed ahead: whether a directory can be read may be what changes.
-        let options = TreeOptions {
-            ahead: 0,
-            ..TreeOptions::default()
+/// Tells of the change of a tree to its end, or until it is to stop.
+async fn change_tree<P: Fn(&Fattr3) -> Sattr3>(
+    session: &mut Session,
+    url: &NfsUrl,
+    mut changes: ChangeTree<P>,
+    verbose: bool,
+) {
+    let stop = session.stop();
+    let mut stopped = false;
+    let mut changed = 0_u64;
+    loop {
+        let step = tokio::select! {
+            biased;
+            () = stop.asked(), if !stopped => {
+                changes.stop();
+                stopped = true;
+                continue;
+            }
+            step = changes.next() => step,
         };
-        let mut walk = self.client.tree(root, &self.url.path, options);
-        loop {
-            let visit = tokio::select! {
-                visit = walk.next() => visit,
-                () = stop.asked() => None,
-            };
-            match visit {
-                None => break,
-                Some(Visit::Enter(found)) => {
-                    let new = plan(&found.node.attributes);
-                    let outcome = set(&self.client, &found, &new).await;
-                    self.end(session, found.path, outcome);
-                }
-                Some(Visit::File(found)) => {
-                    if found.node.attributes.ftype == Ftype3::Lnk && !self.scope.links {
-                        continue;
-                    }
-                    let new = plan(&found.node.attributes);
-                    let client = self.client.clone();
-                    self.calls.spawn(async move {
-                        let outcome = set(&client, &found, &new).await;
-                        (found.path, outcome)
-                    });
-                    while self.calls.len() >= CALLS_IN_FLIGHT_MAX {
-                        self.end_one(session).await;
-                    }
-                }
-                Some(Visit::Leave(_)) => {}
-                Some(Visit::Failed { path, error }) => {
-                    session.failed(&self.url.with_path(path), error);
+        match step {
+            None => break,
+            Some(Step::Done(path)) => {
+                changed += 1;
+                if verbose {
+                    show::say(url.with_path(path));
                 }
             }
-        }
-        while !self.calls.is_empty() {
-            self.end_one(session).await;
-        }
-        if stop.is_set() {
-            let (changed, url) = (self.changed, self.url);
-            eprintln!(
-                "penstock: interrupted: {changed} changed below {url}; run it again to go on"
-            );
+            Some(Step::Failed { path, error }) => session.failed(&url.with_path(path), error),
         }
     }
-
-    async fn end_one(&mut self, session: &mut Session) {
-        if let Some(Ok((path, outcome))) = self.calls.join_next().await {
-            self.end(session, path, outcome);
-        }
+    if stopped {
+        eprintln!("penstock: interrupted: {changed} changed below {url}; run it again to go on");
     }
-
-    fn end(&mut self, session: &mut Session, path: Vec<u8>, outcome: Result<(), ClientError>) {
-        match outcome {
-            Ok(()) => {
-                self.changed += 1;
-                if self.scope.verbose {
-                    show::say(self.url.with_path(path));
-                }
-            }
-            // Removed meanwhile, which is nobody's failure.
-            Err(error) if error.status() == Some(Nfsstat3::Stale) => {}
-            Err(error) => session.failed(&self.url.with_path(path), error),
-        }
-    }
-}
-
-async fn set(client: &Client, found: &Found, new: &Sattr3) -> Result<(), ClientError> {
-    client
-        .setattr_handle(&found.node.handle, new)
-        .await
-        .map(drop)
 }

@@ -10,7 +10,7 @@ use nfs_client::{Client, ClientError, NfsUrl, Node};
 use serde_json::{Map, Value};
 use tokio::task::JoinSet;
 
-use crate::limits::CALLS_IN_FLIGHT_MAX;
+use crate::limits::READLINKS_MAX;
 use crate::session::{self, Common, Session};
 use crate::show;
 use crate::values::size::human;
@@ -226,7 +226,7 @@ async fn find_targets(client: &Client, lines: &mut [Line]) {
     });
     let mut links = links.collect::<Vec<_>>().into_iter();
     loop {
-        while calls.len() < CALLS_IN_FLIGHT_MAX
+        while calls.len() < READLINKS_MAX
             && let Some((index, handle)) = links.next()
         {
             let client = client.clone();

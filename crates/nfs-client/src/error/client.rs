@@ -62,6 +62,12 @@ pub enum ClientError {
         /// The path, escaped for printing.
         path: String,
     },
+    /// Something else than a directory has the name of a directory that is to be made.
+    #[error("{path}: is in the way: something there is not a directory")]
+    InTheWay {
+        /// The path, escaped for printing.
+        path: String,
+    },
     /// The path leads to something that is not a regular file.
     #[error("{path}: is a {what}, not a regular file")]
     NotAFile {
@@ -115,6 +121,7 @@ impl ClientError {
             | Self::OutsideExport { path: told, .. }
             | Self::TooManyNames { path: told }
             | Self::NoName { path: told }
+            | Self::InTheWay { path: told }
             | Self::NotAFile { path: told, .. }
             | Self::NoProgress { path: told, .. }
             | Self::VerifierKeepsChanging { path: told } => *told = printable(path),
