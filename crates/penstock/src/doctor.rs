@@ -1,20 +1,17 @@
 //! `penstock doctor`: what the I/O modes come to in a directory, tried there.
 
-mod findings;
 mod json;
-mod modes;
 mod page;
 #[cfg(test)]
 mod tests;
-mod words;
 
 use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use nfs_io::probe::diagnosis::{Diagnosis, Verdict, diagnose};
 use nfs_io::probe::directory;
 
-use self::findings::{Diagnosis, Level, diagnose};
 use crate::exit;
 
 /// Try what the I/O modes do in a directory, and say what is missing for them
@@ -80,11 +77,11 @@ impl Args {
 
 /// The exit status that one directory asks for.
 fn code(diagnosis: &Diagnosis) -> u8 {
-    if diagnosis.modes.is_none() {
-        return exit::USAGE;
+    match diagnosis.verdict() {
+        Verdict::Sound => 0,
+        Verdict::Missing => 1,
+        Verdict::Untried => exit::USAGE,
     }
-    let missing = |finding: &findings::Finding| finding.level == Level::Missing;
-    u8::from(diagnosis.findings.iter().any(missing))
 }
 
 /// Colours are for terminals, unless the environment says otherwise (no-color.org,

@@ -9,8 +9,8 @@ use nfs_io::probe::directory::{
 };
 use serde_json::{Value, json};
 
-use super::findings::{Diagnosis, fs_name};
-use super::words;
+use nfs_io::probe::diagnosis::words;
+use nfs_io::probe::diagnosis::{Diagnosis, fs_name};
 
 /// A directory that could not be looked at.
 pub(super) fn failure(path: &Path, error: &ProbeError) -> Value {

@@ -4,8 +4,7 @@ use std::io::{self, Write};
 
 use nfs_io::probe::directory::{DirectoryFacts, ProcessFacts};
 
-use super::findings::{Diagnosis, Finding, Level, Section, fs_name};
-use super::modes::Modes;
+use nfs_io::probe::diagnosis::{Diagnosis, Finding, Level, Modes, Section, fs_name};
 
 /// How the page is coloured.
 #[derive(Clone, Copy, Debug)]

@@ -1,18 +1,26 @@
-//! From facts to findings: what is well, what is worth knowing, what is missing, with its cure.
-//! Pure: the same facts give the same findings.
+//! From the facts of a directory to findings: what is well, what is worth knowing, what is missing, with
+//! its cure, and what each I/O mode comes to there. Pure: the same facts give the same findings.
 
-use nfs_io::Errno;
-use nfs_io::probe::directory::{
+mod kinds;
+mod modes;
+#[cfg(test)]
+mod tests;
+pub mod words;
+
+use super::directory::{
     Device, DeviceKind, DirectTrials, DirectoryFacts, HandleFacts, Outcome, ProcessFacts, Scratch,
     Trials,
 };
 
-use super::modes::{self, Modes};
-use super::words;
+use crate::Errno;
+
+pub use self::kinds::fs_name;
+use self::kinds::{is_memory, is_remote};
+pub use self::modes::{Modes, Recommendation, Row};
 
 /// How much a finding matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Level {
+pub enum Level {
     /// As it should be.
     Ok,
     /// Works; worth knowing.
@@ -22,7 +30,8 @@ pub(super) enum Level {
 }
 
 impl Level {
-    pub(super) fn word(self) -> &'static str {
+    /// One word for it. Part of the JSON of `penstock doctor`: it does not change.
+    pub fn word(self) -> &'static str {
         match self {
             Self::Ok => "ok",
             Self::Warn => "warn",
@@ -31,9 +40,9 @@ impl Level {
     }
 }
 
-/// What a finding is about.
+/// Which part of the report a finding belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Section {
+pub enum Section {
     /// The file system and what it is on.
     Place,
     /// The I/O modes. Only here something can be missing.
@@ -43,9 +52,11 @@ pub(super) enum Section {
 }
 
 impl Section {
-    pub(super) const ALL: [Self; 3] = [Self::Place, Self::Modes, Self::Server];
+    /// All sections, in the order they are shown in.
+    pub const ALL: [Self; 3] = [Self::Place, Self::Modes, Self::Server];
 
-    pub(super) fn word(self) -> &'static str {
+    /// One word for it. Part of the JSON of `penstock doctor`: it does not change.
+    pub fn word(self) -> &'static str {
         match self {
             Self::Place => "place",
             Self::Modes => "modes",
@@ -56,28 +67,57 @@ impl Section {
 
 /// One thing found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Finding {
-    pub(super) section: Section,
-    pub(super) level: Level,
-    pub(super) subject: &'static str,
-    /// What is so.
-    pub(super) fact: String,
-    /// What that means for whom it serves; empty where the fact says it.
-    pub(super) meaning: String,
-    /// What to do about it.
-    pub(super) cure: Option<String>,
+pub struct Finding {
+    /// What it is about.
+    pub section: Section,
+    /// How much it matters.
+    pub level: Level,
+    /// What it is about within the section, in a word or two.
+    pub subject: &'static str,
+    /// What is so, in the operator's words.
+    pub fact: String,
+    /// What that means for whom the server serves; empty where the fact says it.
+    pub meaning: String,
+    /// What to do about it, where something can be done.
+    pub cure: Option<String>,
 }
 
-/// All that is to say of a directory.
+/// All that there is to say of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Diagnosis {
-    pub(super) findings: Vec<Finding>,
+pub struct Diagnosis {
+    /// In the order they are shown in, each section's together.
+    pub findings: Vec<Finding>,
     /// What each mode does here; `None` where nothing could be tried.
-    pub(super) modes: Option<Modes>,
+    pub modes: Option<Modes>,
 }
 
-/// Judges the facts.
-pub(super) fn diagnose(facts: &DirectoryFacts, process: &ProcessFacts) -> Diagnosis {
+/// What all findings together come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Every mode does here what it says.
+    Sound,
+    /// Something is missing that a mode needs.
+    Missing,
+    /// Nothing could be tried here.
+    Untried,
+}
+
+impl Diagnosis {
+    /// What the findings come to.
+    pub fn verdict(&self) -> Verdict {
+        let missing = |finding: &Finding| finding.level == Level::Missing;
+        if self.modes.is_none() {
+            Verdict::Untried
+        } else if self.findings.iter().any(missing) {
+            Verdict::Missing
+        } else {
+            Verdict::Sound
+        }
+    }
+}
+
+/// Judges the facts of a directory, for a server that runs as this process.
+pub fn diagnose(facts: &DirectoryFacts, process: &ProcessFacts) -> Diagnosis {
     let mut list = List(Vec::new());
     place(&mut list, facts, process);
     let modes = match &facts.trials {
@@ -137,27 +177,6 @@ impl Finding {
         self.cure = Some(text.into());
         self
     }
-}
-
-/// The name of the file system's type, as the mount table has it.
-pub(super) fn fs_name(facts: &DirectoryFacts) -> String {
-    match &facts.mount {
-        Some(mount) => mount.fs_type.clone(),
-        None => format!("type {:#x}", facts.fs.fs_type),
-    }
-}
-
-/// Files of these are memory: the page cache is their only home.
-pub(super) fn is_memory(name: &str) -> bool {
-    matches!(name, "tmpfs" | "ramfs" | "devtmpfs" | "hugetlbfs")
-}
-
-/// Files of these are another machine's, or another process's.
-pub(super) fn is_remote(name: &str) -> bool {
-    let known = [
-        "9p", "afs", "beegfs", "ceph", "cifs", "gpfs", "lustre", "nfs", "nfs4", "smb3", "virtiofs",
-    ];
-    known.contains(&name) || name == "fuse" || name.starts_with("fuse.")
 }
 
 fn place(list: &mut List, facts: &DirectoryFacts, process: &ProcessFacts) {

@@ -1,34 +1,41 @@
 //! What each mode does to READ, WRITE and COMMIT in a directory, and which to choose.
 
-use nfs_io::plan::Mode;
-use nfs_io::probe::directory::{DirectTrials, DirectoryFacts, Outcome, ProcessFacts, Trials};
-
-use super::findings::{fs_name, is_memory, is_remote};
+use super::kinds::{fs_name, is_memory, is_remote};
 use super::words;
+use crate::mode::Mode;
+use crate::probe::directory::{DirectTrials, DirectoryFacts, Outcome, ProcessFacts, Trials};
 
-/// The modes in a directory.
+/// What the I/O modes do in a directory, and which to choose there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Modes {
+pub struct Modes {
     /// `buffered`, `dontcache`, `direct`.
-    pub(super) rows: [Row; 3],
-    pub(super) recommendation: Recommendation,
+    pub rows: [Row; 3],
+    /// Which of them to choose.
+    pub recommendation: Recommendation,
 }
 
-/// One mode.
+/// What one mode does in a directory, in the operator's words.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Row {
-    pub(super) mode: Mode,
-    pub(super) read: String,
-    pub(super) write: String,
-    pub(super) commit: String,
+pub struct Row {
+    /// The mode that is described.
+    pub mode: Mode,
+    /// What a READ does.
+    pub read: String,
+    /// What a WRITE does.
+    pub write: String,
+    /// What a COMMIT does.
+    pub commit: String,
 }
 
-/// Which mode to choose.
+/// Which modes to choose in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Recommendation {
-    pub(super) read: Mode,
-    pub(super) write: Mode,
-    pub(super) why: String,
+pub struct Recommendation {
+    /// The mode for READs.
+    pub read: Mode,
+    /// The mode for WRITEs.
+    pub write: Mode,
+    /// What the choice rests on.
+    pub why: String,
 }
 
 /// Says it from the facts.

@@ -1,10 +1,10 @@
 //! Numbers, errnos and outcomes in words.
 
-use nfs_io::Errno;
-use nfs_io::probe::directory::Outcome;
+use crate::Errno;
+use crate::probe::directory::Outcome;
 
 /// The name an operator finds in manual pages, else what the C library says.
-pub(super) fn errno(errno: Errno) -> String {
+pub fn errno(errno: Errno) -> String {
     let name = match errno {
         Errno::ACCESS => "EACCES",
         Errno::AGAIN => "EAGAIN",
@@ -24,7 +24,7 @@ pub(super) fn errno(errno: Errno) -> String {
 }
 
 /// One word or two for what a trial came to; stable, since JSON has it as well.
-pub(super) fn outcome(outcome: Outcome) -> &'static str {
+pub fn outcome(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Uncached => "uncached",
         Outcome::PassedThrough => "passed-through",
@@ -37,7 +37,7 @@ pub(super) fn outcome(outcome: Outcome) -> &'static str {
 }
 
 /// A few words on where the bytes of a trial went.
-pub(super) fn went(outcome: Outcome) -> String {
+pub fn went(outcome: Outcome) -> String {
     match outcome {
         Outcome::Uncached => "past the page cache".to_owned(),
         Outcome::PassedThrough => "through the page cache, gone when done".to_owned(),
@@ -50,7 +50,7 @@ pub(super) fn went(outcome: Outcome) -> String {
 }
 
 /// Bytes with a binary unit: `4 KiB`, `70.9 GiB`.
-pub(super) fn bytes(bytes: u64) -> String {
+pub fn bytes(bytes: u64) -> String {
     let units = ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let mut value = bytes as f64;
     let mut unit = 0;
