@@ -1,46 +1,80 @@
-//! NFS-Ganesha as a server for our client.
+//! NFS-Ganesha: its configuration, and a process of it in a world of its own.
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 use std::process::Stdio;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 
 use crate::{Lab, Netns, Running};
 
-/// Starts it on `export`, in the namespace; it answers some time later.
+/// Where it listens.
+#[derive(Debug, Clone, Copy)]
+pub struct Ports {
+    /// The NFS program.
+    pub nfs: u16,
+    /// The MOUNT program, which has a port of its own; a portmapper tells it.
+    pub mount: u16,
+}
+
+/// Writes a configuration that exports `export` under its own path to everybody, root as root, and gives
+/// the words of the command that serves it. Configuration, state and `ganesha.log` are in `dir`.
 ///
-/// Ganesha holds fixed paths below /run and wants rpcbind: both get a world of their own, which ends
-/// with this process's child. It keeps MOUNT on a port of its own, which the portmapper tells.
+/// It wants rpcbind, and directories `/run/rpcbind` and `/run/ganesha` that are its own.
+///
+/// # Errors
+/// When the configuration cannot be written.
+pub fn command_line(dir: &Path, export: &Path, ports: Ports) -> Result<Vec<OsString>> {
+    let config = dir.join("ganesha.conf");
+    let recovery = dir.join("recovery");
+    fs::create_dir_all(&recovery)?;
+    fs::write(&config, configuration(export, &recovery, ports))
+        .with_context(|| config.display().to_string())?;
+    let mut words: Vec<OsString> = vec!["ganesha.nfsd".into(), "-F".into()];
+    for (option, path) in [
+        ("-f", config),
+        ("-L", dir.join("ganesha.log")),
+        ("-p", dir.join("ganesha.pid")),
+    ] {
+        words.extend([option.into(), path.into()]);
+    }
+    Ok(words)
+}
+
+/// Starts it on `export`, in the namespace; it answers some time later, on port 2049.
+///
+/// It gets a `/run` and a rpcbind of its own, which end with it.
 ///
 /// # Errors
 /// When it cannot be started.
 pub fn start(lab: &Lab, netns: &Netns, export: &Path) -> Result<Running> {
-    let dir = lab.dir.display();
-    let config = lab.dir.join("ganesha.conf");
-    fs::create_dir_all(lab.dir.join("recovery"))?;
-    fs::write(
-        &config,
-        format!(
-            r#"NFS_CORE_PARAM {{ NFS_Port = 2049; MNT_Port = 20048; Protocols = 3; Enable_NLM = false;
-  Enable_RQUOTA = false; Enable_UDP = false; mount_path_pseudo = false;
-  Plugins_Dir = "/usr/lib/x86_64-linux-gnu/ganesha"; }}
-NFSV4 {{ Graceless = true; RecoveryRoot = "{dir}/recovery"; }}
-NFS_KRB5 {{ Active_krb5 = false; }}
-EXPORT_DEFAULTS {{ Access_Type = RW; Squash = no_root_squash; SecType = sys, none; }}
-EXPORT {{ Export_Id = 1; Path = "{}"; Pseudo = /; FSAL {{ Name = VFS; }} }}
-"#,
-            export.display()
-        ),
-    )?;
-    let script = format!(
-        "mount -t tmpfs tmpfs /run && mkdir -p /run/rpcbind /run/ganesha && rpcbind -w -f & \
-         until rpcinfo -p 127.0.0.1 >{dir}/rpcinfo.log 2>&1; do sleep 0.1; done; \
-         exec ganesha.nfsd -F -f {} -L {dir}/ganesha.log -p {dir}/ganesha.pid",
-        config.display()
-    );
+    let ports = Ports {
+        nfs: 2049,
+        mount: 20048,
+    };
+    let script = "mount -t tmpfs tmpfs /run && mkdir -p /run/rpcbind /run/ganesha && rpcbind -w -f & \
+                  until rpcinfo -p 127.0.0.1 >\"$0\" 2>&1; do sleep 0.1; done; exec \"$@\"";
     let mut command = netns.command("unshare");
     command.args(["--mount", "--pid", "--fork", "--kill-child", "sh", "-c"]);
-    command.arg(script).stdin(Stdio::null());
-    Running::start(&mut command)
+    command.arg(script).arg(lab.dir.join("rpcinfo.log"));
+    command.args(command_line(&lab.dir, export, ports)?);
+    Running::start(command.stdin(Stdio::null()))
+}
+
+/// NFSv3 over TCP without locks and quotas, and without NFSv4's grace period, which would delay the
+/// first answers.
+fn configuration(export: &Path, recovery: &Path, ports: Ports) -> String {
+    let Ports { nfs, mount } = ports;
+    let (export, recovery) = (export.display(), recovery.display());
+    format!(
+        r#"NFS_CORE_PARAM {{ NFS_Port = {nfs}; MNT_Port = {mount}; Protocols = 3; Enable_NLM = false;
+  Enable_RQUOTA = false; Enable_UDP = false; mount_path_pseudo = false;
+  Plugins_Dir = "/usr/lib/x86_64-linux-gnu/ganesha"; }}
+NFSV4 {{ Graceless = true; RecoveryRoot = "{recovery}"; }}
+NFS_KRB5 {{ Active_krb5 = false; }}
+EXPORT_DEFAULTS {{ Access_Type = RW; Squash = no_root_squash; SecType = sys, none; PrivilegedPort = false; }}
+EXPORT {{ Export_Id = 1; Path = "{export}"; Pseudo = /; FSAL {{ Name = VFS; }} }}
+"#
+    )
 }

@@ -11,15 +11,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
 
-use crate::uml::{boot, complete_lines};
-use crate::{Lab, Netns, Running};
+use crate::uml::{boot, setup};
+use crate::{Heard, Lab, Lines, Netns, Running};
 
 /// How long the guest may take until it serves.
 const START_DEADLINE: Duration = Duration::from_secs(90);
 /// How long it may take to write its disk and halt.
 const HALT_DEADLINE: Duration = Duration::from_secs(240);
-/// How often a starting guest's result file is looked at.
-const LOOK_AT_RESULTS: Duration = Duration::from_millis(50);
 /// The modules of an NFSv3 server, in the order of their needs; those not there are built in.
 const MODULES: &str = "net/sunrpc/sunrpc fs/nfs_common/grace fs/lockd/lockd fs/nfs_common/nfs_acl \
      lib/oid_registry net/sunrpc/auth_gss/auth_rpcgss fs/nfsd/nfsd";
@@ -31,7 +29,7 @@ pub struct KernelNfsd {
     process: Running,
     /// The guest halts when this file appears.
     stop: PathBuf,
-    results: PathBuf,
+    said: Lines,
 }
 
 impl KernelNfsd {
@@ -50,23 +48,25 @@ impl KernelNfsd {
             path("nfsd-results.log"),
             path("nfsd-init.sh"),
         );
-        fs::write(&results, "")?;
+        let mut said = Lines::new(&results)?;
         fs::write(&init, init_script(&stop, &results))?;
         fs::set_permissions(&init, fs::Permissions::from_mode(0o755))?;
-        let mut nfsd = Self {
-            process: boot(lab, netns, &init, Some(disk))?,
-            stop,
-            results,
-        };
+        let mut process = boot(lab, netns, &init, Some(disk))?;
         let deadline = Instant::now() + START_DEADLINE;
-        while !nfsd.said("ready")? {
-            let ended = nfsd.process.ended_within(LOOK_AT_RESULTS)?;
-            if ended.is_some() || Instant::now() > deadline {
-                let text = fs::read_to_string(&nfsd.results)?;
-                bail!("the kernel's server did not start: {text}");
+        loop {
+            match said.hear(&mut process, deadline)? {
+                Heard::Line(line) if line == "ready" => break,
+                Heard::Line(_) => {}
+                Heard::Ended | Heard::Late => {
+                    bail!("the kernel's server did not start: {}", said.text()?)
+                }
             }
         }
-        Ok(nfsd)
+        Ok(Self {
+            process,
+            stop,
+            said,
+        })
     }
 
     /// Halts the guest, with its disk unmounted.
@@ -76,30 +76,22 @@ impl KernelNfsd {
     pub fn stop(mut self) -> Result<()> {
         fs::write(&self.stop, "")?;
         self.process.wait(HALT_DEADLINE)?;
-        let text = fs::read_to_string(&self.results)?;
-        ensure!(self.said("end")?, "the guest did not unmount: {text}");
+        let text = self.said.text()?;
+        let has_unmounted = text.lines().any(|line| line == "end");
+        ensure!(has_unmounted, "the guest did not unmount: {text}");
         Ok(())
-    }
-
-    fn said(&self, word: &str) -> Result<bool> {
-        Ok(complete_lines(&self.results)?
-            .iter()
-            .any(|line| line == word))
     }
 }
 
 fn init_script(stop: &Path, results: &Path) -> String {
-    let (guest, export, network) = (Netns::GUEST, KernelNfsd::EXPORT, Netns::NETWORK);
+    let (export, network) = (KernelNfsd::EXPORT, Netns::NETWORK);
+    let setup = setup(Netns::GUEST, MODULES);
     let (stop, results) = (stop.display(), results.display());
     format!(
         "#!/bin/sh\n\
-         export PATH=/usr/sbin:/usr/bin:/sbin:/bin\n\
          exec >>{results} 2>&1\n\
-         mount -t proc proc /proc; mount -t sysfs sysfs /sys\n\
+         {setup}\
          for d in /run /mnt /tmp /var/lib/nfs; do mount -t tmpfs tmpfs $d; done\n\
-         ip link set lo up; ip addr add {guest}/24 dev vec0; ip link set vec0 up\n\
-         D=/usr/lib/uml/modules/$(uname -r)/kernel\n\
-         for m in {MODULES}; do [ -f $D/$m.ko ] && insmod $D/$m.ko; done\n\
          mkdir -p {export} /run/rpcbind /var/lib/nfs/v4recovery\n\
          touch /var/lib/nfs/etab /var/lib/nfs/rmtab\n\
          mount -t nfsd nfsd /proc/fs/nfsd && mount -t ext4 /dev/ubda {export} && rpcbind -w &&\n\

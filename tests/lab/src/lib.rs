@@ -9,6 +9,7 @@ mod frozen;
 pub mod ganesha;
 mod hold;
 mod knfsd;
+mod lines;
 mod loopfs;
 mod mounted;
 pub mod needs;
@@ -19,13 +20,14 @@ mod scratch;
 mod server;
 pub mod slow_fs;
 pub mod turn_fs;
-mod uml;
+pub mod uml;
 
 use std::path::PathBuf;
 
 pub use frozen::Frozen;
 pub use hold::{Held, Hold};
 pub use knfsd::KernelNfsd;
+pub use lines::{Heard, Lines};
 pub use loopfs::{FsKind, Knife, LoopFs};
 pub use mounted::Mounted;
 pub use netns::Netns;

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::os::fd::AsFd;
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -91,25 +91,37 @@ impl Running {
     /// # Errors
     /// When the system cannot tell.
     pub fn ended_within(&mut self, within: Duration) -> Result<Option<ExitStatus>> {
-        if let Some(status) = self.child.try_wait()? {
-            return Ok(Some(status));
+        if self.child.try_wait()?.is_none() {
+            self.wait_for_end_or(None, Instant::now() + within)?;
         }
+        Ok(self.child.try_wait()?)
+    }
+
+    /// Waits until the process has ended, `other` can be read, or the deadline has passed.
+    pub(crate) fn wait_for_end_or(
+        &self,
+        other: Option<BorrowedFd<'_>>,
+        deadline: Instant,
+    ) -> Result<()> {
         let pid = Pid::from_raw(self.child.id().cast_signed()).context("a child has an id")?;
         let end = pidfd_open(pid, PidfdFlags::empty()).context("pidfd_open")?;
-        let deadline = Instant::now() + within;
+        let mut awaited = vec![PollFd::new(&end, PollFlags::IN)];
+        awaited.extend(other.map(|other| PollFd::from_borrowed_fd(other, PollFlags::IN)));
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            let timeout = Timespec::try_from(left)?;
-            match poll(
-                &mut [PollFd::new(&end.as_fd(), PollFlags::IN)],
-                Some(&timeout),
-            ) {
-                Ok(0) => return Ok(None),
-                Ok(_) => return Ok(Some(self.child.wait()?)),
+            match poll(&mut awaited, Some(&Timespec::try_from(left)?)) {
+                Ok(_) => return Ok(()),
                 Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error).context("poll a process"),
             }
         }
+    }
+
+    /// Asks it to end (SIGTERM) and waits; a process that still runs after `within` is killed.
+    pub fn end(mut self, within: Duration) {
+        self.signal(Signal::TERM);
+        // Dropping it kills what is left.
+        let _ended_or_not = self.ended_within(within);
     }
 }
 

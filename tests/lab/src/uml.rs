@@ -12,16 +12,19 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
 
-use crate::{Lab, Netns, Running, copy_program};
+use crate::{Heard, Lab, Lines, Netns, Running, copy_program};
 
-/// How often the results of a running guest are looked at.
-const LOOK_AT_RESULTS: Duration = Duration::from_millis(100);
+/// The program that is a kernel (Debian: user-mode-linux).
+pub const PROGRAM: &str = "linux.uml";
 
-/// Memory of a guest. It is a file in /dev/shm on the host.
+/// The environment variable by which the guest's memory, a file, comes to lie in the host's.
+pub const MEMORY_DIRECTORY: (&str, &str) = ("TMPDIR", "/dev/shm");
+
+/// How much memory a guest has.
 const GUEST_MEMORY: &str = "640M";
 
-/// The modules of an NFSv3 client, in the order of their needs; those not there are built in.
-const MODULES: &str = "net/sunrpc/sunrpc fs/nfs_common/grace fs/lockd/lockd fs/netfs/netfs \
+/// The modules of an NFSv3 client, in the order of their needs.
+pub const CLIENT_MODULES: &str = "net/sunrpc/sunrpc fs/nfs_common/grace fs/lockd/lockd fs/netfs/netfs \
      fs/fscache/fscache fs/nfs/nfs fs/nfs_common/nfs_acl fs/nfs/nfsv3";
 
 /// A guest to be run.
@@ -94,7 +97,7 @@ impl Guest<'_> {
     pub fn run(&self, lab: &Lab, mut seen: impl FnMut(&str) -> Result<()>) -> Result<GuestOutcome> {
         let dir = &lab.dir;
         let results = dir.join("guest-results");
-        fs::write(&results, "")?;
+        let mut results_seen = Lines::new(&results)?;
         let init = dir.join("init.sh");
         let binary = test_binary(dir)?;
         fs::write(&init, self.init_script(&binary, &results, dir))?;
@@ -103,13 +106,13 @@ impl Guest<'_> {
         let deadline = Instant::now() + self.within;
         let mut lines: Vec<String> = Vec::new();
         let ended = loop {
-            let ended = process.ended_within(LOOK_AT_RESULTS)?.is_some();
-            for line in complete_lines(&results)?.into_iter().skip(lines.len()) {
-                seen(&line)?;
-                lines.push(line);
-            }
-            if ended || Instant::now() > deadline {
-                break ended;
+            match results_seen.hear(&mut process, deadline)? {
+                Heard::Line(line) => {
+                    seen(&line)?;
+                    lines.push(line);
+                }
+                Heard::Ended => break true,
+                Heard::Late => break false,
             }
         };
         let last = lines.last().cloned().unwrap_or_default();
@@ -125,7 +128,7 @@ impl Guest<'_> {
     }
 
     fn init_script(&self, binary: &Path, results: &Path, dir: &Path) -> String {
-        let guest = Netns::GUEST;
+        let setup = setup(Netns::GUEST, CLIENT_MODULES);
         let (second, second_host) = (Netns::GUEST_SECOND, Netns::HOST_SECOND);
         let mut mounts = String::new();
         for mount in self.mounts {
@@ -153,15 +156,11 @@ impl Guest<'_> {
         let (binary, results) = (binary.display(), results.display());
         format!(
             "#!/bin/sh\n\
-             export PATH=/usr/sbin:/usr/bin:/sbin:/bin\n\
              T={binary}; R={results}; W={dir}\n\
              stop() {{ sync; halt -f -p; }}\n\
-             mount -t proc proc /proc; mount -t sysfs sysfs /sys\n\
+             {setup}\
              mount -t tmpfs tmpfs /run; mount -t tmpfs tmpfs /mnt; mount -t tmpfs tmpfs /tmp\n\
-             ip link set lo up; ip addr add {guest}/24 dev vec0; ip link set vec0 up\n\
              ip addr add {second}/24 dev vec0; ip route add {second_host} dev vec0 src {second}\n\
-             D=/usr/lib/uml/modules/$(uname -r)/kernel\n\
-             for m in {MODULES}; do [ -f $D/$m.ko ] && insmod $D/$m.ko; done\n\
              {mounts}\
              {script}\n\
              for p in /mnt/*; do umount $p || echo \"FAIL umount $p\" >>$R; done\n\
@@ -185,21 +184,10 @@ pub(crate) fn boot(lab: &Lab, netns: &Netns, init: &Path, disk: Option<&Path>) -
     // unshare stands between us and the guest: when it is killed, the whole process tree of the
     // guest (a host process for each of the guest's) goes with it.
     let mut command = netns.command("unshare");
-    command.args(["--pid", "--fork", "--kill-child", "linux.uml"]);
-    command
-        .arg(format!("mem={GUEST_MEMORY}"))
-        .arg(format!("uml_dir={}/", dir.display()));
-    if let Some(disk) = disk {
-        command.arg(format!("ubd0={}", disk.display()));
-    }
-    command.args(["rootfstype=hostfs", "rootflags=/", "rw", "quiet", "panic=1"]);
-    command.args(["con=null", "con0=fd:0,fd:1"]);
-    command.arg(format!(
-        "vec0:transport=tap,ifname={},depth=128,gro=1",
-        Netns::TAP
-    ));
-    command.arg(format!("init={}", init.display()));
-    command.env("TMPDIR", "/dev/shm");
+    command.args(["--pid", "--fork", "--kill-child"]);
+    command.args(command_line(dir, Netns::TAP, init));
+    command.args(disk.map(|disk| format!("ubd0={}", disk.display())));
+    command.env(MEMORY_DIRECTORY.0, MEMORY_DIRECTORY.1);
     command
         .stdin(Stdio::null())
         .stdout(console.try_clone()?)
@@ -207,14 +195,33 @@ pub(crate) fn boot(lab: &Lab, netns: &Netns, init: &Path, disk: Option<&Path>) -
     Running::start(&mut command)
 }
 
-/// The lines of the result file that are there with their end.
-pub(crate) fn complete_lines(results: &Path) -> Result<Vec<String>> {
-    let text = fs::read(results)?;
-    let text = String::from_utf8_lossy(&text);
-    Ok(text
-        .split_inclusive('\n')
-        .filter_map(|line| Some(line.strip_suffix('\n')?.into()))
-        .collect())
+/// The words of the command that boots a guest: its own files and its console's socket are in `dir`, its
+/// network is the tap device `tap`, its first process the executable script `init`. The environment wants
+/// [`MEMORY_DIRECTORY`].
+pub fn command_line(dir: &Path, tap: &str, init: &Path) -> Vec<String> {
+    let mut words = vec![
+        PROGRAM.to_owned(),
+        format!("mem={GUEST_MEMORY}"),
+        format!("uml_dir={}/", dir.display()),
+        format!("vec0:transport=tap,ifname={tap},depth=128,gro=1"),
+        format!("init={}", init.display()),
+    ];
+    let root = ["rootfstype=hostfs", "rootflags=/", "rw", "quiet", "panic=1"];
+    let console = ["con=null", "con0=fd:0,fd:1"];
+    words.extend(root.into_iter().chain(console).map(str::to_owned));
+    words
+}
+
+/// Shell lines that a guest's first process begins with: proc and sysfs, the network with `address`, and
+/// the modules of `modules` that the kernel has not built in.
+pub fn setup(address: &str, modules: &str) -> String {
+    format!(
+        "export PATH=/usr/sbin:/usr/bin:/sbin:/bin\n\
+         mount -t proc proc /proc; mount -t sysfs sysfs /sys\n\
+         ip link set lo up; ip addr add {address}/24 dev vec0; ip link set vec0 up\n\
+         D=/usr/lib/uml/modules/$(uname -r)/kernel\n\
+         for m in {modules}; do [ -f $D/$m.ko ] && insmod $D/$m.ko; done\n"
+    )
 }
 
 /// A copy of this binary that any user may run.
