@@ -23,40 +23,65 @@ pub fn cpu_seconds(pid: u32) -> Result<f64> {
 /// # Errors
 /// The process is gone.
 pub fn cpu_times(pid: u32) -> Result<(f64, f64)> {
-    stat_times(&pid.to_string(), 11)
+    Ok(Stat::of(pid)?.own())
 }
 
-/// The same of this process's children that have ended and were waited for, and of theirs.
+/// CPU seconds, user and system, of this process's children that have ended and were waited for, and of theirs.
 ///
 /// # Errors
 /// `/proc` is not there.
 pub fn children_times() -> Result<(f64, f64)> {
-    stat_times("self", 13)
+    Ok(Stat::of(std::process::id())?.children())
 }
 
-/// The same of another process's children.
-///
-/// # Errors
-/// The process is gone.
-pub fn ended_children_times(pid: u32) -> Result<(f64, f64)> {
-    stat_times(&pid.to_string(), 13)
+/// What `/proc/PID/stat` says of the work of a process (proc(5)).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stat {
+    /// Minor faults, own and of waited-for children; user and system ticks, own and of such children.
+    numbers: [u64; 6],
 }
 
-/// Two neighbouring times of `/proc/PID/stat`; `first` counts the fields behind the name.
-fn stat_times(pid: &str, first: usize) -> Result<(f64, f64)> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    // The second field is a name in parentheses and may hold spaces; user and system time are 14 and 15, those of
-    // children 16 and 17.
-    let rest = stat
-        .rsplit_once(')')
-        .context("unexpected /proc/PID/stat")?
-        .1;
-    let fields: Vec<&str> = rest.split_whitespace().collect();
-    let seconds = |index: usize| -> Result<f64> {
-        let ticks: f64 = fields.get(index).context("short /proc/PID/stat")?.parse()?;
-        Ok(ticks / rustix::param::clock_ticks_per_second() as f64)
-    };
-    Ok((seconds(first)?, seconds(first + 1)?))
+impl Stat {
+    /// Reads it; that of an ended process can be read until somebody waits for it.
+    ///
+    /// # Errors
+    /// The process is gone.
+    pub fn of(pid: u32) -> Result<Self> {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+        Self::parse(&stat).context("unexpected /proc/PID/stat")
+    }
+
+    fn parse(stat: &str) -> Option<Self> {
+        // Behind the name, which may hold anything, the third field comes first.
+        let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+        let mut numbers = [0; 6];
+        for (number, field) in numbers.iter_mut().zip([10, 11, 14, 15, 16, 17]) {
+            *number = fields.get(field - 3)?.parse().ok()?;
+        }
+        Some(Self { numbers })
+    }
+
+    /// CPU seconds of the process itself, in its own code and in the kernel.
+    pub fn own(&self) -> (f64, f64) {
+        let [_, _, user, system, _, _] = self.numbers;
+        (seconds(user), seconds(system))
+    }
+
+    /// CPU seconds of its children that have ended and were waited for, and of theirs.
+    pub fn children(&self) -> (f64, f64) {
+        let [_, _, _, _, user, system] = self.numbers;
+        (seconds(user), seconds(system))
+    }
+
+    /// Page faults that needed no disk, those of waited-for children included.
+    pub fn minor_faults(&self) -> u64 {
+        let [own, children, ..] = self.numbers;
+        own + children
+    }
+}
+
+fn seconds(ticks: u64) -> f64 {
+    ticks as f64 / rustix::param::clock_ticks_per_second() as f64
 }
 
 /// CPU seconds of all cores since boot that were neither idle nor waiting for a disk.
@@ -230,6 +255,14 @@ mod tests {
         let stat = "cpu  1 2 4 1000 2000 8 16 4000 0 0\ncpu0 1 1 1 1 1 1 1 1 1 1\n";
         assert_eq!(busy_ticks(stat), Some(31.0));
         assert_eq!(busy_ticks("cpu 1 2"), None);
+    }
+
+    #[test]
+    fn fields_are_counted_behind_the_name() {
+        let stat = "7 (a) b) S 1 2 3 4 5 6 100 20 9 9 10 20 30 40 20 0 1";
+        let numbers = [100, 20, 10, 20, 30, 40];
+        assert_eq!(Stat::parse(stat), Some(Stat { numbers }));
+        assert_eq!(Stat::parse("7 (a) S 1"), None);
     }
 
     #[test]

@@ -5,23 +5,22 @@
 //! own that is pinned to one core while the server is pinned to another, and reports medians
 //! with their spread. Nothing here judges: there are no thresholds.
 //!
-//! The measured loop ([`load`]) is deliberately not the client library: a prepared call is patched and sent, a
+//! The measured loop ([`baseline::load`]) is deliberately not the client library: a prepared call is patched and sent, a
 //! reply's status is looked at, and nothing else happens, so that what is measured is the server.
 
 pub mod baseline;
+mod calls;
 pub mod client;
+pub mod content;
 pub mod counters;
 mod input;
 pub mod limits;
-pub mod load;
 pub mod modes;
 pub mod pin;
-pub mod pingpong;
-pub mod report;
 pub mod respond;
 pub mod sample;
 pub mod servers;
 pub mod stage;
 pub mod summary;
 pub mod turns;
-pub mod workload;
+pub mod volume;

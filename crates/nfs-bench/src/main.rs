@@ -7,20 +7,19 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, Parser, Subcommand};
-use nfs_bench::baseline::{self, Options};
+use nfs_bench::baseline::load::{self, Amount, Load};
+use nfs_bench::baseline::run::{self as baseline, Kind, Options};
+use nfs_bench::baseline::workload::Workload;
 use nfs_bench::client;
 use nfs_bench::client::mover::{self, Move};
 use nfs_bench::client::plan::Sizes;
 use nfs_bench::client::run::Options as ClientOptions;
+use nfs_bench::content::Data;
 use nfs_bench::limits;
-use nfs_bench::load::{self, Amount, Load};
-use nfs_bench::modes::content::Data;
 use nfs_bench::modes::run::{self as modes, Options as ModesOptions};
 use nfs_bench::modes::{page, supervise};
 use nfs_bench::respond;
-use nfs_bench::servers::Kind;
 use nfs_bench::stage;
-use nfs_bench::workload::Workload;
 use nfs_client::NfsUrl;
 use serde::Serialize;
 
@@ -395,7 +394,7 @@ fn run_baseline(options: &Options, json: bool) -> Result<ExitCode> {
     if json {
         println!("{}", serde_json::to_string_pretty(&report)?);
     } else {
-        print!("{}", report.text());
+        print!("{}", report.summary().text());
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -391,7 +391,7 @@ mod tests {
             file_bytes: 96 << 20,
             at_most: None,
             seed: 1,
-            data: crate::modes::content::Data::Noise,
+            data: crate::content::Data::Noise,
             checked: false,
         }
     }

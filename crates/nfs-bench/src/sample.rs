@@ -85,6 +85,19 @@ impl fmt::Display for Spread {
     }
 }
 
+/// The middle of the values; `None` for none.
+pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
+    Spread::of(values).map(|spread| spread.median)
+}
+
+/// One figure as a multiple of another, for a table; `-` where one of them was not measured.
+pub fn ratio(own: Option<f64>, other: Option<f64>) -> String {
+    match own.zip(other) {
+        Some((own, other)) if other > 0.0 => format!("{:.2}", own / other),
+        _ => "-".to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,270 +1,293 @@
-//! The servers that are measured: ours with either engine, and NFS-Ganesha.
+//! Servers as processes: ours, NFS-Ganesha, unfs3, and a responder that touches no file, each bound to one
+//! core and reached over loopback.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use nfs_lab::ganesha::{self, Ports};
+use nfs_lab::{Engine, Running, needs};
 
-use crate::limits;
-use crate::stage::{Stage, output};
+use crate::{limits, respond};
 
-/// A server of the comparison.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, clap::ValueEnum)]
-#[serde(rename_all = "kebab-case")]
-pub enum Kind {
-    /// Ours, with the io_uring engine.
-    PenstockUring,
-    /// Ours, with the thread-pool engine.
-    PenstockThreads,
+/// Between two looks whether a server accepts connections.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
+/// How long a server may take to end when it is asked to.
+const END_DEADLINE: Duration = Duration::from_secs(10);
+/// How much of a log is shown when its server does not come up.
+const LOG_LINES: usize = 10;
+
+/// What serves.
+#[derive(Clone, Copy, Debug)]
+pub enum Program<'a> {
+    /// Ours.
+    Penstock(Penstock<'a>),
     /// NFS-Ganesha with its VFS back end, from the distribution's packages.
     Ganesha,
+    /// unfs3: its `unfsd`.
+    Unfs3(&'a Path),
+    /// This program's own responder.
+    Responder(Responder),
 }
 
-impl Kind {
-    /// In the order in which they take turns.
-    pub const ALL: [Self; 3] = [Self::PenstockUring, Self::PenstockThreads, Self::Ganesha];
-
-    /// The name in the report.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::PenstockUring => "penstock (uring)",
-            Self::PenstockThreads => "penstock (threads)",
-            Self::Ganesha => "ganesha",
-        }
-    }
-
-    fn ports(self) -> Ports {
-        match self {
-            Self::PenstockUring => Ports {
-                nfs: 20_491,
-                mount: 20_491,
-            },
-            Self::PenstockThreads => Ports {
-                nfs: 20_492,
-                mount: 20_492,
-            },
-            Self::Ganesha => Ports {
-                nfs: 20_493,
-                mount: 20_494,
-            },
-        }
-    }
+/// How ours is configured; everything that is not here is at its default.
+#[derive(Clone, Copy, Debug)]
+pub struct Penstock<'a> {
+    /// With which engine; what it finds best if not given.
+    pub engine: Option<Engine>,
+    /// The word of the mode for READ and WRITE.
+    pub mode: Option<&'a str>,
+    /// The path that it is mounted by.
+    pub pseudo: &'a str,
+    /// An address on a wire to guests, where it listens too, and the guests' network.
+    pub guests: Option<(&'a str, &'a str)>,
 }
 
-/// Where a server is told to listen.
-pub(crate) struct Ports {
-    /// The NFS program.
-    pub(crate) nfs: u16,
-    /// The MOUNT program; Ganesha's lock manager takes the next one.
-    pub(crate) mount: u16,
+/// How the responder answers.
+#[derive(Clone, Copy, Debug)]
+pub struct Responder {
+    /// The size of its files.
+    pub file_bytes: u64,
+    /// How long after its call a reply leaves, in microseconds.
+    pub delay_us: u64,
+    /// Whether it copies what is written out of the kernel.
+    pub copied: bool,
 }
 
 /// Where a load finds a server.
 #[derive(Clone, Debug)]
 pub struct Place {
-    /// Of the NFS program.
+    /// Address of the NFS program.
     pub nfs: SocketAddr,
-    /// Of the MOUNT program.
+    /// Address of the MOUNT program.
     pub mount: SocketAddr,
     /// The path to mount.
     pub export: String,
 }
 
-/// A running server; ended when dropped.
-#[derive(Debug)]
+/// How to start a server.
+#[derive(Clone, Debug)]
+pub struct Start<'a> {
+    /// Its name in messages.
+    pub name: &'a str,
+    /// What serves.
+    pub program: Program<'a>,
+    /// The exported directory.
+    pub directory: &'a Path,
+    /// A directory for its state, log and configuration.
+    pub work: &'a Path,
+    /// Its port; Ganesha has MOUNT on the next one.
+    pub port: u16,
+    /// The core that it is bound to.
+    pub cpu: usize,
+    /// Words before its command: a profiler, or what puts it into a cgroup.
+    pub wrapper: &'a [String],
+}
+
+/// A running server; asked to end when dropped, and waited for.
 pub struct Server {
-    /// Which one.
-    pub kind: Kind,
     /// Where it listens.
     pub place: Place,
     /// The process that serves.
     pub pid: u32,
-    _processes: Processes,
+    /// Its own process last.
+    processes: Vec<Running>,
 }
 
-impl Server {
-    /// Starts a server on `cpu` with a directory of its own below `stage.exports`; `wrapper` is put before
-    /// its command (for callgrind). Returns when it accepts connections.
+impl Start<'_> {
+    /// Starts the server; returns when it accepts connections.
     ///
     /// # Errors
-    /// The binary is missing, or the server does not come up; the message names its log.
-    pub fn start(kind: Kind, stage: &Stage, cpu: usize, wrapper: &[String]) -> Result<Self> {
-        let ports = kind.ports();
+    /// The program is missing, or it does not come up; the message has the end of its log.
+    pub fn start(&self) -> Result<Server> {
+        std::fs::create_dir_all(self.directory)?;
+        std::fs::create_dir_all(self.work).with_context(|| self.work.display().to_string())?;
+        let ports = self.ports();
+        let mut processes = Vec::new();
+        if matches!(self.program, Program::Ganesha) {
+            processes.push(self.spawn(["rpcbind", "-w", "-f"].map(OsString::from), false)?);
+        }
+        let served = self.spawn(self.words(ports)?, true)?;
+        let pid = served.id();
+        processes.push(served);
         let at = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let work = stage.root.join(format!("server-{}", ports.nfs));
-        let export = stage.exports.join(format!("export-{}", ports.nfs));
-        std::fs::create_dir_all(&work)?;
-        std::fs::create_dir_all(&export)?;
-        let path = export.display().to_string();
-        let (children, mounted_as) = match kind {
-            Kind::Ganesha => (ganesha(&work, &path, &ports, cpu, wrapper)?, path),
-            Kind::PenstockUring => (
-                vec![penstock("uring", &work, &path, &ports, cpu, wrapper)?],
-                "/".into(),
-            ),
-            Kind::PenstockThreads => (
-                vec![penstock("threads", &work, &path, &ports, cpu, wrapper)?],
-                "/".into(),
-            ),
+        let server = Server {
+            place: Place {
+                nfs: at(ports.nfs),
+                mount: at(ports.mount),
+                export: self.mounted_as(),
+            },
+            pid,
+            processes,
         };
-        let processes = Processes(children);
-        let place = Place {
-            nfs: at(ports.nfs),
-            mount: at(ports.mount),
-            export: mounted_as,
-        };
-        processes.wait_until_they_accept(kind.name(), &place, &work)?;
-        Ok(Self {
-            kind,
-            place,
-            pid: processes.server_pid()?,
-            _processes: processes,
-        })
-    }
-}
-
-/// What a server consists of, its own process last; asked to end when dropped, and waited for.
-#[derive(Debug)]
-pub(crate) struct Processes(pub(crate) Vec<Child>);
-
-impl Processes {
-    /// The process that serves.
-    pub(crate) fn server_pid(&self) -> Result<u32> {
-        Ok(self.0.last().context("no process")?.id())
+        self.wait_until_it_accepts(&server.place)?;
+        Ok(server)
     }
 
-    /// Returns when both programs accept connections. The message of a failure has the end of `work`/log.
-    pub(crate) fn wait_until_they_accept(
+    fn ports(&self) -> Ports {
+        let mount = match self.program {
+            Program::Ganesha => self.port + 1,
+            Program::Penstock(_) | Program::Unfs3(_) | Program::Responder(_) => self.port,
+        };
+        Ports {
+            nfs: self.port,
+            mount,
+        }
+    }
+
+    fn mounted_as(&self) -> String {
+        match self.program {
+            Program::Penstock(ours) => ours.pseudo.to_owned(),
+            Program::Responder(_) => respond::EXPORT.to_owned(),
+            Program::Ganesha | Program::Unfs3(_) => self.directory.display().to_string(),
+        }
+    }
+
+    /// The words of its command.
+    fn words(&self, ports: Ports) -> Result<Vec<OsString>> {
+        match self.program {
+            Program::Penstock(ours) => {
+                let config = self.work.join("penstock.toml");
+                self.write(&config, &self.penstock_config(ours))?;
+                let words = [binary()?.into(), "serve".into(), "--config".into()];
+                Ok([&words[..], &[config.into()]].concat())
+            }
+            Program::Ganesha => ganesha::command_line(self.work, self.directory, ports),
+            Program::Unfs3(unfsd) => {
+                let exports = self.work.join("exports");
+                let directory = self.directory.display();
+                self.write(
+                    &exports,
+                    &format!("{directory} (rw,no_root_squash,insecure)\n"),
+                )?;
+                let port = self.port.to_string();
+                // In the foreground, TCP only, any source port, not registered with rpcbind.
+                let options = ["-d", "-t", "-u", "-p", "-n", &port, "-m", &port, "-e"];
+                let options = options.map(OsString::from);
+                Ok([&[unfsd.into()], &options[..], &[exports.into()]].concat())
+            }
+            Program::Responder(how) => {
+                let numbers = [
+                    ("--port", u64::from(self.port)),
+                    ("--file-bytes", how.file_bytes),
+                    ("--delay-us", how.delay_us),
+                ];
+                let mut words = vec![std::env::current_exe()?.into(), "respond".into()];
+                for (option, number) in numbers {
+                    words.extend([option.into(), number.to_string().into()]);
+                }
+                words.extend(how.copied.then(|| "--copied".into()));
+                Ok(words)
+            }
+        }
+    }
+
+    fn write(&self, path: &Path, text: &str) -> Result<()> {
+        std::fs::write(path, text).with_context(|| path.display().to_string())
+    }
+
+    fn penstock_config(&self, ours: Penstock<'_>) -> String {
+        let (port, state) = (self.port, self.work.join("state"));
+        let (state, directory) = (state.display(), self.directory.display());
+        let (listen, clients) = match ours.guests {
+            Some((host, network)) => (format!(", \"{host}:{port}\""), format!(", \"{network}\"")),
+            None => (String::new(), String::new()),
+        };
+        let engine = ours.engine.map_or(String::new(), |engine| {
+            format!("engine = \"{}\"\n", engine.name())
+        });
+        let modes = ours.mode.map_or(String::new(), |mode| {
+            format!("read = \"{mode}\"\nwrite = \"{mode}\"\n")
+        });
+        format!(
+            "[server]\nlisten = [\"127.0.0.1:{port}\"{listen}]\nstate_dir = \"{state}\"\nrpcbind = false\n{engine}\n\
+             [[export]]\npath = \"{directory}\"\npseudo = \"{}\"\nclients = [\"127.0.0.1\"{clients}]\nsquash = \"none\"\n{modes}",
+            ours.pseudo
+        )
+    }
+
+    /// Starts a part of the server, with its messages in a log; only the server itself is measured.
+    fn spawn(
         &self,
-        name: &str,
-        place: &Place,
-        work: &Path,
-    ) -> Result<()> {
+        words: impl IntoIterator<Item = OsString>,
+        is_measured: bool,
+    ) -> Result<Running> {
+        let mut command = on_core(self.cpu);
+        if is_measured {
+            command.args(self.wrapper);
+        }
+        let log = |name| {
+            File::options()
+                .create(true)
+                .append(true)
+                .open(self.work.join(name))
+        };
+        command
+            .args(words)
+            .stdin(Stdio::null())
+            .stdout(log("output")?)
+            .stderr(log("log")?);
+        Running::start(&mut command).with_context(|| format!("starting {}", self.name))
+    }
+
+    fn wait_until_it_accepts(&self, place: &Place) -> Result<()> {
         let deadline = Instant::now() + Duration::from_secs(limits::START_SECONDS_MAX);
         for address in [place.nfs, place.mount] {
             while TcpStream::connect(address).is_err() {
                 if Instant::now() > deadline {
-                    let log = std::fs::read_to_string(work.join("log")).unwrap_or_default();
-                    let end: Vec<&str> = log.lines().rev().take(10).collect();
-                    let end: Vec<&str> = end.into_iter().rev().collect();
-                    bail!(
-                        "{name} does not accept connections on {address}:\n{}",
-                        end.join("\n")
-                    );
+                    let name = self.name;
+                    let said = self.end_of_logs();
+                    bail!("{name} does not accept connections on {address}:\n{said}");
                 }
-                std::thread::sleep(Duration::from_millis(50));
+                // SLEEP: between two looks at a server that has no way to tell that it is ready.
+                std::thread::sleep(BETWEEN_LOOKS);
             }
         }
         Ok(())
     }
+
+    fn end_of_logs(&self) -> String {
+        let text = ["log", "ganesha.log"]
+            .map(|name| std::fs::read_to_string(self.work.join(name)).unwrap_or_default())
+            .concat();
+        let mut end: Vec<&str> = text.lines().rev().take(LOG_LINES).collect();
+        end.reverse();
+        end.join("\n")
+    }
 }
 
-impl Drop for Processes {
+impl Drop for Server {
     fn drop(&mut self) {
-        for child in self.0.iter_mut().rev() {
-            // Asked first, so that a profiler writes what it has seen.
-            if let Some(pid) = rustix::process::Pid::from_raw(child.id().cast_signed()) {
-                let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
-            }
-            let deadline = Instant::now() + Duration::from_secs(10);
-            while Instant::now() < deadline && matches!(child.try_wait(), Ok(None)) {
-                std::thread::sleep(Duration::from_millis(20));
-            }
-            let _ = child.kill();
-            let _ = child.wait();
+        // Asked, not killed, so that a profiler writes what it has seen.
+        while let Some(process) = self.processes.pop() {
+            process.end(END_DEADLINE);
         }
     }
 }
 
-fn penstock(
-    engine: &str,
-    work: &Path,
-    export: &str,
-    ports: &Ports,
-    cpu: usize,
-    wrapper: &[String],
-) -> Result<Child> {
-    let binary = std::env::var_os("PENSTOCK_SERVER")
+/// The `penstock` command.
+///
+/// # Errors
+/// This was not started by `cargo xtask bench`, which says where it is.
+pub fn binary() -> Result<PathBuf> {
+    std::env::var_os("PENSTOCK_SERVER")
         .map(PathBuf::from)
-        .context("PENSTOCK_SERVER is not set: start this with `cargo xtask bench baseline`")?;
+        .context("PENSTOCK_SERVER is not set: start this with `cargo xtask bench`")
+}
+
+/// The beginning of a command that stays on one core.
+pub fn on_core(cpu: usize) -> Command {
     let mut command = Command::new("taskset");
+    command.args(["-c", &cpu.to_string()]);
     command
-        .args(["-c", &cpu.to_string()])
-        .args(wrapper)
-        .arg(binary)
-        .args(["serve", export]);
-    command
-        .arg("--listen")
-        .arg(format!("127.0.0.1:{}", ports.nfs));
-    command
-        .arg("--state-dir")
-        .arg(work.join("state"))
-        .args(["--engine", engine]);
-    command
-        .stdin(Stdio::null())
-        .stdout(File::create(work.join("output"))?);
-    command.stderr(File::create(work.join("log"))?);
-    command.spawn().context("starting penstock")
 }
 
 /// Whether Ganesha and what it needs are installed.
 pub fn ganesha_is_installed() -> bool {
-    ["ganesha.nfsd", "rpcbind"]
-        .iter()
-        .all(|program| output("which", &[program]).is_ok())
-}
-
-/// Starts rpcbind and Ganesha.
-pub(crate) fn ganesha(
-    work: &Path,
-    export: &str,
-    ports: &Ports,
-    cpu: usize,
-    wrapper: &[String],
-) -> Result<Vec<Child>> {
-    let config = work.join("ganesha.conf");
-    std::fs::write(&config, ganesha_config(work, export, ports)).context("writing ganesha.conf")?;
-    let log = work.join("log");
-    let sink = || File::create(work.join("output"));
-    let rpcbind = Command::new("rpcbind")
-        .args(["-w", "-f"])
-        .stdin(Stdio::null())
-        .stdout(sink()?)
-        .stderr(sink()?)
-        .spawn()
-        .context("starting rpcbind")?;
-    let served = Command::new("taskset")
-        .args(["-c", &cpu.to_string()])
-        .args(wrapper)
-        .args(["ganesha.nfsd", "-F"])
-        .arg("-f")
-        .arg(&config)
-        .arg("-L")
-        .arg(&log)
-        .arg("-p")
-        .arg(work.join("pid"))
-        .stdin(Stdio::null())
-        .stdout(sink()?)
-        .stderr(sink()?)
-        .spawn()
-        .context("starting ganesha.nfsd")?;
-    Ok(vec![rpcbind, served])
-}
-
-/// As a file server for everybody, without NFSv4's grace period, which would delay the first answers.
-fn ganesha_config(work: &Path, export: &str, ports: &Ports) -> String {
-    let (nfs, mount, lock) = (ports.nfs, ports.mount, ports.mount + 1);
-    let recovery = work.join("recovery").display().to_string();
-    format!(
-        "NFS_CORE_PARAM {{\n  NFS_Port = {nfs}; MNT_Port = {mount}; NLM_Port = {lock};\n  Protocols = 3,4;\n  \
-         Enable_UDP = false;\n  mount_path_pseudo = false;\n  \
-         Plugins_Dir = \"/usr/lib/x86_64-linux-gnu/ganesha\";\n}}\n\
-         NFSV4 {{ Graceless = true; RecoveryRoot = \"{recovery}\"; }}\n\
-         NFS_KRB5 {{ Active_krb5 = false; }}\n\
-         EXPORT_DEFAULTS {{ Access_Type = RW; Squash = no_root_squash; SecType = sys,none; PrivilegedPort = false; }}\n\
-         EXPORT {{ Export_Id = 1; Path = \"{export}\"; Pseudo = /; FSAL {{ Name = VFS; }} }}\n"
-    )
+    needs::missing(needs::Need::Ganesha, Engine::Threads).is_none()
+        && needs::find("rpcbind").is_some()
 }

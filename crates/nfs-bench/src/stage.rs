@@ -5,10 +5,14 @@
 //! interface, and the kernel takes everything down when the last process ends, also after Ctrl-C.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus};
+use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
+use nfs_lab::output_within;
 
+/// How long a command of the set-up may take: apt-get may have to fetch packages.
+const COMMAND_DEADLINE: Duration = Duration::from_secs(600);
 /// Set in the environment of the process inside the namespaces.
 const INSIDE: &str = "PENSTOCK_BENCH_INSIDE";
 
@@ -121,19 +125,6 @@ fn run(program: &str, arguments: &[&str]) -> Result<()> {
 /// # Errors
 /// It is missing or fails; its standard error is in the message.
 pub fn output(program: &str, arguments: &[&str]) -> Result<String> {
-    let output = Command::new(program)
-        .args(arguments)
-        .stdin(Stdio::null())
-        .output()
-        .with_context(|| format!("cannot start {program}: is it installed?"))?;
-    if !output.status.success() {
-        bail!(
-            "{program} {}: {}",
-            arguments.join(" "),
-            String::from_utf8_lossy(&output.stderr).trim()
-        );
-    }
-    Ok(String::from_utf8_lossy(&output.stdout)
-        .trim_end()
-        .to_owned())
+    let output = output_within(Command::new(program).args(arguments), COMMAND_DEADLINE)?;
+    Ok(String::from_utf8_lossy(&output).trim_end().to_owned())
 }

@@ -5,7 +5,6 @@ use std::time::Instant;
 use anyhow::Result;
 use serde::Serialize;
 
-use crate::report::commit;
 use crate::stage::output;
 use crate::{counters, pin};
 
@@ -128,6 +127,15 @@ impl Turns {
             }
         }
     }
+}
+
+/// The commit of the working tree, with `+` if the tree differs from it.
+fn commit() -> String {
+    let Ok(commit) = output("git", &["rev-parse", "--short", "HEAD"]) else {
+        return "unknown".to_owned();
+    };
+    let changed = output("git", &["status", "--porcelain"]).is_ok_and(|status| !status.is_empty());
+    format!("{commit}{}", if changed { "+" } else { "" })
 }
 
 #[cfg(test)]

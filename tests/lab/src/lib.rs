@@ -5,6 +5,7 @@
 //! the device, also while a failure unwinds. Nothing here judges a server and nothing prints, but
 //! for what could not be given back. `nfs-test`, `nfs-bench` and the crates' own tests build on it.
 
+pub mod cgroup;
 mod frozen;
 pub mod ganesha;
 mod hold;
@@ -21,6 +22,7 @@ mod server;
 pub mod slow_fs;
 pub mod turn_fs;
 pub mod uml;
+mod zram;
 
 use std::path::PathBuf;
 
@@ -35,9 +37,11 @@ pub use process::{Running, copy_program, output, output_within, run};
 pub use scratch::Scratch;
 pub use server::{IoFigures, Server, ServerOptions, counter};
 pub use uml::{Guest, GuestOutcome, Mount, test_binary};
+pub use zram::Zram;
 
 /// Which of the server's I/O engines is used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Engine {
     /// `io_uring`.
     Uring,

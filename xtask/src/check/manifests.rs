@@ -16,7 +16,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("nfs-server", &["nfs-io", "nfs-wire"]),
     ("nfs-client", &["nfs-io", "nfs-wire"]),
     ("nfs-fuse", &["nfs-client"]),
-    ("nfs-bench", &["nfs-client", "nfs-io", "nfs-wire"]),
+    (
+        "nfs-bench",
+        &["nfs-client", "nfs-io", "nfs-lab", "nfs-wire"],
+    ),
     (
         "penstock",
         &["nfs-client", "nfs-fuse", "nfs-io", "nfs-server"],

@@ -6,36 +6,34 @@
 
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::path::Path;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
+use nfs_lab::{Heard, Lines, Running, uml};
 
-use super::serve::{HOST, Serving, on_core};
+use super::serve::{HOST, Serving};
 use super::tool::Work;
 use super::watch::Spent;
-use crate::counters;
+use crate::counters::Stat;
 use crate::limits::GUEST_SECONDS_MAX;
+use crate::servers::on_core;
 use crate::stage::output;
 
 /// The guest's address on the wire between the two.
 const GUEST: &str = "10.99.2.2";
+/// The host's end of the wire.
 const TAP: &str = "bench0";
-/// The command that boots it: package user-mode-linux.
-const PROGRAM: &str = "linux.uml";
-/// How often the guest's lines are looked at.
-const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
-/// Of an NFSv3 client, in the order of their needs; those that are not there are built in.
-const MODULES: &str = "net/sunrpc/sunrpc fs/nfs_common/grace fs/lockd/lockd fs/netfs/netfs \
-     fs/fscache/fscache fs/nfs/nfs fs/nfs_common/nfs_acl fs/nfs/nfsv3";
+/// How long a guest that has said its last line may take to halt.
+const HALT_DEADLINE: Duration = Duration::from_secs(5);
 
 /// The wire for guests: up as long as the namespace that this process has for itself.
 ///
 /// # Errors
 /// User Mode Linux is not installed, or there can be no tap device.
 pub fn set_wire() -> Result<()> {
-    output("which", &[PROGRAM]).context("install user-mode-linux")?;
+    output("which", &[uml::PROGRAM]).context("install user-mode-linux")?;
     output("ip", &["tuntap", "add", "dev", TAP, "mode", "tap"])?;
     output("ip", &["addr", "add", &format!("{HOST}/24"), "dev", TAP])?;
     output("ip", &["link", "set", TAP, "up"]).map(drop)
@@ -52,38 +50,36 @@ pub fn measure(
     bytes: u64,
     (cpu, at): (usize, &Path),
 ) -> Result<Spent> {
-    let _ = fs::remove_dir_all(at);
+    // What an earlier measurement has left.
+    let _was_none = fs::remove_dir_all(at);
     fs::create_dir_all(at)?;
     let (init, lines) = (at.join("init"), at.join("lines"));
-    fs::write(&lines, "")?;
     fs::write(&init, script(on, work, remote, bytes, &lines)?)?;
     fs::set_permissions(&init, fs::Permissions::from_mode(0o755))?;
+    let said = Lines::new(&lines)?;
     let console = File::create(at.join("console"))?;
     let mut command = on_core(cpu);
-    command.arg(PROGRAM).arg("mem=640M");
-    command.args(["rootfstype=hostfs", "rootflags=/", "rw", "quiet", "panic=1"]);
-    command.args(["con=null", "con0=fd:0,fd:1"]);
-    command.arg(format!("vec0:transport=tap,ifname={TAP},depth=128,gro=1"));
-    command.arg(format!("uml_dir={}/", at.display()));
-    command.arg(format!("init={}", init.display()));
-    command.env("TMPDIR", "/dev/shm");
     command
+        .args(uml::command_line(at, TAP, &init))
+        .env(uml::MEMORY_DIRECTORY.0, uml::MEMORY_DIRECTORY.1)
         .stdin(Stdio::null())
         .stdout(console.try_clone()?)
         .stderr(console);
     let mut guest = Guest {
-        process: command.spawn().context("starting User Mode Linux")?,
-        lines,
+        process: Running::start(&mut command)?,
+        said,
         deadline: Instant::now() + Duration::from_secs(GUEST_SECONDS_MAX),
     };
     guest.wait_for("begin")?;
     let before = cpu_times()?;
     let words = guest.wait_for("end")?;
     let after = cpu_times()?;
+    guest.wait_for("halt")?;
+    // It halts by itself, or it is ended when it is dropped.
+    let _halted = guest.process.ended_within(HALT_DEADLINE)?;
     // dd: "N bytes (...) copied, S s, ...".
     let seconds = words.rsplit("copied, ").next().unwrap_or_default();
     let seconds = seconds.split(' ').next().unwrap_or_default();
-    guest.wait_for("halt")?;
     Ok(Spent {
         seconds: seconds
             .parse()
@@ -95,9 +91,10 @@ pub fn measure(
     })
 }
 
+/// A guest that runs.
 struct Guest {
-    process: Child,
-    lines: PathBuf,
+    process: Running,
+    said: Lines,
     deadline: Instant,
 }
 
@@ -105,37 +102,23 @@ impl Guest {
     /// What follows `word` on the line that begins with it.
     fn wait_for(&mut self, word: &str) -> Result<String> {
         loop {
-            let text = fs::read_to_string(&self.lines)?;
-            for line in text.split_inclusive('\n').filter(|l| l.ends_with('\n')) {
-                if let Some(rest) = line.strip_prefix(word) {
-                    return Ok(rest.trim().to_owned());
+            let line = match self.said.hear(&mut self.process, self.deadline)? {
+                Heard::Line(line) => line,
+                Heard::Ended => {
+                    bail!("the guest ended before its {word}: {}", self.said.text()?)
                 }
-                if let Some(why) = line.strip_prefix("fail") {
-                    bail!("in the guest: {}", why.trim());
-                }
+                Heard::Late => bail!(
+                    "the guest took more than {GUEST_SECONDS_MAX} s: {}",
+                    self.said.text()?
+                ),
+            };
+            if let Some(rest) = line.strip_prefix(word) {
+                return Ok(rest.trim().to_owned());
             }
-            let ended = self.process.try_wait()?.is_some();
-            ensure!(!ended, "the guest ended before its {word}: {text}");
-            ensure!(
-                Instant::now() < self.deadline,
-                "the guest took more than {GUEST_SECONDS_MAX} s: {text}"
-            );
-            // SLEEP: a poll for the guest's next line.
-            std::thread::sleep(BETWEEN_LOOKS);
+            if let Some(why) = line.strip_prefix("fail") {
+                bail!("in the guest: {}", why.trim());
+            }
         }
-    }
-}
-
-impl Drop for Guest {
-    /// It halts by itself, or it never will.
-    fn drop(&mut self) {
-        let soon = Instant::now() + Duration::from_secs(5);
-        while Instant::now() < soon && matches!(self.process.try_wait(), Ok(None)) {
-            // SLEEP: a poll for the end of a process.
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }
 
@@ -151,16 +134,12 @@ fn script(on: &Serving, work: Work, remote: &str, bytes: u64, lines: &Path) -> R
         "vers=3,proto=tcp,port={nfs},mountport={mount},mountproto=tcp,nolock,addr={HOST},\
          rsize=1048576,wsize=1048576"
     );
-    let lines = lines.display();
+    let (lines, setup) = (lines.display(), uml::setup(GUEST, uml::CLIENT_MODULES));
     Ok(format!(
         "#!/bin/sh\n\
-         export PATH=/usr/sbin:/usr/bin:/sbin:/bin\n\
          stop() {{ echo \"$1\" >>{lines}; sync; halt -f -p; }}\n\
-         mount -t proc proc /proc; mount -t sysfs sysfs /sys\n\
+         {setup}\
          mount -t tmpfs tmpfs /mnt; mount -t tmpfs tmpfs /tmp\n\
-         ip link set lo up; ip addr add {GUEST}/24 dev vec0; ip link set vec0 up\n\
-         D=/usr/lib/uml/modules/$(uname -r)/kernel\n\
-         for m in {MODULES}; do [ -f $D/$m.ko ] && insmod $D/$m.ko; done\n\
          mount -t nfs -o {options} {HOST}:{export} /mnt || stop 'fail mounting'\n\
          echo begin >>{lines}\n\
          said=$({dd} 2>&1) || stop \"fail $(echo $said)\"\n\
@@ -183,11 +162,8 @@ fn cpu_times() -> Result<(f64, f64)> {
             continue;
         }
         // One that ends just now is counted with its parent.
-        let own_and_childrens = [
-            counters::cpu_times(pid),
-            counters::ended_children_times(pid),
-        ];
-        for (user, system) in own_and_childrens.into_iter().flatten() {
+        let Ok(stat) = Stat::of(pid) else { continue };
+        for (user, system) in [stat.own(), stat.children()] {
             sum = (sum.0 + user, sum.1 + system);
         }
     }

@@ -15,12 +15,12 @@ use super::plan::{Figures, Part, Row, Sizes, rows};
 use super::serve::{Server, Serving};
 use super::tool::{self, Ends, LOOPED_FILES, Tool, Work, small_name};
 use super::watch::watch;
+use crate::content::Data;
 use crate::counters;
-use crate::modes::content::Data;
-use crate::modes::device::Volume;
 use crate::servers::ganesha_is_installed;
 use crate::stage::{self, output};
 use crate::turns::{Machine, Turns};
+use crate::volume::Volume;
 
 /// Of a small file, in bytes.
 const SMALL_FILE_BYTES: usize = 4096;

@@ -5,7 +5,7 @@ use super::run::Report;
 use super::serve::Server;
 use super::tool::{Tool, Work};
 use super::verdict::verdicts;
-use crate::sample::Spread;
+use crate::sample::{Spread, median, ratio};
 use crate::summary::Summary;
 use crate::summary::table::Table;
 
@@ -42,7 +42,7 @@ impl Report {
         if let Some(ceiling) = self.ceiling() {
             let of = |figure: fn(&super::ceiling::Ceiling) -> f64| {
                 let gib = |c: &super::ceiling::Ceiling| c.bytes as f64 / f64::from(1 << 30);
-                median(self.ceilings.iter().map(|c| figure(c) / gib(c)))
+                median(self.ceilings.iter().map(|c| figure(c) / gib(c))).unwrap_or(f64::NAN)
             };
             lines.push(format!(
                 "loopback TCP carries {} MiB/s here, for {:.2} CPU s/GiB of the receiver and {:.2} of the sender",
@@ -117,11 +117,7 @@ impl Report {
             faults,
         ];
         let cells = |row: &&Row| {
-            let ratio = |to: Option<f64>| {
-                to.map_or("-".to_owned(), |to| {
-                    format!("{:.2}", row.rate().median / to)
-                })
-            };
+            let ratio = |to: Option<f64>| ratio(Some(row.rate().median), to);
             let tcp = self.ceiling().map(|ceiling| ceiling.median);
             let per = |figure: fn(&Figures) -> f64| row.per(figure);
             let looped = many && row.tool == Tool::Libnfs;
@@ -148,11 +144,7 @@ impl Report {
                 },
             ]
         };
-        Some(Table {
-            title,
-            heading: heading.map(str::to_owned).to_vec(),
-            rows: rows.iter().map(cells).collect(),
-        })
+        Some(Table::new(title, &heading, rows.iter().map(cells)))
     }
 }
 
@@ -181,28 +173,26 @@ impl Row {
 
     /// Seconds per GiB of large files, milliseconds per small one: the median.
     fn per(&self, figure: fn(&Figures) -> f64) -> f64 {
-        median(self.rounds.iter().map(|figures| {
+        let each = self.rounds.iter().map(|figures| {
             if self.work.is_many() {
                 figure(figures) * 1000.0 / figures.files as f64
             } else {
                 figure(figures) * 1024.0 / figures.mib()
             }
-        }))
+        });
+        median(each).unwrap_or(f64::NAN)
     }
 
     /// Page faults per MiB of large files, per file of small ones: the median.
     fn faults(&self) -> f64 {
-        median(self.rounds.iter().map(|figures| {
+        let each = self.rounds.iter().map(|figures| {
             let units = if self.work.is_many() {
                 figures.files as f64
             } else {
                 figures.mib()
             };
             figures.client.faults as f64 / units
-        }))
+        });
+        median(each).unwrap_or(f64::NAN)
     }
-}
-
-fn median(values: impl IntoIterator<Item = f64>) -> f64 {
-    Spread::of(values).map_or(f64::NAN, |spread| spread.median)
 }

@@ -7,7 +7,8 @@ use std::process::{Command, Stdio};
 use anyhow::{Result, bail};
 use serde::Serialize;
 
-use super::serve::{Serving, binary, on_core};
+use super::serve::Serving;
+use crate::servers::{binary, on_core};
 
 /// What is moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use serde::Serialize;
 
-use crate::counters::Memory;
+use crate::counters::{Memory, Stat};
 
 /// How often its memory is looked at. The kernel keeps the peak, so only what grows after the last look is missed.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
@@ -84,21 +84,10 @@ fn peak(pid: u32, ended: &AtomicBool) -> u64 {
 
 /// User and system seconds and minor faults of an ended process that nobody has waited for yet, with its children's.
 fn times(pid: u32) -> Result<(f64, f64, u64)> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    parse(&stat).context("unexpected /proc/PID/stat")
-}
-
-fn parse(stat: &str) -> Option<(f64, f64, u64)> {
-    // Behind the name, which may hold anything, the third field comes first.
-    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-    let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
-    let ticks = rustix::param::clock_ticks_per_second() as f64;
-    let seconds = |own, children| Some((number(own)? + number(children)?) as f64 / ticks);
-    Some((
-        seconds(14, 16)?,
-        seconds(15, 17)?,
-        number(10)? + number(11)?,
-    ))
+    let stat = Stat::of(pid)?;
+    let (own, children) = (stat.own(), stat.children());
+    let times = (own.0 + children.0, own.1 + children.1);
+    Ok((times.0, times.1, stat.minor_faults()))
 }
 
 #[cfg(test)]
@@ -119,15 +108,5 @@ mod tests {
     fn failures_are_told() {
         assert!(watch(&mut Command::new("false")).is_err());
         assert!(watch(&mut Command::new("/nonexistent/program")).is_err());
-    }
-
-    #[test]
-    fn fields_are_counted_behind_the_name() {
-        let stat = "7 (a) b) S 1 2 3 4 5 6 100 20 9 9 10 20 30 40 20 0 1";
-        let ticks = rustix::param::clock_ticks_per_second() as f64;
-        let (user, system, faults) = parse(stat).unwrap();
-        assert_eq!(faults, 120);
-        assert!((user - 40.0 / ticks).abs() < 1e-9 && (system - 60.0 / ticks).abs() < 1e-9);
-        assert_eq!(parse("7 (a) S 1"), None);
     }
 }

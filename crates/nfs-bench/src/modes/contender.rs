@@ -1,24 +1,20 @@
 //! Who is measured: ours in each mode, other servers, and local I/O without any server.
 
-use std::fs::File;
-use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 
-use anyhow::{Context, Result};
-use clap::ValueEnum;
+use anyhow::{Context, Result, bail};
+use nfs_lab::Engine;
 use serde::Serialize;
 
-use crate::servers::{Place, Ports, Processes, ganesha};
+use crate::servers::{self, Penstock, Program, Responder, Server};
 
 /// How the server moves a file's bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
     /// Through the page cache.
     Buffered,
     /// Through the page cache, which forgets them at once.
-    #[value(name = "dontcache")]
     DontCache,
     /// Past the page cache.
     Direct,
@@ -38,24 +34,8 @@ impl Mode {
     }
 }
 
-/// Ours carries its I/O out with one of these.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub enum Engine {
-    /// `io_uring`.
-    Uring,
-    /// A pool of threads.
-    Threads,
-}
-
-impl Engine {
-    fn word(self) -> &'static str {
-        match self {
-            Self::Uring => "uring",
-            Self::Threads => "threads",
-        }
-    }
-}
+/// The size of the responder's files: more than any workload asks for.
+const RESPONDER_FILE_BYTES: u64 = 1 << 40;
 
 /// One that takes its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -104,16 +84,15 @@ impl Contender {
     }
 }
 
-/// A running server.
-#[derive(Debug)]
+/// The port of the one server that runs at a time.
+const PORT: u16 = 20_501;
+
+/// A running server, alone with its cgroup.
 pub struct Serving {
-    /// Where a load finds it.
-    pub place: Place,
-    /// The process that serves.
-    pub pid: u32,
+    /// Its process, and where a load finds it.
+    pub server: Server,
     /// Where it keeps its state, log and configuration.
     pub work: PathBuf,
-    _processes: Processes,
 }
 
 /// How to start one.
@@ -137,109 +116,37 @@ impl Start<'_> {
     /// # Errors
     /// A binary is missing, the server does not come up, or `contender` is no server.
     pub fn start(self, contender: Contender) -> Result<Serving> {
-        std::fs::create_dir_all(&self.work).with_context(|| self.work.display().to_string())?;
-        let export = self.export.display().to_string();
-        let ports = Ports {
-            nfs: 20_501,
-            mount: if contender == Contender::Ganesha {
-                20_502
-            } else {
-                20_501
-            },
+        let program = match contender {
+            Contender::Penstock(engine, mode) => Program::Penstock(Penstock {
+                engine: Some(engine),
+                mode: Some(mode.word()),
+                pseudo: "/",
+                guests: None,
+            }),
+            Contender::Ganesha => Program::Ganesha,
+            Contender::Unfs3 => Program::Unfs3(self.unfsd.context("unfsd is not there")?),
+            Contender::Responder => Program::Responder(Responder {
+                file_bytes: RESPONDER_FILE_BYTES,
+                delay_us: 0,
+                copied: false,
+            }),
+            Contender::Fio { .. } => bail!("fio serves nobody"),
         };
-        let (children, mounted_as) = match contender {
-            Contender::Penstock(engine, mode) => (
-                vec![self.penstock(engine, mode, &export, &ports)?],
-                "/".to_owned(),
-            ),
-            Contender::Ganesha => {
-                let children = ganesha(&self.work, &export, &ports, self.cpu, self.wrapper)?;
-                (children, export)
-            }
-            Contender::Unfs3 => (vec![self.unfs3(&export, &ports)?], export),
-            Contender::Responder => (vec![self.responder(&ports)?], "/".to_owned()),
-            Contender::Fio { .. } => anyhow::bail!("fio serves nobody"),
+        let start = servers::Start {
+            name: &contender.name(),
+            program,
+            directory: self.export,
+            work: &self.work,
+            port: PORT,
+            cpu: self.cpu,
+            wrapper: self.wrapper,
         };
-        let processes = Processes(children);
-        let at = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let place = Place {
-            nfs: at(ports.nfs),
-            mount: at(ports.mount),
-            export: mounted_as,
-        };
-        processes.wait_until_they_accept(&contender.name(), &place, &self.work)?;
+        let server = start.start()?;
         Ok(Serving {
-            place,
-            pid: processes.server_pid()?,
+            server,
             work: self.work,
-            _processes: processes,
         })
     }
-
-    fn penstock(&self, engine: Engine, mode: Mode, export: &str, ports: &Ports) -> Result<Child> {
-        let binary = std::env::var_os("PENSTOCK_SERVER")
-            .context("PENSTOCK_SERVER is not set: start this with `cargo xtask bench modes`")?;
-        let config = self.work.join("penstock.toml");
-        let text = penstock_config(engine, mode, export, &self.work.join("state"), ports);
-        std::fs::write(&config, text).with_context(|| config.display().to_string())?;
-        let mut command = self.command();
-        command.arg(binary).args(["serve", "--config"]).arg(&config);
-        self.spawn(command, "penstock")
-    }
-
-    fn unfs3(&self, export: &str, ports: &Ports) -> Result<Child> {
-        let exports = self.work.join("exports");
-        std::fs::write(&exports, format!("{export} (rw,no_root_squash,insecure)\n"))
-            .with_context(|| exports.display().to_string())?;
-        let (nfs, mount) = (ports.nfs.to_string(), ports.mount.to_string());
-        let mut command = self.command();
-        // In the foreground, TCP only, any source port, not registered with rpcbind.
-        command
-            .arg(self.unfsd.context("unfsd is not there")?)
-            .args(["-d", "-t", "-u", "-p", "-n", &nfs, "-m", &mount])
-            .arg("-e")
-            .arg(&exports);
-        self.spawn(command, "unfsd")
-    }
-
-    fn responder(&self, ports: &Ports) -> Result<Child> {
-        let mut command = self.command();
-        command
-            .arg(std::env::current_exe()?)
-            .args(["respond", "--port", &ports.nfs.to_string()]);
-        self.spawn(command, "the responder")
-    }
-
-    fn command(&self) -> Command {
-        let mut command = Command::new("taskset");
-        command
-            .args(["-c", &self.cpu.to_string()])
-            .args(self.wrapper);
-        command
-    }
-
-    fn spawn(&self, mut command: Command, name: &str) -> Result<Child> {
-        command
-            .stdin(Stdio::null())
-            .stdout(File::create(self.work.join("output"))?)
-            .stderr(File::create(self.work.join("log"))?);
-        command.spawn().with_context(|| format!("starting {name}"))
-    }
-}
-
-fn penstock_config(
-    engine: Engine,
-    mode: Mode,
-    export: &str,
-    state: &Path,
-    ports: &Ports,
-) -> String {
-    let (engine, mode, port, state) = (engine.word(), mode.word(), ports.nfs, state.display());
-    format!(
-        "[server]\nlisten = [\"127.0.0.1:{port}\"]\nstate_dir = \"{state}\"\nengine = \"{engine}\"\nrpcbind = false\n\n\
-         [[export]]\npath = \"{export}\"\npseudo = \"/\"\nclients = [\"127.0.0.1\"]\nsquash = \"none\"\n\
-         read = \"{mode}\"\nwrite = \"{mode}\"\n"
-    )
 }
 
 #[cfg(test)]

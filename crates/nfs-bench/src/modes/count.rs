@@ -10,15 +10,16 @@ use std::sync::atomic::AtomicU64;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-use super::cgroup::Cgroup;
 use super::contender::Contender;
-use super::device::Volume;
 use super::measure::{Common, job, start};
 use super::stream;
 use super::work::Work;
 use crate::counters;
+use crate::servers;
 use crate::stage::output;
 use crate::summary::table::Table;
+use crate::volume::Volume;
+use nfs_lab::cgroup::Cgroup;
 
 /// Enough for figures per MiB that do not depend on where a run begins, and little enough for strace.
 const COUNTED_BYTES: u64 = 256 << 20;
@@ -71,8 +72,8 @@ pub fn count(
     let server = start(common, volume, contender, turn, &wrapper)?;
     let mut job = job(common, volume, work, contender);
     job.file_bytes = job.file_bytes.min(COUNTED_BYTES);
-    let run = || stream::run(&server.place, &job, &AtomicU64::new(0));
-    let counted = counters::system_calls(server.pid, &common.root, run);
+    let run = || stream::run(&server.server.place, &job, &AtomicU64::new(0));
+    let counted = counters::system_calls(server.server.pid, &common.root, run);
     let own = contender
         .mode()
         .map(|_| own(&server.work.join("state"), work))
@@ -95,7 +96,7 @@ pub fn count(
 }
 
 fn own(state: &Path, work: Work) -> Result<Own> {
-    let binary = std::env::var("PENSTOCK_SERVER").context("PENSTOCK_SERVER is not set")?;
+    let binary = servers::binary()?.display().to_string();
     let state = state.display().to_string();
     let json = output(&binary, &["ctl", "--state-dir", &state, "--json", "status"])?;
     parse(&json, work).context("the server's own figures")
@@ -168,11 +169,7 @@ pub fn table(counts: &[Count]) -> Table {
             }),
         ]
     });
-    Table {
-        title: "counted".to_owned(),
-        heading: heading.map(str::to_owned).to_vec(),
-        rows: rows.collect(),
-    }
+    Table::new("counted", &heading, rows)
 }
 
 #[cfg(test)]

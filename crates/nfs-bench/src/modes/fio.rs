@@ -1,15 +1,16 @@
 //! Local I/O of the same pattern, by fio: what the file system gives without a server in between.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use super::content::Data;
 use super::stream::Outcome;
 use super::work::{Direction, Work};
+use crate::content::Data;
 use crate::counters;
+use crate::servers::on_core;
 
 /// A run of fio.
 #[derive(Debug)]
@@ -41,8 +42,7 @@ impl Fio<'_> {
     /// fio is missing or fails.
     pub fn run(&self) -> Result<(Outcome, f64, f64)> {
         let before = counters::children_times()?;
-        let output = Command::new("taskset")
-            .args(["-c", &self.cpu.to_string()])
+        let output = on_core(self.cpu)
             .args(self.wrapper)
             .arg("fio")
             .args(self.arguments())

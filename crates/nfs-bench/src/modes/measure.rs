@@ -9,15 +9,15 @@ use anyhow::{Context, Result, bail};
 use rustix::fs::{Advice, fadvise};
 use serde::Serialize;
 
-use super::cgroup::Cgroup;
 use super::contender::{Contender, Serving, Start};
-use super::content::{Content, Data};
-use super::device::Volume;
 use super::fio::Fio;
 use super::sampler::{Point, Watch, cached_bytes};
 use super::stream::{self, Job, Outcome};
 use super::work::{Direction, Places, Work};
+use crate::content::{Content, Data};
 use crate::counters;
+use crate::volume::Volume;
+use nfs_lab::cgroup::Cgroup;
 
 /// The file that every READ workload reads; it stays over the run.
 pub const READ_NAME: &str = "read-me";
@@ -159,13 +159,13 @@ fn served(
     let server = start(common, volume, contender, turn, &wrapper)?;
     let job = job(common, volume, work, contender);
     let watch = Watch {
-        pid: server.pid,
+        pid: server.server.pid,
         cgroup,
         file: volume.directory.join(&job.name),
     };
     let own = counters::cpu_seconds(std::process::id())?;
     let (outcome, points) = watch
-        .over(|progress| stream::run(&server.place, &job, progress))
+        .over(|progress| stream::run(&server.server.place, &job, progress))
         .with_context(|| format!("{} against {}", work.name(), contender.name()))?;
     let own = counters::cpu_seconds(std::process::id())? - own;
     let last = *points.last().context("no look at the server")?;
@@ -177,7 +177,7 @@ fn served(
         elsewhere: (last.machine - last.user - last.system - own).max(0.0),
         cached_bytes: last.cached_bytes,
         cached_peak_bytes: most(|p| p.cached_bytes),
-        resident_peak_bytes: crate::counters::Memory::of(server.pid)?.peak_bytes,
+        resident_peak_bytes: crate::counters::Memory::of(server.server.pid)?.peak_bytes,
         charged_peak_bytes: cgroup.peak_bytes(),
         points,
     };

@@ -1,11 +1,8 @@
 //! The mode comparison: ours buffered, dontcache and direct, other servers and local I/O, in turn in one run, with
 //! files far larger than the memory the server may have.
 
-pub mod cgroup;
 pub mod contender;
-pub mod content;
 pub mod count;
-pub mod device;
 pub mod fio;
 pub mod measure;
 pub mod page;

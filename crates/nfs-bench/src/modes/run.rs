@@ -6,18 +6,19 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 
-use super::contender::{Contender, Engine, Mode};
-use super::content::Data;
+use super::contender::{Contender, Mode};
 use super::count::{Count, count};
-use super::device::Volume;
 use super::measure::{self, Common, Figures};
 use super::supervise::Setting;
 use super::work::{Direction, Work};
+use crate::content::Data;
 use crate::pin;
-use crate::sample::Spread;
+use crate::sample::median;
 use crate::servers::ganesha_is_installed;
 use crate::stage::{self, output};
 use crate::turns::{Machine, Turns};
+use crate::volume::Volume;
+use nfs_lab::Engine;
 
 /// How to measure.
 #[derive(Clone, Debug)]
@@ -353,6 +354,6 @@ impl Report {
 impl Row {
     /// The middle of a figure over the rounds; zero without any.
     pub fn median(&self, figure: fn(&Figures) -> f64) -> f64 {
-        Spread::of(self.rounds.iter().map(figure)).map_or(0.0, |spread| spread.median)
+        median(self.rounds.iter().map(figure)).unwrap_or_default()
     }
 }

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use serde::Serialize;
 
-use super::cgroup::Cgroup;
 use crate::counters::{self, Memory};
+use nfs_lab::cgroup::Cgroup;
 
 /// Between two looks.
 pub const INTERVAL: Duration = Duration::from_millis(125);

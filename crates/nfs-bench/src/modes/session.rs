@@ -6,15 +6,14 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use nfs_wire::nfs3::{
-    CommitArgs, CommitOk, CreateArgs, CreateHow, CreateOk, DirOpArgs, Failure, FileHandle,
-    Filename, FsinfoArgs, FsinfoOk, LookupArgs, LookupOk, PostOpAttr, Procedure, WccData,
+    CommitArgs, CommitOk, CreateArgs, CreateHow, CreateOk, DirOpArgs, FileHandle, Filename,
+    FsinfoArgs, FsinfoOk, LookupArgs, LookupOk, PostOpAttr, Procedure, WccData,
 };
 
 use super::work::Direction;
+use crate::calls::{ask, mode, mount};
 use crate::limits;
-use crate::load::call_once;
 use crate::servers::Place;
-use crate::workload::{mode, mount, nfs_call, results};
 
 /// A lost reply must end the run with a message, not hang it; a COMMIT of gigabytes may take its time.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -38,7 +37,8 @@ impl Session {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         let root = mount(place.mount, &place.export)?;
-        let info = fsinfo(&mut stream, root)?;
+        let fsinfo = FsinfoArgs { fsroot: root };
+        let info = ask::<FsinfoOk, PostOpAttr>(&mut stream, Procedure::Fsinfo, &fsinfo)?;
         let (file, largest) = match direction {
             Direction::Read => (lookup(&mut stream, root, name)?, info.rtmax),
             Direction::Write => (create(&mut stream, root, name)?, info.wtmax),
@@ -60,19 +60,8 @@ impl Session {
             offset: 0,
             count: 0,
         };
-        let reply = call_once(&mut self.stream, &nfs_call(Procedure::Commit, &call))?;
-        match results::<Result<CommitOk, Failure<WccData>>>(&reply)? {
-            Ok(done) => Ok(done.verf),
-            Err(failure) => bail!("COMMIT: {:?}", failure.status),
-        }
-    }
-}
-
-fn fsinfo(stream: &mut TcpStream, fsroot: FileHandle) -> Result<FsinfoOk> {
-    let reply = call_once(stream, &nfs_call(Procedure::Fsinfo, &FsinfoArgs { fsroot }))?;
-    match results::<Result<FsinfoOk, Failure<PostOpAttr>>>(&reply)? {
-        Ok(info) => Ok(info),
-        Err(failure) => bail!("FSINFO: {:?}", failure.status),
+        let done = ask::<CommitOk, WccData>(&mut self.stream, Procedure::Commit, &call)?;
+        Ok(done.verf)
     }
 }
 
@@ -81,25 +70,19 @@ fn lookup(stream: &mut TcpStream, dir: FileHandle, name: &str) -> Result<FileHan
         dir,
         name: Filename(name.as_bytes()),
     };
-    let reply = call_once(stream, &nfs_call(Procedure::Lookup, &LookupArgs { what }))?;
-    match results::<Result<LookupOk, Failure<PostOpAttr>>>(&reply)? {
-        Ok(found) => Ok(found.object),
-        Err(failure) => bail!("LOOKUP of {name}: {:?}", failure.status),
-    }
+    let found = ask::<LookupOk, PostOpAttr>(stream, Procedure::Lookup, &LookupArgs { what });
+    Ok(found.with_context(|| name.to_owned())?.object)
 }
 
 fn create(stream: &mut TcpStream, dir: FileHandle, name: &str) -> Result<FileHandle> {
-    let where_ = DirOpArgs {
-        dir,
-        name: Filename(name.as_bytes()),
-    };
     let create = CreateArgs {
-        where_,
+        where_: DirOpArgs {
+            dir,
+            name: Filename(name.as_bytes()),
+        },
         how: CreateHow::Guarded(mode(0o644)),
     };
-    let reply = call_once(stream, &nfs_call(Procedure::Create, &create))?;
-    match results::<Result<CreateOk, Failure<WccData>>>(&reply)? {
-        Ok(made) => made.obj.context("CREATE gave no handle"),
-        Err(failure) => bail!("CREATE of {name}: {:?}", failure.status),
-    }
+    let made = ask::<CreateOk, WccData>(stream, Procedure::Create, &create);
+    let made = made.with_context(|| name.to_owned())?;
+    made.obj.context("CREATE gave no handle")
 }

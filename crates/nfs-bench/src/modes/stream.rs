@@ -16,13 +16,13 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use serde::Serialize;
 
-use super::content::{Content, Data};
 use super::session::Session;
 use super::work::{Direction, Places, Work};
+use crate::calls::{first_xid, nfs_call};
+use crate::content::{Content, Data};
 use crate::input::Input;
 use crate::limits;
 use crate::servers::Place;
-use crate::workload::{first_xid, nfs_call};
 
 /// Of so many READ calls of the application one is compared byte by byte, the others at their beginning.
 const CHECKED_EVERY: u64 = 16;

@@ -7,9 +7,8 @@ use std::process::ExitStatus;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-use super::cgroup;
-use super::device::Zram;
 use crate::stage;
+use nfs_lab::{Zram, cgroup};
 
 /// Carries a [`Setting`] from the supervisor to the run.
 const SETTING: &str = "PENSTOCK_BENCH_SETTING";

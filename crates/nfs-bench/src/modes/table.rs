@@ -1,14 +1,15 @@
 //! The report as tables.
 
-use super::contender::{Contender, Engine, Mode};
+use super::contender::{Contender, Mode};
 use super::count;
 use super::measure::Figures;
 use super::run::{Report, Row};
 use super::verdict::verdicts;
 use super::work::Work;
-use crate::sample::Spread;
+use crate::sample::{Spread, ratio};
 use crate::summary::Summary;
 use crate::summary::table::Table;
+use nfs_lab::Engine;
 
 impl Report {
     /// What is shown of it.
@@ -90,11 +91,8 @@ impl Report {
             "RSS peak",
             "cgroup peak",
         ];
-        Table {
-            title: format!("{volume}: {}", work.name()),
-            heading: heading.map(str::to_owned).to_vec(),
-            rows: rows.iter().map(|row| self.cells(row)).collect(),
-        }
+        let title = format!("{volume}: {}", work.name());
+        Table::new(title, &heading, rows.iter().map(|row| self.cells(row)))
     }
 
     fn cells(&self, row: &Row) -> Vec<String> {
@@ -102,10 +100,7 @@ impl Report {
         let mib = |bytes: f64| format!("{:.0}", bytes / f64::from(1 << 20));
         let local = matches!(row.contender, Contender::Fio { .. });
         let responds = row.contender == Contender::Responder;
-        let ratio = |other: Option<f64>| match other {
-            Some(other) if other > 0.0 => format!("{:.2}", of(Figures::rate(row.work)) / other),
-            _ => "-".to_owned(),
-        };
+        let ratio = |other: Option<f64>| ratio(Some(of(Figures::rate(row.work))), other);
         let same = |contender| self.rate(row.volume, row.work, contender);
         let buffered = same(Contender::Penstock(Engine::Uring, Mode::Buffered));
         let fio = [true, false].map(|direct| same(Contender::Fio { direct }));

@@ -14,6 +14,19 @@ pub struct Table {
 }
 
 impl Table {
+    /// A table of `rows`, each with as many cells as `heading`.
+    pub fn new(
+        title: impl Into<String>,
+        heading: &[&str],
+        rows: impl IntoIterator<Item = Vec<String>>,
+    ) -> Self {
+        Self {
+            title: title.into(),
+            heading: heading.iter().map(|cell| (*cell).to_owned()).collect(),
+            rows: rows.into_iter().collect(),
+        }
+    }
+
     /// With columns aligned by spaces.
     pub fn text(&self) -> String {
         let mut out = format!("{}\n", self.title);

@@ -11,10 +11,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use hdrhistogram::Histogram;
 
+use super::workload::{Slots, Target, Workload, prepare};
+use crate::calls::first_xid;
 use crate::limits;
 use crate::pin::pin_thread;
 use crate::sample::Sample;
-use crate::workload::{Slots, Workload, first_xid, prepare};
 
 /// When to stop.
 #[derive(Clone, Copy, Debug)]
@@ -62,7 +63,12 @@ pub fn run(load: &Load) -> Result<Sample> {
     stream.set_nodelay(true)?;
     // A lost reply must end the run with a message, not hang it.
     stream.set_read_timeout(Some(Duration::from_secs(30)))?;
-    let slots = prepare(load, &mut stream)?;
+    let target = Target {
+        mount: load.mount,
+        export: &load.export,
+        handles: load.handles.as_deref(),
+    };
+    let slots = prepare(load.workload, load.depth, &target, &mut stream)?;
     measure(&mut stream, slots, load.amount)
 }
 
@@ -209,23 +215,4 @@ impl Input {
         self.start = from + len;
         Ok(Some(&self.bytes[from..from + len]))
     }
-}
-
-/// Sends one call and returns the reply, both without record marks: for set-up, where time does not matter.
-///
-/// # Errors
-/// The connection broke.
-pub fn call_once(stream: &mut TcpStream, record: &[u8]) -> Result<Vec<u8>> {
-    stream.write_all(record)?;
-    let mut mark = [0; 4];
-    stream
-        .read_exact(&mut mark)
-        .context("waiting for a reply")?;
-    let len = usize::try_from(u32::from_be_bytes(mark) & 0x7fff_ffff)?;
-    if len > limits::REPLY_BYTES_MAX {
-        bail!("a reply of {len} bytes");
-    }
-    let mut reply = vec![0; len];
-    stream.read_exact(&mut reply)?;
-    Ok(reply)
 }

@@ -2,23 +2,18 @@
 
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::ValueEnum;
-use nfs_wire::auth::{AUTH_SYS, AuthSys, GidList, OpaqueAuth};
-use nfs_wire::mount3::{self, Dirpath, MntRes};
+use nfs_wire::encode_to_vec;
 use nfs_wire::nfs3::{
     self, ACCESS3_EXTEND, ACCESS3_MODIFY, ACCESS3_READ, AccessArgs, CreateArgs, CreateHow,
-    CreateOk, DirOpArgs, Failure, FileHandle, Filename, GetattrArgs, LookupArgs, Procedure,
-    ReadArgs, RemoveArgs, Sattr3, StableHow, WccData, WriteArgs, WriteOk,
+    CreateOk, DirOpArgs, FileHandle, Filename, GetattrArgs, LookupArgs, Procedure, ReadArgs,
+    RemoveArgs, StableHow, WccData, WriteArgs, WriteOk,
 };
-use nfs_wire::record::FragmentHeader;
-use nfs_wire::rpc::{AcceptStat, CallHeader, ReplyBody, ReplyHeader};
-use nfs_wire::{Decode, Decoder, Encode, Encoder, encode_to_vec};
 use serde::Serialize;
 
-use crate::load::{Load, call_once};
+use crate::calls::{ask, auth_body, mode, mount, nfs_call};
 
 /// Bytes of one READ or WRITE.
 const BLOCK_BYTES: u32 = 4096;
@@ -86,23 +81,38 @@ impl Workload {
     }
 }
 
-/// Mounts the export, makes what the workload needs and encodes its calls.
-pub(crate) fn prepare(load: &Load, stream: &mut TcpStream) -> Result<Slots> {
-    let (root, file) = match load.handles.as_deref().filter(|path| path.exists()) {
+/// What the calls of a workload go to.
+#[derive(Debug)]
+pub(crate) struct Target<'a> {
+    /// The MOUNT program's address.
+    pub(crate) mount: SocketAddr,
+    /// The path to mount.
+    pub(crate) export: &'a str,
+    /// Handles of an earlier run, taken instead of a mount; written if the file is not there yet.
+    pub(crate) handles: Option<&'a Path>,
+}
+
+/// Mounts the export, makes what the workload needs and encodes the calls of `depth` slots.
+pub(crate) fn prepare(
+    workload: Workload,
+    depth: usize,
+    target: &Target<'_>,
+    stream: &mut TcpStream,
+) -> Result<Slots> {
+    let (root, file) = match target.handles.filter(|path| path.exists()) {
         Some(path) => recall(path)?,
         None => {
-            let root = mount(load.mount, &load.export)?;
-            let file = make_file(stream, root, load.depth)?;
-            if let Some(path) = &load.handles {
+            let root = mount(target.mount, target.export)?;
+            let file = make_file(stream, root, depth)?;
+            if let Some(path) = target.handles {
                 remember(path, [root, file])?;
             }
             (root, file)
         }
     };
-    let depth = u64::try_from(load.depth)?;
     let data = block();
-    Ok((0..depth)
-        .map(|slot| calls(load.workload, root, file, slot, &data))
+    Ok((0..u64::try_from(depth)?)
+        .map(|slot| calls(workload, root, file, slot, &data))
         .collect())
 }
 
@@ -198,22 +208,6 @@ fn calls(
     }
 }
 
-/// The handle of the directory exported as `export` by the MOUNT program at `address`.
-pub(crate) fn mount(address: SocketAddr, export: &str) -> Result<FileHandle> {
-    let mut stream =
-        TcpStream::connect(address).with_context(|| format!("connecting to {address}"))?;
-    let program = (
-        mount3::PROGRAM,
-        mount3::VERSION,
-        mount3::Procedure::Mnt as u32,
-    );
-    let reply = call_once(&mut stream, &call(program, &Dirpath(export.as_bytes())))?;
-    match results::<MntRes>(&reply)? {
-        Ok(mounted) => Ok(mounted.fhandle),
-        Err(status) => bail!("mounting {export}: {status:?}"),
-    }
-}
-
 /// A file with a block for each slot.
 fn make_file(stream: &mut TcpStream, root: FileHandle, blocks: usize) -> Result<FileHandle> {
     let where_ = DirOpArgs {
@@ -224,12 +218,8 @@ fn make_file(stream: &mut TcpStream, root: FileHandle, blocks: usize) -> Result<
         where_,
         how: CreateHow::Unchecked(mode(0o644)),
     };
-    let reply = call_once(stream, &nfs_call(Procedure::Create, &create))?;
-    let made = results::<Result<CreateOk, Failure<WccData>>>(&reply)?;
-    let file = match made {
-        Ok(made) => made.obj.context("CREATE gave no handle")?,
-        Err(failure) => bail!("CREATE: {:?}", failure.status),
-    };
+    let made = ask::<CreateOk, WccData>(stream, Procedure::Create, &create)?;
+    let file = made.obj.context("CREATE gave no handle")?;
     let data = block();
     for block in 0..u64::try_from(blocks)? {
         let offset = block * u64::from(BLOCK_BYTES);
@@ -240,10 +230,7 @@ fn make_file(stream: &mut TcpStream, root: FileHandle, blocks: usize) -> Result<
             stable: StableHow::FileSync,
             data: &data,
         };
-        let reply = call_once(stream, &nfs_call(Procedure::Write, &write))?;
-        if let Err(failure) = results::<Result<WriteOk, Failure<WccData>>>(&reply)? {
-            bail!("WRITE: {:?}", failure.status);
-        }
+        ask::<WriteOk, WccData>(stream, Procedure::Write, &write)?;
     }
     Ok(file)
 }
@@ -251,74 +238,6 @@ fn make_file(stream: &mut TcpStream, root: FileHandle, blocks: usize) -> Result<
 /// The contents of one block.
 fn block() -> Vec<u8> {
     (0..BLOCK_BYTES).map(|i| i.to_le_bytes()[0]).collect()
-}
-
-/// Attributes of a new object: its permissions.
-pub(crate) fn mode(mode: u32) -> Sattr3 {
-    Sattr3 {
-        mode: Some(mode),
-        ..Sattr3::default()
-    }
-}
-
-/// A call of the NFS program with its record mark, as root of this machine.
-pub(crate) fn nfs_call(procedure: Procedure, arguments: &impl Encode) -> Vec<u8> {
-    call((nfs3::PROGRAM, nfs3::VERSION, procedure as u32), arguments)
-}
-
-/// A call with its record mark, as root of this machine.
-fn call((program, version, procedure): (u32, u32, u32), arguments: &impl Encode) -> Vec<u8> {
-    let credential = encode_to_vec(&auth_body());
-    let header = CallHeader {
-        xid: first_xid(),
-        program,
-        version,
-        procedure,
-        credential: OpaqueAuth {
-            flavor: AUTH_SYS,
-            body: &credential,
-        },
-        verifier: OpaqueAuth::NONE,
-    };
-    let mut record = vec![0; 4];
-    let mut encoder = Encoder::new(&mut record);
-    header.encode(&mut encoder);
-    arguments.encode(&mut encoder);
-    let len = u32::try_from(record.len() - 4).unwrap_or(u32::MAX);
-    record[..4].copy_from_slice(&FragmentHeader { last: true, len }.to_bytes());
-    record
-}
-
-fn auth_body() -> AuthSys<'static> {
-    AuthSys {
-        stamp: 0,
-        machine_name: b"bench",
-        uid: 0,
-        gid: 0,
-        gids: GidList::EMPTY,
-    }
-}
-
-/// Differs from run to run, so that no server's reply cache takes a call for an old one.
-pub(crate) fn first_xid() -> u32 {
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    let mixed = now.as_micros() & u128::from(u32::MAX);
-    u32::try_from(mixed).unwrap_or_default()
-}
-
-/// The results in a reply without its record mark, of a call that was accepted and run.
-pub(crate) fn results<'a, T: Decode<'a>>(reply: &'a [u8]) -> Result<T> {
-    let mut decoder = Decoder::new(reply);
-    let header = ReplyHeader::decode(&mut decoder)?;
-    match header.body {
-        ReplyBody::Accepted {
-            stat: AcceptStat::Success,
-            ..
-        } => Ok(T::decode(&mut decoder)?),
-        other => bail!("the server did not run the call: {other:?}"),
-    }
 }
 
 #[cfg(test)]

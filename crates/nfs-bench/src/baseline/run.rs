@@ -1,22 +1,27 @@
-//! The baseline: the everyday calls, ours and Ganesha in turn, in one run.
+//! A whole run of the baseline: the servers, the rounds, and what is counted after them.
 
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
+use clap::ValueEnum;
+use nfs_lab::{Engine, output_within};
+use serde::Serialize;
 
+use super::pingpong;
+use super::report::{Header, Report, Row};
+use super::workload::Workload;
 use crate::counters::{self, Memory};
-use crate::pin;
-use crate::pingpong;
-use crate::report::{Header, Report, Row, commit};
 use crate::sample::Sample;
-use crate::servers::{Kind, Server, ganesha_is_installed};
+use crate::servers::{Penstock, Program, Server, Start, ganesha_is_installed};
 use crate::stage::{Stage, output};
-use crate::workload::Workload;
+use crate::turns::{Machine, Turns};
 
 /// Calls in flight that are measured: the latency of one, and the rate of many.
 const DEPTHS: [usize; 2] = [1, 32];
+/// A single load takes no longer, also under callgrind.
+const LOAD_DEADLINE: Duration = Duration::from_secs(600);
 /// Calls over which system calls are counted: strace makes each some ten times slower.
 const TRACED_CALLS: u64 = 2000;
 /// Calls of the short and the long run under callgrind; their difference leaves start-up and set-up out.
@@ -39,18 +44,69 @@ pub struct Options {
     pub filter: Option<String>,
 }
 
-/// Runs everything; prints what it is doing to standard error.
+/// A server of the comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// Ours, with the io_uring engine.
+    PenstockUring,
+    /// Ours, with the thread-pool engine.
+    PenstockThreads,
+    /// NFS-Ganesha with its VFS back end, from the distribution's packages.
+    Ganesha,
+}
+
+impl Kind {
+    /// In the order in which they take turns.
+    pub const ALL: [Self; 3] = [Self::PenstockUring, Self::PenstockThreads, Self::Ganesha];
+
+    /// The name in the report.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::PenstockUring => "penstock (uring)",
+            Self::PenstockThreads => "penstock (threads)",
+            Self::Ganesha => "ganesha",
+        }
+    }
+
+    fn port(self) -> u16 {
+        match self {
+            Self::PenstockUring => 20_491,
+            Self::PenstockThreads => 20_492,
+            Self::Ganesha => 20_493,
+        }
+    }
+
+    fn program(self) -> Program<'static> {
+        let ours = |engine| {
+            Program::Penstock(Penstock {
+                engine: Some(engine),
+                mode: None,
+                pseudo: "/",
+                guests: None,
+            })
+        };
+        match self {
+            Self::PenstockUring => ours(Engine::Uring),
+            Self::PenstockThreads => ours(Engine::Threads),
+            Self::Ganesha => Program::Ganesha,
+        }
+    }
+}
+
+/// Runs everything; says what it is doing on standard error.
 ///
 /// # Errors
 /// Not inside the namespaces of [`crate::stage`], or our own server does not start.
 pub fn run(options: &Options) -> Result<Report> {
+    let mut turns = Turns::new();
+    let machine = Machine::look()?;
+    let cores = machine.cores;
     let stage = Stage::set(options.directory.as_deref())?;
-    let mut missing = Vec::new();
-    let kinds = kinds(&options.servers, &mut missing);
-    let cores = pin::cores();
+    let kinds = kinds(&options.servers, &mut turns.missing);
     let mut servers = Vec::new();
     for kind in kinds {
-        servers.push(Server::start(kind, &stage, cores.1, &[])?);
+        servers.push((kind, start(kind, &stage, cores.1, &[])?));
     }
     let rest = memories(&servers)?;
     let mut rows = rows(&servers, options);
@@ -59,8 +115,16 @@ pub fn run(options: &Options) -> Result<Report> {
         .into();
     let duration = Duration::from_secs_f64(options.seconds);
     for round in 1..=options.rounds {
-        eprintln!("round {round} of {}", options.rounds);
-        measure_round(&servers, &mut rows, options, cores)?;
+        turns.round(round, options.rounds);
+        for row in &mut rows {
+            measure(
+                find(&servers, row.server)?,
+                row,
+                options,
+                cores.0,
+                &mut turns,
+            );
+        }
         for (workload, samples) in &mut floors {
             let (request, reply) = workload.message_bytes();
             samples.push(pingpong::run(request, reply, cores, duration)?);
@@ -68,25 +132,46 @@ pub fn run(options: &Options) -> Result<Report> {
     }
     let load = memories(&servers)?;
     if options.quick {
-        missing.push("system calls and instructions (--quick)".to_owned());
+        let left_out = "system calls and instructions (--quick)";
+        turns.missing.push(left_out.to_owned());
     } else {
-        count_system_calls(&servers, &stage, &mut rows, cores.0, &mut missing);
+        count_system_calls(&servers, &stage, &mut rows, cores.0, &mut turns.missing);
         drop(servers);
-        count_instructions(&stage, &mut rows, cores, &mut missing);
+        count_instructions(&stage, &mut rows, cores, &mut turns.missing);
     }
-    let memory = rest
-        .into_iter()
-        .zip(load)
-        .map(|((kind, rest), (_, load))| (kind, rest, load))
-        .collect();
-    let header = header(&stage, options, cores)?;
+    let both = rest.into_iter().zip(load);
+    let memory = both.map(|((kind, rest), (_, load))| (kind, rest, load));
+    let header = Header {
+        machine,
+        file_system: stage.file_system,
+        ganesha: output("dpkg-query", &["-W", "-f=${Version}", "nfs-ganesha"]).ok(),
+        seconds: options.seconds,
+        rounds: options.rounds,
+        run_seconds: turns.seconds(),
+    };
     Ok(Report {
         header,
         floors,
         rows,
-        memory,
-        missing,
+        memory: memory.collect(),
+        missing: turns.missing,
     })
+}
+
+/// Starts a server on `cpu` with a directory of its own below `stage.exports`; `wrapper` is put before its
+/// command (for callgrind).
+fn start(kind: Kind, stage: &Stage, cpu: usize, wrapper: &[String]) -> Result<Server> {
+    let port = kind.port();
+    let start = Start {
+        name: kind.name(),
+        program: kind.program(),
+        directory: &stage.exports.join(format!("export-{port}")),
+        work: &stage.root.join(format!("server-{port}")),
+        port,
+        cpu,
+        wrapper,
+    };
+    start.start()
 }
 
 /// What takes part; Ganesha is installed if it is missing and we may.
@@ -118,28 +203,12 @@ fn kinds(wanted: &[Kind], missing: &mut Vec<String>) -> Vec<Kind> {
     kinds
 }
 
-fn header(stage: &Stage, options: &Options, cores: (usize, usize)) -> Result<Header> {
-    let ganesha = output("dpkg-query", &["-W", "-f=${Version}", "nfs-ganesha"]).ok();
-    Ok(Header {
-        kernel: output("uname", &["-sr"])?,
-        cpus: std::thread::available_parallelism()?.get(),
-        commit: commit(),
-        file_system: stage.file_system.clone(),
-        ganesha,
-        seconds: options.seconds,
-        rounds: options.rounds,
-        cores,
-    })
+fn memories(servers: &[(Kind, Server)]) -> Result<Vec<(Kind, Memory)>> {
+    let memory = |(kind, server): &(Kind, Server)| Ok((*kind, Memory::of(server.pid)?));
+    servers.iter().map(memory).collect()
 }
 
-fn memories(servers: &[Server]) -> Result<Vec<(Kind, Memory)>> {
-    servers
-        .iter()
-        .map(|s| Ok((s.kind, Memory::of(s.pid)?)))
-        .collect()
-}
-
-fn rows(servers: &[Server], options: &Options) -> Vec<Row> {
+fn rows(servers: &[(Kind, Server)], options: &Options) -> Vec<Row> {
     let mut rows = Vec::new();
     let wanted = |w: &Workload| {
         options
@@ -149,10 +218,10 @@ fn rows(servers: &[Server], options: &Options) -> Vec<Row> {
     };
     for workload in Workload::ALL.into_iter().filter(wanted) {
         for depth in DEPTHS {
-            rows.extend(servers.iter().map(|server| Row {
+            rows.extend(servers.iter().map(|(kind, _)| Row {
                 workload,
                 depth,
-                server: server.kind,
+                server: *kind,
                 samples: Vec::new(),
                 cpu_us: Vec::new(),
                 system_calls: None,
@@ -163,36 +232,28 @@ fn rows(servers: &[Server], options: &Options) -> Vec<Row> {
     rows
 }
 
-fn find(servers: &[Server], kind: Kind) -> Result<&Server> {
-    servers
-        .iter()
-        .find(|s| s.kind == kind)
-        .context("a row of a server that was not started")
+fn find(servers: &[(Kind, Server)], kind: Kind) -> Result<&Server> {
+    let found = servers.iter().find(|(of, _)| *of == kind);
+    let (_, server) = found.context("a row of a server that was not started")?;
+    Ok(server)
 }
 
-fn measure_round(
-    servers: &[Server],
-    rows: &mut [Row],
-    options: &Options,
-    cores: (usize, usize),
-) -> Result<()> {
-    for row in rows {
-        let server = find(servers, row.server)?;
-        let amount = ["--seconds".to_owned(), options.seconds.to_string()];
-        let before = counters::cpu_seconds(server.pid)?;
-        let sample = load(server, row.workload, row.depth, &amount, cores.0)?;
-        let spent = counters::cpu_seconds(server.pid)? - before;
+fn measure(server: &Server, row: &mut Row, options: &Options, cpu: usize, turns: &mut Turns) {
+    let amount = ["--seconds".to_owned(), options.seconds.to_string()];
+    let measured = turns.take(
+        &row.label(),
+        |_| {
+            let before = counters::cpu_seconds(server.pid)?;
+            let sample = load(server, row.workload, row.depth, &amount, cpu)?;
+            let spent = counters::cpu_seconds(server.pid)? - before;
+            Ok((sample, spent))
+        },
+        |(sample, _)| format!("{:>9.0} calls/s", sample.rate()),
+    );
+    if let Some((sample, spent)) = measured {
         row.cpu_us.push(spent * 1e6 / sample.calls.max(1) as f64);
-        eprintln!(
-            "  {:<22} depth {:<3} {:<19} {:>9.0} calls/s",
-            row.workload.name(),
-            row.depth,
-            row.server.name(),
-            sample.rate()
-        );
         row.samples.push(sample);
     }
-    Ok(())
 }
 
 /// One measurement in a process of its own, so that no state of the last one is left.
@@ -212,23 +273,12 @@ fn load(
     command
         .args(["--export", &server.place.export, "--cpu", &cpu.to_string()])
         .args(amount);
-    run_child(&mut command)
-        .with_context(|| format!("{} against {}", workload.name(), server.kind.name()))
-}
-
-fn run_child(command: &mut Command) -> Result<Sample> {
-    let output = command
-        .stdin(Stdio::null())
-        .output()
-        .context("starting the load")?;
-    if !output.status.success() {
-        bail!("{}", String::from_utf8_lossy(&output.stderr).trim());
-    }
-    serde_json::from_slice(&output.stdout).context("the load printed no sample")
+    let printed = output_within(&mut command, LOAD_DEADLINE)?;
+    serde_json::from_slice(&printed).context("the load printed no sample")
 }
 
 fn count_system_calls(
-    servers: &[Server],
+    servers: &[(Kind, Server)],
     stage: &Stage,
     rows: &mut [Row],
     cpu: usize,
@@ -277,7 +327,7 @@ fn count_instructions(
 fn instructions_per_call(stage: &Stage, row: &Row, cores: (usize, usize)) -> Result<f64> {
     let handles = stage.root.join(format!("handles.{}", row.server.name()));
     let run = |wrapper: &[String], calls: u64| {
-        let server = Server::start(row.server, stage, cores.1, wrapper)?;
+        let server = start(row.server, stage, cores.1, wrapper)?;
         let mut amount = vec!["--calls".to_owned(), calls.to_string()];
         amount.extend(["--handles".to_owned(), handles.display().to_string()]);
         load(&server, row.workload, row.depth, &amount, cores.0)

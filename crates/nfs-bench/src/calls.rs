@@ -1,0 +1,139 @@
+//! Calls one by one, as set-up makes them, where time does not matter: encoded, sent, and their replies
+//! awaited.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, bail};
+use nfs_wire::auth::{AUTH_SYS, AuthSys, GidList, OpaqueAuth};
+use nfs_wire::mount3::{self, Dirpath, MntRes};
+use nfs_wire::nfs3::{self, Failure, FileHandle, Procedure, Sattr3};
+use nfs_wire::record::FragmentHeader;
+use nfs_wire::rpc::{AcceptStat, CallHeader, ReplyBody, ReplyHeader};
+use nfs_wire::{Decode, Decoder, Encode, Encoder, encode_to_vec};
+
+use crate::limits;
+
+/// The handle of the directory exported as `export` by the MOUNT program at `address`.
+pub(crate) fn mount(address: SocketAddr, export: &str) -> Result<FileHandle> {
+    let mut stream =
+        TcpStream::connect(address).with_context(|| format!("connecting to {address}"))?;
+    let program = (
+        mount3::PROGRAM,
+        mount3::VERSION,
+        mount3::Procedure::Mnt as u32,
+    );
+    let reply = call_once(&mut stream, &call(program, &Dirpath(export.as_bytes())))?;
+    match results::<MntRes>(&reply)? {
+        Ok(mounted) => Ok(mounted.fhandle),
+        Err(status) => bail!("mounting {export}: {status:?}"),
+    }
+}
+
+/// What the server answers to a call that has to succeed.
+///
+/// # Errors
+/// The connection broke, or the call failed.
+pub(crate) fn ask<O, F>(
+    stream: &mut TcpStream,
+    procedure: Procedure,
+    arguments: &impl Encode,
+) -> Result<O>
+where
+    for<'a> Result<O, Failure<F>>: Decode<'a>,
+{
+    let reply = call_once(stream, &nfs_call(procedure, arguments))?;
+    match results::<Result<O, Failure<F>>>(&reply)? {
+        Ok(done) => Ok(done),
+        Err(failure) => bail!("{procedure:?}: {:?}", failure.status),
+    }
+}
+
+/// Attributes of a new object: its permissions.
+pub(crate) fn mode(mode: u32) -> Sattr3 {
+    Sattr3 {
+        mode: Some(mode),
+        ..Sattr3::default()
+    }
+}
+
+/// A call of the NFS program with its record mark, as root of this machine.
+pub(crate) fn nfs_call(procedure: Procedure, arguments: &impl Encode) -> Vec<u8> {
+    call((nfs3::PROGRAM, nfs3::VERSION, procedure as u32), arguments)
+}
+
+/// A call with its record mark, as root of this machine.
+fn call((program, version, procedure): (u32, u32, u32), arguments: &impl Encode) -> Vec<u8> {
+    let credential = encode_to_vec(&auth_body());
+    let header = CallHeader {
+        xid: first_xid(),
+        program,
+        version,
+        procedure,
+        credential: OpaqueAuth {
+            flavor: AUTH_SYS,
+            body: &credential,
+        },
+        verifier: OpaqueAuth::NONE,
+    };
+    let mut record = vec![0; 4];
+    let mut encoder = Encoder::new(&mut record);
+    header.encode(&mut encoder);
+    arguments.encode(&mut encoder);
+    let len = u32::try_from(record.len() - 4).unwrap_or(u32::MAX);
+    record[..4].copy_from_slice(&FragmentHeader { last: true, len }.to_bytes());
+    record
+}
+
+/// The credential of every call: root of this machine, in no further groups.
+pub(crate) fn auth_body() -> AuthSys<'static> {
+    AuthSys {
+        stamp: 0,
+        machine_name: b"bench",
+        uid: 0,
+        gid: 0,
+        gids: GidList::EMPTY,
+    }
+}
+
+/// Differs from run to run, so that no server's reply cache takes a call for an old one.
+pub(crate) fn first_xid() -> u32 {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    let mixed = now.as_micros() & u128::from(u32::MAX);
+    u32::try_from(mixed).unwrap_or_default()
+}
+
+/// The results in a reply without its record mark, of a call that was accepted and run.
+fn results<'a, T: Decode<'a>>(reply: &'a [u8]) -> Result<T> {
+    let mut decoder = Decoder::new(reply);
+    let header = ReplyHeader::decode(&mut decoder)?;
+    match header.body {
+        ReplyBody::Accepted {
+            stat: AcceptStat::Success,
+            ..
+        } => Ok(T::decode(&mut decoder)?),
+        other => bail!("the server did not run the call: {other:?}"),
+    }
+}
+
+/// Sends one call, with its record mark, and returns the reply without one.
+///
+/// # Errors
+/// The connection broke.
+fn call_once(stream: &mut TcpStream, record: &[u8]) -> Result<Vec<u8>> {
+    stream.write_all(record)?;
+    let mut mark = [0; 4];
+    stream
+        .read_exact(&mut mark)
+        .context("waiting for a reply")?;
+    let len = usize::try_from(u32::from_be_bytes(mark) & 0x7fff_ffff)?;
+    if len > limits::REPLY_BYTES_MAX {
+        bail!("a reply of {len} bytes");
+    }
+    let mut reply = vec![0; len];
+    stream.read_exact(&mut reply)?;
+    Ok(reply)
+}
