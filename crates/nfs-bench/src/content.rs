@@ -5,17 +5,22 @@
 //! [`Data`]: noise that no device can compress, or the stamp again and again, which costs a device that lies
 //! in memory next to nothing, as moving bytes costs the CPU nothing where a real disk does it.
 
+use std::fs::File;
 use std::io::{IoSlice, Write};
 use std::ops::Range;
+use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
+use fastrand::Rng;
 use serde::Serialize;
 
 /// Bytes with a stamp of their own.
 pub const BLOCK_BYTES: u64 = 4096;
 /// After so many bytes the noise repeats.
 const NOISE_BYTES: u64 = 1 << 20;
+/// What the noise follows from.
+const NOISE_SEED: u64 = 1;
 /// Makes stamps of neighbouring blocks differ in all their bytes.
 const STAMP_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
@@ -105,6 +110,16 @@ impl Content {
         Ok(())
     }
 
+    /// Makes a new file of the first `bytes` of the contents.
+    ///
+    /// # Errors
+    /// There is no room for it.
+    pub fn make_file(&mut self, path: &Path, bytes: u64) -> Result<File> {
+        let mut file = File::create(path).with_context(|| path.display().to_string())?;
+        self.fill(&mut file, bytes)?;
+        Ok(file)
+    }
+
     /// Writes the first `bytes` of the contents to `out`.
     ///
     /// # Errors
@@ -169,18 +184,11 @@ fn bits(from: usize) -> u32 {
     u32::try_from(from % 8 * 8).expect("less than 64")
 }
 
-/// Xorshift with a multiplication: nothing an LZ compressor finds a repetition in.
+/// The same in every run: nothing an LZ compressor finds a repetition in.
 fn noise() -> Vec<u8> {
-    let mut state = STAMP_FACTOR;
-    let words = NOISE_BYTES / 8;
-    (0..words)
-        .flat_map(|_| {
-            state ^= state >> 12;
-            state ^= state << 25;
-            state ^= state >> 27;
-            state.wrapping_mul(0x2545_f491_4f6c_dd1d).to_le_bytes()
-        })
-        .collect()
+    let mut noise = vec![0; within(NOISE_BYTES)];
+    Rng::with_seed(NOISE_SEED).fill(&mut noise);
+    noise
 }
 
 /// Offsets within one piece always fit.

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
-use serde::Serialize;
 
 /// CPU seconds, user and system together, that a process has used so far; in steps of a hundredth.
 ///
@@ -131,37 +130,6 @@ pub fn memory_available() -> Result<u64> {
     Ok(kib * 1024)
 }
 
-/// Resident memory of a process in bytes.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Memory {
-    /// Now.
-    pub resident_bytes: u64,
-    /// The most there has been.
-    pub peak_bytes: u64,
-}
-
-impl Memory {
-    /// Reads it from `/proc`.
-    ///
-    /// # Errors
-    /// The process is gone.
-    pub fn of(pid: u32) -> Result<Self> {
-        let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
-        let field = |name: &str| -> Result<u64> {
-            let line = status
-                .lines()
-                .find_map(|l| l.strip_prefix(name))
-                .context("no such field")?;
-            let kib: u64 = line.trim().trim_end_matches(" kB").parse()?;
-            Ok(kib * 1024)
-        };
-        Ok(Self {
-            resident_bytes: field("VmRSS:")?,
-            peak_bytes: field("VmHWM:")?,
-        })
-    }
-}
-
 /// How often a server made each system call while `work` ran, most frequent first.
 ///
 /// # Errors
@@ -269,7 +237,5 @@ mod tests {
     fn our_own_figures_can_be_read() {
         let pid = std::process::id();
         assert!(cpu_seconds(pid).unwrap() >= 0.0);
-        let memory = Memory::of(pid).unwrap();
-        assert!(memory.resident_bytes > 0 && memory.peak_bytes >= memory.resident_bytes / 2);
     }
 }

@@ -33,7 +33,7 @@ pub use lines::{Heard, Lines};
 pub use loopfs::{FsKind, Knife, LoopFs};
 pub use mounted::Mounted;
 pub use netns::Netns;
-pub use process::{Running, copy_program, output, output_within, run};
+pub use process::{Memory, Running, copy_program, output, output_within, run};
 pub use scratch::Scratch;
 pub use server::{IoFigures, Server, ServerOptions, counter};
 pub use uml::{Guest, GuestOutcome, Mount, test_binary};

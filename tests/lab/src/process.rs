@@ -78,7 +78,9 @@ impl Running {
         let mut most = 0;
         loop {
             // An ended process has no memory any more.
-            most = resident_max(self.id()).unwrap_or(0).max(most);
+            most = Memory::of(self.id())
+                .map_or(0, |memory| memory.peak_bytes)
+                .max(most);
             if let Some(status) = self.ended_within(LOOK_AT_MEMORY)? {
                 return Ok((status, most));
             }
@@ -135,15 +137,35 @@ impl Drop for Running {
     }
 }
 
-/// The largest resident set of a process so far, in bytes (`VmHWM` of proc(5)).
-///
-/// # Errors
-/// When /proc does not say.
-pub(crate) fn resident_max(process: u32) -> Result<u64> {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let kib = line.and_then(|line| line.trim().strip_suffix(" kB"));
-    Ok(kib.context("no VmHWM in /proc")?.parse::<u64>()? * 1024)
+/// Resident memory of a process in bytes.
+#[derive(Clone, Copy, Debug, serde::Serialize)]
+pub struct Memory {
+    /// What it has now.
+    pub resident_bytes: u64,
+    /// The most that it has had so far.
+    pub peak_bytes: u64,
+}
+
+impl Memory {
+    /// Reads it from `/proc` (`VmRSS` and `VmHWM` of proc(5)).
+    ///
+    /// # Errors
+    /// The process is gone.
+    pub fn of(pid: u32) -> Result<Self> {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+        let field = |name: &str| -> Result<u64> {
+            let line = status
+                .lines()
+                .find_map(|l| l.strip_prefix(name))
+                .context("no such field")?;
+            let kib: u64 = line.trim().trim_end_matches(" kB").parse()?;
+            Ok(kib * 1024)
+        };
+        Ok(Self {
+            resident_bytes: field("VmRSS:")?,
+            peak_bytes: field("VmHWM:")?,
+        })
+    }
 }
 
 /// Runs a helper command to its end; its output is part of the error.

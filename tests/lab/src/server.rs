@@ -13,8 +13,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use rustix::process::Signal;
 use serde::Deserialize;
 
-use crate::process::resident_max;
-use crate::{Lab, Netns, Running, output};
+use crate::{Lab, Memory, Netns, Running, output};
 
 /// How long the server may take until it says `ready`.
 const READY_DEADLINE: Duration = Duration::from_secs(30);
@@ -226,7 +225,7 @@ impl Server {
     /// # Errors
     /// When /proc does not say.
     pub fn resident_max(&self) -> Result<u64> {
-        resident_max(self.process.id())
+        Ok(Memory::of(self.process.id())?.peak_bytes)
     }
 
     /// How bytes went since it was started.

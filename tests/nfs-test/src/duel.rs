@@ -12,9 +12,8 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 use anyhow::{Context, Result, ensure};
+use fastrand::Rng;
 use nfs_lab::pattern;
-
-use crate::random::Random;
 
 /// The name of the file, in the directory that all of them share.
 pub(crate) const FILE: &str = "duel";
@@ -68,12 +67,12 @@ impl Expected {
 pub(crate) fn write_round(
     owner: u64,
     round: Option<u64>,
-    random: &mut Random,
+    random: &mut Rng,
     mut write: impl FnMut(u64, &[u8]) -> Result<()>,
 ) -> Result<()> {
     let mut own: Vec<u64> = (0..RECORDS).filter(|i| i % OWNERS == owner).collect();
     while !own.is_empty() {
-        let record = own.swap_remove(random.index(own.len()));
+        let record = own.swap_remove(random.usize(..own.len()));
         let offset = record * RECORD;
         let turn = round.map_or(TURNS, |round| round % TURNS);
         let data = pattern::bytes(tag(owner, turn), offset, RECORD as usize);
@@ -133,11 +132,11 @@ fn first_wrong(range: &Range<u64>, found: &[u8], tags: &[u64]) -> Option<u64> {
 /// When reading fails, or a byte is wrong.
 pub(crate) fn read_some(
     file: &File,
-    random: &mut Random,
+    random: &mut Rng,
     expected: [Expected; OWNERS as usize],
 ) -> Result<()> {
-    let offset = random.below(LENGTH);
-    let len = (1 + random.below(3 * RECORD)).min(LENGTH - offset);
+    let offset = random.u64(..LENGTH);
+    let len = (1 + random.u64(..3 * RECORD)).min(LENGTH - offset);
     let mut found = vec![0; len as usize];
     file.read_exact_at(&mut found, offset)
         .with_context(|| format!("read {len} at {offset}"))?;
@@ -168,7 +167,7 @@ mod tests {
     #[test]
     fn a_foreign_byte_is_seen_and_an_owners_older_one_only_where_it_is_known() -> Result<()> {
         let mut file = vec![0; LENGTH as usize];
-        let mut random = Random::new(1);
+        let mut random = Rng::with_seed(1);
         for owner in 0..OWNERS {
             write_round(owner, Some(5), &mut random, |offset, data| {
                 file[offset as usize..offset as usize + data.len()].copy_from_slice(data);

@@ -12,7 +12,6 @@ mod host;
 mod manifest;
 mod map;
 
-mod random;
 mod run;
 mod scenarios;
 mod wire_table;

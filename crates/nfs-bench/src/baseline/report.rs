@@ -1,10 +1,10 @@
 //! The report of the baseline: where the figures come from, and tables of them; all of it is JSON, too.
 
+use nfs_lab::Memory;
 use serde::Serialize;
 
 use super::run::Kind;
 use super::workload::Workload;
-use crate::counters::Memory;
 use crate::sample::{Sample, Spread, median, ratio};
 use crate::summary::Summary;
 use crate::summary::table::Table;

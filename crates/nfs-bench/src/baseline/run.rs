@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
+use nfs_lab::Memory;
 use nfs_lab::{Engine, output_within};
 use serde::Serialize;
 
 use super::pingpong;
 use super::report::{Header, Report, Row};
 use super::workload::Workload;
-use crate::counters::{self, Memory};
+use crate::counters;
 use crate::sample::Sample;
 use crate::servers::{Penstock, Program, Server, Start, ganesha_is_installed};
 use crate::stage::{Stage, output};

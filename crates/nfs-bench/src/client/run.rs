@@ -1,7 +1,6 @@
 //! A whole run of the client comparison: the files, the servers, the rounds.
 
 use std::fs::{self, File};
-use std::io::Write as _;
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -15,7 +14,7 @@ use super::plan::{Figures, Part, Row, Sizes, rows};
 use super::serve::{Server, Serving};
 use super::tool::{self, Ends, LOOPED_FILES, Tool, Work, small_name};
 use super::watch::watch;
-use crate::content::Data;
+use crate::content::{Content, Data};
 use crate::counters;
 use crate::servers::ganesha_is_installed;
 use crate::stage::{self, output};
@@ -212,24 +211,25 @@ impl Place {
         eprintln!("writing the files that are moved");
         for bytes in [sizes.whole, sizes.small, sizes.swept] {
             if !place.source(bytes).exists() {
-                write_pattern(&place.source(bytes), bytes)?;
+                make_file(&place.source(bytes), bytes)?;
             }
         }
         // A virtual machine may have to ask its host for memory that it uses the first time: not while it is measured.
         let first = place.memory.join("first-use");
-        write_pattern(&first, sizes.whole)?;
+        make_file(&first, sizes.whole)?;
         fs::remove_file(first)?;
         if let (Some(disk), Some(bytes)) = (&place.disk, on_disk) {
             let copy = disk.directory.join("new");
-            write_pattern(&copy, bytes)?;
+            make_file(&copy, bytes)?;
             disk.settle()?;
             fs::remove_file(copy)?;
-            write_pattern(&disk.directory.join(DISK_SOURCE), bytes)?;
+            make_file(&disk.directory.join(DISK_SOURCE), bytes)?;
         }
         fs::create_dir(place.many())?;
-        let content = pattern(0, SMALL_FILE_BYTES);
+        let mut content = Content::new(Data::Noise, SMALL_FILE_BYTES);
+        let content = content.piece(0, SMALL_FILE_BYTES);
         for index in 0..place.files.max(LOOPED_FILES) {
-            fs::write(place.many().join(small_name(index)), &content)?;
+            fs::write(place.many().join(small_name(index)), content)?;
         }
         Ok(place)
     }
@@ -456,19 +456,10 @@ fn clear(made: &Path) -> Result<()> {
     Ok(())
 }
 
-fn write_pattern(path: &Path, bytes: u64) -> Result<()> {
-    let mut file = File::create(path)?;
-    for index in 0..bytes / PIECE_BYTES as u64 {
-        file.write_all(&pattern(index, PIECE_BYTES))?;
-    }
+/// Makes a file that differs from block to block.
+fn make_file(path: &Path, bytes: u64) -> Result<()> {
+    Content::new(Data::Noise, PIECE_BYTES).make_file(path, bytes)?;
     Ok(())
-}
-
-/// Bytes that differ from piece to piece and from word to word.
-fn pattern(piece: u64, len: usize) -> Vec<u8> {
-    let words =
-        (0..len as u64 / 8).map(|word| (piece << 20 | word).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    words.flat_map(u64::to_le_bytes).collect()
 }
 
 #[cfg(test)]
@@ -480,7 +471,7 @@ mod tests {
         let directory = std::env::temp_dir().join(format!("compare-{}", std::process::id()));
         fs::create_dir_all(&directory).unwrap();
         let (one, other) = (directory.join("one"), directory.join("other"));
-        write_pattern(&one, 3 << 20).unwrap();
+        make_file(&one, 3 << 20).unwrap();
         fs::copy(&one, &other).unwrap();
         compare(&one, &other).unwrap();
         let file = File::options().write(true).open(&other).unwrap();

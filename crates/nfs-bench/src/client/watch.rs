@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use nfs_lab::Memory;
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use serde::Serialize;
 
-use crate::counters::{Memory, Stat};
+use crate::counters::Stat;
 
 /// How often its memory is looked at. The kernel keeps the peak, so only what grows after the last look is missed.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(10);

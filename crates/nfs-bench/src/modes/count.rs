@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicU64;
 
 use anyhow::{Context, Result};
+use nfs_lab::cgroup::Cgroup;
 use serde::{Deserialize, Serialize};
 
 use super::contender::Contender;
@@ -19,7 +20,6 @@ use crate::servers;
 use crate::stage::output;
 use crate::summary::table::Table;
 use crate::volume::Volume;
-use nfs_lab::cgroup::Cgroup;
 
 /// Enough for figures per MiB that do not depend on where a run begins, and little enough for strace.
 const COUNTED_BYTES: u64 = 256 << 20;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use nfs_lab::cgroup::Cgroup;
 use rustix::fs::{Advice, fadvise};
 use serde::Serialize;
 
@@ -17,7 +18,6 @@ use super::work::{Direction, Places, Work};
 use crate::content::{Content, Data};
 use crate::counters;
 use crate::volume::Volume;
-use nfs_lab::cgroup::Cgroup;
 
 /// The file that every READ workload reads; it stays over the run.
 pub const READ_NAME: &str = "read-me";
@@ -141,8 +141,7 @@ pub fn measure(
 /// There is no room for it.
 pub fn make_read_file(volume: &Volume, bytes: u64) -> Result<()> {
     let path = volume.directory.join(READ_NAME);
-    let mut file = File::create(&path).with_context(|| path.display().to_string())?;
-    Content::new(volume.data, 1 << 20).fill(&mut file, bytes)?;
+    let file = Content::new(volume.data, 1 << 20).make_file(&path, bytes)?;
     file.sync_all()?;
     forget(&path)
 }
@@ -177,7 +176,7 @@ fn served(
         elsewhere: (last.machine - last.user - last.system - own).max(0.0),
         cached_bytes: last.cached_bytes,
         cached_peak_bytes: most(|p| p.cached_bytes),
-        resident_peak_bytes: crate::counters::Memory::of(server.server.pid)?.peak_bytes,
+        resident_peak_bytes: nfs_lab::Memory::of(server.server.pid)?.peak_bytes,
         charged_peak_bytes: cgroup.peak_bytes(),
         points,
     };

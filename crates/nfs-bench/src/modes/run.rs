@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use nfs_lab::Engine;
 use serde::Serialize;
 
 use super::contender::{Contender, Mode};
@@ -18,7 +19,6 @@ use crate::servers::ganesha_is_installed;
 use crate::stage::{self, output};
 use crate::turns::{Machine, Turns};
 use crate::volume::Volume;
-use nfs_lab::Engine;
 
 /// How to measure.
 #[derive(Clone, Debug)]

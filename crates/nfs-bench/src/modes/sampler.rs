@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use nfs_lab::Memory;
+use nfs_lab::cgroup::Cgroup;
 use serde::Serialize;
 
-use crate::counters::{self, Memory};
-use nfs_lab::cgroup::Cgroup;
+use crate::counters;
 
 /// Between two looks.
 pub const INTERVAL: Duration = Duration::from_millis(125);

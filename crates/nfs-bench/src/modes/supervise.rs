@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::process::ExitStatus;
 
 use anyhow::{Context, Result};
+use nfs_lab::{Zram, cgroup};
 use serde::{Deserialize, Serialize};
 
 use crate::stage;
-use nfs_lab::{Zram, cgroup};
 
 /// Carries a [`Setting`] from the supervisor to the run.
 const SETTING: &str = "PENSTOCK_BENCH_SETTING";

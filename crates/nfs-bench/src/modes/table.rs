@@ -1,5 +1,7 @@
 //! The report as tables.
 
+use nfs_lab::Engine;
+
 use super::contender::{Contender, Mode};
 use super::count;
 use super::measure::Figures;
@@ -9,7 +11,6 @@ use super::work::Work;
 use crate::sample::{Spread, ratio};
 use crate::summary::Summary;
 use crate::summary::table::Table;
-use nfs_lab::Engine;
 
 impl Report {
     /// What is shown of it.

@@ -1,11 +1,12 @@
 //! What the figures are held against: the goals of the I/O modes, each met or not.
 
+use nfs_lab::Engine;
+
 use super::contender::{Contender, Mode};
 use super::measure::Figures;
 use super::run::Report;
 use super::work::Work;
 use crate::summary::verdict::Verdict;
-use nfs_lab::Engine;
 
 const DIRECT: Contender = Contender::Penstock(Engine::Uring, Mode::Direct);
 const BUFFERED: Contender = Contender::Penstock(Engine::Uring, Mode::Buffered);

@@ -1,6 +1,7 @@
 //! The workloads of the mode comparison: what moves, in what pieces, in what order.
 
 use clap::ValueEnum;
+use fastrand::Rng;
 use serde::Serialize;
 
 /// One workload.
@@ -96,7 +97,7 @@ pub struct Places {
     call_bytes: u64,
     calls_in_file: u64,
     next: u64,
-    random: Option<u64>,
+    random: Option<Rng>,
 }
 
 impl Places {
@@ -108,7 +109,7 @@ impl Places {
             call_bytes,
             calls_in_file: file_bytes / call_bytes,
             next: 0,
-            random: seed.map(|seed| seed | 1),
+            random: seed.map(Rng::with_seed),
         }
     }
 }
@@ -126,12 +127,7 @@ impl Iterator for Places {
                 self.next += 1;
                 (index < self.calls_in_file).then_some(index)?
             }
-            Some(state) => {
-                *state ^= *state << 13;
-                *state ^= *state >> 7;
-                *state ^= *state << 17;
-                *state % self.calls_in_file
-            }
+            Some(random) => random.u64(..self.calls_in_file),
         };
         Some(index * self.call_bytes)
     }

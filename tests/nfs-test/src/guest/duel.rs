@@ -7,11 +7,11 @@ use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
+use fastrand::Rng;
 
 use super::Report;
 use super::check::same;
 use crate::duel::{self, Expected, LENGTH, LOCAL, OWNERS};
-use crate::random::Random;
 
 /// How long the local program's last write may take to show.
 const LAST_WRITE_DEADLINE: Duration = Duration::from_secs(30);
@@ -55,7 +55,7 @@ fn fight(mounts: [&Path; 2], rounds: u64, seed: u64) -> Result<()> {
 }
 
 fn client(owner: u64, mount: &Path, rounds: u64, seed: u64, barrier: &Barrier) -> Result<()> {
-    let mut random = Random::new(seed + owner);
+    let mut random = Rng::with_seed(seed + owner);
     let file = open(mount);
     // Both are there before anything fails, so that none waits for ever.
     barrier.wait();

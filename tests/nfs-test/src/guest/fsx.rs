@@ -8,12 +8,12 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
+use fastrand::Rng;
 use nfs_lab::pattern::{DIGEST_START, digest};
 
 use super::Report;
 use super::check::forget_pages;
 use crate::map::Map;
-use crate::random::Random;
 
 /// The file never grows beyond this.
 const SIZE_MAX: usize = 256 * 1024;
@@ -26,7 +26,7 @@ struct Fsx {
     path: PathBuf,
     file: File,
     model: Vec<u8>,
-    random: Random,
+    random: Rng,
     /// How many of a hundred operations go past the client's cache.
     direct: u64,
     /// What was done, for the failure message.
@@ -69,7 +69,7 @@ fn play(path: PathBuf, plan: &Plan<'_>, report: &mut Report) -> Result<()> {
         path,
         file,
         model: Vec::new(),
-        random: Random::new(seed),
+        random: Rng::with_seed(seed),
         direct: plan.direct,
         history: Vec::new(),
     };
@@ -99,10 +99,10 @@ fn play(path: PathBuf, plan: &Plan<'_>, report: &mut Report) -> Result<()> {
 
 impl Fsx {
     fn step(&mut self) -> Result<()> {
-        if self.random.below(100) < self.direct {
+        if self.random.u64(..100) < self.direct {
             return self.direct();
         }
-        match self.random.below(97) {
+        match self.random.u64(..97) {
             0..25 => self.read(),
             25..50 => self.write(),
             50..58 => self.append(),
@@ -119,8 +119,8 @@ impl Fsx {
     fn range_inside(&mut self) -> Option<(usize, usize)> {
         let size = self.model.len();
         (size > 0).then(|| {
-            let at = self.random.index(size);
-            (at, 1 + self.random.index((size - at).min(OPERATION_MAX)))
+            let at = self.random.usize(..size);
+            (at, 1 + self.random.usize(..(size - at).min(OPERATION_MAX)))
         })
     }
 
@@ -162,18 +162,18 @@ impl Fsx {
 
     /// Random bytes and where they go: anywhere, also behind the end.
     fn new_data(&mut self) -> (usize, Vec<u8>) {
-        let at = self.random.index(SIZE_MAX - 1);
-        let at = if self.random.below(4) == 0 {
+        let at = self.random.usize(..SIZE_MAX - 1);
+        let at = if self.random.u64(..4) == 0 {
             at & !4095
         } else {
             at
         };
-        let len = 1 + self.random.index((SIZE_MAX - at).min(OPERATION_MAX));
+        let len = 1 + self.random.usize(..(SIZE_MAX - at).min(OPERATION_MAX));
         (at, self.bytes(len))
     }
 
     fn bytes(&mut self, len: usize) -> Vec<u8> {
-        let words = (0..len.div_ceil(8)).flat_map(|_| self.random.next().to_le_bytes());
+        let words = (0..len.div_ceil(8)).flat_map(|_| self.random.u64(..).to_le_bytes());
         words.take(len).collect()
     }
 
@@ -197,7 +197,7 @@ impl Fsx {
         if room == 0 {
             return Ok(());
         }
-        let len = 1 + self.random.index(room.min(8192));
+        let len = 1 + self.random.usize(..room.min(8192));
         let data = self.bytes(len);
         self.history
             .push(format!("append {len} at {}", self.model.len()));
@@ -208,13 +208,13 @@ impl Fsx {
     }
 
     fn resize(&mut self) -> Result<()> {
-        let near = self.random.below(2) == 0;
+        let near = self.random.u64(..2) == 0;
         let size = if near {
-            (self.model.len() + self.random.index(9000))
+            (self.model.len() + self.random.usize(..9000))
                 .saturating_sub(4500)
                 .min(SIZE_MAX)
         } else {
-            self.random.index(SIZE_MAX)
+            self.random.usize(..SIZE_MAX)
         };
         self.history
             .push(format!("size {} -> {size}", self.model.len()));
@@ -258,7 +258,7 @@ impl Fsx {
             .write(true)
             .custom_flags(rustix::fs::OFlags::DIRECT.bits().cast_signed())
             .open(&self.path)?;
-        if self.random.below(2) == 0 {
+        if self.random.u64(..2) == 0 {
             let Some((at, len)) = self.range_inside() else {
                 return Ok(());
             };

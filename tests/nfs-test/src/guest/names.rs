@@ -11,6 +11,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail, ensure};
+use fastrand::Rng;
 use nfs_lab::pattern;
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, chmodat, ftruncate, linkat, mkdirat, mknodat, open,
@@ -20,7 +21,6 @@ use rustix::io::Errno;
 
 use super::Report;
 use crate::manifest::{self, Entry};
-use crate::random::Random;
 
 /// Directories that stay.
 const DIRECTORIES: [&str; 5] = ["p", "p/r", "p/r/t", "q", "q/s"];
@@ -71,7 +71,7 @@ fn play(dir: &Path, reference: &Path, plan: &Plan<'_>) -> Result<(u64, Vec<Entry
     for root in &roots {
         fs::create_dir(root).with_context(|| format!("make {}", root.display()))?;
     }
-    let mut random = Random::new(plan.seed);
+    let mut random = Rng::with_seed(plan.seed);
     let mut workers = Vec::new();
     for number in 0..plan.workers {
         workers.push(Worker {
@@ -113,7 +113,7 @@ fn tree(root: &Path) -> Result<Vec<Entry>> {
 struct Worker {
     /// On the mount, and on the guest's own file system.
     roots: [PathBuf; 2],
-    random: Random,
+    random: Rng,
     history: Vec<String>,
 }
 
@@ -154,12 +154,12 @@ impl Worker {
     }
 
     fn path(&mut self) -> String {
-        let directory = match self.random.index(DIRECTORIES.len() + 1) {
+        let directory = match self.random.usize(..DIRECTORIES.len() + 1) {
             0 => String::new(),
             at => format!("{}/", DIRECTORIES[at - 1]),
         };
-        let name = format!("{directory}n{}", self.random.below(NAMES));
-        if self.random.below(100) < BELOW {
+        let name = format!("{directory}n{}", self.random.u64(..NAMES));
+        if self.random.u64(..100) < BELOW {
             name + "/below"
         } else {
             name
@@ -168,10 +168,10 @@ impl Worker {
 
     fn operation(&mut self) -> Operation {
         let path = self.path();
-        match self.random.below(100) {
+        match self.random.u64(..100) {
             0..10 => Operation::Create(path),
-            10..18 => Operation::Write(path, self.random.below(20_000)),
-            18..24 => Operation::Append(path, self.random.below(5_000)),
+            10..18 => Operation::Write(path, self.random.u64(..20_000)),
+            18..24 => Operation::Append(path, self.random.u64(..5_000)),
             24..38 => Operation::Mkdir(path),
             38..48 => Operation::Symlink(self.target(), path),
             48..54 => Operation::Mknod(path),
@@ -179,18 +179,18 @@ impl Worker {
             64..76 => Operation::Rename(path, self.path()),
             76..86 => Operation::Unlink(path),
             86..93 => Operation::Rmdir(path),
-            93..96 => Operation::Truncate(path, self.random.below(30_000)),
-            _ => Operation::Chmod(path, 0o600 | self.random.below(0o100) as u32),
+            93..96 => Operation::Truncate(path, self.random.u64(..30_000)),
+            _ => Operation::Chmod(path, 0o600 | self.random.u64(..0o100) as u32),
         }
     }
 
     /// Of a symbolic link: it may lead to something, but never out of the worker's directory.
     fn target(&mut self) -> String {
-        let name = self.random.below(NAMES);
-        match self.random.below(3) {
+        let name = self.random.u64(..NAMES);
+        match self.random.u64(..3) {
             0 => format!("n{name}"),
             1 => format!("../q/n{name}"),
-            _ => format!("nowhere/{}", self.random.next()),
+            _ => format!("nowhere/{}", self.random.u64(..)),
         }
     }
 }

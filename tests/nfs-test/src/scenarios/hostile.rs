@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use fastrand::Rng;
 use nfs_client::{Identity, RawConnection};
 use nfs_lab::pattern;
 use nfs_lab::{Server, ServerOptions};
@@ -17,7 +18,6 @@ use nfs_wire::nfs3::{FileHandle, GetattrArgs, Procedure, ReadArgs, WriteArgs};
 
 use crate::host::Context;
 use crate::host::wire::{block_on, mount, ok, walk};
-use crate::random::Random;
 
 /// The server's budget for buffers in this scenario.
 const MEMORY: &str = "64MiB";
@@ -138,10 +138,10 @@ impl Witness {
                 block_on(async {
                     let (nfs, root) = mount(address).await?;
                     let file = walk(&nfs, &root, "file").await?;
-                    let mut random = Random::new(1);
+                    let mut random = Rng::with_seed(1);
                     while !stop.load(Ordering::Relaxed) {
                         ok("GETATTR", nfs.getattr(&root)).await?;
-                        let offset = random.below(4 << 20) & !4095;
+                        let offset = random.u64(..4 << 20) & !4095;
                         let reply = ok("READ", nfs.read(&file, offset, 4096)).await?;
                         let wrong = pattern::first_difference(1, offset, &reply.data);
                         ensure!(
@@ -365,14 +365,14 @@ fn until_closed(stream: &mut TcpStream, piece: &[u8], most: usize) -> Result<()>
 /// handles, which make up for what the server cut off of the others.
 fn garbage(attack: &Attack) -> Result<()> {
     let total: u64 = if attack.quick { 64 << 20 } else { 1 << 30 };
-    let kinds: [fn(&mut Random, &Attack) -> Vec<u8>; 4] = [noise, noise_record, forged, damaged];
+    let kinds: [fn(&mut Rng, &Attack) -> Vec<u8>; 4] = [noise, noise_record, forged, damaged];
     let each = total / kinds.len() as u64;
     let sent: u64 = std::thread::scope(|scope| {
         let senders: Vec<_> = (0..)
             .zip(kinds)
             .map(|(i, make)| {
                 scope.spawn(move || {
-                    pour(attack, &mut Random::new(attack.seed + i), each, make)
+                    pour(attack, &mut Rng::with_seed(attack.seed + i), each, make)
                         .with_context(|| format!("garbage of kind {i}"))
                 })
             })
@@ -385,7 +385,7 @@ fn garbage(attack: &Attack) -> Result<()> {
         senders.into_iter().map(join).sum::<Result<u64>>()
     })?;
     let rest = total.saturating_sub(sent);
-    let more = pour(attack, &mut Random::new(attack.seed), rest, forged)?;
+    let more = pour(attack, &mut Rng::with_seed(attack.seed), rest, forged)?;
     ensure!(
         sent + more >= total,
         "only {} bytes of garbage were taken",
@@ -398,9 +398,9 @@ fn garbage(attack: &Attack) -> Result<()> {
 /// Noise is mostly cut off at its first header, so the number of connections is limited as well.
 fn pour(
     attack: &Attack,
-    random: &mut Random,
+    random: &mut Rng,
     total: u64,
-    make: fn(&mut Random, &Attack) -> Vec<u8>,
+    make: fn(&mut Rng, &Attack) -> Vec<u8>,
 ) -> Result<u64> {
     let mut sent = 0;
     for _ in 0..2000 {
@@ -429,23 +429,23 @@ fn pour(
     Ok(sent)
 }
 
-fn noise(random: &mut Random, _attack: &Attack) -> Vec<u8> {
+fn noise(random: &mut Rng, _attack: &Attack) -> Vec<u8> {
     (0..8192)
-        .flat_map(|_| random.next().to_le_bytes())
+        .flat_map(|_| random.u64(..).to_le_bytes())
         .collect()
 }
 
-fn noise_record(random: &mut Random, attack: &Attack) -> Vec<u8> {
+fn noise_record(random: &mut Rng, attack: &Attack) -> Vec<u8> {
     let mut body = noise(random, attack);
-    body.truncate(1 + random.index(60_000));
+    body.truncate(1 + random.usize(..60_000));
     record(&body)
 }
 
 /// A WRITE of 1 MiB to a handle that nobody ever gave out.
-fn forged(random: &mut Random, attack: &Attack) -> Vec<u8> {
+fn forged(random: &mut Rng, attack: &Attack) -> Vec<u8> {
     let mut handle = attack.file.as_ref().to_vec();
-    let at = random.index(handle.len());
-    handle[at] ^= 1 << random.below(8);
+    let at = random.usize(..handle.len());
+    handle[at] ^= 1 << random.u64(..8);
     let file = FileHandle::new(&handle).unwrap_or(attack.file);
     let data = vec![0x5a; 1 << 20];
     let (count, stable) = (1 << 20, nfs_wire::nfs3::StableHow::Unstable);
@@ -456,21 +456,21 @@ fn forged(random: &mut Random, attack: &Attack) -> Vec<u8> {
         stable,
         data: &data,
     };
-    record(&call(random.next() as u32, Procedure::Write, &args))
+    record(&call(random.u64(..) as u32, Procedure::Write, &args))
 }
 
 /// A READ or a WRITE with some bytes changed, in a record of the right length.
-fn damaged(random: &mut Random, attack: &Attack) -> Vec<u8> {
-    let xid = random.next() as u32;
-    let mut body = if random.below(2) == 0 {
+fn damaged(random: &mut Rng, attack: &Attack) -> Vec<u8> {
+    let xid = random.u64(..) as u32;
+    let mut body = if random.u64(..2) == 0 {
         let args = ReadArgs {
             file: attack.file,
-            offset: random.next(),
+            offset: random.u64(..),
             count: 1 << 20,
         };
         call(xid, Procedure::Read, &args)
     } else {
-        let data = vec![0x5a; random.index(100_000)];
+        let data = vec![0x5a; random.usize(..100_000)];
         let stable = nfs_wire::nfs3::StableHow::Unstable;
         // A handle that is no longer one: nothing here may change the file.
         let file = FileHandle::new(&[7; 32]).unwrap_or(attack.file);
@@ -488,8 +488,8 @@ fn damaged(random: &mut Random, attack: &Attack) -> Vec<u8> {
         )
     };
     let head = body.len().min(250);
-    for _ in 0..1 + random.index(4) {
-        body[random.index(head)] = random.next() as u8;
+    for _ in 0..1 + random.usize(..4) {
+        body[random.usize(..head)] = random.u64(..) as u8;
     }
     record(&body)
 }

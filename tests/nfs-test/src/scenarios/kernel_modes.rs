@@ -12,6 +12,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, ensure};
+use fastrand::Rng;
 use nfs_lab::{FsKind, Guest, IoFigures, LoopFs, Mount, Netns, Server, ServerOptions};
 use nfs_wire::nfs3::StableHow;
 
@@ -20,7 +21,6 @@ use crate::duel::{self, Expected};
 use crate::guest;
 use crate::host::{Context, IoSetting, Mode};
 use crate::map::Map;
-use crate::random::Random;
 
 /// Longest run of the guest.
 const GUEST_DEADLINE: Duration = Duration::from_secs(900);
@@ -111,7 +111,7 @@ pub(super) fn run(context: &Context) -> Result<String> {
     let mut disk = LoopFs::new(FsKind::Xfs, 1024, &export)?;
     let netns = Netns::new()?;
     let bench = Bench::new(context, &netns, &export)?;
-    let mut random = Random::new(context.seed);
+    let mut random = Rng::with_seed(context.seed);
     let mut server = bench.start(&mut random)?;
     let guest = Guest {
         netns: &netns,
@@ -273,8 +273,8 @@ impl<'a> Bench<'a> {
     }
 
     /// Starts the server, with another mode for WRITEs to `/changing` each time.
-    fn start(&self, random: &mut Random) -> Result<Server> {
-        let mut mode = || Mode::ALL[random.index(Mode::ALL.len())];
+    fn start(&self, random: &mut Rng) -> Result<Server> {
+        let mut mode = || Mode::ALL[random.usize(..Mode::ALL.len())];
         let (first, read) = (mode(), mode());
         let write = Mode::ALL[self.starts.get() % Mode::ALL.len()];
         self.starts.set(self.starts.get() + 1);
@@ -289,7 +289,7 @@ impl<'a> Bench<'a> {
             StableHow::DataSync,
             StableHow::FileSync,
         ];
-        let floor = floors[random.index(floors.len())];
+        let floor = floors[random.usize(..floors.len())];
         let changing = IoSetting {
             read,
             floor,
@@ -352,7 +352,7 @@ impl Local {
 
 /// Writes by call and by map in turn, and reads, until it is over.
 fn play(file: &File, seed: u64, over: &AtomicBool) -> Result<()> {
-    let mut random = Random::new(seed ^ 1);
+    let mut random = Rng::with_seed(seed ^ 1);
     let map = Map::new(file, duel::LENGTH as usize)?;
     let by_call = |offset: u64, data: &[u8]| Ok(file.write_all_at(data, offset)?);
     let by_map = |offset: u64, data: &[u8]| map.write(offset as usize, data);

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::Stdio;
 
 use anyhow::{Context as _, Result, ensure};
+use fastrand::Rng;
 use nfs_lab::pattern;
 use nfs_lab::{Running, output_within};
 use serde_json::Value;
@@ -14,7 +15,6 @@ use serde_json::Value;
 use super::{COMMAND_DEADLINE, library, penstock, refused, resume, tree};
 use crate::host::{Context, Peer, PeerServer};
 use crate::manifest::{self, Entry};
-use crate::random::Random;
 
 /// What goes through a pipe, in bytes.
 const PIPED_BYTES: usize = 5_000_011;
@@ -26,7 +26,7 @@ const PIPED_BYTES: usize = 5_000_011;
 pub(super) fn run(context: &Context, peer: Peer) -> Result<String> {
     let mut server = PeerServer::start(context, peer, |_| Ok(()))?;
     let source = context.lab.dir.join("source");
-    tree::make(&source, &mut Random::new(context.seed)).context("make a tree")?;
+    tree::make(&source, &mut Rng::with_seed(context.seed)).context("make a tree")?;
     let expected = manifest::of_tree(&source)?;
     let tree = Tree {
         peer,

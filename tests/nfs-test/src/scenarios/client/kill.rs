@@ -7,13 +7,13 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
+use fastrand::Rng;
 use nfs_lab::pattern;
 use nfs_lab::{FsKind, LoopFs, Running, Server, ServerOptions, output};
 
 use super::tree;
 use crate::host::{Context, IoSetting, Mode};
 use crate::manifest::{self, Entry};
-use crate::random::Random;
 
 /// How long a copy may go on after its last blow.
 const COPY_DEADLINE: Duration = Duration::from_secs(120);
@@ -82,7 +82,7 @@ enum Way {
 
 struct Bench<'a> {
     context: &'a Context,
-    random: Random,
+    random: Rng,
     export: PathBuf,
     disk: LoopFs,
     /// What is copied, and what it is.
@@ -102,7 +102,7 @@ struct Bench<'a> {
 
 impl<'a> Bench<'a> {
     fn new(context: &'a Context, export: PathBuf, disk: LoopFs, cut: bool) -> Result<Self> {
-        let mut random = Random::new(context.seed.wrapping_add(context.lab.engine as u64));
+        let mut random = Rng::with_seed(context.seed.wrapping_add(context.lab.engine as u64));
         let source = tempfile::Builder::new()
             .prefix("nfs-test-kill-")
             .tempdir_in("/dev/shm")?;
@@ -159,7 +159,7 @@ impl<'a> Bench<'a> {
     /// The server, on the port that it had before.
     fn start(&mut self) -> Result<()> {
         let config = self.context.lab.dir.join("penstock.toml");
-        let mode = Mode::ALL[self.random.index(Mode::ALL.len())];
+        let mode = Mode::ALL[self.random.usize(..Mode::ALL.len())];
         let text = format!(
             "[[export]]\npath = {:?}\npseudo = \"/\"\nsquash = \"none\"\n{}",
             self.export.display(),
@@ -288,7 +288,7 @@ impl<'a> Bench<'a> {
             );
         }
         while self.blows < blows {
-            let pause = Duration::from_micros(self.random.below(PAUSE_MAX_US));
+            let pause = Duration::from_micros(self.random.u64(..PAUSE_MAX_US));
             if let Some(status) = running.ended_within(pause)? {
                 return Ok(status);
             }
@@ -353,7 +353,7 @@ fn plain(entries: &[Entry]) -> Vec<Entry> {
 }
 
 /// Large files, many small ones, and a tree with everything in it.
-fn fill(dir: &Path, random: &mut Random) -> Result<()> {
+fn fill(dir: &Path, random: &mut Rng) -> Result<()> {
     tree::make(&dir.join("tree"), random)?;
     for size in LARGE {
         fs::write(
@@ -363,7 +363,7 @@ fn fill(dir: &Path, random: &mut Random) -> Result<()> {
     }
     fs::create_dir(dir.join("small"))?;
     for index in 0..SMALL {
-        let size = random.index(20_000);
+        let size = random.usize(..20_000);
         fs::write(
             dir.join(format!("small/{index}")),
             pattern::bytes(index, 0, size),

@@ -5,13 +5,13 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
 use bytes::Bytes;
+use fastrand::Rng;
 use nfs_client::{Client, File, NfsUrl};
 use nfs_lab::pattern;
 use nfs_wire::nfs3::{CreateHow, Nfsstat3, Sattr3};
 
 use crate::host::PeerServer;
 use crate::host::wire::{block_on, ok};
-use crate::random::Random;
 
 /// The file that is written in pieces, in bytes, and the pieces.
 const FILE_BYTES: usize = 6_000_007;
@@ -71,15 +71,15 @@ async fn procedures(client: &Client) -> Result<u32> {
 
 /// Level two: a file that is written in pieces at once, read in all ways, cut, and appended to.
 async fn files(url: &NfsUrl, client: &Client) -> Result<u32> {
-    let mut random = Random::new(8);
+    let mut random = Rng::with_seed(8);
     let file = client.create_new(b"/levels", 0o644).await?;
     let mut model = pattern::bytes(1, 0, FILE_BYTES);
     for (offset, piece) in (0..).step_by(777_777).zip(model.chunks(777_777)) {
         file.write_at(offset, piece.to_vec()).await?;
     }
     for tag in 0..PIECES {
-        let at = random.index(FILE_BYTES - PIECE_MAX as usize);
-        let data = pattern::bytes(10 + tag, at as u64, 1 + random.below(PIECE_MAX) as usize);
+        let at = random.usize(..FILE_BYTES - PIECE_MAX as usize);
+        let data = pattern::bytes(10 + tag, at as u64, 1 + random.u64(..PIECE_MAX) as usize);
         model[at..at + data.len()].copy_from_slice(&data);
         file.write_at(at as u64, data).await?;
         if tag % 10 == 0 {
@@ -102,8 +102,8 @@ async fn files(url: &NfsUrl, client: &Client) -> Result<u32> {
     }
     ensure!(at == FILE_BYTES, "the stream has {at} bytes");
     for _ in 0..40 {
-        let at = random.index(FILE_BYTES + 1000);
-        let len = 1 + random.index(200_000);
+        let at = random.usize(..FILE_BYTES + 1000);
+        let len = 1 + random.usize(..200_000);
         let back = seen.read_at(at as u64, len).await?;
         let end = (at + len).min(FILE_BYTES);
         ensure!(back.data == model[at.min(end)..end], "{len} bytes at {at}");

@@ -8,9 +8,8 @@ use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::Result;
+use fastrand::Rng;
 use nfs_lab::pattern;
-
-use crate::random::Random;
 
 /// Names that a shell, a terminal, a URL or a text encoding might spoil.
 const NAMES: &[&[u8]] = &[
@@ -54,7 +53,7 @@ const SPARSE_PIECES: &[(u64, usize)] = &[
 ///
 /// # Errors
 /// Any error of the file system.
-pub(super) fn make(dir: &Path, random: &mut Random) -> Result<()> {
+pub(super) fn make(dir: &Path, random: &mut Rng) -> Result<()> {
     fs::create_dir_all(dir.join("names/deep/er/and/deeper"))?;
     fs::create_dir(dir.join("empty directory"))?;
     let mut longest = vec![b'n'; 255];
@@ -117,19 +116,19 @@ fn links(dir: &Path) -> Result<()> {
 }
 
 /// Times of all kinds, those of directories last: what is made in them moves them.
-fn times(dir: &Path, random: &mut Random) -> Result<()> {
+fn times(dir: &Path, random: &mut Rng) -> Result<()> {
     for part in ["names", "sizes", "modes", "links"] {
         for entry in fs::read_dir(dir.join(part))? {
             let entry = entry?;
             // Before 1970 is not for NFSv3.
-            let seconds = random.below(1 << 31);
-            let time = UNIX_EPOCH + Duration::new(seconds, random.below(1_000_000_000) as u32);
+            let seconds = random.u64(..1 << 31);
+            let time = UNIX_EPOCH + Duration::new(seconds, random.u64(..1_000_000_000) as u32);
             if entry.file_type()?.is_file() {
                 let times = FileTimes::new().set_modified(time).set_accessed(time);
                 File::open(entry.path())?.set_times(times)?;
             }
         }
-        let time = UNIX_EPOCH + Duration::new(1_000_000_000 + random.below(1000), 123_456_789);
+        let time = UNIX_EPOCH + Duration::new(1_000_000_000 + random.u64(..1000), 123_456_789);
         let times = FileTimes::new().set_modified(time).set_accessed(time);
         File::open(dir.join(part))?.set_times(times)?;
     }

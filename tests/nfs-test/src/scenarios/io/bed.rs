@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use bytes::Bytes;
+use fastrand::Rng;
 use nfs_client::Nfs3;
 use nfs_client::nfs3::{FileHandle, Sattr3, SetTime, StableHow};
 use nfs_lab::{FsKind, LoopFs, Mounted, Server, ServerOptions};
@@ -21,7 +22,6 @@ use nfs_wire::{Decode, Decoder};
 
 use crate::host::Context;
 use crate::host::wire::{connect_from, mount_path, ok};
-use crate::random::Random;
 
 /// How long one call may take. A loaded machine syncs slowly; a hang lasts longer than this.
 const CALL_DEADLINE: Duration = Duration::from_secs(60);
@@ -307,15 +307,15 @@ impl Client {
 #[derive(Clone)]
 pub(super) struct Source {
     pool: Bytes,
-    random: Rc<RefCell<Random>>,
+    random: Rc<RefCell<Rng>>,
 }
 
 impl Source {
     /// Pieces of up to `longest` bytes.
-    pub(super) fn new(mut random: Random, longest: usize) -> Self {
+    pub(super) fn new(mut random: Rng, longest: usize) -> Self {
         let words = (longest * 2).div_ceil(8);
         let pool: Vec<u8> = (0..words)
-            .flat_map(|_| random.next().to_ne_bytes())
+            .flat_map(|_| random.u64(..).to_ne_bytes())
             .map(|byte| byte | 1)
             .collect();
         let random = Rc::new(RefCell::new(random));
@@ -326,7 +326,7 @@ impl Source {
     }
 
     pub(super) fn take(&self, len: usize) -> Bytes {
-        let start = self.random.borrow_mut().index(self.pool.len() - len + 1);
+        let start = self.random.borrow_mut().usize(..self.pool.len() - len + 1);
         self.pool.slice(start..start + len)
     }
 
@@ -336,7 +336,7 @@ impl Source {
     }
 
     pub(super) fn below(&self, bound: u64) -> u64 {
-        self.random.borrow_mut().below(bound)
+        self.random.borrow_mut().u64(..bound)
     }
 
     /// Mostly UNSTABLE, now and then the others.

@@ -13,8 +13,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Result, bail};
-
-use crate::random::Random;
+use fastrand::Rng;
 
 /// Values that tell writes apart; a prime, so that neighbours differ. A read that meets as many
 /// writes of one cell says nothing.
@@ -64,23 +63,23 @@ pub(super) struct Cells {
 
 impl Cells {
     /// Cells of mixed sizes, most of them off every alignment, up to about `size` bytes.
-    pub(super) fn new(random: &mut Random, size: u64, mapped: bool) -> Self {
+    pub(super) fn new(random: &mut Rng, size: u64, mapped: bool) -> Self {
         let mut cells = Vec::new();
         let mut at = 0;
         while at < size {
-            let len = match random.below(12) {
+            let len = match random.u64(..12) {
                 0 => 1,
-                1 => 1 + random.below(16),
+                1 => 1 + random.u64(..16),
                 2 => 512,
-                3 => 1 + random.below(1000),
+                3 => 1 + random.u64(..1000),
                 4 => 4096,
                 // On to a page's edge: what follows begins aligned.
                 5 => 4096 - at % 4096,
-                6 | 7 => 4096 + random.below(6000),
-                8 | 9 => 8192 + random.below(20_000),
-                _ => 1 + random.below(5000),
+                6 | 7 => 4096 + random.u64(..6000),
+                8 | 9 => 8192 + random.u64(..20_000),
+                _ => 1 + random.u64(..5000),
             };
-            let owner = match random.below(8) {
+            let owner = match random.u64(..8) {
                 0 => Owner::Local,
                 1 if mapped => Owner::Mapped,
                 // Long enough for a middle that goes past the cache.
@@ -109,10 +108,10 @@ impl Cells {
     }
 
     /// A random cell of `owner` that may be written now, and the bytes to write.
-    pub(super) fn claim(&self, random: &mut Random, owner: Owner) -> Option<(&Cell, Vec<u8>)> {
+    pub(super) fn claim(&self, random: &mut Rng, owner: Owner) -> Option<(&Cell, Vec<u8>)> {
         // Free ones are many more than writers.
         for _ in 0..1000 {
-            let cell = &self.cells[random.index(self.cells.len())];
+            let cell = &self.cells[random.usize(..self.cells.len())];
             if cell.owner == owner
                 && let Some(number) = cell.begin()
             {
@@ -256,9 +255,9 @@ mod tests {
 
     #[test]
     fn a_read_finds_no_write_older_than_the_last_acknowledged_and_none_that_was_not_sent() {
-        let cells = Cells::new(&mut Random::new(1), 10_000, false);
+        let cells = Cells::new(&mut Rng::with_seed(1), 10_000, false);
         let (cell, data) = cells
-            .claim(&mut Random::new(2), Owner::Remote)
+            .claim(&mut Rng::with_seed(2), Owner::Remote)
             .expect("a free cell");
         let expected = cells.begin_read(cell.file.clone());
         // Under way: both.

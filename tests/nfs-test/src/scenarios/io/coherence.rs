@@ -20,6 +20,7 @@ use std::thread::JoinHandle;
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use bytes::Bytes;
+use fastrand::Rng;
 use nfs_client::nfs3::{FileHandle, StableHow};
 
 use super::bed::{Bed, Client, Ground, Mode, drop_cache, pipelined, same};
@@ -28,7 +29,6 @@ use super::figures::Control;
 use crate::host::Context;
 use crate::host::wire::{block_on, ok};
 use crate::map::Map;
-use crate::random::Random;
 
 const GROUNDS: [Ground; 3] = [Ground::Xfs, Ground::Ext4, Ground::Btrfs];
 /// Bytes of the hot file.
@@ -44,7 +44,7 @@ const WRITES_PER_DROP: u64 = 300;
 const NAME: &str = "hot";
 
 pub(in crate::scenarios) fn run(context: &Context) -> Result<String> {
-    let mut random = Random::new(context.seed);
+    let mut random = Rng::with_seed(context.seed);
     let mut log = KernelLog::open();
     let (mut writes, mut reads, mut locals) = (0, 0, 0);
     for ground in GROUNDS {
@@ -106,7 +106,7 @@ struct Done {
     locals: u64,
 }
 
-fn hammer(context: &Context, bed: &Bed, mapped: bool, random: &mut Random) -> Result<Done> {
+fn hammer(context: &Context, bed: &Bed, mapped: bool, random: &mut Rng) -> Result<Done> {
     let cells = Arc::new(Cells::new(random, SIZE, mapped));
     let path = bed.path(NAME);
     std::fs::write(&path, cells.initial())?;
@@ -141,8 +141,8 @@ impl Views {
         Ok(Self(views))
     }
 
-    fn any(&self, random: &mut Random) -> &(Client, FileHandle, Mode) {
-        &self.0[random.index(self.0.len())]
+    fn any(&self, random: &mut Rng) -> &(Client, FileHandle, Mode) {
+        &self.0[random.usize(..self.0.len())]
     }
 }
 
@@ -152,7 +152,7 @@ async fn over_nfs(
     cells: &Arc<Cells>,
     path: &Path,
     count: u64,
-    random: &mut Random,
+    random: &mut Rng,
 ) -> Result<(u64, u64)> {
     let share = Rc::new(Share {
         views: Views::new(address, rules).await?,
@@ -188,7 +188,7 @@ struct Share {
     views: Views,
     cells: Arc<Cells>,
     path: PathBuf,
-    random: RefCell<Random>,
+    random: RefCell<Rng>,
     verifier: Shared<Option<[u8; 8]>>,
     written: Shared<u64>,
     end: Shared<bool>,
@@ -198,14 +198,14 @@ impl Share {
     async fn write(&self) -> Result<()> {
         let claimed = {
             let random = &mut self.random.borrow_mut();
-            let (first, then) = if random.below(2) == 0 {
+            let (first, then) = if random.u64(..2) == 0 {
                 (Owner::Contended, Owner::Remote)
             } else {
                 (Owner::Remote, Owner::Contended)
             };
             let claimed = self.cells.claim(random, first);
             let claimed = claimed.or_else(|| self.cells.claim(random, then));
-            let stable = match random.below(40) {
+            let stable = match random.u64(..40) {
                 0 => StableHow::FileSync,
                 1 => StableHow::DataSync,
                 _ => StableHow::Unstable,
@@ -278,10 +278,10 @@ impl Share {
     }
 }
 
-fn range(random: &mut Random, size: u64) -> std::ops::Range<u64> {
-    let start = random.below(size);
-    let most = if random.below(3) == 0 { READ_MAX } else { 6000 };
-    start..(start + 1 + random.below(most)).min(size)
+fn range(random: &mut Rng, size: u64) -> std::ops::Range<u64> {
+    let start = random.u64(..size);
+    let most = if random.u64(..3) == 0 { READ_MAX } else { 6000 };
+    start..(start + 1 + random.u64(..most)).min(size)
 }
 
 /// Every byte is the last write's: in each mode, on the server's machine, from the disk.
@@ -316,7 +316,7 @@ struct Local {
 }
 
 impl Local {
-    fn start(path: &Path, cells: &Arc<Cells>, random: &mut Random) -> Result<Self> {
+    fn start(path: &Path, cells: &Arc<Cells>, random: &mut Rng) -> Result<Self> {
         let end = Arc::new(AtomicBool::new(false));
         let file = OpenOptions::new().read(true).write(true).open(path)?;
         let direct = OpenOptions::new()
@@ -357,12 +357,12 @@ struct Process {
     direct: File,
     map: Map,
     cells: Arc<Cells>,
-    random: Random,
+    random: Rng,
 }
 
 impl Process {
     fn step(&mut self) -> Result<()> {
-        match self.random.below(8) {
+        match self.random.u64(..8) {
             0 | 1 => self.write(),
             2 => self.store(),
             3 | 4 => self.load(),

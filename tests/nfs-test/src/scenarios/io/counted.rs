@@ -11,6 +11,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use fastrand::Rng;
 use nfs_client::nfs3::StableHow;
 use nfs_lab::{Running, output};
 use rustix::process::Signal;
@@ -19,7 +20,6 @@ use super::bed::{Bed, Client, Ground, Mode, Source, pipelined, same};
 use super::figures::{Control, Sum};
 use crate::host::Context;
 use crate::host::wire::{block_on, ok};
-use crate::random::Random;
 
 /// Bytes of one READ or WRITE.
 const CALL: u64 = 1 << 20;
@@ -145,7 +145,7 @@ async fn transfer(bed: &Bed, mode: Mode, mib: u64, direction: Direction) -> Resu
     let client = Client::new(bed.address, mode).await?;
     let file = client.find(NAME).await?;
     // Every MiB is another piece of one source, known by its place.
-    let source = Source::new(Random::new(1), 2 << 20);
+    let source = Source::new(Rng::with_seed(1), 2 << 20);
     let whole = source.whole();
     let room = whole.len() as u64 - CALL;
     let worker = client.clone();

@@ -8,6 +8,7 @@ use std::rc::Rc;
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use bytes::Bytes;
+use fastrand::Rng;
 use nfs_client::nfs3::{Failure, FileHandle, Nfsstat3, StableHow, WccData, WriteOk};
 use tokio::sync::Notify;
 
@@ -15,7 +16,6 @@ use super::bed::{BESIDE, Bed, Client, Ground, Mode, Source, local_is, pipelined}
 use super::records::RECORD;
 use crate::host::Context;
 use crate::host::wire::{block_on, ok};
-use crate::random::Random;
 
 const RECORDS: u64 = 120;
 const NAME: &str = "records";
@@ -24,7 +24,7 @@ pub(super) fn run(
     context: &Context,
     ground: Ground,
     mode: Mode,
-    random: &mut Random,
+    random: &mut Rng,
 ) -> Result<String> {
     let mut bed = Bed::new(context, ground, 128)?;
     std::fs::write(bed.path(NAME), [])?;
@@ -32,8 +32,8 @@ pub(super) fn run(
     rustix::fs::syncfs(std::fs::File::open(&bed.export)?)?;
     let source = Source::new(random.fork(), 1 << 20);
     let cut = Cut {
-        after: 5 + random.below(RECORDS / 2),
-        loses: random.below(2) == 0,
+        after: 5 + random.u64(..RECORDS / 2),
+        loses: random.u64(..2) == 0,
     };
     let mut work = Work {
         sent: Rc::default(),

@@ -13,6 +13,7 @@ use std::rc::Rc;
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use bytes::Bytes;
+use fastrand::Rng;
 use nfs_client::nfs3::{FileHandle, Nfsstat3, StableHow};
 use nfs_lab::output;
 
@@ -20,7 +21,6 @@ use super::bed::{Bed, Client, Ground, Mode, Source, drop_cache, local_is, pipeli
 use super::cut;
 use crate::host::Context;
 use crate::host::wire::{block_on, ok};
-use crate::random::Random;
 
 const BLOCK: u64 = 4096;
 /// The WRITE that is split: it begins and ends inside a block.
@@ -28,7 +28,7 @@ const START: u64 = 100;
 const END: u64 = 9 * BLOCK + 200;
 
 pub(in crate::scenarios) fn run(context: &Context) -> Result<String> {
-    let mut random = Random::new(context.seed);
+    let mut random = Rng::with_seed(context.seed);
     let mut notes = Vec::new();
     for ground in [Ground::Xfs, Ground::Ext4] {
         let what = || format!("a full {}, seed {}", ground.name(), context.seed);
@@ -89,7 +89,7 @@ impl There {
     }
 }
 
-fn full(context: &Context, ground: Ground, random: &mut Random) -> Result<String> {
+fn full(context: &Context, ground: Ground, random: &mut Rng) -> Result<String> {
     let mut bed = Bed::new(context, ground, 64)?;
     let source = Source::new(random.fork(), 256 << 10);
     let mut cases = Vec::new();
@@ -282,7 +282,7 @@ fn btrfs(arguments: &[&str], point: &Path) -> Result<()> {
 }
 
 /// A file system that gives no more than so much.
-fn limited(context: &Context, random: &mut Random) -> Result<String> {
+fn limited(context: &Context, random: &mut Rng) -> Result<String> {
     let mut bed = Bed::new(context, Ground::Btrfs, 256)?;
     let source = Source::new(random.fork(), 256 << 10);
     btrfs(&["quota", "enable"], &bed.export)?;
@@ -351,7 +351,7 @@ fn too_long(context: &Context) -> Result<String> {
     const LIMIT: u64 = (1 << 20) + 1000;
     let mut bed = Bed::new(context, Ground::Xfs, 320)?;
     bed.server()?.limit_file_size(LIMIT)?;
-    let source = Source::new(Random::new(context.seed), 256 << 10);
+    let source = Source::new(Rng::with_seed(context.seed), 256 << 10);
     for mode in Mode::ALL {
         let name = format!("long-{}", mode.word());
         let path = bed.path(&name);

@@ -6,12 +6,12 @@ use std::fs::File;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
+use fastrand::Rng;
 use nfs_client::nfs3::FileHandle;
 
 use super::bed::{Bed, Client, Source, drop_cache, local_is, pipelined, same};
 use crate::host::Context;
 use crate::host::wire::ok;
-use crate::random::Random;
 
 /// Files that are worked on at once.
 const FILES: u64 = 3;
@@ -27,7 +27,7 @@ pub(super) async fn run(
     context: &Context,
     bed: &Bed,
     client: &Client,
-    mut random: Random,
+    mut random: Rng,
 ) -> Result<u64> {
     let info = ok("FSINFO", client.nfs.fsinfo(&client.root)).await?;
     let most = u64::from(info.wtmax.min(info.rtmax));

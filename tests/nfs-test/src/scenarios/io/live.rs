@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use bytes::Bytes;
+use fastrand::Rng;
 use nfs_client::nfs3::{FileHandle, StableHow};
 use serde::Deserialize;
 
@@ -17,7 +18,6 @@ use super::cells::{Cells, Owner};
 use super::figures::{Control, Sum};
 use crate::host::Context;
 use crate::host::wire::{block_on, ok};
-use crate::random::Random;
 
 /// Bytes of the file.
 const SIZE: u64 = 512 << 10;
@@ -27,7 +27,7 @@ const WRITES_MIN: u64 = 2000;
 const NAME: &str = "changing.ckpt";
 
 pub(in crate::scenarios) fn run(context: &Context) -> Result<String> {
-    let mut random = Random::new(context.seed);
+    let mut random = Rng::with_seed(context.seed);
     let mut bed = Bed::new(context, Ground::Xfs, 320)?;
     let control = Control::new(&context.lab.program, bed.state());
     let export = Mode::Direct.export();
@@ -69,7 +69,7 @@ async fn under_changes(
     bed: &Bed,
     cells: &Arc<Cells>,
     operator: &Operator,
-    random: Random,
+    random: Rng,
 ) -> Result<(u64, u64)> {
     let client = Client::new(bed.address, Mode::Direct).await?;
     let share = Rc::new(Share {
@@ -104,7 +104,7 @@ struct Share {
     client: Client,
     file: FileHandle,
     cells: Arc<Cells>,
-    random: RefCell<Random>,
+    random: RefCell<Rng>,
     written: Shared<u64>,
     read: Shared<u64>,
     changes: Arc<std::sync::atomic::AtomicU64>,
@@ -118,9 +118,9 @@ impl Share {
     async fn step(&self) -> Result<()> {
         let (start, len, claimed) = {
             let random = &mut self.random.borrow_mut();
-            let start = random.below(self.cells.size());
-            let len = 1 + random.below(60_000);
-            let write = random.below(2) == 0;
+            let start = random.u64(..self.cells.size());
+            let len = 1 + random.u64(..60_000);
+            let write = random.u64(..2) == 0;
             let claimed = if write {
                 self.cells.claim(random, Owner::Remote)
             } else {
@@ -152,7 +152,7 @@ struct Operator {
 }
 
 impl Operator {
-    fn start(control: Control, mut random: Random) -> Result<Self> {
+    fn start(control: Control, mut random: Rng) -> Result<Self> {
         let end = Arc::new(AtomicBool::new(false));
         let changes = Arc::new(std::sync::atomic::AtomicU64::new(0));
         let (stop, count) = (Arc::clone(&end), Arc::clone(&changes));
@@ -188,7 +188,7 @@ impl Operator {
 }
 
 /// A random change, as words of the command line; modes also by the kernel's numbers.
-fn change(random: &mut Random) -> Vec<String> {
+fn change(random: &mut Rng) -> Vec<String> {
     const MODES: [&str; 6] = ["buffered", "dontcache", "direct", "0", "1", "2"];
     const RULES: [&str; 5] = [
         "op=write,max=4KiB",
@@ -199,25 +199,25 @@ fn change(random: &mut Random) -> Vec<String> {
     ];
     let mut words = vec!["io".to_owned(), Mode::Direct.export()];
     let mut add = |option: &str, value: String| words.extend([option.to_owned(), value]);
-    if random.below(2) == 0 {
-        add("--read", MODES[random.index(MODES.len())].to_owned());
+    if random.u64(..2) == 0 {
+        add("--read", MODES[random.usize(..MODES.len())].to_owned());
     }
-    if random.below(2) == 0 {
-        add("--write", MODES[random.index(MODES.len())].to_owned());
+    if random.u64(..2) == 0 {
+        add("--write", MODES[random.usize(..MODES.len())].to_owned());
     }
     // Seldom: each WRITE is slow then.
-    let floor = if random.below(5) == 0 {
+    let floor = if random.u64(..5) == 0 {
         "data-sync"
     } else {
         "asked"
     };
     add("--stable", floor.to_owned());
-    for _ in 0..random.below(4) {
-        let rule = RULES[random.index(RULES.len())];
-        let mode = MODES[random.index(3)];
+    for _ in 0..random.u64(..4) {
+        let rule = RULES[random.usize(..RULES.len())];
+        let mode = MODES[random.usize(..3)];
         add("--rule", format!("{rule},mode={mode}"));
     }
-    if random.below(3) == 0 && !words.iter().any(|word| word == "--rule") {
+    if random.u64(..3) == 0 && !words.iter().any(|word| word == "--rule") {
         words.push("--no-rules".to_owned());
     }
     words

@@ -16,6 +16,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 use anyhow::{Context as _, Result, ensure};
+use fastrand::Rng;
 use nfs_client::nfs3::FileHandle;
 
 use super::bed::{Bed, Client, DEPTH, Ground, Mode, Source, drop_cache, local_is, pipelined, same};
@@ -23,7 +24,6 @@ use super::figures::Control;
 use super::{large, records};
 use crate::host::Context;
 use crate::host::wire::{block_on, ok};
-use crate::random::Random;
 
 const GROUNDS: [Ground; 6] = [
     Ground::Xfs,
@@ -44,7 +44,7 @@ const SLOT: u64 = 6 * BLOCK + 1;
 const SLOTS: u64 = 48;
 
 pub(in crate::scenarios) fn run(context: &Context) -> Result<String> {
-    let mut random = Random::new(context.seed);
+    let mut random = Rng::with_seed(context.seed);
     let (mut reads, mut writes, mut bytes) = (0, 0, 0);
     for ground in GROUNDS {
         let mut bed = Bed::new(context, ground, 512)?;
@@ -99,8 +99,8 @@ fn pairs(a: &BTreeSet<u64>, b: &BTreeSet<u64>) -> Vec<(u64, u64)> {
     a.iter().flat_map(|a| b.iter().map(|b| (*a, *b))).collect()
 }
 
-fn sample(random: &mut Random, count: usize) -> impl Iterator<Item = (u64, u64)> {
-    (0..count).map(|_| (random.below(3 * BLOCK + 1), random.below(3 * BLOCK + 1)))
+fn sample(random: &mut Rng, count: usize) -> impl Iterator<Item = (u64, u64)> {
+    (0..count).map(|_| (random.u64(..3 * BLOCK + 1), random.u64(..3 * BLOCK + 1)))
 }
 
 /// A file to read: how long, and where it has a hole.
@@ -148,7 +148,7 @@ async fn read_cases(
     bed: &Bed,
     client: &Client,
     ground: Ground,
-    random: &mut Random,
+    random: &mut Rng,
 ) -> Result<u64> {
     let source = Source::new(random.fork(), 3 * BLOCK as usize);
     let around_blocks = edges(BLOCK, 3 * BLOCK);
@@ -213,7 +213,7 @@ async fn write_cases(
     context: &Context,
     bed: &Bed,
     client: &Client,
-    random: &mut Random,
+    random: &mut Rng,
 ) -> Result<u64> {
     let source = Source::new(random.fork(), 64 << 10);
     let name = "written";
@@ -225,7 +225,7 @@ async fn write_cases(
     cases.extend(sample(random, if context.quick { 200 } else { 1200 }));
     // Not in their order: neighbouring slots do different things at the same time.
     for i in (1..cases.len()).rev() {
-        cases.swap(i, random.index(i + 1));
+        cases.swap(i, random.usize(..i + 1));
     }
     if context.quick {
         cases.truncate(500);

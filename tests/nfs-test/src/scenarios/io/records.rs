@@ -6,11 +6,11 @@ use std::fs::File;
 
 use anyhow::{Context as _, Result};
 use bytes::{Bytes, BytesMut};
+use fastrand::Rng;
 
 use super::bed::{Bed, Client, DEPTH, Source, drop_cache, local_is, pipelined, same};
 use crate::host::Context;
 use crate::host::wire::ok;
-use crate::random::Random;
 
 /// Bytes of a record, of no alignment: WRITEs have edges and a middle everywhere in a page.
 pub(super) const RECORD: usize = 47_008;
@@ -20,7 +20,7 @@ pub(super) async fn run(
     context: &Context,
     bed: &Bed,
     client: &Client,
-    mut random: Random,
+    mut random: Rng,
 ) -> Result<u64> {
     let count = if context.quick { 40 } else { 150 };
     let source = Source::new(random.fork(), 1 << 20);
@@ -42,7 +42,7 @@ pub(super) async fn run(
         let model = model.freeze();
         if shuffled {
             for i in (1..records.len()).rev() {
-                records.swap(i, random.index(i + 1));
+                records.swap(i, random.usize(..i + 1));
             }
         }
         let (writer, how) = (client.clone(), source.clone());

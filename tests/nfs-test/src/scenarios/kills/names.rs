@@ -11,12 +11,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
+use fastrand::Rng;
 use nfs_lab::{FsKind, Guest, GuestOutcome, Hold, LoopFs, Mount, Netns, Server, ServerOptions};
 
 use super::super::kernel::{failures, verdicts};
 use crate::host::Context;
 use crate::manifest::{self, Entry};
-use crate::random::Random;
 
 /// Longest run of the guest.
 const GUEST_DEADLINE: Duration = Duration::from_secs(600);
@@ -46,7 +46,7 @@ pub(in crate::scenarios) fn run(context: &Context) -> Result<String> {
     let export = context.lab.dir.join("export");
     let mut disk = LoopFs::new(FsKind::Xfs, 2048, &export)?;
     let netns = Netns::new()?;
-    let mut random = Random::new(context.seed.wrapping_add(context.lab.engine as u64));
+    let mut random = Rng::with_seed(context.seed.wrapping_add(context.lab.engine as u64));
     let mut storms = Vec::new();
     for number in 0..trees {
         storms.push(Storm::new(context, &netns, &export, number, random.fork())?);
@@ -114,10 +114,10 @@ fn operations(line: &str) -> Option<u64> {
 }
 
 /// All trees at once.
-fn script(storms: &[Storm<'_>], random: &mut Random) -> String {
+fn script(storms: &[Storm<'_>], random: &mut Rng) -> String {
     let mut script = String::new();
     for storm in storms {
-        let (name, seed, enough) = (&storm.name, random.next(), storm.enough.display());
+        let (name, seed, enough) = (&storm.name, random.u64(..), storm.enough.display());
         script += &format!(
             "$T guest --results $R names /mnt/{name} /tmp --name {name} --seed {seed} \
              --workers {WORKERS} --enough {enough} &\n"
@@ -147,7 +147,7 @@ impl<'a> Storm<'a> {
         netns: &'a Netns,
         exports: &Path,
         number: u16,
-        mut random: Random,
+        mut random: Rng,
     ) -> Result<Self> {
         let name = format!("tree-{number}");
         let export = exports.join(&name);
@@ -160,7 +160,7 @@ impl<'a> Storm<'a> {
             hold: Hold::new(&context.lab.dir, &name)?,
             enough: context.lab.dir.join(format!("{name}.enough")),
             over: AtomicBool::new(false),
-            seed: random.next(),
+            seed: random.u64(..),
             name,
         })
     }
@@ -180,7 +180,7 @@ impl<'a> Storm<'a> {
 
     /// Kills the server so often, then says that it is enough; the server that runs at the end.
     fn blow(&self, kills: u64) -> Result<Server> {
-        let mut random = Random::new(self.seed);
+        let mut random = Rng::with_seed(self.seed);
         let mut server = self.start()?;
         let outcome = (0..kills).try_for_each(|_| self.kill(&mut server, &mut random));
         fs::write(&self.enough, "")?;
@@ -189,22 +189,22 @@ impl<'a> Storm<'a> {
     }
 
     /// Kills the server when a change has come to it, and starts it again.
-    fn kill(&self, server: &mut Server, random: &mut Random) -> Result<()> {
+    fn kill(&self, server: &mut Server, random: &mut Rng) -> Result<()> {
         let deadline = Instant::now() + CHANGE_DEADLINE;
-        self.hold.begin(1 + random.below(FLUSHES_MAX))?;
+        self.hold.begin(1 + random.u64(..FLUSHES_MAX))?;
         let held = self.hold.caught(|| {
             ensure!(Instant::now() < deadline, "no change comes");
             Ok(!self.over.load(Ordering::Acquire))
         })?;
         self.hold.end()?;
         let Some(held) = held else { return Ok(()) };
-        if random.below(3) > 0 {
+        if random.u64(..3) > 0 {
             server.kill()?;
             drop(held);
         } else {
             drop(held);
             // SLEEP: not to wait for anything: the moment is to be a random one.
-            std::thread::sleep(Duration::from_millis(random.below(PAUSE_MAX_MS)));
+            std::thread::sleep(Duration::from_millis(random.u64(..PAUSE_MAX_MS)));
             server.kill()?;
         }
         *server = self.start()?;

@@ -15,6 +15,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use bytes::Bytes;
+use fastrand::Rng;
 use nfs_client::nfs3::number;
 use nfs_client::{Nfs3, RawConnection};
 use nfs_lab::{Frozen, FsKind, Hold, LoopFs, Server, ServerOptions};
@@ -31,7 +32,6 @@ use tokio::time::timeout;
 use crate::host::Context;
 use crate::host::wire::{CALL_DEADLINE, block_on, mount, ok, walk};
 use crate::manifest;
-use crate::random::Random;
 
 /// When the server is ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -284,7 +284,7 @@ pub(in crate::scenarios) fn run(context: &Context) -> Result<String> {
         frozen: Frozen::new(disk.point())?,
         export,
     };
-    let mut random = Random::new(context.seed.wrapping_add(context.lab.engine as u64));
+    let mut random = Rng::with_seed(context.seed.wrapping_add(context.lab.engine as u64));
     let trials = trials(&mut random);
     let mut server = Some(bench.start("")?);
     let (mut kills, mut wrong) = (0, Vec::new());
@@ -315,10 +315,10 @@ pub(in crate::scenarios) fn run(context: &Context) -> Result<String> {
 }
 
 /// Each case at each moment; the rest by turns, begun anywhere.
-fn trials(random: &mut Random) -> Vec<Trial> {
+fn trials(random: &mut Rng) -> Vec<Trial> {
     let mut trials = Vec::new();
     for case in CASES {
-        let mut turn = random.next();
+        let mut turn = random.u64(..);
         for moment in Moment::ALL {
             for port in [Port::Same, Port::Another] {
                 turn = turn.wrapping_add(1);
@@ -329,7 +329,7 @@ fn trials(random: &mut Random) -> Vec<Trial> {
                     port,
                     // Each port once with and once without over two moments.
                     meanwhile: meanwhile != matches!(moment, Moment::Flushing | Moment::Stopped),
-                    kills: 1 + random.below(4) / 3,
+                    kills: 1 + random.u64(..4) / 3,
                     number: trials.len() as u32,
                 });
             }

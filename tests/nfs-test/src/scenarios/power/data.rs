@@ -44,8 +44,8 @@ impl Worker {
         let Some((id, _)) = self.pick_file(|content| !content.is_solid()) else {
             return Ok(());
         };
-        let start = page(self.random.below(SIZE_MAX));
-        let end = start + page(self.random.below(WRITE_MAX)) + PAGE;
+        let start = page(self.random.u64(..SIZE_MAX));
+        let end = start + page(self.random.u64(..WRITE_MAX)) + PAGE;
         let range = start..end.min(SIZE_MAX);
         self.send(id, vec![range], how).await.map(drop)
     }
@@ -72,8 +72,8 @@ impl Worker {
             return Ok(());
         };
         let all = SIZE_MAX / RECORD;
-        let first = self.random.below(all - 1);
-        let count = 2 + self.random.below(all - first - 1);
+        let first = self.random.u64(..all - 1);
+        let count = 2 + self.random.u64(..all - first - 1);
         let record = |i: u64| i * RECORD..(i + 1) * RECORD;
         let ranges = (first..first + count).map(record).collect();
         let done = self.send(id, ranges, how).await?;
@@ -173,11 +173,11 @@ impl Worker {
     }
 
     async fn commit(&mut self, id: u64) -> Result<()> {
-        let whole = self.random.below(2) == 0;
+        let whole = self.random.u64(..2) == 0;
         let first = if whole {
             0
         } else {
-            self.random.below(SIZE_MAX)
+            self.random.u64(..SIZE_MAX)
         };
         let range = first..SIZE_MAX;
         // A count of 0 means to the end of the file (RFC 1813 §3.3.21).
@@ -203,8 +203,8 @@ impl Worker {
         let Some((id, size)) = self.pick_file(|_| true) else {
             return Ok(());
         };
-        let offset = self.random.below(size + 5_000);
-        let count = 1 + self.random.below(WRITE_MAX);
+        let offset = self.random.u64(..size + 5_000);
+        let count = 1 + self.random.u64(..WRITE_MAX);
         let handle = self.handles[&id];
         let reply = self.nfs.read(&handle, offset, count as u32).await;
         let ok = match self.traffic.counted(reply)? {
@@ -232,7 +232,7 @@ impl Worker {
         let Some((id, _)) = self.pick_file(|_| true) else {
             return Ok(());
         };
-        let size = self.random.below(SIZE_MAX + 1);
+        let size = self.random.u64(..SIZE_MAX + 1);
         let attributes = Sattr3 {
             size: Some(size),
             ..nothing()
@@ -324,9 +324,9 @@ impl Worker {
     /// Where a WRITE to a file of `size` bytes goes.
     fn any_range(&mut self, size: u64) -> Range<u64> {
         let size = size.min(SIZE_MAX - 1);
-        let anywhere = self.random.below(SIZE_MAX);
-        let len = 1 + self.random.below(WRITE_MAX);
-        let (start, end) = match self.random.below(9) {
+        let anywhere = self.random.u64(..SIZE_MAX);
+        let len = 1 + self.random.u64(..WRITE_MAX);
+        let (start, end) = match self.random.u64(..9) {
             0 | 1 => {
                 let start = anywhere / RECORD * RECORD;
                 (start, start + RECORD)
@@ -346,12 +346,12 @@ impl Worker {
 
     /// Part of a file of `size` bytes, which is not empty; half of the time with an end at a page's end.
     fn range_inside(&mut self, size: u64) -> Range<u64> {
-        let mut start = self.random.below(size);
-        if self.random.below(2) == 0 {
+        let mut start = self.random.u64(..size);
+        if self.random.u64(..2) == 0 {
             start = page(start);
         }
-        let mut end = start + 1 + self.random.below((size - start).min(WRITE_MAX));
-        if self.random.below(2) == 0 && page(end) > start {
+        let mut end = start + 1 + self.random.u64(..(size - start).min(WRITE_MAX));
+        if self.random.u64(..2) == 0 && page(end) > start {
             end = page(end);
         }
         start..end

@@ -23,12 +23,12 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use bytes::Bytes;
+use fastrand::Rng;
 use nfs_client::Nfs3;
 use nfs_wire::nfs3::{CreateHow, FileHandle, Nfsstat3, StableHow};
 
 use crate::host::wire::{connect, mount, ok, walk};
 use crate::host::{Context, IoSetting, Mode, wire};
-use crate::random::Random;
 use content::{Content, SIZE_MAX};
 use model::{Change, Kind, Model, Object, Place};
 use nfs_lab::pattern;
@@ -83,7 +83,7 @@ enum Blow {
 
 fn rounds(context: &Context, mut bench: Bench<'_>, count: u32) -> Result<String> {
     // Another sequence for each engine.
-    let mut random = Random::new(context.seed.wrapping_add(context.lab.engine as u64));
+    let mut random = Rng::with_seed(context.seed.wrapping_add(context.lab.engine as u64));
     let schedule = schedule(count, bench.fs.is_some(), &mut random);
     let (mut calls, mut resent) = (0, 0);
     let mut moved = Moved::default();
@@ -192,7 +192,7 @@ impl<'a> Bench<'a> {
         round: u32,
         plan: Plan,
         io: IoSetting,
-        mut random: Random,
+        mut random: Rng,
         server: &mut Server,
     ) -> Result<(Vec<(u32, Worker)>, u32, u32)> {
         let resent = self.aftermath(server).await.context("after the restart")?;
@@ -204,7 +204,7 @@ impl<'a> Bench<'a> {
             None => Blow::Kill,
         };
         let (acts, count, steps, target) = match &plan {
-            Plan::Row(act) => (vec![*act], 1, 1 + random.below(3) as u32, u32::MAX),
+            Plan::Row(act) => (vec![*act], 1, 1 + random.u64(..3) as u32, u32::MAX),
             Plan::Names => (
                 Act::NAMES.to_vec(),
                 WORKERS,
@@ -237,7 +237,7 @@ impl<'a> Bench<'a> {
         traffic.moment().await;
         if target != u32::MAX {
             // SLEEP: not to wait for anything: the moment is to be a random one.
-            tokio::time::sleep(Duration::from_micros(random.below(PAUSE_MAX_US))).await;
+            tokio::time::sleep(Duration::from_micros(random.u64(..PAUSE_MAX_US))).await;
         }
         traffic.begin_cut();
         match blow {
@@ -259,8 +259,8 @@ impl<'a> Bench<'a> {
         Ok((workers, traffic.count(), resent))
     }
 
-    fn target(random: &mut Random) -> u32 {
-        5 + random.below(CALLS_MAX) as u32
+    fn target(random: &mut Rng) -> u32 {
+        5 + random.u64(..CALLS_MAX) as u32
     }
 
     /// Directories with some objects for each sequence, on stable storage, and the sequences.
@@ -268,7 +268,7 @@ impl<'a> Bench<'a> {
         &self,
         (round, count, io): (u32, usize, IoSetting),
         server: &Server,
-        random: &mut Random,
+        random: &mut Rng,
         traffic: &Rc<Traffic>,
     ) -> Result<Vec<Worker>> {
         let top = self.export.join(format!("round-{round}"));

@@ -1,10 +1,10 @@
 //! What each round does, and in which I/O mode: drawn from the seed, but for what may not be missing.
 
+use fastrand::Rng;
 use nfs_wire::nfs3::StableHow;
 
 use super::worker::Act;
 use crate::host::{IoSetting, Mode};
-use crate::random::Random;
 
 /// What goes on in a round.
 #[derive(Debug, Clone, Copy)]
@@ -28,13 +28,13 @@ const FLOORS: &[(Act, Mode, StableHow)] = &[
 
 /// The rounds of a run. With `rows` (the power is cut, not the server killed) each row of the durability
 /// table comes first, the rows of data in each mode, unless the run is too short for all of them.
-pub(super) fn schedule(count: u32, rows: bool, random: &mut Random) -> Vec<(Plan, IoSetting)> {
+pub(super) fn schedule(count: u32, rows: bool, random: &mut Rng) -> Vec<(Plan, IoSetting)> {
     let mut deck = Deck::default();
     let mut rounds = Vec::new();
     if rows && count as usize >= all_rows(&mut deck, random).len() {
         rounds = all_rows(&mut deck, random);
     }
-    let data = |random: &mut Random| Act::DATA[random.index(Act::DATA.len())];
+    let data = |random: &mut Rng| Act::DATA[random.usize(..Act::DATA.len())];
     for round in rounds.len()..count as usize {
         let plan = match round % 4 {
             1 => Plan::Names,
@@ -46,7 +46,7 @@ pub(super) fn schedule(count: u32, rows: bool, random: &mut Random) -> Vec<(Plan
     rounds
 }
 
-fn all_rows(deck: &mut Deck, random: &mut Random) -> Vec<(Plan, IoSetting)> {
+fn all_rows(deck: &mut Deck, random: &mut Rng) -> Vec<(Plan, IoSetting)> {
     let mut rows = Vec::new();
     for act in Act::DATA.iter().filter(|act| **act != Act::Read) {
         for mode in Mode::ALL {
@@ -71,19 +71,19 @@ fn all_rows(deck: &mut Deck, random: &mut Random) -> Vec<(Plan, IoSetting)> {
 struct Deck(Vec<Mode>);
 
 impl Deck {
-    fn draw(&mut self, random: &mut Random) -> IoSetting {
+    fn draw(&mut self, random: &mut Rng) -> IoSetting {
         if self.0.is_empty() {
             self.0 = Mode::ALL.to_vec();
         }
-        let write = self.0.swap_remove(random.index(self.0.len()));
-        let read = Mode::ALL[random.index(Mode::ALL.len())];
-        let floor = match random.below(8) {
+        let write = self.0.swap_remove(random.usize(..self.0.len()));
+        let read = Mode::ALL[random.usize(..Mode::ALL.len())];
+        let floor = match random.u64(..8) {
             0 => StableHow::DataSync,
             1 => StableHow::FileSync,
             _ => StableHow::Unstable,
         };
         // Small and large WRITEs to one file go different ways in half of the rounds.
-        let small = Mode::ALL.get(random.index(2 * Mode::ALL.len())).copied();
+        let small = Mode::ALL.get(random.usize(..2 * Mode::ALL.len())).copied();
         IoSetting {
             read,
             write,
@@ -108,7 +108,7 @@ mod tests {
         for seed in 0..50 {
             for count in [3, 5, 8, 25, 70, 90, 300] {
                 for rows in [true, false] {
-                    let rounds = schedule(count, rows, &mut Random::new(seed));
+                    let rounds = schedule(count, rows, &mut Rng::with_seed(seed));
                     assert_eq!(rounds.len(), count as usize);
                     let least = count as usize / 4;
                     assert!(of_each(&rounds).iter().all(|of| *of >= least), "{count}");

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use anyhow::{Context as _, Result, anyhow};
+use fastrand::Rng;
 use nfs_client::Nfs3;
 use nfs_client::nfs3::Outcome;
 use nfs_wire::nfs3::{
@@ -13,7 +14,6 @@ use nfs_wire::nfs3::{
 use super::content::Content;
 use super::model::{Change, Kind, Model, Object, Place};
 use super::traffic::Traffic;
-use crate::random::Random;
 
 /// One kind of step: a row of the durability table, or part of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,7 +120,7 @@ pub(super) struct Worker {
     pub(super) removed: Option<FileHandle>,
     /// The least that each WRITE has to be answered.
     pub(super) floor: StableHow,
-    pub(super) random: Random,
+    pub(super) random: Rng,
     next: u64,
     pub(super) traffic: Rc<Traffic>,
 }
@@ -134,7 +134,7 @@ impl Worker {
         model: Model,
         handles: BTreeMap<u64, FileHandle>,
         floor: StableHow,
-        random: Random,
+        random: Rng,
         traffic: Rc<Traffic>,
     ) -> Self {
         let next = 1 + model.objects.keys().copied().max().unwrap_or(0);
@@ -159,7 +159,7 @@ impl Worker {
     /// When a call fails before the cut, is not answered at all, or its reply breaks a promise.
     pub(super) async fn work(&mut self, acts: &[Act], steps: u32) -> Result<()> {
         for _ in 0..steps {
-            let act = acts[self.random.index(acts.len())];
+            let act = acts[self.random.usize(..acts.len())];
             self.act(act).await.with_context(|| format!("{act:?}"))?;
             if self.traffic.cut() {
                 break;
@@ -283,7 +283,7 @@ impl Worker {
             }
             Act::Symlink => {
                 let place = self.new_place("s");
-                let target = "t".repeat(1 + self.random.index(300)).into_bytes();
+                let target = "t".repeat(1 + self.random.usize(..300)).into_bytes();
                 let object = Object::new(Kind::Symlink(target.clone()), None, Some((0, 0)));
                 let change = Change::New {
                     place: place.clone(),
@@ -414,7 +414,7 @@ impl Worker {
         };
         let (change, attributes) = match act {
             Act::SetMode => {
-                let mode = (self.random.below(0o1000) as u32) | 0o200;
+                let mode = (self.random.u64(..0o1000) as u32) | 0o200;
                 (
                     Change::Mode { object: id, mode },
                     Sattr3 {
@@ -425,8 +425,8 @@ impl Worker {
             }
             Act::SetOwner => {
                 let owner = (
-                    self.random.below(60_000) as u32,
-                    self.random.below(60_000) as u32,
+                    self.random.u64(..60_000) as u32,
+                    self.random.u64(..60_000) as u32,
                 );
                 let (uid, gid) = (Some(owner.0), Some(owner.1));
                 (
@@ -440,8 +440,8 @@ impl Worker {
             }
             _ => {
                 let mtime = Nfstime3 {
-                    seconds: self.random.below(2_000_000_000) as u32,
-                    nseconds: self.random.below(1_000_000_000) as u32,
+                    seconds: self.random.u64(..2_000_000_000) as u32,
+                    nseconds: self.random.u64(..1_000_000_000) as u32,
                 };
                 let set = SetTime::ClientTime(mtime);
                 (
@@ -472,8 +472,8 @@ impl Worker {
     fn new_place(&mut self, prefix: &str) -> Place {
         let number = self.fresh();
         // Names of all lengths: long ones grow the directory.
-        let padding = "-".repeat(self.random.index(60));
-        (self.random.index(2), format!("{prefix}{number}{padding}"))
+        let padding = "-".repeat(self.random.usize(..60));
+        (self.random.usize(..2), format!("{prefix}{number}{padding}"))
     }
 
     /// Any object of a kind that this worker has the handle of.
@@ -485,7 +485,7 @@ impl Worker {
             .filter(|(id, object)| wanted(&object.kind) && self.handles.contains_key(id))
             .map(|(id, _)| *id)
             .collect();
-        (!ids.is_empty()).then(|| ids[self.random.index(ids.len())])
+        (!ids.is_empty()).then(|| ids[self.random.usize(..ids.len())])
     }
 
     fn pick_place(&mut self, wanted: impl Fn(&Kind) -> bool) -> Option<Place> {
@@ -496,7 +496,7 @@ impl Worker {
             .filter(|(_, id)| self.model.objects.get(id).is_some_and(|o| wanted(&o.kind)))
             .map(|(place, _)| place)
             .collect();
-        (!places.is_empty()).then(|| places[self.random.index(places.len())].clone())
+        (!places.is_empty()).then(|| places[self.random.usize(..places.len())].clone())
     }
 }
 

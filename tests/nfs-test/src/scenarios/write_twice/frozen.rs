@@ -8,6 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
+use fastrand::Rng;
 use nfs_lab::{Frozen, FsKind, LoopFs, Server, ServerOptions};
 use nfs_wire::nfs3::StableHow;
 use tokio::task::JoinSet;
@@ -15,7 +16,6 @@ use tokio::task::JoinSet;
 use super::lane::{Lane, Pair};
 use crate::host::wire::{block_on, connect, mount_path, walk};
 use crate::host::{Context, IoSetting, Mode};
-use crate::random::Random;
 
 /// Pairs of one freeze.
 const PAIRS: u32 = 32;
@@ -38,7 +38,7 @@ struct Written {
 }
 
 /// How many pairs there were.
-pub(super) fn run(context: &Context, random: &mut Random) -> Result<u32> {
+pub(super) fn run(context: &Context, random: &mut Rng) -> Result<u32> {
     let exports = context.lab.dir.join("export");
     let mut disks = Vec::new();
     for (name, kind) in [("xfs", FsKind::Xfs), ("ext4", FsKind::Ext4)] {
@@ -78,7 +78,7 @@ pub(super) fn run(context: &Context, random: &mut Random) -> Result<u32> {
 }
 
 /// One freeze of the file system on `point`; what was overwritten.
-fn round(context: &Context, point: &Path, number: u32, random: &mut Random) -> Result<Vec<String>> {
+fn round(context: &Context, point: &Path, number: u32, random: &mut Rng) -> Result<Vec<String>> {
     for mode in Mode::ALL {
         for file in 0..FILES {
             let file = File::create(point.join(mode.word()).join(file.to_string()))?;
@@ -132,7 +132,7 @@ async fn deal(
     address: SocketAddr,
     point: &Path,
     round: u32,
-    random: &mut Random,
+    random: &mut Rng,
 ) -> Result<Vec<Written>> {
     let nfs = connect(address).await?;
     let how = [
@@ -142,25 +142,28 @@ async fn deal(
     ];
     let mut pairs = Vec::new();
     for place in 0..PAIRS {
-        let mode = Mode::ALL[random.index(Mode::ALL.len())].word();
-        let name = random.below(FILES).to_string();
+        let mode = Mode::ALL[random.usize(..Mode::ALL.len())].word();
+        let name = random.u64(..FILES).to_string();
         let root = mount_path(&nfs, &format!("/{mode}")).await?;
         // Every magnitude as often; half of them begin and end anywhere.
         let magnitudes = u64::from((WRITE_MAX / WRITE_MIN).ilog2());
-        let mut len = WRITE_MIN << random.below(magnitudes + 1);
+        let mut len = WRITE_MIN << random.u64(..magnitudes + 1);
         let mut offset = u64::from(place) * ROOM;
-        if random.below(2) == 0 {
-            offset += random.below(ROOM - WRITE_MAX);
-            len -= random.below(WRITE_MIN / 2);
+        if random.u64(..2) == 0 {
+            offset += random.u64(..ROOM - WRITE_MAX);
+            len -= random.u64(..WRITE_MIN / 2);
         }
         let pair = Pair {
             number: round * PAIRS + place,
             file: walk(&nfs, &root, &name).await?,
             offset,
             len: len as usize,
-            stable: [how[random.index(how.len())], how[random.index(how.len())]],
-            elsewhere: random.below(2) == 0,
-            late: random.below(2) == 0,
+            stable: [
+                how[random.usize(..how.len())],
+                how[random.usize(..how.len())],
+            ],
+            elsewhere: random.u64(..2) == 0,
+            late: random.u64(..2) == 0,
         };
         let path = point.join(mode).join(name);
         pairs.push(Written { pair, path });

@@ -1,6 +1,7 @@
 //! On a file system of our own, on which a second A waits until B has been acknowledged.
 
 use anyhow::{Context as _, Result, ensure};
+use fastrand::Rng;
 use nfs_lab::turn_fs::{FILE, SIZE, TurnFs};
 use nfs_lab::{Engine, Server, ServerOptions};
 use nfs_wire::nfs3::{FileHandle, StableHow};
@@ -8,14 +9,13 @@ use nfs_wire::nfs3::{FileHandle, StableHow};
 use super::lane::{Lane, Pair};
 use crate::host::wire::{block_on, mount, walk};
 use crate::host::{Context, IoSetting, Mode};
-use crate::random::Random;
 
 /// Longest WRITE in blocks: FUSE passes it on in one piece.
 const BLOCKS_MAX: u64 = 16;
 const BLOCK: u64 = 4096;
 
 /// One pair for each mode, each way to be stable, and each connection that the repetition may come by.
-pub(super) fn run(context: &Context, random: &mut Random) -> Result<usize> {
+pub(super) fn run(context: &Context, random: &mut Rng) -> Result<usize> {
     let point = context.lab.dir.join("turns");
     std::fs::create_dir(&point)?;
     let turns = TurnFs::mount(&point)?;
@@ -71,7 +71,7 @@ fn start(context: &Context, mode: Mode) -> Result<Server> {
     )
 }
 
-fn deal(engine: Engine, file: FileHandle, number: &mut u32, random: &mut Random) -> Vec<Pair> {
+fn deal(engine: Engine, file: FileHandle, number: &mut u32, random: &mut Rng) -> Vec<Pair> {
     // A ring runs the buffered WRITEs of one file in the order in which they came, so that a second A
     // by the same connection would keep B from the file system.
     let ways: &[bool] = match engine {
@@ -86,13 +86,13 @@ fn deal(engine: Engine, file: FileHandle, number: &mut u32, random: &mut Random)
     let mut pairs = Vec::new();
     for elsewhere in ways {
         for stable in how {
-            let blocks = 1 + random.below(BLOCKS_MAX);
+            let blocks = 1 + random.u64(..BLOCKS_MAX);
             pairs.push(Pair {
                 number: *number,
                 file,
                 offset: u64::from(*number) * BLOCKS_MAX * BLOCK,
                 len: (blocks * BLOCK) as usize,
-                stable: [stable, how[random.index(how.len())]],
+                stable: [stable, how[random.usize(..how.len())]],
                 elsewhere: *elsewhere,
                 late: false,
             });

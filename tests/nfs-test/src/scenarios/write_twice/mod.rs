@@ -13,12 +13,12 @@ mod held;
 mod lane;
 
 use anyhow::{Context as _, Result};
+use fastrand::Rng;
 
 use crate::host::Context;
-use crate::random::Random;
 
 pub(super) fn run(context: &Context) -> Result<String> {
-    let mut random = Random::new(context.seed.wrapping_add(context.lab.engine as u64));
+    let mut random = Rng::with_seed(context.seed.wrapping_add(context.lab.engine as u64));
     let seed = || format!("seed {}", context.seed);
     let held = held::run(context, &mut random.fork()).with_context(seed)?;
     let frozen = frozen::run(context, &mut random).with_context(seed)?;
