@@ -261,6 +261,7 @@ impl Server {
                 peak_bytes: sum(Budget::peak),
             },
             counters: self.counters(),
+            procedures: self.service.counters.procedures(),
             io: self.io(),
         }
     }
@@ -405,26 +406,12 @@ impl Server {
     fn counters(&self) -> BTreeMap<String, u64> {
         let counters = &self.service.counters;
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let stats = counters.stats();
         let of_files = &self.service.vfs.counters;
         let files = self.service.vfs.files.stats();
         let commits = self.service.vfs.committer.stats();
         let pool = self.service.vfs.pool.stats();
-        let mut counters: BTreeMap<String, u64> = [
-            ("connections_accepted", stats.connections_accepted),
-            ("connections_refused", stats.connections_refused),
-            ("connections_dropped", stats.connections_dropped),
-            ("local_connections_untold", stats.local_untold),
-            ("local_connections_barred", stats.local_barred),
-            ("bad_records", stats.bad_records),
-            ("bad_calls", stats.bad_calls),
-            ("denied_calls", stats.denied),
-            ("replayed_replies", stats.replayed),
-            ("repeated_calls_in_progress", stats.repeated_in_progress),
-            ("locks_refused", stats.locks_refused),
+        let others = [
             ("call_notes_failed", self.service.replies.notes_failed()),
-            ("read_bytes", stats.bytes_read),
-            ("written_bytes", stats.bytes_written),
             ("trace_events_lost", self.service.vfs.trace.lost()),
             ("verifier_changes", self.service.vfs.verifier.changes()),
             ("file_cache_objects", files.objects as u64),
@@ -454,15 +441,14 @@ impl Server {
                 "handle_table_refused",
                 self.service.vfs.table.get().map_or(0, HandleTable::refused),
             ),
-        ]
-        .into_iter()
-        .map(|(name, value)| (name.to_owned(), value))
-        .collect();
-        for procedure in stats.procedures {
-            let name = procedure.procedure.to_lowercase();
-            counters.insert(format!("calls_{name}"), procedure.calls);
-        }
-        counters
+        ];
+        let named = counters.named().into_iter().chain(others);
+        let named = named.map(|(name, value)| (name.to_owned(), value));
+        let calls = counters.procedures().into_iter().map(|status| {
+            let name = status.procedure.to_lowercase();
+            (format!("calls_{name}"), status.calls)
+        });
+        named.chain(calls).collect()
     }
 }
 

@@ -212,6 +212,40 @@ fn row<'r>(rows: &'r [IoStatus], operation: &str) -> &'r IoStatus {
 }
 
 #[test]
+fn procedures_are_shown_with_how_long_they_took() {
+    let served = served(Mode::Buffered);
+    assert!(served.server.status().procedures.is_empty());
+    let began = std::time::Instant::now();
+    block_on(async {
+        let client = served.client().await;
+        let root = served.root(&client).await;
+        let file = create(&client, &root, b"f").await;
+        for offset in 0..3 {
+            let data = Bytes::from_static(b"three");
+            ok(client.write(&file, offset, StableHow::FileSync, data).await);
+        }
+        for _ in 0..2 {
+            ok(client.read(&file, 0, 100).await);
+        }
+    });
+    let most = began.elapsed().as_micros() as u64;
+    let procedures = served.server.status().procedures;
+    let calls = |name: &str| {
+        let found = procedures.iter().find(|status| status.procedure == name);
+        found.map_or(0, |status| status.calls)
+    };
+    assert_eq!((calls("WRITE"), calls("READ"), calls("CREATE")), (3, 2, 1));
+    assert_eq!(calls("RENAME"), 0, "what was not called is not there");
+    for status in &procedures {
+        assert!(status.p50_below_us <= status.p99_below_us, "{status:?}");
+        assert!(status.p99_below_us <= status.max_us + 1, "{status:?}");
+        assert!(status.max_us <= most, "{status:?}");
+    }
+    let write = procedures.iter().find(|status| status.procedure == "WRITE");
+    assert!(write.unwrap().max_us > 0, "a WRITE takes some time");
+}
+
+#[test]
 fn figures_are_what_was_sent() {
     /// Offset and length of each WRITE and then READ.
     const CALLS: [(u64, usize); 4] = [(0, 100), (100, 50_000), (4096, 1 << 20), (1 << 20, 65_536)];

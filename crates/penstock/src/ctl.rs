@@ -37,7 +37,7 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand, Debug)]
 enum Action {
-    /// Show the server: engine, addresses, memory, counters, how bytes were moved
+    /// Show the server: engine, addresses, memory, counters, how long calls took, how bytes were moved
     Status,
     /// Show the exports, with who may do what
     Exports,
@@ -190,6 +190,7 @@ fn print_status(out: &mut impl Write, status: &Status) -> std::io::Result<()> {
     for (name, value) in &status.counters {
         writeln!(out, "  {name:<width$}  {value}")?;
     }
+    figures::print_procedures(out, &status.procedures)?;
     figures::print(out, &status.io)
 }
 

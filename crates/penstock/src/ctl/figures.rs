@@ -1,9 +1,45 @@
-//! How the figures of READ and WRITE are shown.
+//! How the figures of procedures, and of the bytes of READ and WRITE, are shown.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use nfs_server::operate::control::{IoStatus, reason_sentence};
+use nfs_server::operate::control::{IoStatus, ProcedureStatus, reason_sentence};
+
+/// A table: a row for each procedure that was called, with how long its calls took.
+pub(super) fn print_procedures(
+    out: &mut impl Write,
+    procedures: &[ProcedureStatus],
+) -> io::Result<()> {
+    if procedures.is_empty() {
+        return Ok(());
+    }
+    writeln!(
+        out,
+        "{:<11}  {:>10}  {:>11}  {:>11}  {:>11}",
+        "PROCEDURE", "CALLS", "P50 BELOW", "P99 BELOW", "LONGEST"
+    )?;
+    for row in procedures {
+        writeln!(
+            out,
+            "{:<11}  {:>10}  {:>11}  {:>11}  {:>11}",
+            row.procedure,
+            row.calls,
+            time(row.p50_below_us),
+            time(row.p99_below_us),
+            time(row.max_us)
+        )?;
+    }
+    Ok(())
+}
+
+/// A time in the largest unit that leaves at least one, with one decimal: exact ones are in the JSON.
+fn time(microseconds: u64) -> String {
+    match microseconds {
+        0..1_000 => format!("{microseconds} us"),
+        1_000..1_000_000 => format!("{:.1} ms", microseconds as f64 / 1e3),
+        _ => format!("{:.1} s", microseconds as f64 / 1e6),
+    }
+}
 
 /// A table: a row for each export, operation and mode, and below it, for who went another way, why.
 pub(super) fn print(out: &mut impl Write, rows: &[IoStatus]) -> io::Result<()> {
@@ -85,6 +121,25 @@ mod tests {
         for (count, expected) in cases {
             assert_eq!(bytes(count), expected);
         }
+    }
+
+    #[test]
+    fn a_procedure_is_shown_with_its_times() {
+        let read = ProcedureStatus {
+            procedure: "READ".to_owned(),
+            calls: 7,
+            p50_below_us: 112,
+            p99_below_us: 5_120,
+            max_us: 3_000_000,
+        };
+        let mut out = Vec::new();
+        print_procedures(&mut out, &[read]).unwrap();
+        let shown = String::from_utf8(out).unwrap();
+        let words: Vec<&str> = shown.lines().nth(1).unwrap().split_whitespace().collect();
+        assert_eq!(words, ["READ", "7", "112", "us", "5.1", "ms", "3.0", "s"]);
+        let mut out = Vec::new();
+        print_procedures(&mut out, &[]).unwrap();
+        assert_eq!(out, b"", "no title over nothing");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use super::{IoOrder, IoQuery, WhyQuery};
 use crate::exports::config::{Access, Durability, LogLevel, SquashKind, from_word, word_of};
 use crate::exports::{ClientRule, Export};
 use crate::operate::io_counters::IoStatus;
+use crate::operate::latency::ProcedureStatus;
 use crate::operate::trace::FollowRequest;
 
 /// Version of the protocol. Fields may be added within one; a change of meaning is a new one.
@@ -113,6 +114,8 @@ pub struct Status {
     pub memory: MemoryStatus,
     /// Everything that is counted, by name.
     pub counters: BTreeMap<String, u64>,
+    /// How long calls took, by procedure; those that were never called are not there.
+    pub procedures: Vec<ProcedureStatus>,
     /// How the bytes of READ and WRITE were moved, by export, operation and mode.
     pub io: Vec<IoStatus>,
 }
