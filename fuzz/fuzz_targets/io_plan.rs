@@ -5,7 +5,8 @@
 use std::ops::Range;
 
 use libfuzzer_sys::fuzz_target;
-use nfs_io::plan::{Alignment, Mode, Segment, placement, plan_read, plan_write};
+use nfs_io::Mode;
+use nfs_io::plan::{Alignment, Segment, placement, plan_read, plan_write};
 
 /// One read or write: 29 bytes of the input.
 struct Ask {

@@ -20,8 +20,7 @@ use std::time::Instant;
 use nfs_io::engine::{Engine, UringLimits};
 use nfs_io::fs::{self, OFlags};
 use nfs_io::identity::ServerIdentity;
-use nfs_io::plan::Mode;
-use nfs_io::{Budget, Buf, BufferPool, Creds, Keep, Lane, Op, Pool, PoolLimits, WriteSync};
+use nfs_io::{Budget, Buf, BufferPool, Creds, Keep, Lane, Mode, Op, Pool, PoolLimits, WriteSync};
 use tokio::runtime::Builder;
 use tokio::task::LocalSet;
 

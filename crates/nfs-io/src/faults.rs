@@ -282,8 +282,7 @@ pub(crate) fn refuse(call: Call, file: BorrowedFd<'_>) -> Result<()> {
 /// is then not to be.
 pub(crate) fn expected(call: Call, file: BorrowedFd<'_>) -> bool {
     let among = |active: &[Active]| {
-        let modes = [Mode::Buffered, Mode::DontCache, Mode::Direct];
-        let fits = |one: &Active| modes.iter().any(|mode| one.matches(call, *mode, file));
+        let fits = |one: &Active| Mode::ALL.iter().any(|mode| one.matches(call, *mode, file));
         active.iter().any(fits)
     };
     let inside = INJECTED.load(Ordering::SeqCst) > 0 && among(&ACTIVE.lock());

@@ -49,7 +49,7 @@ pub use budget::{Budget, Reservation};
 pub use buffer::{Buf, BufferPool};
 pub use engine::{Completion, Engine, EngineKind};
 pub use identity::{Creds, LocalGid, LocalUid};
-pub use mode::Mode;
+pub use mode::{Mode, UnknownMode};
 pub use op::{Keep, Op, OpResult, WriteSync};
 pub use pool::{Lane, Pool, PoolFull, PoolLimits};
 pub use rustix::io::Errno;

@@ -8,7 +8,7 @@ use std::fmt;
 use std::ops::Range;
 
 use crate::limits::{BUFFER_ALIGN_BYTES, DIRECT_WRITE_ALIGN_BYTES_MIN, SEGMENTS_MAX};
-pub use crate::mode::Mode;
+use crate::mode::Mode;
 
 /// What direct I/O on a file asks for, in bytes; 0 where it is not known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -33,6 +33,23 @@ use crate::limits::{POOL_DROP_SECONDS, POOL_IDLE_SECONDS, POOL_QUEUED_MAX, POOL_
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Lane(pub u64);
 
+/// How many of a number of places one lane may take: threads here, operations in flight on a ring.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LaneShare {
+    /// Places in all.
+    pub(crate) places_max: usize,
+    /// Places that one lane may take at most.
+    pub(crate) lane_max: usize,
+}
+
+impl LaneShare {
+    /// Whether a lane that has taken `own` places may take one more, where all lanes together have taken
+    /// `taken`: it is below its fixed share, and has fewer than it leaves free for the others.
+    pub(crate) fn allows_one_more(self, own: usize, taken: usize) -> bool {
+        own < self.lane_max && own < self.places_max.saturating_sub(taken)
+    }
+}
+
 /// The bounds of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolLimits {
@@ -299,12 +316,14 @@ impl Inner {
         }
     }
 
-    /// Whether the lane may use one more thread: below its fixed share, and below what that
-    /// leaves free for the others.
+    /// Whether the lane may use one more thread.
     fn eligible(&self, state: &State, lane: Lane) -> bool {
         let running = state.lanes.get(&lane).map_or(0, |lane| lane.running);
-        let free = self.limits.threads_max.saturating_sub(state.running);
-        running < self.limits.lane_threads_max && running < free
+        let share = LaneShare {
+            places_max: self.limits.threads_max,
+            lane_max: self.limits.lane_threads_max,
+        };
+        share.allows_one_more(running, state.running)
     }
 
     /// Sees to it that some thread looks for work. One on its way is enough: it wakes the next

@@ -308,7 +308,7 @@ fn a_refusal_is_counted_once_for_each_call_and_traced_where_it_was_met() {
             return Err("no direct I/O in the directory for scratch files");
         }
         let refused = Rule::new(Call::Write, Fault::Fail(Errno::INVAL))
-            .in_mode(nfs_io::plan::Mode::Direct)
+            .in_mode(nfs_io::Mode::Direct)
             .of_file(&local)
             .inject();
         for _ in 0..3 {

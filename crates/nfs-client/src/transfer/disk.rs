@@ -13,11 +13,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use nfs_io::buffer::{Buf, BufferPool};
-use nfs_io::plan::{self, Alignment, Mode};
-use nfs_io::{Errno, fs};
+use nfs_io::plan::{self, Alignment};
+use nfs_io::{Mode, fs};
 use rustix::fs::OFlags;
 
-use super::options::LocalIo;
 use super::piece::Piece;
 use super::watch::Watch;
 use crate::limits::{DIRECT_ALIGN_BYTES, LOCAL_PIECES_MAX};
@@ -43,14 +42,10 @@ struct Past {
 
 impl Disk {
     /// `file`, moved as `how` says; `watch` is told if that is refused.
-    pub(super) fn new(file: LocalFile, how: LocalIo, watch: &Watch) -> Self {
+    pub(super) fn new(file: LocalFile, how: Mode, watch: &Watch) -> Self {
         Self {
             file,
-            mode: match how {
-                LocalIo::Buffered => Mode::Buffered,
-                LocalIo::DontCache => Mode::DontCache,
-                LocalIo::Direct => Mode::Direct,
-            },
+            mode: how,
             past: OnceLock::new(),
             refused: AtomicBool::new(false),
             watch: watch.clone(),
@@ -191,7 +186,7 @@ impl Disk {
                     }
                     mode = Mode::Buffered;
                 }
-                Err(errno) if refuses(errno, mode) => {
+                Err(errno) if mode.is_refused_by(errno) => {
                     self.refuse();
                     mode = Mode::Buffered;
                 }
@@ -267,7 +262,7 @@ impl Disk {
                         mode = Mode::Buffered;
                     }
                 }
-                Err(errno) if refuses(errno, mode) => {
+                Err(errno) if mode.is_refused_by(errno) => {
                     self.refuse();
                     mode = Mode::Buffered;
                     // A refused beginning may be there, or half of it.
@@ -301,17 +296,12 @@ fn placed(piece: &Piece, pool: &BufferPool) -> Option<Bytes> {
     Some(Bytes::from_owner(buf))
 }
 
-/// Whether the kernel refuses the mode rather than the transfer.
-fn refuses(errno: Errno, mode: Mode) -> bool {
-    mode != Mode::Buffered && matches!(errno, Errno::INVAL | Errno::OPNOTSUPP | Errno::NOTBLK)
-}
-
 fn open_past(file: &LocalFile) -> nfs_io::Result<Past> {
     let access = rustix::fs::fcntl_getfl(file)? & OFlags::RWMODE;
     let flags = access | OFlags::DIRECT | OFlags::NONBLOCK;
     let fd = fs::reopen(file.as_fd(), flags)?;
     let block = fs::statfs(fd.as_fd())?.bsize;
-    let said = Alignment::of(&fs::statx(fd.as_fd())?, block);
+    let said = fs::statx(fd.as_fd())?.alignment(block);
     // A file system that does not say, but opens: enough for every disk that Linux knows, and it refuses
     // what it does not like.
     let enough = DIRECT_ALIGN_BYTES as u32;

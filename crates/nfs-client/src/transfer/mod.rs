@@ -67,7 +67,7 @@ use nfs_wire::nfs3::Ftype3;
 
 pub use self::error::TransferError;
 pub use self::filter::{Filter, Pattern};
-pub use self::options::{Existing, Follow, LocalIo, Options, Preserve, Sparse};
+pub use self::options::{Existing, Follow, Options, Preserve, Sparse};
 pub use self::place::{Location, Place, Remote};
 pub use self::watch::{Done, Event, Figures, Watch, What};
 

@@ -2,6 +2,8 @@
 
 use std::num::NonZeroU64;
 
+use nfs_io::Mode;
+
 use super::filter::Filter;
 use crate::limits;
 
@@ -26,8 +28,9 @@ pub struct Options {
     pub onto: bool,
     /// Files copied at once, 1 to [`limits::JOBS_MAX`].
     pub jobs: u32,
-    /// How files of this host are read and written.
-    pub local: LocalIo,
+    /// How files of this host are read and written, where their file system and the alignment allow it; through
+    /// the page cache where not.
+    pub local: Mode,
     /// Bring files of this host to stable storage before they count as done.
     pub fsync: bool,
     /// Permission bits that new files do not get, unless modes are kept.
@@ -50,7 +53,7 @@ impl Default for Options {
             dry_run: false,
             onto: false,
             jobs: limits::JOBS_DEFAULT,
-            local: LocalIo::Buffered,
+            local: Mode::Buffered,
             fsync: false,
             umask: 0o022,
             filter: Filter::default(),
@@ -116,16 +119,4 @@ pub enum Sparse {
     Always,
     /// None: all is written.
     Never,
-}
-
-/// How files of this host are read and written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LocalIo {
-    /// Through the page cache.
-    Buffered,
-    /// Through the page cache, and dropped behind (`RWF_DONTCACHE`, Linux 6.14) where the file system
-    /// knows it.
-    DontCache,
-    /// Past the page cache (`O_DIRECT`) where the file system and the alignment allow it.
-    Direct,
 }

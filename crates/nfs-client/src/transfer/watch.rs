@@ -50,7 +50,7 @@ pub struct Figures {
     /// 1970 or after 2106, which NFSv3 cannot say: the copy has the nearest that it can.
     pub times_not_kept: u64,
     /// Files of this host that went through the page cache because their file system refused
-    /// [`super::LocalIo`]'s way.
+    /// the way of [`super::Options::local`].
     pub local_refused: u64,
 }
 

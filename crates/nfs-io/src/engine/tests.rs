@@ -13,9 +13,10 @@ use super::*;
 use crate::fs::{self, OFlags, statx};
 use crate::identity::can_switch;
 use crate::limits::RING_PERSONALITIES_MAX;
-use crate::plan::Mode;
 use crate::testing::{Scratch, skip, skipped, small_tmpfs, stranger};
-use crate::{Budget, Buf, BufferPool, Keep, LocalGid, LocalUid, PoolLimits, WriteSync, probe};
+use crate::{
+    Budget, Buf, BufferPool, Keep, LocalGid, LocalUid, Mode, PoolLimits, WriteSync, probe,
+};
 
 mod direct;
 

@@ -3,8 +3,7 @@
 use std::path::PathBuf;
 
 use super::{Active, Call, Fault, Met, Rule};
-use crate::Errno;
-use crate::mode::Mode;
+use crate::{Errno, UnknownMode};
 
 /// The rules of a file, as of its present text.
 pub(super) struct Outside {
@@ -64,7 +63,9 @@ fn rule(line: &str) -> Result<Rule, String> {
             }
             "hold" => met = Some(Met::Hold(PathBuf::from(value))),
             "mode" => {
-                let mode = parse_mode(value)?;
+                let mode = value
+                    .parse()
+                    .map_err(|error: UnknownMode| format!("`{value}`: {error}"))?;
                 narrowed.push(Box::new(move |rule| rule.in_mode(mode)));
             }
             "file" => {
@@ -97,13 +98,6 @@ fn parse_call(word: &str) -> Result<Call, String> {
         "close" => Ok(Call::Close),
         _ => Err(format!("`{word}` is no call")),
     }
-}
-
-fn parse_mode(word: &str) -> Result<Mode, String> {
-    [Mode::Buffered, Mode::DontCache, Mode::Direct]
-        .into_iter()
-        .find(|mode| mode.word() == word)
-        .ok_or(format!("`{word}` is no mode"))
 }
 
 fn parse_errno(word: &str) -> Result<Errno, String> {

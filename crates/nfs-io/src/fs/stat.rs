@@ -166,16 +166,16 @@ fn timestamp(raw: StatxTimestamp) -> Timestamp {
 /// `STATX_DIO_READ_ALIGN`, which rustix has no name for yet.
 const DIO_READ_ALIGN: StatxFlags = StatxFlags::from_bits_retain(0x0002_0000);
 
-impl Alignment {
-    /// What statx(2) said of a file in a file system with blocks of `block` bytes
+impl Stat {
+    /// What direct I/O on this file asks for, in a file system with blocks of `block` bytes
     /// ([`super::FsStat::bsize`]; 0 where that is not known).
     #[must_use]
-    pub fn of(stat: &Stat, block: u64) -> Self {
+    pub fn alignment(&self, block: u64) -> Alignment {
         let page = rustix::param::page_size() as u64;
-        Self {
-            memory: stat.dio_mem_align,
-            offset: stat.dio_offset_align,
-            read_offset: stat.dio_read_offset_align,
+        Alignment {
+            memory: self.dio_mem_align,
+            offset: self.dio_offset_align,
+            read_offset: self.dio_read_offset_align,
             // What is larger than any block is refused as "not a power of two" is.
             block: u32::try_from(block.max(page)).unwrap_or(u32::MAX),
         }

@@ -12,7 +12,7 @@ mod words;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-pub use nfs_io::plan::Mode;
+pub use nfs_io::Mode;
 
 pub use live::LivePolicy;
 pub use pattern::NamePattern;

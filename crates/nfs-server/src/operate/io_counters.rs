@@ -11,7 +11,8 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use nfs_io::plan::{Fallback, Mode};
+use nfs_io::Mode;
+use nfs_io::plan::Fallback;
 use serde::{Deserialize, Serialize};
 
 use crate::exports::policy::Io;

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::ArcSwap;
-use nfs_io::plan::Mode;
+use nfs_io::Mode;
 use parking_lot::{Mutex, RwLock};
 
 use crate::exports::Export;

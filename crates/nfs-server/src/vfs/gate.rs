@@ -25,7 +25,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 
-use nfs_io::plan::Mode;
+use nfs_io::Mode;
 use parking_lot::Mutex;
 
 /// What may be done together.

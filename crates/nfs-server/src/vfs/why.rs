@@ -4,7 +4,7 @@
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-use nfs_io::Errno;
+use nfs_io::Mode;
 use nfs_io::fs::{self, OFlags, Stat};
 use nfs_io::plan::Alignment;
 
@@ -77,12 +77,12 @@ impl Vfs {
             }
         }
         let direct = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::DIRECT;
-        if let Err(Errno::INVAL | Errno::OPNOTSUPP) = fs::reopen(found.as_fd(), direct) {
+        if fs::reopen(found.as_fd(), direct).is_err_and(Mode::is_open_refused_by) {
             would_refuse.direct = Some(Reason::OpenRefused);
         }
         Ok(FileFacts {
             path: fs::fd_path(found.as_fd())?,
-            alignment: Alignment::of(&stat, mount.block_bytes),
+            alignment: stat.alignment(mount.block_bytes),
             stat,
             name,
             refused: refused.unwrap_or_default(),

@@ -3,8 +3,10 @@
 use std::ffi::OsString;
 use std::num::NonZeroU64;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use nfs_client::limits::{JOBS_DEFAULT, JOBS_MAX};
-use nfs_client::transfer::{Existing, Filter, Follow, LocalIo, Options, Pattern, Preserve, Sparse};
+use nfs_client::transfer::{Existing, Filter, Follow, Options, Pattern, Preserve, Sparse};
+use nfs_io::Mode;
 
 use crate::interrupt::quoted;
 use crate::session::Common;
@@ -141,8 +143,8 @@ pub(crate) struct Args {
     ///
     /// What the file system or the alignment does not allow goes through the page cache; files whose file
     /// system refuses are counted at the end.
-    #[arg(long, value_name = "HOW", default_value = "buffered")]
-    pub(super) local: Local,
+    #[arg(long, value_name = "HOW", default_value_t = Mode::Buffered, value_parser = local_mode())]
+    pub(super) local: Mode,
 
     /// Bring files of this host to stable storage before they count as done
     #[arg(long)]
@@ -197,15 +199,15 @@ pub(super) enum When {
 }
 
 /// What `--local` takes.
-#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Local {
-    /// Through the page cache
-    Buffered,
-    /// Through it, and dropped behind (Linux 6.14)
-    #[value(name = "dontcache")]
-    DontCache,
-    /// Past it: O_DIRECT
-    Direct,
+fn local_mode() -> impl TypedValueParser<Value = Mode> {
+    let words = Mode::ALL.map(|mode| {
+        PossibleValue::new(mode.word()).help(match mode {
+            Mode::Buffered => "Through the page cache",
+            Mode::DontCache => "Through it, and dropped behind (Linux 6.14)",
+            Mode::Direct => "Past it: O_DIRECT",
+        })
+    });
+    PossibleValuesParser::new(words).try_map(|word| word.parse::<Mode>())
 }
 
 impl Args {
@@ -249,11 +251,7 @@ impl Args {
             dry_run: self.dry_run,
             onto: self.no_target_directory,
             jobs: self.jobs,
-            local: match self.local {
-                Local::Buffered => LocalIo::Buffered,
-                Local::DontCache => LocalIo::DontCache,
-                Local::Direct => LocalIo::Direct,
-            },
+            local: self.local,
             fsync: self.fsync,
             umask: umask(),
             filter: Filter {
@@ -286,8 +284,8 @@ impl Args {
             (self.no_progress, "--no-progress"),
             (self.sparse == When::Always, "--sparse=always"),
             (self.sparse == When::Never, "--sparse=never"),
-            (self.local == Local::DontCache, "--local=dontcache"),
-            (self.local == Local::Direct, "--local=direct"),
+            (self.local == Mode::DontCache, "--local=dontcache"),
+            (self.local == Mode::Direct, "--local=direct"),
         ];
         words.extend(
             flags

@@ -1,11 +1,11 @@
 use std::os::unix::fs::FileExt as _;
 
+use nfs_io::Errno;
 use nfs_io::budget::Budget;
 use nfs_io::faults::{Call, Fault, Injected, Rule};
 
 use super::*;
 
-const MODES: [LocalIo; 3] = [LocalIo::Buffered, LocalIo::DontCache, LocalIo::Direct];
 const PIECE: usize = 64 * 1024;
 
 fn pool() -> BufferPool {
@@ -25,7 +25,7 @@ fn directories() -> Vec<tempfile::TempDir> {
     places.into_iter().flatten().collect()
 }
 
-fn disk(directory: &tempfile::TempDir, how: LocalIo, watch: &Watch) -> Disk {
+fn disk(directory: &tempfile::TempDir, how: Mode, watch: &Watch) -> Disk {
     let path = directory.path().join("file");
     let mut open = LocalFile::options();
     let file = open.read(true).write(true).create(true).truncate(true);
@@ -91,7 +91,10 @@ fn bytes_are_equal_in_each_mode() {
         9 * PIECE + 4099,
     ];
     for directory in directories() {
-        for (how, len) in MODES.iter().flat_map(|&how| sizes.map(|len| (how, len))) {
+        for (how, len) in Mode::ALL
+            .iter()
+            .flat_map(|&how| sizes.map(|len| (how, len)))
+        {
             for (offset, shift) in [(0, 0), (0, 8), (4096, 0), (PIECE as u64 + 13, 0), (1, 5)] {
                 let disk = disk(&directory, how, &Watch::default());
                 let content = content(len);
@@ -108,7 +111,7 @@ fn bytes_are_equal_in_each_mode() {
 
 /// A file as long as four pieces and a bit, which meets `fault`; whether its bytes survive that, and how
 /// often the watch was told.
-fn through(how: LocalIo, call: Call, fault: Fault, more: impl Fn(Rule) -> Rule) -> u64 {
+fn through(how: Mode, call: Call, fault: Fault, more: impl Fn(Rule) -> Rule) -> u64 {
     let (pool, watch) = (pool(), Watch::default());
     let content = content(4 * PIECE + 4099);
     let mut hits = 0;
@@ -130,33 +133,27 @@ fn through(how: LocalIo, call: Call, fault: Fault, more: impl Fn(Rule) -> Rule) 
 fn what_is_refused_goes_through_the_page_cache_and_is_counted_once() {
     let files = directories().len() as u64;
     let refused = [Errno::INVAL, Errno::OPNOTSUPP, Errno::NOTBLK].map(Fault::Fail);
-    for (how, mode) in [
-        (LocalIo::Direct, Mode::Direct),
-        (LocalIo::DontCache, Mode::DontCache),
-    ] {
+    for mode in [Mode::Direct, Mode::DontCache] {
         for (call, fault) in [Call::Read, Call::Write]
             .into_iter()
             .flat_map(|call| refused.map(|fault| (call, fault)))
         {
-            let told = through(how, call, fault, |rule| rule.in_mode(mode));
-            assert_eq!(told, files, "{how:?} {call:?} {fault:?}");
+            let told = through(mode, call, fault, |rule| rule.in_mode(mode));
+            assert_eq!(told, files, "{mode} {call:?} {fault:?}");
         }
     }
-    let told = through(LocalIo::Direct, Call::OpenDirect, refused[0], |rule| rule);
+    let told = through(Mode::Direct, Call::OpenDirect, refused[0], |rule| rule);
     assert_eq!(told, files, "opening");
 }
 
 #[test]
 fn short_transfers_are_gone_on_with() {
     for bytes in [512, 4096, 5000, PIECE] {
-        for (how, mode) in [
-            (LocalIo::Direct, Mode::Direct),
-            (LocalIo::Buffered, Mode::Buffered),
-        ] {
+        for mode in [Mode::Direct, Mode::Buffered] {
             for call in [Call::Read, Call::Write] {
                 let fault = Fault::Shorten(bytes);
-                let told = through(how, call, fault, |rule| rule.in_mode(mode));
-                assert_eq!(told, 0, "{how:?} {call:?}: nothing was refused");
+                let told = through(mode, call, fault, |rule| rule.in_mode(mode));
+                assert_eq!(told, 0, "{mode} {call:?}: nothing was refused");
             }
         }
     }
@@ -166,7 +163,10 @@ fn short_transfers_are_gone_on_with() {
 #[test]
 fn one_read_is_short_only_at_the_end() {
     let content = content(PIECE);
-    for (directory, how) in directories().iter().flat_map(|d| MODES.map(|how| (d, how))) {
+    for (directory, how) in directories()
+        .iter()
+        .flat_map(|d| Mode::ALL.map(|how| (d, how)))
+    {
         let (pool, disk) = (pool(), disk(directory, how, &Watch::default()));
         write_all(&disk, pieces(&content, 0, 0, &pool), &pool);
         let short = Rule::new(Call::Read, Fault::Shorten(4096)).of_file(disk.file());
@@ -181,7 +181,7 @@ fn one_read_is_short_only_at_the_end() {
 
 #[test]
 fn errors_of_a_disk_are_told() {
-    for (how, errno) in MODES
+    for (how, errno) in Mode::ALL
         .iter()
         .flat_map(|&how| [Errno::NOSPC, Errno::IO].map(|e| (how, e)))
     {
@@ -201,7 +201,7 @@ fn without_memory_pieces_come_one_by_one() {
     let directory = tempfile::tempdir_in("/var/tmp").unwrap();
     let (ample, content) = (pool(), content(3 * PIECE));
     for bytes in [4096, PIECE as u64] {
-        let disk = disk(&directory, LocalIo::Direct, &Watch::default());
+        let disk = disk(&directory, Mode::Direct, &Watch::default());
         write_all(&disk, pieces(&content, 0, 0, &ample), &ample);
         let scarce = BufferPool::new(Budget::new(bytes));
         assert!(read_all(&disk, 0, &scarce) == content, "{bytes}");

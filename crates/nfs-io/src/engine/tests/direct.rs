@@ -20,7 +20,7 @@ impl File {
     fn new(dir: BorrowedFd<'_>) -> crate::Result<Self> {
         let cached = fs::tmpfile(dir, 0o600)?;
         let direct = fs::reopen(cached.as_fd(), OFlags::RDWR | OFlags::DIRECT)?;
-        let alignment = Alignment::of(&statx(cached.as_fd())?, statfs(dir)?.bsize);
+        let alignment = statx(cached.as_fd())?.alignment(statfs(dir)?.bsize);
         Ok(Self {
             cached: Arc::new(cached),
             direct: Arc::new(direct),

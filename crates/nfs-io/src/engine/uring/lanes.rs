@@ -2,12 +2,11 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use crate::Lane;
+use crate::pool::{Lane, LaneShare};
 
 /// Counts what is in flight for each lane and keeps what has to wait.
 pub(super) struct Lanes<T> {
-    in_flight_max: usize,
-    lane_in_flight_max: usize,
+    share: LaneShare,
     lane_queued_max: usize,
     in_flight: usize,
     queued: usize,
@@ -29,8 +28,10 @@ impl<T> Lanes<T> {
         lane_queued_max: usize,
     ) -> Self {
         Self {
-            in_flight_max,
-            lane_in_flight_max: lane_in_flight_max.clamp(1, in_flight_max),
+            share: LaneShare {
+                places_max: in_flight_max,
+                lane_max: lane_in_flight_max.clamp(1, in_flight_max),
+            },
             lane_queued_max,
             in_flight: 0,
             queued: 0,
@@ -110,10 +111,10 @@ impl<T> Lanes<T> {
             .collect()
     }
 
-    /// Below its fixed share, and below what that leaves free for the others.
+    /// Whether the lane may have one more in flight.
     fn eligible(&self, lane: Lane) -> bool {
         let in_flight = self.lanes.get(&lane).map_or(0, |state| state.in_flight);
-        in_flight < self.lane_in_flight_max && in_flight < self.in_flight_max - self.in_flight
+        self.share.allows_one_more(in_flight, self.in_flight)
     }
 }
 

@@ -2,9 +2,8 @@ use std::sync::Arc;
 
 use super::*;
 use crate::identity::ServerIdentity;
-use crate::plan::Mode;
 use crate::testing::skip;
-use crate::{Budget, BufferPool, Keep, probe};
+use crate::{Budget, BufferPool, Keep, Mode, probe};
 
 #[test]
 fn what_cannot_be_cancelled_is_leaked_not_freed() {

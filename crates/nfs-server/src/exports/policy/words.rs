@@ -5,12 +5,11 @@
 use std::fmt;
 use std::str::FromStr;
 
+use nfs_io::UnknownMode;
+
 use super::{Io, IoPolicy, Mode, NamePattern, Rule, StableFloor};
 use crate::exports::values::{from_word, parse_net, parse_size, word_of};
 use crate::limits;
-
-/// The modes that there are.
-const MODES: [Mode; 3] = [Mode::Buffered, Mode::DontCache, Mode::Direct];
 
 /// What a WRITE mode says: the kernel's numbers 3 and 4 are direct with a floor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,14 +66,11 @@ fn known_mode(text: &str, or: &str) -> Result<Mode, String> {
              \"buffered\", \"dontcache\" or \"direct\", and rules for what is to differ"
                 .to_owned(),
         ),
-        _ => {
-            let found = MODES.into_iter().find(|mode| mode.word() == text);
-            found.ok_or_else(|| {
-                format!(
-                    "\"{text}\" is no I/O mode; write \"buffered\", \"dontcache\" or \"direct\"{or}"
-                )
-            })
-        }
+        _ => text.parse().map_err(|_: UnknownMode| {
+            format!(
+                "\"{text}\" is no I/O mode; write \"buffered\", \"dontcache\" or \"direct\"{or}"
+            )
+        }),
     }
 }
 

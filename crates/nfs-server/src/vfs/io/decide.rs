@@ -201,13 +201,15 @@ impl Decision {
         failure: Failure,
     ) -> Option<Reason> {
         match (segment.mode, failure) {
-            (Mode::Direct, Failure::Open(Error::Errno(Errno::INVAL | Errno::OPNOTSUPP))) => {
+            (Mode::Direct, Failure::Open(Error::Errno(errno)))
+                if Mode::is_open_refused_by(errno) =>
+            {
                 Some(Reason::OpenRefused)
             }
-            (Mode::Direct, Failure::Transfer(errno)) if is_refusal(errno) => {
+            (mode @ Mode::Direct, Failure::Transfer(errno)) if mode.is_refused_by(errno) => {
                 Some(Reason::RefusedDirect)
             }
-            (Mode::DontCache, Failure::Transfer(errno)) if is_refusal(errno) => {
+            (mode @ Mode::DontCache, Failure::Transfer(errno)) if mode.is_refused_by(errno) => {
                 Some(Reason::RefusedDontCache)
             }
             // XFS says EIO of a page that a local program made dirty through a mapping while the read
@@ -253,11 +255,6 @@ impl Decision {
 /// How many bytes a segment has.
 pub(crate) fn len_of(segment: &Segment) -> usize {
     within_call(segment.file.end - segment.file.start)
-}
-
-/// Does this error say that the file system or its device does not move bytes in the mode that was tried?
-fn is_refusal(errno: Errno) -> bool {
-    matches!(errno, Errno::INVAL | Errno::OPNOTSUPP | Errno::NOTBLK)
 }
 
 /// A distance between two places of one call's range, whose length is a `usize`.

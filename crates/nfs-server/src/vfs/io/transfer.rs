@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use nfs_io::Mode;
 use nfs_io::fs::{self, Stat};
-use nfs_io::plan::{Alignment, Segment};
+use nfs_io::plan::Segment;
 
 use super::super::{Object, Result};
 use super::decide::{Decision, Failure, IoCall, IoFacts, decide, len_of};
@@ -37,7 +37,7 @@ impl<'c> Transfer<'c> {
         let facts = IoFacts {
             name: name.as_deref(),
             size: stat.size,
-            alignment: Alignment::of(stat, object.mount.block_bytes),
+            alignment: stat.alignment(object.mount.block_bytes),
             refused: object.refusals.of(call.io),
         };
         let decision = decide(&policy, call, &facts)?;

@@ -5,7 +5,6 @@ use proptest::prelude::*;
 use super::*;
 use crate::exports::policy::{Because, StableFloor};
 
-const MODES: [Mode; 3] = [Mode::Buffered, Mode::DontCache, Mode::Direct];
 const STABILITIES: [Stability; 3] = [
     Stability::Unstable,
     Stability::DataSync,
@@ -287,7 +286,7 @@ fn any_facts() -> impl Strategy<Value = IoFacts<'static>> {
 proptest! {
     #[test]
     fn what_is_foreseen_is_what_happens(
-        mode in prop::sample::select(MODES.to_vec()),
+        mode in prop::sample::select(Mode::ALL.to_vec()),
         call in any_call(),
         facts in any_facts(),
         truth in any_truth(),
@@ -299,7 +298,7 @@ proptest! {
 
     #[test]
     fn what_is_remembered_is_not_met_again(
-        mode in prop::sample::select(MODES.to_vec()),
+        mode in prop::sample::select(Mode::ALL.to_vec()),
         call in any_call(),
         facts in any_facts(),
         truth in any_truth(),
@@ -316,7 +315,7 @@ proptest! {
 
     #[test]
     fn the_segments_hold_the_range_in_order(
-        mode in prop::sample::select(MODES.to_vec()),
+        mode in prop::sample::select(Mode::ALL.to_vec()),
         call in any_call(),
         facts in any_facts(),
         truth in any_truth(),
