@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use nfs_wire::auth::{AUTH_SYS, AuthSys, GidList, OpaqueAuth};
 use nfs_wire::mount3::{self, Dirpath, MntRes};
 use nfs_wire::nfs3::{self, Failure, FileHandle, Procedure, Sattr3};
-use nfs_wire::record::FragmentHeader;
+use nfs_wire::record::{FragmentHeader, RecordCutter, RecordLimits};
 use nfs_wire::rpc::{AcceptStat, CallHeader, ReplyBody, ReplyHeader};
 use nfs_wire::{Decode, Decoder, Encode, Encoder, encode_to_vec};
 
@@ -125,15 +125,15 @@ fn results<'a, T: Decode<'a>>(reply: &'a [u8]) -> Result<T> {
 /// The connection broke.
 fn call_once(stream: &mut TcpStream, record: &[u8]) -> Result<Vec<u8>> {
     stream.write_all(record)?;
-    let mut mark = [0; 4];
-    stream
-        .read_exact(&mut mark)
-        .context("waiting for a reply")?;
-    let len = usize::try_from(u32::from_be_bytes(mark) & 0x7fff_ffff)?;
-    if len > limits::REPLY_BYTES_MAX {
-        bail!("a reply of {len} bytes");
+    let mut cutter = RecordCutter::new(RecordLimits::whole(limits::REPLY_BYTES_MAX));
+    let mut buffer = [0; 8192];
+    loop {
+        let received = stream.read(&mut buffer).context("waiting for a reply")?;
+        if received == 0 {
+            bail!("the server closed the connection");
+        }
+        if let Some(reply) = cutter.feed_whole(&mut &buffer[..received])? {
+            return Ok(reply.into_owned());
+        }
     }
-    let mut reply = vec![0; len];
-    stream.read_exact(&mut reply)?;
-    Ok(reply)
 }

@@ -7,8 +7,11 @@
 use std::net::TcpStream;
 
 use anyhow::{Context, Result, bail};
-use nfs_wire::record::FragmentHeader;
+use nfs_wire::limits::RECORD_FRAGMENTS_MAX;
+use nfs_wire::record::{Fragments, Position};
 use rustix::net::{RecvFlags, recv};
+
+use crate::limits;
 
 /// The next record, from a socket whose reads time out.
 #[derive(Debug)]
@@ -17,8 +20,7 @@ pub(crate) struct Input {
     ahead: Vec<u8>,
     start: usize,
     end: usize,
-    fragment_left: usize,
-    last_fragment: bool,
+    fragments: Fragments,
     /// Where discarded bytes would go; the kernel never writes to it.
     nowhere: Vec<u8>,
 }
@@ -32,8 +34,7 @@ impl Input {
             ahead: vec![0; ahead_bytes],
             start: 0,
             end: 0,
-            fragment_left: 0,
-            last_fragment: true,
+            fragments: Fragments::new(limits::DISCARDED_BYTES_MAX, RECORD_FRAGMENTS_MAX),
             nowhere: vec![0; NOWHERE_BYTES],
         }
     }
@@ -64,7 +65,7 @@ impl Input {
             } else {
                 receive(&self.stream, target, RecvFlags::WAITALL)?
             };
-            self.fragment_left -= taken;
+            self.fragments.take(taken);
             at += taken;
         }
         Ok(())
@@ -82,7 +83,7 @@ impl Input {
                 let flags = RecvFlags::TRUNC | RecvFlags::WAITALL;
                 receive(&self.stream, &mut self.nowhere[..wanted], flags)?
             };
-            self.fragment_left -= skipped;
+            self.fragments.take(skipped);
             len -= skipped;
         }
         Ok(())
@@ -90,39 +91,34 @@ impl Input {
 
     /// Passes over what is left of the record.
     pub(crate) fn finish_record(&mut self) -> Result<()> {
-        while self.fragment_left > 0 || !self.last_fragment {
-            if self.fragment_left == 0 {
-                self.next_fragment()?;
-            }
-            self.skip(self.fragment_left)?;
+        while let Some(left) = self.fragment()? {
+            self.skip(left)?;
         }
         Ok(())
     }
 
-    /// At most `wanted`, at least one byte of the fragment at hand, after its header has been read.
+    /// At most `wanted`, at least one byte of the fragment at hand.
     fn available(&mut self, wanted: usize) -> Result<usize> {
-        while self.fragment_left == 0 {
-            self.next_fragment()?;
-        }
+        let left = self.fragment()?.context("the record is too short")?;
         if !self.has_bytes() && wanted < self.ahead.len() {
             self.fill()?;
         }
-        Ok(wanted.min(self.fragment_left))
+        Ok(wanted.min(left))
     }
 
-    fn next_fragment(&mut self) -> Result<()> {
-        let mut header = [0; 4];
-        for byte in &mut header {
-            if !self.has_bytes() {
-                self.fill()?;
+    /// How many bytes of the fragment at hand are left, after its mark has been read; `None` at the end of
+    /// the record.
+    fn fragment(&mut self) -> Result<Option<usize>> {
+        loop {
+            let mut ahead = &self.ahead[self.start..self.end];
+            let position = self.fragments.next(&mut ahead)?;
+            self.start = self.end - ahead.len();
+            match position {
+                Position::Mark { .. } => self.fill()?,
+                Position::Fragment { left, .. } => return Ok(Some(left)),
+                Position::End => return Ok(None),
             }
-            *byte = self.ahead[self.start];
-            self.start += 1;
         }
-        let header = FragmentHeader::parse(header);
-        self.fragment_left = usize::try_from(header.len)?;
-        self.last_fragment = header.last;
-        Ok(())
     }
 
     fn fill(&mut self) -> Result<()> {
@@ -148,6 +144,8 @@ fn receive(stream: &TcpStream, out: &mut [u8], flags: RecvFlags) -> Result<usize
 mod tests {
     use std::io::Write;
     use std::net::TcpListener;
+
+    use nfs_wire::record::FragmentHeader;
 
     use super::*;
 

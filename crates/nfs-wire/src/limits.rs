@@ -17,9 +17,6 @@ pub const MACHINE_NAME_BYTES_MAX: usize = 255;
 /// Supplementary groups in an AUTH_SYS credential (RFC 5531 appendix A).
 pub const AUTH_SYS_GIDS_MAX: usize = 16;
 
-/// Bytes of one record: the largest payload with room for the longest header before it (a SYMLINK
-/// carries a name and a path of the caps above).
-pub const RECORD_BYTES_MAX: usize = DATA_BYTES_MAX + 256 * 1024;
 /// Fragments of one record. The RFC sets no limit; peers that fragment at all do it at the size
 /// of their send buffer, the smallest of which is about 4 KiB.
 pub const RECORD_FRAGMENTS_MAX: u32 = 4096;

@@ -3,6 +3,7 @@
 //! Each of `depth` slots has prepared calls that it sends in turn; only the xid changes. The slot of a reply is in
 //! its xid, so replies may come in any order. Calls that are due leave together in one write.
 
+use std::borrow::Cow;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
@@ -10,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use hdrhistogram::Histogram;
+use nfs_wire::record::{RecordCutter, RecordLimits};
 
 use super::workload::{Slots, Target, Workload, prepare};
 use crate::calls::first_xid;
@@ -113,7 +115,7 @@ fn measure(stream: &mut TcpStream, slots: Slots, amount: Amount) -> Result<Sampl
         let now = Instant::now();
         let more = deadline.is_none_or(|deadline| now < deadline);
         while let Some(record) = input.next_record()? {
-            let slot = state.answered(record)?;
+            let slot = state.answered(&record)?;
             latencies.record(u64::try_from((now - state.sent_at[slot]).as_nanos())?)?;
             in_flight -= 1;
             if more && left > 0 {
@@ -172,6 +174,7 @@ struct Input {
     bytes: Vec<u8>,
     start: usize,
     end: usize,
+    cutter: RecordCutter,
 }
 
 impl Input {
@@ -180,39 +183,27 @@ impl Input {
             bytes: vec![0; 2 * limits::REPLY_BYTES_MAX],
             start: 0,
             end: 0,
+            cutter: RecordCutter::new(RecordLimits::whole(limits::REPLY_BYTES_MAX)),
         }
     }
 
-    /// Reads what is there, at least one byte.
+    /// Reads what is there, at least one byte. To be called when [`Input::next_record`] has no more.
     fn fill(&mut self, stream: &mut TcpStream) -> Result<()> {
-        self.bytes.copy_within(self.start..self.end, 0);
-        (self.start, self.end) = (0, self.end - self.start);
         let n = stream
-            .read(&mut self.bytes[self.end..])
+            .read(&mut self.bytes)
             .context("waiting for a reply")?;
         if n == 0 {
             bail!("the server closed the connection");
         }
-        self.end += n;
+        (self.start, self.end) = (0, n);
         Ok(())
     }
 
     /// The next whole reply, without its record mark.
-    fn next_record(&mut self) -> Result<Option<&[u8]>> {
-        let ready = &self.bytes[self.start..self.end];
-        let Some(mark) = ready.first_chunk::<4>() else {
-            return Ok(None);
-        };
-        let mark = u32::from_be_bytes(*mark);
-        let len = usize::try_from(mark & 0x7fff_ffff)?;
-        if mark >> 31 == 0 || len > limits::REPLY_BYTES_MAX {
-            bail!("a reply in fragments, or of {len} bytes");
-        }
-        if ready.len() < 4 + len {
-            return Ok(None);
-        }
-        let from = self.start + 4;
-        self.start = from + len;
-        Ok(Some(&self.bytes[from..from + len]))
+    fn next_record(&mut self) -> Result<Option<Cow<'_, [u8]>>> {
+        let mut ready = &self.bytes[self.start..self.end];
+        let record = self.cutter.feed_whole(&mut ready)?;
+        self.start = self.end - ready.len();
+        Ok(record)
     }
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use nfs_wire::auth::{AUTH_NONE, AUTH_SYS, AuthStat};
 use nfs_wire::portmap::{self, IPPROTO_TCP, IPPROTO_UDP, Mapping, MappingList};
-use nfs_wire::record::{FragmentHeader, RecordAssembler, RecordLimits};
+use nfs_wire::record::{FragmentHeader, RecordCutter, RecordLimits};
 use nfs_wire::rpc::{AcceptStat, CallHeader, Rejected, ReplyHeader};
 use nfs_wire::rpcbind::{
     self, NETID_TCP, NETID_TCP6, NETID_UDP, NETID_UDP6, Rpcb, RpcbList, UniversalAddress,
@@ -134,11 +134,8 @@ async fn accept(listener: TcpListener, slots: Arc<Semaphore>, book: Arc<Book>) {
 async fn converse(mut stream: TcpStream, book: &Book) -> io::Result<()> {
     let local = stream.local_addr()?.ip();
     let idle = Duration::from_secs(limits::PORTMAP_IDLE_SECONDS_MAX);
-    let bounds = RecordLimits {
-        record_bytes_max: limits::PORTMAP_RECORD_BYTES_MAX,
-        ..RecordLimits::default()
-    };
-    let mut assembler = RecordAssembler::new(bounds);
+    let bounds = RecordLimits::whole(limits::PORTMAP_RECORD_BYTES_MAX);
+    let mut cutter = RecordCutter::new(bounds);
     let mut buffer = [0; 1024];
     loop {
         let read = tokio::time::timeout(idle, stream.read(&mut buffer)).await;
@@ -147,7 +144,7 @@ async fn converse(mut stream: TcpStream, book: &Book) -> io::Result<()> {
         if bytes.is_empty() {
             return Ok(());
         }
-        while let Some(call) = assembler.feed(&mut bytes).map_err(io::Error::other)? {
+        while let Some(call) = cutter.feed_whole(&mut bytes).map_err(io::Error::other)? {
             let Some(reply) = book.answer(&call, Transport::Tcp, local) else {
                 return Ok(());
             };

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use nfs_wire::auth::OpaqueAuth;
-use nfs_wire::record::{FragmentHeader, RecordAssembler, RecordLimits};
+use nfs_wire::record::{FragmentHeader, RecordCutter, RecordLimits};
 use nfs_wire::rpc::{AcceptStat, CallHeader, ReplyBody, ReplyHeader};
 use nfs_wire::rpcbind::{
     self, NETID_TCP, NETID_TCP6, Rpcb, UniversalAddress, to_universal_address,
@@ -176,11 +176,8 @@ impl Connection {
     }
 
     fn receive(&mut self) -> io::Result<Vec<u8>> {
-        let bounds = RecordLimits {
-            record_bytes_max: limits::PORTMAP_RECORD_BYTES_MAX,
-            ..RecordLimits::default()
-        };
-        let mut assembler = RecordAssembler::new(bounds);
+        let bounds = RecordLimits::whole(limits::PORTMAP_RECORD_BYTES_MAX);
+        let mut cutter = RecordCutter::new(bounds);
         let mut buffer = [0; 1024];
         loop {
             let length = self.stream.read(&mut buffer)?;
@@ -188,8 +185,9 @@ impl Connection {
             if bytes.is_empty() {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
-            if let Some(record) = assembler.feed(&mut bytes).map_err(io::Error::other)? {
-                return Ok(record);
+            let record = cutter.feed_whole(&mut bytes).map_err(io::Error::other)?;
+            if let Some(record) = record {
+                return Ok(record.into_owned());
             }
         }
     }
