@@ -23,7 +23,7 @@ use crate::rpc::caller::{Caller, WireIdentity};
 use crate::rpc::client_id::Peer;
 use crate::rpc::standing::Standing;
 use crate::server::{Facts, StartError, make_service};
-use crate::vfs::{Payload, Turn};
+use crate::vfs::Turn;
 
 /// Descriptors that it may hold.
 const FDS: u64 = 1024;
@@ -100,11 +100,7 @@ impl Dispatch {
                     }
                 }
                 Ok(Step::Call(call)) => {
-                    let payload = call.data.map(|data| Payload {
-                        data,
-                        copied: call.copied,
-                    });
-                    let answer = dispatch::answer(self.context(), call.record, payload);
+                    let answer = dispatch::answer(self.context(), call);
                     match self.runtime.block_on(answer) {
                         Answer::Reply(reply) => {
                             let data = reply.data.as_deref().unwrap_or_default();

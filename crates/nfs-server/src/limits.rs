@@ -93,6 +93,12 @@ pub const UNSENT_LOOSE_BYTES_MAX: usize = 512 << 10;
 pub const UNSENT_BYTES_UNACCOUNTED_MAX: usize = 16 << 10;
 /// Bytes of a call that a connection may hold without asking the memory budget.
 pub const CALL_BYTES_UNACCOUNTED_MAX: usize = 4096;
+/// Largest call, bytes, that is taken without asking the memory budget if the rest of it is here: the number
+/// of calls in progress bounds how many there are.
+pub const CALL_BYTES_WHOLE_MAX: usize = 16 << 10;
+/// A WRITE's data begins within so many bytes of its record: RPC header with two 400-byte bodies, handle,
+/// and fixed fields.
+pub const CALL_HEAD_BYTES_MAX: usize = 1024;
 /// Largest call that is no WRITE, bytes: a SYMLINK with the longest path, and room.
 pub const CALL_BYTES_MAX: usize = 192 << 10;
 /// Most fragments of one record.

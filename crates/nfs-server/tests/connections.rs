@@ -13,7 +13,7 @@ use nfs_wire::nfs3::{
 };
 use nfs_wire::record::FragmentHeader;
 use nfs_wire::rpc::{AcceptStat, ReplyBody, ReplyHeader};
-use nfs_wire::{Decode, Encode};
+use nfs_wire::{Decode, Encode, encode_to_vec};
 use support::{Served, block_on, create, mkdir, mode, ok, status};
 
 fn call(xid: u32, procedure: Procedure, args: &impl Encode) -> Vec<u8> {
@@ -120,6 +120,21 @@ fn a_call_that_is_cut_anywhere_is_answered() {
             let reply = raw.receive_record().await.unwrap().unwrap();
             assert_eq!(answer(&reply), (1, Nfsstat3::Ok));
         }
+        // One that ends before its data does is garbage, and the next call is heard.
+        let cut = &body[..20_000];
+        let (first, last) = cut.split_at(5000);
+        let mut bytes = Vec::new();
+        for (piece, is_last) in [(first, false), (last, true)] {
+            let len = piece.len() as u32;
+            bytes.extend(FragmentHeader { last: is_last, len }.to_bytes());
+            bytes.extend_from_slice(piece);
+        }
+        raw.send(&bytes).await.unwrap();
+        let reply = raw.receive_record().await.unwrap().unwrap();
+        let garbage = encode_to_vec(&ReplyHeader::accepted(1, AcceptStat::GarbageArgs));
+        assert_eq!(reply, garbage);
+        let reply = raw.exchange(&body).await.unwrap().unwrap();
+        assert_eq!(answer(&reply), (1, Nfsstat3::Ok));
         let read = ok(client.read(&file, 0, 30_000).await);
         assert!(read.data[..] == data[..]);
     });

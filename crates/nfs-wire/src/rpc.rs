@@ -4,13 +4,18 @@
 //! arguments or results begin.
 
 use crate::auth::{AuthStat, OpaqueAuth};
-use crate::xdr::{Decode, DecodeError, Decoder, Encode, Encoder};
+use crate::xdr::{Decode, DecodeError, Decoder, Encode, Encoder, padding};
 
 /// The only version of ONC RPC there is.
 pub const RPC_VERSION: u32 = 2;
 
 const CALL: u32 = 0;
 const REPLY: u32 = 1;
+
+/// Bytes of a call's header before its credential.
+const FIXED_BYTES: usize = 24;
+/// Bytes of a credential or verifier before its body: flavor and length.
+const AUTH_FIXED_BYTES: usize = 8;
 
 /// The head of a call, up to the procedure's arguments: `call_body` with its xid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +32,31 @@ pub struct CallHeader<'a> {
     pub credential: OpaqueAuth<'a>,
     /// What proves it.
     pub verifier: OpaqueAuth<'a>,
+}
+
+/// A [`CallHeader`] that has let go of its record and travels beside it: credential and verifier are told
+/// by where they stand there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallHead {
+    /// As in [`CallHeader`].
+    pub xid: u32,
+    /// As in [`CallHeader`].
+    pub program: u32,
+    /// As in [`CallHeader`].
+    pub version: u32,
+    /// As in [`CallHeader`].
+    pub procedure: u32,
+    credential: AuthPlace,
+    verifier: AuthPlace,
+}
+
+/// Where in a record the body of a credential or verifier stands, at most 2 * 408 bytes behind the
+/// fixed fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct AuthPlace {
+    flavor: u32,
+    at: usize,
+    len: usize,
 }
 
 /// Why a record is no call that can be dispatched.
@@ -146,6 +176,51 @@ impl<'a> CallHeader<'a> {
             credential: auth(d, xid, AuthStat::BadCred)?,
             verifier: auth(d, xid, AuthStat::BadVerf)?,
         })
+    }
+
+    /// Lets go of the record.
+    #[must_use]
+    pub const fn detach(&self) -> CallHead {
+        let credential = AuthPlace {
+            flavor: self.credential.flavor,
+            at: FIXED_BYTES + AUTH_FIXED_BYTES,
+            len: self.credential.body.len(),
+        };
+        let verifier = AuthPlace {
+            flavor: self.verifier.flavor,
+            at: credential.at + credential.len + padding(credential.len) + AUTH_FIXED_BYTES,
+            len: self.verifier.body.len(),
+        };
+        CallHead {
+            xid: self.xid,
+            program: self.program,
+            version: self.version,
+            procedure: self.procedure,
+            credential,
+            verifier,
+        }
+    }
+}
+
+impl CallHead {
+    /// The header again, without decoding it. `record` is the record it was decoded from, or as much of it
+    /// from its front on as the header has.
+    #[must_use]
+    pub fn attach<'a>(&self, record: &'a [u8]) -> CallHeader<'a> {
+        let auth = |place: AuthPlace| OpaqueAuth {
+            flavor: place.flavor,
+            body: record
+                .get(place.at..place.at + place.len)
+                .unwrap_or_default(),
+        };
+        CallHeader {
+            xid: self.xid,
+            program: self.program,
+            version: self.version,
+            procedure: self.procedure,
+            credential: auth(self.credential),
+            verifier: auth(self.verifier),
+        }
     }
 }
 

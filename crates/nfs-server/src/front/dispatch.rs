@@ -9,14 +9,16 @@ use nfs_io::plan::placement;
 use nfs_io::{Buf, Reservation};
 use nfs_wire::auth::{AUTH_NONE, AUTH_SYS, AuthStat};
 use nfs_wire::nfs3::{self, Procedure, WriteHead};
-use nfs_wire::record::FragmentHeader;
-use nfs_wire::rpc::{AcceptStat, CallError, CallHeader, Rejected, ReplyHeader};
-use nfs_wire::{Decode, Decoder, Encode, Encoder, mount3 as wire_mount3, nlm4 as wire_nlm4};
+use nfs_wire::record::{FragmentHeader, Hole};
+use nfs_wire::rpc::{AcceptStat, CallError, CallHead, CallHeader, Rejected, ReplyHeader};
+use nfs_wire::{
+    Decode, DecodeError, Decoder, Encode, Encoder, mount3 as wire_mount3, nlm4 as wire_nlm4,
+};
 
 use crate::front::mount3;
-use crate::front::nfs3::{Context, Held, Request, is_remembered};
+use crate::front::nfs3::{Context, Held, Request, data_behind, is_remembered};
 use crate::front::nlm4;
-use crate::net::receive;
+use crate::limits;
 use crate::operate::counters::count;
 use crate::rpc::caller::WireIdentity;
 use crate::rpc::reply_cache::{Asked, Seen, Ticket};
@@ -51,19 +53,149 @@ impl Answer {
     }
 }
 
-/// Answers one record. `payload`: where the connection received a WRITE's data apart from it.
-pub(crate) async fn answer(mut cx: Context, record: Vec<u8>, payload: Option<Payload>) -> Answer {
-    let start = Instant::now();
-    let mut decoder = Decoder::new(&record);
+/// A call as its connection hands it over.
+pub(crate) struct Call {
+    /// The record, without a WRITE's data where that was received apart.
+    pub(crate) record: Vec<u8>,
+    pub(crate) apart: Option<Apart>,
+    /// What a long record is held with; `None` for one up to [`limits::CALL_BYTES_WHOLE_MAX`], of which
+    /// the number of calls in progress bounds how many there are. (A call that holds memory must not
+    /// wait for more: all of them together could wait for ever.)
+    pub(crate) reservation: Option<Reservation>,
+}
+
+/// A WRITE's data that was received apart from its record, with what was decoded to find a place for it.
+pub(crate) struct Apart {
+    pub(crate) begun: Begun,
+    /// Where it belongs in the record.
+    pub(crate) at: usize,
+    pub(crate) payload: Payload,
+    /// Bytes of it that the record ended without.
+    pub(crate) missing: usize,
+}
+
+/// Header and arguments of a WRITE whose data was still to come when they were decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Begun {
+    header: CallHead,
+    args: WriteHead,
+}
+
+/// What the beginning of a record tells about data that is to be received apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// It is too short to tell; as many bytes of it are needed.
+    More {
+        bytes: usize,
+    },
+    /// There is none.
+    Whole,
+    Apart(Place),
+}
+
+/// Where data is to be received that does not stay in its record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// Where it is in the record.
+    pub(crate) hole: Hole,
+    /// How far behind a page's beginning it is to start in memory, bytes.
+    pub(crate) start: usize,
+    pub(crate) begun: Begun,
+}
+
+/// Looks for data in a record of `total` bytes, where that is known, by the program that it calls. Of a
+/// WRITE beyond wtmax, `io_bytes_max`, only as much is received: it becomes a short one (RFC 1813
+/// §3.3.7).
+pub(crate) fn look(beginning: &[u8], total: Option<usize>, io_bytes_max: u32) -> Look {
+    let more = Look::More {
+        bytes: limits::CALL_HEAD_BYTES_MAX,
+    };
+    let mut decoder = Decoder::new(beginning);
     let header = match CallHeader::decode(&mut decoder) {
         Ok(header) => header,
-        Err(error) => return refuse_call(&cx, &error),
+        Err(CallError::Malformed(DecodeError::Missing { .. })) => return more,
+        // Answered, or not, once the record is whole.
+        Err(_) => return Look::Whole,
+    };
+    let args = match (header.program, header.version) {
+        (nfs3::PROGRAM, nfs3::VERSION) => data_behind(header.procedure, &mut decoder, total),
+        _ => Ok(None),
+    };
+    let args = match args {
+        Ok(Some(args)) => args,
+        Err(DecodeError::Missing { .. }) => return more,
+        Ok(None) | Err(_) => return Look::Whole,
+    };
+    let len = args.data_len.min(io_bytes_max) as usize;
+    Look::Apart(Place {
+        hole: Hole {
+            at: decoder.position(),
+            len,
+            skipped: args.tail_len() - len,
+        },
+        start: placement(args.offset),
+        begun: Begun {
+            header: header.detach(),
+            args,
+        },
+    })
+}
+
+impl Place {
+    /// Receiving begins, into this buffer.
+    pub(crate) fn receive_into(self, data: Buf) -> Apart {
+        Apart {
+            begun: self.begun,
+            at: self.hole.at,
+            payload: Payload { data, copied: 0 },
+            missing: 0,
+        }
+    }
+}
+
+impl Apart {
+    /// Where the data is received, bytes `from..to` of it.
+    pub(crate) fn range_mut(&mut self, from: usize, to: usize) -> &mut [u8] {
+        self.payload.data.get_mut(from..to).unwrap_or_default()
+    }
+
+    /// Copies a part of the data, which came with other bytes, to where it belongs.
+    pub(crate) fn copy_in(&mut self, at: usize, bytes: &[u8]) {
+        if let Some(place) = self.payload.data.get_mut(at..at + bytes.len()) {
+            place.copy_from_slice(bytes);
+            self.payload.copied += bytes.len();
+        }
+    }
+
+    /// How much of the data had to be copied, bytes.
+    #[cfg(test)]
+    pub(crate) fn copied(&self) -> usize {
+        self.payload.copied
+    }
+}
+
+/// Answers one call.
+pub(crate) async fn answer(mut cx: Context, call: Call) -> Answer {
+    let start = Instant::now();
+    let Call {
+        record,
+        apart,
+        // Held for as long as the record is.
+        reservation: _reservation,
+    } = call;
+    let mut decoder = Decoder::new(&record);
+    let header = match &apart {
+        Some(apart) => apart.begun.header.attach(&record),
+        None => match CallHeader::decode(&mut decoder) {
+            Ok(header) => header,
+            Err(error) => return refuse_call(&cx, &error),
+        },
     };
     cx.caller.call.xid = header.xid;
     cx.caller.call.started = start;
     let answer = match header.program {
         nfs3::PROGRAM if header.version == nfs3::VERSION => {
-            nfs(&mut cx, &header, &record, decoder, payload, start).await
+            nfs(&mut cx, &header, &record, decoder, apart).await
         }
         wire_mount3::PROGRAM if header.version == wire_mount3::VERSION => {
             mount(&mut cx, &header, decoder).await
@@ -87,43 +219,32 @@ async fn nfs(
     cx: &mut Context,
     header: &CallHeader<'_>,
     record: &[u8],
-    mut decoder: Decoder<'_>,
-    payload: Option<Payload>,
-    start: Instant,
+    decoder: Decoder<'_>,
+    apart: Option<Apart>,
 ) -> Result<Answer, AcceptStat> {
     if let Err(denied) = identify(cx, header) {
         return Ok(denied);
     }
     let procedure = Procedure::try_from(header.procedure).map_err(|_| AcceptStat::ProcUnavail)?;
-    let request = if procedure == Procedure::Write {
-        let head = WriteHead::decode(&mut decoder).map_err(|_| AcceptStat::GarbageArgs)?;
-        Request::Write(head, None)
-    } else {
-        let call = nfs3::Call::decode(procedure, &mut decoder);
-        Request::Other(call.map_err(|_| AcceptStat::GarbageArgs)?)
+    let (args, head_len) = match apart {
+        Some(apart) => Args::of_apart(apart, record)?,
+        None => Args::decode(procedure, decoder)?,
     };
-    let head = record.get(..decoder.position()).unwrap_or_default();
-    let data = match &request {
-        Request::Write(head, _) if payload.is_none() => write_data(head, &mut decoder)?,
-        Request::Write(..) | Request::Other(_) => &[],
-    };
-    decoder.finish().map_err(|_| AcceptStat::GarbageArgs)?;
-
+    let head = record.get(..head_len).unwrap_or_default();
+    let start = cx.caller.call.started;
     // Before anything is waited for: what comes behind this call must find it marked.
     let ticket = match first_run(cx, procedure, head, start).await {
         Ok(ticket) => ticket,
         Err(answer) => return Ok(answer),
     };
     cx.call_note = ticket.as_ref().and_then(Ticket::noted);
-    let request = match request {
-        Request::Write(head, _) => {
-            let payload = match payload {
-                Some(payload) => Some(payload),
-                None => copied_payload(cx, &head, data, record.len()).await,
-            };
+    let request = match args {
+        Args::Apart(head, payload) => Request::Write(head, Some(payload)),
+        Args::Write(head, data) => {
+            let payload = copied_payload(cx, &head, data, record.len()).await;
             Request::Write(head, payload)
         }
-        other @ Request::Other(_) => other,
+        Args::Other(call) => Request::Other(call),
     };
     let mut reply = Reply::begin(&ReplyHeader::accepted(header.xid, AcceptStat::Success));
     let held = crate::front::nfs3::run(cx, request, &mut reply).await;
@@ -134,6 +255,45 @@ async fn nfs(
     }
     cx.service.counters.called(procedure, start.elapsed());
     Ok(Answer::Reply(reply))
+}
+
+/// The arguments of an NFS call, with a WRITE's data where it was received.
+enum Args<'a> {
+    /// A WRITE whose data is in a buffer already.
+    Apart(WriteHead, Payload),
+    /// A WRITE whose data is in the record.
+    Write(WriteHead, &'a [u8]),
+    Other(nfs3::Call<'a>),
+}
+
+impl<'a> Args<'a> {
+    /// Those of a WRITE whose data was received apart, and how many bytes of the record are not data.
+    fn of_apart(apart: Apart, record: &[u8]) -> Result<(Self, usize), AcceptStat> {
+        // The data is complete, and nothing is behind it.
+        if apart.missing > 0 || record.len() != apart.at {
+            return Err(AcceptStat::GarbageArgs);
+        }
+        Ok((Self::Apart(apart.begun.args, apart.payload), apart.at))
+    }
+
+    /// Those of a call that is in its record as a whole, and how many bytes of it are not a WRITE's data.
+    fn decode(procedure: Procedure, mut decoder: Decoder<'a>) -> Result<(Self, usize), AcceptStat> {
+        let garbage = |_| AcceptStat::GarbageArgs;
+        if procedure != Procedure::Write {
+            let call = nfs3::Call::decode(procedure, &mut decoder).map_err(garbage)?;
+            let head_len = decoder.position();
+            decoder.finish().map_err(garbage)?;
+            return Ok((Self::Other(call), head_len));
+        }
+        let head = WriteHead::decode(&mut decoder).map_err(garbage)?;
+        let head_len = decoder.position();
+        let len = head.data_len as usize;
+        let data = decoder.take(len, "data").map_err(garbage)?;
+        let padding = head.tail_len() - data.len();
+        decoder.take(padding, "padding").map_err(garbage)?;
+        decoder.finish().map_err(garbage)?;
+        Ok((Self::Write(head, data), head_len))
+    }
 }
 
 /// Marks a call that must not run twice as in progress. `head`: its bytes, of a WRITE without the data.
@@ -176,20 +336,8 @@ async fn first_run(
     })
 }
 
-/// The data of a small WRITE, which is behind the head in the record.
-fn write_data<'a>(head: &WriteHead, decoder: &mut Decoder<'a>) -> Result<&'a [u8], AcceptStat> {
-    let garbage = |_| AcceptStat::GarbageArgs;
-    let data = decoder
-        .take(head.data_len as usize, "data")
-        .map_err(garbage)?;
-    decoder
-        .take(head.tail_len() - data.len(), "padding")
-        .map_err(garbage)?;
-    Ok(data)
-}
-
-/// The same in a buffer, as the connection receives that of a large one; `None` where the memory budget
-/// has none.
+/// The data of a WRITE that is in the record, copied to a buffer like the one that the data of a large WRITE
+/// is received into; `None` where the memory budget has none.
 async fn copied_payload(
     cx: &Context,
     head: &WriteHead,
@@ -200,7 +348,9 @@ async fn copied_payload(
     let start = placement(head.offset);
     let buf = match pool.try_take_placed(data.len(), start) {
         Some(buf) => Some(buf),
-        None if record_len <= receive::WHOLE_BYTES => pool.take_placed(data.len(), start).await,
+        None if record_len <= limits::CALL_BYTES_WHOLE_MAX => {
+            pool.take_placed(data.len(), start).await
+        }
         // The record holds memory of the budget (it came in fragments): who holds some must not
         // wait for more.
         None => None,
@@ -299,40 +449,6 @@ fn refuse_call(cx: &Context, error: &CallError) -> Answer {
             Answer::Close
         }
     }
-}
-
-/// Is this the beginning of a WRITE, whose data should be received into a buffer of its own?
-/// Of a WRITE beyond wtmax only as much is received. `total` is the length of the whole record.
-pub(crate) fn write_head_len(
-    beginning: &[u8],
-    total: usize,
-    io_bytes_max: u32,
-) -> Option<WriteCut> {
-    let mut decoder = Decoder::new(beginning);
-    let header = CallHeader::decode(&mut decoder).ok()?;
-    let write = header.program == nfs3::PROGRAM
-        && header.version == nfs3::VERSION
-        && header.procedure == Procedure::Write as u32;
-    if !write {
-        return None;
-    }
-    let head = WriteHead::decode(&mut decoder).ok()?;
-    let head_len = decoder.position();
-    let whole = head_len.checked_add(head.tail_len()) == Some(total);
-    whole.then_some(WriteCut {
-        head_len,
-        data_len: head.data_len.min(io_bytes_max) as usize,
-        placement: placement(head.offset),
-    })
-}
-
-/// Where a WRITE's record is cut in two.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct WriteCut {
-    pub(crate) head_len: usize,
-    pub(crate) data_len: usize,
-    /// How far behind a page's beginning the data belongs in memory.
-    pub(crate) placement: usize,
 }
 
 impl Reply {

@@ -29,9 +29,9 @@ use tokio::time::{Instant, timeout};
 
 use super::clients::Figures;
 use super::output::Output;
-use super::receive::{BadRecord, Received, Receiver, Step, Wanted};
+use super::receive::{BadRecord, Receiver, Step, Wanted};
 use super::shard::Shard;
-use crate::front::dispatch::{self, Answer, Reply};
+use crate::front::dispatch::{self, Answer, Call, Reply};
 use crate::front::nfs3::Context;
 use crate::limits;
 use crate::operate::counters::{count, count_bytes};
@@ -40,7 +40,7 @@ use crate::rpc::caller::{Caller, WireIdentity};
 use crate::rpc::client_id::Peer;
 use crate::rpc::reply_cache::Origin;
 use crate::rpc::standing::Standing;
-use crate::vfs::{Payload, Turn};
+use crate::vfs::Turn;
 
 /// See the module.
 pub(crate) struct Connection {
@@ -261,7 +261,7 @@ impl Connection {
                 let reservation = budget
                     .reserve(bytes as u64)
                     .await
-                    .ok_or(BadRecord::TooLong)?;
+                    .ok_or(BadRecord::TooLarge)?;
                 receiver.reserved(reservation);
             }
             Wanted::Data { len, start } => {
@@ -269,7 +269,7 @@ impl Connection {
                     Some(data) => data,
                     None => {
                         let data = pool.take_placed(len, start).await;
-                        data.ok_or(BadRecord::TooLong)?
+                        data.ok_or(BadRecord::TooLarge)?
                     }
                 };
                 receiver.received_into(data);
@@ -280,14 +280,7 @@ impl Connection {
 
     /// Runs a call as far as it goes at once; what has to wait goes on as a task of its own. True when a
     /// large transfer was handed to the kernel.
-    fn start(self: &Rc<Self>, call: Received) -> Result<bool, End> {
-        let Received {
-            record,
-            data,
-            copied,
-            reservation,
-        } = call;
-        let payload = data.map(|data| Payload { data, copied });
+    fn start(self: &Rc<Self>, call: Call) -> Result<bool, End> {
         let context = Context {
             service: self.shard.service.clone(),
             engine: self.shard.engine.clone(),
@@ -299,11 +292,8 @@ impl Connection {
             admitted: Cell::new(false),
             call_note: None,
         };
-        let mut call: Pin<Box<dyn Future<Output = Answer>>> = Box::pin(async move {
-            // Held for as long as the record is.
-            let _reservation = reservation;
-            dispatch::answer(context, record, payload).await
-        });
+        let mut call: Pin<Box<dyn Future<Output = Answer>>> =
+            Box::pin(dispatch::answer(context, call));
         // Whatever it waits for is asked again, with a real waker, by the task below.
         let mut at_once = TaskContext::from_waker(Waker::noop());
         count(&self.figures.calls);

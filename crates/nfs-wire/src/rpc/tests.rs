@@ -45,6 +45,8 @@ proptest! {
     ) {
         let call = CallHeader { xid, program, version, procedure, credential, verifier };
         check_message_with(&call, decode_call);
+        let record = encode_to_vec(&call);
+        prop_assert_eq!(call.detach().attach(&record), call);
     }
 
     #[test]

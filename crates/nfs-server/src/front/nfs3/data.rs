@@ -2,9 +2,10 @@
 
 use nfs_io::Buf;
 use nfs_wire::nfs3::{
-    CommitArgs, CommitOk, Failure, Nfsstat3, PostOpAttr, ReadArgs, ReadOk, ReadOkHead, StableHow,
-    WccData, WriteHead, WriteOk,
+    CommitArgs, CommitOk, Failure, Nfsstat3, PostOpAttr, Procedure, ReadArgs, ReadOk, ReadOkHead,
+    StableHow, WccData, WriteHead, WriteOk,
 };
+use nfs_wire::{Decode, DecodeError, Decoder};
 
 use super::convert::{fail, fattr3, wcc_data};
 use super::object::post_op_attr;
@@ -12,6 +13,25 @@ use super::{Context, put};
 use crate::operate::counters::count_bytes;
 use crate::operate::trace::Event;
 use crate::vfs::{Error, Payload, Stability};
+
+/// The arguments of a call that has data behind them and nothing behind that, as only a WRITE has it: so
+/// large that it is worth receiving to a place of its own. `total`: the record's length, where it is known.
+///
+/// # Errors
+/// [`DecodeError::Missing`] when `arguments` is too short to tell; others where the call is garbage.
+pub(crate) fn data_behind(
+    procedure: u32,
+    arguments: &mut Decoder<'_>,
+    total: Option<usize>,
+) -> Result<Option<WriteHead>, DecodeError> {
+    if procedure != Procedure::Write as u32 {
+        return Ok(None);
+    }
+    let head = WriteHead::decode(arguments)?;
+    let end = arguments.position().checked_add(head.tail_len());
+    let is_whole = total.is_none_or(|total| end == Some(total));
+    Ok(is_whole.then_some(head))
+}
 
 pub(super) async fn read(cx: &Context, args: &ReadArgs, out: &mut Vec<u8>) -> Option<Buf> {
     let (trace, about) = (&cx.vfs().trace, cx.caller.about(args.file.as_ref()));

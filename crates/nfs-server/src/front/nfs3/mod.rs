@@ -26,6 +26,8 @@ use crate::rpc::client_id::Peer;
 use crate::rpc::reply_cache::Origin;
 use crate::vfs::{Payload, Result, Target, Turn, Vfs};
 
+pub(crate) use self::data::data_behind;
+
 /// All that a procedure needs besides its arguments.
 pub(crate) struct Context {
     pub(crate) service: Arc<Service>,

@@ -2,6 +2,7 @@ use nfs_io::{Budget, BufferPool};
 use nfs_wire::auth::{AUTH_SYS, AuthSys, GidList, OpaqueAuth};
 use nfs_wire::encode_to_vec;
 use nfs_wire::nfs3::{FileHandle, Procedure, StableHow, WriteArgs};
+use nfs_wire::record::FragmentHeader;
 use nfs_wire::rpc::CallHeader;
 
 use super::*;
@@ -9,11 +10,18 @@ use super::*;
 const IO_BYTES_MAX: u32 = 64 << 10;
 
 /// What came out of a receiver: a call's bytes as they were sent, whichever way they were received.
-fn rejoined(call: Received) -> Vec<u8> {
+fn rejoined(call: Call) -> Vec<u8> {
     let mut bytes = call.record;
-    if let Some(data) = call.data {
-        assert_eq!(data.address() % 4096, 11, "placed as in the file");
-        bytes.extend_from_slice(&data);
+    if let Some(Apart {
+        at,
+        payload,
+        missing,
+        ..
+    }) = call.apart
+    {
+        assert_eq!((at, missing), (bytes.len(), 0));
+        assert_eq!(payload.data.address() % 4096, 11, "placed as in the file");
+        bytes.extend_from_slice(&payload.data);
         bytes.resize(bytes.len().next_multiple_of(4), 0);
     }
     bytes
@@ -60,7 +68,7 @@ impl Peer {
                     return Ok(());
                 }
                 Step::Call(call) => {
-                    self.apart += usize::from(call.data.is_some());
+                    self.apart += usize::from(call.apart.is_some());
                     calls.push(rejoined(call));
                 }
                 Step::Memory(Wanted::Record(len)) => {
@@ -186,6 +194,8 @@ fn a_call_in_fragments_is_one_call() {
                     calls == [call.clone(), other_call(44)],
                     "{lens:?} in reads of {size}"
                 );
+                // Data is received apart from fragments, too.
+                assert_eq!(peer.apart, usize::from(call.len() > 8192));
             }
         }
     }
@@ -193,7 +203,7 @@ fn a_call_in_fragments_is_one_call() {
 
 #[test]
 fn the_longest_record_in_fragments_still_makes_progress() {
-    let longest = Receiver::new(IO_BYTES_MAX).longest();
+    let longest = record_limits(IO_BYTES_MAX).kept_bytes_max;
     for len in longest - 5..=longest {
         let bytes = fragments(&other_call(len), &[5000]);
         let mut calls = Vec::new();
@@ -212,9 +222,12 @@ fn the_longest_mark_is_refused_before_anything_is_held() {
     };
     let mut peer = Peer::new();
     let read = peer.read(&mark.to_bytes(), &mut Vec::new());
-    assert!(matches!(read, Err(BadRecord::TooLong)));
+    assert!(matches!(
+        read,
+        Err(BadRecord::Marking(RecordError::TooLarge { .. }))
+    ));
     assert_eq!(
-        (peer.budget.peak(), peer.receiver.record.capacity()),
+        (peer.budget.peak(), peer.receiver.cutter.kept_capacity()),
         (0, 0)
     );
 }
@@ -228,7 +241,10 @@ fn fragments_without_end_are_refused() {
     .to_bytes();
     let bytes = empty.repeat(limits::FRAGMENTS_PER_RECORD_MAX as usize + 1);
     let read = Peer::new().read(&bytes, &mut Vec::new());
-    assert!(matches!(read, Err(BadRecord::TooManyFragments)));
+    assert!(matches!(
+        read,
+        Err(BadRecord::Marking(RecordError::TooManyFragments { .. }))
+    ));
 }
 
 #[test]
@@ -238,7 +254,7 @@ fn a_half_received_call_holds_little_without_asking() {
     let mut receiver = Receiver::new(IO_BYTES_MAX);
     let step = receiver.feed(&mut &bytes[..]).unwrap();
     assert!(matches!(step, Step::Memory(Wanted::Record(60_000))));
-    assert!(receiver.record.len() <= limits::CALL_BYTES_UNACCOUNTED_MAX);
+    assert!(receiver.cutter.kept_capacity() <= limits::CALL_BYTES_UNACCOUNTED_MAX);
 }
 
 #[test]
@@ -291,7 +307,7 @@ fn only_a_write_may_be_that_long() {
     let (mut peer, mut calls) = (Peer::new(), Vec::new());
     assert!(matches!(
         peer.read(&record, &mut calls),
-        Err(BadRecord::TooLong)
+        Err(BadRecord::Marking(RecordError::TooLarge { .. }))
     ));
 }
 
@@ -314,7 +330,7 @@ fn drained(peer: &mut Peer, mut stream: &[u8]) -> (Vec<usize>, usize) {
         loop {
             match peer.receiver.feed(&mut beyond).unwrap() {
                 Step::More => break,
-                Step::Call(call) => copied.extend(call.data.map(|_| call.copied)),
+                Step::Call(call) => copied.extend(call.apart.map(|apart| apart.copied())),
                 Step::Memory(Wanted::Record(len)) => {
                     let reservation = peer.budget.try_reserve(len as u64).unwrap();
                     peer.receiver.reserved(reservation);
@@ -335,7 +351,10 @@ fn of_large_writes_in_a_row_only_the_first_ones_head_brings_bytes_to_copy() {
     let mut peer = Peer::new();
     let write = fragments(&write_call(50_001), &[]);
     let (copied, _) = drained(&mut peer, &write);
-    assert!(copied.len() == 1 && copied[0] < HEAD_BYTES, "{copied:?}");
+    assert!(
+        copied.len() == 1 && copied[0] < limits::CALL_HEAD_BYTES_MAX,
+        "{copied:?}"
+    );
     let (copied, reads) = drained(&mut peer, &write.repeat(20));
     assert_eq!(copied, [0; 20]);
     assert!(reads <= 22, "a read for each: {reads}");
