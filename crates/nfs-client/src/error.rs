@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use nfs_wire::DecodeError;
 use nfs_wire::auth::AuthStat;
+use nfs_wire::record::RecordError;
 
 pub use self::client::ClientError;
 pub(crate) use self::client::{printable, refused};
@@ -103,29 +104,10 @@ pub enum Lost {
     Io(Arc<io::Error>),
     /// What came over it cannot be cut into records any more.
     #[error("{0}")]
-    Framing(Framing),
+    Framing(RecordError),
     /// It was closed on this side, or the runtime that drove it has ended.
     #[error("it was closed on this side")]
     Here,
-}
-
-/// How record marking was broken (RFC 5531 §11).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Framing {
-    /// A record longer than the cap.
-    #[error("the server announced a record of at least {len} bytes; at most {max} are accepted")]
-    TooLarge {
-        /// The length announced so far, bytes.
-        len: usize,
-        /// The cap, bytes.
-        max: usize,
-    },
-    /// A record in more fragments than the cap.
-    #[error("the server cut a record into more than {max} fragments")]
-    TooManyFragments {
-        /// The cap.
-        max: usize,
-    },
 }
 
 /// How a reply failed to be one.

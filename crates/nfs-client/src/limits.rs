@@ -39,7 +39,7 @@ pub const IN_FLIGHT_MAX: u32 = 16 * 1024;
 pub const REPLY_BYTES_MAX: usize = 4 * 1024 * 1024 + 64 * 1024;
 
 /// Fragments that one reply record may come in. Real servers send one.
-pub const REPLY_FRAGMENTS_MAX: usize = 1024;
+pub const REPLY_FRAGMENTS_MAX: u32 = 1024;
 
 /// Read buffer of a connection, bytes. Replies that fit are cut out of it; longer ones are received
 /// straight into their own memory.

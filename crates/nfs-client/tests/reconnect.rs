@@ -7,7 +7,8 @@ use std::io;
 use std::time::Duration;
 
 use nfs_client::connection::{ConnectOptions, Connection, Reconnect, Target};
-use nfs_client::error::{Framing, Lost, RpcError};
+use nfs_client::error::{Lost, RpcError};
+use nfs_wire::record::RecordError;
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 
@@ -218,7 +219,7 @@ async fn broken_record_marks_end_the_connection_and_its_calls() {
         let lost = call(&connection, b"").await;
         match lost {
             Err(RpcError::Disconnected(Lost::Framing(
-                Framing::TooLarge { .. } | Framing::TooManyFragments { .. },
+                RecordError::TooLarge { .. } | RecordError::TooManyFragments { .. },
             ))) => {}
             other => panic!("{other:?}"),
         }

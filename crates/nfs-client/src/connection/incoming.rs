@@ -1,4 +1,4 @@
-//! Cuts the byte stream of a connection into records (RFC 5531 §11). No I/O beyond one read that is
+//! A connection's bytes on their way from the socket to the record cutter. No I/O beyond one read that is
 //! handed in, no clock.
 //!
 //! Owns the read buffer. A record that lies in it whole is handed out in place; a longer one is put
@@ -9,22 +9,18 @@
 //! beyond it has to be copied. After a reply with data another one is expected; each other record
 //! widens what is read at once, so that small replies that come in numbers are read in numbers.
 
+use std::borrow::Cow;
 use std::io::{self, IoSliceMut};
 
 use bytes::BufMut;
 use nfs_io::Buf;
-use nfs_wire::record::FragmentHeader;
+use nfs_wire::record::{Hole, RecordCutter, RecordError, RecordLimits, Step, Verdict};
 
 use super::table::Memory;
-use crate::error::Framing;
 use crate::limits::{READ_BUFFER_BYTES, REPLY_FRAGMENTS_MAX, REPLY_HEAD_BYTES_MAX};
 
-const MARK_BYTES: usize = 4;
-/// A record up to this is waited for in the buffer and never judged: copying its data costs less than
-/// a read of its own.
+/// A record up to this is never judged: copying its data costs less than a read of its own.
 const SMALL_BYTES: usize = 8 * 1024;
-/// By how much a record without data in given memory widens what is read at once.
-const WIDENING: usize = 8;
 
 /// A complete record.
 pub(super) enum Record<'a> {
@@ -70,30 +66,12 @@ pub(super) struct Incoming {
     /// The bytes in `taken..end` of `buffer` are here and not used up yet.
     taken: usize,
     end: usize,
-    partial: Option<Partial>,
-    payload: Option<Payload>,
-    /// Bytes to read at once where a record begins.
-    window: usize,
+    cutter: RecordCutter,
+    /// Where the data of the record at hand goes, once it was judged to have some.
+    destination: Option<Destination>,
     /// Bytes of data that came with other bytes and were copied to their place.
     copied: u64,
     record_bytes_max: usize,
-}
-
-/// A record that did not lie in the buffer whole.
-struct Partial {
-    data: Vec<u8>,
-    /// Bytes of the current fragment that are still to come.
-    left: usize,
-    last: bool,
-    fragments: usize,
-}
-
-/// A record whose data goes into given memory.
-struct Payload {
-    head: Vec<u8>,
-    to: Destination,
-    filled: usize,
-    padding: usize,
 }
 
 impl Incoming {
@@ -102,9 +80,8 @@ impl Incoming {
             buffer: vec![0; READ_BUFFER_BYTES],
             taken: 0,
             end: 0,
-            partial: None,
-            payload: None,
-            window: READ_BUFFER_BYTES,
+            cutter: RecordCutter::new(record_limits(record_bytes_max)),
+            destination: None,
             copied: 0,
             record_bytes_max,
         }
@@ -113,12 +90,10 @@ impl Incoming {
     /// Forgets everything of the previous connection. The memory of a reply that was under way comes
     /// back with the xid of its call, as long as it was given.
     pub(super) fn reset(&mut self) -> Option<(u32, Memory)> {
-        self.taken = 0;
-        self.end = 0;
-        self.partial = None;
-        self.window = READ_BUFFER_BYTES;
-        let payload = self.payload.take()?;
-        Some((payload.to.xid, payload.to.memory))
+        (self.taken, self.end) = (0, 0);
+        self.cutter = RecordCutter::new(record_limits(self.record_bytes_max));
+        let destination = self.destination.take()?;
+        Some((destination.xid, destination.memory))
     }
 
     /// Bytes of data that had to be copied since this was asked last.
@@ -134,60 +109,28 @@ impl Incoming {
         read: impl FnOnce(&mut [IoSliceMut<'_>]) -> io::Result<usize>,
         append: impl FnOnce(&mut bytes::buf::Limit<&mut Vec<u8>>) -> io::Result<usize>,
     ) -> io::Result<usize> {
-        if let Some(partial) = &mut self.partial
-            && partial.left > 0
-        {
-            let wanted = partial.left;
-            let bytes = append(&mut (&mut partial.data).limit(wanted))?;
-            partial.left = wanted.saturating_sub(bytes);
-            return Ok(bytes);
+        if self.cutter.append_room() > SMALL_BYTES {
+            return self
+                .cutter
+                .append(|record, room| append(&mut record.limit(room)));
         }
-        self.buffer.copy_within(self.taken..self.end, 0);
-        self.end -= self.taken;
-        self.taken = 0;
-        let limit = self.limit();
-        let next = self.buffer.get_mut(self.end..).unwrap_or_default();
-        let len = next.len().min(limit);
-        let next = next.get_mut(..len).unwrap_or_default();
-        let data = self.payload.as_mut().map(Payload::rest).unwrap_or_default();
+        let limit = self.cutter.read_limit().min(self.buffer.len());
+        let next = self.buffer.get_mut(..limit).unwrap_or_default();
+        let (from, room) = (self.cutter.payload_filled(), self.cutter.payload_room());
+        let data = match &mut self.destination {
+            Some(to) => to.memory.buf.get_mut(from..from + room).unwrap_or_default(),
+            None => &mut [],
+        };
         let direct = data.len();
         let bytes = if direct == 0 {
             read(&mut [IoSliceMut::new(next)])?
         } else {
             read(&mut [IoSliceMut::new(data), IoSliceMut::new(next)])?
         };
-        if let Some(payload) = &mut self.payload {
-            payload.filled += bytes.min(direct);
-        }
-        self.end += bytes.saturating_sub(direct).min(len);
+        self.cutter.received_payload(bytes.min(direct));
+        self.taken = 0;
+        self.end = bytes.saturating_sub(direct).min(limit);
         Ok(bytes)
-    }
-
-    /// The most bytes to read into the buffer now; at least 1.
-    fn limit(&self) -> usize {
-        let have = self.end - self.taken;
-        if let Some(payload) = &self.payload {
-            return payload.padding + self.window;
-        }
-        match self.mark() {
-            None => self.window.saturating_sub(have).max(MARK_BYTES),
-            Some(mark) => {
-                let whole = MARK_BYTES.saturating_add(length(&mark));
-                if whole <= MARK_BYTES + SMALL_BYTES {
-                    whole.saturating_sub(have) + self.window
-                } else {
-                    // The head was not enough to judge it by: it is longer than the last one's.
-                    (MARK_BYTES + REPLY_HEAD_BYTES_MAX)
-                        .saturating_sub(have)
-                        .max(1)
-                }
-            }
-        }
-    }
-
-    fn mark(&self) -> Option<FragmentHeader> {
-        let fresh = self.buffer.get(self.taken..self.end)?;
-        Some(FragmentHeader::parse(*fresh.first_chunk::<MARK_BYTES>()?))
     }
 
     /// The next complete record, if its bytes are all there. `judge` is shown the beginning of a long
@@ -195,150 +138,95 @@ impl Incoming {
     pub(super) fn next(
         &mut self,
         mut judge: impl FnMut(&[u8], usize) -> Judged,
-    ) -> Result<Option<Record<'_>>, Framing> {
+    ) -> Result<Option<Record<'_>>, RecordError> {
         loop {
-            if self.payload.is_some() {
-                return Ok(self.finish_payload().map(Record::Placed));
-            }
-            if let Some(partial) = &mut self.partial {
-                if partial.left > 0 {
-                    let fresh = self.buffer.get(self.taken..self.end).unwrap_or_default();
-                    let part = fresh.get(..partial.left).unwrap_or(fresh);
-                    partial.data.extend_from_slice(part);
-                    partial.left -= part.len();
-                    self.taken += part.len();
-                    if partial.left > 0 {
-                        return Ok(None);
+            let mut fresh = self.buffer.get(self.taken..self.end).unwrap_or_default();
+            let destination = &mut self.destination;
+            let step = self.cutter.feed(&mut fresh, |beginning, total| {
+                verdict(&mut judge, destination, beginning, total)
+            })?;
+            self.taken = self.end - fresh.len();
+            match step {
+                Step::More => return Ok(None),
+                // Its place is the memory that was judged to be for it.
+                Step::Hole(_) => {}
+                Step::Payload { at, bytes } => {
+                    let memory = self.destination.as_mut().map(|to| &mut to.memory.buf);
+                    let place = memory.and_then(|memory| memory.get_mut(at..at + bytes.len()));
+                    if let Some(place) = place {
+                        place.copy_from_slice(bytes);
                     }
+                    self.copied += u64::try_from(bytes.len()).unwrap_or(u64::MAX);
                 }
-                if partial.last {
-                    self.widen();
-                    let done = self.partial.take().map(|partial| partial.data);
-                    return Ok(done.map(Record::Own));
+                // One record at a time, of at most `record_bytes_max`: the memory is reserved, but its
+                // pages are touched only as bytes come.
+                Step::Memory { bytes } => self.cutter.grant(bytes),
+                Step::Record(record) => {
+                    let bytes = match record.bytes {
+                        Cow::Owned(bytes) => bytes,
+                        Cow::Borrowed(bytes) => {
+                            let start = self.taken - bytes.len();
+                            return Ok(self.buffer.get(start..self.taken).map(Record::InBuffer));
+                        }
+                    };
+                    return Ok(Some(match self.destination.take() {
+                        None => Record::Own(bytes),
+                        Some(mut to) => {
+                            to.memory.buf.truncate(to.data_len);
+                            Record::Placed(Placed {
+                                head: bytes,
+                                memory: to.memory.buf,
+                            })
+                        }
+                    }));
                 }
             }
-            let Some(mark) = self.mark() else {
-                return Ok(None);
+        }
+    }
+}
+
+/// What `judge` says of a record, in the words of the cutter. The destination of its data is put into
+/// `destination`.
+fn verdict(
+    judge: &mut impl FnMut(&[u8], usize) -> Judged,
+    destination: &mut Option<Destination>,
+    beginning: &[u8],
+    total: Option<usize>,
+) -> Verdict {
+    // In several fragments, or here already.
+    let Some(total) = total.filter(|total| *total > beginning.len()) else {
+        return Verdict::Whole;
+    };
+    match judge(beginning, total) {
+        Judged::More => Verdict::More {
+            bytes: REPLY_HEAD_BYTES_MAX,
+        },
+        Judged::Whole => Verdict::Whole,
+        Judged::Into(to) => {
+            debug_assert!(to.data_len > 0 && to.data_len <= to.memory.buf.len());
+            let hole = Hole {
+                at: to.head_len,
+                len: to.data_len,
+                skipped: total.saturating_sub(to.head_len + to.data_len),
             };
-            let len = length(&mark);
-            let start = self.taken + MARK_BYTES;
-            let have = self.end - start;
-            let alone = mark.last && self.partial.is_none() && len <= self.record_bytes_max;
-            if alone && have >= len {
-                self.taken = start + len;
-                self.widen();
-                return Ok(self.buffer.get(start..start + len).map(Record::InBuffer));
-            }
-            if alone && len <= SMALL_BYTES {
-                return Ok(None);
-            }
-            if alone {
-                let head = self.buffer.get(start..self.end).unwrap_or_default();
-                match judge(head, len) {
-                    Judged::More if have < REPLY_HEAD_BYTES_MAX => return Ok(None),
-                    Judged::Into(to) => {
-                        self.begin_payload(start, len, to);
-                        continue;
-                    }
-                    Judged::More | Judged::Whole => {}
-                }
-            }
-            self.begin_fragment(len, mark.last)?;
-            self.taken = start;
+            *destination = Some(to);
+            Verdict::Hole(hole)
         }
-    }
-
-    /// The record of `len` bytes that begins at `start` has its data received into memory.
-    fn begin_payload(&mut self, start: usize, len: usize, to: Destination) {
-        debug_assert!(to.data_len <= to.memory.buf.len() && start + to.head_len <= self.end);
-        let data_start = start + to.head_len;
-        let head = self.buffer.get(start..data_start).unwrap_or_default();
-        self.window = MARK_BYTES + to.head_len;
-        self.payload = Some(Payload {
-            head: head.to_vec(),
-            filled: 0,
-            padding: len.saturating_sub(to.head_len + to.data_len),
-            to,
-        });
-        self.taken = data_start;
-    }
-
-    /// What is in the buffer goes to the payload's memory; the record, if that completes it.
-    fn finish_payload(&mut self) -> Option<Placed> {
-        let payload = self.payload.as_mut()?;
-        let fresh = self.buffer.get(self.taken..self.end).unwrap_or_default();
-        let place = payload.rest();
-        let count = fresh.len().min(place.len());
-        let (data, after) = fresh.split_at(count);
-        if let Some(place) = place.get_mut(..count) {
-            place.copy_from_slice(data);
-        }
-        let skipped = after.len().min(payload.padding);
-        payload.filled += count;
-        self.copied += u64::try_from(count).unwrap_or(u64::MAX);
-        self.taken += count;
-        if payload.filled < payload.to.data_len {
-            return None;
-        }
-        payload.padding -= skipped;
-        self.taken += skipped;
-        if payload.padding > 0 {
-            return None;
-        }
-        let mut payload = self.payload.take()?;
-        payload.to.memory.buf.truncate(payload.to.data_len);
-        Some(Placed {
-            head: payload.head,
-            memory: payload.to.memory.buf,
-        })
-    }
-
-    fn widen(&mut self) {
-        self.window = self.window.saturating_mul(WIDENING).min(READ_BUFFER_BYTES);
-    }
-
-    fn begin_fragment(&mut self, len: usize, last: bool) -> Result<(), Framing> {
-        let partial = self.partial.get_or_insert_with(|| Partial {
-            data: Vec::new(),
-            left: 0,
-            last: false,
-            fragments: 0,
-        });
-        let total = partial.data.len().saturating_add(len);
-        if total > self.record_bytes_max {
-            return Err(Framing::TooLarge {
-                len: total,
-                max: self.record_bytes_max,
-            });
-        }
-        partial.fragments += 1;
-        if partial.fragments > REPLY_FRAGMENTS_MAX {
-            return Err(Framing::TooManyFragments {
-                max: REPLY_FRAGMENTS_MAX,
-            });
-        }
-        // One record at a time, of at most `record_bytes_max`: the memory is reserved, but its pages
-        // are touched only as bytes come.
-        partial.data.reserve_exact(len);
-        partial.left = len;
-        partial.last = last;
-        Ok(())
     }
 }
 
-impl Payload {
-    /// The part of the memory that is not filled yet.
-    fn rest(&mut self) -> &mut [u8] {
-        self.to
-            .memory
-            .buf
-            .get_mut(self.filled..self.to.data_len)
-            .unwrap_or_default()
+const fn record_limits(record_bytes_max: usize) -> RecordLimits {
+    RecordLimits {
+        record_bytes_max,
+        kept_bytes_max: record_bytes_max,
+        fragments_max: REPLY_FRAGMENTS_MAX,
+        small_bytes_max: SMALL_BYTES,
+        in_place_bytes_max: READ_BUFFER_BYTES,
+        unasked_bytes_max: SMALL_BYTES,
+        head_bytes_max: REPLY_HEAD_BYTES_MAX,
+        read_ahead_bytes_first: READ_BUFFER_BYTES,
+        read_ahead_bytes_max: READ_BUFFER_BYTES,
     }
-}
-
-fn length(mark: &FragmentHeader) -> usize {
-    usize::try_from(mark.len).unwrap_or(usize::MAX)
 }
 
 #[cfg(test)]

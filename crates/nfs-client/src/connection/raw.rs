@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 
-use nfs_wire::record::FragmentHeader;
+use nfs_wire::record::{FragmentHeader, Fragments, MARK_BYTES, Position};
 use nfs_wire::{Encode, Encoder};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -53,29 +53,32 @@ impl RawConnection {
     /// `UnexpectedEof` if the peer closes inside a record, `InvalidData` if the record is longer than
     /// any reply may be.
     pub async fn receive_record(&mut self) -> io::Result<Option<Vec<u8>>> {
+        let mut fragments = Fragments::new(REPLY_BYTES_MAX, REPLY_FRAGMENTS_MAX);
         let mut record = Vec::new();
-        for _ in 0..REPLY_FRAGMENTS_MAX {
-            let mut mark = [0; 4];
-            match self.stream.read(&mut mark[..1]).await? {
-                0 if record.is_empty() => return Ok(None),
-                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                _ => self.stream.read_exact(&mut mark[1..]).await?,
-            };
-            let header = FragmentHeader::parse(mark);
-            let len = usize::try_from(header.len).map_err(io::Error::other)?;
-            if record.len().saturating_add(len) > REPLY_BYTES_MAX {
-                return Err(io::ErrorKind::InvalidData.into());
-            }
-            let start = record.len();
-            record.resize(start + len, 0);
-            self.stream
-                .read_exact(record.get_mut(start..).unwrap_or_default())
-                .await?;
-            if header.last {
-                return Ok(Some(record));
+        let mut mark = [0; MARK_BYTES];
+        let mut mark_len = 0;
+        loop {
+            let invalid = |error| io::Error::new(io::ErrorKind::InvalidData, error);
+            let mut bytes = &mark[..mark_len];
+            mark_len = 0;
+            match fragments.next(&mut bytes).map_err(invalid)? {
+                Position::Mark { .. } => {
+                    match self.stream.read(&mut mark[..1]).await? {
+                        0 if fragments.is_between_records() => return Ok(None),
+                        0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                        _ => self.stream.read_exact(&mut mark[1..]).await?,
+                    };
+                    mark_len = MARK_BYTES;
+                }
+                Position::Fragment { left, .. } => {
+                    let start = record.len();
+                    record.resize(start + left, 0);
+                    self.stream.read_exact(&mut record[start..]).await?;
+                    fragments.take(left);
+                }
+                Position::End => return Ok(Some(record)),
             }
         }
-        Err(io::ErrorKind::InvalidData.into())
     }
 
     /// Sends `body` as a record and receives the next one, whatever it answers.

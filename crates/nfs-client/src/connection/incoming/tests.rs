@@ -2,6 +2,7 @@
 
 use nfs_io::buffer::POISON;
 use nfs_io::{Budget, BufferPool};
+use nfs_wire::record::{FragmentHeader, MARK_BYTES};
 use nfs_wire::xdr::padding;
 use proptest::prelude::*;
 
@@ -25,7 +26,7 @@ fn cut(
     steps: &[usize],
     max: usize,
     room: Option<usize>,
-) -> Result<Vec<Seen>, Framing> {
+) -> Result<Vec<Seen>, RecordError> {
     let pool = BufferPool::new(Budget::new(64 << 20));
     let mut incoming = Incoming::new(max);
     let mut records = Vec::new();
@@ -260,7 +261,7 @@ fn declared_lengths_are_capped() {
     let error = cut(&stream, &[4], 1000, Some(1 << 20)).unwrap_err();
     assert_eq!(
         error,
-        Framing::TooLarge {
+        RecordError::TooLarge {
             len: 0x7fff_ffff,
             max: 1000
         }
@@ -269,7 +270,7 @@ fn declared_lengths_are_capped() {
     let error = cut(&stream, &[4096], 1000, None).unwrap_err();
     assert_eq!(
         error,
-        Framing::TooLarge {
+        RecordError::TooLarge {
             len: 1001,
             max: 1000
         }
@@ -278,11 +279,11 @@ fn declared_lengths_are_capped() {
 
 #[test]
 fn fragments_are_counted() {
-    let stream = fragment(false, b"").repeat(REPLY_FRAGMENTS_MAX + 1);
+    let stream = fragment(false, b"").repeat(REPLY_FRAGMENTS_MAX as usize + 1);
     let error = cut(&stream, &[4096], 1000, None).unwrap_err();
     assert_eq!(
         error,
-        Framing::TooManyFragments {
+        RecordError::TooManyFragments {
             max: REPLY_FRAGMENTS_MAX
         }
     );
