@@ -103,11 +103,7 @@ impl Dispatch {
                     let answer = dispatch::answer(self.context(), call);
                     match self.runtime.block_on(answer) {
                         Answer::Reply(reply) => {
-                            let data = reply.data.as_deref().unwrap_or_default();
-                            let padding = nfs_wire::xdr::padding(data.len());
-                            let mut bytes = reply.head;
-                            bytes.extend_from_slice(data);
-                            bytes.resize(bytes.len() + padding, 0);
+                            let bytes = reply.slices().collect::<Vec<_>>().concat();
                             replies.push(Some(bytes));
                         }
                         Answer::Nothing => {}

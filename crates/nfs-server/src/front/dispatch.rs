@@ -9,29 +9,19 @@ use nfs_io::plan::placement;
 use nfs_io::{Buf, Reservation};
 use nfs_wire::auth::{AUTH_NONE, AUTH_SYS, AuthStat};
 use nfs_wire::nfs3::{self, Procedure, WriteHead};
-use nfs_wire::record::{FragmentHeader, Hole};
+use nfs_wire::record::Hole;
 use nfs_wire::rpc::{AcceptStat, CallError, CallHead, CallHeader, Rejected, ReplyHeader};
-use nfs_wire::{
-    Decode, DecodeError, Decoder, Encode, Encoder, mount3 as wire_mount3, nlm4 as wire_nlm4,
-};
+use nfs_wire::{Decode, DecodeError, Decoder, mount3 as wire_mount3, nlm4 as wire_nlm4};
 
 use crate::front::mount3;
-use crate::front::nfs3::{Context, Held, Request, data_behind, is_remembered};
+use crate::front::nfs3::{Context, Request, data_behind, is_remembered};
 use crate::front::nlm4;
 use crate::limits;
 use crate::operate::counters::count;
 use crate::rpc::caller::WireIdentity;
+use crate::rpc::reply::{Draft, Reply};
 use crate::rpc::reply_cache::{Asked, Seen, Ticket};
 use crate::vfs::Payload;
-
-/// What goes back for a call: a record's head with its mark, then perhaps a READ's data, sent from
-/// the buffer it was read into.
-pub(crate) struct Reply {
-    pub(crate) head: Vec<u8>,
-    pub(crate) data: Option<Buf>,
-    /// What a long head is held with.
-    pub(crate) reservation: Option<Reservation>,
-}
 
 /// What becomes of a record.
 pub(crate) enum Answer {
@@ -40,17 +30,6 @@ pub(crate) enum Answer {
     Nothing,
     /// The record is no call: the stream cannot be trusted any more.
     Close,
-}
-
-impl Answer {
-    /// A reply that was made before, mark and all.
-    fn again(head: Vec<u8>) -> Self {
-        Self::Reply(Reply {
-            head,
-            data: None,
-            reservation: None,
-        })
-    }
 }
 
 /// A call as its connection hands it over.
@@ -222,8 +201,8 @@ async fn nfs(
     decoder: Decoder<'_>,
     apart: Option<Apart>,
 ) -> Result<Answer, AcceptStat> {
-    if let Err(denied) = identify(cx, header) {
-        return Ok(denied);
+    if let Err(stat) = identify(cx, header) {
+        return Ok(deny(cx, header, stat));
     }
     let procedure = Procedure::try_from(header.procedure).map_err(|_| AcceptStat::ProcUnavail)?;
     let (args, head_len) = match apart {
@@ -246,12 +225,18 @@ async fn nfs(
         }
         Args::Other(call) => Request::Other(call),
     };
-    let mut reply = Reply::begin(&ReplyHeader::accepted(header.xid, AcceptStat::Success));
-    let held = crate::front::nfs3::run(cx, request, &mut reply).await;
-    let reply = Reply::finish(reply, held);
+    let mut reply = Draft::begin(&ReplyHeader::accepted(header.xid, AcceptStat::Success));
+    let held = crate::front::nfs3::run(cx, request, reply.out()).await;
+    if let Some(data) = held.data {
+        reply.put_data(data);
+    }
+    if let Some(reservation) = held.reservation {
+        reply.hold(reservation);
+    }
+    let reply = reply.finish();
     if let Some(ticket) = ticket {
         // A call that the export's rules refused changed nothing, and takes no room from others.
-        ticket.done(&reply.head, cx.was_admitted());
+        ticket.done(reply.head(), cx.was_admitted());
     }
     cx.service.counters.called(procedure, start.elapsed());
     Ok(Answer::Reply(reply))
@@ -327,11 +312,12 @@ async fn first_run(
         }
         Seen::Awaited(reply) => {
             count(&counters.repeated_in_progress);
-            reply.await.map_or(Answer::Nothing, Answer::again)
+            let reply = reply.await.map(Reply::again);
+            reply.map_or(Answer::Nothing, Answer::Reply)
         }
         Seen::Done(reply) => {
             count(&counters.replayed);
-            Answer::again(reply)
+            Answer::Reply(Reply::again(reply))
         }
     })
 }
@@ -369,17 +355,17 @@ async fn mount(
     header: &CallHeader<'_>,
     mut decoder: Decoder<'_>,
 ) -> Result<Answer, AcceptStat> {
-    if let Err(denied) = identify(cx, header) {
-        return Ok(denied);
+    if let Err(stat) = identify(cx, header) {
+        return Ok(deny(cx, header, stat));
     }
     let procedure =
         wire_mount3::Procedure::try_from(header.procedure).map_err(|_| AcceptStat::ProcUnavail)?;
     let call =
         wire_mount3::Call::decode(procedure, &mut decoder).map_err(|_| AcceptStat::GarbageArgs)?;
     decoder.finish().map_err(|_| AcceptStat::GarbageArgs)?;
-    let mut reply = Reply::begin(&ReplyHeader::accepted(header.xid, AcceptStat::Success));
-    mount3::run(cx, call, &mut reply).await;
-    Ok(Answer::Reply(Reply::finish(reply, Held::default())))
+    let mut reply = Draft::begin(&ReplyHeader::accepted(header.xid, AcceptStat::Success));
+    mount3::run(cx, call, reply.out()).await;
+    Ok(Answer::Reply(reply.finish()))
 }
 
 /// The lock manager, which refuses every lock.
@@ -388,19 +374,19 @@ fn locks(
     header: &CallHeader<'_>,
     mut decoder: Decoder<'_>,
 ) -> Result<Answer, AcceptStat> {
-    if let Err(denied) = identify(cx, header) {
-        return Ok(denied);
+    if let Err(stat) = identify(cx, header) {
+        return Ok(deny(cx, header, stat));
     }
     let procedure =
         wire_nlm4::Procedure::try_from(header.procedure).map_err(|_| AcceptStat::ProcUnavail)?;
     let call =
         wire_nlm4::Call::decode(procedure, &mut decoder).map_err(|_| AcceptStat::GarbageArgs)?;
     decoder.finish().map_err(|_| AcceptStat::GarbageArgs)?;
-    let mut reply = Reply::begin(&ReplyHeader::accepted(header.xid, AcceptStat::Success));
-    if nlm4::run(&call, &mut reply) {
+    let mut reply = Draft::begin(&ReplyHeader::accepted(header.xid, AcceptStat::Success));
+    if nlm4::run(&call, reply.out()) {
         count(&cx.service.counters.locks_refused);
     }
-    Ok(Answer::Reply(Reply::finish(reply, Held::default())))
+    Ok(Answer::Reply(reply.finish()))
 }
 
 /// Sets the caller's identity, as far as the credential is believed, and which client it is of.
@@ -409,12 +395,7 @@ fn locks(
 /// enough (RFC 1813 §3.3.0): RPCSEC_GSS sends its tokens as the arguments of NULL (RFC 2203 §5.2.2), where
 /// they would be garbage, and an AUTH_TLS probe is a NULL whose acceptance says that the flavor is known
 /// (RFC 9289 §4.1). Refused, a client knows at once that it has to do without.
-fn identify(cx: &mut Context, header: &CallHeader<'_>) -> Result<(), Answer> {
-    let denied = |stat| {
-        count(&cx.service.counters.denied);
-        let header = ReplyHeader::denied(header.xid, Rejected::AuthError(stat));
-        Err(Answer::Reply(Reply::of(&header)))
-    };
+fn identify(cx: &mut Context, header: &CallHeader<'_>) -> Result<(), AuthStat> {
     let claimed = match header.credential.flavor {
         AUTH_NONE => {
             cx.caller.client = cx.peer.unnamed();
@@ -429,13 +410,19 @@ fn identify(cx: &mut Context, header: &CallHeader<'_>) -> Result<(), Answer> {
                     gids: sys.gids.as_slice().to_vec(),
                 }
             }
-            Err(_) => return denied(AuthStat::BadCred),
+            Err(_) => return Err(AuthStat::BadCred),
         },
         // Other flavors are not offered (MOUNT's list of flavors says so).
-        _ => return denied(AuthStat::RejectedCred),
+        _ => return Err(AuthStat::RejectedCred),
     };
     cx.caller.identity = cx.caller.standing.identify(claimed);
     Ok(())
+}
+
+fn deny(cx: &Context, header: &CallHeader<'_>, stat: AuthStat) -> Answer {
+    count(&cx.service.counters.denied);
+    let rejected = Rejected::AuthError(stat);
+    Answer::Reply(Reply::of(&ReplyHeader::denied(header.xid, rejected)))
 }
 
 fn refuse_call(cx: &Context, error: &CallError) -> Answer {
@@ -447,42 +434,6 @@ fn refuse_call(cx: &Context, error: &CallError) -> Answer {
         None => {
             count(&cx.service.counters.bad_records);
             Answer::Close
-        }
-    }
-}
-
-impl Reply {
-    /// The mark's place and the header; results are appended.
-    fn begin(header: &ReplyHeader<'_>) -> Vec<u8> {
-        let mut head = Vec::with_capacity(256);
-        head.extend_from_slice(&[0; 4]);
-        header.encode(&mut Encoder::new(&mut head));
-        head
-    }
-
-    fn of(header: &ReplyHeader<'_>) -> Self {
-        Self::finish(Self::begin(header), Held::default())
-    }
-
-    /// Writes the record mark: one fragment, padding of the data included.
-    fn finish(mut head: Vec<u8>, held: Held) -> Self {
-        let Held { data, reservation } = held;
-        let data_len = data.as_ref().map_or(0, |data| data.len());
-        let len = head.len() - 4 + data_len + nfs_wire::xdr::padding(data_len);
-        // Far below 2^31: replies are bounded by io_bytes_max, READDIR_BYTES_MAX, and the length of
-        // the configuration (MOUNT's EXPORT).
-        let mark = FragmentHeader {
-            last: true,
-            len: len as u32,
-        }
-        .to_bytes();
-        if let Some(place) = head.first_chunk_mut::<4>() {
-            *place = mark;
-        }
-        Self {
-            head,
-            data,
-            reservation,
         }
     }
 }

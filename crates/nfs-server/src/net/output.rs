@@ -4,11 +4,10 @@ use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 
 use nfs_io::{Budget, Reservation};
-use nfs_wire::xdr::padding;
 use tokio::net::TcpStream;
 
-use crate::front::dispatch::Reply;
 use crate::limits;
+use crate::rpc::reply::Reply;
 
 /// What waits to be sent on one connection.
 #[derive(Default)]
@@ -25,12 +24,11 @@ pub(super) struct Output {
 
 /// Slices handed to the kernel at once.
 const SLICES: usize = 64;
-static PADDING: [u8; 3] = [0; 3];
 
 impl Output {
     pub(super) fn push(&mut self, reply: Reply) {
-        self.bytes += len(&reply);
-        self.loose += loose_len(&reply);
+        self.bytes += reply.len();
+        self.loose += reply.loose_bytes();
         self.replies.push_back(reply);
     }
 
@@ -80,7 +78,7 @@ impl Output {
         let mut used = 0;
         let mut skip = self.sent;
         for reply in &self.replies {
-            for part in parts(reply) {
+            for part in reply.slices() {
                 let skipped = skip.min(part.len());
                 skip -= skipped;
                 let Some(rest) = part.get(skipped..).filter(|rest| !rest.is_empty()) else {
@@ -100,57 +98,38 @@ impl Output {
         self.bytes -= sent;
         self.sent += sent;
         while let Some(first) = self.replies.front() {
-            let first_len = len(first);
+            let first_len = first.len();
             if self.sent < first_len {
                 return;
             }
             self.sent -= first_len;
-            self.loose -= loose_len(first);
+            self.loose -= first.loose_bytes();
             self.replies.pop_front();
         }
         self.reservation = None;
     }
 }
 
-fn parts(reply: &Reply) -> [&[u8]; 3] {
-    let data: &[u8] = reply.data.as_deref().unwrap_or_default();
-    [
-        &reply.head,
-        data,
-        PADDING.get(..padding(data.len())).unwrap_or_default(),
-    ]
-}
-
-/// What a reply takes beside the budget, with what it costs to keep it.
-fn loose_len(reply: &Reply) -> usize {
-    if reply.reservation.is_some() {
-        0
-    } else {
-        reply.head.capacity() + size_of::<Reply>()
-    }
-}
-
-fn len(reply: &Reply) -> usize {
-    parts(reply).iter().map(|part| part.len()).sum()
-}
-
 #[cfg(test)]
 mod tests {
     use nfs_io::{Budget, BufferPool};
+    use nfs_wire::rpc::{AcceptStat, ReplyHeader};
 
     use super::*;
+    use crate::rpc::reply::Draft;
 
-    fn reply(pool: &BufferPool, number: u8, head_len: usize, data_len: Option<usize>) -> Reply {
-        let data = data_len.map(|len| {
-            let mut data = pool.try_take(len).unwrap();
+    /// A reply with `more` bytes behind its header and then data of these lengths, with a byte before each.
+    fn reply(pool: &BufferPool, number: u8, more: usize, data_lens: &[usize]) -> Reply {
+        let header = ReplyHeader::accepted(number.into(), AcceptStat::Success);
+        let mut reply = Draft::begin(&header);
+        reply.out().extend(std::iter::repeat_n(number ^ 0x80, more));
+        for len in data_lens {
+            let mut data = pool.try_take(*len).unwrap();
             data.fill(number);
-            data
-        });
-        Reply {
-            head: vec![number ^ 0x80; head_len],
-            data,
-            reservation: None,
+            reply.out().push(0xee);
+            reply.put_data(data);
         }
+        reply.finish()
     }
 
     /// Replies with and without data, with every padding, more than go out at once.
@@ -158,11 +137,13 @@ mod tests {
         let mut output = Output::default();
         let mut expected = Vec::new();
         for number in 1..60_u8 {
-            let data_len = (number % 3 != 0).then_some(usize::from(number) % 9);
-            let reply = reply(pool, number, 1 + usize::from(number) % 5, data_len);
-            for part in parts(&reply) {
-                expected.extend_from_slice(part);
-            }
+            let len = usize::from(number) % 9;
+            let data_lens = [len, 8 - len, 3];
+            let data_lens = &data_lens[..usize::from(number) % 4];
+            let reply = reply(pool, number, 1 + usize::from(number) % 5, data_lens);
+            reply
+                .slices()
+                .for_each(|part| expected.extend_from_slice(part));
             output.push(reply);
         }
         (output, expected)
@@ -202,7 +183,7 @@ mod tests {
         let mut outputs = [Output::default(), Output::default()];
         for output in &mut outputs {
             while output.has_room() {
-                output.push(reply(&pool, 1, 100, None));
+                output.push(reply(&pool, 1, 100, &[]));
             }
             assert!(output.loose < limits::UNSENT_LOOSE_BYTES_MAX + 1024);
         }

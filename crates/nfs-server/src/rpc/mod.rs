@@ -4,5 +4,6 @@
 
 pub(crate) mod caller;
 pub(crate) mod client_id;
+pub(crate) mod reply;
 pub(crate) mod reply_cache;
 pub(crate) mod standing;

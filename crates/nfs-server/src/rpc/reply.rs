@@ -1,0 +1,172 @@
+//! A reply on its way out: its bytes in parts, so that what was read from a file is sent from where it
+//! was read to.
+
+use nfs_io::{Buf, Reservation};
+use nfs_wire::record::{FragmentHeader, MARK_BYTES};
+use nfs_wire::rpc::ReplyHeader;
+use nfs_wire::xdr::padding;
+use nfs_wire::{Encode, Encoder};
+use smallvec::{SmallVec, smallvec};
+
+/// One record with its mark, in the order of its parts.
+pub(crate) struct Reply(Draft);
+
+/// A reply that is being put together. Encoded parts and data may alternate: a reply has as many READs in it
+/// as its call asked for.
+pub(crate) struct Draft {
+    /// As many without an allocation as the reply of one READ has.
+    parts: SmallVec<[Part; 2]>,
+    /// What long encoded parts are held with.
+    reservation: Option<Reservation>,
+}
+
+/// Bytes of a reply that lie together.
+enum Part {
+    Encoded(Vec<u8>),
+    /// Opaque data, which is sent with its padding from the buffer that it was read into.
+    Data(Buf),
+}
+
+static ZEROS: [u8; 3] = [0; 3];
+
+impl Draft {
+    /// The mark's place and the header; results are appended.
+    pub(crate) fn begin(header: &ReplyHeader<'_>) -> Self {
+        let mut first = Vec::with_capacity(256);
+        first.extend_from_slice(&[0; MARK_BYTES]);
+        header.encode(&mut Encoder::new(&mut first));
+        Self {
+            parts: smallvec![Part::Encoded(first)],
+            reservation: None,
+        }
+    }
+
+    /// Where to append what is encoded next.
+    pub(crate) fn out(&mut self) -> &mut Vec<u8> {
+        if !matches!(self.parts.last(), Some(Part::Encoded(_))) {
+            self.parts.push(Part::Encoded(Vec::new()));
+        }
+        match self.parts.last_mut() {
+            Some(Part::Encoded(bytes)) => bytes,
+            Some(Part::Data(_)) | None => unreachable!("an encoded part was made just above"),
+        }
+    }
+
+    /// Appends opaque data, of which the length was encoded just before, with its padding.
+    pub(crate) fn put_data(&mut self, data: Buf) {
+        self.parts.push(Part::Data(data));
+    }
+
+    /// Holds memory of the budget, for long encoded parts, until the reply is sent.
+    pub(crate) fn hold(&mut self, reservation: Reservation) {
+        self.reservation = Some(reservation);
+    }
+
+    /// Writes the record's mark: one fragment.
+    pub(crate) fn finish(mut self) -> Reply {
+        let len = self.slices().map(<[u8]>::len).sum::<usize>() - MARK_BYTES;
+        if let Some(Part::Encoded(first)) = self.parts.first_mut()
+            && let Some(place) = first.first_chunk_mut()
+        {
+            // Far below 2^31: replies are bounded by io_bytes_max, READDIR_BYTES_MAX, and the length of
+            // the configuration (MOUNT's EXPORT).
+            let len = u32::try_from(len).unwrap_or(FragmentHeader::LEN_MAX);
+            *place = FragmentHeader { last: true, len }.to_bytes();
+        }
+        Reply(self)
+    }
+
+    fn slices(&self) -> impl Iterator<Item = &[u8]> {
+        self.parts.iter().flat_map(|part| match part {
+            Part::Encoded(bytes) => [bytes.as_slice(), &[]],
+            Part::Data(data) => [data, ZEROS.get(..padding(data.len())).unwrap_or_default()],
+        })
+    }
+}
+
+impl Reply {
+    /// A whole reply that is nothing but its header.
+    pub(crate) fn of(header: &ReplyHeader<'_>) -> Self {
+        Draft::begin(header).finish()
+    }
+
+    /// A reply that was made before, mark and all.
+    pub(crate) fn again(bytes: Vec<u8>) -> Self {
+        Self(Draft {
+            parts: smallvec![Part::Encoded(bytes)],
+            reservation: None,
+        })
+    }
+
+    /// The encoded bytes up to the first data: all of the reply, where it has none.
+    pub(crate) fn head(&self) -> &[u8] {
+        match self.0.parts.first() {
+            Some(Part::Encoded(bytes)) => bytes,
+            Some(Part::Data(_)) | None => &[],
+        }
+    }
+
+    /// All bytes in order; some slices are empty.
+    pub(crate) fn slices(&self) -> impl Iterator<Item = &[u8]> {
+        self.0.slices()
+    }
+
+    /// How many bytes it is, mark and padding included.
+    pub(crate) fn len(&self) -> usize {
+        self.slices().map(<[u8]>::len).sum()
+    }
+
+    /// What it takes beside the memory budget, with what it costs to keep it, bytes.
+    pub(crate) fn loose_bytes(&self) -> usize {
+        if self.0.reservation.is_some() {
+            return 0;
+        }
+        let encoded = self.0.parts.iter().map(|part| match part {
+            Part::Encoded(bytes) => bytes.capacity(),
+            Part::Data(_) => 0,
+        });
+        encoded.sum::<usize>() + size_of::<Self>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nfs_io::{Budget, BufferPool};
+    use nfs_wire::rpc::AcceptStat;
+
+    use super::*;
+
+    #[test]
+    fn data_may_stand_between_encoded_parts_as_often_as_there_are_reads() {
+        let pool = BufferPool::new(Budget::new(1 << 20));
+        let header = ReplyHeader::accepted(7, AcceptStat::Success);
+        let mut expected = Reply::of(&header).head().to_vec();
+        let mut reply = Draft::begin(&header);
+        for len in [5_usize, 8, 1, 0, 4095] {
+            let mut data = pool.try_take(len).unwrap();
+            data.fill(0x11);
+            reply.out().extend_from_slice(b"head");
+            reply.put_data(data);
+            expected.extend_from_slice(b"head");
+            expected.extend(std::iter::repeat_n(0x11, len));
+            expected.extend(std::iter::repeat_n(0, padding(len)));
+        }
+        reply.out().extend_from_slice(b"tail");
+        expected.extend_from_slice(b"tail");
+        let reply = reply.finish();
+        let len = u32::try_from(expected.len() - MARK_BYTES).unwrap();
+        let mark = FragmentHeader { last: true, len }.to_bytes();
+        expected[..MARK_BYTES].copy_from_slice(&mark);
+        let sent: Vec<u8> = reply.slices().flatten().copied().collect();
+        assert!(sent == expected);
+        assert_eq!(reply.len(), expected.len());
+    }
+
+    #[test]
+    fn the_reply_of_one_read_needs_no_list_of_its_own() {
+        let pool = BufferPool::new(Budget::new(1 << 20));
+        let mut reply = Draft::begin(&ReplyHeader::accepted(7, AcceptStat::Success));
+        reply.put_data(pool.try_take(100).unwrap());
+        assert!(!reply.parts.spilled());
+    }
+}
