@@ -58,7 +58,7 @@
 //!
 //! Each module uses only those that stand before it, and none of those after it:
 //! `limits`, `random` · [`identity`], [`error`] · [`connection`] · [`nfs3`], [`mount3`], [`portmap`],
-//! [`url`](mod@url) · [`file`](mod@file), [`rate`], [`glob`] · [`client`] · [`transfer`], [`trees`].
+//! [`url`](mod@url) · [`file`](mod@file), [`rate`] · [`client`] · [`transfer`], [`trees`].
 //!
 //! Names and directories are not cached: each call asks the server. An open file has its windows, what
 //! was written and is not yet on stable storage, and its attributes for a few seconds
@@ -69,7 +69,6 @@ pub mod client;
 pub mod connection;
 pub mod error;
 pub mod file;
-pub mod glob;
 pub mod identity;
 pub mod limits;
 pub mod mount3;

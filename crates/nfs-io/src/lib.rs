@@ -29,6 +29,7 @@ pub mod faults;
 #[path = "no_faults.rs"]
 mod faults;
 pub mod fs;
+pub mod glob;
 pub mod groups;
 pub mod identity;
 pub mod limits;
@@ -40,6 +41,7 @@ pub mod plan;
 pub mod pool;
 pub mod probe;
 mod progress;
+pub mod size;
 pub mod socket;
 
 #[cfg(test)]

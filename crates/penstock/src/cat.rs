@@ -4,7 +4,6 @@ use std::process::ExitCode;
 
 use nfs_client::file::ReadStream;
 use nfs_client::{ClientError, NfsUrl};
-use nfs_server::exports::config::parse_size;
 
 use crate::out::Out;
 use crate::session::{self, Common, Session};
@@ -31,10 +30,10 @@ pub(crate) struct Args {
     #[arg(required = true)]
     urls: Vec<NfsUrl>,
     /// Begin at this byte of each file: 4096, 1GiB
-    #[arg(long, value_name = "BYTES", value_parser = parse_size, default_value = "0")]
+    #[arg(long, value_name = "BYTES", value_parser = nfs_io::size::parse, default_value = "0")]
     offset: u64,
     /// At most so many bytes of each file
-    #[arg(long, value_name = "BYTES", value_parser = parse_size)]
+    #[arg(long, value_name = "BYTES", value_parser = nfs_io::size::parse)]
     length: Option<u64>,
     #[command(flatten)]
     windows: WindowArgs,

@@ -5,11 +5,12 @@ use std::io::{BufWriter, Write};
 use std::process::ExitCode;
 
 use nfs_client::client::{Found, TreeOptions};
-use nfs_client::glob::Glob;
 use nfs_client::nfs3::{FileHandle, Ftype3, Nfstime3};
 use nfs_client::trees::{Compare, Criteria, Find, Length, Permissions, RemoveFound, Step};
 use nfs_client::{ClientError, NfsUrl};
 use serde_json::{Map, Value};
+
+use nfs_io::glob::{Glob, GlobError};
 
 use crate::session::{self, Common, Session};
 use crate::show;
@@ -40,15 +41,15 @@ use crate::values::time;
 #[command(verbatim_doc_comment, after_long_help = show::AFTER_HELP)]
 pub(crate) struct Args {
     /// The last name matches the pattern: *, ?, [a-z], [!0-9]
-    #[arg(long, value_name = "PATTERN", allow_hyphen_values = true)]
+    #[arg(long, value_name = "PATTERN", value_parser = glob, allow_hyphen_values = true)]
     name: Vec<Glob>,
 
     /// As --name, but small and capital letters are alike
-    #[arg(long, value_name = "PATTERN", allow_hyphen_values = true)]
+    #[arg(long, value_name = "PATTERN", value_parser = glob, allow_hyphen_values = true)]
     iname: Vec<Glob>,
 
     /// The whole path on the server matches the pattern, in which * goes across /
-    #[arg(long, value_name = "PATTERN", allow_hyphen_values = true)]
+    #[arg(long, value_name = "PATTERN", value_parser = glob, allow_hyphen_values = true)]
     path: Vec<Glob>,
 
     /// It is of one of these types: f file, d directory, l link, p fifo, s socket, b and c devices
@@ -319,6 +320,12 @@ async fn reference(session: &mut Session, place: &str) -> anyhow::Result<Option<
             Ok(None)
         }
     }
+}
+
+/// A pattern for names, with what is wrong with it in a sentence.
+fn glob(text: &str) -> Result<Glob, String> {
+    let read = text.parse();
+    read.map_err(|error: GlobError| format!("the pattern has {error}"))
 }
 
 /// Permission bits to compare with: `MODE`, `-MODE` or `/MODE`. A symbolic mode is what it makes of no

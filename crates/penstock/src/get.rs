@@ -31,7 +31,7 @@ use crate::windows;
 #[command(verbatim_doc_comment, after_long_help = show::AFTER_HELP)]
 pub(crate) struct Args {
     /// Begin here, such as 4096 or 1GiB
-    #[arg(long, value_name = "SIZE", default_value = "0", value_parser = nfs_server::exports::config::parse_size)]
+    #[arg(long, value_name = "SIZE", default_value = "0", value_parser = nfs_io::size::parse)]
     offset: u64,
 
     /// Move at most so many bytes per second, such as 20MiB

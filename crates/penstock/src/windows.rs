@@ -76,13 +76,13 @@ impl WindowArgs {
 
 /// A number of bytes per second, from 1.
 pub(crate) fn rate(text: &str) -> Result<NonZeroU64, String> {
-    let bytes = nfs_server::exports::config::parse_size(text)?;
+    let bytes = nfs_io::size::parse(text).map_err(|error| error.to_string())?;
     NonZeroU64::new(bytes)
         .ok_or_else(|| "give bytes per second, 1 or more, such as 20MiB".to_owned())
 }
 
 fn transfer_size(text: &str) -> Result<u32, String> {
-    let bytes = nfs_server::exports::config::parse_size(text)?;
+    let bytes = nfs_io::size::parse(text).map_err(|error| error.to_string())?;
     match u32::try_from(bytes) {
         Ok(bytes) if (512..=limits::READ_BYTES_MAX).contains(&bytes) => Ok(bytes),
         _ => Err(format!(

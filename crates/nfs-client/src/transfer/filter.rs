@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use crate::glob::{Glob, is_like};
+use nfs_io::glob::{Glob, GlobError, sequence_matches};
 
 /// Names to leave out of trees, and names to take all the same. The default leaves out nothing.
 ///
@@ -74,7 +74,7 @@ impl FromStr for Pattern {
         for name in body.split('/') {
             names.push(match name {
                 "**" => Name::Any,
-                name => Name::Like(name.parse()?),
+                name => Name::Like(glob(name)?),
             });
         }
         Ok(Self {
@@ -83,6 +83,11 @@ impl FromStr for Pattern {
             directories_only,
         })
     }
+}
+
+fn glob(name: &str) -> Result<Glob, String> {
+    let read = name.parse();
+    read.map_err(|error: GlobError| format!("'{name}' has {error}"))
 }
 
 impl std::fmt::Display for Pattern {
@@ -96,10 +101,9 @@ impl Pattern {
         if self.directories_only && !is_dir {
             return false;
         }
-        let path: Vec<&[u8]> = path.split(|&byte| byte == b'/').collect();
-        is_like(
+        sequence_matches(
             &self.names,
-            &path,
+            path.split(|&byte| byte == b'/'),
             |wanted| matches!(wanted, Name::Any),
             |wanted, name| matches!(wanted, Name::Like(glob) if glob.matches(name)),
         )

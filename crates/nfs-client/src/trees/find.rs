@@ -2,12 +2,12 @@
 //!
 //! The criteria mean what the tests of find(1) mean; a pure function, [`Criteria::hold`], decides.
 
+use nfs_io::glob::Glob;
 use nfs_wire::nfs3::{Fattr3, FileHandle, Ftype3, Nfstime3};
 
 use super::Step;
 use crate::client::{Client, Found, Tree, TreeOptions, Visit};
 use crate::error::ClientError;
-use crate::glob::Glob;
 use crate::nfs3::Node;
 
 /// What has to hold for a thing to be found: every field that restricts, and all elements of a list

@@ -47,32 +47,12 @@ pub fn word_of<T: Copy + PartialEq>(value: T, words: &[(&'static str, T)]) -> &'
         .map_or("", |(word, _)| word)
 }
 
-/// A number of bytes: `4096`, `512KiB`, `256MiB`, `1GiB`, `2G` (powers of 1024), `1GB` (powers of
-/// 1000). Upper and lower case and a space before the unit are the same.
+/// A number of bytes as [`nfs_io::size`] reads it.
 ///
 /// # Errors
 /// The sentence to show.
 pub fn parse_size(text: &str) -> Result<u64, String> {
-    let trimmed = text.trim();
-    let digits = trimmed.len()
-        - trimmed
-            .trim_start_matches(|c: char| c.is_ascii_digit())
-            .len();
-    let (number, unit) = trimmed.split_at(digits);
-    let factor: u64 = match unit.trim().to_ascii_lowercase().as_str() {
-        "" | "b" => 1,
-        "k" | "kib" => 1 << 10,
-        "m" | "mib" => 1 << 20,
-        "g" | "gib" => 1 << 30,
-        "t" | "tib" => 1 << 40,
-        "kb" => 1_000,
-        "mb" => 1_000_000,
-        "gb" => 1_000_000_000,
-        "tb" => 1_000_000_000_000,
-        _ => return Err(not_a_size(text)),
-    };
-    let number: u64 = number.parse().map_err(|_| not_a_size(text))?;
-    number.checked_mul(factor).ok_or_else(|| not_a_size(text))
+    nfs_io::size::parse(text).map_err(|error| error.to_string())
 }
 
 /// Is `bytes` enough of a memory budget? `Err` is the sentence to show.
@@ -101,10 +81,6 @@ pub fn parse_listen(text: &str) -> Result<SocketAddr, String> {
         };
         format!("\"{text}\" is not an address with a port; {cure}")
     })
-}
-
-fn not_a_size(text: &str) -> String {
-    format!("\"{text}\" is not a size; write a whole number and a unit, for example \"256MiB\"")
 }
 
 /// A client network: `10.0.0.0/8`, `2001:db8::/32`, or one address.

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::str::FromStr as _;
 
 use anyhow::Context as _;
-use nfs_server::exports::config::{from_word, parse_size, word_of};
+use nfs_server::exports::config::{from_word, word_of};
 use nfs_server::exports::policy::{
     Io, IoChange, StableFloor, WriteMode, parse_mode, parse_rule, show_size,
 };
@@ -67,10 +67,10 @@ pub(super) struct Args {
     #[arg(long, default_value = "read", requires = "why", value_parser = ["read", "write"])]
     op: String,
     /// With --why: where in the file, for example 47008 or 1MiB
-    #[arg(long, value_name = "SIZE", default_value = "0", requires = "why", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", default_value = "0", requires = "why", value_parser = nfs_io::size::parse)]
     offset: u64,
     /// With --why: bytes asked for. Default: the size recommended to clients
-    #[arg(long, value_name = "SIZE", requires = "why", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", requires = "why", value_parser = nfs_io::size::parse)]
     size: Option<u64>,
     /// With --why: the client's address. Default: this machine
     #[arg(long, value_name = "ADDR", requires = "why")]

@@ -210,7 +210,7 @@ impl Args {
 }
 
 fn parse_memory(text: &str) -> Result<u64, String> {
-    let bytes = config::parse_size(text)?;
+    let bytes = nfs_io::size::parse(text).map_err(|error| error.to_string())?;
     config::check_memory(bytes)?;
     Ok(bytes)
 }

@@ -45,43 +45,23 @@ impl FromStr for NewLen {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (make, number): (fn(u64) -> Self, _) = match text.as_bytes().first() {
-            Some(b'+') => (Self::More, &text[1..]),
-            Some(b'-') => (Self::Less, &text[1..]),
-            Some(b'<') => (Self::AtMost, &text[1..]),
-            Some(b'>') => (Self::AtLeast, &text[1..]),
-            Some(b'/') => (Self::Down, &text[1..]),
-            Some(b'%') => (Self::Up, &text[1..]),
-            _ => (Self::Exact, text),
+        let (make, behind): (fn(u64) -> Self, _) = match text.as_bytes().first() {
+            Some(b'+') => (Self::More, 1),
+            Some(b'-') => (Self::Less, 1),
+            Some(b'<') => (Self::AtMost, 1),
+            Some(b'>') => (Self::AtLeast, 1),
+            Some(b'/') => (Self::Down, 1),
+            Some(b'%') => (Self::Up, 1),
+            _ => (Self::Exact, 0),
         };
-        let len = bytes(number)?;
+        let number = text.get(behind..).unwrap_or_default();
+        let read = nfs_io::size::parse(number);
+        let len = read.map_err(|error| error.to_string())?;
         if len == 0 && matches!(make(len), Self::Down(_) | Self::Up(_)) {
             return Err("a multiple of 0 is no length: give 1 or more".to_owned());
         }
         Ok(make(len))
     }
-}
-
-/// A number of bytes: `100`, `4K`, `4KiB` (1024 each), `4KB` (1000 each), up to E.
-pub(crate) fn bytes(text: &str) -> Result<u64, String> {
-    let bad = || format!("'{text}' is not a size: write 4096, 512K, 20MiB or 1GB (powers of 1000)");
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = text.split_at(digits);
-    let number: u64 = number.parse().map_err(|_| bad())?;
-    let (letter, base) = match unit.as_bytes() {
-        [] | b"B" => return Ok(number),
-        [letter] | [letter, b'i', b'B'] => (letter, 1024_u64),
-        [letter, b'B'] => (letter, 1000),
-        _ => return Err(bad()),
-    };
-    let letters = b"KMGTPE";
-    let power = letters
-        .iter()
-        .position(|l| *l == letter.to_ascii_uppercase());
-    let power = u32::try_from(power.ok_or_else(bad)? + 1).map_err(|_| bad())?;
-    let scale = base.checked_pow(power);
-    let size = scale.and_then(|scale| number.checked_mul(scale));
-    size.ok_or_else(|| format!("'{text}' is more bytes than a file can have"))
 }
 
 /// A number for people, in at most four characters and a letter, as `ls -h` writes it: `0`, `999`,
@@ -110,42 +90,6 @@ pub(crate) fn human(number: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes() {
-        let table: &[(&str, u64)] = &[
-            ("0", 0),
-            ("100", 100),
-            ("7B", 7),
-            ("4K", 4096),
-            ("4k", 4096),
-            ("4KiB", 4096),
-            ("4KB", 4000),
-            ("2M", 2 << 20),
-            ("1GB", 1_000_000_000),
-            ("1GiB", 1 << 30),
-            ("3T", 3 << 40),
-            ("15E", 15 << 60),
-        ];
-        for &(text, expected) in table {
-            assert_eq!(bytes(text), Ok(expected), "{text}");
-        }
-        for text in [
-            "",
-            "K",
-            "-1",
-            "1.5K",
-            "4Kib",
-            "4X",
-            "16E",
-            "99999999999999999999",
-            "4 K",
-            "é",
-            "4é",
-        ] {
-            assert!(bytes(text).is_err(), "{text} is taken");
-        }
-    }
 
     #[test]
     fn new_lengths() {

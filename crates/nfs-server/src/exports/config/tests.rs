@@ -295,7 +295,10 @@ const WRONG: &[(&str, &str)] = &[
         "[server]\nmemory = \"1KiB\"\n",
         "memory of 1024 bytes is too little; write at least \"16MiB\"",
     ),
-    ("[server]\nmemory = \"99999999999TiB\"\n", "is not a size"),
+    (
+        "[server]\nmemory = \"99999999999TiB\"\n",
+        "is more bytes than any file or memory has; write a smaller size",
+    ),
     (
         "[server]\nshards = 0\n",
         "\"shards\" is 0; write a number from 1 to 256",
