@@ -67,7 +67,7 @@ struct TestArgs {
     /// Only tests whose name contains this
     #[arg(long)]
     filter: Option<String>,
-    /// System scenarios that run side by side (as many as there are processors if not given)
+    /// System scenarios that run side by side (one more than there are processors if not given)
     #[arg(long, value_name = "N")]
     jobs: Option<u8>,
 }

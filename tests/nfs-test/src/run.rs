@@ -7,6 +7,7 @@
 mod queue;
 mod times;
 
+use std::num::NonZero;
 use std::os::unix::process::CommandExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -53,8 +54,8 @@ pub(crate) struct RunArgs {
     /// Keep the directories of scenarios that passed, too.
     #[arg(long)]
     keep: bool,
-    /// Scenarios that run side by side; as many as there are processors if not given. Those that need the whole
-    /// machine run alone in any case.
+    /// Scenarios that run side by side; one more than there are processors if not given. Those that need the
+    /// whole machine run alone in any case.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=16))]
     jobs: Option<u8>,
     /// Run exactly this scenario, in this process: its whole name, for example kill:uring.
@@ -127,11 +128,12 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     Ok(verdict(failed > 0 || (args.strict && skipped > 0)))
 }
 
-/// As many scenarios at once as there are processors, and no more than have been seen to get along.
+/// One scenario more than there are processors, for each waits during a third of its time or more; and no more
+/// than have been seen to get along.
 fn jobs_by_default() -> usize {
     const SEEN_TO_GET_ALONG: usize = 4;
-    std::thread::available_parallelism()
-        .map_or(1, |processors| processors.get().min(SEEN_TO_GET_ALONG))
+    let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
+    (processors + 1).min(SEEN_TO_GET_ALONG)
 }
 
 /// The command that runs one scenario alone, as it runs in this whole run.
