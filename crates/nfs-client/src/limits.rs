@@ -41,6 +41,10 @@ pub const REPLY_BYTES_MAX: usize = 4 * 1024 * 1024 + 64 * 1024;
 /// Fragments that one reply record may come in. Real servers send one.
 pub const REPLY_FRAGMENTS_MAX: u32 = 1024;
 
+/// Answers to calls of the server that may wait to be sent, bytes; what comes beyond is not answered.
+/// Without callbacks a server has no reason to call at all.
+pub const ANSWERS_BYTES_MAX: usize = 4096;
+
 /// Read buffer of a connection, bytes. Replies that fit are cut out of it; longer ones are received
 /// straight into their own memory.
 pub const READ_BUFFER_BYTES: usize = 64 * 1024;

@@ -71,6 +71,32 @@ async fn late_and_repeated_and_unknown_replies_are_ignored() {
     script.await.unwrap();
 }
 
+#[tokio::test]
+async fn a_call_of_the_server_is_answered_and_touches_no_call_of_ours() {
+    let (target, script) = responder(async |listener| {
+        let mut peer = accept(&listener).await;
+        for round in 0..3 {
+            let (xid, args) = receive(&mut peer).await;
+            // A callback with the xid of the call that waits: each direction has xids of its own.
+            let callback = words(&[xid, 0, 2, 0x4000_0000, 1, round, 0, 0, 0, 0]);
+            let answer = peer.exchange(&callback).await.unwrap().unwrap();
+            assert_eq!(answer, words(&[xid, 1, 0, 0, 0, 1]), "PROG_UNAVAIL");
+            let other_rpc = peer.exchange(&words(&[5, 0, 3])).await.unwrap().unwrap();
+            assert_eq!(other_rpc, words(&[5, 1, 1, 0, 2, 2]), "RPC_MISMATCH");
+            peer.send_record(&success(xid, &args)).await.unwrap();
+        }
+    })
+    .await;
+    let connection = connect(target, Reconnect::Never).await;
+    call_many(&connection, 1).await;
+    call_many(&connection, 1).await;
+    call_many(&connection, 1).await;
+    let stats = connection.stats();
+    assert_eq!((stats.replies, stats.server_calls), (3, 6));
+    assert_eq!((stats.stray_replies, stats.garbage_records), (0, 0));
+    script.await.unwrap();
+}
+
 /// Makes a call and drops it when the responder says that it has it.
 async fn give_up_once_received(connection: &Connection, received: &Notify) {
     tokio::select! {
@@ -138,10 +164,10 @@ async fn no_more_calls_are_in_flight_than_allowed() {
 #[tokio::test]
 async fn garbage_replies_fail_their_call_only() {
     let bodies: [fn(u32) -> Vec<u8>; 7] = [
-        // An xid and nothing more, a call instead of a reply, an unknown reply status, a verifier
+        // An xid and nothing more, neither a call nor a reply, an unknown reply status, a verifier
         // that is longer than the record, an unknown accept status, an unknown rejection, half a word.
         |xid| words(&[xid]),
-        |xid| words(&[xid, 0, 2, 100_003, 3, 0, 0, 0, 0, 0]),
+        |xid| words(&[xid, 2, 2, 100_003, 3, 0, 0, 0, 0, 0]),
         |xid| words(&[xid, 1, 2, 0, 0, 0]),
         |xid| words(&[xid, 1, 0, 0, 400]),
         |xid| words(&[xid, 1, 0, 0, 0, 99]),

@@ -150,14 +150,14 @@ fn what_is_no_call_ends_its_connection_and_no_other() {
         let noise: Vec<u8> = (0..100_000_u32)
             .map(|at| 200 + (at * 31 % 50) as u8)
             .collect();
-        let reply_as_call = record(&[0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0]);
+        let neither = record(&[0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 0]);
         let empty = record(&[]);
         let no_end = [0; 4].repeat(2000);
         for bytes in [
             &endless[..],
             b"\xff\xff\xff\xff",
             &noise,
-            &reply_as_call,
+            &neither,
             &empty,
             &no_end,
         ] {
@@ -170,6 +170,24 @@ fn what_is_no_call_ends_its_connection_and_no_other() {
     });
     assert_eq!(served.counter("connections_dropped"), 6);
     assert_eq!(served.counter("bad_records"), 6);
+}
+
+#[test]
+fn a_reply_that_nobody_awaits_is_counted_and_the_stream_goes_on() {
+    let served = Served::start();
+    block_on(async {
+        let root = served.root(&served.client().await).await;
+        let mut raw = RawConnection::connect(served.addr).await.unwrap();
+        let stray = encode_to_vec(&ReplyHeader::accepted(9, AcceptStat::Success));
+        let long = [stray.clone(), vec![0; 50_000]].concat();
+        raw.send_record(&stray).await.unwrap();
+        raw.send_record(&long).await.unwrap();
+        let getattr = call(9, Procedure::Getattr, &GetattrArgs { object: root });
+        let reply = raw.exchange(&getattr).await.unwrap().unwrap();
+        assert_eq!(answer(&reply), (9, Nfsstat3::Ok));
+    });
+    assert_eq!(served.counter("stray_replies"), 2);
+    assert_eq!(served.counter("bad_records"), 0);
 }
 
 #[test]

@@ -65,12 +65,19 @@ pub enum CallError {
     /// It ends within its header. There is no answer to that.
     #[error("not a call: {0}")]
     Malformed(#[from] DecodeError),
-    /// It is a reply, or nothing at all. There is no answer to that either.
-    #[error("message {xid:#010x} has the type {msg_type}, not that of a call")]
+    /// It is a reply. Calls may travel both ways on a connection, so it is for whoever sent the call that
+    /// it answers, if anybody did; there is no answer to it.
+    #[error("message {xid:#010x} is a reply")]
+    Reply {
+        /// The xid of the call that it answers.
+        xid: u32,
+    },
+    /// It is neither a call nor a reply. There is no answer to that.
+    #[error("message {xid:#010x} has the type {msg_type}, which is neither call nor reply")]
     NotACall {
         /// The message's xid.
         xid: u32,
-        /// What stands in place of 0, a call.
+        /// What stands in place of 0, a call, or 1, a reply.
         msg_type: u32,
     },
     /// It is a call in another version of RPC; the rest was not looked at.
@@ -161,6 +168,7 @@ impl<'a> CallHeader<'a> {
         let xid = d.u32("xid")?;
         match d.u32("msg_type")? {
             CALL => {}
+            REPLY => return Err(CallError::Reply { xid }),
             msg_type => return Err(CallError::NotACall { xid, msg_type }),
         }
         // What follows the version is another version's business, so it may even be missing.
@@ -251,7 +259,7 @@ impl CallError {
     #[must_use]
     pub fn reply(&self) -> Option<ReplyHeader<'static>> {
         match *self {
-            Self::Malformed(_) | Self::NotACall { .. } => None,
+            Self::Malformed(_) | Self::Reply { .. } | Self::NotACall { .. } => None,
             Self::RpcVersion { xid, .. } => {
                 let rejected = Rejected::RpcMismatch {
                     low: RPC_VERSION,

@@ -20,12 +20,12 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 
 use super::incoming::{Incoming, Record};
-use super::reply::{judge, read_reply, xid_of};
+use super::reply::{answer_to_call, is_call, judge, read_reply, xid_of};
 use super::retry::{Patience, Pause};
 use super::table::Table;
 use super::{Reconnect, Shared, connect};
 use crate::error::{Lost, RpcError};
-use crate::limits::{BATCH_BYTES, WRITE_PIECES_MAX};
+use crate::limits::{ANSWERS_BYTES_MAX, BATCH_BYTES, WRITE_PIECES_MAX};
 
 /// Receives in a row before other tasks get their turn.
 const RECEIVES_PER_TURN: usize = 16;
@@ -37,6 +37,8 @@ pub(super) struct Driver {
     shared: Arc<Shared>,
     incoming: Incoming,
     outgoing: Outgoing,
+    /// Answers to calls of the server that are to be sent, with their marks.
+    answers: Vec<u8>,
     timer: Pin<Box<Sleep>>,
     armed: Option<Instant>,
     /// Reads and writes that are not counted in the statistics yet.
@@ -69,6 +71,7 @@ impl Driver {
         Self {
             incoming: Incoming::new(shared.options.reply_bytes_max),
             outgoing: Outgoing::default(),
+            answers: Vec::new(),
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
             armed: None,
             receives: 0,
@@ -210,6 +213,10 @@ impl Driver {
                 Poll::Ready(Err(lost)) => return Poll::Ready(End::Lost(lost)),
                 // What had come before the connection broke is received; the rest is lost.
                 Poll::Pending => {
+                    if !self.answers.is_empty() && self.outgoing.is_empty() {
+                        // They came with what was received just now.
+                        cx.waker().wake_by_ref();
+                    }
                     return unsent.map_or(Poll::Pending, |lost| Poll::Ready(End::Lost(lost)));
                 }
             }
@@ -258,6 +265,19 @@ impl Driver {
             match self.incoming.next(|head, len| judge(table, head, len)) {
                 Ok(Some(record)) => {
                     heard = true;
+                    if is_call(record.bytes()) {
+                        let answer = answer_to_call(record.bytes());
+                        let stats = &mut inner.table.stats;
+                        match answer {
+                            Some(_) => stats.server_calls += 1,
+                            None => stats.garbage_records += 1,
+                        }
+                        let answer = answer.unwrap_or_default();
+                        if self.answers.len() + answer.len() <= ANSWERS_BYTES_MAX {
+                            self.answers.extend_from_slice(&answer);
+                        }
+                        continue;
+                    }
                     let xid = xid_of(&record);
                     if !xid.is_some_and(|xid| inner.table.is_waiting(xid)) {
                         inner.count_stray(&record);
@@ -288,7 +308,8 @@ impl Driver {
     fn poll_send(&mut self, cx: &mut Context<'_>, stream: &mut TcpStream) -> Poll<io::Result<()>> {
         loop {
             if self.outgoing.is_empty() {
-                self.outgoing.fill(&self.shared, &self.patience);
+                self.outgoing
+                    .fill(&self.shared, &self.patience, &mut self.answers);
                 if self.outgoing.is_empty() {
                     return Poll::Ready(Ok(()));
                 }
@@ -305,6 +326,7 @@ impl Driver {
     fn lost(&mut self, lost: &Lost) {
         let memory = self.incoming.reset();
         self.outgoing = Outgoing::default();
+        self.answers.clear();
         self.heard = false;
         let mut inner = self.shared.lock();
         if let Some((xid, memory)) = memory {
@@ -388,9 +410,10 @@ impl Outgoing {
         self.pieces.is_empty()
     }
 
-    /// Takes calls from the queue until a good write is together.
-    fn fill(&mut self, shared: &Shared, patience: &Patience) {
+    /// Takes the answers, and calls from the queue until a good write is together.
+    fn fill(&mut self, shared: &Shared, patience: &Patience, answers: &mut Vec<u8>) {
         self.batch.clear();
+        self.batch.append(answers);
         let mut inner = shared.lock();
         let mut start = 0;
         while self.batch.len() < BATCH_BYTES && self.pieces.len() + 2 < WRITE_PIECES_MAX {

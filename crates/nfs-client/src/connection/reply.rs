@@ -1,9 +1,10 @@
 //! What a reply record means for its call. No I/O.
 
 use bytes::{Buf, Bytes};
-use nfs_wire::rpc::{AcceptStat, Rejected, ReplyBody, ReplyHeader};
+use nfs_wire::record::FragmentHeader;
+use nfs_wire::rpc::{AcceptStat, CallHeader, Rejected, ReplyBody, ReplyHeader};
 use nfs_wire::xdr::padding;
-use nfs_wire::{Decode, DecodeError, Decoder};
+use nfs_wire::{Decode, DecodeError, Decoder, encode_to_vec};
 
 use super::incoming::{Destination, Judged, Record};
 use super::table::{Arrived, Table};
@@ -23,6 +24,26 @@ impl Record<'_> {
 
 pub(super) fn xid_of(record: &Record<'_>) -> Option<u32> {
     first_word(record.bytes())
+}
+
+/// The answer to a call that came from the server, with its record mark; `None` where the record is no call
+/// that can be answered. Calls may travel both ways on a connection, and have xids of their own in each
+/// direction; no program is served on this side.
+pub(super) fn answer_to_call(record: &[u8]) -> Option<Vec<u8>> {
+    let header = match CallHeader::decode(&mut Decoder::new(record)) {
+        Ok(call) => ReplyHeader::accepted(call.xid, AcceptStat::ProgUnavail),
+        Err(error) => error.reply()?,
+    };
+    let body = encode_to_vec(&header);
+    let len = u32::try_from(body.len()).ok()?;
+    let mut answer = FragmentHeader { last: true, len }.to_bytes().to_vec();
+    answer.extend_from_slice(&body);
+    Some(answer)
+}
+
+/// Whether a record is a call: its second word tells the direction (RFC 5531 §9).
+pub(super) fn is_call(record: &[u8]) -> bool {
+    record.get(4..8) == Some(&[0; 4])
 }
 
 fn first_word(bytes: &[u8]) -> Option<u32> {

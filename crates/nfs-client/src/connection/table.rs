@@ -26,8 +26,11 @@ pub struct Stats {
     pub replies: u64,
     /// Replies that no call waited for: late, twice, or of an xid never used.
     pub stray_replies: u64,
-    /// Records that are no RPC replies at all.
+    /// Records that are neither replies nor calls that can be answered.
     pub garbage_records: u64,
+    /// Calls that came from the server. No program is served on this side, which they are answered, as long
+    /// as few of the answers wait to be sent.
+    pub server_calls: u64,
     /// Calls that ran out of time.
     pub timeouts: u64,
     /// Connections made after the first.
@@ -51,6 +54,7 @@ impl Stats {
             replies: self.replies + other.replies,
             stray_replies: self.stray_replies + other.stray_replies,
             garbage_records: self.garbage_records + other.garbage_records,
+            server_calls: self.server_calls + other.server_calls,
             timeouts: self.timeouts + other.timeouts,
             reconnects: self.reconnects + other.reconnects,
             resent_calls: self.resent_calls + other.resent_calls,

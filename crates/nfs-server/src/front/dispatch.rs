@@ -26,7 +26,7 @@ use crate::vfs::Payload;
 /// What becomes of a record.
 pub(crate) enum Answer {
     Reply(Reply),
-    /// Nothing is sent: the call is running already, and its reply will come.
+    /// Nothing is sent: the call is running already, and its reply will come; or the record is a reply.
     Nothing,
     /// The record is no call: the stream cannot be trusted any more.
     Close,
@@ -426,14 +426,16 @@ fn deny(cx: &Context, header: &CallHeader<'_>, stat: AuthStat) -> Answer {
 }
 
 fn refuse_call(cx: &Context, error: &CallError) -> Answer {
-    match error.reply() {
-        Some(header) => {
-            count(&cx.service.counters.denied);
-            Answer::Reply(Reply::of(&header))
-        }
-        None => {
-            count(&cx.service.counters.bad_records);
-            Answer::Close
-        }
+    let counters = &cx.service.counters;
+    if let Some(header) = error.reply() {
+        count(&counters.denied);
+        return Answer::Reply(Reply::of(&header));
     }
+    if let CallError::Reply { .. } = error {
+        // The server sends no calls, so none waits for it; the stream goes on behind it.
+        count(&counters.stray_replies);
+        return Answer::Nothing;
+    }
+    count(&counters.bad_records);
+    Answer::Close
 }

@@ -26,6 +26,8 @@ pub(crate) struct Counters {
     pub(crate) local_barred: AtomicU64,
     /// Records that no call could be taken from.
     pub(crate) bad_records: AtomicU64,
+    /// Replies that came though the server sent no call.
+    pub(crate) stray_replies: AtomicU64,
     /// Calls with arguments that cannot be decoded.
     pub(crate) bad_calls: AtomicU64,
     /// Calls with credentials that were refused.
@@ -59,7 +61,7 @@ impl Counters {
     }
 
     /// Everything else by the name under which `ctl status` shows it, but for the connections that are open.
-    pub(crate) fn named(&self) -> [(&'static str, u64); 13] {
+    pub(crate) fn named(&self) -> [(&'static str, u64); 14] {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         [
             ("connections_accepted", load(&self.connections_accepted)),
@@ -68,6 +70,7 @@ impl Counters {
             ("local_connections_untold", load(&self.local_untold)),
             ("local_connections_barred", load(&self.local_barred)),
             ("bad_records", load(&self.bad_records)),
+            ("stray_replies", load(&self.stray_replies)),
             ("bad_calls", load(&self.bad_calls)),
             ("denied_calls", load(&self.denied)),
             ("replayed_replies", load(&self.replayed)),

@@ -111,8 +111,12 @@ fn rpc_version_3_is_answered_with_a_mismatch() {
 }
 
 #[test]
-fn reply_in_place_of_a_call_is_not_answered() {
-    for msg_type in [1, 2, u32::MAX] {
+fn what_is_no_call_is_not_answered() {
+    let reply = encode_to_vec(&ReplyHeader::accepted(7, AcceptStat::Success));
+    let error = CallHeader::decode(&mut Decoder::new(&reply)).unwrap_err();
+    assert_eq!(error, CallError::Reply { xid: 7 });
+    assert_eq!(error.reply(), None);
+    for msg_type in [2, u32::MAX] {
         let mut bytes = hex("12345678");
         bytes.extend(msg_type.to_be_bytes());
         let error = CallHeader::decode(&mut Decoder::new(&bytes)).unwrap_err();
