@@ -67,7 +67,7 @@ pub(crate) enum Look {
     More {
         bytes: usize,
     },
-    /// There is none.
+    /// There is no such data: the record is received whole.
     Whole,
     Apart(Place),
 }
@@ -153,7 +153,7 @@ impl Apart {
     }
 }
 
-/// Answers one call.
+/// Answers one record of a connection, from the decoding of its header to the encoded reply.
 pub(crate) async fn answer(mut cx: Context, call: Call) -> Answer {
     let start = Instant::now();
     let Call {
@@ -218,12 +218,11 @@ async fn nfs(
     };
     cx.call_note = ticket.as_ref().and_then(Ticket::noted);
     let request = match args {
-        Args::Apart(head, payload) => Request::Write(head, Some(payload)),
+        Args::Ready(request) => request,
         Args::Write(head, data) => {
             let payload = copied_payload(cx, &head, data, record.len()).await;
             Request::Write(head, payload)
         }
-        Args::Other(call) => Request::Other(call),
     };
     let mut reply = Draft::begin(&ReplyHeader::accepted(header.xid, AcceptStat::Success));
     let held = crate::front::nfs3::run(cx, request, reply.out()).await;
@@ -244,11 +243,10 @@ async fn nfs(
 
 /// The arguments of an NFS call, with a WRITE's data where it was received.
 enum Args<'a> {
-    /// A WRITE whose data is in a buffer already.
-    Apart(WriteHead, Payload),
+    /// All is where the procedure wants it; the data of a WRITE is in a buffer of its own.
+    Ready(Request<'a>),
     /// A WRITE whose data is in the record.
     Write(WriteHead, &'a [u8]),
-    Other(nfs3::Call<'a>),
 }
 
 impl<'a> Args<'a> {
@@ -258,7 +256,8 @@ impl<'a> Args<'a> {
         if apart.missing > 0 || record.len() != apart.at {
             return Err(AcceptStat::GarbageArgs);
         }
-        Ok((Self::Apart(apart.begun.args, apart.payload), apart.at))
+        let request = Request::Write(apart.begun.args, Some(apart.payload));
+        Ok((Self::Ready(request), apart.at))
     }
 
     /// Those of a call that is in its record as a whole, and how many bytes of it are not a WRITE's data.
@@ -268,7 +267,7 @@ impl<'a> Args<'a> {
             let call = nfs3::Call::decode(procedure, &mut decoder).map_err(garbage)?;
             let head_len = decoder.position();
             decoder.finish().map_err(garbage)?;
-            return Ok((Self::Other(call), head_len));
+            return Ok((Self::Ready(Request::Other(call)), head_len));
         }
         let head = WriteHead::decode(&mut decoder).map_err(garbage)?;
         let head_len = decoder.position();
