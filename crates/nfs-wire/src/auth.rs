@@ -18,7 +18,7 @@ pub const RPCSEC_GSS: u32 = 6;
 pub struct OpaqueAuth<'a> {
     /// What the body means. Any number decodes: an unknown one is for the server to refuse.
     pub flavor: u32,
-    /// At most [`AUTH_BODY_BYTES_MAX`] bytes.
+    /// What the flavor says it is, at most [`AUTH_BODY_BYTES_MAX`] bytes.
     pub body: &'a [u8],
 }
 
@@ -29,11 +29,11 @@ pub struct AuthSys<'a> {
     pub stamp: u32,
     /// What the caller calls its machine, at most [`MACHINE_NAME_BYTES_MAX`] bytes.
     pub machine_name: &'a [u8],
-    /// The effective user.
+    /// The caller's effective user id, as its machine knows it.
     pub uid: u32,
-    /// The effective group.
+    /// The caller's effective group id, as its machine knows it.
     pub gid: u32,
-    /// The supplementary groups.
+    /// The caller's supplementary groups, of which the wire has room for 16.
     pub gids: GidList,
 }
 
@@ -50,11 +50,11 @@ pub struct GidList {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum AuthStat {
-    /// The credential is malformed.
+    /// The credential is malformed: AUTH_BADCRED.
     BadCred = 1,
     /// The client must begin a new session.
     RejectedCred = 2,
-    /// The verifier is malformed.
+    /// The verifier is malformed: AUTH_BADVERF.
     BadVerf = 3,
     /// The verifier expired or was replayed.
     RejectedVerf = 4,
@@ -62,7 +62,7 @@ pub enum AuthStat {
     TooWeak = 5,
     /// The response's verifier is bogus; for local use by a client.
     InvalidResp = 6,
-    /// For an unknown reason.
+    /// It was refused for a reason that is not told: AUTH_FAILED.
     Failed = 7,
     /// A Kerberos error of another kind.
     KerbGeneric = 8,
@@ -135,7 +135,7 @@ impl Encode for AuthSys<'_> {
 }
 
 impl GidList {
-    /// No groups.
+    /// The list without any group in it.
     pub const EMPTY: Self = Self {
         gids: [0; AUTH_SYS_GIDS_MAX],
         len: 0,

@@ -7,7 +7,7 @@ use crate::nfs3::FileHandle;
 use crate::xdr::define::{procedures, xdr_enum, xdr_struct};
 use crate::xdr::{Decode, DecodeError, Decoder, Encode, Encoder};
 
-/// The MOUNT program.
+/// The number of the MOUNT program.
 pub const PROGRAM: u32 = 100_005;
 /// The version that belongs to NFSv3.
 pub const VERSION: u32 = 3;
@@ -45,7 +45,7 @@ pub struct Name<'a>(pub &'a [u8]);
 /// The result of MNT: `mountres3`.
 pub type MntRes = Result<MountOk, Mountstat3>;
 
-/// What MNT gives: `mountres3_ok`.
+/// What a successful MNT gives: `mountres3_ok`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountOk {
     /// The handle of the directory.
@@ -59,21 +59,21 @@ xdr_enum! {
     /// Why MNT failed: `mountstat3` without its MNT3_OK.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub enum Mountstat3 as "mountstat3" {
-        /// Not owner.
+        /// The caller is not the owner: MNT3ERR_PERM.
         Perm = 1,
         /// No such file or directory.
         Noent = 2,
-        /// I/O error.
+        /// The server had an I/O error: MNT3ERR_IO.
         Io = 5,
-        /// Permission denied.
+        /// The export's rules do not let the caller in: MNT3ERR_ACCES.
         Acces = 13,
-        /// Not a directory.
+        /// The path does not lead to a directory: MNT3ERR_NOTDIR.
         Notdir = 20,
-        /// Invalid argument.
+        /// The path makes no sense: MNT3ERR_INVAL.
         Inval = 22,
-        /// Path too long.
+        /// The path or a name in it is too long: MNT3ERR_NAMETOOLONG.
         Nametoolong = 63,
-        /// Operation not supported.
+        /// The server does not offer this: MNT3ERR_NOTSUPP.
         Notsupp = 10_004,
         /// A failure on the server.
         Serverfault = 10_006,
@@ -88,9 +88,9 @@ xdr_struct! {
     /// A client that has a directory mounted, as far as the server knows: `mountbody`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct MountEntry<'a> {
-        /// The client.
+        /// The name or address of the client that mounted it.
         pub hostname: Name<'a>,
-        /// The directory.
+        /// The directory that it said it mounted.
         pub directory: Dirpath<'a>,
     }
 }
@@ -102,7 +102,7 @@ pub struct ExportList<'a>(pub Vec<ExportEntry<'a>>);
 /// A directory that may be mounted: `exportnode`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExportEntry<'a> {
-    /// The directory.
+    /// The directory that is exported, as a client would ask for it.
     pub directory: Dirpath<'a>,
     /// Who may mount it, in words for people; empty for everyone.
     pub groups: Vec<Name<'a>>,

@@ -8,7 +8,7 @@ use crate::limits::{LOCK_NAME_BYTES_MAX, NETOBJ_BYTES_MAX};
 use crate::xdr::define::{procedures, xdr_enum, xdr_struct};
 use crate::xdr::{Decode, DecodeError, Decoder, Encode, Encoder};
 
-/// The lock manager's program.
+/// The number of the lock manager's program.
 pub const PROGRAM: u32 = 100_021;
 /// The version that belongs to NFSv3.
 pub const VERSION: u32 = 4;
@@ -21,7 +21,7 @@ procedures! {
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Call<'a>;
 
-    /// Does nothing.
+    /// Does nothing, and so tells that the program is there.
     Null = 0 "NULL" (()),
     /// Asks whether a lock could be had. Gives a [`TestRes`].
     Test = 1 "TEST" (TestArgs<'a>),
@@ -55,7 +55,7 @@ xdr_enum! {
     /// What became of a call: `nlm4_stats`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub enum Stats as "nlm4_stats" {
-        /// It was done.
+        /// The request was carried out: NLM4_GRANTED.
         Granted = 0,
         /// Somebody else holds a lock that is in the way.
         Denied = 1,
@@ -82,9 +82,9 @@ xdr_struct! {
     /// A range of a file, and who locks it: `nlm4_lock`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Lock<'a> {
-        /// The client.
+        /// What the client calls its machine.
         pub caller_name: MachineName<'a>,
-        /// The file's handle.
+        /// The handle of the file to lock, as NFS gave it.
         pub fh: Netobj<'a>,
         /// The client's name for the owner.
         pub oh: Netobj<'a>,
@@ -105,7 +105,7 @@ xdr_struct! {
         pub cookie: Netobj<'a>,
         /// A lock that nobody else's may overlap?
         pub exclusive: bool,
-        /// The lock.
+        /// The file, the range and who asks for it.
         pub alock: Lock<'a>,
     }
 }
@@ -120,7 +120,7 @@ xdr_struct! {
         pub block: bool,
         /// A lock that nobody else's may overlap?
         pub exclusive: bool,
-        /// The lock.
+        /// The file, the range and who asks for it.
         pub alock: Lock<'a>,
         /// Was it held before the server restarted?
         pub reclaim: bool,
@@ -159,9 +159,9 @@ xdr_struct! {
     /// A file, and how it is reserved: `nlm4_share`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Share<'a> {
-        /// The client.
+        /// What the client calls its machine.
         pub caller_name: MachineName<'a>,
-        /// The file's handle.
+        /// The handle of the file to reserve, as NFS gave it.
         pub fh: Netobj<'a>,
         /// The client's name for the owner.
         pub oh: Netobj<'a>,
@@ -178,7 +178,7 @@ xdr_struct! {
     pub struct ShareArgs<'a> {
         /// Comes back in the result.
         pub cookie: Netobj<'a>,
-        /// The reservation.
+        /// The file, who reserves it, and against what.
         pub share: Share<'a>,
         /// Was it held before the server restarted?
         pub reclaim: bool,
@@ -189,7 +189,7 @@ xdr_struct! {
     /// The arguments of FREE_ALL: `nlm4_notify`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Notify<'a> {
-        /// The client.
+        /// What the client calls its machine.
         pub name: MachineName<'a>,
         /// Its status monitor's count of its restarts.
         pub state: u32,
@@ -200,9 +200,9 @@ xdr_struct! {
     /// The result of LOCK, CANCEL, UNLOCK, GRANTED and NM_LOCK: `nlm4_res`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Res<'a> {
-        /// That of the call.
+        /// The cookie of the call that this answers.
         pub cookie: Netobj<'a>,
-        /// What became of it.
+        /// What became of the request.
         pub stat: Stats,
     }
 }
@@ -211,9 +211,9 @@ xdr_struct! {
     /// The result of SHARE and UNSHARE: `nlm4_shareres`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct ShareRes<'a> {
-        /// That of the call.
+        /// The cookie of the call that this answers.
         pub cookie: Netobj<'a>,
-        /// What became of it.
+        /// What became of the reservation.
         pub stat: Stats,
         /// Means nothing (XNFS leaves it over from a protocol before it).
         pub sequence: u32,
@@ -223,13 +223,13 @@ xdr_struct! {
 /// The result of TEST: `nlm4_testres`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TestRes<'a> {
-    /// That of the call.
+    /// The cookie of the call that this answers.
     pub cookie: Netobj<'a>,
-    /// What became of it.
+    /// Whether the lock could be had, and who is in the way.
     pub reply: TestReply<'a>,
 }
 
-/// What TEST says: `nlm4_testrply`.
+/// What TEST says of a lock: `nlm4_testrply`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TestReply<'a> {
     /// Somebody holds a lock that is in the way: [`Stats::Denied`].

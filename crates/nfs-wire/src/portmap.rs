@@ -13,9 +13,9 @@ pub const VERSION: u32 = 2;
 /// Where the port mapper listens.
 pub const PORT: u16 = 111;
 
-/// TCP as a [`Mapping::protocol`].
+/// The number that stands for TCP as a [`Mapping::protocol`].
 pub const IPPROTO_TCP: u32 = 6;
-/// UDP as a [`Mapping::protocol`].
+/// The number that stands for UDP as a [`Mapping::protocol`].
 pub const IPPROTO_UDP: u32 = 17;
 
 procedures! {
@@ -26,7 +26,7 @@ procedures! {
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Call;
 
-    /// Does nothing.
+    /// Does nothing, and so tells that the program is there.
     Null = 0 "NULL" (()),
     /// Registers a mapping. Gives a boolean: whether it was done.
     Set = 1 "SET" (Mapping),
@@ -44,11 +44,11 @@ xdr_struct! {
     /// Where a program's version is served: `mapping`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub struct Mapping {
-        /// The program.
+        /// The number of the program that is registered.
         pub program: u32,
-        /// Its version.
+        /// The version of the program that is registered.
         pub version: u32,
-        /// [`IPPROTO_TCP`] or [`IPPROTO_UDP`].
+        /// What it is reached by: [`IPPROTO_TCP`] or [`IPPROTO_UDP`].
         pub protocol: u32,
         /// The port; a number beyond 65535 decodes, and means nothing.
         pub port: u32,

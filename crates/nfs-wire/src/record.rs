@@ -15,7 +15,7 @@ pub use fragments::{Fragments, Position};
 
 use crate::limits::RECORD_FRAGMENTS_MAX;
 
-/// Bytes of a mark.
+/// How many bytes a fragment's mark has.
 pub const MARK_BYTES: usize = 4;
 
 /// The four bytes before a fragment.
@@ -35,7 +35,7 @@ pub struct RecordLimits {
     pub record_bytes_max: usize,
     /// What is put together of a record: all of it but its hole.
     pub kept_bytes_max: usize,
-    /// Number of fragments.
+    /// How many fragments a record may come in.
     pub fragments_max: u32,
     /// A record up to this is not looked at for a hole: copying costs less than a place and a
     /// read of its own.
@@ -60,13 +60,13 @@ pub enum RecordError {
     TooLarge {
         /// The record's bytes with the fragment that was announced.
         len: u64,
-        /// The limit.
+        /// The limit that it breaks, bytes.
         max: usize,
     },
     /// A record comes in more fragments than allowed.
     #[error("a record of more than {max} fragments")]
     TooManyFragments {
-        /// The limit.
+        /// The limit that it breaks, fragments.
         max: u32,
     },
 }

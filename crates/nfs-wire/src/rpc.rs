@@ -24,13 +24,13 @@ pub struct CallHeader<'a> {
     pub xid: u32,
     /// The program called, such as 100003 for NFS.
     pub program: u32,
-    /// The program's version.
+    /// The version of the program that is called.
     pub version: u32,
     /// The procedure within the program.
     pub procedure: u32,
-    /// Who calls.
+    /// Who the caller says it is.
     pub credential: OpaqueAuth<'a>,
-    /// What proves it.
+    /// What proves that the caller is who it says; empty with AUTH_SYS.
     pub verifier: OpaqueAuth<'a>,
 }
 
@@ -38,13 +38,13 @@ pub struct CallHeader<'a> {
 /// by where they stand there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallHead {
-    /// As in [`CallHeader`].
+    /// What the reply is matched by.
     pub xid: u32,
-    /// As in [`CallHeader`].
+    /// The program called, such as 100003 for NFS.
     pub program: u32,
-    /// As in [`CallHeader`].
+    /// The version of the program that is called.
     pub version: u32,
-    /// As in [`CallHeader`].
+    /// The procedure within the program.
     pub procedure: u32,
     credential: AuthPlace,
     verifier: AuthPlace,
@@ -75,7 +75,7 @@ pub enum CallError {
     /// It is neither a call nor a reply. There is no answer to that.
     #[error("message {xid:#010x} has the type {msg_type}, which is neither call nor reply")]
     NotACall {
-        /// The message's xid.
+        /// The xid that the message begins with.
         xid: u32,
         /// What stands in place of 0, a call, or 1, a reply.
         msg_type: u32,
@@ -83,15 +83,15 @@ pub enum CallError {
     /// It is a call in another version of RPC; the rest was not looked at.
     #[error("call {xid:#010x} is in RPC version {version}; only version 2 is known")]
     RpcVersion {
-        /// The call's xid.
+        /// The xid of the call, for the answer.
         xid: u32,
-        /// The version it claims.
+        /// The version of RPC that it claims to be in.
         version: u32,
     },
     /// Its credential or verifier is longer than RPC allows.
     #[error("call {xid:#010x}: {error}")]
     Auth {
-        /// The call's xid.
+        /// The xid of the call, for the answer.
         xid: u32,
         /// Which of the two it is, as the caller is told.
         stat: AuthStat,
@@ -132,9 +132,9 @@ pub enum AcceptStat {
     ProgUnavail,
     /// The program is served, but not in this version.
     ProgMismatch {
-        /// The lowest version served.
+        /// The lowest version that the server knows.
         low: u32,
-        /// The highest version served.
+        /// The highest version that the server knows.
         high: u32,
     },
     /// The program has no such procedure.
@@ -150,9 +150,9 @@ pub enum AcceptStat {
 pub enum Rejected {
     /// The call is in another version of RPC.
     RpcMismatch {
-        /// The lowest version served.
+        /// The lowest version that the server knows.
         low: u32,
-        /// The highest version served.
+        /// The highest version that the server knows.
         high: u32,
     },
     /// The caller's credential or verifier was refused.
@@ -287,7 +287,7 @@ impl ReplyHeader<'static> {
         }
     }
 
-    /// A denied call.
+    /// The reply to a call that was denied.
     #[must_use]
     pub const fn denied(xid: u32, rejected: Rejected) -> Self {
         Self {

@@ -12,7 +12,7 @@ use crate::xdr::{Decode, DecodeError, Decoder, Encode, Encoder};
 
 /// The first version that speaks of universal addresses.
 pub const VERSION_3: u32 = 3;
-/// The version with GETVERSADDR.
+/// The version of rpcbind that adds GETVERSADDR.
 pub const VERSION_4: u32 = 4;
 
 /// The network id of TCP over IPv4 (RFC 5665 §5.1).
@@ -32,7 +32,7 @@ procedures! {
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Call<'a>;
 
-    /// Does nothing.
+    /// Does nothing, and so tells that the program is there.
     Null = 0 "NULL" (()),
     /// Registers a service. Gives a boolean: whether it was done.
     Set = 1 "SET" (Rpcb<'a>),
@@ -51,9 +51,9 @@ procedures! {
 /// [`RPCBIND_STRING_BYTES_MAX`] bytes each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Rpcb<'a> {
-    /// The program.
+    /// The number of the program that is registered.
     pub program: u32,
-    /// Its version.
+    /// The version of the program that is registered.
     pub version: u32,
     /// The network, such as [`NETID_TCP`].
     pub netid: &'a [u8],

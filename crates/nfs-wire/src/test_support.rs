@@ -53,7 +53,7 @@ pub(crate) fn bytes(max: usize) -> impl Strategy<Value = &'static [u8]> + Clone 
     proptest::collection::vec(any::<u8>(), 0..=max).prop_map(|bytes| &*bytes.leak())
 }
 
-/// Any file handle.
+/// A file handle of any length and content.
 pub(crate) fn file_handle() -> impl Strategy<Value = FileHandle> + Clone {
     bytes(64).prop_map(|bytes| FileHandle::new(bytes).unwrap())
 }

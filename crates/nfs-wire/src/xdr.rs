@@ -27,7 +27,7 @@ pub trait Decode<'a>: Sized {
 
 /// What can be written as XDR.
 pub trait Encode {
-    /// Appends the value.
+    /// Appends the value to what the encoder has.
     fn encode(&self, e: &mut Encoder<'_>);
 }
 
@@ -47,7 +47,7 @@ pub enum DecodeError {
         field: &'static str,
         /// The length in the message.
         len: u32,
-        /// The limit.
+        /// The most that the field may have.
         max: usize,
     },
     /// A value is none of those that the protocol defines.
@@ -61,7 +61,7 @@ pub enum DecodeError {
     /// Bytes are left after the message.
     #[error("{left} bytes are left after the message")]
     Trailing {
-        /// How many.
+        /// How many bytes there are too many.
         left: usize,
     },
 }
@@ -231,7 +231,7 @@ impl<'a> Decoder<'a> {
 }
 
 impl<'v> Encoder<'v> {
-    /// Appends to `out`.
+    /// Begins behind what is in `out` already.
     pub fn new(out: &'v mut Vec<u8>) -> Self {
         Self { out }
     }
@@ -246,7 +246,7 @@ impl<'v> Encoder<'v> {
         self.out.extend_from_slice(&value.to_be_bytes());
     }
 
-    /// Writes a boolean.
+    /// Writes a boolean as the number 0 or 1 (RFC 4506 §4.4).
     pub fn bool(&mut self, value: bool) {
         self.u32(u32::from(value));
     }

@@ -19,7 +19,7 @@ pub(crate) struct Clients {
     next: AtomicU64,
 }
 
-/// What one connection did.
+/// What one connection has done since it was accepted, for `penstock ctl clients`.
 pub(crate) struct Figures {
     /// No other connection of the server's life has it.
     pub(super) number: u64,

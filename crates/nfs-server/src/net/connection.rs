@@ -43,7 +43,7 @@ use crate::rpc::reply_cache::Origin;
 use crate::rpc::standing::Standing;
 use crate::vfs::Turn;
 
-/// See the module.
+/// One TCP connection, shared by its receiving and sending halves and by its calls in flight.
 pub(crate) struct Connection {
     shard: Rc<Shard>,
     stream: TcpStream,
@@ -60,7 +60,7 @@ pub(crate) struct Connection {
     figures: Arc<Figures>,
 }
 
-/// Why a connection ended.
+/// Why the server stopped serving a connection.
 #[derive(Debug, thiserror::Error)]
 enum End {
     #[error("the peer closed it")]
@@ -509,7 +509,7 @@ impl Drop for Running {
     }
 }
 
-/// What one read brought.
+/// What one read from the socket brought.
 struct Read {
     bytes: usize,
     /// The socket may hold more.
@@ -531,7 +531,7 @@ fn not_ready(error: io::Error) -> Result<Read, End> {
 
 /// How a peer in the middle of something gets on.
 struct Progress {
-    /// When bytes moved last.
+    /// When the peer sent or took bytes last.
     last: Instant,
     /// Since when `bytes` are counted.
     since: Instant,

@@ -46,7 +46,7 @@ impl Output {
         true
     }
 
-    /// Bytes that wait.
+    /// How many bytes of replies wait to be sent.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }

@@ -45,11 +45,11 @@ pub(crate) enum Step {
 
 /// What memory a call needs before more of it is read.
 pub(crate) enum Wanted {
-    /// For the record itself, bytes.
+    /// Room in the budget for the record itself, bytes.
     Record(usize),
-    /// For a WRITE's data.
+    /// A buffer for the data of a WRITE.
     Data {
-        /// Bytes.
+        /// How long the data is, bytes.
         len: usize,
         /// How far behind a page's beginning it is to start.
         start: usize,

@@ -192,7 +192,7 @@ fn begin(shard: &Rc<Shard>, accepted: Accepted, drain: &watch::Receiver<bool>, o
     });
 }
 
-/// The shard's open connections.
+/// Counts the shard's open connections, and tells when the last one has ended.
 #[derive(Default)]
 struct Open {
     count: Cell<usize>,

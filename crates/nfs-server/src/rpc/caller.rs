@@ -26,7 +26,7 @@ pub(crate) struct Caller {
 pub(crate) enum WireIdentity {
     /// AUTH_NONE: served as the anonymous user.
     Nobody,
-    /// AUTH_SYS.
+    /// The ids that an AUTH_SYS credential claims.
     Sys { uid: u32, gid: u32, gids: Vec<u32> },
     /// A user of this machine, as the kernel says and not the credential. Its groups are those of this
     /// machine's user database.

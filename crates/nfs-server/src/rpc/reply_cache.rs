@@ -60,7 +60,7 @@ use crate::rpc::standing::Standing;
 
 /// A call that may have come before.
 pub(crate) struct Asked<'a> {
-    /// It is a WRITE.
+    /// Whether it is a WRITE, whose replies are kept apart from those of other calls.
     pub(crate) is_write: bool,
     pub(crate) addr: IpAddr,
     pub(crate) standing: Standing,
@@ -97,7 +97,7 @@ pub(crate) struct Origin {
     noted: AtomicBool,
 }
 
-/// See the module. Bounded by [`limits::REPLY_CACHE_NAMES_MAX`] and [`limits::REPLY_CACHE_WRITES_MAX`]
+/// The replies that may be asked for again. Bounded by [`limits::REPLY_CACHE_NAMES_MAX`] and [`limits::REPLY_CACHE_WRITES_MAX`]
 /// replies of at most [`limits::REPLY_CACHE_REPLY_BYTES_MAX`] bytes.
 pub(crate) struct ReplyCache {
     names: Mutex<Shelf>,
@@ -119,7 +119,7 @@ impl ReplyCache {
         }
     }
 
-    /// A new connection.
+    /// Counts a new connection in.
     pub(crate) fn origin(&self) -> Arc<Origin> {
         Arc::new(Origin {
             number: self.connections.fetch_add(1, Ordering::SeqCst),

@@ -7,19 +7,19 @@ xdr_enum! {
     /// `ftype3`: the type of an object.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub enum Ftype3 as "ftype3" {
-        /// A regular file.
+        /// A regular file: NF3REG.
         Reg = 1,
-        /// A directory.
+        /// A directory: NF3DIR.
         Dir = 2,
-        /// A block device.
+        /// A block device: NF3BLK.
         Blk = 3,
-        /// A character device.
+        /// A character device: NF3CHR.
         Chr = 4,
-        /// A symbolic link.
+        /// A symbolic link: NF3LNK.
         Lnk = 5,
-        /// A socket.
+        /// A socket of the file system: NF3SOCK.
         Sock = 6,
-        /// A FIFO.
+        /// A named pipe: NF3FIFO.
         Fifo = 7,
     }
 }
@@ -28,9 +28,9 @@ xdr_struct! {
     /// `specdata3`: the numbers of a device.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct Specdata3 {
-        /// Major number.
+        /// The device's major number: `specdata1`.
         pub major: u32,
-        /// Minor number.
+        /// The device's minor number: `specdata2`.
         pub minor: u32,
     }
 }
@@ -40,9 +40,9 @@ xdr_struct! {
     /// (RFC 1813 §2.5), and Linux's client and server take them so. See [`Nfstime3::nearest`].
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
     pub struct Nfstime3 {
-        /// Seconds.
+        /// Whole seconds since the beginning of 1970, UTC.
         pub seconds: u32,
-        /// Nanoseconds, below 10^9.
+        /// Nanoseconds behind the whole second, below 10^9.
         pub nseconds: u32,
     }
 }
@@ -75,27 +75,27 @@ xdr_struct! {
     /// `fattr3`: the attributes of an object.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Fattr3 {
-        /// Its type.
+        /// What kind of object it is.
         pub ftype: Ftype3,
         /// Permission bits, set-user-ID, set-group-ID and sticky bit.
         pub mode: u32,
-        /// Number of hard links.
+        /// How many names (hard links) it has.
         pub nlink: u32,
-        /// Owner.
+        /// The user id of its owner.
         pub uid: u32,
-        /// Group.
+        /// The group id of its group.
         pub gid: u32,
-        /// Size in bytes.
+        /// The size of its contents, bytes.
         pub size: u64,
         /// Bytes of disk in use.
         pub used: u64,
         /// Numbers of a device; zero otherwise.
         pub rdev: Specdata3,
-        /// Which file system.
+        /// A number that tells its file system from others of the server.
         pub fsid: u64,
-        /// Which object in it.
+        /// A number that tells it from others of its file system.
         pub fileid: u64,
-        /// Last access.
+        /// When its contents were read last.
         pub atime: Nfstime3,
         /// Last change of the contents.
         pub mtime: Nfstime3,
@@ -113,7 +113,7 @@ xdr_struct! {
     /// `wcc_attr`: the attributes that weak cache consistency compares.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct WccAttr {
-        /// Size in bytes.
+        /// The size that the object had, bytes.
         pub size: u64,
         /// Last change of the contents.
         pub mtime: Nfstime3,
@@ -128,7 +128,7 @@ xdr_struct! {
     pub struct WccData {
         /// Just before, where nothing but this operation lies between the two.
         pub before: Option<WccAttr>,
-        /// Just after.
+        /// All attributes just after the operation.
         pub after: Option<Fattr3>,
     }
 }
@@ -136,12 +136,12 @@ xdr_struct! {
 /// `set_atime`, `set_mtime`: what to do with a timestamp.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SetTime {
-    /// DONT_CHANGE.
+    /// The time stays as it is: DONT_CHANGE.
     #[default]
     DontChange,
-    /// SET_TO_SERVER_TIME.
+    /// The time becomes the server's present one: SET_TO_SERVER_TIME.
     ServerTime,
-    /// SET_TO_CLIENT_TIME.
+    /// The time becomes this one: SET_TO_CLIENT_TIME.
     ClientTime(Nfstime3),
 }
 
@@ -174,18 +174,18 @@ impl Encode for SetTime {
 }
 
 xdr_struct! {
-    /// `sattr3`: attributes to set.
+    /// Attributes to set, each of them or not: `sattr3`.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct Sattr3 {
-        /// Permission bits.
+        /// New permission bits, the lower twelve of a Unix mode.
         pub mode: Option<u32>,
-        /// Owner.
+        /// The user id of the new owner.
         pub uid: Option<u32>,
-        /// Group.
+        /// The group id of the new group.
         pub gid: Option<u32>,
-        /// Size in bytes.
+        /// The new size, bytes: a file is cut or grows with zeros.
         pub size: Option<u64>,
-        /// Last access.
+        /// What becomes of the time of the last access.
         pub atime: SetTime,
         /// Last change of the contents.
         pub mtime: SetTime,

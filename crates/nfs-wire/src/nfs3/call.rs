@@ -15,39 +15,39 @@ procedures! {
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub enum Call<'a>;
 
-    /// Does nothing.
+    /// Does nothing, and so tells that the program is there.
     Null = 0 "NULL" (()),
-    /// Attributes of an object.
+    /// Asks for an object's attributes.
     Getattr = 1 "GETATTR" (GetattrArgs),
-    /// Sets attributes.
+    /// Sets some attributes of an object.
     Setattr = 2 "SETATTR" (SetattrArgs),
     /// From a name to a handle.
     Lookup = 3 "LOOKUP" (LookupArgs<'a>),
     /// Asks what the caller may do.
     Access = 4 "ACCESS" (AccessArgs),
-    /// Contents of a symlink.
+    /// Asks for what a symlink holds.
     Readlink = 5 "READLINK" (ReadlinkArgs),
-    /// Reads from a file.
+    /// Reads a range of a file's bytes.
     Read = 6 "READ" (ReadArgs),
-    /// Writes to a file.
+    /// Writes bytes to a file from an offset on.
     Write = 7 "WRITE" (WriteArgs<'a>),
-    /// Makes a regular file.
+    /// Makes a regular file, or finds one that is there.
     Create = 8 "CREATE" (CreateArgs<'a>),
-    /// Makes a directory.
+    /// Makes a directory that has no entries.
     Mkdir = 9 "MKDIR" (MkdirArgs<'a>),
-    /// Makes a symlink.
+    /// Makes a symlink that holds the path given.
     Symlink = 10 "SYMLINK" (SymlinkArgs<'a>),
     /// Makes a device file, socket or FIFO.
     Mknod = 11 "MKNOD" (MknodArgs<'a>),
     /// Removes an entry that is no directory.
     Remove = 12 "REMOVE" (RemoveArgs<'a>),
-    /// Removes a directory.
+    /// Removes a directory that has no entries left.
     Rmdir = 13 "RMDIR" (RmdirArgs<'a>),
-    /// Renames an entry.
+    /// Renames an entry, within a directory or between two.
     Rename = 14 "RENAME" (RenameArgs<'a>),
-    /// Makes a hard link.
+    /// Gives an object another name: a hard link.
     Link = 15 "LINK" (LinkArgs<'a>),
-    /// Entries of a directory.
+    /// Lists a directory's entries, names and numbers only.
     Readdir = 16 "READDIR" (ReaddirArgs),
     /// Entries with attributes and handles.
     Readdirplus = 17 "READDIRPLUS" (ReaddirplusArgs),

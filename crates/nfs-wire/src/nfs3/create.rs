@@ -6,12 +6,12 @@ use crate::xdr::define::xdr_struct;
 use crate::{Decode, DecodeError, Decoder, Encode, Encoder};
 
 xdr_struct! {
-    /// `CREATE3resok`, `MKDIR3resok`, `SYMLINK3resok`, `MKNOD3resok`.
+    /// What was made: `CREATE3resok`, `MKDIR3resok`, `SYMLINK3resok`, `MKNOD3resok`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct CreateOk {
         /// The handle of what was made.
         pub obj: PostOpFh3,
-        /// Its attributes.
+        /// The attributes of the object that was made.
         pub obj_attributes: PostOpAttr,
         /// The directory's attributes before and after.
         pub dir_wcc: WccData,
@@ -23,7 +23,7 @@ xdr_struct! {
 pub enum CreateHow {
     /// A file of that name will do.
     Unchecked(Sattr3),
-    /// It is an error.
+    /// A name that is there already is an error: GUARDED.
     Guarded(Sattr3),
     /// It is an error unless this call made it: `createverf3` tells.
     Exclusive([u8; 8]),
@@ -64,10 +64,10 @@ impl Encode for CreateHow {
 }
 
 xdr_struct! {
-    /// `CREATE3args`.
+    /// The arguments of CREATE: `CREATE3args`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct CreateArgs<'a> {
-        /// Directory and name.
+        /// The directory to make the file in, and its name there.
         pub where_: DirOpArgs<'a>,
         /// What to do when the name is taken, and the attributes.
         pub how: CreateHow,
@@ -75,45 +75,45 @@ xdr_struct! {
 }
 
 xdr_struct! {
-    /// `MKDIR3args`.
+    /// The arguments of MKDIR: `MKDIR3args`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct MkdirArgs<'a> {
-        /// Directory and name.
+        /// The directory to make the new one in, and its name there.
         pub where_: DirOpArgs<'a>,
-        /// The new directory's attributes.
+        /// The attributes that the new directory is to have.
         pub attributes: Sattr3,
     }
 }
 
 xdr_struct! {
-    /// `symlinkdata3`.
+    /// What a new symlink is to be: `symlinkdata3`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct SymlinkData<'a> {
-        /// The symlink's attributes.
+        /// The attributes that the symlink is to have.
         pub symlink_attributes: Sattr3,
-        /// What it holds.
+        /// The path that the symlink is to hold.
         pub symlink_data: Nfspath3<'a>,
     }
 }
 
 xdr_struct! {
-    /// `SYMLINK3args`.
+    /// The arguments of SYMLINK: `SYMLINK3args`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct SymlinkArgs<'a> {
-        /// Directory and name.
+        /// The directory to make the symlink in, and its name there.
         pub where_: DirOpArgs<'a>,
-        /// Attributes and contents.
+        /// The attributes and the contents that it is to have.
         pub symlink: SymlinkData<'a>,
     }
 }
 
 xdr_struct! {
-    /// `devicedata3`.
+    /// What a new device file is to be: `devicedata3`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct DeviceData {
-        /// The device file's attributes.
+        /// The attributes that the device file is to have.
         pub dev_attributes: Sattr3,
-        /// The device's numbers.
+        /// The numbers of the device that it stands for.
         pub spec: Specdata3,
     }
 }
@@ -122,21 +122,21 @@ xdr_struct! {
     /// The attributes of a FIFO or socket to make.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct PipeData {
-        /// Its attributes.
+        /// The attributes that the socket or FIFO is to have.
         pub pipe_attributes: Sattr3,
     }
 }
 
-/// `mknoddata3`: what to make.
+/// What MKNOD is to make: `mknoddata3`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mknoddata {
-    /// NF3CHR.
+    /// A character device: NF3CHR.
     CharacterDevice(DeviceData),
-    /// NF3BLK.
+    /// A block device: NF3BLK.
     BlockDevice(DeviceData),
-    /// NF3SOCK.
+    /// A socket of the file system: NF3SOCK.
     Socket(PipeData),
-    /// NF3FIFO.
+    /// A named pipe: NF3FIFO.
     Fifo(PipeData),
     /// A type that MKNOD cannot make: the server answers NFS3ERR_BADTYPE.
     Other(Ftype3),
@@ -179,12 +179,12 @@ impl Encode for Mknoddata {
 }
 
 xdr_struct! {
-    /// `MKNOD3args`.
+    /// The arguments of MKNOD: `MKNOD3args`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct MknodArgs<'a> {
-        /// Directory and name.
+        /// The directory to make the object in, and its name there.
         pub where_: DirOpArgs<'a>,
-        /// What to make.
+        /// The kind of object to make, with what that needs.
         pub what: Mknoddata,
     }
 }

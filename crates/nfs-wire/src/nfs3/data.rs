@@ -7,14 +7,14 @@ use crate::xdr::padding;
 use crate::{Decode, DecodeError, Decoder, Encode, Encoder};
 
 xdr_struct! {
-    /// `READ3args`.
+    /// The arguments of READ: `READ3args`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct ReadArgs {
-        /// The file.
+        /// The handle of the file to read.
         pub file: FileHandle,
-        /// Where to begin, bytes.
+        /// Where in the file to begin, bytes.
         pub offset: u64,
-        /// How many bytes.
+        /// How many bytes are asked for at most.
         pub count: u32,
     }
 }
@@ -22,13 +22,13 @@ xdr_struct! {
 /// `READ3resok`; the failure carries the file's attributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadOk<'a> {
-    /// The file's attributes.
+    /// The file's attributes after the READ.
     pub file_attributes: PostOpAttr,
     /// How many bytes were read.
     pub count: u32,
     /// True when the read ended at the end of the file.
     pub eof: bool,
-    /// The bytes.
+    /// The bytes that were read, `count` of them.
     pub data: &'a [u8],
 }
 
@@ -56,7 +56,7 @@ impl Encode for ReadOk<'_> {
 /// `data_len` bytes and [`padding`] of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadOkHead {
-    /// The file's attributes.
+    /// The file's attributes after the READ.
     pub file_attributes: PostOpAttr,
     /// True when the read ended at the end of the file.
     pub eof: bool,
@@ -89,13 +89,13 @@ xdr_enum! {
 /// `WRITE3args`; the failure carries `wcc_data`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteArgs<'a> {
-    /// The file.
+    /// The handle of the file to write.
     pub file: FileHandle,
-    /// Where to begin, bytes.
+    /// Where in the file to begin, bytes.
     pub offset: u64,
-    /// How many bytes.
+    /// How many bytes are to be written.
     pub count: u32,
-    /// What to promise.
+    /// What the reply has to promise at least.
     pub stable: StableHow,
     /// The bytes; RFC 1813 wants `count` of them.
     pub data: &'a [u8],
@@ -126,13 +126,13 @@ impl Encode for WriteArgs<'_> {
 /// [`WriteArgs`] up to the data: enough to choose where to receive the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteHead {
-    /// The file.
+    /// The handle of the file to write.
     pub file: FileHandle,
-    /// Where to begin, bytes.
+    /// Where in the file to begin, bytes.
     pub offset: u64,
-    /// How many bytes.
+    /// How many bytes are to be written.
     pub count: u32,
-    /// What to promise.
+    /// What the reply has to promise at least.
     pub stable: StableHow,
     /// How many bytes of data follow, before their padding.
     pub data_len: u32,
@@ -173,10 +173,10 @@ impl Encode for WriteHead {
 }
 
 xdr_struct! {
-    /// `WRITE3resok`.
+    /// What became of a WRITE: `WRITE3resok`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct WriteOk {
-        /// Attributes before and after.
+        /// The file's attributes before and after.
         pub file_wcc: WccData,
         /// How many bytes were written.
         pub count: u32,
@@ -191,7 +191,7 @@ xdr_struct! {
     /// `COMMIT3args`; the failure carries `wcc_data`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct CommitArgs {
-        /// The file.
+        /// The handle of the file to put on stable storage.
         pub file: FileHandle,
         /// Where the range begins, bytes.
         pub offset: u64,
@@ -201,12 +201,12 @@ xdr_struct! {
 }
 
 xdr_struct! {
-    /// `COMMIT3resok`.
+    /// What became of a COMMIT: `COMMIT3resok`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct CommitOk {
-        /// Attributes before and after.
+        /// The file's attributes before and after.
         pub file_wcc: WccData,
-        /// `writeverf3`.
+        /// `writeverf3`: the same as in the WRITEs' replies if their data is stable now.
         pub verf: [u8; 8],
     }
 }

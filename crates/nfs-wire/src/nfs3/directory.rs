@@ -7,7 +7,7 @@ xdr_struct! {
     /// `REMOVE3args`; both results carry the directory's `wcc_data`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct RemoveArgs<'a> {
-        /// Directory and name.
+        /// The directory to remove the entry from, and its name.
         pub object: DirOpArgs<'a>,
     }
 }
@@ -16,7 +16,7 @@ xdr_struct! {
     /// `RMDIR3args`; both results carry the directory's `wcc_data`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct RmdirArgs<'a> {
-        /// Directory and name.
+        /// The directory to remove the entry from, and its name.
         pub object: DirOpArgs<'a>,
     }
 }
@@ -25,38 +25,38 @@ xdr_struct! {
     /// Both results of SETATTR, REMOVE and RMDIR: the object's or the directory's `wcc_data`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct RemoveOk {
-        /// Attributes before and after.
+        /// The directory's attributes before and after.
         pub wcc: WccData,
     }
 }
 
 xdr_struct! {
-    /// `RENAME3args`.
+    /// The arguments of RENAME: `RENAME3args`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct RenameArgs<'a> {
         /// The old directory and name.
         pub from: DirOpArgs<'a>,
-        /// The new ones.
+        /// The directory that it is to be in, and its name there.
         pub to: DirOpArgs<'a>,
     }
 }
 
 xdr_struct! {
-    /// Both results of RENAME.
+    /// What RENAME says, done or failed: `RENAME3resok` and `RENAME3resfail`.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct RenameBody {
         /// The old directory's attributes before and after.
         pub fromdir_wcc: WccData,
-        /// The new directory's.
+        /// The new directory's attributes before and after.
         pub todir_wcc: WccData,
     }
 }
 
 xdr_struct! {
-    /// `LINK3args`.
+    /// The arguments of LINK: `LINK3args`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct LinkArgs<'a> {
-        /// The object.
+        /// The handle of the object that gets another name.
         pub file: FileHandle,
         /// Directory and name of the new link.
         pub link: DirOpArgs<'a>,
@@ -64,10 +64,10 @@ xdr_struct! {
 }
 
 xdr_struct! {
-    /// Both results of LINK.
+    /// What LINK says, done or failed: `LINK3resok` and `LINK3resfail`.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct LinkBody {
-        /// The object's attributes.
+        /// The object's attributes after the call.
         pub file_attributes: PostOpAttr,
         /// The directory's attributes before and after.
         pub linkdir_wcc: WccData,

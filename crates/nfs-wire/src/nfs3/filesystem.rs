@@ -4,7 +4,7 @@ use super::{FileHandle, Nfstime3, PostOpAttr};
 use crate::xdr::define::xdr_struct;
 
 xdr_struct! {
-    /// `FSSTAT3args`.
+    /// The arguments of FSSTAT: `FSSTAT3args`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct FsstatArgs {
         /// An object of the file system.
@@ -13,20 +13,20 @@ xdr_struct! {
 }
 
 xdr_struct! {
-    /// `FSSTAT3resok`.
+    /// The space of a file system: `FSSTAT3resok`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct FsstatOk {
-        /// The object's attributes.
+        /// The attributes of the object that was asked about.
         pub obj_attributes: PostOpAttr,
-        /// Size, bytes.
+        /// The size of the file system, bytes.
         pub tbytes: u64,
-        /// Free, bytes.
+        /// What is free of it, bytes.
         pub fbytes: u64,
         /// Free for the caller, bytes.
         pub abytes: u64,
-        /// Inodes.
+        /// How many objects it has room for (inodes).
         pub tfiles: u64,
-        /// Free inodes.
+        /// How many objects there is still room for.
         pub ffiles: u64,
         /// Inodes free for the caller.
         pub afiles: u64,
@@ -36,7 +36,7 @@ xdr_struct! {
 }
 
 xdr_struct! {
-    /// `FSINFO3args`.
+    /// The arguments of FSINFO: `FSINFO3args`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct FsinfoArgs {
         /// The root of the file system.
@@ -50,22 +50,22 @@ pub const FSF3_LINK: u32 = 0x0001;
 pub const FSF3_SYMLINK: u32 = 0x0002;
 /// PATHCONF says the same for every object.
 pub const FSF3_HOMOGENEOUS: u32 = 0x0008;
-/// SETATTR can set times.
+/// The property that SETATTR can set times.
 pub const FSF3_CANSETTIME: u32 = 0x0010;
 
 xdr_struct! {
-    /// `FSINFO3resok`.
+    /// The limits of a file system and its server: `FSINFO3resok`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct FsinfoOk {
-        /// The object's attributes.
+        /// The attributes of the object that was asked about.
         pub obj_attributes: PostOpAttr,
-        /// The largest READ, bytes.
+        /// The largest READ that is answered in full, bytes.
         pub rtmax: u32,
         /// The READ that is best, bytes.
         pub rtpref: u32,
         /// What a READ's size should be a multiple of.
         pub rtmult: u32,
-        /// The largest WRITE, bytes.
+        /// The largest WRITE that is carried out in full, bytes.
         pub wtmax: u32,
         /// The WRITE that is best, bytes.
         pub wtpref: u32,
@@ -73,33 +73,33 @@ xdr_struct! {
         pub wtmult: u32,
         /// The READDIR that is best, bytes.
         pub dtpref: u32,
-        /// The largest file, bytes.
+        /// The largest size that a file may have, bytes.
         pub maxfilesize: u64,
-        /// The resolution of timestamps.
+        /// The resolution of the timestamps that the server keeps.
         pub time_delta: Nfstime3,
-        /// Bits `FSF3_*`.
+        /// What the file system can do: bits `FSF3_*`.
         pub properties: u32,
     }
 }
 
 xdr_struct! {
-    /// `PATHCONF3args`.
+    /// The arguments of PATHCONF: `PATHCONF3args`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct PathconfArgs {
-        /// The object.
+        /// The handle of the object that is asked about.
         pub object: FileHandle,
     }
 }
 
 xdr_struct! {
-    /// `PATHCONF3resok`.
+    /// The POSIX limits of an object: `PATHCONF3resok`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct PathconfOk {
-        /// The object's attributes.
+        /// The attributes of the object that was asked about.
         pub obj_attributes: PostOpAttr,
         /// The most hard links of a file.
         pub linkmax: u32,
-        /// The longest name, bytes.
+        /// The longest name that an entry may have, bytes.
         pub name_max: u32,
         /// A longer name is an error (true) or cut off.
         pub no_trunc: bool,

@@ -4,19 +4,19 @@ use super::{DirOpArgs, Fattr3, FileHandle, Nfspath3, Nfstime3, PostOpAttr, Sattr
 use crate::xdr::define::xdr_struct;
 
 xdr_struct! {
-    /// `GETATTR3args`.
+    /// The arguments of GETATTR: `GETATTR3args`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct GetattrArgs {
-        /// The object.
+        /// The handle of the object that is asked about.
         pub object: FileHandle,
     }
 }
 
 xdr_struct! {
-    /// `GETATTR3resok`.
+    /// An object's attributes: `GETATTR3resok`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct GetattrOk {
-        /// Its attributes.
+        /// The attributes of the object that was asked about.
         pub obj_attributes: Fattr3,
     }
 }
@@ -25,9 +25,9 @@ xdr_struct! {
     /// `SETATTR3args`; both results carry `wcc_data`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct SetattrArgs {
-        /// The object.
+        /// The handle of the object to change.
         pub object: FileHandle,
-        /// What to set.
+        /// The attributes to set, and which of them.
         pub new_attributes: Sattr3,
         /// `sattrguard3`: only if the object's ctime is still this.
         pub guard: Option<Nfstime3>,
@@ -35,10 +35,10 @@ xdr_struct! {
 }
 
 xdr_struct! {
-    /// `LOOKUP3args`.
+    /// The arguments of LOOKUP: `LOOKUP3args`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct LookupArgs<'a> {
-        /// Directory and name.
+        /// The directory to look in, and the name to look for.
         pub what: DirOpArgs<'a>,
     }
 }
@@ -47,11 +47,11 @@ xdr_struct! {
     /// `LOOKUP3resok`; the failure carries the directory's attributes.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct LookupOk {
-        /// What was found.
+        /// The handle of the object that has this name.
         pub object: FileHandle,
-        /// Its attributes.
+        /// The attributes of the object that was found.
         pub obj_attributes: PostOpAttr,
-        /// The directory's.
+        /// The attributes of the directory that was looked in.
         pub dir_attributes: PostOpAttr,
     }
 }
@@ -66,14 +66,14 @@ pub const ACCESS3_MODIFY: u32 = 0x04;
 pub const ACCESS3_EXTEND: u32 = 0x08;
 /// Delete an entry of a directory.
 pub const ACCESS3_DELETE: u32 = 0x10;
-/// Execute a file.
+/// The right to execute a file.
 pub const ACCESS3_EXECUTE: u32 = 0x20;
 
 xdr_struct! {
-    /// `ACCESS3args`.
+    /// The arguments of ACCESS: `ACCESS3args`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct AccessArgs {
-        /// The object.
+        /// The handle of the object that is asked about.
         pub object: FileHandle,
         /// What is asked for: bits `ACCESS3_*`.
         pub access: u32,
@@ -84,7 +84,7 @@ xdr_struct! {
     /// `ACCESS3resok`; the failure carries the object's attributes.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct AccessOk {
-        /// The object's attributes.
+        /// The attributes of the object that was asked about.
         pub obj_attributes: PostOpAttr,
         /// What is granted of what was asked for.
         pub access: u32,
@@ -92,10 +92,10 @@ xdr_struct! {
 }
 
 xdr_struct! {
-    /// `READLINK3args`.
+    /// The arguments of READLINK: `READLINK3args`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct ReadlinkArgs {
-        /// The symlink.
+        /// The handle of the symlink to read.
         pub symlink: FileHandle,
     }
 }
@@ -104,9 +104,9 @@ xdr_struct! {
     /// `READLINK3resok`; the failure carries the symlink's attributes.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct ReadlinkOk<'a> {
-        /// The symlink's attributes.
+        /// The symlink's attributes after the call.
         pub symlink_attributes: PostOpAttr,
-        /// What it holds.
+        /// The path that the symlink holds.
         pub data: Nfspath3<'a>,
     }
 }

@@ -6,10 +6,10 @@ use crate::xdr::padding;
 use crate::{Decode, DecodeError, Decoder, Encode, Encoder};
 
 xdr_struct! {
-    /// `READDIR3args`.
+    /// The arguments of READDIR: `READDIR3args`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct ReaddirArgs {
-        /// The directory.
+        /// The handle of the directory to list.
         pub dir: FileHandle,
         /// Where to go on: 0, or the cookie of the last entry seen.
         pub cookie: u64,
@@ -21,12 +21,12 @@ xdr_struct! {
 }
 
 xdr_struct! {
-    /// `READDIRPLUS3args`.
+    /// The arguments of READDIRPLUS: `READDIRPLUS3args`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct ReaddirplusArgs {
-        /// The directory.
+        /// The handle of the directory to list.
         pub dir: FileHandle,
-        /// Where to go on.
+        /// Behind which entry to go on; 0 means from the beginning.
         pub cookie: u64,
         /// Zero, or what the server gave with that entry.
         pub cookieverf: [u8; 8],
@@ -41,12 +41,12 @@ xdr_struct! {
 /// the list and `eof`.
 pub const READDIR_OK_FIXED_LEN: usize = 4 + Fattr3::ENCODED_LEN + 8 + 4 + 4;
 
-/// `entry3`.
+/// One entry of a directory: `entry3`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry3<'a> {
     /// The object's number in its file system.
     pub fileid: u64,
-    /// The entry's name.
+    /// The name of the entry in its directory.
     pub name: Filename<'a>,
     /// Where to go on after it.
     pub cookie: u64,
@@ -78,14 +78,14 @@ impl Encode for Entry3<'_> {
     }
 }
 
-/// `entryplus3`.
+/// One entry of a directory with what it leads to: `entryplus3`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntryPlus3<'a> {
     /// What READDIR says of it.
     pub entry: Entry3<'a>,
-    /// The object's attributes.
+    /// The attributes of the object that has this name.
     pub name_attributes: PostOpAttr,
-    /// The object's handle.
+    /// The handle of the object that has this name.
     pub name_handle: PostOpFh3,
 }
 
@@ -119,11 +119,11 @@ impl Encode for EntryPlus3<'_> {
 /// `READDIR3resok`; the failure carries the directory's attributes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReaddirOk<'a> {
-    /// The directory's attributes.
+    /// The directory's attributes after the call.
     pub dir_attributes: PostOpAttr,
     /// To be sent with the next call.
     pub cookieverf: [u8; 8],
-    /// The entries.
+    /// The entries, in the order of the directory.
     pub entries: Vec<Entry3<'a>>,
     /// True when nothing comes after the last entry.
     pub eof: bool,
@@ -152,11 +152,11 @@ impl Encode for ReaddirOk<'_> {
 /// `READDIRPLUS3resok`; the failure carries the directory's attributes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReaddirplusOk<'a> {
-    /// The directory's attributes.
+    /// The directory's attributes after the call.
     pub dir_attributes: PostOpAttr,
     /// To be sent with the next call.
     pub cookieverf: [u8; 8],
-    /// The entries.
+    /// The entries, in the order of the directory.
     pub entries: Vec<EntryPlus3<'a>>,
     /// True when nothing comes after the last entry.
     pub eof: bool,

@@ -128,9 +128,9 @@ crate::xdr::define::xdr_struct! {
     /// `diropargs3`: an entry of a directory.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct DirOpArgs<'a> {
-        /// The directory.
+        /// The handle of the directory that has the entry.
         pub dir: FileHandle,
-        /// The entry's name.
+        /// The name of the entry in that directory.
         pub name: Filename<'a>,
     }
 }
@@ -138,9 +138,9 @@ crate::xdr::define::xdr_struct! {
 /// The part of a result that says why not, with the attributes that RFC 1813 sends along.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure<F> {
-    /// Never [`Nfsstat3::Ok`].
+    /// Why it failed: never [`Nfsstat3::Ok`].
     pub status: Nfsstat3,
-    /// `resfail`.
+    /// What the procedure tells with a failure: `resfail`.
     pub body: F,
 }
 
@@ -183,7 +183,7 @@ macro_rules! nfsstat3 {
             /// Every status, in the RFC's order.
             pub const ALL: &[Self] = &[$( Self::$name ),*];
 
-            /// The RFC's word.
+            /// The word that RFC 1813 has for it.
             #[must_use]
             pub const fn word(self) -> &'static str {
                 match self { $( Self::$name => $word, )* }
@@ -204,7 +204,7 @@ macro_rules! nfsstat3 {
 }
 
 nfsstat3! {
-    /// Done.
+    /// The call was carried out: NFS3_OK.
     Ok = 0 "NFS3_OK",
     /// Not the owner, or not privileged.
     Perm = 1 "NFS3ERR_PERM",
@@ -212,29 +212,29 @@ nfsstat3! {
     Noent = 2 "NFS3ERR_NOENT",
     /// A hard error of the disk, for example.
     Io = 5 "NFS3ERR_IO",
-    /// No such device.
+    /// There is no such device or address.
     Nxio = 6 "NFS3ERR_NXIO",
-    /// Permission denied.
+    /// The caller may not do this.
     Acces = 13 "NFS3ERR_ACCES",
-    /// The object exists already.
+    /// An object of this name exists already.
     Exist = 17 "NFS3ERR_EXIST",
     /// A hard link over file systems.
     Xdev = 18 "NFS3ERR_XDEV",
-    /// No such device.
+    /// There is no such device here.
     Nodev = 19 "NFS3ERR_NODEV",
-    /// Not a directory.
+    /// The object is not a directory, as it would have to be.
     Notdir = 20 "NFS3ERR_NOTDIR",
-    /// A directory.
+    /// The object is a directory, and must not be one.
     Isdir = 21 "NFS3ERR_ISDIR",
     /// An invalid or unsupported argument.
     Inval = 22 "NFS3ERR_INVAL",
-    /// Beyond the largest file.
+    /// The file would become larger than the server allows.
     Fbig = 27 "NFS3ERR_FBIG",
-    /// No space left.
+    /// The file system has no space left.
     Nospc = 28 "NFS3ERR_NOSPC",
-    /// A read-only file system.
+    /// The file system can only be read.
     Rofs = 30 "NFS3ERR_ROFS",
-    /// Too many hard links.
+    /// The object has as many names (hard links) as it may have.
     Mlink = 31 "NFS3ERR_MLINK",
     /// The name is too long.
     Nametoolong = 63 "NFS3ERR_NAMETOOLONG",

@@ -63,7 +63,7 @@ pub enum Verdict {
     Hole(Hole),
 }
 
-/// A complete record.
+/// A record of which everything has come, its hole included.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
     /// Its bytes, without those of the hole; borrowed where they lay in the bytes at hand.
@@ -86,7 +86,7 @@ pub enum Step<'a> {
     Payload {
         /// Where they belong, counted from the beginning of the hole.
         at: usize,
-        /// At least one byte.
+        /// The bytes to copy, at least one.
         bytes: &'a [u8],
     },
     /// The record goes on only after [`RecordCutter::grant`].
@@ -94,7 +94,7 @@ pub enum Step<'a> {
         /// Bytes that it may come to.
         bytes: usize,
     },
-    /// A record is complete.
+    /// Take this record, of which everything has come.
     Record(Record<'a>),
 }
 
@@ -105,7 +105,7 @@ enum Plan {
     Unknown { look_at: usize },
     /// It is put together as it is.
     Whole,
-    /// It has a hole.
+    /// It has a hole, which is being filled.
     Hole(Opened),
 }
 

@@ -27,7 +27,7 @@ pub enum Position {
         /// Bytes of it that are to come, 1 to 4.
         missing: usize,
     },
-    /// A fragment.
+    /// The bytes of a fragment, behind its mark.
     Fragment {
         /// Bytes of it that are to come, at least 1.
         left: usize,

@@ -17,7 +17,7 @@ use crate::rpc::client_id::ClientId;
 pub(super) struct Shelf {
     calls: HashMap<CallKey, State, BuildHasherDefault<KeyHasher>>,
     holders: HashMap<Network, Holder>,
-    /// Elements of all queues.
+    /// How many elements the queues of all clients have together.
     held: usize,
     held_max: usize,
     /// Who held most when that was looked for last.
@@ -29,7 +29,7 @@ pub(super) enum State {
     Done(Kept),
 }
 
-/// A call in progress.
+/// A call whose first run is still going on.
 pub(super) struct Running {
     /// The connection that it came over.
     pub(super) origin: Arc<Origin>,
@@ -54,7 +54,7 @@ pub(super) struct Kept {
     pub(super) noted: Option<Arc<NotedCall>>,
 }
 
-/// What one network holds.
+/// The replies that are kept for the clients of one network.
 #[derive(Default)]
 struct Holder {
     held: usize,
