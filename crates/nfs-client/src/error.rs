@@ -25,9 +25,9 @@ pub enum RpcError {
     /// No connection could be made.
     #[error("cannot connect to {place}: {cause}{}", connect_cure(cause))]
     Connect {
-        /// Host and port.
+        /// The host and port that were tried.
         place: String,
-        /// What the system said.
+        /// The error that the system gave.
         cause: Arc<io::Error>,
     },
     /// The connection ended before the reply came, and the options forbid sending the call again.
@@ -46,23 +46,23 @@ pub enum RpcError {
     /// The call is longer than one record may be.
     #[error("the call is {len} bytes long; at most {max} fit one record")]
     CallTooLarge {
-        /// Its length in bytes.
+        /// The length of the call, in bytes.
         len: usize,
-        /// The cap in bytes.
+        /// The most bytes that one record holds.
         max: usize,
     },
     /// The server refuses the credentials (RFC 5531 §9, `AUTH_ERROR`).
     #[error("the server refuses the credentials: {stat:?}{}", auth_cure(*stat))]
     Denied {
-        /// The server's reason.
+        /// The reason that the server gave.
         stat: AuthStat,
     },
     /// The server speaks no RPC version 2 (RFC 5531 §9, `RPC_MISMATCH`).
     #[error("the server speaks RPC versions {low} to {high} only")]
     RpcMismatch {
-        /// Lowest version it speaks.
+        /// The lowest RPC version that it speaks.
         low: u32,
-        /// Highest version it speaks.
+        /// The highest RPC version that it speaks.
         high: u32,
     },
     /// The server has no such program on this port (RFC 5531 §9, `PROG_UNAVAIL`).
@@ -74,9 +74,9 @@ pub enum RpcError {
     /// The server has the program in other versions only (RFC 5531 §9, `PROG_MISMATCH`).
     #[error("the server has versions {low} to {high} of the program only")]
     ProgMismatch {
-        /// Lowest version it has.
+        /// The lowest version of the program that it has.
         low: u32,
-        /// Highest version it has.
+        /// The highest version of the program that it has.
         high: u32,
     },
     /// The program has no such procedure (RFC 5531 §9, `PROC_UNAVAIL`).
@@ -90,10 +90,10 @@ pub enum RpcError {
     SystemErr,
 }
 
-/// How a connection ended.
+/// Why a connection is no more.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Lost {
-    /// The server closed it.
+    /// The server closed the connection.
     #[error("the server closed it")]
     ByServer,
     /// Nothing came over it for too long, though calls waited.
@@ -119,7 +119,7 @@ pub enum BadReply {
     /// The server answered READ with more data than was asked for, or with another count than data.
     #[error("READ of {asked} bytes answered with count {count} and {len} bytes of data")]
     ReadCount {
-        /// Bytes asked for.
+        /// How many bytes were asked for.
         asked: u32,
         /// The count in the results.
         count: u32,

@@ -16,7 +16,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Nobody in particular: AUTH_NONE.
+    /// AUTH_NONE: calls are made as nobody in particular.
     pub fn none() -> Self {
         Self::raw(AUTH_NONE, &[])
     }
@@ -130,7 +130,7 @@ mod tests {
         };
         let stamp = stamp_of(&Identity::sys(1, 2, &[]));
         assert_eq!(stamp, stamp_of(&Identity::sys(3, 4, &[5])));
-        // Odds of one in four milliards that a sound one is 0.
+        // One random number in four billion is 0.
         assert_ne!(stamp, 0);
     }
 

@@ -76,7 +76,7 @@ pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 /// First pause after `NFS3ERR_JUKEBOX`; doubled at each further one.
 pub const JUKEBOX_PAUSE_FIRST: Duration = Duration::from_millis(100);
 
-/// Longest pause after `NFS3ERR_JUKEBOX`.
+/// The longest pause before a call that met `NFS3ERR_JUKEBOX` is made again.
 pub const JUKEBOX_PAUSE_MAX: Duration = Duration::from_secs(5);
 
 /// How long one attempt to connect may take unless the options say otherwise.
@@ -133,7 +133,8 @@ pub const STREAM_CREDIT_MAX: u32 = 8;
 /// when it is given out.
 pub const READ_AHEAD_KEPT: Duration = Duration::from_secs(1);
 
-/// The same when somebody else needs the memory.
+/// How long data read ahead is kept for a reader that does not come for it while another needs the
+/// memory.
 pub const READ_AHEAD_KEPT_WHEN_SHORT: Duration = Duration::from_millis(50);
 
 /// Largest READ, bytes: its reply has to fit [`REPLY_BYTES_MAX`].

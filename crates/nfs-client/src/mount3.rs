@@ -29,7 +29,7 @@ pub struct MountEntry {
 /// One entry of the server's list of exports (RFC 1813 §5.2.5).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExportEntry {
-    /// The exported path.
+    /// The path that is exported, in the server's name space.
     pub directory: Vec<u8>,
     /// Who may mount it, in the server's words; empty means anybody.
     pub groups: Vec<Vec<u8>>,
@@ -44,7 +44,7 @@ impl Mount3 {
         }
     }
 
-    /// The same connection with another identity.
+    /// These procedures over the same connection, called as `identity`.
     pub fn with_identity(&self, identity: Identity) -> Self {
         Self {
             connection: self.connection.clone(),
@@ -52,7 +52,7 @@ impl Mount3 {
         }
     }
 
-    /// The connection.
+    /// The connection that the calls go over.
     pub fn connection(&self) -> &Connection {
         &self.connection
     }

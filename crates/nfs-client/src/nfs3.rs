@@ -72,7 +72,7 @@ pub struct ReadOk {
 /// READLINK results (RFC 1813 §3.3.5) with an owned path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadlinkOk {
-    /// The link's attributes.
+    /// The symbolic link's attributes, if the server told them.
     pub symlink_attributes: PostOpAttr,
     /// Where it points: bytes that the server does not interpret.
     pub data: Vec<u8>,
@@ -81,7 +81,7 @@ pub struct ReadlinkOk {
 /// READDIR results (RFC 1813 §3.3.16) with owned names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReaddirOk {
-    /// The directory's attributes.
+    /// The directory's attributes, if the server told them.
     pub dir_attributes: PostOpAttr,
     /// To be given back with a cookie of this reply.
     pub cookieverf: [u8; 8],
@@ -94,9 +94,9 @@ pub struct ReaddirOk {
 /// One entry of READDIR (RFC 1813 §3.3.16), owned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry3 {
-    /// The file's number.
+    /// The file's number, unique on its file system.
     pub fileid: u64,
-    /// Its name.
+    /// The name in the directory: bytes that the server does not interpret.
     pub name: Vec<u8>,
     /// Where the next READDIR goes on after this entry.
     pub cookie: u64,
@@ -105,7 +105,7 @@ pub struct Entry3 {
 /// READDIRPLUS results (RFC 1813 §3.3.17) with owned names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReaddirplusOk {
-    /// The directory's attributes.
+    /// The directory's attributes, if the server told them.
     pub dir_attributes: PostOpAttr,
     /// To be given back with a cookie of this reply.
     pub cookieverf: [u8; 8],
@@ -118,9 +118,9 @@ pub struct ReaddirplusOk {
 /// One entry of READDIRPLUS (RFC 1813 §3.3.17), owned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntryPlus3 {
-    /// The file's number.
+    /// The file's number, unique on its file system.
     pub fileid: u64,
-    /// Its name.
+    /// The name in the directory: bytes that the server does not interpret.
     pub name: Vec<u8>,
     /// Where the next READDIRPLUS goes on after this entry.
     pub cookie: u64,
@@ -140,7 +140,7 @@ impl Nfs3 {
         }
     }
 
-    /// The same connections with another identity.
+    /// These procedures over the same connections, called as `identity`.
     pub fn with_identity(&self, identity: Identity) -> Self {
         Self {
             identity,
@@ -148,7 +148,7 @@ impl Nfs3 {
         }
     }
 
-    /// The same connections, for reading only: procedures that change anything are not sent, and fail
+    /// These procedures over the same connections, for reading only: procedures that change anything are not sent, and fail
     /// with `NFS3ERR_ROFS`.
     #[must_use]
     pub fn read_only(&self) -> Self {
@@ -158,17 +158,17 @@ impl Nfs3 {
         }
     }
 
-    /// The first connection.
+    /// The first of the connections, which exists in any case.
     pub fn connection(&self) -> &Connection {
         self.connections.first()
     }
 
-    /// All connections.
+    /// All connections that calls are spread over.
     pub fn connections(&self) -> &Connections {
         &self.connections
     }
 
-    /// The identity.
+    /// Who the calls are made as.
     pub fn identity(&self) -> &Identity {
         &self.identity
     }

@@ -8,7 +8,7 @@
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-/// 32 random bits.
+/// A random number of 32 bits.
 pub(crate) fn number() -> u32 {
     let [a, b, c, d, ..] = bytes();
     u32::from_ne_bytes([a, b, c, d])

@@ -24,7 +24,7 @@ pub struct Bucket {
 }
 
 impl Bucket {
-    /// `rate`: bytes per second.
+    /// A limit of `rate` bytes per second, from now on.
     pub fn new(rate: NonZeroU64) -> Self {
         Self {
             rate,
@@ -53,7 +53,7 @@ pub struct Limit {
 }
 
 impl Limit {
-    /// `rate`: bytes per second.
+    /// A limit of `rate` bytes per second, from now on.
     pub fn new(rate: NonZeroU64) -> Self {
         Self {
             bucket: Mutex::new(Bucket::new(rate)),

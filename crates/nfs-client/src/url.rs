@@ -63,11 +63,11 @@ pub struct NfsUrl {
     pub gid: Option<u32>,
     /// Connections asked for, 1 to 16.
     pub nconnect: Option<u8>,
-    /// Bytes per READ.
+    /// Bytes of one READ at most (`rsize`); the server's choice if `None`.
     pub read_bytes: Option<u32>,
-    /// Bytes per WRITE.
+    /// Bytes of one WRITE at most (`wsize`); the server's choice if `None`.
     pub write_bytes: Option<u32>,
-    /// Bytes per directory reply.
+    /// Bytes of one READDIR or READDIRPLUS reply at most (`readdir-buffer`).
     pub directory_bytes: Option<u32>,
     /// How long a call may take.
     pub call_timeout: Option<Duration>,
@@ -75,7 +75,7 @@ pub struct NfsUrl {
     pub retry_after: Option<Duration>,
     /// What is done when a connection is lost, if the URL forbids to send calls again.
     pub reconnect: Option<Reconnect>,
-    /// Nothing may be changed.
+    /// Whether calls that change something are refused on this side (`readonly`).
     pub read_only: bool,
     /// The network interface to use.
     pub interface: Option<String>,
@@ -87,7 +87,7 @@ pub enum UrlError {
     /// The text is longer than the cap.
     #[error("the URL is {len} bytes long; at most {URL_BYTES_MAX} are accepted")]
     TooLong {
-        /// Its length in bytes.
+        /// How long it is, in bytes.
         len: usize,
     },
     /// The text does not begin with `nfs://`.
@@ -124,26 +124,26 @@ pub enum UrlError {
     /// The decoded path is longer than a MOUNT path may be.
     #[error("the path is {len} bytes long; at most {URL_PATH_BYTES_MAX} are accepted")]
     PathTooLong {
-        /// Its length in bytes.
+        /// How long it is, in bytes.
         len: usize,
     },
-    /// A `#fragment`.
+    /// A `#` and what follows it, which means nothing in an NFS URL.
     #[error("an NFS URL has no '#' part: write %23 for a '#' in a name")]
     Fragment,
     /// An option that we do not know.
     #[error("unknown option '{0}' in the URL; the options are {names}", names = options::NAMES)]
     UnknownOption(String),
-    /// An option given twice.
+    /// An option is given more than once.
     #[error("option '{0}' is given twice in the URL")]
     RepeatedOption(String),
     /// An option whose value does not fit it.
     #[error("'{value}' does not fit option '{option}': {cure}")]
     BadValue {
-        /// The option's name.
+        /// The option's name as it is written.
         option: String,
-        /// What was given.
+        /// The value that was given for it.
         value: String,
-        /// What it takes.
+        /// What the option takes instead, as a sentence.
         cure: &'static str,
     },
     /// `:port` and `nfsport=` disagree.

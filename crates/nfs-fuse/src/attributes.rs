@@ -20,7 +20,7 @@ pub(crate) struct Changes {
 }
 
 impl Changes {
-    /// As SETATTR carries them.
+    /// The attributes to set, as SETATTR carries them.
     pub(crate) fn sattr(&self) -> Sattr3 {
         Sattr3 {
             mode: self.mode.map(|mode| mode & 0o7777),

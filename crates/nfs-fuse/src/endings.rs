@@ -15,13 +15,13 @@ use crate::limits::ENDING_LOOK_EVERY;
 /// SIGHUP, SIGINT, SIGQUIT, SIGKILL, SIGTERM, as bits of the kernel's sets of signals.
 const ENDING: u64 = 1 << 0 | 1 << 1 | 1 << 2 | KILL | 1 << 14;
 
-/// SIGKILL.
+/// The bit of SIGKILL in a mask of signals.
 const KILL: u64 = 1 << 8;
 
 /// What becomes of a request whose caller waits no longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rest {
-    /// It is given up.
+    /// The request is given up.
     Stops,
     /// It is done all the same: it changes something in several steps.
     GoesOn,

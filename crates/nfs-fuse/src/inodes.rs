@@ -15,7 +15,7 @@ pub(crate) const ROOT: u64 = 1;
 /// The first of the numbers that are not fileids.
 const OWN_FIRST: u64 = 1 << 63;
 
-/// The table is full.
+/// The table of objects is full, and nothing was added to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Full;
 

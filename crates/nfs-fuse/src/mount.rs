@@ -44,15 +44,15 @@ pub enum MountError {
         point.display()
     )]
     Dead {
-        /// The mount point.
+        /// The directory that was to be mounted on.
         point: PathBuf,
     },
     /// The mount point cannot be used.
     #[error("{}: {cause}", point.display())]
     Point {
-        /// The mount point.
+        /// The directory that was to be mounted on.
         point: PathBuf,
-        /// What the system said.
+        /// The error that the system gave.
         cause: io::Error,
     },
     /// What is to be mounted is not a directory.
@@ -61,25 +61,25 @@ pub enum MountError {
     /// Neither the system nor `fusermount3` mounts it.
     #[error("cannot mount on {}: {}{}", point.display(), cause.to_string().trim_end(), mount_cure(cause))]
     Mount {
-        /// The mount point.
+        /// The directory that was to be mounted on.
         point: PathBuf,
         /// What the system or `fusermount3` said.
         cause: io::Error,
     },
-    /// Programs use it.
+    /// Programs still use the mount.
     #[error(
         "{} is in use: see who uses it with `fuser -vm {}`",
         point.display(),
         point.display()
     )]
     Busy {
-        /// The mount point.
+        /// The directory that was to be mounted on.
         point: PathBuf,
     },
     /// The system does not unmount it.
     #[error("cannot unmount {}: {cause}", point.display())]
     Unmount {
-        /// The mount point.
+        /// The directory that was to be mounted on.
         point: PathBuf,
         /// What the system or `fusermount3` said.
         cause: io::Error,
@@ -104,7 +104,7 @@ fn mount_cure(cause: &io::Error) -> &'static str {
 pub struct Unsaved {
     /// Its number: what `ls -i` shows.
     pub number: u64,
-    /// Why not.
+    /// Why it could not be saved.
     pub error: ClientError,
 }
 

@@ -34,7 +34,7 @@ const SPACE_UNIT: u32 = 4096;
 /// Handles are never used for another object while the kernel remembers them.
 const GENERATION: Generation = Generation(0);
 
-/// Takes the kernel's requests.
+/// Takes the kernel's requests, and hands each to the runtime.
 pub(crate) struct Session {
     tree: Arc<Tree>,
     runtime: Handle,

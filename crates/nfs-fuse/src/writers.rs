@@ -12,17 +12,17 @@ use crate::limits::WRITERS_MAX;
 /// threads share and a child process does not.
 pub(crate) type Writer = (u64, LockOwner);
 
-/// Who wrote to one file.
+/// The callers who wrote to one file.
 #[derive(Debug, Default)]
 pub(crate) struct Writers {
-    /// Counts writes.
+    /// The number of the latest write.
     last: u64,
     /// Each with the number of the last write; `None` is somebody, the kernel does not say who.
     since: Vec<(Option<Writer>, u64)>,
 }
 
 impl Writers {
-    /// `writer` wrote.
+    /// Takes note of a write by `writer`.
     pub(crate) fn wrote(&mut self, writer: Option<Writer>) {
         self.last += 1;
         let room = self.since.len() < WRITERS_MAX;

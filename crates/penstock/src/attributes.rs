@@ -10,7 +10,7 @@ use nfs_client::{ClientError, NfsUrl};
 use crate::session::{self, Common, Session};
 use crate::show;
 
-/// Which things are changed.
+/// Which things are changed, and whether that is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Scope {
     /// Everything below directories, too.

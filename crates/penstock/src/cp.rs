@@ -20,7 +20,7 @@ pub(crate) use self::options::Args;
 use self::report::Reporter;
 
 impl Args {
-    /// Copies.
+    /// Copies what the arguments name.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let mut code = ExitCode::SUCCESS;
         let ran = show::run(async {

@@ -84,7 +84,7 @@ impl Sum {
 }
 
 impl Args {
-    /// Adds up all trees.
+    /// Adds up the space of each tree that is named.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         session::run(&self.common, async |session| {
             let mut out = BufWriter::new(std::io::stdout().lock());

@@ -121,7 +121,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Finds in all trees.
+    /// Finds in all trees, or removes what is found there.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         if self.delete && !self.has_tests() {
             let cure = "give --delete a test, such as --mtime +30, or --mindepth 1 to empty a \

@@ -53,7 +53,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Writes the file out.
+    /// Writes the file to the standard output.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let mut code = ExitCode::SUCCESS;
         let ran = show::run(async {
@@ -65,7 +65,7 @@ impl Args {
 
     async fn write_out(&self) -> anyhow::Result<ExitCode> {
         let mut interrupts = Interrupts::new()?;
-        let moved = Moved::default();
+        let moved = Tally::default();
         let mut progress = Progress::new(!self.no_progress, false);
         let stop = moved.stop.clone();
         let work = moved.shown(self.pump(&moved), &mut progress);
@@ -92,7 +92,7 @@ impl Args {
     }
 
     /// Whether all of it was written.
-    async fn pump(&self, moved: &Moved) -> anyhow::Result<bool> {
+    async fn pump(&self, moved: &Tally) -> anyhow::Result<bool> {
         let told = |error| anyhow::Error::msg(told(&self.url, error));
         let limited = self.windows.limited(self.limit);
         let mount = limited.mount_options(&self.common);
@@ -125,14 +125,14 @@ impl Args {
 
 /// How far a stream has come.
 #[derive(Debug, Default)]
-pub(crate) struct Moved {
+pub(crate) struct Tally {
     pub(crate) bytes: AtomicU64,
     /// 0 if it is not known.
     pub(crate) total: AtomicU64,
     pub(crate) stop: Arc<AtomicBool>,
 }
 
-impl Moved {
+impl Tally {
     /// Runs `work` and shows meanwhile how far it is.
     pub(crate) async fn shown<T>(
         &self,

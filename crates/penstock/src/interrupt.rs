@@ -40,7 +40,7 @@ impl Interrupts {
         })
     }
 
-    /// The next of them.
+    /// Waits for the next of these signals.
     async fn next(&mut self) {
         tokio::select! {
             _ = self.int.recv() => {}

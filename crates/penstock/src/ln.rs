@@ -58,7 +58,7 @@ enum Target<'a> {
 }
 
 impl Args {
-    /// Makes the link.
+    /// Makes all links that the arguments name.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let target = self.target()?;
         session::run(&self.common, async |session| {
@@ -148,7 +148,7 @@ impl Args {
     }
 }
 
-/// The link to be.
+/// The link that is to be made.
 struct New<'a> {
     client: &'a Client,
     dir: &'a FileHandle,

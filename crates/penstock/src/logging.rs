@@ -14,7 +14,7 @@ use tracing_subscriber::{Layer as _, fmt, reload};
 /// Sets the level of all logs from now on.
 pub(crate) type SetLevel = Arc<dyn Fn(LogLevel) + Send + Sync>;
 
-/// Starts logging.
+/// Begins to log at `level`; the result changes the level later.
 pub(crate) fn start(level: LogLevel, json: bool) -> SetLevel {
     let (filter, handle) = reload::Layer::new(filter_of(level));
     // https://no-color.org: set and not empty.

@@ -85,7 +85,7 @@ pub(crate) struct Args {
     urls: Vec<NfsUrl>,
 }
 
-/// One line of output.
+/// One entry, which becomes one line of the output.
 struct Line {
     name: Vec<u8>,
     attributes: Option<Fattr3>,

@@ -228,7 +228,7 @@ fn tell(text: &str) {
     let _ = writeln!(std::io::stderr(), "penstock: {text}");
 }
 
-/// What ends the mount.
+/// The signals that end the mount.
 struct Signals {
     interrupt: Signal,
     terminate: Signal,

@@ -26,7 +26,7 @@ pub(crate) enum Out {
 const PIPE_BYTES: usize = 1 << 20;
 
 impl Out {
-    /// This process's standard output.
+    /// The standard output of this process, as a stream of pieces.
     pub(crate) fn new() -> io::Result<Self> {
         let stdout = io::stdout();
         let waits = waits_for_a_reader(&stdout);

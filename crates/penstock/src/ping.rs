@@ -82,12 +82,12 @@ fn pause(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// What was measured.
+/// What the calls of a run came to.
 struct Measured {
     sent: u64,
     answered: u64,
     sum: Duration,
-    /// Nanoseconds.
+    /// Times of the answers, in nanoseconds.
     times: Histogram<u64>,
 }
 

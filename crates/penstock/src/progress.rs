@@ -48,7 +48,7 @@ impl Progress {
         }
     }
 
-    /// Whether anybody sees it.
+    /// Whether there is a terminal that shows it.
     pub(crate) fn is_shown(&self) -> bool {
         !self.bar.is_hidden()
     }
@@ -58,7 +58,7 @@ impl Progress {
         self.bar.clone()
     }
 
-    /// Shows `figures`.
+    /// Shows how far `figures` say that the copy is.
     pub(crate) fn show(&mut self, figures: &Figures) {
         if !self.is_shown() {
             return;
@@ -89,7 +89,7 @@ impl Progress {
         self.bar.set_position(figures.bytes_done);
     }
 
-    /// Takes the line away.
+    /// Takes the progress line off the terminal.
     pub(crate) fn clear(&self) {
         self.bar.finish_and_clear();
     }

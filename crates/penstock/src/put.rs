@@ -16,7 +16,7 @@ use nfs_io::budget::Budget;
 use nfs_io::buffer::BufferPool;
 use tokio::sync::mpsc;
 
-use crate::get::Moved;
+use crate::get::Tally;
 use crate::interrupt::{self, Ended, Interrupts};
 use crate::progress::{Progress, bytes_text};
 use crate::session::{Common, told};
@@ -85,7 +85,7 @@ impl Args {
 
     async fn read_in(&self) -> anyhow::Result<ExitCode> {
         let mut interrupts = Interrupts::new()?;
-        let moved = Moved::default();
+        let moved = Tally::default();
         let mut progress = Progress::new(!self.no_progress, false);
         let (told, mut stopped) = mpsc::channel(1);
         let work = moved.shown(self.pump(&moved, &mut stopped), &mut progress);
@@ -113,7 +113,7 @@ impl Args {
     }
 
     /// Whether all of it was written: false after a stop. What was written is on stable storage.
-    async fn pump(&self, moved: &Moved, stopped: &mut mpsc::Receiver<()>) -> anyhow::Result<bool> {
+    async fn pump(&self, moved: &Tally, stopped: &mut mpsc::Receiver<()>) -> anyhow::Result<bool> {
         let file = self.open().await?;
         let mut input = standard_input().context("standard input")?;
         let limit = self.limit.map(Limit::new);

@@ -49,7 +49,7 @@ impl Common {
         timeout.into_iter().collect()
     }
 
-    /// How this command mounts.
+    /// The options that this command mounts exports with.
     pub(crate) fn mount_options(&self) -> MountOptions {
         let mut options = MountOptions::default();
         if let Some(timeout) = self.timeout {

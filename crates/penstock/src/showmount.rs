@@ -73,7 +73,7 @@ impl FromStr for Server {
 }
 
 impl Args {
-    /// Shows the list.
+    /// Asks the server for a list, and shows it.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         session::run(&self.common, async |session| {
             let mount = Client::mount_program(&self.server.0, session.mount_options());
@@ -176,7 +176,7 @@ impl Args {
 
 enum List {
     Exports(Vec<nfs_client::mount3::ExportEntry>),
-    /// Hosts and directories.
+    /// Who mounted what: hosts with the directories that they mounted.
     Mounts(BTreeSet<(Vec<u8>, Vec<u8>)>),
 }
 

@@ -47,7 +47,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Touches all files.
+    /// Sets the times of each file that is named, and makes those that are missing.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         session::run_each(&self.common, &self.urls, async |session, url| {
             self.touch(session, url).await

@@ -44,7 +44,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Sets all lengths.
+    /// Sets the length of each file that is named.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         session::run_each(&self.common, &self.urls, async |session, url| {
             self.truncate(session, url).await

@@ -27,7 +27,7 @@ const LIMITED_WINDOW: u32 = 2;
 const MORE_TRANSFERS: u64 = 8;
 
 impl WindowArgs {
-    /// Mounts with these windows.
+    /// The options of `common`, with these windows.
     pub(crate) fn mount_options(&self, common: &Common) -> MountOptions {
         MountOptions {
             windows: self.windows(),

@@ -28,7 +28,7 @@ pub struct DirEntry {
 }
 
 impl DirEntry {
-    /// `.` or `..`.
+    /// Whether it is the entry `.` or `..`.
     pub fn is_dot(&self) -> bool {
         self.name == b"." || self.name == b".."
     }
@@ -45,8 +45,8 @@ pub struct DirStream {
     cookie: u64,
     cookieverf: [u8; 8],
     restarts: u32,
-    /// For any reason.
-    begun_again: bool,
+    /// Whether the listing was begun again, for whatever reason.
+    restarted: bool,
     given: HashSet<(u64, u64)>,
     hasher: RandomState,
     over: bool,
@@ -59,7 +59,6 @@ enum Form {
     Plus,
 }
 
-/// Part of a directory.
 struct Part {
     entries: Vec<(u64, DirEntry)>,
     cookieverf: [u8; 8],
@@ -86,7 +85,7 @@ impl Client {
             cookie: 0,
             cookieverf: [0; 8],
             restarts: 0,
-            begun_again: false,
+            restarted: false,
             given: HashSet::new(),
             hasher: RandomState::new(),
             over: false,
@@ -217,7 +216,7 @@ impl DirStream {
         }
         let entries = part.entries.iter().map(|(_, entry)| entry);
         let new = entries.filter(|entry| {
-            !self.begun_again || !self.given.contains(&fingerprint(&self.hasher, entry))
+            !self.restarted || !self.given.contains(&fingerprint(&self.hasher, entry))
         });
         Ok(new.cloned().collect())
     }
@@ -244,7 +243,7 @@ impl DirStream {
             self.over = true;
             return Err(error);
         }
-        self.begun_again = true;
+        self.restarted = true;
         self.cookie = 0;
         self.cookieverf = [0; 8];
         Ok(())

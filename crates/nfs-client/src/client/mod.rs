@@ -167,7 +167,7 @@ impl Client {
         removed.map_err(|error| error.of(path))
     }
 
-    /// Removes an empty directory.
+    /// Removes the directory `path`, which has to be empty.
     pub async fn rmdir(&self, path: &[u8]) -> Result<(), ClientError> {
         let (dir, name) = self.parent(path).await?;
         let removed = self.rmdir_in(&dir, name).await;

@@ -59,7 +59,8 @@ impl Client {
         Self::mount_with(url, &MountOptions::default()).await
     }
 
-    /// As [`Self::mount`], with options.
+    /// Mounts the export that holds the URL's path as `options` say, where the URL says nothing else;
+    /// see [`Self::mount`].
     pub async fn mount_with(
         url: &NfsUrl,
         options: &MountOptions,

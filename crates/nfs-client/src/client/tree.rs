@@ -34,7 +34,7 @@ impl Default for TreeOptions {
     }
 }
 
-/// Something in the tree.
+/// Something that a walk has come to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     /// The path that the walk began with, and the names down to it, joined by `/`.
@@ -56,7 +56,7 @@ impl Found {
             .unwrap_or_default()
     }
 
-    /// A directory.
+    /// Whether it is a directory.
     pub fn is_dir(&self) -> bool {
         self.node.attributes.ftype == Ftype3::Dir
     }
@@ -67,16 +67,16 @@ impl Found {
 pub enum Visit {
     /// A directory, before what is in it. [`Tree::skip`] leaves that out.
     Enter(Found),
-    /// Anything but a directory.
+    /// Anything that is not a directory.
     File(Found),
     /// A directory, after what is in it.
     Leave(Found),
     /// The path cannot be looked at, or a directory not be read to its end; then what was not read is
     /// left out, and [`Visit::Leave`] follows.
     Failed {
-        /// Which one.
+        /// The path, made as [`Found::path`] is.
         path: Vec<u8>,
-        /// Why.
+        /// Why it cannot be looked at.
         error: ClientError,
     },
 }

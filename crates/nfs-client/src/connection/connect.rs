@@ -18,12 +18,12 @@ use crate::error::RpcError;
 pub struct Target {
     /// Host name or address; an IPv6 address without brackets.
     pub host: String,
-    /// TCP port.
+    /// The TCP port that is connected to.
     pub port: u16,
 }
 
 impl Target {
-    /// `host` and `port`.
+    /// A target of the host name or address `host` and the TCP port `port`.
     pub fn new(host: impl Into<String>, port: u16) -> Self {
         Self {
             host: host.into(),
@@ -31,7 +31,7 @@ impl Target {
         }
     }
 
-    /// The same host with another port.
+    /// This target's host with another port.
     pub fn with_port(&self, port: u16) -> Self {
         Self {
             host: self.host.clone(),

@@ -48,7 +48,6 @@ pub(super) struct Driver {
     heard: bool,
     /// When the last bytes came, or the connection was made.
     heard_at: Instant,
-    /// There is a connection.
     live: bool,
     patience: Patience,
     pause: Pause,

@@ -22,7 +22,7 @@ use crate::limits::{READ_BUFFER_BYTES, REPLY_FRAGMENTS_MAX, REPLY_HEAD_BYTES_MAX
 /// A record up to this is never judged: copying its data costs less than a read of its own.
 const SMALL_BYTES: usize = 8 * 1024;
 
-/// A complete record.
+/// One complete record of the stream.
 pub(super) enum Record<'a> {
     /// It lay in the read buffer whole.
     InBuffer(&'a [u8]),
@@ -36,7 +36,7 @@ pub(super) enum Record<'a> {
 pub(super) struct Placed {
     /// The record up to its data.
     pub(super) head: Vec<u8>,
-    /// The data.
+    /// The memory that the data was received into.
     pub(super) memory: Buf,
 }
 

@@ -15,7 +15,7 @@ use crate::limits::NCONNECT_MAX;
 /// One to [`NCONNECT_MAX`] connections to one server. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Connections {
-    /// Never empty.
+    /// All connections: one at least.
     all: Arc<[Connection]>,
 }
 
@@ -48,7 +48,11 @@ impl Connections {
         &self.all
     }
 
-    /// The first one.
+    /// The first connection, which exists in any case.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "both constructors put one connection in"
+    )]
     pub fn first(&self) -> &Connection {
         &self.all[0]
     }

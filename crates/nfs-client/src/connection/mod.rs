@@ -114,7 +114,7 @@ pub enum Reconnect {
 /// The local port a connection comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SourcePort {
-    /// The system's choice.
+    /// Whichever port the system chooses.
     Any,
     /// One below 1024, which some servers ask for and only root (`CAP_NET_BIND_SERVICE`) may take.
     Privileged,
@@ -141,22 +141,22 @@ impl Default for ConnectOptions {
 /// Which procedure of which program a call is for (RFC 5531 §8.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Procedure {
-    /// Program number.
+    /// The number of the RPC program.
     pub program: u32,
-    /// Program version.
+    /// The version of the program.
     pub version: u32,
-    /// Procedure number.
+    /// The number of the procedure within the program.
     pub number: u32,
 }
 
-/// What a call brought.
+/// The results of a call, and what became of the memory given to it.
 #[derive(Debug)]
 pub struct Reply {
     /// The results' bytes: what follows the RPC header of a successful reply. Where their data lies in
     /// the call's memory, only what is before it.
     pub results: Bytes,
     /// The memory that the call gave.
-    pub memory: Given,
+    pub memory: ReplyMemory,
     /// The call went out more than once: the server may have executed it before, and answered what it
     /// found after that.
     pub resent: bool,
@@ -164,8 +164,8 @@ pub struct Reply {
 
 /// Memory that was given to a call, as it comes back with the reply.
 #[derive(Debug)]
-pub enum Given {
-    /// None was given.
+pub enum ReplyMemory {
+    /// No memory was given to the call.
     Nothing,
     /// It holds the results' data, and is as long as that.
     Filled(Buf),
@@ -178,7 +178,7 @@ pub enum Given {
 pub struct DataAt {
     /// Bytes before the data, its length among them.
     pub head_len: usize,
-    /// Bytes of data.
+    /// How long the data is, in bytes.
     pub data_len: usize,
 }
 
@@ -368,7 +368,7 @@ impl Connection {
         self.handle.shared.lock().table.stats
     }
 
-    /// Where this connection goes.
+    /// The host and port that this connection goes to.
     pub fn target(&self) -> &Target {
         &self.handle.shared.target
     }

@@ -22,7 +22,7 @@ pub struct RawConnection {
 }
 
 impl RawConnection {
-    /// Connects to `address`.
+    /// Connects to the server at `address`.
     pub async fn connect(address: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
@@ -92,7 +92,7 @@ impl RawConnection {
         self.stream.shutdown().await
     }
 
-    /// The socket itself.
+    /// The socket, for what no method here does.
     pub fn stream(&mut self) -> &mut TcpStream {
         &mut self.stream
     }

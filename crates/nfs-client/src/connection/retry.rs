@@ -28,7 +28,7 @@ impl Patience {
         heard_at.max(busy_since) + self.now
     }
 
-    /// A reply came.
+    /// Takes note that a reply came: the server is alive.
     pub(super) fn heard(&mut self) {
         self.now = self.first;
     }
@@ -52,7 +52,7 @@ impl Pause {
         pause
     }
 
-    /// A reply came.
+    /// Takes note that a reply came: the server is alive.
     pub(super) fn heard(&mut self) {
         self.0 = Duration::ZERO;
     }

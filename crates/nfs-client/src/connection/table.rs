@@ -14,13 +14,13 @@ use bytes::Bytes;
 use nfs_io::Buf;
 use tokio::time::Instant;
 
-use super::{Cut, Given, Reply, Times};
+use super::{Cut, Reply, ReplyMemory, Times};
 use crate::error::{Lost, RpcError};
 
 /// What a connection has counted since it was made. For tests, status lines and curiosity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Calls made.
+    /// Calls that were made, whatever came of them.
     pub calls: u64,
     /// Replies that reached their calls.
     pub replies: u64,
@@ -39,7 +39,7 @@ pub struct Stats {
     pub resent_calls: u64,
     /// Reads from the socket, those that brought nothing among them.
     pub receives: u64,
-    /// Writes to the socket.
+    /// System calls that wrote to the socket.
     pub sends: u64,
     /// Bytes of data for given memory that were copied there instead of being received there.
     pub copied_bytes: u64,
@@ -126,7 +126,7 @@ enum State {
 /// The bytes of a call, record mark included.
 #[derive(Debug, Default)]
 pub(super) struct Call {
-    /// Up to the payload.
+    /// The record up to the payload, or all of it if there is none.
     pub(super) head: Vec<u8>,
     /// Sent after the head without being copied.
     pub(super) payload: Option<Bytes>,
@@ -137,6 +137,11 @@ pub(super) struct Call {
 /// How large a kept head buffer may stay when its call is over.
 const HEAD_KEPT_BYTES: usize = 4096;
 
+#[expect(
+    clippy::indexing_slicing,
+    reason = "an index is of a ticket, which this table gave out, or of `index`, which is below the \
+              number of slots whatever the xid"
+)]
 impl Table {
     /// A table for `in_flight_max` calls at once, xids counting from `xid_first`.
     pub(super) fn new(in_flight_max: u32, xid_first: u32, timeout: Duration, now: Instant) -> Self {
@@ -285,9 +290,9 @@ impl Table {
         let outcome = arrived.map(|arrived| Reply {
             results: arrived.results,
             memory: match (arrived.filled, unused) {
-                (Some(filled), _) => Given::Filled(filled),
-                (None, Some(unused)) => Given::Unused(unused.buf),
-                (None, None) => Given::Nothing,
+                (Some(filled), _) => ReplyMemory::Filled(filled),
+                (None, Some(unused)) => ReplyMemory::Unused(unused.buf),
+                (None, None) => ReplyMemory::Nothing,
             },
             resent,
         });

@@ -19,7 +19,7 @@ pub enum ClientError {
         operation: &'static str,
         /// What it was about, escaped for printing; may be empty.
         path: String,
-        /// The status.
+        /// The status in the results (RFC 1813 §2.6).
         status: Nfsstat3,
     },
     /// The server does not let us mount the path.
@@ -27,13 +27,13 @@ pub enum ClientError {
     Mount {
         /// The path that was asked for, escaped for printing.
         path: String,
-        /// The status.
+        /// The status in the results (RFC 1813 §5.1.5).
         status: Mountstat3,
     },
     /// No address of the host's portmapper leads to the program.
     #[error("the host's portmapper knows no {program} over TCP: give its port in the URL")]
     NotRegistered {
-        /// NFS or MOUNT.
+        /// The program that was looked for, `NFS` or `MOUNT`.
         program: &'static str,
     },
     /// Too many symbolic links on the way.
@@ -73,7 +73,7 @@ pub enum ClientError {
     NotAFile {
         /// The path, escaped for printing.
         path: String,
-        /// What it is.
+        /// What the path leads to, in words.
         what: &'static str,
     },
     /// A directory that does not end: the server repeats itself, or it is larger than the cap.
@@ -93,7 +93,7 @@ pub enum ClientError {
     NoProgress {
         /// The path, escaped for printing.
         path: String,
-        /// Where, in bytes.
+        /// Where in the file that was, in bytes.
         offset: u64,
     },
     /// The write verifier changed while parts of one write were on their way, each time it was tried.
@@ -113,7 +113,7 @@ impl ClientError {
         }
     }
 
-    /// The same error, about `path` where it was about one name or one part of it.
+    /// This error, about `path` where it was about one name or one part of it.
     pub fn of(mut self, path: &[u8]) -> Self {
         match &mut self {
             Self::Nfs { path: told, .. }

@@ -25,7 +25,7 @@ use tokio::time::Instant;
 
 use super::memory::{Direction, Lane, Memory, Share};
 use super::pattern::{Advice, Patterns};
-use super::window::{Moved, Sent, Window};
+use super::window::{Sent, Transferred, Window};
 use super::{Depth, Files, TransferSizes, Windows};
 use crate::error::{ClientError, printable, refused};
 use crate::limits::{
@@ -105,7 +105,7 @@ struct Outcome {
 enum End {
     /// It is all that was asked for.
     Full,
-    /// The file ends there.
+    /// The file ends where the data ends.
     Eof,
     /// The next byte could not be read.
     Failed(ClientError),
@@ -116,7 +116,7 @@ enum End {
 /// How a read goes on, as far as it is known.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Follow {
-    /// Not at all.
+    /// It does not: only what is asked for is read.
     Exact,
     /// With what follows, to `until`; the reader's stream has come to `end`.
     Sequential { stream: u32, end: u64, until: u64 },
@@ -137,7 +137,7 @@ pub(super) struct Piece {
     pub(super) eof: bool,
 }
 
-/// Who waits for a slot: what is waited for is not given back.
+/// A reader that waits for a slot. As long as one does, the slot's memory is not taken back.
 struct Waiter<'a> {
     reading: &'a Reading,
     slot: Arc<Slot>,
@@ -369,7 +369,7 @@ impl Reading {
     }
 }
 
-/// Sending READs ahead.
+/// How READs ahead are chosen and sent.
 impl Reading {
     /// Sends the READs that a reader at `at` wants to have on their way. With `wanted`, it waits for
     /// the first: that one is sent wherever the file is thought to end.
@@ -548,7 +548,7 @@ impl State {
         u32::try_from(streams.len()).unwrap_or(u32::MAX)
     }
 
-    /// Who holds nothing leaves the memory to others.
+    /// Gives the share of the memory up to others if no slot is left.
     fn give_up_share(&mut self) {
         if self.slots.is_empty() {
             self.share = None;
@@ -569,7 +569,7 @@ impl State {
             return false;
         }
         let (bytes, sent) = (entry.taken, entry.sent);
-        let moved = Moved {
+        let moved = Transferred {
             sent,
             answered,
             bytes,

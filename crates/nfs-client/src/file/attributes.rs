@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::wcc::{Change, Look, Verdict, Wcc, state};
 use crate::limits::ATTRIBUTES_AGE_MAX;
 
-/// See the module's documentation.
+/// The attributes of one open file, cached as the module's documentation says.
 #[derive(Debug)]
 pub(super) struct Attributes {
     inner: Mutex<Inner>,
@@ -46,7 +46,7 @@ struct Held {
 }
 
 impl Attributes {
-    /// Of a file that was just seen with these attributes.
+    /// The cache of a file that was just seen with these attributes.
     pub(super) fn new(attributes: Fattr3, at: Instant) -> Self {
         let inner = Inner {
             wcc: Wcc::new(state(&attributes)),

@@ -22,7 +22,7 @@ use nfs_wire::nfs3::StableHow;
 
 use crate::limits::{EMPTY_WRITES_MAX, VERIFIER_CHANGES_MAX};
 
-/// `writeverf3`.
+/// A server's write verifier (`writeverf3`): another one tells that it lost what was not committed.
 pub(super) type Verifier = [u8; 8];
 
 /// Whose data it is: as whom it is sent.
@@ -44,7 +44,7 @@ pub(super) struct Kept {
     written_bytes: u64,
     /// Lowest `since` of the written.
     written_since: Option<u64>,
-    /// Counts sent calls.
+    /// How many calls were sent, so that each has a number of its own.
     tickets: u64,
     /// Counts WRITE replies: says which came before a COMMIT was sent.
     replies: u64,
@@ -58,7 +58,7 @@ pub(super) struct Kept {
     released: u64,
     /// All data with a number below this is to come to stable storage.
     wanted: u64,
-    /// A WRITE was sent.
+    /// Whether any WRITE of the file was sent.
     begun: bool,
     /// End of the data accepted so far, bytes.
     accepted_end: u64,
@@ -87,14 +87,14 @@ struct Extent {
 #[derive(Debug)]
 struct Flight {
     extent: Extent,
-    /// When it was sent.
+    /// The epoch that it was sent in.
     epoch: u64,
 }
 
 #[derive(Debug)]
 struct Written {
     extent: Extent,
-    /// Number of the reply.
+    /// The number of the reply that answered it.
     reply: u64,
 }
 
@@ -117,7 +117,7 @@ pub(super) struct Policy {
 /// What is to be done next.
 #[derive(Debug)]
 pub(super) enum Step {
-    /// Send a WRITE.
+    /// A WRITE is to be sent.
     Write(WriteStep),
     /// Send a COMMIT of the whole file: as one of those who wrote what it is for.
     Commit(Writer),
@@ -152,7 +152,7 @@ pub(super) enum Problem {
 }
 
 impl Kept {
-    /// Of a file of `size` bytes, with nothing written.
+    /// What is kept of a file of `size` bytes when nothing is written yet.
     pub(super) fn of_size(size: u64) -> Self {
         Self {
             answered_end: size,
@@ -289,7 +289,7 @@ impl Kept {
         self.lost_from = None;
     }
 
-    /// Nothing is kept.
+    /// Whether no data is kept, neither unsent nor uncommitted.
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty() && self.flying.is_empty() && self.written.is_empty()
     }
@@ -352,7 +352,7 @@ impl Kept {
         Some(write)
     }
 
-    /// The WRITE was answered.
+    /// Takes in the answer to the WRITE with this ticket.
     pub(super) fn write_answered(
         &mut self,
         ticket: u64,
@@ -421,7 +421,7 @@ impl Kept {
         self.give_up_waiting();
     }
 
-    /// The COMMIT was answered.
+    /// Takes in the answer to the COMMIT on its way, which came with `verifier`.
     pub(super) fn commit_answered(&mut self, verifier: Verifier) -> Result<(), Problem> {
         let Some(commit) = self.commit.take() else {
             return Ok(());

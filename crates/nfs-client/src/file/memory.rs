@@ -66,7 +66,7 @@ pub(crate) struct Share {
 }
 
 impl Memory {
-    /// A budget of `bytes`.
+    /// Memory for all files of a client, `bytes` together.
     pub(crate) fn new(bytes: u64) -> Self {
         let shared = Shared {
             pool: BufferPool::new(Budget::new(bytes)),

@@ -125,11 +125,11 @@ pub struct Windows {
 /// How much a client moves per call, bytes: what the server prefers (FSINFO), capped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TransferSizes {
-    /// Bytes per READ.
+    /// The bytes that one READ asks for.
     pub read: u32,
     /// Bytes that a READ may grow to where that is measured to pay: the server's maximum, capped.
     pub read_max: u32,
-    /// Bytes per WRITE.
+    /// The bytes that one WRITE carries at most.
     pub write: u32,
     /// Bytes of one READDIR or READDIRPLUS reply.
     pub directory: u32,
@@ -177,7 +177,7 @@ pub struct File {
 struct Inner {
     nfs: Nfs3,
     handle: FileHandle,
-    /// What messages call it.
+    /// What messages call the file.
     path: Vec<u8>,
     /// This identity's: what it may read is not for others.
     reading: Arc<Reading>,
@@ -189,7 +189,7 @@ struct Inner {
 struct Shared {
     attributes: Arc<Attributes>,
     writing: Arc<Writing>,
-    /// One for each identity.
+    /// Those that are open, one for each identity.
     inners: Mutex<Vec<Weak<Inner>>>,
 }
 
@@ -208,7 +208,7 @@ pub(crate) struct Files {
 /// A file that is known: as long as there is its [`Writing`].
 #[derive(Debug)]
 struct Known {
-    /// While it is open.
+    /// There is one while the file is open.
     shared: Weak<Shared>,
     writing: Weak<Writing>,
 }
@@ -241,7 +241,7 @@ impl File {
         })
     }
 
-    /// The file's handle.
+    /// The handle that the server knows the file by.
     pub fn handle(&self) -> &FileHandle {
         &self.inner.handle
     }
@@ -450,7 +450,7 @@ impl Files {
         }
     }
 
-    /// Bytes per call.
+    /// How many bytes each kind of call moves.
     pub(crate) fn transfer_sizes(&self) -> TransferSizes {
         self.transfer
     }

@@ -24,24 +24,24 @@ const NEAR_READS: u64 = 8;
 /// What may be asked for beside what a read wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Advice {
-    /// Nothing.
+    /// What was asked for is read, and nothing ahead of it.
     Exact,
     /// What follows, up to `ahead` bytes behind the stream's end.
     Sequential {
-        /// Which stream it is.
+        /// The number of the stream, unique within the file.
         stream: u32,
         /// Where the stream has come to, bytes: the end of its read that reached furthest.
         end: u64,
-        /// Bytes.
+        /// How far beyond `end` it is worth to read, in bytes.
         ahead: u64,
     },
     /// The next `ahead` reads of the same length, each `stride` bytes from the one before.
     Strided {
-        /// Which stream it is.
+        /// The number of the stream, unique within the file.
         stream: u32,
         /// Bytes; negative for a reader that goes backwards.
         stride: i64,
-        /// Reads.
+        /// How many further reads it is worth to send.
         ahead: u32,
     },
 }

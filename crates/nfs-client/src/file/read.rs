@@ -8,7 +8,7 @@ use super::ahead::{Follow, Reading};
 use super::{File, Inner};
 use crate::error::ClientError;
 
-/// What a read brought.
+/// The bytes of one read, and whether the file ends behind them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadAt {
     /// The bytes: as many as were asked for, or fewer at the end of the file. They count against the

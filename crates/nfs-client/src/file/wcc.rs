@@ -60,7 +60,7 @@ pub(crate) struct Look {
 pub(super) enum Verdict {
     /// Nobody else changed the file, or it cannot be said before more replies come.
     Ours,
-    /// Somebody else changed it.
+    /// Somebody else has changed the file.
     Foreign,
     /// It cannot be told: the server left something out, or a reply did not come.
     Unknown,
@@ -95,7 +95,7 @@ impl Wcc {
         look.quiet && look.begun == self.begun
     }
 
-    /// The change was answered.
+    /// Takes in what the answer to `change` says of the file.
     pub(super) fn change_ended(&mut self, change: &Change, wcc: &WccData) -> Verdict {
         self.pending.remove(&change.number);
         let after = wcc.after.as_ref().map(state);
@@ -135,7 +135,7 @@ impl Wcc {
         self.looked(Look { quiet, begun }, seen)
     }
 
-    /// It brought the attributes.
+    /// Takes in the attributes `seen` that the look brought.
     pub(super) fn looked(&mut self, look: Look, seen: &Fattr3) -> Verdict {
         let seen = state(seen);
         if self.known.contains(&seen) {

@@ -30,7 +30,7 @@ use crate::limits::{WINDOW_LATENCY_EVERY, WINDOW_SIZE_PAUSE_MAX};
 /// loopback with 2 ms of delay, twice is where throughput still rises with depth by a tenth.
 const GAIN: f64 = 2.5;
 
-/// The same while more brings more.
+/// What stands for [`GAIN`] while a deeper window still brings more throughput.
 const GAIN_GROWING: f64 = 4.0;
 
 /// A round has to bring this much more throughput than the best before, or the window is not growing any more.
@@ -73,9 +73,9 @@ pub(crate) struct Window {
     round: Round,
     /// What went through in the last rounds, the latest first.
     rates: [Rate; ROUNDS_KEPT],
-    /// Of a transfer that does not wait for others of ours, seconds.
+    /// How long a transfer takes that waits for no other of ours, in seconds.
     latency: Option<f64>,
-    /// When that was.
+    /// When `latency` was measured.
     measured: Duration,
     /// The best throughput since then, transfers for a second.
     best: f64,
@@ -91,7 +91,7 @@ pub(crate) struct Sent {
 
 /// A transfer that has gone through a window.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Moved {
+pub(crate) struct Transferred {
     pub(crate) sent: Sent,
     /// When its answer came; it may have waited for its reader since.
     pub(crate) answered: Duration,
@@ -105,7 +105,7 @@ pub(crate) struct Moved {
 /// Where a window has arrived, and another of its kind may begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// Transfers.
+    /// How many transfers were on their way together.
     depth: u32,
     /// How often the first transfer size was doubled.
     doubled: u32,
@@ -125,19 +125,18 @@ struct Round {
     /// When it began; `None` before anything was sent.
     began: Option<Duration>,
     moved: u32,
-    /// The same for one reader of several.
+    /// Transfers for each reader: `moved` divided by the number of those who use the window.
     share: f64,
     bytes: u64,
     /// When the first and the last of them were sent.
     sent: Option<(Duration, Duration)>,
-    /// Of the transfers together.
+    /// The latencies of all transfers added up.
     latencies: Duration,
 }
 
-/// Throughput, for a second.
+/// The throughput of one reader or writer, per second.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rate {
-    /// Transfers of one reader.
     transfers: f64,
     bytes: f64,
 }
@@ -230,7 +229,7 @@ impl Window {
     }
 
     /// A transfer has gone through the window at `now`.
-    pub(crate) fn moved(&mut self, now: Duration, moved: &Moved) {
+    pub(crate) fn moved(&mut self, now: Duration, moved: &Transferred) {
         let round = &mut self.round;
         let sent = moved.sent.at;
         let (first, last) = round.sent.unwrap_or((sent, sent));

@@ -52,7 +52,7 @@ pub(super) struct Writing {
     readings: Mutex<Vec<Weak<Reading>>>,
     /// Writes share it; what is ordered against all of them has it alone.
     turn: Arc<RwLock<()>>,
-    /// A call was answered.
+    /// Wakes those who wait for a call's answer.
     changed: Notify,
     /// A task ended whose call's answer nobody takes in.
     cut_off: AtomicBool,
@@ -87,7 +87,7 @@ struct State {
 /// What was known of the server when a read began.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen {
-    /// [`Connections::remade`].
+    /// What [`Connections::remade`] was.
     remade: u64,
     /// There was data that the server may lose.
     at_risk: bool,

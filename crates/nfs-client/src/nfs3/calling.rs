@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::read_into::read_data;
 use super::{Nfs3, number};
 use crate::connection::retry::jukebox_pause;
-use crate::connection::{self, Extra, Given, Reply, Times};
+use crate::connection::{self, Extra, Reply, ReplyMemory, Times};
 use crate::error::RpcError;
 
 /// What a procedure answered, and how it was asked.
@@ -70,7 +70,7 @@ impl Nfs3 {
             let status = (Nfsstat3::Rofs as u32).to_be_bytes();
             return Ok(Reply {
                 results: [&status[..], &[0; 4].repeat(words)].concat().into(),
-                memory: Given::Nothing,
+                memory: ReplyMemory::Nothing,
                 resent: false,
             });
         }
@@ -99,11 +99,11 @@ impl Nfs3 {
             tokio::time::sleep(pause).await;
             times.now = Instant::now();
             extra = match reply.memory {
-                Given::Unused(buf) => Extra::Memory {
+                ReplyMemory::Unused(buf) => Extra::Memory {
                     buf,
                     cut: read_data,
                 },
-                Given::Nothing | Given::Filled(_) => again,
+                ReplyMemory::Nothing | ReplyMemory::Filled(_) => again,
             };
         }
         Err(RpcError::Timeout { after: timeout })

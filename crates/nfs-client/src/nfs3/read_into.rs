@@ -6,7 +6,7 @@ use nfs_wire::nfs3::{Failure, FileHandle, Nfsstat3, PostOpAttr, Procedure, ReadA
 use nfs_wire::{Decode, DecodeError, Decoder};
 
 use super::{Nfs3, Outcome};
-use crate::connection::{self, DataAt, Extra, Given};
+use crate::connection::{self, DataAt, Extra, ReplyMemory};
 use crate::error::{BadReply, RpcError};
 
 /// READ results (RFC 1813 §3.3.6) with the data in memory that the caller gave.
@@ -47,8 +47,8 @@ impl Nfs3 {
         };
         let reply = self.patient(Procedure::Read, &args, extra).await?;
         let (head, data) = match reply.memory {
-            Given::Filled(data) => (read_head(&reply.results), Some(data)),
-            Given::Unused(memory) => {
+            ReplyMemory::Filled(data) => (read_head(&reply.results), Some(data)),
+            ReplyMemory::Unused(memory) => {
                 // A failure, or a reply in an unusual form: its data is copied.
                 let answer: Result<nfs_wire::nfs3::ReadOk<'_>, Failure<PostOpAttr>> =
                     connection::decode_results(&reply.results)?;
@@ -57,7 +57,7 @@ impl Nfs3 {
                     Ok(ok) => (read_head(&reply.results), copy_into(memory, ok.data)),
                 }
             }
-            Given::Nothing => (read_head(&reply.results), None),
+            ReplyMemory::Nothing => (read_head(&reply.results), None),
         };
         let head = head.map_err(|error| RpcError::BadReply(BadReply::Decode(error)))?;
         let len = usize::try_from(head.data_len).unwrap_or(usize::MAX);

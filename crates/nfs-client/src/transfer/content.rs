@@ -40,11 +40,11 @@ pub(super) enum Reader {
 /// How a file of this host is read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LocalRead {
-    /// Where to begin, bytes.
+    /// The offset to begin at, in bytes.
     pub(super) from: u64,
-    /// Bytes per piece.
+    /// The length of a full piece, in bytes.
     pub(super) piece_bytes: usize,
-    /// Leave holes out.
+    /// Whether holes are left out.
     pub(super) skip_holes: bool,
 }
 
@@ -186,7 +186,7 @@ fn next_data(file: &Disk, offset: u64) -> io::Result<Option<(u64, u64)>> {
 
 /// A file on its way out.
 pub(super) enum Writer {
-    /// A thread writes behind.
+    /// A file of this host, which a thread writes behind the sender.
     Local {
         orders: Option<mpsc::Sender<Order>>,
         thread: Option<JoinHandle<io::Result<()>>>,
@@ -325,7 +325,7 @@ fn gather(file: &Disk, run: &mut Vec<Piece>, queue: &mut mpsc::Receiver<Order>) 
     None
 }
 
-/// What [`pump`] came to.
+/// How far [`pump`] has come when it returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pumped {
     /// The whole of it: the source's length, and where the last data written ended, bytes.

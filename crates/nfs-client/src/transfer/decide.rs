@@ -11,7 +11,7 @@ use crate::limits::{RESUME_ALIGN_BYTES, SPARSE_BLOCK_BYTES, TRANSFER_UNCOMMITTED
 /// What to do with a file whose name is taken at the destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Onto {
-    /// Leave it.
+    /// The file is left as it is.
     Leave(What),
     /// It may be there whole: leave it if it has the source's content, and replace it if not.
     Compare,
@@ -139,7 +139,7 @@ pub(super) fn last_attributes(
     (set != Sattr3::default()).then_some(set)
 }
 
-/// The same without owner and group, for a caller who may not set them: then the file must not get
+/// `set` without owner and group, for a caller who may not set them: then the file must not get
 /// rights of another owner either.
 pub(super) fn without_owner(set: &Sattr3) -> Sattr3 {
     Sattr3 {

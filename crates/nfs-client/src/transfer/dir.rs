@@ -93,7 +93,7 @@ impl Dir {
         }
     }
 
-    /// The directory `item`.
+    /// Opens the directory `item`, which is in this one.
     pub(super) async fn open_dir(&self, item: &Item) -> Result<Self, TransferError> {
         let location = self.location.join(&item.name);
         let side = match &self.side {

@@ -10,7 +10,7 @@ use super::dir::{Dir, Side};
 use super::error::TransferError;
 use super::file::is_same_file;
 use super::item::Item;
-use super::job::There;
+use super::job::Destination;
 use super::local;
 use super::options::{Follow, Options};
 use super::place::{Location, Place, Remote};
@@ -29,7 +29,7 @@ pub(super) struct Start {
     pub(super) nameless: bool,
 }
 
-/// Where the copy goes.
+/// Where a copy goes to.
 #[derive(Clone, Debug)]
 pub(super) enum End {
     /// Into this directory, under the source's name.
@@ -62,7 +62,7 @@ fn last_name(path: &[u8]) -> Option<(&[u8], &[u8])> {
     }
 }
 
-/// Finds what `place` names.
+/// Finds what the source `place` names.
 pub(super) async fn start(place: &Place, options: &Options) -> Result<Start, TransferError> {
     let follow = match options.follow {
         Follow::Always => true,
@@ -264,12 +264,16 @@ async fn end_there(remote: &Remote) -> Result<Found, TransferError> {
 
 impl End {
     /// Where the source `start` goes: directory, name, and what is known to be there.
-    pub(super) fn of(&self, start: &Start) -> (Dir, Vec<u8>, There) {
+    pub(super) fn of(&self, start: &Start) -> (Dir, Vec<u8>, Destination) {
         match self {
-            Self::Into(dir) => (Dir::clone(dir), start.item.name.clone(), There::Unknown),
+            Self::Into(dir) => (
+                Dir::clone(dir),
+                start.item.name.clone(),
+                Destination::Unknown,
+            ),
             Self::Onto(named) => {
                 let there = named.there.clone();
-                let there = there.map_or(There::Unknown, There::This);
+                let there = there.map_or(Destination::Unknown, Destination::Taken);
                 (named.dir.clone(), named.name.clone(), there)
             }
         }

@@ -10,47 +10,47 @@ use crate::nfs3::Nfsstat3;
 /// Why something was not copied. Each says what it is about, and what to do where there is a cure.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum TransferError {
-    /// The server's side.
+    /// Something failed on the side of a server.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// This host's side.
+    /// Something failed on this host.
     #[error("{place}: {operation}: {error}")]
     Local {
-        /// What it was about.
+        /// The file or directory that it was about.
         place: Box<Location>,
         /// What was tried, in the system call's word.
         operation: &'static str,
-        /// What the system said.
+        /// The error that the system gave.
         error: Arc<io::Error>,
     },
     /// A directory, and trees are not to be copied.
     #[error("{place}: is a directory: give -r to copy it with all that it holds")]
     IsDirectory {
-        /// The directory.
+        /// The directory that it is about.
         place: Box<Location>,
     },
     /// Source and destination are one and the same.
     #[error("{place}: is the same file as {other}")]
     SameFile {
-        /// The source.
+        /// The source that was to be copied.
         place: Box<Location>,
-        /// The destination.
+        /// The destination that it was to be copied to.
         other: Box<Location>,
     },
     /// The destination lies in the directory that is to be copied.
     #[error("{place}: cannot be copied into itself, {other}")]
     IntoItself {
-        /// The source.
+        /// The source that was to be copied.
         place: Box<Location>,
-        /// The destination.
+        /// The destination that it was to be copied to.
         other: Box<Location>,
     },
     /// What is at the destination cannot be replaced by what is to come there.
     #[error("{place}: is a {is}: cannot be replaced by a {by}; remove it first")]
     InTheWay {
-        /// The destination.
+        /// The destination of the copy.
         place: Box<Location>,
-        /// What it is.
+        /// The type of what is there, in a word.
         is: &'static str,
         /// What was to come there.
         by: &'static str,
@@ -58,7 +58,7 @@ pub enum TransferError {
     /// The destination has to be a directory and is none.
     #[error("{place}: is not a directory{cure}")]
     NotADirectory {
-        /// The destination.
+        /// The destination of the copy.
         place: Box<Location>,
         /// What to do; may be empty.
         cure: &'static str,
@@ -66,29 +66,29 @@ pub enum TransferError {
     /// A fifo, socket or device, and trees are not to be copied.
     #[error("{place}: is a {is}, not a regular file: give -r to make one like it")]
     Special {
-        /// The source.
+        /// The source that was to be copied.
         place: Box<Location>,
-        /// What it is.
+        /// The type of what is there, in a word.
         is: &'static str,
     },
     /// The file was copied, but its copy is another.
     #[error("{place}: the copy {other} differs: {theirs}, not {ours}; copy it again")]
     Differs {
-        /// The source.
+        /// The source that was to be copied.
         place: Box<Location>,
-        /// The destination.
+        /// The destination that it was to be copied to.
         other: Box<Location>,
-        /// Checksum of the source.
+        /// The checksum of the source's content, in hexadecimal.
         ours: String,
-        /// Checksum of the destination.
+        /// The checksum of the destination's content, in hexadecimal.
         theirs: String,
     },
     /// The copy was stopped in the middle of this file.
     #[error("{place}: stopped; {committed} bytes of {other} are there")]
     Stopped {
-        /// The source.
+        /// The source that was to be copied.
         place: Box<Location>,
-        /// The destination.
+        /// The destination that it was to be copied to.
         other: Box<Location>,
         /// Bytes from the start that are on stable storage (a server) or written (this host).
         committed: u64,
@@ -96,7 +96,7 @@ pub enum TransferError {
     /// Two sources have the same name, and would go to one place.
     #[error("{place}: another source of this name goes to the same directory")]
     Twice {
-        /// The later one.
+        /// The source that was given later.
         place: Box<Location>,
     },
     /// Directories nested deeper than the cap.
@@ -105,13 +105,13 @@ pub enum TransferError {
         crate::limits::TREE_DEPTH_MAX
     )]
     TooDeep {
-        /// The directory.
+        /// The directory that it is about.
         place: Box<Location>,
     },
     /// Somebody makes and removes the destination again and again.
     #[error("{place}: appears and vanishes while it is written; somebody else works there")]
     Unsteady {
-        /// The destination.
+        /// The destination of the copy.
         place: Box<Location>,
     },
 }

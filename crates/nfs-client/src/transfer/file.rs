@@ -14,7 +14,7 @@ use super::dir::{Dir, Made, Side, is_taken};
 use super::disk::Disk;
 use super::error::TransferError;
 use super::item::{Item, type_name};
-use super::job::{Context, Job, There, piece_bytes, small_bytes};
+use super::job::{Context, Destination, Job, piece_bytes, small_bytes};
 use super::local;
 use super::options::{Existing, Sparse};
 use super::piece::Piece;
@@ -32,20 +32,22 @@ const SET_ID: u32 = 0o6000;
 pub(super) async fn copy(context: &Context, job: &Job) -> Result<Done, TransferError> {
     let mut there = job.there.clone();
     let looks_first = context.options.existing != Existing::Replace || context.options.dry_run;
-    if looks_first && matches!(there, There::Unknown) {
+    if looks_first && matches!(there, Destination::Unknown) {
         there = look(job).await?;
     }
     let mut content = None;
     for _ in 0..UNSTEADY_MAX {
         let mut onto = match &there {
-            There::This(item) if is_lookalike(job, item) => {
+            Destination::Taken(item) if is_lookalike(job, item) => {
                 if !verify::is_same(context, job, item).await? {
                     return Err(same_file(job));
                 }
                 Some((Onto::Leave(What::Complete), item.clone()))
             }
-            There::This(item) => Some((decide_onto(context, job, item).await?, item.clone())),
-            There::Nothing | There::Unknown => None,
+            Destination::Taken(item) => {
+                Some((decide_onto(context, job, item).await?, item.clone()))
+            }
+            Destination::Free | Destination::Unknown => None,
         };
         if let Some((Onto::Leave(what), _)) = onto {
             context.watch.moved(job.item.attributes.size);
@@ -56,7 +58,7 @@ pub(super) async fn copy(context: &Context, job: &Job) -> Result<Done, TransferE
         }
         if let Some((Onto::Remove, _)) = onto {
             job.to.remove(&job.name).await?;
-            there = There::Unknown;
+            there = Destination::Unknown;
             continue;
         }
         if let Some((Onto::Resume(from), item)) = &onto
@@ -86,9 +88,9 @@ pub(super) async fn copy(context: &Context, job: &Job) -> Result<Done, TransferE
     })
 }
 
-async fn look(job: &Job) -> Result<There, TransferError> {
+async fn look(job: &Job) -> Result<Destination, TransferError> {
     let found = job.to.look_up(&job.name).await?;
-    Ok(found.map_or(There::Unknown, There::This))
+    Ok(found.map_or(Destination::Unknown, Destination::Taken))
 }
 
 async fn decide_onto(context: &Context, job: &Job, there: &Item) -> Result<Onto, TransferError> {
@@ -575,7 +577,8 @@ async fn is_same_start(
     there: &Item,
     from: u64,
 ) -> Result<bool, TransferError> {
-    let len = small_bytes(job).min(RESUME_ALIGN_BYTES as usize);
+    let unit = usize::try_from(RESUME_ALIGN_BYTES).unwrap_or(usize::MAX);
+    let len = small_bytes(job).min(unit);
     let source = verify::open(context, &job.from, &job.item).await?;
     let copy = verify::open(context, &job.to, there).await?;
     let (source_place, copy_place) = (

@@ -22,7 +22,7 @@ impl Filter {
         !self.exclude.iter().any(matches) || self.include.iter().any(matches)
     }
 
-    /// Nothing is left out.
+    /// Whether nothing is left out of any tree.
     pub fn is_empty(&self) -> bool {
         self.exclude.is_empty()
     }
@@ -35,7 +35,7 @@ impl Filter {
 /// within a name, `**` is any number of names, and a `/` at the end says that it is for directories.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern {
-    /// As it was written.
+    /// The pattern as it was written.
     text: String,
     names: Vec<Name>,
     directories_only: bool,

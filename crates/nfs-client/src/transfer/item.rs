@@ -4,7 +4,7 @@ use nfs_wire::nfs3::{Fattr3, FileHandle, Ftype3};
 
 use crate::nfs3::Node;
 
-/// Something in a directory.
+/// One entry of a directory, with its attributes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Item {
     pub(super) name: Vec<u8>,

@@ -59,30 +59,34 @@ impl Context {
     }
 }
 
-/// One file to copy.
+/// One file that is to be copied.
 #[derive(Clone, Debug)]
 pub(super) struct Job {
     /// The directory it is in.
     pub(super) from: Dir,
+    /// The file as its directory told it.
     pub(super) item: Item,
     /// The directory it goes to.
     pub(super) to: Dir,
-    /// Its name there.
+    /// The name that it gets there.
     pub(super) name: Vec<u8>,
-    pub(super) there: There,
+    /// What is known of that name.
+    pub(super) there: Destination,
 }
 
 /// What is known of the destination.
 #[derive(Clone, Debug)]
-pub(super) enum There {
-    /// Nothing, for the directory is new.
-    Nothing,
+pub(super) enum Destination {
+    /// The name is free, for the directory is new.
+    Free,
+    /// Nobody has looked yet.
     Unknown,
-    This(Item),
+    /// This has the name.
+    Taken(Item),
 }
 
 impl Job {
-    /// A report of it.
+    /// The report that `what` was done with `bytes` bytes of content.
     pub(super) fn done(&self, what: What, bytes: u64) -> Done {
         Done {
             source: self.from.location.join(&self.item.name),

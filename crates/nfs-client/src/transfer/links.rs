@@ -43,7 +43,7 @@ pub(super) enum Copy {
     Remote(FileHandle),
 }
 
-/// What a name is.
+/// What is known of one of a file's names.
 #[derive(Debug)]
 pub(super) enum Name {
     /// The first one seen: to be copied, and told when there is a copy.

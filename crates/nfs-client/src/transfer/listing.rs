@@ -14,7 +14,7 @@ use crate::client::{DirEntry, DirStream};
 #[derive(Debug)]
 pub(super) struct Listing {
     dir: Dir,
-    /// On a server.
+    /// The listing of a directory on a server; `None` for one of this host.
     stream: Option<Box<DirStream>>,
     ready: VecDeque<Result<Item, TransferError>>,
     ended: bool,

@@ -13,7 +13,7 @@ use rustix::fs::{
 
 use super::item::Item;
 
-/// Bytes of one getdents64.
+/// The buffer of one getdents64, in bytes.
 const LISTING_BYTES: usize = 64 * 1024;
 
 /// Opens the directory `path`, following symbolic links.
@@ -129,7 +129,7 @@ pub(super) fn create(dir: &OwnedFd, name: &[u8], mode: u32) -> io::Result<File> 
     Ok(rustix::fs::openat(dir, name, flags, Mode::from_raw_mode(mode))?.into())
 }
 
-/// Makes the directory `name`.
+/// Makes the directory `name` in `dir`.
 pub(super) fn make_dir(dir: &OwnedFd, name: &[u8], mode: u32) -> io::Result<()> {
     Ok(rustix::fs::mkdirat(dir, name, Mode::from_raw_mode(mode))?)
 }

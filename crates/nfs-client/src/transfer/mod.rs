@@ -73,7 +73,7 @@ pub use self::watch::{Done, Event, Figures, Watch, What};
 
 use self::ends::{End, Start};
 use self::job::{Context, Job};
-use self::tree::{Hands, Level};
+use self::tree::{Level, WorkQueue};
 
 /// Copies `sources` to `destination`: into it if it is a directory, else to its name.
 ///
@@ -92,14 +92,14 @@ pub async fn copy(
     let end = ends::end(destination, sources.len(), options).await?;
     let context = Arc::new(Context::new(options.clone(), watch.clone()));
     let sources = sources.to_vec();
-    tree::run(context, move |hands| async move {
+    tree::run(context, move |queue| async move {
         let mut names = HashSet::new();
         for source in &sources {
-            if hands.context.watch.is_stopped() {
+            if queue.context.watch.is_stopped() {
                 return;
             }
-            if let Err(error) = begin(&hands, source, &end, &mut names).await {
-                hands.context.watch.failed(&error);
+            if let Err(error) = begin(&queue, source, &end, &mut names).await {
+                queue.context.watch.failed(&error);
             }
         }
     })
@@ -109,12 +109,12 @@ pub async fn copy(
 
 /// Finds a source, and hands it out.
 async fn begin(
-    hands: &Hands,
+    queue: &WorkQueue,
     source: &Place,
     end: &End,
     names: &mut HashSet<Vec<u8>>,
 ) -> Result<(), TransferError> {
-    let context = &hands.context;
+    let context = &queue.context;
     let start = ends::start(source, &context.options).await?;
     if !start.nameless && matches!(end, End::Into(_)) && !names.insert(start.item.name.clone()) {
         return Err(TransferError::Twice {
@@ -122,7 +122,7 @@ async fn begin(
         });
     }
     if start.item.attributes.ftype == Ftype3::Dir {
-        return begin_tree(hands, source, end, &start).await;
+        return begin_tree(queue, source, end, &start).await;
     }
     let (to, name, there) = end.of(&start);
     let job = Job {
@@ -132,17 +132,17 @@ async fn begin(
         name,
         there,
     };
-    hands.file(job, None).await;
+    queue.file(job, None).await;
     Ok(())
 }
 
 async fn begin_tree(
-    hands: &Hands,
+    queue: &WorkQueue,
     source: &Place,
     end: &End,
     start: &Start,
 ) -> Result<(), TransferError> {
-    let context = &hands.context;
+    let context = &queue.context;
     if !context.options.recursive {
         return Err(TransferError::IsDirectory {
             place: Box::new(source.location()),
@@ -178,6 +178,6 @@ async fn begin_tree(
         path: Vec::new(),
         depth: 0,
     };
-    hands.tree(Arc::new(level)).await;
+    queue.tree(Arc::new(level)).await;
     Ok(())
 }

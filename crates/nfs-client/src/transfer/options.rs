@@ -76,7 +76,7 @@ pub struct Preserve {
 }
 
 impl Preserve {
-    /// All of it.
+    /// All that can be kept is kept.
     pub const ALL: Self = Self {
         mode: true,
         times: true,
@@ -90,7 +90,7 @@ impl Preserve {
 pub enum Follow {
     /// Those that were named, unless trees are copied; as cp(1) does.
     Auto,
-    /// All of them.
+    /// All symbolic links are followed.
     Always,
     /// None: a link is copied as a link.
     Never,
@@ -115,8 +115,8 @@ pub enum Sparse {
     /// Holes of the source. On a server, which cannot tell them: blocks of zeros, if the source has
     /// fewer bytes in use than its size.
     Auto,
-    /// Every block of zeros.
+    /// Every block of zeros becomes a hole.
     Always,
-    /// None: all is written.
+    /// No hole is made: zeros are written as other bytes are.
     Never,
 }

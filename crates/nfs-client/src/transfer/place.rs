@@ -21,7 +21,7 @@ pub enum Place {
 /// A path in an export.
 #[derive(Clone, Debug)]
 pub struct Remote {
-    /// The mounted export.
+    /// The client of the mounted export.
     pub client: Client,
     /// The path below the export, bytes.
     pub path: Vec<u8>,
@@ -42,7 +42,7 @@ impl Place {
         Ok(Self::Remote(Box::new(Remote { client, path, url })))
     }
 
-    /// What messages call it.
+    /// The name that messages call the place by.
     pub fn location(&self) -> Location {
         match self {
             Self::Local(path) => Location::Local(path.clone()),

@@ -16,7 +16,7 @@ use super::error::TransferError;
 use super::file;
 use super::filter::Filter;
 use super::item::{Item, type_name};
-use super::job::{Context, Job, There};
+use super::job::{Context, Destination, Job};
 use super::links::{Copy, Name, Origin};
 use super::listing::Listing;
 use super::local;
@@ -50,12 +50,12 @@ pub(super) struct Level {
 /// One of the tasks that read directories, with those it is in.
 pub(super) struct Walker {
     frames: Vec<(Listing, Arc<Level>)>,
-    hands: Hands,
+    queue: WorkQueue,
 }
 
-/// What hands work out: held by those who may find more.
+/// The work that was found and is not done yet. Held by all who may find more; a clone is another handle.
 #[derive(Clone)]
-pub(super) struct Hands {
+pub(super) struct WorkQueue {
     pub(super) context: Arc<Context>,
     work: mpsc::Sender<Work>,
     files: Arc<Semaphore>,
@@ -65,13 +65,13 @@ pub(super) struct Hands {
 }
 
 /// Runs `find`, which hands out work, and all the work that comes of it.
-pub(super) async fn run<F>(context: Arc<Context>, find: impl FnOnce(Hands) -> F)
+pub(super) async fn run<F>(context: Arc<Context>, find: impl FnOnce(WorkQueue) -> F)
 where
     F: Future<Output = ()> + Send + 'static,
 {
-    let (work, mut queue) = mpsc::channel(WORK_QUEUE_MAX);
+    let (work, mut found) = mpsc::channel(WORK_QUEUE_MAX);
     let jobs = context.options.jobs.clamp(1, crate::limits::JOBS_MAX);
-    let hands = Hands {
+    let queue = WorkQueue {
         context: context.clone(),
         work,
         files: Arc::new(Semaphore::new(usize::try_from(jobs).unwrap_or(1))),
@@ -79,11 +79,11 @@ where
         tops: Arc::default(),
     };
     let mut tasks = JoinSet::new();
-    tasks.spawn(find(hands));
+    tasks.spawn(find(queue));
     let mut open = true;
     loop {
         tokio::select! {
-            next = queue.recv(), if open => match next {
+            next = found.recv(), if open => match next {
                 Some(Work::File(job, level, permit)) => {
                     let context = context.clone();
                     tasks.spawn(async move {
@@ -114,8 +114,8 @@ where
     }
 }
 
-impl Hands {
-    /// Hands a file out, when it is its turn.
+impl WorkQueue {
+    /// Queues one file to be copied, once fewer files than jobs are on their way.
     pub(super) async fn file(&self, job: Job, level: Option<Arc<Level>>) {
         let bytes = match job.item.attributes.ftype {
             Ftype3::Reg => job.item.attributes.size,
@@ -123,7 +123,7 @@ impl Hands {
         };
         self.context.watch.found(bytes);
         self.context.look_at_times(&job.item);
-        // Neither is ever closed while somebody holds these hands; a copy that is given up drops both.
+        // Neither is ever closed while somebody holds this queue; a copy that is given up drops both.
         if let Ok(permit) = self.files.clone().acquire_owned().await {
             drop(
                 self.work
@@ -133,14 +133,14 @@ impl Hands {
         }
     }
 
-    /// Hands a tree out.
+    /// Queues all files of the tree at `level` to be copied.
     pub(super) async fn tree(&self, level: Arc<Level>) {
         if let Some(item) = super::ends::itself(&level.to).await {
             self.tops.lock().push((level.to.clone(), item));
         }
         let walker = Walker {
             frames: vec![(Listing::new(level.from.clone()), level)],
-            hands: self.clone(),
+            queue: self.clone(),
         };
         if let Ok(permit) = self.walkers.clone().acquire_owned().await {
             drop(self.work.send(Work::Walk(Box::new(walker), permit)).await);
@@ -158,7 +158,7 @@ impl Hands {
 
 impl Walker {
     async fn walk(mut self) {
-        let context = self.hands.context.clone();
+        let context = self.queue.context.clone();
         while let Some((listing, level)) = self.frames.last_mut() {
             if context.watch.is_stopped() {
                 break;
@@ -184,14 +184,14 @@ impl Walker {
     }
 
     async fn take(&mut self, level: &Arc<Level>, found: Item) -> Result<(), TransferError> {
-        let filter = &self.hands.context.options.filter;
+        let filter = &self.queue.context.options.filter;
         let is_link = found.attributes.ftype == Ftype3::Lnk;
         // A link that is followed is what it leads to: a directory, perhaps.
         let is_followed = is_link && self.follows_all();
         if !is_followed && !is_taken(filter, level, &found) {
             return Ok(());
         }
-        let item = match self.hands.context.options.follow {
+        let item = match self.queue.context.options.follow {
             Follow::Always if found.attributes.ftype == Ftype3::Lnk => {
                 level.from.followed(&found).await?
             }
@@ -202,8 +202,8 @@ impl Walker {
         }
         if item.attributes.ftype != Ftype3::Dir {
             let there = match level.new {
-                true => There::Nothing,
-                false => There::Unknown,
+                true => Destination::Free,
+                false => Destination::Unknown,
             };
             let job = Job {
                 from: level.from.clone(),
@@ -212,19 +212,19 @@ impl Walker {
                 to: level.to.clone(),
                 there,
             };
-            self.hands.file(job, Some(level.clone())).await;
+            self.queue.file(job, Some(level.clone())).await;
             return Ok(());
         }
         let below = self.enter(level, &item).await?;
         let frame = (Listing::new(below.from.clone()), below);
-        match self.hands.walkers.clone().try_acquire_owned() {
+        match self.queue.walkers.clone().try_acquire_owned() {
             Ok(permit) => {
                 let walker = Self {
                     frames: vec![frame],
-                    hands: self.hands.clone(),
+                    queue: self.queue.clone(),
                 };
                 let work = Work::Walk(Box::new(walker), permit);
-                drop(self.hands.work.send(work).await);
+                drop(self.queue.work.send(work).await);
             }
             Err(_) => self.frames.push(frame),
         }
@@ -232,7 +232,7 @@ impl Walker {
     }
 
     fn follows_all(&self) -> bool {
-        self.hands.context.options.follow == Follow::Always
+        self.queue.context.options.follow == Follow::Always
     }
 
     /// Makes the directory `item` of `level` at the destination, and opens both.
@@ -241,7 +241,7 @@ impl Walker {
         if level.depth >= TREE_DEPTH_MAX {
             return Err(TransferError::TooDeep { place: place() });
         }
-        if let Some(other) = self.hands.is_top(&level.from, item) {
+        if let Some(other) = self.queue.is_top(&level.from, item) {
             return Err(TransferError::IntoItself {
                 place: place(),
                 other: Box::new(other),
@@ -254,7 +254,7 @@ impl Walker {
             });
         }
         let from = level.from.open_dir(item).await?;
-        let context = &self.hands.context;
+        let context = &self.queue.context;
         let made = make(context, &level.to, &item.name, item, level.new, &from).await?;
         Ok(Arc::new(Level {
             to: made.dir,
@@ -296,7 +296,7 @@ fn is_ancestor(level: &Arc<Level>, item: &Item) -> bool {
     false
 }
 
-/// A destination directory.
+/// A directory of the destination, made or found.
 pub(super) struct MadeDir {
     pub(super) dir: Dir,
     pub(super) attributes: Fattr3,
@@ -421,7 +421,7 @@ async fn one(context: &Context, job: &Job) {
     let copied = async {
         let done = named(context, job).await?;
         // In a tree, the directory is flushed when it is finished.
-        if !matches!(job.there, There::Nothing) {
+        if !matches!(job.there, Destination::Free) {
             sync_dir(&context.options, &job.to).await?;
         }
         Ok(done)
@@ -513,12 +513,12 @@ async fn other(context: &Context, job: &Job, what: What) -> Result<Done, Transfe
     use super::options::Existing;
     let options = &context.options;
     let there = match &job.there {
-        There::This(there) => Some(there.clone()),
-        There::Nothing => None,
-        There::Unknown if options.dry_run || options.existing != Existing::Replace => {
+        Destination::Taken(there) => Some(there.clone()),
+        Destination::Free => None,
+        Destination::Unknown if options.dry_run || options.existing != Existing::Replace => {
             job.to.look_up(&job.name).await?
         }
-        There::Unknown => None,
+        Destination::Unknown => None,
     };
     let mut there = there;
     for _ in 0..crate::limits::UNSTEADY_MAX {

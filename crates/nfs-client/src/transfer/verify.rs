@@ -7,7 +7,7 @@ use super::dir::{Dir, Side};
 use super::disk::Disk;
 use super::error::TransferError;
 use super::item::Item;
-use super::job::{Context, Job, There, piece_bytes};
+use super::job::{Context, Destination, Job, piece_bytes};
 use super::local;
 use super::threads::blocking;
 use super::watch::Watch;
@@ -56,7 +56,7 @@ pub(super) async fn is_same(
 /// A destination that was named and is a symbolic link was written through it.
 fn followed(job: &Job, found: Item) -> Item {
     match &job.there {
-        There::This(there) if there.follow => Item {
+        Destination::Taken(there) if there.follow => Item {
             follow: there.follow,
             handle: there.handle,
             ..found

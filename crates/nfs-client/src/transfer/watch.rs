@@ -54,12 +54,12 @@ pub struct Figures {
     pub local_refused: u64,
 }
 
-/// Something ended.
+/// What became of one thing that was to be copied.
 #[derive(Clone, Copy, Debug)]
 pub enum Event<'a> {
     /// It was done, or would be, or nothing had to be done.
     Done(&'a Done),
-    /// It failed.
+    /// It could not be copied.
     Failed(&'a TransferError),
 }
 
@@ -70,9 +70,9 @@ pub struct Done {
     pub source: Location,
     /// Where it is copied to.
     pub destination: Location,
-    /// What was done.
+    /// What was done with it.
     pub what: What,
-    /// Bytes of content.
+    /// The length of its content, in bytes.
     pub bytes: u64,
     /// Checksum of both sides (BLAKE3, hexadecimal), if it was asked for.
     pub checksum: Option<String>,
@@ -81,20 +81,20 @@ pub struct Done {
 /// What was done, or would be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
-    /// A new file.
+    /// A new file was made.
     Copied,
     /// A file that was there got new content.
     Replaced,
     /// What was there stayed, and the rest was copied from this offset, bytes.
     Resumed {
-        /// From here on, bytes.
+        /// The offset that the copy went on from, in bytes.
         from: u64,
     },
     /// A further name of a file copied before.
     Linked,
-    /// A new directory.
+    /// A new directory was made.
     Directory,
-    /// A new symbolic link.
+    /// A new symbolic link was made.
     Symlink,
     /// A new fifo, socket or device.
     Special,
@@ -107,7 +107,7 @@ pub enum What {
 }
 
 impl What {
-    /// One word for it.
+    /// One word for it, in the past tense; part of the JSON of `penstock cp`.
     pub fn word(self) -> &'static str {
         match self {
             Self::Copied => "copied",
@@ -160,7 +160,7 @@ impl Watch {
         self.inner.stopped.store(true, Ordering::Relaxed);
     }
 
-    /// Whether [`Self::stop`] was called.
+    /// Whether the copy was asked to stop by [`Self::stop`].
     pub fn is_stopped(&self) -> bool {
         self.inner.stopped.load(Ordering::Relaxed)
     }

@@ -75,7 +75,7 @@ impl<P: Fn(&Fattr3) -> Sattr3> ChangeTree<P> {
         }
     }
 
-    /// Begins nothing more.
+    /// Begins no further change; those under way end and are told.
     pub fn stop(&mut self) {
         self.walk = None;
     }

@@ -20,7 +20,7 @@ pub struct Criteria {
     pub paths: Vec<Glob>,
     /// It is of one of these types; of any if there is none.
     pub types: Vec<Ftype3>,
-    /// Its length.
+    /// The file's length, as `ls` shows it.
     pub lengths: Vec<Length>,
     /// How many times 24 hours ago its contents changed, rounded down.
     pub days: Vec<Compare>,
@@ -33,7 +33,7 @@ pub struct Criteria {
     pub uid: Option<u32>,
     /// It belongs to this group.
     pub gid: Option<u32>,
-    /// Its permission bits.
+    /// The permission bits of its mode.
     pub permissions: Vec<Permissions>,
     /// It is a regular file of length 0, or a directory with nothing in it.
     pub empty: bool,
@@ -73,7 +73,7 @@ impl Criteria {
 /// Permission bits, 0 to 0o7777, to compare a mode with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Permissions {
-    /// These and no others.
+    /// These bits are set, and no others.
     Exactly(u32),
     /// All of these; 0 holds for everything.
     All(u32),
@@ -129,7 +129,7 @@ impl Compare {
 /// byte counts as a whole megabyte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Length {
-    /// The number of units.
+    /// What is asked of the number of units.
     pub units: Compare,
     /// Bytes of one unit, at least 1.
     pub unit_bytes: u64,

@@ -10,9 +10,9 @@ use crate::url::components;
 /// The permission bits, 0 to 0o7777, that [`make_dirs`] gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirModes {
-    /// Of the directory that the path names.
+    /// The mode of the directory that the path names.
     pub last: u32,
-    /// Of missing directories above it. Their owner gets the right to write and search in any case:
+    /// The mode of missing directories above it. Their owner gets the right to write and search in any case:
     /// whoever makes a directory on the way must be able to go on in it.
     pub above: u32,
 }

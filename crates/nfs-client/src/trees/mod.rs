@@ -1,7 +1,8 @@
 //! What is done to whole trees of a server by many calls at once: found, removed, changed, made.
 //!
-//! Each walks with a [`Tree`](crate::client::Tree), which goes by handles and follows no symbolic
-//! link. [`Find`], [`RemoveTree`], [`RemoveFound`] and [`ChangeTree`] tell step by step what came of
+//! [`Find`], [`RemoveTree`], [`RemoveFound`] and [`ChangeTree`] walk with a
+//! [`Tree`](crate::client::Tree), which goes by handles and follows no symbolic
+//! link, and tell step by step what came of
 //! it: `next` is called until it gives `None`. What fails is told as a [`Step::Failed`], and the rest
 //! goes on. The three that change something have `stop`, also after a `next` that was dropped on its
 //! way: nothing more is begun, and `next` tells what is still to come of the calls that are under way.
@@ -30,7 +31,7 @@ pub enum Step<T> {
     Failed {
         /// The path that the walk began with, and the names down to what failed, joined by `/`.
         path: Vec<u8>,
-        /// Why.
+        /// Why it could not be done.
         error: ClientError,
     },
 }

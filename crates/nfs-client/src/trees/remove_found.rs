@@ -88,7 +88,7 @@ impl RemoveFound {
         }
     }
 
-    /// Begins nothing more.
+    /// Begins no further removal; those under way end and are told.
     pub fn stop(&mut self) {
         self.walk = None;
         self.leaving = None;

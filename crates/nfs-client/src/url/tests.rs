@@ -293,7 +293,7 @@ proptest! {
         }
     }
 
-    /// The same with pieces that URLs are made of.
+    /// Texts put together from the pieces that URLs are made of.
     #[test]
     fn any_pieces_are_parsed_or_refused(
         pieces in proptest::collection::vec(

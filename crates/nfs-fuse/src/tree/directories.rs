@@ -69,7 +69,7 @@ impl Listed {
 }
 
 impl Tree {
-    /// Opens a directory.
+    /// Opens the directory `number`; returns what the kernel calls the open by.
     pub(crate) async fn opendir(&self, caller: Caller, number: u64) -> Answer<u64> {
         let client = self.client(caller);
         let handle = self.handle(number)?;
@@ -84,7 +84,7 @@ impl Tree {
         self.open_number(&self.directories, directory)
     }
 
-    /// A directory is closed.
+    /// Forgets the open directory `open`, which the kernel has closed.
     pub(crate) fn releasedir(&self, open: u64) {
         self.directories.lock().remove(&open);
     }
@@ -195,7 +195,7 @@ impl OpenDirectory {
         }
     }
 
-    /// READDIR.
+    /// One READDIR from `cookie` on: names without attributes.
     async fn names(&self, cookie: u64, verifier: [u8; 8]) -> Answer<Told> {
         let nfs = self.client.nfs();
         let asked = nfs.readdir(&self.handle, cookie, verifier, DIRECTORY_REPLY_BYTES);

@@ -41,7 +41,7 @@ pub(crate) struct Opened {
     pub(crate) flags: FopenFlags,
 }
 
-/// Where a write goes.
+/// Where the data of a write request goes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wrote {
     pub(crate) offset: u64,
@@ -77,7 +77,7 @@ fn oflags(flags: i32) -> OFlags {
 }
 
 impl Tree {
-    /// Opens a regular file.
+    /// Opens the regular file `number`, if the server would let the caller read and write as `flags` say.
     pub(crate) async fn open(
         &self,
         caller: Caller,

@@ -30,10 +30,10 @@ use crate::limits::{INODES_MAX, LOST_MAX, OPEN_MAX};
 use crate::options::Options;
 use crate::writers::Writers;
 
-/// What an operation answers.
+/// What an operation gives to the kernel: its result, or an error number.
 pub(crate) type Answer<T> = Result<T, Errno>;
 
-/// The file system.
+/// The file system: the objects that the kernel knows, and what is done to them.
 #[derive(Debug)]
 pub(crate) struct Tree {
     callers: Callers,

@@ -10,7 +10,7 @@ use super::{Answer, Tree, refuse};
 use crate::attributes;
 use crate::callers::Caller;
 
-/// What MKNOD makes.
+/// The special file that a MKNOD request makes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Special {
     pub(crate) mode: u32,
@@ -18,7 +18,7 @@ pub(crate) struct Special {
 }
 
 impl Tree {
-    /// What `name` leads to.
+    /// The object that `name` in the directory `parent` leads to.
     pub(crate) async fn lookup(
         &self,
         caller: Caller,
@@ -74,7 +74,7 @@ impl Tree {
         self.made(client.mknod_in(&dir, name, &what).await)
     }
 
-    /// Makes a directory.
+    /// Makes the directory `name` in the directory `parent`.
     pub(crate) async fn mkdir(
         &self,
         caller: Caller,
@@ -128,7 +128,7 @@ impl Tree {
         removed.map_err(|error| refuse(&error))
     }
 
-    /// Removes an empty directory.
+    /// Removes the directory `name` from the directory `parent`, if it is empty.
     pub(crate) async fn rmdir(&self, caller: Caller, parent: u64, name: &[u8]) -> Answer<()> {
         let dir = self.handle(parent)?;
         let removed = self.client(caller).rmdir_in(&dir, name).await;

@@ -17,7 +17,7 @@ use crate::inodes::ROOT;
 const NAME_BYTES_USUAL: u32 = 255;
 
 impl Tree {
-    /// The present attributes.
+    /// The attributes of the object `number` at this moment.
     pub(crate) async fn getattr(&self, caller: Caller, number: u64) -> Answer<FileAttr> {
         let attributes = self.present(&self.client(caller), number).await?;
         let mut shown = self.attributes_of(number, &attributes);

@@ -173,7 +173,7 @@ pub(crate) struct Args {
     pub(super) places: Vec<OsString>,
 }
 
-/// What `--preserve` takes.
+/// A word that `--preserve` takes.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
     /// Permission bits
@@ -190,7 +190,7 @@ pub(super) enum What {
     All,
 }
 
-/// What `--sparse` takes.
+/// A word that `--sparse` takes.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum When {
     Auto,

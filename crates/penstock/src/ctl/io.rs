@@ -172,7 +172,7 @@ impl Args {
     }
 }
 
-/// The policies of exports.
+/// Prints the I/O policy of each export.
 pub(super) fn print_states(out: &mut impl Write, states: &[IoState]) -> std::io::Result<()> {
     for state in states {
         writeln!(out, "{} is {}", state.export, state.path.display())?;
@@ -190,7 +190,7 @@ pub(super) fn print_states(out: &mut impl Write, states: &[IoState]) -> std::io:
     Ok(())
 }
 
-/// What a change did.
+/// Prints what a change of the policies did.
 pub(super) fn print_changed(out: &mut impl Write, changed: &IoChanged) -> std::io::Result<()> {
     if changed.before == changed.now {
         writeln!(out, "{}: as it was", changed.export)?;

@@ -50,7 +50,7 @@ const TEXT_COLUMN: usize = 2 + 8 + SUBJECT_COLUMNS;
 /// Room for the longest subject and a space.
 const SUBJECT_COLUMNS: usize = 18;
 
-/// Prints the page.
+/// Prints all that was found out about one directory.
 pub(super) fn print(
     out: &mut impl Write,
     style: Style,

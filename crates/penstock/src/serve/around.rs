@@ -19,7 +19,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use super::report;
 use crate::logging::SetLevel;
 
-/// Of portmap and rpcbind (RFC 1833 §3).
+/// The port of portmap and rpcbind (RFC 1833 §3).
 const PORTMAP_PORT: u16 = 111;
 
 /// Sockets beside the server's own, bound before it starts so that a failure is one at once.

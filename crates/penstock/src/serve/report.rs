@@ -129,7 +129,7 @@ fn unreachable_for_others(config: &Config, addresses: &[SocketAddr]) -> Option<S
     })
 }
 
-/// Addresses separated by spaces.
+/// The addresses in one line, separated by spaces.
 pub(super) fn joined(addresses: &[SocketAddr]) -> String {
     addresses
         .iter()

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::str::FromStr;
 
-/// Who shall own a file.
+/// The user and the group that shall own a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Owner {
     /// The user, if it changes.

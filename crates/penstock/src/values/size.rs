@@ -5,7 +5,7 @@ use std::str::FromStr;
 /// How truncate(1) finds the new length of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NewLen {
-    /// That many bytes.
+    /// The length is that many bytes.
     Exact(u64),
     /// So many bytes more (`+`).
     More(u64),

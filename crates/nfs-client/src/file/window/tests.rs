@@ -117,7 +117,7 @@ impl Run {
             let (sent, arrived) = reader.flying.pop_front().unwrap();
             let bytes = MIB << reader.window.doubled();
             let (now, answered) = (micros(self.now), micros(arrived));
-            let moved = Moved {
+            let moved = Transferred {
                 sent,
                 answered,
                 bytes,
@@ -421,7 +421,7 @@ fn times_that_do_not_pass_do_no_harm() {
     let mut window = Window::new(Depth::Measured, None, MOST).may_double(2);
     for turn in 0..1000 {
         let sent = window.sent(Duration::from_secs(turn % 7));
-        let mut moved = Moved {
+        let mut moved = Transferred {
             sent,
             answered: Duration::ZERO,
             bytes: u64::from(u32::MAX),

@@ -13,7 +13,7 @@ use crate::file::ahead::Reading;
 use crate::file::commit::{Kept, Problem, Step, WriteAnswer, WriteStep};
 use crate::file::memory::Direction;
 use crate::file::wcc::Change;
-use crate::file::window::{Moved, Sent};
+use crate::file::window::{Sent, Transferred};
 use crate::limits::WRITE_LINGER;
 use crate::nfs3::Outcome;
 
@@ -60,7 +60,7 @@ impl Writing {
         let mut state = self.lock();
         let sent_bytes = write.range.end - write.range.start;
         let answered = self.memory.now();
-        let moved = Moved {
+        let moved = Transferred {
             sent: write.sent,
             answered,
             bytes: sent_bytes,
@@ -218,7 +218,7 @@ impl Underway {
         }
     }
 
-    /// All was done.
+    /// The task has done all that it was to do, and needs no cleaning up.
     pub(super) fn over(mut self) {
         self.over = true;
     }
