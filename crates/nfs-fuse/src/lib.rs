@@ -27,6 +27,20 @@
 //! # Ok(())
 //! # }
 //! ```
+#![deny(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation
+)]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::unwrap_used,
+        clippy::indexing_slicing,
+        clippy::cast_possible_truncation,
+        reason = "a test that panics has failed, as it should"
+    )
+)]
 
 mod attributes;
 mod callers;

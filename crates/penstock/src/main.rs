@@ -1,4 +1,18 @@
 //! The `penstock` command: parses, calls, prints. What it calls is in the libraries.
+#![deny(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation
+)]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::unwrap_used,
+        clippy::indexing_slicing,
+        clippy::cast_possible_truncation,
+        reason = "a test that panics has failed, as it should"
+    )
+)]
 #![allow(
     rustdoc::broken_intra_doc_links,
     reason = "most of the documentation here is help texts, which clap prints as they are: [:PORT]"

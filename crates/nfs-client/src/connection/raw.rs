@@ -59,7 +59,7 @@ impl RawConnection {
         let mut mark_len = 0;
         loop {
             let invalid = |error| io::Error::new(io::ErrorKind::InvalidData, error);
-            let mut bytes = &mark[..mark_len];
+            let mut bytes = mark.get(..mark_len).unwrap_or_default();
             mark_len = 0;
             match fragments.next(&mut bytes).map_err(invalid)? {
                 Position::Mark { .. } => {
@@ -73,7 +73,8 @@ impl RawConnection {
                 Position::Fragment { left, .. } => {
                     let start = record.len();
                     record.resize(start + left, 0);
-                    self.stream.read_exact(&mut record[start..]).await?;
+                    let fragment = record.get_mut(start..).unwrap_or_default();
+                    self.stream.read_exact(fragment).await?;
                     fragments.take(left);
                 }
                 Position::End => return Ok(Some(record)),

@@ -304,7 +304,7 @@ fn open_past(file: &LocalFile) -> nfs_io::Result<Past> {
     let said = fs::statx(fd.as_fd())?.alignment(block);
     // A file system that does not say, but opens: enough for every disk that Linux knows, and it refuses
     // what it does not like.
-    let enough = DIRECT_ALIGN_BYTES as u32;
+    let enough = u32::try_from(DIRECT_ALIGN_BYTES).unwrap_or(u32::MAX);
     let or_enough = |said: u32| if said == 0 { enough } else { said };
     let alignment = Alignment {
         memory: or_enough(said.memory),

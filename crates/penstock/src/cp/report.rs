@@ -115,7 +115,7 @@ impl Reporter {
             self.print(&summary.to_string());
         } else if std::io::stderr().is_terminal() && !self.dry_run && !interrupted {
             let seconds = elapsed.as_secs_f64();
-            let rate = bytes_text((figures.bytes_done as f64 / seconds.max(0.001)) as u64);
+            let rate = bytes_text(per_second(figures.bytes_done, seconds));
             eprintln!(
                 "{} files, {} in {seconds:.1} s ({rate}/s)",
                 figures.files_done,
@@ -204,4 +204,12 @@ fn done_json(done: &Done) -> Value {
         object.insert("blake3".to_owned(), checksum.as_str().into());
     }
     Value::Object(object)
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "`as` goes to the nearest end of the range, and this is shown only"
+)]
+fn per_second(bytes: u64, seconds: f64) -> u64 {
+    (bytes as f64 / seconds.max(0.001)) as u64
 }

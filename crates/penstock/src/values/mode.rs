@@ -133,13 +133,13 @@ fn clause_steps(clause: &str, steps: &mut Vec<Step>) -> Result<(), String> {
         };
     }
     while let Some(letter) = rest.chars().next() {
+        let after = rest.get(letter.len_utf8()..).unwrap_or_default();
         let op = match letter {
             '+' => Op::Add,
             '-' => Op::Remove,
             '=' => Op::Set,
             _ => return Err(bad()),
         };
-        let after = &rest[1..];
         let end = after.find(['+', '-', '=']).unwrap_or(after.len());
         let (what, next) = after.split_at(end);
         let value = value(what).ok_or_else(bad)?;
