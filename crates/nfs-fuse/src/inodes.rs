@@ -165,3 +165,88 @@ impl<T: Default> Inodes<T> {
             .map(|(number, inode)| (*number, &mut inode.beside))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use nfs_client::nfs3::{Ftype3, Nfstime3, Specdata3};
+
+    use super::*;
+
+    fn handle(name: &str) -> FileHandle {
+        FileHandle::new(name.as_bytes()).unwrap()
+    }
+
+    fn attributes(fsid: u64, fileid: u64) -> Fattr3 {
+        let time = Nfstime3::default();
+        Fattr3 {
+            ftype: Ftype3::Reg,
+            mode: 0o644,
+            nlink: 1,
+            uid: 0,
+            gid: 0,
+            size: 0,
+            used: 0,
+            rdev: Specdata3 { major: 0, minor: 0 },
+            fsid,
+            fileid,
+            atime: time,
+            mtime: time,
+            ctime: time,
+        }
+    }
+
+    fn table(cap: usize) -> Inodes<u32> {
+        Inodes::new(handle("root"), 7, cap)
+    }
+
+    #[test]
+    fn the_number_is_the_fileid_where_that_is_unique() {
+        let mut inodes = table(100);
+        assert_eq!(inodes.look_up(&handle("a"), &attributes(7, 40)), Ok(40));
+        assert_eq!(inodes.look_up(&handle("a"), &attributes(7, 40)), Ok(40));
+        // Another handle with the same fileid, another file system, and fileids that mean something else.
+        for (name, fsid, fileid) in [
+            ("b", 7, 40),
+            ("c", 8, 41),
+            ("d", 7, ROOT),
+            ("e", 7, 0),
+            ("f", 7, OWN_FIRST),
+        ] {
+            let number = inodes.look_up(&handle(name), &attributes(fsid, fileid));
+            assert!(number.unwrap() >= OWN_FIRST, "{name}");
+            assert_eq!(inodes.handle(number.unwrap()), Some(handle(name)));
+            assert_eq!(inodes.number(&handle(name)), number.ok());
+        }
+    }
+
+    #[test]
+    fn what_is_told_of_or_open_stays() {
+        let mut inodes = table(100);
+        let number = inodes.look_up(&handle("a"), &attributes(7, 40)).unwrap();
+        inodes.look_up(&handle("a"), &attributes(7, 40)).unwrap();
+        *inodes.beside(number).unwrap() = 5;
+        inodes.forget(number, 1);
+        inodes.opened(number);
+        inodes.opened(number);
+        inodes.forget(number, 1);
+        assert_eq!(inodes.handle(number), Some(handle("a")), "it is open");
+        assert_eq!(inodes.all_open().map(|(n, _)| n).collect::<Vec<_>>(), [40]);
+        assert_eq!(inodes.released(number, |kept| *kept), None, "still open");
+        assert_eq!(inodes.released(number, |kept| *kept), Some(5));
+        assert_eq!((inodes.handle(number), inodes.opens(number)), (None, 0));
+        assert_eq!(inodes.number(&handle("a")), None);
+        // The kernel may say more than it was told.
+        inodes.forget(ROOT, 1000);
+        assert_eq!(inodes.handle(ROOT), Some(handle("root")));
+    }
+
+    #[test]
+    fn the_table_has_a_cap() {
+        let mut inodes = table(2);
+        assert_eq!(inodes.look_up(&handle("a"), &attributes(7, 40)), Ok(40));
+        assert_eq!(inodes.look_up(&handle("b"), &attributes(7, 41)), Err(Full));
+        assert_eq!(inodes.look_up(&handle("a"), &attributes(7, 40)), Ok(40));
+        inodes.forget(40, 2);
+        assert_eq!(inodes.look_up(&handle("b"), &attributes(7, 41)), Ok(41));
+    }
+}

@@ -32,7 +32,11 @@ const ARROWS: &[(&str, &[&str])] = &[
 ];
 
 /// What tests of a crate may use besides: the client is the traffic source of the server's tests.
-const TEST_ARROWS: &[(&str, &[&str])] = &[("nfs-server", &["nfs-client"])];
+const TEST_ARROWS: &[(&str, &[&str])] = &[
+    ("nfs-server", &["nfs-client"]),
+    // The server of the file system's tests is the client's, which speaks the wire's words.
+    ("nfs-fuse", &["nfs-wire"]),
+];
 
 /// Rules on the manifests of the workspace.
 pub(crate) fn check(tree: &Tree, findings: &mut Vec<Finding>) -> Result<()> {

@@ -5,6 +5,8 @@ mod files;
 mod names;
 mod objects;
 mod silly;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
