@@ -3,6 +3,7 @@
 //! What a contributor, a reviewer and CI run is the same program, so that "it passed here" means the
 //! same thing everywhere. `check` holds the rules, `test` runs every test level, `fuzz` and `interop` run one
 //! of them for longer, `bench` measures, `man` writes the manual pages.
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::too_many_lines))]
 
 mod check;
 mod levels;

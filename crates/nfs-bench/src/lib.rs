@@ -7,6 +7,7 @@
 //!
 //! The measured loop ([`baseline::load`]) is deliberately not the client library: a prepared call is patched and sent, a
 //! reply's status is looked at, and nothing else happens, so that what is measured is the server.
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::too_many_lines))]
 
 pub mod baseline;
 mod calls;

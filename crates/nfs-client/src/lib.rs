@@ -64,6 +64,7 @@
 //! was written and is not yet on stable storage, and its attributes for a few seconds
 //! ([`File::stat`]). All bytes that a server sends are checked before they choose an allocation, an
 //! index or an offset; a server that breaks the protocol gets a typed error, never a panic.
+#![cfg_attr(not(test), deny(clippy::too_many_lines))]
 #![deny(
     clippy::unwrap_used,
     clippy::indexing_slicing,

@@ -27,6 +27,7 @@
 //! # Ok(())
 //! # }
 //! ```
+#![cfg_attr(not(test), deny(clippy::too_many_lines))]
 #![deny(
     clippy::unwrap_used,
     clippy::indexing_slicing,

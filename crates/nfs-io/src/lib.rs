@@ -13,6 +13,7 @@
 //! This is the only crate of the workspace with unsafe code. Every block has a `// SAFETY:` line
 //! that names the invariant and who keeps it; callers of this crate's public functions never have
 //! to keep one.
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::too_many_lines))]
 #![allow(
     unsafe_code,
     reason = "system calls that rustix does not wrap, aligned memory, io_uring"

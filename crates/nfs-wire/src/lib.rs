@@ -10,14 +10,16 @@
 #![deny(
     clippy::unwrap_used,
     clippy::indexing_slicing,
-    clippy::cast_possible_truncation
+    clippy::cast_possible_truncation,
+    clippy::too_many_lines
 )]
 #![cfg_attr(
     test,
     allow(
         clippy::unwrap_used,
         clippy::indexing_slicing,
-        clippy::cast_possible_truncation
+        clippy::cast_possible_truncation,
+        clippy::too_many_lines
     )
 )]
 

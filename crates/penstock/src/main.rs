@@ -1,4 +1,5 @@
 //! The `penstock` command: parses, calls, prints. What it calls is in the libraries.
+#![cfg_attr(not(test), deny(clippy::too_many_lines))]
 #![deny(
     clippy::unwrap_used,
     clippy::indexing_slicing,

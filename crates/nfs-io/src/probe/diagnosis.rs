@@ -593,6 +593,38 @@ fn server(list: &mut List, handles: HandleFacts, process: &ProcessFacts) {
             .iter()
             .any(|&(one, held)| one == name && held)
     };
+    file_handles(list, handles);
+    let wanted = [
+        "CAP_DAC_READ_SEARCH",
+        "CAP_SETUID",
+        "CAP_SETGID",
+        "CAP_CHOWN",
+        "CAP_FOWNER",
+    ];
+    let lacking: Vec<&str> = wanted.into_iter().filter(|name| !held(name)).collect();
+    let user = match process.uid {
+        0 => "root".to_owned(),
+        uid => format!("user {uid}"),
+    };
+    if lacking.is_empty() {
+        let fact = format!("{user} with all that a server uses");
+        list.add(Section::Server, Level::Ok, "capabilities", fact);
+    } else {
+        let fact = format!("{user} without {}", lacking.join(" "));
+        list.add(Section::Server, Level::Warn, "capabilities", fact)
+            .meaning("without CAP_SETUID and CAP_SETGID every client acts as the server's user")
+            .cure("run as root, or give these (systemd: AmbientCapabilities=)");
+    }
+    if process.descriptors < 1024 {
+        let fact = format!("{} allowed", process.descriptors);
+        list.add(Section::Server, Level::Warn, "descriptors", fact)
+            .meaning("a file that is served direct takes two")
+            .cure("ulimit -n, or LimitNOFILE= in the unit");
+    }
+}
+
+/// Whether the server may use the kernel's handles of files, or needs a table of its own.
+fn file_handles(list: &mut List, handles: HandleFacts) {
     match (handles.made, handles.opened) {
         (Ok(()), Ok(())) => {
             list.add(
@@ -620,32 +652,5 @@ fn server(list: &mut List, handles: HandleFacts, process: &ProcessFacts) {
                 entry.cure("mount /proc");
             }
         }
-    }
-    let wanted = [
-        "CAP_DAC_READ_SEARCH",
-        "CAP_SETUID",
-        "CAP_SETGID",
-        "CAP_CHOWN",
-        "CAP_FOWNER",
-    ];
-    let lacking: Vec<&str> = wanted.into_iter().filter(|name| !held(name)).collect();
-    let user = match process.uid {
-        0 => "root".to_owned(),
-        uid => format!("user {uid}"),
-    };
-    if lacking.is_empty() {
-        let fact = format!("{user} with all that a server uses");
-        list.add(Section::Server, Level::Ok, "capabilities", fact);
-    } else {
-        let fact = format!("{user} without {}", lacking.join(" "));
-        list.add(Section::Server, Level::Warn, "capabilities", fact)
-            .meaning("without CAP_SETUID and CAP_SETGID every client acts as the server's user")
-            .cure("run as root, or give these (systemd: AmbientCapabilities=)");
-    }
-    if process.descriptors < 1024 {
-        let fact = format!("{} allowed", process.descriptors);
-        list.add(Section::Server, Level::Warn, "descriptors", fact)
-            .meaning("a file that is served direct takes two")
-            .cure("ulimit -n, or LimitNOFILE= in the unit");
     }
 }

@@ -63,7 +63,7 @@ async fn read_data(cx: &Context, args: &ReadArgs, out: &mut Vec<u8>) -> Result<B
         Ok(done) => {
             let file_attributes = Some(fattr3(&done.attributes));
             // At most `io_bytes_max`, which has 32 bits.
-            let data_len = done.data.len() as u32;
+            let data_len = u32::try_from(done.data.len()).unwrap_or(u32::MAX);
             count_bytes(&cx.service.counters.bytes_read, done.data.len());
             put(out, &Nfsstat3::Ok);
             put(
@@ -135,7 +135,7 @@ async fn write_data(
             Ok(WriteOk {
                 file_wcc,
                 // At most `args.count`.
-                count: done.count as u32,
+                count: u32::try_from(done.count).unwrap_or(args.count),
                 committed: stable_how(done.committed),
                 verf: done.verifier,
             })

@@ -1,4 +1,6 @@
 //! The one map from an operation's failure to NFSv3's status (RFC 1813 §2.6).
+// A status that is added is to be answered, not swallowed by a last arm.
+#![deny(clippy::wildcard_enum_match_arm)]
 
 use nfs_io::Errno;
 use nfs_wire::nfs3::Nfsstat3;
