@@ -146,7 +146,7 @@ pub enum UrlError {
         /// What the option takes instead, as a sentence.
         cure: &'static str,
     },
-    /// `:port` and `nfsport=` disagree.
+    /// The port behind the host and the option `nfsport=` are not the same.
     #[error("the URL names two NFS ports, :{port} and nfsport={nfsport}: keep one")]
     TwoPorts {
         /// The port after the host.
@@ -200,7 +200,7 @@ impl NfsUrl {
         components(&self.path)
     }
 
-    /// The same place with another path below the same host, with the same options.
+    /// This address with another path: host, ports and options stay.
     pub fn with_path(&self, path: impl Into<Vec<u8>>) -> Self {
         Self {
             path: path.into(),

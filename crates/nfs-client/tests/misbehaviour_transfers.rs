@@ -21,7 +21,7 @@ use double::faults::{Fault, HARMFUL, HARMLESS, Profile};
 /// Longer than any of these copies can take, on a busy machine too.
 const HANG: Duration = Duration::from_secs(900);
 
-/// Runs at once.
+/// The number of runs, each with a seed of its own.
 const RUNS: u64 = 40;
 
 /// What became of all runs of a test.

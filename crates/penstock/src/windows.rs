@@ -35,7 +35,7 @@ impl WindowArgs {
         }
     }
 
-    /// The same for a command that moves `limit` bytes per second at most. Data read ahead is dropped
+    /// These windows, for a command that moves `limit` bytes per second at most. Data read ahead is dropped
     /// when it waits for a second; what is asked for lies in half of that, unless the user says more.
     pub(crate) fn limited(&self, limit: Option<NonZeroU64>) -> Self {
         let Some(limit) = limit else {

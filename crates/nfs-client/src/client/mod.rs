@@ -49,7 +49,7 @@ impl Client {
         &self.nfs
     }
 
-    /// The same export over the same connections, called as `identity`. Files that both have open are
+    /// A client of this export over the same connections, called as `identity`. Files that both have open are
     /// one: each sees what the other writes. What one has read ahead is not given to the other.
     pub fn with_identity(&self, identity: Identity) -> Self {
         Self {
@@ -89,7 +89,7 @@ impl Client {
         self.files.windows()
     }
 
-    /// The same client with other windows, and memory of their own, for the files that it opens.
+    /// This client with other windows, and memory of their own, for the files that it opens.
     #[must_use]
     pub fn with_windows(self, windows: Windows) -> Self {
         let files = Arc::new(Files::new(self.transfer_sizes(), windows));

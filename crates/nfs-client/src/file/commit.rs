@@ -486,7 +486,7 @@ impl Kept {
         self.held
     }
 
-    /// Ends what [`Self::try_hold`] began.
+    /// Lets calls be sent again, after [`Self::try_hold`] has held them back.
     pub(super) fn unhold(&mut self) {
         self.held = false;
     }

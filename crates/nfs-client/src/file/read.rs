@@ -128,7 +128,7 @@ impl ReadStream {
         }
     }
 
-    /// The same stream, ending in front of offset `end` if the file does not end before; nothing is
+    /// This stream, ending in front of offset `end` if the file does not end before; nothing is
     /// read from there on.
     #[must_use]
     pub fn until(mut self, end: u64) -> Self {

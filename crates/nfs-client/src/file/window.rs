@@ -193,7 +193,7 @@ impl Window {
         }
     }
 
-    /// The same window with transfers that may be doubled so many times where that pays.
+    /// This window, with transfers that may be doubled so many times where that pays.
     pub(crate) fn may_double(mut self, times: u32) -> Self {
         self.size.doubled_max = if self.fixed { 0 } else { times };
         self.size.doubled = self.size.doubled.min(self.size.doubled_max);

@@ -87,7 +87,7 @@ struct State {
 /// What was known of the server when a read began.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen {
-    /// What [`Connections::remade`] was.
+    /// What [`Connections::remade`] was at that time.
     remade: u64,
     /// There was data that the server may lose.
     at_risk: bool,

@@ -119,7 +119,7 @@ pub(super) async fn start(place: &Place, options: &Options) -> Result<Start, Tra
     }
 }
 
-/// The same error about a whole URL: a path alone does not say which server it is on.
+/// This error, about a whole URL: a path alone does not say which server it is on.
 fn of_url(error: ClientError, url: &NfsUrl) -> ClientError {
     error.of(url.to_string().as_bytes())
 }

@@ -79,9 +79,9 @@ pub(super) struct Job {
 pub(super) enum Destination {
     /// The name is free, for the directory is new.
     Free,
-    /// Nobody has looked yet.
+    /// Nobody has looked for the name yet.
     Unknown,
-    /// This has the name.
+    /// Something has the name already: this.
     Taken(Item),
 }
 

@@ -28,7 +28,7 @@ pub(crate) async fn client_of(
     client_with(ConnectOptions::default(), answer).await
 }
 
-/// As [`client_of`], with options.
+/// The procedures over a connection made with `options` to a server that answers each call by `answer`.
 pub(crate) async fn client_with(
     options: ConnectOptions,
     mut answer: impl FnMut(Call<'_>) -> Vec<u8> + Send + 'static,

@@ -9,27 +9,27 @@ use nfs_wire::nfs3::Procedure;
 
 use super::chance::Chance;
 
-/// One misbehaviour.
+/// One way in which the server misbehaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Fault {
     /// READ gives less than there is.
     ShortRead,
     /// WRITE takes less than there is.
     ShortWrite,
-    /// The reply comes late.
+    /// The reply comes late, by up to a quarter of a second.
     Late,
     /// Replies come in another order: each after a pause of its own.
     OutOfOrder,
-    /// The reply comes twice.
+    /// The same reply comes twice, one behind the other.
     Twice,
     /// The verifier changes, although nothing is lost.
     OtherVerifier,
     /// The power is cut: what was not committed may be lost, all connections end, and so do the
     /// memories of what was answered.
     Restart,
-    /// NFS3ERR_JUKEBOX.
+    /// The call is refused with NFS3ERR_JUKEBOX: it is to be tried later.
     Jukebox,
-    /// NFS3ERR_STALE.
+    /// The call is refused with NFS3ERR_STALE, although the file is there.
     Stale,
     /// The connection is closed, and the call not executed.
     CloseBefore,
@@ -39,9 +39,9 @@ pub(crate) enum Fault {
     HalfReply,
     /// The call is executed, and nothing said.
     NoReply,
-    /// WRITE fails with NFS3ERR_IO.
+    /// WRITE is refused with NFS3ERR_IO, and nothing of it is kept.
     WriteIo,
-    /// WRITE fails with NFS3ERR_NOSPC.
+    /// WRITE is refused with NFS3ERR_NOSPC, and nothing of it is kept.
     WriteNospc,
     /// COMMIT fails, what was to be committed is lost, and the verifier changes with it.
     CommitIo,
@@ -122,7 +122,7 @@ pub(crate) struct Plan {
     pub(crate) refuse: Option<Nfsstat3>,
     /// READ and WRITE move at most so many bytes.
     pub(crate) bytes_max: Option<usize>,
-    /// Before the reply.
+    /// How long the server waits before it sends the reply.
     pub(crate) pause: Duration,
 }
 

@@ -50,13 +50,13 @@ struct State {
     /// How often each fault happened, and all calls.
     counts: BTreeMap<Fault, u64>,
     calls: BTreeMap<u32, u64>,
-    /// Replies by xid.
+    /// The replies of calls that were executed, by their xid.
     answered: HashMap<u32, Vec<u8>>,
     /// Which connection is the newest.
     newest: u64,
     /// Every connection older than this has ended.
     restarted: u64,
-    /// Changes with each restart.
+    /// How often the server was restarted; whoever serves a connection waits for a change.
     restarts: watch::Sender<u64>,
 }
 
@@ -93,7 +93,7 @@ impl Double {
         self.misbehave(Profile::default());
     }
 
-    /// The power is cut.
+    /// Cuts the power: connections end, and what is not stable may be lost.
     pub(crate) fn restart(&self) {
         self.state.lock().restart();
     }

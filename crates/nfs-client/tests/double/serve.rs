@@ -141,7 +141,7 @@ fn read(store: &Store, id: Id, offset: u64, count: u32, plan: &Plan) -> Answer {
     })
 }
 
-/// The procedures on names.
+/// Executes the procedures that look names up, make, remove and list them.
 fn names(store: &mut Store, call: &Call<'_>) -> Answer {
     match call {
         Call::Create(args) => {

@@ -47,7 +47,7 @@ pub(crate) enum Kind {
 /// The bytes of a file.
 #[derive(Debug, Default)]
 pub(crate) struct Content {
-    /// What READ gives.
+    /// The bytes that READ gives.
     pub(crate) now: Vec<u8>,
     /// What is left after a power cut.
     pub(crate) stable: Vec<u8>,

@@ -60,7 +60,7 @@ pub(crate) fn words(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_be_bytes()).collect()
 }
 
-/// An accepted, successful reply.
+/// The record of an accepted, successful reply to the call `xid`.
 pub(crate) fn success(xid: u32, results: &[u8]) -> Vec<u8> {
     [words(&[xid, 1, 0, 0, 0, 0]), results.to_vec()].concat()
 }

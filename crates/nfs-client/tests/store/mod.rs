@@ -64,7 +64,7 @@ type Script = Box<dyn FnMut(&str, usize) -> Action + Send>;
 
 pub(crate) struct Store {
     pub(crate) disk: Vec<u8>,
-    /// What a read sees.
+    /// The bytes that a READ gives, stable or not.
     pub(crate) cache: Vec<u8>,
     verifier: u64,
     changes: u32,
@@ -86,11 +86,11 @@ struct Held {
 }
 
 enum Work {
-    /// Not done yet.
+    /// A WRITE that was received and is not executed yet: offset, stability, data.
     Write(u64, StableHow, Vec<u8>),
     Commit,
     Setattr(Option<u64>),
-    /// Done: the results.
+    /// A call that was executed, with its results.
     Done(Vec<u8>),
 }
 

@@ -104,7 +104,7 @@ pub(crate) struct Args {
 /// What to serve, made of the flags.
 pub(super) struct Plan {
     pub(super) config: Config,
-    /// The same before flags changed it: what a reload compares with.
+    /// The configuration as it was before flags changed it: what a reload compares with.
     pub(super) loaded: Config,
     /// What the default state directory is named after: DIR or the configuration file.
     pub(super) served: PathBuf,

@@ -195,7 +195,7 @@ impl Mounted {
         Self { child, point }
     }
 
-    /// Where it is mounted.
+    /// The path of `name` below the mount point.
     pub(crate) fn at(&self, name: &str) -> PathBuf {
         self.point.join(name)
     }

@@ -69,7 +69,7 @@ impl Model {
         }
     }
 
-    /// Compares the whole file.
+    /// Compares the whole file with what it has to hold.
     pub(crate) fn compare(&mut self) {
         self.open_again();
         let end = usize::try_from(self.size()).unwrap();

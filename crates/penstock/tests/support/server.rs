@@ -104,7 +104,7 @@ impl Drop for Served {
     }
 }
 
-/// How a command ended.
+/// What a command printed, and how it ended.
 pub(crate) struct Ran(Output);
 
 impl Ran {

@@ -25,7 +25,7 @@ enum Op {
     Crash(u64),
     Truncate(usize),
     EndTruncate,
-    /// A call fails.
+    /// One of the calls on its way fails.
     Fail(usize),
 }
 
