@@ -59,12 +59,13 @@ impl Default for UringLimits {
 
 /// A ring and all it owes answers for.
 pub(super) struct Uring {
-    core: RefCell<Core>,
+    inner: RefCell<Ring>,
     ring_fd: RawFd,
 }
 
-struct Core {
-    ring: IoUring,
+/// A ring with what is queued for it, what the kernel works on, and who waits.
+struct Ring {
+    io_uring: IoUring,
     /// Not dropped with the rest: `drain` empties it, or what is left is leaked.
     table: ManuallyDrop<Table>,
     lanes: Lanes<Queued>,
@@ -145,8 +146,8 @@ impl Uring {
             .register_iowq_max_workers(&mut workers)
             .map_err(|error| errno_of(&error))?;
         let ring_fd = ring.as_raw_fd();
-        let core = Core {
-            ring,
+        let inner = Ring {
+            io_uring: ring,
             table: ManuallyDrop::new(Table::new(in_flight_max as usize)),
             lanes: Lanes::new(
                 in_flight_max as usize,
@@ -160,7 +161,7 @@ impl Uring {
             patience: Duration::from_secs(RING_DROP_SECONDS),
         };
         Ok(Self {
-            core: RefCell::new(core),
+            inner: RefCell::new(inner),
             ring_fd,
         })
     }
@@ -176,16 +177,16 @@ impl Uring {
             answer,
         };
         let driver = {
-            let mut core = self.core.borrow_mut();
-            match core.lanes.enter(lane, queued) {
-                Ok(Some(starts)) => core.start(lane, starts),
+            let mut inner = self.inner.borrow_mut();
+            match inner.lanes.enter(lane, queued) {
+                Ok(Some(starts)) => inner.start(lane, starts),
                 Ok(None) => {}
                 // The caller polls the waiter next: nobody to wake.
                 Err(full) => {
                     full.answer.borrow_mut().result = Some(full.op.failed(Errno::AGAIN));
                 }
             }
-            core.driver.clone()
+            inner.driver.clone()
         };
         if let Some(driver) = driver {
             driver.wake();
@@ -194,8 +195,8 @@ impl Uring {
     }
 
     pub(super) fn in_flight(&self) -> usize {
-        let core = self.core.borrow();
-        core.table.len() + core.lanes.queued()
+        let inner = self.inner.borrow();
+        inner.table.len() + inner.lanes.queued()
     }
 
     pub(super) async fn drive(&self) -> Result<()> {
@@ -212,9 +213,9 @@ impl Uring {
     fn turn(&self, ring: &AsyncFd<Borrowed>, context: &mut Context<'_>) -> Poll<Result<()>> {
         loop {
             let idle = {
-                let mut core = self.core.borrow_mut();
-                core.driver = Some(context.waker().clone());
-                core.exchange()
+                let mut inner = self.inner.borrow_mut();
+                inner.driver = Some(context.waker().clone());
+                inner.exchange()
             };
             self.wake_waiters();
             match idle {
@@ -238,13 +239,13 @@ impl Uring {
     /// Exchanges now what is queued if it is `least` bytes or more; whether it was.
     pub(super) fn hand_over(&self, least: usize) -> bool {
         {
-            let mut core = self.core.borrow_mut();
-            if core.queued_bytes < least.max(1) {
+            let mut inner = self.inner.borrow_mut();
+            if inner.queued_bytes < least.max(1) {
                 return false;
             }
             // What the kernel did not take, and a ring that failed, are the driver's to see: it was
             // woken when these operations came.
-            if core.exchange().is_err() {
+            if inner.exchange().is_err() {
                 return false;
             }
         }
@@ -253,14 +254,14 @@ impl Uring {
     }
 
     fn wake_waiters(&self) {
-        let wakers = std::mem::take(&mut self.core.borrow_mut().to_wake);
+        let wakers = std::mem::take(&mut self.inner.borrow_mut().to_wake);
         for waker in wakers {
             waker.wake();
         }
     }
 }
 
-/// What [`Core::exchange`] left behind.
+/// What [`Ring::exchange`] left behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Exchanged {
     /// Everything queued is with the kernel, everything ended is answered.
@@ -269,7 +270,7 @@ enum Exchanged {
     MoreToSubmit,
 }
 
-impl Core {
+impl Ring {
     /// Gives an operation a slot and the ring its description; the kernel sees it at the next
     /// submission.
     fn start(&mut self, lane: Lane, queued: Queued) {
@@ -298,13 +299,13 @@ impl Core {
             // before a number is given up.
             self.submit()?;
         }
-        self.personalities.register(&self.ring, creds)
+        self.personalities.register(&self.io_uring, creds)
     }
 
     /// Describes what is left of a slot's operation to the ring.
     fn push(&mut self, index: usize) {
         let entry = self.table.entry(index);
-        let mut queue = self.ring.submission();
+        let mut queue = self.io_uring.submission();
         // SAFETY: what the entry points to (descriptor, memory) belongs to the slot, which is
         // emptied only by the completion that carries its index (`complete`), or leaked.
         let pushed = unsafe { queue.push(&entry) };
@@ -320,7 +321,7 @@ impl Core {
         loop {
             let submitted = self.submit()?;
             let reaped = self.reap();
-            let left = !self.ring.submission().is_empty();
+            let left = !self.io_uring.submission().is_empty();
             match (left, submitted || reaped) {
                 (false, _) => return Ok(Exchanged::All),
                 // No progress: not even room for what the kernel refused before.
@@ -332,11 +333,11 @@ impl Core {
 
     /// Hands queued entries to the kernel; whether it took any.
     fn submit(&mut self) -> Result<bool> {
-        if self.ring.submission().is_empty() {
+        if self.io_uring.submission().is_empty() {
             return Ok(false);
         }
         self.queued_bytes = 0;
-        match self.ring.submit() {
+        match self.io_uring.submit() {
             Ok(taken) => Ok(taken > 0),
             Err(error) => match errno_of(&error) {
                 Errno::INTR => Ok(true),
@@ -352,7 +353,7 @@ impl Core {
         let mut any = false;
         loop {
             // One at a time: completing needs the whole of `self`.
-            let next = self.ring.completion().next();
+            let next = self.io_uring.completion().next();
             let Some(completion) = next else { return any };
             any = true;
             self.complete(completion.user_data(), completion.result(), true);
@@ -400,13 +401,13 @@ impl Core {
             let _completions_tell = self.submit();
             let timeout = Timespec::from(left.min(Duration::from_millis(100)));
             let _older_kernels_cannot = self
-                .ring
+                .io_uring
                 .submitter()
                 .register_sync_cancel(Some(timeout), CancelBuilder::any());
             let wait = SubmitArgs::new().timespec(&timeout);
-            let _completions_tell = self.ring.submitter().submit_with_args(1, &wait);
+            let _completions_tell = self.io_uring.submitter().submit_with_args(1, &wait);
             loop {
-                let next = self.ring.completion().next();
+                let next = self.io_uring.completion().next();
                 let Some(completion) = next else { break };
                 self.complete(completion.user_data(), completion.result(), false);
             }
@@ -414,7 +415,7 @@ impl Core {
     }
 }
 
-impl Drop for Core {
+impl Drop for Ring {
     fn drop(&mut self) {
         self.drain(self.patience);
         for answer in self.table.answers() {

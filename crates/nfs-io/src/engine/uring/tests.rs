@@ -25,9 +25,9 @@ fn what_cannot_be_cancelled_is_leaked_not_freed() {
     };
     let waiter = ring.submit(read, ServerIdentity::current().creds(), Lane(1));
     {
-        let mut core = ring.core.borrow_mut();
-        assert_eq!(core.exchange(), Ok(Exchanged::All));
-        core.patience = Duration::ZERO;
+        let mut inner = ring.inner.borrow_mut();
+        assert_eq!(inner.exchange(), Ok(Exchanged::All));
+        inner.patience = Duration::ZERO;
     }
     drop(ring);
     let Poll::Ready(done) = waiter.poll(&mut Context::from_waker(Waker::noop())) else {
@@ -67,10 +67,10 @@ fn a_resumed_operation_asks_for_the_rest() {
     for part in [&b"ab"[..], b"cdefg", b"hij"] {
         assert!(waiter.poll(&mut context).is_pending());
         rustix::io::write(&writer, part).unwrap();
-        let mut core = ring.core.borrow_mut();
-        core.submit().unwrap();
-        core.ring.submit_and_wait(1).unwrap();
-        core.exchange().unwrap();
+        let mut inner = ring.inner.borrow_mut();
+        inner.submit().unwrap();
+        inner.io_uring.submit_and_wait(1).unwrap();
+        inner.exchange().unwrap();
     }
     let Poll::Ready(done) = waiter.poll(&mut context) else {
         panic!("all bytes are there")
