@@ -33,7 +33,7 @@ pub(crate) enum Reason {
 
 impl Reason {
     /// In the order of the tables.
-    pub(crate) const ALL: [Self; REASONS] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::AlignmentUnknown,
         Self::ShorterThanAlignment,
         Self::NoAlignedMiddle,
@@ -91,7 +91,7 @@ impl From<Fallback> for Reason {
 pub(crate) struct Tally {
     bytes: u64,
     segments: u64,
-    by_kind: [u64; MODES],
+    by_kind: PerMode<u64>,
     /// A bit for each [`Reason`]: met twice within one call, it counts once.
     fallbacks: u16,
     copied: u64,
@@ -107,7 +107,7 @@ impl Tally {
     /// rounded out these are more than the reply carries.
     pub(crate) const fn segment(&mut self, kind: Mode, bytes: usize) {
         self.segments += 1;
-        self.by_kind[column(kind)] += bytes as u64;
+        *self.by_kind.of_mut(kind) += bytes as u64;
     }
 
     /// Something went another way than was decided. Of one call, each reason counts once.
@@ -130,7 +130,8 @@ pub(crate) struct IoCounters {
 #[derive(Default)]
 #[repr(align(128))]
 struct Stripe {
-    rows: [[Row; MODES]; OPERATIONS],
+    read: PerMode<Row>,
+    write: PerMode<Row>,
 }
 
 #[derive(Default)]
@@ -138,9 +139,44 @@ struct Row {
     calls: AtomicU64,
     bytes: AtomicU64,
     segments: AtomicU64,
-    by_kind: [AtomicU64; MODES],
+    by_kind: PerMode<AtomicU64>,
     fallbacks: [AtomicU64; REASONS],
     copied: AtomicU64,
+}
+
+impl Stripe {
+    fn row(&self, io: Io, mode: Mode) -> &Row {
+        match io {
+            Io::Read => self.read.of(mode),
+            Io::Write => self.write.of(mode),
+        }
+    }
+}
+
+/// A value for each mode.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct PerMode<T> {
+    buffered: T,
+    dontcache: T,
+    direct: T,
+}
+
+impl<T> PerMode<T> {
+    const fn of(&self, mode: Mode) -> &T {
+        match mode {
+            Mode::Buffered => &self.buffered,
+            Mode::DontCache => &self.dontcache,
+            Mode::Direct => &self.direct,
+        }
+    }
+
+    const fn of_mut(&mut self, mode: Mode) -> &mut T {
+        match mode {
+            Mode::Buffered => &mut self.buffered,
+            Mode::DontCache => &mut self.dontcache,
+            Mode::Direct => &mut self.direct,
+        }
+    }
 }
 
 impl Default for IoCounters {
@@ -161,12 +197,16 @@ impl IoCounters {
     /// Counts one call, whatever came of it: `decided` is the mode that the policy chose, `tally` what
     /// happened.
     pub(crate) fn record(&self, io: Io, decided: Mode, tally: &Tally) {
-        let row = &self.stripe().rows[io as usize][column(decided)];
+        // There is one at least.
+        let Some(stripe) = self.stripe() else {
+            return;
+        };
+        let row = stripe.row(io, decided);
         add(&row.calls, 1);
         add(&row.bytes, tally.bytes);
         add(&row.segments, tally.segments);
-        for (counter, bytes) in row.by_kind.iter().zip(tally.by_kind) {
-            add(counter, bytes);
+        for kind in COLUMNS {
+            add(row.by_kind.of(kind), *tally.by_kind.of(kind));
         }
         if tally.fallbacks != 0 {
             for (number, counter) in row.fallbacks.iter().enumerate() {
@@ -191,20 +231,26 @@ impl IoCounters {
     }
 
     fn sum(&self, pseudo: &str, io: Io, mode: Mode) -> IoStatus {
+        let rows = || self.stripes.iter().map(|stripe| stripe.row(io, mode));
         let sum = |of: &dyn Fn(&Row) -> &AtomicU64| {
-            let rows = self.stripes.iter();
-            rows.map(|stripe| of(&stripe.rows[io as usize][column(mode)]))
+            let counters = rows().map(of);
+            counters
                 .map(|counter| counter.load(Ordering::Relaxed))
                 .sum::<u64>()
         };
         let kinds = COLUMNS.into_iter().map(|kind| {
-            let bytes = sum(&|row| &row.by_kind[column(kind)]);
+            let bytes = sum(&|row| row.by_kind.of(kind));
             (kind.word().to_owned(), bytes)
         });
-        let reasons = Reason::ALL.into_iter().map(|reason| {
-            let calls = sum(&|row| &row.fallbacks[reason as usize]);
-            (reason.word().to_owned(), calls)
-        });
+        let mut fallbacks = BTreeMap::new();
+        for row in rows() {
+            for (reason, counter) in Reason::ALL.iter().zip(&row.fallbacks) {
+                let calls = counter.load(Ordering::Relaxed);
+                if calls > 0 {
+                    *fallbacks.entry(reason.word().to_owned()).or_default() += calls;
+                }
+            }
+        }
         IoStatus {
             export: pseudo.to_owned(),
             operation: io.word().to_owned(),
@@ -213,18 +259,19 @@ impl IoCounters {
             bytes: sum(&|row| &row.bytes),
             segments: sum(&|row| &row.segments),
             moved_bytes: kinds.filter(|(_, bytes)| *bytes > 0).collect(),
-            fallbacks: reasons.filter(|(_, calls)| *calls > 0).collect(),
+            fallbacks,
             copied_bytes: sum(&|row| &row.copied),
         }
     }
 
-    fn stripe(&self) -> &Stripe {
+    fn stripe(&self) -> Option<&Stripe> {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         std::thread_local! {
             // Only shards count, so they are numbered one after the other.
             static NUMBER: usize = NEXT.fetch_add(1, Ordering::Relaxed);
         }
-        &self.stripes[NUMBER.with(|number| *number) % self.stripes.len()]
+        let number = NUMBER.with(|number| *number);
+        self.stripes.get(number.checked_rem(self.stripes.len())?)
     }
 }
 
@@ -262,18 +309,9 @@ pub fn reason_sentence(word: &str) -> String {
     known.map_or_else(|| word.to_owned(), |reason| reason.sentence())
 }
 
-const OPERATIONS: usize = Io::ALL.len();
-const MODES: usize = COLUMNS.len();
-const REASONS: usize = 8;
+const REASONS: usize = Reason::ALL.len();
+/// The modes in the order of the tables.
 const COLUMNS: [Mode; 3] = [Mode::Buffered, Mode::DontCache, Mode::Direct];
-
-const fn column(mode: Mode) -> usize {
-    match mode {
-        Mode::Buffered => 0,
-        Mode::DontCache => 1,
-        Mode::Direct => 2,
-    }
-}
 
 /// Most figures of most calls are 0: those cost no atomic operation.
 fn add(counter: &AtomicU64, value: u64) {
@@ -368,12 +406,6 @@ mod tests {
         assert_eq!(reason_sentence("of-a-later-version"), "of-a-later-version");
         for fallback in Fallback::ALL {
             assert_eq!(Reason::from(fallback).word(), fallback.word());
-        }
-        for (number, io) in Io::ALL.into_iter().enumerate() {
-            assert_eq!(io as usize, number);
-        }
-        for (number, mode) in COLUMNS.into_iter().enumerate() {
-            assert_eq!(column(mode), number);
         }
     }
 
