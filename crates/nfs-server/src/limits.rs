@@ -39,10 +39,10 @@ pub const HANDLE_TABLE_OBJECTS_MAX: u64 = 4 << 20;
 pub const HANDLE_TABLE_LOCATIONS_MAX: usize = 8;
 /// Most paths tried to find an object again (its hard links, and those of directories on the way).
 pub const HANDLE_TABLE_PATHS_MAX: usize = 16;
-/// Longest such path, in bytes: what one openat2 takes (PATH_MAX). An unprivileged server loses
+/// Longest path tried to find an object again, in bytes: what one openat2 takes (PATH_MAX). An unprivileged server loses
 /// files that lie deeper from its cache's sight.
 pub const HANDLE_TABLE_PATH_BYTES_MAX: usize = 4096;
-/// Most records read to make these paths.
+/// Most records of the handle table read to make the paths to one object.
 pub const HANDLE_TABLE_CLIMB_STEPS_MAX: usize = 4096;
 /// Most objects written by one transaction, over all callers that wait.
 pub const HANDLE_TABLE_GROUP_MAX: usize = 8192;
@@ -76,8 +76,8 @@ pub const IN_FLIGHT_PER_SHARD_MAX: usize = 8192;
 /// The part of the READ buffers, and of the WRITE buffers, that one file system may hold, as a divisor:
 /// calls that wait for a file system that does not answer leave the rest to others.
 pub const BUFFERS_PER_MOUNT_DIVISOR: u64 = 2;
-/// Seconds that a WRITE beyond this part waits for its file system before the client is told to come
-/// again.
+/// Seconds that a WRITE waits for its file system, which holds all the buffers that it may
+/// ([`BUFFERS_PER_MOUNT_DIVISOR`]), before the client is told to come again.
 pub const WRITE_WAITS_SECONDS_MAX: u64 = 5;
 /// Bytes read at once from a socket where calls begin: some hundred small ones. Of a large WRITE
 /// that comes behind them, no more than this has to be copied.
@@ -86,10 +86,11 @@ pub const CALLS_READ_BYTES_MAX: usize = 32 << 10;
 pub const READ_BYTES_UNDER_PRESSURE_MAX: usize = 4096;
 /// Bytes of replies that may wait for a slow reader before its socket is read no more.
 pub const UNSENT_BYTES_MAX: usize = 4 << 20;
-/// The same for replies that are no part of the memory budget by themselves (all but READ, READDIR and
-/// READDIRPLUS); they are accounted in the budget from [`UNSENT_BYTES_UNACCOUNTED_MAX`] on.
+/// Bytes of replies that may wait for a slow reader and are no part of the memory budget by themselves
+/// (all but READ, READDIR and READDIRPLUS); they are accounted in the budget from [`UNSENT_BYTES_UNACCOUNTED_MAX`] on.
 pub const UNSENT_LOOSE_BYTES_MAX: usize = 512 << 10;
-/// Bytes of such replies that a connection may hold without asking the memory budget.
+/// Bytes of replies other than those of READ, READDIR and READDIRPLUS that a connection may hold without
+/// asking the memory budget.
 pub const UNSENT_BYTES_UNACCOUNTED_MAX: usize = 16 << 10;
 /// Bytes of a call that a connection may hold without asking the memory budget.
 pub const CALL_BYTES_UNACCOUNTED_MAX: usize = 4096;
@@ -105,7 +106,7 @@ pub const CALL_BYTES_MAX: usize = 192 << 10;
 pub const FRAGMENTS_PER_RECORD_MAX: u32 = 1024;
 /// Seconds that a peer may stay silent in the middle of a call, or read nothing of its replies.
 pub const STALLED_PEER_SECONDS_MAX: u64 = 30;
-/// The same when others wait for the memory it holds.
+/// Seconds that a peer may stay silent or read nothing while others wait for the memory it holds.
 pub const STALLED_PEER_SECONDS_UNDER_PRESSURE_MAX: u64 = 1;
 /// Bytes a second that a peer must move in the middle of a call when others wait for memory.
 pub const PEER_BYTES_PER_SECOND_UNDER_PRESSURE_MIN: usize = 64 << 10;
@@ -168,7 +169,7 @@ pub const DESCRIPTORS_PER_CALL: usize = 4;
 pub const TURNS_PER_EXPORT_DIVISOR: usize = 2;
 /// Fewer descriptors than this for open files are worth a word at start.
 pub const FILE_CACHE_FDS_FEW: usize = 4096;
-/// Seconds between two lines of the log that say that they are used up.
+/// Seconds between two lines of the log that say that descriptors are used up.
 pub const FILE_CACHE_FULL_SECONDS: u64 = 600;
 /// How far the file cache may be over its budget before look-ups that could be answered at once make room first.
 pub const FILE_CACHE_OVER_MAX: usize = 32;
@@ -207,7 +208,7 @@ pub const CALL_NOTES_MAX: u32 = 32 << 10;
 pub const REPLY_CACHE_CLIENTS_PER_ADDRESS_MAX: usize = 256;
 /// Mounts remembered for MOUNT's DUMP.
 pub const MOUNT_LIST_ENTRIES_MAX: usize = 4096;
-/// Bytes of their paths.
+/// Bytes of all paths together that MOUNT's DUMP remembers.
 pub const MOUNT_LIST_BYTES_MAX: usize = 256 << 10;
 /// Symbolic links that one MNT follows, as many as Linux; one more is an error.
 pub const MOUNT_WALK_LINKS_MAX: usize = 40;

@@ -57,7 +57,7 @@ pub struct ServerOptions {
 /// Why a server does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// With its cure.
+    /// What is wrong with the configuration or the machine, with its cure.
     #[error("{0}")]
     Failed(String),
 }
@@ -169,7 +169,7 @@ impl Server {
         })
     }
 
-    /// Where it listens.
+    /// The addresses that MOUNT and NFS are answered on.
     #[must_use]
     pub fn local_addrs(&self) -> Vec<SocketAddr> {
         self.listeners
@@ -224,7 +224,7 @@ impl Server {
         facts
     }
 
-    /// For `penstock ctl status`.
+    /// The state of the server, for `penstock ctl status`.
     #[must_use]
     pub fn status(&self) -> Status {
         let budgets = [&self.facts.budget, &self.facts.send_budget];
@@ -266,7 +266,7 @@ impl Server {
         }
     }
 
-    /// For `penstock ctl exports`.
+    /// The exports as they are served, for `penstock ctl exports`.
     #[must_use]
     pub fn exports(&self) -> Vec<ExportStatus> {
         let trees = self.service.vfs.trees.load();
@@ -311,7 +311,7 @@ impl Server {
         self.service.vfs.trace.follow(request)
     }
 
-    /// For `penstock ctl clients`.
+    /// The clients that are connected, for `penstock ctl clients`.
     #[must_use]
     pub fn clients(&self) -> Vec<ClientStatus> {
         self.clients.list()

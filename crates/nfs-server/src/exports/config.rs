@@ -71,7 +71,7 @@ pub struct ServerConfig {
     /// Believe programs of this machine who they say they are, root included, instead of asking the
     /// kernel whose they are.
     pub trust_loopback: bool,
-    /// How much is logged.
+    /// Which messages reach the log: those of this level and of every graver one.
     pub log: LogLevel,
     /// Log one JSON object per line instead of text.
     pub log_json: bool,
@@ -96,7 +96,7 @@ impl Default for ServerConfig {
     }
 }
 
-/// One `[[export]]` section.
+/// One `[[export]]` section: a directory that is served, to whom and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExportConfig {
     /// The directory that is served, absolute.
@@ -139,9 +139,9 @@ impl ExportConfig {
 pub struct ClientConfig {
     /// The network. IPv4 networks written as IPv4-mapped IPv6 are kept as IPv4.
     pub net: IpNet,
-    /// May it change anything?
+    /// May these clients change files, or only read them?
     pub access: Access,
-    /// Whose requests become anonymous.
+    /// Which of these clients' users run as the anonymous user.
     pub squash: SquashKind,
     /// The user that squashed requests run as.
     pub anonuid: u32,
@@ -188,7 +188,7 @@ impl EngineChoice {
 /// May a client change anything?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Reads and changes.
+    /// Clients read and change files.
     ReadWrite,
     /// Only reads; a change is answered NFS3ERR_ROFS.
     ReadOnly,
@@ -205,7 +205,7 @@ impl Access {
 pub enum SquashKind {
     /// Those of user 0, and group 0 wherever it occurs.
     Root,
-    /// Everybody's.
+    /// The requests of every user.
     All,
     /// Nobody's: a client's root is root here.
     None,
@@ -242,11 +242,11 @@ pub enum LogLevel {
     Error,
     /// What an operator should look at.
     Warn,
-    /// Starts, stops, reloads.
+    /// Starts, stops and reloads of the server too.
     Info,
-    /// Connections and decisions.
+    /// Connections and what was decided about them too.
     Debug,
-    /// Everything, with a price.
+    /// All there is, call by call: it slows the server down.
     Trace,
 }
 

@@ -24,9 +24,9 @@ use crate::limits;
 /// The operation that a mode is decided for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Io {
-    /// READ.
+    /// READ: from a file to a client.
     Read,
-    /// WRITE.
+    /// WRITE: from a client to a file.
     Write,
 }
 
@@ -64,7 +64,7 @@ pub(crate) enum Stability {
 /// reply says what was done (RFC 1813 §3.3.7 lets a server do more than it was asked).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum StableFloor {
-    /// What the client asks.
+    /// A WRITE is as stable as its client asks, and no more.
     #[default]
     Asked,
     /// DATA_SYNC: the data, and what is needed to read it back, is on stable storage. The kernel's WRITE
@@ -132,7 +132,7 @@ pub struct Rule {
     /// The name by which the file was last found. A file of which no name is known matches no pattern, not
     /// even `*`.
     pub name: Option<NamePattern>,
-    /// How they are moved.
+    /// In which mode the calls that match are moved.
     pub mode: Mode,
     /// The least stability of the WRITEs it matches, where it is more than the policy's own (the kernel's
     /// WRITE modes 3 and 4 as a rule's mode).
@@ -146,11 +146,11 @@ pub struct Choice {
     pub mode: Mode,
     /// The least stability; of no meaning for a READ.
     pub stable: StableFloor,
-    /// What decided.
+    /// The rule or setting that made this choice.
     pub because: Because,
 }
 
-/// What decided.
+/// What made a policy's choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Because {
     /// The rule at this index of [`IoPolicy::rules`].
@@ -166,9 +166,9 @@ pub enum Mismatch {
     Op,
     /// Fewer or more bytes than it asks for.
     Size,
-    /// Another client's.
+    /// Its networks do not hold the client's address.
     Client,
-    /// Another name.
+    /// Its pattern does not match the file's name.
     Name,
     /// It asks for a name and none is known.
     NameUnknown,
@@ -235,7 +235,7 @@ impl IoPolicy {
 }
 
 impl Rule {
-    /// A rule without conditions.
+    /// A rule that every call matches: it has no conditions.
     #[must_use]
     pub const fn all(mode: Mode) -> Self {
         Self {

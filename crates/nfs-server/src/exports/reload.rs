@@ -26,11 +26,11 @@ type Apply = Box<dyn Fn(ExportTable, Option<LogLevel>) -> Result<(), String> + S
 pub struct ReloadReport {
     /// The file; `None` for a server without one, where a reload changes nothing.
     pub file: Option<PathBuf>,
-    /// Exports that are new.
+    /// Exports that were not served before.
     pub added: Vec<String>,
     /// Exports that are gone: their handles are stale.
     pub removed: Vec<String>,
-    /// Exports with other settings.
+    /// Exports that go on with other settings.
     pub changed: Vec<String>,
     /// Keys of `[server]` that were changed and need a restart.
     pub needs_restart: Vec<String>,
@@ -41,7 +41,7 @@ pub struct ReloadReport {
 /// Why a reload changed nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum ReloadError {
-    /// The file has mistakes.
+    /// The configuration file has mistakes, each told with its line and cure.
     #[error("{0}")]
     Config(#[from] ConfigErrors),
     /// The exports cannot be served.
@@ -175,7 +175,7 @@ mod tests {
 
     use super::*;
 
-    /// Swaps the table alone.
+    /// An `apply` that swaps the export table and nothing else.
     fn swap_into(
         table: Arc<ArcSwap<ExportTable>>,
     ) -> impl Fn(ExportTable, Option<LogLevel>) -> Result<(), String> + Send + Sync + 'static {

@@ -60,9 +60,9 @@ pub struct Export {
 /// What one network of clients may do with an export.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientRule {
-    /// The network.
+    /// The network that a client's address must be in.
     pub net: IpNet,
-    /// May it change anything?
+    /// May these clients change files, or only read them?
     pub access: Access,
     /// As whom its requests run.
     pub squash: Squash,
@@ -236,7 +236,7 @@ impl Squash {
         Self { kind, anonymous }
     }
 
-    /// Whose requests become anonymous.
+    /// Which users' requests run as the anonymous user.
     #[must_use]
     pub const fn kind(&self) -> SquashKind {
         self.kind

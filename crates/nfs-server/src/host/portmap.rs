@@ -32,7 +32,7 @@ use crate::limits;
 /// Versions of the program that are answered.
 const VERSIONS: [u32; 3] = [portmap::VERSION, rpcbind::VERSION_3, rpcbind::VERSION_4];
 
-/// The bound sockets.
+/// The sockets of port 111, bound and not served yet.
 #[derive(Debug)]
 pub struct Portmap {
     tcp: Vec<TcpListener>,
@@ -308,7 +308,7 @@ impl Book {
         })
     }
 
-    /// Versions 3 and 4.
+    /// Answers a call of rpcbind, versions 3 and 4.
     fn rpcbind(
         &self,
         header: &CallHeader<'_>,

@@ -34,12 +34,12 @@ pub struct StateDir {
     _lock: File,
 }
 
-/// Contents of `server.json`.
+/// The contents of `server.json`: who serves from the state directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerRecord {
-    /// Process id.
+    /// Process id of the server.
     pub pid: u32,
-    /// Version of the program.
+    /// Version of the program that serves.
     pub version: String,
     /// Where MOUNT and NFS are answered.
     pub listeners: Vec<SocketAddr>,
@@ -58,9 +58,9 @@ pub enum StateDirError {
     /// It cannot be created, opened or written.
     #[error("cannot use the state directory {}; give another with --state-dir", path.display())]
     Io {
-        /// The file or directory.
+        /// The file or directory that could not be used.
         path: PathBuf,
-        /// What the system said.
+        /// The system's reason.
         source: io::Error,
     },
     /// Others could change what is in it.
@@ -69,15 +69,15 @@ pub enum StateDirError {
          cure: chmod 700 {}", path.display(), path.display()
     )]
     WritableByOthers {
-        /// The directory.
+        /// Path of the state directory.
         path: PathBuf,
     },
     /// It belongs to somebody else, who could change what is in it.
     #[error("the state directory {} belongs to user {owner}; give another with --state-dir", path.display())]
     ForeignOwner {
-        /// The directory.
+        /// Path of the state directory.
         path: PathBuf,
-        /// Its owner.
+        /// User id of the directory's owner.
         owner: u32,
     },
     /// Another server runs on it.
@@ -86,7 +86,7 @@ pub enum StateDirError {
          --state-dir", pid.map_or_else(|| "unknown".to_owned(), |pid| pid.to_string()), path.display()
     )]
     InUse {
-        /// The directory.
+        /// Path of the state directory.
         path: PathBuf,
         /// Its process, if it said so.
         pid: Option<u32>,
@@ -139,19 +139,19 @@ impl StateDir {
         }
     }
 
-    /// The directory.
+    /// Path of the state directory.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// A file in it.
+    /// Path of a file in the state directory.
     #[must_use]
     pub fn join(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
 
-    /// The control socket's path.
+    /// Path of the control socket in the state directory.
     #[must_use]
     pub fn control_socket(&self) -> PathBuf {
         control_socket(&self.path)

@@ -14,7 +14,7 @@ pub fn ready(status: &str) {
     notify(&[NotifyState::Ready, NotifyState::Status(status)]);
 }
 
-/// A reload begins.
+/// Tells the service manager that a reload begins.
 pub fn reloading() {
     match NotifyState::monotonic_usec_now() {
         Ok(now) => notify(&[NotifyState::Reloading, now]),
@@ -22,7 +22,7 @@ pub fn reloading() {
     }
 }
 
-/// The server drains.
+/// Tells the service manager that the server ends when it has drained.
 pub fn stopping() {
     notify(&[NotifyState::Stopping, NotifyState::Status("draining")]);
 }

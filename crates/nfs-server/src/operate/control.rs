@@ -56,7 +56,7 @@ use crate::limits;
 /// Who asks on the control socket, as the kernel says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asker {
-    /// User id.
+    /// The user that the asking process runs as.
     pub uid: u32,
     /// Process id; `None` where the kernel does not say.
     pub pid: Option<i32>,
@@ -83,15 +83,15 @@ pub struct Controls {
     pub exports: Box<dyn Fn() -> Vec<ExportStatus> + Send + Sync>,
     /// The clients that are connected.
     pub clients: Box<dyn Fn() -> Vec<ClientStatus> + Send + Sync>,
-    /// Reads the configuration again.
+    /// Reads the configuration again and says what changed.
     pub reload: Box<dyn Fn() -> Result<ReloadReport, ReloadError> + Send + Sync>,
     /// Begins to end the server: no new connections, what is under way is finished.
     pub drain: Box<dyn Fn() + Send + Sync>,
     /// Changes how much is logged.
     pub log_level: Box<dyn Fn(LogLevel) + Send + Sync>,
-    /// How bytes travel.
+    /// The I/O policies of the exports.
     pub io: Ask<IoQuery, Vec<IoState>>,
-    /// Changes that.
+    /// Changes the I/O policy of an export.
     pub io_set: Ask<IoOrder, IoChanged>,
     /// What would happen to one call.
     pub io_why: Ask<WhyQuery, Why>,

@@ -85,7 +85,7 @@ impl Counters {
     }
 }
 
-/// Adds one.
+/// Adds one to a counter.
 pub(crate) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }

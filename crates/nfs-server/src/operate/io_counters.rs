@@ -205,7 +205,7 @@ impl IoCounters {
         add(&row.calls, 1);
         add(&row.bytes, tally.bytes);
         add(&row.segments, tally.segments);
-        for kind in COLUMNS {
+        for kind in Mode::ALL {
             add(row.by_kind.of(kind), *tally.by_kind.of(kind));
         }
         if tally.fallbacks != 0 {
@@ -220,7 +220,7 @@ impl IoCounters {
     pub(crate) fn stats(&self, pseudo: &str) -> Vec<IoStatus> {
         let mut rows = Vec::new();
         for io in Io::ALL {
-            for mode in COLUMNS {
+            for mode in Mode::ALL {
                 let row = self.sum(pseudo, io, mode);
                 if row.calls > 0 {
                     rows.push(row);
@@ -238,7 +238,7 @@ impl IoCounters {
                 .map(|counter| counter.load(Ordering::Relaxed))
                 .sum::<u64>()
         };
-        let kinds = COLUMNS.into_iter().map(|kind| {
+        let kinds = Mode::ALL.into_iter().map(|kind| {
             let bytes = sum(&|row| row.by_kind.of(kind));
             (kind.word().to_owned(), bytes)
         });
@@ -281,7 +281,7 @@ impl IoCounters {
 pub struct IoStatus {
     /// The path that clients mount.
     pub export: String,
-    /// `read` or `write`.
+    /// The operation's word, `read` or `write`.
     pub operation: String,
     /// The mode that the policy chose: `buffered`, `dontcache` or `direct`.
     pub mode: String,
@@ -310,8 +310,6 @@ pub fn reason_sentence(word: &str) -> String {
 }
 
 const REASONS: usize = Reason::ALL.len();
-/// The modes in the order of the tables.
-const COLUMNS: [Mode; 3] = [Mode::Buffered, Mode::DontCache, Mode::Direct];
 
 /// Most figures of most calls are 0: those cost no atomic operation.
 fn add(counter: &AtomicU64, value: u64) {

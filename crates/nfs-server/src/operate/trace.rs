@@ -128,7 +128,7 @@ pub(crate) struct Trace {
     log: Mutex<Option<Log>>,
     names: Names,
     export_of: ExportOf,
-    /// By all listeners together.
+    /// Events that were lost, by all listeners together.
     lost: Arc<AtomicU64>,
 }
 

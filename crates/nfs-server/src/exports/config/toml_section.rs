@@ -68,7 +68,7 @@ impl<'t> Findings<'t> {
         self.problems.is_empty()
     }
 
-    /// Problems so far.
+    /// How many problems were found so far.
     pub(super) const fn len(&self) -> usize {
         self.problems.len()
     }
@@ -235,7 +235,7 @@ impl<'d> Section<'d> {
         }
     }
 
-    /// One word of `words`.
+    /// The meaning of the word that `key` has, which must be one of `words`.
     pub(super) fn choice<T: Copy>(
         &self,
         key: &str,
@@ -312,7 +312,7 @@ impl<'d> Section<'d> {
         tables
     }
 
-    /// The table under `[key]`.
+    /// The table that stands in the file as `[key]`; `None` where there is none.
     pub(super) fn table(&self, key: &str, findings: &mut Findings<'_>) -> Option<&'d DeTable<'d>> {
         let found = self.get(key)?;
         let table = found.get_ref().as_table();

@@ -15,7 +15,7 @@ pub struct LivePolicy {
 }
 
 impl LivePolicy {
-    /// As configured.
+    /// Starts with the policy that the configuration has.
     #[must_use]
     pub fn new(configured: IoPolicy) -> Self {
         let configured = Arc::new(configured);
@@ -31,7 +31,7 @@ impl LivePolicy {
         self.current.load()
     }
 
-    /// What the configuration says.
+    /// The policy that a reload or a restart goes back to.
     #[must_use]
     pub fn configured(&self) -> &IoPolicy {
         &self.configured
@@ -58,7 +58,7 @@ impl LivePolicy {
 }
 
 impl PartialEq for LivePolicy {
-    /// By what is configured.
+    /// Compares what is configured: a live change makes no other export.
     fn eq(&self, other: &Self) -> bool {
         self.configured == other.configured
     }

@@ -14,7 +14,7 @@ use crate::limits;
 /// What a WRITE mode says: the kernel's numbers 3 and 4 are direct with a floor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteMode {
-    /// How WRITEs are moved.
+    /// In which mode WRITEs are moved.
     pub mode: Mode,
     /// The floor that the number 3 or 4 stands for; `None` for every other number and for words.
     pub stable: Option<StableFloor>,
@@ -199,7 +199,7 @@ impl RuleParts {
 }
 
 impl fmt::Display for Rule {
-    /// As [`parse_rule`] reads it.
+    /// Writes the rule as [`parse_rule`] reads it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(op) = self.op {
             write!(f, "op={},", word_of(op, Io::WORDS))?;
@@ -243,7 +243,7 @@ pub fn show_size(bytes: u64) -> String {
     }
 }
 
-/// A floor's word.
+/// The word of a floor in configuration and messages.
 pub(crate) fn floor_word(floor: StableFloor) -> &'static str {
     word_of(floor, StableFloor::WORDS)
 }

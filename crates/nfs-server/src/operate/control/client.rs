@@ -18,31 +18,31 @@ use crate::operate::trace::{FollowRequest, TraceLine};
 /// Why a server did not do what was asked.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
-    /// Nobody answers there.
+    /// No server answers on the socket.
     #[error("no server answers on {}; is it running, and are you its user?", path.display())]
     Connect {
-        /// The socket.
+        /// Path of the control socket.
         path: PathBuf,
-        /// What the system said.
+        /// Why the system could not connect.
         source: io::Error,
     },
-    /// The conversation broke off.
+    /// The connection ended or fell silent before the answer was whole.
     #[error("the server on {} did not finish its answer; see its log", path.display())]
     Broken {
-        /// The socket.
+        /// Path of the control socket.
         path: PathBuf,
-        /// What happened.
+        /// How reading or writing failed.
         source: io::Error,
     },
     /// The answer is not of this protocol.
     #[error("the server on {} answers in words unknown to this version; use its own `penstock ctl`", path.display())]
     Foreign {
-        /// The socket.
+        /// Path of the control socket.
         path: PathBuf,
         /// What is wrong with it.
         source: serde_json::Error,
     },
-    /// The server says no.
+    /// The server refuses; the text says why, with the cure.
     #[error("{0}")]
     Refused(String),
 }

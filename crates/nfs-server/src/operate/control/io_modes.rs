@@ -29,15 +29,15 @@ pub struct IoOrder {
     pub export: Option<String>,
     /// As the key `read` of the configuration.
     pub read: Option<String>,
-    /// As the key `write`.
+    /// As the key `write` of the configuration.
     pub write: Option<String>,
-    /// As the key `stable`.
+    /// As the key `stable` of the configuration.
     pub stable: Option<String>,
     /// All rules, each as [`policy::parse_rule`] reads it; an empty list removes them.
     pub rules: Option<Vec<String>>,
 }
 
-/// A policy in words.
+/// A policy in the words of the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct IoView {
@@ -45,7 +45,7 @@ pub struct IoView {
     pub read: String,
     /// Mode of WRITEs that no rule matches.
     pub write: String,
-    /// The floor of WRITEs.
+    /// The least stability of WRITEs.
     pub stable: String,
     /// Rules in the order tried, as [`policy::parse_rule`] reads them.
     pub rules: Vec<String>,
@@ -57,24 +57,24 @@ pub struct IoView {
 pub struct IoState {
     /// The path that clients mount.
     pub export: String,
-    /// The directory.
+    /// The directory that is served.
     pub path: PathBuf,
-    /// What holds.
+    /// The policy that holds now.
     pub now: IoView,
     /// What the configuration says, if that is something else: a reload or restart goes back to it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub configured: Option<IoView>,
 }
 
-/// What a change did.
+/// What a change of a policy did.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct IoChanged {
     /// The path that clients mount.
     pub export: String,
-    /// What held.
+    /// The policy that held before.
     pub before: IoView,
-    /// What holds.
+    /// The policy that holds now.
     pub now: IoView,
     /// What is allowed and yet worth a second look.
     pub warnings: Vec<String>,
@@ -88,9 +88,9 @@ pub struct IoChanged {
 pub struct WhyQuery {
     /// The file: its absolute path on the server's host, inside an export, or as clients see it.
     pub file: String,
-    /// `read` or `write`.
+    /// The operation, `read` or `write`.
     pub op: String,
-    /// Where, in bytes.
+    /// Where in the file the range begins, in bytes.
     pub offset: u64,
     /// Bytes asked for; `None` is the size recommended to clients.
     pub size: Option<u64>,
@@ -108,11 +108,11 @@ pub struct Why {
     pub export: String,
     /// The file's path on the server's host.
     pub file: PathBuf,
-    /// `read` or `write`.
+    /// The operation, `read` or `write`.
     pub op: String,
     /// The range asked for, in bytes.
     pub asked: Range<u64>,
-    /// The client's address.
+    /// The address that rules are held against.
     pub client: Option<IpAddr>,
     /// The name that rules are held against; lossy where it is not UTF-8.
     pub name: Option<String>,
@@ -129,7 +129,7 @@ pub struct Why {
     pub stable: Option<WhyStable>,
     /// What direct I/O on the file asks for.
     pub alignment: WhyAlignment,
-    /// The file's length, bytes.
+    /// The length of the file in bytes.
     pub size: u64,
     /// How the range would be moved, in ascending order; none for a READ behind the file's end.
     pub segments: Vec<WhySegment>,
@@ -147,7 +147,7 @@ pub struct Why {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct WhyRule {
-    /// As [`policy::parse_rule`] reads it.
+    /// The rule as [`policy::parse_rule`] reads it.
     pub rule: String,
     /// `decides`, `not reached`, or why it does not match.
     pub verdict: String,
@@ -169,11 +169,11 @@ pub struct WhyStable {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct WhyAlignment {
-    /// Of memory.
+    /// The alignment of the memory that bytes are moved from or to.
     pub memory: u32,
-    /// Of offset and length of writes.
+    /// The alignment of offset and length of writes.
     pub offset: u32,
-    /// Of offset and length of reads.
+    /// The alignment of offset and length of reads.
     pub read_offset: u32,
     /// A block of the file system or a page of the cache, whichever is larger: the middle of a direct
     /// WRITE consists of whole ones.
@@ -191,7 +191,7 @@ pub struct WhySegment {
 }
 
 impl IoView {
-    /// `policy` in words.
+    /// Puts `policy` into the words of the configuration.
     #[must_use]
     pub fn of(policy: &IoPolicy) -> Self {
         Self {

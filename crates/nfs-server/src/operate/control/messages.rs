@@ -16,13 +16,13 @@ use crate::operate::trace::FollowRequest;
 /// Version of the protocol. Fields may be added within one; a change of meaning is a new one.
 pub const VERSION: u32 = 1;
 
-/// One request.
+/// One request: a line of JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
-    /// [`VERSION`].
+    /// The version of the protocol that this is said in, [`VERSION`].
     pub v: u32,
-    /// What is asked for.
+    /// What the server is asked or told.
     pub command: Command,
 }
 
@@ -30,11 +30,11 @@ pub struct Request {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Command {
-    /// [`Status`].
+    /// Asks for the state of the server: a [`Status`].
     Status,
-    /// A list of [`ExportStatus`].
+    /// Asks what is served: a list of [`ExportStatus`].
     Exports,
-    /// A list of [`ClientStatus`].
+    /// Asks who is connected: a list of [`ClientStatus`].
     Clients,
     /// Reads the configuration again; [`crate::exports::reload::ReloadReport`].
     Reload,
@@ -44,7 +44,7 @@ pub enum Command {
     LogLevel(LogLevel),
     /// How bytes travel; a list of [`IoState`](super::IoState).
     Io(IoQuery),
-    /// Changes that; [`IoChanged`](super::IoChanged).
+    /// Changes the I/O policy of an export; [`IoChanged`](super::IoChanged).
     IoSet(IoOrder),
     /// What would happen to one call; [`Why`](super::Why).
     IoWhy(WhyQuery),
@@ -63,16 +63,16 @@ pub enum TraceChange {
     On(Vec<String>),
     /// These events go to it no more, or none at all if none is named.
     Off(Vec<String>),
-    /// Nothing changes.
+    /// Nothing changes: the answer alone is wanted.
     List,
 }
 
 /// One reply: `ok` or `error`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Reply<T> {
-    /// [`VERSION`].
+    /// The version of the protocol that this is said in, [`VERSION`].
     pub v: u32,
-    /// What was asked for.
+    /// The answer, of the kind that the command has.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ok: Option<T>,
     /// Why not, and what to do.
@@ -84,33 +84,33 @@ pub struct Reply<T> {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Status {
-    /// Version of the program.
+    /// Version of the program that serves.
     pub version: String,
-    /// Process id.
+    /// Process id of the server.
     pub pid: u32,
-    /// Seconds since start.
+    /// Seconds since the server started.
     pub uptime_seconds: u64,
-    /// `serving` or `draining`.
+    /// Whether new connections are taken: `serving` or `draining`.
     pub state: Listening,
     /// The engine in use and, where it was chosen by a probe, why.
     pub engine: String,
-    /// The capabilities held.
+    /// The capabilities that the process holds, in words.
     pub capabilities: String,
     /// How handles are made: `kernel` or `table`.
     pub handles: String,
     /// Where MOUNT and NFS are answered.
     pub listeners: Vec<SocketAddr>,
-    /// The state directory.
+    /// The state directory that the server holds the lock of.
     pub state_dir: PathBuf,
     /// The write verifier now, in hexadecimal.
     pub verifier: String,
-    /// Event-loop threads.
+    /// How many event-loop threads serve connections.
     pub shards: usize,
-    /// Exports served.
+    /// How many exports are served.
     pub exports: usize,
-    /// Connections open.
+    /// How many connections are open now.
     pub connections: u64,
-    /// I/O buffers.
+    /// How much memory the I/O buffers take.
     pub memory: MemoryStatus,
     /// Everything that is counted, by name.
     pub counters: BTreeMap<String, u64>,
@@ -124,20 +124,20 @@ pub struct Status {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Listening {
-    /// Yes.
+    /// It takes new connections.
     #[default]
     Serving,
     /// No more: it finishes what is under way.
     Draining,
 }
 
-/// I/O buffers, in bytes.
+/// How much memory the I/O buffers take, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MemoryStatus {
-    /// The budget.
+    /// What all buffers together may take.
     pub budget_bytes: u64,
-    /// In use now.
+    /// What buffers take at this moment.
     pub in_use_bytes: u64,
     /// Most that ever was in use at once.
     pub peak_bytes: u64,
@@ -148,17 +148,17 @@ pub struct MemoryStatus {
 pub struct ExportStatus {
     /// The path that clients mount.
     pub pseudo: String,
-    /// The directory.
+    /// The directory that is served.
     pub path: PathBuf,
-    /// Its id in handles.
+    /// The export's id, which is in every handle of its files.
     pub id: u32,
-    /// `sync` or `async`.
+    /// When changes are on stable storage: `sync` or `async`.
     pub durability: String,
     /// May clients walk into file systems mounted below?
     pub crossmnt: bool,
-    /// I/O mode of READ.
+    /// I/O mode of READs that no rule matches.
     pub read: String,
-    /// I/O mode of WRITE.
+    /// I/O mode of WRITEs that no rule matches.
     pub write: String,
     /// Who may come, in the order tried.
     pub rules: Vec<RuleStatus>,
@@ -167,11 +167,11 @@ pub struct ExportStatus {
 /// One rule of an export.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuleStatus {
-    /// The network.
+    /// The network that the rule is for.
     pub net: String,
-    /// `rw` or `ro`.
+    /// What these clients may do: `rw` or `ro`.
     pub access: String,
-    /// `root`, `all` or `none`.
+    /// Which users become anonymous: `root`, `all` or `none`.
     pub squash: String,
     /// Must the client's port be below 1024?
     pub privileged_port: bool,
@@ -181,21 +181,21 @@ pub struct RuleStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ClientStatus {
-    /// Address and port.
+    /// Address and port that the client connected from.
     pub address: String,
     /// Of a program of this machine: the number of its user, `untold` where the kernel does not say, or
     /// `barred` where it is another's than a server without privileges acts for. Absent for others, and
     /// where loopback is trusted.
     pub user: Option<String>,
-    /// Seconds since it connected.
+    /// How many seconds ago it connected.
     pub connected_seconds: u64,
-    /// Calls answered.
+    /// Calls of this connection that were answered.
     pub calls: u64,
-    /// Calls under way.
+    /// Calls of this connection that are under way.
     pub in_flight: u64,
-    /// Bytes received.
+    /// Bytes that were received on this connection.
     pub received_bytes: u64,
-    /// Bytes sent.
+    /// Bytes that were sent on this connection.
     pub sent_bytes: u64,
 }
 

@@ -9,19 +9,19 @@ use serde::{Deserialize, Serialize};
 use super::{Event, Events, Names, Record};
 use crate::operate::io_counters::Reason;
 
-/// One event.
+/// One event of one call, as a listener is told it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TraceEvent {
     /// When it happened: UTC, to the microsecond, as in RFC 3339.
     pub time: String,
-    /// Its name.
+    /// The event's name, the kernel's without `nfsd_`.
     pub event: String,
     /// The call's, as eight hexadecimal digits after `0x`.
     pub xid: String,
     /// CRC-32 of the file handle, as eight hexadecimal digits after `0x`: the number by which the Linux
     /// kernel's trace points and Wireshark name it too.
     pub fh_hash: String,
-    /// In the file, bytes.
+    /// Where in the file the range of the event begins, in bytes.
     pub offset: u64,
     /// Bytes; what of is said by the event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -49,7 +49,7 @@ pub struct TraceEvent {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum TraceLine {
-    /// An event.
+    /// Something that a call did.
     Event(Box<TraceEvent>),
     /// Events that happened and were not kept, because the reader was slow.
     Lost {
@@ -70,11 +70,11 @@ pub struct FollowRequest {
     pub client: Option<IpAddr>,
 }
 
-/// Which events are on.
+/// Which events there are and who listens to each.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TraceStatus {
-    /// Every event there is.
+    /// Every event there is, in the order in which they come.
     pub events: Vec<EventStatus>,
     /// Events lost so far because somebody read too slowly.
     pub lost: u64,
@@ -84,13 +84,13 @@ pub struct TraceStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct EventStatus {
-    /// Its name.
+    /// The event's name, as it is switched on by.
     pub name: String,
-    /// What it says.
+    /// What the event says, in a sentence.
     pub meaning: String,
     /// Does it go to the log?
     pub log: bool,
-    /// How many follow it.
+    /// How many connections of `ctl trace follow` listen to it.
     pub followers: u64,
 }
 
@@ -152,7 +152,7 @@ pub(super) fn event(record: &Record, names: &Names) -> TraceEvent {
 /// The target under which trace events are logged, at level INFO.
 pub const TRACE_LOG_TARGET: &str = "penstock_trace";
 
-/// To the server's log.
+/// Writes a line to the server's log.
 pub(super) fn log(line: &TraceLine) {
     match line {
         TraceLine::Event(event) => tracing::info!(

@@ -30,12 +30,12 @@ struct Only {
     client: Option<IpAddr>,
 }
 
-/// The receiving end.
+/// The end of a listener's queue that its own thread reads.
 pub(super) struct Reader {
     queue: mpsc::Receiver<Record>,
     names: Names,
     lost: Arc<AtomicU64>,
-    /// Losses that were told.
+    /// How many lost events the listener was told of already.
     told: u64,
     /// Read, and to be told after a loss.
     kept: Option<Record>,

@@ -49,7 +49,7 @@ fn follow(trace: &Arc<Trace>, events: &[&str]) -> Follower {
         .unwrap()
 }
 
-/// Everything that waits.
+/// All lines that wait for a follower now.
 fn lines(follower: &mut Follower) -> Vec<TraceLine> {
     std::iter::from_fn(|| follower.at_once()).collect()
 }
