@@ -511,7 +511,7 @@ fn a_file_made_append_only_or_immutable_after_the_first_write_is_written_no_more
             };
             assert_eq!(write(0).await, Nfsstat3::Ok);
             let Some(flagged) = Flagged::new(&path, flag) else {
-                support::skipped("this file system has no such flags");
+                nfs_lab::skipped("this file system has no such flags");
                 return;
             };
             // Over what is there, at the end, and beyond: the kernel's server refuses each.

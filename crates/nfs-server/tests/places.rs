@@ -3,40 +3,27 @@
 mod support;
 
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
 
 use nfs_client::Nfs3;
+use nfs_lab::Mounted;
 use nfs_wire::nfs3::{CreateHow, FileHandle, Nfsstat3, Sattr3};
-use rustix::mount::{MountFlags, UnmountFlags, mount_bind, unmount};
 use support::{Served, block_on, create, is_root, lookup, ok, skip, status};
 
-/// A mount, undone when dropped.
-struct Mounted(PathBuf);
-
-impl Mounted {
-    fn tmpfs(path: &Path) -> Option<Self> {
-        let flags = MountFlags::empty();
-        rustix::mount::mount("tmpfs", path, "tmpfs", flags, c"size=4m").ok()?;
-        Some(Self(path.to_owned()))
-    }
-
-    fn bind(from: &Path, to: &Path) -> Option<Self> {
-        mount_bind(from, to).ok()?;
-        Some(Self(to.to_owned()))
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        // Detached: the server may still hold it open.
-        if let Err(error) = unmount(&self.0, UnmountFlags::DETACH) {
-            eprintln!("{}: {error}", self.0.display());
-        }
-    }
-}
+/// How large the mounted file systems are, in MiB.
+const TMPFS_MIB: u32 = 4;
 
 async fn fsid(client: &Nfs3, object: &FileHandle) -> u64 {
     ok(client.getattr(object).await).obj_attributes.fsid
+}
+
+/// Takes the mounts out of the served directory, which could not be removed under them, and looks whether
+/// it goes.
+fn end<const N: usize>(served: Served, mounts: [Mounted; N]) {
+    let path = served.path().to_owned();
+    let (files, _state) = served.stop();
+    drop(mounts);
+    drop(files);
+    assert!(!path.exists(), "{} stays behind", path.display());
 }
 
 #[test]
@@ -50,10 +37,10 @@ fn a_mount_point_is_closed_unless_the_export_crosses_it() {
     std::fs::create_dir(served.path().join("t")).unwrap();
     std::fs::create_dir(served.path().join("b")).unwrap();
     std::os::unix::fs::symlink("t", served.path().join("link")).unwrap();
-    let Some(_tmpfs) = Mounted::tmpfs(&served.path().join("t")) else {
+    let Ok(tmpfs) = Mounted::tmpfs(TMPFS_MIB, &served.path().join("t")) else {
         skip!("a tmpfs cannot be mounted here");
     };
-    let _bind = Mounted::bind(outside.path(), &served.path().join("b")).unwrap();
+    let bind = Mounted::bind(outside.path(), &served.path().join("b")).unwrap();
     block_on(async {
         let client = served.client().await;
         let root = served.root(&client).await;
@@ -76,6 +63,7 @@ fn a_mount_point_is_closed_unless_the_export_crosses_it() {
             assert_eq!(entry.name_handle, None, "{:?}", entry.name);
         }
     });
+    end(served, [tmpfs, bind]);
 }
 
 #[test]
@@ -90,10 +78,10 @@ fn a_crossed_mount_point_is_a_file_system_of_its_own() {
     std::fs::create_dir(served.path().join("b")).unwrap();
     std::os::unix::fs::symlink("t", served.path().join("l")).unwrap();
     std::os::unix::fs::symlink("../l", outside.path().join("back")).unwrap();
-    let Some(_tmpfs) = Mounted::tmpfs(&served.path().join("t")) else {
+    let Ok(tmpfs) = Mounted::tmpfs(TMPFS_MIB, &served.path().join("t")) else {
         skip!("a tmpfs cannot be mounted here");
     };
-    let _bind = Mounted::bind(outside.path(), &served.path().join("b")).unwrap();
+    let bind = Mounted::bind(outside.path(), &served.path().join("b")).unwrap();
     let (t, b, inner) = block_on(async {
         let client = served.client().await;
         let root = served.root(&client).await;
@@ -152,6 +140,7 @@ fn a_crossed_mount_point_is_a_file_system_of_its_own() {
         let client = served.client().await;
         assert_eq!(status(client.getattr(&inner).await), Nfsstat3::Stale);
     });
+    end(served, [tmpfs, bind]);
 }
 
 #[test]
@@ -160,7 +149,7 @@ fn a_full_file_system_says_so_and_loses_nothing() {
         skip!("mounting needs root");
     }
     let files = support::scratch(0o755);
-    let Some(_tmpfs) = Mounted::tmpfs(files.path()) else {
+    let Ok(tmpfs) = Mounted::tmpfs(TMPFS_MIB, files.path()) else {
         skip!("a tmpfs cannot be mounted here");
     };
     let served = Served::over(files, None, |_| {});
@@ -187,4 +176,5 @@ fn a_full_file_system_says_so_and_loses_nothing() {
         assert!(space.fbytes > 3 << 20, "{space:?}");
     });
     assert_eq!(served.counter("verifier_changes"), 0);
+    end(served, [tmpfs]);
 }

@@ -3,68 +3,51 @@
 
 mod support;
 
-use std::io::{BufRead, BufReader};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use nfs_client::{Identity, Nfs3};
 use nfs_io::identity::run_as;
 use nfs_io::{Creds, LocalGid, LocalUid};
-use nfs_server::exports::config::{Config, ExportConfig, ServerConfig};
-use nfs_server::host::state_dir::StateDir;
-use nfs_server::{Server, ServerOptions};
+use nfs_lab::Running;
 use nfs_wire::mount3::Mountstat3;
 use nfs_wire::nfs3::{CreateHow, FileHandle, Nfsstat3, Sattr3, StableHow};
+use rustix::process::Signal;
 use support::links::{check_links, plant_links};
 use support::moved::check_moved;
+use support::process::{self, Starting, as_server, copy_of_this_program};
 use support::{block_on, connect, create, lookup, mkdir, mode, mount, ok, skip, status};
 use tempfile::TempDir;
 
 const NOBODY: u32 = 65534;
-/// Set in the environment of the process that is the server: the directory to serve.
-const SERVE: &str = "PENSTOCK_TEST_SERVE";
-const STATE: &str = "PENSTOCK_TEST_STATE";
-/// What the server says when it listens, with its address behind.
-const READY: &str = "rootless server at ";
+/// How long a killed server may take to be gone.
+const KILL_DEADLINE: Duration = Duration::from_secs(60);
 
 /// Not a test of its own: what the other tests start as another user.
 #[test]
 fn be_the_server() {
-    let (Ok(files), Ok(state)) = (std::env::var(SERVE), std::env::var(STATE)) else {
-        return;
-    };
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.set_nonblocking(true).unwrap();
-    let addr = listener.local_addr().unwrap();
-    let server = ServerConfig {
-        shards: Some(1),
-        rpcbind: false,
-        ..ServerConfig::default()
-    };
-    let config = Config::from_flags(server, vec![ExportConfig::new(files, "/")]);
-    let server = Server::start(ServerOptions {
-        config,
-        state_dir: StateDir::open(Path::new(&state)).unwrap(),
-        listeners: vec![listener],
-    });
-    let server = server.unwrap();
-    assert!(!nfs_io::identity::can_switch());
-    assert_eq!(server.status().handles, "table");
-    println!("{READY}{addr}");
-    block_on(server.run_until(std::future::pending())).unwrap();
+    process::be_the_server(
+        |_export| {},
+        |server| {
+            assert!(!nfs_io::identity::can_switch());
+            assert_eq!(server.status().handles, "table");
+        },
+    );
 }
 
 /// A server process over a directory of its own user; killed with the test.
 struct Rootless {
-    program: Arc<TempDir>,
+    /// This very program, where the server's user may run it.
+    program: Arc<(TempDir, PathBuf)>,
     files: Arc<TempDir>,
     state: TempDir,
-    process: Child,
+    process: Running,
     addr: SocketAddr,
 }
 
@@ -78,17 +61,8 @@ impl Rootless {
             dir
         };
         let (files, state) = (owned(0o755), owned(0o700));
-        // This very program, at a place that another user may read.
-        let program = support::scratch(0o755);
-        let server = program.path().join("server");
-        // By a process of its own: a child that another test forks meanwhile would keep the copy open for
-        // writing, and the kernel runs no such file (ETXTBSY).
-        let copied = Command::new("install")
-            .args(["-m", "755"])
-            .args([std::env::current_exe().unwrap(), server])
-            .status();
-        assert!(copied.unwrap().success());
-        let (process, addr) = spawn(&program, &files, &state);
+        let program = copy_of_this_program();
+        let (process, addr) = spawn(&program.1, &files, &state);
         Self {
             program: Arc::new(program),
             files: Arc::new(files),
@@ -108,7 +82,7 @@ impl Rootless {
         }
         first.give(state.path());
         let (program, files) = (Arc::clone(&first.program), Arc::clone(&first.files));
-        let (process, addr) = spawn(&program, &files, &state);
+        let (process, addr) = spawn(&program.1, &files, &state);
         Self {
             program,
             files,
@@ -119,12 +93,12 @@ impl Rootless {
     }
 
     fn kill(&mut self) {
-        self.process.kill().unwrap();
-        self.process.wait().unwrap();
+        self.process.signal(Signal::KILL);
+        self.process.wait(KILL_DEADLINE).unwrap();
     }
 
     fn start_again(&mut self) {
-        (self.process, self.addr) = spawn(&self.program, &self.files, &self.state);
+        (self.process, self.addr) = spawn(&self.program.1, &self.files, &self.state);
     }
 
     fn path(&self) -> &Path {
@@ -155,36 +129,14 @@ impl Rootless {
     }
 }
 
-impl Drop for Rootless {
-    fn drop(&mut self) {
-        // Gone already where a test has killed it.
-        let _gone = self.process.kill();
-        let _reaped = self.process.wait();
-    }
-}
-
-fn spawn(program: &TempDir, files: &TempDir, state: &TempDir) -> (Child, SocketAddr) {
-    let mut command = Command::new(program.path().join("server"));
+fn spawn(program: &Path, files: &TempDir, state: &TempDir) -> (Running, SocketAddr) {
+    let mut command = Command::new(program);
     if support::is_root() {
         // Leaving uid 0 leaves all capabilities behind.
         command.uid(NOBODY).gid(NOBODY);
     }
-    let mut process = command
-        .args(["--exact", "be_the_server", "--nocapture"])
-        .env(SERVE, files.path())
-        .env(STATE, state.path())
-        .current_dir("/")
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let output = BufReader::new(process.stdout.take().unwrap());
-    let addr = output.lines().map_while(Result::ok).find_map(|line| {
-        let (_, addr) = line.split_once(READY)?;
-        addr.parse().ok()
-    });
-    let Some(addr) = addr else {
-        panic!("the server ended before it listened: {:?}", process.wait());
-    };
+    let command = as_server(&mut command, files.path(), state.path());
+    let (process, addr, _) = Starting::new(command).until_it_listens();
     (process, addr)
 }
 

@@ -4,71 +4,50 @@
 mod support;
 
 use std::fs::Permissions;
-use std::io::{BufRead, BufReader, Write as _};
-use std::net::{SocketAddr, TcpListener};
+use std::io::Write as _;
+use std::net::SocketAddr;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use bytes::Bytes;
 use nfs_client::{Identity, Nfs3};
 use nfs_io::identity::run_as;
 use nfs_io::{Creds, LocalGid, LocalUid};
-use nfs_server::exports::config::{Config, ExportConfig, ServerConfig, SquashKind};
-use nfs_server::host::state_dir::StateDir;
-use nfs_server::{Server, ServerOptions};
+use nfs_lab::Running;
+use nfs_server::exports::config::SquashKind;
 use nfs_wire::mount3::Mountstat3;
 use nfs_wire::nfs3::{CreateHow, FileHandle, Nfsstat3, StableHow};
+use support::process::{self, Starting, as_server, copy_of_this_program};
 use support::{block_on, connect, create, is_root, lookup, mode, mount, ok, skip, status};
 use tempfile::TempDir;
 
 /// The user whose namespace it is, outside of it.
 const OWNER: u32 = 100_000;
-/// Set in the environment of the process that is the server.
-const SERVE: &str = "PENSTOCK_TEST_SERVE";
-const STATE: &str = "PENSTOCK_TEST_STATE";
+/// In the environment of the process that is the server: who the anonymous user is.
 const ANONYMOUS: &str = "PENSTOCK_TEST_ANONYMOUS";
-/// What the server says when it listens, with its address behind.
-const READY: &str = "server at ";
 /// What is said inside the namespace before the server is started.
 const INSIDE: &str = "inside";
 
 /// Not a test of its own: what the other tests start in a user namespace.
 #[test]
 fn be_the_server() {
-    let (Ok(files), Ok(state)) = (std::env::var(SERVE), std::env::var(STATE)) else {
-        return;
-    };
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.set_nonblocking(true).unwrap();
-    let addr = listener.local_addr().unwrap();
-    let server = ServerConfig {
-        shards: Some(1),
-        rpcbind: false,
-        ..ServerConfig::default()
-    };
-    let mut export = ExportConfig::new(files, "/");
-    let anonymous = std::env::var(ANONYMOUS).unwrap().parse().unwrap();
-    for client in &mut export.clients {
-        client.squash = SquashKind::None;
-        (client.anonuid, client.anongid) = (anonymous, anonymous);
-    }
-    let server = Server::start(ServerOptions {
-        config: Config::from_flags(server, vec![export]),
-        state_dir: StateDir::open(Path::new(&state)).unwrap(),
-        listeners: vec![listener],
-    });
-    let server = server.unwrap();
-    println!("{}", server.facts().join("\n"));
-    println!("{READY}{addr}");
-    block_on(server.run_until(std::future::pending())).unwrap();
+    process::be_the_server(
+        |export| {
+            let anonymous = std::env::var(ANONYMOUS).unwrap().parse().unwrap();
+            for client in &mut export.clients {
+                client.squash = SquashKind::None;
+                (client.anonuid, client.anongid) = (anonymous, anonymous);
+            }
+        },
+        |server| println!("{}", server.facts().join("\n")),
+    );
 }
 
 /// A server in a user namespace, over a directory of its owner's; killed with the test.
 struct Confined {
     files: TempDir,
-    process: Child,
+    process: Running,
     addr: SocketAddr,
     facts: Vec<String>,
     _program: TempDir,
@@ -94,60 +73,33 @@ impl Confined {
             std::fs::set_permissions(dir.path(), Permissions::from_mode(mode)).unwrap();
             dir
         };
-        let (files, state, program) = (owned(0o777), owned(0o700), support::scratch(0o755));
-        let server = program.path().join("server");
-        // By a process of its own: a child that another test forks meanwhile would keep the copy open
-        // for writing, and the kernel runs no such file (ETXTBSY).
-        let copied = Command::new("install")
-            .args(["-m", "755"])
-            .args([std::env::current_exe().unwrap(), server.clone()])
-            .status();
-        assert!(copied.unwrap().success());
+        let (files, state) = (owned(0o777), owned(0o700));
+        let (program, server) = copy_of_this_program();
         let mut command = Command::new("unshare");
         match map {
             Map::Own => command.arg("-Ur"),
             Map::Of(_) => command.arg("-U"),
         };
         let wait = format!("echo {INSIDE}; read go; exec \"$0\" \"$@\"");
-        let mut process = command
+        command
             .args(["sh", "-c", &wait])
             .arg(&server)
-            .args(["--exact", "be_the_server", "--nocapture"])
             .uid(OWNER)
             .gid(OWNER)
-            .env(SERVE, files.path())
-            .env(STATE, state.path())
             .env(ANONYMOUS, anonymous.to_string())
-            .current_dir("/")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(process.stdout.take().unwrap())
-            .lines()
-            .map_while(Result::ok);
-        if lines.next().as_deref() != Some(INSIDE) {
-            process.wait().unwrap();
+            .stdin(Stdio::piped());
+        let mut starting = Starting::new(as_server(&mut command, files.path(), state.path()));
+        if starting.line().as_deref() != Some(INSIDE) {
             return None;
         }
         if let Map::Of(count) = map {
             for kind in ["uid_map", "gid_map"] {
-                let path = format!("/proc/{}/{kind}", process.id());
+                let path = format!("/proc/{}/{kind}", starting.id());
                 std::fs::write(path, format!("0 {OWNER} {count}\n")).unwrap();
             }
         }
-        writeln!(process.stdin.take().unwrap(), "go").unwrap();
-        let mut facts = Vec::new();
-        let addr = lines.find_map(|line| {
-            let addr = line
-                .split_once(READY)
-                .map(|(_, addr)| addr.parse().unwrap());
-            facts.push(line);
-            addr
-        });
-        let Some(addr) = addr else {
-            panic!("the server ended before it listened: {:?}", process.wait());
-        };
+        writeln!(starting.input(), "go").unwrap();
+        let (process, addr, facts) = starting.until_it_listens();
         Some(Self {
             files,
             process,
@@ -169,15 +121,7 @@ impl Confined {
     }
 
     fn assert_lives(&mut self) {
-        assert_eq!(self.process.try_wait().unwrap(), None, "the server ended");
-    }
-}
-
-impl Drop for Confined {
-    fn drop(&mut self) {
-        // Gone already where it has failed.
-        let _gone = self.process.kill();
-        let _reaped = self.process.wait();
+        assert_eq!(self.process.exited().unwrap(), None, "the server ended");
     }
 }
 

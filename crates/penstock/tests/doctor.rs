@@ -115,7 +115,7 @@ fn a_tmpfs_is_told_from_a_disk() {
     let memory = Path::new("/dev/shm");
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
     if !mounts.lines().any(|line| line.contains(" /dev/shm tmpfs ")) {
-        support::skipped("no tmpfs at /dev/shm");
+        nfs_lab::skipped("no tmpfs at /dev/shm");
         return;
     }
     let output = run(&["doctor", "--json", memory.to_str().unwrap()]);

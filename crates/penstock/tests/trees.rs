@@ -118,7 +118,7 @@ fn chmod_changes_one_and_all() {
 #[test]
 fn chown_changes_one_and_all() {
     if !rustix::process::geteuid().is_root() {
-        support::skipped("only root can give files away");
+        nfs_lab::skipped("only root can give files away");
         return;
     }
     let server = Served::new();
@@ -326,7 +326,7 @@ fn find_removes_what_it_found_and_no_more() {
 #[test]
 fn what_cannot_be_read_is_told_and_left_out() {
     if !rustix::process::geteuid().is_root() {
-        support::skipped("calls as another user need root");
+        nfs_lab::skipped("calls as another user need root");
         return;
     }
     let server = Served::new();

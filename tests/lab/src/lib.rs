@@ -69,3 +69,14 @@ pub struct Lab {
     /// A directory for logs, configurations and state.
     pub dir: PathBuf,
 }
+
+/// Says aloud that something is not tested on this machine or as this user; the caller then returns.
+///
+/// # Panics
+/// With `PENSTOCK_STRICT=1` in the environment, where a skip is a failure.
+#[track_caller]
+pub fn skipped(reason: &str) {
+    let strict = std::env::var("PENSTOCK_STRICT").is_ok_and(|value| value == "1");
+    assert!(!strict, "would skip, but PENSTOCK_STRICT=1: {reason}");
+    eprintln!("SKIP: {reason}");
+}

@@ -38,6 +38,15 @@ impl Mounted {
         Self::new("overlay", &options, point)
     }
 
+    /// The directory `from` on `point` too, which has to be there.
+    ///
+    /// # Errors
+    /// When mount fails.
+    pub fn bind(from: &Path, point: &Path) -> Result<Self> {
+        output(Command::new("mount").arg("--bind").args([from, point]))?;
+        Ok(Self(point.to_path_buf()))
+    }
+
     fn new(kind: &str, options: &str, point: &Path) -> Result<Self> {
         std::fs::create_dir_all(point)?;
         let mut command = Command::new("mount");

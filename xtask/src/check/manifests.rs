@@ -31,11 +31,13 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("xtask", &[]),
 ];
 
-/// What tests of a crate may use besides: the client is the traffic source of the server's tests.
+/// What tests of a crate may use besides: the client is the traffic source of the server's tests, the
+/// laboratory has processes and mounts.
 const TEST_ARROWS: &[(&str, &[&str])] = &[
-    ("nfs-server", &["nfs-client"]),
+    ("nfs-server", &["nfs-client", "nfs-lab"]),
     // The server of the file system's tests is the client's, which speaks the wire's words.
     ("nfs-fuse", &["nfs-wire"]),
+    ("penstock", &["nfs-lab"]),
 ];
 
 /// Rules on the manifests of the workspace.

@@ -3,6 +3,7 @@
 
 pub(crate) mod links;
 pub(crate) mod moved;
+pub(crate) mod process;
 
 use std::fs::Permissions;
 use std::future::Future;
@@ -25,19 +26,12 @@ use tokio::sync::oneshot;
 #[allow(unused_macros, reason = "not every test binary has something to skip")]
 macro_rules! skip {
     ($($reason:tt)+) => {{
-        $crate::support::skipped(&format!($($reason)+));
+        nfs_lab::skipped(&format!($($reason)+));
         return;
     }};
 }
 #[allow(unused_imports, reason = "not every test binary has something to skip")]
 pub(crate) use skip;
-
-/// The work of [`skip!`] but for leaving the test.
-pub(crate) fn skipped(reason: &str) {
-    let strict = std::env::var("PENSTOCK_STRICT").is_ok_and(|value| value == "1");
-    assert!(!strict, "would skip, but PENSTOCK_STRICT=1: {reason}");
-    eprintln!("SKIP: {reason}");
-}
 
 /// A server of its own, ended when dropped.
 pub(crate) struct Served {

@@ -13,7 +13,9 @@ use tempfile::TempDir;
 
 pub(crate) use model::Model;
 
-use crate::support::{penstock, skipped, text};
+use nfs_lab::skipped;
+
+use crate::support::{penstock, text};
 
 /// How long something may take that takes no time.
 const DEADLINE: Duration = Duration::from_secs(60);

@@ -5,28 +5,18 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
+use fastrand::Rng;
+
 /// Longest the file gets, bytes: more than one transfer.
 const LEN_MAX: u64 = 3 * 1024 * 1024;
 
 /// Longest single read or write, bytes.
 const PIECE_MAX: u64 = 1500 * 1024;
 
-/// xorshift64*: the same numbers from the same seed.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11) % end
-    }
-
-    /// Small and large lengths equally often.
-    fn len(&mut self) -> u64 {
-        let bits = self.below(21);
-        self.below(1 << bits).min(PIECE_MAX) + 1
-    }
+/// Small and large lengths equally often.
+fn len(random: &mut Rng) -> u64 {
+    let bits = random.u64(..21);
+    random.u64(..1 << bits).min(PIECE_MAX) + 1
 }
 
 /// The file, opened through each of several mounts' paths in turn, and what is in it.
@@ -34,7 +24,7 @@ pub(crate) struct Model {
     paths: Vec<PathBuf>,
     file: File,
     content: Vec<u8>,
-    random: Random,
+    random: Rng,
     fill: u8,
 }
 
@@ -52,14 +42,14 @@ impl Model {
             paths: paths.iter().map(|path| path.to_path_buf()).collect(),
             file,
             content: Vec::new(),
-            random: Random(seed | 1),
+            random: Rng::with_seed(seed),
             fill: 0,
         }
     }
 
     /// Does one thing and looks whether it was done.
     pub(crate) fn step(&mut self) {
-        match self.random.below(20) {
+        match self.random.u64(..20) {
             0 => self.cut(),
             1 => self.open_again(),
             2 => self.file.sync_all().unwrap(),
@@ -81,8 +71,8 @@ impl Model {
     }
 
     fn write(&mut self) {
-        let len = self.random.len();
-        let at = self.random.below(LEN_MAX - len);
+        let len = len(&mut self.random);
+        let at = self.random.u64(..LEN_MAX - len);
         self.fill = self.fill.wrapping_add(1);
         let data: Vec<u8> = (0..len).map(|i| self.fill ^ (i % 251) as u8).collect();
         self.file.write_all_at(&data, at).unwrap();
@@ -94,8 +84,8 @@ impl Model {
     }
 
     fn read(&mut self) {
-        let at = self.random.below(LEN_MAX) as usize;
-        let len = self.random.len() as usize;
+        let at = self.random.u64(..LEN_MAX) as usize;
+        let len = len(&mut self.random) as usize;
         self.compare_part(at, len);
     }
 
@@ -120,13 +110,13 @@ impl Model {
     }
 
     fn cut(&mut self) {
-        let len = self.random.below(LEN_MAX);
+        let len = self.random.u64(..LEN_MAX);
         self.file.set_len(len).unwrap();
         self.content.resize(len as usize, 0);
     }
 
     fn open_again(&mut self) {
-        let turn = self.random.below(self.paths.len() as u64) as usize;
+        let turn = self.random.u64(..self.paths.len() as u64) as usize;
         // Closed first: only then is it for others to see.
         self.file = File::open("/dev/null").unwrap();
         let path = &self.paths[turn];

@@ -22,14 +22,6 @@ pub(crate) fn penstock() -> Command {
     command
 }
 
-/// Says aloud that something is not tested on this machine or as this user; with `PENSTOCK_STRICT=1` in
-/// the environment that is a failure. The caller then returns.
-pub(crate) fn skipped(reason: &str) {
-    let strict = std::env::var("PENSTOCK_STRICT").is_ok_and(|value| value == "1");
-    assert!(!strict, "would skip, but PENSTOCK_STRICT=1: {reason}");
-    eprintln!("SKIP: {reason}");
-}
-
 pub(crate) fn run(arguments: &[&str]) -> Output {
     penstock().args(arguments).output().unwrap()
 }
