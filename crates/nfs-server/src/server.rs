@@ -525,11 +525,7 @@ fn end(vfs: &Arc<Vfs>, shards: Vec<ShardHandle>) {
             Err(_) => tracing::error!("a shard panicked"),
         }
     }
-    for object in vfs.files.drain() {
-        if object.has_unstable() {
-            vfs.sync_before_close(&object);
-        }
-    }
+    vfs.sync_all();
     vfs.trace.close();
     let left = vfs
         .pool

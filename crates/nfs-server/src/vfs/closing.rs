@@ -16,7 +16,7 @@ use std::sync::{Arc, Weak};
 use nfs_io::fs::OFlags;
 use parking_lot::Mutex;
 
-use super::object::Open;
+use super::file_io::Open;
 use super::{Object, Result};
 use crate::limits;
 use crate::vfs::file_cache::FdBudget;
@@ -67,14 +67,14 @@ impl Object {
     /// The descriptor for WRITE, COMMIT and truncation if it is open already; see
     /// [`Object::read_fd_if_open`].
     pub(crate) fn write_fd_if_open(&self) -> Option<Arc<OwnedFd>> {
-        let mut writing = self.write.try_lock()?;
+        let mut writing = self.io.write.try_lock()?;
         writing.used = true;
         writing.open.as_ref().map(|open| Arc::clone(&open.fd))
     }
 
     /// The same for a helper thread, which may wait for somebody who is opening it.
     pub(super) fn write_fd_for_sync(&self) -> Option<Arc<OwnedFd>> {
-        let writing = self.write.lock();
+        let writing = self.io.write.lock();
         writing.open.as_ref().map(|open| Arc::clone(&open.fd))
     }
 
@@ -84,7 +84,7 @@ impl Object {
         slots: &FdBudget,
         writers: &Writers,
     ) -> Result<Arc<OwnedFd>> {
-        let mut writing = self.write.lock();
+        let mut writing = self.io.write.lock();
         writing.used = true;
         if writing.open.is_none() {
             writers.opens.fetch_add(1, Ordering::Relaxed);
@@ -103,7 +103,7 @@ impl Object {
         slots: &FdBudget,
         writers: &Writers,
     ) {
-        let mut writing = self.write.lock();
+        let mut writing = self.io.write.lock();
         writing.used = true;
         let slot = || slots.take();
         writing
@@ -116,26 +116,26 @@ impl Object {
 
     /// Takes the descriptors for writing if nobody uses them and nothing written waits for stable storage.
     pub(super) fn take_writing(&self) -> Vec<Open> {
-        self.take_from(&mut self.write.lock())
+        self.take_from(&mut self.io.write.lock())
     }
 
     fn take_from(&self, writing: &mut Writing) -> Vec<Open> {
         // Whoever writes holds a copy of this descriptor, past the page cache too, and notes what it wrote as
         // unstable before it lets go of the copy. Copies are made under the lock that we hold.
         let done = |open: &mut Open| {
-            open.is_unused() && !self.has_unstable() && self.may_be_opened_again()
+            open.is_unused() && !self.io.has_unstable() && self.may_be_opened_again()
         };
         let Some(open) = writing.open.take_if(done) else {
             return Vec::new();
         };
-        let mut direct = self.direct_write.lock();
+        let mut direct = self.io.direct_write.lock();
         let direct = direct.take_if(|open| open.is_unused());
         [Some(open), direct].into_iter().flatten().collect()
     }
 
     /// The same for a call that is about to be answered.
     fn take_early(&self) -> Vec<Open> {
-        let Some(mut writing) = self.write.try_lock() else {
+        let Some(mut writing) = self.io.write.try_lock() else {
             return Vec::new();
         };
         if writing.early_closes >= limits::EARLY_CLOSES_PER_SWEEP_MAX {
@@ -150,7 +150,7 @@ impl Object {
 
     /// One look of the sweep.
     fn look(&self) -> Look {
-        let Some(mut writing) = self.write.try_lock() else {
+        let Some(mut writing) = self.io.write.try_lock() else {
             return Look::Later;
         };
         writing.early_closes = 0;
@@ -159,7 +159,7 @@ impl Object {
         } else if writing.open.is_none() {
             writing.listed = false;
             Look::Closed
-        } else if self.has_unstable() {
+        } else if self.io.has_unstable() {
             Look::Later
         } else {
             Look::Quiet

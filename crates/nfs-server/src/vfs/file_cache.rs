@@ -342,7 +342,7 @@ impl FileCache {
                 continue;
             }
             let object = Arc::clone(object);
-            if object.has_unstable() {
+            if object.io.has_unstable() {
                 if !object.cleaning.swap(true, Ordering::Relaxed) {
                     leaving.to_sync.push(object);
                     return;
@@ -366,7 +366,7 @@ impl FileCache {
             .is_some_and(|present| Arc::ptr_eq(present, &object));
         // Looked at once more: its last writer may have gone since.
         if Arc::strong_count(&object) != STRIPE_AND_CALLER + usize::from(indexed)
-            || object.has_unstable()
+            || object.io.has_unstable()
         {
             return None;
         }
@@ -391,7 +391,7 @@ impl FileCache {
                 .cloned()
                 .collect();
             for object in unused {
-                if object.has_unstable() {
+                if object.io.has_unstable() {
                     if !object.cleaning.swap(true, Ordering::Relaxed) {
                         leaving.to_sync.push(object);
                     }

@@ -17,6 +17,7 @@ mod create;
 mod error;
 pub(crate) mod fh;
 pub(crate) mod file_cache;
+mod file_io;
 pub(crate) mod gate;
 pub(crate) mod handle_table;
 pub(crate) mod hints;
@@ -25,6 +26,7 @@ mod io;
 mod lookup;
 mod names;
 mod object;
+mod permits;
 mod readdir;
 mod resolve;
 mod room;
@@ -33,6 +35,7 @@ mod target;
 mod tree;
 mod trees;
 mod walk;
+mod wcc;
 mod why;
 
 use std::path::PathBuf;
@@ -66,6 +69,7 @@ pub(crate) use room::Turn;
 pub(crate) use target::{Actor, Target};
 pub(crate) use tree::{Mount, Tree};
 pub(crate) use trees::Trees;
+pub(crate) use wcc::{Wcc, WithWcc};
 pub(crate) use why::{FileFacts, KnownName};
 
 /// The files of all exports, and what the operations on them share. Made once at start; every shard and
@@ -124,14 +128,3 @@ impl Vfs {
         self.pool.run(lane, work).await.map_err(|_full| Error::Busy)
     }
 }
-
-/// The attributes of an object before and after a change, as far as they could be had.
-/// `before` is missing when another client's change overlapped.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Wcc {
-    pub(crate) before: Option<nfs_io::fs::Stat>,
-    pub(crate) after: Option<Attributes>,
-}
-
-/// An operation's result with the attributes that RFC 1813 sends in both cases.
-pub(crate) type WithWcc<T> = (Result<T>, Wcc);

@@ -107,7 +107,7 @@ impl Vfs {
 
     /// Puts an object out of the cache whose export is served no more, or from another directory.
     async fn put_out(self: &Arc<Self>, object: Arc<Object>) -> Result<()> {
-        if object.has_unstable() {
+        if object.io.has_unstable() {
             let (vfs, dirty) = (Arc::clone(self), Arc::clone(&object));
             self.blocking(object.mount.lane(), move || vfs.sync_before_close(&dirty))
                 .await?;
@@ -361,7 +361,7 @@ impl Vfs {
         let (retired, clean): (Vec<_>, Vec<_>) = leaving
             .out
             .into_iter()
-            .partition(|object| object.has_unstable());
+            .partition(|object| object.io.has_unstable());
         drop(clean);
         for object in leaving.to_sync.into_iter().chain(retired) {
             let (vfs, job) = (Arc::clone(self), Arc::clone(&object));

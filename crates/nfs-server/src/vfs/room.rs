@@ -94,7 +94,7 @@ impl Vfs {
             for object in own {
                 self.sync_before_close(&object);
                 object.cleaning.store(false, Ordering::Relaxed);
-                object.close_spare();
+                object.io.close_spare();
                 drop(object.take_writing());
                 count(&self.counters.synced_for_room);
                 self.files.say_that_it_is_full();

@@ -19,9 +19,9 @@ use nfs_io::{Errno, Lane, Pool, fs};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use super::{Error, Object, Result};
+use super::file_io::FileIo;
+use super::{Author, Error, Result};
 use crate::limits;
-use crate::vfs::Author;
 
 /// The write verifier (RFC 1813 §3.3.7, §3.3.21): different after each start of the server and
 /// after each loss of unstable data.
@@ -255,10 +255,10 @@ pub(crate) struct Unstable {
 }
 
 impl Unstable {
-    fn wrote(&mut self, client: Author) {
+    fn wrote(&mut self, author: Author) {
         if self.writers.len() < limits::UNSTABLE_WRITERS_PER_OBJECT_MAX {
-            self.writers.insert(client);
-        } else if !self.writers.contains(&client) {
+            self.writers.insert(author);
+        } else if !self.writers.contains(&author) {
             self.more_writers = true;
         }
     }
@@ -279,10 +279,10 @@ impl Unstable {
     }
 }
 
-impl Object {
+impl FileIo {
     /// An UNSTABLE write of this client was accepted.
-    pub(crate) fn note_unstable(&self, client: Author) {
-        self.unstable.lock().wrote(client);
+    pub(crate) fn note_unstable(&self, author: Author) {
+        self.unstable.lock().wrote(author);
     }
 
     /// True when some accepted write is not known to be on stable storage.
@@ -306,8 +306,8 @@ impl Object {
     }
 
     /// Has this client still to hear of a lost write? Asking is telling.
-    pub(crate) fn must_hear_of_error(&self, client: Author) -> bool {
-        self.unstable.lock().to_tell.remove(&client)
+    pub(crate) fn must_hear_of_error(&self, author: Author) -> bool {
+        self.unstable.lock().to_tell.remove(&author)
     }
 
     /// Puts back what a sync that did not happen would have covered.

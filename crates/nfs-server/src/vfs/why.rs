@@ -67,7 +67,7 @@ impl Vfs {
                 KnownName::Remembered(name.to_vec())
             }),
         };
-        let refused = object.as_ref().map(|object| object.refusals.of(io));
+        let refused = object.as_ref().map(|object| object.io.refusals.of(io));
         let mut would_refuse = Refused::default();
         let mut cached_bytes = None;
         if let Ok(file) = fs::reopen(found.as_fd(), OFlags::RDONLY | OFlags::NONBLOCK) {

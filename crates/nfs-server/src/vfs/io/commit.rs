@@ -72,7 +72,7 @@ impl Vfs {
         let result = match synced.await {
             Err(Error::Busy) => Err(Error::Busy),
             // Asked in any case: to answer with an error is to tell.
-            result if object.must_hear_of_error(target.actor.author) => {
+            result if object.io.must_hear_of_error(target.actor.author) => {
                 result.and(Err(Error::Errno(Errno::IO)))
             }
             result => result,
@@ -96,12 +96,12 @@ impl Vfs {
         whole: bool,
     ) -> Result<()> {
         let object = &target.object;
-        let round = object.rounds.join(whole);
-        let _one_at_a_time = object.sync_turn().await;
+        let round = object.io.rounds.join(whole);
+        let _one_at_a_time = object.io.sync_turn().await;
         if let Some(result) = round.result.get() {
             return *result;
         }
-        object.rounds.close(&round);
+        object.io.rounds.close(&round);
         let data_only = !round.whole.load(Ordering::Relaxed);
         let result = self.sync_now(engine, target, file, data_only).await;
         // Too much waits for the file system: the others of the round may have more luck.
@@ -121,7 +121,7 @@ impl Vfs {
         data_only: bool,
     ) -> Result<()> {
         let object = &target.object;
-        let covered = object.take_unstable();
+        let covered = object.io.take_unstable();
         let engine = self.engine_for(engine, target);
         let op = Op::Fsync { file, data_only };
         let result = engine
@@ -132,11 +132,11 @@ impl Vfs {
         match result {
             Ok(_) => Ok(()),
             Err(Error::Busy) => {
-                object.restore_unstable(covered);
+                object.io.restore_unstable(covered);
                 Err(Error::Busy)
             }
             Err(error) => {
-                object.sync_failed(covered);
+                object.io.sync_failed(covered);
                 self.verifier.change();
                 Err(error)
             }
@@ -146,24 +146,33 @@ impl Vfs {
     /// Syncs what clients did not commit, because the descriptors are to be closed. It stays in the
     /// cache meanwhile: a COMMIT that came to other descriptors would not hear of an error.
     pub(crate) fn sync_before_close(&self, object: &Object) {
-        let Some(_one_at_a_time) = object.try_sync_turn() else {
+        let Some(_one_at_a_time) = object.io.try_sync_turn() else {
             return;
         };
         // Taken first: while somebody has it, the file is not closed for writing.
         let Some(fd) = object.write_fd_for_sync() else {
             return;
         };
-        let covered = object.take_unstable();
+        let covered = object.io.take_unstable();
         if fs::fsync(fd.as_fd()).is_err() {
-            object.sync_failed(covered);
+            object.io.sync_failed(covered);
             self.verifier.change();
+        }
+    }
+
+    /// Empties the file cache at the end of the server, and syncs what clients did not commit.
+    pub(crate) fn sync_all(&self) {
+        for object in self.files.drain() {
+            if object.io.has_unstable() {
+                self.sync_before_close(&object);
+            }
         }
     }
 
     /// Unstable data of this file may be lost.
     pub(super) fn lost(&self, object: &Object) {
-        let covered = object.take_unstable();
-        object.sync_failed(covered);
+        let covered = object.io.take_unstable();
+        object.io.sync_failed(covered);
         self.verifier.change();
     }
 
@@ -171,10 +180,10 @@ impl Vfs {
     /// shut down does not even tell attributes), nothing that was accepted will get there.
     pub(super) fn unreachable(&self, target: &Target, error: Error) {
         let object = &target.object;
-        if error == Error::Errno(Errno::IO) && object.has_unstable() {
+        if error == Error::Errno(Errno::IO) && object.io.has_unstable() {
             self.lost(object);
             // To answer with an error is to tell.
-            object.must_hear_of_error(target.actor.author);
+            object.io.must_hear_of_error(target.actor.author);
         }
     }
 

@@ -38,7 +38,7 @@ impl<'c> Transfer<'c> {
             name: name.as_deref(),
             size: stat.size,
             alignment: stat.alignment(object.mount.block_bytes),
-            refused: object.refusals.of(call.io),
+            refused: object.io.refusals.of(call.io),
         };
         let decision = decide(&policy, call, &facts)?;
         let mut tally = Tally::default();
@@ -58,7 +58,7 @@ impl<'c> Transfer<'c> {
     /// counted and remembered then. `None`: the call ends with that error.
     pub(super) fn fall_back(&mut self, segment: &Segment, failure: Failure) -> Option<Segment> {
         let reason = self.decision.reason_to_fall_back(segment, failure)?;
-        self.object.refusals.remember(self.io, reason);
+        self.object.io.refusals.remember(self.io, reason);
         self.tally.fallback(reason);
         self.fallback = Some(reason);
         Some(self.decision.instead(segment))
@@ -79,7 +79,10 @@ impl<'c> Transfer<'c> {
         self.tally.segment(mode, bytes);
         if self.decision.choice.mode == Mode::Direct && mode != Mode::Direct {
             let pages = u32::try_from(bytes / PAGE_BYTES + 1).unwrap_or(u32::MAX);
-            self.object.edge_pages.fetch_add(pages, Ordering::Relaxed);
+            self.object
+                .io
+                .edge_pages
+                .fetch_add(pages, Ordering::Relaxed);
         }
     }
 
@@ -116,10 +119,10 @@ impl Vfs {
     /// the file in the cache.
     pub(super) async fn drop_edges(&self, target: &Target, file: Arc<OwnedFd>, least: u32) {
         let object = &target.object;
-        if object.edge_pages.load(Ordering::Relaxed) < least {
+        if object.io.edge_pages.load(Ordering::Relaxed) < least {
             return;
         }
-        object.edge_pages.store(0, Ordering::Relaxed);
+        object.io.edge_pages.store(0, Ordering::Relaxed);
         let read = target.choose(Io::Read, u64::from(self.io_bytes_max)).mode;
         if read == Mode::Direct {
             let job = move || fs::drop_cached(file.as_fd());

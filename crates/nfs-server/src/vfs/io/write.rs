@@ -130,7 +130,7 @@ impl Vfs {
         let stability = transfer.decision.stability;
         let sync_now = done > 0 && transfer.decision.is_synced_once();
         if sync_now || done > 0 && stability == Stability::Unstable {
-            object.note_unstable(target.actor.author);
+            object.io.note_unstable(target.actor.author);
         }
         if sync_now {
             let whole = stability == Stability::FileSync;
@@ -206,7 +206,7 @@ impl Vfs {
         // The kernel tells of a lost write once: this one may have been somebody else's
         // unstable data. A full disk may be met by this write or, with a sync, by theirs.
         let full = matches!(error, Error::Errno(Errno::NOSPC | Errno::DQUOT));
-        let theirs = full && sync != WriteSync::None && object.has_unstable();
+        let theirs = full && sync != WriteSync::None && object.io.has_unstable();
         if error == Error::Errno(Errno::IO) || theirs {
             self.lost(object);
         }

@@ -1,0 +1,144 @@
+//! How the bytes of one file are moved: its open descriptors, the ways of moving bytes that it refused, and
+//! what of it is not on stable storage yet.
+
+use std::os::fd::OwnedFd;
+use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, OnceLock};
+
+use nfs_io::fs::{self, OFlags};
+use parking_lot::Mutex;
+
+use super::closing::Writing;
+use super::gate::{Gate, Gates};
+use super::io::{Refusals, Rounds};
+use super::stable::Unstable;
+use super::{Error, FileKind, Object, Result};
+use crate::exports::policy::Io;
+use crate::vfs::file_cache::{FdBudget, FdSlot};
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct FileIo {
+    read: Mutex<Option<Open>>,
+    pub(super) write: Mutex<Writing>,
+    direct_read: Mutex<Option<Open>>,
+    pub(super) direct_write: Mutex<Option<Open>>,
+    /// Ways of moving bytes that it did not take.
+    pub(super) refusals: Refusals,
+    /// Pages that went into the page cache although they were meant to go past it, about.
+    pub(super) edge_pages: AtomicU32,
+    /// Set by the first write.
+    gate: OnceLock<Arc<Gate>>,
+    /// Held by the COMMIT that runs: there is one at a time.
+    sync_turn: tokio::sync::Mutex<()>,
+    pub(super) rounds: Rounds,
+    pub(super) unstable: Mutex<Unstable>,
+}
+
+/// An open descriptor and its place in the budget.
+pub(super) struct Open {
+    pub(super) fd: Arc<OwnedFd>,
+    pub(super) _slot: FdSlot,
+}
+
+impl Open {
+    /// Nobody but its object has it. True for as long as the caller holds the lock of its place.
+    pub(super) fn is_unused(&self) -> bool {
+        Arc::strong_count(&self.fd) == 1
+    }
+}
+
+impl FileIo {
+    /// Lets go of descriptors that nobody uses and that are only there to be found open.
+    pub(crate) fn close_spare(&self) {
+        for place in [&self.read, &self.direct_read] {
+            let spare = place
+                .try_lock()
+                .and_then(|mut open| open.take_if(|open| open.is_unused()));
+            // Closed outside the lock.
+            drop(spare);
+        }
+    }
+
+    /// Waits until no other COMMIT of this file runs.
+    pub(super) async fn sync_turn(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.sync_turn.lock().await
+    }
+
+    /// The same without waiting: `None` while a COMMIT runs.
+    pub(super) fn try_sync_turn(&self) -> Option<tokio::sync::MutexGuard<'_, ()>> {
+        self.sync_turn.try_lock().ok()
+    }
+}
+
+impl Object {
+    /// The descriptor for READ, READDIR's sync and COMMIT, opened at first use with the server's
+    /// own rights: whoever uses it has asked [`Object::check`] first.
+    pub(crate) fn read_fd(&self, slots: &FdBudget) -> Result<Arc<OwnedFd>> {
+        self.open(&mut self.io.read.lock(), OFlags::RDONLY, slots)
+    }
+
+    /// The descriptor for READ if it is open already. Never waits: somebody may be opening it on a
+    /// file system that does not answer.
+    pub(crate) fn read_fd_if_open(&self) -> Option<Arc<OwnedFd>> {
+        let place = self.io.read.try_lock()?;
+        place.as_ref().map(|open| Arc::clone(&open.fd))
+    }
+
+    /// The descriptor for direct READs or WRITEs; see [`Object::read_fd`].
+    ///
+    /// # Errors
+    /// EINVAL where the file system has no direct I/O.
+    pub(crate) fn direct_fd(&self, io: Io, slots: &FdBudget) -> Result<Arc<OwnedFd>> {
+        let (place, access) = match io {
+            Io::Read => (&self.io.direct_read, OFlags::RDONLY),
+            Io::Write => (&self.io.direct_write, OFlags::WRONLY),
+        };
+        self.open(&mut place.lock(), access | OFlags::DIRECT, slots)
+    }
+
+    /// The descriptor for direct I/O if it is open already; see [`Object::read_fd_if_open`].
+    pub(crate) fn direct_fd_if_open(&self, io: Io) -> Option<Arc<OwnedFd>> {
+        let place = match io {
+            Io::Read => &self.io.direct_read,
+            Io::Write => &self.io.direct_write,
+        };
+        place.try_lock()?.as_ref().map(|open| Arc::clone(&open.fd))
+    }
+
+    /// The descriptor in `place`, opened if there is none.
+    pub(super) fn open(
+        &self,
+        place: &mut Option<Open>,
+        access: OFlags,
+        slots: &FdBudget,
+    ) -> Result<Arc<OwnedFd>> {
+        if let Some(open) = &*place {
+            return Ok(Arc::clone(&open.fd));
+        }
+        let kind_flags = match self.kind {
+            FileKind::Regular => OFlags::empty(),
+            FileKind::Directory => OFlags::DIRECTORY,
+            // Opening a device or a FIFO has effects of its own; NFS never does.
+            FileKind::Symlink
+            | FileKind::BlockDevice
+            | FileKind::CharDevice
+            | FileKind::Fifo
+            | FileKind::Socket
+            | FileKind::Unknown => return Err(Error::WrongType),
+        };
+        // O_NONBLOCK: a lease held by a local process answers EWOULDBLOCK instead of stalling.
+        let fd = fs::reopen(self.path(), access | kind_flags | OFlags::NONBLOCK)?;
+        let fd = Arc::new(fd);
+        *place = Some(Open {
+            fd: Arc::clone(&fd),
+            _slot: slots.take(),
+        });
+        Ok(fd)
+    }
+
+    /// What keeps writes through the page cache and past it apart.
+    pub(super) fn gate(&self, gates: &Gates) -> &Arc<Gate> {
+        self.io.gate.get_or_init(|| gates.of((self.dev, self.ino)))
+    }
+}

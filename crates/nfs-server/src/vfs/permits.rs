@@ -1,0 +1,91 @@
+//! Permission checks of one object, remembered for as long as its ctime stays.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use nfs_io::fs::{Stat, Timestamp};
+use nfs_io::{Creds, Errno};
+
+use super::{Access, Error, Result};
+use crate::limits;
+
+/// Permission checks that were made, valid for one ctime.
+#[derive(Default)]
+pub(super) struct Permits {
+    ctime: Timestamp,
+    entries: Vec<Permit>,
+    next: usize,
+}
+
+struct Permit {
+    creds: Creds,
+    granted: Access,
+    refused: Access,
+}
+
+impl Permits {
+    pub(super) fn recall(&self, creds: &Creds, access: Access, stat: &Stat) -> Option<Result<()>> {
+        if self.ctime != stat.ctime {
+            return None;
+        }
+        let permit = self.entries.iter().find(|permit| permit.creds == *creds)?;
+        if permit.granted.contains(access) {
+            Some(Ok(()))
+        } else if access.each().any(|one| permit.refused.contains(one)) {
+            Some(Err(Error::Errno(Errno::ACCESS)))
+        } else {
+            None
+        }
+    }
+
+    pub(super) fn remember(&mut self, creds: &Creds, access: Access, stat: &Stat, granted: bool) {
+        // A change within the same tick of the kernel's clock would not move the ctime.
+        if !is_settled(stat.ctime) {
+            return;
+        }
+        if self.ctime != stat.ctime {
+            self.ctime = stat.ctime;
+            self.entries.clear();
+        }
+        let index = self
+            .entries
+            .iter()
+            .position(|permit| permit.creds == *creds);
+        let index = index.unwrap_or_else(|| self.place(creds));
+        let permit = &mut self.entries[index];
+        if granted {
+            permit.granted |= access;
+        } else if access.each().count() == 1 {
+            permit.refused |= access;
+        }
+    }
+
+    fn place(&mut self, creds: &Creds) -> usize {
+        let permit = Permit {
+            creds: creds.clone(),
+            granted: Access::NONE,
+            refused: Access::NONE,
+        };
+        if self.entries.len() < limits::PERMITS_PER_OBJECT_MAX {
+            self.entries.push(permit);
+            return self.entries.len() - 1;
+        }
+        self.next = (self.next + 1) % self.entries.len();
+        self.entries[self.next] = permit;
+        self.next
+    }
+}
+
+/// Is this time further back than the coarsest clock tick of a file system?
+fn is_settled(time: Timestamp) -> bool {
+    // Some file systems keep whole seconds (ext4 with small inodes), FAT every other one.
+    let tick_ns: i128 = if time.nsec == 0 {
+        2_000_000_000
+    } else {
+        20_000_000
+    };
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    let time_ns = i128::from(time.sec) * 1_000_000_000 + i128::from(time.nsec);
+    i128::try_from(now.as_nanos()).unwrap_or(0) - time_ns > tick_ns
+}
