@@ -7,15 +7,14 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::hash::RandomState;
 use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use arc_swap::ArcSwap;
 use nfs_io::caps::{self, Capability};
 use nfs_io::identity::ServerIdentity;
-use nfs_io::{Budget, BufferPool, EngineKind, Pool, PoolLimits, fs, probe};
+use nfs_io::{Budget, BufferPool, EngineKind, PoolLimits, fs, probe};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 
@@ -32,16 +31,11 @@ use crate::operate::control::{
     TraceChange, TraceStatus,
 };
 use crate::operate::counters::{Counters, count};
-use crate::operate::trace::Trace;
 use crate::rpc::reply_cache::ReplyCache;
 use crate::rpc::standing::{Door, Notice, Standing};
-use crate::vfs::fh::{HandleKey, claimed_export};
-use crate::vfs::file_cache::{Cursor, FileCache};
-use crate::vfs::gate::Gates;
+use crate::vfs::file_cache::Cursor;
 use crate::vfs::handle_table::HandleTable;
-use crate::vfs::hints::Hints;
-use crate::vfs::stable::{Committer, Verifier};
-use crate::vfs::{Trees, Vfs, VfsCounters};
+use crate::vfs::{Resources, Trees, Vfs};
 
 /// What a server is started with.
 #[derive(Debug)]
@@ -559,51 +553,26 @@ pub(crate) fn make_service(
     // The modes of what clients make are theirs to choose.
     fs::umask_zero();
     let failed = |error: String| StartError::Failed(error);
-    let key = HandleKey::load_or_create(state_dir.path())
-        .map_err(|error| failed(format!("handle key: {error}")))?;
     let exports = ExportTable::new(config).map_err(|error| failed(error.to_string()))?;
-    let trees = Trees::open(Arc::new(exports), None).map_err(failed)?;
-    let (mut verifier, mut of_notes) = ([0; 8], [0; 24]);
-    getrandom::fill(&mut verifier)
-        .and_then(|()| getrandom::fill(&mut of_notes))
-        .map_err(|error| failed(format!("random numbers: {error}")))?;
-    let verifier = Arc::new(Verifier::new(u64::from_be_bytes(verifier)));
-    let notes = Arc::new(CallNotes::open(state_dir.path(), of_notes));
-    let pool = Pool::new(match config.server.helper_threads {
+    let pool = match config.server.helper_threads {
         Some(threads_max) => PoolLimits {
             threads_max,
             lane_threads_max: (threads_max / 2).max(1),
             ..PoolLimits::default()
         },
         None => PoolLimits::default(),
-    });
-    let half = usize::try_from(facts.fds / 2).unwrap_or(usize::MAX);
-    // The largest call must fit into its half of the budget several times.
-    let io_bytes_max = u32::try_from(facts.budget.total() / 4).unwrap_or(u32::MAX);
-    let need_table = trees.need_table();
-    let trace = Trace::new(claimed_export);
-    trace.set_exports(trees.table.exports().iter().map(AsRef::as_ref));
-    let vfs = Vfs {
-        trees: ArcSwap::from_pointee(trees),
-        files: FileCache::new(half.saturating_sub(limits::FDS_RESERVED).max(64)),
-        writers: Default::default(),
-        key,
-        table: OnceLock::new(),
-        table_path: state_dir.join("handles.redb"),
-        hints: Hints::new(),
-        committer: Committer::new(pool.clone(), Arc::clone(&verifier)),
-        gates: Gates::default(),
-        pool,
-        write_budget: facts.budget.clone(),
-        read_buffers: BufferPool::new(facts.send_budget.clone()),
-        verifier,
-        trace,
-        counters: VfsCounters::default(),
-        io_bytes_max: limits::IO_BYTES_MAX.min(io_bytes_max) & !4095,
     };
-    if need_table {
-        vfs.open_table_for(&vfs.trees.load()).map_err(failed)?;
-    }
+    let half = usize::try_from(facts.fds / 2).unwrap_or(usize::MAX);
+    let resources = Resources {
+        pool,
+        fds_max: half.saturating_sub(limits::FDS_RESERVED).max(64),
+        write_budget: facts.budget.clone(),
+        read_budget: facts.send_budget.clone(),
+    };
+    let vfs = Vfs::open(state_dir.path(), exports, resources).map_err(failed)?;
+    let mut of_notes = [0; 24];
+    getrandom::fill(&mut of_notes).map_err(|error| failed(format!("random numbers: {error}")))?;
+    let notes = Arc::new(CallNotes::open(state_dir.path(), of_notes));
     Ok(Service {
         vfs: Arc::new(vfs),
         replies: Arc::new(ReplyCache::new(notes)),

@@ -7,6 +7,8 @@
 )]
 
 pub(crate) mod dispatch;
+#[cfg(test)]
+mod lines;
 pub(crate) mod mount3;
 pub(crate) mod nfs3;
 mod nlm4;

@@ -112,7 +112,7 @@ fn mountstat(error: Error) -> Mountstat3 {
         Error::Errno(_) => Mountstat3::Io,
         Error::BadHandle
         | Error::Exists
-        | Error::NotSync
+        | Error::Changed
         | Error::BadCookie
         | Error::TooSmall
         | Error::BadType

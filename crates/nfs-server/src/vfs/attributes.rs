@@ -215,7 +215,7 @@ fn set_attributes(
         Err(error) => return (Err(error), Wcc::default()),
     };
     let result = if !guard(before.ctime) {
-        Err(Error::NotSync)
+        Err(Error::Changed)
     } else if set.is_empty() {
         Ok(None)
     } else {

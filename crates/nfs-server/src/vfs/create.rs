@@ -1,4 +1,4 @@
-//! Changes of a directory's entries: CREATE, MKDIR, SYMLINK, MKNOD, LINK, REMOVE, RMDIR, RENAME.
+//! Changes of a directory's entries: making, linking, removing and moving them.
 //!
 //! Each runs as one job on the helper pool: attributes before, the change as the caller,
 //! attributes after. Then it waits, without a thread, for its share of a group commit.
@@ -18,8 +18,7 @@ use super::lookup::open_entry;
 use super::resolve::{identity, table_failed, table_id, take_back};
 use super::stable::Flush;
 use super::{
-    Attributes, Error, FileKind, Object, Result, SetAttributes, TimeChange, Wcc, WithWcc,
-    check_name,
+    Attributes, EntryName, Error, FileKind, Object, Result, SetAttributes, TimeChange, Wcc, WithWcc,
 };
 use crate::host::call_notes::Change;
 use crate::vfs::file_cache::InodeId;
@@ -33,9 +32,35 @@ pub(crate) enum Precondition {
     Unchecked,
     /// It is an error.
     Guarded,
-    /// It is an error unless this very call made it: the verifier is kept in the times
-    /// of the file until the client sets them (RFC 1813 §3.3.8).
-    Exclusive([u8; 8]),
+    /// It is an error unless it is an empty regular file with these times, which an earlier try of the same
+    /// call gave it. Nobody may use the new file until its attributes are set.
+    Marked(Mark),
+}
+
+/// Times by which a front knows a file again that it has made. They are kept until somebody sets others, and a
+/// file system without nanoseconds gives them back as 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Mark {
+    pub(crate) mtime: Timestamp,
+    pub(crate) atime: Timestamp,
+}
+
+impl Mark {
+    fn to_set(self) -> SetAttributes {
+        SetAttributes {
+            mtime: TimeChange::To(self.mtime),
+            atime: TimeChange::To(self.atime),
+            ..SetAttributes::default()
+        }
+    }
+
+    /// Is this the empty file that was made with the mark?
+    fn is_on(self, stat: &Stat) -> bool {
+        let same = |kept: Timestamp, given: Timestamp| {
+            kept.sec == given.sec && (kept.nsec == given.nsec || kept.nsec == 0)
+        };
+        stat.size == 0 && same(stat.mtime, self.mtime) && same(stat.atime, self.atime)
+    }
 }
 
 /// What to make.
@@ -56,7 +81,7 @@ pub(crate) struct Created {
     pub(crate) attributes: Attributes,
 }
 
-/// Modes for calls that give none (RFC 1813 leaves it to the server): for the owner alone.
+/// The modes of what is made by calls that give none: for the owner alone.
 const FILE_MODE_DEFAULT: u32 = 0o600;
 const DIRECTORY_MODE_DEFAULT: u32 = 0o700;
 
@@ -65,56 +90,33 @@ impl Vfs {
     pub(crate) async fn create(
         self: &Arc<Self>,
         directory: &Target,
-        name: &[u8],
+        name: EntryName<'_>,
         node: NewNode,
         set: SetAttributes,
     ) -> WithWcc<Created> {
-        let taken = if name == b"." || name == b".." {
-            Err(Error::Exists)
-        } else {
-            check_name(name)
-        };
-        if let Err(error) = taken {
-            return (Err(error), self.wcc_unchanged(&directory.object).await);
-        }
-        let name = name.to_vec();
+        let name = name.bytes().to_vec();
         self.change_directory(directory, move |vfs, directory| {
             create_node(vfs, directory, &name, &node, &set)
         })
         .await
     }
 
-    /// LINK: another name for an object.
+    /// Gives an object another name.
     pub(crate) async fn link(
         self: &Arc<Self>,
         object: Arc<Object>,
         directory: &Target,
-        name: &[u8],
+        name: EntryName<'_>,
     ) -> WithWcc<()> {
-        let taken = if name == b"." || name == b".." {
-            Err(Error::Exists)
+        let error = if object.mount.fsid != directory.object.mount.fsid {
+            Some(Error::CrossDevice)
         } else {
-            check_name(name)
+            object.is_directory().then_some(Error::WrongType)
         };
-        let valid = taken.and_then(|()| {
-            let same = object.mount.fsid == directory.object.mount.fsid;
-            if same {
-                Ok(())
-            } else {
-                Err(Error::CrossDevice)
-            }
-        });
-        let valid = valid.and_then(|()| {
-            if object.is_directory() {
-                Err(Error::WrongType)
-            } else {
-                Ok(())
-            }
-        });
-        if let Err(error) = valid {
+        if let Some(error) = error {
             return (Err(error), self.wcc_unchanged(&directory.object).await);
         }
-        let name = name.to_vec();
+        let name = name.bytes().to_vec();
         self.change_directory(directory, move |vfs, directory| {
             let noted = directory.noted(Change::Make, &name);
             let made_before = noted.linked(directory, &name, &object);
@@ -139,23 +141,14 @@ impl Vfs {
         .await
     }
 
-    /// REMOVE (`directories` false) and RMDIR (true).
+    /// Removes an entry: a directory, which has to be empty (`directories` true), or anything else (false).
     pub(crate) async fn remove(
         self: &Arc<Self>,
         directory: &Target,
-        name: &[u8],
+        name: EntryName<'_>,
         directories: bool,
     ) -> WithWcc<()> {
-        let valid = match (name, directories) {
-            // RFC 1813 §3.3.13 gives RMDIR of `.` and `..` errors of their own.
-            (b".", true) => Err(Error::Invalid),
-            (b"..", true) => Err(Error::Exists),
-            _ => check_name(name),
-        };
-        if let Err(error) = valid {
-            return (Err(error), self.wcc_unchanged(&directory.object).await);
-        }
-        let name = name.to_vec();
+        let name = name.bytes().to_vec();
         self.change_directory(directory, move |vfs, directory| {
             // Between the removal and the table's knowing of it nobody may take the name again.
             let table = vfs.table(&directory.tree);
@@ -185,15 +178,16 @@ impl Vfs {
         .await
     }
 
-    /// RENAME; both directories' attributes are returned.
+    /// Moves an entry to another name, in the same directory or another; both directories' attributes are
+    /// returned.
     pub(crate) async fn rename(
         self: &Arc<Self>,
         from: &Target,
-        from_name: &[u8],
+        from_name: EntryName<'_>,
         to: &Target,
-        to_name: &[u8],
+        to_name: EntryName<'_>,
     ) -> (Result<()>, Wcc, Wcc) {
-        let valid = check_rename(from, from_name, to, to_name);
+        let valid = check_rename(from, to);
         if let Err(error) = valid {
             let unchanged = self.wcc_unchanged(&from.object).await;
             return (Err(error), unchanged, self.wcc_unchanged(&to.object).await);
@@ -203,7 +197,7 @@ impl Vfs {
             to.object.begin_change(to.actor.author),
         );
         let (vfs, job) = (Arc::clone(self), (from.clone(), to.clone()));
-        let names = (from_name.to_vec(), to_name.to_vec());
+        let names = (from_name.bytes().to_vec(), to_name.bytes().to_vec());
         let done = self
             .opening(from.lane(), move || {
                 let (from, to) = &job;
@@ -443,14 +437,7 @@ fn names_turns<'o>(
     }
 }
 
-fn check_rename(from: &Target, from_name: &[u8], to: &Target, to_name: &[u8]) -> Result<()> {
-    // RFC 1813 §3.3.14: `.` and `..` as either name are NFS3ERR_INVAL.
-    for name in [from_name, to_name] {
-        if name == b"." || name == b".." {
-            return Err(Error::Invalid);
-        }
-        check_name(name)?;
-    }
+fn check_rename(from: &Target, to: &Target) -> Result<()> {
     from.must_be_writable()?;
     to.must_be_writable()?;
     if !from.object.is_directory() || !to.object.is_directory() {
@@ -555,7 +542,7 @@ fn make_file(
 ) -> Result<Made> {
     let (mode, rest) = match precondition {
         // Nobody may use the file before the client has set its attributes.
-        Precondition::Exclusive(verifier) => (0, verifier_times(verifier)),
+        Precondition::Marked(mark) => (0, mark.to_set()),
         Precondition::Unchecked | Precondition::Guarded => {
             let mode = set.mode.unwrap_or(FILE_MODE_DEFAULT) & 0o7777;
             let rest = if loses_set_id(set, mode) {
@@ -666,9 +653,7 @@ fn existing_file(
                 }],
             })
         }
-        Precondition::Exclusive(verifier) if regular && made_by(&stat, verifier) => {
-            Ok(Made::found(fd))
-        }
+        Precondition::Marked(mark) if regular && mark.is_on(&stat) => Ok(Made::found(fd)),
         _ => Err(Error::Exists),
     }
 }
@@ -749,36 +734,4 @@ fn make_entry(directory: &Target, name: &[u8], node: &NewNode, modes: (u32, u32)
         NewNode::File(_) => return Err(Error::BadType),
     }
     Ok(())
-}
-
-/// The verifier of an exclusive CREATE as times that every file system keeps: 31 bits of each half as
-/// seconds. The bit that is left of each half goes into the nanoseconds, as 1 or 2, so that a file
-/// system without them, which reads back 0, can be told.
-fn verifier_times(verifier: [u8; 8]) -> SetAttributes {
-    let (mtime, atime) = verifier_timestamps(verifier);
-    SetAttributes {
-        mtime: TimeChange::To(mtime),
-        atime: TimeChange::To(atime),
-        ..SetAttributes::default()
-    }
-}
-
-fn made_by(stat: &Stat, verifier: [u8; 8]) -> bool {
-    let same = |kept: Timestamp, given: Timestamp| {
-        kept.sec == given.sec && (kept.nsec == given.nsec || kept.nsec == 0)
-    };
-    let (mtime, atime) = verifier_timestamps(verifier);
-    stat.size == 0 && same(stat.mtime, mtime) && same(stat.atime, atime)
-}
-
-fn verifier_timestamps(verifier: [u8; 8]) -> (Timestamp, Timestamp) {
-    let [a, b, c, d, e, f, g, h] = verifier;
-    let timestamp = |bytes| {
-        let half = u32::from_be_bytes(bytes);
-        Timestamp {
-            sec: i64::from(half & 0x7fff_ffff),
-            nsec: 1 + (half >> 31),
-        }
-    };
-    (timestamp([a, b, c, d]), timestamp([e, f, g, h]))
 }

@@ -32,9 +32,9 @@ pub(crate) enum Error {
     /// The client may not use the export.
     #[error("the client may not use the export")]
     NotExported,
-    /// The guard of a SETATTR does not match the object's ctime.
+    /// The attributes are not those that the caller wanted to change.
     #[error("the object changed since the client looked")]
-    NotSync,
+    Changed,
     /// The cookie or its verifier is not one of ours.
     #[error("the cookie is not one that this directory gave out")]
     BadCookie,

@@ -1,4 +1,4 @@
-//! LOOKUP and READLINK.
+//! Looking names up, and reading symbolic links.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -8,11 +8,11 @@ use nfs_io::fs::{self, OFlags, OpenHow, ResolveFlags, Stat};
 use nfs_io::identity::Guard;
 
 use super::resolve::{identity, table_failed};
-use super::{Access, Attributes, Error, FileKind, Object, Result, Tree, check_name};
+use super::{Access, Attributes, Error, FileKind, Object, Result, Step, Tree};
 use crate::vfs::{Target, Vfs};
 
 impl Vfs {
-    /// The object called `name` in a directory, and the directory's attributes. First from the
+    /// Where a step leads from a directory, and the directory's attributes. First from the
     /// kernel's memory on this thread; what is not there, or may wait, goes to the helper pool.
     ///
     /// # Errors
@@ -20,13 +20,13 @@ impl Vfs {
     pub(crate) async fn lookup(
         self: &Arc<Self>,
         directory: &Target,
-        name: &[u8],
+        step: Step<'_>,
     ) -> (Result<(Arc<Object>, Attributes)>, Option<Attributes>) {
         let attributes = match self.attributes(&directory.object).await {
             Ok(attributes) => attributes,
             Err(error) => return (Err(error), None),
         };
-        let found = self.lookup_in(directory, &attributes.stat, name).await;
+        let found = self.lookup_in(directory, &attributes.stat, step).await;
         (found, Some(attributes))
     }
 
@@ -34,16 +34,16 @@ impl Vfs {
         self: &Arc<Self>,
         directory: &Target,
         stat: &Stat,
-        name: &[u8],
+        step: Step<'_>,
     ) -> Result<(Arc<Object>, Attributes)> {
         if !directory.object.is_directory() {
             return Err(Error::Errno(Errno::NOTDIR));
         }
-        match name {
-            b"." => return self.lookup_self(directory).await,
-            b".." => return self.lookup_parent(directory).await,
-            _ => check_name(name)?,
-        }
+        let name = match step {
+            Step::Itself => return self.lookup_self(directory).await,
+            Step::Parent => return self.lookup_parent(directory).await,
+            Step::Entry(name) => name.bytes(),
+        };
         if directory.object.mount.local && self.table(&directory.tree).is_none() {
             // What the kernel asks of a look-up: the right to search the directory. It was asked,
             // so the look-up itself needs no change of identity.
@@ -128,7 +128,7 @@ impl Vfs {
         Ok((Arc::clone(&directory.object), attributes))
     }
 
-    /// `..` of the root is the root (RFC 1813 §3.3.3); `..` of a directory that was moved out of
+    /// `..` of the root is the root ; `..` of a directory that was moved out of
     /// the export on the server is nothing.
     async fn lookup_parent(
         self: &Arc<Self>,
@@ -175,7 +175,7 @@ impl Vfs {
         self.open_table_id(&job.tree, id.ok_or(Error::Stale)?)
     }
 
-    /// READLINK.
+    /// The target of a symbolic link.
     ///
     /// # Errors
     /// [`Error::Invalid`] for anything but a symlink.

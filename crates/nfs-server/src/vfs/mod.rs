@@ -38,16 +38,18 @@ mod walk;
 mod wcc;
 mod why;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
-use nfs_io::{Budget, BufferPool, Lane, Pool};
+use nfs_io::{Budget, BufferPool, Lane, Pool, PoolLimits};
 
+use crate::exports::ExportTable;
+use crate::limits;
 use crate::operate::trace::Trace;
 
-use fh::HandleKey;
+use fh::{HandleKey, claimed_export};
 use file_cache::FileCache;
 use gate::Gates;
 use handle_table::HandleTable;
@@ -57,11 +59,11 @@ use stable::{Committer, Verifier};
 pub(crate) use access::Access;
 pub(crate) use attributes::{Attributes, SetAttributes, TimeChange};
 pub(crate) use closing::Writers;
-pub(crate) use create::{NewNode, Precondition};
+pub(crate) use create::{Mark, NewNode, Precondition};
 pub(crate) use error::{Error, Result};
 pub(crate) use info::FsFacts;
 pub(crate) use io::{Payload, Stability, decide};
-pub(crate) use names::check_name;
+pub(crate) use names::{EntryName, Step};
 pub(crate) use nfs_io::fs::FileKind;
 pub(crate) use object::Object;
 pub(crate) use readdir::{DirEntry, Listing};
@@ -115,7 +117,68 @@ pub(crate) struct VfsCounters {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Author(pub(crate) u64);
 
+/// What the operations of a [`Vfs`] may use, all exports together.
+pub(crate) struct Resources {
+    /// The helper threads.
+    pub(crate) pool: PoolLimits,
+    /// Descriptors of files that clients use.
+    pub(crate) fds_max: usize,
+    /// Memory for the data of WRITEs, which the front receives into it.
+    pub(crate) write_budget: Budget,
+    /// Memory for what READs bring.
+    pub(crate) read_budget: Budget,
+}
+
 impl Vfs {
+    /// Opens the directories of the exports, and the handle key and, where it is needed, the handle table in
+    /// `state_dir`.
+    ///
+    /// # Errors
+    /// What cannot be opened, and why.
+    pub(crate) fn open(
+        state_dir: &Path,
+        exports: ExportTable,
+        resources: Resources,
+    ) -> core::result::Result<Self, String> {
+        let Resources {
+            pool,
+            fds_max,
+            write_budget,
+            read_budget,
+        } = resources;
+        let key = HandleKey::load_or_create(state_dir);
+        let key = key.map_err(|error| format!("handle key: {error}"))?;
+        let trees = Trees::open(Arc::new(exports), None)?;
+        let mut random = [0; 8];
+        getrandom::fill(&mut random).map_err(|error| format!("random numbers: {error}"))?;
+        let verifier = Arc::new(Verifier::new(u64::from_be_bytes(random)));
+        let pool = Pool::new(pool);
+        let trace = Trace::new(claimed_export);
+        trace.set_exports(trees.table.exports().iter().map(AsRef::as_ref));
+        // The largest call must fit into its half of the budget several times.
+        let affordable = u32::try_from(write_budget.total() / 4).unwrap_or(u32::MAX);
+        let vfs = Self {
+            trees: ArcSwap::from_pointee(trees),
+            files: FileCache::new(fds_max),
+            writers: Writers::default(),
+            key,
+            table: OnceLock::new(),
+            table_path: state_dir.join("handles.redb"),
+            hints: Hints::new(),
+            committer: Committer::new(pool.clone(), Arc::clone(&verifier)),
+            gates: Gates::default(),
+            pool,
+            write_budget,
+            read_buffers: BufferPool::new(read_budget),
+            verifier,
+            trace,
+            counters: VfsCounters::default(),
+            io_bytes_max: limits::IO_BYTES_MAX.min(affordable) & !4095,
+        };
+        vfs.open_table_for(&vfs.trees.load())?;
+        Ok(vfs)
+    }
+
     /// Runs what may wait for a disk or a peer on the helper pool.
     ///
     /// # Errors

@@ -3,20 +3,39 @@
 use super::{Error, Result};
 use crate::limits;
 
-/// A name that a directory entry may have: for CREATE, REMOVE, RENAME and their like.
-///
-/// # Errors
-/// [`Error::NameTooLong`] beyond 255 bytes; [`Error::BadName`] for the empty name, `.`, `..` and names with a
-/// slash or a zero byte, none of which the kernel must ever see as a path.
-pub(crate) fn check_name(name: &[u8]) -> Result<()> {
-    if name.len() > limits::NAME_BYTES_MAX {
-        return Err(Error::NameTooLong);
+/// A name that a directory entry may have. The kernel never sees another as the name of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct EntryName<'n>(&'n [u8]);
+
+impl<'n> EntryName<'n> {
+    /// # Errors
+    /// [`Error::NameTooLong`] beyond 255 bytes; [`Error::BadName`] for the empty name, `.`, `..` and names with
+    /// a slash or a zero byte.
+    pub(crate) fn new(name: &'n [u8]) -> Result<Self> {
+        if name.len() > limits::NAME_BYTES_MAX {
+            return Err(Error::NameTooLong);
+        }
+        let special = name.is_empty() || name == b"." || name == b"..";
+        if special || name.contains(&b'/') || name.contains(&0) {
+            return Err(Error::BadName);
+        }
+        Ok(Self(name))
     }
-    if name.is_empty() || name == b"." || name == b".." || name.contains(&b'/') || name.contains(&0)
-    {
-        return Err(Error::BadName);
+
+    pub(crate) const fn bytes(self) -> &'n [u8] {
+        self.0
     }
-    Ok(())
+}
+
+/// Where a look-up leads from a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step<'n> {
+    /// To the directory itself.
+    Itself,
+    /// To the directory above; from the root of an export to the root.
+    Parent,
+    /// To the entry of this name.
+    Entry(EntryName<'n>),
 }
 
 #[cfg(test)]
@@ -26,11 +45,11 @@ mod tests {
     #[test]
     fn only_names_of_entries_pass() {
         for good in [&b"a"[..], b"...", b"\xff\xfe", b" ", &[b'n'; 255]] {
-            assert_eq!(check_name(good), Ok(()));
+            assert_eq!(EntryName::new(good).map(EntryName::bytes), Ok(good));
         }
         for bad in [&b""[..], b".", b"..", b"a/b", b"/", b"a\0b"] {
-            assert_eq!(check_name(bad), Err(Error::BadName));
+            assert_eq!(EntryName::new(bad), Err(Error::BadName));
         }
-        assert_eq!(check_name(&[b'n'; 256]), Err(Error::NameTooLong));
+        assert_eq!(EntryName::new(&[b'n'; 256]), Err(Error::NameTooLong));
     }
 }

@@ -15,7 +15,7 @@ use nfs_io::Errno;
 use nfs_io::fs::{self, OpenHow};
 
 use super::lookup::{ENTRY, not_entered};
-use super::{Error, FileKind, Object, Result, Tree, check_name};
+use super::{EntryName, Error, FileKind, Object, Result, Tree};
 use crate::limits;
 use crate::vfs::{Target, Vfs};
 
@@ -76,7 +76,7 @@ impl Walk {
 
     /// Into a directory, or to where a link points.
     fn step(&mut self, name: &[u8]) -> Result<()> {
-        check_name(name)?;
+        let name = EntryName::new(name)?.bytes();
         let at = self.at();
         let how = OpenHow {
             flags: ENTRY,

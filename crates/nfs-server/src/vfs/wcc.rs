@@ -15,7 +15,7 @@ pub(crate) struct Wcc {
     pub(crate) after: Option<Attributes>,
 }
 
-/// An operation's result with the attributes that RFC 1813 sends in both cases.
+/// An operation's result, and the attributes around it, which are told whether it failed or not.
 pub(crate) type WithWcc<T> = (Result<T>, Wcc);
 
 /// Changes of one object that overlap. wcc_data says to a client: between these two sets of

@@ -7,6 +7,8 @@ use nfs_wire::nfs3::{
 
 use super::Context;
 use super::convert::{fail, fattr3, file_handle, set_attributes, wcc_data};
+use super::exclusive;
+use super::names::new_name;
 use crate::limits;
 use crate::vfs::{Error, NewNode, Precondition};
 
@@ -16,7 +18,10 @@ pub(super) async fn create(cx: &Context, args: &CreateArgs<'_>) -> CreateResult 
     let (precondition, sattr) = match args.how {
         CreateHow::Unchecked(sattr) => (Precondition::Unchecked, sattr),
         CreateHow::Guarded(sattr) => (Precondition::Guarded, sattr),
-        CreateHow::Exclusive(verifier) => (Precondition::Exclusive(verifier), Sattr3::default()),
+        CreateHow::Exclusive(verifier) => (
+            Precondition::Marked(exclusive::mark(verifier)),
+            Sattr3::default(),
+        ),
     };
     make(cx, &args.where_, NewNode::File(precondition), &sattr).await
 }
@@ -76,7 +81,10 @@ async fn make(cx: &Context, place: &DirOpArgs<'_>, node: NewNode, sattr: &Sattr3
         .target(&place.dir)
         .await
         .map_err(|error| fail(error, none))?;
-    let (result, wcc) = cx.vfs().create(&directory, place.name.0, node, set).await;
+    let (result, wcc) = match new_name(place.name.0) {
+        Ok(name) => cx.vfs().create(&directory, name, node, set).await,
+        Err(error) => (Err(error), cx.vfs().wcc_unchanged(&directory.object).await),
+    };
     let dir_wcc = wcc_data(&wcc);
     match result {
         Ok(created) => Ok(CreateOk {

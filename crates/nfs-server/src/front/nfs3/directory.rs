@@ -4,8 +4,11 @@ use nfs_wire::nfs3::{
     DirOpArgs, Failure, LinkArgs, LinkBody, RemoveOk, RenameArgs, RenameBody, WccData,
 };
 
+use std::sync::Arc;
+
 use super::Context;
 use super::convert::{fail, wcc_data};
+use super::names::{doomed_name, new_name, renamed_name};
 use super::object::post_op_attr;
 use crate::vfs::Error;
 
@@ -21,10 +24,10 @@ pub(super) async fn remove(
         .target(&object.dir)
         .await
         .map_err(|error| fail(error, none))?;
-    let (result, wcc) = cx
-        .vfs()
-        .remove(&directory, object.name.0, directories)
-        .await;
+    let (result, wcc) = match doomed_name(object.name.0, directories) {
+        Ok(name) => cx.vfs().remove(&directory, name, directories).await,
+        Err(error) => (Err(error), cx.vfs().wcc_unchanged(&directory.object).await),
+    };
     let body = RemoveOk {
         wcc: wcc_data(&wcc),
     };
@@ -44,10 +47,16 @@ pub(super) async fn rename(
         .target(&args.to.dir)
         .await
         .map_err(|error| fail(error, none))?;
-    let (result, from_wcc, to_wcc) = cx
-        .vfs()
-        .rename(&from, args.from.name.0, &to, args.to.name.0)
-        .await;
+    let names = renamed_name(args.from.name.0)
+        .and_then(|from_name| Ok((from_name, renamed_name(args.to.name.0)?)));
+    let (result, from_wcc, to_wcc) = match names {
+        Ok((from_name, to_name)) => cx.vfs().rename(&from, from_name, &to, to_name).await,
+        Err(error) => (
+            Err(error),
+            cx.vfs().wcc_unchanged(&from.object).await,
+            cx.vfs().wcc_unchanged(&to.object).await,
+        ),
+    };
     let body = RenameBody {
         fromdir_wcc: wcc_data(&from_wcc),
         todir_wcc: wcc_data(&to_wcc),
@@ -65,15 +74,19 @@ pub(super) async fn link(cx: &Context, args: &LinkArgs<'_>) -> Result<LinkBody, 
         .target(&args.link.dir)
         .await
         .map_err(|error| fail(error, none))?;
-    let (result, wcc) = if file.tree.export.id == directory.tree.export.id {
-        cx.vfs()
-            .link(file.object.clone(), &directory, args.link.name.0)
-            .await
+    let same_export = file.tree.export.id == directory.tree.export.id;
+    let name = if same_export {
+        new_name(args.link.name.0)
     } else {
-        (
-            Err(Error::CrossDevice),
-            cx.vfs().wcc_unchanged(&directory.object).await,
-        )
+        Err(Error::CrossDevice)
+    };
+    let (result, wcc) = match name {
+        Ok(name) => {
+            cx.vfs()
+                .link(Arc::clone(&file.object), &directory, name)
+                .await
+        }
+        Err(error) => (Err(error), cx.vfs().wcc_unchanged(&directory.object).await),
     };
     let body = LinkBody {
         file_attributes: post_op_attr(cx, &file).await,

@@ -1,5 +1,6 @@
 //! GETATTR, SETATTR, LOOKUP, ACCESS, READLINK (RFC 1813 §3.3.1 to §3.3.5).
 
+use nfs_io::Errno;
 use nfs_wire::nfs3::{
     ACCESS3_DELETE, ACCESS3_EXECUTE, ACCESS3_EXTEND, ACCESS3_LOOKUP, ACCESS3_MODIFY, ACCESS3_READ,
     AccessArgs, AccessOk, Failure, GetattrArgs, GetattrOk, LookupArgs, LookupOk, Nfspath3,
@@ -7,9 +8,10 @@ use nfs_wire::nfs3::{
 };
 
 use super::convert::{fail, fattr3, file_handle, same_time, set_attributes, wcc_data};
+use super::names::step;
 use super::{Context, put};
-use crate::vfs::Access;
 use crate::vfs::Target;
+use crate::vfs::{Access, Error};
 
 pub(super) async fn getattr(cx: &Context, args: &GetattrArgs) -> Result<GetattrOk, Failure<()>> {
     let attributes = async {
@@ -53,7 +55,19 @@ pub(super) async fn lookup(
         .target(&args.what.dir)
         .await
         .map_err(|error| fail(error, None))?;
-    let (found, dir_attributes) = cx.vfs().lookup(&directory, args.what.name.0).await;
+    let (found, dir_attributes) = match step(args.what.name.0) {
+        Ok(step) => cx.vfs().lookup(&directory, step).await,
+        Err(error) => {
+            let is_directory = directory.object.is_directory();
+            let error = if is_directory {
+                error
+            } else {
+                Error::Errno(Errno::NOTDIR)
+            };
+            let attributes = cx.vfs().attributes(&directory.object).await;
+            (Err(error), attributes.ok())
+        }
+    };
     let dir_attributes = dir_attributes.as_ref().map(fattr3);
     let found = found.and_then(|(object, attributes)| {
         let handle = file_handle(&object.handle)?;

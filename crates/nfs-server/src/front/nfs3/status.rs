@@ -18,7 +18,7 @@ pub(super) fn status(error: Error) -> Nfsstat3 {
         Error::NameTooLong => Nfsstat3::Nametoolong,
         Error::Exists => Nfsstat3::Exist,
         Error::ReadOnly => Nfsstat3::Rofs,
-        Error::NotSync => Nfsstat3::NotSync,
+        Error::Changed => Nfsstat3::NotSync,
         Error::BadCookie => Nfsstat3::BadCookie,
         Error::TooSmall => Nfsstat3::Toosmall,
         Error::BadType => Nfsstat3::Badtype,
