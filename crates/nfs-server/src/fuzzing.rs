@@ -23,7 +23,6 @@ use crate::rpc::caller::{Caller, WireIdentity};
 use crate::rpc::client_id::Peer;
 use crate::rpc::standing::Standing;
 use crate::server::{Facts, StartError, make_service};
-use crate::vfs::Turn;
 
 /// Descriptors that it may hold.
 const FDS: u64 = 1024;
@@ -119,7 +118,7 @@ impl Dispatch {
             service: Arc::clone(&self.service),
             engine: self.engine.clone(),
             peer: Rc::clone(&self.peer),
-            turn: Turn::default(),
+            turn: Default::default(),
             caller: Caller {
                 addr: HERE,
                 port: 1023,

@@ -76,6 +76,15 @@ impl Lines {
                 let target = directory.with_object(made?.object);
                 self.write(&target, text).await
             }
+            ["hide", _] => {
+                let hidden = SetAttributes {
+                    mode: Some(0),
+                    ..SetAttributes::default()
+                };
+                let target = self.reached(directory, name).await?;
+                let set = self.vfs.set_attributes(&target, hidden, |_ctime| true);
+                set.await.0.map(|()| "hidden".to_owned())
+            }
             ["mkdir", _] => {
                 let set = SetAttributes::default();
                 let made = self.vfs.create(&directory, entry?, NewNode::Directory, set);
@@ -215,8 +224,7 @@ fn a_front_says_whether_the_mode_binds_the_owner() {
     let mut lines = Lines::over(&files, who);
     block_on(async {
         assert_eq!(lines.line("write own text").await, "4 bytes, size 4");
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(0);
-        std::fs::set_permissions(files.path().join("own"), mode).unwrap();
+        assert_eq!(lines.line("hide own").await, "hidden");
         let refused = Error::Errno(Errno::ACCESS);
         assert_eq!(lines.run("read own").await, Err(refused));
         lines.owner_goes_on = true;

@@ -41,7 +41,6 @@ use crate::rpc::client_id::Peer;
 use crate::rpc::reply::Reply;
 use crate::rpc::reply_cache::Origin;
 use crate::rpc::standing::Standing;
-use crate::vfs::Turn;
 
 /// One TCP connection, shared by its receiving and sending halves and by its calls in flight.
 pub(crate) struct Connection {
@@ -286,7 +285,7 @@ impl Connection {
             service: self.shard.service.clone(),
             engine: self.shard.engine.clone(),
             peer: Rc::clone(&self.from),
-            turn: Turn::default(),
+            turn: Default::default(),
             caller: self.caller.clone(),
             origin: Arc::clone(&self.origin),
             crowded: self.is_crowded(),
