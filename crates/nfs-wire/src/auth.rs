@@ -62,11 +62,11 @@ pub enum AuthStat {
     TooWeak = 5,
     /// The response's verifier is bogus; for local use by a client.
     InvalidResp = 6,
-    /// It was refused for a reason that is not told: AUTH_FAILED.
+    /// The call was refused for a reason that is not told: AUTH_FAILED.
     Failed = 7,
     /// A Kerberos error of another kind.
     KerbGeneric = 8,
-    /// The credential's time is over.
+    /// The time for which the credential was good is over.
     TimeExpire = 9,
     /// Something is wrong with the ticket file.
     TktFile = 10,

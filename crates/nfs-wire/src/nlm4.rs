@@ -61,11 +61,11 @@ xdr_enum! {
         Denied = 1,
         /// The server has no means to keep locks.
         DeniedNolocks = 2,
-        /// It waits; GRANTED will be called when it is done.
+        /// The call waits for the lock; the server calls GRANTED when it has it.
         Blocked = 3,
         /// The server has restarted and takes only locks that were held before.
         DeniedGracePeriod = 4,
-        /// To wait would never end.
+        /// The lock was refused because waiting for it would never end.
         Deadlck = 5,
         /// The file system is read-only.
         Rofs = 6,
@@ -73,7 +73,7 @@ xdr_enum! {
         StaleFh = 7,
         /// The range goes beyond what the server can lock.
         Fbig = 8,
-        /// It failed for another reason.
+        /// The call failed for another reason.
         Failed = 9,
     }
 }
@@ -92,7 +92,7 @@ xdr_struct! {
         pub svid: u32,
         /// Where the range begins, bytes.
         pub l_offset: u64,
-        /// Its length in bytes; 0 reaches to the end of the file, wherever that is.
+        /// Length of the range in bytes; 0 reaches to the end of the file, wherever that is.
         pub l_len: u64,
     }
 }
@@ -135,11 +135,11 @@ xdr_struct! {
     pub struct CancelArgs<'a> {
         /// Comes back in the result.
         pub cookie: Netobj<'a>,
-        /// As in the LOCK that is cancelled.
+        /// Whether the LOCK that is cancelled was to wait.
         pub block: bool,
-        /// As in the LOCK that is cancelled.
+        /// Whether the LOCK that is cancelled was exclusive.
         pub exclusive: bool,
-        /// As in the LOCK that is cancelled.
+        /// The lock that the cancelled LOCK asked for.
         pub alock: Lock<'a>,
     }
 }
@@ -191,7 +191,7 @@ xdr_struct! {
     pub struct Notify<'a> {
         /// What the client calls its machine.
         pub name: MachineName<'a>,
-        /// Its status monitor's count of its restarts.
+        /// The count of the machine's restarts that its status monitor keeps.
         pub state: u32,
     }
 }
@@ -250,7 +250,7 @@ xdr_struct! {
         pub oh: Netobj<'a>,
         /// Where the range begins, bytes.
         pub l_offset: u64,
-        /// Its length in bytes; 0 reaches to the end of the file.
+        /// Length of the range in bytes; 0 reaches to the end of the file.
         pub l_len: u64,
     }
 }

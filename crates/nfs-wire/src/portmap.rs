@@ -10,7 +10,7 @@ use crate::xdr::{Decode, DecodeError, Decoder, Encode, Encoder};
 pub const PROGRAM: u32 = 100_000;
 /// The version that speaks of ports.
 pub const VERSION: u32 = 2;
-/// Where the port mapper listens.
+/// The port that the port mapper listens on, of TCP and of UDP.
 pub const PORT: u16 = 111;
 
 /// The number that stands for TCP as a [`Mapping::protocol`].

@@ -33,9 +33,9 @@ pub struct FragmentHeader {
 pub struct RecordLimits {
     /// All fragments of a record together, hole included.
     pub record_bytes_max: usize,
-    /// What is put together of a record: all of it but its hole.
+    /// Bytes that are put together of a record at most: all of it but its hole.
     pub kept_bytes_max: usize,
-    /// How many fragments a record may come in.
+    /// How many fragments a record may come in at most.
     pub fragments_max: u32,
     /// A record up to this is not looked at for a hole: copying costs less than a place and a
     /// read of its own.
@@ -60,13 +60,13 @@ pub enum RecordError {
     TooLarge {
         /// The record's bytes with the fragment that was announced.
         len: u64,
-        /// The limit that it breaks, bytes.
+        /// The limit that the record breaks, in bytes.
         max: usize,
     },
     /// A record comes in more fragments than allowed.
     #[error("a record of more than {max} fragments")]
     TooManyFragments {
-        /// The limit that it breaks, fragments.
+        /// The limit that the record breaks, in fragments.
         max: u32,
     },
 }
@@ -98,8 +98,8 @@ impl FragmentHeader {
 }
 
 impl RecordLimits {
-    /// For records of at most `record_bytes_max` that have no holes, in memory that grows with the bytes
-    /// that come.
+    /// Limits for records of at most `record_bytes_max` bytes that have no holes, put together in memory that
+    /// grows with the bytes that come.
     #[must_use]
     pub const fn whole(record_bytes_max: usize) -> Self {
         Self {
@@ -116,7 +116,7 @@ impl RecordLimits {
     }
 }
 
-/// At most `len` bytes from the front of `bytes`, which keeps the rest.
+/// Takes at most `len` bytes from the front of `bytes`, which keeps the rest.
 fn take_front<'a>(bytes: &mut &'a [u8], len: usize) -> &'a [u8] {
     let (taken, rest) = bytes.split_at_checked(len).unwrap_or((bytes, &[]));
     *bytes = rest;

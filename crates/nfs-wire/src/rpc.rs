@@ -62,17 +62,17 @@ struct AuthPlace {
 /// Why a record is no call that can be dispatched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
-    /// It ends within its header. There is no answer to that.
+    /// The record ends within the header of a call. There is no answer to that.
     #[error("not a call: {0}")]
     Malformed(#[from] DecodeError),
-    /// It is a reply. Calls may travel both ways on a connection, so it is for whoever sent the call that
-    /// it answers, if anybody did; there is no answer to it.
+    /// The record is a reply. Calls may travel both ways on a connection, so it is for whoever sent the call
+    /// that it answers, if anybody did; there is no answer to it.
     #[error("message {xid:#010x} is a reply")]
     Reply {
         /// The xid of the call that it answers.
         xid: u32,
     },
-    /// It is neither a call nor a reply. There is no answer to that.
+    /// The record is neither a call nor a reply. There is no answer to that.
     #[error("message {xid:#010x} has the type {msg_type}, which is neither call nor reply")]
     NotACall {
         /// The xid that the message begins with.
@@ -80,7 +80,7 @@ pub enum CallError {
         /// What stands in place of 0, a call, or 1, a reply.
         msg_type: u32,
     },
-    /// It is a call in another version of RPC; the rest was not looked at.
+    /// The record is a call in another version of RPC; the rest was not looked at.
     #[error("call {xid:#010x} is in RPC version {version}; only version 2 is known")]
     RpcVersion {
         /// The xid of the call, for the answer.
@@ -88,14 +88,14 @@ pub enum CallError {
         /// The version of RPC that it claims to be in.
         version: u32,
     },
-    /// Its credential or verifier is longer than RPC allows.
+    /// The call's credential or verifier is longer than RPC allows.
     #[error("call {xid:#010x}: {error}")]
     Auth {
         /// The xid of the call, for the answer.
         xid: u32,
-        /// Which of the two it is, as the caller is told.
+        /// Whether the credential or the verifier is at fault, as the caller is told.
         stat: AuthStat,
-        /// What is wrong with it.
+        /// What is wrong with the credential or verifier.
         error: DecodeError,
     },
 }
@@ -116,7 +116,7 @@ pub enum ReplyBody<'a> {
     Accepted {
         /// What proves the server to the caller.
         verifier: OpaqueAuth<'a>,
-        /// What became of the call then.
+        /// What became of the call after the caller was let in.
         stat: AcceptStat,
     },
     /// The caller was not let in.
@@ -186,7 +186,8 @@ impl<'a> CallHeader<'a> {
         })
     }
 
-    /// Lets go of the record.
+    /// This header without its borrow of the record: the credential and verifier are kept as places in the
+    /// record.
     #[must_use]
     pub const fn detach(&self) -> CallHead {
         let credential = AuthPlace {

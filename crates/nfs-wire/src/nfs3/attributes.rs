@@ -7,19 +7,19 @@ xdr_enum! {
     /// `ftype3`: the type of an object.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub enum Ftype3 as "ftype3" {
-        /// A regular file: NF3REG.
+        /// A regular file, which holds bytes: NF3REG.
         Reg = 1,
-        /// A directory: NF3DIR.
+        /// A directory, which holds names: NF3DIR.
         Dir = 2,
-        /// A block device: NF3BLK.
+        /// The node of a block device: NF3BLK.
         Blk = 3,
-        /// A character device: NF3CHR.
+        /// The node of a character device: NF3CHR.
         Chr = 4,
-        /// A symbolic link: NF3LNK.
+        /// A symbolic link, which holds a path: NF3LNK.
         Lnk = 5,
         /// A socket of the file system: NF3SOCK.
         Sock = 6,
-        /// A named pipe: NF3FIFO.
+        /// A named pipe (FIFO): NF3FIFO.
         Fifo = 7,
     }
 }
@@ -97,9 +97,9 @@ xdr_struct! {
         pub fileid: u64,
         /// When its contents were read last.
         pub atime: Nfstime3,
-        /// Last change of the contents.
+        /// When the contents were changed last.
         pub mtime: Nfstime3,
-        /// Last change of the attributes.
+        /// When the attributes were changed last.
         pub ctime: Nfstime3,
     }
 }
@@ -115,9 +115,9 @@ xdr_struct! {
     pub struct WccAttr {
         /// The size that the object had, bytes.
         pub size: u64,
-        /// Last change of the contents.
+        /// When the contents were changed last.
         pub mtime: Nfstime3,
-        /// Last change of the attributes.
+        /// When the attributes were changed last.
         pub ctime: Nfstime3,
     }
 }
@@ -187,7 +187,7 @@ xdr_struct! {
         pub size: Option<u64>,
         /// What becomes of the time of the last access.
         pub atime: SetTime,
-        /// Last change of the contents.
+        /// When the contents were changed last.
         pub mtime: SetTime,
     }
 }

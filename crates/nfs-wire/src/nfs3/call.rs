@@ -1,4 +1,4 @@
-//! Procedures and their calls.
+//! The procedures of NFS version 3, and their calls with the arguments.
 
 use super::{
     AccessArgs, CommitArgs, CreateArgs, FsinfoArgs, FsstatArgs, GetattrArgs, LinkArgs, LookupArgs,
@@ -21,7 +21,7 @@ procedures! {
     Getattr = 1 "GETATTR" (GetattrArgs),
     /// Sets some attributes of an object.
     Setattr = 2 "SETATTR" (SetattrArgs),
-    /// From a name to a handle.
+    /// Asks for the handle of a name in a directory.
     Lookup = 3 "LOOKUP" (LookupArgs<'a>),
     /// Asks what the caller may do.
     Access = 4 "ACCESS" (AccessArgs),
@@ -49,13 +49,13 @@ procedures! {
     Link = 15 "LINK" (LinkArgs<'a>),
     /// Lists a directory's entries, names and numbers only.
     Readdir = 16 "READDIR" (ReaddirArgs),
-    /// Entries with attributes and handles.
+    /// Lists a directory's entries with their attributes and handles.
     Readdirplus = 17 "READDIRPLUS" (ReaddirplusArgs),
-    /// Space of a file system.
+    /// Asks how much space a file system has.
     Fsstat = 18 "FSSTAT" (FsstatArgs),
-    /// Limits of a file system and of the server.
+    /// Asks for the limits of a file system and of the server.
     Fsinfo = 19 "FSINFO" (FsinfoArgs),
-    /// POSIX limits of an object.
+    /// Asks for the POSIX limits of an object.
     Pathconf = 20 "PATHCONF" (PathconfArgs),
     /// Puts written data on stable storage.
     Commit = 21 "COMMIT" (CommitArgs),

@@ -25,7 +25,8 @@ pub enum CreateHow {
     Unchecked(Sattr3),
     /// A name that is there already is an error: GUARDED.
     Guarded(Sattr3),
-    /// It is an error unless this call made it: `createverf3` tells.
+    /// A name that is there already is an error unless this call made it, which the verifier tells: EXCLUSIVE
+    /// with its `createverf3`.
     Exclusive([u8; 8]),
 }
 
@@ -130,13 +131,13 @@ xdr_struct! {
 /// What MKNOD is to make: `mknoddata3`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mknoddata {
-    /// A character device: NF3CHR.
+    /// The node of a character device, with its numbers: NF3CHR.
     CharacterDevice(DeviceData),
-    /// A block device: NF3BLK.
+    /// The node of a block device, with its numbers: NF3BLK.
     BlockDevice(DeviceData),
     /// A socket of the file system: NF3SOCK.
     Socket(PipeData),
-    /// A named pipe: NF3FIFO.
+    /// A named pipe (FIFO): NF3FIFO.
     Fifo(PipeData),
     /// A type that MKNOD cannot make: the server answers NFS3ERR_BADTYPE.
     Other(Ftype3),

@@ -195,7 +195,7 @@ xdr_struct! {
         pub file: FileHandle,
         /// Where the range begins, bytes.
         pub offset: u64,
-        /// How long it is; 0 means up to the end.
+        /// How many bytes the range has; 0 means up to the end of the file.
         pub count: u32,
     }
 }

@@ -22,7 +22,8 @@ xdr_struct! {
 }
 
 xdr_struct! {
-    /// Both results of SETATTR, REMOVE and RMDIR: the object's or the directory's `wcc_data`.
+    /// What SETATTR, REMOVE and RMDIR tell with success and failure alike: the object's or the directory's
+    /// `wcc_data`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct RemoveOk {
         /// The directory's attributes before and after.

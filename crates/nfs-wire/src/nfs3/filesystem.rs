@@ -20,15 +20,15 @@ xdr_struct! {
         pub obj_attributes: PostOpAttr,
         /// The size of the file system, bytes.
         pub tbytes: u64,
-        /// What is free of it, bytes.
+        /// How many bytes of the file system are free.
         pub fbytes: u64,
-        /// Free for the caller, bytes.
+        /// How many bytes are free for the caller.
         pub abytes: u64,
-        /// How many objects it has room for (inodes).
+        /// How many objects (inodes) the file system has room for.
         pub tfiles: u64,
         /// How many objects there is still room for.
         pub ffiles: u64,
-        /// Inodes free for the caller.
+        /// How many more objects (inodes) the caller may make.
         pub afiles: u64,
         /// Seconds for which this will not change; 0 where that cannot be told.
         pub invarsec: u32,

@@ -13,7 +13,7 @@ xdr_struct! {
 }
 
 xdr_struct! {
-    /// An object's attributes: `GETATTR3resok`.
+    /// The result of a GETATTR that went well: `GETATTR3resok`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct GetattrOk {
         /// The attributes of the object that was asked about.

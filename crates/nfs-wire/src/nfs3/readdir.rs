@@ -11,9 +11,9 @@ xdr_struct! {
     pub struct ReaddirArgs {
         /// The handle of the directory to list.
         pub dir: FileHandle,
-        /// Where to go on: 0, or the cookie of the last entry seen.
+        /// Where in the directory to go on: 0 for its beginning, or the cookie of the last entry seen.
         pub cookie: u64,
-        /// Zero, or what the server gave with that entry.
+        /// Zero at the beginning, or the verifier that the server gave with the entry of `cookie`.
         pub cookieverf: [u8; 8],
         /// The largest `READDIR3resok` wanted, bytes.
         pub count: u32,
@@ -48,7 +48,7 @@ pub struct Entry3<'a> {
     pub fileid: u64,
     /// The name of the entry in its directory.
     pub name: Filename<'a>,
-    /// Where to go on after it.
+    /// The cookie that leads to the entries after this one.
     pub cookie: u64,
 }
 
@@ -81,7 +81,7 @@ impl Encode for Entry3<'_> {
 /// One entry of a directory with what it leads to: `entryplus3`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntryPlus3<'a> {
-    /// What READDIR says of it.
+    /// The number, name and cookie that READDIR tells of the entry too.
     pub entry: Entry3<'a>,
     /// The attributes of the object that has this name.
     pub name_attributes: PostOpAttr,
@@ -121,7 +121,7 @@ impl Encode for EntryPlus3<'_> {
 pub struct ReaddirOk<'a> {
     /// The directory's attributes after the call.
     pub dir_attributes: PostOpAttr,
-    /// To be sent with the next call.
+    /// The verifier to send with the next call, beside the cookie.
     pub cookieverf: [u8; 8],
     /// The entries, in the order of the directory.
     pub entries: Vec<Entry3<'a>>,
@@ -154,7 +154,7 @@ impl Encode for ReaddirOk<'_> {
 pub struct ReaddirplusOk<'a> {
     /// The directory's attributes after the call.
     pub dir_attributes: PostOpAttr,
-    /// To be sent with the next call.
+    /// The verifier to send with the next call, beside the cookie.
     pub cookieverf: [u8; 8],
     /// The entries, in the order of the directory.
     pub entries: Vec<EntryPlus3<'a>>,

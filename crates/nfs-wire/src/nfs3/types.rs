@@ -138,7 +138,7 @@ crate::xdr::define::xdr_struct! {
 /// The part of a result that says why not, with the attributes that RFC 1813 sends along.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure<F> {
-    /// Why it failed: never [`Nfsstat3::Ok`].
+    /// The reason of the failure: never [`Nfsstat3::Ok`].
     pub status: Nfsstat3,
     /// What the procedure tells with a failure: `resfail`.
     pub body: F,
@@ -218,7 +218,7 @@ nfsstat3! {
     Acces = 13 "NFS3ERR_ACCES",
     /// An object of this name exists already.
     Exist = 17 "NFS3ERR_EXIST",
-    /// A hard link over file systems.
+    /// The hard link would cross file systems.
     Xdev = 18 "NFS3ERR_XDEV",
     /// There is no such device here.
     Nodev = 19 "NFS3ERR_NODEV",
@@ -260,7 +260,7 @@ nfsstat3! {
     Serverfault = 10006 "NFS3ERR_SERVERFAULT",
     /// An object of that type cannot be made.
     Badtype = 10007 "NFS3ERR_BADTYPE",
-    /// It takes long: try again later, with a new xid.
+    /// The call takes long: try again later, with a new xid.
     Jukebox = 10008 "NFS3ERR_JUKEBOX",
 }
 

@@ -39,7 +39,7 @@ pub struct RecordCutter {
 /// Part of a record that is received to a place of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hole {
-    /// Bytes of the record before it.
+    /// How many bytes of the record come before the hole.
     pub at: usize,
     /// Bytes that are received apart, at least 1.
     pub len: usize,
@@ -50,28 +50,28 @@ pub struct Hole {
 /// What the beginning of a record tells about a hole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is too short to tell.
+    /// The beginning is too short to tell.
     More {
         /// How many bytes of the beginning are needed. Beyond
         /// [`RecordLimits::head_bytes_max`], which is also what to say when the number is not known, the
         /// record is taken to have no hole.
         bytes: usize,
     },
-    /// There is no hole: the record is put together whole.
+    /// The record has no hole: it is put together whole.
     Whole,
-    /// There is one. A hole that is empty or reaches beyond the record's end counts as none.
+    /// The record has this hole. One that is empty or reaches beyond the record's end counts as none.
     Hole(Hole),
 }
 
 /// A record of which everything has come, its hole included.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
-    /// Its bytes, without those of the hole; borrowed where they lay in the bytes at hand.
+    /// The record's bytes without those of the hole; borrowed where they lay in the bytes at hand.
     pub bytes: Cow<'a, [u8]>,
     /// The hole: its bytes belong before `bytes[hole.at]`.
     pub hole: Option<Hole>,
     /// How many bytes of the hole, the skipped ones included, the record ended without. More than 0 only
-    /// where its beginning told a lie and its length was not known when the hole was placed.
+    /// where the record's beginning told a lie and its length was not known when the hole was placed.
     pub missing: usize,
 }
 
@@ -84,14 +84,14 @@ pub enum Step<'a> {
     Hole(Hole),
     /// Copy these bytes to the place of the hole.
     Payload {
-        /// Where they belong, counted from the beginning of the hole.
+        /// Where the bytes belong, counted from the beginning of the hole.
         at: usize,
         /// The bytes to copy, at least one.
         bytes: &'a [u8],
     },
     /// The record goes on only after [`RecordCutter::grant`].
     Memory {
-        /// Bytes that it may come to.
+        /// Bytes that the record may come to.
         bytes: usize,
     },
     /// Take this record, of which everything has come.
@@ -103,9 +103,9 @@ pub enum Step<'a> {
 enum Plan {
     /// Not known: its beginning is shown when there is this much of it.
     Unknown { look_at: usize },
-    /// It is put together as it is.
+    /// The record has no hole and is put together as it is.
     Whole,
-    /// It has a hole, which is being filled.
+    /// The record has a hole, which is being filled.
     Hole(Opened),
 }
 
@@ -184,8 +184,8 @@ impl RecordCutter {
         }
     }
 
-    /// The next record, for who has a place for no hole and needs not be asked for memory. `None`: all
-    /// bytes were taken, and more are wanted.
+    /// The next record, for a receiver that has no place for holes and need not be asked for memory. `None`:
+    /// all bytes were taken, and more are wanted.
     ///
     /// # Errors
     /// As [`RecordCutter::feed`].
@@ -231,7 +231,7 @@ impl RecordCutter {
         }
     }
 
-    /// How many bytes of the hole are in their place: where the next belong.
+    /// How many bytes of the hole are in their place; the next bytes belong behind them.
     #[must_use]
     pub const fn payload_filled(&self) -> usize {
         match &self.plan {
@@ -331,7 +331,7 @@ impl RecordCutter {
         self.kept.capacity()
     }
 
-    /// Where the next byte belongs; with an error the record so far is given up.
+    /// Finds out where the next byte of the stream belongs. With an error the record so far is given up.
     fn position(&mut self, bytes: &mut &[u8]) -> Result<Position, RecordError> {
         self.fragments
             .next(bytes)

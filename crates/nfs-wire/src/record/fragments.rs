@@ -31,7 +31,7 @@ pub enum Position {
     Fragment {
         /// Bytes of it that are to come, at least 1.
         left: usize,
-        /// Whether the record ends with it.
+        /// Whether the record ends with the fragment.
         last: bool,
     },
     /// The record is complete, and the next byte is of the next record's mark.

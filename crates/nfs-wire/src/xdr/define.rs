@@ -100,7 +100,7 @@ macro_rules! procedures {
             /// Every procedure that is known here, in the RFC's order.
             pub const ALL: &[Self] = &[$( Self::$name ),*];
 
-            /// The RFC's word.
+            /// The name that the RFC gives the procedure.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $( Self::$name => $word, )* }
@@ -126,7 +126,7 @@ macro_rules! procedures {
         $crate::xdr::define::procedures!(@decode ($($life)?) $($name)*);
 
         impl $(<$life>)? Call $(<$life>)? {
-            /// Which procedure this calls.
+            /// The procedure that this is a call of.
             #[must_use]
             pub const fn procedure(&self) -> Procedure {
                 match self { $( Self::$name(_) => Procedure::$name, )* }

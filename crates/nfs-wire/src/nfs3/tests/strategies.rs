@@ -1,4 +1,4 @@
-//! Any value of each type.
+//! Strategies of the property tests: any value of each type.
 
 use proptest::option;
 use proptest::prelude::*;

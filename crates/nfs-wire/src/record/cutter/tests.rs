@@ -32,8 +32,8 @@ struct Seen {
     missing: usize,
 }
 
-/// Where the hole is: `H`, its place, its length and how much behind it is dropped, a byte each. Other
-/// records have none.
+/// Tells the hole of a record that begins with `H`, its place, its length and how much behind it is dropped,
+/// a byte each. Other records have none.
 fn judge(beginning: &[u8], total: Option<usize>) -> Verdict {
     assert!(total.is_none_or(|total| total > HOLES.small_bytes_max && total >= beginning.len()));
     match *beginning {
