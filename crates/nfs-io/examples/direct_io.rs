@@ -24,10 +24,11 @@ use nfs_io::{Budget, Buf, BufferPool, Creds, Keep, Lane, Mode, Op, Pool, PoolLim
 use tokio::runtime::Builder;
 use tokio::task::LocalSet;
 
-/// As much as a socket takes at once.
+/// Bytes moved at most between a buffer and a stand-in for the socket at a time: as much as a socket takes at
+/// once.
 const SCRATCH_BYTES: usize = 256 << 10;
 
-/// One run.
+/// One measured run: what is moved how, and the engine and buffers that do it.
 struct Job {
     file: Arc<OwnedFd>,
     file_bytes: u64,
@@ -38,7 +39,8 @@ struct Job {
     engine: Engine,
     pool: BufferPool,
     creds: Creds,
-    /// Where the next operation begins, were the file endless.
+    /// Where the next operation begins, in bytes from the start of the run, which goes through the file as
+    /// often as it must.
     next: Cell<u64>,
     scratch: RefCell<Vec<u8>>,
 }

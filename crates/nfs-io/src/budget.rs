@@ -10,7 +10,7 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
-/// Somebody who holds reservations that can be given back at once.
+/// A holder of reservations that can be given back at once.
 pub trait Reclaim: Send + Sync {
     /// Gives back up to `bytes`, or all there is.
     fn reclaim(&self, bytes: u64);
@@ -23,7 +23,7 @@ pub struct Budget {
 }
 
 struct Inner {
-    /// One permit per [`UNIT`] bytes.
+    /// Permits that are free, one per [`UNIT`] bytes.
     permits: Semaphore,
     units: u64,
     peak_units: AtomicU64,
@@ -62,7 +62,8 @@ impl Budget {
         })
     }
 
-    /// As [`Budget::try_reserve`], but asks nobody to give back: for what is only good to have.
+    /// Reserves `bytes` at once or not at all, like [`Budget::try_reserve`], but asks nobody to give memory
+    /// back: for what is good to have and not needed.
     pub(crate) fn try_reserve_free(&self, bytes: u64) -> Option<Reservation> {
         self.try_units(self.units(bytes)?)
     }
@@ -89,7 +90,7 @@ impl Budget {
         self.inner.units * UNIT
     }
 
-    /// Bytes reserved now.
+    /// Bytes that are reserved now, in whole units.
     #[must_use]
     pub fn in_use(&self) -> u64 {
         (self.inner.units - self.inner.permits.available_permits() as u64) * UNIT
@@ -107,7 +108,7 @@ impl Budget {
         self.inner.waiting.load(Ordering::SeqCst) > 0
     }
 
-    /// Registers who is asked to give back when the budget is exhausted.
+    /// Registers a holder of memory that is asked to give back when the budget is exhausted.
     pub fn register_reclaim(&self, reclaim: Weak<dyn Reclaim>) {
         let mut all = self.inner.reclaim.lock();
         all.retain(|one| one.strong_count() > 0);

@@ -52,8 +52,9 @@ impl BufferPool {
         Self::keeping(budget, idle_bytes_max)
     }
 
-    /// As [`BufferPool::new`], keeping up to `idle_bytes_max` for reuse: for whose buffers come back
-    /// many at once and are taken again soon.
+    /// A pool that keeps up to `idle_bytes_max` bytes of returned buffers for reuse, where
+    /// [`BufferPool::new`] keeps a fixed part of the budget: for users whose buffers come back many at once
+    /// and are taken again soon.
     #[must_use]
     pub fn keeping(budget: Budget, idle_bytes_max: u64) -> Self {
         let inner = Arc::new(Inner {
@@ -74,9 +75,9 @@ impl BufferPool {
         self.try_take_placed(len, 0)
     }
 
-    /// As [`BufferPool::try_take`], beginning `start` bytes behind a multiple of
-    /// [`BUFFER_ALIGN_BYTES`](crate::limits::BUFFER_ALIGN_BYTES): what is aligned in a file can be aligned in memory too
-    /// ([`crate::plan::placement`]).
+    /// A buffer as [`BufferPool::try_take`] gives it, beginning `start` bytes behind a multiple of
+    /// [`BUFFER_ALIGN_BYTES`](crate::limits::BUFFER_ALIGN_BYTES): what is aligned in a file can be aligned in
+    /// memory too ([`crate::plan::placement`]).
     ///
     /// # Panics
     /// For a `start` that is not below [`BUFFER_ALIGN_BYTES`](crate::limits::BUFFER_ALIGN_BYTES).
@@ -96,7 +97,8 @@ impl BufferPool {
         self.take_placed(len, 0).await
     }
 
-    /// As [`BufferPool::take`], placed as by [`BufferPool::try_take_placed`].
+    /// A buffer as [`BufferPool::take`] gives it, waiting for memory where there is none, and placed as by
+    /// [`BufferPool::try_take_placed`].
     ///
     /// # Panics
     /// For a `start` that is not below [`BUFFER_ALIGN_BYTES`](crate::limits::BUFFER_ALIGN_BYTES).
@@ -220,7 +222,7 @@ impl Reclaim for Inner {
 /// A buffer: `len` bytes somewhere in a block of memory. Dereferences to these; goes back to its
 /// pool when dropped.
 pub struct Buf {
-    /// `Some` until dropped.
+    /// `None` only while the buffer is being dropped.
     block: Option<Block>,
     /// Where in the block it begins, in bytes.
     start: usize,
@@ -270,7 +272,7 @@ impl Buf {
         self.len = range.len();
     }
 
-    /// Where its first byte is in memory, as a number: for [`crate::plan::plan_write`].
+    /// The address of its first byte as a number, for [`crate::plan::plan_write`].
     #[must_use]
     pub fn address(&self) -> usize {
         self.place().as_ptr() as usize

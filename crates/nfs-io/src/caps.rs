@@ -9,21 +9,21 @@ use crate::Result;
 pub enum Capability {
     /// Change owners of files at will.
     Chown,
-    /// Overrule all file permissions.
+    /// Overrule the permissions to read, write and execute files.
     DacOverride,
     /// Overrule read and search permissions; needed for `open_by_handle_at`.
     DacReadSearch,
     /// Act as the owner of any file.
     Fowner,
-    /// Take any group identity.
+    /// Take any group identity, and any supplementary groups.
     Setgid,
-    /// Take any user identity.
+    /// Take any user identity; needed to act for clients.
     Setuid,
-    /// Bind ports below 1024.
+    /// Bind ports below 1024, such as 111 for the port mapper.
     NetBindService,
-    /// Create device nodes.
+    /// Create nodes of block and character devices.
     Mknod,
-    /// Mount, and much else.
+    /// Mount file systems, and much else that administers a system.
     SysAdmin,
     /// Overrule resource limits, quotas and reserved blocks.
     SysResource,
@@ -44,7 +44,7 @@ impl Capability {
         Self::SysResource,
     ];
 
-    /// The name in capabilities(7).
+    /// The capability's name as capabilities(7) writes it, for example `CAP_CHOWN`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

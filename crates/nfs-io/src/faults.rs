@@ -62,22 +62,22 @@ use crate::{Errno, Result};
 /// Names the file with the rules of a process that is tested from outside.
 pub const FAULTS_VARIABLE: &str = "PENSTOCK_FAULTS";
 
-/// What a rule is about.
+/// The kind of call that a rule is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Call {
-    /// Reading through an engine.
+    /// A read through an engine.
     Read,
-    /// Writing through an engine.
+    /// A write through an engine.
     Write,
     /// Flushing one file, through an engine or not.
     Fsync,
-    /// [`crate::fs::reopen`] with `O_DIRECT`.
+    /// Opening a file again with `O_DIRECT`, by [`crate::fs::reopen`].
     OpenDirect,
     /// [`crate::fs::close`]; the descriptor is closed all the same.
     Close,
 }
 
-/// What happens.
+/// What is done to a call that a rule applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fault {
     /// The kernel is not asked; this is the answer.
@@ -95,7 +95,8 @@ impl Fault {
         }
     }
 
-    /// How many of `len` bytes to ask the kernel for.
+    /// How many of `len` bytes the kernel is to be asked for. A direct transfer that is shortened stays a
+    /// multiple of [`BUFFER_ALIGN_BYTES`], so that the kernel takes it.
     pub(crate) fn asked(self, len: usize, mode: Mode) -> usize {
         match (self, mode) {
             (Self::Fail(_), _) => len,
@@ -115,11 +116,11 @@ impl Fault {
     }
 }
 
-/// What a call meets.
+/// What the rules have in store for a call: a fault, or a wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Met {
     Fault(Fault),
-    /// It waits at this named pipe; see the module.
+    /// The call waits at the named pipe of this path; the module says how a test lets it go on.
     Hold(PathBuf),
 }
 
@@ -164,7 +165,7 @@ impl Rule {
         }
     }
 
-    /// Only transfers in this mode.
+    /// Lets the rule apply to transfers in this mode only.
     pub fn in_mode(self, mode: Mode) -> Self {
         Self {
             mode: Some(mode),
@@ -200,7 +201,7 @@ impl Rule {
         Self { nth, ..self }
     }
 
-    /// Spares the calls after so many.
+    /// Lets the rule apply to so many calls, and spares those after them.
     pub fn times(self, times: u64) -> Self {
         Self { times, ..self }
     }
@@ -216,7 +217,7 @@ impl Rule {
     }
 }
 
-/// A rule that applies.
+/// A rule that applies until this is dropped.
 #[derive(Debug)]
 #[must_use = "dropping it ends the fault"]
 pub struct Injected {

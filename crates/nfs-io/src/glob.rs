@@ -21,13 +21,13 @@ pub struct Glob {
 /// What is wrong with a pattern, to be said after "it has": each with its cure.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GlobError {
-    /// A set does not end.
+    /// A set of characters has no closing bracket.
     #[error("a \"[\" without its \"]\"; close it, or write \"\\[\" for the character itself")]
     OpenSet,
-    /// A range begins behind its end.
+    /// A range of characters begins behind its end.
     #[error("a range that ends before it begins; write the lower character first")]
     RangeReversed,
-    /// A class does not end.
+    /// A class of characters such as `[:digit:]` is not closed.
     #[error("a \"[:{0}:\" without its \":]\"; write for example \"[[:digit:]]\"")]
     OpenClass(String),
     /// A class that this dialect does not have.
@@ -40,9 +40,9 @@ pub enum GlobError {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Token {
-    /// Any number of characters.
+    /// Any number of characters, also none (`*`).
     Star,
-    /// Any one character.
+    /// Exactly one character, whichever it is (`?`).
     Any,
     One(char),
     Set {
@@ -69,7 +69,7 @@ enum Class {
 }
 
 impl Glob {
-    /// The same pattern, in which small and capital letters are alike.
+    /// This pattern, made to take small and capital letters as alike.
     #[must_use]
     pub fn ignoring_case(self) -> Self {
         Self {
@@ -383,7 +383,7 @@ mod tests {
         assert!(!glob("a*").covers(&glob("*")) && !glob("").covers(&glob("a")));
     }
 
-    /// The definition, by trying all ways.
+    /// What a pattern matches by its definition, found by trying all ways.
     fn model(glob: &Glob, tokens: &[Token], name: &[Symbol]) -> bool {
         match (tokens, name) {
             ([], []) => true,

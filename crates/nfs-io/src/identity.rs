@@ -80,7 +80,7 @@ impl Creds {
         self.gid
     }
 
-    /// The supplementary groups, sorted.
+    /// The supplementary groups, in ascending order.
     #[must_use]
     pub fn groups(&self) -> &[u32] {
         &self.groups

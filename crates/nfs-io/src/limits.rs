@@ -36,7 +36,7 @@ pub const DIRENTS_BYTES: usize = 32 * 1024;
 /// Smallest `getdents64` buffer: one entry with a 255-byte name fits in with room to spare.
 pub const DIRENTS_BYTES_MIN: usize = 1024;
 
-/// Largest `getdents64` buffer.
+/// Largest `getdents64` buffer in bytes: 1 MiB.
 pub const DIRENTS_BYTES_MAX: usize = 1 << 20;
 
 /// Threads of one [`crate::Pool`] where the caller does not say.

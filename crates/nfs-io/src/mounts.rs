@@ -5,7 +5,7 @@ use std::io::{Error, ErrorKind, Result};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-/// One mount.
+/// One mount of this process's mount namespace: a line of `/proc/self/mountinfo`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
     /// Id, as name_to_handle_at(2) and statx(2) report it; may be used again after an unmount.
@@ -16,13 +16,13 @@ pub struct Mount {
     pub dev: (u32, u32),
     /// The directory of the file system that is visible at the mount point.
     pub root: PathBuf,
-    /// Where it is mounted.
+    /// The directory it is mounted on, as this process sees it.
     pub mount_point: PathBuf,
-    /// `ext4`, `xfs`, ...
+    /// The type of the file system, for example `ext4` or `xfs`.
     pub fs_type: String,
     /// What is mounted, as the file system tells it: mostly a device path.
     pub source: String,
-    /// Options of this mount.
+    /// Options of this mount alone, separated by commas: `rw,noatime`.
     pub options: String,
     /// Options of the file system, common to all its mounts.
     pub super_options: String,
@@ -58,7 +58,7 @@ pub fn mounts_beneath(path: &Path) -> Result<Vec<Mount>> {
     Ok(all)
 }
 
-/// Understands the text of a `mountinfo` file.
+/// Parses the text of a `mountinfo` file.
 ///
 /// # Errors
 /// `InvalidData` for a line that cannot be understood.

@@ -14,7 +14,7 @@ pub(crate) enum Call {
     Close,
 }
 
-/// There is none.
+/// A fault, of which there is none in a build without fault injection: no value of this type exists.
 #[derive(Clone, Copy)]
 pub(crate) enum Fault {}
 

@@ -14,33 +14,33 @@ use crate::{Buf, Errno, Result};
 pub enum Op {
     /// Read from `offset` (bytes) into `buf[range]` until the range is full or the file ends.
     Read {
-        /// Open for reading.
+        /// The file that is read, open for reading.
         file: Arc<OwnedFd>,
-        /// Where in the file, in bytes.
+        /// Where in the file to begin, in bytes.
         offset: u64,
-        /// Where to.
+        /// The buffer that is read into.
         buf: Buf,
-        /// Which part of the buffer; within its length.
+        /// Which part of the buffer is filled, in bytes; within its length.
         range: Range<usize>,
-        /// How. `Direct`: the file was opened with `O_DIRECT`; offset, length and the address
-        /// of the part are aligned as the file asks for.
+        /// The mode of the transfer. For `Direct` the file was opened with `O_DIRECT`, and offset, length and
+        /// the address of the part are aligned as the file asks for.
         mode: Mode,
         /// What must not end before the operation has.
         keep: Keep,
     },
     /// Write all of `buf[range]` to `offset` (bytes).
     Write {
-        /// Open for writing.
+        /// The file that is written, open for writing.
         file: Arc<OwnedFd>,
-        /// Where in the file, in bytes.
+        /// Where in the file to begin, in bytes.
         offset: u64,
-        /// Where from.
+        /// The buffer that holds the data.
         buf: Buf,
-        /// Which part of the buffer; within its length.
+        /// Which part of the buffer is written, in bytes; within its length.
         range: Range<usize>,
         /// What is on stable storage when it is done.
         sync: WriteSync,
-        /// How; as for a read.
+        /// The mode of the transfer, with the conditions that a read has for `Direct`.
         mode: Mode,
         /// What must not end before the operation has.
         keep: Keep,
@@ -61,13 +61,13 @@ pub enum Op {
 pub struct Keep(Option<Box<dyn Send>>);
 
 impl Keep {
-    /// Nothing.
+    /// Keeps nothing alive: for operations that need nothing beyond their own fields.
     #[must_use]
     pub fn none() -> Self {
         Self(None)
     }
 
-    /// This value. It is dropped on whatever thread the operation ends.
+    /// Keeps this value alive. It is dropped on whatever thread the operation ends.
     #[must_use]
     pub fn new(value: impl Send + 'static) -> Self {
         Self(Some(Box::new(value)))
@@ -83,7 +83,7 @@ impl std::fmt::Debug for Keep {
 /// What is on stable storage when a write is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WriteSync {
-    /// Nothing promised.
+    /// The data may be in memory only.
     None,
     /// The data and what is needed to read it back: `RWF_DSYNC`.
     Dsync,
@@ -106,7 +106,7 @@ impl WriteSync {
 const RWF_DSYNC: u32 = libc::RWF_DSYNC as u32;
 const RWF_SYNC: u32 = libc::RWF_SYNC as u32;
 
-/// How an operation ended.
+/// The end of an operation: what was moved, and the buffer back.
 #[derive(Debug)]
 pub struct OpResult {
     /// Bytes read or written; 0 for a flush. Fewer than asked: for a read the end of the file,
@@ -164,7 +164,7 @@ impl Op {
         }
     }
 
-    /// Bytes that are to be moved.
+    /// Bytes that the operation is to move; 0 for a flush.
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Self::Read { range, .. } | Self::Write { range, .. } => range.len(),
@@ -196,8 +196,8 @@ impl Op {
     }
 }
 
-/// Which part of the buffer the next call moves: what is behind the first `done` bytes, or less
-/// where a test wants that.
+/// Which part of the buffer the next call moves: what lies behind the first `done` bytes, or less where a
+/// test wants that.
 pub(crate) fn left(
     range: &Range<usize>,
     done: usize,

@@ -31,14 +31,14 @@ use crate::identity::LocalUid;
 use crate::{Errno, Result};
 use netlink::Netlink;
 
-/// Whose socket the other end of a connection is.
+/// The user whose socket is at the other end of a connection, as far as the kernel knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
-    /// Another machine's, or that of a network namespace with addresses of its own.
+    /// The other end is on another machine, or in a network namespace with addresses of its own.
     Elsewhere,
-    /// This user's of this machine, as numbered in the user namespace of who asks.
+    /// The other end belongs to this user of this machine, numbered as in the user namespace of the caller.
     User(LocalUid),
-    /// A program's of this machine, and the kernel does not say whose (any more).
+    /// The other end belongs to a program of this machine, and the kernel does not say whose (any more).
     Untold,
 }
 
@@ -64,7 +64,7 @@ struct Socket {
     ends: Ends,
     state: u8,
     uid: u32,
-    /// 0: no program holds it.
+    /// Inode number of the socket; 0 where no program holds it.
     inode: u32,
 }
 
@@ -101,8 +101,8 @@ impl Asker {
         })
     }
 
-    /// Whose the other end of `connection` is: of an accepted one, before the first byte from it is
-    /// believed.
+    /// Finds out who owns the other end of `connection`. To be asked about an accepted connection before the
+    /// first byte from it is believed.
     pub fn owner(&mut self, connection: &TcpStream) -> Owner {
         let ends = connection.peer_addr().and_then(|peer| {
             let own = connection.local_addr()?;
@@ -191,7 +191,7 @@ impl Ends {
 }
 
 impl Socket {
-    /// Whom it belongs to, if it is the peer's.
+    /// The owner of this socket, if it is the peer's.
     fn owner(&self, overflow_uid: Option<u32>) -> Owner {
         let is_connected = matches!(self.state, ESTABLISHED | FIN_WAIT1 | FIN_WAIT2);
         let is_held = self.inode != 0;
@@ -203,7 +203,8 @@ impl Socket {
     }
 }
 
-/// Without what the comparison must not see: the flow label, and the scope, which one end may lack.
+/// An address without what the comparison must not see: the flow label, and the scope, which one end may
+/// lack.
 fn plain(address: SocketAddr) -> SocketAddr {
     match (address.ip().to_canonical(), address) {
         (IpAddr::V6(ip), SocketAddr::V6(v6)) if ip.is_unicast_link_local() => {
@@ -221,7 +222,7 @@ const FIN_WAIT2: u8 = 5;
 
 /// `SOCK_DIAG_BY_FAMILY` of `linux/sock_diag.h`: the kind of question and of answer.
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
-/// Length of `inet_diag_msg` (`linux/inet_diag.h`).
+/// Length in bytes of `struct inet_diag_msg` (`linux/inet_diag.h`).
 const INET_DIAG_BYTES: usize = 72;
 
 /// The peer's socket, or `None` where the namespace has no such socket. sock_diag(7), `inet_diag_req_v2`.

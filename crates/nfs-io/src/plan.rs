@@ -13,12 +13,13 @@ use crate::mode::Mode;
 /// What direct I/O on a file asks for, in bytes; 0 where it is not known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Alignment {
-    /// Of the memory (`stx_dio_mem_align`).
+    /// Alignment of the address of the memory, in bytes (`stx_dio_mem_align`).
     pub memory: u32,
-    /// Of offset and length of writes, and of reads where `read_offset` is 0
+    /// Alignment of offset and length of writes, and of reads where `read_offset` is 0, in bytes
     /// (`stx_dio_offset_align`).
     pub offset: u32,
-    /// Of offset and length of reads, where it differs (`stx_dio_read_offset_align`).
+    /// Alignment of offset and length of reads where it is not that of writes, in bytes; 0 where it is
+    /// (`stx_dio_read_offset_align`).
     pub read_offset: u32,
     /// What the page cache keeps whole: the larger of a block of the file system and a page.
     pub block: u32,
@@ -76,7 +77,7 @@ impl fmt::Display for Fallback {
 pub struct Segment {
     /// Bytes of the file: `start..end`, never empty.
     pub file: Range<u64>,
-    /// How it is moved.
+    /// The way in which these bytes are moved.
     pub mode: Mode,
 }
 
@@ -93,13 +94,14 @@ impl Plan {
         self.segments.iter().flatten()
     }
 
-    /// Why there is no direct segment although `Direct` was asked for.
+    /// The reason why there is no direct segment although `Direct` was asked for; `None` where there is one
+    /// or none was asked for.
     #[must_use]
     pub fn fallback(&self) -> Option<Fallback> {
         self.fallback
     }
 
-    /// All of `file` in one way.
+    /// A plan that moves all of `file` in one way.
     fn whole(file: Range<u64>, mode: Mode, fallback: Option<Fallback>) -> Self {
         let segment = (!file.is_empty()).then_some(Segment { file, mode });
         Self {
@@ -123,7 +125,8 @@ impl ReadPlan {
         self.plan.segments()
     }
 
-    /// Why it is not read directly although `Direct` was asked for.
+    /// The reason why the range is not read directly although `Direct` was asked for; `None` where it is or
+    /// that was not asked for.
     #[must_use]
     pub fn fallback(&self) -> Option<Fallback> {
         self.plan.fallback()
@@ -150,7 +153,7 @@ impl ReadPlan {
     }
 }
 
-/// Where in its first page a buffer for bytes at `offset` of a file should begin, so that
+/// The offset within its first page at which a buffer for bytes at `offset` of a file should begin, so that
 /// whatever is aligned in the file is aligned in memory: for [`crate::BufferPool::take_placed`].
 #[must_use]
 pub fn placement(offset: u64) -> usize {

@@ -36,9 +36,9 @@ pub struct Lane(pub u64);
 /// How many of a number of places one lane may take: threads here, operations in flight on a ring.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LaneShare {
-    /// Places in all.
+    /// Places that all lanes have together.
     pub(crate) places_max: usize,
-    /// Places that one lane may take at most.
+    /// Places that one lane may take, at most `places_max`.
     pub(crate) lane_max: usize,
 }
 
@@ -53,7 +53,7 @@ impl LaneShare {
 /// The bounds of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolLimits {
-    /// Threads in all; at least 1.
+    /// Threads that all lanes may use together; at least 1.
     pub threads_max: usize,
     /// Threads that one lane may use; at least 1.
     pub lane_threads_max: usize,
@@ -88,13 +88,13 @@ pub enum PoolFull {
 /// What a pool does now and has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolStats {
-    /// Threads alive.
+    /// Threads alive now, at work or not.
     pub threads: usize,
     /// Most threads alive at once.
     pub threads_peak: usize,
-    /// Jobs running.
+    /// Jobs that threads run now.
     pub running: usize,
-    /// Jobs waiting.
+    /// Jobs that were accepted and wait for a thread.
     pub queued: usize,
     /// Jobs accepted since the start.
     pub accepted: u64,
@@ -156,8 +156,8 @@ impl Pool {
         }
     }
 
-    /// As [`Pool::run`], answering at once whether the job was accepted, and handing `input`
-    /// back if not.
+    /// Runs a job as [`Pool::run`] does, answering at once whether it was accepted, and handing `input` back
+    /// if not.
     ///
     /// # Errors
     /// [`Refused`], with the input.
@@ -215,7 +215,7 @@ impl std::fmt::Debug for Pool {
 pub struct Refused<A> {
     /// What the job would have worked on, untouched.
     pub input: A,
-    /// Why.
+    /// The limit that the job met.
     pub why: PoolFull,
 }
 
@@ -272,9 +272,9 @@ struct State {
     threads: usize,
     /// Threads made that have not looked for work yet.
     starting: usize,
-    /// Threads waiting for work.
+    /// Threads that sleep until there is work.
     idle: usize,
-    /// Of these, how many have been signalled and not woken yet.
+    /// Sleeping threads (counted in `idle`) that have been signalled and have not woken yet.
     signalled: usize,
     running: usize,
     closed: bool,
@@ -354,7 +354,7 @@ impl Inner {
         spawned.is_ok()
     }
 
-    /// The life of a thread.
+    /// Runs jobs on the calling thread until it has been idle for long or the pool closes.
     fn work(self: Arc<Self>) {
         ServerIdentity::current().adopt();
         WORKS_FOR.set(Arc::as_ptr(&self));

@@ -8,13 +8,13 @@ use crate::{Errno, Result};
 /// What follows after one kernel call of an operation that may need several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// Ask for the rest.
+    /// The operation is not over: ask the kernel for the rest.
     Again,
-    /// Over, with this result.
+    /// The operation is over, with this result: bytes moved, or the error.
     Over(Result<usize>),
 }
 
-/// How far an operation is.
+/// How much of one read, write or flush is done, and how often it may still be tried again.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Progress {
     write: bool,
@@ -25,7 +25,8 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Of a transfer of `wanted` bytes, 0 for what moves none.
+    /// The progress of an operation before its first call: a transfer of `wanted` bytes, or 0 for what moves
+    /// none.
     pub(crate) fn new(write: bool, wanted: usize, mode: Mode) -> Self {
         Self {
             write,
@@ -36,7 +37,7 @@ impl Progress {
         }
     }
 
-    /// Bytes transferred so far.
+    /// Bytes that all calls have transferred so far.
     pub(crate) fn done(&self) -> usize {
         self.done
     }

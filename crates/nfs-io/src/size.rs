@@ -3,10 +3,10 @@
 /// Why a text is no number of bytes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SizeError {
-    /// It is not a number with a unit.
+    /// The text is not a number with a unit.
     #[error("\"{0}\" is not a size; write a whole number and a unit, for example \"256MiB\"")]
     NotASize(String),
-    /// It is more than a `u64` holds.
+    /// The number of bytes is more than a `u64` holds.
     #[error("\"{0}\" is more bytes than any file or memory has; write a smaller size")]
     TooLarge(String),
 }

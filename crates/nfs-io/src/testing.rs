@@ -59,14 +59,14 @@ impl Scratch {
         fs::openat2(self.dir(), name.as_bytes(), fs::OpenHow::beneath(flags))
     }
 
-    /// An `O_PATH` descriptor.
+    /// Opens the object of that name in the test's directory as an `O_PATH` descriptor.
     pub(crate) fn object(&self, name: &str) -> OwnedFd {
         fs::open_path_beneath(self.dir(), name.as_bytes()).unwrap()
     }
 }
 
-/// A tmpfs of `bytes` that is mounted nowhere and goes away with the descriptor of its root.
-/// `None` for who may not mount.
+/// A tmpfs of `bytes` that is mounted nowhere and goes away with the descriptor of its root. `None` where the
+/// process may not mount.
 pub(crate) fn small_tmpfs(bytes: u64) -> Option<OwnedFd> {
     if !caps::has(Capability::SysAdmin) {
         return None;
@@ -137,7 +137,7 @@ fn mount_device(kind: &str, device: &str) -> Result<OwnedFd> {
     fs::reopen(mount.as_fd(), fs::OFlags::RDONLY | fs::OFlags::DIRECTORY)
 }
 
-/// Somebody who owns nothing here.
+/// Credentials of somebody who owns none of the test's files.
 pub(crate) fn stranger() -> Creds {
     Creds::new(LocalUid(54_321), LocalGid(54_322), &[54_323, 54_324])
 }

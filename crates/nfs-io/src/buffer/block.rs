@@ -20,7 +20,7 @@ use crate::limits::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Class(usize);
 
-/// How many there are.
+/// The number of size classes: two for each power of two.
 pub(super) const CLASSES: usize = 2 * (POWERS + 1);
 
 const POWERS: usize =
@@ -60,8 +60,9 @@ impl Class {
         (self.0.is_multiple_of(2)).then_some(Self(self.0 + 1))
     }
 
-    /// How many of them are cut from a huge page, for the page more of each from a few small ones
-    /// behind it; `None` for what is not.
+    /// How many blocks of this class are cut from a huge page. A class with a page more than a power of two
+    /// gets that page from a few small pages behind the huge one. `None` for a class that is not cut from
+    /// huge pages.
     pub(super) fn per_cut(self) -> Option<usize> {
         let power = BUFFER_ALIGN_BYTES << (self.0 / 2);
         (BUFFER_MAPPED_BYTES_MIN..=HUGE_PAGE_BYTES)
@@ -91,7 +92,7 @@ unsafe impl Send for Block {}
 unsafe impl Sync for Block {}
 
 impl Block {
-    /// A block of its own.
+    /// Makes a block that is not cut from a huge page with others.
     pub(super) fn new(class: Class, reservation: Reservation) -> Self {
         let layout = class.layout();
         let mapping = if class.bytes() < BUFFER_MAPPED_BYTES_MIN {
@@ -120,8 +121,9 @@ impl Block {
         }
     }
 
-    /// As many blocks as one cut gives ([`Class::per_cut`]), for a `reservation` of their whole
-    /// size. `None` where there is no address space left.
+    /// Maps memory in huge pages and cuts it into blocks of this class, as many as [`Class::per_cut`] says,
+    /// for a `reservation` of their whole size. `None` for a class that is not cut, and where there is no
+    /// address space left.
     pub(super) fn cut(class: Class, mut reservation: Reservation) -> Option<Vec<Self>> {
         let count = class.per_cut()?;
         let mapping = Arc::new(Mapping::huge(count * class.bytes())?);

@@ -156,7 +156,7 @@ fn threads_share_a_pool_within_the_budget() {
     assert_eq!(budget.in_use(), pool.idle_bytes());
 }
 
-/// How many of the bytes from `address` on, a page boundary in a mapping, are in memory.
+/// How many of the `bytes` from `address` on, which is a page boundary in a mapping, are in memory.
 fn resident(address: usize, bytes: usize) -> usize {
     let mut pages = vec![0_u8; bytes.div_ceil(BUFFER_ALIGN_BYTES)];
     let start = address as *mut libc::c_void;

@@ -23,10 +23,10 @@ pub(crate) mod uring;
 
 pub use uring::UringLimits;
 
-/// Which engine it is.
+/// Which of the two engines carries out the I/O.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EngineKind {
-    /// An io_uring ring.
+    /// An io_uring ring, driven by the thread that uses it.
     Uring,
     /// The thread pool, with `preadv2` and `pwritev2`.
     Threads,
@@ -74,7 +74,7 @@ impl Engine {
         }
     }
 
-    /// Which one it is.
+    /// Which kind of engine this is.
     #[must_use]
     pub fn kind(&self) -> EngineKind {
         match &self.inner {

@@ -1,4 +1,4 @@
-//! Both engines, the same cases.
+//! The same cases for both engines: the ring and the thread pool.
 
 use std::future::Future;
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! Rules that come from a file.
+//! Fault rules that come from a file, for a process that is tested from outside.
 
 use std::path::PathBuf;
 

@@ -49,7 +49,7 @@ pub fn access(fd: BorrowedFd<'_>, all: Access) -> Result<()> {
 /// Sets the permission bits (`07777`); fchmodat2(2), Linux 6.6, else by way of `/proc`.
 ///
 /// # Errors
-/// `EOPNOTSUPP` for a symbolic link, `EPERM` for who is neither owner nor privileged.
+/// `EOPNOTSUPP` for a symbolic link, `EPERM` for a caller that is neither owner nor privileged.
 pub fn chmod(fd: BorrowedFd<'_>, mode: u32) -> Result<()> {
     let mode = mode & 0o7777;
     if fchmodat2_works() {
@@ -78,18 +78,18 @@ pub fn chown(fd: BorrowedFd<'_>, uid: Option<LocalUid>, gid: Option<LocalGid>) -
 /// What to do with one of the two times of [`set_times`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetTime {
-    /// Leave it.
+    /// Leave the file's time as it is.
     Omit,
-    /// The file system's idea of now.
+    /// The present time, as the file system keeps it.
     Now,
-    /// This time; the file system rounds and clamps it to what it can hold.
+    /// Set the file's time to this one; the file system rounds and clamps it to what it can hold.
     At(Timestamp),
 }
 
 /// Sets the times of last read and last change; utimensat(2).
 ///
 /// # Errors
-/// `EPERM` for who is not the owner (with [`SetTime::At`]), `EACCES` for who may not write
+/// `EPERM` for a caller that is not the owner (with [`SetTime::At`]), `EACCES` for one that may not write
 /// (with [`SetTime::Now`]), `EINVAL` for nanoseconds of a second or more.
 pub fn set_times(fd: BorrowedFd<'_>, atime: SetTime, mtime: SetTime) -> Result<()> {
     let times = Timestamps {
@@ -160,7 +160,7 @@ fn fchmodat2_works() -> bool {
     })
 }
 
-/// The same number on every architecture (new calls are numbered alike since Linux 5.1).
+/// The number of fchmodat2(2): one for every architecture, as for all calls since Linux 5.1.
 const SYS_FCHMODAT2: c_long = 452;
 
 #[cfg(test)]

@@ -65,7 +65,8 @@ pub fn fsync(fd: BorrowedFd<'_>) -> Result<()> {
     retry_on_intr(|| rustix::fs::fsync(fd))
 }
 
-/// As [`fsync`], without the attributes that reading the data back does not need.
+/// Puts a file on stable storage as [`fsync`] does, but without the attributes that reading the data back
+/// does not need.
 ///
 /// # Errors
 /// As [`fsync`].
@@ -113,15 +114,15 @@ pub fn drop_cached(file: BorrowedFd<'_>) -> Result<()> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct CacheStat {
-    /// In the cache.
+    /// Pages of the range that are in the cache.
     pub cached: u64,
-    /// Of these, changed and not yet being written back.
+    /// Cached pages that were changed and are not being written back yet.
     pub dirty: u64,
-    /// Of these, being written back.
+    /// Cached pages that are being written back.
     pub writeback: u64,
-    /// Were there, and were given up.
+    /// Pages that were in the cache and were given up.
     pub evicted: u64,
-    /// Of these, so lately that bringing them back would say that memory is short.
+    /// Evicted pages that were given up so lately that bringing them back would say that memory is short.
     pub recently_evicted: u64,
 }
 
@@ -153,7 +154,7 @@ pub fn cachestat(file: BorrowedFd<'_>, offset: u64, len: u64) -> Result<CacheSta
     }
 }
 
-/// The same wherever we run; libc has it only for some architectures.
+/// The number of cachestat(2), the same on every architecture; libc has it only for some of them.
 const SYS_CACHESTAT: libc::c_long = 451;
 
 #[cfg(test)]

@@ -12,19 +12,19 @@ use crate::{Errno, Result};
 /// The type of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FileKind {
-    /// Regular file.
+    /// A regular file, which holds bytes.
     Regular,
-    /// Directory.
+    /// A directory, which holds names.
     Directory,
-    /// Symbolic link.
+    /// A symbolic link, which holds a path.
     Symlink,
-    /// Block device node.
+    /// The node of a block device.
     BlockDevice,
-    /// Character device node.
+    /// The node of a character device.
     CharDevice,
-    /// Named pipe.
+    /// A named pipe, also called FIFO.
     Fifo,
-    /// Socket.
+    /// A socket of the file system (`AF_UNIX`).
     Socket,
     /// Not told: some file systems leave the type out of directory entries.
     Unknown,
@@ -74,8 +74,8 @@ impl<Fd: AsFd> Dirents<Fd> {
         Self::with_batch_bytes(fd, cookie, DIRENTS_BYTES)
     }
 
-    /// As [`Dirents::new`], with a hint how many bytes of entries one batch should hold (an
-    /// entry takes 24 and its name).
+    /// Begins to read a directory as [`Dirents::new`] does, with a hint how many bytes of entries one batch
+    /// should hold (an entry takes 24 and its name).
     ///
     /// # Errors
     /// As [`Dirents::new`].
@@ -135,7 +135,7 @@ impl Batch {
         self.entries.is_empty()
     }
 
-    /// Number of entries.
+    /// The number of entries in this batch.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()
@@ -152,16 +152,16 @@ impl Batch {
     }
 }
 
-/// One directory entry.
+/// One entry of a directory, as getdents64(2) tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dirent<'a> {
     /// Inode number. For a mount point that of the directory underneath.
     pub ino: u64,
-    /// Where reading goes on behind this entry.
+    /// The position from which reading goes on behind this entry.
     pub next_cookie: u64,
     /// Type, [`FileKind::Unknown`] where the file system does not say.
     pub kind: FileKind,
-    /// The name.
+    /// The entry's name, without a slash and without a terminating zero byte.
     pub name: &'a [u8],
 }
 

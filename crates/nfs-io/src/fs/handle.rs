@@ -46,7 +46,7 @@ impl KernelHandle {
         self.kind
     }
 
-    /// The opaque bytes.
+    /// The bytes of the handle, which have a meaning to the kernel alone.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]

@@ -12,19 +12,19 @@ use crate::faults::{self, Call};
 use crate::limits::OPENAT2_RETRIES_MAX;
 use crate::{Errno, Result};
 
-/// How to open; openat2(2).
+/// How a file is to be opened: the `struct open_how` of openat2(2).
 #[derive(Clone, Copy, Debug)]
 pub struct OpenHow {
     /// `O_*`; `O_CLOEXEC` is always added.
     pub flags: OFlags,
     /// Permission bits of a file that is created (`07777`); 0 where nothing is.
     pub mode: u32,
-    /// `RESOLVE_*`.
+    /// The `RESOLVE_*` flags, which say what resolving the path may pass through.
     pub resolve: ResolveFlags,
 }
 
 impl OpenHow {
-    /// With these flags, creating nothing, never leaving the directory and never through a link.
+    /// Opens with these flags, creates nothing, never leaves the directory and never follows a link.
     #[must_use]
     pub fn beneath(flags: OFlags) -> Self {
         let resolve =

@@ -14,9 +14,9 @@ use crate::plan::Alignment;
 /// nanoseconds below 1 000 000 000.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Timestamp {
-    /// Seconds since the epoch.
+    /// Seconds since 1970-01-01 00:00 UTC; negative before.
     pub sec: i64,
-    /// Nanoseconds within the second.
+    /// Nanoseconds within the second: 0 to 999 999 999.
     pub nsec: u32,
 }
 
@@ -25,36 +25,36 @@ pub struct Timestamp {
 pub struct Stat {
     /// Device of the file system.
     pub dev: u64,
-    /// Inode number.
+    /// Inode number, unique within the device.
     pub ino: u64,
     /// `st_mode`: type and permission bits.
     pub mode: u32,
     /// Number of names; 0 for an object that was removed while open.
     pub nlink: u32,
-    /// Owner.
+    /// User id of the owner, in the process's user namespace.
     pub uid: u32,
-    /// Group.
+    /// Group id, in the process's user namespace.
     pub gid: u32,
-    /// Length in bytes.
+    /// Length of a file in bytes.
     pub size: u64,
-    /// Allocated, in units of 512 bytes.
+    /// Space that is allocated to the object, in units of 512 bytes.
     pub blocks: u64,
     /// Preferred I/O size in bytes.
     pub blksize: u32,
     /// Device number (major, minor) of a device node, else (0, 0).
     pub rdev: (u32, u32),
-    /// Last read.
+    /// When the contents were read last, as exactly as the mount keeps it.
     pub atime: Timestamp,
-    /// Last change of the data.
+    /// When the data was changed last.
     pub mtime: Timestamp,
-    /// Last change of data or attributes.
+    /// When data or attributes were changed last.
     pub ctime: Timestamp,
     /// Birth, where the file system records it.
     pub btime: Option<Timestamp>,
     /// Id of the mount, as in `/proc/self/mountinfo`; 0 on Linux before 5.8.
     pub mnt_id: u64,
-    /// It may only grow, by writers that opened it for appending (`chattr +a`); false where the file system
-    /// does not say.
+    /// The file may only grow, by writers that opened it for appending (`chattr +a`); false where the file
+    /// system does not say.
     pub append_only: bool,
     /// Nobody may change it (`chattr +i`); false where the file system does not say.
     pub immutable: bool,
@@ -75,7 +75,7 @@ impl Stat {
         FileKind::from_mode(self.mode)
     }
 
-    /// The permission bits (`07777`).
+    /// The permission bits with set-user-ID, set-group-ID and sticky (`07777`), without the type.
     #[must_use]
     pub fn permissions(&self) -> u32 {
         self.mode & 0o7777
@@ -90,8 +90,8 @@ pub fn statx(fd: BorrowedFd<'_>) -> Result<Stat> {
     ask(fd, b"", AtFlags::EMPTY_PATH)
 }
 
-/// As [`statx`], but content with what the kernel has in memory (`AT_STATX_DONT_SYNC`): no
-/// network file system asks its server.
+/// Asks statx(2) as [`statx`] does, but is content with what the kernel has in memory (`AT_STATX_DONT_SYNC`):
+/// no network file system asks its server.
 ///
 /// # Errors
 /// What statx(2) reports.

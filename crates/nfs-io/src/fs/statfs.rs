@@ -19,19 +19,19 @@ pub struct FsStat {
     pub bsize: u64,
     /// Unit of the block counts in bytes.
     pub frsize: u64,
-    /// Size.
+    /// Size of the file system, in units of `frsize` bytes.
     pub blocks: u64,
-    /// Free.
+    /// Free space, in units of `frsize` bytes.
     pub bfree: u64,
-    /// Free for unprivileged users.
+    /// Free space that unprivileged users may use, in units of `frsize` bytes.
     pub bavail: u64,
     /// Number of inodes; 0 where the file system makes them as needed.
     pub files: u64,
-    /// Free inodes.
+    /// Inodes that are free to be made into files.
     pub ffree: u64,
     /// Free inodes for unprivileged users. Linux keeps no such number: the same as `ffree`.
     pub favail: u64,
-    /// Longest name in bytes.
+    /// Length of the longest possible name, in bytes.
     pub namelen: u32,
     /// Mount flags (`ST_RDONLY` = 1, `ST_NOSUID` = 2, ...).
     pub flags: u64,
@@ -79,9 +79,9 @@ pub fn statfs(fd: BorrowedFd<'_>) -> Result<FsStat> {
 /// Limits and habits of a file system, for PATHCONF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathConf {
-    /// Most names an object can have.
+    /// How many names an object can have at most.
     pub link_max: u32,
-    /// Longest name in bytes.
+    /// Length of the longest possible name, in bytes.
     pub name_max: u32,
     /// Whether too long a name is refused rather than cut: always, on Linux.
     pub no_trunc: bool,

@@ -5,7 +5,7 @@ use std::path::Path;
 /// The ids that have a meaning here; the kernel refuses others, and shows files of others as nobody's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct IdMap {
-    /// First id, and how many.
+    /// Ranges of ids, each as its first id and how many there are.
     ranges: Vec<(u32, u32)>,
 }
 
@@ -20,8 +20,8 @@ impl IdMap {
         Self::read(Path::new("/proc/self/gid_map"))
     }
 
-    /// Where there is no such file to read, every id counts as known: the kernel will refuse those that
-    /// are not.
+    /// Reads the map of a process's user namespace. Where there is no such file to read, every id counts as
+    /// known: the kernel will refuse those that are not.
     fn read(path: &Path) -> Self {
         std::fs::read_to_string(path).map_or_else(|_| Self::whole(), |text| Self::parse(&text))
     }

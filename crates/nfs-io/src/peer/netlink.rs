@@ -26,9 +26,9 @@ pub(super) struct Answer {
     pub(super) body: Vec<u8>,
 }
 
-/// Length of `nlmsghdr`.
+/// Length in bytes of `struct nlmsghdr`, which begins every message.
 const HEADER_BYTES: usize = 16;
-/// `NLM_F_REQUEST` of `linux/netlink.h`.
+/// `NLM_F_REQUEST` of `linux/netlink.h`: the flag of a question.
 const REQUEST: u16 = 1;
 /// `NLMSG_ERROR`: the answer is a number of errno, negative.
 const ERROR: u16 = 2;

@@ -92,7 +92,8 @@ fn check_write(mode: Mode, offset: u64, len: usize, memory: usize, a: &Alignment
     }
 }
 
-/// The same of a read's.
+/// Checks the promises of a read's plan: it covers the range that was asked for, and is aligned where it is
+/// direct.
 fn check_read(mode: Mode, offset: u64, len: usize, memory: usize, a: &Alignment) {
     let end = offset
         .checked_add(len as u64)
@@ -170,7 +171,7 @@ fn lengths() -> impl Strategy<Value = usize> {
     prop_oneof![4 => 0_usize..1 << 22, 1 => any::<usize>()]
 }
 
-/// Where a server that places its buffers has the data; or anywhere.
+/// Addresses of the data in memory: that of a server that places its buffers, or any other.
 fn memories(offset: u64) -> impl Strategy<Value = usize> {
     prop_oneof![Just(placement(offset)), 0_usize..4096, any::<usize>()]
 }

@@ -15,13 +15,13 @@ pub struct Device {
     pub name: String,
     /// Major and minor number of what is mounted, which may be a partition.
     pub number: (u32, u32),
-    /// What it is.
+    /// What kind of block device this is.
     pub kind: DeviceKind,
     /// Smallest unit it can be asked for, in bytes.
     pub logical_block_bytes: Option<u64>,
     /// Smallest unit it writes without reading first, in bytes.
     pub physical_block_bytes: Option<u64>,
-    /// Whether it seeks.
+    /// Whether the disk has turning platters, so that seeks cost time; `None` where sysfs does not tell.
     pub rotational: Option<bool>,
     /// Whether it holds writes in a cache that a flush has to empty.
     pub write_back_cache: Option<bool>,
@@ -32,16 +32,16 @@ pub struct Device {
 pub enum DeviceKind {
     /// A disk, or what looks like one.
     Disk,
-    /// A file of another file system.
+    /// A loop device, which shows a file of another file system as a disk.
     Loop {
-        /// That file; as the kernel names it.
+        /// The file behind the loop device, as the kernel names it; `None` where sysfs does not tell.
         backing: Option<PathBuf>,
         /// Whether the loop device reads and writes that file past the page cache.
         direct: Option<bool>,
     },
-    /// Compressed memory.
+    /// A disk of compressed memory.
     Zram,
-    /// Memory.
+    /// A disk of memory that is not compressed, such as `brd` makes.
     Ramdisk,
     /// Another machine's disk: a network block device.
     Network,

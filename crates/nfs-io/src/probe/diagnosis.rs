@@ -21,9 +21,9 @@ pub use self::modes::{Modes, Recommendation, Row};
 /// How much a finding matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// As it should be.
+    /// All is as it should be.
     Ok,
-    /// Works; worth knowing.
+    /// It works, with something about it that is worth knowing.
     Warn,
     /// A mode does not do here what its name says.
     Missing,
@@ -47,7 +47,7 @@ pub enum Section {
     Place,
     /// The I/O modes. Only here something can be missing.
     Modes,
-    /// What a server uses besides.
+    /// What a server uses besides: io_uring, privileges, descriptors and the kernel's file handles.
     Server,
 }
 
@@ -65,18 +65,18 @@ impl Section {
     }
 }
 
-/// One thing found.
+/// One thing that was found out about a directory, with what it means and how to cure it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What it is about.
+    /// The part of the report it belongs to.
     pub section: Section,
-    /// How much it matters.
+    /// How much it matters to somebody who wants to serve the directory.
     pub level: Level,
     /// What it is about within the section, in a word or two.
     pub subject: &'static str,
     /// What is so, in the operator's words.
     pub fact: String,
-    /// What that means for whom the server serves; empty where the fact says it.
+    /// What the fact means for those whom the server serves; empty where the fact says it.
     pub meaning: String,
     /// What to do about it, where something can be done.
     pub cure: Option<String>,
@@ -85,7 +85,7 @@ pub struct Finding {
 /// All that there is to say of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnosis {
-    /// In the order they are shown in, each section's together.
+    /// All findings, in the order they are shown in: each section's stand together.
     pub findings: Vec<Finding>,
     /// What each mode does here; `None` where nothing could be tried.
     pub modes: Option<Modes>,
@@ -143,7 +143,7 @@ pub fn diagnose(facts: &DirectoryFacts, process: &ProcessFacts) -> Diagnosis {
     }
 }
 
-/// Findings as they come.
+/// The findings so far, in the order in which they were made.
 struct List(Vec<Finding>);
 
 impl List {
@@ -321,7 +321,7 @@ fn device_finding(list: &mut List, device: &Device) {
     };
 }
 
-/// Findings from the trials.
+/// Adds the findings from the trials, of reads and writes in each mode.
 fn tried(list: &mut List, facts: &DirectoryFacts, trials: &Trials, process: &ProcessFacts) {
     dontcache_read(list, trials, &fs_name(facts));
     dontcache_write(list, trials, process, &fs_name(facts));

@@ -37,16 +37,16 @@ pub struct DirectoryFacts {
     pub handles: HandleFacts,
     /// What was tried on a file in it, or why nothing could be.
     pub trials: std::result::Result<Trials, NoTrials>,
-    /// How the file was made; `None` where none could be.
+    /// How the file of the trials was made; `None` where none could be made.
     pub scratch: Option<Scratch>,
 }
 
 /// How the file of the trials was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scratch {
-    /// Without a name (`O_TMPFILE`).
+    /// The file never had a name (`O_TMPFILE`).
     Nameless,
-    /// With a name that was removed at once.
+    /// The file had a name that was removed at once.
     Unlinked,
 }
 
@@ -88,21 +88,21 @@ pub enum NoTrials {
 /// Why a directory could not be looked at.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ProbeError {
-    /// There is nothing of that name.
+    /// There is nothing with the name that was given.
     #[error("{}: there is no such directory", .0.display())]
     Missing(PathBuf),
-    /// It is not a directory.
+    /// The path names something that is not a directory.
     #[error("{}: this is not a directory; name the one that is to be exported", .0.display())]
     NotADirectory(PathBuf),
-    /// The user may not enter it.
+    /// The user who looks may not enter the directory.
     #[error("{}: this user may not enter it; run as one who may, or as root", .0.display())]
     Forbidden(PathBuf),
-    /// Another failure.
+    /// Opening or looking at the directory failed for another reason.
     #[error("{}: it cannot be looked at: {errno}", path.display())]
     Failed {
         /// The directory as it was named.
         path: PathBuf,
-        /// What the kernel said.
+        /// The error that the kernel answered.
         errno: Errno,
     },
 }
@@ -181,7 +181,7 @@ fn handles(dir: BorrowedFd<'_>) -> HandleFacts {
     }
 }
 
-/// An empty file without a name.
+/// Makes an empty file for the trials, without a name.
 fn scratch(dir: BorrowedFd<'_>) -> std::result::Result<(OwnedFd, Scratch), NoTrials> {
     // Past this limit the kernel would not only refuse but send a deadly signal.
     let limit = getrlimit(Resource::Fsize).current;
@@ -236,12 +236,13 @@ fn why_no_trials(errno: Errno) -> NoTrials {
 pub struct ProcessFacts {
     /// The kernel's release as it calls itself; empty where `/proc` does not tell.
     pub kernel: String,
-    /// Its first two numbers.
+    /// The first two numbers of the kernel's release, (6, 14) for 6.14.3; `None` where it has no such
+    /// numbers.
     pub kernel_version: Option<(u32, u32)>,
     /// Memory of the machine, or less where a control group (version 2) allows the process less;
     /// in bytes. Page cache counts against either.
     pub memory_bytes: Option<u64>,
-    /// Effective user id.
+    /// Effective user id of the process.
     pub uid: u32,
     /// Each capability the server asks about, and whether it is held.
     pub capabilities: [(&'static str, bool); Capability::ALL.len()],

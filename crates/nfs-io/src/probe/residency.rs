@@ -14,14 +14,14 @@ use crate::{Errno, Result, fs};
 /// A way of counting cached pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Meter {
-    /// cachestat(2), Linux 6.5.
+    /// By cachestat(2), which Linux has since 6.5.
     Cachestat,
-    /// mmap(2) and mincore(2).
+    /// By a mapping of the file, mmap(2), and mincore(2).
     Mincore,
 }
 
 impl Meter {
-    /// Both, the cheaper first.
+    /// Both ways, the cheaper one first.
     pub const ALL: [Self; 2] = [Self::Cachestat, Self::Mincore];
 
     /// The name of the system call.

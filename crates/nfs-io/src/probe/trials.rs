@@ -63,15 +63,15 @@ pub struct DirectTrials {
     /// The smallest that statx allows: one unit, in memory aligned no better than it asks for.
     /// `None` where statx names no alignment.
     pub smallest: Option<Outcome>,
-    /// At an offset that is no multiple of anything.
+    /// The I/O begins at an offset that is no multiple of anything.
     pub odd_offset: Outcome,
-    /// Of a length that is no multiple of anything.
+    /// The I/O has a length that is no multiple of anything.
     pub odd_length: Outcome,
-    /// From or to memory at an odd address.
+    /// The memory of the I/O is at an odd address.
     pub odd_memory: Outcome,
 }
 
-/// Everything tried on one file.
+/// The outcomes of everything that was tried on one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Trials {
     /// How cached pages were counted; `None` where nothing can count them here.
@@ -96,9 +96,9 @@ pub struct Trials {
     pub dontcache_append: Outcome,
     /// A write with `RWF_DONTCACHE` over bytes that are there already.
     pub dontcache_overwrite: Outcome,
-    /// A write with `RWF_DSYNC`.
+    /// A write with `RWF_DSYNC`: on stable storage when it is done.
     pub write_dsync: Outcome,
-    /// A write with `RWF_SYNC`.
+    /// A write with `RWF_SYNC`: on stable storage with all attributes when it is done.
     pub write_sync: Outcome,
     /// A read of cached bytes with `RWF_NOWAIT`.
     pub read_nowait: Outcome,
@@ -168,7 +168,7 @@ const UNIT: usize = 4096;
 
 /// How long the pages of a write may take to leave the page cache once it is on the disk.
 const DROP_PATIENCE: Duration = Duration::from_millis(200);
-/// Between two looks at that.
+/// Pause between two looks at whether the pages of a write have left the page cache.
 const DROP_PAUSE: Duration = Duration::from_millis(2);
 
 /// How often a write that left no page behind is watched well before it counts as one past the
@@ -450,9 +450,9 @@ impl Bench<'_> {
 struct Seen {
     /// The most pages that were in the page cache at once.
     pages_max: u64,
-    /// How long the thread had a processor.
+    /// How long the watching thread had a processor.
     ran: Duration,
-    /// How long it looked in all.
+    /// How long the watching thread looked in all, with and without a processor.
     took: Duration,
 }
 
@@ -463,14 +463,14 @@ impl Seen {
     }
 }
 
-/// How long the calling thread has had a processor.
+/// How much processor time the calling thread has had since it was started.
 fn thread_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     Duration::from_secs(seconds) + Duration::from_nanos(time.tv_nsec.cast_unsigned())
 }
 
-/// Sets its flag when dropped.
+/// Sets a flag when it is dropped, also by a panic.
 struct Raise<'a>(&'a AtomicBool);
 
 impl Drop for Raise<'_> {
@@ -479,7 +479,8 @@ impl Drop for Raise<'_> {
     }
 }
 
-/// From the pages in the cache before, the most there were meanwhile, and those after.
+/// What the number of cached pages says of a write: from that before it, the largest meanwhile, and that
+/// after it. `None` stands for a number that could not be had.
 fn told(before: Option<u64>, meanwhile: Option<u64>, after: Option<u64>) -> Outcome {
     match (before, meanwhile, after) {
         (_, _, Some(pages)) if pages > 0 => Outcome::Cached { pages },
@@ -561,9 +562,9 @@ impl Content {
     }
 }
 
-/// How much further a generation begins.
+/// By how many bytes the content of a generation begins behind that of the one before it.
 const GENERATION_BYTES: usize = 24;
-/// After so many generations they are the same again.
+/// After so many generations the contents are the same again.
 const GENERATIONS: usize = 256;
 
 fn write_all(file: BorrowedFd<'_>, bytes: &[u8]) -> Result<()> {

@@ -132,7 +132,7 @@ fn on_disks(case: impl Fn(&str, BorrowedFd<'_>)) {
     }
 }
 
-/// As [`on_both`], with a file of its own for each.
+/// Runs a test on both engines as [`on_both`] does, and gives each engine a file of its own.
 fn both_with_file<T, F>(dir: BorrowedFd<'_>, test: impl Fn(Engine, File) -> F) -> T
 where
     T: PartialEq + std::fmt::Debug,

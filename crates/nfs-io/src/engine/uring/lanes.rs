@@ -40,7 +40,7 @@ impl<T> Lanes<T> {
         }
     }
 
-    /// Number waiting in all lanes.
+    /// How many operations wait in all lanes together.
     pub(super) fn queued(&self) -> usize {
         self.queued
     }

@@ -41,7 +41,7 @@ use table::{InFlight, Table};
 pub struct UringLimits {
     /// Operations in the kernel at once, and worker threads it may use for them.
     pub in_flight_max: u32,
-    /// Of these, operations of one lane.
+    /// Operations of one lane in the kernel at once, at most `in_flight_max`.
     pub lane_in_flight_max: u32,
     /// Operations of one lane that wait for their turn.
     pub lane_queued_max: usize,
@@ -76,7 +76,7 @@ struct Ring {
     driver: Option<Waker>,
     /// Tasks to wake once nothing is borrowed.
     to_wake: Vec<Waker>,
-    /// How long dropping waits for the kernel.
+    /// How long dropping the ring waits for operations that the kernel still works on.
     patience: Duration,
 }
 
@@ -87,7 +87,7 @@ struct Queued {
     answer: Answer,
 }
 
-/// Where an operation's end is left for its waiter.
+/// The place where the result of an operation is left for whoever waits for it.
 type Answer = Rc<RefCell<AnswerState>>;
 
 #[derive(Default)]
@@ -96,7 +96,7 @@ pub(super) struct AnswerState {
     waker: Option<Waker>,
 }
 
-/// Waits for one operation.
+/// Waits for the end of one operation, whose answer comes by way of the ring.
 pub(super) struct Waiter {
     answer: Answer,
 }
@@ -261,7 +261,7 @@ impl Uring {
     }
 }
 
-/// What [`Ring::exchange`] left behind.
+/// Whether [`Ring::exchange`] could hand over everything that was queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Exchanged {
     /// Everything queued is with the kernel, everything ended is answered.

@@ -148,7 +148,7 @@ impl Table {
         entry.personality(personality).user_data(index as u64)
     }
 
-    /// Where the ends of all operations in the table are awaited.
+    /// The answers of all operations in the table, each of which somebody may be waiting for.
     pub(super) fn answers(&self) -> Vec<Answer> {
         self.slots
             .iter()

@@ -8,9 +8,9 @@ use crate::probe::directory::{DirectTrials, DirectoryFacts, Outcome, ProcessFact
 /// What the I/O modes do in a directory, and which to choose there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Modes {
-    /// `buffered`, `dontcache`, `direct`.
+    /// One row for each mode, in this order: `buffered`, `dontcache`, `direct`.
     pub rows: [Row; 3],
-    /// Which of them to choose.
+    /// Which of the modes to choose for the directory, for READs and for WRITEs.
     pub recommendation: Recommendation,
 }
 
@@ -19,26 +19,26 @@ pub struct Modes {
 pub struct Row {
     /// The mode that is described.
     pub mode: Mode,
-    /// What a READ does.
+    /// What a READ in this mode does here, in words.
     pub read: String,
-    /// What a WRITE does.
+    /// What a WRITE in this mode does here, in words.
     pub write: String,
-    /// What a COMMIT does.
+    /// What a COMMIT after such WRITEs does here, in words.
     pub commit: String,
 }
 
 /// Which modes to choose in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recommendation {
-    /// The mode for READs.
+    /// The mode that READs should have.
     pub read: Mode,
-    /// The mode for WRITEs.
+    /// The mode that WRITEs should have.
     pub write: Mode,
-    /// What the choice rests on.
+    /// The facts that the choice rests on, in words.
     pub why: String,
 }
 
-/// Says it from the facts.
+/// Describes the modes and chooses among them, from the facts.
 pub(super) fn of(facts: &DirectoryFacts, trials: &Trials, process: &ProcessFacts) -> Modes {
     let abilities = Abilities::new(facts, trials);
     let memory = is_memory(&fs_name(facts));

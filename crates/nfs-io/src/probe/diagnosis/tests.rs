@@ -1,4 +1,4 @@
-//! Facts in, findings out.
+//! Tests of the diagnosis: facts are made up, and the findings from them compared.
 
 use std::path::PathBuf;
 
