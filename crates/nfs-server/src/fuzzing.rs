@@ -24,12 +24,12 @@ use crate::rpc::client_id::Peer;
 use crate::rpc::standing::Standing;
 use crate::server::{Facts, StartError, make_service};
 
-/// Descriptors that it may hold.
+/// Descriptors that the server may hold.
 const FDS: u64 = 1024;
-/// Where its calls come from.
+/// The address that the calls of the fuzzer come from.
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// A server without connections.
+/// A server without connections, to which a fuzzer hands records.
 pub struct Dispatch {
     service: Arc<Service>,
     engine: Engine,

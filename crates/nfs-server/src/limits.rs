@@ -21,11 +21,11 @@ pub const LISTENERS_MAX: usize = 16;
 pub const PSEUDO_PATH_BYTES_MAX: usize = 1024;
 /// Most problems reported for one configuration; the rest is summed up in one line.
 pub const CONFIG_PROBLEMS_MAX: usize = 50;
-/// Smallest memory budget: room for a few of the largest READs and WRITEs at once.
+/// Smallest memory budget in bytes, 16 MiB: room for a few of the largest READs and WRITEs at once.
 pub const MEMORY_BYTES_MIN: u64 = 16 << 20;
-/// Memory budget when none is configured.
+/// Memory budget in bytes when none is configured: 256 MiB.
 pub const MEMORY_BYTES_DEFAULT: u64 = 256 << 20;
-/// Most shards (event-loop threads).
+/// Most shards (event-loop threads) that a server may be configured to have.
 pub const SHARDS_MAX: usize = 256;
 /// Most helper threads for calls that may block.
 pub const HELPER_THREADS_MAX: usize = 1024;
@@ -50,10 +50,10 @@ pub const HANDLE_TABLE_GROUP_MAX: usize = 8192;
 pub const HANDLE_TABLE_QUEUE_MAX: usize = 256;
 /// Used objects whose age is yet to be written; more are not noted and may be forgotten earlier.
 pub const HANDLE_TABLE_TOUCHED_MAX: usize = 64 << 10;
-/// How long nothing is written to a table that could not be written; at least nine times what opening
-/// it takes.
+/// How long nothing is written to a table that could not be written. It is longer where opening the table
+/// takes long: at least nine times that.
 pub const HANDLE_TABLE_RETRY: std::time::Duration = std::time::Duration::from_secs(1);
-/// How often who asks the table waits for it to be opened anew, before the failure is the answer.
+/// How often a caller that asks the table waits for it to be opened anew, before the failure is the answer.
 pub const HANDLE_TABLE_READ_TRIES_MAX: usize = 2;
 /// Names that went while the table could not be told, to be written when it can: some hundred bytes
 /// each. What is beyond stays in the table, where it leads to nothing.

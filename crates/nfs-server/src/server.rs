@@ -40,7 +40,7 @@ use crate::vfs::{Resources, Trees, Vfs};
 /// What a server is started with.
 #[derive(Debug)]
 pub struct ServerOptions {
-    /// What to serve and how.
+    /// The configuration: what to serve, and how.
     pub config: Config,
     /// Held by the server until it is dropped.
     pub state_dir: StateDir,
@@ -48,7 +48,7 @@ pub struct ServerOptions {
     pub listeners: Vec<TcpListener>,
 }
 
-/// Why a server does not start.
+/// The reason for which a server does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// What is wrong with the configuration or the machine, with its cure.
@@ -117,8 +117,8 @@ impl Server {
         Self::start_within(options, fs::raise_nofile(u64::MAX))
     }
 
-    /// The same with at most `fds` descriptors for connections and open files together, for who
-    /// runs it beside something else.
+    /// Starts everything but accepting, as [`Server::start`] does, with at most `fds` descriptors for
+    /// connections and open files together: for a program that runs the server beside something else.
     ///
     /// # Errors
     /// [`StartError`], with the cure.
@@ -284,7 +284,7 @@ impl Server {
             .collect()
     }
 
-    /// For `penstock ctl trace on`, `off` and `list`: changes which trace events go to the log.
+    /// Changes which trace events go to the log: what `penstock ctl trace on`, `off` and `list` ask for.
     ///
     /// # Errors
     /// In words: a name that is no event's.
@@ -297,7 +297,8 @@ impl Server {
         }
     }
 
-    /// For `penstock ctl trace follow`: the events are on until the answer is dropped.
+    /// Follows trace events, as `penstock ctl trace follow` asks for. The events are on until the answer is
+    /// dropped.
     ///
     /// # Errors
     /// In words: a name that is no event's, an export that is not served, too many followers.
@@ -385,7 +386,7 @@ impl Server {
         Ok(())
     }
 
-    /// Counts whom of this machine it does not serve as a user of it.
+    /// Counts a connection of a program of this machine that is not served as any user of it.
     fn note(&self, standing: Standing) {
         match standing {
             Standing::Distant | Standing::Root | Standing::User(_) => {}

@@ -22,7 +22,7 @@ use tokio::task::LocalSet;
 
 /// Names the directory that a server process is to serve.
 const SERVE: &str = "NFS_SERVER_KILLS_SERVE";
-/// Names its state directory.
+/// Names the state directory that a server process is to use.
 const STATE: &str = "NFS_SERVER_KILLS_STATE";
 /// What the server says when it runs.
 const READY: &str = "server is ready";

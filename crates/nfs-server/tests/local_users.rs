@@ -280,7 +280,7 @@ fn until_all_is_done(served: &Served) {
     }
 }
 
-/// How many files there are; none may be root's, whatever the calls that made them said.
+/// How many files there are. Asserts that none is root's, whatever the calls that made them said.
 #[track_caller]
 fn files_of_no_superuser(served: &Served) -> usize {
     let entries = std::fs::read_dir(served.path()).unwrap();
@@ -306,7 +306,8 @@ fn connect_from(port: u16, to: SocketAddr) -> std::io::Result<TcpStream> {
     Ok(TcpStream::from(socket))
 }
 
-/// Such a socket has no owner any more when the server asks, and the kernel says 0 for some of them.
+/// The socket of a program that is gone has no owner any more when the server asks, and the kernel says 0 for
+/// some of them.
 #[test]
 fn who_sends_a_call_and_is_gone_at_once_is_not_root() {
     if !is_root() {

@@ -27,7 +27,7 @@ struct Model<'c> {
     client: &'c Nfs3,
     file: FileHandle,
     bytes: Vec<u8>,
-    /// Stands for who wrote a byte last; never the byte that forgotten memory is filled with.
+    /// Stands for the writer that wrote a byte last; never the byte that forgotten memory is filled with.
     round: u8,
 }
 

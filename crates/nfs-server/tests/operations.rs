@@ -484,7 +484,8 @@ fn write_here(path: &Path) -> State {
     state()
 }
 
-/// One that comes while they run is hidden among them: the unit test beside `Changes` shows that.
+/// A local write that comes while the client's writes run is hidden among them: the unit test beside
+/// `Changes` shows that.
 #[test]
 fn a_local_write_is_told_by_the_overlapping_writes_that_follow_it() {
     let served = Served::start();

@@ -437,7 +437,7 @@ fn a_call_that_was_cut_off_by_a_kill_is_finished() {
     });
 }
 
-/// As in a cut of the power: what was not flushed is gone, and the server's own file is not.
+/// The state is as after a cut of the power: what was not flushed is gone, and the server's own file is not.
 #[test]
 fn a_change_that_was_lost_is_made_again() {
     let served = Served::start();

@@ -57,9 +57,10 @@ struct Confined {
 /// How a namespace comes to its map of users and groups.
 #[derive(Clone, Copy)]
 enum Map {
-    /// The owner makes it: itself as root, and nobody may set groups.
+    /// The owner makes the map: itself as root, and nobody may set groups.
     Own,
-    /// Root makes it, with so many users and groups from 0 on, who are `OWNER` and those after it outside.
+    /// Root makes the map, with so many users and groups from 0 on, who are `OWNER` and those after it
+    /// outside.
     Of(u32),
 }
 

@@ -36,7 +36,7 @@ pub const ANONYMOUS_ID_DEFAULT: u32 = 65534;
 pub struct Config {
     /// The file this was read from; `None` when it was made from flags.
     pub file: Option<PathBuf>,
-    /// What holds for the whole server.
+    /// Settings of the whole server, whatever the export.
     pub server: ServerConfig,
     /// What is served. At least one; pseudo paths are unique.
     pub exports: Vec<ExportConfig>,
@@ -104,7 +104,7 @@ pub struct ExportConfig {
     /// The path that clients mount, `/` or `/name/...`, without a slash at its end. The default is
     /// the directory's own path.
     pub pseudo: String,
-    /// Who may come, in order; the first match decides. Never empty.
+    /// Who may use the export, in order: the first entry that matches a client decides. Never empty.
     pub clients: Vec<ClientConfig>,
     /// When a change is on stable storage.
     pub durability: Durability,
@@ -177,7 +177,7 @@ pub enum EngineChoice {
 }
 
 impl EngineChoice {
-    /// The words of the configuration.
+    /// The words that the configuration has for the values.
     pub const WORDS: &'static [(&'static str, Self)] = &[
         ("auto", Self::Auto),
         ("uring", Self::Uring),
@@ -185,7 +185,7 @@ impl EngineChoice {
     ];
 }
 
-/// May a client change anything?
+/// Whether clients may change files of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Clients read and change files.
@@ -195,7 +195,7 @@ pub enum Access {
 }
 
 impl Access {
-    /// The words of the configuration.
+    /// The words that the configuration has for the values.
     pub const WORDS: &'static [(&'static str, Self)] =
         &[("rw", Self::ReadWrite), ("ro", Self::ReadOnly)];
 }
@@ -203,16 +203,16 @@ impl Access {
 /// Whose requests run as the anonymous user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SquashKind {
-    /// Those of user 0, and group 0 wherever it occurs.
+    /// The requests of user 0, and group 0 wherever it occurs.
     Root,
     /// The requests of every user.
     All,
-    /// Nobody's: a client's root is root here.
+    /// The requests of nobody: a client's root is root here.
     None,
 }
 
 impl SquashKind {
-    /// The words of the configuration.
+    /// The words that the configuration has for the values.
     pub const WORDS: &'static [(&'static str, Self)] = &[
         ("root", Self::Root),
         ("all", Self::All),
@@ -230,7 +230,7 @@ pub enum Durability {
 }
 
 impl Durability {
-    /// The words of the configuration.
+    /// The words that the configuration has for the values.
     pub const WORDS: &'static [(&'static str, Self)] =
         &[("sync", Self::Sync), ("async", Self::Async)];
 }
@@ -251,7 +251,7 @@ pub enum LogLevel {
 }
 
 impl LogLevel {
-    /// The words of the configuration.
+    /// The words that the configuration has for the values.
     pub const WORDS: &'static [(&'static str, Self)] = &[
         ("error", Self::Error),
         ("warn", Self::Warn),

@@ -35,7 +35,7 @@ impl Io {
     pub const WORDS: &'static [(&'static str, Self)] =
         &[("read", Self::Read), ("write", Self::Write)];
 
-    /// Both operations, in the order of the tables.
+    /// Both operations, in the order in which the tables of figures show them.
     pub(crate) const ALL: [Self; 2] = [Self::Read, Self::Write];
 
     /// The operation's word among [`Io::WORDS`].
@@ -75,7 +75,7 @@ pub enum StableFloor {
 }
 
 impl StableFloor {
-    /// The words of the configuration.
+    /// The words that the configuration has for the values.
     pub const WORDS: &'static [(&'static str, Self)] = &[
         ("asked", Self::Asked),
         ("data-sync", Self::DataSync),
@@ -95,13 +95,13 @@ impl StableFloor {
 /// How an export's READs and WRITEs are moved: rules, and what holds where none matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IoPolicy {
-    /// READs that no rule matches.
+    /// The mode of READs that no rule matches.
     pub read: Mode,
-    /// WRITEs that no rule matches.
+    /// The mode of WRITEs that no rule matches.
     pub write: Mode,
-    /// For every WRITE, whichever rule matches.
+    /// The least stability of every WRITE, whichever rule matches it.
     pub stable: StableFloor,
-    /// In the order tried; the first that matches decides. At most
+    /// The rules in the order in which they are tried; the first that matches decides. At most
     /// [`limits::IO_RULES_PER_EXPORT_MAX`].
     pub rules: Vec<Rule>,
 }
@@ -150,7 +150,7 @@ pub struct Choice {
     pub because: Because,
 }
 
-/// What made a policy's choice.
+/// The rule or setting by which a policy made its choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Because {
     /// The rule at this index of [`IoPolicy::rules`].
@@ -162,15 +162,15 @@ pub enum Because {
 /// The first condition of a rule that a call does not meet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mismatch {
-    /// It is for the other operation.
+    /// The rule is for the other operation.
     Op,
-    /// Fewer or more bytes than it asks for.
+    /// The call has fewer or more bytes than the rule asks for.
     Size,
-    /// Its networks do not hold the client's address.
+    /// The rule's networks do not hold the client's address.
     Client,
-    /// Its pattern does not match the file's name.
+    /// The rule's pattern does not match the file's name.
     Name,
-    /// It asks for a name and none is known.
+    /// The rule asks for a name, and none is known of the file.
     NameUnknown,
 }
 

@@ -34,17 +34,17 @@ pub struct ReloadReport {
     pub changed: Vec<String>,
     /// Keys of `[server]` that were changed and need a restart.
     pub needs_restart: Vec<String>,
-    /// What deserves a second look.
+    /// Sentences about what is allowed and yet deserves a second look.
     pub warnings: Vec<String>,
 }
 
-/// Why a reload changed nothing.
+/// The reason for which a reload changed nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum ReloadError {
     /// The configuration file has mistakes, each told with its line and cure.
     #[error("{0}")]
     Config(#[from] ConfigErrors),
-    /// The exports cannot be served.
+    /// The configuration is sound, but its exports cannot be served.
     #[error("{0}")]
     Apply(String),
 }
@@ -58,7 +58,8 @@ impl std::fmt::Debug for Reloader {
 }
 
 impl Reloader {
-    /// For a server that runs on `config` (as the file says, without what flags changed) and puts a new one into effect with `apply`.
+    /// Makes one for a server that runs on `config` (as the file says, without what flags changed) and puts a
+    /// new configuration into effect with `apply`.
     pub fn new(
         config: Config,
         apply: impl Fn(ExportTable, Option<LogLevel>) -> Result<(), String> + Send + Sync + 'static,

@@ -20,7 +20,7 @@ use crate::exports::policy::LivePolicy;
 
 /// A port below this can be bound only by root (or with CAP_NET_BIND_SERVICE) on the client.
 const PRIVILEGED_PORTS_END: u16 = 1024;
-/// One of them, for whom the question does not arise.
+/// A port below [`PRIVILEGED_PORTS_END`], for callers whose port is not to be asked about.
 pub(crate) const PRIVILEGED_PORT: u16 = 1;
 
 /// A user id as a client sent it. Not an identity here until [`Squash::creds`] made it one.
@@ -34,7 +34,7 @@ pub struct WireGid(pub u32);
 /// All exports of one configuration.
 #[derive(Debug)]
 pub struct ExportTable {
-    /// In the order of the configuration.
+    /// The exports in the order of the configuration.
     exports: Vec<Arc<Export>>,
     by_id: HashMap<u32, Arc<Export>>,
 }
@@ -64,9 +64,9 @@ pub struct ClientRule {
     pub net: IpNet,
     /// May these clients change files, or only read them?
     pub access: Access,
-    /// As whom its requests run.
+    /// The users as whom these clients' requests run.
     pub squash: Squash,
-    /// Must its port be below 1024?
+    /// Whether these clients' ports must be below 1024.
     pub privileged_port: bool,
 }
 
@@ -81,7 +81,7 @@ pub enum Refused {
     PortNotPrivileged,
 }
 
-/// As whom a client's requests run.
+/// The users as whom a client's requests run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Squash {
     kind: SquashKind,
@@ -242,14 +242,14 @@ impl Squash {
         self.kind
     }
 
-    /// Whom AUTH_NONE, and everybody that is squashed, runs as.
+    /// The user as whom AUTH_NONE and everybody that is squashed runs.
     #[must_use]
     pub const fn anonymous(&self) -> &Creds {
         &self.anonymous
     }
 
-    /// Whom an AUTH_SYS credential runs as. `gids` are its groups, or those that this machine's group
-    /// database has for the user; they are squashed alike.
+    /// The user and groups as whom an AUTH_SYS credential runs. `gids` are its groups, or those that this
+    /// machine's group database has for the user; they are squashed alike.
     ///
     /// The id 4294967295 is anonymous under every rule: to the kernel's set-id calls it means
     /// "leave as it is", which here would be the server's own identity.

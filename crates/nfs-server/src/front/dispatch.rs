@@ -23,7 +23,7 @@ use crate::rpc::reply::{Draft, Reply};
 use crate::rpc::reply_cache::{Asked, Seen, Ticket};
 use crate::vfs::Payload;
 
-/// What becomes of a record.
+/// What becomes of a record that was received.
 pub(crate) enum Answer {
     Reply(Reply),
     /// Nothing is sent: the call is running already, and its reply will come; or the record is a reply.
@@ -46,10 +46,10 @@ pub(crate) struct Call {
 /// A WRITE's data that was received apart from its record, with what was decoded to find a place for it.
 pub(crate) struct Apart {
     pub(crate) begun: Begun,
-    /// Where it belongs in the record.
+    /// Where the data belongs in the record, in bytes from its beginning.
     pub(crate) at: usize,
     pub(crate) payload: Payload,
-    /// Bytes of it that the record ended without.
+    /// Bytes of the data that the record ended without.
     pub(crate) missing: usize,
 }
 
@@ -63,11 +63,11 @@ pub(crate) struct Begun {
 /// What the beginning of a record tells about data that is to be received apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Look {
-    /// It is too short to tell; as many bytes of it are needed.
+    /// The beginning is too short to tell; as many bytes of the record are needed.
     More {
         bytes: usize,
     },
-    /// There is no such data: the record is received whole.
+    /// The record has no data to be received apart: it is received whole.
     Whole,
     Apart(Place),
 }
@@ -75,9 +75,9 @@ pub(crate) enum Look {
 /// Where data is to be received that does not stay in its record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// Where it is in the record.
+    /// Where the data is in the record.
     pub(crate) hole: Hole,
-    /// How far behind a page's beginning it is to start in memory, bytes.
+    /// How far behind a page's beginning the data is to start in memory, in bytes.
     pub(crate) start: usize,
     pub(crate) begun: Begun,
 }
@@ -121,7 +121,7 @@ pub(crate) fn look(beginning: &[u8], total: Option<usize>, io_bytes_max: u32) ->
 }
 
 impl Place {
-    /// Receiving begins, into this buffer.
+    /// Begins to receive the data into this buffer.
     pub(crate) fn receive_into(self, data: Buf) -> Apart {
         Apart {
             begun: self.begun,
@@ -250,7 +250,7 @@ enum Args<'a> {
 }
 
 impl<'a> Args<'a> {
-    /// Those of a WRITE whose data was received apart, and how many bytes of the record are not data.
+    /// The arguments of a WRITE whose data was received apart, and how many bytes of the record are not data.
     fn of_apart(apart: Apart, record: &[u8]) -> Result<(Self, usize), AcceptStat> {
         // The data is complete, and nothing is behind it.
         if apart.missing > 0 || record.len() != apart.at {
@@ -260,7 +260,8 @@ impl<'a> Args<'a> {
         Ok((Self::Ready(request), apart.at))
     }
 
-    /// Those of a call that is in its record as a whole, and how many bytes of it are not a WRITE's data.
+    /// The arguments of a call that is in its record as a whole, and how many bytes of it are not a WRITE's
+    /// data.
     fn decode(procedure: Procedure, mut decoder: Decoder<'a>) -> Result<(Self, usize), AcceptStat> {
         let garbage = |_| AcceptStat::GarbageArgs;
         if procedure != Procedure::Write {

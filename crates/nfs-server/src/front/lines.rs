@@ -18,7 +18,7 @@ use crate::vfs::{
     Stability, Step, Target, Turn, Vfs,
 };
 
-/// Somebody who types lines.
+/// Somebody who types lines, with the files they are about and the identity they run under.
 struct Lines {
     vfs: Arc<Vfs>,
     engine: Engine,

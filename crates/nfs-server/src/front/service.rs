@@ -118,8 +118,9 @@ fn rule<'e>(caller: &Caller, export: &'e Export) -> Result<&'e ClientRule> {
         .map_err(|_refused| Error::NotExported)
 }
 
-/// The nearest to `creds` that this server can act as. One that cannot take on identities acts as itself for
-/// everybody, as it said at start; in a user namespace whom it does not know is the anonymous user.
+/// The identity nearest to `creds` that this server can act as. A server that cannot take on identities acts
+/// as itself for everybody, as it said at start. In a user namespace, users that it does not know become the
+/// anonymous user.
 ///
 /// # Errors
 /// `EACCES` where the anonymous user is not known either.

@@ -33,11 +33,12 @@ use siphasher::sip::SipHasher13;
 
 use crate::limits;
 
-/// See the module.
+/// What calls that change names noted of themselves, kept in a file of the state directory for the server's
+/// next life.
 pub(crate) struct CallNotes {
-    /// Without it nothing is noted.
+    /// The file of the notes; without it nothing is noted.
     file: Option<File>,
-    /// Of the checksums, and of the hashes of calls: it must be the same in the server's next life.
+    /// The key of the checksums and of the hashes of calls: it must be the same in the server's next life.
     key: [u8; 16],
     /// Connections of this life of the server are numbered from here.
     connection_first: u64,
@@ -82,7 +83,7 @@ impl Hash for CallKey {
     }
 }
 
-/// What a call noted.
+/// What one call noted of itself: what its names led to before, and what it did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Note {
     key: CallKey,
@@ -92,9 +93,9 @@ struct Note {
     /// Numbers in the order of all notes: of what it found, and of what it did.
     begun_at: u64,
     done_at: u64,
-    /// The connection that it came over.
+    /// The number of the connection that the call came over.
     connection: u64,
-    /// When, in seconds since 1970.
+    /// When the call was noted, in seconds since 1970.
     seconds: u64,
 }
 
@@ -111,9 +112,9 @@ pub(crate) struct Before {
 /// What a call does to a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// It leads to something from now on: CREATE and its like, LINK, and RENAME at the new name.
+    /// The name leads to something from now on: CREATE and its like, LINK, and RENAME at the new name.
     Make,
-    /// It leads to nothing: REMOVE, RMDIR.
+    /// The name leads to nothing from now on: REMOVE and RMDIR.
     Take,
 }
 
@@ -122,14 +123,14 @@ pub(crate) enum Change {
 pub(crate) struct Known(u64);
 
 impl Known {
-    /// No object.
+    /// Stands for "no object": a name that led to nothing, or a change that is not made yet.
     pub(crate) const NOTHING: Self = Self(0);
 }
 
 const NAME: &str = "calls.notes";
 const MAGIC: [u8; 16] = *b"penstock calls 1";
 const HEADER_BYTES: usize = 4096;
-/// Where in the header the connections are that ended in order.
+/// Where in the header the list begins of the connections that ended in order, in bytes.
 const ENDED_AT: usize = 1024;
 const ENDED_COUNT: usize = 256;
 /// A power of two: no place lies on two pages, so that a kill leaves none half written.
@@ -175,7 +176,7 @@ impl CallNotes {
         }
     }
 
-    /// For tests: nothing is noted.
+    /// Notes that are kept nowhere, for tests.
     #[cfg(test)]
     pub(crate) fn nowhere() -> Self {
         Self::of(None, &Contents::empty([7; 16]), 0)
@@ -335,8 +336,8 @@ impl NotedCall {
         }
     }
 
-    /// In an earlier life the call found nothing at its name, and nobody else has noted to have made what
-    /// is there now.
+    /// Whether an earlier life of the server has made `object` by this call: the call found nothing at its
+    /// name then, and nobody else has noted to have made what is there now.
     pub(crate) fn has_made(&self, object: Known) -> bool {
         self.earlier.is_some_and(|earlier| {
             earlier.before.found == Known::NOTHING
@@ -345,8 +346,9 @@ impl NotedCall {
         })
     }
 
-    /// In an earlier life the call found something at its name (the old one of a RENAME), it is not there
-    /// now, and nobody else has noted to have taken it away. What it was.
+    /// What an earlier life of the server has removed or moved away by this call, if it has: the call found
+    /// something at its name then (at the old one of a RENAME), it is not there now, and nobody else has
+    /// noted to have taken it away.
     pub(crate) fn has_taken(&self, now: Known) -> Option<Known> {
         let earlier = self.earlier?;
         let found = earlier.before.found;
@@ -394,7 +396,7 @@ impl Table {
     }
 }
 
-/// What the file holds.
+/// What the file of the notes holds when a server starts.
 struct Contents {
     key: [u8; 16],
     /// The header and the places, or nothing.

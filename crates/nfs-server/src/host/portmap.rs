@@ -40,7 +40,7 @@ pub struct Portmap {
     book: Arc<Book>,
 }
 
-/// How a call came in.
+/// The transport by which a call came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Transport {
     Tcp,
@@ -99,7 +99,7 @@ impl Portmap {
         self.tcp.iter().map(TcpListener::local_addr).collect()
     }
 
-    /// Answers until it is dropped.
+    /// Answers calls until the future is dropped.
     pub async fn serve(self) {
         let slots = Arc::new(Semaphore::new(limits::PORTMAP_CONNECTIONS_MAX));
         let mut tasks = JoinSet::new();
@@ -258,7 +258,7 @@ impl Book {
         Some(reply)
     }
 
-    /// Version 2, which knows IPv4 only.
+    /// Answers a call of version 2, which knows IPv4 only.
     fn portmap(
         &self,
         procedure: u32,

@@ -30,7 +30,7 @@ const CONTROL_SOCKET: &str = "control.sock";
 #[derive(Debug)]
 pub struct StateDir {
     path: PathBuf,
-    /// Its lock goes when it is closed.
+    /// The lock file, which keeps the directory locked until it is closed.
     _lock: File,
 }
 
@@ -55,15 +55,15 @@ pub enum StateDirError {
         "no state directory: neither XDG_STATE_HOME nor HOME is set; give one with --state-dir"
     )]
     NoHome,
-    /// It cannot be created, opened or written.
+    /// The directory cannot be created, opened or written.
     #[error("cannot use the state directory {}; give another with --state-dir", path.display())]
     Io {
         /// The file or directory that could not be used.
         path: PathBuf,
-        /// The system's reason.
+        /// What the system says about it.
         source: io::Error,
     },
-    /// Others could change what is in it.
+    /// Others than the server's user could change what is in the directory.
     #[error(
         "the state directory {} can be written by others, who could take over the server's keys; \
          cure: chmod 700 {}", path.display(), path.display()
@@ -72,7 +72,7 @@ pub enum StateDirError {
         /// Path of the state directory.
         path: PathBuf,
     },
-    /// It belongs to somebody else, who could change what is in it.
+    /// The directory belongs to somebody else, who could change what is in it.
     #[error("the state directory {} belongs to user {owner}; give another with --state-dir", path.display())]
     ForeignOwner {
         /// Path of the state directory.
@@ -80,7 +80,7 @@ pub enum StateDirError {
         /// User id of the directory's owner.
         owner: u32,
     },
-    /// Another server runs on it.
+    /// Another server uses the directory, and has it locked.
     #[error(
         "another server (process {}) uses the state directory {}; stop it, or give another with \
          --state-dir", pid.map_or_else(|| "unknown".to_owned(), |pid| pid.to_string()), path.display()
@@ -88,7 +88,7 @@ pub enum StateDirError {
     InUse {
         /// Path of the state directory.
         path: PathBuf,
-        /// Its process, if it said so.
+        /// The process that holds the lock, if its server wrote down its number.
         pid: Option<u32>,
     },
 }

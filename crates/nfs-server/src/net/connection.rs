@@ -51,9 +51,9 @@ pub(crate) struct Connection {
     origin: Arc<Origin>,
     output: RefCell<Output>,
     in_flight: Cell<usize>,
-    /// Something is to be sent, or the connection ends.
+    /// Tells the sending half that something is to be sent, or that the connection ends.
     to_send: Notify,
-    /// There is room for calls again.
+    /// Tells the receiving half that there is room for calls again.
     room: Notify,
     closed: Cell<bool>,
     figures: Arc<Figures>,
@@ -422,7 +422,7 @@ impl Connection {
         }
     }
 
-    /// Reads until the peer closes.
+    /// Reads what the peer still sends and throws it away, until the peer closes.
     async fn discard(&self) {
         let mut scratch = self.shard.scratch();
         while self.stream.readable().await.is_ok() {
@@ -511,7 +511,7 @@ impl Drop for Running {
 /// What one read from the socket brought.
 struct Read {
     bytes: usize,
-    /// The socket may hold more.
+    /// Whether the socket may hold more bytes that can be read now.
     more: bool,
     /// The peer was let wait for memory or room.
     waited: bool,
@@ -532,7 +532,7 @@ fn not_ready(error: io::Error) -> Result<Read, End> {
 struct Progress {
     /// When the peer sent or took bytes last.
     last: Instant,
-    /// Since when `bytes` are counted.
+    /// The time from which on `bytes` are counted.
     since: Instant,
     bytes: usize,
 }

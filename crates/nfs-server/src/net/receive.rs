@@ -49,9 +49,9 @@ pub(crate) enum Wanted {
     Record(usize),
     /// A buffer for the data of a WRITE.
     Data {
-        /// How long the data is, bytes.
+        /// The length of the data in bytes.
         len: usize,
-        /// How far behind a page's beginning it is to start.
+        /// How far behind a page's beginning the data is to start in memory, in bytes.
         start: usize,
     },
 }

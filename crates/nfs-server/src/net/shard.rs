@@ -39,7 +39,7 @@ pub(crate) struct Accepted {
     pub(crate) standing: Standing,
 }
 
-/// What a shard is started with.
+/// All that a shard is started with.
 pub(crate) struct ShardStart {
     pub(crate) service: Arc<Service>,
     pub(crate) pool: Pool,
@@ -50,7 +50,7 @@ pub(crate) struct ShardStart {
     pub(crate) clients: Arc<Clients>,
 }
 
-/// Buffers kept to read into.
+/// How many buffers a shard keeps for its connections to read into.
 const SCRATCHES: usize = 4;
 /// Bytes read from a socket at once, beside a WRITE's data: twice what is read where calls begin, for
 /// long records that come in fragments. Connections that wait hold one each, outside the budget.
@@ -71,7 +71,7 @@ impl Shard {
         }
     }
 
-    /// Who is at the other end of a connection from `addr`; no other has its `number`.
+    /// The peer at the other end of a connection from `addr`. No other connection has its `number`.
     pub(super) fn peer(&self, addr: IpAddr, number: u64) -> Peer {
         Peer::new(self.client_hasher.clone(), addr, number)
     }
@@ -97,7 +97,8 @@ impl Shard {
         self.in_flight.get() >= limits::IN_FLIGHT_PER_SHARD_MAX / 2
     }
 
-    /// Waits until a call of this shard ends; who is woken looks again whether there is room.
+    /// Waits until a call of this shard ends. There may be no room yet when this returns: the caller has to
+    /// look again.
     pub(super) async fn room(&self) {
         self.room.notified().await;
     }

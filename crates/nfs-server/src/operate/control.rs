@@ -93,7 +93,7 @@ pub struct Controls {
     pub io: Ask<IoQuery, Vec<IoState>>,
     /// Changes the I/O policy of an export.
     pub io_set: Ask<IoOrder, IoChanged>,
-    /// What would happen to one call.
+    /// Tells how one READ or WRITE would be moved, and why.
     pub io_why: Ask<WhyQuery, Why>,
     /// Changes which trace events are logged, and says which are; `Err` says what is wrong.
     pub trace: Ask<TraceChange, TraceStatus>,

@@ -32,7 +32,7 @@ pub(crate) enum Reason {
 }
 
 impl Reason {
-    /// In the order of the tables.
+    /// All reasons, in the order in which the tables of figures show them.
     pub(crate) const ALL: [Self; 8] = [
         Self::AlignmentUnknown,
         Self::ShorterThanAlignment,
@@ -110,7 +110,8 @@ impl Tally {
         *self.by_kind.of_mut(kind) += bytes as u64;
     }
 
-    /// Something went another way than was decided. Of one call, each reason counts once.
+    /// Takes note that something of the call went another way than was decided. Each reason counts once per
+    /// call.
     pub(crate) const fn fallback(&mut self, reason: Reason) {
         self.fallbacks |= 1 << reason as u16;
     }
@@ -121,7 +122,7 @@ impl Tally {
     }
 }
 
-/// One export's figures. See the module.
+/// The figures of one export: how the bytes of its READs and WRITEs were moved.
 pub(crate) struct IoCounters {
     stripes: Box<[Stripe]>,
 }

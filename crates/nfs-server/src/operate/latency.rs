@@ -14,7 +14,7 @@ const CLASSES: usize = 96;
 
 /// The times of one procedure's calls.
 pub(crate) struct Latency {
-    /// Calls in each class.
+    /// How many calls fell into each class of times, the shortest first.
     classes: [AtomicU64; CLASSES],
     microseconds_max: AtomicU64,
 }
@@ -26,13 +26,13 @@ pub(crate) struct Latency {
 pub struct ProcedureStatus {
     /// The procedure's name in RFC 1813.
     pub procedure: String,
-    /// Calls answered.
+    /// How many calls of the procedure were answered.
     pub calls: u64,
-    /// Half of the calls took less than this many microseconds.
+    /// Half of the calls took less time than this, in microseconds.
     pub p50_below_us: u64,
-    /// Of a hundred calls 99 took less than this many microseconds.
+    /// Ninety-nine of a hundred calls took less time than this, in microseconds.
     pub p99_below_us: u64,
-    /// Whole microseconds that the longest call took.
+    /// The time that the longest call took, in whole microseconds.
     pub max_us: u64,
 }
 

@@ -34,12 +34,12 @@ use listen::{Listener, Log};
 
 macro_rules! events {
     ($( $variant:ident $word:literal $meaning:literal; )*) => {
-        /// One kind of event.
+        /// One kind of event that a trace can tell of.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub(crate) enum Event { $( $variant ),* }
 
         impl Event {
-            /// In the order in which they come.
+            /// All kinds of event, in the order in which the operator is shown them.
             pub(crate) const ALL: &[Self] = &[$( Self::$variant ),*];
 
             /// The kernel's name, without `nfsd_`.
@@ -47,7 +47,7 @@ macro_rules! events {
                 match self { $( Self::$variant => $word, )* }
             }
 
-            /// What it means, for the operator.
+            /// The meaning of the event, in words for the operator.
             const fn meaning(self) -> &'static str {
                 match self { $( Self::$variant => $meaning, )* }
             }
@@ -108,7 +108,7 @@ pub(crate) struct CallId {
     pub(crate) xid: u32,
     /// Address and port that it came from.
     pub(crate) client: SocketAddr,
-    /// When its record was whole.
+    /// When the record of the call had come whole.
     pub(crate) started: Instant,
 }
 
@@ -116,7 +116,7 @@ pub(crate) struct CallId {
 #[derive(Clone, Copy)]
 pub(crate) struct About<'a> {
     pub(crate) call: &'a CallId,
-    /// The bytes of its handle.
+    /// The bytes of the file's handle.
     pub(crate) file: &'a [u8],
 }
 
@@ -159,7 +159,7 @@ struct Record {
     lost_before: u64,
 }
 
-/// What not every event has.
+/// The fields of an event that not every kind has.
 #[derive(Clone, Copy, Debug, Default)]
 struct Details {
     len: Option<u64>,

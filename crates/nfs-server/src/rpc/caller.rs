@@ -13,9 +13,9 @@ use crate::rpc::standing::Standing;
 pub(crate) struct Caller {
     pub(crate) addr: IpAddr,
     pub(crate) port: u16,
-    /// What the connection is believed.
+    /// What callers of this connection are believed.
     pub(crate) standing: Standing,
-    /// Whose changes and errors this call's are, as its credential says.
+    /// The client to whom this call's changes and write errors are ascribed, as its credential says.
     pub(crate) client: ClientId,
     pub(crate) identity: WireIdentity,
     pub(crate) call: CallId,

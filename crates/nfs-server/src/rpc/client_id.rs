@@ -14,7 +14,8 @@ use std::cell::RefCell;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::net::IpAddr;
 
-/// Stands for one client; see the module. Two of the same hasher are equal where the clients are.
+/// Stands for one client: an address with a machine name, or a connection where nothing tells machines apart.
+/// Two ids of the same hasher are equal where the clients are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ClientId(u64);
 

@@ -14,7 +14,7 @@ pub(crate) struct Reply(Draft);
 /// A reply that is being put together. Encoded parts and data may alternate: a reply has as many READs in it
 /// as its call asked for.
 pub(crate) struct Draft {
-    /// As many without an allocation as the reply of one READ has.
+    /// The parts of the reply, in order. As many as the reply of one READ has need no allocation.
     parts: SmallVec<[Part; 2]>,
     /// What long encoded parts are held with.
     reservation: Option<Reservation>,
@@ -62,7 +62,7 @@ impl Draft {
         self.reservation = Some(reservation);
     }
 
-    /// Writes the record's mark: one fragment.
+    /// Ends the reply: writes the mark of the record, which is one fragment.
     pub(crate) fn finish(mut self) -> Reply {
         let len = self.slices().map(<[u8]>::len).sum::<usize>() - MARK_BYTES;
         if let Some(Part::Encoded(first)) = self.parts.first_mut()

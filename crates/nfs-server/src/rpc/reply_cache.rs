@@ -64,10 +64,10 @@ pub(crate) struct Asked<'a> {
     pub(crate) is_write: bool,
     pub(crate) addr: IpAddr,
     pub(crate) standing: Standing,
-    /// Whose share its reply is kept in.
+    /// The client in whose share the reply is kept.
     pub(crate) client: ClientId,
     pub(crate) origin: &'a Arc<Origin>,
-    /// It must not wait for another run of the call.
+    /// The caller must not wait for another run of the call.
     pub(crate) crowded: bool,
     /// The bytes of the call, of a WRITE without its data.
     pub(crate) head: &'a [u8],
@@ -75,14 +75,14 @@ pub(crate) struct Asked<'a> {
 
 /// What the cache knows of a call.
 pub(crate) enum Seen {
-    /// Nothing: run it, then say how it ended through the ticket.
+    /// The cache knows nothing of the call: run it, then say how it ended through the ticket.
     New(Ticket),
-    /// It is running: say nothing, its reply is on the way.
+    /// The call is running: say nothing, its reply is on the way.
     InProgress,
-    /// It came over another connection before and is running: its reply comes from here, or nothing, if
-    /// it is given up or somebody else asks later.
+    /// The call came over another connection before and is running. Its reply comes from here, or nothing, if
+    /// the call is given up or somebody else asks for the reply later.
     Awaited(oneshot::Receiver<Vec<u8>>),
-    /// It ran: send this reply again.
+    /// The call ran: send this reply again.
     Done(Vec<u8>),
 }
 
@@ -119,7 +119,7 @@ impl ReplyCache {
         }
     }
 
-    /// Counts a new connection in.
+    /// Gives a new connection its number, by which its calls are told from those of others.
     pub(crate) fn origin(&self) -> Arc<Origin> {
         Arc::new(Origin {
             number: self.connections.fetch_add(1, Ordering::SeqCst),

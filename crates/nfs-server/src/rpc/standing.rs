@@ -46,7 +46,8 @@ impl Standing {
         }
     }
 
-    /// Whose call it is that claims to be `claimed`'s. AUTH_NONE stays the anonymous user's.
+    /// The identity as which a call is carried out that claims to be `claimed`'s. AUTH_NONE stays the
+    /// anonymous user's.
     pub(crate) fn identify(self, claimed: WireIdentity) -> WireIdentity {
         match (self, claimed) {
             (Self::Distant | Self::Root, claimed) => claimed,
@@ -62,7 +63,8 @@ impl Standing {
         matches!(self, Self::Root | Self::User(_))
     }
 
-    /// For `penstock ctl clients`: the user of a local program.
+    /// The user of a local program as `penstock ctl clients` shows it; `None` for callers that are not of
+    /// this machine.
     pub(crate) fn user(self) -> Option<String> {
         match self {
             Self::Distant => None,
@@ -80,14 +82,14 @@ pub(crate) struct Door {
 }
 
 impl Door {
-    /// For the connections of `listener`. With `trusts_loopback` nobody is asked about.
+    /// Makes one for the connections of `listener`. With `trusts_loopback` the kernel is asked about nobody.
     pub(crate) fn new(listener: &std::net::TcpListener, trusts_loopback: bool) -> Self {
         Self {
             asker: (!trusts_loopback).then(|| Asker::for_listener(listener)),
         }
     }
 
-    /// For trying it ([`Door::fact`]), on a connection of our own.
+    /// Makes one to try out what the kernel tells ([`Door::fact`]), on a connection of our own.
     pub(crate) fn for_trial(trusts_loopback: bool) -> Self {
         Self {
             asker: (!trusts_loopback).then(Asker::new),

@@ -7,11 +7,11 @@ use super::Server;
 use crate::exports::{Export, ExportTable};
 use crate::operate::control::{Asker, IoChanged, IoOrder, IoQuery, IoState, IoView};
 
-/// How long a live change holds.
+/// How long a live change of a policy holds, in words for the operator.
 const LASTS: &str = "until the next reload or restart, which go back to the configuration";
 
 impl Server {
-    /// For `penstock ctl io`.
+    /// How bytes travel in the exports that the query names: what `penstock ctl io` shows.
     ///
     /// # Errors
     /// The sentence to show: there is no such export.
@@ -26,8 +26,8 @@ impl Server {
         Ok(chosen.iter().map(state).collect())
     }
 
-    /// For `penstock ctl io` with something to change. In one step: every call is decided by what held
-    /// before or by what holds then. Logged, once.
+    /// Changes the I/O policy of an export, as `penstock ctl io` asks for. The change is one step: every call
+    /// is decided by what held before or by what holds then. It is logged once.
     ///
     /// # Errors
     /// The sentence to show; then nothing has changed.

@@ -31,7 +31,7 @@ const STABILITIES: &[(&str, Stability)] = &[
 ];
 
 impl Server {
-    /// For `penstock ctl io --why`. May wait for the disk.
+    /// Explains how a READ or WRITE would be moved, for `penstock ctl io --why`. May wait for the disk.
     ///
     /// # Errors
     /// The sentence to show: the question makes no sense, or the file cannot be looked at.

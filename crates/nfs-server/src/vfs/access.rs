@@ -13,7 +13,7 @@ impl Access {
     pub(crate) const EXECUTE: Self = Self(1);
     pub(crate) const WRITE_EXECUTE: Self = Self(3);
 
-    /// The members as sets of one.
+    /// The rights in this set, each as a set of its own.
     pub(crate) fn each(self) -> impl Iterator<Item = Self> {
         [Self::READ, Self::WRITE, Self::EXECUTE]
             .into_iter()

@@ -109,7 +109,7 @@ impl Noted<'_> {
         })
     }
 
-    /// Nothing is at the name now.
+    /// Whether nothing was at the name when the call looked; true also for a call that is not noted.
     pub(super) fn is_free(&self) -> bool {
         self.0.is_none_or(|(_, _, now)| now.found == Known::NOTHING)
     }
@@ -130,7 +130,7 @@ pub(super) fn left_to_set(wanted: &SetAttributes, size: u64) -> SetAttributes {
     }
 }
 
-/// What a name leads to.
+/// The object that a name leads to now; [`Known::NOTHING`] where there is none.
 fn entry(notes: &CallNotes, directory: &Target, name: &[u8]) -> Known {
     let stat = fs::statx_at(directory.object.path(), name);
     stat.map_or(Known::NOTHING, |stat| known(notes, &stat))

@@ -1,4 +1,4 @@
-//! Reading and setting attributes.
+//! Attributes of an object: reading them, asking what a caller may do, and setting them.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub(crate) struct Attributes {
 pub(crate) enum TimeChange {
     #[default]
     Keep,
-    /// The server's clock.
+    /// Set the time to what the server's clock says.
     Now,
     To(Timestamp),
 }
@@ -59,7 +59,7 @@ impl SetAttributes {
             && *mtime == TimeChange::Keep
     }
 
-    /// The same without what the call that made the object has set already.
+    /// These attributes without the mode, which the call that made the object has set already.
     pub(super) fn without_mode(self) -> Self {
         Self { mode: None, ..self }
     }
@@ -233,8 +233,8 @@ fn set_attributes(
     )
 }
 
-/// In an order in which no step undoes another: the size first (it needs the old mode's rights
-/// and moves the times), the owner before the mode (a new owner clears set-user-ID), the times last.
+/// Sets attributes in an order in which no step undoes another: the size first (it needs the old mode's
+/// rights and moves the times), the owner before the mode (a new owner clears set-user-ID), the times last.
 fn apply_to_object(vfs: &Vfs, target: &Target, set: &SetAttributes, before: &Stat) -> Result<()> {
     let object = &target.object;
     if let Some(size) = set.size {

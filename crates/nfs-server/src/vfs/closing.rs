@@ -26,9 +26,9 @@ use crate::vfs::{Target, Vfs};
 #[derive(Default)]
 pub(super) struct Writing {
     open: Option<Open>,
-    /// Somebody asked for it since the last sweep.
+    /// Somebody asked for the descriptor since the last sweep.
     used: bool,
-    /// How often it was closed since the last sweep before a reply went out.
+    /// How often the descriptor was closed since the last sweep before a reply went out.
     early_closes: u32,
     /// The file is in the list of [`Writers`].
     listed: bool,
@@ -42,7 +42,7 @@ pub(crate) struct Writers {
     opens: AtomicU64,
 }
 
-/// For how many files room is made at once.
+/// For how many more files the list of writers gets room at least when it grows.
 const WRITERS_AT_FIRST: usize = 64;
 
 impl Writers {
@@ -72,7 +72,8 @@ impl Object {
         writing.open.as_ref().map(|open| Arc::clone(&open.fd))
     }
 
-    /// The same for a helper thread, which may wait for somebody who is opening it.
+    /// The descriptor for WRITE, COMMIT and truncation if it is open, for a helper thread, which may wait for
+    /// somebody who is opening it.
     pub(super) fn write_fd_for_sync(&self) -> Option<Arc<OwnedFd>> {
         let writing = self.io.write.lock();
         writing.open.as_ref().map(|open| Arc::clone(&open.fd))
@@ -133,7 +134,9 @@ impl Object {
         [Some(open), direct].into_iter().flatten().collect()
     }
 
-    /// The same for a call that is about to be answered.
+    /// Takes the descriptors for writing as `take_writing` does, for a call that is about to be answered: it
+    /// does not wait for a lock, and takes them at most [`limits::EARLY_CLOSES_PER_SWEEP_MAX`] times between
+    /// two sweeps.
     fn take_early(&self) -> Vec<Open> {
         let Some(mut writing) = self.io.write.try_lock() else {
             return Vec::new();
@@ -148,7 +151,7 @@ impl Object {
         taken
     }
 
-    /// One look of the sweep.
+    /// Finds out for the sweep how a file is used, and counts anew from here.
     fn look(&self) -> Look {
         let Some(mut writing) = self.io.write.try_lock() else {
             return Look::Later;
@@ -169,11 +172,11 @@ impl Object {
 
 /// What the sweep finds of a file that is open for writing.
 enum Look {
-    /// In use a moment ago, or with data that waits for a COMMIT.
+    /// The file was used a moment ago, or has data that waits for a COMMIT.
     Later,
-    /// Nobody wrote since the last sweep.
+    /// Nobody wrote to the file since the last sweep.
     Quiet,
-    /// Not open any more.
+    /// The file is not open for writing any more.
     Closed,
 }
 

@@ -30,10 +30,10 @@ use crate::vfs::{Target, Vfs};
 pub(crate) enum Precondition {
     /// A regular file of that name will do; its size is set if the call says one.
     Unchecked,
-    /// It is an error.
+    /// An object of that name is an error.
     Guarded,
-    /// It is an error unless it is an empty regular file with these times, which an earlier try of the same
-    /// call gave it. Nobody may use the new file until its attributes are set.
+    /// An object of that name is an error unless it is an empty regular file with these times, which an
+    /// earlier try of the same call gave it. Nobody may use the new file until its attributes are set.
     Marked(Mark),
 }
 
@@ -63,7 +63,7 @@ impl Mark {
     }
 }
 
-/// What to make.
+/// The object that a call is to make.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NewNode {
     File(Precondition),
@@ -75,7 +75,7 @@ pub(crate) enum NewNode {
     BlockDevice { major: u32, minor: u32 },
 }
 
-/// What was made.
+/// The new object, with its attributes.
 pub(crate) struct Created {
     pub(crate) object: Arc<Object>,
     pub(crate) attributes: Attributes,
@@ -508,13 +508,13 @@ fn of_new_object(set: SetAttributes, creds: &Creds) -> SetAttributes {
     }
 }
 
-/// What was made, or was there.
+/// An object that a call made or found at its name.
 struct Made {
     /// An `O_PATH` descriptor of it.
     path: OwnedFd,
-    /// This call made it.
+    /// Whether this call made the object; false for one that was there.
     is_new: bool,
-    /// The descriptor that made it.
+    /// The descriptor that made the file, open for writing.
     file: Option<Arc<OwnedFd>>,
     /// What has to be flushed besides the directory.
     flushes: Vec<Flush>,
@@ -531,7 +531,7 @@ impl Made {
     }
 }
 
-/// Makes a regular file.
+/// Makes a regular file, or takes the one that is there as far as `precondition` allows.
 fn make_file(
     vfs: &Arc<Vfs>,
     directory: &Target,
@@ -658,7 +658,7 @@ fn existing_file(
     }
 }
 
-/// Makes anything else.
+/// Makes an object that is no regular file: a directory, a symbolic link, a named pipe, a socket or a device.
 fn make_other(
     directory: &Target,
     name: &[u8],

@@ -5,7 +5,7 @@ use nfs_io::Errno;
 /// An operation's failure. One total match per protocol version maps it to the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Error {
-    /// The kernel refused; its reason.
+    /// The kernel refused the operation with this error.
     #[error("{0}")]
     Errno(Errno),
     /// The bytes have not the form of a handle.

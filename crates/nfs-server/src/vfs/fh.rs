@@ -124,12 +124,12 @@ pub(crate) struct HandleParts {
     pub(crate) body: HandleBody,
 }
 
-/// How the object is named.
+/// What names the object in a handle: the kernel's handle, or an id of the server's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum HandleBody {
-    /// By the kernel's handle.
+    /// The kernel's handle of the object.
     Kernel(KernelHandle),
-    /// By its id in the persistent table of an unprivileged server.
+    /// The object's id in the persistent table of an unprivileged server.
     Table(TableId),
 }
 

@@ -24,7 +24,7 @@ use parking_lot::{Mutex, RwLock};
 use crate::limits;
 use crate::vfs::Object;
 
-/// Which inode, among all exports.
+/// The key of an inode, unique among all exports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct InodeId {
     /// The export and the file system in it, as in the handle.
@@ -34,15 +34,15 @@ pub(crate) struct InodeId {
     pub(crate) ino: u64,
 }
 
-/// See the module.
+/// The cache of open objects, by handle and by inode, under a budget of descriptors.
 pub(crate) struct FileCache {
     stripes: Box<[RwLock<Stripe>]>,
     inodes: Box<[RwLock<Inodes>]>,
     hasher: RandomState,
     budget: FdBudget,
-    /// Where room is looked for next.
+    /// The number of the stripe in which room is looked for next.
     turn: AtomicUsize,
-    /// When the operator was told last that the budget is used up.
+    /// When the operator was last told that the budget is used up.
     said_full: Mutex<Option<Instant>>,
     hits: AtomicU64,
     misses: AtomicU64,
@@ -105,11 +105,11 @@ impl Leaving {
     }
 }
 
-/// How far somebody got who looks through the whole cache by and by.
+/// How far a walk through the whole cache has come, which is made in several parts.
 #[derive(Default)]
 pub(crate) struct Cursor {
     stripe: usize,
-    /// On that stripe's clock.
+    /// Where on that stripe's clock the walk goes on.
     at: usize,
 }
 
@@ -118,15 +118,15 @@ const STRIPES: usize = 16;
 /// The cache's figures at one moment.
 #[derive(Clone, Copy, Debug, Default, serde::Serialize)]
 pub(crate) struct FileCacheStats {
-    /// Objects held.
+    /// Objects that the cache holds now.
     pub(crate) objects: usize,
     /// Descriptors in use by objects, cached or not.
     pub(crate) fds: usize,
-    /// The budget of descriptors.
+    /// The budget of descriptors for objects.
     pub(crate) fds_max: usize,
     /// Look-ups that found the object.
     pub(crate) hits: u64,
-    /// Look-ups that did not.
+    /// Look-ups that did not find the object.
     pub(crate) misses: u64,
     /// Objects put out to make room.
     pub(crate) evictions: u64,
@@ -255,7 +255,7 @@ impl FileCache {
         self.budget.used() > self.budget.max + limits::FILE_CACHE_OVER_MAX
     }
 
-    /// The budget of descriptors.
+    /// The budget of descriptors for objects: how many they may hold.
     pub(crate) fn fds_max(&self) -> usize {
         self.budget.max
     }

@@ -16,18 +16,19 @@ use super::{Error, FileKind, Object, Result};
 use crate::exports::policy::Io;
 use crate::vfs::file_cache::{FdBudget, FdSlot};
 
-/// See the module.
+/// How the bytes of one file are moved: the descriptors it is open with, what it refused, and what is not on
+/// stable storage yet.
 #[derive(Default)]
 pub(super) struct FileIo {
     read: Mutex<Option<Open>>,
     pub(super) write: Mutex<Writing>,
     direct_read: Mutex<Option<Open>>,
     pub(super) direct_write: Mutex<Option<Open>>,
-    /// Ways of moving bytes that it did not take.
+    /// Ways of moving bytes that the file did not take.
     pub(super) refusals: Refusals,
     /// Pages that went into the page cache although they were meant to go past it, about.
     pub(super) edge_pages: AtomicU32,
-    /// Set by the first write.
+    /// The gate of the file, set by the first write to it.
     gate: OnceLock<Arc<Gate>>,
     /// Held by the COMMIT that runs: there is one at a time.
     sync_turn: tokio::sync::Mutex<()>,
@@ -42,7 +43,8 @@ pub(super) struct Open {
 }
 
 impl Open {
-    /// Nobody but its object has it. True for as long as the caller holds the lock of its place.
+    /// Whether nobody but the object has the descriptor. The answer holds for as long as the caller holds the
+    /// lock of the descriptor's place.
     pub(super) fn is_unused(&self) -> bool {
         Arc::strong_count(&self.fd) == 1
     }
@@ -65,7 +67,7 @@ impl FileIo {
         self.sync_turn.lock().await
     }
 
-    /// The same without waiting: `None` while a COMMIT runs.
+    /// The turn of a COMMIT without waiting for it: `None` while another COMMIT of this file runs.
     pub(super) fn try_sync_turn(&self) -> Option<tokio::sync::MutexGuard<'_, ()>> {
         self.sync_turn.try_lock().ok()
     }

@@ -28,12 +28,12 @@ use std::task::{Context, Poll, Waker};
 use nfs_io::Mode;
 use parking_lot::Mutex;
 
-/// What may be done together.
+/// The kind of writes that may run at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Group {
     /// Writes through the page cache.
     Cached,
-    /// Writes past it.
+    /// Writes past the page cache.
     Direct,
 }
 
@@ -50,8 +50,8 @@ impl Group {
 #[derive(Default)]
 pub(crate) struct Gates(Arc<Mutex<Known>>);
 
-/// By device and inode number. Whoever holds a gate has the file open, so that its number cannot come
-/// to mean another file.
+/// The gates by device and inode number. Whoever holds a gate has the file open, so that its number cannot
+/// come to mean another file.
 type Known = HashMap<(u64, u64), Weak<Gate>>;
 
 impl Gates {
@@ -71,7 +71,7 @@ impl Gates {
     }
 }
 
-/// One file's gate; see the module.
+/// The gate of one file, which lets in writes through the page cache or writes past it, never both.
 pub(super) struct Gate {
     state: Mutex<State<Waker>>,
     inode: (u64, u64),
@@ -136,7 +136,7 @@ struct Enter<'g> {
 
 enum Place {
     New,
-    /// In the queue, or admitted since it was last asked.
+    /// The writer has this number in the queue, or was admitted since it was last asked.
     Waiting(u64),
     Over,
 }
@@ -180,12 +180,12 @@ impl Drop for Enter<'_> {
     }
 }
 
-/// Who is in and who waits; no clock, no memory of the past.
+/// Which writers are in and which wait, without a clock and without a memory of the past.
 struct State<W> {
-    /// Of `group`.
+    /// How many writers are in, all of them of `group`.
     running: usize,
     group: Group,
-    /// First come first. Only while somebody is in.
+    /// The writers that wait, first come first; there are some only while somebody is in.
     queue: VecDeque<Waiter<W>>,
     next: u64,
 }
@@ -226,14 +226,15 @@ impl<W> State<W> {
         Some(number)
     }
 
-    /// One of those in is done. Returns who is let in.
+    /// Takes note that one of the writers in the gate is done. Returns those who are let in now.
     #[must_use]
     fn leave(&mut self) -> Vec<W> {
         self.running -= 1;
         self.admit()
     }
 
-    /// One that waited goes away, perhaps after it was admitted. Returns who is let in.
+    /// Takes out a writer that waited and goes away, perhaps after it was admitted. Returns those who are let
+    /// in now.
     #[must_use]
     fn give_up(&mut self, number: u64) -> Vec<W> {
         let at = self.queue.iter().position(|waiter| waiter.number == number);

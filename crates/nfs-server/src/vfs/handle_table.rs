@@ -55,7 +55,7 @@ use store::{Check, Store};
 pub(crate) struct TableId {
     /// The number of the object's record, unique in one table.
     pub(crate) number: u64,
-    /// Random, kept in the record.
+    /// A random number that is kept in the object's record, too.
     pub(crate) nonce: u64,
 }
 
@@ -67,7 +67,7 @@ pub(crate) struct Identity {
     /// Stands for its file system. Not the device number, which may be another after a restart of
     /// the machine: what `vfs::Mount` makes of the place and the root of the file system.
     pub(crate) file_system: u64,
-    /// Inode number.
+    /// Inode number of the object in its file system.
     pub(crate) ino: u64,
     /// Birth time, seconds and nanoseconds, where the file system keeps one.
     pub(crate) btime: Option<(i64, u32)>,
@@ -76,11 +76,11 @@ pub(crate) struct Identity {
 /// An object about to be handed out.
 #[derive(Clone, Debug)]
 pub(crate) struct NewObject {
-    /// What it is.
+    /// What the object is, to be recognised by.
     pub(crate) identity: Identity,
     /// The number of the directory it was seen in.
     pub(crate) parent: u64,
-    /// The name it has there.
+    /// The name that the object has in that directory.
     pub(crate) name: Vec<u8>,
 }
 
@@ -89,20 +89,20 @@ pub(crate) struct NewObject {
 pub(crate) struct Location {
     /// The number of the directory.
     pub(crate) parent: u64,
-    /// The name in it.
+    /// The name that the directory has for the object.
     pub(crate) name: Vec<u8>,
 }
 
 /// What the table knows of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Object {
-    /// What it is; to be compared with what a location leads to.
+    /// What the object is; to be compared with what a location leads to.
     pub(crate) identity: Identity,
     /// Where it was seen, latest first. Empty only for the root of an export.
     pub(crate) locations: Vec<Location>,
 }
 
-/// Why the table could not do it.
+/// The reason for which the table could not do what was asked.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum TableError {
     /// The file cannot be opened or made.
@@ -110,12 +110,12 @@ pub(crate) enum TableError {
         "the file cannot be opened ({0}); it must be a file that the server's user may read and write: chown or chmod it, or give another directory with --state-dir"
     )]
     Open(Arc<io::Error>),
-    /// Another process has it open.
+    /// Another process has the file of the table open.
     #[error(
         "another server has the file open; stop it, or give another directory with --state-dir"
     )]
     InUse,
-    /// It is a database, but not of a format that this version knows.
+    /// The file is a database, but not of a format that this version knows.
     #[error("{}; run that program, or move the file away: then a new one is made, handles given out until now are stale, and clients mount again", match .0 {
         Some(format) => format!("the file is of a newer version of Penstock (format {format})"),
         None => "the file is another program's database".to_owned(),
@@ -160,7 +160,7 @@ impl<E: Into<redb::Error>> From<E> for TableError {
 #[derive(Debug)]
 pub(crate) struct HandleTable {
     shared: Arc<Shared>,
-    /// `None` only while dropping.
+    /// The way to the committing thread; `None` only while the table is dropped.
     requests: Option<mpsc::SyncSender<Request>>,
     committer: Option<JoinHandle<()>>,
 }
@@ -171,9 +171,9 @@ struct Shared {
     /// Locked, so that no other server uses it.
     file: Arc<File>,
     cache_bytes: usize,
-    /// Why there is none: it could not be opened again after a failure.
+    /// The open database, or why there is none: it could not be opened again after a failure.
     store: RwLock<Result<Store, TableError>>,
-    /// What the last opening took.
+    /// The time that the last opening of the file took.
     opening_took: Mutex<Duration>,
     /// False while the committer refuses what is new.
     is_writable: AtomicBool,
@@ -192,7 +192,7 @@ struct Request {
     reply: mpsc::SyncSender<Result<Vec<TableId>, TableError>>,
 }
 
-/// What a caller wants changed.
+/// A change of the table that a caller wants to be on stable storage.
 #[derive(Debug)]
 enum Change {
     Root(Identity),
@@ -206,7 +206,7 @@ enum Change {
         at: Location,
     },
     Removed(Location),
-    /// Nothing, but on stable storage.
+    /// No change of the table, but a commit all the same: its result says whether the table can be written.
     Probe,
 }
 
@@ -233,7 +233,7 @@ impl HandleTable {
         Self::open_with_cache(path, objects_max, limits::HANDLE_TABLE_CACHE_BYTES_MAX)
     }
 
-    /// The same with another size of the cache, in bytes.
+    /// Opens the table as `open` does, with another size of the cache, in bytes.
     fn open_with_cache(
         path: &Path,
         objects_max: u64,
@@ -252,7 +252,7 @@ impl HandleTable {
         Self::over(path, file, objects_max, cache_bytes)
     }
 
-    /// The table in an open file.
+    /// Makes the table from its open file.
     fn over(
         path: &Path,
         file: File,

@@ -35,7 +35,7 @@ impl Hints {
         }
     }
 
-    /// Where the name led.
+    /// The inode that the name led to the last time, if a hint of it is kept: a guess, to be checked.
     pub(super) fn recall(&self, directory: InodeId, name: &[u8]) -> Option<InodeId> {
         let key = self.key(directory, name);
         let hint = *self.place(key)?.lock();

@@ -12,7 +12,7 @@ pub(crate) struct FsFacts {
     pub(crate) attributes: Attributes,
     pub(crate) space: FsStat,
     pub(crate) limits: PathConf,
-    /// The largest file, bytes.
+    /// The largest file that the file system takes, in bytes; 0 where that could not be found out.
     pub(crate) file_size_max: u64,
 }
 

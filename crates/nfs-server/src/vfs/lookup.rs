@@ -12,8 +12,8 @@ use super::{Access, Attributes, Error, FileKind, Object, Result, Step, Tree};
 use crate::vfs::{Target, Vfs};
 
 impl Vfs {
-    /// Where a step leads from a directory, and the directory's attributes. First from the
-    /// kernel's memory on this thread; what is not there, or may wait, goes to the helper pool.
+    /// The object that a step from a directory leads to, and the directory's attributes. It is looked for
+    /// first in the kernel's memory on this thread; what is not there, or may wait, goes to the helper pool.
     ///
     /// # Errors
     /// The kernel's, for the caller's credentials.

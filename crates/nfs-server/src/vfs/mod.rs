@@ -119,7 +119,7 @@ pub(crate) struct Author(pub(crate) u64);
 
 /// What the operations of a [`Vfs`] may use, all exports together.
 pub(crate) struct Resources {
-    /// The helper threads.
+    /// The bounds of the pool of helper threads, where calls run that may block.
     pub(crate) pool: PoolLimits,
     /// Descriptors of files that clients use.
     pub(crate) fds_max: usize,

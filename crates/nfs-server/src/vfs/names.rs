@@ -1,4 +1,4 @@
-//! Names of directory entries.
+//! Names of directory entries, and the steps that a look-up takes by them.
 
 use super::{Error, Result};
 use crate::limits;
@@ -30,11 +30,11 @@ impl<'n> EntryName<'n> {
 /// Where a look-up leads from a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step<'n> {
-    /// To the directory itself.
+    /// The step stays at the directory itself.
     Itself,
-    /// To the directory above; from the root of an export to the root.
+    /// The step leads to the directory above; from the root of an export to the root.
     Parent,
-    /// To the entry of this name.
+    /// The step leads to the entry of this name.
     Entry(EntryName<'n>),
 }
 

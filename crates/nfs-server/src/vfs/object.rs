@@ -25,7 +25,8 @@ use crate::limits;
 use crate::vfs::fh::Handle;
 use crate::vfs::file_cache::FdSlot;
 
-/// See the module.
+/// An object of an export that some client holds a handle of, with its descriptors and what is remembered
+/// about it.
 pub(crate) struct Object {
     pub(crate) handle: Handle,
     pub(crate) mount: Arc<Mount>,
@@ -37,23 +38,23 @@ pub(crate) struct Object {
     path: OwnedFd,
     /// What counts against the descriptor budget for `path`.
     _slot: FdSlot,
-    /// How its bytes are moved.
+    /// What the moving of its bytes needs: descriptors, refusals, unstable data.
     pub(super) io: FileIo,
     permits: Mutex<Permits>,
-    /// Changes of it that overlap.
+    /// The changes of the object that overlap, for wcc_data.
     pub(super) wcc: WccChain,
     /// Held on a helper thread while attributes are compared with a guard and set.
     pub(super) setattr_turn: Mutex<()>,
-    /// Of a directory whose entries are in the handle table: written while a name goes, read
-    /// while one comes, until the table knows.
+    /// Used for a directory whose entries are in the handle table: locked for writing while a name goes, for
+    /// reading while one comes, until the table knows.
     pub(super) names_turn: RwLock<()>,
     /// The name by which it was last found, where a rule of its export asks for names.
     name: Mutex<Option<Arc<[u8]>>>,
-    /// Of a directory: when it was last seen to be in the export, since it came into the cache.
+    /// Kept for a directory: when it was last seen to be in the export, since it came into the cache.
     place_seen: Mutex<Option<Instant>>,
-    /// Touched since the clock's hand last passed.
+    /// The object was used since the clock's hand last passed it.
     pub(crate) used: AtomicBool,
-    /// Somebody is about to sync it so that it may leave the cache.
+    /// Somebody is about to put the object on stable storage so that it may leave the cache.
     pub(crate) cleaning: AtomicBool,
 }
 
@@ -85,7 +86,7 @@ impl Object {
         }
     }
 
-    /// The `O_PATH` descriptor.
+    /// The descriptor that names the object, opened with `O_PATH`.
     pub(crate) fn path(&self) -> BorrowedFd<'_> {
         self.path.as_fd()
     }
@@ -179,7 +180,7 @@ impl Object {
         self.name.lock().clone()
     }
 
-    /// It was found as `name` in a tree whose rules ask for names.
+    /// Remembers that the object was found as `name`, in a tree whose rules ask for names.
     pub(super) fn remember_name(&self, name: &[u8]) {
         let mut place = self.name.lock();
         if place.as_deref() != Some(name) && name.len() <= limits::NAME_BYTES_MAX {
@@ -187,7 +188,7 @@ impl Object {
         }
     }
 
-    /// The same from a worse source.
+    /// Remembers `name` where no name is known: for names from a source that a look-up by a client outdoes.
     pub(super) fn remember_name_if_none(&self, name: &[u8]) {
         if self.name.lock().is_none() {
             self.remember_name(name);

@@ -19,7 +19,8 @@ pub(crate) struct DirEntry {
     pub(crate) fileid: u64,
     pub(crate) name: Vec<u8>,
     pub(crate) cookie: u64,
-    /// For READDIRPLUS; missing where the caller may not look, or the entry is gone already.
+    /// The handle and attributes that READDIRPLUS gives; missing where the caller may not look, or the entry
+    /// is gone already.
     pub(crate) plus: Option<Box<(Handle, Attributes)>>,
 }
 
@@ -28,12 +29,12 @@ pub(crate) struct Listing {
     pub(crate) entries: Vec<DirEntry>,
     /// True when nothing comes after the last entry.
     pub(crate) eof: bool,
-    /// What the entries are held with.
+    /// The memory that is reserved for the entries.
     pub(crate) memory: Reservation,
 }
 
 impl Vfs {
-    /// The same bytes for as long as cookies of this directory are good.
+    /// The cookie verifier of a directory, which is the same for as long as its cookies are good.
     pub(crate) fn cookie_verifier(&self, directory: &Target) -> [u8; 8] {
         self.key.cookie_verifier(&directory.object.handle)
     }

@@ -415,8 +415,9 @@ pub(super) fn table_failed(error: TableError) -> Error {
     Error::Errno(full.unwrap_or(Errno::IO))
 }
 
-/// Where there is no room for handles there is none for files: the client's program is told so. Anything
-/// else, a state directory that became read-only too, is no matter of the export.
+/// The error for the client where the handle table has no room: then there is none for files either, and the
+/// client's program is told so. `None` for any other failure, such as a state directory that became
+/// read-only: it is no matter of the export.
 fn full(errno: i32) -> Option<Errno> {
     [Errno::NOSPC, Errno::DQUOT]
         .into_iter()

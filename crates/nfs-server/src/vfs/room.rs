@@ -24,7 +24,8 @@ use crate::vfs::file_cache::{Cursor, Leaving};
 #[derive(Default)]
 pub(crate) struct Turn(OnceCell<OwnedSemaphorePermit>);
 
-/// How many calls of one export may have descriptors opened at once. `None`: more than there ever are.
+/// The turns of one export: how many of its calls may have descriptors opened at once. `None` where that is
+/// more than there ever are.
 pub(super) fn turns(fds_max: usize) -> Option<Arc<Semaphore>> {
     let turns = fds_max / limits::DESCRIPTORS_PER_CALL / limits::TURNS_PER_EXPORT_DIVISOR;
     (turns < limits::IN_FLIGHT_PER_SHARD_MAX).then(|| Arc::new(Semaphore::new(turns.max(1))))

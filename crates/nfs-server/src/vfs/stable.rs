@@ -58,7 +58,7 @@ impl Verifier {
     }
 }
 
-/// One round's waiting party.
+/// A flush that waits for its round, and where its result goes.
 struct Waiting {
     what: Flush,
     done: oneshot::Sender<core::result::Result<(), Errno>>,
@@ -79,7 +79,7 @@ struct Queue {
     running: bool,
 }
 
-/// Group commit; see the module.
+/// Puts changes on stable storage for many callers at once: group commit, as the module describes it.
 pub(crate) struct Committer {
     queues: Mutex<HashMap<Lane, Queue>>,
     verifier: Arc<Verifier>,
@@ -244,7 +244,7 @@ impl Drop for Round {
 /// an error.
 #[derive(Default)]
 pub(crate) struct Unstable {
-    /// Clients with uncommitted data.
+    /// The clients that have uncommitted data in the file.
     writers: HashSet<Author>,
     /// More clients than are named in `writers` wrote.
     more_writers: bool,

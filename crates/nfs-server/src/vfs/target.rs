@@ -69,7 +69,7 @@ impl Target {
         }
     }
 
-    /// The same caller on another object of the same tree.
+    /// This caller's access to another object of the same tree.
     pub(crate) fn with_object(&self, object: Arc<Object>) -> Self {
         Self {
             object,

@@ -23,10 +23,10 @@ use crate::limits;
 use crate::operate::io_counters::IoCounters;
 use crate::vfs::fh::{MountKey, PlaceMark};
 
-/// See the module.
+/// An export as it is served: its root, the file systems in it, and what is counted of it.
 pub(crate) struct Tree {
     pub(crate) export: Arc<Export>,
-    /// How its bytes were moved, over reloads too.
+    /// The figures of how its bytes were moved, which reloads leave as they are.
     pub(crate) io: Arc<IoCounters>,
     place: Arc<Place>,
 }
@@ -35,10 +35,10 @@ pub(crate) struct Tree {
 /// those keeps it, and with it all that is cached of it.
 struct Place {
     mark: PlaceMark,
-    /// Its handles are those of the handle table: the kernel's cannot be had or opened.
+    /// Handles of the directory's files are those of the handle table: the kernel's cannot be had or opened.
     by_table: bool,
     root: OnceLock<Arc<Object>>,
-    /// Of calls that may have descriptors opened.
+    /// The turns of calls that may have descriptors opened; `None` where there are more than calls.
     turns: OnceLock<Option<Arc<Semaphore>>>,
     mounts: RwLock<Vec<Arc<Mount>>>,
     /// No export serves it any more: nothing cached of it may be used.
@@ -57,7 +57,7 @@ pub(crate) struct Mount {
     root_ino: u64,
     /// `statx` on a cached inode of it does not wait for anybody: it may run on a shard's thread.
     pub(crate) local: bool,
-    /// A block of it, in bytes.
+    /// The size of a block of the file system, in bytes.
     pub(crate) block_bytes: u64,
     /// The largest file it takes, found by asking it (0 where it could not be asked).
     pub(crate) file_size_max: u64,
@@ -66,7 +66,7 @@ pub(crate) struct Mount {
     path: PathBuf,
     /// What its READs may hold of the buffers, in KiB.
     read_share: OnceLock<Semaphore>,
-    /// The same of its WRITEs.
+    /// What its WRITEs may hold of the buffers, in KiB.
     write_share: OnceLock<Semaphore>,
     retired: Arc<AtomicBool>,
 }
@@ -153,9 +153,9 @@ impl Mount {
         share.acquire_many(wanted).await.ok()
     }
 
-    /// The same of its WRITEs, whose data is here already: `None` when the file system keeps them
-    /// waiting for so long that it seems to have stopped. Their memory is then to be given back, or
-    /// no WRITE to another file system could be received.
+    /// Waits until this file system's WRITEs, whose data is here already, hold little enough of the buffers
+    /// for `bytes` more. `None` when the file system keeps them waiting for so long that it seems to have
+    /// stopped. Their memory is then to be given back, or no WRITE to another file system could be received.
     pub(super) async fn write_share(
         &self,
         bytes: usize,
@@ -177,7 +177,7 @@ impl Mount {
         Arc::clone(&self.fd)
     }
 
-    /// The descriptor of its root.
+    /// The descriptor of the file system's root.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
@@ -276,28 +276,29 @@ impl Tree {
         Arc::clone(&self.place.mounts.read()[0])
     }
 
-    /// Which directory is served, for the handles of its files.
+    /// The mark of the directory that is served, which the handles of its files carry.
     pub(crate) fn mark(&self) -> &PlaceMark {
         &self.place.mark
     }
 
-    /// Its handles are those of the handle table.
+    /// Whether handles of this tree are those of the handle table, and not the kernel's.
     pub(crate) fn is_by_table(&self) -> bool {
         self.place.by_table
     }
 
-    /// The turns of its calls under a budget of so many descriptors; `None` where nobody need wait for one.
+    /// The turns of this tree's calls under a budget of `fds_max` descriptors; `None` where no call need wait
+    /// for one.
     pub(super) fn turns(&self, fds_max: usize) -> Option<&Arc<Semaphore>> {
         let turns = self.place.turns.get_or_init(|| room::turns(fds_max));
         turns.as_ref()
     }
 
-    /// Both serve the same directory, and share what is known of it.
+    /// Whether both trees serve the same directory and share what is known of it.
     pub(crate) fn shares_place(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.place, &other.place)
     }
 
-    /// Nothing of it is served any more: what the file cache holds of it must not be used.
+    /// Marks the tree as served no more: what the file cache holds of it must not be used.
     pub(crate) fn retire(&self) {
         self.place.retired.store(true, Ordering::Relaxed);
     }
@@ -396,7 +397,7 @@ impl Tree {
         }
     }
 
-    /// The same from the kernel's memory, without waiting for anybody.
+    /// Is this directory still in the export, as far as the kernel's memory tells? Waits for nobody.
     ///
     /// # Errors
     /// ENAMETOOLONG where the path is longer than the kernel tells (a page): [`Tree::contains`] knows.
@@ -418,7 +419,7 @@ impl Tree {
         Err(Error::Busy)
     }
 
-    /// The same by going up until the root is met, or the top of all.
+    /// Is this directory in the export? Found out by going up until the root is met, or the top of all.
     fn contains_by_climbing(&self, directory: BorrowedFd<'_>) -> Result<bool> {
         let root = self.root_mount();
         let how = OpenHow {
@@ -500,8 +501,9 @@ impl Tree {
         path.strip_prefix(&self.root_mount().path).ok()
     }
 
-    /// FNV-1a of the path below the export; never the root's key. Two mount points of one export
-    /// that collide would show as one file system going stale, at odds of one in four milliards.
+    /// The key of a mount point: FNV-1a of its path below the export; never the root's key. Two mount points
+    /// of one export that collide would show as one file system going stale; the odds of that are one in
+    /// 2^32.
     fn key_of(&self, mount_point: &Path) -> Option<MountKey> {
         let bytes = self.below(mount_point)?.as_os_str().as_bytes();
         let hash = bytes.iter().fold(0x811c_9dc5_u32, |hash, byte| {

@@ -32,7 +32,7 @@ pub(super) struct WccChain(Mutex<Changes>);
 #[derive(Default)]
 struct Changes {
     running: u32,
-    /// Whose changes run, while any do.
+    /// The client whose changes run, while any do.
     author: Option<Author>,
     mixed: bool,
     /// What was told last in this run; at its start, the attributes from before it.

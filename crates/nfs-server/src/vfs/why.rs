@@ -15,9 +15,9 @@ use crate::operate::io_counters::Reason;
 use crate::vfs::Vfs;
 use crate::vfs::file_cache::InodeId;
 
-/// What was found out about a file. See the module.
+/// What was found out about a file: what decides how its bytes are moved.
 pub(crate) struct FileFacts {
-    /// On the server's host.
+    /// Path of the file on the server's host.
     pub(crate) path: PathBuf,
     pub(crate) stat: Stat,
     pub(crate) alignment: Alignment,
@@ -30,13 +30,13 @@ pub(crate) struct FileFacts {
     pub(crate) cached_bytes: Option<(u64, u64)>,
 }
 
-/// By which name rules know the file.
+/// The name by which rules know the file, and where it is from.
 pub(crate) enum KnownName {
-    /// A client found it by this one.
+    /// The file is in the file cache, and a client found it by this name.
     Remembered(Vec<u8>),
-    /// It is not in the file cache: a client that opens it looks this one up.
+    /// The file is not in the file cache: a client that opens it looks this name up.
     OfPath(Vec<u8>),
-    /// It is in the file cache, and came there without a name.
+    /// The file is in the file cache, and came there without a name.
     Unknown,
 }
 

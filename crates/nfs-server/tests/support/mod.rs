@@ -49,7 +49,7 @@ impl Served {
         Self::with(|_config| {})
     }
 
-    /// The same after a change of the configuration.
+    /// Serves an empty directory as [`Served::start`] does, after a change of the configuration.
     pub(crate) fn with(change: impl FnOnce(&mut Config)) -> Self {
         Self::over(scratch(0o755), None, change)
     }
@@ -63,13 +63,13 @@ impl Served {
         Self::within(nfs_io::fs::raise_nofile(u64::MAX), files, state, change)
     }
 
-    /// As [`Served::start`], on this address instead of 127.0.0.1.
+    /// Serves an empty directory as [`Served::start`] does, on this address instead of 127.0.0.1.
     pub(crate) fn on(address: &str) -> Self {
         let fds = nfs_io::fs::raise_nofile(u64::MAX);
         Self::listening(address, fds, scratch(0o755), None, |_config| {})
     }
 
-    /// As [`Served::over`] with this many descriptors.
+    /// Serves a directory as [`Served::over`] does, with this many descriptors.
     pub(crate) fn within(
         fds: u64,
         files: TempDir,
@@ -135,7 +135,7 @@ impl Served {
         connect(self.addr, Identity::sys(0, 0, &[])).await
     }
 
-    /// The handle of `/`.
+    /// The handle of the export that clients mount as `/`.
     pub(crate) async fn root(&self, client: &Nfs3) -> FileHandle {
         mount(client, b"/").await.unwrap()
     }
@@ -230,7 +230,7 @@ pub(crate) fn mode(mode: u32) -> Sattr3 {
     }
 }
 
-/// A new file.
+/// Makes an empty file of that name and mode 644, and gives its handle; a name that is taken fails the test.
 pub(crate) async fn create(client: &Nfs3, dir: &FileHandle, name: &[u8]) -> FileHandle {
     let made = ok(client
         .create(dir, name, &CreateHow::Guarded(mode(0o644)))

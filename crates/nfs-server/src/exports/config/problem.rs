@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// One thing that is wrong.
+/// One thing that is wrong in a configuration, with the place where it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// Line in the file, counted from 1; `None` when it is about the whole file.
@@ -19,7 +19,7 @@ pub struct Problem {
 pub struct ConfigErrors {
     /// The file, or `None` when the configuration came from flags.
     pub file: Option<PathBuf>,
-    /// In the order of the file.
+    /// The problems in the order in which they stand in the file.
     pub problems: Vec<Problem>,
 }
 

@@ -56,7 +56,7 @@ const CLIENT_KEYS: &[&str] = &[
     "privileged_port",
 ];
 
-/// Checks the whole of `text`.
+/// Reads a whole configuration from `text`, and finds all that is wrong in it.
 pub(super) fn config(file: &Path, text: &str) -> Result<Config, ConfigErrors> {
     let mut findings = Findings::new(text);
     let (document, syntax_errors) = DeTable::parse_recoverable(text);

@@ -157,8 +157,8 @@ impl<'d> Section<'d> {
         }
     }
 
-    /// A word in quotes, or a whole number with or without them, as text. `wanted` is for who wrote
-    /// something else.
+    /// A word in quotes, or a whole number with or without them, as text. `wanted` says in the message what
+    /// else should have been written.
     pub(super) fn word_or_number(
         &self,
         key: &str,

@@ -29,7 +29,7 @@ impl NamePattern {
         self.glob.covers(&other.glob)
     }
 
-    /// As it was written.
+    /// The pattern as the operator wrote it.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text

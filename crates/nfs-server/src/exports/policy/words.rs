@@ -289,7 +289,8 @@ impl IoChange {
 }
 
 impl fmt::Display for IoPolicy {
-    /// In one line: `read=direct write=buffered stable=asked rules=[op=read,min=64KiB,mode=direct]`.
+    /// Writes the policy in one line: `read=direct write=buffered stable=asked
+    /// rules=[op=read,min=64KiB,mode=direct]`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (read, write, stable) = (self.read, self.write, floor_word(self.stable));
         write!(f, "read={read} write={write} stable={stable}")?;

@@ -34,7 +34,7 @@ pub(crate) use self::data::data_behind;
 pub(crate) struct Context {
     pub(crate) service: Arc<Service>,
     pub(crate) engine: Engine,
-    /// Whose connection the call came by.
+    /// The client at the other end of the connection that the call came over.
     pub(crate) peer: Rc<Peer>,
     pub(crate) caller: Caller,
     /// The connection that the call came over.

@@ -1,4 +1,4 @@
-//! READDIR, READDIRPLUS (RFC 1813 §3.3.16, §3.3.17).
+//! READDIR and READDIRPLUS, which list a directory (RFC 1813 §3.3.16, §3.3.17).
 
 use nfs_wire::nfs3::{
     Entry3, EntryPlus3, Failure, FileHandle, Filename, PostOpAttr, READDIR_OK_FIXED_LEN,

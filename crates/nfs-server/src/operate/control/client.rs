@@ -39,7 +39,7 @@ pub enum ControlError {
     Foreign {
         /// Path of the control socket.
         path: PathBuf,
-        /// What is wrong with it.
+        /// What is wrong with the answer, as JSON.
         source: serde_json::Error,
     },
     /// The server refuses; the text says why, with the cure.

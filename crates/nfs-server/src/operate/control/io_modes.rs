@@ -16,7 +16,8 @@ use crate::exports::policy::{self, IoChange, IoPolicy, LivePolicy, StableFloor};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct IoQuery {
-    /// Of one export alone, by the path that clients mount or by its directory.
+    /// Asks about this export alone, named by the path that clients mount or by its directory; `None` asks
+    /// about all.
     pub export: Option<String>,
 }
 
@@ -27,11 +28,11 @@ pub struct IoOrder {
     /// The export, by the path that clients mount or by its directory; may be left out where there
     /// is only one.
     pub export: Option<String>,
-    /// As the key `read` of the configuration.
+    /// The mode of READs that no rule matches, written as under the key `read` of the configuration.
     pub read: Option<String>,
-    /// As the key `write` of the configuration.
+    /// The mode of WRITEs that no rule matches, written as under the key `write` of the configuration.
     pub write: Option<String>,
-    /// As the key `stable` of the configuration.
+    /// The least stability of WRITEs, written as under the key `stable` of the configuration.
     pub stable: Option<String>,
     /// All rules, each as [`policy::parse_rule`] reads it; an empty list removes them.
     pub rules: Option<Vec<String>>,
@@ -78,7 +79,7 @@ pub struct IoChanged {
     pub now: IoView,
     /// What is allowed and yet worth a second look.
     pub warnings: Vec<String>,
-    /// How long it holds, for people.
+    /// How long the change holds, in words for the operator.
     pub lasts: String,
 }
 
@@ -94,13 +95,13 @@ pub struct WhyQuery {
     pub offset: u64,
     /// Bytes asked for; `None` is the size recommended to clients.
     pub size: Option<u64>,
-    /// Who asks; `None` is this machine.
+    /// Address of the client that asks; `None` is this machine.
     pub client: Option<IpAddr>,
     /// What a WRITE asks for: `unstable`, `data-sync` or `file-sync`.
     pub stable: String,
 }
 
-/// What would happen, and why.
+/// How a call would be moved, and why so.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Why {
@@ -120,7 +121,7 @@ pub struct Why {
     pub name_from: String,
     /// The mode that was chosen.
     pub mode: String,
-    /// What chose it, in words.
+    /// The rule or setting that chose the mode, in words.
     pub because: String,
     /// Every rule, with why it does not match.
     pub rules: Vec<WhyRule>,
@@ -137,7 +138,7 @@ pub struct Why {
     pub fallbacks: Vec<String>,
     /// Bytes of the file in the page cache (whole pages); `None` where the kernel does not say.
     pub cached_bytes: Option<u64>,
-    /// Those of them that are not on disk yet.
+    /// Bytes of the file in the page cache that are not on disk yet; `None` where the kernel does not say.
     pub dirty_bytes: Option<u64>,
     /// What else there is to know, in sentences.
     pub notes: Vec<String>,
@@ -157,7 +158,7 @@ pub struct WhyRule {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct WhyStable {
-    /// What the client asks for.
+    /// The stability that the client asks for.
     pub asked: String,
     /// The floor, of the export or of the rule that decided, whichever is higher.
     pub floor: String,
@@ -186,7 +187,7 @@ pub struct WhyAlignment {
 pub struct WhySegment {
     /// Bytes of the file. Of a direct READ that is rounded out, more than was asked for.
     pub file: Range<u64>,
-    /// How it would be moved.
+    /// The mode in which the segment would be moved.
     pub mode: String,
 }
 

@@ -26,7 +26,7 @@ pub struct Request {
     pub command: Command,
 }
 
-/// What can be asked for.
+/// The commands of the control socket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Command {
@@ -42,7 +42,7 @@ pub enum Command {
     Drain,
     /// Changes how much is logged.
     LogLevel(LogLevel),
-    /// How bytes travel; a list of [`IoState`](super::IoState).
+    /// Asks how bytes travel; answered with a list of [`IoState`](super::IoState).
     Io(IoQuery),
     /// Changes the I/O policy of an export; [`IoChanged`](super::IoChanged).
     IoSet(IoOrder),
@@ -59,9 +59,9 @@ pub enum Command {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TraceChange {
-    /// These events (or `all`) go to it too.
+    /// These events (or `all`) go to the log too.
     On(Vec<String>),
-    /// These events go to it no more, or none at all if none is named.
+    /// These events go to the log no more, or none at all if none is named.
     Off(Vec<String>),
     /// Nothing changes: the answer alone is wanted.
     List,
@@ -75,7 +75,7 @@ pub struct Reply<T> {
     /// The answer, of the kind that the command has.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ok: Option<T>,
-    /// Why not, and what to do.
+    /// What is wrong and what to do about it, where the command failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -124,10 +124,10 @@ pub struct Status {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Listening {
-    /// It takes new connections.
+    /// The server takes new connections.
     #[default]
     Serving,
-    /// No more: it finishes what is under way.
+    /// The server takes no new connections and finishes what is under way.
     Draining,
 }
 
@@ -183,9 +183,9 @@ pub struct RuleStatus {
 pub struct ClientStatus {
     /// Address and port that the client connected from.
     pub address: String,
-    /// Of a program of this machine: the number of its user, `untold` where the kernel does not say, or
-    /// `barred` where it is another's than a server without privileges acts for. Absent for others, and
-    /// where loopback is trusted.
+    /// The user of a program of this machine: its number, `untold` where the kernel does not say, or `barred`
+    /// where it is another user's than a server without privileges acts for. Absent for others, and where
+    /// loopback is trusted.
     pub user: Option<String>,
     /// How many seconds ago it connected.
     pub connected_seconds: u64,

@@ -74,7 +74,7 @@ async fn with_server<T: Send + 'static>(
     with_controls(path, controls(told), ask).await
 }
 
-/// The same with controls of the test's own.
+/// Runs `ask` on another thread against a socket below `path` that is served with the test's own `controls`.
 async fn with_controls<T: Send + 'static>(
     path: PathBuf,
     controls: Controls,

@@ -58,7 +58,7 @@ pub enum TraceLine {
     },
 }
 
-/// What somebody wants to follow.
+/// The events that somebody wants to follow.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct FollowRequest {
@@ -88,7 +88,7 @@ pub struct EventStatus {
     pub name: String,
     /// What the event says, in a sentence.
     pub meaning: String,
-    /// Does it go to the log?
+    /// Whether the event goes to the log.
     pub log: bool,
     /// How many connections of `ctl trace follow` listen to it.
     pub followers: u64,
@@ -99,7 +99,7 @@ pub struct EventStatus {
 #[error("{0:?} is no trace event; there are: {names}, or all", names = every_name())]
 pub struct UnknownEvent(pub String);
 
-/// Is this an event's name, or `all`? For who reads a command line.
+/// Whether this is an event's name, or `all`; for the parser of a command line.
 ///
 /// # Errors
 /// If not, with all the names.

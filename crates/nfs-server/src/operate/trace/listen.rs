@@ -37,7 +37,7 @@ pub(super) struct Reader {
     lost: Arc<AtomicU64>,
     /// How many lost events the listener was told of already.
     told: u64,
-    /// Read, and to be told after a loss.
+    /// An event that was read from the queue and is to be told after a loss.
     kept: Option<Record>,
 }
 
@@ -189,7 +189,7 @@ impl Trace {
         })
     }
 
-    /// Which events are on, and for whom.
+    /// The events that there are, and who listens to each.
     pub(crate) fn status(&self) -> TraceStatus {
         let listeners = self.listeners.load();
         let events = Event::ALL.iter().map(|event| {
@@ -280,7 +280,7 @@ impl Follower {
         }
     }
 
-    /// The same, if there is one now.
+    /// The next line if there is one now, without waiting.
     pub fn at_once(&mut self) -> Option<TraceLine> {
         self.reader.at_once()
     }

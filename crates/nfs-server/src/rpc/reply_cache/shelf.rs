@@ -20,7 +20,7 @@ pub(super) struct Shelf {
     /// How many elements the queues of all clients have together.
     held: usize,
     held_max: usize,
-    /// Who held most when that was looked for last.
+    /// The network that held most when that was looked for last.
     heaviest: Option<Network>,
 }
 
@@ -47,9 +47,9 @@ pub(super) struct Kept {
     pub(super) reply: Box<[u8]>,
     /// The connection that it was sent over last.
     pub(super) origin: Arc<Origin>,
-    /// When it was done; together with its key this names an entry.
+    /// When the call was done; together with its key this names an entry.
     pub(super) done: Instant,
-    /// Its note, whose place is free for another call when the reply is forgotten.
+    /// The call's note, whose place is free for another call when the reply is forgotten.
     #[allow(dead_code, reason = "held for its end")]
     pub(super) noted: Option<Arc<NotedCall>>,
 }
@@ -58,8 +58,8 @@ pub(super) struct Kept {
 #[derive(Default)]
 struct Holder {
     held: usize,
-    /// By client: its done calls, oldest first. An element whose entry was replaced since
-    /// counts until its turn comes.
+    /// Each client's done calls, oldest first. An element whose entry was replaced since counts until its
+    /// turn comes.
     clients: HashMap<ClientId, VecDeque<(Instant, CallKey)>>,
 }
 
@@ -186,7 +186,7 @@ impl Shelf {
         true
     }
 
-    /// Done calls, and elements of queues.
+    /// How many calls are known, and how many elements the queues of all clients have.
     #[cfg(test)]
     pub(super) fn len(&self) -> (usize, usize) {
         (self.calls.len(), self.held)

@@ -189,7 +189,7 @@ fn a_reply_is_forgotten_after_its_time() {
     assert_eq!(done(bench.ask(&bench.origin, b"call")), b"new");
 }
 
-/// Calls that differ.
+/// The heads of `count` calls, no two of them alike.
 fn heads(count: usize) -> impl Iterator<Item = Vec<u8>> {
     (0..count).map(|number| format!("call {number}").into_bytes())
 }

@@ -6,11 +6,11 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// One who wants in, step by step.
+/// The state of one writer, from outside of the gate to its leaving.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Actor {
     Outside,
-    /// Under this number; how many phases began since.
+    /// The writer waits under this number; the other counts the phases that began since.
     Waiting(u64, u32),
     In,
     Gone,

@@ -22,7 +22,8 @@ use parking_lot::{Mutex, RwLock};
 /// Bytes are kept in pieces of this size, at multiples of it.
 const PIECE_BYTES: usize = 4096;
 
-/// See the module. Clones are the same file.
+/// The table's file as redb uses it, which keeps in memory what the disk does not take any more. Clones are
+/// the same file.
 #[derive(Clone, Debug)]
 pub(super) struct TableFile {
     inner: Arc<Inner>,
@@ -43,7 +44,7 @@ struct Inner {
 struct Kept {
     /// `None`: nothing has failed, all is in the file.
     len: Option<u64>,
-    /// Where what is still good in the file ends: less than its length once it was made shorter.
+    /// Where what is still good in the file ends, in bytes: less than its length once it was made shorter.
     file_end: u64,
     pieces: BTreeMap<u64, Box<[u8; PIECE_BYTES]>>,
 }
@@ -62,14 +63,14 @@ impl TableFile {
         }
     }
 
-    /// Why what was written is not in the file, if it is not. Set before redb believes a commit done.
+    /// Why what was written is not in the file; `None` while it is. Set before redb believes a commit done.
     pub(super) fn failure(&self) -> Option<Arc<io::Error>> {
         self.inner.failure.get().cloned()
     }
 }
 
 impl Inner {
-    /// From now on all is kept in memory.
+    /// Takes note of a failed write: from now on all is kept in memory.
     fn fail(&self, kept: &mut Kept, error: io::Error) -> io::Result<()> {
         kept.file_end = self.file.metadata()?.len();
         kept.len = Some(kept.file_end);

@@ -23,7 +23,7 @@ type Result<T> = std::result::Result<T, TableError>;
 
 /// Export, file system, inode, birth time (seconds, nanoseconds; [`NO_BTIME`] when there is none).
 type IdentityKey = (u32, u64, u64, i64, u32);
-/// Stamp, nonce, identity, encoded locations.
+/// The record of an object: stamp, nonce, identity and encoded locations.
 type Record = (u64, u64, IdentityKey, &'static [u8]);
 
 const OBJECTS: TableDefinition<'_, u64, Record> = TableDefinition::new("objects");
@@ -54,7 +54,7 @@ pub(super) struct Store {
 pub(super) enum Check {
     /// Every page, by its checksum: redb may panic on a damaged file otherwise. Reads the whole file.
     All,
-    /// What a crash may have left.
+    /// Look only for what a crash may have left.
     AfterCrash,
 }
 
@@ -82,7 +82,7 @@ impl Store {
         Ok((store, next_number))
     }
 
-    /// Why nothing is written any more, if that is so. What this store says then may be lost with it,
+    /// Why nothing is written any more; `None` while all is. What this store says then may be lost with it,
     /// unless it was opened so.
     pub(super) fn write_failure(&self) -> Option<Arc<io::Error>> {
         self.file.failure()
@@ -98,7 +98,7 @@ impl Store {
         Ok(self.database.begin_read()?.open_table(OBJECTS)?.len()?)
     }
 
-    /// The object and its stamp.
+    /// The object with this id and its stamp; `None` where it is not known.
     pub(super) fn object(&self, id: TableId) -> Result<Option<(Object, u64)>> {
         let objects = self.database.begin_read()?.open_table(OBJECTS)?;
         let Some(found) = objects.get(id.number)? else {

@@ -26,9 +26,9 @@ pub(crate) struct Rounds(Mutex<Arc<Round>>);
 
 #[derive(Default)]
 struct Round {
-    /// Somebody needs all attributes too.
+    /// Whether somebody needs all attributes on stable storage too, and not the data alone.
     whole: AtomicBool,
-    /// What became of it, when it is over.
+    /// The result of the round, once it is over.
     result: OnceLock<Result<()>>,
 }
 
@@ -112,7 +112,7 @@ impl Vfs {
         result
     }
 
-    /// Syncs; the caller has the turn.
+    /// Puts the file on stable storage. The caller has the turn to do so.
     async fn sync_now(
         &self,
         engine: &Engine,

@@ -17,7 +17,7 @@ use crate::exports::policy::{Choice, Io, IoPolicy, Stability};
 use crate::operate::io_counters::Reason;
 use crate::vfs::Error;
 
-/// What a client asks for.
+/// One READ or WRITE as a client asks for it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct IoCall {
     pub(crate) io: Io,
@@ -54,7 +54,8 @@ pub(crate) struct Refused {
     pub(crate) dontcache: Option<Reason>,
 }
 
-/// How one READ or WRITE is moved. See the module.
+/// How one READ or WRITE is moved: the mode that was chosen and why, the stability of a WRITE, and the
+/// segments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Decision {
     io: Io,
@@ -69,12 +70,12 @@ pub(crate) struct Decision {
     segments: [Option<Segment>; SEGMENTS_MAX],
 }
 
-/// At what a segment failed.
+/// The step at which a segment failed, with its error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
     /// The file could not be opened for the segment's mode.
     Open(Error),
-    /// The transfer itself.
+    /// The transfer of the segment failed, once the file was open.
     Transfer(Errno),
 }
 

@@ -26,9 +26,9 @@ pub(crate) use refusals::Refusals;
 use super::{Access, Attributes, Error, FileKind, Object, Result};
 use crate::vfs::{Target, Vfs};
 
-/// What a READ brought.
+/// The result of a READ that went well.
 pub(crate) struct ReadDone {
-    /// Exactly the bytes read.
+    /// The bytes that were read and nothing else.
     pub(crate) data: Buf,
     pub(crate) eof: bool,
     pub(crate) attributes: Attributes,
@@ -37,15 +37,15 @@ pub(crate) struct ReadDone {
 /// The data of a WRITE.
 pub(crate) struct Payload {
     pub(crate) data: Buf,
-    /// How much of it was copied within the server to get there, bytes.
+    /// Bytes of the data that were copied within the server on the way into `data`.
     pub(crate) copied: usize,
 }
 
-/// What a WRITE did.
+/// The result of a WRITE that went well.
 pub(crate) struct WriteDone {
     /// Bytes written, from the first on; never 0 of more than 0.
     pub(crate) count: usize,
-    /// How stable they are: at least what was asked.
+    /// How stable the bytes are: at least as stable as was asked for.
     pub(crate) committed: Stability,
     /// The verifier from before the write: if data is lost from then on, the client sees another.
     pub(crate) verifier: [u8; 8],

@@ -1,4 +1,4 @@
-//! READ.
+//! READ: from a file into a buffer, segment by segment as the decision says.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;

@@ -18,7 +18,7 @@ use crate::vfs::{Target, Vfs};
 /// The kernel's pages, about: only for counting those that the edges of direct WRITEs leave behind.
 const PAGE_BYTES: usize = 4096;
 
-/// A READ or WRITE under way.
+/// A READ or WRITE that is under way: its decision, and what it met so far.
 pub(super) struct Transfer<'c> {
     object: &'c Object,
     io: Io,

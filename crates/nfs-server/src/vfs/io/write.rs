@@ -1,4 +1,4 @@
-//! WRITE.
+//! WRITE: from a buffer into a file, segment by segment as the decision says.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -23,7 +23,8 @@ use crate::vfs::{Target, Vfs};
 const FILE_TOO_LARGE: Error = Error::Errno(Errno::FBIG);
 
 impl Vfs {
-    /// Writes a payload.
+    /// Writes a payload to a regular file, beginning at `offset` bytes, and makes it at least as stable as
+    /// was asked for.
     pub(crate) async fn write(
         self: &Arc<Self>,
         engine: &Engine,
