@@ -13,11 +13,11 @@ use crate::show;
 /// Which things are changed, and whether that is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Scope {
-    /// Everything below directories, too.
+    /// Change everything below the directories among the operands, too.
     pub(crate) recursive: bool,
-    /// What an operand that is a symbolic link leads to, not the link.
+    /// Change what an operand that is a symbolic link leads to, not the link.
     pub(crate) follow: bool,
-    /// Symbolic links found below directories, themselves; else they are left alone.
+    /// Change symbolic links found below directories, themselves; else they are left alone.
     pub(crate) links: bool,
     /// Print the URL of each thing that was changed.
     pub(crate) verbose: bool,

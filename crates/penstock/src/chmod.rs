@@ -47,7 +47,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Changes everything that is named.
+    /// Changes the permission bits of everything that the URLs name.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let umask = umask();
         let scope = Scope {

@@ -54,7 +54,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Changes everything that is named.
+    /// Changes owner and group of everything that the URLs name.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let new = Sattr3 {
             uid: self.owner.uid,

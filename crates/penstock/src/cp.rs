@@ -20,7 +20,7 @@ pub(crate) use self::options::Args;
 use self::report::Reporter;
 
 impl Args {
-    /// Copies what the arguments name.
+    /// Runs the copy that the arguments ask for, and reports it.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let mut code = ExitCode::SUCCESS;
         let ran = show::run(async {

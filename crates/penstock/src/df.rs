@@ -98,7 +98,8 @@ async fn ask(session: &mut Session, url: &NfsUrl) -> Result<FsstatOk, ClientErro
     client.statfs(&node.handle).await
 }
 
-/// How full it is for the caller, rounded up as df(1) does: what is kept for root counts for neither.
+/// How full a file system is for the caller, rounded up as df(1) does: what is kept for root counts neither
+/// as used nor as free.
 fn percent(used: u64, available: u64) -> String {
     let (used, available) = (u128::from(used), u128::from(available));
     match (used * 100).checked_div(used + available) {

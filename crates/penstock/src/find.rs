@@ -250,7 +250,7 @@ impl Args {
         }
     }
 
-    /// Something restricts what is found.
+    /// Whether any option restricts what is found.
     fn has_tests(&self) -> bool {
         let patterns = self.name.len() + self.iname.len() + self.path.len();
         let numbers = self.size.len() + self.mtime.len() + self.mmin.len() + self.perm.len();
@@ -278,8 +278,8 @@ impl Args {
     }
 }
 
-/// Where `url` hangs: in which directory, and under which name; `Some(None)` for the root of an export,
-/// `None` after having refused the URL.
+/// The directory that `url` is in, and its name there; `Some(None)` for the root of an export, `None` after
+/// having refused the URL.
 async fn root_entry(
     session: &mut Session,
     url: &NfsUrl,
@@ -298,7 +298,8 @@ async fn root_entry(
     Ok(Some(Some((parent, name.to_vec()))))
 }
 
-/// When the contents of the file at `place` changed; `None` after having told why that is not known.
+/// The time at which the contents of the file at `place` changed, a URL or a local path; `None` after having
+/// told why it is not known.
 async fn reference(session: &mut Session, place: &str) -> anyhow::Result<Option<Nfstime3>> {
     if !place.contains("://") {
         use anyhow::Context as _;

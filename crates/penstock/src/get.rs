@@ -91,7 +91,7 @@ impl Args {
         Ok(interrupt::exit_code())
     }
 
-    /// Whether all of it was written.
+    /// Moves the file to standard output; whether all of it was written.
     async fn pump(&self, moved: &Tally) -> anyhow::Result<bool> {
         let told = |error| anyhow::Error::msg(told(&self.url, error));
         let limited = self.windows.limited(self.limit);
@@ -127,7 +127,7 @@ impl Args {
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) bytes: AtomicU64,
-    /// 0 if it is not known.
+    /// Bytes of the whole stream; 0 where that is not known.
     pub(crate) total: AtomicU64,
     pub(crate) stop: Arc<AtomicBool>,
 }

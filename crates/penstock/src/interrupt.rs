@@ -11,10 +11,10 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 /// What a shell makes of a program that Ctrl-C ended: 128 and the number of SIGINT.
 pub(crate) const INTERRUPTED: u8 = 130;
 
-/// How long what is on its way may take to end.
+/// How long a command's calls that are on their way may take to end after it was told to stop.
 pub(crate) const GRACE: Duration = Duration::from_secs(5);
 
-/// SIGINT and SIGTERM, as they come.
+/// The signals SIGINT and SIGTERM, which this process takes for itself.
 #[derive(Debug)]
 pub(crate) struct Interrupts {
     int: Signal,
@@ -24,14 +24,14 @@ pub(crate) struct Interrupts {
 /// How a command's work ended.
 #[derive(Debug)]
 pub(crate) enum Ended<T> {
-    /// By itself, or after it was told to stop.
+    /// The work ended by itself, or after it was told to stop.
     Done { value: T, interrupted: bool },
-    /// It was told to stop and took too long, or was told twice.
+    /// The work was told to stop and took too long, or was told twice.
     GivenUp,
 }
 
 impl Interrupts {
-    /// From now on the signals are this command's.
+    /// Takes over SIGINT and SIGTERM: from now on they do not end the process but are told by this.
     pub(crate) fn new() -> anyhow::Result<Self> {
         let listen = |kind| signal(kind).context("cannot listen for Ctrl-C");
         Ok(Self {

@@ -1,4 +1,4 @@
-//! The commands' named limits.
+//! Limits of the commands: how much they keep on its way, and how long they wait.
 
 use std::time::Duration;
 

@@ -51,7 +51,7 @@ pub(crate) struct Args {
     link: NfsUrl,
 }
 
-/// What a link leads to.
+/// The object or path that a new link is to lead to.
 enum Target<'a> {
     File(NfsUrl),
     Text(&'a [u8]),

@@ -90,7 +90,7 @@ struct Line {
     name: Vec<u8>,
     attributes: Option<Fattr3>,
     handle: Option<FileHandle>,
-    /// Where a symbolic link points, if asked for.
+    /// The path that a symbolic link holds, if asked for.
     target: Option<Vec<u8>>,
 }
 
@@ -263,13 +263,13 @@ impl Line {
     }
 }
 
-/// Where lines go, and how.
+/// Standard output for the lines, and how they are to look.
 struct Output<'a> {
     args: &'a Args,
     to: BufWriter<std::io::StdoutLock<'static>>,
     escaped: bool,
     coloured: bool,
-    /// Directories have their URL above them.
+    /// Whether each directory has its URL above its entries.
     headings: bool,
     begun: bool,
 }

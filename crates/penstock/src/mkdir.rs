@@ -1,4 +1,4 @@
-//! `penstock mkdir`: makes directories.
+//! `penstock mkdir`: makes directories, with those above them if asked to.
 
 use std::process::ExitCode;
 

@@ -146,7 +146,7 @@ impl Args {
 const ELSEWHERE: &str = "is on another server, export or file system than its new name: copy it with \
                          `penstock cp -a`, then remove it with `penstock rm -r`";
 
-/// Where something shall get a name.
+/// The directory in which something shall get a name, and that name.
 pub(crate) struct Destination {
     pub(crate) client: Client,
     pub(crate) dir: FileHandle,
@@ -182,7 +182,7 @@ impl Destination {
     }
 }
 
-/// What has the name already.
+/// The object that has the name already; `None` where the name is free.
 pub(crate) async fn existing(
     client: &Client,
     dir: &FileHandle,

@@ -14,8 +14,8 @@ use crate::limits::PIECES_WAITING_MAX;
 pub(crate) enum Out {
     /// A file: writing does not wait for anybody.
     Here(File),
-    /// What may wait for a reader does so on a thread of its own: the connection has to be served
-    /// meanwhile, however long that takes.
+    /// Anything that may wait for a reader, such as a pipe: a thread of its own writes, because the
+    /// connection has to be served meanwhile, however long that takes.
     Thread {
         pieces: mpsc::Sender<Bytes>,
         result: oneshot::Receiver<io::Result<()>>,
@@ -74,7 +74,7 @@ impl Out {
     }
 }
 
-/// Why the writing thread ended before its work did.
+/// The reason for which the writing thread ended before its work did.
 async fn ended(result: &mut oneshot::Receiver<io::Result<()>>) -> io::Error {
     match result.await {
         Ok(Err(error)) => error,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use nfs_client::transfer::Figures;
 
-/// How often the line is drawn anew.
+/// Time between two drawings of the line.
 pub(crate) const TICK: Duration = Duration::from_millis(100);
 
 /// A line on standard error; nothing where that is no terminal.
@@ -53,7 +53,7 @@ impl Progress {
         !self.bar.is_hidden()
     }
 
-    /// What prints above the line.
+    /// The progress bar, through which messages are printed above the line.
     pub(crate) fn bar(&self) -> ProgressBar {
         self.bar.clone()
     }

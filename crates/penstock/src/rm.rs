@@ -53,7 +53,7 @@ pub(crate) struct Args {
     urls: Vec<NfsUrl>,
 }
 
-/// What became of one operand.
+/// How much of one operand was removed, and how much could not be.
 #[derive(Default)]
 struct Count {
     files: u64,

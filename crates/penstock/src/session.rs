@@ -60,7 +60,8 @@ impl Common {
     }
 }
 
-/// One run of a command. See the module's documentation.
+/// One run of a client command: its connections and options, what it was told to stop by, and whether
+/// anything failed.
 pub(crate) struct Session {
     options: MountOptions,
     servers: Vec<Server>,
@@ -72,7 +73,7 @@ pub(crate) struct Session {
 struct Server {
     /// A URL of it, with the path `/`.
     url: NfsUrl,
-    /// What it exports, if it tells.
+    /// The paths that the server exports; empty if it does not tell.
     exports: Vec<Vec<u8>>,
     clients: Vec<Client>,
 }
@@ -198,7 +199,8 @@ impl Session {
         self.failed = true;
     }
 
-    /// As [`Self::failed`], for what is no error of the client's.
+    /// Tells that something was refused for a reason that is no error of the client's, and lets the command
+    /// end with 1 as [`Self::failed`] does.
     pub(crate) fn refused(&mut self, url: &NfsUrl, why: impl std::fmt::Display) {
         eprintln!("penstock: {url}: {why}");
         self.failed = true;
@@ -209,7 +211,7 @@ impl Session {
         self.failed = true;
     }
 
-    /// For commands that end what they began when they are interrupted.
+    /// The flag that says whether the command was interrupted, for commands that end what they began then.
     pub(crate) fn stop(&self) -> Stop {
         self.stop.clone()
     }

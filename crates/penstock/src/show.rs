@@ -168,7 +168,7 @@ pub(crate) fn type_name(ftype: Ftype3) -> &'static str {
     }
 }
 
-/// When names are coloured.
+/// When output is coloured: the words of `--color`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum When {
     /// On a terminal, unless NO_COLOR is set

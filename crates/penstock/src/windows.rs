@@ -35,8 +35,8 @@ impl WindowArgs {
         }
     }
 
-    /// These windows, for a command that moves `limit` bytes per second at most. Data read ahead is dropped
-    /// when it waits for a second; what is asked for lies in half of that, unless the user says more.
+    /// The windows of a command that moves `limit` bytes per second at most. Data read ahead is dropped when
+    /// it waits for a second; what is asked for lies in half of that, unless the user says more.
     pub(crate) fn limited(&self, limit: Option<NonZeroU64>) -> Self {
         let Some(limit) = limit else {
             return self.clone();
@@ -50,7 +50,7 @@ impl WindowArgs {
         }
     }
 
-    /// These windows, with memory for a depth that was given.
+    /// The windows that the options ask for, with memory for a depth that was given.
     pub(crate) fn windows(&self) -> Windows {
         let mut windows = Windows::default();
         if let Some(transfer) = self.transfer {

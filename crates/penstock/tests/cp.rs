@@ -83,7 +83,7 @@ fn make_sparse(path: &Path) {
 struct Seen {
     mode: u32,
     owner: (u32, u32),
-    /// Of a symbolic link, the system's; of everything else, to be kept.
+    /// The modification time; of a symbolic link that of the link itself.
     modified: Option<SystemTime>,
     links: u64,
     content: Vec<u8>,

@@ -79,8 +79,8 @@ fn a_copy_that_was_killed_goes_on() {
     assert!(fs::read(&other).unwrap() == content);
 }
 
-/// What lets no more than so many bytes of a connection go to the server, until it is opened: a copy through it is in
-/// the middle for as long as a test wants.
+/// A proxy that lets no more than so many bytes of a connection go to the server, until it is opened: a copy
+/// through it is in the middle for as long as a test wants.
 struct Gate {
     address: String,
     open: Arc<AtomicBool>,

@@ -9,9 +9,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use support::server::Served;
 
-/// 2040-01-01 00:00:00 UTC.
+/// Seconds from 1970 to 2040-01-01 00:00:00 UTC, beyond what 31 bits hold.
 const YEAR_2040: u64 = 2_208_988_800;
-/// The last second of NFSv3: 2106-02-07 06:28:15 UTC.
+/// The last second that NFSv3 can tell, counted from 1970: 2106-02-07 06:28:15 UTC.
 const LAST: u64 = u32::MAX as u64;
 
 fn at(seconds: u64) -> SystemTime {

@@ -198,7 +198,7 @@ pub(super) enum When {
     Never,
 }
 
-/// What `--local` takes.
+/// The parser of `--local`: the words of the three modes, each with its help.
 fn local_mode() -> impl TypedValueParser<Value = Mode> {
     let words = Mode::ALL.map(|mode| {
         PossibleValue::new(mode.word()).help(match mode {

@@ -14,7 +14,7 @@ use super::options::Args;
 use crate::progress::bytes_text;
 use crate::show;
 
-/// Prints events as they come.
+/// Prints the events of a copy as they come.
 pub(super) struct Reporter {
     json: bool,
     verbose: bool,
@@ -70,7 +70,7 @@ impl Reporter {
         self.failed.load(Ordering::Relaxed)
     }
 
-    /// The first Ctrl-C has come.
+    /// Tells that the first Ctrl-C has come and the copy ends what it began.
     pub(super) fn stopping(&self) {
         self.say("stopping: what is on its way ends; Ctrl-C again to give it up");
     }

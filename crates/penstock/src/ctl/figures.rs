@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use nfs_server::operate::control::{IoStatus, ProcedureStatus, reason_sentence};
 
-/// A table: a row for each procedure that was called, with how long its calls took.
+/// Prints a table with a row for each procedure that was called, with how long its calls took.
 pub(super) fn print_procedures(
     out: &mut impl Write,
     procedures: &[ProcedureStatus],
@@ -41,7 +41,8 @@ fn time(microseconds: u64) -> String {
     }
 }
 
-/// A table: a row for each export, operation and mode, and below it, for who went another way, why.
+/// Prints a table with a row for each export, operation and mode, and below it the reasons of calls that went
+/// another way.
 pub(super) fn print(out: &mut impl Write, rows: &[IoStatus]) -> io::Result<()> {
     if rows.is_empty() {
         return writeln!(out, "nothing was read or written yet");

@@ -89,7 +89,7 @@ impl Args {
         self.counters
     }
 
-    /// Shows how bytes were moved.
+    /// Shows the server's figures of how bytes were moved.
     pub(super) fn count(&self, directory: &Path, json: bool) -> anyhow::Result<ExitCode> {
         let status: Status = ask(directory, Command::Status)?;
         let mut rows = status.io;
@@ -213,7 +213,7 @@ fn print_view(out: &mut impl Write, view: &IoView) -> std::io::Result<()> {
     Ok(())
 }
 
-/// A policy, line by line.
+/// The lines that show a policy.
 pub(crate) fn lines(view: &IoView) -> Vec<String> {
     let floor = match view.stable.as_str() {
         word if word == word_of(StableFloor::Asked, StableFloor::WORDS) => {

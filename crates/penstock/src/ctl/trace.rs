@@ -1,4 +1,4 @@
-//! `penstock ctl trace`.
+//! `penstock ctl trace`: switches trace events of a server on and off, and follows them.
 
 use std::io::{self, Write};
 use std::net::IpAddr;

@@ -6,7 +6,7 @@ use nfs_io::probe::directory::{DirectoryFacts, ProcessFacts};
 
 use nfs_io::probe::diagnosis::{Diagnosis, Finding, Level, Modes, Section, fs_name};
 
-/// How the page is coloured.
+/// The look of the page: whether it has colours, and which colour means what.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Style {
     coloured: bool,
@@ -45,7 +45,7 @@ impl Style {
 
 /// Columns of the page; a terminal that is narrower breaks the lines itself.
 const COLUMNS: usize = 100;
-/// Where the text of a finding begins: level, subject, text.
+/// Column in which the text of a finding begins, behind its level and subject.
 const TEXT_COLUMN: usize = 2 + 8 + SUBJECT_COLUMNS;
 /// Room for the longest subject and a space.
 const SUBJECT_COLUMNS: usize = 18;

@@ -51,7 +51,8 @@ pub(super) fn leave_terminal() {
     let _ = rustix::process::setsid();
 }
 
-/// From now on nobody reads standard output, and standard error goes to `log`, if there is one.
+/// Gives up the terminal: from now on nobody reads standard output, and standard error goes to `log`, if
+/// there is one.
 pub(super) fn detach(log: Option<&Path>) -> anyhow::Result<()> {
     let null = OpenOptions::new()
         .write(true)

@@ -6,7 +6,7 @@ use std::time::Duration;
 use nfs_client::limits::NCONNECT_MAX;
 use nfs_fuse::limits::{THREADS_MAX, TIMEOUT_MAX};
 
-/// One word of `-o`.
+/// The meaning of one word of the list behind `-o`, as mount commands take them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Word {
     ReadOnly(bool),
@@ -105,7 +105,7 @@ fn seconds(name: &str, value: &str) -> Result<Duration, String> {
 }
 
 impl Asked {
-    /// What all words come to.
+    /// What the words of all `-o` come to, in their order.
     pub(super) fn of(all: &[Words]) -> Self {
         let mut asked = Self::default();
         for word in all.iter().flat_map(|words| &words.0) {

@@ -6,9 +6,9 @@ use std::str::FromStr;
 /// The user and the group that shall own a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Owner {
-    /// The user, if it changes.
+    /// The user id to set; `None` leaves the owner.
     pub(crate) uid: Option<u32>,
-    /// The group, if it changes.
+    /// The group id to set; `None` leaves the group.
     pub(crate) gid: Option<u32>,
 }
 

@@ -7,17 +7,17 @@ use std::str::FromStr;
 pub(crate) enum NewLen {
     /// The length is that many bytes.
     Exact(u64),
-    /// So many bytes more (`+`).
+    /// The length grows by so many bytes (`+`).
     More(u64),
-    /// So many bytes fewer (`-`); not below 0.
+    /// The length shrinks by so many bytes (`-`), not below 0.
     Less(u64),
-    /// That many bytes at most (`<`).
+    /// The length becomes that many bytes where it is more (`<`).
     AtMost(u64),
-    /// That many bytes at least (`>`).
+    /// The length becomes that many bytes where it is less (`>`).
     AtLeast(u64),
-    /// Down to a multiple (`/`).
+    /// The length is rounded down to a multiple of so many bytes (`/`).
     Down(u64),
-    /// Up to a multiple (`%`).
+    /// The length is rounded up to a multiple of so many bytes (`%`).
     Up(u64),
 }
 
@@ -35,7 +35,7 @@ impl NewLen {
         }
     }
 
-    /// The old length does not matter.
+    /// Whether the new length is the same whatever the old one.
     pub(crate) fn is_absolute(self) -> bool {
         matches!(self, Self::Exact(_))
     }

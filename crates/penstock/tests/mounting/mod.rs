@@ -17,7 +17,7 @@ use nfs_lab::skipped;
 
 use crate::support::{penstock, text};
 
-/// How long something may take that takes no time.
+/// How long something may take that is over at once on an idle machine.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Whether FUSE is there. Says so where it is not: nothing of this file is tested then.
@@ -116,7 +116,7 @@ impl Server {
         self.child = Some(child);
     }
 
-    /// Ends it as a crash does.
+    /// Ends the mounting process as a crash does, with SIGKILL.
     pub(crate) fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
             child.kill().unwrap();
@@ -124,7 +124,7 @@ impl Server {
         }
     }
 
-    /// The directory that it serves.
+    /// The directory on this machine that the server serves.
     pub(crate) fn data(&self) -> PathBuf {
         self.scratch.path().join("data")
     }

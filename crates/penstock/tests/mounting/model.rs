@@ -13,7 +13,7 @@ const LEN_MAX: u64 = 3 * 1024 * 1024;
 /// Longest single read or write, bytes.
 const PIECE_MAX: u64 = 1500 * 1024;
 
-/// Small and large lengths equally often.
+/// A length of any order of magnitude, small and large equally often.
 fn len(random: &mut Rng) -> u64 {
     let bits = random.u64(..21);
     random.u64(..1 << bits).min(PIECE_MAX) + 1

@@ -1,4 +1,4 @@
-//! What tests of copies share.
+//! What the tests of copies share: runs of `penstock cp`, and bytes to copy.
 
 use std::ffi::OsStr;
 use std::process::Output;

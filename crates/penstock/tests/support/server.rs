@@ -38,7 +38,7 @@ impl Served {
         }
     }
 
-    /// Where the served directory is on this machine.
+    /// The path on this machine of `below` in the served directory.
     pub(crate) fn path(&self, below: &str) -> PathBuf {
         self.scratch.path().join("data").join(below)
     }
@@ -62,14 +62,14 @@ impl Served {
         Ran(penstock().args(arguments).output().unwrap())
     }
 
-    /// As [`Self::run`], for what has to succeed: its output.
+    /// Runs a command that has to succeed, as [`Self::run`] does, and gives its output.
     fn output(&self, arguments: &[&str]) -> String {
         let ran = self.run(arguments);
         assert_eq!(ran.code(), 0, "{arguments:?}: {}", ran.errors());
         ran.output()
     }
 
-    /// As [`Self::run`], for what has to succeed: its output, lines of it sorted.
+    /// Runs a command that has to succeed, as [`Self::run`] does, and gives its output, the lines sorted.
     pub(crate) fn lines(&self, arguments: &[&str]) -> Vec<String> {
         let output = self.output(arguments);
         let mut lines: Vec<String> = output.lines().map(str::to_owned).collect();
@@ -77,15 +77,16 @@ impl Served {
         lines
     }
 
-    /// As [`Self::run`], for what has to succeed: each line a JSON object, in the order of the output. Sorted as text
-    /// they would be in that of their times, and of their numbers where those are equal.
+    /// Runs a command that has to succeed, as [`Self::run`] does: each line of its output is a JSON object,
+    /// in the order of the output. Sorted as text they would be in that of their times, and of their numbers
+    /// where those are equal.
     pub(crate) fn json(&self, arguments: &[&str]) -> Vec<serde_json::Value> {
         let output = self.output(arguments);
         let objects = output.lines().map(serde_json::from_str);
         objects.collect::<Result<_, _>>().unwrap()
     }
 
-    /// For what has to fail: asserts the exit code and a part of the one message.
+    /// Runs a command that has to fail, and asserts the exit code and a part of the one message.
     pub(crate) fn fails(&self, arguments: &[&str], code: i32, message: &str) {
         let ran = self.run(arguments);
         let errors = ran.errors();
