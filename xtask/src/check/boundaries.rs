@@ -40,7 +40,7 @@ const OPENS_OWN_FILES: &[Exception] = &[
 /// What nfs-wire may not take from the standard library: it has no surroundings.
 const WIRE_FORBIDS: &[&str] = &["net", "fs", "time", "thread", "process", "env", "os"];
 
-/// Rules on one file.
+/// Checks one file against the rules of the territories, and adds what breaks them to `findings`.
 pub(crate) fn check(source: &Source, findings: &mut Vec<Finding>) {
     let path = source.path.as_str();
     if path.starts_with("crates/nfs-wire/src/") {

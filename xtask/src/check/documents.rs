@@ -218,13 +218,13 @@ fn examples(path: &str, text: &str, findings: &mut Vec<Finding>) {
     }
 }
 
-/// One fenced block.
+/// One fenced block of a document: an example that may have to hold.
 pub(crate) struct Example {
     /// Line of the opening fence.
     pub(crate) line: usize,
     /// First word behind the fence.
     pub(crate) language: String,
-    /// What stands in it.
+    /// The lines between the fences.
     pub(crate) body: String,
 }
 

@@ -60,7 +60,7 @@ pub(crate) fn check(tree: &Tree, findings: &mut Vec<Finding>) -> Result<()> {
 struct Arrow {
     from: String,
     to: String,
-    /// Only for tests.
+    /// Whether the dependency is one of the tests only (`dev-dependencies`).
     dev: bool,
 }
 

@@ -10,7 +10,7 @@ const COMMON_PARENTS: &[&str] = &[
     "/", "/tmp", "/var/tmp", "/home", "/root", "/srv", "/opt", "/usr/src", "/mnt",
 ];
 
-/// Rules on one Rust file.
+/// Checks the markers in one Rust file, and adds what breaks a rule to `findings`.
 pub(crate) fn check_source(source: &Source, findings: &mut Vec<Finding>) {
     unfinished(source, findings);
     ignored_tests(source, findings);

@@ -54,7 +54,7 @@ pub(crate) fn check(root: &Path) -> Result<()> {
 
 /// Everything the rules look at, read once.
 pub(crate) struct Tree {
-    /// The workspace's root.
+    /// Path of the workspace's root.
     pub(crate) root: PathBuf,
     /// Rust files of the project, scanned.
     pub(crate) sources: Vec<Source>,
@@ -94,16 +94,16 @@ impl Tree {
     }
 }
 
-/// One broken rule.
+/// One place where a rule is broken, with its cure.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Finding {
-    /// Path from the root.
+    /// Path of the file from the workspace's root.
     pub(crate) path: String,
     /// Line, from 1; 0 means the file as a whole.
     pub(crate) line: usize,
-    /// What is asked.
+    /// The rule that is broken: what is asked of the code.
     pub(crate) rule: &'static str,
-    /// What to do about it.
+    /// What to do about the finding.
     pub(crate) cure: String,
     /// A warning is printed and does not fail the check.
     pub(crate) warning: bool,
@@ -126,7 +126,7 @@ impl Finding {
         }
     }
 
-    /// The same, as a warning.
+    /// This finding as a warning, which does not fail the check.
     pub(crate) fn warning(mut self) -> Self {
         self.warning = true;
         self

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::source::Source;
 use super::{Finding, Tree};
 
-/// The table, from the workspace's root.
+/// Path of the table of arrows, from the workspace's root.
 const TABLE_PATH: &str = "xtask/module-arrows.toml";
 /// The key of the table that lists the crates it does not hold yet.
 const UNPINNED: &str = "unpinned";
@@ -167,7 +167,7 @@ fn compare(name: &str, allowed: &Allowed, graph: &Graph) -> Vec<Finding> {
 #[derive(Debug, Default)]
 struct Graph {
     modules: BTreeSet<String>,
-    /// From and to, with the first place (path and line) where the code says so.
+    /// The modules that use and are used, with the first place (path and line) where the code says so.
     arrows: BTreeMap<(String, String), (String, usize)>,
 }
 
@@ -226,7 +226,7 @@ impl Graph {
 /// One file below a crate's `src`.
 #[derive(Debug)]
 struct File {
-    /// From the workspace's root.
+    /// Path of the file from the workspace's root.
     path: String,
     /// Below `src`, without its extension: what a `#[path]` attribute of the root would name.
     stem: String,
@@ -236,9 +236,9 @@ struct File {
     names: Vec<(usize, String)>,
     /// Modules declared here for tests only.
     test_modules: Vec<Vec<String>>,
-    /// For the root: `#[path = "stem.rs"] mod name;` as (stem, name).
+    /// The modules that the crate's root declares with `#[path = "stem.rs"] mod name;`, as (stem, name).
     renamed: Vec<(String, String)>,
-    /// For the root: the paths of its `use` items with the name that each gives to the crate.
+    /// The paths of the `use` items in the crate's root, with the name that each gives to the crate.
     reexports: Vec<(String, String)>,
 }
 

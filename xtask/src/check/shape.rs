@@ -8,7 +8,8 @@ const FILE_LINES_MAX: usize = 800;
 /// Lines of a function from which it is worth a look; the style asks for 70.
 const FUNCTION_LINES_WARN: usize = 100;
 
-/// Rules on one file.
+/// Checks the shape of one file: its length, that of its functions, and whether it says at its beginning what
+/// it is. Adds what is wrong to `findings`.
 pub(crate) fn check(source: &Source, findings: &mut Vec<Finding>) {
     let lines = source.text.len();
     if lines > FILE_LINES_MAX {

@@ -10,7 +10,7 @@ pub(crate) struct Source {
     pub(crate) path: String,
     /// The lines as they stand in the file.
     pub(crate) text: Vec<String>,
-    /// The same lines with comments and the contents of strings blanked; columns are kept.
+    /// The lines of `text` with comments and the contents of strings blanked; columns are kept.
     pub(crate) code: Vec<String>,
     /// The comment text of each line, empty where there is none.
     pub(crate) comments: Vec<String>,

@@ -18,7 +18,7 @@ const SERVER_FEATURES: &str = "penstock/poison,penstock/faults";
 /// Which server the scenarios are to start.
 #[derive(Clone, Copy)]
 pub(super) enum Server {
-    /// That of [`SERVER_PROFILE`].
+    /// The server that is built with [`SERVER_PROFILE`].
     Checked,
     /// The one that the unit tests' build has made, or nearly.
     Development,
@@ -100,7 +100,7 @@ pub(crate) fn target_directory(root: &Path) -> Result<PathBuf> {
     Ok(directory.into())
 }
 
-/// A call of cargo in `root`.
+/// A command that calls cargo in `root`.
 fn cargo(root: &Path) -> std::process::Command {
     let mut command = std::process::Command::new(run::cargo());
     command.current_dir(root);

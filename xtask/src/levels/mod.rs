@@ -19,13 +19,13 @@ pub(crate) use self::tally::Tally;
 
 /// How to run the levels.
 pub(crate) struct Options {
-    /// A skip counts as a failure.
+    /// Count a skip as a failure.
     pub(crate) strict: bool,
-    /// Fewer rounds.
+    /// Repeat less: fewer rounds, and shorter runs of the fuzz targets.
     pub(crate) quick: bool,
-    /// Only tests whose name contains this.
+    /// Run only tests whose name contains this.
     pub(crate) filter: Option<String>,
-    /// System scenarios that run side by side.
+    /// How many system scenarios run side by side.
     pub(crate) jobs: Option<u8>,
 }
 
@@ -71,7 +71,7 @@ pub(crate) fn before_a_push(root: &Path) -> Result<ExitCode> {
     Ok(levels.tally.close(false))
 }
 
-/// The scenarios with foreign peers alone.
+/// Runs the scenarios with foreign peers alone, and closes the tally.
 pub(crate) fn peers(root: &Path, options: &Options) -> Result<ExitCode> {
     let mut levels = Levels::of(&[BUILD, PEERS]);
     let built = levels.build(root, Server::Checked)?;
@@ -103,7 +103,7 @@ const FUZZ: Level = level("fuzz", 200);
 /// The levels of one run, in their order.
 struct Levels {
     all: &'static [Level],
-    /// How many have begun.
+    /// How many levels have begun.
     begun: usize,
     tally: Tally,
 }

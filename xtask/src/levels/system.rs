@@ -21,7 +21,7 @@ pub(super) fn run(root: &Path, built: &Built, options: &Options) -> Result<Tally
     run_filtered(root, built, options, &filters)
 }
 
-/// The scenarios with foreign peers.
+/// Runs the scenarios with foreign peers alone.
 pub(super) fn run_peers(root: &Path, built: &Built, options: &Options) -> Result<Tally> {
     run_filtered(root, built, options, &PEERS)
 }
@@ -37,7 +37,7 @@ const BEFORE_A_PUSH: [&str; 6] = [
     "power-xfs:uring",
 ];
 
-/// The short forms of [`BEFORE_A_PUSH`].
+/// Runs the scenarios of [`BEFORE_A_PUSH`] in their short forms.
 pub(super) fn run_before_a_push(root: &Path, built: &Built) -> Result<Tally> {
     let mut command = Command::new(built.scenarios());
     command.current_dir(root).arg("run").arg("--server");
@@ -98,9 +98,9 @@ struct Reader {
     closing: Option<Tally>,
     /// What the scenarios said that did not pass; nothing is counted here.
     said: Tally,
-    /// In what one of them said.
+    /// Whether the line read last is part of what a failed or skipped scenario said.
     within: bool,
-    /// What began last.
+    /// Name of the scenario that began last.
     last: String,
 }
 

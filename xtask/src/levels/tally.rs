@@ -9,21 +9,21 @@ const SAID_LINES_MAX: usize = 60;
 /// Failures that are shown again at the end. Where more fail, they fail for one reason.
 const SAID_MAX: usize = 40;
 
-/// Tests by outcome.
+/// The numbers of tests by their outcome, and what those said that did not pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
-    /// Ran and held.
+    /// Tests that ran and held.
     pub(crate) passed: u64,
-    /// Ran and did not hold, or could not be started at all.
+    /// Tests that ran and did not hold, or could not be started at all.
     pub(crate) failed: u64,
-    /// Not tried: this machine lacks something.
+    /// Tests that were not tried: this machine lacks something they need.
     pub(crate) skipped: u64,
     /// What did not pass: its name, and what it said, in lines.
     said: Vec<Vec<String>>,
 }
 
 impl Tally {
-    /// One test that passed or failed.
+    /// The tally of one test, which passed or failed.
     pub(crate) fn one(passed: bool) -> Self {
         Self {
             passed: u64::from(passed),
@@ -32,14 +32,14 @@ impl Tally {
         }
     }
 
-    /// One that failed, and what is to be said of it.
+    /// The tally of one test that failed, with what is to be said of it.
     pub(crate) fn failure(said: &str) -> Self {
         let mut tally = Self::one(false);
         tally.say(said);
         tally
     }
 
-    /// One test that could not be tried.
+    /// The tally of one test that could not be tried.
     pub(crate) fn skip() -> Self {
         Self {
             skipped: 1,
@@ -52,7 +52,7 @@ impl Tally {
         self.said.push(vec![line.to_owned()]);
     }
 
-    /// A further line of it.
+    /// Adds a line to what the last failure said.
     pub(crate) fn say_more(&mut self, line: &str) {
         match self.said.last_mut() {
             Some(said) => said.push(line.to_owned()),
@@ -66,7 +66,7 @@ impl Tally {
         self.merge(counts);
     }
 
-    /// Adds counts without printing.
+    /// Adds the counts of another tally without printing anything.
     pub(crate) fn merge(&mut self, other: Self) {
         self.passed += other.passed;
         self.failed += other.failed;

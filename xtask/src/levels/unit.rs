@@ -1,4 +1,4 @@
-//! `cargo test --workspace`, counted.
+//! The level of the unit tests: `cargo test --workspace`, with its tests counted.
 
 use std::path::Path;
 use std::process::Command;
@@ -43,9 +43,10 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<Tally> {
 #[derive(Default)]
 struct Reader {
     tally: Tally,
-    /// In the part of a program's output that repeats what its failed tests said.
+    /// Whether the line read last is in the part of a program's output that repeats what its failed tests
+    /// said.
     failures: bool,
-    /// In what one of them said.
+    /// Whether the line read last is part of what one of the failed tests said.
     within: bool,
 }
 
