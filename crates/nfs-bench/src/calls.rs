@@ -50,7 +50,7 @@ where
     }
 }
 
-/// Attributes of a new object: its permissions.
+/// Attributes for a new object that set its permissions and leave the rest to the server.
 pub(crate) fn mode(mode: u32) -> Sattr3 {
     Sattr3 {
         mode: Some(mode),

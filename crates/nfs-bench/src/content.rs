@@ -15,16 +15,16 @@ use clap::ValueEnum;
 use fastrand::Rng;
 use serde::Serialize;
 
-/// Bytes with a stamp of their own.
+/// Size of a block in bytes; each block begins with a stamp that no other place has.
 pub const BLOCK_BYTES: u64 = 4096;
-/// After so many bytes the noise repeats.
+/// Length of the noise in bytes; a longer file repeats it.
 const NOISE_BYTES: u64 = 1 << 20;
-/// What the noise follows from.
+/// Seed of the noise; it is fixed, so that every run works on the same bytes.
 const NOISE_SEED: u64 = 1;
 /// Makes stamps of neighbouring blocks differ in all their bytes.
 const STAMP_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// What blocks hold behind their stamps.
+/// What the blocks of a measured file hold behind their stamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Data {
@@ -39,12 +39,13 @@ pub enum Data {
 pub struct Content {
     data: Data,
     noise: Vec<u8>,
-    /// The noise twice and more, so that a piece of any offset lies in one run of it.
+    /// The noise, followed by as much of it again as the longest piece has bytes, so that a piece of any
+    /// offset lies in one run of it.
     composed: Vec<u8>,
 }
 
 impl Content {
-    /// Ready for pieces of up to `piece_bytes_max` bytes.
+    /// Makes contents whose pieces may be up to `piece_bytes_max` bytes long.
     pub fn new(data: Data, piece_bytes_max: usize) -> Self {
         let noise = noise();
         let composed: Vec<u8> = noise
@@ -184,14 +185,14 @@ fn bits(from: usize) -> u32 {
     u32::try_from(from % 8 * 8).expect("less than 64")
 }
 
-/// The same in every run: nothing an LZ compressor finds a repetition in.
+/// Makes the noise: the same bytes in every run, in which an LZ compressor finds no repetition.
 fn noise() -> Vec<u8> {
     let mut noise = vec![0; within(NOISE_BYTES)];
     Rng::with_seed(NOISE_SEED).fill(&mut noise);
     noise
 }
 
-/// Offsets within one piece always fit.
+/// Turns an offset or a length within one piece into a `usize`, which such a number always fits.
 fn within(bytes: u64) -> usize {
     usize::try_from(bytes).expect("a piece fits into memory")
 }

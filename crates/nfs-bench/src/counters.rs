@@ -41,7 +41,8 @@ pub struct Stat {
 }
 
 impl Stat {
-    /// Reads it; that of an ended process can be read until somebody waits for it.
+    /// Reads the figures of the process `pid`; those of a process that has ended can be read until somebody
+    /// waits for it.
     ///
     /// # Errors
     /// The process is gone.
@@ -66,7 +67,8 @@ impl Stat {
         (seconds(user), seconds(system))
     }
 
-    /// CPU seconds of its children that have ended and were waited for, and of theirs.
+    /// CPU seconds of the process's children that have ended and were waited for, and of the children's own,
+    /// in their own code and in the kernel.
     pub fn children(&self) -> (f64, f64) {
         let [_, _, _, _, user, system] = self.numbers;
         (seconds(user), seconds(system))

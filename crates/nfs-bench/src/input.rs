@@ -21,7 +21,7 @@ pub(crate) struct Input {
     start: usize,
     end: usize,
     fragments: Fragments,
-    /// Where discarded bytes would go; the kernel never writes to it.
+    /// Buffer that is given where bytes are to be discarded; the kernel never writes to it.
     nowhere: Vec<u8>,
 }
 
@@ -128,7 +128,7 @@ impl Input {
     }
 }
 
-/// Not more than this is discarded by one call.
+/// Most bytes that one call discards.
 const NOWHERE_BYTES: usize = 4 << 20;
 
 fn receive(stream: &TcpStream, out: &mut [u8], flags: RecvFlags) -> Result<usize> {

@@ -22,5 +22,6 @@ pub const RESPONDER_REPLIES_MAX: usize = 1024;
 pub const SMALL_FILES_MAX: usize = 100_000;
 /// Seconds that a guest with the kernel's client may take for one measurement, its boot included.
 pub const GUEST_SECONDS_MAX: u64 = 300;
-/// Bytes of a record whose payload is discarded: far above any READ or WRITE that is measured.
+/// Longest record whose payload may be discarded unread, in bytes: far above any READ or WRITE that is
+/// measured.
 pub const DISCARDED_BYTES_MAX: usize = 64 << 20;

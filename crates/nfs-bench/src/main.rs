@@ -196,7 +196,7 @@ impl Results {
     }
 }
 
-/// So many rounds, if that many are allowed.
+/// Checks the number of rounds, which is 1 to [`limits::ROUNDS_MAX`].
 fn rounds(rounds: usize) -> Result<usize> {
     if rounds == 0 || rounds > limits::ROUNDS_MAX {
         bail!("--rounds is 1 to {}", limits::ROUNDS_MAX);

@@ -18,19 +18,20 @@ use nfs_wire::nfs3::{self, Ftype3, Nfsstat3, Procedure};
 use crate::input::Input;
 use crate::limits::RESPONDER_REPLIES_MAX;
 
-/// The path that it says it exports.
+/// The path that the responder names as its export.
 pub const EXPORT: &str = "/export";
-/// The longest READ and WRITE it answers, in bytes.
+/// The longest READ and WRITE that the responder answers, in bytes.
 const DATA_BYTES: usize = 1 << 20;
-/// Larger than any record but a WRITE's.
+/// Bytes that the responder reads ahead from the socket: more than any record has but that of a WRITE.
 const AHEAD_BYTES: usize = 256;
 
-/// How it answers.
+/// How the responder answers, which is the same for all connections.
 #[derive(Clone, Copy, Debug)]
 pub struct Answers {
-    /// The size of its files.
+    /// Size of every file in bytes.
     pub file_bytes: u64,
-    /// How long after its call a reply goes out at the earliest: a network, or a disk, that far away.
+    /// How long after its call a reply goes out at the earliest, as if a network or a disk were that far
+    /// away.
     pub delay: Duration,
     /// Whether a WRITE's data is copied out of the kernel, into one buffer, as a program has to that looks at it.
     /// Otherwise the kernel discards it.
@@ -132,19 +133,19 @@ impl Out {
     }
 }
 
-/// What a handle names.
+/// The kinds of object that a handle of the responder names.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// A file of the configured size.
+    /// A file of the size that [`Answers::file_bytes`] says.
     File = 1,
     Directory = 2,
-    /// A file that was made: empty.
+    /// A file that CREATE made, which is empty.
     Made = 3,
 }
 
 struct Caller {
     input: Input,
-    /// Where copied data of WRITEs goes.
+    /// Where the data of WRITEs goes if it is copied out of the kernel.
     payload: Vec<u8>,
     answers: Answers,
 }
@@ -319,7 +320,7 @@ impl Caller {
     }
 }
 
-/// RFC 5531 §9.
+/// `accept_stat` of RFC 5531 §9 for a program that the responder does not serve.
 const PROG_UNAVAIL: u32 = 1;
 const PROC_UNAVAIL: u32 = 3;
 

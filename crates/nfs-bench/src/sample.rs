@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize};
 /// One measurement: a workload at one depth against one server, once.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Sample {
-    /// Calls answered with success.
+    /// Number of calls that were answered with success.
     pub calls: u64,
     /// Seconds from the first call sent to the last reply.
     pub seconds: f64,
     /// Median time from a call's sending to its reply, in microseconds.
     pub p50_us: f64,
-    /// 99th percentile of the same.
+    /// 99th percentile of the time from a call's sending to its reply, in microseconds.
     pub p99_us: f64,
 }
 
@@ -30,7 +30,7 @@ impl Sample {
         }
     }
 
-    /// Calls per second.
+    /// Successful calls per second of the measurement.
     pub fn rate(&self) -> f64 {
         self.calls as f64 / self.seconds
     }
@@ -39,16 +39,16 @@ impl Sample {
 /// Median and range of one figure over the rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Spread {
-    /// The middle one; of an even number, the mean of the two in the middle.
+    /// The value in the middle; for an even number of values, the mean of the two in the middle.
     pub median: f64,
-    /// The smallest.
+    /// The smallest of the values.
     pub min: f64,
-    /// The largest.
+    /// The largest of the values.
     pub max: f64,
 }
 
 impl Spread {
-    /// Of at least one value; `None` for none.
+    /// The median and the range of `values`, or `None` if there are none.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut sorted: Vec<f64> = values.into_iter().collect();
         sorted.sort_by(f64::total_cmp);
@@ -70,7 +70,7 @@ impl Spread {
 }
 
 impl Spread {
-    /// The spread of `values` with so many digits behind the point, for a table; `-` for none.
+    /// The spread of `values` with `digits` digits behind the point, for a table; `-` if there are none.
     pub fn cell(values: impl IntoIterator<Item = f64>, digits: usize) -> String {
         Self::of(values).map_or("-".to_owned(), |spread| format!("{spread:.digits$}"))
     }

@@ -14,87 +14,87 @@ use nfs_lab::{Engine, Running, needs};
 
 use crate::{limits, respond};
 
-/// Between two looks whether a server accepts connections.
+/// The pause between two looks whether a server accepts connections.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
 /// How long a server may take to end when it is asked to.
 const END_DEADLINE: Duration = Duration::from_secs(10);
-/// How much of a log is shown when its server does not come up.
+/// Number of lines of a log that are shown when its server does not come up.
 const LOG_LINES: usize = 10;
 
-/// What serves.
+/// The program that serves, with the settings that are its own.
 #[derive(Clone, Copy, Debug)]
 pub enum Program<'a> {
-    /// Ours.
+    /// The server of this project: `penstock serve`.
     Penstock(Penstock<'a>),
     /// NFS-Ganesha with its VFS back end, from the distribution's packages.
     Ganesha,
-    /// unfs3: its `unfsd`.
+    /// unfs3, given the path of its program `unfsd`.
     Unfs3(&'a Path),
-    /// This program's own responder.
+    /// The responder of [`crate::respond`], run as a process of its own.
     Responder(Responder),
 }
 
-/// How ours is configured; everything that is not here is at its default.
+/// How the server of this project is configured; everything that is not here is at its default.
 #[derive(Clone, Copy, Debug)]
 pub struct Penstock<'a> {
-    /// With which engine; what it finds best if not given.
+    /// The I/O engine to use; `None` leaves the choice to the server.
     pub engine: Option<Engine>,
     /// The word of the mode for READ and WRITE.
     pub mode: Option<&'a str>,
-    /// The path that it is mounted by.
+    /// The path by which clients mount the export.
     pub pseudo: &'a str,
-    /// An address on a wire to guests, where it listens too, and the guests' network.
+    /// An address on a wire to guests on which the server listens, too, and the guests' network.
     pub guests: Option<(&'a str, &'a str)>,
 }
 
-/// How the responder answers.
+/// How the responder answers; these are the options of its command line.
 #[derive(Clone, Copy, Debug)]
 pub struct Responder {
-    /// The size of its files.
+    /// Size of every file in bytes.
     pub file_bytes: u64,
     /// How long after its call a reply leaves, in microseconds.
     pub delay_us: u64,
-    /// Whether it copies what is written out of the kernel.
+    /// Whether the responder copies what is written out of the kernel.
     pub copied: bool,
 }
 
-/// Where a load finds a server.
+/// The addresses and the path with which a load reaches a server.
 #[derive(Clone, Debug)]
 pub struct Place {
     /// Address of the NFS program.
     pub nfs: SocketAddr,
     /// Address of the MOUNT program.
     pub mount: SocketAddr,
-    /// The path to mount.
+    /// Path of the export, as MOUNT takes it.
     pub export: String,
 }
 
-/// How to start a server.
+/// A server that is to be started, and everything that its start needs.
 #[derive(Clone, Debug)]
 pub struct Start<'a> {
-    /// Its name in messages.
+    /// The server's name in messages.
     pub name: &'a str,
-    /// What serves.
+    /// The program to start, with its settings.
     pub program: Program<'a>,
-    /// The exported directory.
+    /// The directory that the server exports.
     pub directory: &'a Path,
-    /// A directory for its state, log and configuration.
+    /// A directory for the server's state, log and configuration.
     pub work: &'a Path,
-    /// Its port; Ganesha has MOUNT on the next one.
+    /// Port of the NFS program; MOUNT has the same one, but with Ganesha the next.
     pub port: u16,
-    /// The core that it is bound to.
+    /// Number of the core that the server is bound to.
     pub cpu: usize,
-    /// Words before its command: a profiler, or what puts it into a cgroup.
+    /// Words before the server's command: a profiler, or what puts the server into a cgroup.
     pub wrapper: &'a [String],
 }
 
 /// A running server; asked to end when dropped, and waited for.
 pub struct Server {
-    /// Where it listens.
+    /// The addresses and the path with which a load reaches this server.
     pub place: Place,
-    /// The process that serves.
+    /// Process id of the server; rpcbind, which runs beside Ganesha, has another.
     pub pid: u32,
-    /// Its own process last.
+    /// The processes that were started, the server itself last.
     processes: Vec<Running>,
 }
 
@@ -147,7 +147,7 @@ impl Start<'_> {
         }
     }
 
-    /// The words of its command.
+    /// The command line that starts the server; writes the configuration files that it names.
     fn words(&self, ports: Ports) -> Result<Vec<OsString>> {
         match self.program {
             Program::Penstock(ours) => {

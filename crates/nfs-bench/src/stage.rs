@@ -21,7 +21,7 @@ pub fn is_inside() -> bool {
     std::env::var_os(INSIDE).is_some()
 }
 
-/// Whether this process may make them.
+/// Whether this process is root, and so may make namespaces and mounts.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
@@ -62,11 +62,11 @@ pub fn inside_command() -> Result<Command> {
 /// The stage, set: `root` is a scratch directory, `exports` lies on the file system that is served.
 #[derive(Debug)]
 pub struct Stage {
-    /// Scratch directory for logs, configurations and state.
+    /// Scratch directory for the servers' logs, configurations and state.
     pub root: PathBuf,
-    /// Parent of the exported directories.
+    /// Parent directory of all directories that are exported.
     pub exports: PathBuf,
-    /// What the exported file system is, for the report.
+    /// Description of the exported file system, for the report.
     pub file_system: String,
 }
 

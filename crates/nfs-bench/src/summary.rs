@@ -14,21 +14,21 @@ pub mod plot;
 pub mod table;
 pub mod verdict;
 
-/// A comparison for people.
+/// A comparison as people read it, in a terminal or as a page.
 #[derive(Debug)]
 pub struct Summary<'a> {
-    /// Where and how, a line each.
+    /// Lines that say on which machine and with which settings the figures were measured.
     pub header: Vec<String>,
-    /// The figures.
+    /// The figures, one table for each subject.
     pub tables: Vec<Table>,
-    /// What they are held against.
+    /// The goals that the figures are held against, each met or not.
     pub verdicts: Vec<Verdict>,
-    /// What could not be measured, and why.
+    /// What could not be measured and why, one entry for each.
     pub missing: &'a [String],
 }
 
 impl Summary<'_> {
-    /// For a terminal.
+    /// The summary as plain text for a terminal.
     pub fn text(&self) -> String {
         let mut out = self.header.join("\n");
         out.push_str("\n\n");
@@ -45,7 +45,8 @@ impl Summary<'_> {
         out
     }
 
-    /// As a page of Markdown, with `pictures` (sections of their own) between the goals and the figures.
+    /// The summary as a page of Markdown, with `pictures` (sections of their own) between the goals and the
+    /// figures.
     pub fn page(&self, title: &str, pictures: &str) -> String {
         let mut page = format!("# {title}\n\n");
         for line in &self.header {

@@ -8,17 +8,17 @@ use serde::Serialize;
 use crate::stage::output;
 use crate::{counters, pin};
 
-/// From here on it is told that others take too much of the machine for figures to be worth much.
+/// Share of the machine (0 to 1) that others may use before the run warns that its figures are worth little.
 const BUSY_SHARE_TOLD: f64 = 0.1;
 
 /// The machine, and what else was going on.
 #[derive(Debug, Serialize)]
 pub struct Machine {
-    /// `uname -sr`.
+    /// Kernel name and release, as `uname -sr` prints them.
     pub kernel: String,
-    /// Cores of the machine.
+    /// Number of cores that the machine offers to this process.
     pub cpus: usize,
-    /// Of the tree this was built from; `+` if the tree differs from it.
+    /// Commit of the tree that this program runs in, with `+` behind it if files of the tree differ from it.
     pub commit: String,
     /// Cores of the load (or client) and of the server.
     pub cores: (usize, usize),
@@ -27,8 +27,8 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Looks; to be called before this process binds itself to one of the cores. Says on standard error when the machine is
-    /// busy.
+    /// Looks at the machine and says on standard error when it is busy. This has to be called before the
+    /// process binds itself to one of the cores.
     ///
     /// # Errors
     /// `/proc` or `uname` cannot be read.
@@ -72,12 +72,12 @@ impl Machine {
 pub struct Turns {
     started: Instant,
     taken: usize,
-    /// What could not be measured, and why.
+    /// What could not be measured and why, one entry for each.
     pub missing: Vec<String>,
 }
 
 impl Turns {
-    /// The run begins now.
+    /// Begins a run: its clock starts now.
     #[expect(clippy::new_without_default, reason = "it starts a clock")]
     pub fn new() -> Self {
         Self {
@@ -92,19 +92,20 @@ impl Turns {
         self.started.elapsed().as_secs_f64()
     }
 
-    /// How many there were.
+    /// Number of turns so far, those of rows that were left out included.
     pub fn taken(&self) -> usize {
         self.taken
     }
 
-    /// Says that `round` of `rounds` begins.
+    /// Tells on standard error that `round` of `rounds` begins.
     pub fn round(&self, round: usize, rounds: usize) {
         let elapsed = self.started.elapsed().as_secs();
         eprintln!("round {round} of {rounds}, after {elapsed} s");
     }
 
-    /// One measurement, with the turn's number, and what is said of its figures. What fails is noted under `label` and left out
-    /// of later rounds, so that one contender's trouble costs only its row.
+    /// Takes one measurement: `measure` gets the turn's number, and `say` gives what is printed of its
+    /// figures. What fails is noted under `label` and left out of later rounds, so that one contender's
+    /// trouble costs only its row.
     pub fn take<F>(
         &mut self,
         label: &str,

@@ -7,16 +7,16 @@ use anyhow::{Context, Result};
 use crate::content::Data;
 use crate::stage::output;
 
-/// A place that files are served from.
+/// A directory on some file system that files are served from.
 #[derive(Debug)]
 pub struct Volume {
-    /// The exported directory.
+    /// The directory that is exported.
     pub directory: PathBuf,
-    /// Short, for tables.
+    /// Short name of the volume, for tables and for `--on`.
     pub name: &'static str,
-    /// What it is, for the report.
+    /// Description of the file system, for the report's header.
     pub description: String,
-    /// What files on it hold.
+    /// Contents of the files on this volume.
     pub data: Data,
     /// Whether freed blocks are given back between measurements, because they are the machine's memory.
     pub trimmed: bool,
@@ -77,7 +77,8 @@ impl Volume {
         })
     }
 
-    /// Everything written is on the device, and what was freed is given back.
+    /// Brings everything written to the device, and gives the blocks of deleted files back to it where that
+    /// frees memory.
     ///
     /// # Errors
     /// The file system cannot be synced.

@@ -19,33 +19,33 @@ use crate::limits;
 use crate::pin::pin_thread;
 use crate::sample::Sample;
 
-/// When to stop.
+/// What ends a load: the time or a number of calls.
 #[derive(Clone, Copy, Debug)]
 pub enum Amount {
-    /// After so long.
+    /// Send no new calls after this long.
     For(Duration),
-    /// After so many calls.
+    /// Stop after this number of calls.
     Calls(u64),
 }
 
-/// What to run against whom.
+/// A load: which calls are sent, to which server, how many and from which core.
 #[derive(Clone, Debug)]
 pub struct Load {
-    /// The calls.
+    /// The calls that are sent.
     pub workload: Workload,
-    /// Calls in flight.
+    /// Number of calls in flight, 1 to [`limits::DEPTH_MAX`].
     pub depth: usize,
-    /// The NFS program's address.
+    /// Address of the NFS program.
     pub nfs: SocketAddr,
-    /// The MOUNT program's address.
+    /// Address of the MOUNT program.
     pub mount: SocketAddr,
-    /// The path to mount.
+    /// Path of the export, as MOUNT takes it.
     pub export: String,
-    /// When to stop.
+    /// The time, or the number of calls, that ends the load.
     pub amount: Amount,
     /// Handles of an earlier run; written if the file is not there yet.
     pub handles: Option<PathBuf>,
-    /// The core to run on.
+    /// The core that the thread binds itself to; `None` leaves it to the kernel.
     pub cpu: Option<usize>,
 }
 
@@ -77,9 +77,9 @@ pub fn run(load: &Load) -> Result<Sample> {
 struct Loop {
     slots: Slots,
     sent_at: Vec<Instant>,
-    /// Calls sent so far in each slot.
+    /// Number of calls that each slot has sent so far.
     turns: Vec<u32>,
-    /// Added to the turns in an xid: another run has others.
+    /// Start of the turns in an xid; it differs from run to run, so that a reply cache never knows an xid.
     first: u32,
     out: Vec<u8>,
 }
@@ -144,7 +144,7 @@ impl Loop {
         Ok(())
     }
 
-    /// The slot that a reply belongs to, if it reports success.
+    /// The slot whose call the reply `record` answers; an error if it does not report success.
     fn answered(&self, record: &[u8]) -> Result<usize> {
         let word = |index: usize| -> Option<u32> {
             Some(u32::from_be_bytes(
@@ -169,7 +169,7 @@ impl Loop {
     }
 }
 
-/// What has been read and not yet looked at.
+/// Bytes that have been read from the socket and not yet been looked at.
 struct Input {
     bytes: Vec<u8>,
     start: usize,

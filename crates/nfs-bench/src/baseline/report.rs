@@ -10,51 +10,51 @@ use crate::summary::Summary;
 use crate::summary::table::Table;
 use crate::turns::Machine;
 
-/// Without these beside it a figure means nothing.
+/// The machine, the versions and the settings of a run: a figure is worth something only beside them.
 #[derive(Debug, Serialize)]
 pub struct Header {
-    /// Which machine it was.
+    /// The machine that the run took place on.
     #[serde(flatten)]
     pub machine: Machine,
-    /// What is exported.
+    /// Kind of the file system that is exported.
     pub file_system: String,
     /// Version of the peer, if it is installed.
     pub ganesha: Option<String>,
-    /// Length of one measurement.
+    /// Length of one measurement in seconds.
     pub seconds: f64,
     /// How many measurements there are of each row.
     pub rounds: usize,
-    /// How long everything took.
+    /// Length of the whole run in seconds.
     pub run_seconds: f64,
 }
 
 /// All rounds of one workload at one depth against one server.
 #[derive(Debug, Serialize)]
 pub struct Row {
-    /// What was asked.
+    /// The workload that was measured.
     pub workload: Workload,
-    /// Calls in flight.
+    /// Number of calls in flight.
     pub depth: usize,
-    /// Who was asked.
+    /// The server that was measured.
     pub server: Kind,
-    /// One sample for each round.
+    /// One sample for each round that succeeded.
     pub samples: Vec<Sample>,
     /// Server CPU time per call in microseconds, one for each round.
     pub cpu_us: Vec<f64>,
-    /// System calls of the server per call.
+    /// System calls of the server per call, by name, if they were counted.
     pub system_calls: Option<Vec<(String, f64)>>,
-    /// Instructions of the server per call.
+    /// Instructions that the server executes per call, if they were counted.
     pub instructions: Option<f64>,
 }
 
-/// A whole run.
+/// The result of a whole run of the baseline.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// Where and how.
+    /// The machine, the versions and the settings of the run.
     pub header: Header,
     /// Bare TCP ping-pongs by message sizes: the floor of a depth-1 latency.
     pub floors: Vec<(Workload, Vec<Sample>)>,
-    /// The measurements.
+    /// The measurements, one row for each workload, depth and server.
     pub rows: Vec<Row>,
     /// Memory of each server before and after the load.
     pub memory: Vec<(Kind, Memory, Memory)>,
@@ -63,7 +63,7 @@ pub struct Report {
 }
 
 impl Row {
-    /// Tells it apart from every other one.
+    /// The row's name in messages, which no other row of the run has.
     pub fn label(&self) -> String {
         let (workload, server) = (self.workload.name(), self.server.name());
         format!("{workload}, depth {}, {server}", self.depth)
@@ -75,7 +75,7 @@ impl Row {
 }
 
 impl Report {
-    /// What is shown of it.
+    /// The run as people read it: header, tables, what is missing.
     pub fn summary(&self) -> Summary<'_> {
         let workloads = Workload::ALL.into_iter();
         let mut tables: Vec<Table> = workloads.filter_map(|w| self.rates(w)).collect();
@@ -123,7 +123,8 @@ impl Report {
         (!table.rows.is_empty()).then_some(table)
     }
 
-    /// The median rate over the peer's.
+    /// The row's median rate divided by Ganesha's at the same workload and depth, or `-` if one of them is
+    /// missing.
     fn ratio(&self, row: &Row) -> String {
         let is_peer = |r: &&Row| {
             r.workload == row.workload && r.depth == row.depth && r.server == Kind::Ganesha

@@ -28,20 +28,20 @@ const TRACED_CALLS: u64 = 2000;
 /// Calls of the short and the long run under callgrind; their difference leaves start-up and set-up out.
 const PROFILED_CALLS: (u64, u64) = (1000, 3000);
 
-/// How to measure.
+/// Settings of a run of the baseline.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Length of one measurement.
+    /// Length of one measurement in seconds.
     pub seconds: f64,
-    /// Measurements of each.
+    /// Number of rounds: each row is measured once in every round.
     pub rounds: usize,
-    /// Exported instead of a new file system in memory.
+    /// A directory to export instead of a new file system in memory.
     pub directory: Option<PathBuf>,
-    /// Leave the system calls and instructions out.
+    /// Whether to leave out the count of system calls and instructions.
     pub quick: bool,
-    /// Which servers; all if empty.
+    /// The servers to measure; an empty list means all of them.
     pub servers: Vec<Kind>,
-    /// Only workloads whose name contains this.
+    /// Measure only workloads whose name contains this.
     pub filter: Option<String>,
 }
 
@@ -58,10 +58,10 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// In the order in which they take turns.
+    /// Every server, in the order in which they take turns.
     pub const ALL: [Self; 3] = [Self::PenstockUring, Self::PenstockThreads, Self::Ganesha];
 
-    /// The name in the report.
+    /// The server's name in the report.
     pub fn name(self) -> &'static str {
         match self {
             Self::PenstockUring => "penstock (uring)",
@@ -95,7 +95,7 @@ impl Kind {
     }
 }
 
-/// Runs everything; says what it is doing on standard error.
+/// Measures all workloads, servers and rounds; says what it is doing on standard error.
 ///
 /// # Errors
 /// Not inside the namespaces of [`crate::stage`], or our own server does not start.
@@ -175,7 +175,7 @@ fn start(kind: Kind, stage: &Stage, cpu: usize, wrapper: &[String]) -> Result<Se
     start.start()
 }
 
-/// What takes part; Ganesha is installed if it is missing and we may.
+/// The servers that take part; Ganesha is installed if it is missing and this process may do so.
 fn kinds(wanted: &[Kind], missing: &mut Vec<String>) -> Vec<Kind> {
     let mut kinds = Kind::ALL.to_vec();
     kinds.retain(|kind| wanted.is_empty() || wanted.contains(kind));

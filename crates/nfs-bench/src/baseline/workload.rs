@@ -15,15 +15,15 @@ use serde::Serialize;
 
 use crate::calls::{ask, auth_body, mode, mount, nfs_call};
 
-/// Bytes of one READ or WRITE.
+/// Length of one READ or WRITE in bytes.
 const BLOCK_BYTES: u32 = 4096;
-/// The file that most workloads use.
+/// Name of the file that most workloads use.
 const FILE_NAME: &[u8] = b"bench-file";
 
 /// Encoded calls with their record marks: for each slot those that it sends in turn.
 pub type Slots = Vec<Vec<Vec<u8>>>;
 
-/// What is asked of a server.
+/// The calls that one measurement sends to a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Workload {
@@ -44,7 +44,7 @@ pub enum Workload {
 }
 
 impl Workload {
-    /// In the order of the report.
+    /// Every workload, in the order of the report.
     pub const ALL: [Self; 7] = [
         Self::Null,
         Self::Getattr,
@@ -55,7 +55,7 @@ impl Workload {
         Self::WriteFileSync,
     ];
 
-    /// As on the command line.
+    /// The workload's name on the command line and in the report.
     pub fn name(self) -> &'static str {
         match self {
             Self::Null => "null",
@@ -81,12 +81,12 @@ impl Workload {
     }
 }
 
-/// What the calls of a workload go to.
+/// The addresses and the path that the calls of a workload go to.
 #[derive(Debug)]
 pub(crate) struct Target<'a> {
-    /// The MOUNT program's address.
+    /// Address of the MOUNT program.
     pub(crate) mount: SocketAddr,
-    /// The path to mount.
+    /// Path of the export, as MOUNT takes it.
     pub(crate) export: &'a str,
     /// Handles of an earlier run, taken instead of a mount; written if the file is not there yet.
     pub(crate) handles: Option<&'a Path>,
@@ -235,7 +235,7 @@ fn make_file(stream: &mut TcpStream, root: FileHandle, blocks: usize) -> Result<
     Ok(file)
 }
 
-/// The contents of one block.
+/// The data of one WRITE: [`BLOCK_BYTES`] bytes that count up from 0 and wrap around.
 fn block() -> Vec<u8> {
     (0..BLOCK_BYTES).map(|i| i.to_le_bytes()[0]).collect()
 }

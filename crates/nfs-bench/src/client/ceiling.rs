@@ -13,24 +13,24 @@ use serde::Serialize;
 
 use crate::pin::pin_thread;
 
-/// Of one write and one read, in bytes: what a client moves with one call.
+/// Length in bytes of one write to the socket and of one read from it: what a client moves with one call.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// One measurement.
+/// One measurement of what loopback TCP carries.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Ceiling {
-    /// Payload bytes moved.
+    /// Number of payload bytes that were moved.
     pub bytes: u64,
-    /// From the first write to the last read.
+    /// Seconds that the receiver took, from its connection to the end of the data.
     pub seconds: f64,
-    /// CPU seconds of the sending thread.
+    /// CPU seconds that the sending thread used.
     pub sender_seconds: f64,
-    /// CPU seconds of the receiving thread.
+    /// CPU seconds that the receiving thread used.
     pub receiver_seconds: f64,
 }
 
 impl Ceiling {
-    /// Throughput in MiB/s.
+    /// Throughput of the measurement in MiB/s.
     pub fn mib_per_second(&self) -> f64 {
         self.bytes as f64 / f64::from(1 << 20) / self.seconds
     }
@@ -72,7 +72,8 @@ fn send(listener: &TcpListener, bytes: u64, cpu: usize) -> Result<f64> {
     Ok(thread_seconds() - before)
 }
 
-/// Seconds it took, bytes that came until the sender was done, CPU seconds.
+/// Reads until the sender is done; returns the seconds that took, the bytes that came and the thread's CPU
+/// seconds.
 fn receive(mut stream: TcpStream, cpu: usize) -> Result<(f64, u64, f64)> {
     pin_thread(cpu)?;
     let mut data = vec![0; PIECE_BYTES];

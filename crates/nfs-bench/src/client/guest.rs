@@ -23,7 +23,7 @@ use crate::stage::output;
 
 /// The guest's address on the wire between the two.
 const GUEST: &str = "10.99.2.2";
-/// The host's end of the wire.
+/// Name of the tap device that is the host's end of the wire.
 const TAP: &str = "bench0";
 /// How long a guest that has said its last line may take to halt.
 const HALT_DEADLINE: Duration = Duration::from_secs(5);
@@ -91,7 +91,7 @@ pub fn measure(
     })
 }
 
-/// A guest that runs.
+/// A guest that is running, and what it has said on its console.
 struct Guest {
     process: Running,
     said: Lines,
@@ -149,7 +149,8 @@ fn script(on: &Serving, work: Work, remote: &str, bytes: u64, lines: &Path) -> R
     ))
 }
 
-/// CPU seconds of all processes that a guest consists of, and of those of them that have ended.
+/// CPU seconds, in their own code and in the kernel, of all processes that the guest consists of or consisted
+/// of.
 fn cpu_times() -> Result<(f64, f64)> {
     let mut sum = (0.0, 0.0);
     for entry in fs::read_dir("/proc")? {

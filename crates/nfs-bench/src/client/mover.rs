@@ -7,23 +7,23 @@ use anyhow::{Context, Result};
 use bytes::Bytes;
 use nfs_client::{Client, Depth, MountOptions, NfsUrl};
 
-/// Of the buffer that a writer gives, in bytes.
+/// Length in bytes of the buffer that is written again and again.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// What to move, and how.
+/// One file to move with the client library, and the settings for it.
 #[derive(Clone, Debug)]
 pub struct Move {
-    /// The file.
+    /// The file on the server.
     pub url: NfsUrl,
-    /// Write so many bytes instead of reading all there are.
+    /// Number of bytes to write; `None` reads the whole file instead.
     pub write_bytes: Option<u64>,
-    /// A fixed depth of both windows.
+    /// Fixed depth of the READ and the WRITE window; `None` lets the client find it.
     pub window: Option<u32>,
-    /// Largest transfer, in bytes.
+    /// Largest READ or WRITE in bytes; `None` takes the client's default.
     pub transfer: Option<u32>,
 }
 
-/// Moves it; gives the bytes moved.
+/// Moves the file; returns the number of payload bytes.
 ///
 /// # Errors
 /// Those of the client.

@@ -11,7 +11,7 @@ use super::tool::Work;
 use crate::summary;
 use crate::summary::plot::{Line, Panel, svg};
 
-/// The picture's file.
+/// File name of the picture in the report's directory.
 const PICTURE: &str = "windows.svg";
 
 /// Writes the report into `directory`.

@@ -8,24 +8,24 @@ use super::watch::Spent;
 
 /// Depths of the window that are measured, beside the one that is found.
 pub const WINDOWS: [u32; 5] = [1, 2, 4, 8, 16];
-/// Transfer sizes that are measured, in KiB; the commands take none above the last.
+/// Transfer sizes that are measured, in KiB; the last is the largest that the commands take.
 pub const TRANSFERS_KIB: [u32; 3] = [64, 256, 1024];
-/// Numbers of connections that are measured.
+/// Numbers of connections to one server that are measured.
 pub const CONNECTIONS: [u32; 3] = [1, 2, 4];
 /// Ways of moving files of a local disk that are measured.
 pub const LOCAL_WAYS: [&str; 3] = ["buffered", "dontcache", "direct"];
 
-/// Which part of the report a row belongs to.
+/// The part of the report that a row belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Part {
-    /// Ours against others, everything found by itself.
+    /// Our client beside others, with window, transfer size and connections at its defaults.
     Compared,
-    /// By depth of the window.
+    /// Our client with a window of each depth in [`WINDOWS`], and with one whose depth it finds itself.
     Window,
-    /// By transfer size.
+    /// Our client with each transfer size in [`TRANSFERS_KIB`].
     Transfer,
-    /// By number of connections.
+    /// Our client with each number of connections in [`CONNECTIONS`].
     Connections,
     /// A small file, for its memory beside the large one's.
     Memory,
@@ -33,16 +33,16 @@ pub enum Part {
     Disk,
 }
 
-/// What one measurement gives.
+/// The figures of one measurement.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Figures {
-    /// Payload bytes moved.
+    /// Number of payload bytes that were moved.
     pub bytes: u64,
-    /// Files moved.
+    /// Number of files that were moved.
     pub files: usize,
-    /// What the client took.
+    /// Time, CPU and memory that the client took.
     pub client: Spent,
-    /// CPU seconds of the server meanwhile.
+    /// CPU seconds that the server used meanwhile.
     pub server_seconds: f64,
 }
 
@@ -52,36 +52,36 @@ impl Figures {
         self.mib() / self.client.seconds
     }
 
-    /// Files per second.
+    /// Files per second, from the client's start to its end.
     pub fn files_per_second(&self) -> f64 {
         self.files as f64 / self.client.seconds
     }
 
-    /// Payload in MiB.
+    /// Payload that was moved, in MiB.
     pub fn mib(&self) -> f64 {
         self.bytes as f64 / f64::from(1 << 20)
     }
 }
 
-/// One measured thing, and all rounds of it.
+/// One row of the report: what is measured, and the figures of all its rounds.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// Its part of the report.
+    /// The part of the report that this row belongs to.
     pub part: Part,
-    /// On which server.
+    /// The server that the files are on.
     pub server: Server,
-    /// What is moved.
+    /// What is moved, and in which direction.
     pub work: Work,
-    /// Who moves it.
+    /// The client that moves it.
     pub tool: Tool,
-    /// The size of the large file.
+    /// Size of the large file in bytes.
     pub file_bytes: u64,
-    /// One for each round that succeeded.
+    /// The figures of each round that succeeded.
     pub rounds: Vec<Figures>,
 }
 
 impl Row {
-    /// Tells it apart from every other one.
+    /// The row's name in messages, which no other row of the run has.
     pub fn label(&self) -> String {
         let size = match self.part {
             Part::Memory => format!(" of {} MiB", self.file_bytes >> 20),
@@ -97,11 +97,12 @@ impl Row {
 /// Sizes of the files that are measured with, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizes {
-    /// The large file of the comparison.
+    /// Size of the large file in the comparison.
     pub whole: u64,
-    /// That of the rows by window, transfer size and connections.
+    /// Size of the large file in the rows by window, transfer size and connections, for the kernel's client
+    /// and for a local disk.
     pub swept: u64,
-    /// The one for the memory of small files.
+    /// Size of the file that shows how much memory a client takes for a small one.
     pub small: u64,
 }
 

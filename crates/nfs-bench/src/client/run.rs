@@ -21,64 +21,64 @@ use crate::stage::{self, output};
 use crate::turns::{Machine, Turns};
 use crate::volume::Volume;
 
-/// Of a small file, in bytes.
+/// Length of each small file in bytes.
 const SMALL_FILE_BYTES: usize = 4096;
-/// The file on the disk that is copied from there.
+/// Name of the file on the local disk that is copied to a server.
 const DISK_SOURCE: &str = "source";
-/// What the disk has beside its files, in bytes: the file system itself.
+/// Bytes that the disk has beyond its files, for the file system itself.
 const DISK_BYTES_MORE: u64 = 512 << 20;
-/// The large file comes in pieces of so many bytes.
+/// Bytes of the large file that are composed and written at a time.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// How to measure.
+/// Settings of a run of the client comparison.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The large files.
+    /// Sizes of the large files, in bytes.
     pub sizes: Sizes,
-    /// How many small ones.
+    /// Number of small files to move.
     pub files: usize,
-    /// Measurements of each.
+    /// Number of rounds: each row is measured once in every round.
     pub rounds: usize,
-    /// Only rows whose label contains this.
+    /// Measure only rows whose label contains this.
     pub filter: Option<String>,
-    /// The kernel's client, too.
+    /// Whether to measure the kernel's client, too.
     pub kernel: bool,
 }
 
-/// Without these beside it a figure means nothing.
+/// The machine, the versions and the settings of a run: a figure is worth something only beside them.
 #[derive(Debug, Serialize)]
 pub struct Header {
-    /// Which machine.
+    /// The machine that the run took place on.
     #[serde(flatten)]
     pub machine: Machine,
-    /// Versions of the peers.
+    /// Versions of the programs that ours is compared with.
     pub versions: Vec<String>,
-    /// The size of the large file.
+    /// Size of the large file in bytes.
     pub file_bytes: u64,
-    /// The number of small files.
+    /// Number of small files that are moved.
     pub files: usize,
-    /// How many measurements there are of each.
+    /// Number of rounds: each row was measured once in every round.
     pub rounds: usize,
-    /// What the local disk is, if there is one.
+    /// Description of the local disk's file system, if files on a disk were measured.
     pub disk: Option<String>,
-    /// How long everything took.
+    /// Length of the whole run in seconds.
     pub run_seconds: f64,
 }
 
-/// A whole run.
+/// The result of a whole run of the client comparison.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// Where and how.
+    /// The machine, the versions and the settings of the run.
     pub header: Header,
-    /// What loopback TCP carried, once a round.
+    /// What loopback TCP carried, measured once in each round.
     pub ceilings: Vec<Ceiling>,
-    /// The measurements.
+    /// The measurements, one row for each server, work and tool.
     pub rows: Vec<Row>,
-    /// What could not be measured, and why.
+    /// What could not be measured and why, one entry for each.
     pub missing: Vec<String>,
 }
 
-/// Runs everything; says what it is doing on standard error.
+/// Measures all rows in all rounds; says what it is doing on standard error.
 ///
 /// # Errors
 /// Not inside the namespaces of [`crate::stage`], too little memory, or our own server does not start.
@@ -386,8 +386,8 @@ impl Place {
     }
 }
 
-/// A file system in memory of `bytes` at `directory`, if the machine has so much, and `cached` for the cache
-/// of a disk.
+/// Mounts a file system in memory of `bytes` at `directory`, if the machine has so much left and `cached`
+/// bytes more for the cache of a disk.
 fn mount_memory(directory: &Path, bytes: u64, cached: u64) -> Result<()> {
     let (needed, available) = (bytes + cached, counters::memory_available()?);
     ensure!(
@@ -409,13 +409,13 @@ fn large_name(bytes: u64) -> String {
     format!("large-{}", bytes >> 20)
 }
 
-/// Of a program's messages the first is usually the cause.
+/// The first line of a program's messages, which usually names the cause of its failure.
 fn first_line(log: &Path) -> String {
     let text = fs::read_to_string(log).unwrap_or_default();
     text.lines().next().unwrap_or_default().to_owned()
 }
 
-/// So many places of a large file are compared.
+/// Number of places at which two large files are compared, beside their last bytes.
 const COMPARED_PLACES: u64 = 64;
 const COMPARED_BYTES: u64 = 64 << 10;
 

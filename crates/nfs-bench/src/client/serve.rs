@@ -12,7 +12,7 @@ use crate::{counters, respond};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Server {
-    /// Ours, buffered.
+    /// The server of this project with its default engine and I/O modes.
     Penstock,
     /// NFS-Ganesha with its VFS back end.
     Ganesha,
@@ -27,11 +27,11 @@ pub enum Server {
 pub const DELAY_US: u64 = 2000;
 /// The servers' address on the wire to a guest with the kernel's client.
 pub const HOST: &str = "10.99.2.1";
-/// The network of that wire.
+/// Network of the wire between the host and a guest with the kernel's client.
 const NETWORK: &str = "10.99.2.0/24";
 
 impl Server {
-    /// As in the report.
+    /// The server's name in the report.
     pub fn name(self) -> &'static str {
         match self {
             Self::Penstock => "penstock",
@@ -41,7 +41,7 @@ impl Server {
         }
     }
 
-    /// Whether it serves files: what was written can be looked at.
+    /// Whether the server keeps files, so that what was written can be looked at.
     pub fn has_files(self) -> bool {
         matches!(self, Self::Penstock | Self::Ganesha)
     }
@@ -80,7 +80,7 @@ impl Server {
 
 /// A running server; ended when dropped.
 pub struct Serving {
-    /// Which one it is.
+    /// Which of the servers this is.
     pub server: Server,
     /// The directory that it serves, if it serves files.
     pub directory: PathBuf,
@@ -135,7 +135,7 @@ impl Serving {
         )
     }
 
-    /// What is mounted, and the ports of NFS and MOUNT.
+    /// The path of the export, and the ports of NFS and MOUNT.
     pub fn mounted(&self) -> (&str, u16, u16) {
         let place = self.place();
         (&place.export, place.nfs.port(), place.mount.port())

@@ -10,7 +10,7 @@ use crate::summary::Summary;
 use crate::summary::table::Table;
 
 impl Report {
-    /// What is shown of it.
+    /// The run as people read it: header, tables, goals, what is missing.
     pub fn summary(&self) -> Summary<'_> {
         Summary {
             header: self.header_lines(),
@@ -20,7 +20,7 @@ impl Report {
         }
     }
 
-    /// Where and how, a line each.
+    /// Lines that say on which machine and with which settings the figures were measured.
     fn header_lines(&self) -> Vec<String> {
         let h = &self.header;
         let mut lines = vec![
@@ -54,12 +54,12 @@ impl Report {
         lines
     }
 
-    /// What loopback TCP carries, in MiB/s.
+    /// Throughput of loopback TCP over the rounds, in MiB/s; `None` if it was not measured.
     pub fn ceiling(&self) -> Option<Spread> {
         Spread::of(self.ceilings.iter().map(|c| c.mib_per_second()))
     }
 
-    /// One for each server and work of the comparison, one for each series.
+    /// The run's tables: one for each server and work of the comparison, and one for each series.
     pub fn tables(&self) -> Vec<Table> {
         let mut tables = Vec::new();
         for server in [Server::Responder, Server::Penstock, Server::Ganesha] {
@@ -165,7 +165,7 @@ impl Row {
         })
     }
 
-    /// Most memory of any round, in MiB.
+    /// The client's largest resident memory of any round, in MiB.
     pub fn peak_mib(&self) -> f64 {
         let peaks = self.rounds.iter().map(|figures| figures.client.peak_bytes);
         peaks.max().unwrap_or(0) as f64 / f64::from(1 << 20)

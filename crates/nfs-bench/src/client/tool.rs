@@ -10,13 +10,14 @@ use serde::Serialize;
 use super::serve::Serving;
 use crate::servers::{binary, on_core};
 
-/// What is moved.
+/// What one measurement moves, and in which direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Work {
-    /// A large file, read and dropped.
+    /// A large file that is read from the server and dropped.
     Read,
-    /// A large file, out of nowhere.
+    /// A large file that is written to the server from a command's standard input, or from the library's one
+    /// buffer.
     Write,
     /// A large file to a file in memory.
     CopyDown,
@@ -29,7 +30,7 @@ pub enum Work {
 }
 
 impl Work {
-    /// All of them.
+    /// Every work, in the order of the report.
     pub const ALL: [Self; 6] = [
         Self::Read,
         Self::Write,
@@ -39,7 +40,7 @@ impl Work {
         Self::ManyUp,
     ];
 
-    /// As in the report.
+    /// The work's name in the report.
     pub fn name(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -51,7 +52,7 @@ impl Work {
         }
     }
 
-    /// Whether it is about small files.
+    /// Whether many small files are moved instead of one large one.
     pub fn is_many(self) -> bool {
         matches!(self, Self::ManyDown | Self::ManyUp)
     }
@@ -65,11 +66,11 @@ impl Work {
 /// How ours is told to go about it; what is `None` it finds itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Tuning {
-    /// Transfers in flight.
+    /// Number of READs or WRITEs in flight: `--window`.
     pub window: Option<u32>,
-    /// Largest transfer, in KiB.
+    /// Largest READ or WRITE in KiB: `--transfer`.
     pub transfer_kib: Option<u32>,
-    /// Connections.
+    /// Number of TCP connections: `nconnect` of the URL.
     pub nconnect: Option<u32>,
     /// How local files are moved: `--local` of `penstock cp`.
     pub local: Option<&'static str>,
@@ -101,13 +102,13 @@ impl Tuning {
     }
 }
 
-/// One that takes its turn.
+/// A client that takes its turn in the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Tool {
-    /// `penstock cat`, `put` and `cp`.
+    /// The commands `penstock cat`, `put` and `cp`, tuned as given.
     Penstock(Tuning),
-    /// The library alone.
+    /// The client library without a command around it, tuned as given.
     Library(Tuning),
     /// libnfs's `nfs-cat` and `nfs-cp`; small files one by one in a shell's loop.
     Libnfs,
@@ -116,7 +117,7 @@ pub enum Tool {
 }
 
 impl Tool {
-    /// As in the report.
+    /// The client's name in the report when it does `work`.
     pub fn name(self, work: Work) -> String {
         match self {
             Self::Penstock(tuning) => {
@@ -138,7 +139,7 @@ impl Tool {
         }
     }
 
-    /// How it was tuned, of ours.
+    /// How our client was tuned; `None` for the clients of others.
     pub fn tuning(self) -> Option<Tuning> {
         match self {
             Self::Penstock(tuning) | Self::Library(tuning) => Some(tuning),
@@ -152,7 +153,7 @@ impl Tool {
 pub struct Ends<'a> {
     /// Name of the source or the destination on the server.
     pub remote: &'a str,
-    /// The source or the destination in memory.
+    /// The local file or directory that is the source or the destination.
     pub local: &'a Path,
     /// Bytes of a file that comes out of nowhere.
     pub bytes: u64,
@@ -248,7 +249,7 @@ fn libnfs(command: &mut Command, work: Work, on: &Serving, ends: Ends<'_>) -> Re
 /// How many of the small files libnfs's loop copies; its rate does not depend on it.
 pub const LOOPED_FILES: usize = 300;
 
-/// The name of a small file.
+/// Name of the small file number `index`.
 pub fn small_name(index: usize) -> String {
     format!("small-{index:05}")
 }

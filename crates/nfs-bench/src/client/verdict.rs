@@ -8,20 +8,20 @@ use super::serve::Server;
 use super::tool::{Tool, Work};
 use crate::summary::verdict::Verdict;
 
-/// Sequential, against `nfs-cp` on the same server.
+/// How many times as fast as `nfs-cp` a sequential copy has to be on the same server.
 const SEQUENTIAL_RATIO: f64 = 2.0;
-/// Small files, against one `nfs-cp` after another.
+/// How many times as fast as one `nfs-cp` after another a copy of small files has to be.
 const SMALL_RATIO: f64 = 5.0;
-/// Against a responder without I/O, of what loopback TCP carries.
+/// Share of what loopback TCP carries (0 to 1) that the client has to reach on a responder without I/O.
 const TCP_SHARE: f64 = 0.8;
-/// What a command may take beside the memory of its windows, in MiB: the program itself, and the pieces on
+/// Memory that a command may take beside that of its windows, in MiB: the program itself, and the pieces on
 /// their way from or to a local file.
 const BESIDE_WINDOWS_MIB: f64 = 24.0;
 /// How much more memory a large file may take than a small one, in MiB. The windows are full or half empty as the server
 /// is slow or fast at the moment, and both files see only some of those moments.
 const PEAK_MIB: f64 = 24.0;
 
-/// Every goal, for what was measured.
+/// Every goal of the client, held against what `report` has measured.
 pub fn verdicts(report: &Report) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     for server in [Server::Penstock, Server::Ganesha] {

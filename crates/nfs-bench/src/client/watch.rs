@@ -14,10 +14,10 @@ use crate::counters::Stat;
 /// How often its memory is looked at. The kernel keeps the peak, so only what grows after the last look is missed.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
 
-/// What a process took, those it started and waited for included.
+/// The resources that a process took, those of the processes that it started and waited for included.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Spent {
-    /// From just before its start to its end.
+    /// Seconds from just before the process's start to its end.
     pub seconds: f64,
     /// CPU seconds in its own code; in steps of a hundredth.
     pub user: f64,
@@ -25,7 +25,7 @@ pub struct Spent {
     pub system: f64,
     /// Most resident memory of the process itself, in bytes.
     pub peak_bytes: u64,
-    /// Page faults that needed no disk.
+    /// Number of page faults that needed no disk.
     pub faults: u64,
 }
 

@@ -8,23 +8,23 @@ use serde::Serialize;
 
 use crate::servers::{self, Penstock, Program, Responder, Server};
 
-/// How the server moves a file's bytes.
+/// How the server of this project moves a file's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// Through the page cache.
+    /// Through the page cache, which keeps them.
     Buffered,
-    /// Through the page cache, which forgets them at once.
+    /// Through the page cache, which forgets the bytes at once.
     DontCache,
-    /// Past the page cache.
+    /// Past the page cache, with `O_DIRECT`.
     Direct,
 }
 
 impl Mode {
-    /// All of them.
+    /// Every mode, in the order of the report.
     pub const ALL: [Self; 3] = [Self::Buffered, Self::DontCache, Self::Direct];
 
-    /// As in the configuration.
+    /// The mode's name in the server's configuration.
     pub fn word(self) -> &'static str {
         match self {
             Self::Buffered => "buffered",
@@ -37,19 +37,19 @@ impl Mode {
 /// The size of the responder's files: more than any workload asks for.
 const RESPONDER_FILE_BYTES: u64 = 1 << 40;
 
-/// One that takes its turn.
+/// A server, or local I/O, that takes its turn in the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Contender {
-    /// Ours.
+    /// The server of this project with an engine and a mode for READ and WRITE.
     Penstock(Engine, Mode),
     /// NFS-Ganesha with its VFS back end.
     Ganesha,
-    /// unfs3.
+    /// unfs3, a server in user space.
     Unfs3,
     /// fio on the same file system, in the same kind of cgroup, without a server: `true` with `O_DIRECT`.
     Fio {
-        /// Past the page cache.
+        /// Whether fio opens the file with `O_DIRECT`, past the page cache.
         direct: bool,
     },
     /// A responder that touches no file: what the load generator and loopback can carry.
@@ -57,7 +57,7 @@ pub enum Contender {
 }
 
 impl Contender {
-    /// As in the report.
+    /// The contender's name in the report.
     pub fn name(self) -> String {
         match self {
             Self::Penstock(Engine::Uring, mode) => format!("penstock {}", mode.word()),
@@ -70,12 +70,12 @@ impl Contender {
         }
     }
 
-    /// Whether it is one of the servers that ours is compared with.
+    /// Whether the contender is one of the servers that ours is compared with.
     pub fn is_peer(self) -> bool {
         matches!(self, Self::Ganesha | Self::Unfs3)
     }
 
-    /// The mode, of ours.
+    /// The mode that the server of this project runs in; `None` for everybody else.
     pub fn mode(self) -> Option<Mode> {
         match self {
             Self::Penstock(_, mode) => Some(mode),
@@ -87,26 +87,26 @@ impl Contender {
 /// The port of the one server that runs at a time.
 const PORT: u16 = 20_501;
 
-/// A running server, alone with its cgroup.
+/// A running server, the only one at the time, in a cgroup of its own.
 pub struct Serving {
-    /// Its process, and where a load finds it.
+    /// The server's process, and where a load reaches it.
     pub server: Server,
-    /// Where it keeps its state, log and configuration.
+    /// Directory of the server's state, log and configuration.
     pub work: PathBuf,
 }
 
-/// How to start one.
+/// What the start of a server needs beside the contender.
 #[derive(Debug)]
 pub struct Start<'a> {
-    /// The exported directory.
+    /// The directory that the server exports.
     pub export: &'a Path,
-    /// A new directory for state and logs.
+    /// A new directory for the server's state, log and configuration.
     pub work: PathBuf,
-    /// The core it is bound to.
+    /// Number of the core that the server is bound to.
     pub cpu: usize,
-    /// Put before its command, to start it in a cgroup.
+    /// Words before the server's command that start it in a cgroup.
     pub wrapper: &'a [String],
-    /// Where unfs3 is.
+    /// Path of `unfsd`, if unfs3 is there.
     pub unfsd: Option<&'a Path>,
 }
 

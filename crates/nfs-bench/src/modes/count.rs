@@ -21,31 +21,32 @@ use crate::stage::output;
 use crate::summary::table::Table;
 use crate::volume::Volume;
 
-/// Enough for figures per MiB that do not depend on where a run begins, and little enough for strace.
+/// Bytes that a counted load moves: enough for figures per MiB that do not depend on where a run begins, and
+/// little enough for strace.
 const COUNTED_BYTES: u64 = 256 << 20;
 
-/// One workload of one server, counted.
+/// The counts of one workload on one server.
 #[derive(Clone, Debug, Serialize)]
 pub struct Count {
-    /// What was asked.
+    /// The workload that was counted.
     pub work: Work,
-    /// Who was asked.
+    /// The server whose calls were counted.
     pub contender: Contender,
     /// System calls per MiB, the most frequent first.
     pub system_calls: Vec<(String, f64)>,
-    /// What ours says of it.
+    /// The server's own figures, which only the server of this project has.
     pub own: Option<Own>,
 }
 
-/// The server's own figures.
+/// Figures that the server of this project gives about the calls of one operation.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Own {
-    /// Calls.
+    /// Number of READ or WRITE calls.
     pub calls: u64,
-    /// Payload bytes.
+    /// Payload bytes of the calls: those that READs returned or WRITEs acknowledged.
     pub bytes: u64,
-    /// Segments moved.
+    /// Number of segments, the parts of a call that are moved in one mode each.
     pub segments: u64,
     /// Bytes between memory and file, by the mode in which they went.
     pub moved_bytes: BTreeMap<String, u64>,
@@ -104,7 +105,7 @@ fn own(state: &Path, work: Work) -> Result<Own> {
 
 /// The row of `work`'s direction, of a server that did nothing else.
 fn parse(json: &str, work: Work) -> Result<Own> {
-    /// What is looked at of the status.
+    /// The part of the status that is looked at.
     #[derive(Deserialize)]
     struct Status {
         io: Vec<Own>,
@@ -121,7 +122,7 @@ fn parse(json: &str, work: Work) -> Result<Own> {
         .context("nothing was counted")
 }
 
-/// Everything that was counted.
+/// A table of everything that was counted, with one row for each count.
 pub fn table(counts: &[Count]) -> Table {
     let heading = [
         "",

@@ -12,31 +12,31 @@ use crate::content::Data;
 use crate::counters;
 use crate::servers::on_core;
 
-/// A run of fio.
+/// A run of fio on a local file.
 #[derive(Debug)]
 pub struct Fio<'a> {
-    /// What to do.
+    /// The workload whose pattern fio follows.
     pub work: Work,
-    /// Calls in flight.
+    /// Number of calls in flight.
     pub depth: usize,
-    /// Past the page cache.
+    /// Whether fio opens the file with `O_DIRECT`, past the page cache.
     pub direct: bool,
-    /// What is written.
+    /// The kind of contents that is written.
     pub data: Data,
     /// The file; to write it, a new one.
     pub file: &'a Path,
-    /// How much of it.
+    /// Number of bytes to move, rounded down to whole calls of the workload.
     pub bytes: u64,
-    /// Stop after so many seconds.
+    /// Seconds after which fio stops, even if it has not moved everything.
     pub at_most: Option<f64>,
-    /// The core it is bound to.
+    /// Number of the core that fio is bound to.
     pub cpu: usize,
-    /// Put before its command.
+    /// Words before fio's command, which start it in a cgroup.
     pub wrapper: &'a [String],
 }
 
 impl Fio<'_> {
-    /// Runs it; gives what it moved, and the CPU seconds it took, user and system.
+    /// Runs fio; returns what it moved, and the CPU seconds it took in its own code and in the kernel.
     ///
     /// # Errors
     /// fio is missing or fails.

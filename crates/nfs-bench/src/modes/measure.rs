@@ -23,36 +23,36 @@ use crate::volume::Volume;
 pub const READ_NAME: &str = "read-me";
 /// The file that a WRITE workload writes; gone after each.
 const WRITE_NAME: &str = "written";
-/// How much of a written file is read back and compared: so many pieces of so many bytes.
+/// How much of a written file is read back and compared: a number of random pieces, and the bytes of each.
 const READ_BACK: (usize, usize) = (64, 64 << 10);
 
 /// What all measurements of a run have in common.
 #[derive(Clone, Debug)]
 pub struct Common {
-    /// Calls in flight.
+    /// Number of calls in flight.
     pub depth: usize,
-    /// The size of the file.
+    /// Size of the measured file in bytes.
     pub file_bytes: u64,
-    /// The cgroup's limit.
+    /// Memory limit of the cgroup that the server or fio runs in, in bytes.
     pub memory_bytes: u64,
-    /// No further calls after so long.
+    /// How long a workload that is not random may send new calls; `None` lets it go through the whole file.
     pub at_most: Option<Duration>,
-    /// How long a workload without an end lasts.
+    /// How long random READs last, which have no end of their own.
     pub random_for: Duration,
-    /// The beginning of our cgroups' names.
+    /// Beginning of the names of this run's cgroups.
     pub cgroups: String,
-    /// Scratch directory.
+    /// Scratch directory for the servers' logs, configurations and state.
     pub root: PathBuf,
     /// Core of the server, or of fio. The load's is the caller's.
     pub cpu: usize,
-    /// Where unfs3 is.
+    /// Path of `unfsd`, if unfs3 is there.
     pub unfsd: Option<PathBuf>,
 }
 
-/// One set of figures.
+/// The figures of one measurement.
 #[derive(Clone, Debug, Serialize)]
 pub struct Figures {
-    /// What the load saw.
+    /// Bytes, times and latencies as the load saw them.
     pub outcome: Outcome,
     /// CPU seconds of the server (or of fio) in its own code.
     pub user: f64,
@@ -62,13 +62,13 @@ pub struct Figures {
     pub elsewhere: f64,
     /// Bytes of the file in the page cache right after the load.
     pub cached_bytes: u64,
-    /// The most that were seen.
+    /// The most bytes of the file that were seen in the page cache.
     pub cached_peak_bytes: u64,
     /// The most resident memory of the server that was seen.
     pub resident_peak_bytes: u64,
-    /// The most the cgroup was charged with.
+    /// The most bytes that the cgroup was charged with, if the kernel tells.
     pub charged_peak_bytes: Option<u64>,
-    /// The run over time.
+    /// The measurement over time; empty for fio, which is not looked at while it runs.
     pub points: Vec<Point>,
 }
 
@@ -83,7 +83,7 @@ impl Figures {
         self.cached_peak_bytes as f64 * 100.0 / self.outcome.bytes.max(1) as f64
     }
 
-    /// What is compared of `work`: calls per second at random places, else MiB/s.
+    /// The figure by which `work` is compared: calls per second for random places, MiB/s otherwise.
     pub fn rate(work: Work) -> fn(&Self) -> f64 {
         if work.is_random() {
             |figures| figures.outcome.calls as f64 / figures.outcome.seconds
@@ -92,7 +92,7 @@ impl Figures {
         }
     }
 
-    /// GiB moved.
+    /// Payload that was moved, in GiB.
     pub fn gib(&self) -> f64 {
         self.outcome.bytes as f64 / f64::from(1 << 30)
     }
@@ -204,7 +204,7 @@ pub(crate) fn start(
     start.start(contender)
 }
 
-/// What a load has to do.
+/// The job that a load has to do to measure `work` of `contender` on `volume`.
 pub(crate) fn job(common: &Common, volume: &Volume, work: Work, contender: Contender) -> Job {
     Job {
         work,

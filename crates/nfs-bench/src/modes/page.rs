@@ -12,7 +12,8 @@ use super::work::Direction;
 use crate::summary;
 use crate::summary::plot::{Line, Panel, svg};
 
-/// CPU times come in hundredths of a second, so a share is taken over at least so long.
+/// Shortest time in seconds over which a share of CPU time is taken, since CPU times come in hundredths of a
+/// second.
 const SHARE_SECONDS: f64 = 0.24;
 
 /// Writes the report into `directory`.

@@ -20,32 +20,33 @@ use crate::stage::{self, output};
 use crate::turns::{Machine, Turns};
 use crate::volume::Volume;
 
-/// How to measure.
+/// Settings of a run of the mode comparison.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The size of the file.
+    /// Size of the measured file in bytes.
     pub file_bytes: u64,
-    /// The server's memory.
+    /// Memory limit of the server's cgroup in bytes.
     pub memory_bytes: u64,
-    /// Calls in flight.
+    /// Number of calls in flight.
     pub depth: usize,
-    /// A measurement issues no calls after so long.
+    /// How long a measurement that is not random may send new calls; `None` lets it go through the whole
+    /// file.
     pub at_most: Option<Duration>,
-    /// How long random READs last.
+    /// How long a measurement with random READs lasts.
     pub random_for: Duration,
-    /// Measurements of each.
+    /// Number of rounds: each row is measured once in every round.
     pub rounds: usize,
-    /// Only workloads whose name contains this.
+    /// Measure only workloads whose name contains this.
     pub filter: Option<String>,
     /// Only contenders whose name contains one of these.
     pub who: Vec<String>,
-    /// Only the volume with this name.
+    /// Measure only the volume with this name.
     pub on: Option<String>,
-    /// What files on the fast device hold.
+    /// Contents of the files on the fast device.
     pub data: Data,
     /// Count system calls and copied bytes as well.
     pub count: bool,
-    /// Ours with the threads engine too.
+    /// Whether to measure our server with the threads engine, too.
     pub threads: bool,
     /// Where unfs3 is, if not on the path.
     pub unfsd: Option<PathBuf>,
@@ -63,54 +64,54 @@ impl Options {
 /// All rounds of one contender at one workload on one volume.
 #[derive(Debug, Serialize)]
 pub struct Row {
-    /// The volume's name.
+    /// Name of the volume that the file is on.
     pub volume: &'static str,
-    /// What was asked.
+    /// The workload that was measured.
     pub work: Work,
-    /// Who was asked.
+    /// The server, or local I/O, that was measured.
     pub contender: Contender,
-    /// One for each round that succeeded.
+    /// The figures of each round that succeeded.
     pub rounds: Vec<Figures>,
 }
 
-/// Without these beside it a figure means nothing.
+/// The machine, the versions and the settings of a run: a figure is worth something only beside them.
 #[derive(Debug, Serialize)]
 pub struct Header {
-    /// Which machine.
+    /// The machine that the run took place on.
     #[serde(flatten)]
     pub machine: Machine,
-    /// Name and description of each volume.
+    /// Name and description of each volume that was measured.
     pub volumes: Vec<(&'static str, String)>,
-    /// Versions of fio and of the peers.
+    /// Versions of fio and of the servers that ours is compared with.
     pub versions: Vec<String>,
-    /// The size of the file.
+    /// Size of the measured file in bytes.
     pub file_bytes: u64,
-    /// The server's memory.
+    /// Memory limit of the server's cgroup in bytes.
     pub memory_bytes: u64,
-    /// Calls in flight.
+    /// Number of calls in flight.
     pub depth: usize,
-    /// A measurement issued no calls after so many seconds.
+    /// Seconds after which a measurement that is not random sent no new calls, if there was such a limit.
     pub seconds_at_most: Option<f64>,
-    /// How many measurements there are of each.
+    /// Number of rounds: each row was measured once in every round.
     pub rounds: usize,
-    /// How long everything took.
+    /// Length of the whole run in seconds.
     pub run_seconds: f64,
 }
 
-/// A whole run.
+/// The result of a whole run of the mode comparison.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// Where and how.
+    /// The machine, the versions and the settings of the run.
     pub header: Header,
-    /// The measurements.
+    /// The measurements, one row for each contender, workload and volume.
     pub rows: Vec<Row>,
-    /// What was counted, if it was asked for.
+    /// System calls and copied bytes of each server, if they were to be counted.
     pub counts: Vec<Count>,
-    /// What could not be measured, and why.
+    /// What could not be measured and why, one entry for each.
     pub missing: Vec<String>,
 }
 
-/// Runs everything; says what it is doing on standard error.
+/// Measures all rows in all rounds; says what it is doing on standard error.
 ///
 /// # Errors
 /// Not started by [`super::supervise::run_inside`], or the volumes cannot be made.
@@ -239,7 +240,8 @@ fn unfsd(options: &Options) -> Option<PathBuf> {
     }
 }
 
-/// In the order in which they take turns: each of ours has a peer or local I/O near it in time.
+/// Everybody who takes part, in the order in which they take turns: each of ours has a peer or local I/O near
+/// it in time.
 fn contenders(options: &Options, unfs3: bool, missing: &mut Vec<String>) -> Vec<Contender> {
     let ours = |engine| Mode::ALL.map(|mode| Contender::Penstock(engine, mode));
     let mut all = ours(Engine::Uring).to_vec();
@@ -321,7 +323,8 @@ impl Report {
             .filter(|row| !row.rounds.is_empty())
     }
 
-    /// A contender's median rate.
+    /// A contender's median rate over the rounds, in the unit of [`Figures::rate`]; `None` if it was not
+    /// measured.
     pub fn rate(&self, volume: &str, work: Work, contender: Contender) -> Option<f64> {
         let row = self.row(volume, work, contender)?;
         Some(row.median(Figures::rate(work)))

@@ -12,15 +12,15 @@ use serde::Serialize;
 
 use crate::counters;
 
-/// Between two looks.
+/// Time between two looks at the server and its cgroup.
 pub const INTERVAL: Duration = Duration::from_millis(125);
 
-/// One look. Times and bytes count from the beginning of the load.
+/// The figures of one look at the server; times and bytes count from the beginning of the load.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Point {
     /// Seconds since the load began.
     pub seconds: f64,
-    /// Payload bytes moved.
+    /// Payload bytes that the load has moved so far.
     pub bytes: u64,
     /// CPU seconds of the server, in its own code.
     pub user: f64,
@@ -30,24 +30,24 @@ pub struct Point {
     pub machine: f64,
     /// Bytes of the file in the page cache.
     pub cached_bytes: u64,
-    /// Bytes the cgroup is charged with.
+    /// Bytes that the cgroup is charged with.
     pub charged_bytes: u64,
     /// Resident memory of the server in bytes.
     pub resident_bytes: u64,
 }
 
-/// Whom to look at.
+/// The server, the cgroup and the file that are looked at while a load runs.
 #[derive(Debug)]
 pub struct Watch<'a> {
-    /// The server.
+    /// Process id of the server.
     pub pid: u32,
-    /// Its cgroup.
+    /// The cgroup that the server runs in.
     pub cgroup: &'a Cgroup,
     /// The file that is read or written; it may come to be later.
     pub file: PathBuf,
 }
 
-/// CPU seconds used so far.
+/// CPU seconds that were used so far, by the server and by the whole machine.
 #[derive(Clone, Copy, Debug)]
 struct Used {
     user: f64,

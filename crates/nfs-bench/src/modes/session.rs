@@ -15,15 +15,14 @@ use crate::calls::{ask, mode, mount};
 use crate::limits;
 use crate::servers::Place;
 
-/// A lost reply must end the run with a message, not hang it; a COMMIT of gigabytes may take its time.
+/// How long a read from the socket may wait: a lost reply must end the run with a message, but a COMMIT of
+/// gigabytes may take its time.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A mounted export and one file of it.
 #[derive(Debug)]
 pub(crate) struct Session {
-    /// The connection.
     pub(crate) stream: TcpStream,
-    /// The file.
     pub(crate) file: FileHandle,
     /// Largest READ or WRITE that the server takes and that is asked for, in bytes.
     pub(crate) piece_bytes: u32,

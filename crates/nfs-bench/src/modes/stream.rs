@@ -24,61 +24,62 @@ use crate::input::Input;
 use crate::limits;
 use crate::servers::Place;
 
-/// Of so many READ calls of the application one is compared byte by byte, the others at their beginning.
+/// When contents are checked, each of this many READ calls of the application is compared whole, and the
+/// others at their beginning.
 const CHECKED_EVERY: u64 = 16;
-/// Read at once where a reply begins whose payload is to stay in the kernel: its head and some of the payload.
+/// Bytes to read ahead where a reply's payload is to stay in the kernel: its head and some of the payload.
 const HEAD_BYTES: usize = 192;
-/// Read at once where replies are small, many of them.
+/// Bytes to read ahead where replies are small and many.
 const AHEAD_BYTES: usize = 256 << 10;
 /// Payloads up to this come with the head: discarding them would cost more calls than copying them.
 const SMALL_BYTES: u32 = 16 << 10;
 
-/// What to move.
+/// One load for data: what is moved, in which pieces and for how long.
 #[derive(Clone, Debug)]
 pub struct Job {
-    /// In what pieces and which way.
+    /// The workload, which gives the direction, the length of a call and the order.
     pub work: Work,
-    /// Calls of the application in flight.
+    /// Number of the application's calls in flight, 1 to [`limits::DEPTH_MAX`].
     pub depth: usize,
-    /// The file's name in the export.
+    /// Name of the file in the export's root.
     pub name: String,
-    /// Its length.
+    /// Length of the file in bytes.
     pub file_bytes: u64,
-    /// No further calls after so long.
+    /// How long new calls are sent; `None` goes through the whole file.
     pub at_most: Option<Duration>,
-    /// Where a random sequence begins.
+    /// Seed of the offsets of a random workload; others ignore it.
     pub seed: u64,
-    /// What the file holds, or is to hold.
+    /// Contents that the file has, or is to have.
     pub data: Data,
     /// Whether what is read has to be what [`Content`] says.
     pub checked: bool,
 }
 
-/// What came of it.
+/// The figures of one load as the client sees them.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Outcome {
-    /// Payload bytes moved.
+    /// Number of payload bytes that were moved.
     pub bytes: u64,
-    /// Calls of the application.
+    /// Number of the application's calls that were answered.
     pub calls: u64,
-    /// From the first call to the last reply, that of COMMIT included.
+    /// Seconds from the first call to the last reply, that of COMMIT included.
     pub seconds: f64,
-    /// The part of it that COMMIT took.
+    /// Seconds that COMMIT took, which are part of [`Outcome::seconds`].
     pub commit_seconds: f64,
-    /// Latency of the application's calls in microseconds: median, two high percentiles, the longest.
+    /// Median latency of the application's calls, in microseconds.
     pub p50_us: f64,
-    /// The 99th percentile.
+    /// 99th percentile of the latency of the application's calls, in microseconds.
     pub p99_us: f64,
-    /// The 99.9th percentile.
+    /// 99.9th percentile of the latency of the application's calls, in microseconds.
     pub p999_us: f64,
-    /// The longest.
+    /// Longest latency of the application's calls, in microseconds.
     pub max_us: f64,
     /// Bytes that were compared with what they ought to be.
     pub checked_bytes: u64,
 }
 
 impl Outcome {
-    /// Throughput in MiB/s.
+    /// Throughput of the load in MiB/s.
     pub fn mib_per_second(&self) -> f64 {
         self.bytes as f64 / f64::from(1 << 20) / self.seconds
     }
@@ -120,17 +121,17 @@ pub fn run(place: &Place, job: &Job, progress: &AtomicU64) -> Result<Outcome> {
     })
 }
 
-/// A call of the application in flight.
+/// A call of the application that is in flight.
 #[derive(Clone, Copy)]
 struct Call {
     sent_at: Instant,
     offset: u64,
     pieces_left: u32,
-    /// Compare all of it.
+    /// Whether all of the call's data is compared, instead of only its beginning.
     whole: bool,
 }
 
-/// A WRITE on its way out.
+/// A WRITE whose data is being sent.
 struct Outgoing {
     offset: u64,
     len: usize,
@@ -150,12 +151,12 @@ struct Streaming<'a> {
     turns: u64,
     /// One encoded READ or WRITE without its data; xid, offset and count are patched.
     template: Vec<u8>,
-    /// The next call's; each is used once, so that no reply cache takes a call for an old one.
+    /// Xid of the next call; each is used once, so that no reply cache takes a call for an old one.
     xid: u32,
-    /// Whose reply is awaited, at the place that the low half of the xid gives.
+    /// The xid, slot and piece of each call that awaits its reply, indexed by the low 16 bits of the xid.
     awaited: Vec<Option<(u32, usize, u32)>>,
     out: Vec<u8>,
-    /// Bytes that are compared whole.
+    /// Buffer for the bytes of READ replies that are compared.
     payload: Vec<u8>,
     verifier: Option<[u8; 8]>,
     latencies: Histogram<u64>,
@@ -212,7 +213,7 @@ impl<'a> Streaming<'a> {
         self.places.next()
     }
 
-    /// Gives `slot` its next call.
+    /// Begins the next call of the application in `slot`, at `offset` of the file.
     fn begin(&mut self, slot: usize, offset: u64, now: Instant) {
         self.calls[slot] = Call {
             sent_at: now,
@@ -333,7 +334,7 @@ impl<'a> Streaming<'a> {
         Ok((slot, piece))
     }
 
-    /// Passes over attributes that may be there.
+    /// Skips optional attributes of `len` bytes, if the reply has them.
     fn skip_optional(&mut self, len: usize) -> Result<()> {
         if self.input.word()? != 0 {
             self.input.skip(len)?;
@@ -492,9 +493,9 @@ fn place_of(xid: u32) -> usize {
     (xid & 0xffff) as usize
 }
 
-/// `fattr3` on the wire.
+/// Length of `fattr3` on the wire, in bytes.
 const ATTRIBUTES_BYTES: usize = 84;
-/// `wcc_attr` on the wire.
+/// Length of `wcc_attr` on the wire, in bytes.
 const PRE_ATTRIBUTES_BYTES: usize = 24;
 
 fn template(session: &Session, direction: Direction) -> Vec<u8> {

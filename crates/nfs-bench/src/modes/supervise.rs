@@ -13,12 +13,12 @@ use crate::stage;
 /// Carries a [`Setting`] from the supervisor to the run.
 const SETTING: &str = "PENSTOCK_BENCH_SETTING";
 
-/// What the supervisor made for the run.
+/// What the supervisor made for the run and takes down after it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Setting {
-    /// Every cgroup's name begins so.
+    /// Beginning of the name of every cgroup of the run.
     pub cgroups: String,
-    /// The zram disk, if there is one.
+    /// Device file of the zram disk, if there is one.
     pub zram: Option<PathBuf>,
     /// A directory of our own on the machine's disk.
     pub disk: PathBuf,
@@ -35,9 +35,9 @@ impl Setting {
     }
 }
 
-/// Starts this program again, with the same arguments, in namespaces of its own, and clears up after it however it ends.
-/// The files on disk go to a new directory below `disk_parent`; a zram disk of `fast_bytes` is made
-/// if the fast device is wanted.
+/// Starts this program again, with the same arguments, in namespaces of its own, and clears up after it
+/// however it ends. The files on disk go to a new directory below `disk_parent`; a zram disk of `fast_bytes`
+/// is made if the fast device is wanted.
 ///
 /// # Errors
 /// The namespaces cannot be made, or something cannot be cleared up.

@@ -13,7 +13,7 @@ use crate::summary::Summary;
 use crate::summary::table::Table;
 
 impl Report {
-    /// What is shown of it.
+    /// The run as people read it: header, tables, goals, what is missing.
     pub fn summary(&self) -> Summary<'_> {
         Summary {
             header: self.header_lines(),
@@ -23,7 +23,7 @@ impl Report {
         }
     }
 
-    /// Where and how, a line each.
+    /// Lines that say on which machine and with which settings the figures were measured.
     fn header_lines(&self) -> Vec<String> {
         let h = &self.header;
         let mib = |bytes: u64| bytes >> 20;
@@ -48,7 +48,7 @@ impl Report {
         lines
     }
 
-    /// One for each workload on each volume.
+    /// The run's tables: one for each workload on each volume, and one of what was counted.
     pub fn tables(&self) -> Vec<Table> {
         let mut tables = Vec::new();
         for (volume, _) in &self.header.volumes {

@@ -4,7 +4,7 @@ use clap::ValueEnum;
 use fastrand::Rng;
 use serde::Serialize;
 
-/// One workload.
+/// A workload of the mode comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Work {
@@ -28,17 +28,17 @@ pub enum Work {
     Read47008,
 }
 
-/// Which way the bytes go.
+/// The direction in which a workload's bytes go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// From the server.
+    /// From the server to the client.
     Read,
-    /// To the server.
+    /// From the client to the server.
     Write,
 }
 
 impl Work {
-    /// In the order of the report.
+    /// Every workload, in the order of the report.
     pub const ALL: [Self; 6] = [
         Self::SeqRead1m,
         Self::SeqRead3m,
@@ -48,7 +48,7 @@ impl Work {
         Self::Read47008,
     ];
 
-    /// As on the command line.
+    /// The workload's name on the command line and in the report.
     pub fn name(self) -> &'static str {
         match self {
             Self::SeqRead1m => "seq-read-1m",
@@ -60,7 +60,7 @@ impl Work {
         }
     }
 
-    /// Which way its bytes go.
+    /// The direction in which the workload's bytes go.
     pub fn direction(self) -> Direction {
         match self {
             Self::SeqWrite1m | Self::Write47008 => Direction::Write,
@@ -70,7 +70,7 @@ impl Work {
         }
     }
 
-    /// Bytes of one call of the application.
+    /// Length in bytes of one call of the application.
     pub fn call_bytes(self) -> u32 {
         match self {
             Self::SeqRead1m | Self::SeqWrite1m => 1 << 20,
@@ -80,7 +80,7 @@ impl Work {
         }
     }
 
-    /// Whether its calls go to random places.
+    /// Whether the workload's calls go to random places of the file.
     pub fn is_random(self) -> bool {
         self == Self::RandRead4k
     }
@@ -101,8 +101,8 @@ pub struct Places {
 }
 
 impl Places {
-    /// Of calls of `call_bytes` in a file of `file_bytes`; with a `seed` at random, else each once from the beginning.
-    /// A last piece that is shorter than a call is left out.
+    /// Makes the offsets of calls of `call_bytes` in a file of `file_bytes`: random ones without end with a
+    /// `seed`, otherwise each once from the beginning. A last piece that is shorter than a call is left out.
     pub fn new(call_bytes: u32, file_bytes: u64, seed: Option<u64>) -> Self {
         let call_bytes = u64::from(call_bytes);
         Self {

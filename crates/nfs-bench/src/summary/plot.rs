@@ -5,25 +5,26 @@
 
 use std::fmt::Write as _;
 
-/// One contender's line in each panel.
+/// The line that one contender has in each panel.
 #[derive(Clone, Debug)]
 pub struct Line {
-    /// In the legend.
+    /// The contender's name in the legend.
     pub name: String,
-    /// For each panel its points: where on the axis, usually seconds, and the figure.
+    /// For each panel the points of the line: where on the axis, usually seconds, and the figure.
     pub panels: Vec<Vec<(f64, f64)>>,
 }
 
-/// What a panel shows.
+/// The title of a panel and the level that is marked in it.
 #[derive(Clone, Copy, Debug)]
 pub struct Panel {
-    /// With its unit.
+    /// Title of the panel, with the unit of its figures.
     pub title: &'static str,
     /// A level that means something, drawn dashed, and what it means.
     pub level: Option<(f64, &'static str)>,
 }
 
-/// The picture: `lines` in `panels`, one above another; they share the axis below, which is about `below`.
+/// Draws `lines` in `panels`, one above another, as an SVG picture. The panels share the axis at the bottom,
+/// and `below` is its caption.
 pub fn svg(title: &str, below: &str, panels: &[Panel], lines: &[Line]) -> String {
     let seconds = lines
         .iter()
@@ -147,7 +148,7 @@ fn draw_panel(
     }
 }
 
-/// From nothing to `most`, drawn from `from` to `to`.
+/// An axis for figures from 0 to `most`, which is drawn from the coordinate `from` to `to`.
 struct Axis {
     most: f64,
     from: f64,
@@ -164,7 +165,7 @@ impl Axis {
         self.from + (self.to - self.from) * value / self.most
     }
 
-    /// At most eight, at round numbers.
+    /// The ticks of the axis, at most nine and at round numbers, from 0 on.
     fn ticks(&self) -> Vec<f64> {
         let rough = self.most / 5.0;
         let magnitude = 10f64.powf(rough.log10().floor());
@@ -180,7 +181,7 @@ impl Axis {
     }
 }
 
-/// Without more decimals than a tick needs.
+/// A tick's number with at most two decimals, and no zeros at their end.
 fn number(value: f64) -> String {
     let text = format!("{value:.2}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()

@@ -5,11 +5,11 @@ use std::fmt::Write as _;
 /// Cells under a heading; the first column is text, the others are figures.
 #[derive(Clone, Debug)]
 pub struct Table {
-    /// What it is about.
+    /// Title of the table, which says what its figures are about.
     pub title: String,
-    /// One for each column.
+    /// Headings of the columns, one for each.
     pub heading: Vec<String>,
-    /// As many cells each as the heading.
+    /// The rows, each with as many cells as there are headings.
     pub rows: Vec<Vec<String>>,
 }
 
@@ -27,7 +27,7 @@ impl Table {
         }
     }
 
-    /// With columns aligned by spaces.
+    /// The table as plain text, its columns aligned with spaces.
     pub fn text(&self) -> String {
         let mut out = format!("{}\n", self.title);
         let widths: Vec<usize> = (0..self.heading.len())
@@ -57,7 +57,7 @@ impl Table {
         out
     }
 
-    /// As a table of Markdown.
+    /// The table in Markdown, under a heading of the third level.
     pub fn markdown(&self) -> String {
         let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
         let mut rule = vec!["---".to_owned()];

@@ -8,13 +8,13 @@ use serde::Serialize;
 /// A goal and how far it was reached.
 #[derive(Clone, Debug, Serialize)]
 pub struct Verdict {
-    /// In words.
+    /// The goal in words, for the report.
     pub goal: String,
-    /// What was measured.
+    /// The figure that was measured, if there is one.
     pub value: Option<f64>,
-    /// What it is held against.
+    /// The figure that the value is held against, if there is one.
     pub bound: Option<f64>,
-    /// Whether it is enough; `None` where something was not measured.
+    /// Whether the goal is met; `None` where something was not measured.
     pub met: Option<bool>,
 }
 
@@ -39,13 +39,13 @@ impl Verdict {
         }
     }
 
-    /// As a row of a table of Markdown: whether it is met, the goal, what was measured, the bound.
+    /// The goal as a row of a table in Markdown: whether it is met, the goal, what was measured, the bound.
     pub fn markdown(&self) -> String {
         let (value, bound) = (number(self.value), number(self.bound));
         format!("| {} | {} | {value} | {bound} |\n", self.word(), self.goal)
     }
 
-    /// Whether it has been reached, as one word.
+    /// One word that says whether the goal is met.
     fn word(&self) -> &'static str {
         match self.met {
             Some(true) => "met",
