@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-/// Every group of ours begins so; the process that made them follows.
+/// Beginning of the name of every group that is made here; the id of the process that made it follows.
 pub const PREFIX: &str = "penstock-bench-";
 
 /// A group, removed when dropped; its processes have to be gone by then.
@@ -27,14 +27,14 @@ enum Version {
 /// What a group is charged with, in bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Charged {
-    /// Everything.
+    /// All memory that the group is charged with, the page cache included.
     pub all: u64,
-    /// Page cache, shared memory included.
+    /// Page cache that the group is charged with, shared memory included.
     pub cache: u64,
 }
 
 impl Cgroup {
-    /// Makes the group `PREFIX` + `name` limited to `bytes`, below the memory controller's root.
+    /// Makes the group `PREFIX` + `name`, limited to `bytes` of memory, below the memory controller's root.
     ///
     /// # Errors
     /// The machine has no memory controller, or this process may not use it.
@@ -60,7 +60,7 @@ impl Cgroup {
         ["sh", "-c", &enter, "sh"].map(str::to_owned).to_vec()
     }
 
-    /// What it is charged with now.
+    /// The memory that the group is charged with now.
     ///
     /// # Errors
     /// Its files cannot be read.

@@ -26,7 +26,7 @@ impl Frozen {
         })
     }
 
-    /// Changes of it wait from now on.
+    /// Freezes the file system: changes of it wait from now on.
     ///
     /// # Errors
     /// When the kernel does not do it.
@@ -36,7 +36,7 @@ impl Frozen {
         Ok(())
     }
 
-    /// What waits goes on.
+    /// Thaws the file system: the changes that wait go on.
     ///
     /// # Errors
     /// When the kernel does not do it.

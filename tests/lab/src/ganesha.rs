@@ -9,10 +9,10 @@ use anyhow::{Context as _, Result};
 
 use crate::{Lab, Netns, Running};
 
-/// Where it listens.
+/// The TCP ports on which Ganesha listens.
 #[derive(Debug, Clone, Copy)]
 pub struct Ports {
-    /// The NFS program.
+    /// TCP port of the NFS program.
     pub nfs: u16,
     /// The MOUNT program, which has a port of its own; a portmapper tells it.
     pub mount: u16,
@@ -42,7 +42,7 @@ pub fn command_line(dir: &Path, export: &Path, ports: Ports) -> Result<Vec<OsStr
     Ok(words)
 }
 
-/// Starts it on `export`, in the namespace; it answers some time later, on port 2049.
+/// Starts Ganesha on `export`, in the namespace; it answers some time later, on port 2049.
 ///
 /// It gets a `/run` and a rpcbind of its own, which end with it.
 ///

@@ -21,14 +21,15 @@ pub struct Hold {
     fifo: PathBuf,
 }
 
-/// One flush or several that wait; dropped, they go on.
+/// One flush or several that wait; they go on when this is dropped.
 #[must_use = "lets the flush go when it is dropped"]
 pub struct Held {
     _writer: OwnedFd,
 }
 
 impl Hold {
-    /// As yet nothing is held. Its files are in `dir` and begin with `name`.
+    /// Makes the named pipe of a hold that holds nothing yet. Its files are in `dir` and their names begin
+    /// with `name`.
     ///
     /// # Errors
     /// When the named pipe cannot be made.

@@ -21,13 +21,13 @@ const HALT_DEADLINE: Duration = Duration::from_secs(240);
 /// The modules of an NFSv3 server, in the order of their needs; those not there are built in.
 const MODULES: &str = "net/sunrpc/sunrpc fs/nfs_common/grace fs/lockd/lockd fs/nfs_common/nfs_acl \
      lib/oid_registry net/sunrpc/auth_gss/auth_rpcgss fs/nfsd/nfsd";
-/// Threads of nfsd.
+/// Number of nfsd threads in the guest.
 const THREADS: u32 = 8;
 
 /// A guest that serves; it ends when this is dropped, its disk then as after a power cut.
 pub struct KernelNfsd {
     process: Running,
-    /// The guest halts when this file appears.
+    /// A file on the host; the guest halts when it appears.
     stop: PathBuf,
     said: Lines,
 }

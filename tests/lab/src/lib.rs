@@ -39,18 +39,18 @@ pub use server::{IoFigures, Server, ServerOptions, counter};
 pub use uml::{Guest, GuestOutcome, Mount, test_binary};
 pub use zram::Zram;
 
-/// Which of the server's I/O engines is used.
+/// The I/O engine that a server is started with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Engine {
-    /// `io_uring`.
+    /// The engine that submits reads and writes to `io_uring`.
     Uring,
-    /// A pool of threads.
+    /// The engine that makes blocking calls on a pool of threads.
     Threads,
 }
 
 impl Engine {
-    /// The word of the server's `--engine` option.
+    /// The engine's word for the server's `--engine` option.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Uring => "uring",
@@ -62,11 +62,11 @@ impl Engine {
 /// The program under test, and where a test keeps what it makes.
 #[derive(Debug, Clone)]
 pub struct Lab {
-    /// The `penstock` binary.
+    /// Path of the `penstock` binary.
     pub program: PathBuf,
     /// The I/O engine of the servers that are started.
     pub engine: Engine,
-    /// A directory for logs, configurations and state.
+    /// The directory for the test's logs, configurations and state.
     pub dir: PathBuf,
 }
 

@@ -23,14 +23,14 @@ pub struct Lines {
     taken: usize,
 }
 
-/// What was heard.
+/// What [`Lines::hear`] comes back with.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Heard {
-    /// The next line, without its end.
+    /// The next line of the file, without its end.
     Line(String),
     /// The writing process has ended, and all its lines have been taken.
     Ended,
-    /// The deadline has passed.
+    /// The deadline has passed and no whole line has come.
     Late,
 }
 

@@ -12,25 +12,25 @@ use crate::process::{Running, output, run};
 /// How long an unmounted file system may stay busy: a ring that was killed with its process gives
 /// its files back a little later.
 const UNMOUNT_DEADLINE: Duration = Duration::from_secs(20);
-/// The pause between two attempts to unmount.
+/// The pause between two attempts to unmount the file system.
 const UNMOUNT_PAUSE: Duration = Duration::from_millis(2);
 
-/// A file system of the Linux kernel.
+/// The kinds of file system that an image can hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FsKind {
-    /// XFS: at least 300 MiB.
+    /// XFS, whose image needs at least 300 MiB.
     Xfs,
     /// ext4, with inodes of 256 bytes.
     Ext4,
-    /// btrfs: at least 110 MiB.
+    /// btrfs, whose image needs at least 110 MiB.
     Btrfs,
 }
 
 /// A mounted loop file system; unmounted, and its image removed, on drop.
 pub struct LoopFs {
     image: PathBuf,
-    /// Where the image is: in memory if there is /dev/shm, since what a cut drops is decided above
-    /// the loop device.
+    /// The directory of the image. It is in memory if there is /dev/shm, since what a power cut drops is
+    /// decided above the loop device.
     _place: tempfile::TempDir,
     point: PathBuf,
     /// Bytes of a sector of the device: what direct I/O has to be aligned to.
@@ -88,7 +88,7 @@ impl LoopFs {
         Ok(fs)
     }
 
-    /// The directory that it is mounted on.
+    /// The directory that the file system is mounted on.
     pub fn point(&self) -> &Path {
         &self.point
     }
@@ -98,7 +98,7 @@ impl LoopFs {
         &self.image
     }
 
-    /// Mounts it (again); the file system recovers from its log.
+    /// Mounts the file system (again), which recovers from its log.
     ///
     /// # Errors
     /// When mount fails.
@@ -119,7 +119,7 @@ impl LoopFs {
         Ok(())
     }
 
-    /// Unmounts it, and waits up to 20 seconds for what still uses it.
+    /// Unmounts the file system, and waits up to 20 seconds for what still uses it.
     ///
     /// # Errors
     /// When it stays busy.

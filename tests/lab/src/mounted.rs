@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use crate::process::output;
 
-/// A mount; unmounted on drop.
+/// A mounted directory, which is unmounted on drop.
 pub struct Mounted(PathBuf);
 
 impl Mounted {

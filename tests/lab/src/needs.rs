@@ -5,20 +5,20 @@ use std::path::{Path, PathBuf};
 
 use crate::Engine;
 
-/// Something a machine may lack.
+/// Something that a test needs and that a machine may lack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
-    /// Mounts, namespaces, other users' files.
+    /// The rights of root: mounts, namespaces, other users' files.
     Root,
-    /// Loop devices with XFS and ext4.
+    /// Loop devices, and the programs that make XFS and ext4 on them.
     Loop,
-    /// mkfs.btrfs.
+    /// The program mkfs.btrfs, to make btrfs on a loop device.
     Btrfs,
     /// User Mode Linux with its NFS client modules, and mount.nfs.
     Uml,
-    /// Tap devices and network namespaces.
+    /// Tap devices in network namespaces, as the wire to a guest.
     Tun,
-    /// nfs-ls, nfs-cat, nfs-cp, nfs-stat.
+    /// The utilities of libnfs: nfs-ls, nfs-cat, nfs-cp and nfs-stat.
     LibnfsUtils,
     /// FUSE: file systems that a process serves.
     Fuse,
@@ -26,7 +26,7 @@ pub enum Need {
     Ganesha,
     /// nfsd and its programs, for a guest that serves.
     KernelServer,
-    /// tar and a C compiler.
+    /// The program tar and a C compiler.
     Compiler,
     /// strace, to count system calls.
     Strace,
@@ -37,7 +37,7 @@ pub enum Need {
 }
 
 impl Need {
-    /// What it is called in the list of scenarios.
+    /// The need's name in the list of scenarios.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Root => "root",

@@ -13,18 +13,18 @@ pub struct Netns {
 }
 
 impl Netns {
-    /// The wire's network.
+    /// The network of the wire between the server and the guest.
     pub const NETWORK: &'static str = "10.99.1.0/24";
     /// The server's address on the wire.
     pub const HOST: &'static str = "10.99.1.1";
     /// The guest's address on the wire.
     pub const GUEST: &'static str = "10.99.1.2";
-    /// Another address of the server. The guest comes to it from [`Netns::GUEST_SECOND`], as another
-    /// client would.
+    /// The server's second address. The guest comes to it from [`Netns::GUEST_SECOND`], as another client
+    /// would.
     pub const HOST_SECOND: &'static str = "10.99.1.11";
     /// The guest's second address: the source of what it sends to [`Netns::HOST_SECOND`].
     pub const GUEST_SECOND: &'static str = "10.99.1.12";
-    /// The tap device's name inside the namespace.
+    /// Name of the tap device inside the namespace.
     pub const TAP: &'static str = "tap0";
 
     /// Makes a namespace of this process's own, with loopback and the tap device up.

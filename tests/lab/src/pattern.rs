@@ -47,5 +47,5 @@ pub fn digest(state: u64, data: &[u8]) -> u64 {
     })
 }
 
-/// The FNV-1a offset basis.
+/// The FNV-1a offset basis, which is the `state` that a [`digest`] starts with.
 pub const DIGEST_START: u64 = 0xcbf2_9ce4_8422_2325;

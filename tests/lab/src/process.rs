@@ -39,7 +39,7 @@ impl Running {
         self.child.id()
     }
 
-    /// The child itself, for its standard streams.
+    /// The child as the standard library sees it, for its standard streams.
     pub const fn child(&mut self) -> &mut Child {
         &mut self.child
     }
@@ -119,7 +119,7 @@ impl Running {
         }
     }
 
-    /// Asks it to end (SIGTERM) and waits; a process that still runs after `within` is killed.
+    /// Asks the process to end (SIGTERM) and waits; one that still runs after `within` is killed.
     pub fn end(mut self, within: Duration) {
         self.signal(Signal::TERM);
         // Dropping it kills what is left.
@@ -137,17 +137,17 @@ impl Drop for Running {
     }
 }
 
-/// Resident memory of a process in bytes.
+/// Memory of a running process, in bytes.
 #[derive(Clone, Copy, Debug, serde::Serialize)]
 pub struct Memory {
-    /// What it has now.
+    /// Resident memory that the process has now, in bytes.
     pub resident_bytes: u64,
     /// The most that it has had so far.
     pub peak_bytes: u64,
 }
 
 impl Memory {
-    /// Reads it from `/proc` (`VmRSS` and `VmHWM` of proc(5)).
+    /// Reads the figures of the process `pid` from `/proc` (`VmRSS` and `VmHWM` of proc(5)).
     ///
     /// # Errors
     /// The process is gone.

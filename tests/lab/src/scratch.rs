@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 /// How many lines of each log are shown after a failure.
 const TAIL_LINES: usize = 25;
 
-/// A temporary directory; removed on drop.
+/// A temporary directory, which is removed on drop.
 pub struct Scratch(Option<tempfile::TempDir>);
 
 impl Scratch {
@@ -27,7 +27,7 @@ impl Scratch {
         Ok(Self(Some(dir)))
     }
 
-    /// The directory.
+    /// Path of the directory, as long as it is there.
     pub fn path(&self) -> &Path {
         self.0
             .as_ref()

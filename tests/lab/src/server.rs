@@ -36,11 +36,11 @@ pub struct ServerOptions<'a> {
     pub faults: Option<&'a Path>,
     /// Run as nobody, without any capability. The program and its directories must be readable by all.
     pub unprivileged: bool,
-    /// Further words of the command line.
+    /// Further arguments for the server's command line.
     pub more: &'a [&'a str],
 }
 
-/// A running server; killed on drop.
+/// A running server, which is killed on drop.
 pub struct Server {
     process: Running,
     address: SocketAddr,
@@ -49,7 +49,7 @@ pub struct Server {
     state: PathBuf,
 }
 
-/// What is looked at of `ctl --json status`.
+/// The part of `ctl --json status` that is looked at.
 #[derive(Deserialize)]
 struct Status {
     io: Vec<IoFigures>,
@@ -59,11 +59,11 @@ struct Status {
 /// How the bytes of one export's READs or WRITEs went, in the server's own words (`ctl status`).
 #[derive(Debug, Deserialize)]
 pub struct IoFigures {
-    /// The export's `pseudo` path.
+    /// The export's path as clients mount it, `pseudo` in the configuration.
     pub export: String,
-    /// `read` or `write`.
+    /// The operation that is counted: `read` or `write`.
     pub operation: String,
-    /// Calls, failed ones included.
+    /// Number of calls, failed ones included.
     pub calls: u64,
     /// Bytes by the mode in which they really went.
     pub moved_bytes: BTreeMap<String, u64>,
@@ -143,12 +143,12 @@ impl Server {
         })
     }
 
-    /// Where it listens.
+    /// The address on which the server answers.
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Ends it as an operator does: SIGTERM, drained, exit code 0.
+    /// Ends the server as an operator does: SIGTERM, drained, exit code 0.
     ///
     /// # Errors
     /// When it does not end in time, ends otherwise, or its log tells of a panic.
@@ -162,7 +162,7 @@ impl Server {
         self.no_panic()
     }
 
-    /// Ends it as a crash does: SIGKILL. When this returns, it has ended.
+    /// Ends the server as a crash does, with SIGKILL. When this returns, it has ended.
     ///
     /// # Errors
     /// When it had ended before, or its log tells of a panic.
@@ -173,8 +173,8 @@ impl Server {
         self.no_panic()
     }
 
-    /// Ends it by SIGKILL where it cannot end before `meanwhile` has run: a thread of it waits in the
-    /// kernel for what `meanwhile` lets go, and ends when its system call has.
+    /// Ends the server by SIGKILL where it cannot end before `meanwhile` has run: one of its threads waits in
+    /// the kernel for what `meanwhile` lets go, and ends when its system call has.
     ///
     /// # Errors
     /// Those of [`Server::kill`] and of `meanwhile`.
@@ -186,7 +186,7 @@ impl Server {
         self.no_panic()
     }
 
-    /// Waits until a thread of it waits in the kernel and no signal can interrupt it (state `D` of
+    /// Waits until a thread of the server waits in the kernel and no signal can interrupt it (state `D` of
     /// proc(5)).
     ///
     /// # Errors
@@ -236,7 +236,7 @@ impl Server {
         Ok(status(&self.program, &self.state)?.io)
     }
 
-    /// The process id.
+    /// Process id of the server.
     pub fn id(&self) -> u32 {
         self.process.id()
     }
@@ -263,7 +263,7 @@ impl Server {
         }
     }
 
-    /// Lets it make no file longer than `bytes` from now on (`RLIMIT_FSIZE`).
+    /// Keeps the server from making any file longer than `bytes` from now on (`RLIMIT_FSIZE`).
     ///
     /// # Errors
     /// When the kernel does not let us.
@@ -292,7 +292,7 @@ impl Server {
     }
 }
 
-/// One figure of the server whose state is in `state`.
+/// The counter `name` of the server whose state is in `state`.
 ///
 /// # Errors
 /// When it does not answer on its control socket, or counts no such thing.

@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 
 use crate::pattern;
 
-/// Size of the file, in bytes.
+/// Size of the one file in bytes.
 pub const SIZE: u64 = 1 << 20;
 /// The file's content is the pattern of this tag.
 pub const TAG: u64 = 77;
@@ -32,11 +32,11 @@ pub struct SlowFs {
     session: Option<BackgroundSession>,
 }
 
-/// Reads wait here.
+/// The place where reads wait until they are let go.
 #[derive(Default)]
 struct Gate {
     state: Mutex<State>,
-    /// Told of each read that waits.
+    /// Wakes whoever waits for a read to come.
     waits: Notify,
 }
 
@@ -76,7 +76,7 @@ fn answer(offset: u64, size: u32, reply: ReplyData) {
 }
 
 impl SlowFs {
-    /// Mounts it on `point`.
+    /// Mounts the file system on `point`.
     ///
     /// # Errors
     /// When FUSE is not available.
@@ -100,7 +100,7 @@ impl SlowFs {
             .context("no READ has reached the stalled file system")
     }
 
-    /// Lets all reads go, those to come too.
+    /// Lets all reads go, and those that are still to come.
     pub fn release(&self) {
         self.gate.release();
     }

@@ -14,9 +14,9 @@ use fuser::{
 };
 use tokio::sync::Notify;
 
-/// The file.
+/// Name of the one file, in the root directory.
 pub const FILE: &str = "file";
-/// Its size, in bytes.
+/// Size of the one file in bytes.
 pub const SIZE: u64 = 2 << 20;
 /// How long the kernel may remember names and attributes.
 const TTL: Duration = Duration::from_secs(3600);
@@ -32,7 +32,7 @@ pub struct TurnFs {
 
 struct Gate {
     state: Mutex<State>,
-    /// Told of each write that waits.
+    /// Wakes whoever waits for a held write to come.
     waits: Notify,
 }
 
@@ -50,7 +50,7 @@ struct Waiting {
 }
 
 impl State {
-    /// Does it, and says so.
+    /// Carries out a write and answers it; one beyond the end of the file fails with EFBIG.
     fn write(
         &mut self,
         Waiting {
@@ -75,7 +75,7 @@ impl Gate {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether there was one.
+    /// Lets the longest-waiting write go; false if none waits.
     fn let_one_go(&self) -> bool {
         let mut state = self.lock();
         let is_one = !state.waiting.is_empty();
@@ -96,7 +96,7 @@ impl Gate {
 }
 
 impl TurnFs {
-    /// Mounts it on `point`.
+    /// Mounts the file system on `point`.
     ///
     /// # Errors
     /// When FUSE is not available.
@@ -135,12 +135,12 @@ impl TurnFs {
         Ok(())
     }
 
-    /// Lets all writes go, and holds no more.
+    /// Lets all writes go, and holds none from now on.
     pub fn let_all_go(&self) {
         self.gate.let_all_go();
     }
 
-    /// What the file holds.
+    /// At most `len` bytes of the file, from `offset` on.
     pub fn content(&self, offset: u64, len: usize) -> Vec<u8> {
         let state = self.gate.lock();
         let found = state.content.iter().skip(offset as usize).take(len);

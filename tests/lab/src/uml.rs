@@ -20,20 +20,20 @@ pub const PROGRAM: &str = "linux.uml";
 /// The environment variable by which the guest's memory, a file, comes to lie in the host's.
 pub const MEMORY_DIRECTORY: (&str, &str) = ("TMPDIR", "/dev/shm");
 
-/// How much memory a guest has.
+/// Memory of a guest, as the kernel's `mem` option takes it.
 const GUEST_MEMORY: &str = "640M";
 
 /// The modules of an NFSv3 client, in the order of their needs.
 pub const CLIENT_MODULES: &str = "net/sunrpc/sunrpc fs/nfs_common/grace fs/lockd/lockd fs/netfs/netfs \
      fs/fscache/fscache fs/nfs/nfs fs/nfs_common/nfs_acl fs/nfs/nfsv3";
 
-/// A guest to be run.
+/// A User Mode Linux guest that mounts exports and runs a script.
 pub struct Guest<'a> {
     /// The wire to its server; its addresses are those of [`Netns`].
     pub netns: &'a Netns,
     /// The server's port on [`Netns::HOST`], of the mounts that have none of their own.
     pub port: u16,
-    /// What is mounted before the script runs.
+    /// The exports that are mounted before the script runs.
     pub mounts: &'a [Mount<'a>],
     /// Shell lines to run once all is mounted. `$T` is the test binary, `$R` the result file.
     pub script: &'a str,
@@ -41,12 +41,12 @@ pub struct Guest<'a> {
     pub within: Duration,
 }
 
-/// A mount of the guest.
+/// An export that a guest mounts.
 pub struct Mount<'a> {
-    /// The mount point below `/mnt`.
+    /// Name of the mount point in the directory `/mnt`.
     point: &'a str,
     export: &'a str,
-    /// Options of mount.nfs besides version and ports.
+    /// Mount options beside the protocol version and the ports.
     options: &'a str,
     host: &'a str,
     /// The port of a server of its own; [`Guest::port`] without one.
@@ -65,7 +65,7 @@ impl<'a> Mount<'a> {
         }
     }
 
-    /// From the server on this port: to the guest, another one.
+    /// The mount from the server on `port`, which to the guest is another server.
     pub const fn of_port(self, port: u16) -> Self {
         Self {
             port: Some(port),
@@ -73,7 +73,8 @@ impl<'a> Mount<'a> {
         }
     }
 
-    /// By the server's second address, from the guest's second one: to the server another client.
+    /// The mount by the server's second address, from the guest's second one, which to the server is another
+    /// client.
     pub const fn by_second_address(self) -> Self {
         Self {
             host: Netns::HOST_SECOND,

@@ -42,7 +42,7 @@ impl Zram {
         Ok(Some(zram))
     }
 
-    /// The device's file.
+    /// Path of the block device in `/dev`.
     pub fn device(&self) -> PathBuf {
         PathBuf::from(format!("/dev/zram{}", self.number))
     }
