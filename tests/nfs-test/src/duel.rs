@@ -15,11 +15,11 @@ use anyhow::{Context, Result, ensure};
 use fastrand::Rng;
 use nfs_lab::pattern;
 
-/// The name of the file, in the directory that all of them share.
+/// Name of the file, in the directory that all owners share.
 pub(crate) const FILE: &str = "duel";
 /// The owners: two clients, and the local program.
 pub(crate) const OWNERS: u64 = 3;
-/// The owner that is the local program.
+/// Number of the owner that is the local program; the clients are 0 and 1.
 pub(crate) const LOCAL: u64 = 2;
 
 const RECORD: u64 = 47_008;
@@ -27,17 +27,17 @@ const RECORDS: u64 = 24;
 /// Tags that an owner uses in turn before its last one.
 const TURNS: u64 = 4;
 
-/// The whole file's length, in bytes.
+/// Length of the whole file in bytes.
 pub(crate) const LENGTH: u64 = RECORD * RECORDS;
 
-/// What has to be found in somebody's records.
+/// The tags that have to be found in the records of one owner.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Expected {
     /// Any of the owner's tags, also mixed, and zeros from before its first write.
     Any,
-    /// What the owner wrote in this round.
+    /// The tag that the owner writes in this round.
     Round(u64),
-    /// What it wrote in the end.
+    /// The tag that the owner writes last of all.
     Last,
 }
 
@@ -59,8 +59,8 @@ impl Expected {
     }
 }
 
-/// Writes all records of `owner`, in a random order, by `write`, which gets an offset and the bytes.
-/// `round` is `None` for the last time.
+/// Writes all records of `owner`, in a random order, by `write`, which gets an offset and the bytes. `round`
+/// is `None` for the owner's last time.
 ///
 /// # Errors
 /// Those of `write`.

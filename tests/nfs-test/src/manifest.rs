@@ -18,10 +18,10 @@ const WHOLE_FILE_MAX: u64 = 64 << 20;
 /// The piece of a large file that is read at either end, in bytes.
 const EDGE: u64 = 1 << 20;
 
-/// One object of the tree.
+/// One file, directory or other object of a tree.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Entry {
-    /// Path below the root of the manifest; not always UTF-8.
+    /// Path below the root of the manifest; it need not be UTF-8.
     pub(crate) path: Vec<u8>,
     /// `file`, `dir`, `symlink`, `fifo`, `socket`, `char` or `block`.
     pub(crate) kind: String,
@@ -33,13 +33,13 @@ pub(crate) struct Entry {
     pub(crate) nlink: u64,
     /// Size in bytes; 0 for directories.
     pub(crate) size: u64,
-    /// Modification time, seconds and nanoseconds.
+    /// Modification time in seconds and nanoseconds.
     pub(crate) mtime: (i64, i64),
     /// Digest of a file's bytes, of a link's target, or the device number.
     pub(crate) content: u64,
 }
 
-/// Everything below `root` (without `root` itself), sorted by path.
+/// Lists everything below `root` (without `root` itself), sorted by path.
 ///
 /// # Errors
 /// Any error of the file system while listing, reading or asking for attributes.
@@ -50,7 +50,7 @@ pub(crate) fn of_tree(root: &Path) -> Result<Vec<Entry>> {
     Ok(entries)
 }
 
-/// For trees on file systems that each have times of their own.
+/// Clears the times of all entries, to compare trees on file systems that each have times of their own.
 pub(crate) fn forget_times(entries: &mut [Entry]) {
     for entry in entries {
         entry.mtime = (0, 0);

@@ -21,7 +21,7 @@ use crate::host::Context;
 use crate::scenarios::{Scenario, TABLE};
 use queue::{Item, Outcome};
 
-/// Seeds that are drawn are below this: short enough to type again.
+/// Bound of the seeds that are drawn, which keeps them short enough to type again.
 const SEEDS: u64 = 1_000_000_000;
 
 /// What `nfs-test run` is told.
@@ -70,7 +70,7 @@ enum EngineChoice {
     Both,
 }
 
-/// Prints every scenario with its needs.
+/// Prints every scenario with what it shows and what it needs.
 pub(crate) fn list() {
     for scenario in TABLE {
         let needs: Vec<_> = scenario.needs.iter().map(|need| need.name()).collect();

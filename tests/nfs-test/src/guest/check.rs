@@ -33,7 +33,7 @@ pub(super) fn until(what: &str, mut seen: impl FnMut() -> Result<bool>) -> Resul
     Ok(())
 }
 
-/// The call has to fail with `errno`.
+/// Checks that a call failed with `errno`.
 pub(super) fn fails<T, E: Into<std::io::Error>>(
     outcome: Result<T, E>,
     errno: Errno,
@@ -53,7 +53,7 @@ pub(super) fn fails<T, E: Into<std::io::Error>>(
     }
 }
 
-/// Both have to be equal.
+/// Checks that the value found is the one expected.
 pub(super) fn same<T: PartialEq + Debug>(found: T, expected: T, what: &str) -> Result<()> {
     ensure!(
         found == expected,
@@ -62,7 +62,7 @@ pub(super) fn same<T: PartialEq + Debug>(found: T, expected: T, what: &str) -> R
     Ok(())
 }
 
-/// The names in a directory, sorted.
+/// The names in a directory, sorted by their bytes.
 pub(super) fn names(dir: &Path) -> Result<Vec<Vec<u8>>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(dir).with_context(|| format!("list {}", dir.display()))? {

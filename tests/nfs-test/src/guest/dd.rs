@@ -10,10 +10,10 @@ use nfs_lab::pattern::{self, DIGEST_START, digest};
 use super::Report;
 use super::check::{forget_pages, same};
 
-/// What is copied, in bytes: neither sectors nor pages.
+/// Length in bytes of what is copied: a multiple of neither sectors nor pages.
 const SOURCE_BYTES: usize = 400_123;
 
-/// One copy to the mount: its name, words for dd, and where in the file the source comes to be.
+/// One copy to the mount: its name, arguments of dd, and where in the file the source is copied to.
 struct Copy {
     name: &'static str,
     words: &'static [&'static str],
@@ -69,10 +69,10 @@ const COPIES: &[Copy] = &[
     },
 ];
 
-/// How many tests there are.
+/// Number of verdicts that the suite gives, one for each copy.
 pub(crate) const TESTS: usize = COPIES.len();
 
-/// How a copy is read back.
+/// The options of dd with which each copy is read back.
 const READS: &[&[&str]] = &[
     &["bs=512", "iflag=direct"],
     &["bs=65536", "iflag=direct"],
@@ -80,7 +80,8 @@ const READS: &[&[&str]] = &[
     &["bs=333"],
 ];
 
-/// Runs all copies below `dir`; files in `scratch` come and go. A line `file NAME ...` tells what each copy is.
+/// Runs all copies below `dir`; files in `scratch` come and go. A line `file NAME ...` tells the length and
+/// the digest of each copy.
 pub(super) fn run(dir: &Path, scratch: &Path, name: &str, report: &mut Report) -> Result<()> {
     let source = scratch.join("dd-source");
     let bytes = pattern::bytes(31, 0, SOURCE_BYTES);

@@ -15,9 +15,9 @@ use super::Report;
 use super::check::forget_pages;
 use crate::map::Map;
 
-/// The file never grows beyond this.
+/// Largest size of the file in bytes.
 const SIZE_MAX: usize = 256 * 1024;
-/// One operation touches at most this much.
+/// Most bytes that one operation touches.
 const OPERATION_MAX: usize = 64 * 1024;
 /// How many of the last operations a failure shows.
 const HISTORY: usize = 12;
@@ -29,23 +29,23 @@ struct Fsx {
     random: Rng,
     /// How many of a hundred operations go past the client's cache.
     direct: u64,
-    /// What was done, for the failure message.
+    /// The last operations, of which a failure shows some.
     history: Vec<String>,
 }
 
-/// What to do.
+/// What one run of fsx does, and what its verdict is called.
 pub(super) struct Plan<'a> {
-    /// The file's and the verdict's name.
+    /// Name of the file and of the verdict.
     pub(super) name: &'a str,
     pub(super) seed: u64,
     pub(super) operations: u64,
-    /// Tell of progress every so many operations.
+    /// Number of operations between two lines of progress; `None` for no such lines.
     pub(super) progress: Option<u64>,
     /// How many of a hundred operations go past the client's cache.
     pub(super) direct: u64,
 }
 
-/// Does it in `dir`.
+/// Runs random operations on one file in `dir` and gives one verdict.
 pub(super) fn run(dir: &Path, plan: &Plan<'_>, report: &mut Report) -> Result<()> {
     let outcome = play(dir.join(plan.name), plan, report);
     let outcome = outcome.with_context(|| format!("seed {}", plan.seed));
@@ -251,7 +251,7 @@ impl Fsx {
         self.compare(0, self.model.len())
     }
 
-    /// One write or read past the client's cache, at any alignment.
+    /// Makes one write or read past the client's cache, at any alignment.
     fn direct(&mut self) -> Result<()> {
         let direct = OpenOptions::new()
             .read(true)
@@ -285,7 +285,7 @@ impl Fsx {
         self.file.sync_all().context("fsync")
     }
 
-    /// What comes next is read from the server again.
+    /// Drops the client's cached pages, so that what comes next is read from the server again.
     fn forget(&mut self) -> Result<()> {
         self.history.push("forget".to_owned());
         forget_pages(&self.file)?;

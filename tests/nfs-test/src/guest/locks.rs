@@ -13,7 +13,7 @@ use rustix::process::{Flock, FlockType, fcntl_getlk};
 use super::Report;
 use super::check::{fails, same};
 
-/// How many verdicts there are.
+/// Number of verdicts that the suite gives.
 pub(crate) const TESTS: usize = 7;
 
 pub(super) fn run(dir: &Path, name: &str, report: &mut Report) -> Result<()> {

@@ -241,7 +241,7 @@ pub(crate) fn main(args: &GuestArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Where verdicts go.
+/// The file, or standard output, to which verdicts are written.
 pub(crate) struct Report {
     out: Box<dyn Write>,
     /// When the last verdict was written, or the suite began.
@@ -280,7 +280,7 @@ impl Report {
         }
     }
 
-    /// One line of any kind.
+    /// Writes one line, whatever its kind, to the results.
     ///
     /// # Errors
     /// When the result file cannot be written.

@@ -22,27 +22,27 @@ use rustix::io::Errno;
 use super::Report;
 use crate::manifest::{self, Entry};
 
-/// Directories that stay.
+/// Directories that no operation removes.
 const DIRECTORIES: [&str; 5] = ["p", "p/r", "p/r/t", "q", "q/s"];
-/// Names in each of them, for objects of any kind.
+/// Number of names in each of those directories, for objects of any kind.
 const NAMES: u64 = 7;
-/// How many of a hundred paths lie below such a name.
+/// How many of a hundred paths lie below one of the names that come and go.
 const BELOW: u64 = 15;
 /// How many of the last operations a failure shows.
 const HISTORY: usize = 8;
 
-/// What to do.
+/// What one run of the suite does, and what its verdict is called.
 pub(super) struct Plan<'a> {
-    /// The directory's and the verdict's name.
+    /// Name of the directory and of the verdict.
     pub(super) name: &'a str,
     pub(super) seed: u64,
-    /// How many do it at once, each in a directory of its own.
+    /// How many workers run at once, each in a directory of its own.
     pub(super) workers: u64,
-    /// A file that the host makes when it is enough.
+    /// A file that the host makes when the workers shall stop.
     pub(super) enough: &'a Path,
 }
 
-/// Does it in `dir`, and in `reference`.
+/// Runs the same random operations in `dir` and in `reference` and gives one verdict.
 pub(super) fn run(
     dir: &Path,
     reference: &Path,
@@ -103,7 +103,7 @@ fn play(dir: &Path, reference: &Path, plan: &Plan<'_>) -> Result<(u64, Vec<Entry
     Ok((operations, expected))
 }
 
-/// What is there; times are each file system's own.
+/// Everything below `root`, without times, as each file system has its own.
 fn tree(root: &Path) -> Result<Vec<Entry>> {
     let mut tree = manifest::of_tree(root)?;
     manifest::forget_times(&mut tree);
@@ -111,7 +111,7 @@ fn tree(root: &Path) -> Result<Vec<Entry>> {
 }
 
 struct Worker {
-    /// On the mount, and on the guest's own file system.
+    /// The worker's directory on the mount, and the one on the guest's own file system.
     roots: [PathBuf; 2],
     random: Rng,
     history: Vec<String>,
@@ -184,7 +184,8 @@ impl Worker {
         }
     }
 
-    /// Of a symbolic link: it may lead to something, but never out of the worker's directory.
+    /// Makes the target of a symbolic link. It may lead to something, but never out of the worker's
+    /// directory.
     fn target(&mut self) -> String {
         let name = self.random.u64(..NAMES);
         match self.random.u64(..3) {
@@ -195,16 +196,16 @@ impl Worker {
     }
 }
 
-/// One operation, by paths below a root.
+/// One operation on paths below a root.
 enum Operation {
-    /// A file that must not be there.
+    /// Makes a file that must not be there yet.
     Create(String),
-    /// The whole content of a file, which is made if need be.
+    /// Writes the whole content of a file, which is made if need be.
     Write(String, u64),
-    /// More of a file that is there, on stable storage.
+    /// Appends to a file that is there, on stable storage.
     Append(String, u64),
     Mkdir(String),
-    /// Target and path.
+    /// Makes a symbolic link, given its target and its path.
     Symlink(String, String),
     Mknod(String),
     Link(String, String),

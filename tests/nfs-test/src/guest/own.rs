@@ -22,12 +22,12 @@ pub(crate) const SIZES: &[usize] = &[
 pub(crate) const STEPS: usize = 4;
 /// The tag of the bytes that the host writes.
 pub(crate) const FOREIGN_TAG: u64 = 4_000;
-/// The largest of the files that are made all at once, in bytes. Of larger ones the client, busy with all of
-/// them, reads one again now and then.
+/// Size in bytes of the largest of the files that are made all at once. Of larger ones the client, busy with
+/// all of them, reads one again now and then.
 const SMALL_MAX: usize = 100_003;
-/// How often each file is made in the step with all of them at once.
+/// How often each file is made in the step that makes all files at once.
 const ROUNDS: u64 = 3;
-/// The name of the file of `SIZES[index]`.
+/// Name of the file whose size is `SIZES[index]`.
 pub(crate) fn name_of(index: usize) -> String {
     format!("own-{index}")
 }
@@ -63,7 +63,7 @@ fn same_bytes(path: &Path, expected: &[u8]) -> Result<()> {
     }
 }
 
-/// Write, close, open, read.
+/// Writes each file, closes it, and reads it back after another open.
 fn written(dir: &Path) -> Result<()> {
     for (index, size) in SIZES.iter().enumerate() {
         let path = dir.join(name_of(index));

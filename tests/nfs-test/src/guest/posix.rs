@@ -16,7 +16,7 @@ use super::Report;
 
 type Call = fn(&Path) -> rustix::io::Result<()>;
 
-/// One row: its name, the call below the suite's directory, and what it answers.
+/// One row of the table: its name, the call below the suite's directory, and what the call answers.
 struct Row(&'static str, Call, Result<(), Errno>);
 
 const fn yes(name: &'static str, call: Call) -> Row {
@@ -60,12 +60,12 @@ fn utimens(path: &Path, nsec: i64) -> rustix::io::Result<()> {
     rustix::fs::utimensat(CWD, path, &times, AtFlags::empty())
 }
 
-/// A name of so many letters.
+/// A name of `len` letters.
 fn long(len: usize) -> String {
     "n".repeat(len)
 }
 
-/// As root, in this order: later rows use what earlier ones made.
+/// The rows that root runs, in this order: later rows use what earlier ones made.
 const ROOT: &[Row] = &[
     yes("open creates", |d| {
         open(&d.join("f"), OFlags::CREATE | OFlags::WRONLY)
@@ -304,7 +304,7 @@ const ROOT: &[Row] = &[
     }),
 ];
 
-/// As another user, in what root has left.
+/// The rows that another user runs afterwards, in what root has left.
 const OTHER: &[Row] = &[
     yes("open to read", |d| open(&d.join("root"), OFlags::RDONLY)),
     no(
@@ -410,7 +410,7 @@ const OTHER: &[Row] = &[
     yes("unlink in open", |d| rustix::fs::unlink(d.join("open/too"))),
 ];
 
-/// How many rows there are.
+/// Number of verdicts that the suite gives: one for each row, and one more as either user.
 pub(crate) const ROWS: usize = ROOT.len() + OTHER.len() + 2;
 
 /// Runs the rows of whoever this process is, in `dir`.

@@ -17,7 +17,7 @@ use super::check::{fails, names, same, until};
 /// A test: gets the same directory by two mounts.
 type Test = fn([&Path; 2]) -> Result<()>;
 
-/// The tests of mounts without attribute caching.
+/// The tests for mounts without attribute caching.
 const UNCACHED: &[(&str, Test)] = &[
     ("names", names_show),
     ("content", content_shows),
@@ -27,13 +27,13 @@ const UNCACHED: &[(&str, Test)] = &[
     ("exclusive_create", exclusive_create),
 ];
 
-/// The tests of mounts with the default caches.
+/// The tests for mounts with the default caches.
 const CACHED: &[(&str, Test)] = &[
     ("close_to_open", close_to_open),
     ("close_to_open_truncated", close_to_open_truncated),
 ];
 
-/// The tests of a mount that remembers attributes for its time, beside the server's host.
+/// The tests for a mount that remembers attributes for its time, beside the server's host.
 const AGED: &[(&str, Test)] = &[
     ("close_to_open", close_to_open),
     ("close_to_open_truncated", close_to_open_truncated),
@@ -42,20 +42,20 @@ const AGED: &[(&str, Test)] = &[
     ("in_time", in_time),
 ];
 
-/// How many tests there are.
+/// Number of verdicts of the suite between two mounts.
 pub(crate) const TESTS: usize = UNCACHED.len() + CACHED.len();
-/// The same beside the server's host.
+/// Number of verdicts of the suite between the server's disk and a mount.
 pub(crate) const BESIDE: usize = TESTS;
-/// The same with caches.
+/// Number of verdicts of the suite between the server's disk and a mount that caches attributes.
 pub(crate) const BESIDE_CACHED: usize = AGED.len();
 
-/// Runs all of them.
+/// Runs the suite between two mounts, first without attribute caching, then with it.
 pub(super) fn run(uncached: [&Path; 2], cached: [&Path; 2], report: &mut Report) -> Result<()> {
     each(UNCACHED, uncached, "sharing/noac", report)?;
     each(CACHED, cached, "sharing/cached", report)
 }
 
-/// The same between the server's disk and a mount.
+/// Runs the suite between the server's disk and a mount, which are the two of `dirs`.
 pub(super) fn beside(
     dirs: [&Path; 2],
     cached: bool,

@@ -13,14 +13,14 @@ use rustix::fs::OFlags;
 use super::Report;
 use super::check::wait_for;
 
-/// How a file is written.
+/// How a file is written, and so when its bytes have to be on stable storage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
     /// Each write is on stable storage when it returns.
     OSync,
-    /// All is when fsync has returned; the file stays open.
+    /// Everything is on stable storage when fsync has returned; the file stays open.
     Fsync,
-    /// All is when close has returned.
+    /// Everything is on stable storage when close has returned.
     Close,
     /// Nothing is promised before the power is cut, but that it can be read, and will be there at last.
     Nothing,
@@ -34,7 +34,7 @@ impl Way {
         format!("{self:?}-{round}")
     }
 
-    /// What is written.
+    /// The bytes that are written in round `round`.
     pub(crate) fn content(self, round: u64) -> Vec<u8> {
         // Several WRITEs, and a ragged end; in each second round one small one.
         let len = if round.is_multiple_of(2) {

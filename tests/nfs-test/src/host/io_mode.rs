@@ -4,7 +4,7 @@ use std::fmt;
 
 use nfs_wire::nfs3::StableHow;
 
-/// An I/O mode of the server.
+/// The ways in which the server can move bytes between the wire and the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Mode {
     Buffered,
@@ -15,7 +15,7 @@ pub(crate) enum Mode {
 impl Mode {
     pub(crate) const ALL: [Self; 3] = [Self::Buffered, Self::DontCache, Self::Direct];
 
-    /// The word of the server's configuration.
+    /// The mode's name in the server's configuration.
     pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::Buffered => "buffered",
@@ -36,7 +36,7 @@ pub(crate) struct IoSetting {
     pub(crate) small: Option<Mode>,
 }
 
-/// What a small WRITE is, in KiB.
+/// Largest WRITE that counts as small, in KiB.
 const SMALL_KIB: u32 = 12;
 
 impl IoSetting {
@@ -50,7 +50,7 @@ impl IoSetting {
         }
     }
 
-    /// These lines at the end of an `[[export]]` section.
+    /// The setting as TOML, to be put at the end of an `[[export]]` section.
     pub(crate) fn toml(self) -> String {
         let (read, write) = (self.read.word(), self.write.word());
         let stable = self.floor_word();

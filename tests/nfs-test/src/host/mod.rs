@@ -9,17 +9,17 @@ pub(crate) mod wire;
 pub(crate) use io_mode::{IoSetting, Mode};
 pub(crate) use peer::{Peer, PeerServer};
 
-/// What a scenario is given.
+/// The program under test and the amount of work, as a scenario gets them.
 pub(crate) struct Context {
     /// The server's binary, its engine, and the scenario's own directory; logs in it are shown when
     /// the scenario fails.
     pub(crate) lab: Lab,
-    /// Random decisions follow from it; it is printed, and repeats a run.
+    /// Seed of all random decisions; it is printed, and repeats a run.
     pub(crate) seed: u64,
-    /// Fewer rounds than CI runs.
+    /// Whether to run fewer rounds than CI does.
     pub(crate) quick: bool,
-    /// The long forms: every offset with every length, gibibytes instead of mebibytes.
+    /// Whether to run the long forms: every offset with every length, gibibytes instead of mebibytes.
     pub(crate) full: bool,
-    /// Power cuts for each file system.
+    /// Number of power cuts for each file system.
     pub(crate) cuts: u32,
 }

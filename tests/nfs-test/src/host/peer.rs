@@ -16,7 +16,7 @@ const START_DEADLINE: Duration = Duration::from_secs(60);
 /// The export's file system, in MiB; what is not written takes no space.
 const DISK_MIB: u32 = 12 << 10;
 
-/// A kind of server.
+/// The kinds of server that our client is tested on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Peer {
     Penstock,
@@ -112,7 +112,7 @@ impl<'a> PeerServer<'a> {
         }
     }
 
-    /// `penstock`, where the server can be reached.
+    /// The `penstock` command, run where the server can be reached.
     pub(crate) fn penstock(&self) -> Command {
         self.netns.command(&self.context.lab.program)
     }
@@ -122,7 +122,7 @@ impl<'a> PeerServer<'a> {
         &self.netns
     }
 
-    /// The URL of a path below the export, which begins without `/`.
+    /// The URL of a path below the export; the path begins without `/`.
     pub(crate) fn url(&self, path: impl AsRef<[u8]>) -> NfsUrl {
         let mut whole = self.root.path.clone();
         if !whole.ends_with(b"/") {

@@ -52,7 +52,8 @@ pub(crate) async fn connect_with(address: SocketAddr, deadline: Duration) -> Res
     connect_from(None, address, deadline).await
 }
 
-/// As [`connect_with`], from a local address of one's own: to the server, another client.
+/// Connects as root from the local address `source`, if one is given: to the server, a connection from there
+/// is another client. Calls may take as long as `deadline`, also many at once.
 ///
 /// # Errors
 /// When the server does not answer.
@@ -84,7 +85,7 @@ pub(crate) async fn ok<T, F>(what: &str, call: impl Future<Output = Outcome<T, F
         .map_err(|failure| anyhow!("{what}: {:?}", failure.status))
 }
 
-/// The handle of a path below `root`.
+/// Looks up the handle of a path below `root`.
 ///
 /// # Errors
 /// When a name is not there.

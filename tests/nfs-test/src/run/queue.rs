@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 
 /// A scenario that waits for its turn.
 pub(super) struct Item {
-    /// Its whole name, with the engine.
+    /// Whole name of the scenario, with the engine.
     pub(super) name: String,
-    /// What runs it, alone.
+    /// The command that runs this scenario and no other.
     pub(super) command: Command,
-    /// How long it takes on two idle cores, about.
+    /// Seconds that the scenario takes on two idle cores, about.
     pub(super) seconds: u32,
-    /// Nothing else may run meanwhile.
+    /// Whether nothing else may run meanwhile.
     pub(super) alone: bool,
 }
 
@@ -28,7 +28,7 @@ pub(super) struct Outcome {
     pub(super) failed: u32,
 }
 
-/// What the threads share that run the scenarios.
+/// The state that the threads share which run the scenarios.
 struct Queue {
     waiting: VecDeque<Item>,
     /// Begin when all others have ended, one after the other.
@@ -39,14 +39,14 @@ struct Queue {
     jobs: usize,
 }
 
-/// A scenario that has begun.
+/// A scenario that is running.
 struct Begun {
     name: String,
     at: Instant,
     seconds: u32,
 }
 
-/// Runs all of them: `jobs` at once, then one after the other those that are to be alone.
+/// Runs all scenarios: `jobs` at once, then one after the other those that are to be alone.
 pub(super) fn run(mut items: Vec<Item>, jobs: usize) -> Outcome {
     if jobs > 1 {
         items.sort_by_key(|item| std::cmp::Reverse(item.seconds));
@@ -180,7 +180,7 @@ fn seconds(seconds: u32) -> Duration {
     Duration::from_secs(u64::from(seconds))
 }
 
-/// A command as it may be typed.
+/// The command as one would type it in a shell, without quotes.
 fn shown(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();

@@ -22,18 +22,18 @@ use crate::host::{Context, Peer, PeerServer};
 
 /// How long a command may take to notice that nobody reads its output.
 const END_DEADLINE: Duration = Duration::from_secs(30);
-/// A file of several READs.
+/// Size of a file that takes several READs, in bytes.
 const BIG_BYTES: usize = 9_000_001;
 
-/// What the checks need to know.
+/// The server and the directory that the checks run against.
 struct Ground<'a> {
     /// Runs `penstock` where the server can be reached.
     penstock: &'a dyn Fn() -> Command,
     /// The exported directory, or one with the same in it.
     dir: &'a Path,
-    /// Attributes on the server's disk.
+    /// Attributes of some paths, as the server's disk has them.
     known: Vec<Known>,
-    /// The URL of that directory.
+    /// URL of the exported directory.
     url: NfsUrl,
 }
 
@@ -66,7 +66,7 @@ pub(super) fn ganesha(context: &Context) -> Result<String> {
     foreign(context, Peer::Ganesha)
 }
 
-/// So does the Linux kernel's server.
+/// The Linux kernel's server keeps MOUNT on a port of its own, too, which the portmapper tells.
 pub(super) fn nfsd(context: &Context) -> Result<String> {
     foreign(context, Peer::KernelNfsd)
 }
@@ -250,7 +250,7 @@ fn stat(ground: &Ground<'_>) -> Result<u32> {
     Ok(5)
 }
 
-/// Exit codes, and messages that help.
+/// Checks exit codes, and that messages name what is wrong.
 fn failures(ground: &Ground<'_>) -> Result<u32> {
     let missing = ground.url(b"sub/missing");
     let directory = ground.url(b"sub");

@@ -14,7 +14,7 @@ use crate::host::Context;
 
 /// A user who owns nothing and is in no group.
 const STRANGER: u32 = 54_321;
-/// Enough for the smallest XFS.
+/// Size of the loop file systems in MiB: enough for the smallest XFS.
 const LOOP_MIB: u32 = 512;
 
 pub(super) fn run(context: &Context) -> Result<String> {
@@ -54,7 +54,7 @@ pub(super) fn run(context: &Context) -> Result<String> {
     Ok(format!("{} checks", checks + 1))
 }
 
-/// What the command answered.
+/// The exit code and the JSON that the command answered with.
 struct Answer {
     code: i32,
     json: Value,
@@ -191,7 +191,7 @@ fn on_tmpfs(context: &Context, dir: &Path) -> Result<u32> {
     Ok(4)
 }
 
-/// Somebody without rights: what is forbidden is named, what is allowed works.
+/// Checks the command as a user without rights: what is forbidden is named, what is allowed works.
 fn stranger(context: &Context, dir: &Path) -> Result<u32> {
     let own = dir.join("own");
     let closed = dir.join("closed");

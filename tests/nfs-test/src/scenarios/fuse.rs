@@ -24,7 +24,7 @@ use crate::host::{Context, Peer, PeerServer};
 const SUITE_DEADLINE: Duration = Duration::from_secs(600);
 /// How long mounting and unmounting may take.
 const MOUNT_DEADLINE: Duration = Duration::from_secs(60);
-/// How often the results are looked at.
+/// The pause between two looks at the results.
 const LOOK_AT_RESULTS: Duration = Duration::from_millis(20);
 
 pub(super) fn penstock(context: &Context) -> Result<String> {
@@ -104,7 +104,8 @@ fn on_peer(context: &Context, peer: Peer) -> Result<String> {
     Ok(format!("{passed} tests, fsx 2 x {operations} operations"))
 }
 
-/// What a server is known to do in its own way, and why that is none of ours.
+/// Texts of failures that are known of a server, and why each is the server's own way and no fault of
+/// the mount.
 fn deviations(peer: Peer) -> &'static [(&'static str, &'static str)] {
     match peer {
         Peer::Penstock | Peer::KernelNfsd => &[],
@@ -210,7 +211,7 @@ fn run(
     }
 }
 
-/// A mount; unmounted on drop.
+/// A running `penstock mount`, which is unmounted on drop.
 pub(super) struct Mount {
     pub(super) process: Running,
     pub(super) point: PathBuf,
@@ -259,7 +260,7 @@ impl Mount {
         Ok(())
     }
 
-    /// How it ends when it was unmounted.
+    /// Waits for the end of a process whose mount somebody else has taken off.
     pub(super) fn ended(mut self, within: Duration) -> Result<ExitStatus> {
         self.process.wait(within)
     }

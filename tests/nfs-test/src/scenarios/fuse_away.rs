@@ -17,11 +17,12 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::fuse::Mount;
 use crate::host::Context;
 
-/// How long what has to end, or to come about, may take. Far below the 5 minutes after which calls fail.
+/// How long something that has to end, or to come about, may take: far below the 5 minutes after which calls
+/// fail.
 const DEADLINE: Duration = Duration::from_secs(60);
-/// How often a process is looked at.
+/// The pause between two looks at a process.
 const LOOK: Duration = Duration::from_millis(5);
-/// What a program writes, bytes: the mount takes it over without a word from the server.
+/// Number of bytes that a program writes: the mount takes them over without a word from the server.
 const WRITTEN: usize = 100_000;
 /// Where the kernel lets a program wait for FUSE.
 const WAITS: &str = "request_wait_answer";
@@ -162,8 +163,8 @@ fn killed_writer(mount: &Mount, server: &Server, on_disk: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Who has written and starts a program does not wait for the server: the child closes its copy of the
-/// descriptor, and wrote nothing.
+/// A process that has written and starts a program does not wait for the server: the child closes its copy of
+/// the descriptor, and wrote nothing.
 fn child(mount: &Mount, server: &Server) -> Result<()> {
     let mut file = File::create(mount.point.join("parent"))?;
     let away = Away::new(server)?;

@@ -11,7 +11,7 @@ use nfs_lab::{FsKind, LoopFs, Mounted, Server, ServerOptions, counter, output};
 
 use crate::host::Context;
 
-/// Copies that are made of each program.
+/// Number of copies that are made of each program.
 const COPIES: usize = 10;
 /// A short program, of one WRITE, and one of several. Both are small, as the space of a copy that was removed may come
 /// back after the next copies were made.

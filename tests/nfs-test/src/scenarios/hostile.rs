@@ -32,7 +32,7 @@ const SERVED_MIN: u64 = 50;
 /// How long an attacker waits for a reaction of the server.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// One kind of attack.
+/// The function that carries out one kind of attack.
 type Run = fn(&Attack) -> Result<()>;
 
 pub(super) fn run(context: &Context) -> Result<String> {
@@ -95,7 +95,7 @@ pub(super) fn run(context: &Context) -> Result<String> {
     ))
 }
 
-/// As many descriptors as `wanted`, if the system lets us.
+/// Raises the limit of open descriptors to `wanted`, if the system permits it.
 fn raise_descriptor_limit(wanted: u64) -> Result<()> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let now = getrlimit(Resource::Nofile);
@@ -191,7 +191,7 @@ impl Witness {
     }
 }
 
-/// What the attackers know.
+/// What an attack needs to know about the server and the run.
 struct Attack {
     address: SocketAddr,
     root: FileHandle,
@@ -223,7 +223,7 @@ impl Attack {
         Ok(stream)
     }
 
-    /// A whole record: GETATTR of the root.
+    /// A whole record with a GETATTR of the export's root.
     fn getattr(&self, xid: u32) -> Vec<u8> {
         let args = GetattrArgs { object: self.root };
         record(&call(xid, Procedure::Getattr, &args))

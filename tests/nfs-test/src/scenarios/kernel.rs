@@ -15,7 +15,7 @@ use crate::guest;
 use crate::host::Context;
 use crate::manifest::{self, Entry};
 
-/// Longest run of a guest.
+/// How long a guest may run in all.
 const GUEST_DEADLINE: Duration = Duration::from_secs(900);
 /// How many source packages of the registry go into the tree, at most.
 const PACKAGES_MAX: usize = 60;
@@ -112,7 +112,7 @@ pub(super) fn failures(outcome: &GuestOutcome) -> Vec<String> {
     failed.map(str::to_owned).collect()
 }
 
-/// What the client showed at the end of each test of a suite of calls against what is on the server's
+/// Compares what the client showed at the end of each test of a suite of calls with what is on the server's
 /// disk.
 pub(super) fn compare_calls(
     outcome: &GuestOutcome,
@@ -140,7 +140,8 @@ pub(super) fn compare_calls(
     Ok(wrong)
 }
 
-/// The same for a file whose length and digest the guest told.
+/// Compares `file` on the server's disk with the length and digest that the guest told under `name`; `None`
+/// if they are equal or nothing was told.
 pub(super) fn compare_fsx(
     outcome: &GuestOutcome,
     name: &str,

@@ -17,7 +17,7 @@ use super::kernel::{failures, verdicts};
 use crate::guest::own;
 use crate::host::{Context, IoSetting, Mode};
 
-/// Longest run of the guest.
+/// How long the guest may run in all.
 const GUEST_DEADLINE: Duration = Duration::from_secs(300);
 /// How long a file's time may stand still while it is written.
 const CLOCK_DEADLINE: Duration = Duration::from_secs(10);

@@ -18,7 +18,6 @@ use crate::host::Context;
 
 /// Longest run of a guest: a call that hangs shows by this.
 const GUEST_DEADLINE: Duration = Duration::from_secs(120);
-/// The server's port.
 const PORT: u16 = 2049;
 /// The calls of [`LOCKS`] that ask for a lock, or after one.
 const ASKED: u64 = 5;

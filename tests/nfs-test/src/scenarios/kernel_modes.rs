@@ -22,9 +22,9 @@ use crate::guest;
 use crate::host::{Context, IoSetting, Mode};
 use crate::map::Map;
 
-/// Longest run of the guest.
+/// How long the guest may run in all.
 const GUEST_DEADLINE: Duration = Duration::from_secs(900);
-/// What has to go in an export's own mode at least, in bytes.
+/// Least number of bytes that has to go in an export's own mode.
 const MOVED_MIN: u64 = 1 << 20;
 /// How often the server is killed and comes back, in another mode each time.
 const RESTARTS: u64 = 6;
@@ -44,7 +44,7 @@ const MOUNTS: &[Mount<'_>] = &[
 struct Fsx {
     name: &'static str,
     mount: &'static str,
-    /// With [`Amount::long`] operations, or [`Amount::short`].
+    /// Whether [`Amount::long`] operations are made, or else [`Amount::short`].
     long: bool,
     /// How many of a hundred operations go past the client's cache, at any offset and length.
     direct: u64,
@@ -82,10 +82,10 @@ const FSX: &[Fsx] = &[
         direct: 70,
     },
 ];
-/// The run that goes on while the server is killed.
+/// Name of the fsx run that goes on while the server is killed.
 const KILLED: &str = "changing-restarts";
 
-/// How much is done.
+/// Numbers of operations and rounds, which depend on `--quick`.
 struct Amount {
     long: u64,
     short: u64,
@@ -245,13 +245,13 @@ fn script(seed: u64, amount: &Amount) -> String {
         )
 }
 
-/// What the server's starts have in common.
+/// What all starts of the server have in common.
 struct Bench<'a> {
     context: &'a Context,
     netns: &'a Netns,
     export: &'a Path,
     config: PathBuf,
-    /// How often it was started.
+    /// Counts the starts, from a number that the seed gives; the mode of the next start follows from it.
     starts: Cell<usize>,
 }
 
@@ -374,7 +374,7 @@ fn play(file: &File, seed: u64, over: &AtomicBool) -> Result<()> {
     duel::write_round(duel::LOCAL, None, &mut random, by_call)
 }
 
-/// All have ended: the last of everybody is there, by call and by map.
+/// Checks, when all writers have ended, that the last records of each are there, by call and by map.
 fn see_all(file: &Path) -> Result<()> {
     let file = OpenOptions::new().read(true).write(true).open(file)?;
     let expected = [Expected::Last; duel::OWNERS as usize];

@@ -25,13 +25,13 @@ use nfs_lab::needs::Need;
 
 use crate::host::Context;
 
-/// One scenario.
+/// One of the scenarios in [`TABLE`], with what it needs.
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
-    /// What it shows, in a line.
+    /// One line that says what the scenario shows.
     pub(crate) about: &'static str,
     pub(crate) needs: &'static [Need],
-    /// Runs it; the text is a note for the verdict line.
+    /// Runs the scenario; the text is a note for the verdict line.
     pub(crate) run: fn(&Context) -> Result<String>,
 }
 
@@ -42,7 +42,7 @@ impl Scenario {
         self.needs.iter().any(foreign)
     }
 
-    /// No other scenario may run beside it.
+    /// Whether no other scenario may run beside this one.
     pub(crate) fn runs_alone(&self) -> bool {
         self.needs.contains(&Need::WholeMachine)
     }

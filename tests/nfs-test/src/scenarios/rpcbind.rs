@@ -42,7 +42,7 @@ fn with_rpcbind(context: &Context) -> Result<()> {
     Ok(())
 }
 
-/// A server that answers port 111 itself.
+/// Checks a server that answers port 111 itself.
 fn without_rpcbind(context: &Context) -> Result<()> {
     let inside = Inside::new("exec cat")?;
     let server = inside.serve(context, "own", "0.0.0.0:2049", &["--portmap"])?;
@@ -80,12 +80,13 @@ impl Inside {
         Self::start(command, last)
     }
 
-    /// In a network that is there already.
+    /// Makes the namespaces in the network of `netns`; `last` is what their first process becomes.
     pub(super) fn of(netns: &Netns, last: &str) -> Result<Self> {
         Self::start(netns.command("unshare"), last)
     }
 
-    /// `unshare` with what it is told already.
+    /// Starts the first process with `command`, an `unshare` that already says what is to be done about the
+    /// network.
     fn start(mut command: Command, last: &str) -> Result<Self> {
         let script = format!("ip link set lo up && mount -t tmpfs none /run && echo up && {last}");
         command.args(["--mount", "--propagation", "private", "sh", "-c", &script]);

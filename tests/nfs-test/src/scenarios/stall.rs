@@ -27,7 +27,7 @@ const CONNECTIONS: usize = 4;
 const OF_EACH: usize = 50;
 /// How long a stalled call may take: longer than the whole scenario does.
 const STALL_DEADLINE: Duration = Duration::from_secs(300);
-/// Bytes of one stalled READ.
+/// Length of one stalled READ in bytes.
 const READ_BYTES: u32 = 4096;
 
 pub(super) fn fuse(context: &Context) -> Result<String> {

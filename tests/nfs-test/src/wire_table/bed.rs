@@ -14,12 +14,12 @@ use nfs_client::{ConnectOptions, Connection, Identity};
 
 /// A user who owns some of the files.
 pub(super) const OWNER: u32 = 1001;
-/// A user who owns none.
+/// A user who owns none of the files.
 pub(super) const OTHER: u32 = 1002;
 /// A group that some of the files have.
 pub(super) const GROUP: u32 = 2001;
 
-/// The exported directories.
+/// The directories that the server exports.
 pub(super) struct Place {
     pub(super) export: PathBuf,
     pub(super) read_only: Option<PathBuf>,
@@ -28,13 +28,13 @@ pub(super) struct Place {
     pub(super) only_user: Option<u32>,
 }
 
-/// Connections and root handles.
+/// Connections of several users, and the root handles of the exports.
 pub(super) struct Bed {
     pub(super) nfs: SocketAddr,
     pub(super) export: PathBuf,
     /// The server runs as this user and can act as no other.
     pub(super) only_user: Option<u32>,
-    /// As user 0.
+    /// The connection as user 0; `owner` and `other` are those of [`OWNER`] and [`OTHER`].
     pub(super) root: Nfs3,
     pub(super) owner: Nfs3,
     pub(super) other: Nfs3,
@@ -64,7 +64,7 @@ impl Place {
         Ok(())
     }
 
-    /// The configuration of our server for it.
+    /// A configuration that lets our server export these directories.
     pub(super) fn config(&self) -> String {
         let export =
             |path: &Path, more: &str| format!("[[export]]\npath = {:?}\n{more}\n", path.display());
@@ -137,7 +137,7 @@ fn give(dir: &Path, user: Option<u32>) -> Result<()> {
 }
 
 impl Bed {
-    /// Connects and mounts.
+    /// Connects to the server and mounts its exports.
     pub(super) async fn new(place: &Place, nfs: SocketAddr, mount: SocketAddr) -> Result<Self> {
         let options = ConnectOptions {
             call_timeout: Duration::from_secs(20),
@@ -177,12 +177,12 @@ impl Bed {
         })
     }
 
-    /// The handle of a path below the export, walked as user 0.
+    /// Looks up the handle of a path below the export, as user 0.
     pub(super) async fn handle(&self, path: &str) -> Result<FileHandle> {
         self.handle_in(self.top, path).await
     }
 
-    /// The handle of a path below `top`.
+    /// Looks up the handle of a path below `top`, as user 0.
     pub(super) async fn handle_in(&self, top: FileHandle, path: &str) -> Result<FileHandle> {
         let mut handle = top;
         for name in path.split('/') {
@@ -229,7 +229,7 @@ impl Bed {
         }
     }
 
-    /// The present attributes.
+    /// The present attributes of an object, as GETATTR gives them to user 0.
     pub(super) async fn attributes(&self, handle: &FileHandle) -> Result<Fattr3> {
         match self.root.getattr(handle).await? {
             Ok(ok) => Ok(ok.obj_attributes),

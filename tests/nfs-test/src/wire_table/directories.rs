@@ -64,7 +64,8 @@ async fn list(bed: &Bed, dir: &FileHandle, room: u32) -> Result<Vec<Vec<u8>>> {
     }
 }
 
-/// Also compares what comes with each name with what GETATTR and LOOKUP say.
+/// Lists a directory with READDIRPLUS, and compares what comes with each name with what GETATTR and LOOKUP
+/// say.
 async fn list_plus(
     bed: &Bed,
     dir: &FileHandle,

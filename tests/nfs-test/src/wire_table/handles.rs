@@ -48,7 +48,7 @@ pub(super) async fn rows(bed: &Bed, table: &mut Table) -> Result<()> {
     second_handles(bed, table, &dir, &file, &gone_dir).await
 }
 
-/// RENAME and LINK have two handles.
+/// Checks the second handle of RENAME and LINK.
 async fn second_handles(
     bed: &Bed,
     table: &mut Table,

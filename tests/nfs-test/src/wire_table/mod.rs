@@ -55,7 +55,7 @@ pub(crate) struct WireArgs {
     squashed: Option<PathBuf>,
 }
 
-/// The scenario: our server with three exports.
+/// Runs the rows against our server with three exports.
 pub(crate) fn run(context: &Context) -> Result<String> {
     run_as(context, None)
 }
@@ -101,7 +101,7 @@ fn run_as(context: &Context, only_user: Option<u32>) -> Result<String> {
     outcome
 }
 
-/// `nfs-test wire`.
+/// Runs the rows as the command `nfs-test wire`.
 pub(crate) fn main(args: &WireArgs) -> Result<ExitCode> {
     let place = Place {
         export: args.export.clone(),

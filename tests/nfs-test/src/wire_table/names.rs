@@ -69,7 +69,7 @@ fn dots(taker: &str) -> &'static [S] {
     }
 }
 
-/// Names that look odd and are not.
+/// Checks names that look odd but have to be accepted.
 async fn good_names(bed: &Bed, table: &mut Table, longest: &[u8]) -> Result<()> {
     let names: [&[u8]; 7] = [
         longest,

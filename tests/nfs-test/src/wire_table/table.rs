@@ -8,11 +8,11 @@ use nfs_client::nfs3::{Nfsstat3, Outcome};
 /// What a call came to: a status, `Ok` among them, or no results.
 pub(super) type Got = Result<Nfsstat3, RpcError>;
 
-/// Rows so far.
+/// The rows that have been checked so far.
 #[derive(Default)]
 pub(super) struct Table {
     pub(super) passed: usize,
-    /// One line each.
+    /// One line for each row that was not right.
     pub(super) failures: Vec<String>,
 }
 

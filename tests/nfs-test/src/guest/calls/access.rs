@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use crate::guest::check::same;
 
-/// A user: uid, gid, supplementary groups.
+/// A user: the uid, the gid and the supplementary groups, separated by commas.
 struct User(u32, u32, &'static str);
 
 const ALICE: User = User(1001, 1001, "1001");
@@ -38,7 +38,7 @@ fn as_user(user: &User, operation: &str, path: &Path) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// One call, by whatever user this process is. Prints `ok` or the error's name.
+/// Makes one call, by whatever user this process is. Prints `ok` or the error's name.
 pub(crate) fn attempt(operation: &str, path: &Path) {
     let outcome = attempted(operation, path).map_err(|error| {
         let errno = error

@@ -11,7 +11,7 @@ use nfs_lab::pattern;
 use crate::guest::check::{forget_pages, holds_pattern, holds_zeros, same};
 use crate::map::Map;
 
-/// A file, new, for reading and writing.
+/// Makes a file that must not be there yet, open for reading and writing.
 pub(super) fn new_file(path: &Path) -> Result<File> {
     OpenOptions::new()
         .read(true)

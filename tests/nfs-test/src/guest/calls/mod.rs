@@ -16,10 +16,10 @@ use crate::manifest;
 
 pub(super) use access::attempt;
 
-/// A test: gets an empty directory.
+/// A test of a few calls, which gets an empty directory.
 type Test = fn(&Path) -> Result<()>;
 
-/// All of them, by name.
+/// All tests with their names, those of files' bytes first.
 pub(crate) const TESTS: &[(&str, Test)] = &[
     ("create_write_read", content::create_write_read),
     ("append", content::append),
@@ -63,7 +63,7 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
     ("sticky_directory", access::sticky_directory),
 ];
 
-/// Those of files' bytes come first; this is the last of them.
+/// Name of the last test in [`TESTS`] that is about files' bytes.
 const CONTENT_LAST: &str = "streams_of_many_threads";
 
 /// How many tests of files' bytes there are.
@@ -72,7 +72,8 @@ pub(crate) fn content_tests() -> usize {
     last.map_or(0, |last| last + 1)
 }
 
-/// Runs all of them, or only those of files' bytes, below `dir`. Verdicts are of `suite`.
+/// Runs all tests, or with `content` only those of files' bytes, below `dir`. The verdicts' names begin with
+/// `suite`.
 pub(super) fn run(dir: &Path, suite: &str, content: bool, report: &mut Report) -> Result<()> {
     let count = if content {
         content_tests()

@@ -16,10 +16,10 @@ use super::{COMMAND_DEADLINE, library, penstock, refused, resume, tree};
 use crate::host::{Context, Peer, PeerServer};
 use crate::manifest::{self, Entry};
 
-/// What goes through a pipe, in bytes.
+/// Number of bytes that go through a pipe.
 const PIPED_BYTES: usize = 5_000_011;
 
-/// Runs all of it.
+/// Runs all checks of commands on files against one kind of server.
 ///
 /// # Errors
 /// What is wrong.
@@ -98,7 +98,7 @@ fn copies(server: &PeerServer<'_>, context: &Context, source: &Path, tree: Tree<
     )
 }
 
-/// What was copied, and to which server.
+/// The tree that was copied, and the kind of server it was copied to.
 #[derive(Clone, Copy)]
 struct Tree<'a> {
     peer: Peer,
@@ -106,7 +106,8 @@ struct Tree<'a> {
 }
 
 impl Tree<'_> {
-    /// There is the same, metadata too. Ganesha's VFS sets no times of symbolic links.
+    /// Checks that `dir` holds the tree that was copied, metadata included. Ganesha's VFS sets no times of
+    /// symbolic links, so that they are not compared there.
     fn is_at(self, dir: &Path) -> Result<()> {
         let mut found = manifest::of_tree(dir)?;
         if self.peer == Peer::Ganesha {
@@ -140,7 +141,7 @@ fn holes(sparse: &Path) -> Result<()> {
     Ok(())
 }
 
-/// From a pipe, and to one.
+/// Writes data to the server through a pipe with `put`, and reads it back with `get` and `cat`.
 fn pipes(server: &PeerServer<'_>, context: &Context) -> Result<Vec<u8>> {
     let data = pattern::bytes(5, 0, PIPED_BYTES);
     let url = server.url("piped").to_string();
@@ -167,7 +168,7 @@ fn pipes(server: &PeerServer<'_>, context: &Context) -> Result<Vec<u8>> {
     Ok(data)
 }
 
-/// Commands that change one thing; [`made`] looks at what is left of them.
+/// Runs commands that change one thing; [`made`] looks at what is left of them.
 fn single(server: &PeerServer<'_>) -> Result<()> {
     let url = |name: &str| server.url(name).to_string();
     let (a, b, dir) = (url("made/a"), url("made/b"), url("made/x/y/z"));
@@ -210,7 +211,7 @@ fn made(rest: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Commands that only look.
+/// Checks the commands that change nothing.
 fn looks(server: &PeerServer<'_>, expected: &[Entry]) -> Result<()> {
     let up = server.url("up").to_string();
     let found = penstock(server, &["find", "--print0", &up])?;

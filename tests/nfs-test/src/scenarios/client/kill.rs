@@ -17,17 +17,17 @@ use crate::manifest::{self, Entry};
 
 /// How long a copy may go on after its last blow.
 const COPY_DEADLINE: Duration = Duration::from_secs(120);
-/// Between two looks whether a copy has begun.
+/// The pause between two looks whether a copy has begun.
 const LOOK_AT_COPY: Duration = Duration::from_millis(1);
-/// A copy that has ended is followed by another; so many of them have to be struck at least.
+/// Least number of copies that have to be struck; one that has ended is followed by another.
 const COPIES_MIN: u32 = 4;
 /// The longest random time between two blows, in microseconds.
 const PAUSE_MAX_US: u64 = 250_000;
 /// The large files' sizes, in bytes; a manifest reads no more of one than 64 MiB.
 const LARGE: [usize; 4] = [67_000_001, 50_000_000, 33_333_333, 9_999_999];
-/// What a copy says that met too many restarts in a row.
+/// The words of a copy that met too many restarts in a row.
 const RESTARTS_AGAIN: &str = "the server restarts again and again";
-/// Small files beside them.
+/// Number of small files beside the large ones.
 const SMALL: u64 = 1_500;
 
 /// `kill -9`, again and again.
@@ -45,7 +45,7 @@ pub(crate) fn kill(context: &Context) -> Result<String> {
     Bench::new(context, export, disk, false)?.run(blows)
 }
 
-/// The power of the server's file system is cut.
+/// Cuts the power of the server's disk, which has an XFS, again and again.
 ///
 /// # Errors
 /// What is wrong.
@@ -53,7 +53,7 @@ pub(crate) fn power_xfs(context: &Context) -> Result<String> {
     power(context, FsKind::Xfs)
 }
 
-/// The same on ext4.
+/// Cuts the power of the server's disk, which has an ext4, again and again.
 ///
 /// # Errors
 /// What is wrong.
@@ -72,7 +72,7 @@ fn power(context: &Context, kind: FsKind) -> Result<String> {
     Bench::new(context, export, disk, true)?.run(blows)
 }
 
-/// Which way a copy goes.
+/// The direction of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     Up,
@@ -85,7 +85,7 @@ struct Bench<'a> {
     random: Rng,
     export: PathBuf,
     disk: LoopFs,
-    /// What is copied, and what it is.
+    /// The tree that is copied, in memory.
     source: tempfile::TempDir,
     expected: Vec<Entry>,
     cut: bool,
@@ -201,7 +201,7 @@ impl<'a> Bench<'a> {
         command
     }
 
-    /// One copy, struck until it ends or there were enough blows.
+    /// Makes one copy, which is struck until it ends or there were enough blows.
     fn copy(&mut self, way: Way, blows: u32) -> Result<()> {
         let down = self.context.lab.dir.join("down");
         let to = self.export.join("target");
@@ -237,7 +237,8 @@ impl<'a> Bench<'a> {
             .with_context(|| format!("cp said {said}, {} blows so far", self.blows))
     }
 
-    /// What was copied first may have come to the disk by itself meanwhile: one more file, and the cut at once.
+    /// Copies one more file and strikes at once, as what was copied first may have come to the disk by itself
+    /// meanwhile.
     fn last_and_strike(&mut self) -> Result<()> {
         let source = self.source.path().join(format!("large-{}", LARGE[3]));
         let mut command = Command::new(&self.context.lab.program);

@@ -14,7 +14,7 @@ use super::COMMAND_DEADLINE;
 use crate::host::{Context, Peer, PeerServer};
 
 const GIB: u64 = 1 << 30;
-/// Where its bytes are: from, how many.
+/// The parts of the file that have data: offset and length in bytes.
 const PIECES: &[(u64, u64)] = &[
     (0, 1 << 20),
     (GIB - 5, 300 << 20),
@@ -26,7 +26,7 @@ const BYTES: u64 = 5 * GIB;
 /// Memory of a command beside its windows, in bytes: the program, its stacks, what the allocator keeps.
 const PROGRAM_BYTES: u64 = 48 << 20;
 
-/// Runs it on Penstock.
+/// Copies the large file to Penstock, from it, and within it.
 ///
 /// # Errors
 /// What is wrong.
@@ -107,7 +107,7 @@ fn check(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// One copy; the command's largest resident set, in bytes.
+/// Makes one copy; returns the command's largest resident set, in bytes.
 fn copy(server: &PeerServer<'_>, words: &[String]) -> Result<u64> {
     let log = File::create(server.context.lab.dir.join("cp.log"))?;
     let mut command = server.penstock();

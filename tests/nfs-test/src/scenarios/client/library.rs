@@ -120,7 +120,7 @@ async fn files(url: &NfsUrl, client: &Client) -> Result<u32> {
     Ok(45 + PIECES as u32 / 10)
 }
 
-/// What was read ahead is not what is read once it was written over.
+/// Checks that what was read ahead is not what is read once it was written over.
 async fn overwritten_ahead(file: &File, model: &mut [u8]) -> Result<()> {
     let step = 40_000;
     for at in (0..FILE_BYTES - 10 * step).step_by(step) {
@@ -170,7 +170,7 @@ async fn names(client: &Client) -> Result<u32> {
     Ok(706)
 }
 
-/// What of it has to be on the server's disk.
+/// Checks on the server's disk what the library's calls have left there.
 ///
 /// # Errors
 /// What is not.

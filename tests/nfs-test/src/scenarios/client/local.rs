@@ -13,7 +13,7 @@ use super::penstock;
 use crate::host::{Context, Peer, PeerServer};
 
 const MIB: u64 = 1 << 20;
-/// Of the file systems, in MiB; what is never written takes no space.
+/// Size of the file systems in MiB; what is never written takes no space.
 const DISK_MIB: u32 = 512;
 const WAYS: [&str; 3] = ["buffered", "dontcache", "direct"];
 
@@ -42,7 +42,7 @@ const fn full(name: &'static str, len: u64, pieces: &'static [(u64, u64)]) -> Sh
     Shape { name, len, pieces }
 }
 
-/// Runs it on Penstock.
+/// Copies files between Penstock and each local file system, in each way.
 ///
 /// # Errors
 /// What is wrong.

@@ -18,7 +18,7 @@ use nfs_lab::output_within;
 
 use crate::host::{Context, Peer, PeerServer};
 
-/// How long a command may take.
+/// How long one command may take.
 const COMMAND_DEADLINE: Duration = Duration::from_secs(240);
 
 pub(super) fn files_penstock(context: &Context) -> Result<String> {
@@ -45,7 +45,7 @@ fn penstock(server: &PeerServer<'_>, words: &[&str]) -> Result<Vec<u8>> {
     output_within(server.penstock().args(words), COMMAND_DEADLINE)
 }
 
-/// The same; it has to fail with this exit code, and say something.
+/// Runs a command that has to fail with exit code `code` and to say something on standard error.
 fn refused(command: &mut Command, code: i32) -> Result<()> {
     let done = command.output()?;
     ensure!(

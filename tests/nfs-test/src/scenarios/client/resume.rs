@@ -14,19 +14,19 @@ use crate::host::PeerServer;
 
 /// The file's length, in bytes: some that may be trusted, all that may not be, and a ragged end.
 const BYTES: usize = TRANSFER_UNCOMMITTED_BYTES_MAX as usize + (9 << 20) + 12_345;
-/// The copy's name.
+/// Name of the copy in the destination.
 const NAME: &str = "resumed";
 
-/// How a copy was left.
+/// The state in which an interrupted copy was left.
 #[derive(Debug, Clone, Copy)]
 enum Left {
-    /// As long as it should be, with holes in what was not committed.
+    /// As long as the source, with holes where nothing was committed.
     Holes,
-    /// Shorter, with a hole before its end.
+    /// Shorter than the source, with a hole before its end.
     Short,
-    /// Another file of that length, newer than the source.
+    /// Another file of the same length, newer than the source.
     Other,
-    /// Whole, but its time is not the source's yet.
+    /// Whole, but without the source's modification time.
     NoTime,
 }
 

@@ -22,7 +22,7 @@ use crate::manifest;
 /// Directories of the tree, and files in each. Their names are many times what the pipe holds.
 const DIRS: usize = 40;
 const FILES: usize = 20;
-/// What the pipe holds, in bytes.
+/// Capacity of the pipe in bytes.
 const PIPE_BYTES: usize = 4096;
 /// Lines that are read before the signal: some directories are done by then.
 const SEEN: usize = 150;
@@ -31,7 +31,8 @@ const END_DEADLINE: Duration = Duration::from_secs(60);
 /// The modes of files before and after `chmod`.
 const MODES: [u32; 2] = [0o640, 0o604];
 
-/// Runs all of it in `dir`, a directory of the server's disk that is exported as `ground.url`.
+/// Runs all checks in a new directory on the server's disk, which is exported as `ground.url`; returns how
+/// many.
 ///
 /// # Errors
 /// What is wrong.
@@ -78,16 +79,16 @@ fn fill(place: &Path) -> Result<()> {
 struct Bench<'a> {
     ground: &'a Ground<'a>,
     tree: PathBuf,
-    /// What no command may touch.
+    /// A tree that no command may touch, though links lead to it.
     outside: PathBuf,
     scratch: &'a Path,
 }
 
-/// What an interrupted command said.
+/// What an interrupted command has said it did.
 struct Interrupted {
-    /// Lines on standard output, each a thing that was done.
+    /// Number of lines on standard output, each a thing that was done.
     done: usize,
-    /// Those of them about new directories, if the command tells them apart.
+    /// Number of those lines that tell of a new directory, if the command tells them apart.
     made: usize,
     errors: String,
 }
@@ -230,7 +231,7 @@ impl Interrupted {
         Ok(())
     }
 
-    /// What follows `text` in a line.
+    /// What follows the first `text` on standard error, up to the end of that line.
     fn after(&self, text: &str) -> Result<&str> {
         let rest = self.errors.split_once(text);
         let (_, rest) = rest.with_context(|| format!("no {text:?} in: {}", self.errors))?;

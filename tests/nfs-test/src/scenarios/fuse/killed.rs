@@ -61,7 +61,7 @@ struct Bench<'a> {
     rounds: u64,
     kills: u32,
     cuts: u32,
-    /// What was not on stable storage.
+    /// What was found missing on stable storage after a cut.
     wrong: Vec<String>,
 }
 
@@ -108,7 +108,8 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    /// Of a server that was killed before: an error of the dying disk is none of the mount's to bear.
+    /// Cuts the power of the disk and mounts it again. The server was killed before, as an error of the dying
+    /// disk is none of the mount's to bear.
     fn cut(&mut self) -> Result<()> {
         self.disk.knife()?.cut()?;
         self.disk.unmount()?;

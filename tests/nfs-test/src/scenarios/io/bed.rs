@@ -39,7 +39,7 @@ pub(super) enum Mode {
 impl Mode {
     pub(super) const ALL: [Self; 3] = [Self::Buffered, Self::DontCache, Self::Direct];
 
-    /// The word of the configuration.
+    /// The mode's name in the server's configuration.
     pub(super) const fn word(self) -> &'static str {
         match self {
             Self::Buffered => "buffered",
@@ -48,13 +48,13 @@ impl Mode {
         }
     }
 
-    /// What a client mounts to have READ and WRITE in this mode.
+    /// Path of the export that has READ and WRITE in this mode.
     pub(super) fn export(self) -> String {
         format!("/{}", self.word())
     }
 }
 
-/// What is under the exports.
+/// The file system that lies under the exports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ground {
     /// XFS on a disk with sectors of 512 bytes.
@@ -64,7 +64,7 @@ pub(super) enum Ground {
     Ext4,
     Btrfs,
     Tmpfs,
-    /// An overlay over XFS.
+    /// An overlay whose layers lie on XFS.
     Overlay,
 }
 
@@ -86,7 +86,7 @@ impl Ground {
         }
     }
 
-    /// Makes it, mounted on `point`, with at least `size_mib` MiB.
+    /// Makes the file system, mounted on `point`, with at least `size_mib` MiB.
     pub(super) fn make(self, size_mib: u32, point: &Path) -> Result<Disk> {
         let disk = |kind, sector, least: u32| {
             LoopFs::with_sectors(kind, sector, size_mib.max(least), point).map(Some)
@@ -159,7 +159,7 @@ impl Bed {
         self.server.as_mut().context("the server is stopped")
     }
 
-    /// The directory with the server's control socket.
+    /// The directory in which the server keeps its control socket.
     pub(super) fn state(&self) -> &Path {
         &self.state
     }
@@ -175,7 +175,7 @@ impl Bed {
     }
 }
 
-/// What a client mounts to meet the same server on another disk.
+/// Path of an export of the same server that is on another disk.
 pub(super) const BESIDE: &str = "/beside";
 
 fn configuration(export: &Path, beside: &Path) -> String {
@@ -202,12 +202,12 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// Connects and mounts the export of `mode`.
+    /// Connects as root and mounts the export of `mode`.
     pub(super) async fn new(address: SocketAddr, mode: Mode) -> Result<Self> {
         Self::from(None, address, &mode.export()).await
     }
 
-    /// Connects from `source` and mounts `path`.
+    /// Connects as root from the address `source`, if one is given, and mounts `path`.
     pub(super) async fn from(
         source: Option<IpAddr>,
         address: SocketAddr,
@@ -286,7 +286,7 @@ impl Client {
         Ok(reply.verf)
     }
 
-    /// SETATTR of the size.
+    /// Sets the size of a file with SETATTR.
     pub(super) async fn resize(&self, file: &FileHandle, size: u64) -> Result<()> {
         let attributes = Sattr3 {
             mode: None,
@@ -311,7 +311,7 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// Pieces of up to `longest` bytes.
+    /// Makes a pool for pieces of up to `longest` bytes.
     pub(super) fn new(mut random: Rng, longest: usize) -> Self {
         let words = (longest * 2).div_ceil(8);
         let pool: Vec<u8> = (0..words)
@@ -339,7 +339,7 @@ impl Source {
         self.random.borrow_mut().u64(..bound)
     }
 
-    /// Mostly UNSTABLE, now and then the others.
+    /// Chooses how stable a WRITE is: mostly UNSTABLE, now and then the others.
     pub(super) fn stable(&self) -> StableHow {
         match self.below(24) {
             0 => StableHow::FileSync,
@@ -391,7 +391,7 @@ where
     outcome.map(|()| done.get())
 }
 
-/// That `found` is `expected`; says where it first is not.
+/// Checks that `found` is `expected`; the error says where it first is not.
 pub(super) fn same(expected: &[u8], found: &[u8]) -> Result<()> {
     if expected == found {
         return Ok(());
@@ -409,7 +409,7 @@ pub(super) fn same(expected: &[u8], found: &[u8]) -> Result<()> {
     )
 }
 
-/// That a file on the server's own disk holds `expected` from `offset` on, and how long it is.
+/// Checks that a file on the server's own disk holds `expected` from `offset` on, and is `size` bytes long.
 pub(super) fn local_is(path: &Path, offset: u64, expected: &[u8], size: u64) -> Result<()> {
     let file = File::open(path)?;
     let mut found = vec![0; expected.len()];

@@ -22,20 +22,20 @@ const VALUES: u64 = 251;
 /// Writes of a contended cell that are under way at once.
 const CONTENDERS: u64 = 3;
 
-/// Who writes a cell.
+/// The kind of writer that writes a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Owner {
-    /// NFS clients, in any mode.
+    /// NFS clients, in any mode, one write at a time.
     Remote,
-    /// NFS clients, in any mode, several at once.
+    /// NFS clients, in any mode, several writes at once.
     Contended,
     /// A process on the server's own machine, by pwrite.
     Local,
-    /// The same, by a shared map.
+    /// A process on the server's own machine, by a shared map.
     Mapped,
 }
 
-/// A run of bytes with one owner.
+/// A run of bytes that one kind of writer writes.
 pub(super) struct Cell {
     pub(super) file: Range<u64>,
     pub(super) owner: Owner,
@@ -47,11 +47,11 @@ pub(super) struct Cell {
 /// The writes of a cell that overlap in time.
 #[derive(Default)]
 struct Group {
-    /// The number of the first.
+    /// Number of the group's first write.
     first: u64,
     size: u64,
     under_way: u64,
-    /// All have ended, and somebody looks at what they left.
+    /// Whether all writes of the group have ended, and somebody looks at what they left.
     looked_at: bool,
 }
 
@@ -62,7 +62,7 @@ pub(super) struct Cells {
 }
 
 impl Cells {
-    /// Cells of mixed sizes, most of them off every alignment, up to about `size` bytes.
+    /// Makes cells of mixed sizes, most of them off every alignment, up to about `size` bytes.
     pub(super) fn new(random: &mut Rng, size: u64, mapped: bool) -> Self {
         let mut cells = Vec::new();
         let mut at = 0;
@@ -121,7 +121,7 @@ impl Cells {
         None
     }
 
-    /// What may be read from now on.
+    /// Notes what a read of the range `file` that begins now may find.
     pub(super) fn begin_read(&self, file: Range<u64>) -> Expected<'_> {
         let first = self.cells.partition_point(|c| c.file.end <= file.start);
         let last = self.cells.partition_point(|c| c.file.start < file.end);
@@ -188,7 +188,7 @@ impl Cell {
     }
 }
 
-/// See [`Cells::begin_read`].
+/// What a read may find, noted by [`Cells::begin_read`].
 pub(super) struct Expected<'a> {
     file: Range<u64>,
     cells: &'a [Cell],

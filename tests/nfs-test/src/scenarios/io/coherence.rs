@@ -31,9 +31,9 @@ use crate::host::wire::{block_on, ok};
 use crate::map::Map;
 
 const GROUNDS: [Ground; 3] = [Ground::Xfs, Ground::Ext4, Ground::Btrfs];
-/// Bytes of the hot file.
+/// Size of the hot file in bytes.
 const SIZE: u64 = 192 << 10;
-/// One READ asks for at most this much.
+/// Most bytes that one READ asks for.
 const READ_MAX: u64 = 40 << 10;
 /// Sequences that write, and sequences that read, over NFS.
 const WRITERS: usize = 20;
@@ -183,7 +183,7 @@ async fn over_nfs(
     Ok((written?, reads?))
 }
 
-/// What the sequences share.
+/// The state that all sequences of the NFS clients share.
 struct Share {
     views: Views,
     cells: Arc<Cells>,
@@ -240,7 +240,7 @@ impl Share {
         Ok(())
     }
 
-    /// Everybody finds the same: what is in the cache is what is on the disk, or will be.
+    /// Checks that READ finds in each mode what pread finds on the server's machine.
     async fn same_for_all(&self, cell: &Cell) -> Result<()> {
         let (start, len) = (cell.file.start, (cell.file.end - cell.file.start) as usize);
         let mut local = vec![0; len];
@@ -252,7 +252,8 @@ impl Share {
         Ok(())
     }
 
-    /// Another verifier says that data was lost, which it was not.
+    /// Checks that the write verifier is the one of before: another one says that data was lost, which it was
+    /// not.
     fn same_verifier(&self, verifier: [u8; 8]) -> Result<()> {
         let first = self.verifier.get().unwrap_or(verifier);
         self.verifier.set(Some(first));
@@ -353,7 +354,7 @@ impl Local {
 
 struct Process {
     file: File,
-    /// Opened with `O_DIRECT`.
+    /// The file, opened with `O_DIRECT` besides.
     direct: File,
     map: Map,
     cells: Arc<Cells>,
@@ -417,11 +418,11 @@ impl Process {
     }
 }
 
-/// The kernel's log from a moment on.
+/// The kernel's log from the time on at which it was opened.
 struct KernelLog(File);
 
 impl KernelLog {
-    /// `None` where it may not be read.
+    /// Opens the log at its end; `None` where it may not be read.
     fn open() -> Option<Self> {
         let mut file = OpenOptions::new()
             .read(true)

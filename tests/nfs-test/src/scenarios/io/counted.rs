@@ -21,11 +21,11 @@ use super::figures::{Control, Sum};
 use crate::host::Context;
 use crate::host::wire::{block_on, ok};
 
-/// Bytes of one READ or WRITE.
+/// Length of one READ or WRITE in bytes.
 const CALL: u64 = 1 << 20;
-/// Calls under way at once.
+/// Number of calls under way at once.
 const DEPTH: usize = 16;
-/// What a direct transfer may leave of a file in the page cache: one part of so many.
+/// A direct transfer may leave at most one part in this many of the file in the page cache.
 const CACHED_PART_MAX: u64 = 100;
 /// Most bytes of a WRITE that may be copied: what came in with the head of the call.
 const COPIED_PER_WRITE_MAX: u64 = 64 << 10;
@@ -90,7 +90,7 @@ enum Direction {
     Down,
 }
 
-/// What a transfer cost.
+/// Figures of one transfer of the whole file.
 struct Moved {
     /// Bytes of the file in the page cache afterwards.
     cached: u64,

@@ -57,8 +57,8 @@ pub(super) fn run(
     ))
 }
 
-/// The same with nothing under way: after the failure not even the file's attributes can be had. Who
-/// asks first is told, and the verifier tells the others.
+/// Lets the disk fail with nothing under way: after the failure not even the file's attributes can be had.
+/// Who asks first is told, and the verifier tells the others.
 pub(super) fn at_rest(context: &Context, ground: Ground, mode: Mode) -> Result<()> {
     let mut bed = Bed::new(context, ground, 128)?;
     std::fs::write(bed.path(NAME), [])?;
@@ -82,7 +82,7 @@ pub(super) fn at_rest(context: &Context, ground: Ground, mode: Mode) -> Result<(
     bed.stop().context("draining after the failure")
 }
 
-/// There is one verifier for all exports, and on a sound disk it is told.
+/// Checks with a COMMIT on a sound disk that the verifier has changed: there is one for all exports.
 async fn other_verifier(bed: &Bed, before: Option<[u8; 8]>) -> Result<()> {
     let beside = Client::from(None, bed.address, BESIDE).await?;
     let file = beside.find(NAME).await?;
@@ -94,20 +94,21 @@ async fn other_verifier(bed: &Bed, before: Option<[u8; 8]>) -> Result<()> {
     Ok(())
 }
 
-/// When the disk fails.
+/// When the disk fails, and what is to be lost then.
 #[derive(Debug, Clone, Copy)]
 struct Cut {
-    /// After so many WRITEs were acknowledged.
+    /// Number of acknowledged WRITEs after which the disk fails.
     after: u64,
-    /// And one more that is UNSTABLE, with no stable one under way or to come: the sync of a stable one takes along
-    /// what was written before it, and then nothing may be lost. Without this the stable ones are struck too.
+    /// Whether one more WRITE is to be lost. It is UNSTABLE, with no stable one under way or to come: the
+    /// sync of a stable one takes along what was written before it, and then nothing may be lost. Without
+    /// this the stable ones are struck too.
     loses: bool,
 }
 
 /// One record, and how sure the client is of it.
 struct Sent {
     data: Bytes,
-    /// A stable WRITE was acknowledged.
+    /// Whether a stable WRITE of this record was acknowledged before the disk failed.
     stable: bool,
 }
 

@@ -49,7 +49,7 @@ pub(in crate::scenarios) fn run(context: &Context) -> Result<String> {
     Ok(notes.join(", "))
 }
 
-/// What of a file is there before its disk is full.
+/// The blocks of a file that are there before its disk is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum There {
     /// The first and the last block: what is missing is the middle, which a direct WRITE moves
@@ -57,7 +57,7 @@ enum There {
     Edges,
     /// All but the first and the last block.
     Middle,
-    /// All but the last block.
+    /// All blocks but the last one.
     AllButLast,
 }
 
@@ -79,7 +79,7 @@ impl There {
         Ok(file.sync_all()?)
     }
 
-    /// Up to where the WRITE can go with no block more.
+    /// Offset up to which the WRITE can go without another block.
     const fn reach(self) -> u64 {
         match self {
             Self::Edges => BLOCK,
@@ -152,7 +152,7 @@ fn full(context: &Context, ground: Ground, random: &mut Rng) -> Result<String> {
     ))
 }
 
-/// Takes every block of the file system.
+/// Takes every free block of the file system with the new file `path`.
 fn fill_up(path: &Path) -> Result<()> {
     let file = File::create(path)?;
     let mut at = 0;
@@ -281,7 +281,7 @@ fn btrfs(arguments: &[&str], point: &Path) -> Result<()> {
     output(Command::new("btrfs").args(arguments).arg(point)).map(drop)
 }
 
-/// A file system that gives no more than so much.
+/// Checks a file system with a quota, which refuses to hold more than that.
 fn limited(context: &Context, random: &mut Rng) -> Result<String> {
     let mut bed = Bed::new(context, Ground::Btrfs, 256)?;
     let source = Source::new(random.fork(), 256 << 10);

@@ -29,13 +29,13 @@ pub(super) struct Line {
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Sum {
     pub(super) calls: u64,
-    /// Bytes that READs brought and WRITEs wrote.
+    /// Bytes that READs brought or WRITEs wrote.
     pub(super) bytes: u64,
     /// Bytes between memory and file, by the way they went.
     pub(super) moved: BTreeMap<String, u64>,
     /// Calls that did not go the way decided for them, by the reason.
     pub(super) fallbacks: BTreeMap<String, u64>,
-    /// Payload bytes copied in user space.
+    /// Payload bytes that were copied in user space.
     pub(super) copied: u64,
 }
 
@@ -45,14 +45,14 @@ impl Sum {
     }
 }
 
-/// `penstock ctl` of one server.
+/// Asks one server by `penstock ctl`.
 pub(super) struct Control {
     program: PathBuf,
     state: PathBuf,
 }
 
 impl Control {
-    /// Of the server that was started from `program` with its state in `state`.
+    /// Asks the server that was started from `program` with its state in `state`.
     pub(super) fn new(program: &Path, state: &Path) -> Self {
         Self {
             program: program.to_path_buf(),
@@ -60,7 +60,7 @@ impl Control {
         }
     }
 
-    /// Runs a command and reads its answer.
+    /// Runs `penstock ctl --json` with `words` and decodes its answer.
     pub(super) fn ask<T: DeserializeOwned>(&self, words: &[&str]) -> Result<T> {
         let mut command = Command::new(&self.program);
         command
@@ -91,8 +91,8 @@ pub(super) struct Figures {
 }
 
 impl Figures {
-    /// Of one export and operation (`read` or `write`), of the calls for which `mode` was decided
-    /// or of all.
+    /// Adds up the lines of one export and operation (`read` or `write`): of the calls for which `mode` was
+    /// decided, or of all.
     pub(super) fn sum(&self, export: &str, operation: &str, mode: Option<Mode>) -> Sum {
         let mut sum = Sum::default();
         let lines = self.io.iter().filter(|line| {
@@ -114,7 +114,7 @@ impl Figures {
         sum
     }
 
-    /// That the export of `mode` has moved bytes in that mode and no call in another, or that the
+    /// Checks that the export of `mode` has moved bytes in that mode and no call in another, or that the
     /// server says why not.
     pub(super) fn went_as_decided(&self, mode: Mode) -> Result<()> {
         for operation in ["read", "write"] {

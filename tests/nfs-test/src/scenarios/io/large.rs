@@ -13,13 +13,13 @@ use super::bed::{Bed, Client, Source, drop_cache, local_is, pipelined, same};
 use crate::host::Context;
 use crate::host::wire::ok;
 
-/// Files that are worked on at once.
+/// Number of files that are worked on at once.
 const FILES: u64 = 3;
 /// Bytes of a window: the parts of the file that are ever written.
 const WINDOW: u64 = 6 << 20;
 /// Where the windows begin: one passes 4 GiB, one is far out, neither at the edge of a page.
 const WINDOWS: [u64; 3] = [0, (4 << 30) - (2 << 20) - 77, (1 << 40) + 4095];
-/// The last operations that a failure shows.
+/// How many of the last operations a failure shows.
 const HISTORY: usize = 8;
 
 /// Runs on the export of `client`; returns how many bytes were moved.
@@ -121,7 +121,7 @@ struct Work {
     file: FileHandle,
     model: Model,
     source: Source,
-    /// The server's largest transfer, bytes.
+    /// Largest READ or WRITE of the server in bytes.
     most: u64,
     moved: u64,
     history: Vec<String>,

@@ -19,7 +19,7 @@ use super::figures::{Control, Sum};
 use crate::host::Context;
 use crate::host::wire::{block_on, ok};
 
-/// Bytes of the file.
+/// Size of the file in bytes.
 const SIZE: u64 = 512 << 10;
 /// The least number of changes and of WRITEs under them.
 const CHANGES_MIN: u64 = 30;
@@ -373,7 +373,8 @@ async fn make(bed: &Bed, case: &Forecast) -> Result<()> {
     Ok(())
 }
 
-/// One call in the mode that was foretold, and of it as many bytes in each way as were foretold.
+/// Checks that one call went in the mode that was foretold, and as many of its bytes in each way as were
+/// foretold.
 fn compare(why: &Why, before: &Sum, after: &Sum) -> Result<()> {
     ensure!(
         after.calls == before.calls + 1,

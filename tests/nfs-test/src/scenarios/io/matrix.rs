@@ -33,14 +33,14 @@ const GROUNDS: [Ground; 6] = [
     Ground::Tmpfs,
     Ground::Overlay,
 ];
-/// What a direct WRITE is split at, and the block of the file systems: bytes.
+/// Bytes of a block of the file systems, at whose multiples a direct WRITE is split.
 const BLOCK: u64 = 4096;
-/// A sector of the smaller kind, bytes.
+/// Size in bytes of a sector of the smaller kind.
 const SECTOR: u64 = 512;
 /// Bytes of the file that belong to one WRITE at a time: it begins and ends in the first 6 blocks,
 /// and what the next slot does shares the last page.
 const SLOT: u64 = 6 * BLOCK + 1;
-/// WRITEs under way at once.
+/// Number of WRITEs under way at once.
 const SLOTS: u64 = 48;
 
 pub(in crate::scenarios) fn run(context: &Context) -> Result<String> {

@@ -18,16 +18,16 @@ use super::super::kernel::{failures, verdicts};
 use crate::host::Context;
 use crate::manifest::{self, Entry};
 
-/// Longest run of the guest.
+/// How long the guest may run in all.
 const GUEST_DEADLINE: Duration = Duration::from_secs(600);
 /// How long it may take until a change comes to a server that has just started: the client connects again
 /// within a few seconds.
 const CHANGE_DEADLINE: Duration = Duration::from_secs(90);
 /// Longest random pause before a kill that may come at any moment, in milliseconds.
 const PAUSE_MAX_MS: u64 = 50;
-/// A kill comes at one of so many flushes.
+/// The flush at which a kill comes is one of the first this many.
 const FLUSHES_MAX: u64 = 40;
-/// Processes that change names on each mount.
+/// Number of processes that change names on each mount.
 const WORKERS: u64 = 2;
 /// The first server's port, in a namespace of its own.
 const PORT: u16 = 2049;
@@ -113,7 +113,7 @@ fn operations(line: &str) -> Option<u64> {
     words.split(' ').next_back()?.parse().ok()
 }
 
-/// All trees at once.
+/// The guest's script, which changes all trees at once.
 fn script(storms: &[Storm<'_>], random: &mut Rng) -> String {
     let mut script = String::new();
     for storm in storms {
@@ -134,9 +134,9 @@ struct Storm<'a> {
     port: u16,
     export: PathBuf,
     hold: Hold,
-    /// Made when it is enough.
+    /// A file that is made when the guest has done enough.
     enough: PathBuf,
-    /// No change comes any more.
+    /// Whether no change will come any more.
     over: AtomicBool,
     seed: u64,
 }
@@ -178,7 +178,7 @@ impl<'a> Storm<'a> {
         Server::start(&self.context.lab, &self.export, &state, &options)
     }
 
-    /// Kills the server so often, then says that it is enough; the server that runs at the end.
+    /// Kills the server `kills` times, then says that it is enough; returns the server that runs at the end.
     fn blow(&self, kills: u64) -> Result<Server> {
         let mut random = Rng::with_seed(self.seed);
         let mut server = self.start()?;
@@ -211,7 +211,7 @@ impl<'a> Storm<'a> {
         Ok(())
     }
 
-    /// A line of the guest.
+    /// Takes note of one line of the guest's results.
     fn hear(&self, line: &str) {
         let is_over = line.split([' ', ':']).nth(1) == Some(&self.name);
         if is_over {
@@ -223,7 +223,7 @@ impl<'a> Storm<'a> {
         self.over.store(true, Ordering::Release);
     }
 
-    /// What is on the disk against what the guest has on its own file system.
+    /// Compares what is on the disk with what the guest has on its own file system.
     fn compare(&self, outcome: &GuestOutcome) -> Result<Option<String>> {
         let start = format!("manifest {} ", self.name);
         let mut lines = outcome.lines.iter();

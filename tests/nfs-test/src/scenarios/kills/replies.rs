@@ -33,16 +33,16 @@ use crate::host::Context;
 use crate::host::wire::{CALL_DEADLINE, block_on, mount, ok, walk};
 use crate::manifest;
 
-/// When the server is ended.
+/// The moment of a call at which the server is ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Moment {
     /// The change is being made: it is done when the process is dead for everybody but the kernel.
     Changing,
     /// The change is made, its flush has begun.
     Flushing,
-    /// The reply was sent.
+    /// The reply was sent, and the server is killed.
     Answered,
-    /// The reply was sent, and the server ended in order.
+    /// The reply was sent, and the server is ended in order.
     Stopped,
 }
 
@@ -55,7 +55,7 @@ impl Moment {
     ];
 }
 
-/// From where the call comes again.
+/// Whether the call comes again from the port it was first sent from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Port {
     Same,
@@ -75,9 +75,9 @@ struct Case {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Meanwhile {
     Nothing,
-    /// Writes to what was made.
+    /// Writes to the file that the call made.
     Write(&'static str),
-    /// Makes a file: anew, where the call took one away.
+    /// Makes a file, anew where the call took one away.
     Create(&'static str),
     Mkdir(&'static str),
 }
@@ -107,7 +107,7 @@ impl Meanwhile {
     }
 }
 
-/// What a call is about.
+/// The handles that a call's arguments may need.
 struct Objects {
     dir: FileHandle,
     file: FileHandle,
@@ -123,7 +123,7 @@ impl Objects {
 }
 
 const NEW: &[u8] = b"new";
-/// How many failures are told of.
+/// How many failures are shown in full.
 const SHOWN: usize = 12;
 
 const CASES: &[Case] = &[
@@ -248,16 +248,16 @@ fn create(objects: &Objects, how: CreateHow) -> Vec<u8> {
     })
 }
 
-/// One kill: which call, when, and what comes after.
+/// One trial with a server that is ended: during which call, at which moment, and what comes after.
 struct Trial {
     case: &'static Case,
     moment: Moment,
     port: Port,
-    /// Somebody else comes before the call comes again.
+    /// Whether another client does something before the call comes again.
     meanwhile: bool,
     /// How often the server is killed before the call comes again.
     kills: u64,
-    /// The directory, and the call's xid.
+    /// Number of the trial, from which the directory's name and the call's xid follow.
     number: u32,
 }
 
@@ -349,7 +349,7 @@ struct Bench<'a> {
 struct Sent {
     body: Vec<u8>,
     from: SocketAddr,
-    /// The reply, if there was one.
+    /// The reply, if there was one before the server ended.
     reply: Option<Vec<u8>>,
 }
 
@@ -447,7 +447,7 @@ impl Bench<'_> {
     }
 }
 
-/// The whole call.
+/// The call's body from the xid to the last argument.
 fn body(trial: &Trial, nfs: &Nfs3, objects: &Objects) -> Vec<u8> {
     let procedure = number(trial.case.procedure);
     let xid = 0x6b69_0000 + trial.number;

@@ -11,7 +11,7 @@ pub(super) const SIZE_MAX: u64 = 240 * 1024;
 /// A run of bytes with one history. It begins where the one before it ends.
 #[derive(Clone, Debug)]
 struct Run {
-    /// The first byte behind it.
+    /// Offset of the first byte behind the run.
     end: u64,
     /// The tag of the pattern that is on stable storage; 0 for zeros.
     stable: u64,
@@ -24,10 +24,10 @@ struct Run {
 /// A file system clears the rest of a block that a file is cut off in; blocks are this long at most.
 const BLOCK_MAX: u64 = 4096;
 
-/// The content of a file.
+/// The bytes and the sizes that a file may have after a cut.
 #[derive(Clone, Debug)]
 pub(super) struct Content {
-    /// Up to [`SIZE_MAX`], without a gap.
+    /// The runs from 0 up to [`SIZE_MAX`], without a gap.
     runs: Vec<Run>,
     /// What the size has to be at least on stable storage, and what it is while the server runs, which
     /// is the most it may be after a cut.
@@ -60,13 +60,13 @@ impl Content {
         content
     }
 
-    /// The size while the server runs.
+    /// Size of the file in bytes while the server runs.
     pub(super) const fn live_size(&self) -> u64 {
         self.size.1
     }
 
-    /// Is all of it data that is on stable storage, and nothing written over it since? Not so an empty
-    /// file.
+    /// Whether the whole file is data that is on stable storage, with nothing written over it since; false
+    /// for an empty file.
     pub(super) fn is_solid(&self) -> bool {
         let (least, most) = self.size;
         let solid = |run: &Run| run.stable != 0 && run.maybe.is_empty() && !run.torn;

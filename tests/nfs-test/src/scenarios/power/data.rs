@@ -315,7 +315,7 @@ impl Worker {
         }
     }
 
-    /// A file and its size.
+    /// Picks a file whose content is `wanted`; returns its id and its size in bytes.
     fn pick_file(&mut self, wanted: impl Fn(&Content) -> bool) -> Option<(u64, u64)> {
         let id = self.pick(|kind| matches!(kind, Kind::File(content) if wanted(content)))?;
         Some((id, self.content(id)?.live_size()))

@@ -44,10 +44,10 @@ const CONNECTIONS: usize = 3;
 const CALLS_MAX: u64 = 160;
 /// Longest random pause between the last counted reply and the cut, in microseconds.
 const PAUSE_MAX_US: u64 = 1500;
-/// What a sequence finds in its directories.
+/// Number of files that a sequence finds in each of its two directories.
 const FILES: u64 = 6;
 const OTHERS: u64 = 3;
-/// Rounds of `kill -9`.
+/// Number of rounds in the scenario that kills the server.
 const KILLS: u32 = 25;
 
 pub(super) fn xfs(context: &Context) -> Result<String> {
@@ -74,10 +74,10 @@ pub(super) fn kill(context: &Context) -> Result<String> {
     )
 }
 
-/// What ends a round.
+/// What ends a round: a power cut or a kill.
 enum Blow {
     Power(Knife),
-    /// SIGKILL to the server.
+    /// The server is killed with SIGKILL.
     Kill,
 }
 

@@ -14,7 +14,7 @@ use nfs_wire::nfs3::Nfstime3;
 
 use super::content::Content;
 
-/// What an object is.
+/// The kind of an object, with its content.
 #[derive(Clone, Debug)]
 pub(super) enum Kind {
     File(Content),
@@ -23,7 +23,7 @@ pub(super) enum Kind {
     Fifo,
 }
 
-/// An object; `None` where nothing was promised.
+/// What an object has to be like on the disk; `None` where nothing was promised.
 #[derive(Clone, Debug)]
 pub(super) struct Object {
     pub(super) kind: Kind,
@@ -48,7 +48,7 @@ impl Object {
 /// A name: which of the two directories, and the name in it.
 pub(super) type Place = (usize, String);
 
-/// The effect of one call.
+/// The effect that one call has on names and objects.
 #[derive(Clone, Debug)]
 pub(super) enum Change {
     Write {
@@ -103,12 +103,12 @@ pub(super) struct Model {
 }
 
 impl Model {
-    /// How many names an object has.
+    /// Number of names that an object has.
     pub(super) fn links(&self, id: u64) -> usize {
         self.names.values().filter(|other| **other == id).count()
     }
 
-    /// The call was acknowledged.
+    /// Applies a change whose call was acknowledged.
     pub(super) fn apply(&mut self, change: &Change) {
         match change {
             Change::Write {
@@ -345,7 +345,7 @@ mod tests {
     use super::*;
     use nfs_lab::pattern;
 
-    /// Two writes' worth, of no page's size.
+    /// Bytes of two writes, which is no multiple of a page.
     const END: u64 = 10_000;
 
     fn written(stable: bool) -> Model {

@@ -6,14 +6,14 @@ use nfs_wire::nfs3::StableHow;
 use super::worker::Act;
 use crate::host::{IoSetting, Mode};
 
-/// What goes on in a round.
+/// The calls that are made in one round.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Plan {
     /// A few calls of one kind, one after the other, nothing else.
     Row(Act),
-    /// Calls that change names, from all sequences.
+    /// Calls that change names, from all sequences at once.
     Names,
-    /// Everything, from all sequences.
+    /// Calls of every kind, from all sequences at once.
     Mixed,
 }
 
@@ -97,7 +97,7 @@ impl Deck {
 mod tests {
     use super::*;
 
-    /// Rounds of each mode of WRITE.
+    /// Counts the rounds in each mode of WRITE.
     fn of_each(rounds: &[(Plan, IoSetting)]) -> Vec<usize> {
         let of = |mode| rounds.iter().filter(|(_, io)| io.write == mode).count();
         Mode::ALL.into_iter().map(of).collect()

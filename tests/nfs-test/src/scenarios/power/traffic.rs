@@ -6,10 +6,10 @@ use anyhow::{Context as _, Result};
 use nfs_client::nfs3::{Failure, Outcome};
 use tokio::sync::Notify;
 
-/// The state of one round.
+/// The state of one round, shared by its sequences.
 pub(super) struct Traffic {
     cut: Cell<bool>,
-    /// The server itself ends with the cut.
+    /// Whether the server itself ends with the cut.
     killed: bool,
     acknowledged: Cell<u32>,
     /// The cut comes after this many acknowledged calls.
@@ -91,7 +91,7 @@ impl Traffic {
         self.moment.notified().await;
     }
 
-    /// How many calls were acknowledged.
+    /// Number of calls that were acknowledged so far.
     pub(super) const fn count(&self) -> u32 {
         self.acknowledged.get()
     }

@@ -54,7 +54,7 @@ pub(super) enum Act {
 }
 
 impl Act {
-    /// What moves a file's bytes, in the export's I/O mode.
+    /// The acts that move a file's bytes, in the export's I/O mode.
     pub(super) const DATA: &[Self] = &[
         Self::WriteFileSync,
         Self::WriteDataSync,
@@ -68,7 +68,7 @@ impl Act {
         Self::Read,
     ];
 
-    /// What does not.
+    /// The acts that move no file's bytes.
     pub(super) const OTHER: &[Self] = &[
         Self::CreateUnchecked,
         Self::CreateGuarded,
@@ -88,7 +88,7 @@ impl Act {
         Self::SetTimes,
     ];
 
-    /// Those that change names only: no data is synced on their behalf.
+    /// The acts that change names only: no data is synced on their behalf.
     pub(super) const NAMES: &[Self] = &[
         Self::CreateUnchecked,
         Self::CreateGuarded,
@@ -105,16 +105,16 @@ impl Act {
     ];
 }
 
-/// The sequence.
+/// One sequence of random calls, with the model of what they have done.
 pub(super) struct Worker {
     pub(super) nfs: Nfs3,
-    /// The two directories it works in.
+    /// The two directories that the sequence works in.
     pub(super) dirs: [FileHandle; 2],
     pub(super) model: Model,
     pub(super) handles: BTreeMap<u64, FileHandle>,
     /// The calls that were under way when the power went.
     pub(super) under_way: Vec<Change>,
-    /// The server's write verifier, as last seen.
+    /// The server's write verifier as it was last seen.
     pub(super) verifier: Option<[u8; 8]>,
     /// An object that was removed, by the handle it had.
     pub(super) removed: Option<FileHandle>,
@@ -476,7 +476,7 @@ impl Worker {
         (self.random.usize(..2), format!("{prefix}{number}{padding}"))
     }
 
-    /// Any object of a kind that this worker has the handle of.
+    /// Picks any object of a `wanted` kind that this worker has the handle of.
     pub(super) fn pick(&mut self, wanted: impl Fn(&Kind) -> bool) -> Option<u64> {
         let ids: Vec<u64> = self
             .model
@@ -500,7 +500,7 @@ impl Worker {
     }
 }
 
-/// Attributes that change nothing.
+/// Attributes for a call that shall change none of them.
 pub(super) const fn nothing() -> Sattr3 {
     Sattr3 {
         mode: None,

@@ -13,9 +13,9 @@ use super::{NOBODY, for_nobody, own_dir, start};
 use crate::host::Context;
 use crate::host::wire::{block_on, mount, ok, walk};
 
-/// Enough for the smallest XFS.
+/// Size of the loop file systems in MiB: enough for the smallest XFS.
 const LOOP_MIB: u32 = 320;
-/// Looked up below the mount; `sub` is a subvolume on btrfs.
+/// The paths that are looked up below the mount; `sub` is a subvolume on btrfs.
 const PATHS: [&str; 4] = ["file", "dir", "dir/inner", "sub/file"];
 
 pub(in crate::scenarios) fn run(context: &Context) -> Result<String> {
@@ -32,7 +32,7 @@ pub(in crate::scenarios) fn run(context: &Context) -> Result<String> {
     Ok(format!("{checks} handles"))
 }
 
-/// One file system, exported itself or mounted below the exported directory.
+/// Tests one file system, exported itself or, with `below`, mounted below the exported directory.
 fn one(
     context: &Context,
     kind: FsKind,
@@ -91,7 +91,7 @@ fn one(
     Ok(handles.len())
 }
 
-/// Files whose contents are their paths.
+/// Makes files whose contents are their paths.
 fn fill(kind: FsKind, point: &Path) -> Result<()> {
     let sub = point.join("sub");
     if kind == FsKind::Btrfs {

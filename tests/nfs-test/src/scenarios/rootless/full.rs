@@ -17,7 +17,7 @@ use crate::host::wire::{block_on, mount, ok, walk};
 
 /// How long the server may take to find that it can write again: it tries once a second.
 const RECOVERY_DEADLINE: Duration = Duration::from_secs(30);
-/// The pause between two looks at it.
+/// The pause between two looks whether the server can write again.
 const RECOVERY_PAUSE: Duration = Duration::from_millis(50);
 /// Calls made while nothing can be written: far more than lines of the log may come of them.
 const CALLS: usize = 300;
@@ -54,7 +54,7 @@ pub(in crate::scenarios) fn run(context: &Context) -> Result<String> {
     Ok(format!("{refused} calls refused"))
 }
 
-/// Takes all the room that there is.
+/// Takes all room of the file system with the new file `filler`.
 fn fill(filler: &Path) -> Result<()> {
     use std::io::Write as _;
     let mut file = std::fs::File::create(filler)?;

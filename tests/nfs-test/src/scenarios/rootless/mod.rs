@@ -26,8 +26,8 @@ fn own_dir(path: &Path) -> Result<PathBuf> {
     Ok(path.to_path_buf())
 }
 
-/// The same context with a server that nobody can execute, whatever the directories on the way to
-/// the original allow.
+/// A copy of the context with a server that the user nobody can execute, whatever the directories on the way
+/// to the original allow.
 fn for_nobody(context: &Context) -> Result<Context> {
     let program = context.lab.dir.join("penstock");
     copy_program(&context.lab.program, &program)?;
@@ -40,7 +40,7 @@ fn for_nobody(context: &Context) -> Result<Context> {
     })
 }
 
-/// Starts a server as nobody, or with all of ours.
+/// Starts a server as nobody, or else with all capabilities of this process.
 fn start(context: &Context, export: &Path, state: &Path, unprivileged: bool) -> Result<Server> {
     let config = context.lab.dir.join("penstock.toml");
     let text = format!(

@@ -17,18 +17,18 @@ use super::lane::{Lane, Pair};
 use crate::host::wire::{block_on, connect, mount_path, walk};
 use crate::host::{Context, IoSetting, Mode};
 
-/// Pairs of one freeze.
+/// Number of pairs of WRITEs in one freeze.
 const PAIRS: u32 = 32;
-/// Lanes that they are dealt to.
+/// Number of lanes that the pairs are dealt to.
 const LANES: usize = 4;
-/// Freezes; with `--full` ten times as many.
+/// Number of freezes; with `--full` ten times as many.
 const ROUNDS: u32 = 8;
-/// Files of each export that are written.
+/// Number of files of each export that are written.
 const FILES: u64 = 4;
 /// Longest WRITE, and the room that each pair has in its file, bytes.
 const WRITE_MAX: u64 = 1 << 20;
 const ROOM: u64 = WRITE_MAX + 8192;
-/// Shortest WRITE, bytes.
+/// Length of the shortest WRITE in bytes.
 const WRITE_MIN: u64 = 4096;
 
 /// A pair and where it is on the server's disk.
@@ -37,7 +37,7 @@ struct Written {
     path: PathBuf,
 }
 
-/// How many pairs there were.
+/// Runs all freezes; returns how many pairs there were.
 pub(super) fn run(context: &Context, random: &mut Rng) -> Result<u32> {
     let exports = context.lab.dir.join("export");
     let mut disks = Vec::new();
@@ -77,7 +77,7 @@ pub(super) fn run(context: &Context, random: &mut Rng) -> Result<u32> {
     Ok(rounds * PAIRS)
 }
 
-/// One freeze of the file system on `point`; what was overwritten.
+/// Runs one freeze of the file system on `point`; returns a line for each pair whose B was overwritten.
 fn round(context: &Context, point: &Path, number: u32, random: &mut Rng) -> Result<Vec<String>> {
     for mode in Mode::ALL {
         for file in 0..FILES {

@@ -25,21 +25,21 @@ const REPLY_MAX: usize = 1024;
 /// Two WRITEs to one range: A, which comes twice, and B, which follows the first reply to A.
 #[derive(Clone)]
 pub(super) struct Pair {
-    /// Of all pairs of the scenario.
+    /// Number of the pair among all pairs of the scenario.
     pub(super) number: u32,
     pub(super) file: FileHandle,
     pub(super) offset: u64,
     pub(super) len: usize,
-    /// Of A and of B.
+    /// How stable the WRITEs A and B are asked to be.
     pub(super) stable: [StableHow; 2],
-    /// The repetition comes by the other connection.
+    /// Whether the repetition comes by the other connection.
     pub(super) elsewhere: bool,
-    /// The repetition comes behind the other pairs' WRITEs.
+    /// Whether the repetition comes behind the other pairs' WRITEs.
     pub(super) late: bool,
 }
 
 impl Pair {
-    /// Of A (0) or B (1).
+    /// The xid of A (0) or B (1), which no other pair has.
     const fn xid(&self, which: u32) -> u32 {
         2 * self.number + which
     }
@@ -67,7 +67,7 @@ impl Pair {
         )
     }
 
-    /// Are these bytes of the file not those of B, which were acknowledged? Says which pair it is.
+    /// Tells which pair it is if `found`, the bytes of the file, are not those of B, which were acknowledged.
     pub(super) fn overwritten(&self, found: &[u8]) -> Result<Option<String>> {
         let (first, second) = (self.content(0), self.content(1));
         let Some(at) = found.iter().zip(&second).position(|(a, b)| a != b) else {
