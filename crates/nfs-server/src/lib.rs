@@ -2,7 +2,10 @@
 //!
 //! A call's way: `net` cuts records from connections, `dispatch` decodes and answers them, `nfs3` and
 //! `mount3` shape each procedure for `vfs`, which alone touches the files of an export; `nlm4` refuses locks.
-#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::too_many_lines))]
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::too_many_lines)
+)]
 #![forbid(unsafe_code)]
 
 pub mod exports;

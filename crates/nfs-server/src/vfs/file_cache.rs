@@ -13,7 +13,7 @@
 //! [`FileCache::find_room`], [`FileCache::take_idle`]) and leaves another time.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -36,8 +36,8 @@ pub(crate) struct InodeId {
 
 /// The cache of open objects, by handle and by inode, under a budget of descriptors.
 pub(crate) struct FileCache {
-    stripes: Box<[RwLock<Stripe>]>,
-    inodes: Box<[RwLock<Inodes>]>,
+    stripes: Box<[RwLock<Stripe>; STRIPES]>,
+    inodes: Box<[RwLock<Inodes>; STRIPES]>,
     hasher: RandomState,
     budget: FdBudget,
     /// The number of the stripe in which room is looked for next.
@@ -136,8 +136,8 @@ impl FileCache {
     /// `fds_max`: how many descriptors objects may hold.
     pub(crate) fn new(fds_max: usize) -> Self {
         Self {
-            stripes: (0..STRIPES).map(|_| RwLock::default()).collect(),
-            inodes: (0..STRIPES).map(|_| RwLock::default()).collect(),
+            stripes: Box::default(),
+            inodes: Box::default(),
             hasher: RandomState::new(),
             budget: FdBudget {
                 used: Arc::default(),
@@ -215,12 +215,12 @@ impl FileCache {
     /// Every object, for the end of the server.
     pub(crate) fn drain(&self) -> Vec<Arc<Object>> {
         let mut all = Vec::new();
-        for stripe in &self.stripes {
+        for stripe in self.stripes.iter() {
             let mut stripe = stripe.write();
             stripe.clock.clear();
             all.extend(stripe.objects.drain().map(|(_, placed)| placed.object));
         }
-        for inodes in &self.inodes {
+        for inodes in self.inodes.iter() {
             inodes.write().clear();
         }
         all
@@ -295,7 +295,7 @@ impl FileCache {
             if leaving.out.len() + leaving.to_sync.len() >= most {
                 return;
             }
-            let stripe = &self.stripes[start.wrapping_add(step) % STRIPES];
+            let stripe = self.stripe_at(start.wrapping_add(step));
             self.evict(&mut stripe.write(), keep, leaving);
         }
     }
@@ -305,7 +305,7 @@ impl FileCache {
     pub(crate) fn some(&self, cursor: &mut Cursor, most: usize) -> Vec<Arc<Object>> {
         let mut found = Vec::new();
         for _ in 0..=STRIPES {
-            let stripe = self.stripes[cursor.stripe % STRIPES].read();
+            let stripe = self.stripe_at(cursor.stripe).read();
             let left = stripe.clock.get(cursor.at..).unwrap_or_default();
             let next = left.iter().take(most - found.len());
             cursor.at += next.len();
@@ -330,7 +330,9 @@ impl FileCache {
     fn evict(&self, stripe: &mut Stripe, keep: Option<&Handle>, leaving: &mut Leaving) {
         for _ in 0..stripe.clock.len() * 2 {
             stripe.hand = (stripe.hand + 1) % stripe.clock.len();
-            let handle = stripe.clock[stripe.hand];
+            let Some(handle) = stripe.clock.get(stripe.hand).copied() else {
+                return;
+            };
             let Some(placed) = stripe.objects.get(&handle) else {
                 continue;
             };
@@ -381,7 +383,7 @@ impl FileCache {
     /// no call holds.
     pub(crate) fn take_idle(&self) -> Leaving {
         let mut leaving = Leaving::default();
-        for stripe in &self.stripes {
+        for stripe in self.stripes.iter() {
             let mut stripe = stripe.write();
             let unused: Vec<Arc<Object>> = stripe
                 .objects
@@ -415,15 +417,36 @@ impl FileCache {
     }
 
     fn stripe(&self, handle: &Handle) -> &RwLock<Stripe> {
-        &self.stripes[self.stripe_index(handle)]
+        self.stripe_at(self.stripe_index(handle))
     }
 
     fn stripe_index(&self, handle: &Handle) -> usize {
-        self.hasher.hash_one(handle) as usize % STRIPES
+        self.hash(handle)
     }
 
+    /// The stripe of this number; numbers beyond the last begin again with the first.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "a remainder of the array's own length"
+    )]
+    fn stripe_at(&self, number: usize) -> &RwLock<Stripe> {
+        &self.stripes[number % STRIPES]
+    }
+
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "a remainder of the array's own length"
+    )]
     fn inode_stripe(&self, id: &InodeId) -> &RwLock<Inodes> {
-        &self.inodes[self.hasher.hash_one(id) as usize % STRIPES]
+        &self.inodes[self.hash(id) % STRIPES]
+    }
+
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "any part of a hash will do"
+    )]
+    fn hash(&self, value: &impl Hash) -> usize {
+        self.hasher.hash_one(value) as usize
     }
 }
 

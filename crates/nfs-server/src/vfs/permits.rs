@@ -46,32 +46,45 @@ impl Permits {
             self.ctime = stat.ctime;
             self.entries.clear();
         }
-        let index = self
+        match self
             .entries
-            .iter()
-            .position(|permit| permit.creds == *creds);
-        let index = index.unwrap_or_else(|| self.place(creds));
-        let permit = &mut self.entries[index];
-        if granted {
-            permit.granted |= access;
-        } else if access.each().count() == 1 {
-            permit.refused |= access;
+            .iter_mut()
+            .find(|permit| permit.creds == *creds)
+        {
+            Some(permit) => permit.note(access, granted),
+            None => {
+                let mut permit = Permit {
+                    creds: creds.clone(),
+                    granted: Access::NONE,
+                    refused: Access::NONE,
+                };
+                permit.note(access, granted);
+                self.put(permit);
+            }
         }
     }
 
-    fn place(&mut self, creds: &Creds) -> usize {
-        let permit = Permit {
-            creds: creds.clone(),
-            granted: Access::NONE,
-            refused: Access::NONE,
-        };
+    /// Keeps one more, in the place of another where there are as many as may be.
+    fn put(&mut self, permit: Permit) {
         if self.entries.len() < limits::PERMITS_PER_OBJECT_MAX {
             self.entries.push(permit);
-            return self.entries.len() - 1;
+            return;
         }
         self.next = (self.next + 1) % self.entries.len();
-        self.entries[self.next] = permit;
-        self.next
+        if let Some(place) = self.entries.get_mut(self.next) {
+            *place = permit;
+        }
+    }
+}
+
+impl Permit {
+    /// Notes the kernel's answer. Which part of a larger set was refused, it does not say.
+    fn note(&mut self, access: Access, granted: bool) {
+        if granted {
+            self.granted |= access;
+        } else if access.each().count() == 1 {
+            self.refused |= access;
+        }
     }
 }
 

@@ -28,7 +28,7 @@ impl Object {
     }
 
     pub(crate) fn export_id(&self) -> u32 {
-        (self.mount.fsid >> 32) as u32
+        self.mount.export_id
     }
 
     /// The root of a file system of an export; it stays in the cache while that is served.

@@ -40,6 +40,9 @@ struct Place {
     root: OnceLock<Arc<Object>>,
     /// The turns of calls that may have descriptors opened; `None` where there are more than calls.
     turns: OnceLock<Option<Arc<Semaphore>>>,
+    /// The file system of the export's root.
+    root_mount: Arc<Mount>,
+    /// All file systems that were entered, the root's among them.
     mounts: RwLock<Vec<Arc<Mount>>>,
     /// No export serves it any more: nothing cached of it may be used.
     retired: Arc<AtomicBool>,
@@ -48,6 +51,8 @@ struct Place {
 /// One file system of an export.
 pub(crate) struct Mount {
     pub(crate) key: MountKey,
+    /// The export that it is served with.
+    pub(super) export_id: u32,
     /// Told to clients: the same after a restart, whatever device number the kernel gives.
     pub(crate) fsid: u64,
     pub(crate) dev: u64,
@@ -85,6 +90,7 @@ impl Mount {
         let file_size_max = fs::file_size_max(fd.as_fd()).unwrap_or(0);
         Ok(Self {
             key,
+            export_id,
             fsid: u64::from(export_id) << 32 | u64::from(key.0),
             dev: stat.dev,
             mark,
@@ -202,12 +208,14 @@ impl Place {
         let retired: Arc<AtomicBool> = Arc::default();
         let mark = mark(stat, &fs::statfs(fd.as_fd())?);
         let mount = Mount::new(MountKey::ROOT, export_id, fd, stat, Arc::clone(&retired))?;
+        let root_mount = Arc::new(mount);
         Ok(Self {
+            root_mount: Arc::clone(&root_mount),
             mark,
             by_table,
             root: OnceLock::new(),
             turns: OnceLock::new(),
-            mounts: RwLock::new(vec![Arc::new(mount)]),
+            mounts: RwLock::new(vec![root_mount]),
             retired,
         })
     }
@@ -273,7 +281,7 @@ impl Tree {
 
     /// The export's own file system.
     pub(crate) fn root_mount(&self) -> Arc<Mount> {
-        Arc::clone(&self.place.mounts.read()[0])
+        Arc::clone(&self.place.root_mount)
     }
 
     /// The mark of the directory that is served, which the handles of its files carry.

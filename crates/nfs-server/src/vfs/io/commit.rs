@@ -78,7 +78,7 @@ impl Vfs {
             result => result,
         };
         if result.is_ok() {
-            self.drop_edges(target, fd, 1).await;
+            self.evict_unaligned_pages(target, fd, 1).await;
             self.close_if_written(target).await;
         }
         let after = self.attributes(object).await.ok();

@@ -117,7 +117,12 @@ impl Vfs {
     /// Lets go of what the edges of direct WRITEs left in the page cache, `least` pages or more of it. Pages
     /// that are still dirty are written back and go another time. Not where READs are meant to find
     /// the file in the cache.
-    pub(super) async fn drop_edges(&self, target: &Target, file: Arc<OwnedFd>, least: u32) {
+    pub(super) async fn evict_unaligned_pages(
+        &self,
+        target: &Target,
+        file: Arc<OwnedFd>,
+        least: u32,
+    ) {
         let object = &target.object;
         if object.io.edge_pages.load(Ordering::Relaxed) < least {
             return;

@@ -85,7 +85,7 @@ impl Vfs {
             }
             Err(error) => Err(error),
         };
-        self.drop_edges(target, fd, limits::EDGE_PAGES_KEPT_MAX)
+        self.evict_unaligned_pages(target, fd, limits::EDGE_PAGES_KEPT_MAX)
             .await;
         if committed != Stability::Unstable {
             self.close_if_written(target).await;
