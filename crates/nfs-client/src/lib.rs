@@ -64,19 +64,13 @@
 //! was written and is not yet on stable storage, and its attributes for a few seconds
 //! ([`File::stat`]). All bytes that a server sends are checked before they choose an allocation, an
 //! index or an offset; a server that breaks the protocol gets a typed error, never a panic.
-#![cfg_attr(not(test), deny(clippy::too_many_lines))]
-#![deny(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::cast_possible_truncation
-)]
 #![cfg_attr(
-    test,
-    allow(
+    not(test),
+    deny(
         clippy::unwrap_used,
         clippy::indexing_slicing,
         clippy::cast_possible_truncation,
-        reason = "a test that panics has failed, as it should"
+        clippy::too_many_lines
     )
 )]
 

@@ -4,7 +4,12 @@
 //! `mount3` shape each procedure for `vfs`, which alone touches the files of an export; `nlm4` refuses locks.
 #![cfg_attr(
     not(test),
-    deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::too_many_lines)
+    deny(
+        clippy::unwrap_used,
+        clippy::indexing_slicing,
+        clippy::cast_possible_truncation,
+        clippy::too_many_lines
+    )
 )]
 #![forbid(unsafe_code)]
 

@@ -1,17 +1,11 @@
 //! The `penstock` command: parses, calls, prints. What it calls is in the libraries.
-#![cfg_attr(not(test), deny(clippy::too_many_lines))]
-#![deny(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::cast_possible_truncation
-)]
 #![cfg_attr(
-    test,
-    allow(
+    not(test),
+    deny(
         clippy::unwrap_used,
         clippy::indexing_slicing,
         clippy::cast_possible_truncation,
-        reason = "a test that panics has failed, as it should"
+        clippy::too_many_lines
     )
 )]
 #![allow(

@@ -8,6 +8,7 @@
 pub mod cgroup;
 mod frozen;
 pub mod ganesha;
+pub mod held_fs;
 mod hold;
 mod knfsd;
 mod lines;
@@ -19,8 +20,6 @@ pub mod pattern;
 mod process;
 mod scratch;
 mod server;
-pub mod slow_fs;
-pub mod turn_fs;
 pub mod uml;
 mod zram;
 

@@ -1,10 +1,6 @@
 //! The programs that clients call: from a record to an operation on a file, and from its outcome to
 //! the words of the protocol. `dispatch` is the one path of every call.
 // A peer's bytes come through here.
-#![cfg_attr(
-    not(test),
-    deny(clippy::indexing_slicing, clippy::cast_possible_truncation)
-)]
 
 pub(crate) mod dispatch;
 #[cfg(test)]

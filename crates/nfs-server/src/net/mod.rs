@@ -1,17 +1,4 @@
 //! TCP: listeners, shards, connections. Knows records and replies, and nothing of files.
-#![deny(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::cast_possible_truncation
-)]
-#![cfg_attr(
-    test,
-    allow(
-        clippy::unwrap_used,
-        clippy::indexing_slicing,
-        clippy::cast_possible_truncation
-    )
-)]
 
 pub(crate) mod clients;
 pub(crate) mod connection;

@@ -92,14 +92,13 @@ fn below(classes: &[u64; CLASSES], least: u64, max_us: u64) -> u64 {
 
 /// The class of a time: the highest three bits of its microseconds.
 fn class_of(microseconds: u64) -> usize {
-    let Some(shift) = microseconds
+    let shift = microseconds
         .checked_ilog2()
-        .and_then(|bit| bit.checked_sub(2))
-    else {
-        return microseconds as usize;
-    };
-    let class = 4 * u64::from(shift) + (microseconds >> shift);
-    (class as usize).min(CLASSES - 1)
+        .and_then(|bit| bit.checked_sub(2));
+    let class = shift.map_or(microseconds, |shift| {
+        4 * u64::from(shift) + (microseconds >> shift)
+    });
+    usize::try_from(class).unwrap_or(CLASSES).min(CLASSES - 1)
 }
 
 /// The first microsecond that is no more of the class.

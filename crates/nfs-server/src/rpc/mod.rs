@@ -1,19 +1,6 @@
 //! What every remote procedure call needs, whichever program it is for: who it comes from, what the
 //! connection is believed, and which calls have run before. Knows no procedure and touches no file of
 //! an export.
-#![deny(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::cast_possible_truncation
-)]
-#![cfg_attr(
-    test,
-    allow(
-        clippy::unwrap_used,
-        clippy::indexing_slicing,
-        clippy::cast_possible_truncation
-    )
-)]
 
 pub(crate) mod caller;
 pub(crate) mod client_id;

@@ -58,7 +58,8 @@ impl Hints {
     }
 
     fn place(&self, key: u64) -> Option<&Mutex<Hint>> {
-        self.places.get(key as usize % limits::LOOKUP_HINTS_MAX)
+        let place = key % limits::LOOKUP_HINTS_MAX as u64;
+        self.places.get(usize::try_from(place).ok()?)
     }
 }
 

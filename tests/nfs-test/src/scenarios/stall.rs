@@ -11,8 +11,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use bytes::Bytes;
 use nfs_client::Nfs3;
+use nfs_lab::held_fs::HeldFs;
 use nfs_lab::pattern;
-use nfs_lab::slow_fs::{self, SlowFs};
 use nfs_lab::{Frozen, FsKind, LoopFs, Server, ServerOptions};
 use nfs_wire::nfs3::{CreateHow, FileHandle, Sattr3, SetTime, StableHow};
 use tokio::task::JoinSet;
@@ -27,6 +27,9 @@ const CONNECTIONS: usize = 4;
 const OF_EACH: usize = 50;
 /// How long a stalled call may take: longer than the whole scenario does.
 const STALL_DEADLINE: Duration = Duration::from_secs(300);
+/// Size of the file whose READs stall, in bytes. It holds the pattern of [`TAG`].
+const SIZE: usize = 1 << 20;
+const TAG: u64 = 77;
 /// Length of one stalled READ in bytes.
 const READ_BYTES: u32 = 4096;
 
@@ -34,14 +37,16 @@ pub(super) fn fuse(context: &Context) -> Result<String> {
     let (export, server) = serve(context, |export| {
         let point = export.join("stalled");
         fs::create_dir(&point)?;
-        SlowFs::mount(&point)
+        let held = HeldFs::mount(&point, pattern::bytes(TAG, 0, SIZE))?;
+        held.hold_reads();
+        Ok(held)
     })?;
-    let (slow, server, export) = (export.1, server, export.0);
-    let done = block_on(reads(&export, &server, &slow));
-    slow.release();
+    let (held, server, export) = (export.1, server, export.0);
+    let done = block_on(reads(&export, &server, &held));
+    held.let_all_go();
     done?;
     server.stop()?;
-    drop(slow);
+    drop(held);
     Ok(format!(
         "{} READs stalled and let go",
         SAME_CONNECTION + CONNECTIONS * OF_EACH
@@ -94,7 +99,7 @@ fn serve<T>(
     Ok(((export, stalled), server))
 }
 
-async fn reads(export: &Path, server: &Server, slow: &SlowFs) -> Result<()> {
+async fn reads(export: &Path, server: &Server, held: &HeldFs) -> Result<()> {
     let (_, root) = mount(server.address()).await?;
     let nfs = connect_with(server.address(), STALL_DEADLINE).await?;
     let file = walk(&nfs, &root, "stalled/file").await?;
@@ -108,7 +113,7 @@ async fn reads(export: &Path, server: &Server, slow: &SlowFs) -> Result<()> {
             stalled.spawn_local(read(nfs.clone(), file, connection * OF_EACH + i));
         }
     }
-    slow.wait_for_a_read().await?;
+    held.wait_for_one().await?;
     for round in 0..20 {
         tokio::time::timeout(CALL_DEADLINE, elsewhere(export, &nfs, &root, round))
             .await
@@ -118,19 +123,19 @@ async fn reads(export: &Path, server: &Server, slow: &SlowFs) -> Result<()> {
     if let Some(outcome) = stalled.try_join_next() {
         bail!("a stalled READ was answered: {outcome:?}");
     }
-    slow.release();
+    held.let_all_go();
     finish(stalled).await
 }
 
 async fn read(nfs: Nfs3, file: FileHandle, i: usize) -> Result<()> {
-    let offset = i as u64 * u64::from(READ_BYTES) % slow_fs::SIZE;
+    let offset = i as u64 * u64::from(READ_BYTES) % SIZE as u64;
     let reply = ok("a stalled READ", nfs.read(&file, offset, READ_BYTES)).await?;
     ensure!(
         reply.data.len() == READ_BYTES as usize,
         "a stalled READ of {}",
         reply.data.len()
     );
-    let wrong = pattern::first_difference(slow_fs::TAG, offset, &reply.data);
+    let wrong = pattern::first_difference(TAG, offset, &reply.data);
     ensure!(wrong.is_none(), "wrong byte {wrong:?} of a stalled READ");
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, Result, ensure};
 use fastrand::Rng;
-use nfs_lab::turn_fs::{FILE, SIZE, TurnFs};
+use nfs_lab::held_fs::{FILE, HeldFs};
 use nfs_lab::{Engine, Server, ServerOptions};
 use nfs_wire::nfs3::{FileHandle, StableHow};
 
@@ -13,12 +13,14 @@ use crate::host::{Context, IoSetting, Mode};
 /// Longest WRITE in blocks: FUSE passes it on in one piece.
 const BLOCKS_MAX: u64 = 16;
 const BLOCK: u64 = 4096;
+/// Size of the one file in bytes.
+const SIZE: u64 = 2 << 20;
 
 /// One pair for each mode, each way to be stable, and each connection that the repetition may come by.
 pub(super) fn run(context: &Context, random: &mut Rng) -> Result<usize> {
     let point = context.lab.dir.join("turns");
     std::fs::create_dir(&point)?;
-    let turns = TurnFs::mount(&point)?;
+    let turns = HeldFs::mount(&point, vec![0; SIZE as usize])?;
     let mut wrong = Vec::new();
     let mut number = 0;
     for mode in Mode::ALL {
@@ -107,9 +109,9 @@ fn deal(engine: Engine, file: FileHandle, number: &mut u32, random: &mut Rng) ->
 }
 
 /// Sends A twice; lets the first go, and the second when B has been acknowledged.
-async fn one(address: std::net::SocketAddr, turns: &TurnFs, pair: &Pair) -> Result<()> {
+async fn one(address: std::net::SocketAddr, turns: &HeldFs, pair: &Pair) -> Result<()> {
     let mut lane = Lane::connect(address, vec![pair.clone()]).await?;
-    turns.hold(&pair.content(0));
+    turns.hold_writes_of(&pair.content(0));
     lane.send_twice().await?;
     turns.let_one_go().await?;
     let written = lane.write_anew().await;

@@ -1,0 +1,363 @@
+//! A file system served by this process (FUSE) with one file, on which reads, or the writes of given bytes,
+//! wait until the test lets them go.
+
+use std::ffi::OsStr;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, UNIX_EPOCH};
+
+use anyhow::{Context as _, Result};
+use fuser::{
+    BackgroundSession, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags,
+    Generation, INodeNo, InitFlags, KernelConfig, LockOwner, MountOption, OpenFlags, ReplyAttr,
+    ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request, SessionACL,
+    WriteFlags,
+};
+use tokio::sync::Notify;
+
+/// Name of the one file, in the root directory.
+pub const FILE: &str = "file";
+/// How long the kernel may remember names and attributes.
+const TTL: Duration = Duration::from_secs(3600);
+/// How long the first request that is to wait may take to come.
+const REQUEST_DEADLINE: Duration = Duration::from_secs(20);
+const INODE: INodeNo = INodeNo(2);
+
+/// The mounted file system. On drop all that waits is let go, and it is unmounted.
+pub struct HeldFs {
+    gate: Arc<Gate>,
+    session: Option<BackgroundSession>,
+}
+
+struct Gate {
+    /// Size of the file in bytes; it never changes.
+    size: u64,
+    state: Mutex<State>,
+    /// Wakes whoever waits for a held request to come.
+    came: Notify,
+}
+
+struct State {
+    content: Vec<u8>,
+    held: Held,
+    waiting: Vec<Waiting>,
+}
+
+/// Which requests wait.
+enum Held {
+    Nothing,
+    Reads,
+    /// Writes of exactly these bytes.
+    WritesOf(Vec<u8>),
+}
+
+/// A request that has come, with the way to answer it.
+enum Waiting {
+    Read {
+        offset: u64,
+        size: u32,
+        reply: ReplyData,
+    },
+    Write {
+        offset: u64,
+        data: Vec<u8>,
+        reply: ReplyWrite,
+    },
+}
+
+impl State {
+    fn holds(&self, request: &Waiting) -> bool {
+        match (&self.held, request) {
+            (Held::Reads, Waiting::Read { .. }) => true,
+            (Held::WritesOf(held), Waiting::Write { data, .. }) => held == data,
+            (Held::Nothing | Held::Reads | Held::WritesOf(_), _) => false,
+        }
+    }
+
+    /// Carries out a request and answers it; a write beyond the end of the file fails with EFBIG.
+    fn answer(&mut self, request: Waiting) {
+        match request {
+            Waiting::Read {
+                offset,
+                size,
+                reply,
+            } => {
+                let len = self.content.len();
+                let start = (offset as usize).min(len);
+                let end = start.saturating_add(size as usize).min(len);
+                reply.data(self.content.get(start..end).unwrap_or_default());
+            }
+            Waiting::Write {
+                offset,
+                data,
+                reply,
+            } => {
+                let start = offset as usize;
+                let place = self
+                    .content
+                    .get_mut(start..start.saturating_add(data.len()));
+                match place {
+                    Some(place) => {
+                        place.copy_from_slice(&data);
+                        reply.written(data.len() as u32);
+                    }
+                    None => reply.error(Errno::EFBIG),
+                }
+            }
+        }
+    }
+}
+
+impl Gate {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&self, request: Waiting) {
+        let mut state = self.lock();
+        if state.holds(&request) {
+            state.waiting.push(request);
+            drop(state);
+            self.came.notify_one();
+        } else {
+            state.answer(request);
+        }
+    }
+
+    /// Lets the longest-waiting request go; false if none waits.
+    fn let_one_go(&self) -> bool {
+        let mut state = self.lock();
+        let is_one = !state.waiting.is_empty();
+        if is_one {
+            let first = state.waiting.remove(0);
+            state.answer(first);
+        }
+        is_one
+    }
+
+    fn attributes(&self, ino: INodeNo) -> FileAttr {
+        let is_file = ino == INODE;
+        FileAttr {
+            ino,
+            size: if is_file { self.size } else { 0 },
+            blocks: 0,
+            atime: UNIX_EPOCH,
+            mtime: UNIX_EPOCH,
+            ctime: UNIX_EPOCH,
+            crtime: UNIX_EPOCH,
+            kind: if is_file {
+                FileType::RegularFile
+            } else {
+                FileType::Directory
+            },
+            perm: if is_file { 0o644 } else { 0o755 },
+            nlink: if is_file { 1 } else { 2 },
+            uid: 0,
+            gid: 0,
+            rdev: 0,
+            flags: 0,
+            blksize: 4096,
+        }
+    }
+}
+
+impl HeldFs {
+    /// Mounts the file system on `point`, its file with this content. Nothing waits yet.
+    ///
+    /// # Errors
+    /// When FUSE is not available.
+    pub fn mount(point: &Path, content: Vec<u8>) -> Result<Self> {
+        let gate = Arc::new(Gate {
+            size: content.len() as u64,
+            state: Mutex::new(State {
+                content,
+                held: Held::Nothing,
+                waiting: Vec::new(),
+            }),
+            came: Notify::new(),
+        });
+        let mut config = Config::default();
+        config.mount_options = vec![MountOption::FSName("held".to_owned())];
+        config.acl = SessionACL::All;
+        let session = fuser::spawn_mount(Served(Arc::clone(&gate)), point, &config);
+        let session = Some(session.context("mount a FUSE file system")?);
+        Ok(Self { gate, session })
+    }
+
+    /// All reads wait from now on.
+    pub fn hold_reads(&self) {
+        self.gate.lock().held = Held::Reads;
+    }
+
+    /// Writes of exactly these bytes wait from now on; others pass them.
+    pub fn hold_writes_of(&self, data: &[u8]) {
+        self.gate.lock().held = Held::WritesOf(data.to_vec());
+    }
+
+    /// Waits until a request waits.
+    ///
+    /// # Errors
+    /// When none comes.
+    pub async fn wait_for_one(&self) -> Result<()> {
+        while self.gate.lock().waiting.is_empty() {
+            tokio::time::timeout(REQUEST_DEADLINE, self.gate.came.notified())
+                .await
+                .context("no request that is to wait has reached the file system")?;
+        }
+        Ok(())
+    }
+
+    /// Waits until a request waits, and lets it go.
+    ///
+    /// # Errors
+    /// When none comes.
+    pub async fn let_one_go(&self) -> Result<()> {
+        while !self.gate.let_one_go() {
+            self.wait_for_one().await?;
+        }
+        Ok(())
+    }
+
+    /// Lets everything go, and holds nothing from now on.
+    pub fn let_all_go(&self) {
+        let mut state = self.gate.lock();
+        state.held = Held::Nothing;
+        for waiting in std::mem::take(&mut state.waiting) {
+            state.answer(waiting);
+        }
+    }
+
+    /// At most `len` bytes of the file, from `offset` on.
+    #[must_use]
+    pub fn content(&self, offset: u64, len: usize) -> Vec<u8> {
+        let state = self.gate.lock();
+        let found = state.content.iter().skip(offset as usize).take(len);
+        found.copied().collect()
+    }
+}
+
+impl Drop for HeldFs {
+    fn drop(&mut self) {
+        self.let_all_go();
+        if let Some(session) = self.session.take()
+            && let Err(error) = session.umount_and_join()
+        {
+            println!("     left behind: a FUSE mount ({error})");
+        }
+    }
+}
+
+struct Served(Arc<Gate>);
+
+impl Filesystem for Served {
+    fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
+        // Handles of its files stay good when the kernel has forgotten them; if the kernel does
+        // not offer this, they are good as long as it remembers.
+        let _not_offered = config.add_capabilities(InitFlags::FUSE_EXPORT_SUPPORT);
+        Ok(())
+    }
+
+    fn lookup(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        // With export support the kernel looks up "." of an inode and ".." of a directory.
+        let found = match name.to_str() {
+            Some(FILE) => Some(INODE),
+            Some(".") => Some(parent),
+            Some("..") => Some(INodeNo::ROOT),
+            _ => None,
+        };
+        match found {
+            Some(ino) => reply.entry(&TTL, &self.0.attributes(ino), Generation(0)),
+            None => reply.error(Errno::ENOENT),
+        }
+    }
+
+    fn getattr(&self, _req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
+        reply.attr(&TTL, &self.0.attributes(ino));
+    }
+
+    fn open(&self, _req: &Request, _ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        // Past the page cache, and one write beside another: each comes here at once.
+        let flags = FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES;
+        reply.opened(FileHandle(0), flags);
+    }
+
+    fn read(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        _fh: FileHandle,
+        offset: u64,
+        size: u32,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        self.0.take(Waiting::Read {
+            offset,
+            size,
+            reply,
+        });
+    }
+
+    fn write(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        _fh: FileHandle,
+        offset: u64,
+        data: &[u8],
+        _write_flags: WriteFlags,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        self.0.take(Waiting::Write {
+            offset,
+            data: data.to_vec(),
+            reply,
+        });
+    }
+
+    fn readdir(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        _fh: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectory,
+    ) {
+        let entries = [
+            (INodeNo::ROOT, FileType::Directory, "."),
+            (INodeNo::ROOT, FileType::Directory, ".."),
+            (INODE, FileType::RegularFile, FILE),
+        ];
+        for (next, (ino, kind, name)) in (1..).zip(entries).skip(offset as usize) {
+            if reply.add(ino, next, kind, name) {
+                break;
+            }
+        }
+        reply.ok();
+    }
+
+    fn fsync(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        _fh: FileHandle,
+        _datasync: bool,
+        reply: ReplyEmpty,
+    ) {
+        reply.ok();
+    }
+
+    fn flush(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        _fh: FileHandle,
+        _owner: LockOwner,
+        reply: ReplyEmpty,
+    ) {
+        reply.ok();
+    }
+}
