@@ -5,7 +5,7 @@ use std::os::unix::fs::{MetadataExt as _, chown};
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use nfs_lab::{FsKind, LoopFs, Mounted, output};
 use nfs_wire::nfs3::{FileHandle, Nfsstat3};
 
@@ -15,6 +15,8 @@ use crate::host::wire::{block_on, mount, ok, walk};
 
 /// Size of the loop file systems in MiB: enough for the smallest XFS.
 const LOOP_MIB: u32 = 320;
+/// How often a mount is tried that is to get another device number.
+const NUMBERS_TAKEN_MAX: usize = 10;
 /// The paths that are looked up below the mount; `sub` is a subvolume on btrfs.
 const PATHS: [&str; 4] = ["file", "dir", "dir/inner", "sub/file"];
 
@@ -59,16 +61,7 @@ fn one(
     let handles = block_on(handles(server.address(), prefix))?;
     server.stop()?;
 
-    // What takes its numbers, a loop device's and one without a device.
-    let before = point.metadata()?.dev();
-    disk.unmount()?;
-    let spare = LoopFs::new(FsKind::Ext4, 16, &dir.join("spare"))?;
-    let memory = Mounted::tmpfs(1, &dir.join("memory"))?;
-    disk.mount()?;
-    ensure!(
-        point.metadata()?.dev() != before,
-        "the device number is the same"
-    );
+    let taken = mount_under_another_number(&mut disk, &point, dir)?;
     let server = start(context, &export, &state, unprivileged)?;
     block_on(good(server.address(), prefix, &handles))?;
     server.stop()?;
@@ -87,8 +80,31 @@ fn one(
     let server = start(context, &export, &state, unprivileged)?;
     block_on(good(server.address(), prefix, &handles))?;
     server.stop()?;
-    drop((spare, memory));
+    drop(taken);
     Ok(handles.len())
+}
+
+/// Mounts a file system anew so that its device number is another. Its numbers, a loop device's and one without
+/// a device, are taken by others meanwhile; where something else on the machine gives numbers back at that very
+/// moment, more than one of each has to be taken.
+fn mount_under_another_number(
+    disk: &mut LoopFs,
+    point: &Path,
+    dir: &Path,
+) -> Result<Vec<(LoopFs, Mounted)>> {
+    let before = point.metadata()?.dev();
+    let mut taken = Vec::new();
+    for number in 0..NUMBERS_TAKEN_MAX {
+        disk.unmount()?;
+        let spare = LoopFs::new(FsKind::Ext4, 16, &dir.join(format!("spare-{number}")))?;
+        let memory = Mounted::tmpfs(1, &dir.join(format!("memory-{number}")))?;
+        taken.push((spare, memory));
+        disk.mount()?;
+        if point.metadata()?.dev() != before {
+            return Ok(taken);
+        }
+    }
+    bail!("the device number is the same after {NUMBERS_TAKEN_MAX} tries");
 }
 
 /// Makes files whose contents are their paths.
