@@ -52,6 +52,10 @@ fn arguments(call: &CallHeader<'_>, bytes: &[u8]) {
 fn in_message(error: CallError) -> nfs_wire::DecodeError {
     match error {
         CallError::Malformed(error) | CallError::Auth { error, .. } => error,
+        CallError::Reply { .. } => nfs_wire::DecodeError::BadValue {
+            field: "msg_type",
+            value: 1,
+        },
         CallError::NotACall {
             msg_type: value, ..
         } => nfs_wire::DecodeError::BadValue {
