@@ -6,6 +6,7 @@
 
 mod double;
 
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::time::Duration;
 
@@ -76,13 +77,70 @@ async fn mounted(double: &Double, chance: &mut Chance) -> Client {
 }
 
 /// What a file has to hold, and what was ever written to it.
-#[derive(Default)]
 struct Model {
     bytes: Vec<u8>,
     written: Vec<(usize, Vec<u8>)>,
+    /// Where data may end that the client has accepted and the server may not have (yet, or no more): at
+    /// an edge of a WRITE (its end; or its beginning, where it was to replace the end of older data and
+    /// failed) or, after a short WRITE, at a size that the file had then; bytes.
+    edges: BTreeSet<usize>,
+    /// How many of the sizes that the file had at the server are among `edges`.
+    sizes_seen: usize,
+    /// The client ends each WRITE at the next multiple of this, bytes.
+    transfer: usize,
 }
 
 impl Model {
+    /// The model of a new file that `client` has made.
+    fn new(client: &Client) -> Self {
+        let transfer = client.transfer_sizes().write;
+        let transfer = transfer.min(client.windows().transfer_bytes_max);
+        Self {
+            bytes: Vec::new(),
+            written: Vec::new(),
+            edges: BTreeSet::new(),
+            sizes_seen: 0,
+            transfer: usize::try_from(transfer).unwrap(),
+        }
+    }
+
+    /// Any part of `data` may come to the server at its place, whether or not the call that writes it
+    /// fails.
+    fn may_take(&mut self, offset: usize, data: &[u8]) {
+        let end = offset + data.len();
+        let transfers = (0..end).step_by(self.transfer);
+        self.edges
+            .extend(transfers.filter(|&edge| edge > offset).chain([offset, end]));
+        self.written.push((offset, data.to_vec()));
+    }
+
+    /// Takes note of all `sizes` that the file had at the server so far.
+    fn saw(&mut self, sizes: &[usize]) {
+        self.edges.extend(&sizes[self.sizes_seen..]);
+        self.sizes_seen = sizes.len();
+    }
+
+    /// Nothing that the client has accepted is beyond `end` and not at the server.
+    fn ends_by(&mut self, end: usize) {
+        self.edges.split_off(&(end + 1));
+    }
+
+    /// Where an append may begin: at the end of the file. `sizes` are those that the file had at the
+    /// server while it was under way, in order.
+    ///
+    /// An append comes after all that the server has, which it would overwrite otherwise, and after all
+    /// that was written before it, whether or not the server has that. Where WRITEs fail, only the client
+    /// knows how much it has accepted and not given up, so that each end that this can have is allowed.
+    /// Sizes that grew meanwhile are none of them: only accepted data makes the file grow, be it that of
+    /// the append itself. Those that a loss at the server left are: what was the end is gone.
+    fn ends(&self, sizes: &[usize]) -> BTreeSet<usize> {
+        let least = *sizes.iter().min().unwrap();
+        let accepted = self.edges.range(least..).copied();
+        let pairs = sizes.iter().zip(&sizes[1..]);
+        let left = pairs.filter_map(|(old, new)| (new < old).then_some(*new));
+        accepted.chain([sizes[0]]).chain(left).collect()
+    }
+
     fn write(&mut self, offset: usize, data: &[u8]) {
         let end = offset + data.len();
         if !data.is_empty() && self.bytes.len() < end {
@@ -94,14 +152,18 @@ impl Model {
     }
 
     /// Each byte is zero, or was written there at some time.
-    fn could_be(&self, offset: usize, data: &[u8]) -> bool {
-        let known = |(at, byte): (usize, &u8)| {
+    fn assert_written(&self, what: &str, offset: usize, data: &[u8]) {
+        let foreign = |(at, byte): &(usize, &u8)| {
             let written = |(start, written): &(usize, Vec<u8>)| {
-                at.checked_sub(*start).and_then(|index| written.get(index)) == Some(byte)
+                at.checked_sub(*start).and_then(|index| written.get(index)) == Some(*byte)
             };
-            *byte == 0 || self.written.iter().rev().any(written)
+            **byte != 0 && !self.written.iter().rev().any(written)
         };
-        (offset..).zip(data).all(known)
+        let first = (offset..).zip(data).find(foreign);
+        assert!(
+            first.is_none(),
+            "{what}: bytes that nobody wrote, first {first:?}"
+        );
     }
 }
 
@@ -117,7 +179,7 @@ async fn operations(
     sure: bool,
 ) -> Vec<(&'static str, ClientError)> {
     let mut errors = Vec::new();
-    let mut model = Model::default();
+    let mut model = Model::new(client);
     // The same file opened again is the same file, but each learns of its failures for itself.
     let created = match chance.one_in(2) {
         true => client.create_new(b"file", 0o644).await,
@@ -131,7 +193,10 @@ async fn operations(
         let sure = sure && errors.is_empty();
         match operation(double, &files, chance, &mut model, sure).await {
             Ok(()) => {}
-            Err(error) => errors.push(error),
+            Err(error) => {
+                double::trace(|| format!("the operation gives {error:?}"));
+                errors.push(error);
+            }
         }
         if chance.one_in(20) {
             match client.open(b"file").await {
@@ -151,8 +216,7 @@ async fn operations(
     if closed {
         same("close", &stable, &model.bytes);
     } else {
-        let possible = model.could_be(0, &stable);
-        assert!(possible, "bytes that nobody wrote are on the server");
+        model.assert_written("on the server", 0, &stable);
     }
     errors
 }
@@ -177,29 +241,14 @@ async fn operation(
     match what {
         0..45 => {
             let data = chance.bytes(len);
-            model.written.push((offset, data.clone()));
+            model.may_take(offset, &data);
             let wrote = file.write_at(offset as u64, data.clone()).await;
             wrote.map_err(|error| ("write_at", error))?;
             model.write(offset, &data);
         }
         45..57 => {
             let data = chance.bytes(len / 4);
-            // Wherever it goes: it may have been taken although the call failed.
-            model.written.push((model.bytes.len(), data.clone()));
-            let end = file
-                .append(data.clone())
-                .await
-                .map_err(|error| ("append", error))?;
-            if sure {
-                assert_eq!(
-                    end,
-                    model.bytes.len() as u64,
-                    "append elsewhere than at the end"
-                );
-            }
-            let end = usize::try_from(end).unwrap();
-            model.written.push((end, data.clone()));
-            model.write(end, &data);
+            append(double, file, data, model, sure).await?;
         }
         57..72 => {
             let read = file.read_at(offset as u64, len).await;
@@ -209,8 +258,7 @@ async fn operation(
                 let end = (offset + len).min(model.bytes.len()).max(start);
                 same_unless_told(file, "read_at", &read.data, &model.bytes[start..end]).await?;
             } else {
-                let possible = model.could_be(offset, &read.data);
-                assert!(possible, "read_at gave bytes that nobody wrote");
+                model.assert_written("read_at", offset, &read.data);
             }
         }
         72..80 => {
@@ -223,20 +271,28 @@ async fn operation(
                 let start = offset.min(model.bytes.len());
                 same_unless_told(file, "stream", &all, &model.bytes[start..]).await?;
             } else {
-                let possible = model.could_be(offset, &all);
-                assert!(possible, "a stream gave bytes that nobody wrote");
+                model.assert_written("stream", offset, &all);
             }
         }
         80..85 => {
             let set = file.set_len(offset as u64).await;
+            let sizes = double.sizes("file");
+            model.saw(&sizes);
+            // A SETATTR whose reply was lost is sent again, and may be refused then: it fails and was
+            // executed all the same.
+            if set.is_ok() || sizes.last() == Some(&offset) {
+                model.bytes.resize(offset, 0);
+            }
             set.map_err(|error| ("set_len", error))?;
-            model.bytes.resize(offset, 0);
+            model.ends_by(offset);
         }
         85..95 => {
             for file in files {
                 file.sync().await.map_err(|error| ("sync", error))?;
             }
             same("sync", &double.stable("file").unwrap(), &model.bytes);
+            model.saw(&double.sizes("file"));
+            model.edges.clear();
         }
         _ => {
             let size = file.stat().await.map_err(|error| ("stat", error))?.size;
@@ -246,6 +302,37 @@ async fn operation(
         }
     }
     Ok(())
+}
+
+/// Appends `data`. When that fails, some of it may have been taken all the same.
+async fn append(
+    double: &Double,
+    file: &File,
+    data: Vec<u8>,
+    model: &mut Model,
+    sure: bool,
+) -> Result<(), (&'static str, ClientError)> {
+    let before = double.sizes("file");
+    model.saw(&before);
+    let appended = file.append(data.clone()).await;
+    let sizes = double.sizes("file");
+    let ends = model.ends(&sizes[before.len() - 1..]);
+    model.saw(&sizes);
+    match appended {
+        Ok(end) => {
+            let end = usize::try_from(end).unwrap();
+            let is_end = ends.contains(&end) && (!sure || end == model.bytes.len());
+            assert!(is_end, "append at {end}, elsewhere than at the end");
+            model.ends_by(end);
+            model.may_take(end, &data);
+            model.write(end, &data);
+            Ok(())
+        }
+        Err(error) => {
+            ends.iter().for_each(|&end| model.may_take(end, &data));
+            Err(("append", error))
+        }
+    }
 }
 
 /// What was read is what was accepted, or some of that was given up (a server that restarts again and

@@ -124,6 +124,14 @@ impl Double {
             Some(content.stable.clone())
         })
     }
+
+    /// Every size that a file had so far, in order; bytes.
+    pub(crate) fn sizes(&self, path: &str) -> Vec<usize> {
+        self.with(|store| {
+            let file = store.at(path).unwrap();
+            store.content(file).unwrap().sizes.clone()
+        })
+    }
 }
 
 impl State {

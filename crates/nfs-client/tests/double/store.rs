@@ -45,7 +45,7 @@ pub(crate) enum Kind {
 }
 
 /// The bytes of a file.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Content {
     /// The bytes that READ gives.
     pub(crate) now: Vec<u8>,
@@ -53,6 +53,20 @@ pub(crate) struct Content {
     pub(crate) stable: Vec<u8>,
     /// What was written since the last COMMIT, in order: where, what, and whether it is stable.
     written: Vec<(usize, Vec<u8>, bool)>,
+    /// The lengths of `now` after each change so far, in order, beginning with that of the new file; bytes.
+    pub(crate) sizes: Vec<usize>,
+}
+
+impl Default for Content {
+    /// A new file, which is empty.
+    fn default() -> Self {
+        Self {
+            now: Vec::new(),
+            stable: Vec::new(),
+            written: Vec::new(),
+            sizes: vec![0],
+        }
+    }
 }
 
 impl Content {
@@ -62,6 +76,7 @@ impl Content {
             put(&mut self.stable, offset, data);
         }
         self.written.push((offset, data.to_vec(), stable));
+        self.sizes.push(self.now.len());
     }
 
     fn commit(&mut self) {
@@ -76,6 +91,7 @@ impl Content {
         for (offset, data, _) in &mut self.written {
             data.truncate(len.saturating_sub(*offset));
         }
+        self.sizes.push(len);
     }
 
     /// Some of what was not stable came to the disk all the same, in the order it was written.
@@ -86,6 +102,7 @@ impl Content {
             }
         }
         self.now.clone_from(&self.stable);
+        self.sizes.push(self.now.len());
     }
 }
 

@@ -1,6 +1,8 @@
 //! The operations without a kernel, against the client's misbehaving server.
 
 use bytes::Bytes;
+// The double, whose source this includes, draws its decisions from it.
+use fastrand as _;
 use fuser::{AccessFlags, Errno, INodeNo, LockOwner, OpenFlags, RenameFlags};
 use nfs_client::Client;
 use nfs_wire::nfs3::Procedure;
