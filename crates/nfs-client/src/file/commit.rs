@@ -64,6 +64,9 @@ pub(super) struct Kept {
     accepted_end: u64,
     /// The file at the server is at least so long, bytes, as far as we know.
     answered_end: u64,
+    /// As far as we know, the file is at least so long after a restart as well, bytes: what is only
+    /// written does not count.
+    stable_size: u64,
     /// Where the first data begins that was given up, bytes.
     lost_from: Option<u64>,
     /// No WRITE is to be sent.
@@ -156,6 +159,7 @@ impl Kept {
     pub(super) fn of_size(size: u64) -> Self {
         Self {
             answered_end: size,
+            stable_size: size,
             ..Self::default()
         }
     }
@@ -280,9 +284,9 @@ impl Kept {
     /// later begins anew, with nothing written.
     pub(super) fn abandon(&mut self) {
         self.give_up_waiting();
+        // Nobody will see whether the server loses it.
         for Written { extent, .. } in std::mem::take(&mut self.written) {
-            // Nobody will see whether the server loses it.
-            self.answered_end = self.answered_end.min(extent.offset);
+            self.end_may_be_lost(&extent);
         }
         self.count_written();
         self.accepted_end = 0;
@@ -392,6 +396,7 @@ impl Kept {
         self.answered_end = self.answered_end.max(extent.end());
         if stable {
             self.changes = 0;
+            self.stable_size = self.stable_size.max(extent.end());
             self.forget_older(extent);
         } else {
             self.written_bytes += bytes(count);
@@ -431,6 +436,10 @@ impl Kept {
             return Ok(());
         }
         let before = self.written.len();
+        let covered = |written: &&Written| written.reply <= commit.replies;
+        let ends = self.written.iter().filter(covered);
+        let stable_end = ends.map(|written| written.extent.end()).max();
+        self.stable_size = self.stable_size.max(stable_end.unwrap_or(0));
         self.written
             .retain(|written| written.reply > commit.replies);
         if self.written.len() < before {
@@ -478,6 +487,7 @@ impl Kept {
         self.count_written();
         self.accepted_end = self.accepted_end.min(len);
         self.answered_end = self.answered_end.min(len);
+        self.stable_size = self.stable_size.min(len);
     }
 
     /// Sends nothing from now on until [`Self::unhold`], if everything accepted is at the server.
@@ -507,12 +517,18 @@ impl Kept {
             return Err(Problem::VerifierKeepsChanging);
         }
         for Written { extent, .. } in std::mem::take(&mut self.written) {
-            // The file may have been shorter before.
-            self.answered_end = self.answered_end.min(extent.offset);
+            self.end_may_be_lost(&extent);
             self.send_again(extent);
         }
         self.count_written();
         Ok(())
+    }
+
+    /// The server may have lost `extent`, which was written. The file may then end before it, and as
+    /// early as on stable storage: what was between may have been lost to an earlier restart, and wait.
+    fn end_may_be_lost(&mut self, extent: &Extent) {
+        let left = self.stable_size.min(extent.offset);
+        self.answered_end = self.answered_end.min(left);
     }
 
     /// Lets what was written wait again, without what newer data on its way covers.

@@ -350,3 +350,37 @@ fn a_write_of_which_nothing_was_taken_does_not_move_the_end() {
     // A read below it has to wait: the hole is not there yet.
     assert!(!kept.is_visible(0, 10));
 }
+
+#[test]
+fn a_read_waits_for_the_end_that_two_restarts_have_taken_away() {
+    let mut kept = Kept::of_size(0);
+    let policy = Policy {
+        depth: 1,
+        commit_bytes: u64::MAX,
+    };
+    let write = |kept: &mut Kept, verifier: u8| {
+        let Some(Step::Write(write)) = kept.next(policy) else {
+            panic!("a WRITE is to be sent");
+        };
+        let answer = WriteAnswer {
+            count: u32::try_from(write.data.len()).unwrap(),
+            committed: StableHow::Unstable,
+            verifier: [verifier; 8],
+        };
+        kept.write_answered(write.ticket, &answer).unwrap();
+        write.offset
+    };
+    kept.accept(30, Bytes::from_static(b"older"), Writer(0));
+    kept.accept(60, Bytes::from_static(b"newer"), Writer(0));
+    assert_eq!(write(&mut kept, 1), 30);
+    // The server lost the older data before it took the newer, and has lost that before it takes the
+    // older again: its file ends at 35.
+    assert_eq!(write(&mut kept, 2), 60);
+    assert_eq!(kept.answered_end(), 65);
+    assert_eq!(write(&mut kept, 3), 30);
+    assert_eq!(kept.answered_end(), 35);
+    // In between is a hole, which the server takes to be beyond the end.
+    assert!(!kept.is_visible(40, 50));
+    assert_eq!(write(&mut kept, 3), 60);
+    assert!(kept.is_visible(40, 50));
+}
