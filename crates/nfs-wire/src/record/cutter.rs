@@ -409,6 +409,7 @@ impl RecordCutter {
             skipped,
             ..
         } = opened;
+        self.check_len(left)?;
         if self.kept.len() < hole.at {
             return self.keep(bytes, left, last, hole.at - self.kept.len());
         }
@@ -441,15 +442,13 @@ impl RecordCutter {
         }))
     }
 
-    /// Moves at most `most` bytes of the fragment into the record, as far as memory is allowed. `None`:
-    /// the plan moved on, or the fragment is at its end.
-    fn keep<'b>(
-        &mut self,
-        bytes: &mut &'b [u8],
-        left: usize,
-        last: bool,
-        most: usize,
-    ) -> Result<Option<Step<'b>>, RecordError> {
+    /// The length in bytes that the record has at the end of this fragment, of which `left` bytes are to come,
+    /// without those of its hole. Asked as soon as a hole is known, so that where a stream is cut decides
+    /// nothing about when a record is refused.
+    ///
+    /// # Errors
+    /// [`RecordError::TooLarge`] when that is more than may be kept.
+    fn check_len(&mut self, left: usize) -> Result<usize, RecordError> {
         let total = self.kept.len().saturating_add(left);
         let without_hole = total.saturating_sub(self.plan.hole_left());
         if without_hole > self.limits.kept_bytes_max {
@@ -459,6 +458,20 @@ impl RecordCutter {
                 max: self.limits.kept_bytes_max,
             }));
         }
+        Ok(without_hole)
+    }
+
+    /// Moves at most `most` bytes of the fragment into the record, as far as memory is allowed. `None`:
+    /// the plan moved on, or the fragment is at its end.
+    fn keep<'b>(
+        &mut self,
+        bytes: &mut &'b [u8],
+        left: usize,
+        last: bool,
+        most: usize,
+    ) -> Result<Option<Step<'b>>, RecordError> {
+        let without_hole = self.check_len(left)?;
+        let total = self.kept.len().saturating_add(left);
         let at_hand = last && left <= bytes.len() && total <= self.limits.in_place_bytes_max;
         let has_hole = matches!(self.plan, Plan::Hole(_));
         if at_hand && self.kept.is_empty() && !has_hole {

@@ -308,6 +308,25 @@ fn memory_is_asked_for_beyond_what_is_free() {
     assert_eq!(received_anyhow(&record, &[&record]).bytes, record);
 }
 
+/// Found by fuzzing: cut into bytes, the record was refused only behind its hole.
+#[test]
+fn a_record_that_keeps_too_much_is_refused_when_its_hole_is_known_however_it_is_cut() {
+    let head = FragmentHeader {
+        last: false,
+        len: 350,
+    };
+    let mut stream = head.to_bytes().to_vec();
+    stream.extend_from_slice(b"H\x04\x3c\x00 and a few bytes of its hole");
+    for piece_len in 1..=stream.len() {
+        let mut receiver = Receiver::new(HOLES);
+        let taken = stream
+            .chunks(piece_len)
+            .try_for_each(|piece| receiver.take(piece));
+        let too_large = RecordError::TooLarge { len: 290, max: 200 };
+        assert_eq!(taken, Err(too_large), "in pieces of {piece_len}");
+    }
+}
+
 #[test]
 fn a_long_record_without_a_hole_is_refused_once_that_is_known() {
     let hole = with_hole(16, 200, 100, 30);
