@@ -21,7 +21,8 @@ struct Run {
     torn: bool,
 }
 
-/// A file system clears the rest of a block that a file is cut off in; blocks are this long at most.
+/// A file system clears the rest of the block that a file is cut off in, or that it grows from; blocks are
+/// this long at most.
 const BLOCK_MAX: u64 = 4096;
 
 /// The bytes and the sizes that a file may have after a cut.
@@ -112,9 +113,18 @@ impl Content {
         self.size.0 = size;
     }
 
-    /// The power went while the file was made `size` bytes long, and it was not: what is behind its new
-    /// end in the same block may have been cleared already.
+    /// The power went while the file was made `size` bytes long, and it was not.
+    ///
+    /// A file that shrinks: what is behind its new end in the same block may have been cleared already.
+    /// A file that grows: XFS clears the rest of its last block and writes that block back, with a size
+    /// in its log that reaches to the end of the block, before the new size is logged.
     pub(super) fn resize_was_begun(&mut self, size: u64) {
+        self.size.1 = self
+            .size
+            .1
+            .next_multiple_of(BLOCK_MAX)
+            .min(size)
+            .max(self.size.1);
         let end = size.next_multiple_of(BLOCK_MAX).min(self.size.1);
         if size < end {
             self.within(size..end)
@@ -251,6 +261,28 @@ mod tests {
         assert_eq!(content.size, (10_000, 20_000));
         content.commit(0..SIZE_MAX);
         assert_eq!((content.resend(), content.size), (vec![], (20_000, 20_000)));
+    }
+
+    #[test]
+    fn a_file_that_grows_may_end_where_its_last_block_does() {
+        let mut content = Content::on_disk(5_000, 0..5_000, 1);
+        let mut grown = pattern::bytes(1, 0, 5_000);
+        grown.resize(8_192, 0);
+        assert!(content.fault(&grown).is_some());
+        content.resize_was_begun(20_000);
+        assert!(content.fault(&grown[..5_000]).is_none());
+        assert!(content.fault(&grown).is_none());
+        grown.push(0);
+        assert!(content.fault(&grown).is_some());
+        grown.truncate(8_192);
+        grown[8_191] = 1;
+        assert!(content.fault(&grown).is_some());
+
+        let mut content = Content::on_disk(5_000, 0..5_000, 1);
+        content.resize_was_begun(6_000);
+        grown[8_191] = 0;
+        assert!(content.fault(&grown[..6_000]).is_none());
+        assert!(content.fault(&grown[..6_001]).is_some());
     }
 
     #[test]
