@@ -36,7 +36,8 @@ pub(crate) enum Answer {
 pub(crate) struct Call {
     /// The record, without a WRITE's data where that was received apart.
     pub(crate) record: Vec<u8>,
-    pub(crate) apart: Option<Apart>,
+    /// Boxed: few calls have it, and every call is moved several times on its way here.
+    pub(crate) apart: Option<Box<Apart>>,
     /// What a long record is held with; `None` for one up to [`limits::CALL_BYTES_WHOLE_MAX`], of which
     /// the number of calls in progress bounds how many there are. (A call that holds memory must not
     /// wait for more: all of them together could wait for ever.)
@@ -146,6 +147,15 @@ impl Apart {
         }
     }
 
+    /// The WRITE whose data this is, once its record is complete.
+    fn into_request(self: Box<Self>, record: &[u8]) -> Result<Request<'static>, AcceptStat> {
+        // The data is complete, and nothing is behind it.
+        if self.missing > 0 || record.len() != self.at {
+            return Err(AcceptStat::GarbageArgs);
+        }
+        Ok(Request::Write(self.begun.args, Some(self.payload)))
+    }
+
     /// How much of the data had to be copied, bytes.
     #[cfg(test)]
     pub(crate) fn copied(&self) -> usize {
@@ -199,15 +209,18 @@ async fn nfs(
     header: &CallHeader<'_>,
     record: &[u8],
     decoder: Decoder<'_>,
-    apart: Option<Apart>,
+    apart: Option<Box<Apart>>,
 ) -> Result<Answer, AcceptStat> {
     if let Err(stat) = identify(cx, header) {
         return Ok(deny(cx, header, stat));
     }
     let procedure = Procedure::try_from(header.procedure).map_err(|_| AcceptStat::ProcUnavail)?;
-    let (args, head_len) = match apart {
-        Some(apart) => Args::of_apart(apart, record)?,
-        None => Args::decode(procedure, decoder)?,
+    let (mut request, data, head_len) = match apart {
+        Some(apart) => {
+            let head_len = apart.at;
+            (apart.into_request(record)?, &[][..], head_len)
+        }
+        None => decode(procedure, decoder).map_err(|_| AcceptStat::GarbageArgs)?,
     };
     let head = record.get(..head_len).unwrap_or_default();
     let start = cx.caller.call.started;
@@ -217,13 +230,9 @@ async fn nfs(
         Err(answer) => return Ok(answer),
     };
     cx.call_note = ticket.as_ref().and_then(Ticket::noted);
-    let request = match args {
-        Args::Ready(request) => request,
-        Args::Write(head, data) => {
-            let payload = copied_payload(cx, &head, data, record.len()).await;
-            Request::Write(head, payload)
-        }
-    };
+    if let Request::Write(head, payload @ None) = &mut request {
+        *payload = copied_payload(cx, head, data, record.len()).await;
+    }
     let mut reply = Draft::begin(&ReplyHeader::accepted(header.xid, AcceptStat::Success));
     let held = crate::front::nfs3::run(cx, request, reply.out()).await;
     if let Some(data) = held.data {
@@ -241,44 +250,25 @@ async fn nfs(
     Ok(Answer::Reply(reply))
 }
 
-/// The arguments of an NFS call, with a WRITE's data where it was received.
-enum Args<'a> {
-    /// All is where the procedure wants it; the data of a WRITE is in a buffer of its own.
-    Ready(Request<'a>),
-    /// A WRITE whose data is in the record.
-    Write(WriteHead, &'a [u8]),
-}
-
-impl<'a> Args<'a> {
-    /// The arguments of a WRITE whose data was received apart, and how many bytes of the record are not data.
-    fn of_apart(apart: Apart, record: &[u8]) -> Result<(Self, usize), AcceptStat> {
-        // The data is complete, and nothing is behind it.
-        if apart.missing > 0 || record.len() != apart.at {
-            return Err(AcceptStat::GarbageArgs);
-        }
-        let request = Request::Write(apart.begun.args, Some(apart.payload));
-        Ok((Self::Ready(request), apart.at))
-    }
-
-    /// The arguments of a call that is in its record as a whole, and how many bytes of it are not a WRITE's
-    /// data.
-    fn decode(procedure: Procedure, mut decoder: Decoder<'a>) -> Result<(Self, usize), AcceptStat> {
-        let garbage = |_| AcceptStat::GarbageArgs;
-        if procedure != Procedure::Write {
-            let call = nfs3::Call::decode(procedure, &mut decoder).map_err(garbage)?;
-            let head_len = decoder.position();
-            decoder.finish().map_err(garbage)?;
-            return Ok((Self::Ready(Request::Other(call)), head_len));
-        }
-        let head = WriteHead::decode(&mut decoder).map_err(garbage)?;
+/// Decodes the arguments of a call that is in its record as a whole: without a WRITE's data, the data, and how
+/// many bytes of the record are not data.
+#[inline] // What it returns is large; where it is inlined, nothing is moved.
+fn decode<'a>(
+    procedure: Procedure,
+    mut decoder: Decoder<'a>,
+) -> Result<(Request<'a>, &'a [u8], usize), DecodeError> {
+    let (request, head_len, data) = if procedure == Procedure::Write {
+        let head = WriteHead::decode(&mut decoder)?;
         let head_len = decoder.position();
-        let len = head.data_len as usize;
-        let data = decoder.take(len, "data").map_err(garbage)?;
-        let padding = head.tail_len() - data.len();
-        decoder.take(padding, "padding").map_err(garbage)?;
-        decoder.finish().map_err(garbage)?;
-        Ok((Self::Write(head, data), head_len))
-    }
+        let data = decoder.take(head.data_len as usize, "data")?;
+        decoder.take(head.tail_len() - data.len(), "padding")?;
+        (Request::Write(head, None), head_len, data)
+    } else {
+        let call = nfs3::Call::decode(procedure, &mut decoder)?;
+        (Request::Other(call), decoder.position(), &[][..])
+    };
+    decoder.finish()?;
+    Ok((request, data, head_len))
 }
 
 /// Marks a call that must not run twice as in progress. `head`: its bytes, of a WRITE without the data.

@@ -24,17 +24,13 @@ pub(crate) struct Receiver {
     /// The place that the data of a WRITE needs.
     wanted: Option<Place>,
     /// The data that is being received.
-    apart: Option<Apart>,
+    apart: Option<Box<Apart>>,
     /// What the record's memory was reserved with, once it is large.
     reservation: Option<Reservation>,
     io_bytes_max: u32,
 }
 
 /// What the bytes so far come to.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "a call is taken out at once; a box would be one more allocation for each"
-)]
 pub(crate) enum Step {
     /// All bytes are used up, and no call is complete.
     More,
@@ -146,8 +142,12 @@ impl Receiver {
     fn call(&mut self, record: Vec<u8>, missing: usize) -> Call {
         self.wanted = None;
         let reservation = self.reservation.take();
+        let mut apart = self.apart.take();
+        if let Some(apart) = &mut apart {
+            apart.missing = missing;
+        }
         Call {
-            apart: self.apart.take().map(|apart| Apart { missing, ..apart }),
+            apart,
             reservation: reservation.filter(|_| record.len() > limits::CALL_BYTES_WHOLE_MAX),
             record,
         }
@@ -163,7 +163,7 @@ impl Receiver {
     /// The budget gave the buffer that [`Wanted::Data`] asked for.
     pub(crate) fn received_into(&mut self, data: Buf) {
         let place = self.wanted.take();
-        self.apart = place.map(|place| place.receive_into(data));
+        self.apart = place.map(|place| Box::new(place.receive_into(data)));
     }
 }
 

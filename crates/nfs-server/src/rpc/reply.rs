@@ -6,7 +6,7 @@ use nfs_wire::record::{FragmentHeader, MARK_BYTES};
 use nfs_wire::rpc::ReplyHeader;
 use nfs_wire::xdr::padding;
 use nfs_wire::{Encode, Encoder};
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
 /// One record with its mark, in the order of its parts.
 pub(crate) struct Reply(Draft);
@@ -14,8 +14,11 @@ pub(crate) struct Reply(Draft);
 /// A reply that is being put together. Encoded parts and data may alternate: a reply has as many READs in it
 /// as its call asked for.
 pub(crate) struct Draft {
-    /// The parts of the reply, in order. As many as the reply of one READ has need no allocation.
-    parts: SmallVec<[Part; 2]>,
+    /// The mark, the header, and what is encoded before the first data: all of most replies.
+    first: Vec<u8>,
+    /// The parts behind that, in order. The reply of one READ has one, which needs no allocation. Every
+    /// reply is moved several times on its way out, so that more room here would cost each of them.
+    rest: SmallVec<[Part; 1]>,
     /// What long encoded parts are held with.
     reservation: Option<Reservation>,
 }
@@ -36,17 +39,21 @@ impl Draft {
         first.extend_from_slice(&[0; MARK_BYTES]);
         header.encode(&mut Encoder::new(&mut first));
         Self {
-            parts: smallvec![Part::Encoded(first)],
+            first,
+            rest: SmallVec::new(),
             reservation: None,
         }
     }
 
     /// Where to append what is encoded next.
     pub(crate) fn out(&mut self) -> &mut Vec<u8> {
-        if !matches!(self.parts.last(), Some(Part::Encoded(_))) {
-            self.parts.push(Part::Encoded(Vec::new()));
+        if self.rest.is_empty() {
+            return &mut self.first;
         }
-        match self.parts.last_mut() {
+        if !matches!(self.rest.last(), Some(Part::Encoded(_))) {
+            self.rest.push(Part::Encoded(Vec::new()));
+        }
+        match self.rest.last_mut() {
             Some(Part::Encoded(bytes)) => bytes,
             Some(Part::Data(_)) | None => unreachable!("an encoded part was made just above"),
         }
@@ -54,7 +61,7 @@ impl Draft {
 
     /// Appends opaque data, of which the length was encoded just before, with its padding.
     pub(crate) fn put_data(&mut self, data: Buf) {
-        self.parts.push(Part::Data(data));
+        self.rest.push(Part::Data(data));
     }
 
     /// Holds memory of the budget, for long encoded parts, until the reply is sent.
@@ -65,9 +72,7 @@ impl Draft {
     /// Ends the reply: writes the mark of the record, which is one fragment.
     pub(crate) fn finish(mut self) -> Reply {
         let len = self.slices().map(<[u8]>::len).sum::<usize>() - MARK_BYTES;
-        if let Some(Part::Encoded(first)) = self.parts.first_mut()
-            && let Some(place) = first.first_chunk_mut()
-        {
+        if let Some(place) = self.first.first_chunk_mut() {
             // Far below 2^31: replies are bounded by io_bytes_max, READDIR_BYTES_MAX, and the length of
             // the configuration (MOUNT's EXPORT).
             let len = u32::try_from(len).unwrap_or(FragmentHeader::LEN_MAX);
@@ -77,10 +82,11 @@ impl Draft {
     }
 
     fn slices(&self) -> impl Iterator<Item = &[u8]> {
-        self.parts.iter().flat_map(|part| match part {
+        let rest = self.rest.iter().flat_map(|part| match part {
             Part::Encoded(bytes) => [bytes.as_slice(), &[]],
             Part::Data(data) => [data, ZEROS.get(..padding(data.len())).unwrap_or_default()],
-        })
+        });
+        std::iter::once(self.first.as_slice()).chain(rest)
     }
 }
 
@@ -93,17 +99,15 @@ impl Reply {
     /// A reply that was made before, mark and all.
     pub(crate) fn again(bytes: Vec<u8>) -> Self {
         Self(Draft {
-            parts: smallvec![Part::Encoded(bytes)],
+            first: bytes,
+            rest: SmallVec::new(),
             reservation: None,
         })
     }
 
     /// The encoded bytes up to the first data: all of the reply, where it has none.
     pub(crate) fn head(&self) -> &[u8] {
-        match self.0.parts.first() {
-            Some(Part::Encoded(bytes)) => bytes,
-            Some(Part::Data(_)) | None => &[],
-        }
+        &self.0.first
     }
 
     /// All bytes in order; some slices are empty.
@@ -121,11 +125,11 @@ impl Reply {
         if self.0.reservation.is_some() {
             return 0;
         }
-        let encoded = self.0.parts.iter().map(|part| match part {
+        let encoded = self.0.rest.iter().map(|part| match part {
             Part::Encoded(bytes) => bytes.capacity(),
             Part::Data(_) => 0,
         });
-        encoded.sum::<usize>() + size_of::<Self>()
+        self.0.first.capacity() + encoded.sum::<usize>() + size_of::<Self>()
     }
 }
 
@@ -167,6 +171,6 @@ mod tests {
         let pool = BufferPool::new(Budget::new(1 << 20));
         let mut reply = Draft::begin(&ReplyHeader::accepted(7, AcceptStat::Success));
         reply.put_data(pool.try_take(100).unwrap());
-        assert!(!reply.parts.spilled());
+        assert!(!reply.rest.spilled());
     }
 }

@@ -12,13 +12,13 @@ const IO_BYTES_MAX: u32 = 64 << 10;
 /// What came out of a receiver: a call's bytes as they were sent, whichever way they were received.
 fn rejoined(call: Call) -> Vec<u8> {
     let mut bytes = call.record;
-    if let Some(Apart {
-        at,
-        payload,
-        missing,
-        ..
-    }) = call.apart
-    {
+    if let Some(apart) = call.apart {
+        let Apart {
+            at,
+            payload,
+            missing,
+            ..
+        } = *apart;
         assert_eq!((at, missing), (bytes.len(), 0));
         assert_eq!(payload.data.address() % 4096, 11, "placed as in the file");
         bytes.extend_from_slice(&payload.data);
