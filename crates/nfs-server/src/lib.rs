@@ -20,6 +20,7 @@ pub mod fuzzing;
 pub mod host;
 pub mod limits;
 mod net;
+mod network;
 pub mod operate;
 mod rpc;
 pub mod server;

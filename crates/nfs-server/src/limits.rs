@@ -214,8 +214,6 @@ pub const MOUNT_LIST_BYTES_MAX: usize = 256 << 10;
 pub const MOUNT_WALK_LINKS_MAX: usize = 40;
 /// Names that one MNT walks through, those of links included; with more the path is too long.
 pub const MOUNT_WALK_NAMES_MAX: usize = 4096;
-/// Seconds between two lines of the log about local programs that are refused.
-pub const BARRED_LOG_SECONDS: u64 = 60;
 /// Users whose group list is remembered.
 pub const GROUP_LISTS_MAX: usize = 4096;
 /// Seconds for which a user's group list is remembered.
@@ -237,6 +235,22 @@ pub const CONTROL_ANSWER_SECONDS_MAX: u64 = 60;
 pub const STATE_DIRS_LISTED_MAX: usize = 1024;
 /// Clients listed by `ctl clients`.
 pub const CONTROL_CLIENTS_MAX: usize = 10_000;
+
+// Lines of the log that a peer can cause. Each kind of line has these quotas for itself.
+
+/// Lines of one kind about one address (an IPv6 /64 is one) that may be written one after the other; what is
+/// beyond is counted and told of later, in one line.
+pub const NOTICES_PER_ADDRESS: u32 = 16;
+/// Seconds after which an address may have one more line of a kind.
+pub const NOTICE_PER_ADDRESS_SECONDS: u64 = 30;
+/// Lines of one kind about all addresses together that may be written one after the other.
+pub const NOTICES_OVERALL: u32 = 256;
+/// Seconds after which all addresses together may have one more line of a kind: with some hundred bytes in a
+/// line, at most 10 MB of log a day for each kind, whoever attacks.
+pub const NOTICE_OVERALL_SECONDS: u64 = 2;
+/// Addresses, counted once for each kind of line, whose quotas are remembered, about 100 bytes each. Those
+/// beyond share one address's quota until others have been quiet.
+pub const NOTICED_MAX: usize = 8192;
 
 // Counting and tracing.
 

@@ -6,7 +6,7 @@ mod why;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::hash::RandomState;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -31,8 +31,9 @@ use crate::operate::control::{
     TraceChange, TraceStatus,
 };
 use crate::operate::counters::{Counters, count};
+use crate::operate::notices::Topic;
 use crate::rpc::reply_cache::ReplyCache;
-use crate::rpc::standing::{Door, Notice, Standing};
+use crate::rpc::standing::{Door, Standing};
 use crate::vfs::file_cache::Cursor;
 use crate::vfs::handle_table::HandleTable;
 use crate::vfs::{Resources, Trees, Vfs};
@@ -64,7 +65,6 @@ pub struct Server {
     state_dir: StateDir,
     listeners: Vec<TcpListener>,
     trust_loopback: bool,
-    notice: Notice,
     shards: Mutex<Vec<ShardHandle>>,
     shard_count: usize,
     drain: watch::Sender<bool>,
@@ -153,7 +153,6 @@ impl Server {
             state_dir,
             listeners,
             trust_loopback,
-            notice: Notice::default(),
             shards: Mutex::new(shards),
             shard_count,
             drain,
@@ -373,7 +372,7 @@ impl Server {
                 continue;
             }
             count(&counters.connections_accepted);
-            self.note(connection.standing);
+            self.note(connection.addr.ip(), connection.standing);
             count(&counters.connections);
             next += 1;
             let shards = self.shards.lock();
@@ -387,13 +386,22 @@ impl Server {
     }
 
     /// Counts a connection of a program of this machine that is not served as any user of it.
-    fn note(&self, standing: Standing) {
+    fn note(&self, addr: IpAddr, standing: Standing) {
+        let service = &self.service;
         match standing {
             Standing::Distant | Standing::Root | Standing::User(_) => {}
-            Standing::Untold => count(&self.service.counters.local_untold),
+            Standing::Untold => count(&service.counters.local_untold),
             Standing::Barred => {
-                count(&self.service.counters.local_barred);
-                self.notice.refused(Instant::now());
+                count(&service.counters.local_barred);
+                let topic = Topic::LocalBarred;
+                let leave = service.notices.lock().note(topic, addr, Instant::now());
+                if let Some(leave) = leave {
+                    tracing::warn!(
+                        "a program of another user of this machine connected and is refused: the \
+                         server would act for it as its own user; run the server as root to serve \
+                         several users, or let all in with --trust-loopback{leave}"
+                    );
+                }
             }
         }
     }
@@ -497,11 +505,17 @@ async fn sweep(vfs: Arc<Vfs>) {
     }
 }
 
-/// Puts objects that nobody uses out of the file cache, and old replies out of theirs, now and then.
+/// Puts objects that nobody uses out of the file cache, and old replies out of theirs, and says what lines of
+/// the log were left out, now and then.
 async fn sweep_idle(service: Arc<Service>) {
     loop {
         tokio::time::sleep(Duration::from_secs(limits::FILE_CACHE_IDLE_SECONDS)).await;
         service.replies.expire(Instant::now());
+        // The lock is not held while lines are written.
+        let left_out = service.notices.lock().overdue(Instant::now());
+        for left_out in left_out {
+            tracing::warn!("{left_out}");
+        }
         let swept = Arc::clone(&service.vfs);
         // Closing may wait for a disk.
         let job = tokio::task::spawn_blocking(move || swept.let_go(swept.files.take_idle()));
@@ -579,6 +593,7 @@ pub(crate) fn make_service(
         replies: Arc::new(ReplyCache::new(notes)),
         receive_buffers: BufferPool::new(facts.budget.clone()),
         counters: Counters::default(),
+        notices: Default::default(),
         mounts: Default::default(),
         groups: Arc::default(),
         server_groups: config.server.server_groups,

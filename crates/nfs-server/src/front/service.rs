@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use nfs_io::identity::ServerIdentity;
 use nfs_io::{BufferPool, Creds, Errno, Lane, LocalUid};
+use parking_lot::Mutex;
 
 use crate::exports::{ClientRule, Export, PRIVILEGED_PORT, WireGid, WireUid};
 use crate::front::mount3::MountList;
 use crate::host::call_notes::NotedCall;
 use crate::host::groups::GroupLists;
 use crate::operate::counters::Counters;
+use crate::operate::notices::Notices;
 use crate::rpc::caller::{Caller, WireIdentity};
 use crate::rpc::reply_cache::ReplyCache;
 use crate::rpc::standing::Standing;
@@ -23,6 +25,8 @@ pub(crate) struct Service {
     /// Buffers that WRITE payloads are received into.
     pub(crate) receive_buffers: BufferPool,
     pub(crate) counters: Counters,
+    /// Which lines about peers go to the log.
+    pub(crate) notices: Mutex<Notices>,
     pub(crate) mounts: MountList,
     pub(crate) groups: Arc<GroupLists>,
     /// Use the server's own group list of a uid instead of the one in AUTH_SYS.

@@ -4,4 +4,5 @@ pub mod control;
 pub(crate) mod counters;
 pub(crate) mod io_counters;
 mod latency;
+pub(crate) mod notices;
 pub(crate) mod trace;

@@ -52,9 +52,10 @@ use parking_lot::Mutex;
 use siphasher::sip128::{Hasher128, SipHasher13};
 use tokio::sync::oneshot;
 
-use self::shelf::{Kept, Network, Shelf, State, Waiter};
+use self::shelf::{Kept, Shelf, State, Waiter};
 use crate::host::call_notes::{CallKey, CallNotes, NotedCall};
 use crate::limits;
+use crate::network::Network;
 use crate::rpc::client_id::ClientId;
 use crate::rpc::standing::Standing;
 

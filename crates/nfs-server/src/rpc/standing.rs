@@ -4,14 +4,10 @@
 //! of this machine need not be believed, because the kernel tells whose it is (`nfs_io::peer`). It is
 //! asked once, when a connection is accepted, and what it said holds for the connection's life.
 
-use std::time::{Duration, Instant};
-
 use nfs_io::LocalUid;
 use nfs_io::identity::ServerIdentity;
 use nfs_io::peer::{Asker, Owner};
-use parking_lot::Mutex;
 
-use crate::limits;
 use crate::rpc::caller::WireIdentity;
 
 /// Who sends the calls of a connection, as far as that is known without their credentials.
@@ -133,28 +129,6 @@ impl Door {
                 "local programs: none may use this server, since {why} (--trust-loopback lets \
                  all in)"
             ),
-        }
-    }
-}
-
-/// Says now and then that local programs were refused: anybody here can repeat that.
-#[derive(Default)]
-pub(crate) struct Notice {
-    last: Mutex<Option<Instant>>,
-}
-
-impl Notice {
-    /// A connection of a local program that may use no export.
-    pub(crate) fn refused(&self, now: Instant) {
-        let mut last = self.last.lock();
-        let pause = Duration::from_secs(limits::BARRED_LOG_SECONDS);
-        if last.is_none_or(|last| now.saturating_duration_since(last) >= pause) {
-            *last = Some(now);
-            tracing::warn!(
-                "a program of another user of this machine connected and is refused: the server \
-                 would act for it as its own user; run the server as root to serve several users, \
-                 or let all in with --trust-loopback"
-            );
         }
     }
 }

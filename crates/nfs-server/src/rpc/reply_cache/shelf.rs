@@ -1,8 +1,7 @@
 //! The replies of one kind, under one bound, with a share for everybody who has some.
 
 use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasherDefault, Hash, Hasher};
-use std::net::IpAddr;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,6 +10,7 @@ use tokio::sync::oneshot;
 use super::{CallKey, Origin};
 use crate::host::call_notes::NotedCall;
 use crate::limits;
+use crate::network::Network;
 use crate::rpc::client_id::ClientId;
 
 /// Calls of one kind, in progress and done; see the parent module for who gives way when it is full.
@@ -61,19 +61,6 @@ struct Holder {
     /// Each client's done calls, oldest first. An element whose entry was replaced since counts until its
     /// turn comes.
     clients: HashMap<ClientId, VecDeque<(Instant, CallKey)>>,
-}
-
-/// An address as far as one host cannot choose it: of IPv6, where a host has 2^64, the first half.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Network(u128);
-
-impl Network {
-    pub(super) fn of(addr: IpAddr) -> Self {
-        match addr {
-            IpAddr::V4(v4) => Self(v4.to_ipv6_mapped().to_bits()),
-            IpAddr::V6(v6) => Self(v6.to_bits() & !u128::from(u64::MAX)),
-        }
-    }
 }
 
 impl Shelf {
@@ -194,7 +181,7 @@ impl Shelf {
 
     /// How many replies a network holds.
     #[cfg(test)]
-    pub(super) fn held_by(&self, addr: IpAddr) -> usize {
+    pub(super) fn held_by(&self, addr: std::net::IpAddr) -> usize {
         self.holders.get(&Network::of(addr)).map_or(0, |h| h.held)
     }
 
