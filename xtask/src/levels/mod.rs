@@ -21,8 +21,8 @@ pub(crate) use self::tally::Tally;
 pub(crate) struct Options {
     /// Count a skip as a failure.
     pub(crate) strict: bool,
-    /// Repeat less: fewer rounds, and shorter runs of the fuzz targets.
-    pub(crate) quick: bool,
+    /// All rounds of each scenario, on an optimised server, and longer runs of the fuzz targets.
+    pub(crate) long: bool,
     /// Run only tests whose name contains this.
     pub(crate) filter: Option<String>,
     /// How many system scenarios run side by side.
@@ -30,21 +30,31 @@ pub(crate) struct Options {
 }
 
 impl Options {
+    /// The server that the scenarios run. Building the optimised one takes longer than the short forms
+    /// gain by it.
+    fn server(&self) -> Server {
+        if self.long {
+            Server::Checked
+        } else {
+            Server::Development
+        }
+    }
+
     /// Seconds for which each fuzz target runs.
     fn fuzz_seconds(&self) -> u64 {
-        match (self.quick, self.strict) {
-            (true, _) => 2,
-            (false, true) => 20,
-            (false, false) => 10,
-        }
+        if self.long { 20 } else { 2 }
     }
 }
 
 /// Runs every level and prints the closing line.
 pub(crate) fn test(root: &Path, options: &Options) -> Result<ExitCode> {
-    let mut levels = Levels::of(&[SET_UP, BUILD, UNIT, SYSTEM, FUZZ]);
+    let mut levels = if options.long {
+        Levels::of(&[SET_UP, BUILD, UNIT, SYSTEM, FUZZ])
+    } else {
+        Levels::of(&[SET_UP, BUILD_SHORT, UNIT, SYSTEM_SHORT, FUZZ_SHORT])
+    };
     levels.run(|| Ok(setup::packages()))?;
-    let built = levels.build(root, Server::Checked)?;
+    let built = levels.build(root, options.server())?;
     if let Some(built) = &built {
         levels.run(|| unit::run(root, options))?;
         levels.run(|| system::run(root, built, options))?;
@@ -58,11 +68,11 @@ pub(crate) fn test(root: &Path, options: &Options) -> Result<ExitCode> {
 pub(crate) fn before_a_push(root: &Path) -> Result<ExitCode> {
     let options = Options {
         strict: false,
-        quick: true,
+        long: false,
         filter: None,
         jobs: None,
     };
-    let mut levels = Levels::of(&[BUILD, UNIT, SYSTEM_IN_SHORT]);
+    let mut levels = Levels::of(&[BUILD_SHORT, UNIT, BEFORE_A_PUSH]);
     let built = levels.build(root, Server::Development)?;
     if let Some(built) = &built {
         levels.run(|| unit::run(root, &options))?;
@@ -93,12 +103,15 @@ const fn level(name: &'static str, seconds: u64) -> Level {
 }
 
 const SET_UP: Level = level("set-up", 5);
-const BUILD: Level = level("build", 360);
-const UNIT: Level = level("unit", 120);
-const SYSTEM: Level = level("system", 700);
-const SYSTEM_IN_SHORT: Level = level("system, in short", 20);
+const BUILD: Level = level("build", 400);
+const BUILD_SHORT: Level = level("build", 240);
+const UNIT: Level = level("unit", 160);
+const SYSTEM: Level = level("system, long forms", 700);
+const SYSTEM_SHORT: Level = level("system, short forms", 350);
+const BEFORE_A_PUSH: Level = level("system, a few scenarios", 20);
 const PEERS: Level = level("system, foreign peers", 360);
-const FUZZ: Level = level("fuzz", 200);
+const FUZZ: Level = level("fuzz", 450);
+const FUZZ_SHORT: Level = level("fuzz, two seconds each", 230);
 
 /// The levels of one run, in their order.
 struct Levels {

@@ -59,7 +59,7 @@ fn run_filtered(root: &Path, built: &Built, options: &Options, filters: &[&str])
     if options.strict {
         command.arg("--strict").env("PENSTOCK_STRICT", "1");
     }
-    if options.quick {
+    if !options.long {
         command.arg("--quick");
     }
     for filter in filters {
