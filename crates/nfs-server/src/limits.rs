@@ -125,6 +125,20 @@ pub const READDIR_MEMORY_FACTOR: u64 = 5;
 pub const FDS_RESERVED: usize = 256;
 /// Most connections, further bounded by half of the descriptor limit.
 pub const CONNECTIONS_MAX: usize = 65_536;
+/// The part of the connections that one host, or one user of the server's own machine, may have, as a divisor.
+/// An IPv6 /64 counts as one host. At the cap the one of its connections goes that was idle for longest.
+pub const CONNECTIONS_PER_HOLDER_DIVISOR: usize = 4;
+/// Milliseconds without a byte and without a call in progress after which a connection may be closed to make room
+/// for another.
+pub const CONNECTION_IDLE_MILLISECONDS_MIN: u64 = 1000;
+/// Connections that were told to make room for others and have not ended yet; at the cap newcomers are refused.
+pub const CONNECTIONS_CLOSING_MAX: usize = 64;
+/// Hosts with more than their share of the connections of which, when all places are taken, an idle connection is
+/// looked for before a newcomer is refused.
+pub const CONNECTION_HOLDERS_ASKED_MAX: usize = 8;
+/// Connections that may wait in a listener until they are accepted, as far as the kernel allows
+/// (`net.core.somaxconn`): those that are refused must not be in the way of others.
+pub const LISTEN_BACKLOG_MAX: i32 = 4096;
 /// Seconds given to calls in progress when the server ends.
 pub const DRAIN_SECONDS_MAX: u64 = 20;
 /// Milliseconds that a peer is given, when the server ends, to take its last replies and close.

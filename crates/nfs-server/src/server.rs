@@ -6,9 +6,9 @@ mod why;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::hash::RandomState;
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -24,6 +24,7 @@ use crate::front::service::Service;
 use crate::host::call_notes::CallNotes;
 use crate::host::state_dir::StateDir;
 use crate::limits;
+use crate::net::accept::{Entrance, accept};
 use crate::net::clients::Clients;
 use crate::net::shard::{self, Accepted, ShardStart};
 use crate::operate::control::{
@@ -31,9 +32,8 @@ use crate::operate::control::{
     TraceChange, TraceStatus,
 };
 use crate::operate::counters::{Counters, count};
-use crate::operate::notices::Topic;
 use crate::rpc::reply_cache::ReplyCache;
-use crate::rpc::standing::{Door, Standing};
+use crate::rpc::standing::Door;
 use crate::vfs::file_cache::Cursor;
 use crate::vfs::handle_table::HandleTable;
 use crate::vfs::{Resources, Trees, Vfs};
@@ -143,7 +143,8 @@ impl Server {
         );
         facts.local_programs = Door::for_trial(trust_loopback).fact();
         let service = Arc::new(make_service(&config, &state_dir, &facts)?);
-        let clients = Arc::default();
+        let half = usize::try_from(fds / 2).unwrap_or(usize::MAX);
+        let clients = Arc::new(Clients::new(limits::CONNECTIONS_MAX.min(half)));
         let (drain, draining) = watch::channel(false);
         let shard_count = config.server.shards.unwrap_or_else(processors);
         let shards = start_shards(shard_count, &service, &clients, facts.engine, &draining)?;
@@ -353,57 +354,23 @@ impl Server {
     }
 
     async fn accept(&self) -> Result<(), StartError> {
-        let failed = |error: std::io::Error| StartError::Failed(format!("listener: {error}"));
-        let (sender, mut accepted) = mpsc::channel(64);
-        let mut listening = tokio::task::JoinSet::new();
-        for listener in &self.listeners {
-            let listener = listener.try_clone().map_err(failed)?;
-            let door = Door::new(&listener, self.trust_loopback);
-            let listener = tokio::net::TcpListener::from_std(listener).map_err(failed)?;
-            listening.spawn(listen(listener, door, sender.clone()));
-        }
-        drop(sender);
-        let most = limits::CONNECTIONS_MAX.min(usize::try_from(self.facts.fds / 2).unwrap_or(0));
-        let mut next = 0;
-        while let Some(connection) = accepted.recv().await {
-            let counters = &self.service.counters;
-            if counters.connections.load(Ordering::Relaxed) >= most as u64 {
-                count(&counters.connections_refused);
-                continue;
-            }
-            count(&counters.connections_accepted);
-            self.note(connection.addr.ip(), connection.standing);
-            count(&counters.connections);
-            next += 1;
+        let shards = {
             let shards = self.shards.lock();
-            if let Some(shard) = shards.get(next % shards.len().max(1))
-                && shard.connections.send(connection).is_err()
-            {
-                return Err(StartError::Failed("a shard ended by itself".to_owned()));
-            }
-        }
-        Ok(())
-    }
-
-    /// Counts a connection of a program of this machine that is not served as any user of it.
-    fn note(&self, addr: IpAddr, standing: Standing) {
-        let service = &self.service;
-        match standing {
-            Standing::Distant | Standing::Root | Standing::User(_) => {}
-            Standing::Untold => count(&service.counters.local_untold),
-            Standing::Barred => {
-                count(&service.counters.local_barred);
-                let topic = Topic::LocalBarred;
-                let leave = service.notices.lock().note(topic, addr, Instant::now());
-                if let Some(leave) = leave {
-                    tracing::warn!(
-                        "a program of another user of this machine connected and is refused: the \
-                         server would act for it as its own user; run the server as root to serve \
-                         several users, or let all in with --trust-loopback{leave}"
-                    );
-                }
-            }
-        }
+            shards.iter().map(|it| it.connections.clone()).collect()
+        };
+        let entrance = Entrance {
+            service: Arc::clone(&self.service),
+            clients: Arc::clone(&self.clients),
+            trust_loopback: self.trust_loopback,
+            shards,
+            next: AtomicUsize::new(0),
+        };
+        let accepted = accept(Arc::new(entrance), &self.listeners).await;
+        let why = match accepted {
+            Ok(()) => "a shard ended by itself".to_owned(),
+            Err(error) => format!("listener: {error}"),
+        };
+        Err(StartError::Failed(why))
     }
 
     fn counters(&self) -> BTreeMap<String, u64> {
@@ -452,34 +419,6 @@ impl Server {
             (format!("calls_{name}"), status.calls)
         });
         named.chain(calls).collect()
-    }
-}
-
-async fn listen(
-    listener: tokio::net::TcpListener,
-    mut door: Door,
-    accepted: mpsc::Sender<Accepted>,
-) {
-    loop {
-        match listener.accept().await.and_then(|(stream, addr)| {
-            stream.set_nodelay(true)?;
-            let stream = stream.into_std()?;
-            let standing = door.standing(&stream);
-            Ok(Accepted {
-                stream,
-                addr,
-                standing,
-            })
-        }) {
-            Ok(connection) => {
-                if accepted.send(connection).await.is_err() {
-                    return;
-                }
-            }
-            // Of one connection, or no descriptor left: others will come. Not at once, so that a
-            // lack of descriptors does not burn the processor.
-            Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
-        }
     }
 }
 

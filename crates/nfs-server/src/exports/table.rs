@@ -37,6 +37,8 @@ pub struct ExportTable {
     /// The exports in the order of the configuration.
     exports: Vec<Arc<Export>>,
     by_id: HashMap<u32, Arc<Export>>,
+    /// The networks of all rules of all exports, without overlaps and in order.
+    admitted: Vec<IpNet>,
 }
 
 /// One export. Two are equal when every setting is.
@@ -114,7 +116,12 @@ impl ExportTable {
             exports.push(export);
         }
         if problems.is_empty() {
-            return Ok(Self { exports, by_id });
+            let admitted = networks(&exports);
+            return Ok(Self {
+                exports,
+                by_id,
+                admitted,
+            });
         }
         Err(ConfigErrors {
             file: config.file.clone(),
@@ -131,6 +138,18 @@ impl ExportTable {
     /// All exports in the order of the configuration.
     pub fn exports(&self) -> &[Arc<Export>] {
         &self.exports
+    }
+
+    /// Whether any rule of any export names this address. IPv4-mapped IPv6 addresses count as IPv4. Of an
+    /// address that none names, every call would be refused.
+    #[must_use]
+    pub fn admits(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        let behind = self
+            .admitted
+            .partition_point(|net| net.network() <= address);
+        let last = behind.checked_sub(1).and_then(|at| self.admitted.get(at));
+        last.is_some_and(|net| net.contains(&address))
     }
 
     /// The export that a MOUNT of `mount_path` means, and the names below its root that are left to
@@ -162,6 +181,15 @@ impl ExportTable {
             .filter_map(rest_of)
             .min_by_key(|(_, rest)| rest.len())
     }
+}
+
+/// The networks that the rules of these exports name, without overlaps and in order.
+fn networks(exports: &[Arc<Export>]) -> Vec<IpNet> {
+    let rules = exports.iter().flat_map(|export| export.rules());
+    let all: Vec<IpNet> = rules.map(|rule| rule.net.trunc()).collect();
+    let mut merged = IpNet::aggregate(&all);
+    merged.sort();
+    merged
 }
 
 /// The names of a path, without empty ones and `.`.

@@ -1,5 +1,6 @@
 //! What all programs of the server share, and the way from a handle and a credential to a target.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use nfs_io::identity::ServerIdentity;
@@ -34,6 +35,11 @@ pub(crate) struct Service {
 }
 
 impl Service {
+    /// Whether any export's rules name this address.
+    pub(crate) fn admits(&self, addr: IpAddr) -> bool {
+        self.vfs.trees.load().table.admits(addr)
+    }
+
     /// Finds a handle's object and decides who the caller is there.
     ///
     /// # Errors

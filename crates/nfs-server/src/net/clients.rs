@@ -1,67 +1,156 @@
-//! The connections that are open, for `penstock ctl clients`.
+//! The connections that are open: how many of whom, for the cap, and their figures for `penstock ctl clients`.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
+use super::slots::{Doing, Holder, Slots, Verdict};
 use crate::operate::control::ClientStatus;
 use crate::rpc::standing::Standing;
 
-/// Every open connection by its peer; bounded by the cap of connections.
-#[derive(Default)]
+/// Every open connection; bounded by the cap of connections.
 pub(crate) struct Clients {
-    connections: Mutex<HashMap<SocketAddr, Arc<Figures>>>,
-    /// Numbers connections in the order of their coming.
-    next: AtomicU64,
+    began: Instant,
+    table: Mutex<Table>,
 }
 
-/// What one connection has done since it was accepted, for `penstock ctl clients`.
+struct Table {
+    connections: HashMap<u64, Arc<Figures>>,
+    slots: Slots,
+    /// Numbers connections in the order of their coming.
+    next: u64,
+}
+
+/// What one connection has done since it was accepted, and what it is doing.
 pub(crate) struct Figures {
     /// No other connection of the server's life has it.
     pub(super) number: u64,
+    pub(super) peer: SocketAddr,
+    pub(super) standing: Standing,
     since: Instant,
-    standing: Standing,
     pub(super) calls: AtomicU64,
     pub(super) in_flight: AtomicU64,
     pub(super) received_bytes: AtomicU64,
     pub(super) sent_bytes: AtomicU64,
+    /// When bytes came or went last, in milliseconds since `began` of [`Clients`].
+    moved: AtomicU64,
+    /// Replies wait until the peer takes them.
+    pub(super) unsent: AtomicBool,
+    /// A call of it waits until there is memory or room for it.
+    pub(super) held_up: AtomicBool,
+    /// Told when the connection's place is another's.
+    pub(super) to_close: Notify,
+}
+
+/// The place of a connection, which is free again when this is dropped.
+pub(crate) struct Entered {
+    clients: Arc<Clients>,
+    pub(super) figures: Arc<Figures>,
+}
+
+/// Why a connection has no place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoPlace {
+    /// Its holder has as many as one may have, all busy.
+    HolderFull,
+    /// There are as many as the server may have, and it can have none of theirs.
+    Full,
 }
 
 impl Clients {
-    pub(super) fn enter(&self, peer: SocketAddr, standing: Standing) -> Arc<Figures> {
+    /// Keeps the books of at most `connections_max` connections.
+    pub(crate) fn new(connections_max: usize) -> Self {
+        let table = Table {
+            connections: HashMap::new(),
+            slots: Slots::new(connections_max),
+            next: 0,
+        };
+        Self {
+            began: Instant::now(),
+            table: Mutex::new(table),
+        }
+    }
+
+    /// Finds a place for a connection that was just accepted. The second value tells whether another connection
+    /// is closed for it.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(crate) fn enter(
+        self: &Arc<Self>,
+        peer: SocketAddr,
+        standing: Standing,
+    ) -> Result<(Entered, bool), NoPlace> {
+        let since = Instant::now();
+        let now = self.milliseconds(since);
+        let mut table = self.table.lock();
+        let Table {
+            connections,
+            slots,
+            next,
+        } = &mut *table;
+        let doing = |number| {
+            connections
+                .get(&number)
+                .map_or(Doing::Busy, |it| it.doing())
+        };
+        let holder = Holder::of(peer.ip(), standing);
+        let verdict = slots.enter(holder, *next, now, doing);
+        let replaces = match verdict {
+            Verdict::Taken => false,
+            Verdict::TakenFrom(number) => {
+                if let Some(figures) = connections.get(&number) {
+                    figures.to_close.notify_one();
+                }
+                true
+            }
+            Verdict::HolderFull => return Err(NoPlace::HolderFull),
+            Verdict::Full => return Err(NoPlace::Full),
+        };
         let figures = Arc::new(Figures {
-            number: self.next.fetch_add(1, Ordering::Relaxed),
-            since: Instant::now(),
+            number: *next,
+            peer,
             standing,
+            since,
             calls: AtomicU64::new(0),
             in_flight: AtomicU64::new(0),
             received_bytes: AtomicU64::new(0),
             sent_bytes: AtomicU64::new(0),
+            moved: AtomicU64::new(now),
+            unsent: AtomicBool::new(false),
+            held_up: AtomicBool::new(false),
+            to_close: Notify::new(),
         });
-        self.connections.lock().insert(peer, Arc::clone(&figures));
-        figures
+        connections.insert(*next, Arc::clone(&figures));
+        *next += 1;
+        let clients = Arc::clone(self);
+        Ok((Entered { clients, figures }, replaces))
     }
 
-    /// Takes a connection out, unless a later one of the same address took its place.
-    pub(super) fn leave(&self, peer: SocketAddr, figures: &Arc<Figures>) {
-        let mut connections = self.connections.lock();
-        let present = connections.get(&peer);
-        if present.is_some_and(|present| Arc::ptr_eq(present, figures)) {
-            connections.remove(&peer);
-        }
+    /// Bytes of this connection came or went at `now`.
+    pub(super) fn moved(&self, figures: &Figures, now: Instant) {
+        figures
+            .moved
+            .store(self.milliseconds(now), Ordering::Relaxed);
+    }
+
+    fn milliseconds(&self, now: Instant) -> u64 {
+        let since = now.saturating_duration_since(self.began).as_millis();
+        u64::try_from(since).unwrap_or(u64::MAX)
     }
 
     pub(crate) fn list(&self) -> Vec<ClientStatus> {
-        let connections = self.connections.lock();
+        let figures: Vec<Arc<Figures>> = self.table.lock().connections.values().cloned().collect();
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let mut clients: Vec<ClientStatus> = connections
+        let mut clients: Vec<ClientStatus> = figures
             .iter()
-            .map(|(peer, figures)| ClientStatus {
-                address: peer.to_string(),
+            .map(|figures| ClientStatus {
+                address: figures.peer.to_string(),
                 user: figures.standing.user(),
                 connected_seconds: figures.since.elapsed().as_secs(),
                 calls: load(&figures.calls),
@@ -72,5 +161,24 @@ impl Clients {
             .collect();
         clients.sort_by(|a, b| a.address.cmp(&b.address));
         clients
+    }
+}
+
+impl Figures {
+    fn doing(&self) -> Doing {
+        let is = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
+        if self.in_flight.load(Ordering::Relaxed) > 0 || is(&self.unsent) || is(&self.held_up) {
+            Doing::Busy
+        } else {
+            Doing::IdleSince(self.moved.load(Ordering::Relaxed))
+        }
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        let mut table = self.clients.table.lock();
+        table.connections.remove(&self.figures.number);
+        table.slots.leave(self.figures.number);
     }
 }

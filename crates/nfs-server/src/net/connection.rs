@@ -11,7 +11,6 @@
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::io::{self, IoSliceMut};
-use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -27,7 +26,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout};
 
-use super::clients::Figures;
+use super::clients::{Entered, Figures};
 use super::output::Output;
 use super::receive::{BadRecord, Receiver, Step, Wanted};
 use super::shard::Shard;
@@ -40,7 +39,6 @@ use crate::rpc::caller::{Caller, WireIdentity};
 use crate::rpc::client_id::Peer;
 use crate::rpc::reply::Reply;
 use crate::rpc::reply_cache::Origin;
-use crate::rpc::standing::Standing;
 
 /// One TCP connection, shared by its receiving and sending halves and by its calls in flight.
 pub(crate) struct Connection {
@@ -88,11 +86,12 @@ const READS_PER_TURN: usize = 4;
 pub(crate) async fn serve(
     shard: Rc<Shard>,
     stream: TcpStream,
-    (peer, standing): (SocketAddr, Standing),
+    entered: &Entered,
     mut drain: watch::Receiver<bool>,
 ) {
+    let figures = Arc::clone(&entered.figures);
+    let (peer, standing) = (figures.peer, figures.standing);
     let addr = peer.ip().to_canonical();
-    let figures = shard.clients.enter(peer, standing);
     let from = Rc::new(shard.peer(addr, figures.number));
     let caller = Caller {
         addr,
@@ -125,6 +124,11 @@ pub(crate) async fn serve(
             connection.finish().await;
             Ok(())
         }
+        () = connection.figures.to_close.notified() => {
+            // It was idle when it was chosen. A call that has come since is answered, unless that takes long.
+            let patience = Duration::from_millis(limits::LINGER_MILLISECONDS_MAX);
+            timeout(patience, connection.finish()).await.or(Err(End::Stalled))
+        }
     };
     if matches!(end, Err(End::Closed)) && connection.has_delivered_all() {
         let replies = &connection.shard.service.replies;
@@ -134,8 +138,6 @@ pub(crate) async fn serve(
         }
     }
     connection.close();
-    let clients = &connection.shard.clients;
-    clients.leave(peer, &connection.figures);
     if let Err(end) = end {
         connection.count_end(&end);
         tracing::trace!(%peer, %end, "connection ended");
@@ -159,7 +161,9 @@ impl Connection {
                     // The time that we let the peer wait is not held against it.
                     progress = Progress::new();
                 }
-                progress.moved(read.bytes);
+                let now = Instant::now();
+                progress.moved(read.bytes, now);
+                self.shard.clients.moved(&self.figures, now.into());
                 count_bytes(&self.figures.received_bytes, read.bytes);
                 self.flush()?;
                 more = read.more;
@@ -242,7 +246,9 @@ impl Connection {
                 Step::Memory(wanted) => {
                     // Waiting for memory must not hold back replies that would free some.
                     self.flush()?;
+                    self.figures.held_up.store(true, Ordering::Relaxed);
                     self.reserve(receiver, wanted).await?;
+                    self.figures.held_up.store(false, Ordering::Relaxed);
                     waited = true;
                 }
             }
@@ -334,7 +340,8 @@ impl Connection {
                 if self.flush()? {
                     break;
                 }
-                progress.moved(before.saturating_sub(self.output.borrow().bytes()));
+                let sent = before.saturating_sub(self.output.borrow().bytes());
+                progress.moved(sent, Instant::now());
                 let budget = self.shard.service.vfs.read_buffers.budget();
                 progress.wait(Some(budget), self.stream.writable()).await?;
             }
@@ -354,6 +361,13 @@ impl Connection {
         };
         if !done {
             self.to_send.notify_one();
+        }
+        let was_unsent = self.figures.unsent.load(Ordering::Relaxed);
+        if was_unsent == done {
+            self.figures.unsent.store(!done, Ordering::Relaxed);
+            self.shard
+                .clients
+                .moved(&self.figures, Instant::now().into());
         }
         self.room.notify_one();
         Ok(done)
@@ -375,11 +389,15 @@ impl Connection {
         let mut waited = false;
         while !self.has_room() {
             waited = true;
+            self.figures.held_up.store(true, Ordering::Relaxed);
             if self.shard.has_room() {
                 self.room.notified().await;
             } else {
                 self.shard.room().await;
             }
+        }
+        if waited {
+            self.figures.held_up.store(false, Ordering::Relaxed);
         }
         waited
     }
@@ -547,9 +565,9 @@ impl Progress {
         }
     }
 
-    fn moved(&mut self, bytes: usize) {
+    fn moved(&mut self, bytes: usize, now: Instant) {
         if bytes > 0 {
-            self.last = Instant::now();
+            self.last = now;
             self.bytes += bytes;
         }
     }
@@ -617,14 +635,14 @@ mod tests {
         let mut progress = Progress::new();
         let start = progress.last;
         for tenth in 1..10 {
-            progress.moved(1);
+            progress.moved(1, Instant::now());
             assert!(!progress.is_stalled(after(start, tenth * 100), true));
         }
         assert!(
             !progress.is_stalled(after(start, 1000), false),
             "nobody waits"
         );
-        progress.moved(1);
+        progress.moved(1, Instant::now());
         assert!(progress.is_stalled(after(start, 2000), true));
     }
 

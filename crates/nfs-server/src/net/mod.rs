@@ -1,7 +1,9 @@
 //! TCP: listeners, shards, connections. Knows records and replies, and nothing of files.
 
+pub(crate) mod accept;
 pub(crate) mod clients;
 pub(crate) mod connection;
 mod output;
 pub(crate) mod receive;
 pub(crate) mod shard;
+mod slots;

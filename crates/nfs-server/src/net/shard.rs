@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::hash::RandomState;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,12 +14,11 @@ use tokio::net::TcpStream;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::LocalSet;
 
-use super::clients::Clients;
+use super::clients::{Clients, Entered};
 use super::connection;
 use crate::front::service::Service;
 use crate::limits;
 use crate::rpc::client_id::Peer;
-use crate::rpc::standing::Standing;
 
 /// What all connections of a shard share; lives on its thread.
 pub(crate) struct Shard {
@@ -32,11 +31,10 @@ pub(crate) struct Shard {
     pub(super) clients: Arc<Clients>,
 }
 
-/// A connection on its way to its shard, and who is at its other end.
+/// A connection on its way to its shard, and its place in the books.
 pub(crate) struct Accepted {
     pub(crate) stream: std::net::TcpStream,
-    pub(crate) addr: SocketAddr,
-    pub(crate) standing: Standing,
+    pub(crate) entered: Entered,
 }
 
 /// All that a shard is started with.
@@ -170,8 +168,8 @@ async fn serve(start: ShardStart) -> std::io::Result<()> {
 }
 
 fn begin(shard: &Rc<Shard>, accepted: Accepted, drain: &watch::Receiver<bool>, open: &Rc<Open>) {
-    let who = (accepted.addr, accepted.standing);
-    let stream = match TcpStream::from_std(accepted.stream) {
+    let Accepted { stream, entered } = accepted;
+    let stream = match TcpStream::from_std(stream) {
         Ok(stream) => stream,
         Err(error) => {
             tracing::debug!(%error, "a connection could not be taken over");
@@ -187,7 +185,8 @@ fn begin(shard: &Rc<Shard>, accepted: Accepted, drain: &watch::Receiver<bool>, o
     let counted = open.count();
     tokio::task::spawn_local(async move {
         let service = Arc::clone(&shard.service);
-        connection::serve(shard, stream, who, drain).await;
+        connection::serve(shard, stream, &entered, drain).await;
+        drop(entered);
         service.counters.connections.fetch_sub(1, Ordering::Relaxed);
         drop(counted);
     });

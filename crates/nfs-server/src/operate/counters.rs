@@ -18,6 +18,10 @@ pub(crate) struct Counters {
     pub(crate) connections_accepted: AtomicU64,
     /// Connections refused at the cap.
     pub(crate) connections_refused: AtomicU64,
+    /// Connections of hosts that no export names.
+    pub(crate) connections_not_admitted: AtomicU64,
+    /// Idle connections that were closed at the cap to make room for others.
+    pub(crate) connections_displaced: AtomicU64,
     /// Connections closed because the peer stalled or broke the protocol.
     pub(crate) connections_dropped: AtomicU64,
     /// Connections of programs of this machine whose user the kernel did not tell.
@@ -61,11 +65,16 @@ impl Counters {
     }
 
     /// Everything else by the name under which `ctl status` shows it, but for the connections that are open.
-    pub(crate) fn named(&self) -> [(&'static str, u64); 14] {
+    pub(crate) fn named(&self) -> [(&'static str, u64); 16] {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         [
             ("connections_accepted", load(&self.connections_accepted)),
             ("connections_refused", load(&self.connections_refused)),
+            (
+                "connections_not_admitted",
+                load(&self.connections_not_admitted),
+            ),
+            ("connections_displaced", load(&self.connections_displaced)),
             ("connections_dropped", load(&self.connections_dropped)),
             ("local_connections_untold", load(&self.local_untold)),
             ("local_connections_barred", load(&self.local_barred)),

@@ -21,17 +21,24 @@ use crate::network::Network;
 pub(crate) enum Topic {
     /// A connection was refused before anything of it was read.
     ConnectionRefused,
+    /// A connection came when there were as many as there may be.
+    ConnectionsFull,
     /// A program of this machine connected that may use no export.
     LocalBarred,
 }
 
 impl Topic {
-    const ALL: [Self; 2] = [Self::ConnectionRefused, Self::LocalBarred];
+    const ALL: [Self; 3] = [
+        Self::ConnectionRefused,
+        Self::ConnectionsFull,
+        Self::LocalBarred,
+    ];
 
     /// What its events are, for a line that says how many of them had none.
     const fn events(self) -> &'static str {
         match self {
             Self::ConnectionRefused => "refused connections",
+            Self::ConnectionsFull => "connections beyond what there may be",
             Self::LocalBarred => "refused connections of local programs",
         }
     }

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -15,6 +15,8 @@ use nfs_client::{Identity, RawConnection};
 use nfs_lab::pattern;
 use nfs_lab::{Server, ServerOptions};
 use nfs_wire::nfs3::{FileHandle, GetattrArgs, Procedure, ReadArgs, WriteArgs};
+use rustix::io::Errno;
+use rustix::net::{self, AddressFamily, SocketType};
 
 use crate::host::Context;
 use crate::host::wire::{block_on, mount, ok, walk};
@@ -29,6 +31,8 @@ const BASE_BYTES: u64 = (32 << 20) + HALF_OPEN as u64 * 4096;
 const HALF_OPEN: usize = 10_000;
 /// Calls that the well-behaved client has to get through during each attack.
 const SERVED_MIN: u64 = 50;
+/// Hosts that attack.
+const ATTACKERS: u64 = 8;
 /// How long an attacker waits for a reaction of the server.
 const DEADLINE: Duration = Duration::from_secs(60);
 
@@ -40,8 +44,16 @@ pub(super) fn run(context: &Context) -> Result<String> {
     let export = context.lab.dir.join("export");
     fs::create_dir(&export)?;
     fs::write(export.join("file"), pattern::bytes(1, 0, 4 << 20))?;
+    // Loopback is trusted, so that each of its addresses is a host of its own.
+    let config = context.lab.dir.join("penstock.toml");
+    let text = format!(
+        "[server]\ntrust_loopback = true\n[[export]]\npath = {export:?}\npseudo = \"/\"\n\
+         squash = \"none\"\nclients = [\"127.0.0.0/16\"]\n"
+    );
+    fs::write(&config, text)?;
     let options = ServerOptions {
         memory: Some(MEMORY),
+        config: Some(config),
         ..ServerOptions::default()
     };
     let mut server = Server::start(
@@ -54,6 +66,7 @@ pub(super) fn run(context: &Context) -> Result<String> {
     let attack = Attack::new(server.address(), context)?;
     let witness = Witness::start(server.address())?;
     let attacks: &[(&str, Run)] = &[
+        ("connections of strangers", strangers),
         ("half-open connections", half_open),
         ("slow senders", slow_senders),
         ("records of 2^31-1 bytes", huge_records),
@@ -198,6 +211,7 @@ struct Attack {
     file: FileHandle,
     seed: u64,
     quick: bool,
+    turn: AtomicU64,
 }
 
 impl Attack {
@@ -212,11 +226,23 @@ impl Attack {
             file,
             seed: context.seed,
             quick: context.quick,
+            turn: AtomicU64::new(0),
         })
     }
 
+    /// A connection from one of the attackers' addresses, another one each time.
     fn connect(&self) -> Result<TcpStream> {
-        let stream = TcpStream::connect_timeout(&self.address, DEADLINE).context("connect")?;
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        let host = 1 + turn % ATTACKERS;
+        self.connect_from(Ipv4Addr::new(127, 0, 1, host as u8))
+            .context("connect")
+    }
+
+    fn connect_from(&self, own: Ipv4Addr) -> Result<TcpStream> {
+        let socket = net::socket(AddressFamily::INET, SocketType::STREAM, None)?;
+        net::bind(&socket, &SocketAddr::from((own, 0)))?;
+        net::connect(&socket, &self.address)?;
+        let stream = TcpStream::from(socket);
         stream.set_read_timeout(Some(DEADLINE))?;
         stream.set_write_timeout(Some(DEADLINE))?;
         stream.set_nodelay(true)?;
@@ -260,6 +286,32 @@ const fn is_reset(kind: ErrorKind) -> bool {
         kind,
         ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::ConnectionAborted
     )
+}
+
+fn is_reset_error(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<Errno>() == Some(&Errno::CONNRESET)
+}
+
+/// Ten thousand connections of hosts that no export names, which are not kept, and leave every place to others.
+fn strangers(attack: &Attack) -> Result<()> {
+    let count = if attack.quick {
+        HALF_OPEN / 10
+    } else {
+        HALF_OPEN
+    };
+    let mut held = Vec::with_capacity(count);
+    for i in 0..count {
+        let [high, low] = (i as u16 % 1000).to_be_bytes();
+        match attack.connect_from(Ipv4Addr::new(127, 1, high, low)) {
+            Ok(stream) => held.push(stream),
+            Err(error) if is_reset_error(&error) => {}
+            Err(error) => return Err(error).with_context(|| format!("connection {i}")),
+        }
+    }
+    for (i, stream) in held.iter_mut().enumerate() {
+        ensure!(closed(stream)?, "connection {i} of a stranger is kept open");
+    }
+    Ok(())
 }
 
 /// Ten thousand connections that send half a header and then nothing.

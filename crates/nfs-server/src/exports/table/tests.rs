@@ -52,6 +52,69 @@ fn a_mount_path_finds_the_longest_export_and_what_is_left() {
 }
 
 #[test]
+fn an_address_is_admitted_where_any_rule_of_any_export_names_it() {
+    let export = |nets: &[&str], pseudo: &str| ExportConfig {
+        clients: nets.iter().map(|net| client(net)).collect(),
+        ..ExportConfig::new("/srv", pseudo)
+    };
+    let exports = vec![
+        export(&["10.1.0.0/16", "10.1.2.0/24", "192.0.2.7"], "/a"),
+        export(&["10.0.0.0/16", "fd00::/8", "192.0.2.8/31"], "/b"),
+        export(&[], "/c"),
+    ];
+    let config = Config::from_flags(ServerConfig::default(), exports);
+    let table = ExportTable::new(&config).unwrap();
+    let admits = |address: &str| table.admits(address.parse().unwrap());
+    for named in [
+        "10.0.0.0",
+        "10.1.255.255",
+        "10.1.2.3",
+        "::ffff:10.1.2.3",
+        "192.0.2.7",
+        "192.0.2.8",
+        "fdff::1",
+    ] {
+        assert!(admits(named), "{named}");
+    }
+    for stranger in [
+        "9.255.255.255",
+        "10.2.0.0",
+        "127.0.0.1",
+        "192.0.2.6",
+        "192.0.2.10",
+        "::1",
+        "fe00::",
+        "::",
+    ] {
+        assert!(!admits(stranger), "{stranger}");
+    }
+    assert!(!table_of(&[]).admits(Ipv4Addr::LOCALHOST.into()));
+    assert!(table_of(&["/"]).admits(Ipv6Addr::LOCALHOST.into()));
+}
+
+proptest! {
+    #[test]
+    fn an_address_is_admitted_where_one_of_its_rules_is_found(
+        rules in prop::collection::vec((any::<u8>(), 24_u8..=32), 0..12),
+        last in any::<u8>(),
+    ) {
+        let nets = rules.iter().map(|(last, len)| ClientConfig {
+            net: format!("10.0.0.{last}/{len}").parse().unwrap(),
+            ..ClientConfig::default()
+        });
+        let exports = nets.enumerate().map(|(number, net)| ExportConfig {
+            clients: vec![net],
+            ..ExportConfig::new("/srv", format!("/{number}"))
+        });
+        let config = Config::from_flags(ServerConfig::default(), exports.collect());
+        let table = ExportTable::new(&config).unwrap();
+        let address = Ipv4Addr::new(10, 0, 0, last).into();
+        let named = table.exports().iter().any(|it| it.client_rule(address, 1).is_ok());
+        prop_assert_eq!(table.admits(address), named);
+    }
+}
+
+#[test]
 fn an_id_is_stable_and_finds_its_export() {
     // These are in handles that clients hold: the values must never change.
     assert_eq!(export_id("/"), 0x2a0c_975e);
