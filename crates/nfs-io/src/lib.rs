@@ -6,6 +6,7 @@
 //! - [`fs`], [`mounts`], [`caps`], [`identity`]: one function per system call that a file server
 //!   needs, typed, retried on `EINTR`, with the fallbacks an older kernel asks for. They block.
 //! - [`budget`], [`buffer`], [`pool`]: bounded memory and bounded threads.
+//! - [`turns`], [`shares`]: who gets what of something that many clients want.
 //! - [`peer`], [`groups`]: who is at the other end of a connection, and which groups they are in.
 //! - [`op`], [`engine`], [`plan`], [`probe`]: reads, writes and flushes as values, executed by an
 //!   io_uring ring or by the thread pool with the same results.
@@ -42,8 +43,10 @@ pub mod plan;
 pub mod pool;
 pub mod probe;
 mod progress;
+pub mod shares;
 pub mod size;
 pub mod socket;
+pub mod turns;
 
 #[cfg(test)]
 mod testing;
@@ -56,6 +59,8 @@ pub use mode::{Mode, UnknownMode};
 pub use op::{Keep, Op, OpResult, WriteSync};
 pub use pool::{Lane, Pool, PoolFull, PoolLimits};
 pub use rustix::io::Errno;
+pub use shares::{Share, Shares};
+pub use turns::{ClientKey, Sharer};
 
 /// Result of everything that asks the kernel: the value, or the kernel's errno.
 pub type Result<T> = core::result::Result<T, Errno>;

@@ -100,3 +100,7 @@ pub const NETLINK_ANSWER_BYTES_MAX: usize = 4096;
 /// Messages on a netlink socket that are no answer to the question just asked: after this many the
 /// question counts as not answered.
 pub const NETLINK_STRANGE_ANSWERS_MAX: u32 = 8;
+
+/// Clients that the order of turns remembers though none of theirs waits, beside twice as many as there are
+/// that wait. Beyond that the idle ones are forgotten, which gives each of them a turn at most.
+pub const TURNS_IDLE_CLIENTS_MAX: usize = 64;

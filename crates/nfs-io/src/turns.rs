@@ -1,0 +1,400 @@
+//! Whose turn it is, among clients that want more than there is: start-time fair queueing.
+//!
+//! Each client has a queue of its own. What is served is counted in virtual time: a client that was served
+//! `cost` gets its next turn `cost` divided by its weight later than now, so that who has had much waits for
+//! who has had little, and somebody who comes after a pause is next. Of two clients that both wait
+//! all the time, neither gets ahead of the other, in cost by weight, by more than one turn of each.
+//!
+//! Nothing here waits, knows a clock or does I/O; an order is all that comes out.
+
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::IpAddr;
+
+use crate::limits::TURNS_IDLE_CLIENTS_MAX;
+
+/// Stands for one client where only its share matters: its address. All addresses of an IPv6 /64 are
+/// one, as a single machine has as many of these as it likes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ClientKey(u64);
+
+impl ClientKey {
+    /// The client at this address. An IPv4 address that is mapped into IPv6 is the IPv4 one.
+    #[must_use]
+    pub fn of(address: IpAddr) -> Self {
+        match address.to_canonical() {
+            IpAddr::V4(address) => Self(u32::from(address).into()),
+            // No network has a prefix of 32 zero bits, which the numbers of IPv4 addresses begin with.
+            IpAddr::V6(address) => Self((u128::from(address) >> 64) as u64),
+        }
+    }
+}
+
+/// A client, and how much it is to get compared with others that want something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sharer {
+    /// Which one it is.
+    pub key: ClientKey,
+    /// Its share beside that of others: 1 where nobody said otherwise, and never 0.
+    pub weight: u32,
+}
+
+impl Sharer {
+    /// The client at this address, with the weight that it has if nobody says otherwise.
+    #[must_use]
+    pub fn of(address: IpAddr) -> Self {
+        Self {
+            key: ClientKey::of(address),
+            weight: 1,
+        }
+    }
+}
+
+/// What becomes of whoever is next of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It has its turn.
+    Take,
+    /// Its client has to wait, and others may overtake it.
+    Skip,
+    /// Nobody is to overtake it.
+    Stop,
+}
+
+/// Those who wait for a turn, each with something of type `T`.
+#[derive(Debug)]
+pub struct Turns<T> {
+    flows: HashMap<ClientKey, Flow<T>>,
+    /// The first of each client's queue, in the order of their turns.
+    heads: BTreeSet<Head>,
+    /// Virtual time: where the turn that was given last began.
+    now: u64,
+    next_place: u64,
+}
+
+/// When a client's turn begins in virtual time, the place of whoever has it, and the client.
+type Head = (u64, u64, ClientKey);
+
+#[derive(Debug)]
+struct Flow<T> {
+    waiting: BTreeMap<u64, Waiter<T>>,
+    /// Where in virtual time the client's next turn may begin.
+    finish: u64,
+    head: Option<Head>,
+}
+
+#[derive(Debug)]
+struct Waiter<T> {
+    weight: u32,
+    cost: u64,
+    what: T,
+}
+
+/// Virtual time that a cost of 1 takes at weight 1: what is lost by dividing by a weight is little.
+const TIME_PER_COST: u64 = 1 << 16;
+
+impl<T> Default for Turns<T> {
+    fn default() -> Self {
+        Self {
+            flows: HashMap::new(),
+            heads: BTreeSet::new(),
+            now: 0,
+            next_place: 0,
+        }
+    }
+}
+
+impl<T> Turns<T> {
+    /// True when nobody waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.heads.is_empty()
+    }
+
+    /// The clients of whom somebody waits.
+    pub fn clients(&self) -> impl Iterator<Item = ClientKey> {
+        self.heads.iter().map(|(_, _, client)| *client)
+    }
+
+    /// Lets somebody wait for a turn of this cost, behind those of the same client that wait. The number says
+    /// which place it has, for [`Turns::leave`].
+    pub fn join(&mut self, client: Sharer, cost: u64, what: T) -> u64 {
+        let place = self.next_place;
+        self.next_place += 1;
+        self.forget_idle();
+        let flow = self.flows.entry(client.key).or_insert_with(|| Flow {
+            waiting: BTreeMap::new(),
+            finish: self.now,
+            head: None,
+        });
+        let waiter = Waiter {
+            weight: client.weight.max(1),
+            cost,
+            what,
+        };
+        flow.waiting.insert(place, waiter);
+        if flow.head.is_none() {
+            let head = (flow.finish.max(self.now), place, client.key);
+            flow.head = Some(head);
+            self.heads.insert(head);
+        }
+        place
+    }
+
+    /// Gives up a place. `None` when its turn has come.
+    pub fn leave(&mut self, client: ClientKey, place: u64) -> Option<T> {
+        let flow = self.flows.get_mut(&client)?;
+        let waiter = flow.waiting.remove(&place)?;
+        if let Some(head) = flow.head
+            && head.1 == place
+        {
+            self.heads.remove(&head);
+            flow.promote(head.0, client, &mut self.heads);
+        }
+        Some(waiter.what)
+    }
+
+    /// Takes out whoever has the next turn.
+    pub fn next_turn(&mut self) -> Option<T> {
+        self.next_turn_where(|_, _, _| Verdict::Take)
+    }
+
+    /// Takes out whoever has the next turn, as `judge` says of the first of each client, by its weight and
+    /// the cost it asked for.
+    pub fn next_turn_where(
+        &mut self,
+        mut judge: impl FnMut(Sharer, u64, &T) -> Verdict,
+    ) -> Option<T> {
+        let flows = &self.flows;
+        let mut taken = None;
+        for head in &self.heads {
+            let (_, place, key) = *head;
+            let Some(waiter) = flows.get(&key).and_then(|flow| flow.waiting.get(&place)) else {
+                continue;
+            };
+            let client = Sharer {
+                key,
+                weight: waiter.weight,
+            };
+            match judge(client, waiter.cost, &waiter.what) {
+                Verdict::Take => {
+                    taken = Some(*head);
+                    break;
+                }
+                Verdict::Skip => {}
+                Verdict::Stop => return None,
+            }
+        }
+        let head = taken?;
+        let (start, place, key) = head;
+        self.heads.remove(&head);
+        self.now = self.now.max(start);
+        let flow = self.flows.get_mut(&key)?;
+        let waiter = flow.waiting.remove(&place)?;
+        let time = waiter.cost.saturating_mul(TIME_PER_COST) / u64::from(waiter.weight);
+        flow.finish = start.saturating_add(time);
+        flow.promote(flow.finish.max(self.now), key, &mut self.heads);
+        Some(waiter.what)
+    }
+
+    /// Forgets clients that wait for nothing: what they were served counts no more, which is at most a turn
+    /// of each.
+    fn forget_idle(&mut self) {
+        if self.flows.len() > 2 * self.heads.len() + TURNS_IDLE_CLIENTS_MAX {
+            self.flows.retain(|_, flow| flow.head.is_some());
+        }
+    }
+}
+
+impl<T> Flow<T> {
+    /// The first that waits becomes the client's next, with a turn that begins at `start`.
+    fn promote(&mut self, start: u64, client: ClientKey, heads: &mut BTreeSet<Head>) {
+        let first = self.waiting.first_key_value();
+        self.head = first.map(|(place, _)| (start, *place, client));
+        heads.extend(self.head);
+    }
+}
+
+/// Who holds how much of a number of places (or bytes), and who waits for some.
+///
+/// A client that holds nothing gets its place as soon as there is one. A client that holds some gets more as
+/// long as it leaves free a fixed part of what it then has: alone it has nearly all, and for whoever
+/// comes next there is room at once, without anybody giving back.
+#[derive(Debug)]
+pub struct Ledger<T> {
+    total: u64,
+    taken: u64,
+    rule: Rule,
+    held: HashMap<ClientKey, Held>,
+    waiting: Turns<T>,
+}
+
+/// How much one client may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// All of it: only the order is fair.
+    Everything,
+    /// At most so many times what is left free, times its weight.
+    TimesFree(u32),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    amount: u64,
+    weight: u32,
+}
+
+impl<T> Ledger<T> {
+    /// A ledger of `total` places, none of which is taken.
+    #[must_use]
+    pub fn new(total: u64, rule: Rule) -> Self {
+        Self {
+            total,
+            taken: 0,
+            rule,
+            held: HashMap::new(),
+            waiting: Turns::default(),
+        }
+    }
+
+    /// What of `amount` one call can have: all there is, at most.
+    #[must_use]
+    pub fn at_most(&self, amount: u64) -> u64 {
+        amount.min(self.total)
+    }
+
+    /// Gives a client `amount`, if nobody waits and it may have it now.
+    #[must_use]
+    pub fn try_take(&mut self, client: Sharer, amount: u64) -> bool {
+        let may = self.waiting.is_empty()
+            && verdict(
+                self.rule,
+                self.total,
+                self.taken,
+                self.of(client.key),
+                client,
+                amount,
+            ) == Verdict::Take;
+        if may {
+            self.note_taken(client, amount);
+        }
+        may
+    }
+
+    /// Lets somebody wait for `amount`: to be followed by [`Ledger::grant`].
+    pub fn join(&mut self, client: Sharer, amount: u64, what: T) -> u64 {
+        self.waiting.join(client, amount, what)
+    }
+
+    /// Gives up a place in the queue: to be followed by [`Ledger::grant`].
+    pub fn leave(&mut self, client: ClientKey, place: u64) -> Option<T> {
+        self.waiting.leave(client, place)
+    }
+
+    /// Gives what is free to whoever has the next turn, and says to whom; to be asked until nobody gets any.
+    pub fn grant(&mut self) -> Option<T> {
+        if self.waiting.is_empty() {
+            return None;
+        }
+        let (rule, total, taken) = (self.rule, self.total, self.taken);
+        let held = &self.held;
+        let mut granted = None;
+        let what = self.waiting.next_turn_where(|client, amount, _| {
+            let own = held.get(&client.key).map_or(0, |held| held.amount);
+            let verdict = verdict(rule, total, taken, own, client, amount);
+            if verdict == Verdict::Take {
+                granted = Some((client, amount));
+            }
+            verdict
+        });
+        if let Some((client, amount)) = granted {
+            self.note_taken(client, amount);
+        }
+        what
+    }
+
+    /// Takes back what a client was given: to be followed by [`Ledger::grant`].
+    pub fn give_back(&mut self, client: ClientKey, amount: u64) {
+        if let Entry::Occupied(mut held) = self.held.entry(client) {
+            let left = held.get().amount.saturating_sub(amount);
+            held.get_mut().amount = left;
+            if left == 0 {
+                held.remove();
+            }
+        }
+        self.taken = self.taken.saturating_sub(amount);
+    }
+
+    /// How much a client holds.
+    #[must_use]
+    pub fn of(&self, client: ClientKey) -> u64 {
+        self.held.get(&client).map_or(0, |held| held.amount)
+    }
+
+    /// How much is taken by all together.
+    #[must_use]
+    pub const fn taken(&self) -> u64 {
+        self.taken
+    }
+
+    /// Another client waits, and this one holds more than its share, which is the whole by weight among
+    /// those that hold some or wait.
+    #[must_use]
+    pub fn holds_up_others(&self, client: ClientKey) -> bool {
+        let Some(own) = self.held.get(&client) else {
+            return false;
+        };
+        if !self.waiting.clients().any(|other| other != client) {
+            return false;
+        }
+        let holding: u64 = self.held.values().map(|held| u64::from(held.weight)).sum();
+        let only_waiting = self
+            .waiting
+            .clients()
+            .filter(|other| !self.held.contains_key(other))
+            .count() as u64;
+        let weights = holding + only_waiting;
+        own.amount.saturating_mul(weights) > self.total.saturating_mul(own.weight.into())
+    }
+
+    /// True when nobody waits.
+    #[must_use]
+    pub fn is_calm(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    fn note_taken(&mut self, client: Sharer, amount: u64) {
+        self.taken += amount;
+        let held = self.held.entry(client.key).or_insert(Held {
+            amount: 0,
+            weight: 1,
+        });
+        held.amount += amount;
+        held.weight = client.weight.max(1);
+    }
+}
+
+/// Whether a client that holds `own` may have `amount` more, where `taken` of `total` is taken.
+fn verdict(rule: Rule, total: u64, taken: u64, own: u64, client: Sharer, amount: u64) -> Verdict {
+    let free = total.saturating_sub(taken).checked_sub(amount);
+    match (rule, free) {
+        (Rule::Everything, Some(_)) => Verdict::Take,
+        (Rule::TimesFree(_), Some(_)) if own == 0 => Verdict::Take,
+        (Rule::TimesFree(times), Some(free)) => {
+            let most = free
+                .saturating_mul(times.into())
+                .saturating_mul(client.weight.max(1).into());
+            if own.saturating_add(amount) <= most {
+                Verdict::Take
+            } else {
+                Verdict::Skip
+            }
+        }
+        // A large request is not overtaken for ever by small ones, unless its client has some already.
+        (Rule::TimesFree(_), None) if own > 0 => Verdict::Skip,
+        (Rule::Everything | Rule::TimesFree(_), None) => Verdict::Stop,
+    }
+}
+
+#[cfg(test)]
+mod tests;
