@@ -111,6 +111,12 @@ impl BufferPool {
         Some(self.buf(Block::new(class, reservation), start, len))
     }
 
+    /// Bytes of memory that a buffer of `len` bytes takes; 0 for more than any has.
+    #[must_use]
+    pub fn bytes_of(len: usize) -> u64 {
+        Class::of(len, 0).map_or(0, |class| class.bytes() as u64)
+    }
+
     /// The budget the memory comes from.
     #[must_use]
     pub fn budget(&self) -> &Budget {

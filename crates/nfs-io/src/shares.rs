@@ -93,10 +93,14 @@ impl Shares {
         self.0.waiting.load(Ordering::Relaxed) > 0
     }
 
-    /// Others wait, and this client holds more than its share of the whole.
+    /// Somebody waits for what this client holds: a call of its own, or others, and it holds more than its share
+    /// of the whole.
     #[must_use]
     pub fn is_held_up_by(&self, client: ClientKey) -> bool {
-        self.has_waiters() && self.0.ledger.lock().holds_up_others(client)
+        self.has_waiters() && {
+            let ledger = self.0.ledger.lock();
+            ledger.waits(client) || ledger.holds_up_others(client)
+        }
     }
 
     /// Bytes that a client holds.

@@ -267,10 +267,8 @@ impl<T> Ledger<T> {
     #[must_use]
     pub fn try_take(&mut self, client: Sharer, amount: u64) -> bool {
         let may = self.waiting.is_empty()
-            && verdict(
-                self.rule,
-                self.total,
-                self.taken,
+            && self.rule.judge(
+                (self.total, self.taken),
                 self.of(client.key),
                 client,
                 amount,
@@ -301,7 +299,7 @@ impl<T> Ledger<T> {
         let mut granted = None;
         let what = self.waiting.next_turn_where(|client, amount, _| {
             let own = held.get(&client.key).map_or(0, |held| held.amount);
-            let verdict = verdict(rule, total, taken, own, client, amount);
+            let verdict = rule.judge((total, taken), own, client, amount);
             if verdict == Verdict::Take {
                 granted = Some((client, amount));
             }
@@ -357,6 +355,12 @@ impl<T> Ledger<T> {
         own.amount.saturating_mul(weights) > self.total.saturating_mul(own.weight.into())
     }
 
+    /// A call of this client waits.
+    #[must_use]
+    pub fn waits(&self, client: ClientKey) -> bool {
+        self.waiting.clients().any(|waiting| waiting == client)
+    }
+
     /// True when nobody waits.
     #[must_use]
     pub fn is_calm(&self) -> bool {
@@ -374,25 +378,34 @@ impl<T> Ledger<T> {
     }
 }
 
-/// Whether a client that holds `own` may have `amount` more, where `taken` of `total` is taken.
-fn verdict(rule: Rule, total: u64, taken: u64, own: u64, client: Sharer, amount: u64) -> Verdict {
-    let free = total.saturating_sub(taken).checked_sub(amount);
-    match (rule, free) {
-        (Rule::Everything, Some(_)) => Verdict::Take,
-        (Rule::TimesFree(_), Some(_)) if own == 0 => Verdict::Take,
-        (Rule::TimesFree(times), Some(free)) => {
-            let most = free
-                .saturating_mul(times.into())
-                .saturating_mul(client.weight.max(1).into());
-            if own.saturating_add(amount) <= most {
-                Verdict::Take
-            } else {
-                Verdict::Skip
+impl Rule {
+    /// Whether a client that holds `own` may have `amount` more, of a `total` of which `taken` is taken.
+    #[must_use]
+    pub fn judge(
+        self,
+        (total, taken): (u64, u64),
+        own: u64,
+        client: Sharer,
+        amount: u64,
+    ) -> Verdict {
+        let free = total.saturating_sub(taken).checked_sub(amount);
+        match (self, free) {
+            (Self::Everything, Some(_)) => Verdict::Take,
+            (Self::TimesFree(_), Some(_)) if own == 0 => Verdict::Take,
+            (Self::TimesFree(times), Some(free)) => {
+                let most = free
+                    .saturating_mul(times.into())
+                    .saturating_mul(client.weight.max(1).into());
+                if own.saturating_add(amount) <= most {
+                    Verdict::Take
+                } else {
+                    Verdict::Skip
+                }
             }
+            // A large request is not overtaken for ever by small ones, unless its client has some already.
+            (Self::TimesFree(_), None) if own > 0 => Verdict::Skip,
+            (Self::Everything | Self::TimesFree(_), None) => Verdict::Stop,
         }
-        // A large request is not overtaken for ever by small ones, unless its client has some already.
-        (Rule::TimesFree(_), None) if own > 0 => Verdict::Skip,
-        (Rule::Everything | Rule::TimesFree(_), None) => Verdict::Stop,
     }
 }
 

@@ -73,6 +73,17 @@ pub const IN_FLIGHT_PER_CONNECTION_MAX: usize = 1024;
 pub const IN_FLIGHT_BESIDE_AWAITED_MAX: usize = IN_FLIGHT_PER_CONNECTION_MAX / 2;
 /// Calls of one shard that may run at once; at the cap its sockets are not read.
 pub const IN_FLIGHT_PER_SHARD_MAX: usize = 8192;
+/// Calls that one client may have running on a shard, as a multiple of the places that this leaves free, for
+/// a weight of 1: half of all where it is alone, so that there is room at once for whoever comes next. A
+/// connection of which no call runs may always begin one.
+pub const IN_FLIGHT_TIMES_FREE_MAX: u32 = 1;
+/// What a connection may use of its shard's thread before others have their turn: calls that move few
+/// bytes, of some 10 microseconds each. Beside a stream, others wait for one turn.
+pub const TURN_COST_MAX: u64 = 32;
+/// Bytes that are moved in the time of a call that moves few: twice for a READ, in and out.
+pub const TURN_BYTES_PER_COST: u64 = 32 << 10;
+/// Bytes of replies that are sent in one turn; of a longer reply all that the socket takes.
+pub const SENT_PER_TURN_BYTES_MAX: usize = 1 << 20;
 /// The part of the READ buffers, and of the WRITE buffers, that one file system may hold, as a divisor:
 /// calls that wait for a file system that does not answer leave the rest to others.
 pub const BUFFERS_PER_MOUNT_DIVISOR: u64 = 2;
@@ -82,6 +93,13 @@ pub const WRITE_WAITS_SECONDS_MAX: u64 = 5;
 /// Bytes read at once from a socket where calls begin: some hundred small ones. Of a large WRITE
 /// that comes behind them, no more than this has to be copied.
 pub const CALLS_READ_BYTES_MAX: usize = 32 << 10;
+/// What one client may hold of the memory for replies, as a multiple of what this leaves free, for a weight of 1:
+/// three quarters of all where it is alone, which is more than one file system may
+/// ([`BUFFERS_PER_MOUNT_DIVISOR`]), so that a client of which one does not answer can use another.
+pub const UNSENT_TIMES_FREE_MAX: u32 = 3;
+/// Seconds that a client has to take a reply as a whole, from when it is the first that waits, while others
+/// wait and it holds more than its share of the memory for replies.
+pub const REPLY_SECONDS_UNDER_PRESSURE_MAX: u64 = 5;
 /// Bytes read at once from a socket while others wait for memory.
 pub const READ_BYTES_UNDER_PRESSURE_MAX: usize = 4096;
 /// Bytes of replies that may wait for a slow reader before its socket is read no more.

@@ -44,6 +44,36 @@ pub(crate) struct Call {
     pub(crate) reservation: Option<Reservation>,
 }
 
+impl Call {
+    /// It may change something, and is carried out though its connection has gone meanwhile: its client has
+    /// to find it done, or in the reply cache, when it asks again. A COMMIT counts as such.
+    pub(crate) fn may_change(&self) -> bool {
+        // Of the fixed words that a call begins with, program, version and procedure are the fourth and those
+        // behind it (RFC 5531 §9).
+        let mut words = self.record.chunks_exact(4).skip(3);
+        let mut word = || {
+            let bytes = words.next()?.first_chunk()?;
+            Some(u32::from_be_bytes(*bytes))
+        };
+        match (word(), word(), word()) {
+            (Some(nfs3::PROGRAM), Some(nfs3::VERSION), Some(procedure)) => {
+                Procedure::try_from(procedure).is_ok_and(|procedure| {
+                    is_remembered(procedure) || procedure == Procedure::Commit
+                })
+            }
+            // Short ones, which note mounts.
+            (Some(wire_mount3::PROGRAM), _, _) => true,
+            _ => false,
+        }
+    }
+
+    /// Bytes of the call, of a WRITE with its data.
+    pub(crate) fn bytes(&self) -> usize {
+        let apart = self.apart.as_ref();
+        self.record.len() + apart.map_or(0, |apart| apart.payload.data.len())
+    }
+}
+
 /// A WRITE's data that was received apart from its record, with what was decoded to find a place for it.
 pub(crate) struct Apart {
     pub(crate) begun: Begun,
@@ -240,6 +270,9 @@ async fn nfs(
     }
     if let Some(reservation) = held.reservation {
         reply.hold(reservation);
+    }
+    if let Some(share) = held.share {
+        reply.count_in(share);
     }
     let reply = reply.finish();
     if let Some(ticket) = ticket {

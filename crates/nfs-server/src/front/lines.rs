@@ -135,6 +135,7 @@ impl Lines {
             creds: self.who.clone(),
             writable: true,
             owner_goes_on: self.owner_goes_on,
+            weight: 1,
             author: Author(1),
             call: CallId::new(1, ([127, 0, 0, 1].into(), 1), now),
             call_note: None,

@@ -94,6 +94,7 @@ impl Service {
             writable: rule.is_writable(),
             // NFSv3 has no open: whoever opened a file before a chmod goes on with it (RFC 1813 §4.4).
             owner_goes_on: true,
+            weight: 1,
             author: Author(caller.client.number()),
             call: caller.call,
             call_note: None,

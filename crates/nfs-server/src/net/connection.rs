@@ -5,8 +5,8 @@
 //! calls that were read already are not begun. A peer that stalls in the middle of a call, or does
 //! not read its replies, is given up after a time that is short when others wait for the memory it holds.
 //!
-//! When a connection ends its socket is shut down and its unsent replies are dropped at once; calls of it
-//! that still run keep nothing but themselves.
+//! When a connection ends its socket is shut down and its unsent replies are dropped at once, and so are its
+//! calls that change nothing; others of it that still run keep nothing but themselves.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -19,7 +19,7 @@ use std::sync::atomic::Ordering;
 use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::Duration;
 
-use nfs_io::{Budget, Lane};
+use nfs_io::{ClientKey, Lane};
 use rustix::net::Shutdown;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
@@ -27,9 +27,10 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout};
 
 use super::clients::{Entered, Figures};
-use super::output::Output;
+use super::output::{Flushed, Output};
 use super::receive::{BadRecord, Receiver, Step, Wanted};
 use super::shard::Shard;
+use super::turns::ConnectionTurns;
 use crate::front::dispatch::{self, Answer, Call};
 use crate::front::nfs3::Context;
 use crate::limits;
@@ -53,7 +54,12 @@ pub(crate) struct Connection {
     to_send: Notify,
     /// Tells the receiving half that there is room for calls again.
     room: Notify,
+    turns: ConnectionTurns,
+    receiving_turn: Rc<Notify>,
+    sending_turn: Rc<Notify>,
     closed: Cell<bool>,
+    /// Tells calls that change nothing that nobody waits for them.
+    gone: Notify,
     figures: Arc<Figures>,
 }
 
@@ -104,6 +110,7 @@ pub(crate) async fn serve(
         call: CallId::new(0, (addr, peer.port()), Instant::now().into()),
     };
     let origin = shard.service.replies.origin();
+    let turns = shard.turns.enter(ClientKey::of(addr));
     let connection = Rc::new(Connection {
         shard,
         stream,
@@ -114,7 +121,11 @@ pub(crate) async fn serve(
         in_flight: Cell::new(0),
         to_send: Notify::new(),
         room: Notify::new(),
+        turns,
+        receiving_turn: Rc::default(),
+        sending_turn: Rc::default(),
         closed: Cell::new(false),
+        gone: Notify::new(),
         figures,
     });
     let end = tokio::select! {
@@ -238,7 +249,11 @@ impl Connection {
             match receiver.feed(&mut bytes)? {
                 Step::More => return Ok(waited),
                 Step::Call(call) => {
-                    if self.start(call)? {
+                    let handed_over = self.start(call)?;
+                    if self.turns.is_over() {
+                        self.flush()?;
+                        self.turns.next(&self.receiving_turn).await;
+                    } else if handed_over {
                         // It may have been carried out here and now: others have their turn.
                         tokio::task::yield_now().await;
                     }
@@ -298,6 +313,8 @@ impl Connection {
             admitted: Cell::new(false),
             call_note: None,
         };
+        self.turns.use_up(1, call.bytes());
+        let may_change = call.may_change();
         let mut call: Pin<Box<dyn Future<Output = Answer>>> =
             Box::pin(dispatch::answer(context, call));
         // Whatever it waits for is asked again, with a real waker, by the task below.
@@ -313,7 +330,7 @@ impl Connection {
             Poll::Ready(Answer::Reply(reply)) => push(self, reply),
             Poll::Ready(Answer::Nothing) => {}
             Poll::Ready(Answer::Close) => return Err(End::NoCall),
-            Poll::Pending => self.go_on(call),
+            Poll::Pending => self.go_on(call, may_change),
         }
         if self.output.borrow().bytes() >= HAND_OVER_BYTES {
             // Its buffer is free for the next call once it is sent.
@@ -322,10 +339,18 @@ impl Connection {
         Ok(handed_over)
     }
 
-    fn go_on(self: &Rc<Self>, call: Pin<Box<dyn Future<Output = Answer>>>) {
+    fn go_on(self: &Rc<Self>, call: Pin<Box<dyn Future<Output = Answer>>>, may_change: bool) {
         let running = Running::new(self);
         tokio::task::spawn_local(async move {
-            let answer = call.await;
+            let answer = if may_change {
+                call.await
+            } else {
+                tokio::select! {
+                    biased;
+                    answer = call => answer,
+                    () = running.0.gone.notified() => Answer::Nothing,
+                }
+            };
             running.end(answer);
         });
     }
@@ -337,31 +362,46 @@ impl Connection {
             let mut progress = Progress::new();
             loop {
                 let before = self.output.borrow().bytes();
-                if self.flush()? {
+                let flushed = self.flush()?;
+                if flushed == Flushed::All {
                     break;
                 }
                 let sent = before.saturating_sub(self.output.borrow().bytes());
                 progress.moved(sent, Instant::now());
-                let budget = self.shard.service.vfs.read_buffers.budget();
-                progress.wait(Some(budget), self.stream.writable()).await?;
+                progress.sent(self.output.borrow().completed());
+                if self.turns.is_over() {
+                    self.turns.next(&self.sending_turn).await;
+                }
+                if flushed == Flushed::UntilFull {
+                    let client = self.turns.sharer().key;
+                    let shares = &self.shard.service.vfs.read_shares;
+                    let pressed = || shares.is_held_up_by(client);
+                    progress.wait(pressed, self.stream.writable()).await?;
+                }
             }
         }
     }
 
-    /// True when nothing is left to be sent.
-    fn flush(&self) -> Result<bool, End> {
-        let done = {
+    /// Sends what one turn may send; the sending half goes on with the rest.
+    fn flush(&self) -> Result<Flushed, End> {
+        let flushed = {
             let mut output = self.output.borrow_mut();
-            let done = output.flush(&self.stream)?;
+            let before = output.bytes();
+            let flushed = output.flush(&self.stream)?;
+            self.turns.use_up(0, before - output.bytes());
             // A peer that lets many small replies lie is no reason to exceed the memory budget.
-            if !done && !output.is_accounted(self.shard.service.vfs.read_buffers.budget()) {
+            let vfs = &self.shard.service.vfs;
+            let (budget, shares) = (vfs.read_buffers.budget(), &vfs.read_shares);
+            if flushed != Flushed::All && !output.is_accounted(budget, shares, self.turns.sharer())
+            {
                 return Err(End::Stalled);
             }
-            done
+            flushed
         };
-        if !done {
+        if flushed != Flushed::All {
             self.to_send.notify_one();
         }
+        let done = flushed == Flushed::All;
         let was_unsent = self.figures.unsent.load(Ordering::Relaxed);
         if was_unsent == done {
             self.figures.unsent.store(!done, Ordering::Relaxed);
@@ -370,18 +410,21 @@ impl Connection {
                 .moved(&self.figures, Instant::now().into());
         }
         self.room.notify_one();
-        Ok(done)
+        Ok(flushed)
     }
 
     fn has_room(&self) -> bool {
-        self.in_flight.get() < limits::IN_FLIGHT_PER_CONNECTION_MAX
+        let in_flight = self.in_flight.get();
+        // A connection of which no call runs is always read, whatever its client does elsewhere.
+        let may_begin = in_flight == 0 || self.turns.has_room();
+        may_begin
+            && in_flight < limits::IN_FLIGHT_PER_CONNECTION_MAX
             && self.output.borrow().has_room()
-            && self.shard.has_room()
     }
 
     /// Calls that only wait for another run of theirs would soon be in the way of those that can go on.
     fn is_crowded(&self) -> bool {
-        self.in_flight.get() >= limits::IN_FLIGHT_BESIDE_AWAITED_MAX || self.shard.is_crowded()
+        self.in_flight.get() >= limits::IN_FLIGHT_BESIDE_AWAITED_MAX || self.turns.is_crowded()
     }
 
     /// Waits until another call may begin. True when it had to wait.
@@ -390,11 +433,8 @@ impl Connection {
         while !self.has_room() {
             waited = true;
             self.figures.held_up.store(true, Ordering::Relaxed);
-            if self.shard.has_room() {
-                self.room.notified().await;
-            } else {
-                self.shard.room().await;
-            }
+            // Told when a call of this connection ends: while none runs there is room.
+            self.room.notified().await;
         }
         if waited {
             self.figures.held_up.store(false, Ordering::Relaxed);
@@ -409,8 +449,8 @@ impl Connection {
             return Ok(());
         }
         let budget = self.shard.service.receive_buffers.budget();
-        let held = receiver.holds_memory().then_some(budget);
-        progress.wait(held, self.stream.readable()).await
+        let pressed = || receiver.holds_memory() && budget.has_waiters();
+        progress.wait(pressed, self.stream.readable()).await
     }
 
     /// Waits for the calls in flight and sends their replies; no new ones are read.
@@ -421,9 +461,9 @@ impl Connection {
         loop {
             match self.flush() {
                 Err(_) => return,
-                Ok(true) if self.in_flight.get() == 0 => break,
-                Ok(true) => self.to_send.notified().await,
-                Ok(false) => {
+                Ok(Flushed::All) if self.in_flight.get() == 0 => break,
+                Ok(Flushed::All) => self.to_send.notified().await,
+                Ok(Flushed::Some | Flushed::UntilFull) => {
                     if self.stream.writable().await.is_err() {
                         return;
                     }
@@ -467,6 +507,7 @@ impl Connection {
     /// Ends the connection for the peer, though calls of it may still run.
     fn close(&self) {
         self.closed.set(true);
+        self.gone.notify_waiters();
         // Replies to calls before one that broke the protocol: as far as they go at once.
         let unsent = self.flush().is_err();
         drop(self.output.take());
@@ -494,7 +535,7 @@ struct Running(Rc<Connection>);
 impl Running {
     fn new(connection: &Rc<Connection>) -> Self {
         connection.in_flight.set(connection.in_flight.get() + 1);
-        connection.shard.begin();
+        connection.turns.begin();
         connection.figures.in_flight.fetch_add(1, Ordering::Relaxed);
         Self(Rc::clone(connection))
     }
@@ -513,13 +554,15 @@ fn push(connection: &Connection, reply: Reply) {
     let mut output = connection.output.borrow_mut();
     let before = output.bytes();
     output.push(reply);
-    count_bytes(&connection.figures.sent_bytes, output.bytes() - before);
+    let bytes = output.bytes() - before;
+    connection.turns.use_up(0, bytes);
+    count_bytes(&connection.figures.sent_bytes, bytes);
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
         self.0.in_flight.set(self.0.in_flight.get() - 1);
-        self.0.shard.end();
+        self.0.turns.end();
         self.0.figures.in_flight.fetch_sub(1, Ordering::Relaxed);
         self.0.to_send.notify_one();
         self.0.room.notify_one();
@@ -553,6 +596,8 @@ struct Progress {
     /// The time from which on `bytes` are counted.
     since: Instant,
     bytes: usize,
+    /// Since when the first reply is being sent, and how many were sent before; `None` where calls come in.
+    reply: Option<(Instant, u64)>,
 }
 
 impl Progress {
@@ -562,6 +607,7 @@ impl Progress {
             last: now,
             since: now,
             bytes: 0,
+            reply: None,
         }
     }
 
@@ -572,20 +618,26 @@ impl Progress {
         }
     }
 
-    /// Waits until the socket is ready. `held`: the budget of which the peer holds memory.
+    /// So many replies were sent as a whole on this connection.
+    fn sent(&mut self, completed: u64) {
+        if self.reply.is_none_or(|(_, before)| before != completed) {
+            self.reply = Some((Instant::now(), completed));
+        }
+    }
+
+    /// Waits until the socket is ready. `pressed`: whether others wait for the memory that the peer holds.
     ///
     /// # Errors
     /// [`End::Stalled`] when the peer moves nothing for too long or, with others waiting for memory, too little.
     async fn wait(
         &mut self,
-        held: Option<&Budget>,
+        pressed: impl Fn() -> bool,
         ready: impl Future<Output = io::Result<()>>,
     ) -> Result<(), End> {
         let mut ready = std::pin::pin!(ready);
         loop {
             // Judged before each wait too: a peer that sends a byte now and then is never silent.
-            let pressed = held.is_some_and(Budget::has_waiters);
-            if self.is_stalled(Instant::now(), pressed) {
+            if self.is_stalled(Instant::now(), pressed()) {
                 return Err(End::Stalled);
             }
             if let Ok(ready) = timeout(TICK, &mut ready).await {
@@ -598,6 +650,13 @@ impl Progress {
     fn is_stalled(&mut self, now: Instant, pressed: bool) -> bool {
         let silent = now.saturating_duration_since(self.last).as_secs();
         if silent >= limits::STALLED_PEER_SECONDS_MAX {
+            return true;
+        }
+        if let Some((since, _)) = self.reply
+            && pressed
+            && now.saturating_duration_since(since).as_secs()
+                >= limits::REPLY_SECONDS_UNDER_PRESSURE_MAX
+        {
             return true;
         }
         let seconds = now.saturating_duration_since(self.since).as_secs();
@@ -644,6 +703,26 @@ mod tests {
         );
         progress.moved(1, Instant::now());
         assert!(progress.is_stalled(after(start, 2000), true));
+    }
+
+    #[test]
+    fn a_reply_has_a_deadline_when_others_wait_for_the_memory() {
+        let mut progress = Progress::new();
+        let start = progress.last;
+        progress.reply = Some((start, 1));
+        let trickle = |progress: &mut Progress, second: u64, pressed| {
+            progress.last = after(start, second * 1000);
+            progress.bytes = limits::PEER_BYTES_PER_SECOND_UNDER_PRESSURE_MIN;
+            progress.is_stalled(after(start, second * 1000), pressed)
+        };
+        let most = limits::REPLY_SECONDS_UNDER_PRESSURE_MAX;
+        for second in 1..most {
+            assert!(!trickle(&mut progress, second, true));
+        }
+        assert!(!trickle(&mut progress, most, false), "nobody waits");
+        assert!(trickle(&mut progress, most, true));
+        progress.sent(2);
+        assert!(!trickle(&mut progress, most, true), "the next has its own");
     }
 
     #[test]

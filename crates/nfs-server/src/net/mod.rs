@@ -7,3 +7,4 @@ mod output;
 pub(crate) mod receive;
 pub(crate) mod shard;
 mod slots;
+mod turns;

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 
-use nfs_io::{Budget, Reservation};
+use nfs_io::{Budget, Reservation, Share, Sharer, Shares};
 use tokio::net::TcpStream;
 
 use crate::limits;
@@ -19,7 +19,20 @@ pub(super) struct Output {
     /// Bytes of replies that hold no memory of the budget for themselves.
     loose: usize,
     /// What many loose bytes are held with.
-    reservation: Option<Reservation>,
+    reservation: Option<(Reservation, Share)>,
+    /// How many replies were sent as a whole.
+    completed: u64,
+}
+
+/// How far replies were sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flushed {
+    /// Nothing is left.
+    All,
+    /// The socket takes no more for now.
+    UntilFull,
+    /// As much as one turn may send; the socket may take more.
+    Some,
 }
 
 /// Slices handed to the kernel at once.
@@ -38,12 +51,24 @@ impl Output {
     }
 
     /// What waits is within the budget: little, or reserved for by now.
-    pub(super) fn is_accounted(&mut self, budget: &Budget) -> bool {
+    pub(super) fn is_accounted(
+        &mut self,
+        budget: &Budget,
+        shares: &Shares,
+        client: Sharer,
+    ) -> bool {
         if self.loose > limits::UNSENT_BYTES_UNACCOUNTED_MAX && self.reservation.is_none() {
-            self.reservation = budget.try_reserve(limits::UNSENT_LOOSE_BYTES_MAX as u64);
+            let bytes = limits::UNSENT_LOOSE_BYTES_MAX as u64;
+            let share = shares.try_take(client, bytes);
+            self.reservation = share.and_then(|share| Some((budget.try_reserve(bytes)?, share)));
             return self.reservation.is_some();
         }
         true
+    }
+
+    /// How many replies were sent as a whole since the connection was made.
+    pub(super) fn completed(&self) -> u64 {
+        self.completed
     }
 
     /// How many bytes of replies wait to be sent.
@@ -55,29 +80,39 @@ impl Output {
         self.replies.is_empty()
     }
 
-    /// Sends as much as the socket takes. True when everything is gone.
+    /// Sends as much as the socket takes, or one turn may send.
     ///
     /// # Errors
     /// When the connection is broken.
-    pub(super) fn flush(&mut self, stream: &TcpStream) -> io::Result<bool> {
+    pub(super) fn flush(&mut self, stream: &TcpStream) -> io::Result<Flushed> {
+        let before = self.bytes;
         while !self.replies.is_empty() {
+            if before - self.bytes >= limits::SENT_PER_TURN_BYTES_MAX {
+                return Ok(Flushed::Some);
+            }
             let mut slices = [IoSlice::new(&[]); SLICES];
             let used = self.slices(&mut slices);
             match stream.try_write_vectored(slices.get(..used).unwrap_or_default()) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(sent) => self.advance(sent),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Ok(Flushed::UntilFull);
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
         }
-        Ok(true)
+        Ok(Flushed::All)
     }
 
     fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>; SLICES]) -> usize {
         let mut used = 0;
+        let mut bytes = 0;
         let mut skip = self.sent;
         for reply in &self.replies {
+            if bytes >= limits::SENT_PER_TURN_BYTES_MAX {
+                break;
+            }
             for part in reply.slices() {
                 let skipped = skip.min(part.len());
                 skip -= skipped;
@@ -88,6 +123,7 @@ impl Output {
                     return used;
                 };
                 *slice = IoSlice::new(rest);
+                bytes += rest.len();
                 used += 1;
             }
         }
@@ -105,6 +141,7 @@ impl Output {
             self.sent -= first_len;
             self.loose -= first.loose_bytes();
             self.replies.pop_front();
+            self.completed += 1;
         }
         self.reservation = None;
     }
@@ -112,6 +149,7 @@ impl Output {
 
 #[cfg(test)]
 mod tests {
+    use nfs_io::turns::Rule;
     use nfs_io::{Budget, BufferPool};
     use nfs_wire::rpc::{AcceptStat, ReplyHeader};
 
@@ -179,6 +217,8 @@ mod tests {
     #[test]
     fn many_small_replies_that_lie_are_within_the_budget() {
         let budget = Budget::new(limits::UNSENT_LOOSE_BYTES_MAX as u64 * 3 / 2);
+        let shares = Shares::new(budget.total(), Rule::TimesFree(100));
+        let client = |number: u32| Sharer::of(std::net::Ipv4Addr::from(number).into());
         let pool = BufferPool::new(Budget::new(1 << 20));
         let mut outputs = [Output::default(), Output::default()];
         for output in &mut outputs {
@@ -188,10 +228,12 @@ mod tests {
             assert!(output.loose < limits::UNSENT_LOOSE_BYTES_MAX + 1024);
         }
         let [first, second] = &mut outputs;
-        assert!(first.is_accounted(&budget) && first.is_accounted(&budget));
-        assert!(!second.is_accounted(&budget), "no memory is left for it");
+        let is_accounted =
+            |output: &mut Output, number| output.is_accounted(&budget, &shares, client(number));
+        assert!(is_accounted(first, 1) && is_accounted(first, 1));
+        assert!(!is_accounted(second, 2), "no memory is left for it");
         first.advance(first.bytes());
         assert_eq!(budget.in_use(), 0);
-        assert!(first.has_room() && second.is_accounted(&budget));
+        assert!(first.has_room() && is_accounted(second, 2));
     }
 }

@@ -16,6 +16,7 @@ use tokio::task::LocalSet;
 
 use super::clients::{Clients, Entered};
 use super::connection;
+use super::turns::ShardTurns;
 use crate::front::service::Service;
 use crate::limits;
 use crate::rpc::client_id::Peer;
@@ -25,8 +26,7 @@ pub(crate) struct Shard {
     pub(crate) service: Arc<Service>,
     pub(crate) engine: Engine,
     scratch: RefCell<Vec<Vec<u8>>>,
-    in_flight: Cell<usize>,
-    room: Notify,
+    pub(super) turns: Rc<ShardTurns>,
     client_hasher: RandomState,
     pub(super) clients: Arc<Clients>,
 }
@@ -73,33 +73,6 @@ impl Shard {
     pub(super) fn peer(&self, addr: IpAddr, number: u64) -> Peer {
         Peer::new(self.client_hasher.clone(), addr, number)
     }
-
-    pub(super) fn begin(&self) {
-        self.in_flight.set(self.in_flight.get() + 1);
-    }
-
-    pub(super) fn end(&self) {
-        let was_full = !self.has_room();
-        self.in_flight.set(self.in_flight.get() - 1);
-        if was_full {
-            self.room.notify_waiters();
-        }
-    }
-
-    pub(super) fn has_room(&self) -> bool {
-        self.in_flight.get() < limits::IN_FLIGHT_PER_SHARD_MAX
-    }
-
-    /// Half of the calls that may run at once do.
-    pub(super) fn is_crowded(&self) -> bool {
-        self.in_flight.get() >= limits::IN_FLIGHT_PER_SHARD_MAX / 2
-    }
-
-    /// Waits until a call of this shard ends. There may be no room yet when this returns: the caller has to
-    /// look again.
-    pub(super) async fn room(&self) {
-        self.room.notified().await;
-    }
 }
 
 /// The life of a shard's thread: serves what it is given until the server drains.
@@ -137,15 +110,16 @@ async fn serve(start: ShardStart) -> std::io::Result<()> {
             std::process::abort();
         }
     });
+    let turns = Rc::new(ShardTurns::default());
     let shard = Rc::new(Shard {
         service,
         engine,
         scratch: RefCell::default(),
-        in_flight: Cell::new(0),
-        room: Notify::new(),
+        turns: Rc::clone(&turns),
         client_hasher,
         clients,
     });
+    tokio::task::spawn_local(async move { turns.give().await });
     let open = Rc::new(Open::default());
     let mut draining = drain.clone();
     loop {

@@ -1,7 +1,7 @@
 //! A reply on its way out: its bytes in parts, so that what was read from a file is sent from where it
 //! was read to.
 
-use nfs_io::{Buf, Reservation};
+use nfs_io::{Buf, Reservation, Share};
 use nfs_wire::record::{FragmentHeader, MARK_BYTES};
 use nfs_wire::rpc::ReplyHeader;
 use nfs_wire::xdr::padding;
@@ -21,6 +21,8 @@ pub(crate) struct Draft {
     rest: SmallVec<[Part; 1]>,
     /// What long encoded parts are held with.
     reservation: Option<Reservation>,
+    /// What of its client's share of the memory it takes.
+    share: Option<Share>,
 }
 
 /// Bytes of a reply that lie together.
@@ -42,6 +44,7 @@ impl Draft {
             first,
             rest: SmallVec::new(),
             reservation: None,
+            share: None,
         }
     }
 
@@ -67,6 +70,11 @@ impl Draft {
     /// Holds memory of the budget, for long encoded parts, until the reply is sent.
     pub(crate) fn hold(&mut self, reservation: Reservation) {
         self.reservation = Some(reservation);
+    }
+
+    /// Takes of its client's share what the reply does, until it is sent.
+    pub(crate) fn count_in(&mut self, share: Share) {
+        self.share = Some(share);
     }
 
     /// Ends the reply: writes the mark of the record, which is one fragment.
@@ -102,6 +110,7 @@ impl Reply {
             first: bytes,
             rest: SmallVec::new(),
             reservation: None,
+            share: None,
         })
     }
 

@@ -43,7 +43,8 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
-use nfs_io::{Budget, BufferPool, Lane, Pool, PoolLimits};
+use nfs_io::turns::Rule;
+use nfs_io::{Budget, BufferPool, Lane, Pool, PoolLimits, Shares};
 
 use crate::exports::ExportTable;
 use crate::limits;
@@ -90,6 +91,8 @@ pub(crate) struct Vfs {
     pub(crate) write_budget: Budget,
     /// Buffers that READs read into.
     pub(crate) read_buffers: BufferPool,
+    /// Who may have how much of them.
+    pub(crate) read_shares: Shares,
     pub(crate) verifier: Arc<Verifier>,
     pub(crate) hints: Hints,
     pub(crate) committer: Arc<Committer>,
@@ -169,6 +172,10 @@ impl Vfs {
             gates: Gates::default(),
             pool,
             write_budget,
+            read_shares: Shares::new(
+                read_budget.total(),
+                Rule::TimesFree(limits::UNSENT_TIMES_FREE_MAX),
+            ),
             read_buffers: BufferPool::new(read_budget),
             verifier,
             trace,

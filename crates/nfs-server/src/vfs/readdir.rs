@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::vfs::fh::Handle;
 use nfs_io::fs::{self, Dirents, OFlags, ResolveFlags};
-use nfs_io::{Errno, Reservation};
+use nfs_io::{Errno, Reservation, Share};
 
 use super::lookup::open_entry;
 use super::{Access, Attributes, Error, Result};
@@ -31,6 +31,8 @@ pub(crate) struct Listing {
     pub(crate) eof: bool,
     /// The memory that is reserved for the entries.
     pub(crate) memory: Reservation,
+    /// What of the client's share that is.
+    pub(crate) share: Share,
 }
 
 impl Vfs {
@@ -58,18 +60,24 @@ impl Vfs {
         if i64::try_from(cookie).is_err() {
             return Err(Error::BadCookie);
         }
+        let (share, _of_mount) = self.room_for(directory, memory).await;
         let budget = self.read_buffers.budget();
-        let share = usize::try_from(memory).unwrap_or(usize::MAX);
-        let _share = directory.object.mount.read_share(share, budget).await;
         let memory = budget.reserve(memory).await.ok_or(Error::Busy)?;
         let (vfs, job) = (Arc::clone(self), directory.clone());
-        let (entries, eof) = self
-            .blocking(directory.lane(), move || vfs.list(&job, cookie, plus, fits))
-            .await??;
+        // What waits for a thread is not begun when its caller has gone.
+        let caller = Arc::new(());
+        let is_wanted = Arc::downgrade(&caller);
+        let list = move || match is_wanted.upgrade() {
+            Some(_) => vfs.list(&job, cookie, plus, fits),
+            None => Err(Error::Busy),
+        };
+        let (entries, eof) = self.blocking(directory.lane(), list).await??;
+        drop(caller);
         Ok(Listing {
             entries,
             eof,
             memory,
+            share,
         })
     }
 

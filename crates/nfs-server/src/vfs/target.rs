@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use nfs_io::{Creds, Lane};
+use nfs_io::{Creds, Lane, Sharer};
 
 use super::{Author, Error, Object, Result, Tree};
 use crate::exports::policy::{Choice, Io};
@@ -19,6 +19,8 @@ pub(crate) struct Actor {
     /// The owner of a file may read and write it whatever its mode says. A front whose protocol knows no
     /// open file asks for this: the caller may have opened the file before its mode was changed.
     pub(crate) owner_goes_on: bool,
+    /// How much its client is to get beside others.
+    pub(crate) weight: u32,
     /// Whose changes and write errors these are.
     pub(crate) author: Author,
     /// The call that trace events are about.
@@ -57,6 +59,14 @@ impl Target {
 
     pub(crate) fn lane(&self) -> Lane {
         self.object.mount.lane()
+    }
+
+    /// Whose share of what many want a call uses.
+    pub(crate) fn sharer(&self) -> Sharer {
+        Sharer {
+            weight: self.actor.weight,
+            ..Sharer::of(self.actor.call.client.ip())
+        }
     }
 
     /// # Errors

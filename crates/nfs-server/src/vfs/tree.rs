@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use nfs_io::caps::{self, Capability};
 use nfs_io::fs::{self, FsStat, OFlags, OpenHow, ResolveFlags, Stat};
-use nfs_io::{Budget, Errno, Lane};
+use nfs_io::turns::Rule;
+use nfs_io::{Budget, Errno, Lane, Shares};
 use parking_lot::RwLock;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
@@ -69,8 +70,8 @@ pub(crate) struct Mount {
     /// Opened for reading: `open_by_handle_at` does not take an `O_PATH` descriptor.
     fd: Arc<OwnedFd>,
     path: PathBuf,
-    /// What its READs may hold of the buffers, in KiB.
-    read_share: OnceLock<Semaphore>,
+    /// What its READs may hold of the buffers while they run, in the order of the clients' turns.
+    read_share: OnceLock<Shares>,
     /// What its WRITEs may hold of the buffers, in KiB.
     write_share: OnceLock<Semaphore>,
     retired: Arc<AtomicBool>,
@@ -149,14 +150,11 @@ impl Mount {
         Lane(self.dev)
     }
 
-    /// Waits until this file system's READs hold little enough of the buffers for `bytes` more.
-    pub(super) async fn read_share(
-        &self,
-        bytes: usize,
-        budget: &Budget,
-    ) -> Option<SemaphorePermit<'_>> {
-        let (share, wanted) = share(&self.read_share, bytes, budget)?;
-        share.acquire_many(wanted).await.ok()
+    /// What this file system's READs may hold of a budget of so many bytes.
+    pub(super) fn read_share(&self, budget_bytes: u64) -> &Shares {
+        let most = budget_bytes / limits::BUFFERS_PER_MOUNT_DIVISOR;
+        self.read_share
+            .get_or_init(|| Shares::new(most, Rule::Everything))
     }
 
     /// Waits until this file system's WRITEs, whose data is here already, hold little enough of the buffers

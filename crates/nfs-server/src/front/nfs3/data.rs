@@ -1,6 +1,5 @@
 //! READ, WRITE, COMMIT (RFC 1813 §3.3.6, §3.3.7, §3.3.21).
 
-use nfs_io::Buf;
 use nfs_wire::nfs3::{
     CommitArgs, CommitOk, Failure, Nfsstat3, PostOpAttr, Procedure, ReadArgs, ReadOk, ReadOkHead,
     StableHow, WccData, WriteHead, WriteOk,
@@ -9,7 +8,7 @@ use nfs_wire::{Decode, DecodeError, Decoder};
 
 use super::convert::{fail, fattr3, wcc_data};
 use super::object::post_op_attr;
-use super::{Context, put};
+use super::{Context, Held, put};
 use crate::operate::counters::count_bytes;
 use crate::operate::trace::Event;
 use crate::vfs::{Error, Payload, Stability};
@@ -33,21 +32,21 @@ pub(crate) fn data_behind(
     Ok(is_whole.then_some(head))
 }
 
-pub(super) async fn read(cx: &Context, args: &ReadArgs, out: &mut Vec<u8>) -> Option<Buf> {
+pub(super) async fn read(cx: &Context, args: &ReadArgs, out: &mut Vec<u8>) -> Held {
     let (trace, about) = (&cx.vfs().trace, cx.caller.about(args.file.as_ref()));
     trace.start(Event::ReadStart, about, args.offset, args.count.into());
     let outcome = read_data(cx, args, out).await;
-    if let Err(status) = outcome {
+    if let Err(status) = &outcome {
         trace.error(Event::ReadErr, about, args.offset, status.word());
     }
-    let data = outcome.ok();
-    let len = data.as_ref().map_or(0, |data| data.len());
+    let held = outcome.unwrap_or_default();
+    let len = held.data.as_ref().map_or(0, |data| data.len());
     trace.done(Event::ReadDone, about, args.offset, len as u64);
-    data
+    held
 }
 
 /// The results go to `out`, those of a failure too.
-async fn read_data(cx: &Context, args: &ReadArgs, out: &mut Vec<u8>) -> Result<Buf, Nfsstat3> {
+async fn read_data(cx: &Context, args: &ReadArgs, out: &mut Vec<u8>) -> Result<Held, Nfsstat3> {
     let refused = |failure: Failure<PostOpAttr>, out: &mut Vec<u8>| {
         let status = failure.status;
         put(out, &Err::<ReadOk<'_>, _>(failure));
@@ -74,7 +73,11 @@ async fn read_data(cx: &Context, args: &ReadArgs, out: &mut Vec<u8>) -> Result<B
                     data_len,
                 },
             );
-            Ok(done.data)
+            Ok(Held {
+                data: Some(done.data),
+                reservation: None,
+                share: Some(done.share),
+            })
         }
         Err(error) => {
             let attributes = post_op_attr(cx, &target).await;

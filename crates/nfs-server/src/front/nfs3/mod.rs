@@ -17,7 +17,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use nfs_io::engine::Engine;
-use nfs_io::{Buf, Reservation};
+use nfs_io::{Buf, Reservation, Share};
 use nfs_wire::nfs3::{Call, FileHandle, Procedure, WriteHead};
 use nfs_wire::{Encode, Encoder};
 
@@ -83,6 +83,8 @@ pub(crate) struct Held {
     pub(crate) data: Option<Buf>,
     /// What the results themselves are held with, where they may be long.
     pub(crate) reservation: Option<Reservation>,
+    /// What of its client's share the reply is.
+    pub(crate) share: Option<Share>,
 }
 
 /// Must not run twice: a repetition is answered from the reply cache. A WRITE among them: by the time that
@@ -134,10 +136,7 @@ pub(crate) async fn run(cx: &Context, request: Request<'_>, out: &mut Vec<u8>) -
         Call::Access(args) => put(out, &object::access(cx, &args).await),
         Call::Readlink(args) => object::readlink(cx, &args, out).await,
         Call::Read(args) => {
-            return Held {
-                data: data::read(cx, &args, out).await,
-                reservation: None,
-            };
+            return data::read(cx, &args, out).await;
         }
         Call::Create(args) => put(out, &create::create(cx, &args).await),
         Call::Mkdir(args) => put(out, &create::mkdir(cx, &args).await),

@@ -78,10 +78,21 @@ pub(super) async fn readdirplus(cx: &Context, args: &ReaddirplusArgs, out: &mut 
 
 /// What the reply holds until it is sent: no more than its own length, where that can be had.
 fn kept(cx: &Context, listing: Listing, out: &[u8]) -> Held {
+    let (memory, mut share) = (listing.memory, listing.share);
     let own = cx.vfs().read_buffers.budget().try_reserve(out.len() as u64);
+    if own.is_some() {
+        drop(memory);
+        share.shrink(out.len() as u64);
+        return Held {
+            data: None,
+            reservation: own,
+            share: Some(share),
+        };
+    }
     Held {
         data: None,
-        reservation: Some(own.unwrap_or(listing.memory)),
+        reservation: Some(memory),
+        share: Some(share),
     }
 }
 

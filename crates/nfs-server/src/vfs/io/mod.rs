@@ -15,9 +15,9 @@ mod write;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use nfs_io::Buf;
 use nfs_io::engine::Engine;
 use nfs_io::fs::Stat;
+use nfs_io::{Buf, Share};
 
 pub(crate) use crate::exports::policy::Stability;
 pub(crate) use commit::Rounds;
@@ -30,6 +30,8 @@ use crate::vfs::{Target, Vfs};
 pub(crate) struct ReadDone {
     /// The bytes that were read and nothing else.
     pub(crate) data: Buf,
+    /// What of its client's share the data is.
+    pub(crate) share: Share,
     pub(crate) eof: bool,
     pub(crate) attributes: Attributes,
 }

@@ -7,7 +7,7 @@ use nfs_io::engine::Engine;
 use nfs_io::fs;
 use nfs_io::op::Op;
 use nfs_io::plan::Segment;
-use nfs_io::{Buf, Errno, Keep, Mode};
+use nfs_io::{Buf, BufferPool, Errno, Keep, Mode, Share};
 
 use super::super::{Access, Error, Result};
 use super::decide::{Failure, IoCall, len_of};
@@ -44,8 +44,8 @@ impl Vfs {
         let mut transfer = Transfer::new(target, &call, &before.stat).ok_or(Error::Invalid)?;
         let wanted = transfer.decision.bytes();
         let read = self.read_range(engine, target, &mut transfer).await;
-        transfer.count(target, read.as_ref().map_or(0, |data| data.len()));
-        let data = read?;
+        transfer.count(target, read.as_ref().map_or(0, |(data, _)| data.len()));
+        let (data, share) = read?;
         let done = data.len() as u64;
         self.trace
             .io(Event::ReadIoDone, target.about(), offset, done);
@@ -60,6 +60,7 @@ impl Vfs {
         // A short read without the file's end is allowed (RFC 1813 §3.3.6); the client comes again.
         Ok(ReadDone {
             data,
+            share,
             eof: end >= attributes.stat.size,
             attributes,
         })
@@ -71,18 +72,14 @@ impl Vfs {
         engine: &Engine,
         target: &Target,
         transfer: &mut Transfer<'_>,
-    ) -> Result<Buf> {
+    ) -> Result<(Buf, Share)> {
         // A READ has one segment at most.
         let first = transfer.decision.segments().next();
         let len = first.as_ref().map_or(0, len_of);
-        let share = target
-            .object
-            .mount
-            .read_share(len, self.read_buffers.budget());
-        let _share = share.await.ok_or(Error::Busy)?;
+        let (share, _of_mount) = self.room_for(target, BufferPool::bytes_of(len)).await;
         let mut data = self.send_buffer(len).await?;
         let Some(mut segment) = first else {
-            return Ok(data);
+            return Ok((data, share));
         };
         loop {
             let file = match segment.mode {
@@ -98,7 +95,7 @@ impl Vfs {
                         Ok(read) => {
                             transfer.tally.segment(segment.mode, read);
                             data.narrow(transfer.decision.window(&segment, read));
-                            return Ok(data);
+                            return Ok((data, share));
                         }
                         Err(errno) => Failure::Transfer(errno),
                     }
@@ -144,6 +141,28 @@ impl Vfs {
         let result = engine.submit(op, &target.actor.creds, target.lane()).await;
         let data = result.buf.ok_or(Error::Errno(Errno::IO))?;
         Ok((result.result.map(|read| cached + read), data))
+    }
+
+    /// Waits until the call's client and its file system hold little enough of the memory for replies for so many
+    /// bytes more. Nothing of the one is held while waiting for the other: a client that takes no replies
+    /// would keep the file system from others, and a file system that does not answer its clients from the
+    /// other ones.
+    pub(in crate::vfs) async fn room_for(&self, target: &Target, bytes: u64) -> (Share, Share) {
+        let client = target.sharer();
+        let of_clients = &self.read_shares;
+        let budget_bytes = self.read_buffers.budget().total();
+        let of_mount = target.object.mount.read_share(budget_bytes);
+        loop {
+            let client_part = of_clients.take(client, bytes).await;
+            if let Some(mount_part) = of_mount.try_take(client, bytes) {
+                return (client_part, mount_part);
+            }
+            drop(client_part);
+            let mount_part = of_mount.take(client, bytes).await;
+            if let Some(client_part) = of_clients.try_take(client, bytes) {
+                return (client_part, mount_part);
+            }
+        }
     }
 
     /// Waits until the budget has room.

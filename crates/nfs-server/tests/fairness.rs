@@ -1,0 +1,137 @@
+//! Clients that want all there is, beside polite ones.
+
+mod support;
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use bytes::Bytes;
+use nfs_client::{Identity, RawConnection};
+use nfs_wire::Encode;
+use nfs_wire::nfs3::{self, FileHandle, Procedure, ReadArgs, ReaddirplusArgs, StableHow};
+use nfs_wire::record::FragmentHeader;
+use support::{Served, block_on, create, ok};
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpSocket, TcpStream};
+
+/// Another client than those of 127.0.0.1.
+const GREEDY: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+
+fn record(xid: u32, procedure: Procedure, args: &impl Encode) -> Vec<u8> {
+    let procedure = nfs_client::nfs3::number(procedure);
+    let body = RawConnection::call_body(xid, procedure, &Identity::sys(0, 0, &[]), args);
+    let len = body.len() as u32;
+    let mut bytes = FragmentHeader { last: true, len }.to_bytes().to_vec();
+    bytes.extend_from_slice(&body);
+    bytes
+}
+
+/// A connection of the greedy client.
+async fn greedy(addr: SocketAddr) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind((GREEDY, 0).into()).unwrap();
+    socket.connect(addr).await.unwrap()
+}
+
+fn readdirplus(dir: FileHandle) -> ReaddirplusArgs {
+    ReaddirplusArgs {
+        dir,
+        cookie: 0,
+        cookieverf: [0; 8],
+        dircount: 64 << 10,
+        maxcount: 256 << 10,
+    }
+}
+
+fn reads(file: FileHandle, count: u32) -> Vec<u8> {
+    (0..count)
+        .flat_map(|xid| {
+            let args = ReadArgs {
+                file,
+                offset: 0,
+                count: 1 << 20,
+            };
+            record(xid, Procedure::Read, &args)
+        })
+        .collect()
+}
+
+#[test]
+fn who_takes_no_replies_leaves_memory_to_others_and_is_let_be() {
+    let served = Served::with(|config| config.server.memory_bytes = 16 << 20);
+    block_on(async {
+        let client = served.client().await;
+        let root = served.root(&client).await;
+        let file = create(&client, &root, b"f").await;
+        let data = Bytes::from(vec![3; 1 << 20]);
+        ok(client.write(&file, 0, StableHow::Unstable, data).await);
+        let mut silent = Vec::new();
+        for _ in 0..8 {
+            let mut stream = greedy(served.addr).await;
+            stream.write_all(&reads(file, 100)).await.unwrap();
+            silent.push(stream);
+        }
+        for _ in 0..20 {
+            let read = ok(client.read(&file, 0, 1 << 20).await);
+            assert_eq!(read.data.len(), 1 << 20);
+        }
+        // Had the polite client waited for memory, somebody would have been given up for it.
+        assert_eq!(served.counter("connections_dropped"), 0);
+        drop(silent);
+    });
+}
+
+#[test]
+fn listings_that_nobody_awaits_any_more_are_not_made() {
+    const CALLS: u32 = 1000;
+    const CONNECTIONS: u32 = 6;
+    let served = Served::start();
+    for number in 0..200 {
+        std::fs::write(served.path().join(format!("f{number}")), b"").unwrap();
+    }
+    block_on(async {
+        let client = served.client().await;
+        let root = served.root(&client).await;
+        let burst: Vec<u8> = (0..CALLS)
+            .flat_map(|xid| record(xid, Procedure::Readdirplus, &readdirplus(root)))
+            .collect();
+        for _ in 0..CONNECTIONS {
+            let mut stream = greedy(served.addr).await;
+            stream.write_all(&burst).await.unwrap();
+        }
+        // The polite client's own listing waits for those of the dead only as far as they have begun.
+        let listed = client.readdirplus(&root, 0, [0; 8], 64 << 10, 256 << 10);
+        assert_eq!(ok(listed.await).entries.len(), 202);
+    });
+    let procedures = served.server.status().procedures;
+    let listings = procedures.iter().find(|one| one.procedure == "READDIRPLUS");
+    let made = listings.unwrap().calls;
+    assert!(made < u64::from(CALLS * CONNECTIONS) / 2, "{made} listings");
+}
+
+#[test]
+fn a_call_that_changes_something_runs_though_its_connection_has_gone() {
+    let served = Served::start();
+    block_on(async {
+        let client = served.client().await;
+        let root = served.root(&client).await;
+        let names: Vec<String> = (0..200).map(|number| format!("f{number}")).collect();
+        let mut burst = Vec::new();
+        for (xid, name) in names.iter().enumerate() {
+            let where_ = nfs3::DirOpArgs {
+                dir: root,
+                name: nfs3::Filename(name.as_bytes()),
+            };
+            let how = nfs3::CreateHow::Guarded(support::mode(0o600));
+            let args = nfs3::CreateArgs { where_, how };
+            burst.extend(record(xid as u32, Procedure::Create, &args));
+        }
+        let mut stream = greedy(served.addr).await;
+        stream.write_all(&burst).await.unwrap();
+        // In order: what was sent before is read before the end is.
+        stream.shutdown().await.unwrap();
+        let count = || std::fs::read_dir(served.path()).unwrap().count();
+        while count() < names.len() {
+            tokio::task::yield_now().await;
+        }
+    });
+}
