@@ -1,12 +1,13 @@
 //! Files, buffers, identity and I/O engines: everything of Penstock that talks to the kernel
 //! about files, and nothing that knows a protocol.
 //!
-//! Four layers, each usable alone:
+//! Five layers, each usable alone:
 //!
 //! - [`fs`], [`mounts`], [`caps`], [`identity`]: one function per system call that a file server
 //!   needs, typed, retried on `EINTR`, with the fallbacks an older kernel asks for. They block.
 //! - [`budget`], [`buffer`], [`pool`]: bounded memory and bounded threads.
 //! - [`turns`], [`shares`]: who gets what of something that many clients want.
+//! - [`confine`]: what the process gives up of itself.
 //! - [`peer`], [`groups`]: who is at the other end of a connection, and which groups they are in.
 //! - [`op`], [`engine`], [`plan`], [`probe`]: reads, writes and flushes as values, executed by an
 //!   io_uring ring or by the thread pool with the same results.
@@ -24,6 +25,7 @@
 pub mod budget;
 pub mod buffer;
 pub mod caps;
+pub mod confine;
 pub mod engine;
 #[cfg(any(test, feature = "faults"))]
 pub mod faults;

@@ -104,3 +104,7 @@ pub const NETLINK_STRANGE_ANSWERS_MAX: u32 = 8;
 /// Clients that the order of turns remembers though none of theirs waits, beside twice as many as there are
 /// that wait. Beyond that the idle ones are forgotten, which gives each of them a turn at most.
 pub const TURNS_IDLE_CLIENTS_MAX: usize = 64;
+
+/// System calls with a number below this are remembered by name when they are refused: Linux is at
+/// about 470, after thirty years.
+pub const SYSTEM_CALLS_MAX: usize = 1024;

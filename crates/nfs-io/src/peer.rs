@@ -101,6 +101,16 @@ impl Asker {
         })
     }
 
+    /// Whether an asker for `listener` has to ask in another network namespace than the calling thread's,
+    /// as for a socket that a service manager made elsewhere. That takes `CAP_SYS_ADMIN` and
+    /// `CAP_NET_ADMIN`.
+    #[must_use]
+    pub fn asks_elsewhere(listener: &TcpListener) -> bool {
+        let here = Self::new();
+        let own = here.sockets.as_ref();
+        own.is_ok_and(|own| !network::is_shared(own.socket(), listener.as_fd()))
+    }
+
     /// Finds out who owns the other end of `connection`. To be asked about an accepted connection before the
     /// first byte from it is believed.
     pub fn owner(&mut self, connection: &TcpStream) -> Owner {
