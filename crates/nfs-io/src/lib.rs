@@ -1,7 +1,7 @@
 //! Files, buffers, identity and I/O engines: everything of Penstock that talks to the kernel
 //! about files, and nothing that knows a protocol.
 //!
-//! Five layers, each usable alone:
+//! Six layers, each usable alone:
 //!
 //! - [`fs`], [`mounts`], [`caps`], [`identity`]: one function per system call that a file server
 //!   needs, typed, retried on `EINTR`, with the fallbacks an older kernel asks for. They block.

@@ -308,3 +308,7 @@ pub const PORTMAP_CONNECTIONS_MAX: usize = 64;
 pub const PORTMAP_IDLE_SECONDS_MAX: u64 = 10;
 /// How long an rpcbind may take for one answer, in seconds.
 pub const RPCBIND_ANSWER_SECONDS_MAX: u64 = 2;
+
+/// Directories of `confine_beneath`: each is a rule that the kernel looks for at every file that is
+/// opened.
+pub const CONFINE_BENEATH_MAX: usize = 64;

@@ -22,14 +22,15 @@ use crate::exports::ExportTable;
 use crate::exports::config::{Config, EngineChoice};
 use crate::front::service::Service;
 use crate::host::call_notes::CallNotes;
+use crate::host::confinement;
 use crate::host::state_dir::StateDir;
 use crate::limits;
 use crate::net::accept::{Entrance, accept};
 use crate::net::clients::Clients;
 use crate::net::shard::{self, Accepted, ShardStart};
 use crate::operate::control::{
-    ClientStatus, ExportStatus, FollowRequest, Follower, IoStatus, Listening, MemoryStatus, Status,
-    TraceChange, TraceStatus,
+    ClientStatus, ConfinementStatus, ExportStatus, FollowRequest, Follower, IoStatus, Listening,
+    MemoryStatus, Status, TraceChange, TraceStatus,
 };
 use crate::operate::counters::{Counters, count};
 use crate::rpc::reply_cache::ReplyCache;
@@ -215,6 +216,7 @@ impl Server {
             ));
         }
         facts.push(self.facts.local_programs.clone());
+        facts.extend(confinement_status().iter().map(ToString::to_string));
         facts
     }
 
@@ -234,6 +236,7 @@ impl Server {
             },
             engine: format!("{} ({})", self.facts.engine, self.facts.engine_why),
             capabilities: caps::summary(),
+            confinement: confinement_status(),
             handles: if self.service.vfs.table.get().is_some() {
                 "table"
             } else {
@@ -318,6 +321,7 @@ impl Server {
     /// Which export cannot be served, and why.
     pub fn apply(&self, table: ExportTable) -> Result<(), String> {
         let _turn = self.settings_turn.lock();
+        confinement::admits(table.exports().iter().map(|export| export.path.as_path()))?;
         let old = self.service.vfs.trees.load_full();
         let trees = Trees::open(Arc::new(table), Some(&old))?;
         self.service.vfs.serve(trees)?;
@@ -381,6 +385,7 @@ impl Server {
         let commits = self.service.vfs.committer.stats();
         let pool = self.service.vfs.pool.stats();
         let others = [
+            ("system_calls_refused", confinement::refused().times),
             ("call_notes_failed", self.service.replies.notes_failed()),
             ("trace_events_lost", self.service.vfs.trace.lost()),
             ("verifier_changes", self.service.vfs.verifier.changes()),
@@ -422,10 +427,22 @@ impl Server {
     }
 }
 
+fn confinement_status() -> Vec<ConfinementStatus> {
+    let parts = confinement::in_force().iter();
+    parts
+        .map(|part| ConfinementStatus {
+            part: part.name.to_owned(),
+            state: part.state.word().to_owned(),
+            detail: part.detail.clone(),
+        })
+        .collect()
+}
+
 /// Closes files for writing to which nobody writes, and lets go of those that were removed on this host.
 async fn sweep(vfs: Arc<Vfs>) {
-    let mut cursor = Cursor::default();
+    let (mut cursor, mut refused) = (Cursor::default(), confinement::refused());
     loop {
+        refused = confinement::tell_refused(refused);
         tokio::time::sleep(Duration::from_secs(limits::SWEEP_SECONDS)).await;
         let swept = Arc::clone(&vfs);
         let job = tokio::task::spawn_blocking(move || {

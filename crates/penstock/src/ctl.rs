@@ -183,6 +183,9 @@ fn print_status(out: &mut impl Write, status: &Status) -> std::io::Result<()> {
     for (name, value) in rows.iter().filter(|(_, value)| !value.is_empty()) {
         writeln!(out, "{name:<14}{value}")?;
     }
+    for part in &status.confinement {
+        writeln!(out, "{part}")?;
+    }
     if !status.counters.is_empty() {
         writeln!(out, "counters")?;
     }

@@ -1,6 +1,7 @@
 //! `penstock serve`: from flags or a file to a running server, and from a signal to its end.
 
 mod around;
+mod confine;
 mod options;
 mod report;
 
@@ -123,6 +124,7 @@ async fn serve(
         .collect::<io::Result<Vec<_>>>()?;
     state_dir.write_record(&record(&config, &bound))?;
     let doors = Doors::bind(&config, &state_dir, &bound).await?;
+    confine::enter(&config, &state_dir, &listeners)?;
     let options = ServerOptions {
         config: config.clone(),
         state_dir,

@@ -64,6 +64,7 @@ const PACKAGES: &[Package] = &[
         "fincore, which looks into the page cache",
     ),
     package("mount", "loop mounts, losetup"),
+    package("systemd", "systemd-analyze, which judges the example unit"),
     package("strace", "counts the server's system calls"),
     package("tar", "unpacks a source tree on a mount"),
 ];

@@ -75,6 +75,11 @@ pub struct ServerConfig {
     pub log: LogLevel,
     /// Log one JSON object per line instead of text.
     pub log_json: bool,
+    /// Whether the process gives up what it does not need.
+    pub confine: Confine,
+    /// Directories beneath which everything lies that this server will ever serve, absolute; empty
+    /// leaves that open.
+    pub confine_beneath: Vec<PathBuf>,
 }
 
 impl Default for ServerConfig {
@@ -92,6 +97,8 @@ impl Default for ServerConfig {
             trust_loopback: false,
             log: LogLevel::Info,
             log_json: false,
+            confine: Confine::Auto,
+            confine_beneath: Vec::new(),
         }
     }
 }
@@ -182,6 +189,26 @@ impl EngineChoice {
         ("auto", Self::Auto),
         ("uring", Self::Uring),
         ("threads", Self::Threads),
+    ];
+}
+
+/// Whether the server's process gives up what it does not need: capabilities, system calls, places.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Confine {
+    /// As far as the kernel lets it; what fails is said.
+    Auto,
+    /// Nothing is given up but `CAP_SYS_RESOURCE`.
+    Off,
+    /// All of it; the server does not start where a part fails.
+    Required,
+}
+
+impl Confine {
+    /// The words that the configuration has for the values.
+    pub const WORDS: &'static [(&'static str, Self)] = &[
+        ("auto", Self::Auto),
+        ("off", Self::Off),
+        ("required", Self::Required),
     ];
 }
 

@@ -160,6 +160,11 @@ fn needs_restart(old: &ServerConfig, new: &ServerConfig) -> Vec<String> {
         ("server_groups", old.server_groups != new.server_groups),
         ("trust_loopback", old.trust_loopback != new.trust_loopback),
         ("log_json", old.log_json != new.log_json),
+        ("confine", old.confine != new.confine),
+        (
+            "confine_beneath",
+            old.confine_beneath != new.confine_beneath,
+        ),
     ];
     keys.into_iter()
         .filter(|(_, differs)| *differs)

@@ -1,7 +1,8 @@
 //! What systemd is told, and the sockets it hands over. Without systemd all of it does nothing.
 //!
-//! The unit is `Type=notify-reload` (see `docs/examples/penstock.service`): started when `READY=1` is said,
-//! reloaded by SIGHUP between `RELOADING=1` and `READY=1`.
+//! The unit is `Type=notify` (see `docs/examples/penstock.service`): started when `READY=1` is said,
+//! reloaded by `penstock ctl reload`. A reload by SIGHUP is told as `Type=notify-reload` (systemd 253 and
+//! later) wants it, between `RELOADING=1` and `READY=1`; earlier ones pass over that.
 
 use std::io;
 use std::net::TcpListener;

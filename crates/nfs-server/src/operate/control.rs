@@ -38,8 +38,8 @@ pub use io_modes::{
     WhyStable,
 };
 pub use messages::{
-    ClientStatus, Command, ExportStatus, Listening, MemoryStatus, Reply, Request, RuleStatus,
-    Status, TraceChange, VERSION,
+    ClientStatus, Command, ConfinementStatus, ExportStatus, Listening, MemoryStatus, Reply,
+    Request, RuleStatus, Status, TraceChange, VERSION,
 };
 
 pub use crate::operate::io_counters::{IoStatus, reason_sentence};

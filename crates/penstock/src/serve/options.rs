@@ -7,8 +7,8 @@ use std::str::FromStr as _;
 use anyhow::Context as _;
 use ipnet::IpNet;
 use nfs_server::exports::config::{
-    self, Access, ClientConfig, Config, Durability, EngineChoice, ExportConfig, LogLevel, NFS_PORT,
-    ServerConfig, SquashKind, from_word,
+    self, Access, ClientConfig, Config, Confine, Durability, EngineChoice, ExportConfig, LogLevel,
+    NFS_PORT, ServerConfig, SquashKind, from_word,
 };
 use nfs_server::exports::policy::{self, IoChange, IoPolicy, Mode, StableFloor, WriteMode};
 
@@ -30,7 +30,7 @@ pub(crate) struct Args {
     #[arg(required_unless_present = "config", conflicts_with = "config")]
     dir: Option<PathBuf>,
     /// Configuration file, instead of DIR. --listen, --state-dir, --engine, --memory, --log-level,
-    /// --log-json, --portmap, --trust-loopback and --no-rpcbind override what it says
+    /// --log-json, --portmap, --trust-loopback, --confine and --no-rpcbind override what it says
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
@@ -61,6 +61,10 @@ pub(crate) struct Args {
     /// is, and only root's may act for other users
     #[arg(long)]
     trust_loopback: bool,
+    /// Whether the process gives up what it does not need once it has started (capabilities, system calls,
+    /// files outside DIR): auto (as far as the kernel lets it), off, or required (no start without)
+    #[arg(long, value_name = "HOW", value_parser = |word: &str| from_word(word, Confine::WORDS))]
+    confine: Option<Confine>,
     /// Do not register with the local rpcbind
     #[arg(long)]
     no_rpcbind: bool,
@@ -135,6 +139,7 @@ impl Args {
         server.memory_bytes = self.memory.unwrap_or(server.memory_bytes);
         server.log = self.log_level.unwrap_or(server.log);
         server.log_json |= self.log_json;
+        server.confine = self.confine.unwrap_or(server.confine);
         server.portmap |= self.portmap;
         server.trust_loopback |= self.trust_loopback;
         server.rpcbind &= !self.no_rpcbind;
@@ -196,6 +201,8 @@ impl Args {
         };
         let server = ServerConfig {
             listen: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, NFS_PORT))],
+            // Nothing else will be served: there is no file that a reload could read.
+            confine_beneath: vec![absolute.clone()],
             ..ServerConfig::default()
         };
         let config = Config::from_flags(server, vec![export]);

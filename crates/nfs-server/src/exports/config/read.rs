@@ -9,9 +9,9 @@ use super::io_policy::io_policy;
 use super::problem::ConfigErrors;
 use super::toml_section::{Findings, Item, Section};
 use super::{
-    ANONYMOUS_ID_DEFAULT, Access, ClientConfig, Config, Durability, EngineChoice, ExportConfig,
-    LogLevel, ServerConfig, SquashKind, check_directory, check_pseudo, export_id, loopback_nets,
-    parse_listen, parse_net,
+    ANONYMOUS_ID_DEFAULT, Access, ClientConfig, Config, Confine, Durability, EngineChoice,
+    ExportConfig, LogLevel, ServerConfig, SquashKind, check_directory, check_pseudo, export_id,
+    loopback_nets, parse_listen, parse_net,
 };
 use crate::limits;
 
@@ -29,6 +29,8 @@ const SERVER_KEYS: &[&str] = &[
     "trust_loopback",
     "log",
     "log_json",
+    "confine",
+    "confine_beneath",
 ];
 const EXPORT_KEYS: &[&str] = &[
     "path",
@@ -132,7 +134,32 @@ fn server(table: &DeTable<'_>, findings: &mut Findings<'_>) -> ServerConfig {
         log_json: section
             .boolean("log_json", findings)
             .unwrap_or(default.log_json),
+        confine: section
+            .choice("confine", Confine::WORDS, findings)
+            .unwrap_or(default.confine),
+        confine_beneath: confine_beneath(&section, findings),
     }
+}
+
+fn confine_beneath(section: &Section<'_>, findings: &mut Findings<'_>) -> Vec<PathBuf> {
+    let Some(list) = section.strings("confine_beneath", findings) else {
+        return Vec::new();
+    };
+    if list.value.len() > limits::CONFINE_BENEATH_MAX {
+        let most = limits::CONFINE_BENEATH_MAX;
+        let message = format!("more than {most} directories; name one above them");
+        findings.add(&list.span, message);
+    }
+    let mut places = Vec::new();
+    for item in list.value {
+        let path = PathBuf::from(item.value);
+        if !path.is_absolute() {
+            let message = format!("\"{}\" is relative; write it from the root", item.value);
+            findings.add(&item.span, message);
+        }
+        places.push(path);
+    }
+    places
 }
 
 fn listen(section: &Section<'_>, findings: &mut Findings<'_>) -> Option<Vec<SocketAddr>> {

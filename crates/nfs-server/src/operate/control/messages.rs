@@ -96,6 +96,8 @@ pub struct Status {
     pub engine: String,
     /// The capabilities that the process holds, in words.
     pub capabilities: String,
+    /// What the process has given up, part by part; empty where nothing was.
+    pub confinement: Vec<ConfinementStatus>,
     /// How handles are made: `kernel` or `table`.
     pub handles: String,
     /// Where MOUNT and NFS are answered.
@@ -118,6 +120,33 @@ pub struct Status {
     pub procedures: Vec<ProcedureStatus>,
     /// How the bytes of READ and WRITE were moved, by export, operation and mode.
     pub io: Vec<IoStatus>,
+}
+
+/// One part of what the server's process has given up.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ConfinementStatus {
+    /// Which: `capabilities`, `no-new-privileges`, `places` or `system-calls`.
+    pub part: String,
+    /// Whether it holds: `in force`, `off` or `unavailable`.
+    pub state: String,
+    /// What is left, or why the part does not hold.
+    pub detail: String,
+}
+
+impl std::fmt::Display for ConfinementStatus {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self {
+            part,
+            state,
+            detail,
+        } = self;
+        write!(f, "confinement: {part} {state}")?;
+        if detail.is_empty() {
+            return Ok(());
+        }
+        write!(f, ": {detail}")
+    }
 }
 
 /// Does the server take new connections?
