@@ -246,6 +246,12 @@ pub const MOUNT_LIST_BYTES_MAX: usize = 256 << 10;
 pub const MOUNT_WALK_LINKS_MAX: usize = 40;
 /// Names that one MNT walks through, those of links included; with more the path is too long.
 pub const MOUNT_WALK_NAMES_MAX: usize = 4096;
+/// Pairs of client and export whose first use was noted; a forgotten one has its line again. Some 100 bytes each.
+pub const FIRST_USES_MAX: usize = 8192;
+/// Exports of which a connection remembers that it used them; of more, each call asks the table of all clients.
+pub const EXPORTS_PER_CONNECTION_NOTED_MAX: usize = 16;
+/// Bytes of a path that a client sent which a line of the log shows.
+pub const NOTICE_PATH_BYTES_MAX: usize = 200;
 /// Users whose group list is remembered.
 pub const GROUP_LISTS_MAX: usize = 4096;
 /// Seconds for which a user's group list is remembered.

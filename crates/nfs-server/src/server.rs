@@ -418,6 +418,7 @@ impl Server {
             ),
         ];
         let named = counters.named().into_iter().chain(others);
+        let named = named.chain(counters.access.named());
         let named = named.map(|(name, value)| (name.to_owned(), value));
         let calls = counters.procedures().into_iter().map(|status| {
             let name = status.procedure.to_lowercase();
@@ -550,6 +551,7 @@ pub(crate) fn make_service(
         receive_buffers: BufferPool::new(facts.budget.clone()),
         counters: Counters::default(),
         notices: Default::default(),
+        first_uses: Default::default(),
         mounts: Default::default(),
         groups: Arc::default(),
         server_groups: config.server.server_groups,

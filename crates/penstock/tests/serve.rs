@@ -349,6 +349,33 @@ fn reload_swaps_a_valid_file_and_keeps_the_old_for_a_wrong_one() {
 }
 
 #[test]
+fn the_log_says_who_mounts_what_and_why_somebody_may_not() {
+    let directory = tempfile::tempdir().unwrap();
+    let others = export("/others") + "clients = [\"192.0.2.0/24\"]\n";
+    std::fs::write(directory.path().join("p.toml"), export("/a") + &others).unwrap();
+    let server = Server::start(
+        directory,
+        &["--config", "DIR/p.toml", "--listen", "127.0.0.1:0"],
+    );
+    let ls = |path: &str| run(&["ls", &format!("nfs://{}{path}", server.address)]);
+    assert!(ls("/a").status.success());
+    assert!(!ls("/others").status.success());
+    assert!(!ls("/a/no\nline").status.success());
+    server.signal(Signal::TERM);
+    let (code, log) = server.end();
+    assert_eq!(code, Some(0));
+    let lines = |what: &str| log.lines().filter(|line| line.contains(what)).count();
+    assert_eq!(lines("mount of /a by 127.0.0.1 port "), 1, "{log}");
+    let terms = "granted: rw, squash root, by the rule for 127.0.0.0/8";
+    assert_eq!(lines(terms), 1, "{log}");
+    assert_eq!(lines("first use of /a by 127.0.0.1 port "), 1, "{log}");
+    let refused =
+        "refused: of export /others: its address is in no network of the export's clients";
+    assert_eq!(lines("mount of /others by 127.0.0.1"), 1, "{log}");
+    assert_eq!(lines(refused), 1, "{log}");
+}
+
+#[test]
 fn sighup_reloads() {
     let (mut server, file) = server_of_file();
     std::fs::write(&file, export("/a") + "wrong = 1\n").unwrap();

@@ -76,11 +76,22 @@ pub struct ClientRule {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// No rule of the export names its address.
-    #[error("its address is not among the export's clients")]
+    #[error("its address is in no network of the export's clients")]
     NotListed,
     /// The rule asks for a port below 1024 and the client's is not.
     #[error("its port is not below 1024, as the export asks (privileged_port)")]
     PortNotPrivileged,
+    /// It is a program of this machine with whom a server that acts as its own user shares nothing.
+    #[error(
+        "it is a program of another user of this machine, for whom the server would act as its own user"
+    )]
+    LocalBarred,
+    /// The user as whom its requests would run is none that the server knows or can act as.
+    #[error(
+        "neither the user that it names nor the export's anonymous one (anonuid, anongid) exists in \
+         the server's user namespace"
+    )]
+    NoIdentity,
 }
 
 /// The users as whom a client's requests run.

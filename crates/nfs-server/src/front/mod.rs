@@ -2,7 +2,9 @@
 //! the words of the protocol. `dispatch` is the one path of every call.
 // A peer's bytes come through here.
 
+mod access_log;
 pub(crate) mod dispatch;
+pub(crate) mod first_uses;
 #[cfg(test)]
 mod lines;
 pub(crate) mod mount3;

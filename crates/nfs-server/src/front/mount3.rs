@@ -12,9 +12,9 @@ use nfs_wire::mount3::{
 use nfs_wire::{Encode, Encoder};
 use parking_lot::Mutex;
 
+use crate::exports::{Export, PRIVILEGED_PORT, Refused};
 use crate::front::nfs3::Context;
 use crate::front::nfs3::convert::file_handle;
-use crate::front::service::Service;
 use crate::limits;
 use crate::vfs::{Error, Target};
 
@@ -50,9 +50,11 @@ impl MountList {
             .retain(|(addr, mounted)| *addr != client || path.is_some_and(|path| mounted != path));
     }
 
-    /// The clients that said they mounted something, with what.
-    pub(crate) fn list(&self) -> Vec<(IpAddr, Vec<u8>)> {
-        self.entries.lock().iter().cloned().collect()
+    /// What this client said that it mounted.
+    pub(crate) fn of(&self, client: IpAddr) -> Vec<Vec<u8>> {
+        let entries = self.entries.lock();
+        let own = entries.iter().filter(|(addr, _)| *addr == client);
+        own.map(|(_, path)| path.clone()).collect()
     }
 }
 
@@ -62,42 +64,103 @@ pub(crate) async fn run(cx: &Context, call: Call<'_>, out: &mut Vec<u8>) {
     match call {
         Call::Null(()) => {}
         Call::Mnt(path) => {
-            let mounted = mnt(cx, path.0).await;
-            if mounted.is_ok() {
-                cx.service.mounts.add(addr, path.0);
-            }
+            let mounted = match mnt(cx, path.0).await {
+                Ok((ok, export)) => {
+                    cx.service.mounts.add(addr, path.0);
+                    cx.service.note_mounted(&cx.caller, path.0, &export);
+                    Ok(ok)
+                }
+                Err(why) => {
+                    cx.service.note_not_mounted(&cx.caller, path.0, &why);
+                    Err(why.status())
+                }
+            };
             mounted.encode(&mut Encoder::new(out));
         }
-        Call::Dump(()) => dump(&cx.service, out),
+        Call::Dump(()) => dump(cx, out),
         Call::Umnt(path) => cx.service.mounts.remove(addr, Some(path.0)),
         Call::Umntall(()) => cx.service.mounts.remove(addr, None),
         Call::Export(()) => exports(cx, out),
     }
 }
 
-async fn mnt(cx: &Context, path: &[u8]) -> Result<MountOk, Mountstat3> {
+async fn mnt(cx: &Context, path: &[u8]) -> Result<(MountOk, Arc<Export>), NotMounted> {
     // Some clients (libnfs for nfs://host/file) send nothing for the root.
     let path = if path.is_empty() { b"/" } else { path };
     let trees = cx.vfs().trees.load_full();
-    let (export, below) = trees.table.find_by_pseudo(path).ok_or(Mountstat3::Noent)?;
-    let tree = trees.by_id(export.id).ok_or(Mountstat3::Noent)?;
+    if !trees
+        .table
+        .exports()
+        .iter()
+        .any(|export| lists(export, cx.caller.addr))
+    {
+        return Err(NotMounted::Stranger);
+    }
+    let found = trees.table.find_by_pseudo(path);
+    let (export, below) = found.ok_or(NotMounted::NoExport)?;
+    let tree = trees.by_id(export.id).ok_or(NotMounted::NoExport)?;
+    let failed = |error: Error| match error {
+        Error::Refused(why) => NotMounted::Refused {
+            export: export.pseudo.clone(),
+            why,
+        },
+        error => NotMounted::Failed {
+            export: export.pseudo.clone(),
+            error,
+        },
+    };
+    // Before anything is looked at on the client's behalf.
+    let actor = cx
+        .service
+        .admit(&cx.caller, &export)
+        .await
+        .map_err(failed)?;
     let root = {
         let (vfs, tree) = (Arc::clone(cx.vfs()), Arc::clone(tree));
         let lane = tree.root_mount().lane();
         cx.vfs().blocking(lane, move || vfs.root(&tree)).await
     };
-    let root = root.and_then(|root| root).map_err(mountstat)?;
-    let actor = cx.service.admit(&cx.caller, &tree.export);
     let target = Target {
         tree: Arc::clone(tree),
-        object: root,
-        actor: actor.await.map_err(mountstat)?,
+        object: root.and_then(|root| root).map_err(failed)?,
+        actor,
     };
-    let object = cx.vfs().walk(target, &below).await.map_err(mountstat)?;
-    Ok(MountOk {
-        fhandle: file_handle(&object.handle).map_err(mountstat)?,
+    let object = cx.vfs().walk(target, &below).await.map_err(failed)?;
+    let ok = MountOk {
+        fhandle: file_handle(&object.handle).map_err(failed)?,
         auth_flavors: vec![AUTH_SYS],
-    })
+    };
+    Ok((ok, export))
+}
+
+/// Whether a rule of the export names the address, whatever else it asks for.
+fn lists(export: &Export, addr: IpAddr) -> bool {
+    export.client_rule(addr, PRIVILEGED_PORT).is_ok()
+}
+
+/// Why a MNT brought no handle, in words for the log: the protocol has fewer.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NotMounted {
+    #[error("no export lists its address; add a network with it to the export's clients")]
+    Stranger,
+    #[error("no export has this path; `penstock ctl exports` lists them")]
+    NoExport,
+    #[error("of export {export}: {why}")]
+    Refused { export: String, why: Refused },
+    #[error("in export {export}: {error}")]
+    Failed { export: String, error: Error },
+}
+
+impl NotMounted {
+    /// What the client is told. A stranger is told the same of every path: it does not learn which are
+    /// exported. A host that is in some export's clients learns whether a path is exported, to others, or not.
+    fn status(&self) -> Mountstat3 {
+        match self {
+            Self::Stranger | Self::Refused { .. } => Mountstat3::Acces,
+            Self::NoExport => Mountstat3::Noent,
+            Self::Failed { error, .. } => mountstat(*error),
+        }
+    }
 }
 
 fn mountstat(error: Error) -> Mountstat3 {
@@ -106,7 +169,9 @@ fn mountstat(error: Error) -> Mountstat3 {
         Error::Errno(Errno::NOENT) | Error::Stale => Mountstat3::Noent,
         Error::Errno(Errno::NOTDIR | Errno::LOOP) | Error::WrongType => Mountstat3::Notdir,
         Error::Errno(Errno::PERM) => Mountstat3::Perm,
-        Error::Errno(Errno::ACCESS) | Error::NotExported | Error::ReadOnly => Mountstat3::Acces,
+        Error::Errno(Errno::ACCESS) | Error::NotExported | Error::Refused(_) | Error::ReadOnly => {
+            Mountstat3::Acces
+        }
         Error::NameTooLong | Error::Errno(Errno::NAMETOOLONG) => Mountstat3::Nametoolong,
         Error::BadName | Error::Invalid => Mountstat3::Inval,
         Error::Errno(_) => Mountstat3::Io,
@@ -122,41 +187,31 @@ fn mountstat(error: Error) -> Mountstat3 {
     }
 }
 
-fn dump(service: &Service, out: &mut Vec<u8>) {
-    let mounts = service.mounts.list();
-    let names: Vec<String> = mounts.iter().map(|(addr, _)| addr.to_string()).collect();
-    let entries = mounts
-        .iter()
-        .zip(&names)
-        .map(|((_, path), name)| MountEntry {
-            hostname: Name(name.as_bytes()),
-            directory: Dirpath(path),
-        });
+/// The asker's own entries: who else mounts what is nobody's business but the administrator's.
+fn dump(cx: &Context, out: &mut Vec<u8>) {
+    let host = cx.caller.addr;
+    let (mounts, name) = (cx.service.mounts.of(host), host.to_string());
+    let entries = mounts.iter().map(|path| MountEntry {
+        hostname: Name(name.as_bytes()),
+        directory: Dirpath(path),
+    });
     WireMountList(entries.collect()).encode(&mut Encoder::new(out));
 }
 
+/// The exports that list the asker's address, each with the network by which it does. A stranger gets an empty
+/// list, and nobody learns who else is let in: paths and networks tell an attacker where to look next.
 fn exports(cx: &Context, out: &mut Vec<u8>) {
     let trees = cx.vfs().trees.load_full();
-    let groups: Vec<Vec<String>> = trees
-        .table
-        .exports()
-        .iter()
-        .map(|export| {
-            export
-                .rules()
-                .iter()
-                .map(|rule| rule.net.to_string())
-                .collect()
-        })
-        .collect();
-    let entries = trees
-        .table
-        .exports()
-        .iter()
-        .zip(&groups)
-        .map(|(export, nets)| ExportEntry {
-            directory: Dirpath(export.pseudo.as_bytes()),
-            groups: nets.iter().map(|net| Name(net.as_bytes())).collect(),
-        });
+    let rule = |export: &Arc<Export>| {
+        let rule = export.client_rule(cx.caller.addr, PRIVILEGED_PORT);
+        rule.map(|rule| rule.net.to_string())
+    };
+    let listed = trees.table.exports().iter();
+    let listed = listed.filter_map(|export| Some((export, rule(export).ok()?)));
+    let listed: Vec<(&Arc<Export>, String)> = listed.collect();
+    let entries = listed.iter().map(|(export, net)| ExportEntry {
+        directory: Dirpath(export.pseudo.as_bytes()),
+        groups: vec![Name(net.as_bytes())],
+    });
     ExportList(entries.collect()).encode(&mut Encoder::new(out));
 }

@@ -4,10 +4,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use nfs_io::identity::ServerIdentity;
-use nfs_io::{BufferPool, Creds, Errno, Lane, LocalUid};
+use nfs_io::{BufferPool, Creds, Lane, LocalUid};
 use parking_lot::Mutex;
 
-use crate::exports::{ClientRule, Export, PRIVILEGED_PORT, WireGid, WireUid};
+use crate::exports::{ClientRule, Export, PRIVILEGED_PORT, Refused, WireGid, WireUid};
+use crate::front::first_uses::FirstUses;
 use crate::front::mount3::MountList;
 use crate::host::call_notes::NotedCall;
 use crate::host::groups::GroupLists;
@@ -28,6 +29,7 @@ pub(crate) struct Service {
     pub(crate) counters: Counters,
     /// Which lines about peers go to the log.
     pub(crate) notices: Mutex<Notices>,
+    pub(crate) first_uses: Mutex<FirstUses>,
     pub(crate) mounts: MountList,
     pub(crate) groups: Arc<GroupLists>,
     /// Use the server's own group list of a uid instead of the one in AUTH_SYS.
@@ -54,7 +56,15 @@ impl Service {
         let handle = Handle::new(handle).map_err(|_too_long| Error::BadHandle)?;
         let located = self.vfs.locate(&handle).await?;
         // Before anything is opened on the client's behalf, it must be allowed on the export.
-        let mut actor = self.admit(caller, &located.tree.export).await?;
+        let mut actor = match self.admit(caller, &located.tree.export).await {
+            Ok(actor) => actor,
+            Err(error) => {
+                if let Error::Refused(why) = error {
+                    self.note_refused_call(caller, &located.tree.export, why);
+                }
+                return Err(error);
+            }
+        };
         actor.call_note = call_note.cloned();
         let now = caller.call.started;
         let (tree, object) = self.vfs.open_located(located, turn, now).await?;
@@ -70,7 +80,7 @@ impl Service {
     /// # Errors
     /// The refusal of the export's rules.
     pub(crate) async fn admit(&self, caller: &Caller, export: &Export) -> Result<Actor> {
-        let rule = rule(caller, export)?;
+        let rule = Self::rule(caller, export).map_err(Error::Refused)?;
         let creds = match &caller.identity {
             WireIdentity::Nobody => rule.squash.anonymous().clone(),
             WireIdentity::Sys { uid, gid, gids } if !self.server_groups => {
@@ -101,6 +111,25 @@ impl Service {
         })
     }
 
+    /// The rule of the export that holds for the caller.
+    ///
+    /// # Errors
+    /// Why the caller may not use the export.
+    pub(super) fn rule<'e>(
+        caller: &Caller,
+        export: &'e Export,
+    ) -> core::result::Result<&'e ClientRule, Refused> {
+        if caller.standing == Standing::Barred {
+            return Err(Refused::LocalBarred);
+        }
+        let port = if caller.standing.is_known() {
+            PRIVILEGED_PORT
+        } else {
+            caller.port
+        };
+        export.client_rule(caller.addr, port)
+    }
+
     /// The groups of a user as this machine's user database has them, the primary one first; none for
     /// whom it does not know.
     async fn own_groups(&self, uid: u32) -> Result<Vec<u32>> {
@@ -115,31 +144,17 @@ impl Service {
     }
 }
 
-fn rule<'e>(caller: &Caller, export: &'e Export) -> Result<&'e ClientRule> {
-    if caller.standing == Standing::Barred {
-        return Err(Error::NotExported);
-    }
-    let port = if caller.standing.is_known() {
-        PRIVILEGED_PORT
-    } else {
-        caller.port
-    };
-    export
-        .client_rule(caller.addr, port)
-        .map_err(|_refused| Error::NotExported)
-}
-
 /// The identity nearest to `creds` that this server can act as. A server that cannot take on identities acts
 /// as itself for everybody, as it said at start. In a user namespace, users that it does not know become the
 /// anonymous user.
 ///
 /// # Errors
-/// `EACCES` where the anonymous user is not known either.
+/// The refusal where the anonymous user is not known either.
 fn possible(creds: Creds, anonymous: &Creds) -> Result<Creds> {
     let own = ServerIdentity::current();
     if !own.can_switch() {
         return Ok(own.creds().clone());
     }
     own.known(creds, anonymous)
-        .ok_or(Error::Errno(Errno::ACCESS))
+        .ok_or(Error::Refused(Refused::NoIdentity))
 }

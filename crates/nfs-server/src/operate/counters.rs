@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use nfs_wire::nfs3::Procedure;
 
+use super::access_counters::AccessCounters;
 use super::latency::{Latency, ProcedureStatus};
 
 const PROCEDURES: usize = Procedure::ALL.len();
@@ -13,6 +14,8 @@ const PROCEDURES: usize = Procedure::ALL.len();
 #[derive(Default)]
 pub(crate) struct Counters {
     procedures: [Latency; PROCEDURES],
+    /// Who was let in and who was not.
+    pub(crate) access: AccessCounters,
     /// Connections that are open now.
     pub(crate) connections: AtomicU64,
     pub(crate) connections_accepted: AtomicU64,

@@ -1,5 +1,6 @@
 //! What the operator sees and does while the server runs: the control socket, trace events, counters.
 
+pub(crate) mod access_counters;
 pub mod control;
 pub(crate) mod counters;
 pub(crate) mod io_counters;

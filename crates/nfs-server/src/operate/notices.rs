@@ -25,13 +25,25 @@ pub(crate) enum Topic {
     ConnectionsFull,
     /// A program of this machine connected that may use no export.
     LocalBarred,
+    /// A MNT was answered with a handle.
+    MountGranted,
+    /// A MNT was refused.
+    MountRefused,
+    /// An NFS call was refused by the rules of its export.
+    CallRefused,
+    /// A client used an export for the first time.
+    FirstUse,
 }
 
 impl Topic {
-    const ALL: [Self; 3] = [
+    const ALL: [Self; 7] = [
         Self::ConnectionRefused,
         Self::ConnectionsFull,
         Self::LocalBarred,
+        Self::MountGranted,
+        Self::MountRefused,
+        Self::CallRefused,
+        Self::FirstUse,
     ];
 
     /// What its events are, for a line that says how many of them had none.
@@ -40,6 +52,10 @@ impl Topic {
             Self::ConnectionRefused => "refused connections",
             Self::ConnectionsFull => "connections beyond what there may be",
             Self::LocalBarred => "refused connections of local programs",
+            Self::MountGranted => "mounts",
+            Self::MountRefused => "refused mounts",
+            Self::CallRefused => "refused calls",
+            Self::FirstUse => "first uses of exports",
         }
     }
 }

@@ -14,6 +14,8 @@ use std::cell::RefCell;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::net::IpAddr;
 
+use crate::limits;
+
 /// Stands for one client: an address with a machine name, or a connection where nothing tells machines apart.
 /// Two ids of the same hasher are equal where the clients are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -70,6 +72,8 @@ pub(crate) struct Peer {
     addr: IpAddr,
     unnamed: ClientId,
     last: RefCell<Option<(Vec<u8>, ClientId)>>,
+    /// Ids of the exports that this connection used.
+    used: RefCell<Vec<u32>>,
 }
 
 impl Peer {
@@ -80,6 +84,7 @@ impl Peer {
             hasher,
             addr,
             last: RefCell::default(),
+            used: RefCell::default(),
         }
     }
 
@@ -96,6 +101,19 @@ impl Peer {
         // No longer than a credential lets it be: 255 bytes.
         *last = Some((machine_name.to_vec(), client));
         client
+    }
+
+    /// Whether this connection uses the export with this id for the first time, as far as it remembers: a
+    /// connection that uses very many forgets.
+    pub(crate) fn is_new_use(&self, export: u32) -> bool {
+        let mut used = self.used.borrow_mut();
+        if used.contains(&export) {
+            return false;
+        }
+        if used.len() < limits::EXPORTS_PER_CONNECTION_NOTED_MAX {
+            used.push(export);
+        }
+        true
     }
 
     /// The client of a call that names no machine.

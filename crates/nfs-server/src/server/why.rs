@@ -12,11 +12,11 @@ use nfs_io::plan::{Segment, placement};
 use nfs_io::{Errno, Mode};
 
 use super::Server;
+use crate::exports::PRIVILEGED_PORT;
 use crate::exports::config::{from_word, word_of};
 use crate::exports::policy::{
     Because, Choice, Io, IoPolicy, Mismatch, Stability, StableFloor, show_size,
 };
-use crate::exports::{PRIVILEGED_PORT, Refused as NotAdmitted};
 use crate::limits;
 use crate::operate::control::{Why, WhyAlignment, WhyQuery, WhyRule, WhySegment, WhyStable};
 use crate::operate::io_counters::Reason;
@@ -134,7 +134,7 @@ fn cannot_look(error: Error) -> String {
 /// What speaks against the call before any byte is moved.
 fn not_allowed(tree: &Tree, call: &IoCall) -> Option<String> {
     match tree.export.client_rule(call.client, PRIVILEGED_PORT) {
-        Err(NotAdmitted::NotListed | NotAdmitted::PortNotPrivileged) => Some(format!(
+        Err(_not_admitted) => Some(format!(
             "{} is not among the export's clients: it would be refused",
             call.client
         )),

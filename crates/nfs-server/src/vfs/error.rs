@@ -2,6 +2,8 @@
 
 use nfs_io::Errno;
 
+use crate::exports::Refused;
+
 /// An operation's failure. One total match per protocol version maps it to the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Error {
@@ -29,9 +31,12 @@ pub(crate) enum Error {
     /// The export, or the client's access to it, is read-only.
     #[error("the export is read-only for this client")]
     ReadOnly,
-    /// The client may not use the export.
-    #[error("the client may not use the export")]
+    /// The object is not in the export: behind a mount point, or outside of its directory.
+    #[error("it lies outside of the export, or behind a mount point (crossmnt)")]
     NotExported,
+    /// The rules of the export refuse the client.
+    #[error("refused: {0}")]
+    Refused(Refused),
     /// The attributes are not those that the caller wanted to change.
     #[error("the object changed since the client looked")]
     Changed,

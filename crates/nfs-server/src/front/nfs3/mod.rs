@@ -60,6 +60,10 @@ impl Context {
             .target(caller, handle.as_ref(), &self.turn, note);
         let target = target.await?;
         self.admitted.set(true);
+        let export = &target.tree.export;
+        if self.peer.is_new_use(export.id) {
+            self.service.note_use(caller, export);
+        }
         Ok(target)
     }
 

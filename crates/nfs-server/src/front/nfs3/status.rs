@@ -14,7 +14,7 @@ pub(super) fn status(error: Error) -> Nfsstat3 {
         Error::BadHandle => Nfsstat3::Badhandle,
         Error::Stale => Nfsstat3::Stale,
         Error::WrongType | Error::Invalid => Nfsstat3::Inval,
-        Error::BadName | Error::NotExported => Nfsstat3::Acces,
+        Error::BadName | Error::NotExported | Error::Refused(_) => Nfsstat3::Acces,
         Error::NameTooLong => Nfsstat3::Nametoolong,
         Error::Exists => Nfsstat3::Exist,
         Error::ReadOnly => Nfsstat3::Rofs,
