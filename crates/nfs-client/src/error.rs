@@ -14,7 +14,7 @@ use nfs_wire::DecodeError;
 use nfs_wire::auth::AuthStat;
 use nfs_wire::record::RecordError;
 
-pub use self::client::ClientError;
+pub use self::client::{ClientError, Listed};
 pub(crate) use self::client::{printable, refused};
 
 /// Why a call brought no results.

@@ -7,7 +7,7 @@ use nfs_wire::nfs3::FileHandle;
 
 use super::Client;
 use crate::connection::{ConnectOptions, Connection, Connections, Reconnect, SourcePort, Target};
-use crate::error::{ClientError, RpcError, printable};
+use crate::error::{ClientError, Listed, RpcError, printable};
 use crate::file::{Files, TransferSizes, Windows};
 use crate::identity::Identity;
 use crate::limits::{
@@ -198,11 +198,12 @@ pub(super) async fn registered_port(
 /// The path to mount for `path`, and the handle of its root.
 async fn find_export(mount: &Mount3, path: &[u8]) -> Result<(Vec<u8>, FileHandle), ClientError> {
     // A server may hide its list; then the path tells.
-    let exports = match mount.export().await {
-        Ok(exports) => exports,
+    let (exports, unlisted) = match mount.export().await {
+        Ok(exports) => (exports, Listed::No),
         Err(RpcError::Timeout { after }) => return Err(RpcError::Timeout { after }.into()),
-        Err(_) => Vec::new(),
+        Err(_) => (Vec::new(), Listed::Unknown),
     };
+    let source_port = mount.connection().source_port();
     let longest = exports
         .into_iter()
         .map(|export| export.directory)
@@ -214,6 +215,8 @@ async fn find_export(mount: &Mount3, path: &[u8]) -> Result<(Vec<u8>, FileHandle
             Err(status) => Err(ClientError::Mount {
                 path: printable(&directory),
                 status,
+                listed: Listed::Yes,
+                source_port,
             }),
         };
     }
@@ -234,6 +237,8 @@ async fn find_export(mount: &Mount3, path: &[u8]) -> Result<(Vec<u8>, FileHandle
     Err(ClientError::Mount {
         path: printable(path),
         status,
+        listed: unlisted,
+        source_port,
     })
 }
 

@@ -118,6 +118,8 @@ impl Driver {
                     self.shared.lock().table.stats.reconnects += 1;
                     self.shared.remade.fetch_add(1, Ordering::Release);
                     self.shared.up.store(true, Ordering::Relaxed);
+                    let port = super::source_port_of(&made);
+                    self.shared.source_port.store(port, Ordering::Relaxed);
                     stream = Some(made);
                 }
                 // The calls that wait for it end with their timeouts.

@@ -30,7 +30,7 @@ mod table;
 use std::future::Future;
 use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -242,6 +242,8 @@ struct Shared {
     up: AtomicBool,
     /// Connections made after the first; counted before anything is received over them.
     remade: AtomicU64,
+    /// The local port of the last connection that was made; 0 where the system does not say.
+    source_port: AtomicU16,
 }
 
 struct Inner {
@@ -265,7 +267,14 @@ impl Connection {
     pub async fn connect(target: Target, options: ConnectOptions) -> Result<Self, RpcError> {
         let options = options.bounded();
         let stream = connect::open(&target, &options).await?;
-        Ok(Self::start(target, options, Some(stream)))
+        let port = source_port_of(&stream);
+        let connection = Self::start(target, options, Some(stream));
+        connection
+            .handle
+            .shared
+            .source_port
+            .store(port, Ordering::Relaxed);
+        Ok(connection)
     }
 
     /// Starts the driver, with a connection that is there or without: then the first call makes it.
@@ -293,6 +302,7 @@ impl Connection {
             load: AtomicU32::new(0),
             up: AtomicBool::new(stream.is_some()),
             remade: AtomicU64::new(0),
+            source_port: AtomicU16::new(0),
         });
         tokio::spawn(Driver::new(shared.clone()).run(stream));
         Self {
@@ -376,6 +386,13 @@ impl Connection {
     /// The options it was made with.
     pub fn options(&self) -> &ConnectOptions {
         &self.handle.shared.options
+    }
+
+    /// The local port that it was made from last; `None` where the system does not say. Servers may ask for
+    /// one below 1024.
+    pub fn source_port(&self) -> Option<u16> {
+        let port = self.handle.shared.source_port.load(Ordering::Relaxed);
+        (port != 0).then_some(port)
     }
 
     async fn call_with(
@@ -582,6 +599,11 @@ fn call_header(xid: u32, procedure: Procedure, identity: &Identity) -> CallHeade
         credential: identity.credential(),
         verifier: OpaqueAuth::NONE,
     }
+}
+
+/// The local port of a connection; 0 where the system does not say.
+fn source_port_of(stream: &TcpStream) -> u16 {
+    stream.local_addr().map_or(0, |addr| addr.port())
 }
 
 /// Decodes all of a call's results as `T`.

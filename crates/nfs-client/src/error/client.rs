@@ -23,12 +23,16 @@ pub enum ClientError {
         status: Nfsstat3,
     },
     /// The server does not let us mount the path.
-    #[error("cannot mount {path}: {}", describe_mount(*status))]
+    #[error("cannot mount {path}: {}", describe_mount(*status, *listed, *source_port))]
     Mount {
         /// The path that was asked for, escaped for printing.
         path: String,
         /// The status in the results (RFC 1813 §5.1.5).
         status: Mountstat3,
+        /// Whether the server's list of exports (EXPORT) has the path.
+        listed: Listed,
+        /// The local port that the server saw; `None` where it is not known.
+        source_port: Option<u16>,
     },
     /// No address of the host's portmapper leads to the program.
     #[error("the host's portmapper knows no {program} over TCP: give its port in the URL")]
@@ -102,6 +106,17 @@ pub enum ClientError {
         /// The path, escaped for printing.
         path: String,
     },
+}
+
+/// What a server's list of exports says of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Listed {
+    /// It has the path, or a directory above it.
+    Yes,
+    /// It has nothing that the path lies in.
+    No,
+    /// The server does not give its list.
+    Unknown,
 }
 
 impl ClientError {
@@ -184,18 +199,81 @@ fn describe(status: Nfsstat3) -> &'static str {
     }
 }
 
-fn describe_mount(status: Mountstat3) -> &'static str {
-    match status {
-        Mountstat3::Perm => "not permitted; the server may ask for calls from a port below 1024",
-        Mountstat3::Noent => "no such directory, or not exported to this host",
+/// A refused mount, its likely cause and the cure. MNT3ERR_ACCES stands for a refused address and for a
+/// refused port alike (RFC 1813 §5.1.5 has no other word), so what else is known has to tell them apart.
+fn describe_mount(status: Mountstat3, listed: Listed, source_port: Option<u16>) -> String {
+    let port = source_port.filter(|port| *port >= PRIVILEGED_PORTS_END);
+    let text = match status {
+        Mountstat3::Acces | Mountstat3::Perm => return describe_refusal(listed, port),
+        Mountstat3::Noent => "no such directory, or not exported: check the path's spelling",
         Mountstat3::Io => "input/output error on the server: see its log",
-        Mountstat3::Acces => {
-            "not exported to this host: check the server's exports, and the path's spelling"
-        }
         Mountstat3::Notdir => "not a directory",
         Mountstat3::Inval => "the server finds the path invalid",
         Mountstat3::Nametoolong => "the path is too long",
         Mountstat3::Notsupp => "the server does not support it",
         Mountstat3::Serverfault => "the server failed inside: see its log",
+    };
+    text.to_owned()
+}
+
+/// Why the server's rules are likely to have refused a mount. `port`: the one it came from, if only below 1024
+/// is privileged and this is not.
+fn describe_refusal(listed: Listed, port: Option<u16>) -> String {
+    let run_as_root = "run this as root, or let the export take any port (Penstock: \
+                       privileged_port = false; exports(5): insecure)";
+    let add_host =
+        "ask for this host's address in the export's clients, and check the path's spelling";
+    match (listed, port) {
+        (Listed::Yes, Some(port)) => format!(
+            "refused, though it is in the server's list of exports: most likely because it was asked for \
+             from port {port}, which is not below 1024: {run_as_root}"
+        ),
+        (Listed::Yes, None) => {
+            "refused, though it is in the server's list of exports: it may be for other \
+             hosts or users; the server's log has the reason"
+                .to_owned()
+        }
+        (Listed::No, _) => format!(
+            "not exported to this host: the server's list of exports does not have it; {add_host}"
+        ),
+        (Listed::Unknown, None) => format!("not exported to this host: {add_host}"),
+        (Listed::Unknown, Some(port)) => format!(
+            "not exported to this host, or not to port {port}, which is not below 1024: {add_host}; for \
+             the port, {run_as_root}"
+        ),
+    }
+}
+
+/// A port below this can be bound only by root (or with CAP_NET_BIND_SERVICE), and servers may ask for one.
+const PRIVILEGED_PORTS_END: u16 = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_port_is_not_called_not_exported() {
+        let told = |listed, source_port| describe_mount(Mountstat3::Acces, listed, source_port);
+        let by_port = told(Listed::Yes, Some(40_000));
+        assert!(
+            by_port.contains("from port 40000, which is not below 1024"),
+            "{by_port}"
+        );
+        assert!(!by_port.contains("not exported"), "{by_port}");
+        for source_port in [Some(1023), None] {
+            let other = told(Listed::Yes, source_port);
+            assert!(other.contains("the server's log has the reason"), "{other}");
+            assert!(!other.contains("1024"), "{other}");
+        }
+        for source_port in [Some(1023), Some(40_000)] {
+            let by_host = told(Listed::No, source_port);
+            assert!(
+                by_host.starts_with("not exported to this host"),
+                "{by_host}"
+            );
+            assert!(!by_host.contains("1024"), "{by_host}");
+        }
+        let either = told(Listed::Unknown, Some(40_000));
+        assert!(either.contains("or not to port 40000"), "{either}");
     }
 }
