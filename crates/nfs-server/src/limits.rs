@@ -290,6 +290,11 @@ pub const NOTICE_OVERALL_SECONDS: u64 = 2;
 /// beyond share one address's quota until others have been quiet.
 pub const NOTICED_MAX: usize = 8192;
 
+/// Networks that the administrator may have shut out at once; while there are any, each call asks them all.
+pub const BLOCKS_MAX: usize = 256;
+/// Longest time that a network is shut out for, if a time is given: a year.
+pub const BLOCK_MINUTES_MAX: u64 = 366 * 24 * 60;
+
 // Counting and tracing.
 
 /// Stripes of an export's I/O figures; more shards than these share them. Each takes less than 2 KiB.

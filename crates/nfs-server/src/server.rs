@@ -1,5 +1,6 @@
 //! The server as a whole: started with everything it needs, run until told to stop.
 
+mod hosts;
 mod io;
 mod why;
 
@@ -252,6 +253,7 @@ impl Server {
             shards: self.shard_count,
             exports: self.service.vfs.trees.load().table.exports().len(),
             connections: self.service.counters.connections.load(Ordering::Relaxed),
+            blocked: self.service.blocked.list(Instant::now()),
             memory: MemoryStatus {
                 budget_bytes: sum(Budget::total),
                 in_use_bytes: sum(Budget::in_use),
@@ -552,6 +554,7 @@ pub(crate) fn make_service(
         counters: Counters::default(),
         notices: Default::default(),
         first_uses: Default::default(),
+        blocked: Default::default(),
         mounts: Default::default(),
         groups: Arc::default(),
         server_groups: config.server.server_groups,

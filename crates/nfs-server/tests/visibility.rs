@@ -4,12 +4,14 @@ mod support;
 
 use std::net::IpAddr;
 
+use nfs_client::connection::Reconnect;
 use nfs_client::mount3::Mount3;
 use nfs_client::{ConnectOptions, Connection, Identity, Nfs3, Target};
 use nfs_server::exports::ExportTable;
 use nfs_server::exports::config::{ClientConfig, Config, ExportConfig};
+use nfs_server::operate::control::{Asker, BlockOrder};
 use nfs_wire::mount3::Mountstat3;
-use nfs_wire::nfs3::Nfsstat3;
+use nfs_wire::nfs3::{FileHandle, Nfsstat3};
 use support::{Served, block_on, mount, ok, status};
 
 /// Serves one directory as several exports, each to the clients of one network.
@@ -33,9 +35,14 @@ fn served(exports: &[(&str, &str)]) -> Served {
 
 /// A client at this address of this machine, which is another host to the server: it trusts loopback.
 async fn client_at(served: &Served, source: &str) -> Nfs3 {
+    connected(served, source, Reconnect::Resend).await
+}
+
+async fn connected(served: &Served, source: &str, reconnect: Reconnect) -> Nfs3 {
     let target = Target::new(served.addr.ip().to_string(), served.addr.port());
     let options = ConnectOptions {
         source: Some(source.parse::<IpAddr>().unwrap()),
+        reconnect,
         ..ConnectOptions::default()
     };
     let connection = Connection::connect(target, options).await.unwrap();
@@ -180,4 +187,84 @@ fn a_stranger_learns_nothing_and_its_handles_are_worth_nothing() {
     });
     assert_eq!(served.counter("mounts_refused_host"), 3);
     assert_eq!(served.counter("calls_refused_host"), 1);
+}
+
+/// Calls until the connection is closed: a call that was on its way may still be answered.
+async fn until_closed(client: &Nfs3, root: &FileHandle) {
+    let called = async { while client.getattr(root).await.is_ok() {} };
+    let patience = std::time::Duration::from_secs(20);
+    tokio::time::timeout(patience, called).await.unwrap();
+}
+
+const ROOT: Asker = Asker { uid: 0, pid: None };
+
+#[test]
+fn a_blocked_host_is_shut_out_and_waits_until_it_is_let_in_again() {
+    let served = served(&[("/a", "127.0.0.0/8")]);
+    block_on(async {
+        let other = connected(&served, "127.0.0.1", Reconnect::Never).await;
+        let root = mount(&other, b"/a").await.unwrap();
+        let once = connected(&served, "127.0.0.2", Reconnect::Never).await;
+        let patient = client_at(&served, "127.0.0.2").await;
+        ok(once.getattr(&root).await);
+        ok(patient.getattr(&root).await);
+        let order = BlockOrder {
+            net: "127.0.0.2".to_owned(),
+            minutes: None,
+        };
+        let blocked = served.server.block(&order, ROOT).unwrap();
+        assert_eq!(blocked[0].net, "127.0.0.2/32");
+        // The connection that it had ends, and new ones bring it nothing.
+        until_closed(&once, &root).await;
+        let new = connected(&served, "127.0.0.2", Reconnect::Never).await;
+        assert!(new.null().await.is_err());
+        assert!(served.counter("connections_blocked") > 0);
+        assert_eq!(served.server.status().blocked[0].net, "127.0.0.2/32");
+        // Nobody else notices anything.
+        ok(other.getattr(&root).await);
+        let waits = async { ok(patient.getattr(&root).await) };
+        let lifts = async {
+            let error = served.server.unblock("127.0.0.0/8", ROOT).unwrap_err();
+            assert!(
+                error.contains("name the network that is: 127.0.0.2/32"),
+                "{error}"
+            );
+            assert_eq!(served.server.unblock("127.0.0.2", ROOT), Ok(vec![]));
+        };
+        tokio::join!(waits, lifts);
+    });
+}
+
+#[test]
+fn a_connection_is_closed_by_its_address_or_by_address_and_port() {
+    let served = served(&[("/a", "127.0.0.0/8")]);
+    block_on(async {
+        let clients = async |source: &str| {
+            let client = connected(&served, source, Reconnect::Never).await;
+            let root = mount(&client, b"/a").await.unwrap();
+            (client, root)
+        };
+        let (one, two, other) = (
+            clients("127.0.0.2").await,
+            clients("127.0.0.2").await,
+            clients("127.0.0.3").await,
+        );
+        let port = one.0.connection().source_port().unwrap();
+        let exactly = format!("127.0.0.2:{port}");
+        assert_eq!(served.server.disconnect(&exactly, ROOT), Ok(1));
+        until_closed(&one.0, &one.1).await;
+        ok(two.0.getattr(&two.1).await);
+        assert_eq!(served.server.disconnect("127.0.0.2", ROOT), Ok(1));
+        until_closed(&two.0, &two.1).await;
+        ok(other.0.getattr(&other.1).await);
+        for (wrong, cure) in [
+            ("127.0.0.2", "has no connection"),
+            ("here", "is no address"),
+        ] {
+            let error = served.server.disconnect(wrong, ROOT).unwrap_err();
+            assert!(error.contains(cure), "{error}");
+        }
+        // It may come again.
+        clients("127.0.0.2").await;
+    });
 }

@@ -1,5 +1,6 @@
 //! `penstock ctl`: asks and tells a running server, through its control socket.
 
+mod clients;
 mod figures;
 pub(crate) mod io;
 mod trace;
@@ -12,9 +13,7 @@ use anyhow::Context as _;
 use nfs_server::exports::config::{LogLevel, from_word};
 use nfs_server::exports::reload::ReloadReport;
 use nfs_server::host::state_dir;
-use nfs_server::operate::control::{
-    self, ClientStatus, Command, ExportStatus, Status, TraceChange,
-};
+use nfs_server::operate::control::{self, Command, ExportStatus, Status, TraceChange};
 
 use crate::exit::UsageError;
 
@@ -41,8 +40,11 @@ enum Action {
     Status,
     /// Show the exports, with who may do what
     Exports,
-    /// Show the clients that are connected
-    Clients,
+    /// Show the clients that are connected; shut hosts out, or send them away
+    Clients {
+        #[command(subcommand)]
+        action: Option<clients::Action>,
+    },
     /// Read the configuration again; a wrong one changes nothing
     Reload,
     /// Take no new connections, finish what is under way, end
@@ -85,7 +87,7 @@ impl Args {
         match action {
             Action::Status => print_status(&mut out, &ask(&directory, command)?)?,
             Action::Exports => print_exports(&mut out, &ask::<Vec<_>>(&directory, command)?)?,
-            Action::Clients => print_clients(&mut out, &ask::<Vec<_>>(&directory, command)?)?,
+            Action::Clients { action } => clients::run(&mut out, &directory, action, command)?,
             Action::Reload => print_reload(&mut out, &ask(&directory, command)?)?,
             Action::Drain => {
                 ask::<()>(&directory, command)?;
@@ -107,7 +109,7 @@ impl Action {
         Ok(match self {
             Self::Status => Command::Status,
             Self::Exports => Command::Exports,
-            Self::Clients => Command::Clients,
+            Self::Clients { action } => clients::command(action.as_ref()),
             Self::Reload => Command::Reload,
             Self::Drain => Command::Drain,
             Self::LogLevel { level } => Command::LogLevel(*level),
@@ -164,6 +166,7 @@ fn print_status(out: &mut impl Write, status: &Status) -> std::io::Result<()> {
         ("addresses", addresses.join(" ")),
         ("exports", status.exports.to_string()),
         ("connections", status.connections.to_string()),
+        ("blocked", clients::blocked_in_short(&status.blocked)),
         ("shards", status.shards.to_string()),
         ("engine", status.engine.clone()),
         ("handles", status.handles.clone()),
@@ -222,40 +225,6 @@ fn print_exports(out: &mut impl Write, exports: &[ExportStatus]) -> std::io::Res
                 rule.net, rule.access, rule.squash
             )?;
         }
-    }
-    Ok(())
-}
-
-fn print_clients(out: &mut impl Write, clients: &[ClientStatus]) -> std::io::Result<()> {
-    if clients.is_empty() {
-        return writeln!(out, "no client is connected");
-    }
-    let title = (
-        "CLIENT",
-        "USER",
-        "SECONDS",
-        "CALLS",
-        "UNDER WAY",
-        "RECEIVED",
-        "SENT",
-    );
-    let (client, user, seconds, calls, in_flight, received, sent) = title;
-    writeln!(
-        out,
-        "{client:<28}{user:>10}{seconds:>9}{calls:>12}{in_flight:>11}{received:>16}{sent:>16}"
-    )?;
-    for client in clients {
-        writeln!(
-            out,
-            "{:<28}{:>10}{:>9}{:>12}{:>11}{:>16}{:>16}",
-            client.address,
-            client.user.as_deref().unwrap_or("-"),
-            client.connected_seconds,
-            client.calls,
-            client.in_flight,
-            client.received_bytes,
-            client.sent_bytes
-        )?;
     }
     Ok(())
 }

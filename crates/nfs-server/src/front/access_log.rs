@@ -4,6 +4,7 @@
 //! ([`Notices`](crate::operate::notices::Notices)). A line names the client, the path or export, and for a
 //! refusal its real reason and cure, which the reply has no words for.
 
+use std::net::IpAddr;
 use std::time::Instant;
 
 use crate::exports::config::{Access, SquashKind, word_of};
@@ -66,6 +67,21 @@ impl Service {
             let (client, pseudo, terms) = (client(caller), &export.pseudo, terms(rule));
             tracing::info!("first use of {pseudo} by {client}: {terms}{leave}");
         }
+    }
+
+    /// Whether a connection that was just accepted comes from a host that the operator shut out, which is counted.
+    pub(crate) fn is_blocked(&self, addr: IpAddr) -> bool {
+        let now = Instant::now();
+        if !self.blocked.refuses(addr, now) {
+            return false;
+        }
+        count(&self.counters.access.connections_blocked);
+        let leave = self.notices.lock().note(Topic::Blocked, addr, now);
+        if let Some(leave) = leave {
+            let addr = addr.to_canonical();
+            tracing::info!("a connection of {addr}, which is blocked, is refused{leave}");
+        }
+        true
     }
 
     fn leave(&self, topic: Topic, caller: &Caller) -> Option<Leave> {

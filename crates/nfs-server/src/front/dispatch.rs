@@ -28,7 +28,7 @@ pub(crate) enum Answer {
     Reply(Reply),
     /// Nothing is sent: the call is running already, and its reply will come; or the record is a reply.
     Nothing,
-    /// The record is no call: the stream cannot be trusted any more.
+    /// The record is no call, so that the stream cannot be trusted any more, or the host is blocked.
     Close,
 }
 
@@ -196,6 +196,10 @@ impl Apart {
 /// Answers one record of a connection, from the decoding of its header to the encoded reply.
 pub(crate) async fn answer(mut cx: Context, call: Call) -> Answer {
     let start = Instant::now();
+    if cx.service.blocked.refuses(cx.caller.addr, start) {
+        count(&cx.service.counters.access.calls_blocked);
+        return Answer::Close;
+    }
     let Call {
         record,
         apart,

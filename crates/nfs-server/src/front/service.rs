@@ -12,6 +12,7 @@ use crate::front::first_uses::FirstUses;
 use crate::front::mount3::MountList;
 use crate::host::call_notes::NotedCall;
 use crate::host::groups::GroupLists;
+use crate::operate::blocks::BlockList;
 use crate::operate::counters::Counters;
 use crate::operate::notices::Notices;
 use crate::rpc::caller::{Caller, WireIdentity};
@@ -30,6 +31,8 @@ pub(crate) struct Service {
     /// Which lines about peers go to the log.
     pub(crate) notices: Mutex<Notices>,
     pub(crate) first_uses: Mutex<FirstUses>,
+    /// The hosts that the administrator shut out.
+    pub(crate) blocked: BlockList,
     pub(crate) mounts: MountList,
     pub(crate) groups: Arc<GroupLists>,
     /// Use the server's own group list of a uid instead of the one in AUTH_SYS.

@@ -38,6 +38,8 @@ pub(crate) struct Entrance {
 enum Refused {
     /// No export's rules name its address.
     Stranger,
+    /// The operator shut its host out.
+    Blocked,
     NoPlace(NoPlace),
     /// It is over already, or no descriptor is left.
     Broken,
@@ -74,7 +76,7 @@ async fn listen(listener: TcpListener, mut door: Door, entrance: Arc<Entrance>) 
             continue;
         };
         match entrance.admit(stream, peer, &mut door) {
-            Ok(()) | Err(Refused::Broken) => {}
+            Ok(()) | Err(Refused::Broken | Refused::Blocked) => {}
             Err(Refused::Stranger) => entrance.tell_of_stranger(peer.ip()),
             Err(Refused::NoPlace(why)) => {
                 count(&entrance.service.counters.connections_refused);
@@ -87,6 +89,10 @@ async fn listen(listener: TcpListener, mut door: Door, entrance: Arc<Entrance>) 
 
 impl Entrance {
     fn admit(&self, stream: TcpStream, peer: SocketAddr, door: &mut Door) -> Result<(), Refused> {
+        if self.service.is_blocked(peer.ip()) {
+            reset(&stream);
+            return Err(Refused::Blocked);
+        }
         let is_named = self.service.admits(peer.ip());
         let may_be_local = || {
             let own = stream.local_addr();

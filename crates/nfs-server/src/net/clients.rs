@@ -43,7 +43,7 @@ pub(crate) struct Figures {
     pub(super) unsent: AtomicBool,
     /// A call of it waits until there is memory or room for it.
     pub(super) held_up: AtomicBool,
-    /// Told when the connection's place is another's.
+    /// Told when the connection's place is another's, or the operator ends it.
     pub(super) to_close: Notify,
 }
 
@@ -180,5 +180,18 @@ impl Drop for Entered {
         let mut table = self.clients.table.lock();
         table.connections.remove(&self.figures.number);
         table.slots.leave(self.figures.number);
+    }
+}
+
+impl Clients {
+    /// Has the connections end whose peers are wanted, addresses in IPv4 form where they have one, and says
+    /// how many they are.
+    pub(crate) fn close(&self, wanted: impl Fn(SocketAddr) -> bool) -> usize {
+        let figures: Vec<Arc<Figures>> = self.table.lock().connections.values().cloned().collect();
+        let canonical = |peer: SocketAddr| SocketAddr::new(peer.ip().to_canonical(), peer.port());
+        let wanted = figures
+            .iter()
+            .filter(|figures| wanted(canonical(figures.peer)));
+        wanted.map(|figures| figures.to_close.notify_one()).count()
     }
 }

@@ -16,6 +16,10 @@ pub(crate) struct AccessCounters {
     pub(crate) mounts_of_no_path: AtomicU64,
     /// NFS calls that the rules of the exports refused.
     pub(crate) calls_refused: Refusals,
+    /// Connections of hosts that the administrator shut out, refused when they were accepted.
+    pub(crate) connections_blocked: AtomicU64,
+    /// Calls of such hosts over connections that they had; each closed its connection.
+    pub(crate) calls_blocked: AtomicU64,
     /// Clients and exports that were used for the first time, each pair once.
     pub(crate) first_uses: AtomicU64,
 }
@@ -43,7 +47,7 @@ impl Refusals {
 
 impl AccessCounters {
     /// The names under which `ctl status` shows them, with their values.
-    pub(crate) fn named(&self) -> [(&'static str, u64); 11] {
+    pub(crate) fn named(&self) -> [(&'static str, u64); 13] {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let (mounts, calls) = (&self.mounts_refused, &self.calls_refused);
         [
@@ -57,6 +61,8 @@ impl AccessCounters {
             ("calls_refused_port", load(&calls.port)),
             ("calls_refused_local_program", load(&calls.local_program)),
             ("calls_refused_identity", load(&calls.identity)),
+            ("connections_blocked", load(&self.connections_blocked)),
+            ("calls_blocked", load(&self.calls_blocked)),
             ("first_uses", load(&self.first_uses)),
         ]
     }

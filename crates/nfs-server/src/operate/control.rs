@@ -18,6 +18,7 @@
 
 mod client;
 mod follow;
+mod hosts;
 mod io_modes;
 mod messages;
 
@@ -33,6 +34,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 
 pub use client::{ControlError, follow, request};
+pub use hosts::{BlockOrder, BlockStatus};
 pub use io_modes::{
     IoChanged, IoOrder, IoQuery, IoState, IoView, Why, WhyAlignment, WhyQuery, WhyRule, WhySegment,
     WhyStable,
@@ -83,6 +85,12 @@ pub struct Controls {
     pub exports: Box<dyn Fn() -> Vec<ExportStatus> + Send + Sync>,
     /// The clients that are connected.
     pub clients: Box<dyn Fn() -> Vec<ClientStatus> + Send + Sync>,
+    /// Shuts hosts out, and says which are.
+    pub block: Ask<BlockOrder, Vec<BlockStatus>>,
+    /// Lets hosts in again that were shut out, and says which still are.
+    pub unblock: Ask<String, Vec<BlockStatus>>,
+    /// Closes connections of an address, or of an address and port, and says how many.
+    pub disconnect: Ask<String, usize>,
     /// Reads the configuration again and says what changed.
     pub reload: Box<dyn Fn() -> Result<ReloadReport, ReloadError> + Send + Sync>,
     /// Begins to end the server: no new connections, what is under way is finished.
@@ -237,6 +245,10 @@ fn answer(command: Command, controls: &Controls, asker: Asker) -> String {
             clients.truncate(limits::CONTROL_CLIENTS_MAX);
             success(&clients)
         }
+        Command::Block(order) => either((controls.block)(&order, asker)),
+        Command::Blocked => success(&(controls.status)().blocked),
+        Command::Unblock(net) => either((controls.unblock)(&net, asker)),
+        Command::Disconnect(peer) => either((controls.disconnect)(&peer, asker)),
         Command::Reload => match (controls.reload)() {
             Ok(report) => success(&report),
             Err(error) => refusal(&error.to_string()),

@@ -31,18 +31,21 @@ pub(crate) enum Topic {
     MountRefused,
     /// An NFS call was refused by the rules of its export.
     CallRefused,
+    /// A connection or call of a host that the administrator shut out was refused.
+    Blocked,
     /// A client used an export for the first time.
     FirstUse,
 }
 
 impl Topic {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::ConnectionRefused,
         Self::ConnectionsFull,
         Self::LocalBarred,
         Self::MountGranted,
         Self::MountRefused,
         Self::CallRefused,
+        Self::Blocked,
         Self::FirstUse,
     ];
 
@@ -55,6 +58,7 @@ impl Topic {
             Self::MountGranted => "mounts",
             Self::MountRefused => "refused mounts",
             Self::CallRefused => "refused calls",
+            Self::Blocked => "refusals of blocked hosts",
             Self::FirstUse => "first uses of exports",
         }
     }

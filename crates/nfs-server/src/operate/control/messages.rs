@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::{IoOrder, IoQuery, WhyQuery};
+use super::{BlockOrder, BlockStatus, IoOrder, IoQuery, WhyQuery};
 use crate::exports::config::{Access, Durability, LogLevel, SquashKind, from_word, word_of};
 use crate::exports::{ClientRule, Export};
 use crate::operate::io_counters::IoStatus;
@@ -36,6 +36,15 @@ pub enum Command {
     Exports,
     /// Asks who is connected: a list of [`ClientStatus`].
     Clients,
+    /// Shuts hosts out until the server ends or some minutes have passed; a list of
+    /// [`BlockStatus`].
+    Block(BlockOrder),
+    /// Asks who is shut out: a list of [`BlockStatus`].
+    Blocked,
+    /// Lets hosts in again, by the network that was blocked; a list of [`BlockStatus`].
+    Unblock(String),
+    /// Closes the connections of an address, or the one of an address and port; answered with how many.
+    Disconnect(String),
     /// Reads the configuration again; [`crate::exports::reload::ReloadReport`].
     Reload,
     /// Ends the server when what is under way is done.
@@ -112,6 +121,8 @@ pub struct Status {
     pub exports: usize,
     /// How many connections are open now.
     pub connections: u64,
+    /// The hosts that are shut out.
+    pub blocked: Vec<BlockStatus>,
     /// How much memory the I/O buffers take.
     pub memory: MemoryStatus,
     /// Everything that is counted, by name.

@@ -36,6 +36,16 @@ fn controls(told: &Told) -> Controls {
                 ..ClientStatus::default()
             }]
         }),
+        block: Box::new(|order, _| {
+            let net = order.net.clone();
+            Ok(vec![BlockStatus {
+                net,
+                seconds_left: order.minutes.map(|minutes| minutes * 60),
+                refused: 0,
+            }])
+        }),
+        unblock: Box::new(|net, _| Err(format!("{net} is not blocked"))),
+        disconnect: Box::new(|peer, _| Ok(peer.len())),
         reload: Box::new(|| Err(ReloadError::Apply("p.toml:3: wrong; mend it".to_owned()))),
         drain: Box::new(move || note(&drained, "drain".to_owned())),
         log_level: Box::new(move |level| note(&levelled, format!("{level:?}"))),
@@ -107,6 +117,17 @@ async fn every_command_is_answered() {
         assert_eq!(exports[0].rules[0].squash, "root");
         let clients: Vec<ClientStatus> = request(&path, Command::Clients).unwrap();
         assert_eq!(clients[0].calls, 3);
+        let order = BlockOrder {
+            net: "10.0.0.1".to_owned(),
+            minutes: Some(2),
+        };
+        let blocked: Vec<BlockStatus> = request(&path, Command::Block(order)).unwrap();
+        assert_eq!(blocked[0].seconds_left, Some(120));
+        let unblock = Command::Unblock("10.0.0.1".to_owned());
+        let refused = request::<Vec<BlockStatus>>(&path, unblock).unwrap_err();
+        assert!(refused.to_string().contains("10.0.0.1 is not blocked"));
+        let disconnect = Command::Disconnect("::1".to_owned());
+        assert_eq!(request::<usize>(&path, disconnect).unwrap(), 3);
         let refused = request::<ReloadReport>(&path, Command::Reload).unwrap_err();
         assert_eq!(refused.to_string(), "p.toml:3: wrong; mend it");
         request::<()>(&path, Command::LogLevel(LogLevel::Debug)).unwrap();
