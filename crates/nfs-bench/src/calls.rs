@@ -2,7 +2,7 @@
 //! awaited.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
@@ -12,13 +12,37 @@ use nfs_wire::nfs3::{self, Failure, FileHandle, Procedure, Sattr3};
 use nfs_wire::record::{FragmentHeader, RecordCutter, RecordLimits};
 use nfs_wire::rpc::{AcceptStat, CallHeader, ReplyBody, ReplyHeader};
 use nfs_wire::{Decode, Decoder, Encode, Encoder, encode_to_vec};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
 
 use crate::limits;
 
+/// Connects to `to`, from the address `from` of this machine where one is given.
+///
+/// # Errors
+/// The server does not accept connections, or `from` is not this machine's.
+pub(crate) fn connect(from: Option<Ipv4Addr>, to: SocketAddr) -> Result<TcpStream> {
+    let connecting = || format!("connecting to {to}");
+    let Some(from) = from else {
+        return TcpStream::connect(to).with_context(connecting);
+    };
+    let socket = socket_with(
+        AddressFamily::INET,
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )?;
+    bind(&socket, &SocketAddr::from((from, 0)))?;
+    rustix::net::connect(&socket, &to).with_context(connecting)?;
+    Ok(TcpStream::from(socket))
+}
+
 /// The handle of the directory exported as `export` by the MOUNT program at `address`.
-pub(crate) fn mount(address: SocketAddr, export: &str) -> Result<FileHandle> {
-    let mut stream =
-        TcpStream::connect(address).with_context(|| format!("connecting to {address}"))?;
+pub(crate) fn mount(
+    from: Option<Ipv4Addr>,
+    address: SocketAddr,
+    export: &str,
+) -> Result<FileHandle> {
+    let mut stream = connect(from, address)?;
     let program = (
         mount3::PROGRAM,
         mount3::VERSION,

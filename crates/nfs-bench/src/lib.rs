@@ -9,6 +9,7 @@
 //! reply's status is looked at, and nothing else happens, so that what is measured is the server.
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::too_many_lines))]
 
+pub mod attacks;
 pub mod baseline;
 mod calls;
 pub mod client;

@@ -1,12 +1,15 @@
 //! `nfs-bench`, started by `cargo xtask bench`: parses, calls, prints.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, Parser, Subcommand};
+use nfs_bench::attacks::attacker::{self, Job};
+use nfs_bench::attacks::kind::Attack;
+use nfs_bench::attacks::run::{self as attacks, Options as AttacksOptions};
 use nfs_bench::baseline::load::{self, Amount, Load};
 use nfs_bench::baseline::run::{self as baseline, Kind, Options};
 use nfs_bench::baseline::workload::Workload;
@@ -55,6 +58,40 @@ enum What {
         /// Print JSON instead of tables
         #[arg(long)]
         json: bool,
+    },
+    /// Hostile and greedy peers beside a polite client: ours with both engines and NFS-Ganesha, in turn
+    Attacks {
+        /// Length of one measurement of the polite client
+        #[arg(long, default_value_t = 3.0)]
+        seconds: f64,
+        /// How often each attack is run against each server
+        #[arg(long, default_value_t = 1)]
+        rounds: usize,
+        /// Only this server (may be given more than once)
+        #[arg(long = "server")]
+        servers: Vec<Kind>,
+        /// Only attacks whose name contains this
+        #[arg(long)]
+        filter: Option<String>,
+        /// Print JSON instead of tables
+        #[arg(long)]
+        json: bool,
+    },
+    /// Attack a server until ended (what `attacks` attacks with)
+    #[command(hide = true)]
+    Attack {
+        /// Its name, as in the report
+        #[arg(long)]
+        attack: Attack,
+        /// Where the NFS program listens
+        #[arg(long)]
+        nfs: SocketAddr,
+        /// Where the MOUNT program listens
+        #[arg(long)]
+        mount: SocketAddr,
+        /// The path to mount
+        #[arg(long)]
+        export: String,
     },
     /// The I/O modes: ours in each, other servers and local fio, in turn, with little memory
     Modes(Box<ModesArgs>),
@@ -120,6 +157,9 @@ enum What {
         /// The core to run on (wherever the kernel likes if not given)
         #[arg(long)]
         cpu: Option<usize>,
+        /// The address of this machine to call from
+        #[arg(long)]
+        from: Option<Ipv4Addr>,
     },
 }
 
@@ -321,6 +361,35 @@ fn run(command: What) -> Result<ExitCode> {
             };
             run_baseline(&options, json)
         }
+        What::Attacks {
+            seconds,
+            rounds,
+            servers,
+            filter,
+            json,
+        } => {
+            let options = AttacksOptions {
+                seconds,
+                rounds,
+                servers,
+                filter,
+            };
+            run_attacks(&options, json)
+        }
+        What::Attack {
+            attack,
+            nfs,
+            mount,
+            export,
+        } => {
+            attacker::run(&Job {
+                attack,
+                nfs,
+                mount,
+                export,
+            })?;
+            Ok(ExitCode::SUCCESS)
+        }
         What::Modes(arguments) => run_modes(&arguments),
         What::Client(arguments) => run_client(&arguments),
         What::Move {
@@ -362,6 +431,7 @@ fn run(command: What) -> Result<ExitCode> {
             calls,
             handles,
             cpu,
+            from,
         } => {
             let amount = calls.map_or(Amount::For(Duration::from_secs_f64(seconds)), Amount::Calls);
             let load = Load {
@@ -373,6 +443,7 @@ fn run(command: What) -> Result<ExitCode> {
                 amount,
                 handles,
                 cpu,
+                from,
             };
             println!("{}", serde_json::to_string(&load::run(&load)?)?);
             Ok(ExitCode::SUCCESS)
@@ -391,6 +462,23 @@ fn run_baseline(options: &Options, json: bool) -> Result<ExitCode> {
         return Ok(code(stage::enter()?));
     }
     let report = baseline::run(options)?;
+    if json {
+        println!("{}", serde_json::to_string_pretty(&report)?);
+    } else {
+        print!("{}", report.summary().text());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn run_attacks(options: &AttacksOptions, json: bool) -> Result<ExitCode> {
+    rounds(options.rounds)?;
+    if !stage::is_inside() {
+        if !stage::is_root() {
+            bail!("this needs root: it makes namespaces and a file system of its own");
+        }
+        return Ok(code(stage::enter()?));
+    }
+    let report = attacks::run(options)?;
     if json {
         println!("{}", serde_json::to_string_pretty(&report)?);
     } else {

@@ -45,6 +45,8 @@ pub struct Penstock<'a> {
     pub pseudo: &'a str,
     /// An address on a wire to guests on which the server listens, too, and the guests' network.
     pub guests: Option<(&'a str, &'a str)>,
+    /// Another host that the export admits, beside this one's loopback address and the guests.
+    pub neighbour: Option<Ipv4Addr>,
 }
 
 /// How the responder answers; these are the options of its command line.
@@ -197,6 +199,9 @@ impl Start<'_> {
             Some((host, network)) => (format!(", \"{host}:{port}\""), format!(", \"{network}\"")),
             None => (String::new(), String::new()),
         };
+        let neighbour = ours
+            .neighbour
+            .map_or(String::new(), |host| format!(", \"{host}\""));
         let engine = ours.engine.map_or(String::new(), |engine| {
             format!("engine = \"{}\"\n", engine.name())
         });
@@ -205,7 +210,7 @@ impl Start<'_> {
         });
         format!(
             "[server]\nlisten = [\"127.0.0.1:{port}\"{listen}]\nstate_dir = \"{state}\"\nrpcbind = false\n{engine}\n\
-             [[export]]\npath = \"{directory}\"\npseudo = \"{}\"\nclients = [\"127.0.0.1\"{clients}]\nsquash = \"none\"\n{modes}",
+             [[export]]\npath = \"{directory}\"\npseudo = \"{}\"\nclients = [\"127.0.0.1\"{clients}{neighbour}]\nsquash = \"none\"\n{modes}",
             ours.pseudo
         )
     }

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use hdrhistogram::Histogram;
 use nfs_wire::record::{RecordCutter, RecordLimits};
 
 use super::workload::{Slots, Target, Workload, prepare};
-use crate::calls::first_xid;
+use crate::calls::{connect, first_xid};
 use crate::limits;
 use crate::pin::pin_thread;
 use crate::sample::Sample;
@@ -47,6 +47,8 @@ pub struct Load {
     pub handles: Option<PathBuf>,
     /// The core that the thread binds itself to; `None` leaves it to the kernel.
     pub cpu: Option<usize>,
+    /// The address of this machine that the calls come from; `None` leaves it to the kernel.
+    pub from: Option<Ipv4Addr>,
 }
 
 /// Runs a load: mounts, prepares the files it needs, then measures.
@@ -60,12 +62,12 @@ pub fn run(load: &Load) -> Result<Sample> {
     if let Some(cpu) = load.cpu {
         pin_thread(cpu)?;
     }
-    let mut stream =
-        TcpStream::connect(load.nfs).with_context(|| format!("connecting to {}", load.nfs))?;
+    let mut stream = connect(load.from, load.nfs)?;
     stream.set_nodelay(true)?;
     // A lost reply must end the run with a message, not hang it.
     stream.set_read_timeout(Some(Duration::from_secs(30)))?;
     let target = Target {
+        from: load.from,
         mount: load.mount,
         export: &load.export,
         handles: load.handles.as_deref(),

@@ -85,6 +85,7 @@ impl Kind {
                 mode: None,
                 pseudo: "/",
                 guests: None,
+                neighbour: None,
             })
         };
         match self {

@@ -1,6 +1,6 @@
 //! The everyday calls, prepared: each workload is a list of encoded calls per slot, and the files they need.
 
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -84,6 +84,8 @@ impl Workload {
 /// The addresses and the path that the calls of a workload go to.
 #[derive(Debug)]
 pub(crate) struct Target<'a> {
+    /// The address of this machine that MOUNT is asked from; `None` leaves it to the kernel.
+    pub(crate) from: Option<Ipv4Addr>,
     /// Address of the MOUNT program.
     pub(crate) mount: SocketAddr,
     /// Path of the export, as MOUNT takes it.
@@ -102,7 +104,7 @@ pub(crate) fn prepare(
     let (root, file) = match target.handles.filter(|path| path.exists()) {
         Some(path) => recall(path)?,
         None => {
-            let root = mount(target.mount, target.export)?;
+            let root = mount(target.from, target.mount, target.export)?;
             let file = make_file(stream, root, depth)?;
             if let Some(path) = target.handles {
                 remember(path, [root, file])?;

@@ -35,7 +35,7 @@ impl Session {
             .with_context(|| format!("connecting to {}", place.nfs))?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(PATIENCE))?;
-        let root = mount(place.mount, &place.export)?;
+        let root = mount(None, place.mount, &place.export)?;
         let fsinfo = FsinfoArgs { fsroot: root };
         let info = ask::<FsinfoOk, PostOpAttr>(&mut stream, Procedure::Fsinfo, &fsinfo)?;
         let (file, largest) = match direction {

@@ -1,0 +1,7 @@
+//! Hostile and greedy peers beside a polite one: how long the polite client waits, and what the server's memory
+//! comes to, ours with each engine and Ganesha in turn.
+
+pub mod attacker;
+pub mod kind;
+pub mod report;
+pub mod run;
