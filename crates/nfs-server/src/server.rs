@@ -29,9 +29,10 @@ use crate::limits;
 use crate::net::accept::{Entrance, accept};
 use crate::net::clients::Clients;
 use crate::net::shard::{self, Accepted, ShardStart};
+use crate::operate::audit::Audit;
 use crate::operate::control::{
-    ClientStatus, ConfinementStatus, ExportStatus, FollowRequest, Follower, IoStatus, Listening,
-    MemoryStatus, Status, TraceChange, TraceStatus,
+    AuditFollower, ClientStatus, ConfinementStatus, ExportStatus, FollowRequest, Follower,
+    IoStatus, Listening, MemoryStatus, Status, TraceChange, TraceStatus,
 };
 use crate::operate::counters::{Counters, count};
 use crate::rpc::reply_cache::ReplyCache;
@@ -311,6 +312,14 @@ impl Server {
         self.service.vfs.trace.follow(request)
     }
 
+    /// Follows the audit, as `penstock ctl audit follow` asks for.
+    ///
+    /// # Errors
+    /// In words: no export is audited, too many followers.
+    pub fn follow_audit(&self) -> Result<AuditFollower, String> {
+        self.service.audit.follow()
+    }
+
     /// The clients that are connected, for `penstock ctl clients`.
     #[must_use]
     pub fn clients(&self) -> Vec<ClientStatus> {
@@ -327,6 +336,9 @@ impl Server {
         let old = self.service.vfs.trees.load_full();
         let trees = Trees::open(Arc::new(table), Some(&old))?;
         self.service.vfs.serve(trees)?;
+        let served = self.service.vfs.trees.load_full();
+        let exports = served.table.exports().iter();
+        self.service.audit.set_exports(exports.map(AsRef::as_ref));
         for export in old.table.exports() {
             if export.io.is_changed() {
                 tracing::info!(export = %export.pseudo, "I/O modes as configured again");
@@ -354,8 +366,12 @@ impl Server {
         }
         self.drain.send_replace(true);
         let shards = std::mem::take(&mut *self.shards.lock());
-        let vfs = Arc::clone(&self.service.vfs);
-        let ended = tokio::task::spawn_blocking(move || end(&vfs, shards)).await;
+        let service = Arc::clone(&self.service);
+        let ended = tokio::task::spawn_blocking(move || {
+            end(&service.vfs, shards);
+            service.audit.close();
+        });
+        let ended = ended.await;
         ended.map_err(|error| StartError::Failed(format!("a thread panicked: {error}")))
     }
 
@@ -421,6 +437,7 @@ impl Server {
         ];
         let named = counters.named().into_iter().chain(others);
         let named = named.chain(counters.access.named());
+        let named = named.chain(self.service.audit.counters());
         let named = named.map(|(name, value)| (name.to_owned(), value));
         let calls = counters.procedures().into_iter().map(|status| {
             let name = status.procedure.to_lowercase();
@@ -544,6 +561,9 @@ pub(crate) fn make_service(
         read_budget: facts.send_budget.clone(),
     };
     let vfs = Vfs::open(state_dir.path(), exports, resources).map_err(failed)?;
+    let audit = Audit::new(state_dir.path(), config.server.audit_to);
+    let trees = vfs.trees.load_full();
+    audit.set_exports(trees.table.exports().iter().map(AsRef::as_ref));
     let mut of_notes = [0; 24];
     getrandom::fill(&mut of_notes).map_err(|error| failed(format!("random numbers: {error}")))?;
     let notes = Arc::new(CallNotes::open(state_dir.path(), of_notes));
@@ -552,6 +572,7 @@ pub(crate) fn make_service(
         replies: Arc::new(ReplyCache::new(notes)),
         receive_buffers: BufferPool::new(facts.budget.clone()),
         counters: Counters::default(),
+        audit,
         notices: Default::default(),
         first_uses: Default::default(),
         blocked: Default::default(),

@@ -1,5 +1,6 @@
 //! `penstock ctl`: asks and tells a running server, through its control socket.
 
+mod audit;
 mod clients;
 mod figures;
 pub(crate) mod io;
@@ -56,6 +57,14 @@ enum Action {
         level: LogLevel,
     },
     Io(Box<io::Args>),
+    /// Show who creates, removes, renames and changes what
+    ///
+    /// For the exports whose configuration says `audit = "changes"` or "all". The same goes to the log of the
+    /// audit, a file of JSON lines in the state directory or the journal.
+    Audit {
+        #[command(subcommand)]
+        action: audit::Action,
+    },
     /// Show what READ, WRITE and COMMIT do, event by event
     ///
     /// The events have the names of the Linux kernel's server (nfsd:*). While nobody listens they cost
@@ -75,6 +84,7 @@ impl Args {
         };
         let action = match self.action {
             Action::Trace { action } => return action.run(&directory, self.json),
+            Action::Audit { action } => return action.run(&directory, self.json),
             Action::Io(args) if args.wants_counters() => return args.count(&directory, self.json),
             other => other,
         };
@@ -93,7 +103,9 @@ impl Args {
                 ask::<()>(&directory, command)?;
                 writeln!(out, "draining")?;
             }
-            Action::LogLevel { .. } | Action::Trace { .. } => ask::<()>(&directory, command)?,
+            Action::LogLevel { .. } | Action::Trace { .. } | Action::Audit { .. } => {
+                ask::<()>(&directory, command)?
+            }
             Action::Io(_) => match &command {
                 Command::IoWhy(_) => io::print_why(&mut out, &ask(&directory, command)?)?,
                 Command::IoSet(_) => io::print_changed(&mut out, &ask(&directory, command)?)?,
@@ -116,6 +128,7 @@ impl Action {
             Self::Io(args) => args.command()?,
             // Its subcommands make their own.
             Self::Trace { .. } => Command::Trace(TraceChange::List),
+            Self::Audit { .. } => Command::AuditFollow,
         })
     }
 }
@@ -203,9 +216,13 @@ fn print_status(out: &mut impl Write, status: &Status) -> std::io::Result<()> {
 fn print_exports(out: &mut impl Write, exports: &[ExportStatus]) -> std::io::Result<()> {
     for export in exports {
         let crossmnt = if export.crossmnt { ", crossmnt" } else { "" };
+        let audit = match export.audit.as_str() {
+            "" | "off" => String::new(),
+            audited => format!(", audit {audited}"),
+        };
         writeln!(
             out,
-            "{} is {}  ({}{crossmnt}, read {}, write {}, id {:08x})",
+            "{} is {}  ({}{crossmnt}{audit}, read {}, write {}, id {:08x})",
             export.pseudo,
             export.path.display(),
             export.durability,

@@ -75,6 +75,8 @@ pub struct ServerConfig {
     pub log: LogLevel,
     /// Log one JSON object per line instead of text.
     pub log_json: bool,
+    /// Where the audit of exports is written.
+    pub audit_to: AuditTo,
     /// Whether the process gives up what it does not need.
     pub confine: Confine,
     /// Directories beneath which everything lies that this server will ever serve, absolute; empty
@@ -97,6 +99,7 @@ impl Default for ServerConfig {
             trust_loopback: false,
             log: LogLevel::Info,
             log_json: false,
+            audit_to: AuditTo::File,
             confine: Confine::Auto,
             confine_beneath: Vec::new(),
         }
@@ -117,6 +120,8 @@ pub struct ExportConfig {
     pub durability: Durability,
     /// May a client walk into other file systems that are mounted below the directory?
     pub crossmnt: bool,
+    /// Which calls the audit is told of.
+    pub audit: Audited,
     /// How READs and WRITEs reach the disk.
     pub io: IoPolicy,
 }
@@ -135,6 +140,7 @@ impl ExportConfig {
             clients: loopback_nets().map(rule).to_vec(),
             durability: Durability::Sync,
             crossmnt: false,
+            audit: Audited::Off,
             io: IoPolicy::default(),
         }
     }
@@ -210,6 +216,41 @@ impl Confine {
         ("off", Self::Off),
         ("required", Self::Required),
     ];
+}
+
+/// Which calls on an export the audit is told of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Audited {
+    /// None.
+    Off,
+    /// Those that make, remove and rename, and that change attributes.
+    Changes,
+    /// READ and WRITE too, but of them only the first in a while of each user, client and file.
+    All,
+}
+
+impl Audited {
+    /// The words that the configuration has for the values.
+    pub const WORDS: &'static [(&'static str, Self)] = &[
+        ("off", Self::Off),
+        ("changes", Self::Changes),
+        ("all", Self::All),
+    ];
+}
+
+/// Where the audit is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AuditTo {
+    /// To `audit.jsonl` in the state directory.
+    File,
+    /// To the journal of systemd.
+    Journal,
+}
+
+impl AuditTo {
+    /// The words that the configuration has for the values.
+    pub const WORDS: &'static [(&'static str, Self)] =
+        &[("file", Self::File), ("journal", Self::Journal)];
 }
 
 /// Whether clients may change files of an export.

@@ -160,6 +160,7 @@ fn needs_restart(old: &ServerConfig, new: &ServerConfig) -> Vec<String> {
         ("server_groups", old.server_groups != new.server_groups),
         ("trust_loopback", old.trust_loopback != new.trust_loopback),
         ("log_json", old.log_json != new.log_json),
+        ("audit_to", old.audit_to != new.audit_to),
         ("confine", old.confine != new.confine),
         (
             "confine_beneath",

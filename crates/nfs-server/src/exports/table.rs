@@ -13,8 +13,8 @@ use ipnet::IpNet;
 use nfs_io::{Creds, LocalGid, LocalUid};
 
 use crate::exports::config::{
-    Access, ClientConfig, Config, ConfigErrors, Durability, ExportConfig, Problem, SquashKind,
-    export_id,
+    Access, Audited, ClientConfig, Config, ConfigErrors, Durability, ExportConfig, Problem,
+    SquashKind, export_id,
 };
 use crate::exports::policy::LivePolicy;
 
@@ -54,6 +54,8 @@ pub struct Export {
     pub durability: Durability,
     /// May a client walk into file systems mounted below `path`?
     pub crossmnt: bool,
+    /// Which calls the audit is told of.
+    pub audit: Audited,
     /// How READs and WRITEs reach the disk.
     pub io: LivePolicy,
     rules: Vec<ClientRule>,
@@ -217,6 +219,7 @@ impl Export {
             pseudo: config.pseudo.clone(),
             durability: config.durability,
             crossmnt: config.crossmnt,
+            audit: config.audit,
             io: LivePolicy::new(config.io.clone()),
             rules: config.clients.iter().map(ClientRule::new).collect(),
         }

@@ -12,6 +12,7 @@ use crate::front::first_uses::FirstUses;
 use crate::front::mount3::MountList;
 use crate::host::call_notes::NotedCall;
 use crate::host::groups::GroupLists;
+use crate::operate::audit::Audit;
 use crate::operate::blocks::BlockList;
 use crate::operate::counters::Counters;
 use crate::operate::notices::Notices;
@@ -28,6 +29,7 @@ pub(crate) struct Service {
     /// Buffers that WRITE payloads are received into.
     pub(crate) receive_buffers: BufferPool,
     pub(crate) counters: Counters,
+    pub(crate) audit: Audit,
     /// Which lines about peers go to the log.
     pub(crate) notices: Mutex<Notices>,
     pub(crate) first_uses: Mutex<FirstUses>,

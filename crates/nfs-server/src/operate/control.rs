@@ -33,7 +33,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 
-pub use client::{ControlError, follow, request};
+pub use client::{ControlError, follow, follow_audit, request};
 pub use hosts::{BlockOrder, BlockStatus};
 pub use io_modes::{
     IoChanged, IoOrder, IoQuery, IoState, IoView, Why, WhyAlignment, WhyQuery, WhyRule, WhySegment,
@@ -44,6 +44,7 @@ pub use messages::{
     Request, RuleStatus, Status, TraceChange, VERSION,
 };
 
+pub use crate::operate::audit::{AuditEvent, AuditFollower, AuditLine};
 pub use crate::operate::io_counters::{IoStatus, reason_sentence};
 pub use crate::operate::latency::ProcedureStatus;
 pub use crate::operate::trace::{
@@ -54,6 +55,7 @@ pub use crate::operate::trace::{
 use crate::exports::config::LogLevel;
 use crate::exports::reload::{ReloadError, ReloadReport};
 use crate::limits;
+use follow::Following;
 
 /// Who asks on the control socket, as the kernel says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,6 +107,8 @@ pub struct Controls {
     pub io_why: Ask<WhyQuery, Why>,
     /// Changes which trace events are logged, and says which are; `Err` says what is wrong.
     pub trace: Ask<TraceChange, TraceStatus>,
+    /// Begins to follow the audit; `Err` says why not.
+    pub follow_audit: Box<dyn Fn() -> Result<AuditFollower, String> + Send + Sync>,
     /// Begins to follow trace events; `Err` says why not.
     pub follow: Ask<FollowRequest, Follower>,
 }
@@ -199,7 +203,17 @@ async fn converse(stream: UnixStream, controls: &Arc<Controls>) -> io::Result<()
         let complete = line.last() == Some(&b'\n');
         let mut reply = match command_of(&line) {
             Ok(Command::TraceFollow(request)) => match (controls.follow)(&request, asker) {
-                Ok(follower) => return follow::stream(reader, writer, follower).await,
+                Ok(follower) => {
+                    let follower = Following::Trace(follower);
+                    return follow::stream(reader, writer, follower).await;
+                }
+                Err(refused) => refusal(&refused),
+            },
+            Ok(Command::AuditFollow) => match (controls.follow_audit)() {
+                Ok(follower) => {
+                    let follower = Following::Audit(follower);
+                    return follow::stream(reader, writer, follower).await;
+                }
                 Err(refused) => refusal(&refused),
             },
             Ok(command) => {
@@ -262,7 +276,9 @@ fn answer(command: Command, controls: &Controls, asker: Asker) -> String {
             success(&())
         }
         Command::Trace(change) => either((controls.trace)(&change, asker)),
-        Command::TraceFollow(_) => refusal("the trace is followed on a connection of its own"),
+        Command::TraceFollow(_) | Command::AuditFollow => {
+            refusal("this is followed on a connection of its own")
+        }
         Command::Io(query) => either((controls.io)(&query, asker)),
         Command::IoSet(order) => either((controls.io_set)(&order, asker)),
         Command::IoWhy(query) => either((controls.io_why)(&query, asker)),

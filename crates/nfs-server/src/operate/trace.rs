@@ -25,6 +25,7 @@ use crate::exports::Export;
 use crate::exports::policy::Io;
 use crate::operate::io_counters::Reason;
 
+pub(crate) use line::time;
 pub use line::{
     EventStatus, FollowRequest, TRACE_LOG_TARGET, TraceEvent, TraceLine, TraceStatus, UnknownEvent,
     check_event,

@@ -134,7 +134,7 @@ fn controls(
 ) -> Controls {
     let [for_status, for_exports, for_clients, for_trace, for_follow] =
         [(); 5].map(|()| Arc::clone(server));
-    let [for_io, for_change, for_why] = [(); 3].map(|()| Arc::clone(server));
+    let [for_io, for_change, for_why, for_audit] = [(); 4].map(|()| Arc::clone(server));
     let [for_block, for_unblock, for_disconnect] = [(); 3].map(|()| Arc::clone(server));
     let (reloader, drain) = (Arc::clone(reloader), Arc::clone(drain));
     Controls {
@@ -152,5 +152,6 @@ fn controls(
         io_why: Box::new(move |query, _| for_why.why_io(query)),
         trace: Box::new(move |change, _| for_trace.trace(change)),
         follow: Box::new(move |request, _| for_follow.follow(request)),
+        follow_audit: Box::new(move || for_audit.follow_audit()),
     }
 }

@@ -9,9 +9,9 @@ use super::io_policy::io_policy;
 use super::problem::ConfigErrors;
 use super::toml_section::{Findings, Item, Section};
 use super::{
-    ANONYMOUS_ID_DEFAULT, Access, ClientConfig, Config, Confine, Durability, EngineChoice,
-    ExportConfig, LogLevel, ServerConfig, SquashKind, check_directory, check_pseudo, export_id,
-    loopback_nets, parse_listen, parse_net,
+    ANONYMOUS_ID_DEFAULT, Access, AuditTo, Audited, ClientConfig, Config, Confine, Durability,
+    EngineChoice, ExportConfig, LogLevel, ServerConfig, SquashKind, check_directory, check_pseudo,
+    export_id, loopback_nets, parse_listen, parse_net,
 };
 use crate::limits;
 
@@ -29,6 +29,7 @@ const SERVER_KEYS: &[&str] = &[
     "trust_loopback",
     "log",
     "log_json",
+    "audit_to",
     "confine",
     "confine_beneath",
 ];
@@ -44,6 +45,7 @@ const EXPORT_KEYS: &[&str] = &[
     "privileged_port",
     "durability",
     "crossmnt",
+    "audit",
     "read",
     "write",
     "stable",
@@ -134,6 +136,9 @@ fn server(table: &DeTable<'_>, findings: &mut Findings<'_>) -> ServerConfig {
         log_json: section
             .boolean("log_json", findings)
             .unwrap_or(default.log_json),
+        audit_to: section
+            .choice("audit_to", AuditTo::WORDS, findings)
+            .unwrap_or(default.audit_to),
         confine: section
             .choice("confine", Confine::WORDS, findings)
             .unwrap_or(default.confine),
@@ -306,6 +311,9 @@ fn export(table: &Item<&DeTable<'_>>, findings: &mut Findings<'_>) -> Option<Ite
         clients,
         durability: durability.unwrap_or(Durability::Sync),
         crossmnt: section.boolean("crossmnt", findings).unwrap_or(false),
+        audit: section
+            .choice("audit", Audited::WORDS, findings)
+            .unwrap_or(Audited::Off),
         io: io_policy(&section, &table.span, findings),
         ..ExportConfig::new(path.value, pseudo)
     };

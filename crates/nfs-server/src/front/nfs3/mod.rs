@@ -1,6 +1,7 @@
 //! NFSv3 (RFC 1813): one function per procedure. Each shapes the call for [`vfs`](crate::vfs),
 //! waits for it, and shapes the answer; none sees bytes or descriptors.
 
+mod audited;
 pub(super) mod convert;
 mod create;
 mod data;
@@ -28,6 +29,7 @@ use crate::rpc::client_id::Peer;
 use crate::rpc::reply_cache::Origin;
 use crate::vfs::{Payload, Result, Target, Turn, Vfs};
 
+use self::audited::Told;
 pub(crate) use self::data::data_behind;
 
 /// All that a procedure needs besides its arguments.
@@ -122,8 +124,19 @@ pub(crate) fn is_remembered(procedure: Procedure) -> bool {
     }
 }
 
-/// Runs a call and appends its results to `out`.
+/// Runs a call and appends its results to `out`; tells the audit of it.
 pub(crate) async fn run(cx: &Context, request: Request<'_>, out: &mut Vec<u8>) -> Held {
+    if !cx.service.audit.is_wanted() {
+        return perform(cx, request, out).await;
+    }
+    let told = Told::new(cx, &request);
+    let begin = out.len();
+    let held = perform(cx, request, out).await;
+    told.answered(out.get(begin..).unwrap_or_default());
+    held
+}
+
+async fn perform(cx: &Context, request: Request<'_>, out: &mut Vec<u8>) -> Held {
     let call = match request {
         Request::Write(head, payload) => {
             put(out, &data::write(cx, &head, payload).await);

@@ -13,6 +13,7 @@ use serde::de::DeserializeOwned;
 
 use super::messages::{Command, Reply, Request, VERSION};
 use crate::limits;
+use crate::operate::audit::AuditLine;
 use crate::operate::trace::{FollowRequest, TraceLine};
 
 /// Why a server did not do what was asked.
@@ -65,13 +66,34 @@ pub fn follow<B>(
     path: &Path,
     request: FollowRequest,
     begun: impl FnOnce(),
-    mut take: impl FnMut(TraceLine) -> ControlFlow<B>,
+    take: impl FnMut(TraceLine) -> ControlFlow<B>,
+) -> Result<Option<B>, ControlError> {
+    lines(path, Command::TraceFollow(request), begun, take)
+}
+
+/// Follows the audit of the server on the socket at `path`, as [`follow`] does the trace.
+///
+/// # Errors
+/// See [`ControlError`].
+pub fn follow_audit<B>(
+    path: &Path,
+    begun: impl FnOnce(),
+    take: impl FnMut(AuditLine) -> ControlFlow<B>,
+) -> Result<Option<B>, ControlError> {
+    lines(path, Command::AuditFollow, begun, take)
+}
+
+fn lines<T: DeserializeOwned, B>(
+    path: &Path,
+    command: Command,
+    begun: impl FnOnce(),
+    mut take: impl FnMut(T) -> ControlFlow<B>,
 ) -> Result<Option<B>, ControlError> {
     let broken = |source| ControlError::Broken {
         path: path.to_owned(),
         source,
     };
-    let ((), mut reader) = ask(path, Command::TraceFollow(request))?;
+    let ((), mut reader) = ask(path, command)?;
     // Hours may pass between two events.
     reader.get_ref().set_read_timeout(None).map_err(broken)?;
     begun();

@@ -1,20 +1,28 @@
-//! A control connection that follows trace events.
+//! A control connection that follows trace events or the audit.
 
 use std::io;
 
+use serde::Serialize;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 
 use super::success;
 use crate::limits;
-use crate::operate::trace::{Follower, TraceLine};
+use crate::operate::audit::AuditFollower;
+use crate::operate::trace::Follower;
+
+/// What a connection follows.
+pub(super) enum Following {
+    Trace(Follower),
+    Audit(AuditFollower),
+}
 
 /// Sends what `follower` gets until the peer closes or says anything more; its events are switched
 /// off then. A peer that does not read holds up nobody: it loses events.
 pub(super) async fn stream(
     mut reader: BufReader<OwnedReadHalf>,
     mut writer: OwnedWriteHalf,
-    mut follower: Follower,
+    mut follower: Following,
 ) -> io::Result<()> {
     let mut lines = success(&());
     lines.push('\n');
@@ -24,21 +32,40 @@ pub(super) async fn stream(
             _ = reader.fill_buf() => return Ok(()),
         }
         lines.clear();
-        let first = tokio::select! {
-            line = follower.next() => line,
+        let is_open = tokio::select! {
+            is_open = follower.next(&mut lines) => is_open?,
             _ = reader.fill_buf() => return Ok(()),
         };
-        put(&mut lines, &first)?;
-        while lines.len() < limits::TRACE_WRITE_BYTES_MAX
-            && let Some(line) = follower.at_once()
-        {
-            put(&mut lines, &line)?;
+        if !is_open {
+            return Ok(());
+        }
+        while lines.len() < limits::TRACE_WRITE_BYTES_MAX && follower.at_once(&mut lines)? {}
+    }
+}
+
+impl Following {
+    /// Waits for the next line and appends it to `lines`; `false` where none will come.
+    async fn next(&mut self, lines: &mut String) -> io::Result<bool> {
+        match self {
+            Self::Trace(follower) => put(lines, Some(follower.next().await)),
+            Self::Audit(follower) => put(lines, follower.next().await),
+        }
+    }
+
+    /// Appends a line that is there; `false` where none is.
+    fn at_once(&mut self, lines: &mut String) -> io::Result<bool> {
+        match self {
+            Self::Trace(follower) => put(lines, follower.at_once()),
+            Self::Audit(follower) => put(lines, follower.at_once()),
         }
     }
 }
 
-fn put(lines: &mut String, line: &TraceLine) -> io::Result<()> {
-    lines.push_str(&serde_json::to_string(line)?);
+fn put(lines: &mut String, line: Option<impl Serialize>) -> io::Result<bool> {
+    let Some(line) = line else {
+        return Ok(false);
+    };
+    lines.push_str(&serde_json::to_string(&line)?);
     lines.push('\n');
-    Ok(())
+    Ok(true)
 }

@@ -7,7 +7,9 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::{BlockOrder, BlockStatus, IoOrder, IoQuery, WhyQuery};
-use crate::exports::config::{Access, Durability, LogLevel, SquashKind, from_word, word_of};
+use crate::exports::config::{
+    Access, Audited, Durability, LogLevel, SquashKind, from_word, word_of,
+};
 use crate::exports::{ClientRule, Export};
 use crate::operate::io_counters::IoStatus;
 use crate::operate::latency::ProcedureStatus;
@@ -62,6 +64,8 @@ pub enum Command {
     /// Follows trace events: after an empty answer come [`TraceLine`](super::TraceLine)s, one JSON value
     /// in each line, until either side closes. Anything the asking side says ends it.
     TraceFollow(FollowRequest),
+    /// Follows the audit: as [`Command::TraceFollow`], with [`AuditLine`](super::AuditLine)s.
+    AuditFollow,
 }
 
 /// What is to become of the trace in the server's log.
@@ -196,6 +200,9 @@ pub struct ExportStatus {
     pub durability: String,
     /// May clients walk into file systems mounted below?
     pub crossmnt: bool,
+    /// Which calls are audited: `off`, `changes` or `all`.
+    #[serde(default)]
+    pub audit: String,
     /// I/O mode of READs that no rule matches.
     pub read: String,
     /// I/O mode of WRITEs that no rule matches.
@@ -249,6 +256,7 @@ impl ExportStatus {
             id: export.id,
             durability: word_of(export.durability, Durability::WORDS).to_owned(),
             crossmnt: export.crossmnt,
+            audit: word_of(export.audit, Audited::WORDS).to_owned(),
             read: export.io.now().read.to_string(),
             write: export.io.now().write.to_string(),
             rules: export.rules().iter().map(RuleStatus::of).collect(),

@@ -228,7 +228,7 @@ impl fmt::Display for TraceLine {
 }
 
 /// UTC, to the microsecond. A clock that stands before 1970 is shown as 1970.
-pub(super) fn time(time: SystemTime) -> String {
+pub(crate) fn time(time: SystemTime) -> String {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     let (days, second) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
     let (year, month, day) = date(days);
