@@ -1,6 +1,9 @@
 //! `penstock check`: is this configuration file good?
 
+mod client;
+
 use std::io::Write as _;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -13,12 +16,21 @@ use crate::{ctl, exit};
 
 /// Check a configuration file and name every mistake in it, with its line and its cure
 ///
-/// Nothing is served. Exit status: 0 if a server would start with it, 2 if not.
+/// Nothing is served. With --as it says what a client would get: which export, by which rule of which line,
+/// rw or ro, squash, port and I/O modes, or why not. Exit status: 0 if a server would start with it and, with
+/// --as, would let the client in; 1 if it would not let it in; 2 if it would not start.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     /// The file
     file: PathBuf,
-    /// Print one JSON object: file, ok, exports, problems, warnings
+    /// Say what the client at this address would get of each export
+    #[arg(long = "as", value_name = "ADDR")]
+    client: Option<IpAddr>,
+    /// With --as: what it would get if it mounted this path, as clients write it
+    #[arg(long, value_name = "PATH", requires = "client")]
+    path: Option<String>,
+    /// Print one JSON object: file, ok, exports, problems, warnings; with --as: client, path, admitted,
+    /// exports, notes
     #[arg(long)]
     json: bool,
 }
@@ -29,6 +41,11 @@ impl Args {
             ExportTable::new(&config)?;
             Ok(config)
         });
+        if let Some(client) = self.client
+            && let Ok(config) = &checked
+        {
+            return self.answer(config, client);
+        }
         if self.json {
             return self.print_json(&checked);
         }
@@ -51,6 +68,24 @@ impl Args {
             }
         }
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// What the client at this address would get.
+    fn answer(&self, config: &Config, client: IpAddr) -> anyhow::Result<ExitCode> {
+        let table = ExportTable::new(config)?;
+        let answer = client::Answer::new(config, &table, client, self.path.as_deref());
+        let mut out = std::io::stdout().lock();
+        if self.json {
+            serde_json::to_writer(&mut out, &answer)?;
+            writeln!(out)?;
+        } else {
+            answer.print(&mut out)?;
+        }
+        Ok(if answer.admitted {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        })
     }
 
     fn print_json(&self, checked: &Result<Config, ConfigErrors>) -> anyhow::Result<ExitCode> {

@@ -116,6 +116,86 @@ fn check_names_the_line_and_the_cure() {
 }
 
 #[test]
+fn check_says_what_a_client_would_get_and_by_which_line() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("p.toml");
+    let config = r#"[[export]]
+path = "/"
+pseudo = "/data"
+clients = ["10.0.0.0/8",
+  "192.0.2.0/24"]
+access = "ro"
+[[export.client]]
+net = "10.0.0.7"
+access = "rw"
+squash = "none"
+privileged_port = true
+[[export.rule]]
+clients = ["192.0.2.0/24"]
+mode = "direct"
+[[export.rule]]
+clients = ["10.0.0.0/8"]
+mode = "dontcache"
+[[export]]
+path = "/"
+pseudo = "/here"
+"#;
+    std::fs::write(&file, config).unwrap();
+    let file = file.to_str().unwrap();
+    let ask = |arguments: &[&str], code: i32| {
+        let output = run(&[&["check", file], arguments].concat());
+        let shown = text(&output.stdout);
+        assert_eq!(output.status.code(), Some(code), "{shown}");
+        shown
+    };
+    let own = ask(&["--as", "10.0.0.7"], 0);
+    for expected in [
+        "/data is /\n  let in by the rule for 10.0.0.7/32 in line 8: rw, sync\n",
+        "squash none: nobody but AUTH_NONE runs as user 65534 and group 65534\n",
+        "from a port below 1024 only (privileged_port)",
+        "rule 2: client=10.0.0.0/8,mode=dontcache\n",
+        "/here is /\n  refused: 10.0.0.7 is in no network of the export's clients",
+    ] {
+        assert!(own.contains(expected), "{own}");
+    }
+    assert!(!own.contains("rule 1"), "{own}");
+    let other = ask(&["--as", "::ffff:192.0.2.9", "--path", "/data/a/b"], 0);
+    for expected in [
+        "the rule for 192.0.2.0/24 in line 5: ro, sync\n",
+        "squash root: user 0",
+        "from any port",
+        "note: a/b below /data has to be there",
+    ] {
+        assert!(other.contains(expected), "{other}");
+    }
+    assert!(!other.contains("/here"), "{other}");
+    // The networks that hold where none is written.
+    assert!(ask(&["--as", "127.0.0.1"], 0).contains("the rule for 127.0.0.0/8 in line 18"));
+    let stranger = ask(&["--as", "203.0.113.1"], 1);
+    assert!(
+        stranger.contains("note: no export lets 203.0.113.1 in"),
+        "{stranger}"
+    );
+    let nowhere = ask(&["--as", "10.0.0.7", "--path", "/nowhere"], 1);
+    assert!(
+        nowhere.contains("no export has /nowhere: a mount is MNT3ERR_NOENT"),
+        "{nowhere}"
+    );
+
+    let json = ask(&["--as", "10.0.0.7", "--json"], 0);
+    let answer: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(answer["admitted"], true);
+    let granted = &answer["exports"][0]["granted"];
+    assert_eq!(granted["line"], 8);
+    assert_eq!(granted["privileged_port"], true);
+    assert!(answer["exports"][1]["refused"].is_string(), "{json}");
+    assert_eq!(
+        run(&["check", file, "--path", "/data"]).status.code(),
+        Some(2)
+    );
+}
+
+#[test]
 fn check_shows_how_bytes_will_travel_and_rules_that_never_match() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("p.toml");

@@ -42,6 +42,9 @@ pub struct Config {
     pub exports: Vec<ExportConfig>,
     /// What the file says and is worth a second look, with its line; see [`Config::warnings`].
     pub remarks: Vec<String>,
+    /// For each export, the line that each of its `clients` is written in. No part of the export: one that
+    /// moved in the file is the same.
+    pub client_lines: Vec<Vec<usize>>,
 }
 
 /// The `[server]` section. A change of these needs a restart, except `log`.
@@ -338,6 +341,7 @@ impl Config {
             server,
             exports,
             remarks: Vec::new(),
+            client_lines: Vec::new(),
         }
     }
 
@@ -356,6 +360,13 @@ impl Config {
     /// Every problem found, each with its line and cure.
     pub fn parse(file: &Path, text: &str) -> Result<Self, ConfigErrors> {
         read::config(file, text)
+    }
+
+    /// The line of the file that decides about the client rule at this index of an export, itself at that index:
+    /// that of its network or, where the export lists none, that of the export. `None` for rules made of flags.
+    #[must_use]
+    pub fn client_line(&self, export: usize, rule: usize) -> Option<usize> {
+        self.client_lines.get(export)?.get(rule).copied()
     }
 
     /// What is allowed and yet worth a second look, one sentence each.

@@ -231,13 +231,22 @@ impl Export {
     /// # Errors
     /// Why this client may not use the export.
     pub fn client_rule(&self, address: IpAddr, source_port: u16) -> Result<&ClientRule, Refused> {
-        let address = address.to_canonical();
-        let listed = self.rules.iter().find(|rule| rule.net.contains(&address));
-        let rule = listed.ok_or(Refused::NotListed)?;
+        let listed = self.rule_index(address);
+        let rule = listed.and_then(|index| self.rules.get(index));
+        let rule = rule.ok_or(Refused::NotListed)?;
         if rule.privileged_port && source_port >= PRIVILEGED_PORTS_END {
             return Err(Refused::PortNotPrivileged);
         }
         Ok(rule)
+    }
+
+    /// Which of the [`rules`](Self::rules) holds for a client at `address`: the first whose network contains it.
+    #[must_use]
+    pub fn rule_index(&self, address: IpAddr) -> Option<usize> {
+        let address = address.to_canonical();
+        self.rules
+            .iter()
+            .position(|rule| rule.net.contains(&address))
     }
 
     /// May a change be acknowledged before it is on stable storage?

@@ -296,6 +296,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
         /// Whatever comes when: each event has its line or is told of as left out, once; and no address has
         /// more lines than its quota lets it have in the time that passed.
         #[test]

@@ -1,6 +1,7 @@
 //! From a TOML document to a [`Config`]: the sections, one function each.
 
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use toml::de::DeTable;
@@ -84,13 +85,14 @@ pub(super) fn config(file: &Path, text: &str) -> Result<Config, ConfigErrors> {
         Some(table) => server(table, &mut findings),
         None => ServerConfig::default(),
     };
-    let exports = all_exports(&top, &mut findings);
+    let (exports, client_lines) = all_exports(&top, &mut findings);
     if findings.is_empty() {
         return Ok(Config {
             file: Some(file.to_owned()),
             server,
             exports,
             remarks: findings.take_warnings(),
+            client_lines,
         });
     }
     Err(ConfigErrors {
@@ -236,7 +238,11 @@ fn memory(section: &Section<'_>, findings: &mut Findings<'_>) -> Option<u64> {
     Some(item.value)
 }
 
-fn all_exports(top: &Section<'_>, findings: &mut Findings<'_>) -> Vec<ExportConfig> {
+/// The exports, and of each the lines of its client rules.
+fn all_exports(
+    top: &Section<'_>,
+    findings: &mut Findings<'_>,
+) -> (Vec<ExportConfig>, Vec<Vec<usize>>) {
     let tables = top.tables("export", "[[export]]", findings);
     if tables.is_empty() && findings.is_empty() {
         findings
@@ -247,17 +253,14 @@ fn all_exports(top: &Section<'_>, findings: &mut Findings<'_>) -> Vec<ExportConf
         findings.add_whole(format!(
             "{found} exports; at most {most} are served, use fewer"
         ));
-        return Vec::new();
+        return (Vec::new(), Vec::new());
     }
     // Where each pseudo path was first used: by its text and by its id.
     let mut seen: Vec<(u32, String, usize)> = Vec::new();
     let mut exports = Vec::with_capacity(tables.len());
+    let mut client_lines = Vec::with_capacity(tables.len());
     for table in tables {
-        let Some(Item {
-            value: export,
-            span,
-        }) = export(&table, findings)
-        else {
+        let Some((export, span, lines)) = export(&table, findings) else {
             continue;
         };
         let id = export_id(&export.pseudo);
@@ -277,12 +280,16 @@ fn all_exports(top: &Section<'_>, findings: &mut Findings<'_>) -> Vec<ExportConf
             None => seen.push((id, export.pseudo.clone(), findings.line(span.start))),
         }
         exports.push(export);
+        client_lines.push(lines);
     }
-    exports
+    (exports, client_lines)
 }
 
-/// One export, with the place its pseudo path is written at.
-fn export(table: &Item<&DeTable<'_>>, findings: &mut Findings<'_>) -> Option<Item<ExportConfig>> {
+/// One export, with the place its pseudo path is written at and the lines of its client rules.
+fn export(
+    table: &Item<&DeTable<'_>>,
+    findings: &mut Findings<'_>,
+) -> Option<(ExportConfig, Range<usize>, Vec<usize>)> {
     let section = Section::new("[[export]]", table.value, EXPORT_KEYS, findings);
     let Some(path) = section.string("path", findings) else {
         if !table.value.contains_key("path") {
@@ -306,9 +313,11 @@ fn export(table: &Item<&DeTable<'_>>, findings: &mut Findings<'_>) -> Option<Ite
         None => (default_pseudo(path.value), path.span.clone()),
     };
     let clients = clients(&section, &table.span, findings);
+    let lines = clients.iter().map(|rule| findings.line(rule.span.start));
+    let lines = lines.collect();
     let durability = section.choice("durability", Durability::WORDS, findings);
     let value = ExportConfig {
-        clients,
+        clients: clients.into_iter().map(|rule| rule.value).collect(),
         durability: durability.unwrap_or(Durability::Sync),
         crossmnt: section.boolean("crossmnt", findings).unwrap_or(false),
         audit: section
@@ -317,7 +326,7 @@ fn export(table: &Item<&DeTable<'_>>, findings: &mut Findings<'_>) -> Option<Ite
         io: io_policy(&section, &table.span, findings),
         ..ExportConfig::new(path.value, pseudo)
     };
-    Some(Item { value, span })
+    Some((value, span, lines))
 }
 
 /// The directory's own path, less a slash at its end.
@@ -331,19 +340,22 @@ fn default_pseudo(path: &str) -> &str {
 /// The rules of an export: `[[export.client]]` sections first, then the list `clients`.
 fn clients(
     section: &Section<'_>,
-    export: &std::ops::Range<usize>,
+    export: &Range<usize>,
     findings: &mut Findings<'_>,
-) -> Vec<ClientConfig> {
+) -> Vec<Item<ClientConfig>> {
     let default = rule(section, &ClientConfig::default(), findings);
     let sections = section.tables("client", "[[export.client]]", findings);
     let list = section.strings("clients", findings);
     if list.is_none() && sections.is_empty() {
         return loopback_nets()
-            .map(|net| ClientConfig {
-                net,
-                ..default.clone()
+            .map(|net| Item {
+                value: ClientConfig {
+                    net,
+                    ..default.clone()
+                },
+                span: export.clone(),
             })
-            .to_vec();
+            .into();
     }
     let mut clients = Vec::new();
     for table in &sections {
@@ -383,11 +395,14 @@ fn client(
     item: &Item<&str>,
     rule: &ClientConfig,
     findings: &mut Findings<'_>,
-) -> Option<ClientConfig> {
+) -> Option<Item<ClientConfig>> {
     match parse_net(item.value) {
-        Ok(net) => Some(ClientConfig {
-            net,
-            ..rule.clone()
+        Ok(net) => Some(Item {
+            value: ClientConfig {
+                net,
+                ..rule.clone()
+            },
+            span: item.span.clone(),
         }),
         Err(message) => {
             findings.add(&item.span, message);
