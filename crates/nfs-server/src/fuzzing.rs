@@ -13,7 +13,7 @@ use nfs_io::engine::Engine;
 use tokio::runtime::Runtime;
 
 use crate::exports::config::Config;
-use crate::front::dispatch::{self, Answer};
+use crate::front::dispatch::{self, Answer, Begun};
 use crate::front::nfs3::Context;
 use crate::front::service::Service;
 use crate::host::state_dir::StateDir;
@@ -93,6 +93,12 @@ impl Dispatch {
                     }
                 }
                 Ok(Step::Memory(Wanted::Data { len, start })) => {
+                    let caller = self.context().caller;
+                    let is_let_in = |begun: &Begun| begun.is_let_in(&self.service, &caller);
+                    if !receiver.begun().is_some_and(is_let_in) {
+                        receiver.received_into_nothing();
+                        continue;
+                    }
                     match pool.try_take_placed(len, start) {
                         Some(data) => receiver.received_into(data),
                         None => return false,

@@ -24,6 +24,7 @@ mod network;
 pub mod operate;
 mod rpc;
 pub mod server;
+mod slots;
 mod vfs;
 
 pub use server::{Server, ServerOptions, StartError};

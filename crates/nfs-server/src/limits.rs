@@ -128,6 +128,12 @@ pub const STALLED_PEER_SECONDS_MAX: u64 = 30;
 pub const STALLED_PEER_SECONDS_UNDER_PRESSURE_MAX: u64 = 1;
 /// Bytes a second that a peer must move in the middle of a call when others wait for memory.
 pub const PEER_BYTES_PER_SECOND_UNDER_PRESSURE_MIN: usize = 64 << 10;
+/// Seconds for which the memory for a call on its way in stays with it, when others wait for memory and its client
+/// has more than its share. (What each client may have shrinks as others come.)
+pub const RECEIVE_SECONDS_OVER_SHARE_MAX: u64 = 3;
+/// Buffers of [`CALLS_READ_BYTES_MAX`] and more that the connections of one shard may have read into and wait with;
+/// others read [`READ_BYTES_UNDER_PRESSURE_MAX`] bytes at once until some are back.
+pub const SCRATCHES_LENT_MAX: usize = 64;
 /// Largest READ and WRITE, bytes.
 pub const IO_BYTES_MAX: u32 = 4 << 20;
 /// READ and WRITE size recommended to clients, bytes.
@@ -313,9 +319,10 @@ pub const TRACE_WRITE_BYTES_MAX: usize = 64 << 10;
 
 /// Longest call that our own portmap takes and longest reply we take from an rpcbind, in bytes.
 pub const PORTMAP_RECORD_BYTES_MAX: usize = 16 << 10;
-/// TCP connections our own portmap serves at once; more wait to be accepted.
+/// TCP connections our own portmap serves at once, a quarter of them of one host. At the cap the one goes that was
+/// idle for longest, as with [`CONNECTIONS_MAX`].
 pub const PORTMAP_CONNECTIONS_MAX: usize = 64;
-/// A connection to our own portmap that sends nothing for this many seconds is closed.
+/// A connection to our own portmap that sends nothing, or does not take a reply, for this many seconds is closed.
 pub const PORTMAP_IDLE_SECONDS_MAX: u64 = 10;
 /// How long an rpcbind may take for one answer, in seconds.
 pub const RPCBIND_ANSWER_SECONDS_MAX: u64 = 2;

@@ -147,7 +147,10 @@ impl Server {
         facts.local_programs = Door::for_trial(trust_loopback).fact();
         let service = Arc::new(make_service(&config, &state_dir, &facts)?);
         let half = usize::try_from(fds / 2).unwrap_or(usize::MAX);
-        let clients = Arc::new(Clients::new(limits::CONNECTIONS_MAX.min(half)));
+        let clients = Arc::new(Clients::new(
+            limits::CONNECTIONS_MAX.min(half),
+            facts.budget.total(),
+        ));
         let (drain, draining) = watch::channel(false);
         let shard_count = config.server.shards.unwrap_or_else(processors);
         let shards = start_shards(shard_count, &service, &clients, facts.engine, &draining)?;

@@ -8,9 +8,12 @@ use std::time::Duration;
 
 use nfs_client::{Identity, RawConnection};
 use nfs_server::exports::ExportTable;
-use nfs_wire::nfs3::Procedure;
+use nfs_server::exports::config::Config;
+use nfs_wire::nfs3::{FileHandle, Nfsstat3, Procedure, StableHow, WriteArgs};
 use nfs_wire::record::FragmentHeader;
-use support::{Served, block_on, scratch};
+use nfs_wire::rpc::ReplyHeader;
+use nfs_wire::{Decode as _, Decoder};
+use support::{Served, block_on, create, scratch};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 
@@ -104,7 +107,7 @@ fn who_runs_the_server_may_look_at_it_from_its_own_machine() {
 
 /// A server with room for 32 connections, 8 of each host.
 fn small() -> Served {
-    let change = |config: &mut nfs_server::exports::config::Config| {
+    let change = |config: &mut Config| {
         config.server.trust_loopback = true;
         config.exports[0].clients[0].net = "127.0.0.0/8".parse().unwrap();
     };
@@ -178,5 +181,131 @@ fn idle_connections_of_a_few_hosts_do_not_lock_others_out() {
         for stream in [&mut polite, &mut second] {
             assert!(is_served(stream).await);
         }
+    });
+}
+
+/// The record of a WRITE of so many bytes.
+fn write_record(file: FileHandle, len: usize) -> Vec<u8> {
+    let args = WriteArgs {
+        file,
+        offset: 0,
+        count: len as u32,
+        stable: StableHow::Unstable,
+        data: &vec![7; len],
+    };
+    let number = nfs_client::nfs3::number(Procedure::Write);
+    let body = RawConnection::call_body(1, number, &Identity::sys(0, 0, &[]), &args);
+    let len = body.len() as u32;
+    let mark = FragmentHeader { last: true, len }.to_bytes();
+    [&mark[..], &body].concat()
+}
+
+/// The status of the call that is answered next.
+async fn status(stream: &mut TcpStream) -> Nfsstat3 {
+    let answered = async {
+        let len = stream.read_u32().await.unwrap() & 0x7fff_ffff;
+        let mut reply = vec![0; len as usize];
+        stream.read_exact(&mut reply).await.unwrap();
+        let mut decoder = Decoder::new(&reply);
+        ReplyHeader::decode(&mut decoder).unwrap();
+        Nfsstat3::decode(&mut decoder).unwrap()
+    };
+    let answered = tokio::time::timeout(DEADLINE, answered).await;
+    answered.expect("no answer")
+}
+
+/// Waits until the server has read so many bytes from each of so many connections.
+async fn until_received(served: &Served, connections: usize, bytes: u64) {
+    let received = async {
+        loop {
+            let clients = served.server.clients();
+            let have = clients.iter().filter(|it| it.received_bytes >= bytes);
+            if have.count() >= connections {
+                return;
+            }
+            // SLEEP: a rest between two looks.
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let received = tokio::time::timeout(DEADLINE, received).await;
+    received.expect("the server does not read");
+}
+
+const MIB: usize = 1 << 20;
+
+#[test]
+fn a_write_that_is_to_be_refused_takes_no_memory_and_has_its_answer() {
+    let served = Served::with(|config| config.server.memory_bytes = 16 << 20);
+    block_on(async {
+        let client = served.client().await;
+        let root = served.root(&client).await;
+        let file = create(&client, &root, b"f").await;
+        // Nothing was made that is kept for later use.
+        let before = served.server.status().memory.in_use_bytes;
+
+        let mut forged = file.as_ref().to_vec();
+        *forged.last_mut().unwrap() ^= 1;
+        let forged = FileHandle::new(&forged).unwrap();
+        let garbage = FileHandle::new(&[7; 32]).unwrap();
+        let check = async |file: FileHandle, expected: Nfsstat3| {
+            let record = write_record(file, 4 * MIB);
+            let mut held = Vec::new();
+            for _ in 0..8 {
+                let mut stream = connect_from(&served, 1).await.unwrap();
+                stream.write_all(&record[..100_000]).await.unwrap();
+                held.push(stream);
+            }
+            until_received(&served, 8, 100_000).await;
+            assert_eq!(served.server.status().memory.in_use_bytes, before);
+            for stream in &mut held {
+                stream.write_all(&record[100_000..]).await.unwrap();
+                assert_eq!(status(stream).await, expected);
+                assert!(is_served(stream).await, "the stream goes on behind it");
+            }
+        };
+        check(garbage, Nfsstat3::Badhandle).await;
+        check(forged, Nfsstat3::Stale).await;
+        let mut config = served.config.clone();
+        config.exports[0].clients[0].net = "192.0.2.1/32".parse().unwrap();
+        config.exports[0].clients.truncate(1);
+        let table = ExportTable::new(&config).unwrap();
+        served.server.apply(table).unwrap();
+        check(file, Nfsstat3::Acces).await;
+        assert_eq!(served.server.status().memory.peak_bytes, before);
+    });
+}
+
+#[test]
+fn a_host_whose_writes_do_not_get_on_leaves_others_memory() {
+    let served = Served::with(|config| {
+        config.server.memory_bytes = 16 << 20;
+        config.server.trust_loopback = true;
+        config.exports[0].clients[0].net = "127.0.0.0/8".parse().unwrap();
+    });
+    block_on(async {
+        let client = served.client().await;
+        let root = served.root(&client).await;
+        let file = create(&client, &root, b"f").await;
+        // More than all memory for what comes, of one host.
+        let record = write_record(file, MIB);
+        let mut held = Vec::new();
+        for _ in 0..20 {
+            let mut stream = connect_from(&served, 5).await.unwrap();
+            stream.write_all(&record[..100_000]).await.unwrap();
+            held.push(stream);
+        }
+        until_received(&served, 20, 1000).await;
+        let mut polite = connect_from(&served, 6).await.unwrap();
+        for _ in 0..10 {
+            polite.write_all(&write_record(file, MIB)).await.unwrap();
+            assert_eq!(status(&mut polite).await, Nfsstat3::Ok);
+        }
+        // Nobody had to be given up for that.
+        assert_eq!(served.counter("connections_dropped"), 0);
+        let open = served.server.clients();
+        let theirs = open
+            .iter()
+            .filter(|it| it.address.starts_with("127.0.0.5:"));
+        assert_eq!(theirs.count(), 20);
     });
 }

@@ -16,9 +16,10 @@ use nfs_wire::{Decode, DecodeError, Decoder, mount3 as wire_mount3, nlm4 as wire
 use crate::front::mount3;
 use crate::front::nfs3::{Context, Request, data_behind, is_remembered};
 use crate::front::nlm4;
+use crate::front::service::Service;
 use crate::limits;
 use crate::operate::counters::count;
-use crate::rpc::caller::WireIdentity;
+use crate::rpc::caller::{Caller, WireIdentity};
 use crate::rpc::reply::{Draft, Reply};
 use crate::rpc::reply_cache::{Asked, Seen, Ticket};
 use crate::vfs::Payload;
@@ -70,7 +71,7 @@ impl Call {
     /// Bytes of the call, of a WRITE with its data.
     pub(crate) fn bytes(&self) -> usize {
         let apart = self.apart.as_ref();
-        self.record.len() + apart.map_or(0, |apart| apart.payload.data.len())
+        self.record.len() + apart.map_or(0, |apart| apart.len())
     }
 }
 
@@ -79,7 +80,8 @@ pub(crate) struct Apart {
     pub(crate) begun: Begun,
     /// Where the data belongs in the record, in bytes from its beginning.
     pub(crate) at: usize,
-    pub(crate) payload: Payload,
+    /// `None` where nothing was received, because the call would have been refused anyhow.
+    pub(crate) payload: Option<Payload>,
     /// Bytes of the data that the record ended without.
     pub(crate) missing: usize,
 }
@@ -89,6 +91,17 @@ pub(crate) struct Apart {
 pub(crate) struct Begun {
     header: CallHead,
     args: WriteHead,
+    /// The credential is one that the server takes.
+    is_identified: bool,
+}
+
+impl Begun {
+    /// Whether the caller may get as far as the file: the credential is one that the server takes, the handle
+    /// was made here, and its export lets the caller in. Told without waiting and without the kernel; for a
+    /// call that is refused no memory is taken.
+    pub(crate) fn is_let_in(&self, service: &Service, caller: &Caller) -> bool {
+        self.is_identified && service.lets_in(caller, self.args.file.as_ref())
+    }
 }
 
 /// What the beginning of a record tells about data that is to be received apart.
@@ -147,33 +160,50 @@ pub(crate) fn look(beginning: &[u8], total: Option<usize>, io_bytes_max: u32) ->
         begun: Begun {
             header: header.detach(),
             args,
+            is_identified: match header.credential.flavor {
+                AUTH_NONE => true,
+                AUTH_SYS => header.credential.auth_sys().is_ok(),
+                _ => false,
+            },
         },
     })
 }
 
 impl Place {
-    /// Begins to receive the data into this buffer.
-    pub(crate) fn receive_into(self, data: Buf) -> Apart {
+    /// Begins to receive the data into this buffer, or, without one, into nothing.
+    pub(crate) fn receive_into(self, data: Option<Buf>) -> Apart {
         Apart {
             begun: self.begun,
             at: self.hole.at,
-            payload: Payload { data, copied: 0 },
+            payload: data.map(|data| Payload { data, copied: 0 }),
             missing: 0,
         }
     }
 }
 
 impl Apart {
+    /// Bytes of the data that were or are received.
+    fn len(&self) -> usize {
+        let payload = self.payload.as_ref();
+        payload.map_or(0, |payload| payload.data.len())
+    }
+
     /// Where the data is received, bytes `from..to` of it.
     pub(crate) fn range_mut(&mut self, from: usize, to: usize) -> &mut [u8] {
-        self.payload.data.get_mut(from..to).unwrap_or_default()
+        let payload = self.payload.as_mut();
+        payload
+            .and_then(|payload| payload.data.get_mut(from..to))
+            .unwrap_or_default()
     }
 
     /// Copies a part of the data, which came with other bytes, to where it belongs.
     pub(crate) fn copy_in(&mut self, at: usize, bytes: &[u8]) {
-        if let Some(place) = self.payload.data.get_mut(at..at + bytes.len()) {
+        let Some(payload) = &mut self.payload else {
+            return;
+        };
+        if let Some(place) = payload.data.get_mut(at..at + bytes.len()) {
             place.copy_from_slice(bytes);
-            self.payload.copied += bytes.len();
+            payload.copied += bytes.len();
         }
     }
 
@@ -183,13 +213,13 @@ impl Apart {
         if self.missing > 0 || record.len() != self.at {
             return Err(AcceptStat::GarbageArgs);
         }
-        Ok(Request::Write(self.begun.args, Some(self.payload)))
+        Ok(Request::Write(self.begun.args, self.payload))
     }
 
     /// How much of the data had to be copied, bytes.
     #[cfg(test)]
     pub(crate) fn copied(&self) -> usize {
-        self.payload.copied
+        self.payload.as_ref().map_or(0, |payload| payload.copied)
     }
 }
 
@@ -249,6 +279,7 @@ async fn nfs(
         return Ok(deny(cx, header, stat));
     }
     let procedure = Procedure::try_from(header.procedure).map_err(|_| AcceptStat::ProcUnavail)?;
+    let is_whole = apart.is_none();
     let (mut request, data, head_len) = match apart {
         Some(apart) => {
             let head_len = apart.at;
@@ -264,7 +295,9 @@ async fn nfs(
         Err(answer) => return Ok(answer),
     };
     cx.call_note = ticket.as_ref().and_then(Ticket::noted);
-    if let Request::Write(head, payload @ None) = &mut request {
+    if let Request::Write(head, payload @ None) = &mut request
+        && is_whole
+    {
         *payload = copied_payload(cx, head, data, record.len()).await;
     }
     let mut reply = Draft::begin(&ReplyHeader::accepted(header.xid, AcceptStat::Success));

@@ -80,6 +80,13 @@ impl Service {
         })
     }
 
+    /// Whether this is a handle of the server and the rules of its export let the caller in. It neither waits
+    /// nor asks the kernel; the object may be gone all the same.
+    pub(crate) fn lets_in(&self, caller: &Caller, handle: &[u8]) -> bool {
+        let admits = |export: &Export| Self::rule(caller, export).is_ok();
+        Handle::new(handle).is_ok_and(|handle| self.vfs.is_of_export(&handle, admits))
+    }
+
     /// Decides whether the caller may use an export, and as which user.
     ///
     /// # Errors

@@ -4,13 +4,15 @@
 //! It knows MOUNT, NFS, the lock manager and itself, from the server's own listeners, and listens on their addresses alone.
 //! SET and UNSET are answered "not done". DUMP is answered over TCP only: over UDP, whose senders can be
 //! forged, every reply is about as small as its call, so that nobody is flooded through us.
-//! Calls are bounded in length, connections in number and in time without a call.
+//! Calls are bounded in length, connections in number, of one host and in all (`slots.rs`), and in
+//! the time without a call or in which a reply is not taken.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use nfs_wire::auth::{AUTH_NONE, AUTH_SYS, AuthStat};
 use nfs_wire::portmap::{self, IPPROTO_TCP, IPPROTO_UDP, Mapping, MappingList};
@@ -21,13 +23,16 @@ use nfs_wire::rpcbind::{
     to_universal_address,
 };
 use nfs_wire::xdr::{DecodeError, Decoder, Encode, Encoder};
+use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
-use tokio::sync::Semaphore;
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use crate::host::rpcbind::SERVICES;
 use crate::limits;
+use crate::network::Network;
+use crate::slots::{Doing, Slots, Verdict};
 
 /// Versions of the program that are answered.
 const VERSIONS: [u32; 3] = [portmap::VERSION, rpcbind::VERSION_3, rpcbind::VERSION_4];
@@ -101,10 +106,10 @@ impl Portmap {
 
     /// Answers calls until the future is dropped.
     pub async fn serve(self) {
-        let slots = Arc::new(Semaphore::new(limits::PORTMAP_CONNECTIONS_MAX));
+        let peers = Arc::new(Peers::new());
         let mut tasks = JoinSet::new();
         for listener in self.tcp {
-            tasks.spawn(accept(listener, Arc::clone(&slots), Arc::clone(&self.book)));
+            tasks.spawn(accept(listener, Arc::clone(&peers), Arc::clone(&self.book)));
         }
         for socket in self.udp {
             tasks.spawn(answer_datagrams(socket, Arc::clone(&self.book)));
@@ -113,15 +118,20 @@ impl Portmap {
     }
 }
 
-async fn accept(listener: TcpListener, slots: Arc<Semaphore>, book: Arc<Book>) {
-    while let Ok(slot) = Arc::clone(&slots).acquire_owned().await {
+async fn accept(listener: TcpListener, peers: Arc<Peers>, book: Arc<Book>) {
+    loop {
         match listener.accept().await {
-            Ok((stream, _)) => {
+            Ok((stream, peer)) => {
+                let Some(entered) = peers.enter(peer.ip()) else {
+                    continue;
+                };
                 let book = Arc::clone(&book);
                 tokio::spawn(async move {
                     // How a stranger's connection ends is not worth a word.
-                    let _ = converse(stream, &book).await;
-                    drop(slot);
+                    tokio::select! {
+                        _ = converse(stream, &entered, &book) => {}
+                        () = entered.peer.to_close.notified() => {}
+                    }
                 });
             }
             // Out of descriptors, for the most part: to try again at once would spin.
@@ -130,8 +140,98 @@ async fn accept(listener: TcpListener, slots: Arc<Semaphore>, book: Arc<Book>) {
     }
 }
 
+/// The connections that are open.
+struct Peers {
+    began: Instant,
+    table: Mutex<Table>,
+}
+
+struct Table {
+    slots: Slots<Network>,
+    open: HashMap<u64, Arc<Peer>>,
+    next: u64,
+}
+
+/// One connection.
+struct Peer {
+    /// When bytes came or went last, in milliseconds since `began` of [`Peers`].
+    moved: AtomicU64,
+    /// Told when its place is another's.
+    to_close: Notify,
+}
+
+/// A connection's place, which is free again when this is dropped.
+struct Entered {
+    peers: Arc<Peers>,
+    peer: Arc<Peer>,
+    number: u64,
+}
+
+impl Peers {
+    fn new() -> Self {
+        let table = Table {
+            slots: Slots::new(limits::PORTMAP_CONNECTIONS_MAX),
+            open: HashMap::new(),
+            next: 0,
+        };
+        Self {
+            began: Instant::now(),
+            table: Mutex::new(table),
+        }
+    }
+
+    /// A place for a connection from this address, if there is one or another was idle for long enough.
+    fn enter(self: &Arc<Self>, addr: IpAddr) -> Option<Entered> {
+        let now = self.now();
+        let mut table = self.table.lock();
+        let Table { slots, open, next } = &mut *table;
+        let number = *next;
+        let moved = |peer: &Arc<Peer>| Doing::IdleSince(peer.moved.load(Ordering::Relaxed));
+        let doing = |number| open.get(&number).map_or(Doing::Busy, moved);
+        match slots.enter(Network::of(addr), number, now, doing) {
+            Verdict::Taken => {}
+            Verdict::TakenFrom(other) => {
+                if let Some(other) = open.get(&other) {
+                    other.to_close.notify_one();
+                }
+            }
+            Verdict::HolderFull | Verdict::Full => return None,
+        }
+        *next += 1;
+        let peer = Arc::new(Peer {
+            moved: AtomicU64::new(now),
+            to_close: Notify::new(),
+        });
+        open.insert(number, Arc::clone(&peer));
+        let peers = Arc::clone(self);
+        Some(Entered {
+            peers,
+            peer,
+            number,
+        })
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+impl Entered {
+    fn moved(&self) {
+        self.peer.moved.store(self.peers.now(), Ordering::Relaxed);
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        let mut table = self.peers.table.lock();
+        table.open.remove(&self.number);
+        table.slots.leave(self.number);
+    }
+}
+
 /// One connection: answers call by call until the peer closes, falls silent or breaks a limit.
-async fn converse(mut stream: TcpStream, book: &Book) -> io::Result<()> {
+async fn converse(mut stream: TcpStream, entered: &Entered, book: &Book) -> io::Result<()> {
     let local = stream.local_addr()?.ip();
     let idle = Duration::from_secs(limits::PORTMAP_IDLE_SECONDS_MAX);
     let bounds = RecordLimits::whole(limits::PORTMAP_RECORD_BYTES_MAX);
@@ -144,14 +244,17 @@ async fn converse(mut stream: TcpStream, book: &Book) -> io::Result<()> {
         if bytes.is_empty() {
             return Ok(());
         }
+        entered.moved();
         while let Some(call) = cutter.feed_whole(&mut bytes).map_err(io::Error::other)? {
             let Some(reply) = book.answer(&call, Transport::Tcp, local) else {
                 return Ok(());
             };
             let len = u32::try_from(reply.len()).map_err(io::Error::other)?;
             let head = FragmentHeader { last: true, len }.to_bytes();
-            let written = stream.write_all(&[head.as_slice(), &reply].concat()).await;
-            written?;
+            let record = [head.as_slice(), &reply].concat();
+            let written = tokio::time::timeout(idle, stream.write_all(&record)).await;
+            written.map_err(|_| io::ErrorKind::TimedOut)??;
+            entered.moved();
         }
     }
 }

@@ -3,7 +3,7 @@
 //! A host that no rule of any export names costs a system call or two: its connection is reset at once and
 //! counted. Programs of the server's own machine that are root's, or of the user as whom the server runs, are let
 //! in also where no rule names their address, for `showmount`, `penstock ping` and the like; the exports'
-//! rules hold for their calls. Then a place is looked for ([`slots`](super::slots)), and the connection goes to a
+//! rules hold for their calls. Then a place is looked for ([`slots`](crate::slots)), and the connection goes to a
 //! shard.
 
 use std::io;

@@ -1,7 +1,7 @@
 //! The connections that are open: how many of whom, for the cap, and their figures for `penstock ctl clients`.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
@@ -9,19 +9,24 @@ use std::time::Instant;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::slots::{Doing, Holder, Slots, Verdict};
+use super::shares::{Share, Shares};
+use crate::network::Network;
 use crate::operate::control::ClientStatus;
 use crate::rpc::standing::Standing;
+use crate::slots::{Doing, Slots, Verdict};
 
 /// Every open connection; bounded by the cap of connections.
 pub(crate) struct Clients {
     began: Instant,
+    shares: Arc<Shares>,
     table: Mutex<Table>,
 }
 
 struct Table {
     connections: HashMap<u64, Arc<Figures>>,
-    slots: Slots,
+    slots: Slots<Holder>,
+    /// Of whoever has connections.
+    shares: HashMap<Holder, Arc<Share>>,
     /// Numbers connections in the order of their coming.
     next: u64,
 }
@@ -32,6 +37,8 @@ pub(crate) struct Figures {
     pub(super) number: u64,
     pub(super) peer: SocketAddr,
     pub(super) standing: Standing,
+    /// What its client may have of the memory for calls on their way.
+    pub(super) share: Arc<Share>,
     since: Instant,
     pub(super) calls: AtomicU64,
     pub(super) in_flight: AtomicU64,
@@ -53,6 +60,28 @@ pub(crate) struct Entered {
     pub(super) figures: Arc<Figures>,
 }
 
+/// Whose connections are counted together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Holder {
+    /// A host, or all hosts of an IPv6 /64.
+    Host(Network),
+    /// A user of the server's own machine, who could have any number of loopback addresses.
+    User(u32),
+    /// All programs of the server's own machine that are no known user's, or that may use nothing.
+    Nobody,
+}
+
+impl Holder {
+    fn of(addr: IpAddr, standing: Standing) -> Self {
+        match standing {
+            Standing::Distant => Self::Host(Network::of(addr)),
+            Standing::Root => Self::User(0),
+            Standing::User(uid) => Self::User(uid.0),
+            Standing::Untold | Standing::Barred => Self::Nobody,
+        }
+    }
+}
+
 /// Why a connection has no place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoPlace {
@@ -63,15 +92,18 @@ pub(crate) enum NoPlace {
 }
 
 impl Clients {
-    /// Keeps the books of at most `connections_max` connections.
-    pub(crate) fn new(connections_max: usize) -> Self {
+    /// Keeps the books of at most `connections_max` connections, which share `receive_bytes_max` bytes for calls
+    /// on their way in.
+    pub(crate) fn new(connections_max: usize, receive_bytes_max: u64) -> Self {
         let table = Table {
             connections: HashMap::new(),
             slots: Slots::new(connections_max),
+            shares: HashMap::new(),
             next: 0,
         };
         Self {
             began: Instant::now(),
+            shares: Shares::new(receive_bytes_max),
             table: Mutex::new(table),
         }
     }
@@ -92,6 +124,7 @@ impl Clients {
         let Table {
             connections,
             slots,
+            shares,
             next,
         } = &mut *table;
         let doing = |number| {
@@ -112,7 +145,9 @@ impl Clients {
             Verdict::HolderFull => return Err(NoPlace::HolderFull),
             Verdict::Full => return Err(NoPlace::Full),
         };
+        let share = shares.entry(holder).or_insert_with(|| self.shares.share());
         let figures = Arc::new(Figures {
+            share: Arc::clone(share),
             number: *next,
             peer,
             standing,
@@ -180,6 +215,10 @@ impl Drop for Entered {
         let mut table = self.clients.table.lock();
         table.connections.remove(&self.figures.number);
         table.slots.leave(self.figures.number);
+        let holder = Holder::of(self.figures.peer.ip(), self.figures.standing);
+        if table.slots.held_by(holder) == 0 {
+            table.shares.remove(&holder);
+        }
     }
 }
 
@@ -193,5 +232,22 @@ impl Clients {
             .iter()
             .filter(|figures| wanted(canonical(figures.peer)));
         wanted.map(|figures| figures.to_close.notify_one()).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    #[test]
+    fn local_users_are_counted_by_who_they_are_and_not_by_their_address() {
+        let of = |last, standing| Holder::of(Ipv4Addr::new(127, 0, 0, last).into(), standing);
+        let user = |uid| Standing::User(nfs_io::LocalUid(uid));
+        assert_eq!(of(1, user(7)), of(2, user(7)));
+        assert_ne!(of(1, user(7)), of(1, user(8)));
+        assert_eq!(of(1, Standing::Barred), of(9, Standing::Untold));
+        assert_ne!(of(1, Standing::Distant), of(2, Standing::Distant));
     }
 }

@@ -11,6 +11,7 @@
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::io::{self, IoSliceMut};
+use std::ops::Range;
 use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -29,9 +30,9 @@ use tokio::time::{Instant, timeout};
 use super::clients::{Entered, Figures};
 use super::output::{Flushed, Output};
 use super::receive::{BadRecord, Receiver, Step, Wanted};
-use super::shard::Shard;
+use super::shard::{Scratch, Shard};
 use super::turns::ConnectionTurns;
-use crate::front::dispatch::{self, Answer, Call};
+use crate::front::dispatch::{self, Answer, Begun, Call};
 use crate::front::nfs3::Context;
 use crate::limits;
 use crate::operate::counters::{count, count_bytes};
@@ -172,10 +173,7 @@ impl Connection {
                     // The time that we let the peer wait is not held against it.
                     progress = Progress::new();
                 }
-                let now = Instant::now();
-                progress.moved(read.bytes, now);
-                self.shard.clients.moved(&self.figures, now.into());
-                count_bytes(&self.figures.received_bytes, read.bytes);
+                progress.moved(read.bytes, Instant::now());
                 self.flush()?;
                 more = read.more;
                 if !more || !self.has_room() {
@@ -207,25 +205,24 @@ impl Connection {
             let mut parts = [IoSliceMut::new(place), IoSliceMut::new(next)];
             self.stream.try_read_vectored(&mut parts)
         };
-        let read = match read {
+        match read {
             Ok(0) => Err(End::Closed),
             Ok(len) => {
                 let wanted = direct + limit;
+                count_bytes(&self.figures.received_bytes, len);
+                let clients = &self.shard.clients;
+                clients.moved(&self.figures, Instant::now().into());
                 self.note_drained(len < wanted);
                 receiver.received(len.min(direct));
-                let bytes = scratch
-                    .get(..len.saturating_sub(direct))
-                    .unwrap_or_default();
+                let behind = 0..len.saturating_sub(direct);
                 Ok(Read {
                     bytes: len,
                     more: len == wanted,
-                    waited: self.take_calls(receiver, bytes).await?,
+                    waited: self.take_calls(receiver, scratch, behind).await?,
                 })
             }
             Err(error) => not_ready(error),
-        };
-        self.shard.give_back(scratch);
-        read
+        }
     }
 
     /// A read that did not fill its buffer emptied the socket: the next wait is for new bytes, without
@@ -238,64 +235,104 @@ impl Connection {
         }
     }
 
-    /// Starts every call that these bytes complete. True when it had to wait for memory or room.
+    /// Starts every call that the bytes `left` of `scratch` complete. True when it had to wait for memory or
+    /// room.
     async fn take_calls(
         self: &Rc<Self>,
         receiver: &mut Receiver,
-        mut bytes: &[u8],
+        mut scratch: Scratch,
+        mut left: Range<usize>,
     ) -> Result<bool, End> {
         let mut waited = false;
         loop {
-            match receiver.feed(&mut bytes)? {
+            let mut bytes = scratch.get(left.clone()).unwrap_or_default();
+            let step = receiver.feed(&mut bytes)?;
+            left.start = left.end - bytes.len();
+            match step {
                 Step::More => return Ok(waited),
                 Step::Call(call) => {
                     let handed_over = self.start(call)?;
                     if self.turns.is_over() {
                         self.flush()?;
+                        scratch.set_down(&mut left);
                         self.turns.next(&self.receiving_turn).await;
                     } else if handed_over {
                         // It may have been carried out here and now: others have their turn.
+                        scratch.set_down(&mut left);
                         tokio::task::yield_now().await;
                     }
                 }
                 Step::Memory(wanted) => {
                     // Waiting for memory must not hold back replies that would free some.
                     self.flush()?;
-                    self.figures.held_up.store(true, Ordering::Relaxed);
-                    self.reserve(receiver, wanted).await?;
-                    self.figures.held_up.store(false, Ordering::Relaxed);
+                    if !self.reserve_at_once(receiver, &wanted)? {
+                        scratch.set_down(&mut left);
+                        self.figures.held_up.store(true, Ordering::Relaxed);
+                        self.reserve(receiver, wanted).await?;
+                        self.figures.held_up.store(false, Ordering::Relaxed);
+                    }
                     waited = true;
                 }
             }
-            if !bytes.is_empty() && !self.has_room() {
+            if !left.is_empty() && !self.has_room() {
                 self.flush()?;
+                scratch.set_down(&mut left);
                 waited |= self.wait_for_room().await;
             }
         }
     }
 
-    async fn reserve(&self, receiver: &mut Receiver, wanted: Wanted) -> Result<(), End> {
-        let pool = &self.shard.service.receive_buffers;
-        match wanted {
+    /// Gives a call on its way what it wants, if that is there and within its client's share, or nothing, if it
+    /// is to be refused. True when it can go on.
+    ///
+    /// # Errors
+    /// [`BadRecord::TooLarge`] when it has memory already: who has some must not wait for more.
+    fn reserve_at_once(&self, receiver: &mut Receiver, wanted: &Wanted) -> Result<bool, End> {
+        let service = &self.shard.service;
+        if receiver.holds_memory() {
+            return Err(BadRecord::TooLarge.into());
+        }
+        let is_let_in = |begun: &Begun| begun.is_let_in(service, &self.caller);
+        if receiver.begun().is_some_and(|begun| !is_let_in(begun)) {
+            receiver.received_into_nothing();
+            return Ok(true);
+        }
+        let pool = &service.receive_buffers;
+        let Some(taken) = self.figures.share.try_take(wanted.bytes()) else {
+            return Ok(false);
+        };
+        match *wanted {
             Wanted::Record(bytes) => {
-                let budget = pool.budget();
-                let reservation = budget
-                    .reserve(bytes as u64)
-                    .await
-                    .ok_or(BadRecord::TooLarge)?;
+                let Some(reservation) = pool.budget().try_reserve(bytes as u64) else {
+                    return Ok(false);
+                };
                 receiver.reserved(reservation);
             }
             Wanted::Data { len, start } => {
-                let data = match pool.try_take_placed(len, start) {
-                    Some(data) => data,
-                    None => {
-                        let data = pool.take_placed(len, start).await;
-                        data.ok_or(BadRecord::TooLarge)?
-                    }
+                let Some(data) = pool.try_take_placed(len, start) else {
+                    return Ok(false);
                 };
                 receiver.received_into(data);
             }
         }
+        receiver.took(taken);
+        Ok(true)
+    }
+
+    async fn reserve(&self, receiver: &mut Receiver, wanted: Wanted) -> Result<(), End> {
+        let taken = self.figures.share.take(wanted.bytes()).await;
+        let pool = &self.shard.service.receive_buffers;
+        match wanted {
+            Wanted::Record(bytes) => {
+                let reservation = pool.budget().reserve(bytes as u64).await;
+                receiver.reserved(reservation.ok_or(BadRecord::TooLarge)?);
+            }
+            Wanted::Data { len, start } => {
+                let data = pool.take_placed(len, start).await;
+                receiver.received_into(data.ok_or(BadRecord::TooLarge)?);
+            }
+        }
+        receiver.took(taken);
         Ok(())
     }
 
@@ -448,8 +485,19 @@ impl Connection {
             *progress = Progress::new();
             return Ok(());
         }
-        let budget = self.shard.service.receive_buffers.budget();
-        let pressed = || receiver.holds_memory() && budget.has_waiters();
+        if !receiver.holds_memory() {
+            return progress.wait(|| false, self.stream.readable()).await;
+        }
+        let (budget, share) = (
+            self.shard.service.receive_buffers.budget(),
+            &self.figures.share,
+        );
+        let most = Duration::from_secs(limits::RECEIVE_SECONDS_OVER_SHARE_MAX);
+        let overdue = receiver.held_for().is_some_and(|held| held > most);
+        if overdue && budget.has_waiters() && share.is_over() {
+            return Err(End::Stalled);
+        }
+        let pressed = || budget.has_waiters() || share.has_waiters();
         progress.wait(pressed, self.stream.readable()).await
     }
 
@@ -482,9 +530,8 @@ impl Connection {
 
     /// Reads what the peer still sends and throws it away, until the peer closes.
     async fn discard(&self) {
-        let mut scratch = self.shard.scratch();
         while self.stream.readable().await.is_ok() {
-            match self.stream.try_read(&mut scratch) {
+            match self.stream.try_read(&mut self.shard.scratch()) {
                 Ok(0) => break,
                 Ok(_) => {}
                 Err(error) => {
@@ -494,7 +541,6 @@ impl Connection {
                 }
             }
         }
-        self.shard.give_back(scratch);
     }
 
     /// Every call was answered, and the peer's TCP has acknowledged every byte of the answers.

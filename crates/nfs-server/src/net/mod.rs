@@ -6,5 +6,5 @@ pub(crate) mod connection;
 mod output;
 pub(crate) mod receive;
 pub(crate) mod shard;
-mod slots;
+mod shares;
 mod turns;

@@ -11,11 +11,14 @@
 //! other call widens that step by step, up to [`limits::CALLS_READ_BYTES_MAX`]: small calls that come in
 //! numbers are read in numbers.
 
+use std::time::Duration;
+
 use nfs_io::{Buf, Reservation};
 use nfs_wire::limits::DATA_BYTES_MAX;
 use nfs_wire::record::{self, MARK_BYTES, RecordCutter, RecordError, RecordLimits, Verdict};
 
-use crate::front::dispatch::{Apart, Call, Look, Place, look};
+use super::shares::Taken;
+use crate::front::dispatch::{Apart, Begun, Call, Look, Place, look};
 use crate::limits;
 
 /// One connection's state between reads.
@@ -25,6 +28,8 @@ pub(crate) struct Receiver {
     wanted: Option<Place>,
     /// The data that is being received.
     apart: Option<Box<Apart>>,
+    /// What of its client's share the call on its way has.
+    taken: Option<Taken>,
     /// What the record's memory was reserved with, once it is large.
     reservation: Option<Reservation>,
     io_bytes_max: u32,
@@ -52,6 +57,15 @@ pub(crate) enum Wanted {
     },
 }
 
+impl Wanted {
+    /// How much of its client's share the call takes.
+    pub(crate) fn bytes(&self) -> u64 {
+        match *self {
+            Self::Record(bytes) | Self::Data { len: bytes, .. } => bytes as u64,
+        }
+    }
+}
+
 /// The peer does not speak ONC RPC, or asks too much.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BadRecord {
@@ -70,6 +84,7 @@ impl Receiver {
             cutter: RecordCutter::new(record_limits(io_bytes_max)),
             wanted: None,
             apart: None,
+            taken: None,
             reservation: None,
             io_bytes_max,
         }
@@ -82,13 +97,30 @@ impl Receiver {
 
     /// True when it holds memory of the budget that others may wait for.
     pub(crate) fn holds_memory(&self) -> bool {
-        self.reservation.is_some() || self.apart.is_some()
+        let has_buffer = |apart: &Apart| apart.payload.is_some();
+        self.reservation.is_some() || self.apart.as_deref().is_some_and(has_buffer)
+    }
+
+    /// How long a call on its way has had memory for.
+    pub(crate) fn held_for(&self) -> Option<Duration> {
+        self.taken.as_ref().map(Taken::held_for)
+    }
+
+    /// The WRITE whose data a buffer is wanted for.
+    pub(crate) fn begun(&self) -> Option<&Begun> {
+        self.wanted.as_ref().map(|place| &place.begun)
     }
 
     /// The most bytes to read from the socket beyond [`Receiver::direct`]. What is read beyond this
     /// may be data that would have to be copied.
     pub(crate) fn read_limit(&self) -> usize {
-        self.cutter.read_limit()
+        let has_no_buffer = |apart: &Apart| apart.payload.is_none();
+        let dropped = if self.apart.as_deref().is_some_and(has_no_buffer) {
+            self.cutter.payload_room()
+        } else {
+            0
+        };
+        self.cutter.read_limit().saturating_add(dropped)
     }
 
     /// Where the next bytes of the stream belong, when that is a WRITE's buffer.
@@ -141,6 +173,7 @@ impl Receiver {
 
     fn call(&mut self, record: Vec<u8>, missing: usize) -> Call {
         self.wanted = None;
+        self.taken = None;
         let reservation = self.reservation.take();
         let mut apart = self.apart.take();
         if let Some(apart) = &mut apart {
@@ -153,6 +186,11 @@ impl Receiver {
         }
     }
 
+    /// The call on its way has so much of its client's share.
+    pub(crate) fn took(&mut self, taken: Taken) {
+        self.taken = Some(taken);
+    }
+
     /// The budget gave what [`Wanted::Record`] asked for.
     pub(crate) fn reserved(&mut self, reservation: Reservation) {
         let bytes = usize::try_from(reservation.bytes()).unwrap_or(usize::MAX);
@@ -163,7 +201,13 @@ impl Receiver {
     /// The budget gave the buffer that [`Wanted::Data`] asked for.
     pub(crate) fn received_into(&mut self, data: Buf) {
         let place = self.wanted.take();
-        self.apart = place.map(|place| Box::new(place.receive_into(data)));
+        self.apart = place.map(|place| Box::new(place.receive_into(Some(data))));
+    }
+
+    /// The data that [`Wanted::Data`] is about is not wanted: it is received and dropped.
+    pub(crate) fn received_into_nothing(&mut self) {
+        let place = self.wanted.take();
+        self.apart = place.map(|place| Box::new(place.receive_into(None)));
     }
 }
 

@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::hash::RandomState;
 use std::net::IpAddr;
+use std::ops::{Deref, DerefMut, Range};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -26,6 +27,8 @@ pub(crate) struct Shard {
     pub(crate) service: Arc<Service>,
     pub(crate) engine: Engine,
     scratch: RefCell<Vec<Vec<u8>>>,
+    /// Buffers of [`SCRATCH_BYTES`] that connections have.
+    scratches_lent: Cell<usize>,
     pub(super) turns: Rc<ShardTurns>,
     client_hasher: RandomState,
     pub(super) clients: Arc<Clients>,
@@ -51,18 +54,30 @@ pub(crate) struct ShardStart {
 /// How many buffers a shard keeps for its connections to read into.
 const SCRATCHES: usize = 4;
 /// Bytes read from a socket at once, beside a WRITE's data: twice what is read where calls begin, for
-/// long records that come in fragments. Connections that wait hold one each, outside the budget.
+/// long records that come in fragments.
 const SCRATCH_BYTES: usize = 2 * limits::CALLS_READ_BYTES_MAX;
 
 impl Shard {
-    /// A buffer that connections read into, between two waits. A connection that waits for memory, or
-    /// for its turn, keeps it; then another is made.
-    pub(super) fn scratch(&self) -> Vec<u8> {
-        let kept = self.scratch.borrow_mut().pop();
-        kept.unwrap_or_else(|| vec![0; SCRATCH_BYTES])
+    /// A buffer to read into: a small one while connections that wait have many large ones
+    /// ([`limits::SCRATCHES_LENT_MAX`]).
+    pub(super) fn scratch(self: &Rc<Self>) -> Scratch {
+        let lent = self.scratches_lent.get();
+        let bytes = if lent < limits::SCRATCHES_LENT_MAX {
+            self.scratches_lent.set(lent + 1);
+            let kept = self.scratch.borrow_mut().pop();
+            kept.unwrap_or_else(|| vec![0; SCRATCH_BYTES])
+        } else {
+            vec![0; limits::READ_BYTES_UNDER_PRESSURE_MAX]
+        };
+        let shard = Rc::clone(self);
+        Scratch { shard, bytes }
     }
 
-    pub(super) fn give_back(&self, scratch: Vec<u8>) {
+    fn give_back(&self, scratch: Vec<u8>) {
+        if scratch.len() != SCRATCH_BYTES {
+            return;
+        }
+        self.scratches_lent.set(self.scratches_lent.get() - 1);
         let mut kept = self.scratch.borrow_mut();
         if kept.len() < SCRATCHES {
             kept.push(scratch);
@@ -72,6 +87,48 @@ impl Shard {
     /// The peer at the other end of a connection from `addr`. No other connection has its `number`.
     pub(super) fn peer(&self, addr: IpAddr, number: u64) -> Peer {
         Peer::new(self.client_hasher.clone(), addr, number)
+    }
+}
+
+/// A buffer of a shard's that a connection reads into.
+pub(super) struct Scratch {
+    shard: Rc<Shard>,
+    bytes: Vec<u8>,
+}
+
+impl Scratch {
+    /// Gives the shard its large buffer back before a wait, where what of it is still of use, the bytes `left`,
+    /// fits a small one. It begins there then.
+    pub(super) fn set_down(&mut self, left: &mut Range<usize>) {
+        let of_use = self.bytes.get(left.clone()).unwrap_or_default();
+        if self.bytes.len() != SCRATCH_BYTES || of_use.len() > limits::READ_BYTES_UNDER_PRESSURE_MAX
+        {
+            return;
+        }
+        let of_use = of_use.to_vec();
+        *left = 0..of_use.len();
+        self.shard
+            .give_back(std::mem::replace(&mut self.bytes, of_use));
+    }
+}
+
+impl Deref for Scratch {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl DerefMut for Scratch {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        self.shard.give_back(std::mem::take(&mut self.bytes));
     }
 }
 
@@ -115,6 +172,7 @@ async fn serve(start: ShardStart) -> std::io::Result<()> {
         service,
         engine,
         scratch: RefCell::default(),
+        scratches_lent: Cell::new(0),
         turns: Rc::clone(&turns),
         client_hasher,
         clients,

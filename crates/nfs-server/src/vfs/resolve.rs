@@ -13,6 +13,7 @@ use nfs_io::fs::{self, OFlags, Stat};
 use nfs_io::identity::Guard;
 
 use super::{Error, FileKind, Mount, Object, Result, Tree, Turn};
+use crate::exports::Export;
 use crate::vfs::fh::{HandleBody, HandleError, HandleParts, MountKey, own_table_id};
 use crate::vfs::file_cache::{InodeId, Leaving};
 use crate::vfs::handle_table::{HandleTable, Identity, NewObject, TableError, TableId};
@@ -81,6 +82,19 @@ impl Vfs {
             tree,
             found: Found::Named(*handle, Box::new(parts)),
         })
+    }
+
+    /// Whether a handle was made by this server for an export of which `admits` is true.
+    pub(crate) fn is_of_export(
+        &self,
+        handle: &Handle,
+        admits: impl FnOnce(&Export) -> bool,
+    ) -> bool {
+        let trees = self.trees.load();
+        let place_of = |export| Some(*trees.by_id(export)?.mark());
+        let opened = self.key.open(handle, place_of);
+        let tree = opened.ok().and_then(|parts| trees.by_id(parts.export));
+        tree.is_some_and(|tree| admits(&tree.export))
     }
 
     /// The object that a handle leads to, for a caller that the export lets in. `now` is when the call began.

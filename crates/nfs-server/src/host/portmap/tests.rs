@@ -262,3 +262,52 @@ fn a_flavor_that_is_not_offered_is_refused() {
         assert_eq!(header.body != denied, is_taken, "{flavor}: {header:?}");
     }
 }
+
+/// A connection from this loopback address on which a NULL call is answered; `None` where it was closed.
+async fn answered_from(address: SocketAddr, last: u8) -> Option<TcpStream> {
+    let mut stream = connect_from(address, last).await?;
+    let call = call(portmap::PROGRAM, 2, 0, &());
+    let len = u32::try_from(call.len()).unwrap();
+    let mark = FragmentHeader { last: true, len }.to_bytes();
+    stream.write_all(&[&mark[..], &call].concat()).await.ok()?;
+    stream.read_exact(&mut [0; 28]).await.ok()?;
+    Some(stream)
+}
+
+async fn connect_from(address: SocketAddr, last: u8) -> Option<TcpStream> {
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    let own = std::net::Ipv4Addr::new(127, 0, 0, last);
+    socket.bind((own, 0).into()).unwrap();
+    socket.connect(address).await.ok()
+}
+
+#[test]
+fn peers_that_say_nothing_do_not_keep_others_from_asking() {
+    let run = async {
+        let listeners = ["127.0.0.1:2049".parse().unwrap()];
+        let portmap = Portmap::bind(&listeners, 0).await.unwrap();
+        let address = portmap.local_addrs().unwrap()[0];
+        let serving = tokio::spawn(portmap.serve());
+        let mut silent = Vec::new();
+        for host in 2..10 {
+            for _ in 0..20 {
+                silent.push(connect_from(address, host).await);
+            }
+        }
+        // As soon as one of them was silent for long enough.
+        let asked = async {
+            while answered_from(address, 1).await.is_none() {
+                // SLEEP: time itself is what is waited for.
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let patience = Duration::from_secs(limits::PORTMAP_IDLE_SECONDS_MAX / 2);
+        let asked = tokio::time::timeout(patience, asked).await;
+        assert!(asked.is_ok(), "silent peers have all places");
+        serving.abort();
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    runtime.unwrap().block_on(run);
+}

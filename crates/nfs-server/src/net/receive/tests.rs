@@ -20,6 +20,7 @@ fn rejoined(call: Call) -> Vec<u8> {
             ..
         } = *apart;
         assert_eq!((at, missing), (bytes.len(), 0));
+        let payload = payload.unwrap();
         assert_eq!(payload.data.address() % 4096, 11, "placed as in the file");
         bytes.extend_from_slice(&payload.data);
         bytes.resize(bytes.len().next_multiple_of(4), 0);
@@ -429,4 +430,58 @@ fn a_long_call_that_is_no_write_is_taken_after_one() {
     }
     let (copied, _) = drained(&mut peer, &stream);
     assert_eq!(copied.len(), 2);
+}
+
+#[test]
+fn data_that_is_not_wanted_is_received_into_nothing() {
+    let refused = write_call(30_000);
+    let next = write_call(20_000);
+    let bytes = [fragments(&refused, &[]), fragments(&next, &[])].concat();
+    for read_len in [1, 7, 1000, 1100, 16_384, bytes.len()] {
+        let mut peer = Peer::new();
+        let mut calls = Vec::new();
+        let mut dropped = false;
+        let mut stream = &bytes[..];
+        while !stream.is_empty() {
+            let most = peer.receiver.read_limit().min(read_len).min(stream.len());
+            let (mut read, rest) = stream.split_at(most);
+            stream = rest;
+            if dropped {
+                peer.read(read, &mut calls).unwrap();
+                continue;
+            }
+            assert!(peer.receiver.direct().is_none(), "there is no buffer");
+            loop {
+                match peer.receiver.feed(&mut read).unwrap() {
+                    Step::More => break,
+                    Step::Memory(_) => peer.receiver.received_into_nothing(),
+                    Step::Call(call) => {
+                        let apart = call.apart.unwrap();
+                        assert!(apart.payload.is_none());
+                        assert_eq!((apart.at, apart.missing), (call.record.len(), 0));
+                        assert_eq!(call.record[..], refused[..call.record.len()]);
+                        dropped = true;
+                        peer.read(read, &mut calls).unwrap();
+                        break;
+                    }
+                }
+            }
+            assert!(dropped || !peer.receiver.holds_memory());
+            assert!(dropped || peer.budget.in_use() == 0);
+        }
+        assert_eq!(calls, std::slice::from_ref(&next), "reads of {read_len}");
+    }
+}
+
+#[test]
+fn what_is_dropped_is_read_in_large_pieces() {
+    let refused = fragments(&write_call(60_000), &[]);
+    let mut receiver = Receiver::new(IO_BYTES_MAX);
+    let mut beginning = &refused[..1500];
+    let Step::Memory(_) = receiver.feed(&mut beginning).unwrap() else {
+        panic!("it has data")
+    };
+    receiver.received_into_nothing();
+    assert!(matches!(receiver.feed(&mut beginning).unwrap(), Step::More));
+    assert!(receiver.read_limit() > 50_000);
 }

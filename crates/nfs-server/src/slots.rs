@@ -1,6 +1,6 @@
 //! Who may have how many connections, and whose is closed when there is no room for another.
 //!
-//! Connections are counted by [`Holder`]. A holder may have its part of the whole and no more
+//! Connections are counted by holder: a host, for the most part. A holder may have its part of the whole and no more
 //! ([`limits::CONNECTIONS_PER_HOLDER_DIVISOR`]). When all places are taken, a newcomer takes one of whoever
 //! holds too many: of its own holder, if that has its share already (the whole divided by the holders that
 //! have any), else of the holder that has most. In each case it is the connection that was idle for longest;
@@ -10,48 +10,13 @@
 //! doing is asked for when that matters, since it changes with every call.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::fmt;
-use std::net::IpAddr;
+use std::hash::Hash;
 
 use crate::limits;
-use crate::network::Network;
-use crate::rpc::standing::Standing;
-
-/// Whose connections are counted together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Holder {
-    /// A host, or all hosts of an IPv6 /64.
-    Host(Network),
-    /// A user of the server's own machine, who could have any number of loopback addresses.
-    User(u32),
-    /// All programs of the server's own machine that are no known user's, or that may use nothing.
-    Nobody,
-}
-
-impl Holder {
-    pub(crate) fn of(addr: IpAddr, standing: Standing) -> Self {
-        match standing {
-            Standing::Distant => Self::Host(Network::of(addr)),
-            Standing::Root => Self::User(0),
-            Standing::User(uid) => Self::User(uid.0),
-            Standing::Untold | Standing::Barred => Self::Nobody,
-        }
-    }
-}
-
-impl fmt::Display for Holder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Host(network) => write!(f, "{network}"),
-            Self::User(uid) => write!(f, "user {uid} of this machine"),
-            Self::Nobody => write!(f, "unknown users of this machine"),
-        }
-    }
-}
 
 /// What a connection is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Doing {
+pub(crate) enum Doing {
     /// A call of it runs, waits to begin, or is answered: its client waits for the server.
     Busy,
     /// Nothing came or went since this time, in milliseconds of the same clock as the newcomer's.
@@ -60,7 +25,7 @@ pub(super) enum Doing {
 
 /// What becomes of a newcomer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(crate) enum Verdict {
     /// It has a place.
     Taken,
     /// It has the place of this connection, which is to be closed.
@@ -72,25 +37,25 @@ pub(super) enum Verdict {
 }
 
 /// The places for connections. Each connection has a number that no other has.
-pub(super) struct Slots {
+pub(crate) struct Slots<H> {
     connections_max: usize,
-    connections: HashMap<u64, Place>,
+    connections: HashMap<u64, Place<H>>,
     /// The connections of each holder, by [`Place::before`].
-    holders: HashMap<Holder, BTreeSet<(u64, u64)>>,
-    by_count: BTreeSet<(usize, Holder)>,
+    holders: HashMap<H, BTreeSet<(u64, u64)>>,
+    by_count: BTreeSet<(usize, H)>,
     /// Connections that were told to close and have not left yet.
     closing: HashSet<u64>,
 }
 
 #[derive(Clone, Copy)]
-struct Place {
-    holder: Holder,
+struct Place<H> {
+    holder: H,
     /// The connection was busy or came at this time or later, in milliseconds.
     before: u64,
 }
 
-impl Slots {
-    pub(super) fn new(connections_max: usize) -> Self {
+impl<H: Copy + Ord + Hash> Slots<H> {
+    pub(crate) fn new(connections_max: usize) -> Self {
         Self {
             connections_max,
             connections: HashMap::new(),
@@ -101,9 +66,9 @@ impl Slots {
     }
 
     /// Finds a place for a connection that came at `now`, in milliseconds.
-    pub(super) fn enter(
+    pub(crate) fn enter(
         &mut self,
-        holder: Holder,
+        holder: H,
         number: u64,
         now: u64,
         doing: impl Fn(u64) -> Doing,
@@ -138,14 +103,14 @@ impl Slots {
     }
 
     /// A connection has ended.
-    pub(super) fn leave(&mut self, number: u64) {
+    pub(crate) fn leave(&mut self, number: u64) {
         if !self.closing.remove(&number) {
             self.remove(number);
         }
     }
 
     /// How many connections `holder` has.
-    pub(super) fn held_by(&self, holder: Holder) -> usize {
+    pub(crate) fn held_by(&self, holder: H) -> usize {
         self.holders.get(&holder).map_or(0, BTreeSet::len)
     }
 
@@ -162,7 +127,7 @@ impl Slots {
     /// The connection to close of those that have their share or more, the one with most first.
     fn longest_idle_of_others(&mut self, now: u64, doing: &impl Fn(u64) -> Doing) -> Option<u64> {
         let share = self.share(0);
-        let too_many: Vec<Holder> = (self.by_count.iter().rev())
+        let too_many: Vec<H> = (self.by_count.iter().rev())
             .take_while(|(count, _)| *count >= share)
             .take(limits::CONNECTION_HOLDERS_ASKED_MAX)
             .map(|(_, holder)| *holder)
@@ -172,12 +137,7 @@ impl Slots {
 
     /// The connection of this holder that was idle for longest, if that was long enough. Times that turn out
     /// to be old are replaced on the way, so that on average few are looked at.
-    fn longest_idle(
-        &mut self,
-        holder: Holder,
-        now: u64,
-        doing: &impl Fn(u64) -> Doing,
-    ) -> Option<u64> {
+    fn longest_idle(&mut self, holder: H, now: u64, doing: &impl Fn(u64) -> Doing) -> Option<u64> {
         let of_holder = self.holders.get_mut(&holder)?;
         let latest = now.checked_sub(limits::CONNECTION_IDLE_MILLISECONDS_MIN)?;
         while let Some((before, number)) = of_holder.first().copied()
@@ -197,7 +157,7 @@ impl Slots {
         None
     }
 
-    fn add(&mut self, holder: Holder, number: u64, before: u64) {
+    fn add(&mut self, holder: H, number: u64, before: u64) {
         self.connections.insert(number, Place { holder, before });
         let of_holder = self.holders.entry(holder).or_default();
         let count = of_holder.len();
@@ -217,7 +177,7 @@ impl Slots {
     }
 
     /// Brings `by_count` up to date for a holder that had `before` connections.
-    fn recount(&mut self, holder: Holder, before: usize) {
+    fn recount(&mut self, holder: H, before: usize) {
         self.by_count.remove(&(before, holder));
         match self.held_by(holder) {
             0 => drop(self.holders.remove(&holder)),
@@ -232,18 +192,12 @@ impl Slots {
 mod tests {
     use std::cell::RefCell;
     use std::collections::BTreeMap;
-    use std::net::Ipv4Addr;
 
     use proptest::prelude::*;
 
     use super::*;
 
     const LATER: u64 = limits::CONNECTION_IDLE_MILLISECONDS_MIN;
-
-    fn host(number: u8) -> Holder {
-        let addr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, number));
-        Holder::of(addr, Standing::Distant)
-    }
 
     fn idle(_number: u64) -> Doing {
         Doing::IdleSince(0)
@@ -254,7 +208,7 @@ mod tests {
     }
 
     /// `count` connections of one host, from `first` on, that all find a place.
-    fn fill(slots: &mut Slots, holder: Holder, first: u64, count: u64) {
+    fn fill(slots: &mut Slots<u8>, holder: u8, first: u64, count: u64) {
         for number in first..first + count {
             assert_eq!(slots.enter(holder, number, 0, busy), Verdict::Taken);
         }
@@ -263,33 +217,33 @@ mod tests {
     #[test]
     fn a_holder_with_its_part_of_the_whole_loses_what_was_idle_for_longest() {
         let mut slots = Slots::new(40);
-        fill(&mut slots, host(1), 0, 10);
+        fill(&mut slots, 1, 0, 10);
         let doing = |number| match number {
             3 => Doing::IdleSince(5),
             7 => Doing::IdleSince(4),
             _ => Doing::Busy,
         };
-        let mut enter = |number| slots.enter(host(1), number, 10 * LATER, doing);
+        let mut enter = |number| slots.enter(1, number, 10 * LATER, doing);
         assert_eq!(enter(100), Verdict::TakenFrom(7));
         assert_eq!(enter(101), Verdict::TakenFrom(3));
         assert_eq!(enter(102), Verdict::HolderFull, "the rest is busy");
-        assert_eq!(slots.enter(host(2), 200, 10 * LATER, doing), Verdict::Taken);
+        assert_eq!(slots.enter(2, 200, 10 * LATER, doing), Verdict::Taken);
     }
 
     #[test]
     fn a_newcomer_gets_a_place_of_who_has_most_when_all_are_taken() {
         let mut slots = Slots::new(40);
         for attacker in 1..=4 {
-            fill(&mut slots, host(attacker), u64::from(attacker) * 100, 10);
+            fill(&mut slots, attacker, u64::from(attacker) * 100, 10);
         }
-        let Verdict::TakenFrom(first) = slots.enter(host(5), 1, LATER, idle) else {
+        let Verdict::TakenFrom(first) = slots.enter(5, 1, LATER, idle) else {
             panic!("no place for a polite one")
         };
         assert!(first >= 100);
         slots.leave(first);
         // Attackers that come again cost each other their places and not the polite one.
         for (number, attacker) in (1000..1100_u64).zip([1, 2, 3, 4].into_iter().cycle()) {
-            match slots.enter(host(attacker), number, 2 * LATER, idle) {
+            match slots.enter(attacker, number, 2 * LATER, idle) {
                 Verdict::TakenFrom(from) => {
                     assert_ne!(from, 1);
                     slots.leave(from);
@@ -297,20 +251,17 @@ mod tests {
                 Verdict::Full | Verdict::HolderFull => {}
                 Verdict::Taken => panic!("there was no room"),
             }
-            assert_eq!(slots.held_by(host(5)), 1);
+            assert_eq!(slots.held_by(5), 1);
         }
     }
 
     #[test]
     fn who_came_just_now_or_is_busy_is_not_closed() {
         let mut slots = Slots::new(4);
-        fill(&mut slots, host(1), 0, 1);
-        assert_eq!(
-            slots.enter(host(1), 1, LATER - 1, idle),
-            Verdict::HolderFull
-        );
-        assert_eq!(slots.enter(host(1), 2, LATER, busy), Verdict::HolderFull);
-        let asked_again = slots.enter(host(1), 3, 2 * LATER, idle);
+        fill(&mut slots, 1, 0, 1);
+        assert_eq!(slots.enter(1, 1, LATER - 1, idle), Verdict::HolderFull);
+        assert_eq!(slots.enter(1, 2, LATER, busy), Verdict::HolderFull);
+        let asked_again = slots.enter(1, 3, 2 * LATER, idle);
         assert_eq!(asked_again, Verdict::TakenFrom(0), "busy only at that time");
     }
 
@@ -318,8 +269,8 @@ mod tests {
     fn so_many_may_be_closing_and_no_more() {
         let max = 4 * limits::CONNECTIONS_CLOSING_MAX;
         let mut slots = Slots::new(4 * max);
-        fill(&mut slots, host(1), 0, max as u64);
-        let enter = |slots: &mut Slots, number| slots.enter(host(1), number, LATER, idle);
+        fill(&mut slots, 1, 0, max as u64);
+        let enter = |slots: &mut Slots<u8>, number| slots.enter(1, number, LATER, idle);
         for number in 0..limits::CONNECTIONS_CLOSING_MAX as u64 {
             assert!(matches!(
                 enter(&mut slots, 1000 + number),
@@ -331,16 +282,6 @@ mod tests {
         assert!(matches!(enter(&mut slots, 2001), Verdict::TakenFrom(_)));
     }
 
-    #[test]
-    fn local_users_are_counted_by_who_they_are_and_not_by_their_address() {
-        let of = |last, standing| Holder::of(Ipv4Addr::new(127, 0, 0, last).into(), standing);
-        let user = |uid| Standing::User(nfs_io::LocalUid(uid));
-        assert_eq!(of(1, user(7)), of(2, user(7)));
-        assert_ne!(of(1, user(7)), of(1, user(8)));
-        assert_eq!(of(1, Standing::Barred), of(9, Standing::Untold));
-        assert_ne!(of(1, Standing::Distant), of(2, Standing::Distant));
-    }
-
     proptest! {
         /// Whatever comes and goes: the caps hold, a place is taken only from who is idle and has too many, and
         /// the books are right.
@@ -349,7 +290,7 @@ mod tests {
             moves in prop::collection::vec((0_u8..6, 0_u8..4, any::<u16>()), 1..400),
         ) {
             let mut slots = Slots::new(16);
-            let open = RefCell::new(BTreeMap::<u64, (Holder, Doing)>::new());
+            let open = RefCell::new(BTreeMap::<u64, (u8, Doing)>::new());
             let doing = |number: u64| open.borrow().get(&number).map_or(Doing::Busy, |it| it.1);
             for (step, (address, kind, pick)) in (0_u64..).zip(moves) {
                 let now = step * LATER / 2;
@@ -369,7 +310,7 @@ mod tests {
                         }
                     }
                     _ => {
-                        let holder = host(address);
+                        let holder = address;
                         let before = slots.held_by(holder);
                         let verdict = slots.enter(holder, step, now, doing);
                         if let Verdict::TakenFrom(from) = verdict {
@@ -386,7 +327,7 @@ mod tests {
                 prop_assert!(open.borrow().len() <= 16);
                 prop_assert_eq!(slots.connections.len(), open.borrow().len());
                 for address in 0..6 {
-                    let holder = host(address);
+                    let holder = address;
                     let count = open.borrow().values().filter(|it| it.0 == holder).count();
                     prop_assert!(count <= 4);
                     prop_assert_eq!(slots.held_by(holder), count);
