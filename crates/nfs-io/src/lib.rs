@@ -35,6 +35,7 @@ mod faults;
 pub mod fs;
 pub mod glob;
 pub mod groups;
+pub mod heap;
 pub mod identity;
 pub mod limits;
 mod mode;

@@ -163,6 +163,9 @@ pub const CONNECTION_HOLDERS_ASKED_MAX: usize = 8;
 /// Connections that may wait in a listener until they are accepted, as far as the kernel allows
 /// (`net.core.somaxconn`): those that are refused must not be in the way of others.
 pub const LISTEN_BACKLOG_MAX: i32 = 4096;
+/// When so many connections have ended since the last time, the heap's free pages are given back to the system: about
+/// a megabyte of connections that were idle. For fewer it would not be worth the time.
+pub const HEAP_TRIM_CONNECTIONS_MIN: u64 = 256;
 /// Seconds given to calls in progress when the server ends.
 pub const DRAIN_SECONDS_MAX: u64 = 20;
 /// Milliseconds that a peer is given, when the server ends, to take its last replies and close.

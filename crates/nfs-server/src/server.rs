@@ -1,5 +1,6 @@
 //! The server as a whole: started with everything it needs, run until told to stop.
 
+mod ebb;
 mod hosts;
 mod io;
 mod why;
@@ -15,10 +16,11 @@ use std::time::{Duration, Instant};
 
 use nfs_io::caps::{self, Capability};
 use nfs_io::identity::ServerIdentity;
-use nfs_io::{Budget, BufferPool, EngineKind, PoolLimits, fs, probe};
+use nfs_io::{Budget, BufferPool, EngineKind, PoolLimits, fs, heap, probe};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 
+use self::ebb::Ebb;
 use crate::exports::ExportTable;
 use crate::exports::config::{Config, EngineChoice};
 use crate::front::service::Service;
@@ -484,9 +486,10 @@ async fn sweep(vfs: Arc<Vfs>) {
     }
 }
 
-/// Puts objects that nobody uses out of the file cache, and old replies out of theirs, and says what lines of
+/// Puts objects that nobody uses out of the file cache, and old replies out of theirs, gives memory back, and says what lines of
 /// the log were left out, now and then.
 async fn sweep_idle(service: Arc<Service>) {
+    let mut ebb = Ebb::default();
     loop {
         tokio::time::sleep(Duration::from_secs(limits::FILE_CACHE_IDLE_SECONDS)).await;
         service.replies.expire(Instant::now());
@@ -500,6 +503,11 @@ async fn sweep_idle(service: Arc<Service>) {
         let job = tokio::task::spawn_blocking(move || swept.let_go(swept.files.take_idle()));
         if let Err(error) = job.await {
             tracing::error!(%error, "sweeping the file cache failed");
+        }
+        if ebb.has_come(service.counters.connections_ended())
+            && let Err(error) = tokio::task::spawn_blocking(heap::give_back_free_pages).await
+        {
+            tracing::error!(%error, "giving back memory failed");
         }
     }
 }

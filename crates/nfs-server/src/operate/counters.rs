@@ -59,6 +59,14 @@ impl Counters {
         }
     }
 
+    /// Connections that were served and have ended.
+    pub(crate) fn connections_ended(&self) -> u64 {
+        // Those that are open first: one that comes meanwhile is counted as accepted before it is as open.
+        let open = self.connections.load(Ordering::Relaxed);
+        let accepted = self.connections_accepted.load(Ordering::Relaxed);
+        accepted.saturating_sub(open)
+    }
+
     /// The figures of every procedure that was called, in the order of their numbers.
     pub(crate) fn procedures(&self) -> Vec<ProcedureStatus> {
         let procedures = Procedure::ALL.iter().zip(&self.procedures);
