@@ -6,7 +6,7 @@
 //! - [`fs`], [`mounts`], [`caps`], [`identity`]: one function per system call that a file server
 //!   needs, typed, retried on `EINTR`, with the fallbacks an older kernel asks for. They block.
 //! - [`budget`], [`buffer`], [`pool`]: bounded memory and bounded threads.
-//! - [`turns`], [`shares`]: who gets what of something that many clients want.
+//! - [`turns`], [`shares`], [`lanes`]: who gets what of something that many clients want.
 //! - [`confine`]: what the process gives up of itself.
 //! - [`peer`], [`groups`]: who is at the other end of a connection, and which groups they are in.
 //! - [`op`], [`engine`], [`plan`], [`probe`]: reads, writes and flushes as values, executed by an
@@ -37,6 +37,7 @@ pub mod glob;
 pub mod groups;
 pub mod heap;
 pub mod identity;
+pub mod lanes;
 pub mod limits;
 mod mode;
 pub mod mounts;
@@ -58,9 +59,10 @@ pub use budget::{Budget, Reservation};
 pub use buffer::{Buf, BufferPool};
 pub use engine::{Completion, Engine, EngineKind};
 pub use identity::{Creds, LocalGid, LocalUid};
+pub use lanes::{Client, Lane, Queue};
 pub use mode::{Mode, UnknownMode};
 pub use op::{Keep, Op, OpResult, WriteSync};
-pub use pool::{Lane, Pool, PoolFull, PoolLimits};
+pub use pool::{Pool, PoolFull, PoolLimits};
 pub use rustix::io::Errno;
 pub use shares::{Share, Shares};
 pub use turns::{ClientKey, Sharer};

@@ -1,21 +1,18 @@
 //! A bounded set of threads for calls that block.
 //!
-//! Jobs come in *lanes*, one for each file system: a file system that has stopped answering must
-//! not take all threads with it. Within a lane jobs start in the order they came. A lane may use
-//! a thread while it has fewer than its fixed share **and** fewer than what is free for
-//! everybody else: the first stalled lane gets at most half of the threads, the second at most
-//! half of the rest, and so on, so that there is nearly always a thread for a healthy one.
+//! Jobs come in lanes, one for each file system, and within a lane by client: who gets a thread next, and who
+//! is refused where too much waits, is the rule of [`crate::lanes`].
 //!
-//! What is queued is bounded for each lane; beyond that a job is refused, at once and typed.
+//! What is queued is bounded for each lane; beyond that a job is refused, at once and typed, or pushed out by
+//! one of a client that has less than its share, before it began.
 //! Threads are made when there is work for them and end when they have been idle for a while.
 //!
 //! A job runs with the server's identity; what it needs beyond that it takes with
-//! [`crate::identity::run_as`]. A job once accepted runs, also when nobody waits for its result
+//! [`crate::identity::run_as`]. A job that has begun runs to its end, also when nobody waits for its result
 //! any more: it owns everything it uses.
 
 use std::any::Any;
 use std::cell::Cell;
-use std::collections::{HashMap, VecDeque};
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
@@ -27,35 +24,15 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
 use crate::identity::ServerIdentity;
+use crate::lanes::{Lane, LaneLimits, Lanes, Queue};
 use crate::limits::{POOL_DROP_SECONDS, POOL_IDLE_SECONDS, POOL_QUEUED_MAX, POOL_THREADS_MAX};
-
-/// What jobs must not block each other across: mostly a device number (`st_dev`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Lane(pub u64);
-
-/// How many of a number of places one lane may take: threads here, operations in flight on a ring.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LaneShare {
-    /// Places that all lanes have together.
-    pub(crate) places_max: usize,
-    /// Places that one lane may take, at most `places_max`.
-    pub(crate) lane_max: usize,
-}
-
-impl LaneShare {
-    /// Whether a lane that has taken `own` places may take one more, where all lanes together have taken
-    /// `taken`: it is below its fixed share, and has fewer than it leaves free for the others.
-    pub(crate) fn allows_one_more(self, own: usize, taken: usize) -> bool {
-        own < self.lane_max && own < self.places_max.saturating_sub(taken)
-    }
-}
 
 /// The bounds of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolLimits {
     /// Threads that all lanes may use together; at least 1.
     pub threads_max: usize,
-    /// Threads that one lane may use; at least 1.
+    /// Threads that one lane may use; at least 1. Networks of which nothing runs may use some more.
     pub lane_threads_max: usize,
     /// Jobs of one lane that may wait for a thread.
     pub queued_max: usize,
@@ -71,10 +48,11 @@ impl Default for PoolLimits {
     }
 }
 
-/// Why a job was not accepted. Nothing of it was done.
+/// Why a job was not accepted, or pushed out before it began. Nothing of it was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PoolFull {
-    /// The lane's queue is full: its file system is slower than what is asked of it.
+    /// The lane's queue is full, and the job's client has its share of it: the file system is slower than what
+    /// is asked of it.
     #[error("too many calls wait for the file system {:#x}", .0.0)]
     Lane(Lane),
     /// The system gives no thread (`RLIMIT_NPROC`, a cgroup's `pids.max`) and there is none yet.
@@ -98,7 +76,7 @@ pub struct PoolStats {
     pub queued: usize,
     /// Jobs accepted since the start.
     pub accepted: u64,
-    /// Jobs refused since the start.
+    /// Jobs refused since the start, those pushed out among them.
     pub refused: u64,
 }
 
@@ -120,9 +98,14 @@ impl Pool {
             lane_threads_max: limits.lane_threads_max.clamp(1, limits.threads_max.max(1)),
             queued_max: limits.queued_max,
         };
+        let lanes = Lanes::new(LaneLimits {
+            places_max: limits.threads_max,
+            lane_max: limits.lane_threads_max,
+            queued_max: limits.queued_max,
+        });
         let inner = Arc::new(Inner {
             limits,
-            state: Mutex::new(State::default()),
+            state: Mutex::new(State::new(lanes)),
             work: Condvar::new(),
             ended: Condvar::new(),
         });
@@ -131,23 +114,24 @@ impl Pool {
         }
     }
 
-    /// Gives `job` to the lane now and returns a future for its value. The future may be
+    /// Gives `job` to its line now and returns a future for its value. The future may be
     /// dropped: the job runs all the same.
     ///
     /// A job that panics makes the future panic, nothing else.
     ///
     /// # Errors
-    /// [`PoolFull`], at the first poll of the future and without waiting.
-    pub fn run<T, F>(
+    /// [`PoolFull`], at the first poll of the future and without waiting, or when the job is pushed out.
+    pub fn run<Q, T, F>(
         &self,
-        lane: Lane,
+        queue: Q,
         job: F,
-    ) -> impl Future<Output = Result<T, PoolFull>> + Send + use<T, F>
+    ) -> impl Future<Output = Result<T, PoolFull>> + Send + use<Q, T, F>
     where
+        Q: Into<Queue>,
         T: Send + 'static,
         F: FnOnce() -> T + Send + 'static,
     {
-        let submitted = self.submit(lane, job, |job| job());
+        let submitted = self.submit(queue.into(), job, |job| job());
         async move {
             match submitted {
                 Ok(value) => value.await,
@@ -157,30 +141,81 @@ impl Pool {
     }
 
     /// Runs a job as [`Pool::run`] does, answering at once whether it was accepted, and handing `input` back
-    /// if not.
+    /// if not. A job that is pushed out later drops it.
     ///
     /// # Errors
     /// [`Refused`], with the input.
-    pub fn submit<A, T, F>(&self, lane: Lane, input: A, job: F) -> Result<JobFuture<T>, Refused<A>>
+    pub fn submit<A, T, F>(
+        &self,
+        queue: impl Into<Queue>,
+        input: A,
+        job: F,
+    ) -> Result<JobFuture<T>, Refused<A>>
     where
         A: Send + 'static,
         T: Send + 'static,
         F: FnOnce(A) -> T + Send + 'static,
     {
+        let (sender, receiver) = oneshot::channel();
+        let work = move |input, start| {
+            let outcome = match start {
+                Start::Now => Ok(catch_unwind(AssertUnwindSafe(|| job(input)))),
+                Start::PushedOut(why) => Err(why),
+            };
+            // A lost receiver is fine: nobody wants the value any more.
+            let _nobody_waits = sender.send(outcome);
+        };
+        self.offer(queue.into(), input, work)?;
+        Ok(JobFuture { receiver })
+    }
+
+    /// Runs a job as [`Pool::submit`] does; one that is pushed out later has the value of `instead`.
+    ///
+    /// # Errors
+    /// [`Refused`], with the input.
+    pub(crate) fn submit_or<A, T>(
+        &self,
+        queue: Queue,
+        input: A,
+        job: fn(A) -> T,
+        instead: fn(A) -> T,
+    ) -> Result<JobFuture<T>, Refused<A>>
+    where
+        A: Send + 'static,
+        T: Send + 'static,
+    {
+        let (sender, receiver) = oneshot::channel();
+        let work = move |input, start| {
+            let work = match start {
+                Start::Now => job,
+                Start::PushedOut(_) => instead,
+            };
+            let outcome = catch_unwind(AssertUnwindSafe(|| work(input)));
+            let _nobody_waits = sender.send(Ok(outcome));
+        };
+        self.offer(queue, input, work)?;
+        Ok(JobFuture { receiver })
+    }
+
+    fn offer<A, F>(&self, queue: Queue, input: A, work: F) -> Result<(), Refused<A>>
+    where
+        A: Send + 'static,
+        F: FnOnce(A, Start) + Send + 'static,
+    {
         let inner = &self.handle.0;
         let mut state = inner.state.lock();
-        if let Err(why) = inner.admit(&mut state, lane) {
+        if let Err(why) = inner.admit(&mut state, queue) {
             state.stats.refused += 1;
             return Err(Refused { input, why });
         }
-        let (sender, receiver) = oneshot::channel();
-        let boxed: Job = Box::new(move || {
-            let outcome = catch_unwind(AssertUnwindSafe(|| job(input)));
-            // A lost receiver is fine: nobody wants the value any more.
-            let _nobody_waits = sender.send(outcome);
-        });
-        inner.enqueue(&mut state, lane, boxed);
-        Ok(JobFuture { receiver })
+        let job: Job = Box::new(move |start| work(input, start));
+        let pushed_out = inner.enqueue(&mut state, queue, job);
+        drop(state);
+        // It may own anything, this pool too: not under the lock.
+        if let Some(job) = pushed_out {
+            job(Start::PushedOut(PoolFull::Lane(queue.lane)));
+        }
+        Ok(())
     }
 
     /// What the pool does now and has done.
@@ -189,8 +224,8 @@ impl Pool {
         let state = self.handle.0.state.lock();
         PoolStats {
             threads: state.threads,
-            running: state.running,
-            queued: state.lanes.values().map(|lane| lane.queue.len()).sum(),
+            running: state.lanes.running(),
+            queued: state.lanes.queued(),
             ..state.stats
         }
     }
@@ -223,7 +258,7 @@ pub struct Refused<A> {
 #[must_use = "the job runs anyway; its value is lost"]
 #[derive(Debug)]
 pub struct JobFuture<T> {
-    receiver: oneshot::Receiver<std::thread::Result<T>>,
+    receiver: oneshot::Receiver<Result<std::thread::Result<T>, PoolFull>>,
 }
 
 impl<T> Future for JobFuture<T> {
@@ -233,14 +268,22 @@ impl<T> Future for JobFuture<T> {
         Pin::new(&mut self.receiver)
             .poll(context)
             .map(|received| match received {
-                Ok(Ok(value)) => Ok(value),
-                Ok(Err(panic)) => resume_unwind(panic as Box<dyn Any + Send>),
+                Ok(Ok(Ok(value))) => Ok(value),
+                Ok(Err(pushed_out)) => Err(pushed_out),
+                Ok(Ok(Err(panic))) => resume_unwind(panic as Box<dyn Any + Send>),
                 Err(_dropped_unstarted) => Err(PoolFull::Closed),
             })
     }
 }
 
-type Job = Box<dyn FnOnce() + Send>;
+type Job = Box<dyn FnOnce(Start) + Send>;
+
+/// What a job is told when its turn to wait is over.
+enum Start {
+    Now,
+    /// It does not run.
+    PushedOut(PoolFull),
+}
 
 /// Shuts the pool down when the last user is gone; the threads hold only `Inner`.
 struct Handle(Arc<Inner>);
@@ -263,12 +306,8 @@ struct Inner {
     ended: Condvar,
 }
 
-#[derive(Default)]
 struct State {
-    /// Only lanes with something queued or running.
-    lanes: HashMap<Lane, LaneState>,
-    /// Lanes with something queued, in the order their turn comes.
-    turns: VecDeque<Lane>,
+    lanes: Lanes<Job>,
     threads: usize,
     /// Threads made that have not looked for work yet.
     starting: usize,
@@ -276,27 +315,32 @@ struct State {
     idle: usize,
     /// Sleeping threads (counted in `idle`) that have been signalled and have not woken yet.
     signalled: usize,
-    running: usize,
     closed: bool,
     stats: PoolStats,
 }
 
-#[derive(Default)]
-struct LaneState {
-    queue: VecDeque<Job>,
-    running: usize,
+impl State {
+    fn new(lanes: Lanes<Job>) -> Self {
+        Self {
+            lanes,
+            threads: 0,
+            starting: 0,
+            idle: 0,
+            signalled: 0,
+            closed: false,
+            stats: PoolStats::default(),
+        }
+    }
 }
 
 impl Inner {
-    /// Whether the lane takes one more job; sees to it that there is at least one thread.
-    fn admit(self: &Arc<Self>, state: &mut State, lane: Lane) -> Result<(), PoolFull> {
+    /// Whether the line takes one more job; sees to it that there is at least one thread.
+    fn admit(self: &Arc<Self>, state: &mut State, queue: Queue) -> Result<(), PoolFull> {
         if state.closed {
             return Err(PoolFull::Closed);
         }
-        let queued = state.lanes.get(&lane).map_or(0, |lane| lane.queue.len());
-        let starts_at_once = queued == 0 && self.eligible(state, lane);
-        if queued >= self.limits.queued_max && !starts_at_once {
-            return Err(PoolFull::Lane(lane));
+        if !state.lanes.takes(queue) {
+            return Err(PoolFull::Lane(queue.lane));
         }
         if state.threads == 0 && !self.spawn(state) {
             return Err(PoolFull::Threads);
@@ -304,26 +348,15 @@ impl Inner {
         Ok(())
     }
 
-    fn enqueue(self: &Arc<Self>, state: &mut State, lane: Lane, job: Job) {
+    /// Lets a job wait that was admitted. Another may have to give way, and is returned.
+    fn enqueue(self: &Arc<Self>, state: &mut State, queue: Queue, job: Job) -> Option<Job> {
         state.stats.accepted += 1;
-        let waiting = state.lanes.entry(lane).or_default();
-        waiting.queue.push_back(job);
-        if waiting.queue.len() == 1 {
-            state.turns.push_back(lane);
-        }
-        if self.eligible(state, lane) {
+        let pushed_out = state.lanes.wait(queue, job);
+        state.stats.refused += u64::from(pushed_out.is_some());
+        if state.lanes.has_next() {
             self.wake_one(state);
         }
-    }
-
-    /// Whether the lane may use one more thread.
-    fn eligible(&self, state: &State, lane: Lane) -> bool {
-        let running = state.lanes.get(&lane).map_or(0, |lane| lane.running);
-        let share = LaneShare {
-            places_max: self.limits.threads_max,
-            lane_max: self.limits.lane_threads_max,
-        };
-        share.allows_one_more(running, state.running)
+        pushed_out
     }
 
     /// Sees to it that some thread looks for work. One on its way is enough: it wakes the next
@@ -361,9 +394,9 @@ impl Inner {
         let mut state = self.state.lock();
         state.starting -= 1;
         loop {
-            if let Some((lane, job)) = self.next_job(&mut state) {
-                MutexGuard::unlocked(&mut state, job);
-                self.finished(&mut state, lane);
+            if let Some((queue, job)) = self.next_job(&mut state) {
+                MutexGuard::unlocked(&mut state, || job(Start::Now));
+                state.lanes.leave(queue);
             } else if state.closed || !self.wait(&mut state) {
                 break;
             }
@@ -372,35 +405,13 @@ impl Inner {
         self.ended.notify_all();
     }
 
-    /// Takes the first job whose lane may use a thread, and wakes another thread if there is
-    /// more.
-    fn next_job(self: &Arc<Self>, state: &mut State) -> Option<(Lane, Job)> {
-        let at = state
-            .turns
-            .iter()
-            .position(|&lane| self.eligible(state, lane))?;
-        let lane = state.turns.remove(at)?;
-        let taken = state.lanes.get_mut(&lane)?;
-        let job = taken.queue.pop_front()?;
-        taken.running += 1;
-        if !taken.queue.is_empty() {
-            state.turns.push_back(lane);
-        }
-        state.running += 1;
-        if state.turns.iter().any(|&lane| self.eligible(state, lane)) {
+    /// Takes the next job, and wakes another thread if there is more.
+    fn next_job(self: &Arc<Self>, state: &mut State) -> Option<(Queue, Job)> {
+        let next = state.lanes.next()?;
+        if state.lanes.has_next() {
             self.wake_one(state);
         }
-        Some((lane, job))
-    }
-
-    fn finished(&self, state: &mut State, lane: Lane) {
-        state.running -= 1;
-        if let Some(ran) = state.lanes.get_mut(&lane) {
-            ran.running -= 1;
-            if ran.running == 0 && ran.queue.is_empty() {
-                state.lanes.remove(&lane);
-            }
-        }
+        Some(next)
     }
 
     /// Waits for work; false when the thread has been idle for long enough to end.
@@ -418,12 +429,7 @@ impl Inner {
     fn shutdown(&self, patience: Duration) -> usize {
         let mut state = self.state.lock();
         state.closed = true;
-        state.turns.clear();
-        let unstarted: Vec<Job> = state
-            .lanes
-            .values_mut()
-            .flat_map(|lane| lane.queue.drain(..))
-            .collect();
+        let unstarted = state.lanes.take_all();
         // A job may own anything, a clone of this pool too: not dropped under the lock.
         MutexGuard::unlocked(&mut state, || drop(unstarted));
         self.work.notify_all();
@@ -435,7 +441,7 @@ impl Inner {
                 break;
             }
         }
-        state.running
+        state.lanes.running()
     }
 }
 

@@ -30,6 +30,13 @@ impl ClientKey {
     }
 }
 
+impl ClientKey {
+    /// The number that stands for it: no other client's, and not the largest one.
+    pub(crate) const fn number(self) -> u64 {
+        self.0
+    }
+}
+
 /// A client, and how much it is to get compared with others that want something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sharer {

@@ -87,6 +87,9 @@ pub const SENT_PER_TURN_BYTES_MAX: usize = 1 << 20;
 /// The part of the READ buffers, and of the WRITE buffers, that one file system may hold, as a divisor:
 /// calls that wait for a file system that does not answer leave the rest to others.
 pub const BUFFERS_PER_MOUNT_DIVISOR: u64 = 2;
+/// How much one client may hold of an export's turns with descriptors, and of the buffers that one file system's
+/// WRITEs may hold: so many times what is left free. Alone it is three parts of four.
+pub const TIMES_FREE_PER_MOUNT_MAX: u32 = 3;
 /// Seconds that a WRITE waits for its file system, which holds all the buffers that it may
 /// ([`BUFFERS_PER_MOUNT_DIVISOR`]), before the client is told to come again.
 pub const WRITE_WAITS_SECONDS_MAX: u64 = 5;
@@ -247,6 +250,9 @@ pub const CALL_NOTES_MAX: u32 = 32 << 10;
 /// Clients of one address whose replies are told apart; for one more, all those go of the client that has
 /// said nothing for longest.
 pub const REPLY_CACHE_CLIENTS_PER_ADDRESS_MAX: usize = 256;
+/// Seconds that an MNT waits where too much of its client waits for the file system already. MOUNT has no status by
+/// which a client comes again: it is told of a failure then. Longer than a mount(8) waits for one answer.
+pub const MOUNT_WAITS_SECONDS_MAX: u64 = 60;
 /// Mounts remembered for MOUNT's DUMP.
 pub const MOUNT_LIST_ENTRIES_MAX: usize = 4096;
 /// Bytes of all paths together that MOUNT's DUMP remembers.

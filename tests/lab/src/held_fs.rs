@@ -1,7 +1,7 @@
 //! A file system served by this process (FUSE) with one file, on which reads, or the writes of given bytes,
-//! wait until the test lets them go.
+//! wait until the test lets them go. Empty files can be made beside it, at once.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
@@ -10,8 +10,8 @@ use anyhow::{Context as _, Result};
 use fuser::{
     BackgroundSession, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags,
     Generation, INodeNo, InitFlags, KernelConfig, LockOwner, MountOption, OpenFlags, ReplyAttr,
-    ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request, SessionACL,
-    WriteFlags,
+    ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request,
+    SessionACL, WriteFlags,
 };
 use tokio::sync::Notify;
 
@@ -22,6 +22,8 @@ const TTL: Duration = Duration::from_secs(3600);
 /// How long the first request that is to wait may take to come.
 const REQUEST_DEADLINE: Duration = Duration::from_secs(20);
 const INODE: INodeNo = INodeNo(2);
+/// The first file that is made.
+const MADE_INODE: u64 = 3;
 
 /// The mounted file system. On drop all that waits is let go, and it is unmounted.
 pub struct HeldFs {
@@ -41,6 +43,8 @@ struct State {
     content: Vec<u8>,
     held: Held,
     waiting: Vec<Waiting>,
+    /// The names of the files that were made, in the order of their inode numbers.
+    made: Vec<OsString>,
 }
 
 /// Which requests wait.
@@ -135,11 +139,17 @@ impl Gate {
         is_one
     }
 
+    fn made(&self, name: &OsStr) -> Option<INodeNo> {
+        let state = self.lock();
+        let at = state.made.iter().position(|made| made == name)?;
+        Some(INodeNo(MADE_INODE + at as u64))
+    }
+
     fn attributes(&self, ino: INodeNo) -> FileAttr {
-        let is_file = ino == INODE;
+        let is_file = ino != INodeNo::ROOT;
         FileAttr {
             ino,
-            size: if is_file { self.size } else { 0 },
+            size: if ino == INODE { self.size } else { 0 },
             blocks: 0,
             atime: UNIX_EPOCH,
             mtime: UNIX_EPOCH,
@@ -173,6 +183,7 @@ impl HeldFs {
                 content,
                 held: Held::Nothing,
                 waiting: Vec::new(),
+                made: Vec::new(),
             }),
             came: Notify::new(),
         });
@@ -263,7 +274,7 @@ impl Filesystem for Served {
             Some(FILE) => Some(INODE),
             Some(".") => Some(parent),
             Some("..") => Some(INodeNo::ROOT),
-            _ => None,
+            _ => self.0.made(name),
         };
         match found {
             Some(ino) => reply.entry(&TTL, &self.0.attributes(ino), Generation(0)),
@@ -273,6 +284,38 @@ impl Filesystem for Served {
 
     fn getattr(&self, _req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
         reply.attr(&TTL, &self.0.attributes(ino));
+    }
+
+    /// Also what the kernel asks for an open(2) that makes a file, as there is no `create`.
+    fn mknod(
+        &self,
+        _req: &Request,
+        _parent: INodeNo,
+        name: &OsStr,
+        _mode: u32,
+        _umask: u32,
+        _rdev: u32,
+        reply: ReplyEntry,
+    ) {
+        let ino = {
+            let mut state = self.0.lock();
+            state.made.push(name.to_owned());
+            INodeNo(MADE_INODE + state.made.len() as u64 - 1)
+        };
+        reply.entry(&TTL, &self.0.attributes(ino), Generation(0));
+    }
+
+    fn create(
+        &self,
+        _req: &Request,
+        _parent: INodeNo,
+        _name: &OsStr,
+        _mode: u32,
+        _umask: u32,
+        _flags: i32,
+        reply: ReplyCreate,
+    ) {
+        reply.error(Errno::ENOSYS);
     }
 
     fn open(&self, _req: &Request, _ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {

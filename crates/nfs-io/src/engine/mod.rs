@@ -16,7 +16,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use crate::pool::JobFuture;
-use crate::{Creds, Errno, Lane, Op, OpResult, Pool, Result, identity};
+use crate::{Creds, Errno, Op, OpResult, Pool, Queue, Result, identity};
 
 mod threads;
 pub(crate) mod uring;
@@ -83,8 +83,9 @@ impl Engine {
         }
     }
 
-    /// Starts an operation with the identity `creds`. `lane` is its file system: one that has
-    /// stopped answering holds up its own operations only.
+    /// Starts an operation with the identity `creds`. `queue` is its file system and its client: a file system
+    /// that has stopped answering holds up its own operations only, and clients take turns. Where too much
+    /// waits, operations of those who have most end with `EAGAIN`, and nothing of them is done.
     ///
     /// Order is not kept between operations in flight, also not on one file: what must come
     /// after another is submitted when that has completed.
@@ -92,7 +93,8 @@ impl Engine {
     /// # Panics
     /// When the operation's range is not within its buffer, and inside an
     /// [`identity::Guard`]: the ring would act with the wrong identity.
-    pub fn submit(&self, op: Op, creds: &Creds, lane: Lane) -> Completion {
+    pub fn submit(&self, op: Op, creds: &Creds, queue: impl Into<Queue>) -> Completion {
+        let queue = queue.into();
         assert!(
             !identity::guarded(),
             "the engine takes the identity as an argument"
@@ -103,11 +105,15 @@ impl Engine {
             };
         }
         let state = match &self.inner {
-            Inner::Uring(ring) => State::Uring(ring.submit(op, creds, lane)),
+            Inner::Uring(ring) => State::Uring(ring.submit(op, creds, queue)),
             Inner::Threads(pool, in_flight, _) => {
-                match pool.submit(lane, (op, creds.clone()), |(op, creds)| {
-                    threads::execute(op, &creds)
-                }) {
+                let submitted = pool.submit_or(
+                    queue,
+                    (op, creds.clone()),
+                    |(op, creds)| threads::execute(op, &creds),
+                    |(op, _)| op.failed(Errno::AGAIN),
+                );
+                match submitted {
                     Ok(job) => {
                         in_flight.set(in_flight.get() + 1);
                         State::Threads {

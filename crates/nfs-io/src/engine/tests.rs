@@ -10,6 +10,7 @@ use tokio::runtime::Builder;
 use tokio::task::{LocalSet, spawn_local, yield_now};
 
 use super::*;
+use crate::Lane;
 use crate::fs::{self, OFlags, statx};
 use crate::identity::can_switch;
 use crate::limits::RING_PERSONALITIES_MAX;

@@ -2,6 +2,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
 use super::*;
+use crate::Client;
 
 fn limits(threads_max: usize, lane_threads_max: usize, queued_max: usize) -> PoolLimits {
     PoolLimits {
@@ -182,4 +183,52 @@ fn a_panicking_job_panics_its_waiter_and_spares_the_thread() {
     assert!(catch_unwind(AssertUnwindSafe(|| wait_for(job))).is_err());
     assert_eq!(wait_for(pool.run(Lane(1), || 1)), Ok(1));
     assert_eq!(pool.stats().threads_peak, 1);
+}
+
+#[test]
+fn who_fills_a_lane_is_pushed_out_by_another_client() {
+    let of = |network| Queue {
+        lane: Lane(1),
+        client: Client {
+            network,
+            machine: 1,
+        },
+    };
+    let pool = Pool::new(limits(1, 1, 4));
+    let gate = Gate::default();
+    let (started, has_started) = mpsc::channel();
+    let blocker = gate.clone();
+    let first = pool
+        .submit(of(1), blocker, move |blocker| {
+            started.send(()).unwrap();
+            blocker.pass();
+            0
+        })
+        .unwrap();
+    has_started.recv().unwrap();
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let job = || {
+        let order = Arc::clone(&order);
+        move |n: u32| order.lock().push(n)
+    };
+    let mut greedy: Vec<_> = (1..=3)
+        .map(|n| pool.submit(of(1), n, job()).unwrap())
+        .collect();
+    let instead = pool.submit_or(of(1), 4, |_| "ran", |_| "pushed out");
+    let polite: Vec<_> = (10..12)
+        .map(|n| pool.submit(of(2), n, job()).unwrap())
+        .collect();
+    assert!(pool.submit(of(2), 12, job()).is_err(), "it has its share");
+    assert_eq!(wait_for(instead.unwrap()), Ok("pushed out"));
+    assert_eq!(
+        wait_for(greedy.pop().unwrap()),
+        Err(PoolFull::Lane(Lane(1)))
+    );
+    gate.open();
+    assert_eq!(wait_for(first), Ok(0));
+    for job in greedy.into_iter().chain(polite) {
+        wait_for(job).unwrap();
+    }
+    assert_eq!(*order.lock(), [1, 10, 2, 11]);
+    assert_eq!((pool.stats().accepted, pool.stats().refused), (7, 3));
 }

@@ -130,7 +130,6 @@ impl Lines {
     async fn by_handle(&self, handle: Handle) -> Result<Target> {
         let located = self.vfs.locate(&handle).await?;
         let (turn, now) = (Turn::default(), Instant::now());
-        let (tree, object) = self.vfs.open_located(located, &turn, now).await?;
         let actor = Actor {
             creds: self.who.clone(),
             writable: true,
@@ -140,6 +139,8 @@ impl Lines {
             call: CallId::new(1, ([127, 0, 0, 1].into(), 1), now),
             call_note: None,
         };
+        let opened = self.vfs.open_located(located, &turn, &actor, now);
+        let (tree, object) = opened.await?;
         Ok(Target {
             tree,
             object,

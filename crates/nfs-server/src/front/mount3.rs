@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use nfs_io::Errno;
 use nfs_wire::auth::AUTH_SYS;
 use nfs_wire::mount3::{
     Call, Dirpath, ExportEntry, ExportList, MountEntry, MountList as WireMountList, MountOk,
@@ -84,7 +86,29 @@ pub(crate) async fn run(cx: &Context, call: Call<'_>, out: &mut Vec<u8>) {
     }
 }
 
+/// MOUNT has no word for "come again": where too much waits for the file system, the call waits.
 async fn mnt(cx: &Context, path: &[u8]) -> Result<(MountOk, Arc<Export>), NotMounted> {
+    let patience = Duration::from_secs(limits::MOUNT_WAITS_SECONDS_MAX);
+    let began = Instant::now();
+    let mut pause = Duration::from_millis(20);
+    loop {
+        let done = find_root(cx, path).await;
+        let busy = matches!(
+            done,
+            Err(NotMounted::Failed {
+                error: Error::Busy,
+                ..
+            })
+        );
+        if !busy || began.elapsed() > patience {
+            return done;
+        }
+        tokio::time::sleep(pause).await;
+        pause = (2 * pause).min(Duration::from_secs(1));
+    }
+}
+
+async fn find_root(cx: &Context, path: &[u8]) -> Result<(MountOk, Arc<Export>), NotMounted> {
     // Some clients (libnfs for nfs://host/file) send nothing for the root.
     let path = if path.is_empty() { b"/" } else { path };
     let trees = cx.vfs().trees.load_full();
@@ -112,8 +136,8 @@ async fn mnt(cx: &Context, path: &[u8]) -> Result<(MountOk, Arc<Export>), NotMou
         .map_err(failed)?;
     let root = {
         let (vfs, tree) = (Arc::clone(cx.vfs()), Arc::clone(tree));
-        let lane = tree.root_mount().lane();
-        cx.vfs().blocking(lane, move || vfs.root(&tree)).await
+        let queue = cx.caller.queue(tree.root_mount().lane());
+        cx.vfs().blocking(queue, move || vfs.root(&tree)).await
     };
     let target = Target {
         tree: Arc::clone(tree),
@@ -154,7 +178,6 @@ impl NotMounted {
 }
 
 fn mountstat(error: Error) -> Mountstat3 {
-    use nfs_io::Errno;
     match error {
         Error::Errno(Errno::NOENT) | Error::Stale => Mountstat3::Noent,
         Error::Errno(Errno::NOTDIR | Errno::LOOP) | Error::WrongType => Mountstat3::Notdir,

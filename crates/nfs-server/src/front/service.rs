@@ -72,7 +72,8 @@ impl Service {
         };
         actor.call_note = call_note.cloned();
         let now = caller.call.started;
-        let (tree, object) = self.vfs.open_located(located, turn, now).await?;
+        let opened = self.vfs.open_located(located, turn, &actor, now);
+        let (tree, object) = opened.await?;
         Ok(Target {
             tree,
             object,
@@ -99,11 +100,11 @@ impl Service {
                 rule.squash.creds(WireUid(*uid), WireGid(*gid), gids)
             }
             WireIdentity::Sys { uid, gid, .. } => {
-                let gids = self.own_groups(*uid).await?;
+                let gids = self.own_groups(caller, *uid).await?;
                 rule.squash.creds(WireUid(*uid), WireGid(*gid), &gids)
             }
             WireIdentity::Own(LocalUid(uid)) => {
-                let gids = self.own_groups(*uid).await?;
+                let gids = self.own_groups(caller, *uid).await?;
                 // The primary group is the first. Whom the user database does not know has none.
                 let nobody = rule.squash.anonymous().gid().0;
                 let gid = gids.first().copied().unwrap_or(nobody);
@@ -144,15 +145,14 @@ impl Service {
 
     /// The groups of a user as this machine's user database has them, the primary one first; none for
     /// whom it does not know.
-    async fn own_groups(&self, uid: u32) -> Result<Vec<u32>> {
+    async fn own_groups(&self, caller: &Caller, uid: u32) -> Result<Vec<u32>> {
         if let Some(gids) = self.groups.recent(uid) {
             return Ok(gids);
         }
         let groups = Arc::clone(&self.groups);
         // A lane of its own: no file system has this number.
-        self.vfs
-            .blocking(Lane(u64::MAX), move || groups.ask(uid))
-            .await
+        let queue = caller.queue(Lane(u64::MAX));
+        self.vfs.blocking(queue, move || groups.ask(uid)).await
     }
 }
 

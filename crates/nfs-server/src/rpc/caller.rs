@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use nfs_io::LocalUid;
+use nfs_io::{Client, Lane, LocalUid, Queue};
 
 use crate::operate::trace::{About, CallId};
 use crate::rpc::client_id::ClientId;
@@ -34,6 +34,14 @@ pub(crate) enum WireIdentity {
 }
 
 impl Caller {
+    /// The line in which work for this caller waits, of all that waits in a lane.
+    pub(crate) fn queue(&self, lane: Lane) -> Queue {
+        Queue {
+            lane,
+            client: Client::at(self.addr, self.client.number()),
+        }
+    }
+
     /// What trace events of this call are about, where it names the file with these bytes of a handle.
     pub(crate) const fn about<'a>(&'a self, file: &'a [u8]) -> About<'a> {
         About {

@@ -79,12 +79,13 @@ impl Vfs {
     ///
     /// # Errors
     /// [`Error::Stale`] when it is gone.
-    pub(crate) async fn attributes(&self, object: &Arc<Object>) -> Result<Attributes> {
+    pub(crate) async fn attributes(&self, target: &Target) -> Result<Attributes> {
+        let object = &target.object;
         let attributes = if object.mount.local {
             object.attributes()
         } else {
             let object = Arc::clone(object);
-            self.blocking(object.mount.lane(), move || object.attributes())
+            self.blocking(target.queue(), move || object.attributes())
                 .await?
         };
         if let Err(Error::Stale) = attributes {
@@ -102,12 +103,12 @@ impl Vfs {
         target: &Target,
         wanted: Access,
     ) -> Result<(Access, Attributes)> {
-        let attributes = self.attributes(&target.object).await?;
+        let attributes = self.attributes(target).await?;
         let granted = if target.object.mount.local {
             granted_of(target, wanted, &attributes.stat)
         } else {
             let (target, stat) = (target.clone(), attributes.stat);
-            self.blocking(target.lane(), move || granted_of(&target, wanted, &stat))
+            self.blocking(target.queue(), move || granted_of(&target, wanted, &stat))
                 .await?
         };
         Ok((
@@ -128,12 +129,12 @@ impl Vfs {
         guard: impl FnOnce(Timestamp) -> bool + Send + 'static,
     ) -> WithWcc<()> {
         if let Err(error) = target.must_be_writable() {
-            return (Err(error), self.wcc_unchanged(&target.object).await);
+            return (Err(error), self.wcc_unchanged(target).await);
         }
         let change = target.object.begin_change(target.actor.author);
         let (vfs, job) = (Arc::clone(self), target.clone());
         let done = self
-            .opening(target.lane(), move || {
+            .opening(target.queue(), move || {
                 set_attributes(&vfs, &job, &set, guard)
             })
             .await
@@ -167,10 +168,10 @@ impl Vfs {
     }
 
     /// The attributes for a reply to a change that was not tried.
-    pub(crate) async fn wcc_unchanged(&self, object: &Arc<Object>) -> Wcc {
+    pub(crate) async fn wcc_unchanged(&self, target: &Target) -> Wcc {
         Wcc {
             before: None,
-            after: self.attributes(object).await.ok(),
+            after: self.attributes(target).await.ok(),
         }
     }
 

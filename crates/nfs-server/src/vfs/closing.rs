@@ -194,7 +194,7 @@ impl Vfs {
             return;
         }
         // On a helper thread, since the file system may have work to do. If its queue is full, here and now.
-        if let Ok(closed) = self.pool.submit(target.lane(), taken, drop) {
+        if let Ok(closed) = self.pool.submit(target.queue(), taken, drop) {
             // The pool ends only with the server.
             let _ended = closed.await;
         }

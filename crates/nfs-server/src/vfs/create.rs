@@ -114,7 +114,7 @@ impl Vfs {
             object.is_directory().then_some(Error::WrongType)
         };
         if let Some(error) = error {
-            return (Err(error), self.wcc_unchanged(&directory.object).await);
+            return (Err(error), self.wcc_unchanged(directory).await);
         }
         let name = name.bytes().to_vec();
         self.change_directory(directory, move |vfs, directory| {
@@ -189,8 +189,8 @@ impl Vfs {
     ) -> (Result<()>, Wcc, Wcc) {
         let valid = check_rename(from, to);
         if let Err(error) = valid {
-            let unchanged = self.wcc_unchanged(&from.object).await;
-            return (Err(error), unchanged, self.wcc_unchanged(&to.object).await);
+            let unchanged = self.wcc_unchanged(from).await;
+            return (Err(error), unchanged, self.wcc_unchanged(to).await);
         }
         let changes = (
             from.object.begin_change(from.actor.author),
@@ -199,7 +199,7 @@ impl Vfs {
         let (vfs, job) = (Arc::clone(self), (from.clone(), to.clone()));
         let names = (from_name.bytes().to_vec(), to_name.bytes().to_vec());
         let done = self
-            .opening(from.lane(), move || {
+            .opening(from.queue(), move || {
                 let (from, to) = &job;
                 let before = (from.object.stat().ok(), to.object.stat().ok());
                 let result = vfs.rename_now(from, &names.0, to, &names.1);
@@ -328,12 +328,12 @@ impl Vfs {
             }
         });
         if let Err(error) = valid {
-            return (Err(error), self.wcc_unchanged(&directory.object).await);
+            return (Err(error), self.wcc_unchanged(directory).await);
         }
         let running = directory.object.begin_change(directory.actor.author);
         let (vfs, job) = (Arc::clone(self), directory.clone());
         let done = self
-            .opening(directory.lane(), move || {
+            .opening(directory.queue(), move || {
                 let before = match job.object.stat() {
                     Ok(before) => before,
                     Err(error) => return (Err(error), Wcc::default()),

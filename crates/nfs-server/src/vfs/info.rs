@@ -23,7 +23,7 @@ impl Vfs {
     /// The kernel's.
     pub(crate) async fn file_system(&self, target: &Target) -> Result<FsFacts> {
         let object = Arc::clone(&target.object);
-        self.blocking(target.lane(), move || {
+        self.blocking(target.queue(), move || {
             let space = fs::statfs(object.path())?;
             let limits = fs::path_conf(object.path())?;
             let file_size_max = object.mount.file_size_max;

@@ -22,7 +22,7 @@ impl Vfs {
         directory: &Target,
         step: Step<'_>,
     ) -> (Result<(Arc<Object>, Attributes)>, Option<Attributes>) {
-        let attributes = match self.attributes(&directory.object).await {
+        let attributes = match self.attributes(directory).await {
             Ok(attributes) => attributes,
             Err(error) => return (Err(error), None),
         };
@@ -67,7 +67,7 @@ impl Vfs {
             }
         }
         let (vfs, job, name) = (Arc::clone(self), directory.clone(), name.to_vec());
-        self.opening(directory.lane(), move || {
+        self.opening(directory.queue(), move || {
             vfs.lookup_name(&job, &name, ResolveFlags::empty())
         })
         .await?
@@ -139,7 +139,7 @@ impl Vfs {
             return self.lookup_self(directory).await;
         }
         let (vfs, job) = (Arc::clone(self), directory.clone());
-        self.blocking(directory.lane(), move || {
+        self.blocking(directory.queue(), move || {
             if !job.tree.contains(job.object.path())? {
                 return Err(Error::Stale);
             }
@@ -185,7 +185,7 @@ impl Vfs {
         }
         let object = Arc::clone(&target.object);
         let read = move || Ok((fs::readlink(object.path())?, object.attributes()?));
-        self.blocking(target.lane(), read).await?
+        self.blocking(target.queue(), read).await?
     }
 }
 

@@ -44,7 +44,7 @@ use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use nfs_io::turns::Rule;
-use nfs_io::{Budget, BufferPool, Lane, Pool, PoolLimits, Shares};
+use nfs_io::{Budget, BufferPool, Pool, PoolLimits, Queue, Shares};
 
 use crate::exports::ExportTable;
 use crate::limits;
@@ -189,12 +189,15 @@ impl Vfs {
     /// Runs what may wait for a disk or a peer on the helper pool.
     ///
     /// # Errors
-    /// [`Error::Busy`] when too much waits for that file system already.
+    /// [`Error::Busy`] when too much of this client waits for that file system already: then nothing was done.
     pub(crate) async fn blocking<T: Send + 'static>(
         &self,
-        lane: Lane,
+        queue: impl Into<Queue>,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T> {
-        self.pool.run(lane, work).await.map_err(|_full| Error::Busy)
+        self.pool
+            .run(queue.into(), work)
+            .await
+            .map_err(|_full| Error::Busy)
     }
 }

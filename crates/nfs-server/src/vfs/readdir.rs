@@ -71,7 +71,7 @@ impl Vfs {
             Some(_) => vfs.list(&job, cookie, plus, fits),
             None => Err(Error::Busy),
         };
-        let (entries, eof) = self.blocking(directory.lane(), list).await??;
+        let (entries, eof) = self.blocking(directory.queue(), list).await??;
         drop(caller);
         Ok(Listing {
             entries,

@@ -8,11 +8,11 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use crate::vfs::fh::Handle;
-use nfs_io::Errno;
 use nfs_io::fs::{self, OFlags, Stat};
 use nfs_io::identity::Guard;
+use nfs_io::{Client, Errno, Queue};
 
-use super::{Error, FileKind, Mount, Object, Result, Tree, Turn};
+use super::{Actor, Error, FileKind, Mount, Object, Result, Tree, Turn};
 use crate::exports::Export;
 use crate::vfs::fh::{HandleBody, HandleError, HandleParts, MountKey, own_table_id};
 use crate::vfs::file_cache::{InodeId, Leaving};
@@ -105,16 +105,18 @@ impl Vfs {
         self: &Arc<Self>,
         located: Located,
         turn: &Turn,
+        actor: &Actor,
         now: Instant,
     ) -> Result<(Arc<Tree>, Arc<Object>)> {
         let Located { tree, found } = located;
-        self.take_turn(turn, &tree).await?;
+        self.take_turn(turn, &tree, actor.sharer()).await?;
+        let client = actor.client();
         let object = match found {
             Found::Cached(object) => {
-                self.check_place(&tree, &object, now).await?;
+                self.check_place(&tree, &object, client, now).await?;
                 object
             }
-            Found::Named(handle, parts) => self.open_handle(&tree, handle, *parts).await?,
+            Found::Named(handle, parts) => self.open_handle(&tree, handle, *parts, client).await?,
         };
         Ok((tree, object))
     }
@@ -139,16 +141,20 @@ impl Vfs {
         tree: &Arc<Tree>,
         handle: Handle,
         parts: HandleParts,
+        client: Client,
     ) -> Result<Arc<Object>> {
         let (vfs, tree) = (Arc::clone(self), Arc::clone(tree));
-        let lane = tree.root_mount().lane();
+        let queue = |mount: &Mount| Queue {
+            lane: mount.lane(),
+            client,
+        };
         let mount = self
-            .blocking(lane, {
+            .blocking(queue(&tree.root_mount()), {
                 let tree = Arc::clone(&tree);
                 move || tree.mount_by_key(parts.mount)
             })
             .await??;
-        self.opening(mount.lane(), move || match parts.body {
+        self.opening(queue(&mount), move || match parts.body {
             HandleBody::Kernel(kernel) => {
                 let fd = fs::open_by_handle(mount.fd(), &kernel, OFlags::PATH | OFlags::NOFOLLOW)
                     .map_err(gone)?;
@@ -181,6 +187,7 @@ impl Vfs {
         &self,
         tree: &Arc<Tree>,
         object: &Arc<Object>,
+        client: Client,
         now: Instant,
     ) -> Result<()> {
         if !object.is_directory() || object.is_root() || !object.place_is_due(now) {
@@ -189,7 +196,9 @@ impl Vfs {
         let inside = match tree.contains_by_path(object.path()) {
             Err(Error::Errno(Errno::NAMETOOLONG)) => {
                 let (tree, object) = (Arc::clone(tree), Arc::clone(object));
-                self.blocking(object.mount.lane(), move || tree.contains(object.path()))
+                let lane = object.mount.lane();
+                let queue = Queue { lane, client };
+                self.blocking(queue, move || tree.contains(object.path()))
                     .await?
             }
             answer => answer,
@@ -378,15 +387,21 @@ impl Vfs {
             .partition(|object| object.io.has_unstable());
         drop(clean);
         for object in leaving.to_sync.into_iter().chain(retired) {
-            let (vfs, job) = (Arc::clone(self), Arc::clone(&object));
-            let sync = move |job: Arc<Object>| {
-                vfs.sync_before_close(&job);
-                job.cleaning.store(false, Ordering::Relaxed);
-            };
-            if self.pool.submit(object.mount.lane(), job, sync).is_err() {
-                object.cleaning.store(false, Ordering::Relaxed);
-            }
+            let lane = object.mount.lane();
+            let (vfs, job) = (Arc::clone(self), Cleaning(object));
+            let sync = move |job: Cleaning| vfs.sync_before_close(&job.0);
+            // Where too much waits it is not done, and tried another time.
+            drop(self.pool.submit(lane, job, sync));
         }
+    }
+}
+
+/// A file that is being synced so that it can leave the cache, until that is over or given up.
+struct Cleaning(Arc<Object>);
+
+impl Drop for Cleaning {
+    fn drop(&mut self) {
+        self.0.cleaning.store(false, Ordering::Relaxed);
     }
 }
 

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use nfs_io::Lane;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use nfs_io::turns::Rule;
+use nfs_io::{Lane, Queue, Share, Sharer, Shares};
 
 use super::{Error, Result, Tree};
 use crate::limits;
@@ -22,21 +22,22 @@ use crate::vfs::file_cache::{Cursor, Leaving};
 
 /// A call's turn with descriptors; given back when the call is over.
 #[derive(Default)]
-pub(crate) struct Turn(OnceCell<OwnedSemaphorePermit>);
+pub(crate) struct Turn(OnceCell<Share>);
 
 /// The turns of one export: how many of its calls may have descriptors opened at once. `None` where that is
 /// more than there ever are.
-pub(super) fn turns(fds_max: usize) -> Option<Arc<Semaphore>> {
+pub(super) fn turns(fds_max: usize) -> Option<Shares> {
     let turns = fds_max / limits::DESCRIPTORS_PER_CALL / limits::TURNS_PER_EXPORT_DIVISOR;
-    (turns < limits::IN_FLIGHT_PER_SHARD_MAX).then(|| Arc::new(Semaphore::new(turns.max(1))))
+    let rule = Rule::TimesFree(limits::TIMES_FREE_PER_MOUNT_MAX);
+    (turns < limits::IN_FLIGHT_PER_SHARD_MAX).then(|| Shares::new(turns.max(1) as u64, rule))
 }
 
 impl Vfs {
-    /// Waits until the call may have descriptors opened for files of this export.
+    /// Waits until the client's call may have descriptors opened for files of this export.
     ///
     /// # Errors
     /// [`Error::Busy`] when the file system seems to have stopped: the call may hold memory meanwhile.
-    pub(crate) async fn take_turn(&self, turn: &Turn, tree: &Tree) -> Result<()> {
+    pub(crate) async fn take_turn(&self, turn: &Turn, tree: &Tree, client: Sharer) -> Result<()> {
         let Some(turns) = tree.turns(self.files.fds_max()) else {
             return Ok(());
         };
@@ -44,32 +45,29 @@ impl Vfs {
         if turn.0.get().is_some() {
             return Ok(());
         }
-        let permit = match Arc::clone(turns).try_acquire_owned() {
-            Ok(permit) => permit,
-            Err(_none_left) => {
-                let patience = Duration::from_secs(limits::WRITE_WAITS_SECONDS_MAX);
-                let waiting = tokio::time::timeout(patience, Arc::clone(turns).acquire_owned());
-                // Nobody closes the semaphore.
-                let permit = waiting.await.map_err(|_elapsed| Error::Busy)?;
-                permit.map_err(|_closed| Error::Busy)?
-            }
+        let taken = if let Some(taken) = turns.try_take(client, 1) {
+            taken
+        } else {
+            let patience = Duration::from_secs(limits::WRITE_WAITS_SECONDS_MAX);
+            let waiting = tokio::time::timeout(patience, turns.take(client, 1));
+            waiting.await.map_err(|_elapsed| Error::Busy)?
         };
-        turn.0.get_or_init(|| permit);
+        turn.0.get_or_init(|| taken);
         Ok(())
     }
 
     /// Runs what opens a descriptor on the helper pool, and makes room for it there.
     ///
     /// # Errors
-    /// [`Error::Busy`] when too much waits for that file system already.
+    /// [`Error::Busy`] when too much of this client waits for that file system already: then nothing was done.
     pub(super) async fn opening<T: Send + 'static>(
         self: &Arc<Self>,
-        lane: Lane,
+        queue: Queue,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T> {
         let vfs = Arc::clone(self);
-        self.blocking(lane, move || {
-            vfs.make_room(lane);
+        self.blocking(queue, move || {
+            vfs.make_room(queue.lane);
             work()
         })
         .await
@@ -127,10 +125,19 @@ mod tests {
 
     #[test]
     fn calls_wait_for_a_turn_only_where_descriptors_are_few() {
-        let most = |fds_max| turns(fds_max).map(|turns| turns.available_permits());
+        let client = Sharer::of([192, 0, 2, 1].into());
+        let most = |fds_max| {
+            let turns = turns(fds_max)?;
+            Some(
+                std::iter::from_fn(|| turns.try_take(client, 1))
+                    .collect::<Vec<_>>()
+                    .len(),
+            )
+        };
         assert_eq!(most(1), Some(1), "or nobody would ever get on");
-        assert_eq!(most(64), Some(8));
-        assert_eq!(most(256), Some(32), "of a limit of 1024");
+        // Of 8 and 32 turns, some stay for other clients.
+        assert_eq!(most(64), Some(6));
+        assert_eq!(most(256), Some(24), "of a limit of 1024");
         assert_eq!(most(1 << 19), None);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use nfs_io::{Creds, Lane, Sharer};
+use nfs_io::{Client, Creds, Lane, Queue, Sharer};
 
 use super::{Author, Error, Object, Result, Tree};
 use crate::exports::policy::{Choice, Io};
@@ -27,6 +27,21 @@ pub(crate) struct Actor {
     pub(crate) call: CallId,
     /// Where the call notes what it changes, if it must not run twice.
     pub(crate) call_note: Option<Arc<NotedCall>>,
+}
+
+impl Actor {
+    /// On whose behalf work waits for its turn.
+    pub(crate) fn client(&self) -> Client {
+        Client::at(self.call.client.ip(), self.author.0)
+    }
+
+    /// Whose share of what many want its calls use.
+    pub(crate) fn sharer(&self) -> Sharer {
+        Sharer {
+            weight: self.weight,
+            ..Sharer::of(self.call.client.ip())
+        }
+    }
 }
 
 /// An object and who wants something of it.
@@ -63,9 +78,14 @@ impl Target {
 
     /// Whose share of what many want a call uses.
     pub(crate) fn sharer(&self) -> Sharer {
-        Sharer {
-            weight: self.actor.weight,
-            ..Sharer::of(self.actor.call.client.ip())
+        self.actor.sharer()
+    }
+
+    /// The line in which work for this caller waits, of all that waits for the object's file system.
+    pub(crate) fn queue(&self) -> Queue {
+        Queue {
+            lane: self.lane(),
+            client: self.actor.client(),
         }
     }
 

@@ -14,9 +14,8 @@ use std::time::Duration;
 use nfs_io::caps::{self, Capability};
 use nfs_io::fs::{self, FsStat, OFlags, OpenHow, ResolveFlags, Stat};
 use nfs_io::turns::Rule;
-use nfs_io::{Budget, Errno, Lane, Shares};
+use nfs_io::{Budget, Errno, Lane, Share, Sharer, Shares};
 use parking_lot::RwLock;
-use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::{Error, FileKind, Object, Result, room};
 use crate::exports::Export;
@@ -40,7 +39,7 @@ struct Place {
     by_table: bool,
     root: OnceLock<Arc<Object>>,
     /// The turns of calls that may have descriptors opened; `None` where there are more than calls.
-    turns: OnceLock<Option<Arc<Semaphore>>>,
+    turns: OnceLock<Option<Shares>>,
     /// The file system of the export's root.
     root_mount: Arc<Mount>,
     /// All file systems that were entered, the root's among them.
@@ -72,8 +71,8 @@ pub(crate) struct Mount {
     path: PathBuf,
     /// What its READs may hold of the buffers while they run, in the order of the clients' turns.
     read_share: OnceLock<Shares>,
-    /// What its WRITEs may hold of the buffers, in KiB.
-    write_share: OnceLock<Semaphore>,
+    /// What its WRITEs may hold of the buffers.
+    write_share: OnceLock<Shares>,
     retired: Arc<AtomicBool>,
 }
 
@@ -158,21 +157,25 @@ impl Mount {
     }
 
     /// Waits until this file system's WRITEs, whose data is here already, hold little enough of the buffers
-    /// for `bytes` more. `None` when the file system keeps them waiting for so long that it seems to have
+    /// for `bytes` more, in the order of the clients' turns. `None` when the file system keeps them waiting for so long that it seems to have
     /// stopped. Their memory is then to be given back, or no WRITE to another file system could be received.
     pub(super) async fn write_share(
         &self,
+        client: Sharer,
         bytes: usize,
         budget: &Budget,
-    ) -> Option<SemaphorePermit<'_>> {
-        let (share, wanted) = share(&self.write_share, bytes, budget)?;
-        if let Ok(permit) = share.try_acquire_many(wanted) {
-            return Some(permit);
+    ) -> Option<Share> {
+        let shares = self.write_share.get_or_init(|| {
+            let most = budget.total() / limits::BUFFERS_PER_MOUNT_DIVISOR;
+            Shares::new(most, Rule::TimesFree(limits::TIMES_FREE_PER_MOUNT_MAX))
+        });
+        let bytes = bytes as u64;
+        if let Some(share) = shares.try_take(client, bytes) {
+            return Some(share);
         }
         let patience = Duration::from_secs(limits::WRITE_WAITS_SECONDS_MAX);
-        tokio::time::timeout(patience, share.acquire_many(wanted))
+        tokio::time::timeout(patience, shares.take(client, bytes))
             .await
-            .ok()?
             .ok()
     }
 
@@ -185,19 +188,6 @@ impl Mount {
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
-}
-
-/// A file system's share of a budget, and what of it `bytes` are: all at most, so that one call always
-/// goes through.
-fn share<'s>(
-    share: &'s OnceLock<Semaphore>,
-    bytes: usize,
-    budget: &Budget,
-) -> Option<(&'s Semaphore, u32)> {
-    let most = budget.total() / limits::BUFFERS_PER_MOUNT_DIVISOR / 1024;
-    let most = usize::try_from(most).ok()?.min(Semaphore::MAX_PERMITS);
-    let wanted = u32::try_from(bytes.div_ceil(1024).min(most)).ok()?;
-    Some((share.get_or_init(|| Semaphore::new(most)), wanted))
 }
 
 impl Place {
@@ -294,7 +284,7 @@ impl Tree {
 
     /// The turns of this tree's calls under a budget of `fds_max` descriptors; `None` where no call need wait
     /// for one.
-    pub(super) fn turns(&self, fds_max: usize) -> Option<&Arc<Semaphore>> {
+    pub(super) fn turns(&self, fds_max: usize) -> Option<&Shares> {
         let turns = self.place.turns.get_or_init(|| room::turns(fds_max));
         turns.as_ref()
     }

@@ -40,7 +40,7 @@ impl Vfs {
             root,
         };
         walk.add(names.iter().copied())?;
-        self.blocking(walk.root.lane(), move || walk.run()).await?
+        self.blocking(walk.root.queue(), move || walk.run()).await?
     }
 }
 

@@ -64,6 +64,7 @@ const TYPICAL: &[(&str, u32)] = &[
     ("rootless-device", 2),
     ("rootless-full", 1),
     ("stall-fuse", 1),
+    ("stall-greedy", 3),
     ("stall-frozen", 1),
     ("kill", 6),
     ("write-twice", 3),

@@ -304,6 +304,12 @@ pub(crate) const TABLE: &[Scenario] = &[
         run: stall::fuse,
     },
     Scenario {
+        name: "stall-greedy",
+        about: "one client has more calls on a stalled file system than may wait, another's come through",
+        needs: &[Need::Root, Need::Fuse],
+        run: stall::greedy,
+    },
+    Scenario {
         name: "stall-frozen",
         about: "hundreds of CREATEs wait on a frozen file system, all else goes on",
         needs: &[Need::Root, Need::Loop],

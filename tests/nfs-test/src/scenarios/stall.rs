@@ -13,18 +13,26 @@ use bytes::Bytes;
 use nfs_client::Nfs3;
 use nfs_lab::held_fs::HeldFs;
 use nfs_lab::pattern;
-use nfs_lab::{Frozen, FsKind, LoopFs, Server, ServerOptions};
+use nfs_lab::{Frozen, FsKind, LoopFs, Server, ServerOptions, counter};
 use nfs_wire::nfs3::{CreateHow, FileHandle, Sattr3, SetTime, StableHow};
 use tokio::task::JoinSet;
 
 use crate::host::Context;
-use crate::host::wire::{CALL_DEADLINE, block_on, connect_with, mount, ok, walk};
+use crate::host::wire::{
+    CALL_DEADLINE, block_on, connect_from, connect_with, mount, mount_path, ok, walk,
+};
 
 /// Stalled calls on the connection that other calls use as well.
 const SAME_CONNECTION: usize = 300;
 /// Further connections, and the stalled calls of each.
 const CONNECTIONS: usize = 4;
 const OF_EACH: usize = 50;
+/// Connections of the client that asks for more than may wait, and its calls on each: more than a lane's
+/// threads and queue together hold, and no more than are read of a connection.
+const GREEDY_CONNECTIONS: usize = 5;
+const GREEDY_OF_EACH: usize = 1000;
+/// How often the other client mounts, looks up and creates meanwhile.
+const POLITE_ROUNDS: u64 = 10;
 /// How long a stalled call may take: longer than the whole scenario does.
 const STALL_DEADLINE: Duration = Duration::from_secs(300);
 /// Size of the file whose READs stall, in bytes. It holds the pattern of [`TAG`].
@@ -51,6 +59,86 @@ pub(super) fn fuse(context: &Context) -> Result<String> {
         "{} READs stalled and let go",
         SAME_CONNECTION + CONNECTIONS * OF_EACH
     ))
+}
+
+/// One client has more calls on a file system that holds READs back than may wait for it. Another's calls on
+/// that file system come through meanwhile, also those that need a place that the first had; and what
+/// was told to come again was the first client's alone.
+pub(super) fn greedy(context: &Context) -> Result<String> {
+    let (export, server) = serve(context, |export| {
+        let point = export.join("stalled");
+        fs::create_dir(&point)?;
+        let held = HeldFs::mount(&point, pattern::bytes(TAG, 0, SIZE))?;
+        held.hold_reads();
+        Ok(held)
+    })?;
+    let (held, server) = (export.1, server);
+    let state = context.lab.dir.join("state");
+    // A procedure that was not called is not listed.
+    let counted = |name: &str| counter(&context.lab, &state, name).unwrap_or(0);
+    let done = block_on(beside_a_greedy_client(&server, &held, &counted));
+    held.let_all_go();
+    let told = done?;
+    server.stop()?;
+    drop(held);
+    Ok(format!(
+        "{told} READs of the greedy client told to come again"
+    ))
+}
+
+async fn beside_a_greedy_client(
+    server: &Server,
+    held: &HeldFs,
+    counted: &dyn Fn(&str) -> u64,
+) -> Result<u64> {
+    const SENT: u64 = (GREEDY_CONNECTIONS * GREEDY_OF_EACH) as u64;
+    let (nfs, root) = mount(server.address()).await?;
+    let file = walk(&nfs, &root, "stalled/file").await?;
+    let mut greedy = JoinSet::new();
+    for _ in 0..GREEDY_CONNECTIONS {
+        let nfs = connect_with(server.address(), STALL_DEADLINE).await?;
+        for i in 0..GREEDY_OF_EACH {
+            greedy.spawn_local(read(nfs.clone(), file, i));
+        }
+    }
+    // Whoever is told to come again comes again: it is another call.
+    let told = async {
+        loop {
+            match counted("calls_read").saturating_sub(SENT) {
+                // SLEEP: the calls go out meanwhile.
+                0 => tokio::time::sleep(Duration::from_millis(20)).await,
+                told => return told,
+            }
+        }
+    };
+    let told = tokio::time::timeout(CALL_DEADLINE, told)
+        .await
+        .context("the greedy client's calls all found room")?;
+    let polite = Some(std::net::Ipv4Addr::new(127, 0, 0, 2).into());
+    let nfs = connect_from(polite, server.address(), CALL_DEADLINE).await?;
+    let before = counted("calls_lookup");
+    for round in 0..POLITE_ROUNDS {
+        let dir = mount_path(&nfs, "/stalled").await?;
+        ok("LOOKUP", nfs.lookup(&dir, b"file")).await?;
+        let how = CreateHow::Guarded(nothing());
+        let name = format!("polite-{round}");
+        ok("CREATE", nfs.create(&dir, name.as_bytes(), &how)).await?;
+    }
+    for (name, before) in [("calls_lookup", before), ("calls_create", 0)] {
+        let calls = counted(name) - before;
+        ensure!(
+            calls == POLITE_ROUNDS,
+            "{name}: {calls}, so some came again"
+        );
+    }
+    if let Some(outcome) = greedy.try_join_next() {
+        bail!("a stalled READ was answered: {outcome:?}");
+    }
+    held.let_all_go();
+    while let Some(outcome) = greedy.join_next().await {
+        outcome??;
+    }
+    Ok(told)
 }
 
 pub(super) fn frozen(context: &Context) -> Result<String> {

@@ -7,7 +7,7 @@
 //!
 //! The kernel gets at most `in_flight_max` operations, and may use as many worker threads: an
 //! operation stuck in a file system that does not answer keeps a worker, but never the last one
-//! another operation needs. Lanes share the table by the rule of [`crate::pool`].
+//! another operation needs. Lanes and clients share the table by the rule of [`crate::lanes`].
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -22,17 +22,16 @@ use io_uring::types::{CancelBuilder, SubmitArgs, Timespec};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+use crate::lanes::{LaneLimits, Lanes};
 use crate::limits::{
     RING_DROP_SECONDS, RING_IN_FLIGHT_CEILING, RING_IN_FLIGHT_MAX, RING_LANE_QUEUED_MAX,
 };
 use crate::progress::Next;
-use crate::{Creds, Errno, Lane, Op, OpResult, Result};
+use crate::{Creds, Errno, Op, OpResult, Queue, Result};
 
-mod lanes;
 mod personality;
 mod table;
 
-use lanes::Lanes;
 use personality::Personalities;
 use table::{InFlight, Table};
 
@@ -149,11 +148,11 @@ impl Uring {
         let inner = Ring {
             io_uring: ring,
             table: ManuallyDrop::new(Table::new(in_flight_max as usize)),
-            lanes: Lanes::new(
-                in_flight_max as usize,
-                limits.lane_in_flight_max as usize,
-                limits.lane_queued_max,
-            ),
+            lanes: Lanes::new(LaneLimits {
+                places_max: in_flight_max as usize,
+                lane_max: limits.lane_in_flight_max.clamp(1, in_flight_max) as usize,
+                queued_max: limits.lane_queued_max,
+            }),
             personalities: Personalities::default(),
             queued_bytes: 0,
             driver: None,
@@ -166,7 +165,7 @@ impl Uring {
         })
     }
 
-    pub(super) fn submit(&self, op: Op, creds: &Creds, lane: Lane) -> Waiter {
+    pub(super) fn submit(&self, op: Op, creds: &Creds, queue: Queue) -> Waiter {
         let answer = Answer::default();
         let waiter = Waiter {
             answer: answer.clone(),
@@ -178,19 +177,17 @@ impl Uring {
         };
         let driver = {
             let mut inner = self.inner.borrow_mut();
-            match inner.lanes.enter(lane, queued) {
-                Ok(Some(starts)) => inner.start(lane, starts),
-                Ok(None) => {}
-                // The caller polls the waiter next: nobody to wake.
-                Err(full) => {
-                    full.answer.borrow_mut().result = Some(full.op.failed(Errno::AGAIN));
-                }
+            if inner.lanes.start_at_once(queue) {
+                inner.start(queue, queued);
+            } else {
+                inner.wait(queue, queued);
             }
             inner.driver.clone()
         };
         if let Some(driver) = driver {
             driver.wake();
         }
+        self.wake_waiters();
         waiter
     }
 
@@ -271,20 +268,40 @@ enum Exchanged {
 }
 
 impl Ring {
+    /// Lets an operation wait for its turn, or refuses it or another.
+    fn wait(&mut self, queue: Queue, queued: Queued) {
+        let refused = if self.lanes.takes(queue) {
+            self.lanes.wait(queue, queued)
+        } else {
+            Some(queued)
+        };
+        if let Some(Queued { op, answer, .. }) = refused {
+            self.answer(&answer, op.failed(Errno::AGAIN));
+        }
+        self.start_waiting();
+    }
+
+    /// Starts what waits and may start.
+    fn start_waiting(&mut self) {
+        while let Some((queue, queued)) = self.lanes.next() {
+            self.start(queue, queued);
+        }
+    }
+
     /// Gives an operation a slot and the ring its description; the kernel sees it at the next
     /// submission.
-    fn start(&mut self, lane: Lane, queued: Queued) {
+    fn start(&mut self, queue: Queue, queued: Queued) {
         let Queued { op, creds, answer } = queued;
         match self.personality(&creds) {
             Ok(personality) => {
                 self.queued_bytes += op.bytes();
                 let index = self
                     .table
-                    .insert(InFlight::new(op, personality, lane, answer));
+                    .insert(InFlight::new(op, personality, queue, answer));
                 self.push(index);
             }
             Err(errno) => {
-                self.lanes.leave(lane);
+                self.lanes.leave(queue);
                 self.answer(&answer, op.failed(errno));
             }
         }
@@ -370,13 +387,11 @@ impl Ring {
             Next::Over(result) => result,
         };
         let slot = self.table.remove(index);
-        self.lanes.leave(slot.lane);
+        self.lanes.leave(slot.queue);
         let answer = slot.answer.clone();
         self.answer(&answer, slot.into_result(result));
         // While draining nothing waits in the lanes any more.
-        while let Some((lane, queued)) = self.lanes.next() {
-            self.start(lane, queued);
-        }
+        self.start_waiting();
     }
 
     fn answer(&mut self, answer: &Answer, result: OpResult) {

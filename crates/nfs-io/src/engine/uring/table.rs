@@ -10,7 +10,7 @@ use super::Answer;
 use crate::faults::Fault;
 use crate::op::left;
 use crate::progress::{Next, Progress};
-use crate::{Lane, Op, OpResult, Result};
+use crate::{Op, OpResult, Queue, Result};
 
 /// A fixed number of slots. A slot's index is the `user_data` of its operation.
 pub(super) struct Table {
@@ -25,19 +25,19 @@ pub(super) struct InFlight {
     /// What a test wants of the call that the kernel works on.
     fault: Option<Fault>,
     personality: u16,
-    pub(super) lane: Lane,
+    pub(super) queue: Queue,
     pub(super) answer: Answer,
 }
 
 impl InFlight {
-    pub(super) fn new(op: Op, personality: u16, lane: Lane, answer: Answer) -> Self {
+    pub(super) fn new(op: Op, personality: u16, queue: Queue, answer: Answer) -> Self {
         let progress = op.progress();
         Self {
             op,
             progress,
             fault: None,
             personality,
-            lane,
+            queue,
             answer,
         }
     }

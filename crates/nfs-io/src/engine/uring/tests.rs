@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use super::*;
+use crate::Lane;
 use crate::identity::ServerIdentity;
 use crate::testing::skip;
 use crate::{Budget, BufferPool, Keep, Mode, probe};
@@ -23,7 +24,7 @@ fn what_cannot_be_cancelled_is_leaked_not_freed() {
         mode: Mode::Buffered,
         keep: Keep::none(),
     };
-    let waiter = ring.submit(read, ServerIdentity::current().creds(), Lane(1));
+    let waiter = ring.submit(read, ServerIdentity::current().creds(), Lane(1).into());
     {
         let mut inner = ring.inner.borrow_mut();
         assert_eq!(inner.exchange(), Ok(Exchanged::All));
@@ -62,7 +63,7 @@ fn a_resumed_operation_asks_for_the_rest() {
         mode: Mode::Buffered,
         keep: Keep::none(),
     };
-    let waiter = ring.submit(read, ServerIdentity::current().creds(), Lane(1));
+    let waiter = ring.submit(read, ServerIdentity::current().creds(), Lane(1).into());
     let mut context = Context::from_waker(Waker::noop());
     for part in [&b"ab"[..], b"cdefg", b"hij"] {
         assert!(waiter.poll(&mut context).is_pending());
@@ -103,7 +104,7 @@ fn many_bytes_are_handed_over_at_once_and_few_wait_for_their_turn() {
             mode: Mode::Buffered,
             keep: Keep::none(),
         };
-        ring.submit(op, ServerIdentity::current().creds(), Lane(1))
+        ring.submit(op, ServerIdentity::current().creds(), Lane(1).into())
     };
     let first = read();
     assert!(!ring.hand_over(6));

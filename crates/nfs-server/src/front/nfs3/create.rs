@@ -83,7 +83,7 @@ async fn make(cx: &Context, place: &DirOpArgs<'_>, node: NewNode, sattr: &Sattr3
         .map_err(|error| fail(error, none))?;
     let (result, wcc) = match new_name(place.name.0) {
         Ok(name) => cx.vfs().create(&directory, name, node, set).await,
-        Err(error) => (Err(error), cx.vfs().wcc_unchanged(&directory.object).await),
+        Err(error) => (Err(error), cx.vfs().wcc_unchanged(&directory).await),
     };
     let dir_wcc = wcc_data(&wcc);
     match result {
@@ -104,6 +104,6 @@ async fn refuse(cx: &Context, place: &DirOpArgs<'_>, error: Error) -> CreateResu
         .target(&place.dir)
         .await
         .map_err(|error| fail(error, none))?;
-    let wcc = cx.vfs().wcc_unchanged(&directory.object).await;
+    let wcc = cx.vfs().wcc_unchanged(&directory).await;
     Err(fail(error, wcc_data(&wcc)))
 }

@@ -115,11 +115,11 @@ async fn write_data(
     if args.count != args.data_len {
         // RFC 1813 §3.3.7: count is the number of bytes of data; which of two to believe is
         // not for the server to guess.
-        let wcc = cx.vfs().wcc_unchanged(&target.object).await;
+        let wcc = cx.vfs().wcc_unchanged(&target).await;
         return Err(fail(Error::Invalid, wcc_data(&wcc)));
     }
     let Some(payload) = payload else {
-        let wcc = cx.vfs().wcc_unchanged(&target.object).await;
+        let wcc = cx.vfs().wcc_unchanged(&target).await;
         return Err(fail(Error::Busy, wcc_data(&wcc)));
     };
     let stability = match args.stable {

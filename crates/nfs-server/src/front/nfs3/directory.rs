@@ -26,7 +26,7 @@ pub(super) async fn remove(
         .map_err(|error| fail(error, none))?;
     let (result, wcc) = match doomed_name(object.name.0, directories) {
         Ok(name) => cx.vfs().remove(&directory, name, directories).await,
-        Err(error) => (Err(error), cx.vfs().wcc_unchanged(&directory.object).await),
+        Err(error) => (Err(error), cx.vfs().wcc_unchanged(&directory).await),
     };
     let body = RemoveOk {
         wcc: wcc_data(&wcc),
@@ -53,8 +53,8 @@ pub(super) async fn rename(
         Ok((from_name, to_name)) => cx.vfs().rename(&from, from_name, &to, to_name).await,
         Err(error) => (
             Err(error),
-            cx.vfs().wcc_unchanged(&from.object).await,
-            cx.vfs().wcc_unchanged(&to.object).await,
+            cx.vfs().wcc_unchanged(&from).await,
+            cx.vfs().wcc_unchanged(&to).await,
         ),
     };
     let body = RenameBody {
@@ -86,7 +86,7 @@ pub(super) async fn link(cx: &Context, args: &LinkArgs<'_>) -> Result<LinkBody, 
                 .link(Arc::clone(&file.object), &directory, name)
                 .await
         }
-        Err(error) => (Err(error), cx.vfs().wcc_unchanged(&directory.object).await),
+        Err(error) => (Err(error), cx.vfs().wcc_unchanged(&directory).await),
     };
     let body = LinkBody {
         file_attributes: post_op_attr(cx, &file).await,

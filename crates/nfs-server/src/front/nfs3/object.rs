@@ -16,7 +16,7 @@ use crate::vfs::{Access, Error};
 pub(super) async fn getattr(cx: &Context, args: &GetattrArgs) -> Result<GetattrOk, Failure<()>> {
     let attributes = async {
         let target = cx.target(&args.object).await?;
-        cx.vfs().attributes(&target.object).await
+        cx.vfs().attributes(&target).await
     };
     match attributes.await {
         Ok(attributes) => Ok(GetattrOk {
@@ -64,7 +64,7 @@ pub(super) async fn lookup(
             } else {
                 Error::Errno(Errno::NOTDIR)
             };
-            let attributes = cx.vfs().attributes(&directory.object).await;
+            let attributes = cx.vfs().attributes(&directory).await;
             (Err(error), attributes.ok())
         }
     };
@@ -155,7 +155,7 @@ pub(super) async fn readlink(cx: &Context, args: &ReadlinkArgs, out: &mut Vec<u8
 
 pub(super) async fn post_op_attr(cx: &Context, target: &Target) -> PostOpAttr {
     cx.vfs()
-        .attributes(&target.object)
+        .attributes(target)
         .await
         .ok()
         .map(|attributes| fattr3(&attributes))

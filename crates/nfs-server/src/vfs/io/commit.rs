@@ -64,7 +64,7 @@ impl Vfs {
             Ok(ready) => ready,
             Err(error) => {
                 self.unreachable(target, error);
-                return (Err(error), self.wcc_unchanged(object).await);
+                return (Err(error), self.wcc_unchanged(target).await);
             }
         };
         change.found(&before);
@@ -81,7 +81,7 @@ impl Vfs {
             self.evict_unaligned_pages(target, fd, 1).await;
             self.close_if_written(target).await;
         }
-        let after = self.attributes(object).await.ok();
+        let after = self.attributes(target).await.ok();
         let wcc = change.wcc(before, after);
         (result.map(|()| self.verifier.bytes()), wcc)
     }
@@ -125,7 +125,7 @@ impl Vfs {
         let engine = self.engine_for(engine, target);
         let op = Op::Fsync { file, data_only };
         let result = engine
-            .submit(op, &target.actor.creds, target.lane())
+            .submit(op, &target.actor.creds, target.queue())
             .await
             .result
             .map_err(transfer_error);
@@ -190,7 +190,7 @@ impl Vfs {
     async fn ready_to_commit(self: &Arc<Self>, target: &Target) -> Result<(Stat, Arc<OwnedFd>)> {
         must_be_regular(&target.object)?;
         target.must_be_writable()?;
-        let before = self.attributes(&target.object).await?.stat;
+        let before = self.attributes(target).await?.stat;
         self.check_io(target, Access::WRITE, before).await?;
         // The descriptor that the writes went through knows of their errors.
         let fd = match self.write_fd(target).await {

@@ -70,7 +70,7 @@ impl Vfs {
             return Ok(fd);
         }
         let (vfs, object) = (Arc::clone(self), Arc::clone(&target.object));
-        self.opening(target.lane(), move || {
+        self.opening(target.queue(), move || {
             object.write_fd(vfs.files.budget(), &vfs.writers)
         })
         .await?
@@ -81,7 +81,7 @@ impl Vfs {
             return Ok(fd);
         }
         let (vfs, object) = (Arc::clone(self), Arc::clone(&target.object));
-        self.opening(target.lane(), move || object.read_fd(vfs.files.budget()))
+        self.opening(target.queue(), move || object.read_fd(vfs.files.budget()))
             .await?
     }
 
@@ -90,7 +90,7 @@ impl Vfs {
             return target.object.check_io(&target.actor, access, &stat);
         }
         let target = target.clone();
-        self.blocking(target.lane(), move || {
+        self.blocking(target.queue(), move || {
             target.object.check_io(&target.actor, access, &stat)
         })
         .await?

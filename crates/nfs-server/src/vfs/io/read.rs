@@ -31,7 +31,7 @@ impl Vfs {
     ) -> Result<ReadDone> {
         let object = &target.object;
         must_be_regular(object)?;
-        let before = self.attributes(object).await?;
+        let before = self.attributes(target).await?;
         self.check_io(target, Access::READ, before.stat).await?;
         let call = IoCall {
             io: Io::Read,
@@ -55,7 +55,7 @@ impl Vfs {
         let attributes = if data.len() == wanted {
             before
         } else {
-            self.attributes(object).await?
+            self.attributes(target).await?
         };
         // A short read without the file's end is allowed (RFC 1813 §3.3.6); the client comes again.
         Ok(ReadDone {
@@ -138,7 +138,7 @@ impl Vfs {
             mode,
             keep: Keep::none(),
         };
-        let result = engine.submit(op, &target.actor.creds, target.lane()).await;
+        let result = engine.submit(op, &target.actor.creds, target.queue()).await;
         let data = result.buf.ok_or(Error::Errno(Errno::IO))?;
         Ok((result.result.map(|read| cached + read), data))
     }

@@ -108,7 +108,7 @@ impl Vfs {
             return Ok(fd);
         }
         let (vfs, object) = (Arc::clone(self), Arc::clone(&target.object));
-        self.opening(target.lane(), move || {
+        self.opening(target.queue(), move || {
             object.direct_fd(io, vfs.files.budget())
         })
         .await?
@@ -132,7 +132,7 @@ impl Vfs {
         if read == Mode::Direct {
             let job = move || fs::drop_cached(file.as_fd());
             // Nothing depends on it: pages that stay are the kernel's to judge.
-            if let Err(error) = self.blocking(target.lane(), job).await {
+            if let Err(error) = self.blocking(target.queue(), job).await {
                 tracing::trace!(%error, "edges stay in the page cache");
             }
         }

@@ -43,7 +43,7 @@ impl Vfs {
             Ok(ready) => ready,
             Err(error) => {
                 self.unreachable(target, error);
-                return (Err(error), self.wcc_unchanged(object).await);
+                return (Err(error), self.wcc_unchanged(target).await);
             }
         };
         change.found(&before);
@@ -52,8 +52,9 @@ impl Vfs {
         self.trace
             .io(Event::WriteOpened, about, offset, wanted as u64);
         let budget = &self.write_budget;
-        let Some(_share) = object.mount.write_share(wanted, budget).await else {
-            return (Err(Error::Busy), self.wcc_unchanged(object).await);
+        let share = object.mount.write_share(target.sharer(), wanted, budget);
+        let Some(_share) = share.await else {
+            return (Err(Error::Busy), self.wcc_unchanged(target).await);
         };
         let call = IoCall {
             io: Io::Write,
@@ -64,7 +65,7 @@ impl Vfs {
             memory: payload.data.address(),
         };
         let Some(mut transfer) = Transfer::new(target, &call, &before) else {
-            return (Err(FILE_TOO_LARGE), self.wcc_unchanged(object).await);
+            return (Err(FILE_TOO_LARGE), self.wcc_unchanged(target).await);
         };
         transfer.tally.copied(payload.copied);
         let committed = transfer.decision.stability;
@@ -91,7 +92,7 @@ impl Vfs {
             self.close_if_written(target).await;
         }
         transfer.count(target, result.as_ref().map_or(0, |done| done.count));
-        let after = self.attributes(object).await.ok();
+        let after = self.attributes(target).await.ok();
         (result, change.wcc(before, after))
     }
 
@@ -178,7 +179,7 @@ impl Vfs {
                 mode: segment.mode,
                 keep: Keep::new(pass),
             };
-            let done = engine.submit(op, &target.actor.creds, target.lane()).await;
+            let done = engine.submit(op, &target.actor.creds, target.queue()).await;
             // Lost with the engine: nobody waits for an answer any more.
             data = done.buf.ok_or(Error::Errno(Errno::IO))?;
             match done.result {
@@ -227,7 +228,7 @@ impl Vfs {
         if end.is_none() {
             return Err(FILE_TOO_LARGE);
         }
-        let before = self.attributes(&target.object).await?.stat;
+        let before = self.attributes(target).await?.stat;
         self.check_io(target, Access::WRITE, before).await?;
         Object::check_sealed(&before)?;
         // Opened for a direct write too: it knows of errors from now on, and COMMIT asks it.

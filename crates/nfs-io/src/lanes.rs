@@ -1,0 +1,287 @@
+//! Who may start: jobs by file system and by client, within the places there are.
+//!
+//! Jobs come in *lanes*, one for each file system: a file system that has stopped answering must not take
+//! every place. A lane may take a place while it has fewer than its fixed share **and** fewer than what is
+//! free for everybody else: the first stalled lane gets at most half of the places, the second at most half
+//! of the rest, and so on, so that there is nearly always a place for a healthy one.
+//!
+//! Within a lane, networks take turns, within a network its clients, and jobs of one client start in the order
+//! they came. A network of which nothing runs in a lane that has taken its share may have one place beyond it,
+//! while half of what is left stays free: else whoever filled the lane of a file system that answers some
+//! calls late would make all others wait for those.
+//!
+//! What waits is bounded for each lane. In a full lane, a job of a client that holds less than its share of
+//! what waits pushes out the latest job of the client that holds most; any other is refused.
+//!
+//! Without threads, clock and I/O: the pool and the ring ask who is next.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
+
+use crate::turns::ClientKey;
+
+mod fair;
+
+use fair::FairQueue;
+
+/// What jobs must not block each other across: mostly a device number (`st_dev`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Lane(pub u64);
+
+/// On whose behalf a job runs: each gets its turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Client {
+    /// Where the client is: networks share a lane first, and each divides its share among its clients. So
+    /// nobody gets more by claiming to be many.
+    pub network: u64,
+    /// What tells the clients of one network apart.
+    pub machine: u64,
+}
+
+impl Client {
+    /// The program itself, for work that no client asked for.
+    pub const OWN: Self = Self {
+        network: u64::MAX,
+        machine: 0,
+    };
+
+    /// The client `machine` at an address; see [`ClientKey`] for what is one network.
+    #[must_use]
+    pub fn at(address: IpAddr, machine: u64) -> Self {
+        let network = ClientKey::of(address).number();
+        Self { network, machine }
+    }
+}
+
+/// The line in which a job waits: that of one client for one file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Queue {
+    /// The file system.
+    pub lane: Lane,
+    /// Whose job it is.
+    pub client: Client,
+}
+
+impl From<Lane> for Queue {
+    /// The line of what the program does by itself.
+    fn from(lane: Lane) -> Self {
+        Self {
+            lane,
+            client: Client::OWN,
+        }
+    }
+}
+
+/// The bounds of some lanes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LaneLimits {
+    /// Places that all lanes have together: threads of the pool, operations in flight on a ring.
+    pub(crate) places_max: usize,
+    /// Places that one lane may take, at most `places_max`.
+    pub(crate) lane_max: usize,
+    /// Jobs of one lane that may wait.
+    pub(crate) queued_max: usize,
+}
+
+/// Counts what runs in each lane and keeps what has to wait.
+pub(crate) struct Lanes<T> {
+    limits: LaneLimits,
+    running: usize,
+    queued: usize,
+    /// How many of the places taken are beyond the share of their lane.
+    beyond: usize,
+    /// Only lanes with something queued or running.
+    lanes: HashMap<Lane, LaneState<T>>,
+    /// Lanes with something queued, in the order their turn comes.
+    turns: VecDeque<Lane>,
+}
+
+struct LaneState<T> {
+    running: usize,
+    /// How many of those running are beyond the lane's share.
+    beyond: usize,
+    /// How many run of each network that has any.
+    running_of: HashMap<u64, usize>,
+    queue: FairQueue<T>,
+}
+
+/// By which right a job may start.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Right {
+    /// The lane has a place left of its share.
+    Share,
+    /// Nothing of the job's network runs in the lane.
+    FirstOfNetwork,
+}
+
+impl<T> Lanes<T> {
+    pub(crate) fn new(limits: LaneLimits) -> Self {
+        Self {
+            limits,
+            running: 0,
+            queued: 0,
+            beyond: 0,
+            lanes: HashMap::new(),
+            turns: VecDeque::new(),
+        }
+    }
+
+    /// How many jobs wait in all lanes together.
+    pub(crate) fn queued(&self) -> usize {
+        self.queued
+    }
+
+    /// How many jobs run in all lanes together.
+    pub(crate) fn running(&self) -> usize {
+        self.running
+    }
+
+    /// Counts a job as running if it may start now and would overtake nobody of its lane.
+    pub(crate) fn start_at_once(&mut self, queue: Queue) -> bool {
+        let starts = self.would_start_at_once(queue.lane);
+        if starts {
+            let lane = self.lanes.entry(queue.lane).or_default();
+            lane.running += 1;
+            *lane.running_of.entry(queue.client.network).or_default() += 1;
+            self.running += 1;
+        }
+        starts
+    }
+
+    fn would_start_at_once(&self, lane: Lane) -> bool {
+        self.queued_in(lane) == 0 && self.has_share_left(lane)
+    }
+
+    /// Whether one more job may wait, where another gives way if need be.
+    pub(crate) fn takes(&self, queue: Queue) -> bool {
+        !self.is_full_for(queue)
+            || self
+                .lanes
+                .get(&queue.lane)
+                .is_some_and(|lane| lane.queue.gives_way_to(queue.client).is_some())
+    }
+
+    /// Lets a job wait that the line [takes](Self::takes). Another of the same lane may have to give way, and
+    /// is returned.
+    pub(crate) fn wait(&mut self, queue: Queue, job: T) -> Option<T> {
+        let full = self.is_full_for(queue);
+        let lane = self.lanes.entry(queue.lane).or_default();
+        let had_its_turn = !lane.queue.is_empty();
+        let pushed_out = full
+            .then(|| lane.queue.push_out_for(queue.client))
+            .flatten();
+        lane.queue.push(queue.client, job);
+        self.queued += usize::from(pushed_out.is_none());
+        if !had_its_turn {
+            self.turns.push_back(queue.lane);
+        }
+        pushed_out
+    }
+
+    fn is_full_for(&self, queue: Queue) -> bool {
+        self.queued_in(queue.lane) >= self.limits.queued_max
+            && !self.would_start_at_once(queue.lane)
+    }
+
+    /// Whether something that waits may start.
+    pub(crate) fn has_next(&self) -> bool {
+        self.turns.iter().any(|&lane| self.right_of(lane).is_some())
+    }
+
+    /// The next job that may start, counted as running.
+    pub(crate) fn next(&mut self) -> Option<(Queue, T)> {
+        let mut turns = self.turns.iter().enumerate();
+        let (at, right) = turns.find_map(|(at, &lane)| Some((at, self.right_of(lane)?)))?;
+        let name = self.turns.remove(at)?;
+        let lane = self.lanes.get_mut(&name)?;
+        let running_of = &lane.running_of;
+        let (client, job) = lane
+            .queue
+            .pop(|network| right == Right::Share || !running_of.contains_key(&network))?;
+        lane.running += 1;
+        *lane.running_of.entry(client.network).or_default() += 1;
+        self.running += 1;
+        self.queued -= 1;
+        if right == Right::FirstOfNetwork {
+            lane.beyond += 1;
+            self.beyond += 1;
+        }
+        if !lane.queue.is_empty() {
+            self.turns.push_back(name);
+        }
+        Some((Queue { lane: name, client }, job))
+    }
+
+    /// A job of this line does not run any more.
+    pub(crate) fn leave(&mut self, queue: Queue) {
+        let Some(lane) = self.lanes.get_mut(&queue.lane) else {
+            return;
+        };
+        lane.running -= 1;
+        self.running -= 1;
+        if let Some(of) = lane.running_of.get_mut(&queue.client.network) {
+            *of -= 1;
+            if *of == 0 {
+                lane.running_of.remove(&queue.client.network);
+            }
+        }
+        // A place is as good as another: one fewer is beyond the share, whichever was given back.
+        if lane.beyond > 0 {
+            lane.beyond -= 1;
+            self.beyond -= 1;
+        }
+        if lane.running == 0 && lane.queue.is_empty() {
+            self.lanes.remove(&queue.lane);
+        }
+    }
+
+    /// Everything that waits, in no particular order.
+    pub(crate) fn take_all(&mut self) -> Vec<T> {
+        self.turns.clear();
+        self.queued = 0;
+        let lanes = self.lanes.values_mut();
+        lanes.flat_map(|lane| lane.queue.take_all()).collect()
+    }
+
+    fn queued_in(&self, lane: Lane) -> usize {
+        self.lanes.get(&lane).map_or(0, |lane| lane.queue.len())
+    }
+
+    fn right_of(&self, name: Lane) -> Option<Right> {
+        if self.has_share_left(name) {
+            return Some(Right::Share);
+        }
+        let lane = self.lanes.get(&name)?;
+        let may = self.beyond < self.free() / 2
+            && lane
+                .queue
+                .has_any(|network| !lane.running_of.contains_key(&network));
+        may.then_some(Right::FirstOfNetwork)
+    }
+
+    /// Whether the lane is below its fixed share, and has fewer places than it leaves free for the others.
+    fn has_share_left(&self, lane: Lane) -> bool {
+        let own = self.lanes.get(&lane).map_or(0, |lane| lane.running);
+        own < self.limits.lane_max && own < self.free()
+    }
+
+    fn free(&self) -> usize {
+        self.limits.places_max.saturating_sub(self.running)
+    }
+}
+
+impl<T> Default for LaneState<T> {
+    fn default() -> Self {
+        Self {
+            running: 0,
+            beyond: 0,
+            running_of: HashMap::new(),
+            queue: FairQueue::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod simulation;
+#[cfg(test)]
+mod tests;
