@@ -184,6 +184,9 @@ pub const KERNEL_HANDLE_BYTES_MAX: usize = 36;
 pub const NAME_BYTES_MAX: usize = 255;
 /// Longest symlink contents, bytes: what Linux takes.
 pub const SYMLINK_BYTES_MAX: usize = 4095;
+/// Largest file, bytes, whose data is synced with its attributes, in a round that all changes of the file
+/// system share, unless it has data that was not committed: no more than this can wait in the page cache.
+pub const FLUSHED_WITH_DATA_BYTES_MAX: u64 = 1 << 20;
 /// Credentials whose permission checks are remembered for one object.
 pub const PERMITS_PER_OBJECT_MAX: usize = 8;
 /// Pages that the edges of direct WRITEs to one file may leave in the page cache before it is asked to

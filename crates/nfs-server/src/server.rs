@@ -567,6 +567,7 @@ pub(crate) fn make_service(
     let half = usize::try_from(facts.fds / 2).unwrap_or(usize::MAX);
     let resources = Resources {
         pool,
+        ring: facts.engine == EngineKind::Uring,
         fds_max: half.saturating_sub(limits::FDS_RESERVED).max(64),
         write_budget: facts.budget.clone(),
         read_budget: facts.send_budget.clone(),

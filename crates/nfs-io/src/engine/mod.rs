@@ -18,9 +18,11 @@ use std::task::{Context, Poll, ready};
 use crate::pool::JobFuture;
 use crate::{Creds, Errno, Op, OpResult, Pool, Queue, Result, identity};
 
+mod attributes;
 mod threads;
 pub(crate) mod uring;
 
+pub use attributes::sync_attributes;
 pub use uring::UringLimits;
 
 /// Which of the two engines carries out the I/O.

@@ -38,6 +38,7 @@ impl Lines {
         let budget = Budget::new(16 * MIB);
         let resources = crate::vfs::Resources {
             pool: PoolLimits::default(),
+            ring: false,
             fds_max: 256,
             write_budget: budget.clone(),
             read_budget: Budget::new(16 * MIB),

@@ -10,6 +10,7 @@ use nfs_io::{Creds, Errno, LocalGid, LocalUid};
 
 use super::stable::Flush;
 use super::{Access, Error, FileKind, Object, Result, Wcc, WithWcc};
+use crate::limits;
 use crate::vfs::{Target, Vfs};
 
 /// Attributes with the identity of the file system, as clients are told it.
@@ -160,7 +161,7 @@ impl Vfs {
             return Ok(());
         }
         loop {
-            match self.committer.sync(target.lane(), what.clone()).await {
+            match self.committer.sync(target.queue(), what.clone()).await {
                 Err(Error::Busy) => tokio::time::sleep(AGAIN).await,
                 done => return done,
             }
@@ -172,6 +173,18 @@ impl Vfs {
         Wcc {
             before: None,
             after: self.attributes(target).await.ok(),
+        }
+    }
+
+    /// What has to be flushed for the attributes of an object of `size` bytes to be stable. Data that was not
+    /// committed, or was written on the server's own host, is no part of that, and may be much.
+    fn flush_of_attributes(&self, object: &Object, size: u64) -> Flush {
+        let small = size <= limits::FLUSHED_WITH_DATA_BYTES_MAX && !object.io.has_unstable();
+        match self.flush_of(object) {
+            Flush::Inode { id, fd } if object.kind == FileKind::Regular && !small => {
+                Flush::AttributesOf { id, fd }
+            }
+            flush => flush,
         }
     }
 
@@ -221,7 +234,7 @@ fn set_attributes(
         Ok(None)
     } else {
         // Opened before the change: afterwards the mode may forbid it to an unprivileged server.
-        let flush = vfs.flush_of(object);
+        let flush = vfs.flush_of_attributes(object, before.size);
         apply_to_object(vfs, target, set, &before).map(|()| Some(flush))
     };
     let after = object.attributes().ok();

@@ -124,6 +124,8 @@ pub(crate) struct Author(pub(crate) u64);
 pub(crate) struct Resources {
     /// The bounds of the pool of helper threads, where calls run that may block.
     pub(crate) pool: PoolLimits,
+    /// The server may use io_uring.
+    pub(crate) ring: bool,
     /// Descriptors of files that clients use.
     pub(crate) fds_max: usize,
     /// Memory for the data of WRITEs, which the front receives into it.
@@ -145,6 +147,7 @@ impl Vfs {
     ) -> core::result::Result<Self, String> {
         let Resources {
             pool,
+            ring,
             fds_max,
             write_budget,
             read_budget,
@@ -168,7 +171,7 @@ impl Vfs {
             table: OnceLock::new(),
             table_path: state_dir.join("handles.redb"),
             hints: Hints::new(),
-            committer: Committer::new(pool.clone(), Arc::clone(&verifier)),
+            committer: Committer::new(pool.clone(), Arc::clone(&verifier), ring),
             gates: Gates::default(),
             pool,
             write_budget,

@@ -6,6 +6,9 @@
 //! again: whatever came in meanwhile shares the next round. The first sync of a round writes the
 //! journal; the others mostly find their part written.
 //!
+//! What may take long shares nothing with that: a file that may have much data in the page cache, which an
+//! fsync writes back first, and a whole file system each have rounds of their own.
+//!
 //! **Errors.** The kernel reports a lost write once per descriptor. A failed sync changes the
 //! [`Verifier`], so that every client sends its uncommitted data again, and is told as
 //! NFS3ERR_IO to each client that wrote to the file without a COMMIT since.
@@ -15,7 +18,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use nfs_io::{Errno, Lane, Pool, fs};
+use nfs_io::engine::sync_attributes;
+use nfs_io::{Errno, Lane, Pool, Queue, fs};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
@@ -67,23 +71,47 @@ struct Waiting {
 /// What is to be on stable storage.
 #[derive(Clone)]
 pub(crate) enum Flush {
-    /// This inode (device, number): its attributes and, for a directory, its entries.
+    /// This inode (device, number): its attributes and, for a directory, its entries. Its data has little to
+    /// wait for.
     Inode { id: (u64, u64), fd: Arc<OwnedFd> },
+    /// The attributes of this file, which may have much data in the page cache. The data goes along where the
+    /// file system, or a server without io_uring, can do no less.
+    AttributesOf { id: (u64, u64), fd: Arc<OwnedFd> },
     /// The whole file system that this descriptor is on, for objects that cannot be opened.
     FileSystem { fd: Arc<OwnedFd> },
 }
 
-#[derive(Default)]
-struct Queue {
-    waiting: Vec<Waiting>,
-    running: bool,
+/// Flushes that share rounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Group {
+    /// Those that are soon done.
+    Short,
+    /// Those of this one file.
+    File((u64, u64)),
+    /// Those of the whole file system.
+    FileSystem,
 }
+
+impl Flush {
+    fn group(&self) -> Group {
+        match self {
+            Self::Inode { .. } => Group::Short,
+            Self::AttributesOf { id, .. } => Group::File(*id),
+            Self::FileSystem { .. } => Group::FileSystem,
+        }
+    }
+}
+
+/// Who waits in one group. It is there while a round of it runs or is about to.
+type Waiters = Vec<Waiting>;
 
 /// Puts changes on stable storage for many callers at once: group commit, as the module describes it.
 pub(crate) struct Committer {
-    queues: Mutex<HashMap<Lane, Queue>>,
+    queues: Mutex<HashMap<(Lane, Group), Waiters>>,
     verifier: Arc<Verifier>,
     pool: Pool,
+    /// Attributes may be synced by way of io_uring.
+    by_ring: bool,
     requests: AtomicU64,
     syncs: AtomicU64,
     rounds: AtomicU64,
@@ -101,43 +129,55 @@ pub(crate) struct CommitterStats {
 }
 
 impl Committer {
-    pub(crate) fn new(pool: Pool, verifier: Arc<Verifier>) -> Arc<Self> {
+    pub(crate) fn new(pool: Pool, verifier: Arc<Verifier>, by_ring: bool) -> Arc<Self> {
         Arc::new(Self {
             queues: Mutex::default(),
             verifier,
             pool,
+            by_ring,
             requests: AtomicU64::new(0),
             syncs: AtomicU64::new(0),
             rounds: AtomicU64::new(0),
         })
     }
 
-    /// Returns when all of `what` is on stable storage.
+    /// Returns when all of `what` is on stable storage. `queue` is the caller's: what may take long waits for a
+    /// thread there.
     ///
     /// # Errors
-    /// The sync's own error; the verifier has changed by then.
-    pub(crate) async fn sync(self: &Arc<Self>, lane: Lane, what: Vec<Flush>) -> Result<()> {
+    /// The sync's own error; the verifier has changed by then. [`Error::Busy`] where no thread is to be had for
+    /// it.
+    pub(crate) async fn sync(self: &Arc<Self>, queue: Queue, what: Vec<Flush>) -> Result<()> {
         let mut results = Vec::with_capacity(what.len());
-        let idle = {
+        let mut idle = Vec::new();
+        {
             let mut queues = self.queues.lock();
-            let queue = queues.entry(lane).or_default();
             for what in what {
+                let group = what.group();
                 let (done, result) = oneshot::channel();
-                queue.waiting.push(Waiting { what, done });
+                let waiters = queues.entry((queue.lane, group)).or_insert_with(|| {
+                    idle.push(group);
+                    Waiters::new()
+                });
+                waiters.push(Waiting { what, done });
                 results.push(result);
             }
-            !std::mem::replace(&mut queue.running, true)
-        };
+        }
         self.requests.fetch_add(1, Ordering::Relaxed);
-        if idle {
-            // The job answers through each party's channel. A pool that is full drops it: then
-            // every party learns of it by its closed channel.
-            let job = Round {
+        for group in idle {
+            let round = Round {
                 committer: Arc::clone(self),
-                lane,
+                lane: queue.lane,
+                group,
                 finished: false,
             };
-            drop(self.pool.run(lane, move || job.run()));
+            let queue = match group {
+                Group::Short | Group::FileSystem => queue.lane.into(),
+                Group::File(_) => queue,
+            };
+            // The job answers through each party's channel. A pool that is full drops it: then
+            // every party learns of it by its closed channel.
+            drop(self.pool.run(queue, move || round.run()));
         }
         for result in results {
             match result.await {
@@ -157,16 +197,15 @@ impl Committer {
         }
     }
 
-    fn take_waiting(&self, lane: Lane) -> Vec<Waiting> {
+    /// Whoever waits now; a group for which nobody waits is over.
+    fn take_waiting(&self, lane: Lane, group: Group) -> Waiters {
         let mut queues = self.queues.lock();
-        let Some(queue) = queues.get_mut(&lane) else {
-            return Vec::new();
-        };
-        if queue.waiting.is_empty() {
-            queues.remove(&lane);
-            return Vec::new();
+        let waiting = queues.get_mut(&(lane, group)).map(std::mem::take);
+        let waiting = waiting.unwrap_or_default();
+        if waiting.is_empty() {
+            queues.remove(&(lane, group));
         }
-        std::mem::take(&mut queue.waiting)
+        waiting
     }
 
     /// Syncs each inode once, then answers everybody.
@@ -180,7 +219,10 @@ impl Committer {
                 Flush::Inode { id, fd } if seen.insert(*id) => {
                     results.insert(*id, self.one(|| fs::fsync(fd.as_fd())));
                 }
-                Flush::Inode { .. } => {}
+                Flush::AttributesOf { id, fd } if seen.insert(*id) => {
+                    results.insert(*id, self.one(|| self.sync_attributes(fd)));
+                }
+                Flush::Inode { .. } | Flush::AttributesOf { .. } => {}
                 Flush::FileSystem { fd } if whole.is_none() => {
                     whole = Some(self.one(|| fs::syncfs(fd.as_fd())));
                 }
@@ -189,11 +231,21 @@ impl Committer {
         }
         for party in waiting {
             let result = match &party.what {
-                Flush::Inode { id, .. } => results.get(id).copied(),
+                Flush::Inode { id, .. } | Flush::AttributesOf { id, .. } => {
+                    results.get(id).copied()
+                }
                 Flush::FileSystem { .. } => whole,
             };
             // A party that went away (its connection broke) needs no answer.
             let _gone = party.done.send(result.unwrap_or(Err(Errno::IO)));
+        }
+    }
+
+    fn sync_attributes(&self, fd: &OwnedFd) -> core::result::Result<(), Errno> {
+        if self.by_ring {
+            sync_attributes(fd)
+        } else {
+            fs::fsync(fd.as_fd())
         }
     }
 
@@ -210,18 +262,19 @@ impl Committer {
     }
 }
 
-/// The job that works one file system's queue until it is empty. If it is dropped before it ran,
-/// the queue's parties are let go.
+/// The job that works one group of a file system until nobody waits. If it is dropped before it ran,
+/// those who wait are let go.
 struct Round {
     committer: Arc<Committer>,
     lane: Lane,
+    group: Group,
     finished: bool,
 }
 
 impl Round {
     fn run(mut self) {
         loop {
-            let waiting = self.committer.take_waiting(self.lane);
+            let waiting = self.committer.take_waiting(self.lane, self.group);
             if waiting.is_empty() {
                 self.finished = true;
                 return;
@@ -234,7 +287,8 @@ impl Round {
 impl Drop for Round {
     fn drop(&mut self) {
         if !self.finished {
-            let abandoned = self.committer.queues.lock().remove(&self.lane);
+            let group = (self.lane, self.group);
+            let abandoned = self.committer.queues.lock().remove(&group);
             drop(abandoned);
         }
     }
@@ -366,7 +420,7 @@ mod tests {
         // The pool's one thread waits, as for a slow disk, until all have asked.
         let (go, gone) = std::sync::mpsc::channel::<()>();
         let slow = pool.run(LANE, move || gone.recv().is_err());
-        let committer = Committer::new(pool, Arc::new(Verifier::new(1)));
+        let committer = Committer::new(pool, Arc::new(Verifier::new(1)), true);
         let directory = tempfile::tempdir().unwrap();
         let flushes = ["a", "b"].map(|name| {
             let file = std::fs::File::create(directory.path().join(name)).unwrap();
@@ -377,7 +431,7 @@ mod tests {
             }
         });
         let mut syncs: Vec<_> = (0..200)
-            .map(|number| Box::pin(committer.sync(LANE, vec![flushes[number % 2].clone()])))
+            .map(|number| Box::pin(committer.sync(LANE.into(), vec![flushes[number % 2].clone()])))
             .collect();
         let mut context = Context::from_waker(Waker::noop());
         for sync in &mut syncs {
@@ -401,8 +455,44 @@ mod tests {
         assert_eq!((requests, syncs, rounds), (200, 2, 1));
         // A round for each that comes when none runs.
         runtime
-            .block_on(committer.sync(LANE, vec![flushes[0].clone()]))
+            .block_on(committer.sync(LANE.into(), vec![flushes[0].clone()]))
             .unwrap();
         assert_eq!(committer.stats().rounds, 2);
+    }
+
+    #[test]
+    fn what_may_take_long_is_in_no_round_with_others() {
+        let committer = Committer::new(
+            Pool::new(PoolLimits::default()),
+            Arc::new(Verifier::new(1)),
+            true,
+        );
+        let directory = tempfile::tempdir().unwrap();
+        let file = std::fs::File::create(directory.path().join("long")).unwrap();
+        let stat = file.metadata().unwrap();
+        let (id, fd) = ((stat.dev(), stat.ino()), Arc::new(file.into()));
+        let inode = Flush::Inode {
+            id,
+            fd: Arc::clone(&fd),
+        };
+        let attributes = Flush::AttributesOf {
+            id,
+            fd: Arc::clone(&fd),
+        };
+        let whole = Flush::FileSystem { fd };
+        let groups = [&inode, &attributes, &whole].map(Flush::group);
+        assert_eq!(groups, [Group::Short, Group::File(id), Group::FileSystem]);
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        let all = vec![inode, attributes, whole];
+        runtime
+            .block_on(committer.sync(Lane(1).into(), all))
+            .unwrap();
+        let stats = committer.stats();
+        assert_eq!((stats.requests, stats.syncs, stats.rounds), (1, 3, 3));
+        // A round looks once more after its answers.
+        committer.pool.shutdown(std::time::Duration::from_secs(60));
+        assert!(committer.queues.lock().is_empty(), "nothing stays behind");
     }
 }

@@ -72,6 +72,7 @@ const TYPICAL: &[(&str, u32)] = &[
     ("kill-names", 22),
     ("power-xfs", 9),
     ("power-ext4", 8),
+    ("power-attributes", 6),
 ];
 
 #[cfg(test)]

@@ -351,4 +351,10 @@ pub(crate) const TABLE: &[Scenario] = &[
         needs: &[Need::Root, Need::Loop],
         run: power::ext4,
     },
+    Scenario {
+        name: "power-attributes",
+        about: "power cuts right after a SETATTR that did not wait for the file's data, on XFS and ext4",
+        needs: &[Need::Root, Need::Loop],
+        run: power::attributes,
+    },
 ];

@@ -7,6 +7,7 @@
 //! committed). Three kinds of rounds: one row of the durability table at a time with nothing else
 //! going on, names only (data that is synced would carry names along), and everything mixed.
 
+mod attributes;
 mod content;
 mod data;
 mod model;
@@ -29,6 +30,7 @@ use nfs_wire::nfs3::{CreateHow, FileHandle, Nfsstat3, StableHow};
 
 use crate::host::wire::{connect, mount, ok, walk};
 use crate::host::{Context, IoSetting, Mode, wire};
+pub(super) use attributes::attributes;
 use content::{Content, SIZE_MAX};
 use model::{Change, Kind, Model, Object, Place};
 use nfs_lab::pattern;
