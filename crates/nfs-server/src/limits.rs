@@ -10,6 +10,15 @@ pub const CONFIG_BYTES_MAX: u64 = 1 << 20;
 pub const EXPORTS_MAX: usize = 1024;
 /// Most client rules of one export. They are tried in order, so this bounds the work of a MOUNT.
 pub const CLIENT_RULES_PER_EXPORT_MAX: usize = 256;
+/// Largest weight of a client beside others.
+pub const WEIGHT_MAX: u32 = 1000;
+/// Fewest bytes a second that a client can be held to: the largest call then takes a minute.
+pub const RATE_BYTES_PER_SECOND_MIN: u64 = 64 << 10;
+/// Most calls a second that a client can be held to; more is no limit.
+pub const RATE_CALLS_PER_SECOND_MAX: u64 = 10_000_000;
+/// Clients and exports whose rates are kept in mind. At the cap those are forgotten that owe no time, and if
+/// none is such, all.
+pub const PACES_MAX: usize = 16 << 10;
 /// Most I/O rules of one export. They are tried in order at every READ and WRITE, so this bounds their
 /// work.
 pub const IO_RULES_PER_EXPORT_MAX: usize = 64;

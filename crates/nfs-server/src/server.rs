@@ -585,6 +585,7 @@ pub(crate) fn make_service(
         receive_buffers: BufferPool::new(facts.budget.clone()),
         counters: Counters::default(),
         audit,
+        paces: Default::default(),
         notices: Default::default(),
         first_uses: Default::default(),
         blocked: Default::default(),

@@ -135,3 +135,24 @@ fn a_call_that_changes_something_runs_though_its_connection_has_gone() {
         }
     });
 }
+
+#[test]
+fn a_client_with_a_rate_pauses_and_gets_all_its_answers() {
+    let served = Served::with(|config| {
+        config.exports[0].clients[0].allowance.bytes_per_second = Some(1 << 20);
+        config.exports[0].clients[0].allowance.weight = 5;
+    });
+    block_on(async {
+        let client = served.client().await;
+        let root = served.root(&client).await;
+        let file = create(&client, &root, b"f").await;
+        let data = Bytes::from(vec![3; 1 << 20]);
+        ok(client.write(&file, 0, StableHow::Unstable, data).await);
+        assert_eq!(served.counter("rate_pauses"), 0, "a second's worth");
+        // What is asked for counts: it is more than a second's worth at once, however slow this runs.
+        let read = ok(client.read(&file, 0, 2 << 20).await);
+        assert_eq!(read.data.len(), 1 << 20);
+        assert_eq!(served.counter("rate_pauses"), 1);
+        ok(client.getattr(&file).await);
+    });
+}

@@ -236,11 +236,21 @@ fn print_exports(out: &mut impl Write, exports: &[ExportStatus]) -> std::io::Res
             } else {
                 ""
             };
-            writeln!(
+            write!(
                 out,
                 "  {}  {}, squash {}{port}",
                 rule.net, rule.access, rule.squash
             )?;
+            if rule.weight > 1 {
+                write!(out, ", weight {}", rule.weight)?;
+            }
+            if let Some(bytes) = rule.bytes_per_second {
+                write!(out, ", {bytes} bytes a second")?;
+            }
+            if let Some(calls) = rule.calls_per_second {
+                write!(out, ", {calls} calls a second")?;
+            }
+            writeln!(out)?;
         }
     }
     Ok(())

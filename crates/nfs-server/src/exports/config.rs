@@ -166,6 +166,29 @@ pub struct ClientConfig {
     /// Must the client's port be below 1024? That only proves that the sender was root on its own
     /// machine; it locks out user-space clients.
     pub privileged_port: bool,
+    /// What each of these clients gets beside others, and at most.
+    pub allowance: Allowance,
+}
+
+/// What one client may have of what all share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allowance {
+    /// How much it gets beside others that want as much as they can have; 1 unless told otherwise.
+    pub weight: u32,
+    /// Most bytes that its READs and WRITEs of the export may move in a second.
+    pub bytes_per_second: Option<u64>,
+    /// Most calls on the export in a second.
+    pub calls_per_second: Option<u64>,
+}
+
+impl Default for Allowance {
+    fn default() -> Self {
+        Self {
+            weight: 1,
+            bytes_per_second: None,
+            calls_per_second: None,
+        }
+    }
 }
 
 impl Default for ClientConfig {
@@ -177,6 +200,7 @@ impl Default for ClientConfig {
             anonuid: ANONYMOUS_ID_DEFAULT,
             anongid: ANONYMOUS_ID_DEFAULT,
             privileged_port: false,
+            allowance: Allowance::default(),
         }
     }
 }

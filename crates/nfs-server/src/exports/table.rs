@@ -13,8 +13,8 @@ use ipnet::IpNet;
 use nfs_io::{Creds, LocalGid, LocalUid};
 
 use crate::exports::config::{
-    Access, Audited, ClientConfig, Config, ConfigErrors, Durability, ExportConfig, Problem,
-    SquashKind, export_id,
+    Access, Allowance, Audited, ClientConfig, Config, ConfigErrors, Durability, ExportConfig,
+    Problem, SquashKind, export_id,
 };
 use crate::exports::policy::LivePolicy;
 
@@ -72,6 +72,8 @@ pub struct ClientRule {
     pub squash: Squash,
     /// Whether these clients' ports must be below 1024.
     pub privileged_port: bool,
+    /// What each of these clients gets beside others, and at most.
+    pub allowance: Allowance,
 }
 
 /// Why a client may not use an export.
@@ -269,6 +271,7 @@ impl ClientRule {
             access: config.access,
             squash: Squash::new(config.squash, config.anonuid, config.anongid),
             privileged_port: config.privileged_port,
+            allowance: config.allowance,
         }
     }
 

@@ -10,4 +10,5 @@ mod lines;
 pub(crate) mod mount3;
 pub(crate) mod nfs3;
 mod nlm4;
+pub(crate) mod pace;
 pub(crate) mod service;

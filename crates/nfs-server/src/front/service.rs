@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use crate::exports::{ClientRule, Export, PRIVILEGED_PORT, Refused, WireGid, WireUid};
 use crate::front::first_uses::FirstUses;
 use crate::front::mount3::MountList;
+use crate::front::pace::Paces;
 use crate::host::call_notes::NotedCall;
 use crate::host::groups::GroupLists;
 use crate::operate::audit::Audit;
@@ -30,6 +31,8 @@ pub(crate) struct Service {
     pub(crate) receive_buffers: BufferPool,
     pub(crate) counters: Counters,
     pub(crate) audit: Audit,
+    /// When clients with a rate may go on.
+    pub(crate) paces: Paces,
     /// Which lines about peers go to the log.
     pub(crate) notices: Mutex<Notices>,
     pub(crate) first_uses: Mutex<FirstUses>,
@@ -117,7 +120,7 @@ impl Service {
             writable: rule.is_writable(),
             // NFSv3 has no open: whoever opened a file before a chmod goes on with it (RFC 1813 §4.4).
             owner_goes_on: true,
-            weight: 1,
+            allowance: rule.allowance,
             author: Author(caller.client.number()),
             call: caller.call,
             call_note: None,

@@ -363,6 +363,7 @@ impl Connection {
             // A fast disk is done with it by now.
             polled = call.as_mut().poll(&mut at_once);
         }
+        self.turns.set_weight(self.from.weight());
         match polled {
             Poll::Ready(Answer::Reply(reply)) => push(self, reply),
             Poll::Ready(Answer::Nothing) => {}
@@ -455,6 +456,7 @@ impl Connection {
         // A connection of which no call runs is always read, whatever its client does elsewhere.
         let may_begin = in_flight == 0 || self.turns.has_room();
         may_begin
+            && self.from.resume().is_none()
             && in_flight < limits::IN_FLIGHT_PER_CONNECTION_MAX
             && self.output.borrow().has_room()
     }
@@ -470,6 +472,11 @@ impl Connection {
         while !self.has_room() {
             waited = true;
             self.figures.held_up.store(true, Ordering::Relaxed);
+            if let Some(resume) = self.from.resume() {
+                tokio::time::sleep_until(resume.into()).await;
+                self.from.resumed(resume);
+                continue;
+            }
             // Told when a call of this connection ends: while none runs there is room.
             self.room.notified().await;
         }

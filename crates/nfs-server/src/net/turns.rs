@@ -32,6 +32,7 @@ pub(super) struct ShardTurns {
 pub(super) struct ClientHere {
     turns: Rc<ShardTurns>,
     key: ClientKey,
+    weight: Cell<u32>,
     in_flight: Cell<usize>,
 }
 
@@ -51,6 +52,7 @@ impl ShardTurns {
             let client = Rc::new(ClientHere {
                 turns: Rc::clone(self),
                 key,
+                weight: Cell::new(1),
                 in_flight: Cell::new(0),
             });
             clients.insert(key, Rc::downgrade(&client));
@@ -128,6 +130,11 @@ impl ConnectionTurns {
         rule.judge((total, taken), own, client.sharer(), 1) == Verdict::Take
     }
 
+    /// Sets the weight of the client, which is that of its last call on any connection.
+    pub(super) fn set_weight(&self, weight: u32) {
+        self.client.weight.set(weight);
+    }
+
     /// Half of the calls that may run on the shard at once do.
     pub(super) fn is_crowded(&self) -> bool {
         self.client.turns.is_crowded()
@@ -152,7 +159,7 @@ impl ClientHere {
     fn sharer(&self) -> Sharer {
         Sharer {
             key: self.key,
-            weight: 1,
+            weight: self.weight.get(),
         }
     }
 }

@@ -45,6 +45,8 @@ pub(crate) struct Counters {
     pub(crate) repeated_in_progress: AtomicU64,
     /// Locks that a client asked for; there are none here.
     pub(crate) locks_refused: AtomicU64,
+    /// Calls after which a client had to pause, for the rate that its rule says.
+    pub(crate) paused: AtomicU64,
     /// Bytes of files sent in READ replies.
     pub(crate) bytes_read: AtomicU64,
     /// Bytes written to files by WRITE calls.
@@ -76,7 +78,7 @@ impl Counters {
     }
 
     /// Everything else by the name under which `ctl status` shows it, but for the connections that are open.
-    pub(crate) fn named(&self) -> [(&'static str, u64); 16] {
+    pub(crate) fn named(&self) -> [(&'static str, u64); 17] {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         [
             ("connections_accepted", load(&self.connections_accepted)),
@@ -99,6 +101,7 @@ impl Counters {
                 load(&self.repeated_in_progress),
             ),
             ("locks_refused", load(&self.locks_refused)),
+            ("rate_pauses", load(&self.paused)),
             ("read_bytes", load(&self.bytes_read)),
             ("written_bytes", load(&self.bytes_written)),
         ]

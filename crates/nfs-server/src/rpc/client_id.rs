@@ -10,9 +10,10 @@
 //! The name is the client's own word. It gives no right to anything, and whoever uses another's
 //! name can only spoil wcc_data for machines behind its own address.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::net::IpAddr;
+use std::time::Instant;
 
 use crate::limits;
 
@@ -74,6 +75,10 @@ pub(crate) struct Peer {
     last: RefCell<Option<(Vec<u8>, ClientId)>>,
     /// Ids of the exports that this connection used.
     used: RefCell<Vec<u32>>,
+    /// The weight that the rule gives which let the last call in.
+    weight: Cell<u32>,
+    /// The connection is not read before, for its client's rate.
+    resume: Cell<Option<Instant>>,
 }
 
 impl Peer {
@@ -85,6 +90,8 @@ impl Peer {
             addr,
             last: RefCell::default(),
             used: RefCell::default(),
+            weight: Cell::new(1),
+            resume: Cell::default(),
         }
     }
 
@@ -114,6 +121,32 @@ impl Peer {
             used.push(export);
         }
         true
+    }
+
+    /// How much the client gets beside others.
+    pub(crate) fn weight(&self) -> u32 {
+        self.weight.get()
+    }
+
+    pub(crate) fn set_weight(&self, weight: u32) {
+        self.weight.set(weight);
+    }
+
+    /// When the connection may be read again, if that is not now.
+    pub(crate) fn resume(&self) -> Option<Instant> {
+        self.resume.get()
+    }
+
+    /// Lets the connection be read only from then on.
+    pub(crate) fn pause_until(&self, resume: Instant) {
+        self.resume.set(self.resume.get().max(Some(resume)));
+    }
+
+    /// A pause that was to end at this time is over.
+    pub(crate) fn resumed(&self, resume: Instant) {
+        if self.resume.get() == Some(resume) {
+            self.resume.set(None);
+        }
     }
 
     /// The client of a call that names no machine.

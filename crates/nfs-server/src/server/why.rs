@@ -13,7 +13,7 @@ use nfs_io::{Errno, Mode};
 
 use super::Server;
 use crate::exports::PRIVILEGED_PORT;
-use crate::exports::config::{from_word, word_of};
+use crate::exports::config::{Allowance, from_word, word_of};
 use crate::exports::policy::{
     Because, Choice, Io, IoPolicy, Mismatch, Stability, StableFloor, show_size,
 };
@@ -63,6 +63,7 @@ impl Server {
             why.notes.push(note.to_owned());
         }
         why.notes.extend(not_allowed(&tree, &call));
+        why.notes.extend(held_to(&tree, &call));
         Ok(why)
     }
 
@@ -144,6 +145,26 @@ fn not_allowed(tree: &Tree, call: &IoCall) -> Option<String> {
         )),
         Ok(_) => None,
     }
+}
+
+/// What the client's rule says of its share, where it says something.
+fn held_to(tree: &Tree, call: &IoCall) -> Option<String> {
+    let rule = tree.export.client_rule(call.client, PRIVILEGED_PORT).ok()?;
+    let allowance = rule.allowance;
+    if allowance == Allowance::default() {
+        return None;
+    }
+    let mut note = format!(
+        "{} is held to its rule for {}: weight {} beside others",
+        call.client, rule.net, allowance.weight
+    );
+    if let Some(bytes) = allowance.bytes_per_second {
+        note.push_str(&format!(", at most {} a second", show_size(bytes)));
+    }
+    if let Some(calls) = allowance.calls_per_second {
+        note.push_str(&format!(", at most {calls} calls a second"));
+    }
+    Some(note)
 }
 
 /// Where the data of a call that begins at `offset` will lie in memory: a payload is received where its

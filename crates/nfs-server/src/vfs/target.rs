@@ -5,6 +5,7 @@ use std::sync::Arc;
 use nfs_io::{Client, Creds, Lane, Queue, Sharer};
 
 use super::{Author, Error, Object, Result, Tree};
+use crate::exports::config::Allowance;
 use crate::exports::policy::{Choice, Io};
 use crate::host::call_notes::NotedCall;
 use crate::operate::trace::{About, CallId};
@@ -19,8 +20,8 @@ pub(crate) struct Actor {
     /// The owner of a file may read and write it whatever its mode says. A front whose protocol knows no
     /// open file asks for this: the caller may have opened the file before its mode was changed.
     pub(crate) owner_goes_on: bool,
-    /// How much its client is to get beside others.
-    pub(crate) weight: u32,
+    /// What its client is to get beside others, and at most.
+    pub(crate) allowance: Allowance,
     /// Whose changes and write errors these are.
     pub(crate) author: Author,
     /// The call that trace events are about.
@@ -38,7 +39,7 @@ impl Actor {
     /// Whose share of what many want its calls use.
     pub(crate) fn sharer(&self) -> Sharer {
         Sharer {
-            weight: self.weight,
+            weight: self.allowance.weight,
             ..Sharer::of(self.call.client.ip())
         }
     }

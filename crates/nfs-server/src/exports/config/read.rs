@@ -10,10 +10,11 @@ use super::io_policy::io_policy;
 use super::problem::ConfigErrors;
 use super::toml_section::{Findings, Item, Section};
 use super::{
-    ANONYMOUS_ID_DEFAULT, Access, AuditTo, Audited, ClientConfig, Config, Confine, Durability,
-    EngineChoice, ExportConfig, LogLevel, ServerConfig, SquashKind, check_directory, check_pseudo,
-    export_id, loopback_nets, parse_listen, parse_net,
+    ANONYMOUS_ID_DEFAULT, Access, Allowance, AuditTo, Audited, ClientConfig, Config, Confine,
+    Durability, EngineChoice, ExportConfig, LogLevel, ServerConfig, SquashKind, check_directory,
+    check_pseudo, export_id, loopback_nets, parse_listen, parse_net,
 };
+use crate::exports::policy::show_size;
 use crate::limits;
 
 const TOP_KEYS: &[&str] = &["server", "export"];
@@ -44,6 +45,9 @@ const EXPORT_KEYS: &[&str] = &[
     "anonuid",
     "anongid",
     "privileged_port",
+    "weight",
+    "bytes_per_second",
+    "calls_per_second",
     "durability",
     "crossmnt",
     "audit",
@@ -59,6 +63,9 @@ const CLIENT_KEYS: &[&str] = &[
     "anonuid",
     "anongid",
     "privileged_port",
+    "weight",
+    "bytes_per_second",
+    "calls_per_second",
 ];
 
 /// Reads a whole configuration from `text`, and finds all that is wrong in it.
@@ -439,6 +446,34 @@ fn rule(
         privileged_port: section
             .boolean("privileged_port", findings)
             .unwrap_or(default.privileged_port),
+        allowance: allowance(section, default.allowance, findings),
+    }
+}
+
+fn allowance(section: &Section<'_>, default: Allowance, findings: &mut Findings<'_>) -> Allowance {
+    let weight = section.integer("weight", 1..=limits::WEIGHT_MAX.into(), findings);
+    let weight = weight.and_then(|weight| u32::try_from(weight).ok());
+    let least = limits::RATE_BYTES_PER_SECOND_MIN;
+    let bytes = section.size("bytes_per_second", findings);
+    if let Some(bytes) = &bytes
+        && bytes.value < least
+    {
+        let message = format!(
+            "\"bytes_per_second\" is {}; write at least {}, so that one call does not take minutes",
+            bytes.value,
+            show_size(least)
+        );
+        findings.add(&bytes.span, message);
+    }
+    let calls = section.integer(
+        "calls_per_second",
+        1..=limits::RATE_CALLS_PER_SECOND_MAX,
+        findings,
+    );
+    Allowance {
+        weight: weight.unwrap_or(default.weight),
+        bytes_per_second: bytes.map(|bytes| bytes.value).or(default.bytes_per_second),
+        calls_per_second: calls.or(default.calls_per_second),
     }
 }
 

@@ -54,6 +54,8 @@ squash = "all"
 anonuid = 7
 anongid = 8
 privileged_port = true
+weight = 3
+calls_per_second = 500
 durability = "async"
 crossmnt = true
 read = "direct"
@@ -64,6 +66,8 @@ net = "10.1.0.0/16"
 access = "rw"
 squash = "none"
 privileged_port = false
+weight = 7
+bytes_per_second = "2MiB"
 [[export.rule]]
 op = "write"
 min_size = "64KiB"
@@ -100,6 +104,16 @@ mode = 2
     );
     assert!(!special.privileged_port && ten.privileged_port);
     assert_eq!((special.anonuid, special.anongid), (7, 8));
+    let held = |rule: &ClientConfig| {
+        let allowance = rule.allowance;
+        (
+            allowance.weight,
+            allowance.bytes_per_second,
+            allowance.calls_per_second,
+        )
+    };
+    assert_eq!(held(special), (7, Some(2 << 20), Some(500)));
+    assert_eq!(held(ten), (3, None, Some(500)));
     assert_eq!(
         (ten.access, ten.squash),
         (Access::ReadOnly, SquashKind::All)

@@ -58,6 +58,7 @@ async fn read_data(cx: &Context, args: &ReadArgs, out: &mut Vec<u8>) -> Result<H
     };
     // More than rtmax is answered with rtmax: a short read is the protocol's own way to say so.
     let count = args.count.min(cx.vfs().io_bytes_max) as usize;
+    cx.meter(&target, count);
     match cx.vfs().read(&cx.engine, &target, args.offset, count).await {
         Ok(done) => {
             let file_attributes = Some(fattr3(&done.attributes));
@@ -118,6 +119,7 @@ async fn write_data(
         let wcc = cx.vfs().wcc_unchanged(&target).await;
         return Err(fail(Error::Invalid, wcc_data(&wcc)));
     }
+    cx.meter(&target, args.data_len as usize);
     let Some(payload) = payload else {
         let wcc = cx.vfs().wcc_unchanged(&target).await;
         return Err(fail(Error::Busy, wcc_data(&wcc)));

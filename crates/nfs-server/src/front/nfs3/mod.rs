@@ -16,14 +16,17 @@ mod status;
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Instant;
 
 use nfs_io::engine::Engine;
 use nfs_io::{Buf, Reservation, Share};
 use nfs_wire::nfs3::{Call, FileHandle, Procedure, WriteHead};
 use nfs_wire::{Encode, Encoder};
 
+use crate::front::pace::Metered;
 use crate::front::service::Service;
 use crate::host::call_notes::NotedCall;
+use crate::operate::counters::count;
 use crate::rpc::caller::Caller;
 use crate::rpc::client_id::Peer;
 use crate::rpc::reply_cache::Origin;
@@ -66,7 +69,29 @@ impl Context {
         if self.peer.is_new_use(export.id) {
             self.service.note_use(caller, export);
         }
+        let allowance = &target.actor.allowance;
+        self.peer.set_weight(allowance.weight);
+        if let Some(rate) = allowance.calls_per_second {
+            self.pay(&target, (Metered::Calls, 1), rate);
+        }
         Ok(target)
+    }
+
+    /// Counts bytes that are to be moved, where the client may have no more than some a second.
+    fn meter(&self, target: &Target, bytes: usize) {
+        if let Some(rate) = target.actor.allowance.bytes_per_second {
+            self.pay(target, (Metered::Bytes, bytes as u64), rate);
+        }
+    }
+
+    fn pay(&self, target: &Target, (metered, amount): (Metered, u64), per_second: u64) {
+        let account = (target.tree.export.id, target.sharer().key, metered);
+        let now = Instant::now();
+        let paces = &self.service.paces;
+        if let Some(resume) = paces.spend(account, amount, per_second, now) {
+            count(&self.service.counters.paused);
+            self.peer.pause_until(resume);
+        }
     }
 
     /// Did an export's rules let the caller in? Otherwise the call has changed nothing.

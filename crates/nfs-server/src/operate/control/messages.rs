@@ -222,6 +222,15 @@ pub struct RuleStatus {
     pub squash: String,
     /// Must the client's port be below 1024?
     pub privileged_port: bool,
+    /// How much each of these clients gets beside others.
+    #[serde(default)]
+    pub weight: u32,
+    /// Most bytes that each may move in a second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_per_second: Option<u64>,
+    /// Most calls of each in a second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calls_per_second: Option<u64>,
 }
 
 /// One client that is connected.
@@ -271,6 +280,9 @@ impl RuleStatus {
             access: word_of(rule.access, Access::WORDS).to_owned(),
             squash: word_of(rule.squash.kind(), SquashKind::WORDS).to_owned(),
             privileged_port: rule.privileged_port,
+            weight: rule.allowance.weight,
+            bytes_per_second: rule.allowance.bytes_per_second,
+            calls_per_second: rule.allowance.calls_per_second,
         }
     }
 }
