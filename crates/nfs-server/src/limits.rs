@@ -136,7 +136,7 @@ pub const CALL_BYTES_MAX: usize = 192 << 10;
 pub const FRAGMENTS_PER_RECORD_MAX: u32 = 1024;
 /// Seconds that a peer may stay silent in the middle of a call, or read nothing of its replies.
 pub const STALLED_PEER_SECONDS_MAX: u64 = 30;
-/// Seconds that a peer may stay silent or read nothing while others wait for the memory it holds.
+/// Seconds that a peer may stay silent in the middle of a call while others wait for the memory it holds.
 pub const STALLED_PEER_SECONDS_UNDER_PRESSURE_MAX: u64 = 1;
 /// Bytes a second that a peer must move in the middle of a call when others wait for memory.
 pub const PEER_BYTES_PER_SECOND_UNDER_PRESSURE_MIN: usize = 64 << 10;
