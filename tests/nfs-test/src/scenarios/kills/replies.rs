@@ -8,8 +8,9 @@
 //! again, which a second run of it would destroy.
 
 use std::fmt;
-use std::fs;
+use std::fs::{self, DirBuilder};
 use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -278,11 +279,15 @@ impl fmt::Display for Trial {
 pub(in crate::scenarios) fn run(context: &Context) -> Result<String> {
     let export = context.lab.dir.join("export");
     let mut disk = LoopFs::new(FsKind::Xfs, 320, &export)?;
+    // In the state directory: a server that keeps itself out of other files finds the rules there.
+    let state = context.lab.dir.join("state");
+    DirBuilder::new().mode(0o700).create(&state)?;
     let bench = Bench {
         context,
-        hold: Hold::new(&context.lab.dir, "flush")?,
+        hold: Hold::new(&state, "flush")?,
         frozen: Frozen::new(disk.point())?,
         export,
+        state,
     };
     let mut random = Rng::with_seed(context.seed.wrapping_add(context.lab.engine as u64));
     let trials = trials(&mut random);
@@ -341,6 +346,7 @@ fn trials(random: &mut Rng) -> Vec<Trial> {
 struct Bench<'a> {
     context: &'a Context,
     export: PathBuf,
+    state: PathBuf,
     hold: Hold,
     frozen: Frozen,
 }
@@ -361,8 +367,7 @@ impl Bench<'_> {
             more: &["--squash", "none"],
             ..ServerOptions::default()
         };
-        let state = self.context.lab.dir.join("state");
-        Server::start(&self.context.lab, &self.export, &state, &options)
+        Server::start(&self.context.lab, &self.export, &self.state, &options)
     }
 
     /// Ends `server` in the middle of the call, starts it, and sends the call again.
