@@ -59,3 +59,25 @@ fn the_unit_is_exposed_to_little() {
     assert!(told.contains("Overall exposure level"), "{told}");
     assert!(output.status.success(), "{told}");
 }
+
+/// systemd 252 counts them to no set of calls, so that the server could not confine itself further.
+#[test]
+fn the_unit_lets_the_server_confine_itself() {
+    let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples/penstock.service");
+    let unit = std::fs::read_to_string(unit).unwrap();
+    let filters = unit
+        .lines()
+        .filter_map(|line| line.strip_prefix("SystemCallFilter="));
+    let allowed: Vec<&str> = filters
+        .filter(|filter| !filter.starts_with('~'))
+        .flat_map(str::split_whitespace)
+        .collect();
+    for call in [
+        "seccomp",
+        "landlock_create_ruleset",
+        "landlock_add_rule",
+        "landlock_restrict_self",
+    ] {
+        assert!(allowed.contains(&call), "{call} is refused");
+    }
+}

@@ -193,7 +193,10 @@ fn give_up_system_calls(needs: &Needs) -> Part {
 }
 
 fn stay_in_places(needs: &Needs, by_handles: bool) -> (Part, Allowed) {
-    let off = |state, why: String| (part("places", state, why), Allowed::Anywhere);
+    let off = |state, why: String| {
+        let detail = format!("all files of this machine are within reach: {why}");
+        (part("places", state, detail), Allowed::Anywhere)
+    };
     if needs.beneath.is_empty() {
         let why = "a reload may add exports anywhere; confine_beneath says where they will be";
         return off(PartState::Off, why.to_owned());
