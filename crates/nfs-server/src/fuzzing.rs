@@ -140,3 +140,46 @@ impl Dispatch {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use super::*;
+    use crate::exports::config::{ExportConfig, ServerConfig};
+
+    /// A NULL of the NFS program by AUTH_NONE, as a record (RFC 5531 §8, §9 and §11).
+    fn null() -> Vec<u8> {
+        let call = [7, 0, 2, 100_003, 3, 0, 0, 0, 0, 0];
+        let record: Vec<u8> = call.into_iter().flat_map(u32::to_be_bytes).collect();
+        let len = u32::try_from(record.len()).unwrap();
+        [&(len | 1 << 31).to_be_bytes()[..], &record].concat()
+    }
+
+    /// A call that was received before its client was shut out, and is dispatched after it.
+    #[test]
+    fn a_call_of_a_blocked_client_is_not_answered_and_its_connection_ends() {
+        let scratch = tempfile::tempdir().unwrap();
+        let state_dir = StateDir::open(&scratch.path().join("state")).unwrap();
+        let exports = vec![ExportConfig::new(scratch.path(), "/")];
+        let config = Config::from_flags(ServerConfig::default(), exports);
+        let dispatch = Dispatch::new(&config, state_dir).unwrap();
+        let (service, now) = (&dispatch.service, Instant::now());
+        let answered = |times| vec![true; times];
+        let outcome = |calls: usize| -> Vec<bool> {
+            let replies = dispatch.receive(&null().repeat(calls), usize::MAX);
+            replies.iter().map(Option::is_some).collect()
+        };
+        assert_eq!(outcome(2), answered(2));
+        let other = "127.0.0.2/32".parse().unwrap();
+        service.blocked.add(other, None, now).unwrap();
+        assert_eq!(outcome(2), answered(2));
+        let here = "127.0.0.1/32".parse().unwrap();
+        service.blocked.add(here, None, now).unwrap();
+        assert_eq!(outcome(2), [false]);
+        let blocked = &service.counters.access.calls_blocked;
+        assert_eq!(blocked.load(Ordering::Relaxed), 1);
+        service.blocked.remove(here, now).unwrap();
+        assert_eq!(outcome(2), answered(2));
+    }
+}

@@ -3,16 +3,19 @@
 mod support;
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use nfs_client::connection::Reconnect;
 use nfs_client::mount3::Mount3;
-use nfs_client::{ConnectOptions, Connection, Identity, Nfs3, Target};
+use nfs_client::{ConnectOptions, Connection, Identity, Nfs3, RpcError, Target};
 use nfs_server::exports::ExportTable;
 use nfs_server::exports::config::{ClientConfig, Config, ExportConfig};
 use nfs_server::operate::control::{Asker, BlockOrder};
 use nfs_wire::mount3::Mountstat3;
 use nfs_wire::nfs3::{FileHandle, Nfsstat3};
 use support::{Served, block_on, mount, ok, status};
+use tokio::io::AsyncReadExt as _;
+use tokio::net::TcpSocket;
 
 /// Serves one directory as several exports, each to the clients of one network.
 fn served(exports: &[(&str, &str)]) -> Served {
@@ -39,14 +42,22 @@ async fn client_at(served: &Served, source: &str) -> Nfs3 {
 }
 
 async fn connected(served: &Served, source: &str, reconnect: Reconnect) -> Nfs3 {
+    try_connected(served, source, reconnect).await.unwrap()
+}
+
+async fn try_connected(
+    served: &Served,
+    source: &str,
+    reconnect: Reconnect,
+) -> Result<Nfs3, RpcError> {
     let target = Target::new(served.addr.ip().to_string(), served.addr.port());
     let options = ConnectOptions {
         source: Some(source.parse::<IpAddr>().unwrap()),
         reconnect,
         ..ConnectOptions::default()
     };
-    let connection = Connection::connect(target, options).await.unwrap();
-    Nfs3::new(connection, Identity::sys(0, 0, &[]))
+    let connection = Connection::connect(target, options).await?;
+    Ok(Nfs3::new(connection, Identity::sys(0, 0, &[])))
 }
 
 fn mount_program(client: &Nfs3) -> Mount3 {
@@ -164,6 +175,21 @@ fn a_client_is_noted_when_it_uses_an_export_for_the_first_time_without_a_mount_t
     assert_eq!(after.counter("mounts_granted"), 0);
 }
 
+#[test]
+fn a_host_of_another_export_gets_nothing_of_this_one() {
+    let served = served(&[("/a", "127.0.0.1/32"), ("/b", "127.0.0.2/32")]);
+    block_on(async {
+        let one = client_at(&served, "127.0.0.1").await;
+        let root = mount(&one, b"/a").await.unwrap();
+        let two = client_at(&served, "127.0.0.2").await;
+        mount(&two, b"/b").await.unwrap();
+        assert_eq!(mount(&two, b"/a").await, Err(Mountstat3::Acces));
+        assert_eq!(status(two.getattr(&root).await), Nfsstat3::Acces);
+        assert_eq!(exports(&two).await.len(), 1);
+    });
+    assert_eq!(served.counter("calls_refused_host"), 1);
+}
+
 /// Somebody whose network was taken out of the configuration is a stranger from then on.
 #[test]
 fn a_stranger_learns_nothing_and_its_handles_are_worth_nothing() {
@@ -178,6 +204,7 @@ fn a_stranger_learns_nothing_and_its_handles_are_worth_nothing() {
             .apply(ExportTable::new(&config).unwrap())
             .unwrap();
         assert_eq!(exports(&client).await, []);
+        assert_eq!(mount_program(&client).dump().await.unwrap().len(), 0);
         // What is exported and what is not looks the same.
         for path in ["/a", "/nowhere", "/"] {
             let got = mount(&client, path.as_bytes()).await;
@@ -192,9 +219,10 @@ fn a_stranger_learns_nothing_and_its_handles_are_worth_nothing() {
 /// Calls until the connection is closed: a call that was on its way may still be answered.
 async fn until_closed(client: &Nfs3, root: &FileHandle) {
     let called = async { while client.getattr(root).await.is_ok() {} };
-    let patience = std::time::Duration::from_secs(20);
-    tokio::time::timeout(patience, called).await.unwrap();
+    tokio::time::timeout(PATIENCE, called).await.unwrap();
 }
+
+const PATIENCE: Duration = Duration::from_secs(20);
 
 const ROOT: Asker = Asker { uid: 0, pid: None };
 
@@ -208,16 +236,23 @@ fn a_blocked_host_is_shut_out_and_waits_until_it_is_let_in_again() {
         let patient = client_at(&served, "127.0.0.2").await;
         ok(once.getattr(&root).await);
         ok(patient.getattr(&root).await);
+        let idle = TcpSocket::new_v4().unwrap();
+        idle.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+        let mut idle = idle.connect(served.addr).await.unwrap();
         let order = BlockOrder {
             net: "127.0.0.2".to_owned(),
             minutes: None,
         };
         let blocked = served.server.block(&order, ROOT).unwrap();
         assert_eq!(blocked[0].net, "127.0.0.2/32");
-        // The connection that it had ends, and new ones bring it nothing.
+        // The connections that it had end, also one over which nothing comes, and new ones bring it nothing.
         until_closed(&once, &root).await;
-        let new = connected(&served, "127.0.0.2", Reconnect::Never).await;
-        assert!(new.null().await.is_err());
+        let ended = tokio::time::timeout(PATIENCE, idle.read(&mut [0])).await;
+        assert!(matches!(ended.unwrap(), Ok(0) | Err(_)));
+        // Refused at once or, where the refusal comes later, at its first call.
+        if let Ok(new) = try_connected(&served, "127.0.0.2", Reconnect::Never).await {
+            assert!(new.null().await.is_err());
+        }
         assert!(served.counter("connections_blocked") > 0);
         assert_eq!(served.server.status().blocked[0].net, "127.0.0.2/32");
         // Nobody else notices anything.

@@ -200,10 +200,16 @@ fn mountstat(error: Error) -> Mountstat3 {
     }
 }
 
-/// The asker's own entries: who else mounts what is nobody's business but the administrator's.
+/// The asker's own entries: who else mounts what is nobody's business but the administrator's. A stranger,
+/// which may have mounted before it became one, gets none.
 fn dump(cx: &Context, out: &mut Vec<u8>) {
     let host = cx.caller.addr;
-    let (mounts, name) = (cx.service.mounts.of(host), host.to_string());
+    let mounts = if cx.service.admits(host) {
+        cx.service.mounts.of(host)
+    } else {
+        Vec::new()
+    };
+    let name = host.to_string();
     let entries = mounts.iter().map(|path| MountEntry {
         hostname: Name(name.as_bytes()),
         directory: Dirpath(path),
