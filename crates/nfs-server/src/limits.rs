@@ -352,11 +352,13 @@ pub const RPCBIND_ANSWER_SECONDS_MAX: u64 = 2;
 /// opened.
 pub const CONFINE_BENEATH_MAX: usize = 64;
 
-/// Records of the audit that wait for its readers, at most 1 KiB each; of more than these a reader that
+/// Records of the audit that wait for its readers, at most 3 KiB each; of more than these a reader that
 /// is too slow loses the oldest.
 pub const AUDIT_QUEUE_RECORDS_MAX: usize = 4096;
 /// Bytes of a name that the audit keeps: no file system here takes a longer one.
 pub const AUDIT_NAME_BYTES_MAX: usize = 255;
+/// Bytes of a path that the audit keeps; a longer one is left out, and the handle tells the object.
+pub const AUDIT_PATH_BYTES_MAX: usize = 1024;
 /// Connections that follow the audit at once; see [`TRACE_FOLLOWERS_MAX`].
 pub const AUDIT_FOLLOWERS_MAX: u64 = 8;
 /// Seconds until a READ or WRITE of the same file by the same user of the same client is told again.
@@ -368,6 +370,8 @@ pub const AUDIT_FILES_MAX: usize = 65_536;
 pub const AUDIT_FILE_BYTES_MAX: u64 = 64 << 20;
 /// Bytes of the audit's lines that are put together before they are written.
 pub const AUDIT_WRITE_BYTES_MAX: usize = 64 << 10;
+/// Seconds between two lines of the server's log that the audit's cannot be written.
+pub const AUDIT_FAILURE_SECONDS: u64 = 60;
 /// Seconds that the journal may take for one entry, before it counts as lost.
 pub const AUDIT_JOURNAL_SECONDS_MAX: u64 = 1;
 /// Seconds that the audit's log is given, when the server ends, to take what waits for it.

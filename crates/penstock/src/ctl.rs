@@ -16,7 +16,7 @@ use nfs_server::exports::reload::ReloadReport;
 use nfs_server::host::state_dir;
 use nfs_server::operate::control::{self, Command, ExportStatus, Status, TraceChange};
 
-use crate::exit::UsageError;
+use crate::running;
 
 /// Ask or tell a running server
 ///
@@ -80,7 +80,7 @@ impl Args {
         let command = self.action.command()?;
         let directory = match self.state_dir {
             Some(directory) => directory,
-            None => only_running()?,
+            None => running::only_one()?,
         };
         let action = match self.action {
             Action::Trace { action } => return action.run(&directory, self.json),
@@ -136,31 +136,6 @@ impl Action {
 fn ask<T: serde::de::DeserializeOwned>(directory: &Path, command: Command) -> anyhow::Result<T> {
     let socket = state_dir::control_socket(directory);
     control::request(&socket, command).context("penstock ctl")
-}
-
-/// The state directory of the only server that runs under the default base.
-fn only_running() -> anyhow::Result<PathBuf> {
-    let base = state_dir::default_base()?;
-    let mut running = state_dir::running_below(&base);
-    if running.len() > 1 {
-        let mut message = String::from("several servers run; choose one with --state-dir:");
-        for (path, record) in &running {
-            message.push_str(&format!("\n  --state-dir {}", path.display()));
-            for (pseudo, served) in record.iter().flat_map(|record| &record.exports) {
-                message.push_str(&format!("   {pseudo} is {}", served.display()));
-            }
-        }
-        return Err(UsageError(message).into());
-    }
-    let found = running.pop().map(|(path, _)| path);
-    found.ok_or_else(|| {
-        let message = format!(
-            "no server runs under {}; start one with `penstock serve`, or name its state \
-             directory with --state-dir",
-            base.display()
-        );
-        anyhow::Error::msg(message)
-    })
 }
 
 fn print_status(out: &mut impl Write, status: &Status) -> std::io::Result<()> {

@@ -16,3 +16,9 @@ pub(crate) const PING_NANOSECONDS_MAX: u64 = 1_000_000_000_000_000;
 
 /// How long the server is given to take a mount that has ended off its list.
 pub(crate) const GOODBYE_MAX: Duration = Duration::from_secs(1);
+
+/// Bytes of a line that `penstock audit` reads at once; none that a server writes is as long.
+pub(crate) const AUDIT_LINE_BYTES_MAX: u64 = 64 << 10;
+
+/// How often `penstock audit` opens the files of an audit that is begun anew between the two.
+pub(crate) const AUDIT_OPENS_MAX: usize = 8;

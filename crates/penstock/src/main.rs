@@ -14,6 +14,7 @@
 )]
 
 mod attributes;
+mod audit;
 mod cat;
 mod check;
 mod chmod;
@@ -41,6 +42,7 @@ mod progress;
 mod put;
 mod rm;
 mod rmdir;
+mod running;
 mod serve;
 mod session;
 mod show;
@@ -57,7 +59,7 @@ use clap::{CommandFactory as _, Parser};
 
 /// An NFS server and client in user space
 ///
-/// What serves:   serve, check, ctl, doctor
+/// What serves:   serve, check, ctl, audit, doctor
 /// What looks:    ls, stat, cat, find, du, df, showmount, ping
 /// What copies:   cp, put, get
 /// What changes:  mkdir, rmdir, rm, mv, ln, chmod, chown, touch, truncate
@@ -73,6 +75,7 @@ enum Penstock {
     Serve(Box<serve::Args>),
     Check(check::Args),
     Ctl(ctl::Args),
+    Audit(audit::Args),
     Doctor(doctor::Args),
     Ls(ls::Args),
     Stat(stat::Args),
@@ -105,6 +108,7 @@ fn main() -> ExitCode {
         Penstock::Serve(args) => args.run(),
         Penstock::Check(args) => args.run(),
         Penstock::Ctl(args) => args.run(),
+        Penstock::Audit(args) => args.run(),
         Penstock::Doctor(args) => args.run(),
         Penstock::Ls(args) => args.run(),
         Penstock::Cat(args) => args.run(),

@@ -279,6 +279,22 @@ pub fn running_below(base: &Path) -> Vec<(PathBuf, Option<ServerRecord>)> {
     running
 }
 
+/// The state directories below `base` in which there is a file of this name, or its old one with `.1`.
+///
+/// # Errors
+/// `base` cannot be read.
+pub fn with_file_below(base: &Path, name: &str) -> std::io::Result<Vec<PathBuf>> {
+    let old = format!("{name}.1");
+    let paths = std::fs::read_dir(base)?
+        .take(limits::STATE_DIRS_LISTED_MAX)
+        .filter_map(|entry| Some(entry.ok()?.path()));
+    let mut found: Vec<PathBuf> = paths
+        .filter(|path| path.join(name).is_file() || path.join(&old).is_file())
+        .collect();
+    found.sort();
+    Ok(found)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

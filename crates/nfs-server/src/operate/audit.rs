@@ -116,8 +116,15 @@ impl Audit {
     }
 
     /// Tells of `deed`, a call on the export with this id that its rules let in, if it is audited there.
+    /// `path_of` says where in the export the object of a handle is.
     #[cold]
-    pub(crate) fn tell(&self, export: u32, deed: Deed, status: Option<&'static str>) {
+    pub(crate) fn tell(
+        &self,
+        export: u32,
+        mut deed: Deed,
+        status: Option<&'static str>,
+        path_of: impl Fn(&[u8]) -> Option<Vec<u8>>,
+    ) {
         let Some((export, audited)) = self.exports.read().get(&export).cloned() else {
             return;
         };
@@ -129,6 +136,11 @@ impl Audit {
         };
         if !is_told {
             return;
+        }
+        for named in std::iter::once(&mut deed.on).chain(&mut deed.to) {
+            let path = path_of(&named.handle);
+            let path = path.filter(|path| path.len() <= limits::AUDIT_PATH_BYTES_MAX);
+            named.path = path.map(Vec::into_boxed_slice);
         }
         let record = Record {
             time: SystemTime::now(),

@@ -153,12 +153,7 @@ impl FileCache {
 
     /// The object of a handle, if it is here.
     pub(crate) fn by_handle(&self, handle: &Handle) -> Option<Arc<Object>> {
-        let found = self
-            .stripe(handle)
-            .read()
-            .objects
-            .get(handle)
-            .map(|placed| Arc::clone(&placed.object));
+        let found = self.glimpse(handle);
         match &found {
             Some(object) => {
                 object.touch();
@@ -169,6 +164,13 @@ impl FileCache {
             }
         }
         found
+    }
+
+    /// The object of a handle, if it is here. Neither counted nor a use of it.
+    pub(crate) fn glimpse(&self, handle: &Handle) -> Option<Arc<Object>> {
+        let stripe = self.stripe(handle).read();
+        let placed = stripe.objects.get(handle);
+        placed.map(|placed| Arc::clone(&placed.object))
     }
 
     /// The object of an inode, if it is here.

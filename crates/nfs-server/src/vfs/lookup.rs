@@ -9,6 +9,7 @@ use nfs_io::identity::Guard;
 
 use super::resolve::{identity, table_failed};
 use super::{Access, Attributes, Error, FileKind, Object, Result, Step, Tree};
+use crate::vfs::fh::{Handle, claimed_export};
 use crate::vfs::{Target, Vfs};
 
 impl Vfs {
@@ -28,6 +29,13 @@ impl Vfs {
         };
         let found = self.lookup_in(directory, &attributes.stat, step).await;
         (found, Some(attributes))
+    }
+
+    /// Where in its export the object of a handle is, as far as that is remembered. Waits for nobody.
+    pub(crate) fn path_of(&self, handle: &[u8]) -> Option<Vec<u8>> {
+        let export = claimed_export(handle)?;
+        let object = self.files.glimpse(&Handle::new(handle).ok()?)?;
+        self.trees.load().by_id(export)?.path_of(&object)
     }
 
     async fn lookup_in(

@@ -415,6 +415,21 @@ impl Tree {
         Err(Error::Busy)
     }
 
+    /// Where in the export this object is, as the kernel remembers it: `/` for the root. Waits for nobody.
+    /// `None` where the kernel knows no name of it, or none in the export.
+    pub(super) fn path_of(&self, object: &Object) -> Option<Vec<u8>> {
+        let root = self.root_mount();
+        let path = fs::fd_path(object.path()).ok()?;
+        let below = path.strip_prefix(fs::fd_path(root.fd()).ok()?).ok()?;
+        let below = below.as_os_str().as_bytes();
+        let is_root = object.mount.key == MountKey::ROOT && object.ino == root.root_ino();
+        // The kernel shows an object without a name as the root of all, and a removed one with this end.
+        if below.is_empty() != is_root || below.ends_with(b" (deleted)") {
+            return None;
+        }
+        Some([b"/", below].concat())
+    }
+
     /// Is this directory in the export? Found out by going up until the root is met, or the top of all.
     fn contains_by_climbing(&self, directory: BorrowedFd<'_>) -> Result<bool> {
         let root = self.root_mount();

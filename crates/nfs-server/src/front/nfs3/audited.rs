@@ -41,7 +41,9 @@ impl Drop for Told<'_> {
         if let Some((export, deed)) = self.deed.take()
             && self.cx.was_admitted()
         {
-            self.cx.service.audit.tell(export, deed, self.status);
+            let path_of = |handle: &[u8]| self.cx.vfs().path_of(handle);
+            let audit = &self.cx.service.audit;
+            audit.tell(export, deed, self.status, path_of);
         }
     }
 }

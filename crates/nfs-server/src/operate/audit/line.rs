@@ -1,6 +1,5 @@
 //! Audited calls, as they were made and in words.
 
-use std::fmt;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 
@@ -20,6 +19,11 @@ macro_rules! operations {
             const fn word(self) -> &'static str {
                 match self { $( Self::$variant => $word, )* }
             }
+        }
+
+        impl AuditEvent {
+            /// What `operation` can be.
+            pub const OPERATIONS: &[&str] = &[$( $word ),*];
         }
     };
 }
@@ -64,6 +68,8 @@ pub(crate) struct Deed {
 pub(crate) struct Named {
     pub(crate) handle: Box<[u8]>,
     pub(crate) name: Option<Box<[u8]>>,
+    /// Where in the export the object of the handle was when the call had been answered, if that is known.
+    pub(super) path: Option<Box<[u8]>>,
 }
 
 impl Named {
@@ -78,6 +84,7 @@ impl Named {
         Self {
             handle: handle.into(),
             name: name.map(cut),
+            path: None,
         }
     }
 }
@@ -110,6 +117,10 @@ pub struct AuditEvent {
     pub export: String,
     /// The handle of the object, or of the directory that `name` is in, in hexadecimal.
     pub handle: String,
+    /// Where in the export the object of `handle` was when the call had been answered, `/` for its root;
+    /// written as `name` is. Absent where the kernel had no path of it at hand.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
     /// The name in that directory; bytes that are not UTF-8 and control characters as `\xNN`, and a
     /// backslash doubled.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -117,6 +128,9 @@ pub struct AuditEvent {
     /// RENAME and LINK: the handle of the directory of the new name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to_handle: Option<String>,
+    /// RENAME and LINK: where that directory was, as `path`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub to_path: Option<String>,
     /// RENAME and LINK: the new name, as `name`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to_name: Option<String>,
@@ -166,8 +180,10 @@ impl AuditLine {
             uid: deed.uid,
             export: export.as_ref().to_owned(),
             handle: hexadecimal(&deed.on.handle),
+            path: deed.on.path.as_deref().map(readable),
             name: deed.on.name.as_deref().map(readable),
             to_handle: to.map(|to| hexadecimal(&to.handle)),
+            to_path: to.and_then(|to| to.path.as_deref()).map(readable),
             to_name: to.and_then(|to| to.name.as_deref()).map(readable),
             mode: deed.asked.mode.map(|mode| format!("{mode:04o}")),
             owner: deed.asked.uid,
@@ -186,14 +202,14 @@ fn hexadecimal(bytes: &[u8]) -> String {
     })
 }
 
-/// A name without ambiguity and without control characters, which a terminal would obey.
+/// A name or path without ambiguity and without the characters that a terminal would obey.
 fn readable(name: &[u8]) -> String {
     let mut text = String::with_capacity(name.len());
     for chunk in name.utf8_chunks() {
         for character in chunk.valid().chars() {
             match character {
                 '\\' => text.push_str("\\\\"),
-                control if control.is_control() => {
+                control if control.is_control() || turns_text(control) => {
                     let mut bytes = [0; 4];
                     escape(&mut text, control.encode_utf8(&mut bytes).as_bytes());
                 }
@@ -205,59 +221,19 @@ fn readable(name: &[u8]) -> String {
     text
 }
 
+/// Characters that turn the direction of the text beside them or begin a line, so that a name could be shown
+/// as another one (Unicode Standard Annex 9).
+const fn turns_text(character: char) -> bool {
+    matches!(
+        character,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+    )
+}
+
 fn escape(text: &mut String, bytes: &[u8]) {
     for byte in bytes {
         // Writing to a string does not fail.
         let _ = write!(text, "\\x{byte:02x}");
-    }
-}
-
-impl fmt::Display for AuditLine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Event(event) => event.fmt(f),
-            Self::Lost { lost } => {
-                write!(
-                    f,
-                    "{lost} calls not told of: they came faster than they were read"
-                )
-            }
-        }
-    }
-}
-
-impl fmt::Display for AuditEvent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} {:<8} client={}",
-            self.time, self.operation, self.client
-        )?;
-        let numbers = [
-            ("uid", self.uid),
-            ("owner", self.owner),
-            ("group", self.group),
-        ];
-        for (name, number) in numbers {
-            if let Some(number) = number {
-                write!(f, " {name}={number}")?;
-            }
-        }
-        if let Some(size) = self.size {
-            write!(f, " size={size}")?;
-        }
-        let words = [
-            ("mode", &self.mode),
-            ("name", &self.name),
-            ("to", &self.to_name),
-            ("status", &self.status),
-        ];
-        for (name, word) in words {
-            if let Some(word) = word {
-                write!(f, " {name}={word}")?;
-            }
-        }
-        write!(f, " export={} handle={}", self.export, self.handle)
     }
 }
 
@@ -272,5 +248,9 @@ mod tests {
         assert_eq!(readable(b"\x1b[2J\n"), "\\x1b[2J\\x0a");
         assert_eq!(readable(b"\xff\xc3b"), "\\xff\\xc3b");
         assert_eq!(readable("\u{9b}".as_bytes()), "\\xc2\\x9b");
+        assert_eq!(
+            readable("a\u{202e}b\u{2028}".as_bytes()),
+            "a\\xe2\\x80\\xaeb\\xe2\\x80\\xa8"
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! The log of the audit: a file of JSON lines in the state directory, or the journal.
 //!
 //! One thread writes it. What cannot be written (a full disk, no journal) is counted, said once until
-//! something can be written again, and never waited for by a call.
+//! something can be written again, at most once in a while, and never waited for by a call.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
@@ -107,7 +107,7 @@ impl Sink {
 
 /// Takes records until the queue is closed and writes them, as many at once as there are.
 fn write(mut queue: broadcast::Receiver<Arc<Record>>, mut sink: Sink, counts: &Counts) {
-    let mut is_failing = false;
+    let mut failure = Failure::default();
     let mut next = queue.blocking_recv();
     loop {
         let (mut lines, mut count) = (String::new(), 0);
@@ -134,15 +134,13 @@ fn write(mut queue: broadcast::Receiver<Arc<Record>>, mut sink: Sink, counts: &C
             };
         }
         match sink.write(&lines) {
-            Ok(()) if is_failing => {
-                is_failing = false;
+            Ok(()) if failure.ends() => {
                 tracing::warn!("the audit is written again to {}", sink.shown());
             }
             Ok(()) => {}
             Err(error) => {
                 counts.unwritten.fetch_add(count, Ordering::Relaxed);
-                if !is_failing {
-                    is_failing = true;
+                if failure.is_news(Instant::now()) {
                     tracing::error!(
                         %error,
                         "the audit cannot be written to {}: what is lost is counted in \
@@ -153,6 +151,32 @@ fn write(mut queue: broadcast::Receiver<Arc<Record>>, mut sink: Sink, counts: &C
             }
         }
         next = queue.blocking_recv();
+    }
+}
+
+/// Whether it has been said that the log cannot be written. A disk with room now and then fails often.
+#[derive(Default)]
+struct Failure {
+    is_told: bool,
+    told_last: Option<Instant>,
+}
+
+impl Failure {
+    /// Is a failure at this time to be told of?
+    fn is_news(&mut self, now: Instant) -> bool {
+        let pause = Duration::from_secs(limits::AUDIT_FAILURE_SECONDS);
+        let is_soon = |told: Instant| now.saturating_duration_since(told) < pause;
+        if self.is_told || self.told_last.is_some_and(is_soon) {
+            return false;
+        }
+        self.is_told = true;
+        self.told_last = Some(now);
+        true
+    }
+
+    /// Something was written. Is that news?
+    const fn ends(&mut self) -> bool {
+        std::mem::replace(&mut self.is_told, false)
     }
 }
 
@@ -268,10 +292,29 @@ mod tests {
     }
 
     #[test]
+    fn a_disk_that_is_full_now_and_then_is_told_of_once_in_a_while() {
+        let mut failure = Failure::default();
+        let begin = Instant::now();
+        let at = |seconds| begin + Duration::from_secs(seconds);
+        assert!(!failure.ends());
+        assert!(failure.is_news(at(0)));
+        assert!(!failure.is_news(at(1)));
+        assert!(failure.ends());
+        assert!(!failure.is_news(at(2)), "too soon");
+        assert!(!failure.ends(), "nothing was said of it");
+        assert!(!failure.is_news(at(3)));
+        assert!(failure.is_news(at(limits::AUDIT_FAILURE_SECONDS)));
+        assert!(failure.ends());
+    }
+
+    #[test]
     fn the_journal_gets_an_entry_for_each_line() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("socket");
         let journal = UnixDatagram::bind(&path).unwrap();
+        journal
+            .set_read_timeout(Some(Duration::from_secs(20)))
+            .unwrap();
         let mut sink = Sink::Journal(path.clone(), None);
         sink.write("{\"a\":1}\n{\"b\":2}\n").unwrap();
         let mut entry = [0; 200];
