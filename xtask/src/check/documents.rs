@@ -67,7 +67,8 @@ fn link_targets(text: &str) -> Vec<(usize, String)> {
     targets
 }
 
-fn outside_fences(text: &str) -> Vec<(usize, &str)> {
+/// The lines outside of fenced blocks, with their numbers.
+pub(super) fn outside_fences(text: &str) -> Vec<(usize, &str)> {
     let mut fenced = false;
     let mut lines = Vec::new();
     for (index, line) in text.lines().enumerate() {

@@ -8,6 +8,7 @@ mod documents;
 mod manifests;
 mod markers;
 mod modules;
+mod promises;
 mod shape;
 mod source;
 
@@ -159,6 +160,7 @@ fn rules(root: &Path) -> Result<bool> {
     manifests::check(&tree, &mut findings)?;
     modules::check(&tree, &mut findings);
     documents::check(&tree, &mut findings);
+    promises::check(&tree, &mut findings);
     for finding in &findings {
         eprintln!("{finding}");
     }
