@@ -5,7 +5,7 @@
 //!
 //! - [`fs`], [`mounts`], [`caps`], [`identity`]: one function per system call that a file server
 //!   needs, typed, retried on `EINTR`, with the fallbacks an older kernel asks for. They block.
-//! - [`budget`], [`buffer`], [`pool`]: bounded memory and bounded threads.
+//! - [`budget`], [`buffer`], [`pool`]: bounded memory and bounded threads; [`promptness`]: which threads run first.
 //! - [`turns`], [`shares`], [`lanes`]: who gets what of something that many clients want.
 //! - [`confine`]: what the process gives up of itself.
 //! - [`peer`], [`groups`]: who is at the other end of a connection, and which groups they are in.
@@ -47,6 +47,7 @@ pub mod plan;
 pub mod pool;
 pub mod probe;
 mod progress;
+pub mod promptness;
 pub mod shares;
 pub mod size;
 pub mod socket;

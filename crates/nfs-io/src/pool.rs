@@ -26,6 +26,7 @@ use tokio::sync::oneshot;
 use crate::identity::ServerIdentity;
 use crate::lanes::{Lane, LaneLimits, Lanes, Queue};
 use crate::limits::{POOL_DROP_SECONDS, POOL_IDLE_SECONDS, POOL_QUEUED_MAX, POOL_THREADS_MAX};
+use crate::promptness;
 
 /// The bounds of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -390,6 +391,8 @@ impl Inner {
     /// Runs jobs on the calling thread until it has been idle for long or the pool closes.
     fn work(self: Arc<Self>) {
         ServerIdentity::current().adopt();
+        // Where that is refused, calls wait longer while many helpers are busy.
+        let _refused_or_not = promptness::run_behind();
         WORKS_FOR.set(Arc::as_ptr(&self));
         let mut state = self.state.lock();
         state.starting -= 1;

@@ -123,6 +123,11 @@ fn listed(besides: Besides) -> std::result::Result<Rules, String> {
     limit("socketpair", &[&[(0, Cmp::Eq, libc::AF_UNIX as u64)]])?;
     // Threads, but no namespaces.
     limit("clone", &[&[(0, Cmp::MaskedEq(NAMESPACES), 0)]])?;
+    // How soon the calling thread runs, and nobody else.
+    limit("setpriority", &[&[(0, Cmp::Eq, 0), (1, Cmp::Eq, 0)]])?;
+    limit("getpriority", &[&[(0, Cmp::Eq, 0), (1, Cmp::Eq, 0)]])?;
+    limit("sched_setattr", &[&[(0, Cmp::Eq, 0)]])?;
+    limit("sched_getattr", &[&[(0, Cmp::Eq, 0)]])?;
     if besides.network_namespaces {
         limit("setns", &[&[(1, Cmp::Eq, libc::CLONE_NEWNET as u64)]])?;
     }

@@ -137,6 +137,8 @@ impl Drop for Scratch {
 /// # Errors
 /// When the event loop or the engine cannot be made.
 pub(crate) fn run(start: ShardStart) -> std::io::Result<()> {
+    // Where that is refused, calls wait longer while many other threads are busy.
+    let _refused_or_not = nfs_io::promptness::run_soon();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
