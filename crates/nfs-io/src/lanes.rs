@@ -15,9 +15,10 @@
 //!
 //! Without threads, clock and I/O: the pool and the ring ask who is next.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 
+use crate::limits::{LANES_IDLE_MAX, TURNS_IDLE_CLIENTS_MAX};
 use crate::turns::ClientKey;
 
 mod fair;
@@ -90,8 +91,9 @@ pub(crate) struct Lanes<T> {
     queued: usize,
     /// How many of the places taken are beyond the share of their lane.
     beyond: usize,
-    /// Only lanes with something queued or running.
-    lanes: HashMap<Lane, LaneState<T>>,
+    /// Lanes with something queued or running, and at most so many others that there are [`LANES_IDLE_MAX`]. In
+    /// a tree and not in a table of hashes: every job looks its lane up, and there are few.
+    lanes: BTreeMap<Lane, LaneState<T>>,
     /// Lanes with something queued, in the order their turn comes.
     turns: VecDeque<Lane>,
 }
@@ -100,8 +102,7 @@ struct LaneState<T> {
     running: usize,
     /// How many of those running are beyond the lane's share.
     beyond: usize,
-    /// How many run of each network that has any.
-    running_of: HashMap<u64, usize>,
+    running_of: RunningOf,
     queue: FairQueue<T>,
 }
 
@@ -121,7 +122,7 @@ impl<T> Lanes<T> {
             running: 0,
             queued: 0,
             beyond: 0,
-            lanes: HashMap::new(),
+            lanes: BTreeMap::new(),
             turns: VecDeque::new(),
         }
     }
@@ -138,12 +139,15 @@ impl<T> Lanes<T> {
 
     /// Counts a job as running if it may start now and would overtake nobody of its lane.
     pub(crate) fn start_at_once(&mut self, queue: Queue) -> bool {
-        let starts = self.would_start_at_once(queue.lane);
+        let free = self.free();
+        let lane = self.lanes.entry(queue.lane).or_default();
+        let starts = lane.queue.is_empty() && self.limits.leave_share(lane.running, free);
         if starts {
-            let lane = self.lanes.entry(queue.lane).or_default();
             lane.running += 1;
-            *lane.running_of.entry(queue.client.network).or_default() += 1;
+            lane.running_of.begin(queue.client.network);
             self.running += 1;
+        } else {
+            self.forget_if_idle(queue.lane);
         }
         starts
     }
@@ -197,9 +201,9 @@ impl<T> Lanes<T> {
         let running_of = &lane.running_of;
         let (client, job) = lane
             .queue
-            .pop(|network| right == Right::Share || !running_of.contains_key(&network))?;
+            .pop(|network| right == Right::Share || !running_of.has(network))?;
         lane.running += 1;
-        *lane.running_of.entry(client.network).or_default() += 1;
+        lane.running_of.begin(client.network);
         self.running += 1;
         self.queued -= 1;
         if right == Right::FirstOfNetwork {
@@ -219,20 +223,13 @@ impl<T> Lanes<T> {
         };
         lane.running -= 1;
         self.running -= 1;
-        if let Some(of) = lane.running_of.get_mut(&queue.client.network) {
-            *of -= 1;
-            if *of == 0 {
-                lane.running_of.remove(&queue.client.network);
-            }
-        }
+        lane.running_of.end(queue.client.network, lane.running);
         // A place is as good as another: one fewer is beyond the share, whichever was given back.
         if lane.beyond > 0 {
             lane.beyond -= 1;
             self.beyond -= 1;
         }
-        if lane.running == 0 && lane.queue.is_empty() {
-            self.lanes.remove(&queue.lane);
-        }
+        self.forget_if_idle(queue.lane);
     }
 
     /// Everything that waits, in no particular order.
@@ -253,20 +250,61 @@ impl<T> Lanes<T> {
         }
         let lane = self.lanes.get(&name)?;
         let may = self.beyond < self.free() / 2
-            && lane
-                .queue
-                .has_any(|network| !lane.running_of.contains_key(&network));
+            && lane.queue.has_any(|network| !lane.running_of.has(network));
         may.then_some(Right::FirstOfNetwork)
     }
 
     /// Whether the lane is below its fixed share, and has fewer places than it leaves free for the others.
     fn has_share_left(&self, lane: Lane) -> bool {
         let own = self.lanes.get(&lane).map_or(0, |lane| lane.running);
-        own < self.limits.lane_max && own < self.free()
+        self.limits.leave_share(own, self.free())
+    }
+
+    /// Forgets a lane in which nothing is queued or running, where many are known.
+    fn forget_if_idle(&mut self, name: Lane) {
+        if self.lanes.len() <= LANES_IDLE_MAX {
+            return;
+        }
+        let idle = |lane: &LaneState<T>| lane.running == 0 && lane.queue.is_empty();
+        if self.lanes.get(&name).is_some_and(idle) {
+            self.lanes.remove(&name);
+        }
     }
 
     fn free(&self) -> usize {
         self.limits.places_max.saturating_sub(self.running)
+    }
+}
+
+impl LaneLimits {
+    /// Whether a lane of which `own` jobs run may have one more place, where `free` are free.
+    fn leave_share(&self, own: usize, free: usize) -> bool {
+        own < self.lane_max && own < free
+    }
+}
+
+/// How many jobs of each network run in a lane.
+#[derive(Default)]
+struct RunningOf(BTreeMap<u64, usize>);
+
+impl RunningOf {
+    fn has(&self, network: u64) -> bool {
+        self.0.get(&network).is_some_and(|&running| running > 0)
+    }
+
+    fn begin(&mut self, network: u64) {
+        *self.0.entry(network).or_default() += 1;
+    }
+
+    /// A job of the network runs no more, and `running` of all together do. Whoever has none stays known for
+    /// a while, as it is likely to come again.
+    fn end(&mut self, network: u64, running: usize) {
+        if let Some(of) = self.0.get_mut(&network) {
+            *of -= 1;
+        }
+        if self.0.len() > 2 * running + TURNS_IDLE_CLIENTS_MAX {
+            self.0.retain(|_, running| *running > 0);
+        }
     }
 }
 
@@ -275,7 +313,7 @@ impl<T> Default for LaneState<T> {
         Self {
             running: 0,
             beyond: 0,
-            running_of: HashMap::new(),
+            running_of: RunningOf::default(),
             queue: FairQueue::default(),
         }
     }

@@ -102,8 +102,13 @@ pub const NETLINK_ANSWER_BYTES_MAX: usize = 4096;
 pub const NETLINK_STRANGE_ANSWERS_MAX: u32 = 8;
 
 /// Clients that the order of turns remembers though none of theirs waits, beside twice as many as there are
-/// that wait. Beyond that the idle ones are forgotten, which gives each of them a turn at most.
+/// that wait. Beyond that the idle ones are forgotten, which gives each of them a turn at most. Likewise,
+/// clients that hold nothing of what is shared, beside as many as there are that hold some.
 pub const TURNS_IDLE_CLIENTS_MAX: usize = 64;
+
+/// File systems of which the books of running jobs are kept though none runs, so that the next one finds
+/// them: some hundred bytes each.
+pub const LANES_IDLE_MAX: usize = 64;
 
 /// System calls with a number below this are remembered by name when they are refused: Linux is at
 /// about 470, after thirty years.

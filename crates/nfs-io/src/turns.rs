@@ -7,7 +7,6 @@
 //!
 //! Nothing here waits, knows a clock or does I/O; an order is all that comes out.
 
-use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 
@@ -232,7 +231,11 @@ pub struct Ledger<T> {
     total: u64,
     taken: u64,
     rule: Rule,
-    held: HashMap<ClientKey, Held>,
+    /// In a tree and not in a table of hashes: every call looks its client up, and there are few. Clients that
+    /// hold nothing stay for a while, as whoever was here a moment ago comes again.
+    held: BTreeMap<ClientKey, Held>,
+    /// How many of `held` hold nothing.
+    idle: usize,
     waiting: Turns<T>,
 }
 
@@ -259,7 +262,8 @@ impl<T> Ledger<T> {
             total,
             taken: 0,
             rule,
-            held: HashMap::new(),
+            held: BTreeMap::new(),
+            idle: 0,
             waiting: Turns::default(),
         }
     }
@@ -273,17 +277,21 @@ impl<T> Ledger<T> {
     /// Gives a client `amount`, if nobody waits and it may have it now.
     #[must_use]
     pub fn try_take(&mut self, client: Sharer, amount: u64) -> bool {
-        let may = self.waiting.is_empty()
-            && self.rule.judge(
-                (self.total, self.taken),
-                self.of(client.key),
-                client,
-                amount,
-            ) == Verdict::Take;
-        if may {
-            self.note_taken(client, amount);
+        if !self.waiting.is_empty() {
+            return false;
         }
-        may
+        let known = self.held.get_mut(&client.key);
+        let own = known.as_ref().map_or(0, |held| held.amount);
+        let so_far = (self.total, self.taken);
+        if self.rule.judge(so_far, own, client, amount) != Verdict::Take {
+            return false;
+        }
+        self.taken += amount;
+        match known {
+            Some(held) => held.take(client, amount, &mut self.idle),
+            None => self.begin_holding(client, amount),
+        }
+        true
     }
 
     /// Lets somebody wait for `amount`: to be followed by [`Ledger::grant`].
@@ -320,11 +328,12 @@ impl<T> Ledger<T> {
 
     /// Takes back what a client was given: to be followed by [`Ledger::grant`].
     pub fn give_back(&mut self, client: ClientKey, amount: u64) {
-        if let Entry::Occupied(mut held) = self.held.entry(client) {
-            let left = held.get().amount.saturating_sub(amount);
-            held.get_mut().amount = left;
-            if left == 0 {
-                held.remove();
+        if let Some(held) = self.held.get_mut(&client) {
+            let was_idle = held.amount == 0;
+            held.amount = held.amount.saturating_sub(amount);
+            if held.amount == 0 && !was_idle {
+                self.idle += 1;
+                self.forget_idle();
             }
         }
         self.taken = self.taken.saturating_sub(amount);
@@ -352,12 +361,10 @@ impl<T> Ledger<T> {
         if !self.waiting.clients().any(|other| other != client) {
             return false;
         }
-        let holding: u64 = self.held.values().map(|held| u64::from(held.weight)).sum();
-        let only_waiting = self
-            .waiting
-            .clients()
-            .filter(|other| !self.held.contains_key(other))
-            .count() as u64;
+        let holders = self.held.values().filter(|held| held.amount > 0);
+        let holding: u64 = holders.map(|held| u64::from(held.weight)).sum();
+        let waiting = self.waiting.clients();
+        let only_waiting = waiting.filter(|other| self.of(*other) == 0).count() as u64;
         let weights = holding + only_waiting;
         own.amount.saturating_mul(weights) > self.total.saturating_mul(own.weight.into())
     }
@@ -376,12 +383,34 @@ impl<T> Ledger<T> {
 
     fn note_taken(&mut self, client: Sharer, amount: u64) {
         self.taken += amount;
-        let held = self.held.entry(client.key).or_insert(Held {
-            amount: 0,
-            weight: 1,
-        });
-        held.amount += amount;
-        held.weight = client.weight.max(1);
+        match self.held.get_mut(&client.key) {
+            Some(held) => held.take(client, amount, &mut self.idle),
+            None => self.begin_holding(client, amount),
+        }
+    }
+
+    fn begin_holding(&mut self, client: Sharer, amount: u64) {
+        let weight = client.weight.max(1);
+        self.held.insert(client.key, Held { amount, weight });
+        self.idle += usize::from(amount == 0);
+    }
+
+    fn forget_idle(&mut self) {
+        let holding = self.held.len() - self.idle;
+        if self.idle > holding + TURNS_IDLE_CLIENTS_MAX {
+            self.held.retain(|_, held| held.amount > 0);
+            self.idle = 0;
+        }
+    }
+}
+
+impl Held {
+    fn take(&mut self, client: Sharer, amount: u64, idle: &mut usize) {
+        if self.amount == 0 && amount > 0 {
+            *idle -= 1;
+        }
+        self.amount += amount;
+        self.weight = client.weight.max(1);
     }
 }
 

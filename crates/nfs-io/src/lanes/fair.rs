@@ -1,13 +1,13 @@
 //! What waits in one lane: networks take turns, and within a network its clients.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use super::Client;
 
 /// Jobs by client. The order is that of turns, and for one client that in which they came.
 pub(super) struct FairQueue<T> {
     /// Only networks with something in it.
-    networks: HashMap<u64, Network<T>>,
+    networks: BTreeMap<u64, Network<T>>,
     /// Each of the networks once, in the order their turn comes.
     turns: VecDeque<u64>,
     len: usize,
@@ -15,7 +15,7 @@ pub(super) struct FairQueue<T> {
 
 struct Network<T> {
     /// Only clients with something in it.
-    machines: HashMap<u64, VecDeque<T>>,
+    machines: BTreeMap<u64, VecDeque<T>>,
     /// Each of the clients once, in the order their turn comes.
     turns: VecDeque<u64>,
     len: usize,
@@ -142,7 +142,7 @@ impl<T> Network<T> {
 impl<T> Default for FairQueue<T> {
     fn default() -> Self {
         Self {
-            networks: HashMap::new(),
+            networks: BTreeMap::new(),
             turns: VecDeque::new(),
             len: 0,
         }
@@ -152,7 +152,7 @@ impl<T> Default for FairQueue<T> {
 impl<T> Default for Network<T> {
     fn default() -> Self {
         Self {
-            machines: HashMap::new(),
+            machines: BTreeMap::new(),
             turns: VecDeque::new(),
             len: 0,
         }

@@ -31,7 +31,8 @@ impl<T> Lanes<T> {
     }
 
     fn is_unused(&self) -> bool {
-        self.lanes.is_empty()
+        let idle = |lane: &LaneState<T>| (lane.running, lane.queue.len()) == (0, 0);
+        self.lanes.values().all(idle)
             && self.turns.is_empty()
             && (self.running, self.queued, self.beyond) == (0, 0, 0)
     }
