@@ -181,13 +181,18 @@ pub struct Allowance {
     pub calls_per_second: Option<u64>,
 }
 
+impl Allowance {
+    /// What a client may have of whom nobody said anything.
+    pub const DEFAULT: Self = Self {
+        weight: 1,
+        bytes_per_second: None,
+        calls_per_second: None,
+    };
+}
+
 impl Default for Allowance {
     fn default() -> Self {
-        Self {
-            weight: 1,
-            bytes_per_second: None,
-            calls_per_second: None,
-        }
+        Self::DEFAULT
     }
 }
 

@@ -72,8 +72,8 @@ pub struct ClientRule {
     pub squash: Squash,
     /// Whether these clients' ports must be below 1024.
     pub privileged_port: bool,
-    /// What each of these clients gets beside others, and at most.
-    pub allowance: Allowance,
+    /// What each of these clients gets beside others, and at most, where that is not the default.
+    pub allowance: Option<Arc<Allowance>>,
 }
 
 /// Why a client may not use an export.
@@ -271,7 +271,7 @@ impl ClientRule {
             access: config.access,
             squash: Squash::new(config.squash, config.anonuid, config.anongid),
             privileged_port: config.privileged_port,
-            allowance: config.allowance,
+            allowance: (config.allowance != Allowance::DEFAULT).then(|| Arc::new(config.allowance)),
         }
     }
 

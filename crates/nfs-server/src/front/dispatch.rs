@@ -301,7 +301,7 @@ async fn nfs(
         *payload = copied_payload(cx, head, data, record.len()).await;
     }
     let mut reply = Draft::begin(&ReplyHeader::accepted(header.xid, AcceptStat::Success));
-    let held = crate::front::nfs3::run(cx, request, reply.out()).await;
+    let held = crate::front::nfs3::run(cx, &mut request, reply.out()).await;
     if let Some(data) = held.data {
         reply.put_data(data);
     }

@@ -10,7 +10,7 @@ use nfs_io::{Budget, BufferPool, Creds, Errno, LocalGid, LocalUid, PoolLimits};
 use tempfile::TempDir;
 
 use crate::exports::ExportTable;
-use crate::exports::config::{Allowance, Config, ExportConfig, ServerConfig};
+use crate::exports::config::{Config, ExportConfig, ServerConfig};
 use crate::operate::trace::CallId;
 use crate::vfs::fh::Handle;
 use crate::vfs::{
@@ -135,7 +135,7 @@ impl Lines {
             creds: self.who.clone(),
             writable: true,
             owner_goes_on: self.owner_goes_on,
-            allowance: Allowance::default(),
+            allowance: None,
             author: Author(1),
             call: CallId::new(1, ([127, 0, 0, 1].into(), 1), now),
             call_note: None,

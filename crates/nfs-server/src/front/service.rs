@@ -120,7 +120,7 @@ impl Service {
             writable: rule.is_writable(),
             // NFSv3 has no open: whoever opened a file before a chmod goes on with it (RFC 1813 §4.4).
             owner_goes_on: true,
-            allowance: rule.allowance,
+            allowance: rule.allowance.clone(),
             author: Author(caller.client.number()),
             call: caller.call,
             call_note: None,

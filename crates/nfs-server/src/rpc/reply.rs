@@ -9,7 +9,10 @@ use nfs_wire::{Encode, Encoder};
 use smallvec::SmallVec;
 
 /// One record with its mark, in the order of its parts.
-pub(crate) struct Reply(Draft);
+pub(crate) struct Reply {
+    parts: Draft,
+    len: usize,
+}
 
 /// A reply that is being put together. Encoded parts and data may alternate: a reply has as many READs in it
 /// as its call asked for.
@@ -20,7 +23,7 @@ pub(crate) struct Draft {
     /// reply is moved several times on its way out, so that more room here would cost each of them.
     rest: SmallVec<[Part; 1]>,
     /// What long encoded parts are held with.
-    reservation: Option<Reservation>,
+    reservation: Option<Box<Reservation>>,
     /// What of its client's share of the memory it takes.
     share: Option<Share>,
 }
@@ -69,7 +72,7 @@ impl Draft {
 
     /// Holds memory of the budget, for long encoded parts, until the reply is sent.
     pub(crate) fn hold(&mut self, reservation: Reservation) {
-        self.reservation = Some(reservation);
+        self.reservation = Some(Box::new(reservation));
     }
 
     /// Takes of its client's share what the reply does, until it is sent.
@@ -79,14 +82,22 @@ impl Draft {
 
     /// Ends the reply: writes the mark of the record, which is one fragment.
     pub(crate) fn finish(mut self) -> Reply {
-        let len = self.slices().map(<[u8]>::len).sum::<usize>() - MARK_BYTES;
+        let len = self.len();
         if let Some(place) = self.first.first_chunk_mut() {
             // Far below 2^31: replies are bounded by io_bytes_max, READDIR_BYTES_MAX, and the length of
             // the configuration (MOUNT's EXPORT).
-            let len = u32::try_from(len).unwrap_or(FragmentHeader::LEN_MAX);
+            let len = u32::try_from(len - MARK_BYTES).unwrap_or(FragmentHeader::LEN_MAX);
             *place = FragmentHeader { last: true, len }.to_bytes();
         }
-        Reply(self)
+        Reply { parts: self, len }
+    }
+
+    fn len(&self) -> usize {
+        let rest = self.rest.iter().map(|part| match part {
+            Part::Encoded(bytes) => bytes.len(),
+            Part::Data(data) => data.len() + padding(data.len()),
+        });
+        self.first.len() + rest.sum::<usize>()
     }
 
     fn slices(&self) -> impl Iterator<Item = &[u8]> {
@@ -106,39 +117,42 @@ impl Reply {
 
     /// A reply that was made before, mark and all.
     pub(crate) fn again(bytes: Vec<u8>) -> Self {
-        Self(Draft {
-            first: bytes,
-            rest: SmallVec::new(),
-            reservation: None,
-            share: None,
-        })
+        Self {
+            len: bytes.len(),
+            parts: Draft {
+                first: bytes,
+                rest: SmallVec::new(),
+                reservation: None,
+                share: None,
+            },
+        }
     }
 
     /// The encoded bytes up to the first data: all of the reply, where it has none.
     pub(crate) fn head(&self) -> &[u8] {
-        &self.0.first
+        &self.parts.first
     }
 
     /// All bytes in order; some slices are empty.
     pub(crate) fn slices(&self) -> impl Iterator<Item = &[u8]> {
-        self.0.slices()
+        self.parts.slices()
     }
 
     /// How many bytes it is, mark and padding included.
     pub(crate) fn len(&self) -> usize {
-        self.slices().map(<[u8]>::len).sum()
+        self.len
     }
 
     /// What it takes beside the memory budget, with what it costs to keep it, bytes.
     pub(crate) fn loose_bytes(&self) -> usize {
-        if self.0.reservation.is_some() {
+        if self.parts.reservation.is_some() {
             return 0;
         }
-        let encoded = self.0.rest.iter().map(|part| match part {
+        let encoded = self.parts.rest.iter().map(|part| match part {
             Part::Encoded(bytes) => bytes.capacity(),
             Part::Data(_) => 0,
         });
-        self.0.first.capacity() + encoded.sum::<usize>() + size_of::<Self>()
+        self.parts.first.capacity() + encoded.sum::<usize>() + size_of::<Self>()
     }
 }
 

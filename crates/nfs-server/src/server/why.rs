@@ -13,7 +13,7 @@ use nfs_io::{Errno, Mode};
 
 use super::Server;
 use crate::exports::PRIVILEGED_PORT;
-use crate::exports::config::{Allowance, from_word, word_of};
+use crate::exports::config::{from_word, word_of};
 use crate::exports::policy::{
     Because, Choice, Io, IoPolicy, Mismatch, Stability, StableFloor, show_size,
 };
@@ -150,10 +150,7 @@ fn not_allowed(tree: &Tree, call: &IoCall) -> Option<String> {
 /// What the client's rule says of its share, where it says something.
 fn held_to(tree: &Tree, call: &IoCall) -> Option<String> {
     let rule = tree.export.client_rule(call.client, PRIVILEGED_PORT).ok()?;
-    let allowance = rule.allowance;
-    if allowance == Allowance::default() {
-        return None;
-    }
+    let allowance = rule.allowance.as_deref()?;
     let mut note = format!(
         "{} is held to its rule for {}: weight {} beside others",
         call.client, rule.net, allowance.weight

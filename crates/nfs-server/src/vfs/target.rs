@@ -20,8 +20,9 @@ pub(crate) struct Actor {
     /// The owner of a file may read and write it whatever its mode says. A front whose protocol knows no
     /// open file asks for this: the caller may have opened the file before its mode was changed.
     pub(crate) owner_goes_on: bool,
-    /// What its client is to get beside others, and at most.
-    pub(crate) allowance: Allowance,
+    /// What its client is to get beside others, and at most, where that is not the default. Shared, as every
+    /// call has one and moves it several times.
+    pub(crate) allowance: Option<Arc<Allowance>>,
     /// Whose changes and write errors these are.
     pub(crate) author: Author,
     /// The call that trace events are about.
@@ -39,9 +40,15 @@ impl Actor {
     /// Whose share of what many want its calls use.
     pub(crate) fn sharer(&self) -> Sharer {
         Sharer {
-            weight: self.allowance.weight,
+            weight: self.weight(),
             ..Sharer::of(self.call.client.ip())
         }
+    }
+
+    /// How much its client is to get beside others.
+    pub(crate) fn weight(&self) -> u32 {
+        let allowance = self.allowance.as_deref();
+        allowance.unwrap_or(&Allowance::DEFAULT).weight
     }
 }
 

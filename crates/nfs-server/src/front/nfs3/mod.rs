@@ -69,9 +69,9 @@ impl Context {
         if self.peer.is_new_use(export.id) {
             self.service.note_use(caller, export);
         }
-        let allowance = &target.actor.allowance;
-        self.peer.set_weight(allowance.weight);
-        if let Some(rate) = allowance.calls_per_second {
+        self.peer.set_weight(target.actor.weight());
+        let allowance = target.actor.allowance.as_deref();
+        if let Some(rate) = allowance.and_then(|allowance| allowance.calls_per_second) {
             self.pay(&target, (Metered::Calls, 1), rate);
         }
         Ok(target)
@@ -79,7 +79,8 @@ impl Context {
 
     /// Counts bytes that are to be moved, where the client may have no more than some a second.
     fn meter(&self, target: &Target, bytes: usize) {
-        if let Some(rate) = target.actor.allowance.bytes_per_second {
+        let allowance = target.actor.allowance.as_deref();
+        if let Some(rate) = allowance.and_then(|allowance| allowance.bytes_per_second) {
             self.pay(target, (Metered::Bytes, bytes as u64), rate);
         }
     }
@@ -149,22 +150,23 @@ pub(crate) fn is_remembered(procedure: Procedure) -> bool {
     }
 }
 
-/// Runs a call and appends its results to `out`; tells the audit of it.
-pub(crate) async fn run(cx: &Context, request: Request<'_>, out: &mut Vec<u8>) -> Held {
-    if !cx.service.audit.is_wanted() {
-        return perform(cx, request, out).await;
-    }
-    let told = Told::new(cx, &request);
+/// Runs a call and appends its results to `out`; tells the audit of it. The request is taken by reference, as
+/// it is large: a future that it is moved into moves it again with itself. Of a WRITE the data is taken out.
+pub(crate) async fn run(cx: &Context, request: &mut Request<'_>, out: &mut Vec<u8>) -> Held {
+    let audit = &cx.service.audit;
+    let told = audit.is_wanted().then(|| Box::new(Told::new(cx, request)));
     let begin = out.len();
     let held = perform(cx, request, out).await;
-    told.answered(out.get(begin..).unwrap_or_default());
+    if let Some(told) = told {
+        told.answered(out.get(begin..).unwrap_or_default());
+    }
     held
 }
 
-async fn perform(cx: &Context, request: Request<'_>, out: &mut Vec<u8>) -> Held {
+async fn perform(cx: &Context, request: &mut Request<'_>, out: &mut Vec<u8>) -> Held {
     let call = match request {
         Request::Write(head, payload) => {
-            put(out, &data::write(cx, &head, payload).await);
+            put(out, &data::write(cx, head, payload.take()).await);
             return Held::default();
         }
         Request::Other(call) => call,
@@ -172,28 +174,28 @@ async fn perform(cx: &Context, request: Request<'_>, out: &mut Vec<u8>) -> Held 
     match call {
         // NULL has no results; a WRITE always comes as `Request::Write`.
         Call::Null(()) | Call::Write(_) => {}
-        Call::Getattr(args) => put(out, &object::getattr(cx, &args).await),
-        Call::Setattr(args) => put(out, &object::setattr(cx, &args).await),
-        Call::Lookup(args) => put(out, &object::lookup(cx, &args).await),
-        Call::Access(args) => put(out, &object::access(cx, &args).await),
-        Call::Readlink(args) => object::readlink(cx, &args, out).await,
+        Call::Getattr(args) => put(out, &object::getattr(cx, args).await),
+        Call::Setattr(args) => put(out, &object::setattr(cx, args).await),
+        Call::Lookup(args) => put(out, &object::lookup(cx, args).await),
+        Call::Access(args) => put(out, &object::access(cx, args).await),
+        Call::Readlink(args) => object::readlink(cx, args, out).await,
         Call::Read(args) => {
-            return data::read(cx, &args, out).await;
+            return data::read(cx, args, out).await;
         }
-        Call::Create(args) => put(out, &create::create(cx, &args).await),
-        Call::Mkdir(args) => put(out, &create::mkdir(cx, &args).await),
-        Call::Symlink(args) => put(out, &create::symlink(cx, &args).await),
-        Call::Mknod(args) => put(out, &create::mknod(cx, &args).await),
+        Call::Create(args) => put(out, &create::create(cx, args).await),
+        Call::Mkdir(args) => put(out, &create::mkdir(cx, args).await),
+        Call::Symlink(args) => put(out, &create::symlink(cx, args).await),
+        Call::Mknod(args) => put(out, &create::mknod(cx, args).await),
         Call::Remove(args) => put(out, &directory::remove(cx, &args.object, false).await),
         Call::Rmdir(args) => put(out, &directory::remove(cx, &args.object, true).await),
-        Call::Rename(args) => put(out, &directory::rename(cx, &args).await),
-        Call::Link(args) => put(out, &directory::link(cx, &args).await),
-        Call::Readdir(args) => return readdir::readdir(cx, &args, out).await,
-        Call::Readdirplus(args) => return readdir::readdirplus(cx, &args, out).await,
-        Call::Fsstat(args) => put(out, &filesystem::fsstat(cx, &args).await),
-        Call::Fsinfo(args) => put(out, &filesystem::fsinfo(cx, &args).await),
-        Call::Pathconf(args) => put(out, &filesystem::pathconf(cx, &args).await),
-        Call::Commit(args) => put(out, &data::commit(cx, &args).await),
+        Call::Rename(args) => put(out, &directory::rename(cx, args).await),
+        Call::Link(args) => put(out, &directory::link(cx, args).await),
+        Call::Readdir(args) => return readdir::readdir(cx, args, out).await,
+        Call::Readdirplus(args) => return readdir::readdirplus(cx, args, out).await,
+        Call::Fsstat(args) => put(out, &filesystem::fsstat(cx, args).await),
+        Call::Fsinfo(args) => put(out, &filesystem::fsinfo(cx, args).await),
+        Call::Pathconf(args) => put(out, &filesystem::pathconf(cx, args).await),
+        Call::Commit(args) => put(out, &data::commit(cx, args).await),
     }
     Held::default()
 }

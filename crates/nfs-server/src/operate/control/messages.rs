@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{BlockOrder, BlockStatus, IoOrder, IoQuery, WhyQuery};
 use crate::exports::config::{
-    Access, Audited, Durability, LogLevel, SquashKind, from_word, word_of,
+    Access, Allowance, Audited, Durability, LogLevel, SquashKind, from_word, word_of,
 };
 use crate::exports::{ClientRule, Export};
 use crate::operate::io_counters::IoStatus;
@@ -275,14 +275,15 @@ impl ExportStatus {
 
 impl RuleStatus {
     fn of(rule: &ClientRule) -> Self {
+        let allowance = rule.allowance.as_deref().unwrap_or(&Allowance::DEFAULT);
         Self {
             net: rule.net.to_string(),
             access: word_of(rule.access, Access::WORDS).to_owned(),
             squash: word_of(rule.squash.kind(), SquashKind::WORDS).to_owned(),
             privileged_port: rule.privileged_port,
-            weight: rule.allowance.weight,
-            bytes_per_second: rule.allowance.bytes_per_second,
-            calls_per_second: rule.allowance.calls_per_second,
+            weight: allowance.weight,
+            bytes_per_second: allowance.bytes_per_second,
+            calls_per_second: allowance.calls_per_second,
         }
     }
 }
