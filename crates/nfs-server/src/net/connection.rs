@@ -24,7 +24,7 @@ use nfs_io::{ClientKey, Lane};
 use rustix::net::Shutdown;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
 use super::clients::{Entered, Figures};
@@ -90,12 +90,7 @@ const HAND_OVER_BYTES: usize = 256 << 10;
 const READS_PER_TURN: usize = 4;
 
 /// Serves a connection until its peer closes it, breaks the protocol, or the server drains.
-pub(crate) async fn serve(
-    shard: Rc<Shard>,
-    stream: TcpStream,
-    entered: &Entered,
-    mut drain: watch::Receiver<bool>,
-) {
+pub(crate) async fn serve(shard: Rc<Shard>, stream: TcpStream, entered: &Entered) {
     let figures = Arc::clone(&entered.figures);
     let (peer, standing) = (figures.peer, figures.standing);
     let addr = peer.ip().to_canonical();
@@ -130,9 +125,11 @@ pub(crate) async fn serve(
         figures,
     });
     let end = tokio::select! {
+        // All are asked each time, so their order gives nobody an advantage, and a random one costs.
+        biased;
         end = connection.receive() => end,
         end = connection.send() => end,
-        _ = drain.wait_for(|drain| *drain) => {
+        () = connection.shard.drained() => {
             connection.finish().await;
             Ok(())
         }

@@ -32,6 +32,9 @@ pub(crate) struct Shard {
     pub(super) turns: Rc<ShardTurns>,
     client_hasher: RandomState,
     pub(super) clients: Arc<Clients>,
+    /// The server ends: connections finish their calls and read no others.
+    is_draining: Cell<bool>,
+    to_drain: Notify,
 }
 
 /// A connection on its way to its shard, and its place in the books.
@@ -82,6 +85,21 @@ impl Shard {
         if kept.len() < SCRATCHES {
             kept.push(scratch);
         }
+    }
+
+    /// Waits until the server ends. Every connection waits for it beside its peer, and what it waits for is asked
+    /// at each call: this costs less than a [`watch`] of its own.
+    pub(super) async fn drained(&self) {
+        // Made before the look, it misses nothing.
+        let told = self.to_drain.notified();
+        if !self.is_draining.get() {
+            told.await;
+        }
+    }
+
+    fn drain(&self) {
+        self.is_draining.set(true);
+        self.to_drain.notify_waiters();
     }
 
     /// The peer at the other end of a connection from `addr`. No other connection has its `number`.
@@ -152,7 +170,7 @@ async fn serve(start: ShardStart) -> std::io::Result<()> {
         pool,
         engine,
         mut connections,
-        drain,
+        mut drain,
         client_hasher,
         clients,
     } = start;
@@ -178,19 +196,21 @@ async fn serve(start: ShardStart) -> std::io::Result<()> {
         turns: Rc::clone(&turns),
         client_hasher,
         clients,
+        is_draining: Cell::new(false),
+        to_drain: Notify::new(),
     });
     tokio::task::spawn_local(async move { turns.give().await });
     let open = Rc::new(Open::default());
-    let mut draining = drain.clone();
     loop {
         tokio::select! {
             accepted = connections.recv() => match accepted {
-                Some(accepted) => begin(&shard, accepted, &drain, &open),
+                Some(accepted) => begin(&shard, accepted, &open),
                 None => break,
             },
-            _ = draining.wait_for(|drain| *drain) => break,
+            _ = drain.wait_for(|drain| *drain) => break,
         }
     }
+    shard.drain();
     let patience = Duration::from_secs(limits::DRAIN_SECONDS_MAX);
     if tokio::time::timeout(patience, open.all_closed())
         .await
@@ -201,7 +221,7 @@ async fn serve(start: ShardStart) -> std::io::Result<()> {
     Ok(())
 }
 
-fn begin(shard: &Rc<Shard>, accepted: Accepted, drain: &watch::Receiver<bool>, open: &Rc<Open>) {
+fn begin(shard: &Rc<Shard>, accepted: Accepted, open: &Rc<Open>) {
     let Accepted { stream, entered } = accepted;
     let stream = match TcpStream::from_std(stream) {
         Ok(stream) => stream,
@@ -215,11 +235,11 @@ fn begin(shard: &Rc<Shard>, accepted: Accepted, drain: &watch::Receiver<bool>, o
             return;
         }
     };
-    let (shard, drain) = (Rc::clone(shard), drain.clone());
+    let shard = Rc::clone(shard);
     let counted = open.count();
     tokio::task::spawn_local(async move {
         let service = Arc::clone(&shard.service);
-        connection::serve(shard, stream, &entered, drain).await;
+        connection::serve(shard, stream, &entered).await;
         drop(entered);
         service.counters.connections.fetch_sub(1, Ordering::Relaxed);
         drop(counted);
