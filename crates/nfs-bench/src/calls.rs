@@ -3,7 +3,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use nfs_wire::auth::{AUTH_SYS, AuthSys, GidList, OpaqueAuth};
@@ -15,6 +15,9 @@ use nfs_wire::{Decode, Decoder, Encode, Encoder, encode_to_vec};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
 
 use crate::limits;
+
+/// How long MNT may take: ours waits a minute for a file system where too much waits already.
+const MOUNT_PATIENCE: Duration = Duration::from_secs(90);
 
 /// Connects to `to`, from the address `from` of this machine where one is given.
 ///
@@ -43,6 +46,7 @@ pub(crate) fn mount(
     export: &str,
 ) -> Result<FileHandle> {
     let mut stream = connect(from, address)?;
+    stream.set_read_timeout(Some(MOUNT_PATIENCE))?;
     let program = (
         mount3::PROGRAM,
         mount3::VERSION,

@@ -25,3 +25,5 @@ pub const GUEST_SECONDS_MAX: u64 = 300;
 /// Longest record whose payload may be discarded unread, in bytes: far above any READ or WRITE that is
 /// measured.
 pub const DISCARDED_BYTES_MAX: usize = 64 << 20;
+/// Seconds of a storm: a figure for each of them is kept.
+pub const STORM_SECONDS_MAX: u64 = 24 * 3600;

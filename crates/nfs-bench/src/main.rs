@@ -10,6 +10,8 @@ use clap::{Args, Parser, Subcommand};
 use nfs_bench::attacks::attacker::{self, Job};
 use nfs_bench::attacks::kind::Attack;
 use nfs_bench::attacks::run::{self as attacks, Options as AttacksOptions};
+use nfs_bench::attacks::storm::{self, Options as StormOptions};
+use nfs_bench::attacks::storm_report;
 use nfs_bench::baseline::load::{self, Amount, Load};
 use nfs_bench::baseline::run::{self as baseline, Kind, Options};
 use nfs_bench::baseline::workload::Workload;
@@ -92,6 +94,26 @@ enum What {
         /// The path to mount
         #[arg(long)]
         export: String,
+        /// The address of this machine to attack from
+        #[arg(long)]
+        from: Ipv4Addr,
+        /// How many silent or half-open connections there may be
+        #[arg(long)]
+        connections: usize,
+    },
+    /// Ten thousand hostile connections of every kind at once beside a polite client, over time
+    Storm {
+        /// How long the storm is
+        #[arg(long, default_value_t = 60)]
+        seconds: u64,
+        /// How many hostile connections there are, about
+        #[arg(long, default_value_t = 10_000)]
+        connections: usize,
+        /// This server instead of ours with io_uring (may be given more than once)
+        #[arg(long = "server")]
+        servers: Vec<Kind>,
+        #[command(flatten)]
+        results: Results,
     },
     /// The I/O modes: ours in each, other servers and local fio, in turn, with little memory
     Modes(Box<ModesArgs>),
@@ -381,14 +403,31 @@ fn run(command: What) -> Result<ExitCode> {
             nfs,
             mount,
             export,
+            from,
+            connections,
         } => {
             attacker::run(&Job {
                 attack,
                 nfs,
                 mount,
                 export,
+                from,
+                connections,
             })?;
             Ok(ExitCode::SUCCESS)
+        }
+        What::Storm {
+            seconds,
+            connections,
+            servers,
+            results,
+        } => {
+            let options = StormOptions {
+                seconds,
+                connections,
+                servers,
+            };
+            run_storm(&options, &results)
         }
         What::Modes(arguments) => run_modes(&arguments),
         What::Client(arguments) => run_client(&arguments),
@@ -484,6 +523,23 @@ fn run_attacks(options: &AttacksOptions, json: bool) -> Result<ExitCode> {
     } else {
         print!("{}", report.summary().text());
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn run_storm(options: &StormOptions, results: &Results) -> Result<ExitCode> {
+    let most = limits::STORM_SECONDS_MAX;
+    if options.seconds == 0 || options.seconds > most {
+        bail!("--seconds is 1 to {most}");
+    }
+    if !stage::is_inside() {
+        if !stage::is_root() {
+            bail!("this needs root: it makes namespaces and a file system of its own");
+        }
+        return Ok(code(stage::enter()?));
+    }
+    let report = storm::run(options)?;
+    results.write(&report, storm_report::write)?;
+    print!("{}", report.summary().text());
     Ok(ExitCode::SUCCESS)
 }
 

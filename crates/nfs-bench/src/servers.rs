@@ -45,8 +45,9 @@ pub struct Penstock<'a> {
     pub pseudo: &'a str,
     /// An address on a wire to guests on which the server listens, too, and the guests' network.
     pub guests: Option<(&'a str, &'a str)>,
-    /// Another host that the export admits, beside this one's loopback address and the guests.
-    pub neighbour: Option<Ipv4Addr>,
+    /// A network of loopback that the export admits, beside this machine's usual address and the guests. Each
+    /// address of loopback is a host of its own then.
+    pub neighbours: Option<&'a str>,
 }
 
 /// How the responder answers; these are the options of its command line.
@@ -199,9 +200,10 @@ impl Start<'_> {
             Some((host, network)) => (format!(", \"{host}:{port}\""), format!(", \"{network}\"")),
             None => (String::new(), String::new()),
         };
-        let neighbour = ours
-            .neighbour
-            .map_or(String::new(), |host| format!(", \"{host}\""));
+        let (trust, neighbours) = match ours.neighbours {
+            Some(network) => ("trust_loopback = true\n", format!(", \"{network}\"")),
+            None => ("", String::new()),
+        };
         let engine = ours.engine.map_or(String::new(), |engine| {
             format!("engine = \"{}\"\n", engine.name())
         });
@@ -209,8 +211,8 @@ impl Start<'_> {
             format!("read = \"{mode}\"\nwrite = \"{mode}\"\n")
         });
         format!(
-            "[server]\nlisten = [\"127.0.0.1:{port}\"{listen}]\nstate_dir = \"{state}\"\nrpcbind = false\n{engine}\n\
-             [[export]]\npath = \"{directory}\"\npseudo = \"{}\"\nclients = [\"127.0.0.1\"{clients}{neighbour}]\nsquash = \"none\"\n{modes}",
+            "[server]\nlisten = [\"127.0.0.1:{port}\"{listen}]\nstate_dir = \"{state}\"\nrpcbind = false\n{trust}{engine}\n\
+             [[export]]\npath = \"{directory}\"\npseudo = \"{}\"\nclients = [\"127.0.0.1\"{clients}{neighbours}]\nsquash = \"none\"\n{modes}",
             ours.pseudo
         )
     }

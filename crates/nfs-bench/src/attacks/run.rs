@@ -8,12 +8,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use nfs_lab::{Engine, Memory, Running, output_within};
 
-use super::kind::{Attack, GREEDY, POLITE};
+use super::attacker::Job;
+use super::kind::{Attack, CONNECTIONS, GREEDY_NETWORK, POLITE};
 use super::report::{Header, Report, Row};
 use crate::baseline::run::Kind;
 use crate::baseline::workload::Workload;
 use crate::sample::Sample;
-use crate::servers::{Penstock, Place, Program, Server, Start, ganesha_is_installed};
+use crate::servers::{Penstock, Place, Program, Server, Start, ganesha_is_installed, on_core};
 use crate::stage::{Stage, output};
 use crate::turns::{Machine, Turns};
 
@@ -135,7 +136,7 @@ fn bout(
     turn: usize,
     cores: (usize, usize),
 ) -> Result<Bout> {
-    let server = start(row.server, stage, cores.1, turn)?;
+    let server = start(row.server, GREEDY_NETWORK, stage, cores.1, turn)?;
     let measure = || -> Result<Vec<Option<Sample>>> {
         let calls = POLITE_CALLS.into_iter();
         calls
@@ -146,7 +147,8 @@ fn bout(
     let rest = Memory::of(server.pid)?;
     let said = stage.root.join(format!("attack-{turn}"));
     let begun = Instant::now();
-    let attacker = attack(row.attack, &server.place, &said, cores.0)?;
+    let job = Job::on(&server.place, row.attack, row.attack.from(), CONNECTIONS);
+    let attacker = attack(on_core(cores.0), &job, &said)?;
     // SLEEP: an attack has to be under way when the measurement begins.
     std::thread::sleep(WARM_UP);
     let during = measure()?;
@@ -173,14 +175,21 @@ fn last_figure(said: &str) -> f64 {
     last.unwrap_or(0.0)
 }
 
-fn start(kind: Kind, stage: &Stage, cpu: usize, turn: usize) -> Result<Server> {
+/// Starts a server that exports a directory with many files, also to `neighbours`.
+pub(super) fn start(
+    kind: Kind,
+    neighbours: &str,
+    stage: &Stage,
+    cpu: usize,
+    turn: usize,
+) -> Result<Server> {
     let ours = |engine| {
         Program::Penstock(Penstock {
             engine: Some(engine),
             mode: None,
             pseudo: "/",
             guests: None,
-            neighbour: Some(GREEDY),
+            neighbours: Some(neighbours),
         })
     };
     let program = match kind {
@@ -207,16 +216,16 @@ fn start(kind: Kind, stage: &Stage, cpu: usize, turn: usize) -> Result<Server> {
     start.start()
 }
 
-/// Starts the attacker, whose figures go to the file `said`.
-fn attack(attack: Attack, place: &Place, said: &Path, cpu: usize) -> Result<Running> {
-    let mut command = Command::new("taskset");
+/// Starts the attacker with the words of `command` before its own; its figures go to the file `said`.
+pub(super) fn attack(mut command: Command, job: &Job, said: &Path) -> Result<Running> {
     command
-        .args(["-c", &cpu.to_string()])
         .arg(std::env::current_exe()?)
-        .args(["attack", "--attack", attack.name()])
-        .args(["--nfs", &place.nfs.to_string()])
-        .args(["--mount", &place.mount.to_string()])
-        .args(["--export", &place.export])
+        .args(["attack", "--attack", job.attack.name()])
+        .args(["--nfs", &job.nfs.to_string()])
+        .args(["--mount", &job.mount.to_string()])
+        .args(["--export", &job.export])
+        .args(["--from", &job.from.to_string()])
+        .args(["--connections", &job.connections.to_string()])
         .stdin(Stdio::null())
         .stdout(File::create(said)?);
     Running::start(&mut command)

@@ -85,7 +85,7 @@ impl Kind {
                 mode: None,
                 pseudo: "/",
                 guests: None,
-                neighbour: None,
+                neighbours: None,
             })
         };
         match self {

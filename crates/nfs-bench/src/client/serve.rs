@@ -70,7 +70,7 @@ impl Server {
                 // Not at "/", which libnfs 4 cannot mount where it is listed as an export.
                 pseudo: respond::EXPORT,
                 guests: wire.then_some((HOST, NETWORK)),
-                neighbour: None,
+                neighbours: None,
             }),
             Self::Ganesha => Program::Ganesha,
             Self::Responder => responder(0),

@@ -122,7 +122,7 @@ impl Start<'_> {
                 mode: Some(mode.word()),
                 pseudo: "/",
                 guests: None,
-                neighbour: None,
+                neighbours: None,
             }),
             Contender::Ganesha => Program::Ganesha,
             Contender::Unfs3 => Program::Unfs3(self.unfsd.context("unfsd is not there")?),
