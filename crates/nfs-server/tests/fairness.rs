@@ -3,6 +3,7 @@
 mod support;
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
 
 use bytes::Bytes;
 use nfs_client::{Identity, RawConnection};
@@ -15,6 +16,8 @@ use tokio::net::{TcpSocket, TcpStream};
 
 /// Another client than those of 127.0.0.1.
 const GREEDY: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+/// Longer than anything here takes; an answer that does not come is a failure.
+const DEADLINE: Duration = Duration::from_secs(60);
 
 fn record(xid: u32, procedure: Procedure, args: &impl Encode) -> Vec<u8> {
     let procedure = nfs_client::nfs3::number(procedure);
@@ -27,8 +30,12 @@ fn record(xid: u32, procedure: Procedure, args: &impl Encode) -> Vec<u8> {
 
 /// A connection of the greedy client.
 async fn greedy(addr: SocketAddr) -> TcpStream {
+    connect_from(addr, GREEDY).await
+}
+
+async fn connect_from(addr: SocketAddr, own: Ipv4Addr) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
-    socket.bind((GREEDY, 0).into()).unwrap();
+    socket.bind((own, 0).into()).unwrap();
     socket.connect(addr).await.unwrap()
 }
 
@@ -78,6 +85,67 @@ fn who_takes_no_replies_leaves_memory_to_others_and_is_let_be() {
         assert_eq!(served.counter("connections_dropped"), 0);
         drop(silent);
     });
+}
+
+/// Waits until no reply gets on: what the sockets take they have.
+async fn until_nothing_moves(served: &Served) {
+    let begun = |served: &Served| -> u64 {
+        let clients = served.server.clients();
+        clients.iter().map(|it| it.sent_bytes).sum()
+    };
+    let (mut before, mut still) = (0, 0);
+    while still < 3 {
+        // SLEEP: that nothing moves is seen after a while.
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        let now = begun(served);
+        still = if now == before { still + 1 } else { 0 };
+        before = now;
+    }
+}
+
+#[test]
+fn who_takes_a_reply_slowly_loses_its_connection_when_others_wait() {
+    const SLOW: usize = 24;
+    let served = Served::with(|config| config.server.memory_bytes = 16 << 20);
+    block_on(async {
+        let client = served.client().await;
+        let root = served.root(&client).await;
+        let file = create(&client, &root, b"f").await;
+        let data = Bytes::from(vec![3; 1 << 20]);
+        ok(client.write(&file, 0, StableHow::Unstable, data).await);
+        // Hosts enough that there is nothing left for one more.
+        let mut slow = Vec::new();
+        for host in 0..SLOW as u8 {
+            let mut stream = connect_from(served.addr, Ipv4Addr::new(127, 0, 1, host)).await;
+            stream.write_all(&reads(file, 100)).await.unwrap();
+            slow.push(stream);
+        }
+        until_nothing_moves(&served).await;
+        // 10 KB/s each: a reply takes far longer than a polite client is let wait.
+        let trickle = async {
+            let mut taken = [0; 2048];
+            loop {
+                for stream in &mut slow {
+                    // Those that the server gave up are at their end.
+                    let _given_up = stream.try_read(&mut taken);
+                }
+                // SLEEP: the peers' own pace is what is tested.
+                tokio::time::sleep(Duration::from_millis(200)).await;
+            }
+        };
+        let polite = async {
+            for _ in 0..3 {
+                let read = tokio::time::timeout(DEADLINE, client.read(&file, 0, 1 << 20));
+                let read = ok(read.await.expect("slow readers keep the memory"));
+                assert_eq!(read.data.len(), 1 << 20);
+            }
+        };
+        tokio::select! {
+            () = trickle => {}
+            () = polite => {}
+        }
+    });
+    assert!(served.counter("connections_dropped") > 0);
 }
 
 #[test]

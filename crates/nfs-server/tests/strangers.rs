@@ -11,7 +11,7 @@ use nfs_server::exports::ExportTable;
 use nfs_server::exports::config::Config;
 use nfs_wire::nfs3::{FileHandle, Nfsstat3, Procedure, StableHow, WriteArgs};
 use nfs_wire::record::FragmentHeader;
-use nfs_wire::rpc::ReplyHeader;
+use nfs_wire::rpc::{ReplyBody, ReplyHeader};
 use nfs_wire::{Decode as _, Decoder};
 use support::{Served, block_on, create, scratch};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -184,8 +184,12 @@ fn idle_connections_of_a_few_hosts_do_not_lock_others_out() {
     });
 }
 
-/// The record of a WRITE of so many bytes.
+/// The record of a WRITE of so many bytes, as the superuser.
 fn write_record(file: FileHandle, len: usize) -> Vec<u8> {
+    write_record_as(&Identity::sys(0, 0, &[]), file, len)
+}
+
+fn write_record_as(identity: &Identity, file: FileHandle, len: usize) -> Vec<u8> {
     let args = WriteArgs {
         file,
         offset: 0,
@@ -194,7 +198,7 @@ fn write_record(file: FileHandle, len: usize) -> Vec<u8> {
         data: &vec![7; len],
     };
     let number = nfs_client::nfs3::number(Procedure::Write);
-    let body = RawConnection::call_body(1, number, &Identity::sys(0, 0, &[]), &args);
+    let body = RawConnection::call_body(1, number, identity, &args);
     let len = body.len() as u32;
     let mark = FragmentHeader { last: true, len }.to_bytes();
     [&mark[..], &body].concat()
@@ -202,13 +206,21 @@ fn write_record(file: FileHandle, len: usize) -> Vec<u8> {
 
 /// The status of the call that is answered next.
 async fn status(stream: &mut TcpStream) -> Nfsstat3 {
+    answer(stream).await.expect("the credential is refused")
+}
+
+/// The status of the call that is answered next, or `None` where its credential is refused.
+async fn answer(stream: &mut TcpStream) -> Option<Nfsstat3> {
     let answered = async {
         let len = stream.read_u32().await.unwrap() & 0x7fff_ffff;
         let mut reply = vec![0; len as usize];
         stream.read_exact(&mut reply).await.unwrap();
         let mut decoder = Decoder::new(&reply);
-        ReplyHeader::decode(&mut decoder).unwrap();
-        Nfsstat3::decode(&mut decoder).unwrap()
+        let header = ReplyHeader::decode(&mut decoder).unwrap();
+        match header.body {
+            ReplyBody::Accepted { .. } => Some(Nfsstat3::decode(&mut decoder).unwrap()),
+            ReplyBody::Denied(_) => None,
+        }
     };
     let answered = tokio::time::timeout(DEADLINE, answered).await;
     answered.expect("no answer")
@@ -247,8 +259,8 @@ fn a_write_that_is_to_be_refused_takes_no_memory_and_has_its_answer() {
         *forged.last_mut().unwrap() ^= 1;
         let forged = FileHandle::new(&forged).unwrap();
         let garbage = FileHandle::new(&[7; 32]).unwrap();
-        let check = async |file: FileHandle, expected: Nfsstat3| {
-            let record = write_record(file, 4 * MIB);
+        let check_as = async |identity: &Identity, file: FileHandle, expected: Option<Nfsstat3>| {
+            let record = write_record_as(identity, file, 4 * MIB);
             let mut held = Vec::new();
             for _ in 0..8 {
                 let mut stream = connect_from(&served, 1).await.unwrap();
@@ -259,12 +271,18 @@ fn a_write_that_is_to_be_refused_takes_no_memory_and_has_its_answer() {
             assert_eq!(served.server.status().memory.in_use_bytes, before);
             for stream in &mut held {
                 stream.write_all(&record[100_000..]).await.unwrap();
-                assert_eq!(status(stream).await, expected);
+                assert_eq!(answer(stream).await, expected);
                 assert!(is_served(stream).await, "the stream goes on behind it");
             }
         };
+        let root_user = Identity::sys(0, 0, &[]);
+        let check = async |file, expected| check_as(&root_user, file, Some(expected)).await;
         check(garbage, Nfsstat3::Badhandle).await;
         check(forged, Nfsstat3::Stale).await;
+        // A flavor that the server does not know, and AUTH_SYS that is cut short.
+        for credential in [Identity::raw(6, &[0; 20]), Identity::raw(1, &[0; 4])] {
+            check_as(&credential, file, None).await;
+        }
         let mut config = served.config.clone();
         config.exports[0].clients[0].net = "192.0.2.1/32".parse().unwrap();
         config.exports[0].clients.truncate(1);
@@ -308,4 +326,50 @@ fn a_host_whose_writes_do_not_get_on_leaves_others_memory() {
             .filter(|it| it.address.starts_with("127.0.0.5:"));
         assert_eq!(theirs.count(), 20);
     });
+}
+
+#[test]
+fn a_host_with_more_than_its_share_makes_room_though_it_keeps_a_pace() {
+    let served = Served::with(|config| {
+        config.server.memory_bytes = 16 << 20;
+        config.server.trust_loopback = true;
+        config.exports[0].clients[0].net = "127.0.0.0/8".parse().unwrap();
+    });
+    block_on(async {
+        let client = served.client().await;
+        let root = served.root(&client).await;
+        let file = create(&client, &root, b"f").await;
+        // Hosts have all memory for what comes, with one call each, which anybody may begin.
+        let record = write_record(file, MIB);
+        let mut slow = Vec::new();
+        let half = served.server.status().memory.budget_bytes / 2;
+        while served.server.status().memory.in_use_bytes + MIB as u64 <= half {
+            let mut stream = connect_from(&served, 10 + slow.len() as u8).await.unwrap();
+            stream.write_all(&record[..100_000]).await.unwrap();
+            slow.push(stream);
+            until_received(&served, slow.len(), 100_000).await;
+        }
+        // A little more than a sender under pressure has to send.
+        let trickle = async {
+            for piece in record[100_000..].chunks(10 << 10) {
+                for stream in &mut slow {
+                    // One that the server gave up fails.
+                    let _given_up = stream.write_all(piece).await;
+                }
+                // SLEEP: the peers' own pace is what is tested.
+                tokio::time::sleep(Duration::from_millis(125)).await;
+            }
+        };
+        let polite = async {
+            let mut polite = connect_from(&served, 7).await.unwrap();
+            polite.write_all(&write_record(file, MIB)).await.unwrap();
+            status(&mut polite).await
+        };
+        tokio::select! {
+            biased;
+            () = trickle => panic!("others had to wait until all was sent"),
+            answered = polite => assert_eq!(answered, Nfsstat3::Ok),
+        }
+    });
+    assert!(served.counter("connections_dropped") > 0);
 }
