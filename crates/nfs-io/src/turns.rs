@@ -147,6 +147,19 @@ impl<T> Turns<T> {
         place
     }
 
+    /// Counts what a client was served beside what its turns were said to cost: its next turn comes later.
+    pub fn charge(&mut self, client: Sharer, cost: u64) {
+        let Some(flow) = self.flows.get_mut(&client.key) else {
+            return;
+        };
+        let time = cost.saturating_mul(TIME_PER_COST) / u64::from(client.weight.max(1));
+        flow.finish = flow.finish.max(self.now).saturating_add(time);
+        if let Some(head) = flow.head.take() {
+            self.heads.remove(&head);
+            flow.promote(flow.finish, client.key, &mut self.heads);
+        }
+    }
+
     /// Gives up a place. `None` when its turn has come.
     pub fn leave(&mut self, client: ClientKey, place: u64) -> Option<T> {
         let flow = self.flows.get_mut(&client)?;

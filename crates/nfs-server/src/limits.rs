@@ -86,13 +86,23 @@ pub const IN_FLIGHT_PER_SHARD_MAX: usize = 8192;
 /// a weight of 1: half of all where it is alone, so that there is room at once for whoever comes next. A
 /// connection of which no call runs may always begin one.
 pub const IN_FLIGHT_TIMES_FREE_MAX: u32 = 1;
-/// What a connection may use of its shard's thread before others have their turn: calls that move few
-/// bytes, of some 10 microseconds each. Beside a stream, others wait for one turn.
-pub const TURN_COST_MAX: u64 = 32;
-/// Bytes that are moved in the time of a call that moves few: twice for a READ, in and out.
+/// What a connection may use of its shard's thread in one turn, where it has others beside it, in calls that
+/// move few bytes, of some microseconds each: a READ or WRITE of 1 MiB, in and out.
+pub const TURN_COST_MAX: u64 = 66;
+/// Bytes that are moved in the time of a call that moves few: once into the server's memory, and once out of it.
 pub const TURN_BYTES_PER_COST: u64 = 32 << 10;
-/// Bytes of replies that are sent in one turn; of a longer reply all that the socket takes.
-pub const SENT_PER_TURN_BYTES_MAX: usize = 1 << 20;
+/// What a client may use without a turn each time that the event loop has looked for what came. Cheap calls of
+/// somebody who makes few of them wait for nobody's turn.
+pub const FREE_COST_MAX: u64 = 8;
+/// After how much of its turn a connection lets the event loop look for what came: some tenth of a millisecond.
+pub const PAUSE_COST: u64 = 8;
+/// Bytes of replies that are sent before the event loop looks for what came, where another connection is beside:
+/// a little more than a quarter of a reply to a READ of 1 MiB, and more than is free ([`FREE_COST_MAX`]).
+pub const SENT_PER_PAUSE_BYTES_MAX: usize = 288 << 10;
+/// Bytes that are received at once where another connection is beside. To receive takes half as long as to send.
+pub const RECEIVED_PER_PAUSE_BYTES_MAX: usize = 512 << 10;
+/// Bytes of replies that are sent at once on the only connection of a shard: a READ of 1 MiB, head and data.
+pub const SENT_AT_ONCE_BYTES_MAX: usize = (1 << 20) + 4096;
 /// The part of the READ buffers, and of the WRITE buffers, that one file system may hold, as a divisor:
 /// calls that wait for a file system that does not answer leave the rest to others.
 pub const BUFFERS_PER_MOUNT_DIVISOR: u64 = 2;

@@ -46,6 +46,35 @@ pub(crate) struct Call {
 }
 
 impl Call {
+    /// Bytes that a READ or a listing asks for, as far as can be told without decoding the call, else 0. An estimate:
+    /// a peer's bytes that are no such call give some number.
+    pub(crate) fn bytes_asked_for(&self) -> usize {
+        // Program, version and procedure follow xid, message type and version of RPC (RFC 5531 §9); how many bytes
+        // are asked for is the last word of each of these calls' arguments (RFC 1813 §3.3.6, §3.3.16, §3.3.17).
+        let word = |from: usize| {
+            let bytes = self.record.get(from..)?.first_chunk()?;
+            Some(u32::from_be_bytes(*bytes))
+        };
+        let asks = word(12) == Some(nfs3::PROGRAM)
+            && word(20)
+                .and_then(|number| Procedure::try_from(number).ok())
+                .is_some_and(|procedure| {
+                    matches!(
+                        procedure,
+                        Procedure::Read | Procedure::Readdir | Procedure::Readdirplus
+                    )
+                });
+        let count = self
+            .record
+            .last_chunk()
+            .map_or(0, |last| u32::from_be_bytes(*last));
+        if asks {
+            count.min(limits::IO_BYTES_MAX) as usize
+        } else {
+            0
+        }
+    }
+
     /// It may change something, and is carried out though its connection has gone meanwhile: its client has
     /// to find it done, or in the reply cache, when it asks again. A COMMIT counts as such.
     pub(crate) fn may_change(&self) -> bool {

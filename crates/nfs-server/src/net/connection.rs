@@ -29,6 +29,7 @@ use tokio::time::{Instant, timeout};
 
 use super::clients::{Entered, Figures};
 use super::output::{Flushed, Output};
+use super::progress::{NotReady, Progress};
 use super::receive::{BadRecord, Receiver, Step, Wanted};
 use super::shard::{Scratch, Shard};
 use super::turns::ConnectionTurns;
@@ -79,10 +80,17 @@ enum End {
     Stalled,
 }
 
+impl From<NotReady> for End {
+    fn from(not_ready: NotReady) -> Self {
+        match not_ready {
+            NotReady::Stalled => Self::Stalled,
+            NotReady::Io(error) => Self::Io(error),
+        }
+    }
+}
+
 /// Work on the server's own files: no file system of an export has this number.
 const OWN_FILES: Lane = Lane(u64::MAX - 1);
-/// How often a stalled peer is looked at.
-const TICK: Duration = Duration::from_secs(1);
 /// Bytes to read or write that are handed to the kernel, and bytes of replies that are sent, without
 /// waiting for more.
 const HAND_OVER_BYTES: usize = 256 << 10;
@@ -165,6 +173,14 @@ impl Connection {
             self.wait_readable(&receiver, &mut progress).await?;
             let mut more = true;
             for _ in 0..READS_PER_TURN {
+                let data = receiver.direct().map_or(0, |place| place.len());
+                let piece = data.min(limits::RECEIVED_PER_PAUSE_BYTES_MAX);
+                let cost = ConnectionTurns::cost(0, piece);
+                if self.turns.has_to_wait(cost) || self.turns.has_to_pause() {
+                    let asked = Instant::now();
+                    self.wait_for_turn(cost).await;
+                    progress.excuse(asked.elapsed());
+                }
                 let read = self.read_once(&mut receiver).await?;
                 if read.waited {
                     // The time that we let the peer wait is not held against it.
@@ -192,8 +208,14 @@ impl Connection {
         if pressed {
             limit = limit.min(limits::READ_BYTES_UNDER_PRESSURE_MAX);
         }
+        let mut place = receiver.direct().unwrap_or_default();
+        if place.len() > limits::RECEIVED_PER_PAUSE_BYTES_MAX && !self.turns.is_alone() {
+            place = place
+                .get_mut(..limits::RECEIVED_PER_PAUSE_BYTES_MAX)
+                .unwrap_or_default();
+            limit = 0;
+        }
         let next = scratch.get_mut(..limit).unwrap_or_default();
-        let place = receiver.direct().unwrap_or_default();
         let direct = place.len();
         let read = if direct == 0 {
             self.stream.try_read(next)
@@ -210,6 +232,7 @@ impl Connection {
                 let clients = &self.shard.clients;
                 clients.moved(&self.figures, Instant::now().into());
                 self.note_drained(len < wanted);
+                self.turns.use_up(0, len.min(direct));
                 receiver.received(len.min(direct));
                 let behind = 0..len.saturating_sub(direct);
                 Ok(Read {
@@ -247,18 +270,7 @@ impl Connection {
             left.start = left.end - bytes.len();
             match step {
                 Step::More => return Ok(waited),
-                Step::Call(call) => {
-                    let handed_over = self.start(call)?;
-                    if self.turns.is_over() {
-                        self.flush()?;
-                        scratch.set_down(&mut left);
-                        self.turns.next(&self.receiving_turn).await;
-                    } else if handed_over {
-                        // It may have been carried out here and now: others have their turn.
-                        scratch.set_down(&mut left);
-                        tokio::task::yield_now().await;
-                    }
-                }
+                Step::Call(call) => self.take_call(call, &mut scratch, &mut left).await?,
                 Step::Memory(wanted) => {
                     // Waiting for memory must not hold back replies that would free some.
                     self.flush()?;
@@ -276,6 +288,50 @@ impl Connection {
                 scratch.set_down(&mut left);
                 waited |= self.wait_for_room().await;
             }
+        }
+    }
+
+    /// Starts a call in its turn. What changes something was received as a whole and has begun before anything
+    /// is waited for: that is carried out though its connection ends.
+    async fn take_call(
+        self: &Rc<Self>,
+        call: Call,
+        scratch: &mut Scratch,
+        left: &mut Range<usize>,
+    ) -> Result<(), End> {
+        let cost = ConnectionTurns::cost(1, call.bytes() + call.bytes_asked_for());
+        if !call.may_change() && (self.turns.has_to_wait(cost) || self.turns.has_to_pause()) {
+            self.flush()?;
+            scratch.set_down(left);
+            self.wait_for_turn(cost).await;
+        }
+        let handed_over = self.start(call)?;
+        if self.turns.has_to_pause() {
+            scratch.set_down(left);
+            self.turns.pause().await;
+        }
+        if self.output.borrow().bytes() >= HAND_OVER_BYTES {
+            // Its buffer is free for the next call once it is sent.
+            self.flush()?;
+        }
+        if self.turns.has_to_wait(1) {
+            self.flush()?;
+            scratch.set_down(left);
+            self.turns.next(&self.receiving_turn).await;
+        } else if handed_over {
+            // It may have been carried out here and now: others have their turn.
+            scratch.set_down(left);
+            tokio::task::yield_now().await;
+        }
+        Ok(())
+    }
+
+    /// Waits until something of this cost may be done here and now.
+    async fn wait_for_turn(&self, cost: u64) {
+        if self.turns.has_to_wait(cost) {
+            self.turns.next(&self.receiving_turn).await;
+        } else if self.turns.has_to_pause() {
+            self.turns.pause().await;
         }
     }
 
@@ -367,10 +423,6 @@ impl Connection {
             Poll::Ready(Answer::Close) => return Err(End::NoCall),
             Poll::Pending => self.go_on(call, may_change),
         }
-        if self.output.borrow().bytes() >= HAND_OVER_BYTES {
-            // Its buffer is free for the next call once it is sent.
-            self.flush()?;
-        }
         Ok(handed_over)
     }
 
@@ -396,6 +448,7 @@ impl Connection {
             self.to_send.notified().await;
             let mut progress = Progress::new();
             loop {
+                self.wait_to_send().await;
                 let before = self.output.borrow().bytes();
                 let flushed = self.flush()?;
                 if flushed == Flushed::All {
@@ -404,9 +457,6 @@ impl Connection {
                 let sent = before.saturating_sub(self.output.borrow().bytes());
                 progress.moved(sent, Instant::now());
                 progress.sent(self.output.borrow().completed());
-                if self.turns.is_over() {
-                    self.turns.next(&self.sending_turn).await;
-                }
                 if flushed == Flushed::UntilFull {
                     let client = self.turns.sharer().key;
                     let shares = &self.shard.service.vfs.read_shares;
@@ -417,12 +467,42 @@ impl Connection {
         }
     }
 
-    /// Sends what one turn may send; the sending half goes on with the rest.
+    /// Waits until more of what is unsent may be sent.
+    async fn wait_to_send(&self) {
+        if self.turns.has_to_wait(self.cost_to_send()) {
+            self.turns.next(&self.sending_turn).await;
+        } else if self.turns.has_to_pause() {
+            self.turns.pause().await;
+        }
+    }
+
+    /// What it costs to send what may be sent at once.
+    fn cost_to_send(&self) -> u64 {
+        let bytes = self.output.borrow().bytes();
+        ConnectionTurns::cost(0, bytes.min(limits::SENT_PER_PAUSE_BYTES_MAX))
+    }
+
+    /// Sends what may be sent here and now; the sending half goes on with the rest.
     fn flush(&self) -> Result<Flushed, End> {
+        let cost = self.cost_to_send();
+        // Little goes out with what else is done; much is sent when the event loop has looked.
+        if self.turns.has_to_wait(cost) || (cost > 0 && self.turns.has_to_pause()) {
+            self.to_send.notify_one();
+            return Ok(Flushed::Some);
+        }
+        self.flush_now()
+    }
+
+    fn flush_now(&self) -> Result<Flushed, End> {
+        let most = if self.turns.is_alone() {
+            limits::SENT_AT_ONCE_BYTES_MAX
+        } else {
+            limits::SENT_PER_PAUSE_BYTES_MAX
+        };
         let flushed = {
             let mut output = self.output.borrow_mut();
             let before = output.bytes();
-            let flushed = output.flush(&self.stream)?;
+            let flushed = output.flush(&self.stream, most)?;
             self.turns.use_up(0, before - output.bytes());
             // A peer that lets many small replies lie is no reason to exceed the memory budget.
             let vfs = &self.shard.service.vfs;
@@ -490,7 +570,7 @@ impl Connection {
             return Ok(());
         }
         if !receiver.holds_memory() {
-            return progress.wait(|| false, self.stream.readable()).await;
+            return Ok(progress.wait(|| false, self.stream.readable()).await?);
         }
         let (budget, share) = (
             self.shard.service.receive_buffers.budget(),
@@ -502,7 +582,7 @@ impl Connection {
             return Err(End::Stalled);
         }
         let pressed = || budget.has_waiters() || share.has_waiters();
-        progress.wait(pressed, self.stream.readable()).await
+        Ok(progress.wait(pressed, self.stream.readable()).await?)
     }
 
     /// Waits for the calls in flight and sends their replies; no new ones are read.
@@ -511,7 +591,7 @@ impl Connection {
             return;
         }
         loop {
-            match self.flush() {
+            match self.flush_now() {
                 Err(_) => return,
                 Ok(Flushed::All) if self.in_flight.get() == 0 => break,
                 Ok(Flushed::All) => self.to_send.notified().await,
@@ -559,7 +639,7 @@ impl Connection {
         self.closed.set(true);
         self.gone.notify_waiters();
         // Replies to calls before one that broke the protocol: as far as they go at once.
-        let unsent = self.flush().is_err();
+        let unsent = self.flush_now().is_err();
         drop(self.output.take());
         if let Err(error) = rustix::net::shutdown(&self.stream, Shutdown::Both) {
             tracing::trace!(%error, unsent, "the peer had closed");
@@ -636,151 +716,5 @@ fn not_ready(error: io::Error) -> Result<Read, End> {
             waited: false,
         }),
         _ => Err(End::Io(error)),
-    }
-}
-
-/// How a peer in the middle of something gets on.
-struct Progress {
-    /// When the peer sent or took bytes last.
-    last: Instant,
-    /// The time from which on `bytes` are counted.
-    since: Instant,
-    bytes: usize,
-    /// Since when the first reply is being sent, and how many were sent before; `None` where calls come in.
-    reply: Option<(Instant, u64)>,
-}
-
-impl Progress {
-    fn new() -> Self {
-        let now = Instant::now();
-        Self {
-            last: now,
-            since: now,
-            bytes: 0,
-            reply: None,
-        }
-    }
-
-    fn moved(&mut self, bytes: usize, now: Instant) {
-        if bytes > 0 {
-            self.last = now;
-            self.bytes += bytes;
-        }
-    }
-
-    /// So many replies were sent as a whole on this connection.
-    fn sent(&mut self, completed: u64) {
-        if self.reply.is_none_or(|(_, before)| before != completed) {
-            self.reply = Some((Instant::now(), completed));
-        }
-    }
-
-    /// Waits until the socket is ready. `pressed`: whether others wait for the memory that the peer holds.
-    ///
-    /// # Errors
-    /// [`End::Stalled`] when the peer moves nothing for too long or, with others waiting for memory, too little.
-    async fn wait(
-        &mut self,
-        pressed: impl Fn() -> bool,
-        ready: impl Future<Output = io::Result<()>>,
-    ) -> Result<(), End> {
-        let mut ready = std::pin::pin!(ready);
-        loop {
-            // Judged before each wait too: a peer that sends a byte now and then is never silent.
-            if self.is_stalled(Instant::now(), pressed()) {
-                return Err(End::Stalled);
-            }
-            if let Ok(ready) = timeout(TICK, &mut ready).await {
-                return Ok(ready?);
-            }
-        }
-    }
-
-    /// True when the peer is to be given up. `pressed`: others wait for the memory it holds.
-    fn is_stalled(&mut self, now: Instant, pressed: bool) -> bool {
-        let silent = now.saturating_duration_since(self.last).as_secs();
-        if silent >= limits::STALLED_PEER_SECONDS_MAX {
-            return true;
-        }
-        // Who takes replies has a deadline for each and no pace to keep: a peer that is short of time now and
-        // then is no reason to close a connection.
-        if let Some((since, _)) = self.reply {
-            let taken = now.saturating_duration_since(since).as_secs();
-            return pressed && taken >= limits::REPLY_SECONDS_UNDER_PRESSURE_MAX;
-        }
-        let seconds = now.saturating_duration_since(self.since).as_secs();
-        if seconds < limits::STALLED_PEER_SECONDS_UNDER_PRESSURE_MAX {
-            return false;
-        }
-        let expected = limits::PEER_BYTES_PER_SECOND_UNDER_PRESSURE_MIN
-            .saturating_mul(usize::try_from(seconds).unwrap_or(usize::MAX));
-        let slow = self.bytes < expected;
-        self.since = now;
-        self.bytes = 0;
-        pressed && slow
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn after(start: Instant, milliseconds: u64) -> Instant {
-        start + Duration::from_millis(milliseconds)
-    }
-
-    #[test]
-    fn a_silent_peer_is_given_up_after_its_time() {
-        let mut progress = Progress::new();
-        let start = progress.last;
-        let most = limits::STALLED_PEER_SECONDS_MAX * 1000;
-        assert!(!progress.is_stalled(after(start, most - 1), false));
-        assert!(progress.is_stalled(after(start, most), false));
-    }
-
-    #[test]
-    fn a_trickle_is_not_enough_when_others_wait_for_the_memory() {
-        let mut progress = Progress::new();
-        let start = progress.last;
-        for tenth in 1..10 {
-            progress.moved(1, Instant::now());
-            assert!(!progress.is_stalled(after(start, tenth * 100), true));
-        }
-        assert!(
-            !progress.is_stalled(after(start, 1000), false),
-            "nobody waits"
-        );
-        progress.moved(1, Instant::now());
-        assert!(progress.is_stalled(after(start, 2000), true));
-    }
-
-    #[test]
-    fn a_reply_has_a_deadline_when_others_wait_for_the_memory() {
-        let mut progress = Progress::new();
-        let start = progress.last;
-        progress.reply = Some((start, 1));
-        let trickle = |progress: &mut Progress, second: u64, pressed| {
-            progress.last = after(start, second * 1000);
-            progress.is_stalled(after(start, second * 1000), pressed)
-        };
-        let most = limits::REPLY_SECONDS_UNDER_PRESSURE_MAX;
-        for second in 1..most {
-            assert!(!trickle(&mut progress, second, true));
-        }
-        assert!(!trickle(&mut progress, most, false), "nobody waits");
-        assert!(trickle(&mut progress, most, true));
-        progress.sent(2);
-        assert!(!trickle(&mut progress, most, true), "the next has its own");
-    }
-
-    #[test]
-    fn a_peer_that_gets_on_is_kept_under_pressure() {
-        let mut progress = Progress::new();
-        let start = progress.last;
-        for second in 1..100 {
-            progress.last = after(start, second * 1000);
-            progress.bytes = limits::PEER_BYTES_PER_SECOND_UNDER_PRESSURE_MIN;
-            assert!(!progress.is_stalled(after(start, second * 1000), true));
-        }
     }
 }

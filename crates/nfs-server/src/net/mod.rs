@@ -4,6 +4,7 @@ pub(crate) mod accept;
 pub(crate) mod clients;
 pub(crate) mod connection;
 mod output;
+mod progress;
 pub(crate) mod receive;
 pub(crate) mod shard;
 mod shares;

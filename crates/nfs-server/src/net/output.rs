@@ -31,7 +31,7 @@ pub(super) enum Flushed {
     All,
     /// The socket takes no more for now.
     UntilFull,
-    /// As much as one turn may send; the socket may take more.
+    /// As much as may be sent at once; the socket may take more.
     Some,
 }
 
@@ -80,18 +80,19 @@ impl Output {
         self.replies.is_empty()
     }
 
-    /// Sends as much as the socket takes, or one turn may send.
+    /// Sends as much as the socket takes, `most` bytes at most.
     ///
     /// # Errors
     /// When the connection is broken.
-    pub(super) fn flush(&mut self, stream: &TcpStream) -> io::Result<Flushed> {
+    pub(super) fn flush(&mut self, stream: &TcpStream, most: usize) -> io::Result<Flushed> {
         let before = self.bytes;
         while !self.replies.is_empty() {
-            if before - self.bytes >= limits::SENT_PER_TURN_BYTES_MAX {
+            let left = most.saturating_sub(before - self.bytes);
+            if left == 0 {
                 return Ok(Flushed::Some);
             }
             let mut slices = [IoSlice::new(&[]); SLICES];
-            let used = self.slices(&mut slices);
+            let used = self.slices(&mut slices, left);
             match stream.try_write_vectored(slices.get(..used).unwrap_or_default()) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(sent) => self.advance(sent),
@@ -105,14 +106,12 @@ impl Output {
         Ok(Flushed::All)
     }
 
-    fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>; SLICES]) -> usize {
+    /// Fills in what is to be sent next, `most` bytes at most; the number of slices used.
+    fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>; SLICES], most: usize) -> usize {
         let mut used = 0;
         let mut bytes = 0;
         let mut skip = self.sent;
         for reply in &self.replies {
-            if bytes >= limits::SENT_PER_TURN_BYTES_MAX {
-                break;
-            }
             for part in reply.slices() {
                 let skipped = skip.min(part.len());
                 skip -= skipped;
@@ -122,9 +121,13 @@ impl Output {
                 let Some(slice) = slices.get_mut(used) else {
                     return used;
                 };
+                let rest = rest.get(..most - bytes).unwrap_or(rest);
                 *slice = IoSlice::new(rest);
                 bytes += rest.len();
                 used += 1;
+                if bytes == most {
+                    return used;
+                }
             }
         }
         used
@@ -196,7 +199,7 @@ mod tests {
             let mut taken = Vec::new();
             while !output.is_empty() {
                 let mut slices = [IoSlice::new(&[]); SLICES];
-                let used = output.slices(&mut slices);
+                let used = output.slices(&mut slices, usize::MAX);
                 let offered: Vec<u8> = slices[..used].iter().flat_map(|s| s.to_vec()).collect();
                 let sent = piece.min(offered.len());
                 assert!(sent > 0, "nothing is offered though something is left");

@@ -1,9 +1,11 @@
 //! Whose turn it is on a shard's thread, and how many calls of a client may run there.
 //!
-//! A connection goes on until it has used what one turn may cost ([`limits::TURN_COST_MAX`]), then it waits for
-//! its next turn among all that wait ([`nfs_io::turns`]). One turn is given at a time, and between two the
-//! event loop looks for what has come: a call of somebody who does not use up a turn waits for the one in
-//! progress, not for a round of all that are busy.
+//! What is cheap is done when it comes. What moves many bytes, and what is done for a client beyond a little
+//! ([`limits::FREE_COST_MAX`]) before the event loop has looked again, needs a turn: it is waited for among all
+//! that wait ([`nfs_io::turns`]), and is worth [`limits::TURN_COST_MAX`]. One turn is given at a time. In the
+//! middle of its turn a connection pauses ([`ConnectionTurns::pause`]): the event loop looks, cheap calls that
+//! have come are answered, and the turn goes on. So a call of somebody who makes few waits for a piece of one
+//! turn, not for a turn of everybody who is busy.
 //!
 //! A shard with a single connection gives no turns.
 
@@ -20,12 +22,25 @@ use crate::limits;
 /// The turns and the places of one shard.
 #[derive(Default)]
 pub(super) struct ShardTurns {
-    waiting: RefCell<Turns<Rc<Notify>>>,
+    waiting: RefCell<Turns<Waiting>>,
     /// Told when somebody waits.
     asked: Notify,
+    /// How many turns were given: the last one is in progress.
+    given: Cell<u64>,
+    /// How often the event loop has looked for what came, since turns are waited for.
+    looks: Cell<u64>,
+    /// A connection is in the middle of its turn.
+    pausing: Cell<bool>,
     in_flight: Cell<usize>,
     connections: Cell<usize>,
     clients: RefCell<HashMap<ClientKey, Weak<ClientHere>>>,
+}
+
+/// Who waits for a turn.
+struct Waiting {
+    /// Told when the turn comes.
+    told: Rc<Notify>,
+    client: Weak<ClientHere>,
 }
 
 /// One client as its connections to a shard share it.
@@ -34,12 +49,20 @@ pub(super) struct ClientHere {
     key: ClientKey,
     weight: Cell<u32>,
     in_flight: Cell<usize>,
+    /// What was used without a turn, and is counted with the next one.
+    used: Cell<u64>,
+    /// What was used of turns and not counted yet.
+    used_in_turns: Cell<u64>,
+    /// What was used since the event loop looked, and which look that was.
+    since_look: Cell<(u64, u64)>,
 }
 
-/// One connection's part: which client it is of, and what it has used of its turn.
+/// One connection's part: which client it is of, and what is left of its turn.
 pub(super) struct ConnectionTurns {
     client: Rc<ClientHere>,
-    used: Cell<u64>,
+    /// Which turn it had last, and what is left of that.
+    turn: Cell<(u64, u64)>,
+    since_pause: Cell<u64>,
 }
 
 impl ShardTurns {
@@ -54,13 +77,17 @@ impl ShardTurns {
                 key,
                 weight: Cell::new(1),
                 in_flight: Cell::new(0),
+                used: Cell::new(0),
+                used_in_turns: Cell::new(0),
+                since_look: Cell::new((0, 0)),
             });
             clients.insert(key, Rc::downgrade(&client));
             client
         });
         ConnectionTurns {
             client,
-            used: Cell::new(0),
+            turn: Cell::new((0, 0)),
+            since_pause: Cell::new(0),
         }
     }
 
@@ -69,17 +96,33 @@ impl ShardTurns {
         loop {
             self.asked.notified().await;
             while let Some(next) = self.next_turn() {
-                next.notify_one();
-                // Resumed once the event loop has looked for what came.
-                tokio::task::yield_now().await;
+                self.given.set(self.given.get() + 1);
+                next.told.notify_one();
+                loop {
+                    // Resumed once whoever has the turn has gone as far as it may, and the event loop has
+                    // looked for what came.
+                    tokio::task::yield_now().await;
+                    self.looks.set(self.looks.get() + 1);
+                    if !self.pausing.get() {
+                        break;
+                    }
+                }
+                self.charge(&next);
             }
         }
     }
 
-    fn next_turn(&self) -> Option<Rc<Notify>> {
+    fn next_turn(&self) -> Option<Waiting> {
         let mut waiting = self.waiting.borrow_mut();
         // Of a connection that has gone nobody else holds the other end.
-        std::iter::from_fn(|| waiting.next_turn()).find(|next| Rc::strong_count(next) > 1)
+        std::iter::from_fn(|| waiting.next_turn()).find(|next| Rc::strong_count(&next.told) > 1)
+    }
+
+    /// Counts what a turn took when it is over.
+    fn charge(&self, over: &Waiting) {
+        if let Some(client) = over.client.upgrade() {
+            client.charge();
+        }
     }
 
     /// Half of the calls that may run at once do.
@@ -89,15 +132,63 @@ impl ShardTurns {
 }
 
 impl ConnectionTurns {
-    /// Notes what was done for this connection: calls, and bytes moved for it.
-    pub(super) fn use_up(&self, calls: u64, bytes: usize) {
-        let cost = calls + bytes as u64 / limits::TURN_BYTES_PER_COST;
-        self.used.set(self.used.get() + cost);
+    /// What calls cost that move so many bytes.
+    pub(super) fn cost(calls: u64, bytes: usize) -> u64 {
+        calls + bytes as u64 / limits::TURN_BYTES_PER_COST
     }
 
-    /// The connection has used what one turn may cost.
-    pub(super) fn is_over(&self) -> bool {
-        self.used.get() >= limits::TURN_COST_MAX
+    /// Notes what was done for this connection: calls, and bytes moved for it.
+    pub(super) fn use_up(&self, calls: u64, bytes: usize) {
+        let cost = Self::cost(calls, bytes);
+        let client = &self.client;
+        let used = match self.left() {
+            0 => &client.used,
+            _ => &client.used_in_turns,
+        };
+        used.set(used.get().saturating_add(cost));
+        client.since_look.set((
+            client.turns.looks.get(),
+            client.used_since_look().saturating_add(cost),
+        ));
+        let (turn, left) = self.turn.get();
+        self.turn.set((turn, left.saturating_sub(cost)));
+        self.since_pause.set(self.since_pause.get() + cost);
+    }
+
+    /// Something of this cost has to wait for the connection's next turn.
+    pub(super) fn has_to_wait(&self, cost: u64) -> bool {
+        if self.is_alone() {
+            return false;
+        }
+        match self.left() {
+            0 => self.client.used_since_look() + cost > limits::FREE_COST_MAX,
+            // Whatever it costs may be done in a turn of which nothing was used.
+            left => cost > left && left < limits::TURN_COST_MAX,
+        }
+    }
+
+    /// Nobody else has a connection to this shard.
+    pub(super) fn is_alone(&self) -> bool {
+        self.client.turns.connections.get() <= 1
+    }
+
+    /// So much was done in this turn that the event loop is to look for what came.
+    pub(super) fn has_to_pause(&self) -> bool {
+        !self.is_alone() && self.left() > 0 && self.since_pause.get() >= limits::PAUSE_COST
+    }
+
+    /// Lets the event loop look for what came. The turn goes on after that.
+    pub(super) async fn pause(&self) {
+        self.since_pause.set(0);
+        let _pausing = Pausing::begin(&self.client.turns);
+        tokio::task::yield_now().await;
+    }
+
+    fn left(&self) -> u64 {
+        match self.turn.get() {
+            (turn, left) if turn == self.client.turns.given.get() => left,
+            _over => 0,
+        }
     }
 
     /// The client and its weight.
@@ -107,17 +198,24 @@ impl ConnectionTurns {
 
     /// Waits for the connection's next turn. `mine`: told when it comes; each half of a connection has its own.
     pub(super) async fn next(&self, mine: &Rc<Notify>) {
-        let cost = self.used.take();
         let turns = &self.client.turns;
-        if turns.connections.get() <= 1 {
+        if self.is_alone() {
             return tokio::task::yield_now().await;
         }
+        self.client.charge();
+        let cost = self.client.used.take();
+        let waiting = Waiting {
+            told: Rc::clone(mine),
+            client: Rc::downgrade(&self.client),
+        };
         turns
             .waiting
             .borrow_mut()
-            .join(self.client.sharer(), cost, Rc::clone(mine));
+            .join(self.client.sharer(), cost, waiting);
         turns.asked.notify_one();
         mine.notified().await;
+        self.turn.set((turns.given.get(), limits::TURN_COST_MAX));
+        self.since_pause.set(0);
     }
 
     /// Whether the client may have one more call in flight on this shard.
@@ -161,6 +259,36 @@ impl ClientHere {
             key: self.key,
             weight: self.weight.get(),
         }
+    }
+
+    /// Counts what turns took, before others of the client are given: with the next one of the same connection
+    /// it would count too late, as each connection would have one before that.
+    fn charge(&self) {
+        let used = self.used_in_turns.take();
+        self.turns.waiting.borrow_mut().charge(self.sharer(), used);
+    }
+
+    fn used_since_look(&self) -> u64 {
+        match self.since_look.get() {
+            (look, used) if look == self.turns.looks.get() => used,
+            _before => 0,
+        }
+    }
+}
+
+/// A connection in the middle of its turn, which goes on when the event loop has looked.
+struct Pausing<'t>(&'t ShardTurns);
+
+impl<'t> Pausing<'t> {
+    fn begin(turns: &'t ShardTurns) -> Self {
+        turns.pausing.set(true);
+        Self(turns)
+    }
+}
+
+impl Drop for Pausing<'_> {
+    fn drop(&mut self) {
+        self.0.pausing.set(false);
     }
 }
 
@@ -230,23 +358,109 @@ mod tests {
         drop(gone);
         let mut waits = Box::pin(other.next(&here));
         assert!(waits.as_mut().poll(&mut context).is_pending());
-        shard.next_turn().unwrap().notify_one();
+        shard.next_turn().unwrap().told.notify_one();
         assert_eq!(waits.as_mut().poll(&mut context), Poll::Ready(()));
         assert!(shard.next_turn().is_none());
     }
 
     #[test]
-    fn what_is_moved_uses_up_a_turn_as_calls_do() {
+    fn cheap_calls_wait_for_nobody_and_what_moves_much_waits_for_its_turn() {
         let shard = Rc::new(ShardTurns::default());
-        let one = shard.enter(key(1));
-        for _ in 1..limits::TURN_COST_MAX {
+        let (one, beside) = (shard.enter(key(1)), shard.enter(key(1)));
+        let large = ConnectionTurns::cost(1, 1 << 20);
+        assert!(one.has_to_wait(large) && beside.has_to_wait(large));
+        for _ in 0..limits::FREE_COST_MAX {
+            assert!(!one.has_to_wait(1));
             one.use_up(1, 0);
         }
-        assert!(!one.is_over());
-        one.use_up(1, 0);
-        assert!(one.is_over());
-        one.used.set(0);
-        one.use_up(1, 1 << 20);
-        assert!(one.is_over());
+        assert!(one.has_to_wait(1), "beyond a little it waits, too");
+        assert!(beside.has_to_wait(1), "more connections give no more");
+        shard.looks.set(shard.looks.get() + 1);
+        assert!(!one.has_to_wait(1), "until the event loop has looked");
+        drop(beside);
+        one.use_up(1000, 0);
+        assert!(
+            !one.has_to_wait(large) && !one.has_to_pause(),
+            "alone it has no turns"
+        );
+    }
+
+    /// What was done in the simulation, by client, and what the polite client saw of it.
+    #[derive(Default)]
+    struct Work {
+        by_client: RefCell<HashMap<u32, u64>>,
+        total: Cell<u64>,
+    }
+
+    /// A connection that always has a READ of 1 MiB to answer: it is read, and leaves in two pieces.
+    async fn stream(one: ConnectionTurns, number: u32, work: Rc<Work>) {
+        let mine = Rc::new(Notify::new());
+        loop {
+            for (calls, bytes) in [(1, 1 << 20), (0, 512 << 10), (0, 512 << 10)] {
+                let cost = ConnectionTurns::cost(calls, bytes);
+                if one.has_to_wait(cost) {
+                    one.next(&mine).await;
+                } else if one.has_to_pause() {
+                    one.pause().await;
+                }
+                one.use_up(calls, bytes);
+                *work.by_client.borrow_mut().entry(number).or_default() += cost;
+                work.total.set(work.total.get() + cost);
+            }
+        }
+    }
+
+    #[test]
+    fn beside_hundreds_of_streams_a_polite_call_waits_for_two_pieces_and_no_look_is_idle() {
+        const LOOKS: u64 = 30_000;
+        let shard = Rc::new(ShardTurns::default());
+        let work = Rc::new(Work::default());
+        let mut weights = HashMap::new();
+        let local = tokio::task::LocalSet::new();
+        for number in 1..=200 {
+            let weight = 1 + number * 7 % 3;
+            weights.insert(number, weight);
+            for _ in 0..=number % 4 {
+                let one = shard.enter(key(number));
+                one.set_weight(weight);
+                local.spawn_local(stream(one, number, Rc::clone(&work)));
+            }
+        }
+        let giver = Rc::clone(&shard);
+        local.spawn_local(async move { giver.give().await });
+        let polite = shard.enter(key(1000));
+        let seen = Rc::clone(&work);
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        let (most, idle) = local.block_on(&runtime, async move {
+            for _ in 0..100 {
+                // All connections ask for their first turn.
+                tokio::task::yield_now().await;
+            }
+            let (mut most, mut idle, mut before) = (0, 0, seen.total.get());
+            for _ in 0..LOOKS {
+                // Resumed when the event loop has looked, as the task of a connection with a call is.
+                tokio::task::yield_now().await;
+                assert!(!polite.has_to_wait(1), "a cheap call goes at once");
+                polite.use_up(1, 0);
+                let done = seen.total.get();
+                most = most.max(done - before);
+                idle += u64::from(done == before);
+                before = done;
+            }
+            (most, idle)
+        });
+        let piece = ConnectionTurns::cost(1, 1 << 20);
+        assert!(most <= 2 * piece, "{most}");
+        // Served in the order they came, every look would find something to do.
+        assert!(idle * 100 <= LOOKS * 3, "{idle} of {LOOKS}");
+        let by_client = work.by_client.borrow();
+        let served = |number: &u32| by_client[number] as f64 / f64::from(weights[number]);
+        let by_weight: Vec<f64> = weights.keys().map(served).collect();
+        let least = by_weight.iter().copied().fold(f64::MAX, f64::min);
+        let greatest = by_weight.iter().copied().fold(0.0, f64::max);
+        let turns = 2.0 * limits::TURN_COST_MAX as f64;
+        assert!(greatest - least <= turns, "{least} to {greatest}");
     }
 }
