@@ -114,9 +114,8 @@ pub const LANES_IDLE_MAX: usize = 64;
 /// about 470, after thirty years.
 pub const SYSTEM_CALLS_MAX: usize = 1024;
 
-/// How much nicer (nice(1)) helper threads are than the threads that serve connections. Beside a client
-/// whose listings kept 17 helpers busy on one processor, another's GETATTRs took 1.9 ms at the median and 80 ms at the
-/// 99th percentile where all threads were alike, with this and [`PROMPT_SLICE_NANOSECONDS`] 0.09 and 4 ms.
+/// How much nicer (nice(1)) helper threads beyond one for each processor are than the threads that serve
+/// connections: 17 busy ones on the same processor leave these a third of it, which is more than they use.
 pub const HELPER_NICE_MORE: i32 = 10;
 
 /// How long a thread that serves connections asks to run at once, when there are others: the shortest that Linux gives.

@@ -14,6 +14,7 @@
 use std::any::Any;
 use std::cell::Cell;
 use std::future::Future;
+use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -107,7 +108,9 @@ impl Pool {
         let inner = Arc::new(Inner {
             limits,
             state: Mutex::new(State::new(lanes)),
+            prompt_work: Condvar::new(),
             work: Condvar::new(),
+            prompt_max: std::thread::available_parallelism().map_or(1, NonZero::get),
             ended: Condvar::new(),
         });
         Self {
@@ -301,8 +304,12 @@ impl Drop for Handle {
 struct Inner {
     limits: PoolLimits,
     state: Mutex<State>,
-    /// Signalled when there is something for an idle thread.
+    /// Signalled when there is something for an idle prompt thread.
+    prompt_work: Condvar,
+    /// Signalled when there is something for an idle thread that runs behind.
     work: Condvar,
+    /// How many threads may be prompt: one for each processor.
+    prompt_max: usize,
     /// Signalled when a thread has ended.
     ended: Condvar,
 }
@@ -314,7 +321,10 @@ struct State {
     starting: usize,
     /// Threads that sleep until there is work.
     idle: usize,
-    /// Sleeping threads (counted in `idle`) that have been signalled and have not woken yet.
+    /// How many of `threads` are prompt, and how many of those sleep (not counted in `idle`).
+    prompt: usize,
+    prompt_idle: usize,
+    /// Sleeping threads that have been signalled and have not woken yet.
     signalled: usize,
     closed: bool,
     stats: PoolStats,
@@ -327,6 +337,8 @@ impl State {
             threads: 0,
             starting: 0,
             idle: 0,
+            prompt: 0,
+            prompt_idle: 0,
             signalled: 0,
             closed: false,
             stats: PoolStats::default(),
@@ -366,21 +378,31 @@ impl Inner {
         if state.starting + state.signalled > 0 {
             return;
         }
-        if state.idle > 0 {
+        let has_room = state.threads < self.limits.threads_max;
+        if state.prompt_idle > 0 {
+            state.signalled += 1;
+            self.prompt_work.notify_one();
+        } else if has_room && state.prompt < self.prompt_max && self.spawn(state) {
+            // A prompt one is on its way.
+        } else if state.idle > 0 {
             state.signalled += 1;
             self.work.notify_one();
-        } else if state.threads < self.limits.threads_max {
+        } else if has_room {
             // Where the system refuses a thread, those there are get to the job in time.
             self.spawn(state);
         }
     }
 
+    /// Starts a thread: as many are prompt as there are processors, so that few jobs at a time run like any other
+    /// program, and further ones come behind, so that many do not keep a processor from whoever is to take calls.
     fn spawn(self: &Arc<Self>, state: &mut State) -> bool {
         let inner = self.clone();
+        let prompt = state.prompt < self.prompt_max;
         let spawned = std::thread::Builder::new()
             .name("penstock-fs".to_owned())
-            .spawn(move || inner.work());
+            .spawn(move || inner.work(prompt));
         if spawned.is_ok() {
+            state.prompt += usize::from(prompt);
             state.threads += 1;
             state.starting += 1;
             state.stats.threads_peak = state.stats.threads_peak.max(state.threads);
@@ -389,10 +411,12 @@ impl Inner {
     }
 
     /// Runs jobs on the calling thread until it has been idle for long or the pool closes.
-    fn work(self: Arc<Self>) {
+    fn work(self: Arc<Self>, prompt: bool) {
         ServerIdentity::current().adopt();
-        // Where that is refused, calls wait longer while many helpers are busy.
-        let _refused_or_not = promptness::run_behind();
+        if !prompt {
+            // Where that is refused, calls wait longer while many helpers are busy.
+            let _refused_or_not = promptness::run_behind();
+        }
         WORKS_FOR.set(Arc::as_ptr(&self));
         let mut state = self.state.lock();
         state.starting -= 1;
@@ -400,10 +424,11 @@ impl Inner {
             if let Some((queue, job)) = self.next_job(&mut state) {
                 MutexGuard::unlocked(&mut state, || job(Start::Now));
                 state.lanes.leave(queue);
-            } else if state.closed || !self.wait(&mut state) {
+            } else if state.closed || !self.wait(&mut state, prompt) {
                 break;
             }
         }
+        state.prompt -= usize::from(prompt);
         state.threads -= 1;
         self.ended.notify_all();
     }
@@ -418,11 +443,19 @@ impl Inner {
     }
 
     /// Waits for work; false when the thread has been idle for long enough to end.
-    fn wait(&self, state: &mut MutexGuard<'_, State>) -> bool {
-        state.idle += 1;
+    fn wait(&self, state: &mut MutexGuard<'_, State>, prompt: bool) -> bool {
         let patience = Duration::from_secs(POOL_IDLE_SECONDS);
-        let timed_out = self.work.wait_for(state, patience).timed_out();
-        state.idle -= 1;
+        let timed_out = if prompt {
+            state.prompt_idle += 1;
+            let timed_out = self.prompt_work.wait_for(state, patience).timed_out();
+            state.prompt_idle -= 1;
+            timed_out
+        } else {
+            state.idle += 1;
+            let timed_out = self.work.wait_for(state, patience).timed_out();
+            state.idle -= 1;
+            timed_out
+        };
         // A signal is taken by whoever wakes first: all wake to look for the same work.
         let signalled = state.signalled > 0;
         state.signalled -= usize::from(signalled);
@@ -435,6 +468,7 @@ impl Inner {
         let unstarted = state.lanes.take_all();
         // A job may own anything, a clone of this pool too: not dropped under the lock.
         MutexGuard::unlocked(&mut state, || drop(unstarted));
+        self.prompt_work.notify_all();
         self.work.notify_all();
         // A job may drop the last clone: its own thread cannot be waited for.
         let own = usize::from(std::ptr::eq(WORKS_FOR.get(), self));

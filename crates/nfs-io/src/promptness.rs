@@ -2,10 +2,10 @@
 //!
 //! A thread that serves connections does little for each call and must get to it soon; helper threads may all be
 //! busy at once, and to the kernel each of them is as good as the other: with 17 of them running, a call waited
-//! for tens of milliseconds until the thread that was to take it had its turn. So helpers come
-//! behind, and whoever serves connections asks for short turns that come soon. Both need no privilege, and are
-//! left out where they are refused. Beside other programs on the machine the whole process keeps about what it
-//! had: the calling thread is changed, and only within what any program may do.
+//! for tens of milliseconds until the thread that was to take it had its turn. So helpers beyond one for each
+//! processor come behind, and whoever serves connections asks for short turns that come soon. Both need no
+//! privilege, and are left out where they are refused. The first helpers stay as they are: while the server has
+//! few of them to run, it has what it always had beside the other programs of its machine.
 
 use std::mem::size_of;
 

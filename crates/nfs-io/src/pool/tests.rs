@@ -43,6 +43,48 @@ fn returns_the_value_of_the_job() {
     assert_eq!(wait_for(pool.run(Lane(1), || 6 * 7)), Ok(42));
 }
 
+fn nice_of_the_calling_thread() -> i32 {
+    rustix::process::getpriority_process(None).unwrap()
+}
+
+#[test]
+fn helpers_beyond_one_for_each_processor_come_behind() {
+    let processors = std::thread::available_parallelism().unwrap().get();
+    let pool = Pool::new(limits(processors + 3, processors + 3, 100));
+    let gate = Gate::default();
+    let busy: Vec<_> = (0..processors + 3)
+        .map(|lane| {
+            let job = |gate: Gate| {
+                gate.pass();
+                nice_of_the_calling_thread()
+            };
+            pool.submit(Lane(lane as u64), gate.clone(), job).unwrap()
+        })
+        .collect();
+    while pool.stats().running < processors + 3 {
+        std::thread::yield_now();
+    }
+    gate.open();
+    let own = nice_of_the_calling_thread();
+    let mut nice: Vec<i32> = busy.into_iter().map(|job| wait_for(job).unwrap()).collect();
+    nice.sort_unstable();
+    assert!(
+        nice[..processors].iter().all(|nice| *nice == own),
+        "{nice:?}"
+    );
+    assert!(
+        nice[processors..].iter().all(|nice| *nice > own),
+        "{nice:?}"
+    );
+    while pool.stats().running > 0 {
+        std::thread::yield_now();
+    }
+    for _ in 0..20 {
+        let alone = wait_for(pool.run(Lane(1), nice_of_the_calling_thread));
+        assert_eq!(alone, Ok(own), "a single job runs like any other program");
+    }
+}
+
 #[test]
 fn a_blocked_lane_leaves_threads_for_the_others() {
     let pool = Pool::new(limits(8, 8, 100));
