@@ -111,6 +111,7 @@ impl Pool {
             prompt_work: Condvar::new(),
             work: Condvar::new(),
             prompt_max: std::thread::available_parallelism().map_or(1, NonZero::get),
+            nice: promptness::niceness(),
             ended: Condvar::new(),
         });
         Self {
@@ -310,6 +311,8 @@ struct Inner {
     work: Condvar,
     /// How many threads may be prompt: one for each processor.
     prompt_max: usize,
+    /// How nice whoever made the pool was.
+    nice: Option<i32>,
     /// Signalled when a thread has ended.
     ended: Condvar,
 }
@@ -382,7 +385,7 @@ impl Inner {
         if state.prompt_idle > 0 {
             state.signalled += 1;
             self.prompt_work.notify_one();
-        } else if has_room && state.prompt < self.prompt_max && self.spawn(state) {
+        } else if has_room && self.may_be_prompt(state) && self.spawn(state) {
             // A prompt one is on its way.
         } else if state.idle > 0 {
             state.signalled += 1;
@@ -397,7 +400,7 @@ impl Inner {
     /// program, and further ones come behind, so that many do not keep a processor from whoever is to take calls.
     fn spawn(self: &Arc<Self>, state: &mut State) -> bool {
         let inner = self.clone();
-        let prompt = state.prompt < self.prompt_max;
+        let prompt = self.may_be_prompt(state);
         let spawned = std::thread::Builder::new()
             .name("penstock-fs".to_owned())
             .spawn(move || inner.work(prompt));
@@ -410,12 +413,18 @@ impl Inner {
         spawned.is_ok()
     }
 
+    /// Whether the next thread may be a prompt one. Not if a thread starts it that runs behind: it would be as nice.
+    fn may_be_prompt(&self, state: &State) -> bool {
+        state.prompt < self.prompt_max && !RUNS_BEHIND.get()
+    }
+
     /// Runs jobs on the calling thread until it has been idle for long or the pool closes.
     fn work(self: Arc<Self>, prompt: bool) {
         ServerIdentity::current().adopt();
         if !prompt {
+            RUNS_BEHIND.set(true);
             // Where that is refused, calls wait longer while many helpers are busy.
-            let _refused_or_not = promptness::run_behind();
+            let _refused_or_not = self.nice.map(promptness::run_behind);
         }
         WORKS_FOR.set(Arc::as_ptr(&self));
         let mut state = self.state.lock();
@@ -485,6 +494,8 @@ impl Inner {
 thread_local! {
     /// The pool that the thread belongs to: compared, never followed.
     static WORKS_FOR: Cell<*const Inner> = const { Cell::new(std::ptr::null()) };
+    /// The thread is one of a pool that runs behind.
+    static RUNS_BEHIND: Cell<bool> = const { Cell::new(false) };
 }
 
 #[cfg(test)]

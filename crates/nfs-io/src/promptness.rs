@@ -47,15 +47,19 @@ pub fn run_soon() -> bool {
     set == 0
 }
 
-/// The calling thread comes behind those that serve connections. Returns whether the kernel took it.
-pub fn run_behind() -> bool {
-    // To Linux the calling thread is what these ask about and change, not its process.
-    let nice = rustix::process::getpriority_process(None);
-    let behind = |nice: i32| {
-        let nice = nice.saturating_add(HELPER_NICE_MORE).min(NICEST);
-        rustix::process::setpriority_process(None, nice)
-    };
-    nice.and_then(behind).is_ok()
+/// How nice the calling thread is (nice(1)); `None` where the kernel does not say. A thread that it starts
+/// begins so too, and can only become nicer.
+#[must_use]
+pub fn niceness() -> Option<i32> {
+    // To Linux the calling thread is what this asks about, not its process.
+    rustix::process::getpriority_process(None).ok()
+}
+
+/// The calling thread comes behind those that serve connections, which are as nice as `nice`. Returns whether the
+/// kernel took it.
+pub fn run_behind(nice: i32) -> bool {
+    let nice = nice.saturating_add(HELPER_NICE_MORE).min(NICEST);
+    rustix::process::setpriority_process(None, nice).is_ok()
 }
 
 /// `struct sched_attr` of `linux/sched/types.h`, its first version (`SCHED_ATTR_SIZE_VER0`).
@@ -105,7 +109,7 @@ mod tests {
             assert!(run_soon());
             let helping = std::thread::spawn(|| {
                 let before = attributes();
-                assert!(run_behind());
+                assert!(run_behind(before.1));
                 (before, attributes())
             });
             (attributes(), helping.join().unwrap())

@@ -3,6 +3,7 @@ use std::sync::mpsc;
 
 use super::*;
 use crate::Client;
+use crate::limits::HELPER_NICE_MORE;
 
 fn limits(threads_max: usize, lane_threads_max: usize, queued_max: usize) -> PoolLimits {
     PoolLimits {
@@ -73,7 +74,9 @@ fn helpers_beyond_one_for_each_processor_come_behind() {
         "{nice:?}"
     );
     assert!(
-        nice[processors..].iter().all(|nice| *nice > own),
+        nice[processors..]
+            .iter()
+            .all(|nice| *nice == own + HELPER_NICE_MORE),
         "{nice:?}"
     );
     while pool.stats().running > 0 {
