@@ -177,8 +177,12 @@ pub const CONNECTIONS_PER_HOLDER_DIVISOR: usize = 4;
 /// Milliseconds without a byte and without a call in progress after which a connection may be closed to make room
 /// for another.
 pub const CONNECTION_IDLE_MILLISECONDS_MIN: u64 = 1000;
-/// Connections that were told to make room for others and have not ended yet; at the cap newcomers are refused.
-pub const CONNECTIONS_CLOSING_MAX: usize = 64;
+/// Connections that were told to make room for others and have not ended yet; at the cap newcomers are refused,
+/// and at half of it those of hosts that have their share already: who comes again and again for places of
+/// its own leaves room to whoever has none. Each is closed by its shard in a moment, but shards may be busy.
+pub const CONNECTIONS_CLOSING_MAX: usize = 512;
+/// The same as a part of all connections, where that is less: each still has its descriptor.
+pub const CONNECTIONS_CLOSING_DIVISOR: usize = 8;
 /// Hosts with more than their share of the connections of which, when all places are taken, an idle connection is
 /// looked for before a newcomer is refused.
 pub const CONNECTION_HOLDERS_ASKED_MAX: usize = 8;

@@ -83,10 +83,11 @@ impl<H: Copy + Ord + Hash> Slots<H> {
             } else {
                 Verdict::Full
             };
-            if self.closing.len() >= limits::CONNECTIONS_CLOSING_MAX {
+            let has_share = full_for_holder || held >= self.share(held);
+            if self.closing.len() >= self.closing_max(has_share) {
                 return refused;
             }
-            let from = if full_for_holder || held >= self.share(held) {
+            let from = if has_share {
                 self.longest_idle(holder, now, &doing)
             } else {
                 self.longest_idle_of_others(now, &doing)
@@ -116,6 +117,13 @@ impl<H: Copy + Ord + Hash> Slots<H> {
 
     fn per_holder_max(&self) -> usize {
         (self.connections_max / limits::CONNECTIONS_PER_HOLDER_DIVISOR).max(1)
+    }
+
+    /// How many connections may be closing when one more is closed for a newcomer.
+    fn closing_max(&self, has_share: bool) -> usize {
+        let all = self.connections_max / limits::CONNECTIONS_CLOSING_DIVISOR;
+        let all = all.clamp(2, limits::CONNECTIONS_CLOSING_MAX);
+        if has_share { all / 2 } else { all }
     }
 
     /// The share of each holder, a newcomer's that holds nothing yet (`held` is 0) among them.
@@ -267,19 +275,27 @@ mod tests {
 
     #[test]
     fn so_many_may_be_closing_and_no_more() {
-        let max = 4 * limits::CONNECTIONS_CLOSING_MAX;
-        let mut slots = Slots::new(4 * max);
-        fill(&mut slots, 1, 0, max as u64);
-        let enter = |slots: &mut Slots<u8>, number| slots.enter(1, number, LATER, idle);
-        for number in 0..limits::CONNECTIONS_CLOSING_MAX as u64 {
-            assert!(matches!(
-                enter(&mut slots, 1000 + number),
-                Verdict::TakenFrom(_)
-            ));
+        const MAX: u64 = 64 * limits::CONNECTIONS_CLOSING_DIVISOR as u64;
+        let mut slots = Slots::new(MAX as usize);
+        for host in 1..=4 {
+            fill(&mut slots, host, u64::from(host) * MAX, MAX / 4);
         }
-        assert_eq!(enter(&mut slots, 2000), Verdict::HolderFull);
-        slots.leave(0);
-        assert!(matches!(enter(&mut slots, 2001), Verdict::TakenFrom(_)));
+        let enter = |slots: &mut Slots<u8>, host, number| slots.enter(host, number, LATER, idle);
+        for number in 0..32 {
+            let verdict = enter(&mut slots, 1, number);
+            assert!(matches!(verdict, Verdict::TakenFrom(_)));
+        }
+        assert_eq!(enter(&mut slots, 1, 100), Verdict::HolderFull);
+        for number in 200..232 {
+            let verdict = enter(&mut slots, 5, number);
+            assert!(
+                matches!(verdict, Verdict::TakenFrom(_)),
+                "who has none goes on"
+            );
+        }
+        assert_eq!(enter(&mut slots, 5, 300), Verdict::Full);
+        slots.leave(MAX);
+        assert!(matches!(enter(&mut slots, 5, 301), Verdict::TakenFrom(_)));
     }
 
     proptest! {
