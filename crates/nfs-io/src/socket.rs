@@ -2,6 +2,8 @@
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
 use crate::{Errno, Result};
 
 /// Bytes written to a TCP socket that its peer's TCP has not acknowledged yet, sent or not (`SIOCOUTQ`,
@@ -19,6 +21,20 @@ pub fn unacknowledged_bytes(socket: BorrowedFd<'_>) -> Result<u32> {
     } else {
         Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO))
     }
+}
+
+/// Whether the peer of a connected socket has gone, as far as the kernel has heard: it has closed its end, or its
+/// sending half alone, or the connection is broken. What it sent before may still be there to be read. False
+/// where the kernel does not say.
+#[must_use]
+pub fn has_hung_up(socket: BorrowedFd<'_>) -> bool {
+    let mut asked = [PollFd::from_borrowed_fd(socket, PollFlags::RDHUP)];
+    let at_once = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // Of what is told besides, errors and broken connections are told unasked.
+    poll(&mut asked, Some(&at_once)).is_ok_and(|told| told > 0)
 }
 
 #[cfg(test)]
@@ -56,5 +72,21 @@ mod tests {
     fn a_file_has_no_such_bytes() {
         let file = tempfile::tempfile().unwrap();
         assert!(unacknowledged_bytes(file.as_fd()).is_err());
+    }
+
+    #[test]
+    fn a_peer_that_has_closed_is_known_though_its_bytes_wait() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut ours, _) = listener.accept().unwrap();
+        peer.write_all(b"calls").unwrap();
+        assert!(!has_hung_up(ours.as_fd()));
+        drop(peer);
+        while !has_hung_up(ours.as_fd()) {
+            std::thread::yield_now();
+        }
+        let mut bytes = [0; 5];
+        ours.read_exact(&mut bytes).unwrap();
+        assert_eq!(&bytes, b"calls");
     }
 }

@@ -91,6 +91,8 @@ impl From<NotReady> for End {
 
 /// Work on the server's own files: no file system of an export has this number.
 const OWN_FILES: Lane = Lane(u64::MAX - 1);
+/// How often a connection that waits for room, and is not read meanwhile, looks whether its peer is still there.
+const LOOK_FOR_PEER: Duration = Duration::from_secs(1);
 /// Bytes to read or write that are handed to the kernel, and bytes of replies that are sent, without
 /// waiting for more.
 const HAND_OVER_BYTES: usize = 256 << 10;
@@ -167,7 +169,7 @@ impl Connection {
         let mut receiver = Receiver::new(self.shard.service.vfs.io_bytes_max);
         let mut progress = Progress::new();
         loop {
-            if self.wait_for_room().await {
+            if self.wait_for_room().await? {
                 progress = Progress::new();
             }
             self.wait_readable(&receiver, &mut progress).await?;
@@ -286,7 +288,7 @@ impl Connection {
             if !left.is_empty() && !self.has_room() {
                 self.flush()?;
                 scratch.set_down(&mut left);
-                waited |= self.wait_for_room().await;
+                waited |= self.wait_for_room().await?;
             }
         }
     }
@@ -544,7 +546,10 @@ impl Connection {
     }
 
     /// Waits until another call may begin. True when it had to wait.
-    async fn wait_for_room(&self) -> bool {
+    ///
+    /// # Errors
+    /// [`End::Closed`] when the peer has gone meanwhile: what it sent and was not read is nobody's any more.
+    async fn wait_for_room(&self) -> Result<bool, End> {
         let mut waited = false;
         while !self.has_room() {
             waited = true;
@@ -555,12 +560,15 @@ impl Connection {
                 continue;
             }
             // Told when a call of this connection ends: while none runs there is room.
-            self.room.notified().await;
+            let told = timeout(LOOK_FOR_PEER, self.room.notified()).await;
+            if told.is_err() && nfs_io::socket::has_hung_up(self.stream.as_fd()) {
+                return Err(End::Closed);
+            }
         }
         if waited {
             self.figures.held_up.store(false, Ordering::Relaxed);
         }
-        waited
+        Ok(waited)
     }
 
     async fn wait_readable(&self, receiver: &Receiver, progress: &mut Progress) -> Result<(), End> {
