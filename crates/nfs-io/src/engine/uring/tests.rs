@@ -1,10 +1,10 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::Lane;
 use crate::identity::ServerIdentity;
 use crate::testing::skip;
 use crate::{Budget, BufferPool, Keep, Mode, probe};
+use crate::{Client, Lane};
 
 #[test]
 fn what_cannot_be_cancelled_is_leaked_not_freed() {
@@ -121,4 +121,63 @@ fn many_bytes_are_handed_over_at_once_and_few_wait_for_their_turn() {
         !ring.hand_over(1),
         "what was handed over is not counted again"
     );
+}
+
+#[test]
+fn a_full_lane_answers_the_latest_of_who_has_most_and_takes_the_newcomer() {
+    if let Err(reason) = probe::uring() {
+        skip!("{reason}");
+    }
+    let limits = UringLimits {
+        lane_in_flight_max: 1,
+        lane_queued_max: 2,
+        ..UringLimits::default()
+    };
+    let ring = Uring::new(limits).unwrap();
+    let (reader, writer) = rustix::pipe::pipe().unwrap();
+    let file = Arc::new(reader);
+    let pool = BufferPool::new(Budget::new(1 << 20));
+    let mut context = Context::from_waker(Waker::noop());
+    let read = |host: u8| {
+        let op = Op::Read {
+            file: file.clone(),
+            offset: 0,
+            buf: pool.try_take(1).unwrap(),
+            range: 0..1,
+            mode: Mode::Buffered,
+            keep: Keep::none(),
+        };
+        let queue = Queue {
+            lane: Lane(1),
+            client: Client::at([192, 0, 2, host].into(), 0),
+        };
+        ring.submit(op, ServerIdentity::current().creds(), queue)
+    };
+    let mut answer = |waiter: &Waiter| match waiter.poll(&mut context) {
+        Poll::Ready(done) => Some(done.result),
+        Poll::Pending => None,
+    };
+    let greedy = [read(1), read(1), read(1)];
+    let refused = read(1);
+    assert_eq!(answer(&refused), Some(Err(Errno::AGAIN)), "nobody has less");
+    assert!(greedy.iter().all(|waiter| answer(waiter).is_none()));
+    // Another host's first one has a place of its own, and its second takes one of those that wait.
+    let polite = [read(2), read(2)];
+    assert_eq!(answer(&greedy[2]), Some(Err(Errno::AGAIN)), "the latest");
+    assert!(
+        polite
+            .iter()
+            .chain(&greedy[..2])
+            .all(|waiter| answer(waiter).is_none())
+    );
+    rustix::io::write(&writer, b"four").unwrap();
+    while ring.in_flight() > 0 {
+        let mut inner = ring.inner.borrow_mut();
+        inner.submit().unwrap();
+        inner.io_uring.submit_and_wait(1).unwrap();
+        inner.exchange().unwrap();
+    }
+    for waiter in greedy[..2].iter().chain(&polite) {
+        assert_eq!(answer(waiter), Some(Ok(1)));
+    }
 }

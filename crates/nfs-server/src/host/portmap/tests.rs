@@ -311,3 +311,89 @@ fn peers_that_say_nothing_do_not_keep_others_from_asking() {
         .build();
     runtime.unwrap().block_on(run);
 }
+
+#[test]
+fn a_host_with_all_its_places_silent_loses_one_to_its_next_connection() {
+    let run = async {
+        let listeners = ["127.0.0.1:2049".parse().unwrap()];
+        let portmap = Portmap::bind(&listeners, 0).await.unwrap();
+        let address = portmap.local_addrs().unwrap()[0];
+        let serving = tokio::spawn(portmap.serve());
+        let mut silent = Vec::new();
+        for _ in 0..limits::PORTMAP_CONNECTIONS_MAX + 6 {
+            silent.push(connect_from(address, 1).await);
+        }
+        // Other hosts have not to wait for anything.
+        assert!(answered_from(address, 2).await.is_some());
+        let asked = async {
+            while answered_from(address, 1).await.is_none() {
+                // SLEEP: time itself is what is waited for.
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let patience = Duration::from_secs(limits::PORTMAP_IDLE_SECONDS_MAX / 2);
+        let asked = tokio::time::timeout(patience, asked).await;
+        assert!(asked.is_ok(), "the host has shut itself out");
+        serving.abort();
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    runtime.unwrap().block_on(run);
+}
+
+/// Waits until the server has closed a connection of which it takes nothing: its end is told as an error of a
+/// write, as it had calls left to read.
+async fn until_reset(stream: &TcpStream) {
+    let reset = async {
+        loop {
+            stream.ready(tokio::io::Interest::ERROR).await.unwrap();
+            if stream.take_error().unwrap().is_some() {
+                return;
+            }
+        }
+    };
+    let patience = Duration::from_secs(2 * limits::PORTMAP_IDLE_SECONDS_MAX);
+    let reset = tokio::time::timeout(patience, reset).await;
+    assert!(reset.is_ok(), "kept open");
+}
+
+#[test]
+fn a_peer_that_takes_no_replies_or_says_nothing_is_let_go() {
+    let run = async {
+        let listeners = ["127.0.0.1:2049".parse().unwrap()];
+        let portmap = Portmap::bind(&listeners, 0).await.unwrap();
+        let address = portmap.local_addrs().unwrap()[0];
+        let serving = tokio::spawn(portmap.serve());
+        let unread = connect_from(address, 1).await.unwrap();
+        let dump = call(portmap::PROGRAM, 2, portmap::Procedure::Dump as u32, &());
+        let len = u32::try_from(dump.len()).unwrap();
+        let mark = FragmentHeader { last: true, len }.to_bytes();
+        let calls = [&mark[..], &dump].concat().repeat(1000);
+        // Until the server, which cannot write, reads no more.
+        let mut sent = 0;
+        let mut quiet = 0;
+        while quiet < 20 {
+            match unread.try_write(&calls[sent % calls.len()..]) {
+                Ok(written) => (sent, quiet) = (sent + written, 0),
+                Err(_) => {
+                    quiet += 1;
+                    // SLEEP: whether it reads on is seen after a while.
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+            }
+        }
+        let mut silent = connect_from(address, 2).await.unwrap();
+        let silent = async {
+            let patience = Duration::from_secs(2 * limits::PORTMAP_IDLE_SECONDS_MAX);
+            let end = tokio::time::timeout(patience, silent.read(&mut [0; 1])).await;
+            assert_eq!(end.expect("kept open").unwrap_or(0), 0);
+        };
+        tokio::join!(silent, until_reset(&unread));
+        serving.abort();
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    runtime.unwrap().block_on(run);
+}
