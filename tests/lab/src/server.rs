@@ -228,6 +228,14 @@ impl Server {
         Ok(Memory::of(self.process.id())?.peak_bytes)
     }
 
+    /// The memory that it has now, bytes.
+    ///
+    /// # Errors
+    /// When /proc does not say.
+    pub fn resident(&self) -> Result<u64> {
+        Ok(Memory::of(self.process.id())?.resident_bytes)
+    }
+
     /// How bytes went since it was started.
     ///
     /// # Errors

@@ -27,6 +27,9 @@ const MEMORY_BYTES: u64 = 64 << 20;
 /// What the server may use besides: its program, caches and threads (32 MiB at rest), and 4 KiB for
 /// each of the half-open connections.
 const BASE_BYTES: u64 = (32 << 20) + HALF_OPEN as u64 * 4096;
+/// What the server may keep of what attackers made it take: buffers that it will use again, of which half of its
+/// budget may be idle.
+const KEPT_BYTES: u64 = MEMORY_BYTES / 2;
 /// Connections that send half a header and no more.
 const HALF_OPEN: usize = 10_000;
 /// Calls that the well-behaved client has to get through during each attack.
@@ -38,6 +41,17 @@ const DEADLINE: Duration = Duration::from_secs(60);
 
 /// The function that carries out one kind of attack.
 type Run = fn(&Attack) -> Result<()>;
+
+/// The attacks, with their names in messages.
+const ATTACKS: [(&str, Run); 7] = [
+    ("connections of strangers", strangers),
+    ("half-open connections", half_open),
+    ("slow senders", slow_senders),
+    ("records of 2^31-1 bytes", huge_records),
+    ("fragments without end", endless_fragments),
+    ("garbage", garbage),
+    ("replies that nobody reads", unread_replies),
+];
 
 pub(super) fn run(context: &Context) -> Result<String> {
     raise_descriptor_limit(HALF_OPEN as u64 + 500)?;
@@ -65,17 +79,11 @@ pub(super) fn run(context: &Context) -> Result<String> {
     let at_rest = server.resident_max()?;
     let attack = Attack::new(server.address(), context)?;
     let witness = Witness::start(server.address())?;
-    let attacks: &[(&str, Run)] = &[
-        ("connections of strangers", strangers),
-        ("half-open connections", half_open),
-        ("slow senders", slow_senders),
-        ("records of 2^31-1 bytes", huge_records),
-        ("fragments without end", endless_fragments),
-        ("garbage", garbage),
-        ("replies that nobody reads", unread_replies),
-    ];
     let mut seconds = Vec::new();
-    for (name, run) in attacks {
+    for (name, run) in ATTACKS
+        .iter()
+        .chain(&[("all of these at once", all_at_once as Run)])
+    {
         let start = Instant::now();
         let served = witness.served();
         run(&attack).with_context(|| (*name).to_owned())?;
@@ -100,12 +108,33 @@ pub(super) fn run(context: &Context) -> Result<String> {
         ok("GETATTR", nfs.getattr(&root)).await.map(drop)
     })?;
     let resident = server.resident_max()? >> 20;
+    let after = until_memory_is_back(&server, at_rest)?;
     server.stop()?;
     Ok(format!(
-        "{served} calls served meanwhile, memory {} MiB at rest, {resident} MiB at most; {}",
+        "{served} calls served meanwhile, memory {} MiB at rest, {resident} MiB at most, {} MiB afterwards; {}",
         at_rest >> 20,
+        after >> 20,
         seconds.join(", ")
     ))
+}
+
+/// Waits until the server has given back what the attackers made it take, and says what it has then.
+fn until_memory_is_back(server: &Server, at_rest: u64) -> Result<u64> {
+    let deadline = Instant::now() + DEADLINE;
+    loop {
+        let resident = server.resident()?;
+        if resident <= at_rest + KEPT_BYTES {
+            return Ok(resident);
+        }
+        ensure!(
+            Instant::now() < deadline,
+            "{} MiB stay of what attackers took, {} MiB at rest",
+            resident >> 20,
+            at_rest >> 20
+        );
+        // SLEEP: a rest between two looks.
+        std::thread::sleep(Duration::from_millis(200));
+    }
 }
 
 /// Raises the limit of open descriptors to `wanted`, if the system permits it.
@@ -230,6 +259,15 @@ impl Attack {
         })
     }
 
+    /// The same with fewer connections and bytes.
+    fn short(&self) -> Self {
+        Self {
+            quick: true,
+            turn: AtomicU64::new(0),
+            ..*self
+        }
+    }
+
     /// A connection from one of the attackers' addresses, another one each time.
     fn connect(&self) -> Result<TcpStream> {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
@@ -290,6 +328,22 @@ const fn is_reset(kind: ErrorKind) -> bool {
 
 fn is_reset_error(error: &anyhow::Error) -> bool {
     error.downcast_ref::<Errno>() == Some(&Errno::CONNRESET)
+}
+
+/// Each of [`ATTACKS`] in its short form, at the same time.
+fn all_at_once(attack: &Attack) -> Result<()> {
+    let short = attack.short();
+    std::thread::scope(|scope| {
+        let attackers = ATTACKS.map(|(name, run)| {
+            let short = &short;
+            scope.spawn(move || run(short).with_context(|| format!("{name}, among all")))
+        });
+        attackers.into_iter().try_for_each(|attacker| {
+            attacker
+                .join()
+                .unwrap_or_else(|_| Err(anyhow!("an attacker panicked")))
+        })
+    })
 }
 
 /// Ten thousand connections of hosts that no export names, which are not kept, and leave every place to others.
