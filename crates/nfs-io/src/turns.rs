@@ -216,6 +216,46 @@ impl<T> Turns<T> {
         Some(waiter.what)
     }
 
+    /// Whether this client, of whom nobody waits, would have the next turn if it asked for one now: whoever waits
+    /// in front of it is passed over by `judge`, which is asked as in [`Turns::next_turn_where`]. Of a client
+    /// that waits itself the answer is no, as its own calls keep their order.
+    pub fn would_be_next(
+        &self,
+        client: ClientKey,
+        mut judge: impl FnMut(Sharer, u64) -> Verdict,
+    ) -> bool {
+        let start = match self.flows.get(&client) {
+            Some(flow) if flow.head.is_some() => return false,
+            Some(flow) => flow.finish.max(self.now),
+            None => self.now,
+        };
+        self.heads
+            .iter()
+            .take_while(|(other, _, _)| *other <= start)
+            .filter_map(|(_, place, key)| {
+                let waiter = self.flows.get(key)?.waiting.get(place)?;
+                let weight = waiter.weight;
+                Some((Sharer { key: *key, weight }, waiter.cost))
+            })
+            .all(|(waiting, cost)| judge(waiting, cost) == Verdict::Skip)
+    }
+
+    /// Counts a turn that a client had without waiting, while others waited: as if it had joined and been the
+    /// next.
+    pub fn note_turn(&mut self, client: Sharer, cost: u64) {
+        self.forget_idle();
+        let now = self.now;
+        let flow = self.flows.entry(client.key).or_insert_with(|| Flow {
+            waiting: BTreeMap::new(),
+            finish: now,
+            head: None,
+        });
+        let start = flow.finish.max(now);
+        let time = cost.saturating_mul(TIME_PER_COST) / u64::from(client.weight.max(1));
+        flow.finish = start.saturating_add(time);
+        self.now = start;
+    }
+
     /// Forgets clients that wait for nothing: what they were served counts no more, which is at most a turn
     /// of each.
     fn forget_idle(&mut self) {
@@ -287,11 +327,15 @@ impl<T> Ledger<T> {
         amount.min(self.total)
     }
 
-    /// Gives a client `amount`, if nobody waits and it may have it now.
+    /// Gives a client `amount`, if it may have it now and its turn is not behind that of somebody who waits.
+    ///
+    /// That others wait is no reason to refuse: those in front may wait because they hold much themselves, and
+    /// a caller that needs a part of two ledgers, and asks each without waiting while it holds the other, would
+    /// be refused for as long as they do.
     #[must_use]
     pub fn try_take(&mut self, client: Sharer, amount: u64) -> bool {
         if !self.waiting.is_empty() {
-            return false;
+            return self.try_overtake(client, amount);
         }
         let known = self.held.get_mut(&client.key);
         let own = known.as_ref().map_or(0, |held| held.amount);
@@ -305,6 +349,19 @@ impl<T> Ledger<T> {
             None => self.begin_holding(client, amount),
         }
         true
+    }
+
+    /// [`Ledger::try_take`] where somebody waits: passes over whom [`Ledger::grant`] would pass over.
+    fn try_overtake(&mut self, client: Sharer, amount: u64) -> bool {
+        let (rule, so_far) = (self.rule, (self.total, self.taken));
+        let judge = |who: Sharer, amount: u64| rule.judge(so_far, self.of(who.key), who, amount);
+        let may =
+            self.waiting.would_be_next(client.key, judge) && judge(client, amount) == Verdict::Take;
+        if may {
+            self.waiting.note_turn(client, amount);
+            self.note_taken(client, amount);
+        }
+        may
     }
 
     /// Lets somebody wait for `amount`: to be followed by [`Ledger::grant`].

@@ -267,6 +267,46 @@ fn who_holds_more_than_a_share_waits_and_is_overtaken() {
     assert!(ledger.is_calm());
 }
 
+#[test]
+fn who_holds_little_is_not_refused_because_somebody_waits_who_holds_much() {
+    let (greedy, polite) = (client(1, 1), client(2, 1));
+    let mut ledger = Ledger::new(100, Rule::TimesFree(3));
+    while ledger.try_take(greedy, 5) {}
+    ledger.join(greedy, 5, ());
+    assert_eq!(ledger.grant(), None, "it holds all that it may");
+    assert!(
+        !ledger.try_take(greedy, 1),
+        "its own calls keep their order"
+    );
+    assert!(ledger.try_take(polite, 5));
+    // Its turns are counted: somebody who has had nothing yet is next.
+    ledger.join(client(3, 1), 30, ());
+    assert_eq!(ledger.grant(), None, "more than there is now");
+    assert!(!ledger.try_take(polite, 5));
+    assert!(!ledger.try_take(client(4, 1), 5), "it came later");
+}
+
+#[test]
+fn a_turn_without_waiting_counts_like_one_that_was_waited_for() {
+    let mut turns = Turns::default();
+    let (steady, quick) = (client(1, 1), client(2, 1));
+    for number in 0..10 {
+        turns.join(steady, 10, number);
+    }
+    let skip = |_: Sharer, _: u64| Verdict::Skip;
+    let take = |_: Sharer, _: u64| Verdict::Take;
+    assert!(
+        !turns.would_be_next(quick.key, take),
+        "behind who came first"
+    );
+    assert!(turns.would_be_next(quick.key, skip));
+    assert!(!turns.would_be_next(steady.key, skip));
+    turns.note_turn(quick, 35);
+    turns.join(quick, 10, 100);
+    let order: Vec<_> = std::iter::from_fn(|| turns.next_turn()).collect();
+    assert_eq!(order[..6], [0, 1, 2, 3, 100, 4]);
+}
+
 proptest! {
     /// Whatever is taken, waited for and given back, in whatever order: never more than there is, nobody is
     /// forgotten, and when all is given back all have had theirs.
