@@ -107,7 +107,7 @@ pub const SENT_AT_ONCE_BYTES_MAX: usize = (1 << 20) + 4096;
 /// calls that wait for a file system that does not answer leave the rest to others.
 pub const BUFFERS_PER_MOUNT_DIVISOR: u64 = 2;
 /// How much one client may hold of an export's turns with descriptors, and of the buffers that one file system's
-/// WRITEs may hold: so many times what is left free. Alone it is three parts of four.
+/// READs and its WRITEs may hold: so many times what is left free. Alone it is three parts of four.
 pub const TIMES_FREE_PER_MOUNT_MAX: u32 = 3;
 /// Seconds that a WRITE waits for its file system, which holds all the buffers that it may
 /// ([`BUFFERS_PER_MOUNT_DIVISOR`]), before the client is told to come again.

@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use nfs_client::{Identity, RawConnection};
+use nfs_lab::held_fs::{self, HeldFs};
 use nfs_wire::Encode;
 use nfs_wire::nfs3::{self, FileHandle, Procedure, ReadArgs, ReaddirplusArgs, StableHow};
 use nfs_wire::record::FragmentHeader;
-use support::{Served, block_on, create, ok};
+use support::{Served, block_on, create, lookup, ok, scratch};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpSocket, TcpStream};
 
@@ -85,6 +86,47 @@ fn who_takes_no_replies_leaves_memory_to_others_and_is_let_be() {
         assert_eq!(served.counter("connections_dropped"), 0);
         drop(silent);
     });
+}
+
+/// A file system that holds every READ back, and a client that asks for more than its READs may hold: another
+/// client's READ gets its memory, and reaches the file system.
+#[test]
+fn reads_that_wait_for_their_file_leave_memory_to_other_clients() {
+    let files = scratch(0o755);
+    let held = HeldFs::mount(files.path(), vec![7; 64 << 20]).unwrap();
+    let served = Served::over(files, None, |config| {
+        config.server.memory_bytes = 16 << 20;
+    });
+    block_on(async {
+        let client = served.client().await;
+        let root = served.root(&client).await;
+        let file = lookup(&client, &root, held_fs::FILE.as_bytes()).await;
+        held.hold_reads();
+        let mut stream = greedy(served.addr).await;
+        for xid in 0..40 {
+            let args = ReadArgs {
+                file,
+                offset: u64::from(xid) << 20,
+                count: 1 << 20,
+            };
+            let call = record(xid, Procedure::Read, &args);
+            stream.write_all(&call).await.unwrap();
+        }
+        // So many it may have; which of them are first is not said.
+        held.wait_for(3).await.unwrap();
+        let polite = 63 << 20;
+        let read = client.read(&file, polite, 4096);
+        let reached = async {
+            held.wait_for_read_at(polite).await.unwrap();
+            held.let_all_go();
+        };
+        let (read, ()) = tokio::join!(read, reached);
+        assert_eq!(ok(read).data.len(), 4096);
+        drop(stream);
+    });
+    let kept = served.stop();
+    drop(held);
+    drop(kept);
 }
 
 /// Waits until no reply gets on: what the sockets take they have.

@@ -210,10 +210,33 @@ impl HeldFs {
     /// # Errors
     /// When none comes.
     pub async fn wait_for_one(&self) -> Result<()> {
-        while self.gate.lock().waiting.is_empty() {
+        self.wait_for(1).await
+    }
+
+    /// Waits until so many requests wait.
+    ///
+    /// # Errors
+    /// When fewer come.
+    pub async fn wait_for(&self, count: usize) -> Result<()> {
+        while self.gate.lock().waiting.len() < count {
             tokio::time::timeout(REQUEST_DEADLINE, self.gate.came.notified())
                 .await
                 .context("no request that is to wait has reached the file system")?;
+        }
+        Ok(())
+    }
+
+    /// Waits until a read that begins at this offset waits.
+    ///
+    /// # Errors
+    /// When none comes.
+    pub async fn wait_for_read_at(&self, offset: u64) -> Result<()> {
+        let is_it =
+            |one: &Waiting| matches!(one, Waiting::Read { offset: at, .. } if *at == offset);
+        while !self.gate.lock().waiting.iter().any(is_it) {
+            tokio::time::timeout(REQUEST_DEADLINE, self.gate.came.notified())
+                .await
+                .with_context(|| format!("no read at {offset} has reached the file system"))?;
         }
         Ok(())
     }

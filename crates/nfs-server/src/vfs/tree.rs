@@ -149,11 +149,12 @@ impl Mount {
         Lane(self.dev)
     }
 
-    /// What this file system's READs may hold of a budget of so many bytes.
+    /// What this file system's READs may hold of a budget of so many bytes. No client has all of it: else the
+    /// READs of one that wait for a lock of its own file would keep every other client's READs waiting too.
     pub(super) fn read_share(&self, budget_bytes: u64) -> &Shares {
         let most = budget_bytes / limits::BUFFERS_PER_MOUNT_DIVISOR;
-        self.read_share
-            .get_or_init(|| Shares::new(most, Rule::Everything))
+        let rule = Rule::TimesFree(limits::TIMES_FREE_PER_MOUNT_MAX);
+        self.read_share.get_or_init(|| Shares::new(most, rule))
     }
 
     /// Waits until this file system's WRITEs, whose data is here already, hold little enough of the buffers
