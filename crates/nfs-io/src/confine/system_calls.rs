@@ -285,8 +285,11 @@ const NAMESPACES: u64 = (libc::CLONE_NEWNS
 const TIOCSTI: u64 = 0x5412;
 const TIOCLINUX: u64 = 0x541c;
 
+/// `PR_GET_AUXV` of `linux/prctl.h` (Linux 6.4). rustix asks with it for the size of a page when it first needs one.
+const PR_GET_AUXV: libc::c_int = 0x4155_5856;
+
 /// Names of threads and of memory, and questions.
-const PRCTL: [libc::c_int; 8] = [
+const PRCTL: [libc::c_int; 9] = [
     libc::PR_SET_NAME,
     libc::PR_GET_NAME,
     libc::PR_SET_VMA,
@@ -295,6 +298,7 @@ const PRCTL: [libc::c_int; 8] = [
     libc::PR_GET_NO_NEW_PRIVS,
     libc::PR_GET_SECCOMP,
     libc::PR_GET_DUMPABLE,
+    PR_GET_AUXV,
 ];
 
 /// The calls that are allowed whatever their arguments, by names: those that this machine's kind does
