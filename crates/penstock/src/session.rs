@@ -87,6 +87,8 @@ pub(crate) fn run(
     command: impl AsyncFnOnce(&mut Session) -> anyhow::Result<()>,
 ) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread()
+        // Small files keep tasks ready all the time, and Ctrl-C is seen only when the loop looks for events.
+        .event_interval(16)
         .enable_all()
         .build()
         .context("cannot start the event loop")?;

@@ -19,9 +19,10 @@ use rustix::process::Signal;
 use super::Ground;
 use crate::manifest;
 
-/// Directories of the tree, and files in each. Their names are many times what the pipe holds.
-const DIRS: usize = 40;
-const FILES: usize = 20;
+/// Directories of the tree, and files in each. Their names are many times what the pipe holds, and there are many
+/// times as many as a command gets done between the signal and when it looks for one, also on a busy machine.
+const DIRS: usize = 60;
+const FILES: usize = 40;
 /// Capacity of the pipe in bytes.
 const PIPE_BYTES: usize = 4096;
 /// Lines that are read before the signal: some directories are done by then.
