@@ -91,6 +91,19 @@ impl BufferPool {
         Some(self.buf(block, start, len))
     }
 
+    /// A buffer of `len` bytes out of memory that nobody has or waits for, or none: unlike
+    /// [`BufferPool::try_take`] it asks nobody to give memory back. For what is good to have and not needed.
+    #[must_use]
+    pub fn try_take_spare(&self, len: usize) -> Option<Buf> {
+        let class = Class::of(len, 0)?;
+        let block = self.at_hand(class).or_else(|| {
+            let budget = &self.inner.budget;
+            let reservation = budget.try_reserve_free(class.bytes() as u64)?;
+            Some(Block::new(class, reservation))
+        })?;
+        Some(self.buf(block, 0, len))
+    }
+
     /// A buffer of `len` bytes, waiting for room in the budget: first come, first served.
     /// Nothing is held while waiting. `None` for what could never be had.
     pub async fn take(&self, len: usize) -> Option<Buf> {

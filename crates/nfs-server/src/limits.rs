@@ -22,6 +22,13 @@ pub const PACES_MAX: usize = 16 << 10;
 /// Most I/O rules of one export. They are tried in order at every READ and WRITE, so this bounds their
 /// work.
 pub const IO_RULES_PER_EXPORT_MAX: usize = 64;
+/// What is read ahead of a sequential stream of direct READs when nothing is configured, bytes: 4 MiB, some READs
+/// of the recommended size.
+pub const READ_AHEAD_BYTES_DEFAULT: u64 = 4 << 20;
+/// Least that may be configured to be read ahead, bytes, but for nothing.
+pub const READ_AHEAD_BYTES_MIN: u64 = 64 << 10;
+/// Most that may be configured to be read ahead of one stream, bytes.
+pub const READ_AHEAD_BYTES_MAX: u64 = 64 << 20;
 /// Most client networks of one I/O rule.
 pub const IO_RULE_CLIENTS_MAX: usize = 64;
 /// Most addresses that one server listens on.
@@ -212,6 +219,40 @@ pub const SYMLINK_BYTES_MAX: usize = 4095;
 pub const FLUSHED_WITH_DATA_BYTES_MAX: u64 = 1 << 20;
 /// Credentials whose permission checks are remembered for one object.
 pub const PERMITS_PER_OBJECT_MAX: usize = 8;
+/// Streams of direct READs of one file that are told apart, about 200 bytes each; for one more that goes of which
+/// nobody read for longest, first one of the client that has most.
+pub const READ_STREAMS_PER_FILE_MAX: usize = 16;
+/// The same for one client.
+pub const READ_STREAMS_PER_CLIENT_MAX: usize = 4;
+/// READs of a stream that may be ahead of one that is still to come, as they do where several are on their way; with
+/// more the stream is taken to have moved on.
+pub const READS_OUT_OF_ORDER_MAX: usize = 8;
+/// READs of a stream that may run at once for it to be read ahead: a client that has more on their way keeps the
+/// disk busy by itself.
+pub const READ_AHEAD_CALLS_MAX: u32 = 4;
+/// READs of less than [`READ_AHEAD_BYTES_MIN`] that must go on where others ended before anything is read ahead of
+/// them, more than of larger ones: of random small READs of a small file some do by chance.
+pub const READ_AHEAD_SMALL_READS_MIN: u32 = 3;
+/// The part of the memory for replies that all pieces read ahead may take together, as a divisor.
+pub const READ_AHEAD_MEMORY_DIVISOR: u64 = 4;
+/// What one client may have of that, as a multiple of what this leaves free, for a weight of 1: three quarters
+/// where it is alone. It counts as well against its share of the memory for replies ([`UNSENT_TIMES_FREE_MAX`]).
+pub const READ_AHEAD_TIMES_FREE_MAX: u32 = 3;
+/// Smallest READs, bytes, that are answered with a piece as it was read, without a copy; smaller ones are
+/// answered from pieces of [`READ_AHEAD_PIECE_BYTES`].
+pub const READ_AHEAD_WHOLE_BYTES_MIN: u64 = 256 << 10;
+/// Bytes of a piece that is read ahead of small READs, or of ones that are not aligned.
+pub const READ_AHEAD_PIECE_BYTES: u64 = 512 << 10;
+/// Milliseconds after which no READ is answered from a piece any more, from when it was begun: what bounds how old the
+/// bytes of an answer may be, whatever local programs do. Twice this at most the memory is kept.
+pub const READ_AHEAD_MILLISECONDS_MAX: u64 = 1000;
+/// Milliseconds for which a file's ctime and mtime must have stayed before pieces of it are read ahead: far more than
+/// the step of the kernel's clock, so that any later change gives the file other times.
+pub const READ_AHEAD_QUIET_MILLISECONDS: u64 = 100;
+/// The same where the file system keeps whole seconds only.
+pub const READ_AHEAD_QUIET_COARSE_MILLISECONDS: u64 = 1100;
+/// Most READs in sequence that a stream must show again after pieces of it were lost to changes.
+pub const READ_AHEAD_DEBT_MAX: u32 = 64;
 /// Pages that the edges of direct WRITEs to one file may leave in the page cache before it is asked to
 /// let go of them; a COMMIT does that too.
 pub const EDGE_PAGES_KEPT_MAX: u32 = 4096;

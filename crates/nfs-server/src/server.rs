@@ -472,6 +472,7 @@ async fn sweep(vfs: Arc<Vfs>) {
         let swept = Arc::clone(&vfs);
         let job = tokio::task::spawn_blocking(move || {
             swept.close_quiet();
+            swept.ahead.drop_old(Instant::now());
             swept.let_removed_go(&mut cursor);
             count(&swept.counters.sweeps);
             cursor

@@ -29,6 +29,8 @@ fn served(mode: Mode) -> Served {
         config.exports[0].io = IoPolicy {
             read: mode,
             write: mode,
+            // A fault is to meet the READ that it is meant for.
+            read_ahead: 0,
             ..IoPolicy::default()
         };
     })

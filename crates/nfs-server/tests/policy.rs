@@ -24,6 +24,8 @@ fn order(read: &str, write: &str, stable: &str, rules: &[&str]) -> IoOrder {
         read: Some(read.to_owned()),
         write: Some(write.to_owned()),
         stable: Some(stable.to_owned()),
+        // What is foretold is what one call does.
+        read_ahead: Some("0".to_owned()),
         rules: Some(rules.iter().map(|rule| (*rule).to_owned()).collect()),
     }
 }

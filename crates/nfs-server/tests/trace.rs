@@ -20,6 +20,8 @@ fn served(mode: Mode) -> Served {
         config.exports[0].io = IoPolicy {
             read: mode,
             write: mode,
+            // The figures are to be those of the calls alone.
+            read_ahead: 0,
             ..IoPolicy::default()
         };
     })

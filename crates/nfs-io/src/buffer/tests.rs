@@ -135,6 +135,29 @@ fn a_waiter_gets_memory_given_back_of_another_class() {
 }
 
 #[test]
+fn what_is_taken_to_spare_makes_nobody_give_back() {
+    let pool = BufferPool::new(Budget::new(1 << 20));
+    let spare = pool.try_take_spare(256 * KIB).unwrap();
+    assert_eq!(
+        (spare.len(), spare.address() % BUFFER_ALIGN_BYTES),
+        (256 * KIB, 0)
+    );
+    drop(spare);
+    let idle = pool.idle_bytes();
+    assert!(idle > 0, "kept for the next");
+    assert!(
+        pool.try_take_spare(1 << 20).is_none(),
+        "idle memory is in the way"
+    );
+    assert_eq!(pool.idle_bytes(), idle);
+    assert!(pool.try_take(1 << 20).is_some(), "which others get");
+    let rest = pool.try_take(900 * KIB);
+    assert!(pool.try_take_spare(256 * KIB).is_none());
+    drop(rest);
+    assert!(pool.try_take_spare(2 << 20).is_none(), "more than there is");
+}
+
+#[test]
 fn threads_share_a_pool_within_the_budget() {
     let budget = Budget::new(1 << 20);
     let pool = BufferPool::new(budget.clone());

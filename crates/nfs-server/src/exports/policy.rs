@@ -16,8 +16,8 @@ pub use nfs_io::Mode;
 
 pub use live::LivePolicy;
 pub use pattern::NamePattern;
-pub use words::{IoChange, WriteMode, parse_mode, parse_rule, show_size};
-pub(crate) use words::{RuleParts, floor_of};
+pub use words::{IoChange, WriteMode, parse_mode, parse_read_ahead, parse_rule, show_size};
+pub(crate) use words::{RuleParts, check_read_ahead, floor_of};
 
 use crate::limits;
 
@@ -101,18 +101,22 @@ pub struct IoPolicy {
     pub write: Mode,
     /// The least stability of every WRITE, whichever rule matches it.
     pub stable: StableFloor,
+    /// Most bytes that are read ahead of one sequential stream of direct READs, where the rule that matches says
+    /// nothing else; 0 for none. At most [`limits::READ_AHEAD_BYTES_MAX`].
+    pub read_ahead: u64,
     /// The rules in the order in which they are tried; the first that matches decides. At most
     /// [`limits::IO_RULES_PER_EXPORT_MAX`].
     pub rules: Vec<Rule>,
 }
 
 impl Default for IoPolicy {
-    /// Through the page cache, as stable as asked.
+    /// Through the page cache, as stable as asked. What is chosen to be read direct is read ahead.
     fn default() -> Self {
         Self {
             read: Mode::Buffered,
             write: Mode::Buffered,
             stable: StableFloor::Asked,
+            read_ahead: limits::READ_AHEAD_BYTES_DEFAULT,
             rules: Vec::new(),
         }
     }
@@ -134,6 +138,8 @@ pub struct Rule {
     pub name: Option<NamePattern>,
     /// In which mode the calls that match are moved.
     pub mode: Mode,
+    /// What is read ahead of direct READs that match, where it is not what the policy says.
+    pub read_ahead: Option<u64>,
     /// The least stability of the WRITEs it matches, where it is more than the policy's own (the kernel's
     /// WRITE modes 3 and 4 as a rule's mode).
     pub stable: StableFloor,
@@ -146,6 +152,8 @@ pub struct Choice {
     pub mode: Mode,
     /// The least stability; of no meaning for a READ.
     pub stable: StableFloor,
+    /// Most bytes that are read ahead of a sequential stream of such READs, if they are direct; 0 for none.
+    pub read_ahead: u64,
     /// The rule or setting that made this choice.
     pub because: Because,
 }
@@ -191,9 +199,11 @@ impl IoPolicy {
             (None, Io::Read) => (self.read, self.stable, Because::Setting),
             (None, Io::Write) => (self.write, self.stable, Because::Setting),
         };
+        let read_ahead = found.and_then(|(_, rule)| rule.read_ahead);
         Choice {
             mode,
             stable: stable.max(self.stable),
+            read_ahead: read_ahead.unwrap_or(self.read_ahead),
             because,
         }
     }
@@ -245,6 +255,7 @@ impl Rule {
             clients: Vec::new(),
             name: None,
             mode,
+            read_ahead: None,
             stable: StableFloor::Asked,
         }
     }

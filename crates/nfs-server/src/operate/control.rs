@@ -45,7 +45,7 @@ pub use messages::{
 };
 
 pub use crate::operate::audit::{AuditEvent, AuditFollower, AuditLine};
-pub use crate::operate::io_counters::{IoStatus, reason_sentence};
+pub use crate::operate::io_counters::{AheadStatus, IoStatus, reason_sentence};
 pub use crate::operate::latency::ProcedureStatus;
 pub use crate::operate::trace::{
     EventStatus, FollowRequest, Follower, TRACE_LOG_TARGET, TraceEvent, TraceLine, TraceStatus,

@@ -86,6 +86,62 @@ impl From<Fallback> for Reason {
     }
 }
 
+/// Why a piece that was read ahead is no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Dropped {
+    Unasked,
+    Left,
+    Written,
+    ChangedLocally,
+    MemoryWanted,
+    Failed,
+    Closed,
+}
+
+impl Dropped {
+    /// All reasons, in the order in which the tables of figures show them.
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Unasked,
+        Self::Left,
+        Self::Written,
+        Self::ChangedLocally,
+        Self::MemoryWanted,
+        Self::Failed,
+        Self::Closed,
+    ];
+
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Unasked => "unasked",
+            Self::Left => "left",
+            Self::Written => "written",
+            Self::ChangedLocally => "changed-locally",
+            Self::MemoryWanted => "memory-wanted",
+            Self::Failed => "failed",
+            Self::Closed => "closed",
+        }
+    }
+}
+
+/// Why nothing was read ahead of a READ that might have been one of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum HeldBack {
+    ChangedLately,
+    NoMemory,
+}
+
+impl HeldBack {
+    /// All reasons, in the order in which the tables of figures show them.
+    pub(crate) const ALL: [Self; 2] = [Self::ChangedLately, Self::NoMemory];
+
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::ChangedLately => "changed-lately",
+            Self::NoMemory => "no-memory",
+        }
+    }
+}
+
 /// What one call moved and how, gathered while it runs and counted once, at its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
@@ -133,6 +189,18 @@ pub(crate) struct IoCounters {
 struct Stripe {
     read: PerMode<Row>,
     write: PerMode<Row>,
+    ahead: AheadRow,
+}
+
+/// What was read ahead of direct READs.
+#[derive(Default)]
+struct AheadRow {
+    pieces: AtomicU64,
+    bytes: AtomicU64,
+    answered: AtomicU64,
+    answered_bytes: AtomicU64,
+    dropped_bytes: [AtomicU64; Dropped::ALL.len()],
+    held_back: [AtomicU64; HeldBack::ALL.len()],
 }
 
 #[derive(Default)]
@@ -217,6 +285,43 @@ impl IoCounters {
         add(&row.copied, tally.copied);
     }
 
+    /// A piece was read ahead, `bytes` of it: they went past the page cache, for no call.
+    pub(crate) fn read_ahead(&self, bytes: usize) {
+        if let Some(stripe) = self.stripe() {
+            let row = stripe.row(Io::Read, Mode::Direct);
+            add(&row.segments, 1);
+            add(row.by_kind.of(Mode::Direct), bytes as u64);
+            add(&stripe.ahead.pieces, 1);
+            add(&stripe.ahead.bytes, bytes as u64);
+        }
+    }
+
+    /// A READ was answered with `bytes` that were read ahead.
+    pub(crate) fn answered_ahead(&self, bytes: u64) {
+        if let Some(stripe) = self.stripe() {
+            add(&stripe.ahead.answered, 1);
+            add(&stripe.ahead.answered_bytes, bytes);
+        }
+    }
+
+    /// So many bytes were read ahead, or were to be, and nobody was answered with them.
+    pub(crate) fn dropped_ahead(&self, why: Dropped, bytes: u64) {
+        let stripe = self.stripe();
+        let counter = stripe.and_then(|stripe| stripe.ahead.dropped_bytes.get(why as usize));
+        if let Some(counter) = counter {
+            add(counter, bytes);
+        }
+    }
+
+    /// Nothing was read ahead of a READ.
+    pub(crate) fn held_back_ahead(&self, why: HeldBack) {
+        let stripe = self.stripe();
+        let counter = stripe.and_then(|stripe| stripe.ahead.held_back.get(why as usize));
+        if let Some(counter) = counter {
+            add(counter, 1);
+        }
+    }
+
     /// The rows that count anything, for the export that clients mount as `pseudo`.
     pub(crate) fn stats(&self, pseudo: &str) -> Vec<IoStatus> {
         let mut rows = Vec::new();
@@ -262,7 +367,38 @@ impl IoCounters {
             moved_bytes: kinds.filter(|(_, bytes)| *bytes > 0).collect(),
             fallbacks,
             copied_bytes: sum(&|row| &row.copied),
+            ahead: match (io, mode) {
+                (Io::Read, Mode::Direct) => self.sum_ahead(),
+                (Io::Read | Io::Write, _) => None,
+            },
         }
+    }
+
+    /// What was read ahead, if anything was, or could have been.
+    fn sum_ahead(&self) -> Option<AheadStatus> {
+        let sum = |of: &dyn Fn(&AheadRow) -> Option<&AtomicU64>| {
+            let counters = self.stripes.iter().filter_map(|stripe| of(&stripe.ahead));
+            counters
+                .map(|counter| counter.load(Ordering::Relaxed))
+                .sum::<u64>()
+        };
+        let dropped = Dropped::ALL.into_iter().map(|why| {
+            let bytes = sum(&|row| row.dropped_bytes.get(why as usize));
+            (why.word().to_owned(), bytes)
+        });
+        let held_back = HeldBack::ALL.into_iter().map(|why| {
+            let reads = sum(&|row| row.held_back.get(why as usize));
+            (why.word().to_owned(), reads)
+        });
+        let status = AheadStatus {
+            pieces: sum(&|row| Some(&row.pieces)),
+            bytes: sum(&|row| Some(&row.bytes)),
+            answered: sum(&|row| Some(&row.answered)),
+            answered_bytes: sum(&|row| Some(&row.answered_bytes)),
+            dropped_bytes: dropped.filter(|(_, bytes)| *bytes > 0).collect(),
+            held_back: held_back.filter(|(_, reads)| *reads > 0).collect(),
+        };
+        (status != AheadStatus::default()).then_some(status)
     }
 
     fn stripe(&self) -> Option<&Stripe> {
@@ -300,6 +436,27 @@ pub struct IoStatus {
     pub fallbacks: BTreeMap<String, u64>,
     /// Bytes of the payload that the server copied from memory to memory.
     pub copied_bytes: u64,
+    /// What was read ahead of direct READs; `None` where there is nothing to tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ahead: Option<AheadStatus>,
+}
+
+/// What was read ahead of the direct READs of one export.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct AheadStatus {
+    /// Pieces that were read.
+    pub pieces: u64,
+    /// Bytes of these. They are among the segments and the moved bytes of the READs.
+    pub bytes: u64,
+    /// READs that were answered from pieces.
+    pub answered: u64,
+    /// Bytes that these READs were answered with.
+    pub answered_bytes: u64,
+    /// Bytes of pieces that no READ was answered with, by the word for why they were dropped.
+    pub dropped_bytes: BTreeMap<String, u64>,
+    /// READs of which nothing was read ahead, by the word for why.
+    pub held_back: BTreeMap<String, u64>,
 }
 
 /// What the word of a fallback means, in a sentence; the word itself for one that this version does
@@ -346,6 +503,7 @@ mod tests {
             moved_bytes: BTreeMap::from([("buffered".to_owned(), 24)]),
             fallbacks: BTreeMap::new(),
             copied_bytes: 6,
+            ahead: None,
         };
         assert_eq!(rows, [expected]);
     }
@@ -415,8 +573,45 @@ mod tests {
         let events = crate::operate::trace::Event::ALL
             .iter()
             .map(|event| event.word());
-        for word in reasons.chain(events) {
+        let ahead = Dropped::ALL.into_iter().map(Dropped::word);
+        let ahead = ahead.chain(HeldBack::ALL.into_iter().map(HeldBack::word));
+        for word in reasons.chain(events).chain(ahead) {
             assert!(document.contains(&format!("`{word}`")), "{word}");
+        }
+    }
+
+    #[test]
+    fn what_is_read_ahead_is_counted_beside_the_calls() {
+        let counters = IoCounters::default();
+        let mut moved = Tally::default();
+        moved.set_bytes(100);
+        counters.record(Io::Read, Mode::Direct, &moved);
+        assert_eq!(counters.stats("/")[0].ahead, None);
+        counters.read_ahead(4096);
+        counters.answered_ahead(100);
+        counters.dropped_ahead(Dropped::Written, 3996);
+        counters.dropped_ahead(Dropped::Left, 0);
+        counters.held_back_ahead(HeldBack::NoMemory);
+        let row = &counters.stats("/")[0];
+        let one = |word: &str, value| BTreeMap::from([(word.to_owned(), value)]);
+        let ahead = AheadStatus {
+            pieces: 1,
+            bytes: 4096,
+            answered: 1,
+            answered_bytes: 100,
+            dropped_bytes: one("written", 3996),
+            held_back: one("no-memory", 1),
+        };
+        assert_eq!((row.calls, row.segments), (1, 1));
+        assert_eq!(
+            (&row.moved_bytes, &row.ahead),
+            (&one("direct", 4096), &Some(ahead))
+        );
+        for (number, why) in Dropped::ALL.into_iter().enumerate() {
+            assert_eq!(why as usize, number);
+        }
+        for (number, why) in HeldBack::ALL.into_iter().enumerate() {
+            assert_eq!(why as usize, number);
         }
     }
 

@@ -60,6 +60,8 @@ events! {
     ReadStart "read_start" "a READ begins; offset and len as the client asked";
     ReadVector "read_vector" "a part of it is read through the page cache (buffered, dontcache)";
     ReadDirect "read_direct" "a part of it is read past the page cache: the range rounded out to the alignment";
+    ReadAhead "read_ahead" "past the page cache, a piece is read that this READ did not ask for: the next ones will";
+    ReadFromAhead "read_from_ahead" "the READ is answered with what was read ahead; len bytes of it";
     ReadIoDone "read_io_done" "the file was read; len is what came of the range asked for";
     ReadErr "read_err" "the READ fails; status is what the client is told";
     ReadDone "read_done" "the READ is answered; len bytes go back, took_us after read_start";
@@ -197,7 +199,7 @@ impl Trace {
         }
     }
 
-    /// `write_opened`, `read_io_done`, `write_io_done`: a stage of a call is reached.
+    /// `read_ahead`, `read_from_ahead`, `write_opened`, `read_io_done`, `write_io_done`: a stage of a call is reached.
     #[inline(always)]
     pub(crate) fn io(&self, event: Event, about: About<'_>, offset: u64, len: u64) {
         if self.on(event) {

@@ -218,6 +218,10 @@ fn explain(call: &IoCall, policy: &IoPolicy, facts: &FileFacts) -> Result<Why, S
             committed: word_of(decision.stability, STABILITIES).to_owned(),
         });
     }
+    let is_direct = |segment: &Segment| segment.mode == Mode::Direct;
+    if call.io == Io::Read && segments.iter().any(is_direct) {
+        why.read_ahead_bytes = Some(choice.read_ahead);
+    }
     let segments = segments.into_iter().map(|segment| WhySegment {
         file: segment.file,
         mode: segment.mode.to_string(),

@@ -8,6 +8,7 @@ use nfs_io::fs::{self, SetTime, Stat, Timestamp};
 use nfs_io::identity::Guard;
 use nfs_io::{Creds, Errno, LocalGid, LocalUid};
 
+use super::gate::Changing;
 use super::stable::Flush;
 use super::{Access, Error, FileKind, Object, Result, Wcc, WithWcc};
 use crate::limits;
@@ -266,6 +267,7 @@ fn apply_to_object(vfs: &Vfs, target: &Target, set: &SetAttributes, before: &Sta
         Object::check_sealed(before)?;
         let fd = object.write_fd(vfs.files.budget(), &vfs.writers)?;
         let size = i64::try_from(size).map_err(|_| Error::Errno(Errno::FBIG))?;
+        let _change = Changing::of(object.gate(&vfs.gates));
         let _identity = Guard::enter(&target.actor.creds)?;
         fs::truncate(fd.as_fd(), size.unsigned_abs())?;
     }

@@ -14,6 +14,7 @@ use parking_lot::RwLockWriteGuard;
 
 use super::again::{Noted, left_to_set};
 use super::attributes::apply;
+use super::gate::Changing;
 use super::lookup::open_entry;
 use super::resolve::{identity, table_failed, table_id, take_back};
 use super::stable::Flush;
@@ -641,6 +642,7 @@ fn existing_file(
             let file = object.write_fd(vfs.files.budget(), &vfs.writers)?;
             // WRITEs of other clients that overlap this must not tell it as their own.
             let _change = object.begin_change(target.actor.author);
+            let _changing = Changing::of(object.gate(&vfs.gates));
             let _identity = Guard::enter(&target.actor.creds)?;
             fs::truncate(file.as_fd(), size)?;
             Ok(Made {

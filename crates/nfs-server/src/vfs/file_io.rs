@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use nfs_io::fs::{self, OFlags};
 use parking_lot::Mutex;
 
+use super::ahead::FileAhead;
 use super::closing::Writing;
 use super::gate::{Gate, Gates};
 use super::io::{Refusals, Rounds};
@@ -30,6 +31,8 @@ pub(super) struct FileIo {
     pub(super) edge_pages: AtomicU32,
     /// The gate of the file, set by the first write to it.
     gate: OnceLock<Arc<Gate>>,
+    /// What is read ahead of direct READs, from the first one on.
+    pub(super) ahead: OnceLock<Arc<FileAhead>>,
     /// Held by the COMMIT that runs: there is one at a time.
     sync_turn: tokio::sync::Mutex<()>,
     pub(super) rounds: Rounds,

@@ -22,6 +22,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 
@@ -63,6 +64,8 @@ impl Gates {
         }
         let gate = Arc::new(Gate {
             state: Mutex::default(),
+            begun: AtomicU64::new(0),
+            ended: AtomicU64::new(0),
             inode,
             home: Arc::clone(&self.0),
         });
@@ -74,6 +77,9 @@ impl Gates {
 /// The gate of one file, which lets in writes through the page cache or writes past it, never both.
 pub(super) struct Gate {
     state: Mutex<State<Waker>>,
+    /// Changes of the file's bytes that were begun by us, and of these the ones that have ended.
+    begun: AtomicU64,
+    ended: AtomicU64,
     inode: (u64, u64),
     home: Arc<Mutex<Known>>,
 }
@@ -90,23 +96,51 @@ impl Drop for Gate {
 }
 
 /// The right to have one write with the kernel. Given back when dropped.
-pub(super) struct Pass(Arc<Gate>);
+pub(super) struct Pass(Changing);
 
 impl Pass {
     /// Waits until the file takes a write of this group.
     pub(super) async fn of(gate: &Arc<Gate>, group: Group) -> Self {
         gate.enter(group).await;
-        Self(Arc::clone(gate))
+        Self(Changing::of(gate))
     }
 }
 
 impl Drop for Pass {
     fn drop(&mut self) {
-        self.0.leave();
+        self.0.0.leave();
+    }
+}
+
+/// A change of the file's bytes that goes on. What was read of the file before it began, or while it goes on,
+/// may not be what the file holds when it has ended.
+pub(super) struct Changing(Arc<Gate>);
+
+impl Changing {
+    pub(super) fn of(gate: &Arc<Gate>) -> Self {
+        gate.begun.fetch_add(1, Ordering::AcqRel);
+        Self(Arc::clone(gate))
+    }
+}
+
+impl Drop for Changing {
+    fn drop(&mut self) {
+        self.0.ended.fetch_add(1, Ordering::AcqRel);
     }
 }
 
 impl Gate {
+    /// How many changes of the file's bytes were begun.
+    pub(super) fn changes(&self) -> u64 {
+        self.begun.load(Ordering::Acquire)
+    }
+
+    /// Whether none of them goes on. In this order: what was begun by the second look had ended by the first.
+    pub(super) fn is_quiet(&self) -> bool {
+        let ended = self.ended.load(Ordering::Acquire);
+        ended == self.changes()
+    }
+
     fn enter(&self, group: Group) -> Enter<'_> {
         Enter {
             gate: self,

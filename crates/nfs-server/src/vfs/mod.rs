@@ -11,6 +11,7 @@
 
 mod access;
 mod again;
+pub(crate) mod ahead;
 mod attributes;
 mod closing;
 mod create;
@@ -43,6 +44,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
+use nfs_io::budget::Reclaim;
 use nfs_io::turns::Rule;
 use nfs_io::{Budget, BufferPool, Pool, PoolLimits, Queue, Shares};
 
@@ -50,6 +52,7 @@ use crate::exports::ExportTable;
 use crate::limits;
 use crate::operate::trace::Trace;
 
+use ahead::Ahead;
 use fh::{HandleKey, claimed_export};
 use file_cache::FileCache;
 use gate::Gates;
@@ -97,6 +100,7 @@ pub(crate) struct Vfs {
     pub(crate) hints: Hints,
     pub(crate) committer: Arc<Committer>,
     pub(crate) gates: Gates,
+    pub(crate) ahead: Arc<Ahead>,
     pub(crate) trace: Arc<Trace>,
     pub(crate) counters: VfsCounters,
     /// The largest READ and WRITE, in bytes.
@@ -163,6 +167,9 @@ impl Vfs {
         trace.set_exports(trees.table.exports().iter().map(AsRef::as_ref));
         // The largest call must fit into its half of the budget several times.
         let affordable = u32::try_from(write_budget.total() / 4).unwrap_or(u32::MAX);
+        let ahead = Ahead::new(read_budget.total());
+        let gives_way: Arc<dyn Reclaim> = ahead.clone();
+        read_budget.register_reclaim(Arc::downgrade(&gives_way));
         let vfs = Self {
             trees: ArcSwap::from_pointee(trees),
             files: FileCache::new(fds_max),
@@ -173,6 +180,7 @@ impl Vfs {
             hints: Hints::new(),
             committer: Committer::new(pool.clone(), Arc::clone(&verifier), ring),
             gates: Gates::default(),
+            ahead,
             pool,
             write_budget,
             read_shares: Shares::new(

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use nfs_server::operate::control::{IoStatus, ProcedureStatus, reason_sentence};
+use nfs_server::operate::control::{AheadStatus, IoStatus, ProcedureStatus, reason_sentence};
 
 /// Prints a table with a row for each procedure that was called, with how long its calls took.
 pub(super) fn print_procedures(
@@ -79,6 +79,34 @@ pub(super) fn print(out: &mut impl Write, rows: &[IoStatus]) -> io::Result<()> {
                 ""
             )?;
         }
+        if let Some(ahead) = &row.ahead {
+            print_ahead(out, width, ahead)?;
+        }
+    }
+    Ok(())
+}
+
+/// What was read ahead, in a line or three.
+fn print_ahead(out: &mut impl Write, width: usize, ahead: &AheadStatus) -> io::Result<()> {
+    writeln!(
+        out,
+        "{:<width$}    {} READs answered from {} pieces read ahead ({} of {})",
+        "",
+        ahead.answered,
+        ahead.pieces,
+        bytes(ahead.answered_bytes),
+        bytes(ahead.bytes)
+    )?;
+    if !ahead.dropped_bytes.is_empty() {
+        let dropped = moved_as(&ahead.dropped_bytes);
+        writeln!(out, "{:<width$}    read ahead and dropped: {dropped}", "")?;
+    }
+    for (word, reads) in &ahead.held_back {
+        writeln!(
+            out,
+            "{:<width$}    {reads} READs not read ahead of ({word})",
+            ""
+        )?;
     }
     Ok(())
 }
@@ -155,6 +183,14 @@ mod tests {
             moved_bytes: BTreeMap::from([("buffered".to_owned(), 300)]),
             fallbacks: BTreeMap::from([("shorter-than-alignment".to_owned(), 3)]),
             copied_bytes: 300,
+            ahead: Some(AheadStatus {
+                pieces: 4,
+                bytes: 4096,
+                answered: 3,
+                answered_bytes: 3072,
+                dropped_bytes: BTreeMap::from([("left".to_owned(), 1024)]),
+                held_back: BTreeMap::from([("no-memory".to_owned(), 2)]),
+            }),
         };
         let mut out = Vec::new();
         print(&mut out, &[row]).unwrap();
@@ -166,6 +202,12 @@ mod tests {
             lines[2].contains("3 fell back: shorter than the alignment"),
             "{shown}"
         );
+        let ahead = [
+            "3 READs answered from 4 pieces read ahead (3.0 KiB of 4.0 KiB)",
+            "read ahead and dropped: left 1.0 KiB",
+            "2 READs not read ahead of (no-memory)",
+        ];
+        assert_eq!([lines[3], lines[4], lines[5]].map(str::trim), ahead);
         let mut out = Vec::new();
         print(&mut out, &[]).unwrap();
         assert_eq!(out, b"nothing was read or written yet\n");

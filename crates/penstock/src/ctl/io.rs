@@ -9,12 +9,14 @@ use std::str::FromStr as _;
 use anyhow::Context as _;
 use nfs_server::exports::config::{from_word, word_of};
 use nfs_server::exports::policy::{
-    Io, IoChange, StableFloor, WriteMode, parse_mode, parse_rule, show_size,
+    Io, IoChange, StableFloor, WriteMode, parse_mode, parse_read_ahead, parse_rule, show_size,
 };
 use nfs_server::operate::control::{
     Command, ExportStatus, IoChanged, IoOrder, IoQuery, IoState, IoView, Status, Why, WhyQuery,
     WhySegment,
 };
+
+use nfs_server::limits::READ_AHEAD_BYTES_DEFAULT;
 
 use super::{ask, figures};
 use crate::exit::UsageError;
@@ -24,7 +26,7 @@ use crate::exit::UsageError;
 /// Without an option the policy of EXPORT, or of every export, is shown: the modes of READ and WRITE, the
 /// floor under the stability of WRITEs, and the rules in the order they are tried.
 ///
-/// With --read, --write, --stable, --rule or --no-rules the policy of EXPORT is changed, all of it in one
+/// With --read, --write, --stable, --read-ahead, --rule or --no-rules the policy of EXPORT is changed, all of it in one
 /// step; what is not named stays. Calls under way finish as they began. The change lasts until the next
 /// reload or restart, which go back to the configuration.
 ///
@@ -46,6 +48,10 @@ pub(super) struct Args {
     /// what the client asks for, unstable, data-sync or file-sync
     #[arg(long, value_name = "STABLE", value_parser = ["asked", "unstable", "data-sync", "file-sync"])]
     stable: Option<String>,
+    /// How much is read ahead of clients that read a file from one end to the other, where READs are direct,
+    /// for example 8MiB; 0 for nothing
+    #[arg(long, value_name = "SIZE", conflicts_with = "why", value_parser = checked(parse_read_ahead))]
+    read_ahead: Option<String>,
     /// A rule, as "op=read,min=64KiB,max=4MiB,client=10.0.0.0/8,name=*.ckpt,mode=direct"; only mode must be
     /// there. Repeat it for more, in the order tried. They take the place of all rules there were
     #[arg(long, value_name = "RULE", conflicts_with_all = ["why", "no_rules"], value_parser = checked(parse_rule))]
@@ -56,7 +62,7 @@ pub(super) struct Args {
 
     /// Show how the bytes of READ and WRITE were moved since the server started: calls and bytes by the
     /// mode that was chosen, what they really went as, and why some went another way
-    #[arg(long, conflicts_with_all = ["why", "read", "write", "stable", "rule", "no_rules"])]
+    #[arg(long, conflicts_with_all = ["why", "read", "write", "stable", "read_ahead", "rule", "no_rules"])]
     counters: bool,
 
     /// Say what would happen to a READ or WRITE of this file: its path on the server's host, or as clients
@@ -136,6 +142,7 @@ impl Args {
             read: self.read.clone(),
             write: self.write.clone(),
             stable: self.stable.clone(),
+            read_ahead: self.read_ahead.clone(),
             rules,
         };
         if order.change().map_err(UsageError)? == IoChange::default() {
@@ -222,6 +229,14 @@ pub(crate) fn lines(view: &IoView) -> Vec<String> {
         word => format!("at least {word}"),
     };
     let mut lines = vec![format!("read {}, write {}, {floor}", view.read, view.write)];
+    match view.read_ahead_bytes {
+        READ_AHEAD_BYTES_DEFAULT => {}
+        0 => lines.push("nothing is read ahead of direct READs".to_owned()),
+        bytes => lines.push(format!(
+            "{} are read ahead of direct READs",
+            show_size(bytes)
+        )),
+    }
     let rules = view.rules.iter().enumerate();
     lines.extend(rules.map(|(index, rule)| format!("rule {}: {rule}", index + 1)));
     lines
@@ -274,6 +289,7 @@ pub(super) fn print_why(out: &mut impl Write, why: &Why) -> std::io::Result<()> 
         bytes(alignment.block)
     )?;
     print_segments(out, why)?;
+    print_read_ahead(out, why)?;
     for fallback in &why.fallbacks {
         writeln!(out, "fallback    {fallback}")?;
     }
@@ -291,6 +307,20 @@ pub(super) fn print_why(out: &mut impl Write, why: &Why) -> std::io::Result<()> 
         writeln!(out, "note        {note}")?;
     }
     Ok(())
+}
+
+fn print_read_ahead(out: &mut impl Write, why: &Why) -> std::io::Result<()> {
+    match why.read_ahead_bytes {
+        None => Ok(()),
+        Some(0) => writeln!(out, "read ahead  nothing: it is switched off"),
+        Some(bytes) => {
+            let bytes = show_size(bytes);
+            writeln!(
+                out,
+                "read ahead  {bytes}, if such READs follow each other, few at a time"
+            )
+        }
+    }
 }
 
 fn print_segments(out: &mut impl Write, why: &Why) -> std::io::Result<()> {

@@ -84,6 +84,10 @@ pub(crate) struct Args {
         value_parser = |word: &str| from_word(word, StableFloor::WORDS)
     )]
     stable: Option<StableFloor>,
+    /// How much is read ahead of clients that read a file from one end to the other, where READs are direct,
+    /// for example 8MiB; 0 for nothing. Default: 4MiB
+    #[arg(long, value_name = "SIZE", conflicts_with = "config", value_parser = policy::parse_read_ahead)]
+    read_ahead: Option<u64>,
     /// Let clients read only
     #[arg(long, conflicts_with = "config")]
     read_only: bool,
@@ -190,6 +194,7 @@ impl Args {
             read: self.read,
             write: self.write,
             stable: self.stable,
+            read_ahead: self.read_ahead,
             rules: None,
         };
         change.check().map_err(UsageError)?;

@@ -60,6 +60,7 @@ const TYPICAL: &[(&str, u32)] = &[
     ("io-coherence", 6),
     ("io-faults", 2),
     ("io-live", 1),
+    ("io-ahead", 10),
     ("io-counted", 2),
     ("rootless-device", 2),
     ("rootless-full", 1),

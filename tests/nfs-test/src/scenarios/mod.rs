@@ -274,6 +274,12 @@ pub(crate) const TABLE: &[Scenario] = &[
         run: io::live,
     },
     Scenario {
+        name: "io-ahead",
+        about: "streams of direct READs while clients and a local process write in bursts: nobody sees old bytes",
+        needs: &[Need::Root, Need::Loop],
+        run: io::ahead,
+    },
+    Scenario {
         name: "io-counted",
         about: "what a large transfer leaves in the page cache, copies, and asks of the kernel",
         needs: &[

@@ -7,11 +7,20 @@ use toml::de::DeTable;
 use super::toml_section::{Findings, Item, Section};
 use super::{from_word, parse_net};
 use crate::exports::policy::{
-    Io, IoPolicy, NamePattern, Rule, RuleParts, StableFloor, WriteMode, floor_of, parse_mode,
+    Io, IoPolicy, NamePattern, Rule, RuleParts, StableFloor, WriteMode, check_read_ahead, floor_of,
+    parse_mode,
 };
 use crate::limits;
 
-const RULE_KEYS: &[&str] = &["op", "min_size", "max_size", "clients", "name", "mode"];
+const RULE_KEYS: &[&str] = &[
+    "op",
+    "min_size",
+    "max_size",
+    "clients",
+    "name",
+    "mode",
+    "read_ahead",
+];
 
 /// The policy of one export, with a warning for each rule that can never match.
 pub(super) fn io_policy(
@@ -35,6 +44,7 @@ pub(super) fn io_policy(
         read: read.map_or(default.read, |read| read.value),
         write: write.map_or(default.write, |write| write.value.mode),
         stable,
+        read_ahead: read_ahead(section, findings).unwrap_or(default.read_ahead),
         rules,
     };
     if let Some(spans) = spans {
@@ -62,6 +72,18 @@ fn mode<T>(
         }),
         Err(message) => {
             findings.add(&said.span, format!("{key}: {message}"));
+            None
+        }
+    }
+}
+
+/// How much is to be read ahead, if that is said.
+fn read_ahead(section: &Section<'_>, findings: &mut Findings<'_>) -> Option<u64> {
+    let size = section.size("read_ahead", findings)?;
+    match check_read_ahead(size.value) {
+        Ok(()) => Some(size.value),
+        Err(message) => {
+            findings.add(&size.span, format!("read_ahead: {message}"));
             None
         }
     }
@@ -121,6 +143,7 @@ fn rule(table: &Item<&DeTable<'_>>, findings: &mut Findings<'_>) -> Option<Rule>
         mode: section
             .word_or_number("mode", "a mode, as \"direct\"", findings)
             .map(|mode| mode.value),
+        read_ahead: read_ahead(&section, findings),
     };
     // A mistake in one key would be told again as one of the whole rule.
     if findings.len() > before {

@@ -54,6 +54,7 @@ const EXPORT_KEYS: &[&str] = &[
     "read",
     "write",
     "stable",
+    "read_ahead",
     "rule",
 ];
 const CLIENT_KEYS: &[&str] = &[

@@ -252,6 +252,55 @@ fn a_change_leaves_what_it_does_not_name() {
 }
 
 #[test]
+fn what_is_read_ahead_is_said_for_all_and_by_rule() {
+    let live = policy(&[
+        "op=read,max=64KiB,read_ahead=1MiB,mode=direct",
+        "min=1GiB,mode=0",
+    ]);
+    let ahead = |policy: &IoPolicy, bytes| policy.choose(Io::Read, bytes, CLIENT, None).read_ahead;
+    let default = limits::READ_AHEAD_BYTES_DEFAULT;
+    assert_eq!(
+        (ahead(&live, 4096), ahead(&live, 1 << 20)),
+        (1 << 20, default)
+    );
+    let change = IoChange {
+        read_ahead: Some(8 << 20),
+        ..IoChange::default()
+    };
+    assert_eq!(change.check(), Ok(()));
+    let after = change.applied_to(&live);
+    assert_eq!(
+        (ahead(&after, 4096), ahead(&after, 1 << 20)),
+        (1 << 20, 8 << 20)
+    );
+    assert!(after.to_string().contains(" read_ahead=8MiB rules="));
+    let off = IoChange {
+        read_ahead: Some(0),
+        ..IoChange::default()
+    };
+    assert_eq!(ahead(&off.applied_to(&live), 1 << 20), 0);
+    for wrong in ["1KiB", "1GiB"] {
+        let refusal = parse_read_ahead(wrong).unwrap_err();
+        assert!(
+            refusal.contains("write 0 for nothing, or \"64KiB\""),
+            "{refusal}"
+        );
+        assert!(parse_rule(&format!("op=read,read_ahead={wrong},mode=2")).is_err());
+    }
+    assert_eq!(parse_read_ahead("0"), Ok(0));
+    for wrong in [
+        "op=write,read_ahead=1MiB,mode=2",
+        "read_ahead=1MiB,mode=dontcache",
+    ] {
+        let refusal = parse_rule(wrong).unwrap_err();
+        assert!(
+            refusal.contains("read_ahead is of direct READs alone"),
+            "{refusal}"
+        );
+    }
+}
+
+#[test]
 fn changes_at_once_follow_each_other() {
     let live = LivePolicy::new(IoPolicy::default());
     let add = |rule: &'static str| {
@@ -317,6 +366,7 @@ fn any_rule() -> impl Strategy<Value = Rule> {
                 clients: nets.iter().map(|net| net.parse().unwrap()).collect(),
                 name: name.map(|name| name.parse().unwrap()),
                 mode,
+                read_ahead: None,
                 stable: if direct_write {
                     StableFloor::WORDS[floor].1
                 } else {
@@ -370,7 +420,7 @@ proptest! {
         client in prop::sample::select(vec!["10.0.0.7", "10.9.0.1", "192.168.0.1", "::1"]),
         name in prop::option::of("(a|b|ab|x\\.ckpt)"),
     ) {
-        let policy = IoPolicy { read, write, stable: StableFloor::Asked, rules };
+        let policy = IoPolicy { read, write, rules, ..IoPolicy::default() };
         let client: IpAddr = client.parse().unwrap();
         let name = name.as_ref().map(String::as_bytes);
         let choice = policy.choose(io, bytes, client, name);

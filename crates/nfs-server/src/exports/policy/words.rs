@@ -74,6 +74,29 @@ fn known_mode(text: &str, or: &str) -> Result<Mode, String> {
     }
 }
 
+/// How much is to be read ahead, as a size; 0 for nothing.
+///
+/// # Errors
+/// The sentence to show.
+pub fn parse_read_ahead(text: &str) -> Result<u64, String> {
+    let bytes = parse_size(text)?;
+    check_read_ahead(bytes)?;
+    Ok(bytes)
+}
+
+/// # Errors
+/// The sentence to show, for what is too little to be of use or more than a stream may have.
+pub(crate) fn check_read_ahead(bytes: u64) -> Result<(), String> {
+    let (least, most) = (limits::READ_AHEAD_BYTES_MIN, limits::READ_AHEAD_BYTES_MAX);
+    if bytes == 0 || (least..=most).contains(&bytes) {
+        return Ok(());
+    }
+    let (bytes, least, most) = (show_size(bytes), show_size(least), show_size(most));
+    Err(format!(
+        "{bytes} cannot be read ahead; write 0 for nothing, or \"{least}\" to \"{most}\""
+    ))
+}
+
 /// The floor that a WRITE mode and a setting of `stable` give together.
 ///
 /// # Errors
@@ -131,6 +154,7 @@ pub(crate) struct RuleParts {
     pub(crate) clients: Vec<ipnet::IpNet>,
     pub(crate) name: Option<NamePattern>,
     pub(crate) mode: Option<String>,
+    pub(crate) read_ahead: Option<u64>,
 }
 
 impl RuleParts {
@@ -145,9 +169,14 @@ impl RuleParts {
             }
             "name" => self.name.replace(value.parse()?).is_some(),
             "mode" => self.mode.replace(value.to_owned()).is_some(),
+            "read_ahead" => {
+                let bytes = parse_read_ahead(value)?;
+                self.read_ahead.replace(bytes).is_some()
+            }
             _ => {
                 return Err(format!(
-                    "unknown key \"{key}\"; known keys are op, min, max, client, name, mode"
+                    "unknown key \"{key}\"; known keys are op, min, max, client, name, mode, \
+                     read_ahead"
                 ));
             }
         };
@@ -186,6 +215,11 @@ impl RuleParts {
         if self.clients.len() > most {
             return Err(format!("more than {most} clients; use wider networks"));
         }
+        if self.read_ahead.is_some() && (mode.mode != Mode::Direct || self.op == Some(Io::Write)) {
+            let message = "read_ahead is of direct READs alone; leave it out, or write mode direct \
+                           and no other op than read";
+            return Err(message.to_owned());
+        }
         Ok(Rule {
             op: self.op,
             min_bytes,
@@ -193,6 +227,7 @@ impl RuleParts {
             clients: self.clients,
             name: self.name,
             mode: mode.mode,
+            read_ahead: self.read_ahead,
             stable: mode.stable.unwrap_or_default(),
         })
     }
@@ -216,6 +251,9 @@ impl fmt::Display for Rule {
         if let Some(name) = &self.name {
             // What a comma would cut in two; the pattern in a file may hold one.
             write!(f, "name={},", name.as_str().replace(',', "?"))?;
+        }
+        if let Some(bytes) = self.read_ahead {
+            write!(f, "read_ahead={},", show_size(bytes))?;
         }
         match self.stable {
             StableFloor::Asked => write!(f, "mode={}", self.mode),
@@ -257,6 +295,8 @@ pub struct IoChange {
     pub write: Option<WriteMode>,
     /// Floor of all WRITEs. Where this is left out and `write` is the kernel's 3 or 4, theirs.
     pub stable: Option<StableFloor>,
+    /// What is read ahead of direct READs where no rule says something else, in bytes.
+    pub read_ahead: Option<u64>,
     /// All rules, in place of those before.
     pub rules: Option<Vec<Rule>>,
 }
@@ -266,6 +306,7 @@ impl IoChange {
     /// The sentence to show: contradictions, and more rules than an export may have.
     pub fn check(&self) -> Result<(), String> {
         floor_of(self.write, self.stable)?;
+        check_read_ahead(self.read_ahead.unwrap_or(0))?;
         let most = limits::IO_RULES_PER_EXPORT_MAX;
         match &self.rules {
             Some(rules) if rules.len() > most => {
@@ -283,6 +324,7 @@ impl IoChange {
             read: self.read.unwrap_or(before.read),
             write: self.write.map_or(before.write, |write| write.mode),
             stable: floor.unwrap_or(before.stable),
+            read_ahead: self.read_ahead.unwrap_or(before.read_ahead),
             rules: self.rules.clone().unwrap_or_else(|| before.rules.clone()),
         }
     }
@@ -294,6 +336,9 @@ impl fmt::Display for IoPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (read, write, stable) = (self.read, self.write, floor_word(self.stable));
         write!(f, "read={read} write={write} stable={stable}")?;
+        if self.read_ahead != limits::READ_AHEAD_BYTES_DEFAULT {
+            write!(f, " read_ahead={}", show_size(self.read_ahead))?;
+        }
         if !self.rules.is_empty() {
             let rules: Vec<String> = self.rules.iter().map(ToString::to_string).collect();
             write!(f, " rules=[{}]", rules.join("; "))?;

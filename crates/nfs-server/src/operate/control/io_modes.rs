@@ -34,6 +34,9 @@ pub struct IoOrder {
     pub write: Option<String>,
     /// The least stability of WRITEs, written as under the key `stable` of the configuration.
     pub stable: Option<String>,
+    /// What is read ahead of direct READs, written as under the key `read_ahead` of the configuration.
+    #[serde(default)]
+    pub read_ahead: Option<String>,
     /// All rules, each as [`policy::parse_rule`] reads it; an empty list removes them.
     pub rules: Option<Vec<String>>,
 }
@@ -48,6 +51,8 @@ pub struct IoView {
     pub write: String,
     /// The least stability of WRITEs.
     pub stable: String,
+    /// Bytes that are read ahead of a sequential stream of direct READs.
+    pub read_ahead_bytes: u64,
     /// Rules in the order tried, as [`policy::parse_rule`] reads them.
     pub rules: Vec<String>,
 }
@@ -134,6 +139,9 @@ pub struct Why {
     pub size: u64,
     /// How the range would be moved, in ascending order; none for a READ behind the file's end.
     pub segments: Vec<WhySegment>,
+    /// Bytes that are read ahead of READs like this one where they are a sequential stream; `None` where none can be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub read_ahead_bytes: Option<u64>,
     /// Why it would not be moved in the mode that was chosen, in words.
     pub fallbacks: Vec<String>,
     /// Bytes of the file in the page cache (whole pages); `None` where the kernel does not say.
@@ -199,6 +207,7 @@ impl IoView {
             read: policy.read.to_string(),
             write: policy.write.to_string(),
             stable: word_of(policy.stable, StableFloor::WORDS).to_owned(),
+            read_ahead_bytes: policy.read_ahead,
             rules: policy.rules.iter().map(ToString::to_string).collect(),
         }
     }
@@ -231,12 +240,15 @@ impl IoOrder {
         let write = self.write.as_deref().map(str::parse).transpose();
         let floor = |word: &str| from_word(word, StableFloor::WORDS);
         let stable = self.stable.as_deref().map(floor).transpose();
+        let read_ahead = self.read_ahead.as_deref();
+        let read_ahead = read_ahead.map(policy::parse_read_ahead).transpose();
         let rules =
             |rules: &Vec<String>| rules.iter().map(|rule| policy::parse_rule(rule)).collect();
         let change = IoChange {
             read: read.map_err(in_key("read"))?,
             write: write.map_err(in_key("write"))?,
             stable: stable.map_err(in_key("stable"))?,
+            read_ahead: read_ahead.map_err(in_key("read_ahead"))?,
             rules: self.rules.as_ref().map(rules).transpose()?,
         };
         change.check()?;

@@ -47,6 +47,7 @@ const fn direct() -> IoPolicy {
         read: Mode::Direct,
         write: Mode::Direct,
         stable: StableFloor::Asked,
+        read_ahead: 1 << 20,
         rules: Vec::new(),
     }
 }
@@ -66,6 +67,7 @@ fn a_direct_write_has_its_edges_in_the_cache_and_a_read_is_rounded_out() {
     assert_eq!(why.because, "the export's \"write\"; it has no rules");
     let why = explain(&asked(Io::Read, 100, 1000), &direct(), &facts()).unwrap();
     assert_eq!(moved(&why), [(0, 1536, "direct")]);
+    assert_eq!(why.read_ahead_bytes, Some(1 << 20));
     assert!(why.notes[0].starts_with("rounded out"), "{:?}", why.notes);
     assert_eq!(why.stable, None);
 }

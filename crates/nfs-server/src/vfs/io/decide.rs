@@ -165,6 +165,11 @@ impl Decision {
         within_call(self.asked.end - self.asked.start)
     }
 
+    /// The range that the call moves.
+    pub(crate) fn asked(&self) -> Range<u64> {
+        self.asked.clone()
+    }
+
     /// Where the bytes of a segment are in WRITE's data.
     pub(crate) fn part(&self, segment: &Segment) -> Range<usize> {
         let place = |at: u64| within_call(at.saturating_sub(self.asked.start));

@@ -1,13 +1,14 @@
 //! READ, WRITE and COMMIT.
 //!
 //! How a call is moved is decided before it moves a byte (`decide.rs`); the shard's engine then moves the
-//! segments that were decided (`read.rs`, `write.rs`). What the file system refuses is done through the page
+//! segments that were decided (`read.rs`, `write.rs`), or answers a READ from what `read_ahead.rs` had read. What the file system refuses is done through the page
 //! cache within the same call, counted (`transfer.rs`), and remembered for the file (`refusals.rs`). COMMIT
 //! and what else puts a file on stable storage is in `commit.rs`.
 
 mod commit;
 pub(crate) mod decide;
 mod read;
+mod read_ahead;
 mod refusals;
 mod transfer;
 mod write;

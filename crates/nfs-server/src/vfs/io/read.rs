@@ -15,6 +15,7 @@ use super::transfer::Transfer;
 use super::{ReadDone, Stability, must_be_regular};
 use crate::exports::policy::Io;
 use crate::operate::trace::Event;
+use crate::vfs::ahead::Reading;
 use crate::vfs::{Target, Vfs};
 
 impl Vfs {
@@ -43,7 +44,9 @@ impl Vfs {
         };
         let mut transfer = Transfer::new(target, &call, &before.stat).ok_or(Error::Invalid)?;
         let wanted = transfer.decision.bytes();
-        let read = self.read_range(engine, target, &mut transfer).await;
+        let mut ahead = self.reading(target, &transfer.decision, &before.stat);
+        let ahead = ahead.as_mut();
+        let read = self.read_range(engine, target, &mut transfer, ahead).await;
         transfer.count(target, read.as_ref().map_or(0, |(data, _)| data.len()));
         let (data, share) = read?;
         let done = data.len() as u64;
@@ -66,14 +69,40 @@ impl Vfs {
         })
     }
 
-    /// Reads what was decided, or what there is of it.
+    /// Reads what was decided, or what there is of it: of what was read ahead if it is there.
     async fn read_range(
         self: &Arc<Self>,
         engine: &Engine,
         target: &Target,
         transfer: &mut Transfer<'_>,
+        ahead: Option<&mut Reading>,
     ) -> Result<(Buf, Share)> {
-        // A READ has one segment at most.
+        let Some(ahead) = ahead else {
+            return self.read_segment(engine, target, transfer, None).await;
+        };
+        if !ahead.is_covered {
+            // What was asked for comes first.
+            let read = self.read_segment(engine, target, transfer, None).await?;
+            self.read_ahead(engine, target, ahead);
+            return Ok(read);
+        }
+        self.read_ahead(engine, target, ahead);
+        if let Some(piece) = ahead.take_whole().await {
+            self.answered_ahead(target, transfer, piece.data.len());
+            return Ok((piece.data, piece.share));
+        }
+        let ahead = Some(&*ahead);
+        self.read_segment(engine, target, transfer, ahead).await
+    }
+
+    /// Reads the one segment that a READ has, if it has any.
+    async fn read_segment(
+        self: &Arc<Self>,
+        engine: &Engine,
+        target: &Target,
+        transfer: &mut Transfer<'_>,
+        ahead: Option<&Reading>,
+    ) -> Result<(Buf, Share)> {
         let first = transfer.decision.segments().next();
         let len = first.as_ref().map_or(0, len_of);
         let (share, _of_mount) = self.room_for(target, BufferPool::bytes_of(len)).await;
@@ -81,6 +110,13 @@ impl Vfs {
         let Some(mut segment) = first else {
             return Ok((data, share));
         };
+        if let Some(ahead) = ahead
+            && ahead.copy_into(&mut data).await?
+        {
+            data.truncate(transfer.decision.bytes());
+            self.answered_ahead(target, transfer, data.len());
+            return Ok((data, share));
+        }
         loop {
             let file = match segment.mode {
                 Mode::Direct => self.direct_fd(target, Io::Read).await,
@@ -153,11 +189,19 @@ impl Vfs {
         let budget_bytes = self.read_buffers.budget().total();
         let of_mount = target.object.mount.read_share(budget_bytes);
         loop {
-            let client_part = of_clients.take(client, bytes).await;
+            let client_part = match of_clients.try_take(client, bytes) {
+                Some(part) => part,
+                None => {
+                    // What was read ahead is not worth a wait.
+                    self.ahead.give_way();
+                    of_clients.take(client, bytes).await
+                }
+            };
             if let Some(mount_part) = of_mount.try_take(client, bytes) {
                 return (client_part, mount_part);
             }
             drop(client_part);
+            self.ahead.give_way();
             let mount_part = of_mount.take(client, bytes).await;
             if let Some(client_part) = of_clients.try_take(client, bytes) {
                 return (client_part, mount_part);

@@ -23,6 +23,17 @@ pub(super) struct Line {
     moved_bytes: BTreeMap<String, u64>,
     fallbacks: BTreeMap<String, u64>,
     copied_bytes: u64,
+    ahead: Option<Ahead>,
+}
+
+/// What was read ahead of direct READs.
+#[derive(Debug, Default, Clone, Deserialize)]
+pub(super) struct Ahead {
+    pub(super) pieces: u64,
+    /// READs that were answered from pieces.
+    pub(super) answered: u64,
+    /// Bytes that no READ was answered with, by the word for why they were dropped.
+    pub(super) dropped_bytes: BTreeMap<String, u64>,
 }
 
 /// The counters of some of the lines, added up.
@@ -112,6 +123,13 @@ impl Figures {
             }
         }
         sum
+    }
+
+    /// What was read ahead in an export.
+    pub(super) fn ahead(&self, export: &str) -> Ahead {
+        let mut lines = self.io.iter().filter(|line| line.export == export);
+        let ahead = lines.find_map(|line| line.ahead.clone());
+        ahead.unwrap_or_default()
     }
 
     /// Checks that the export of `mode` has moved bytes in that mode and no call in another, or that the

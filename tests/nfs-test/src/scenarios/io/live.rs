@@ -308,6 +308,8 @@ fn foretold(bed: &Bed, control: &Control) -> Result<usize> {
     for case in &FORECASTS {
         let mut words = vec!["io", &export, "--read", "direct", "--write", "direct"];
         words.extend(["--stable", "asked"]);
+        // One call is compared with what is foretold of one.
+        words.extend(["--read-ahead", "0"]);
         if case.rules.is_empty() {
             words.push("--no-rules");
         }

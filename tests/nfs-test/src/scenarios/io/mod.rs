@@ -3,6 +3,7 @@
 //!
 //! Every scenario here serves one directory as several exports, one for each mode, from one server.
 
+mod ahead;
 mod bed;
 mod cells;
 mod coherence;
@@ -15,6 +16,7 @@ mod live;
 mod matrix;
 mod records;
 
+pub(super) use ahead::run as ahead;
 pub(super) use coherence::run as coherence;
 pub(super) use counted::run as counted;
 pub(super) use faults::run as faults;
