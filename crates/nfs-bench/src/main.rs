@@ -306,6 +306,11 @@ struct ModesArgs {
     /// Calls in flight
     #[arg(long, default_value_t = 32)]
     depth: usize,
+    /// A client alone with its file: one READ in flight, from one end to the other. Only ours and only the
+    /// workloads seq-read-1m and seq-read-128k, unless --who or --filter says otherwise; their goal is that direct
+    /// with read-ahead is no slower than dontcache
+    #[arg(long, conflicts_with = "depth")]
+    alone: bool,
     /// Measurements of each, of which the median is shown (3, or 5 without --quick)
     #[arg(long)]
     rounds: Option<usize>,
@@ -337,7 +342,8 @@ impl ModesArgs {
         Ok(ModesOptions {
             file_bytes: file_bytes(self.gib)?,
             memory_bytes: self.memory_mib << 20,
-            depth: self.depth,
+            depth: if self.alone { 1 } else { self.depth },
+            alone: self.alone,
             at_most: seconds.map(Duration::try_from_secs_f64).transpose()?,
             random_for: Duration::try_from_secs_f64(random)?,
             rounds,

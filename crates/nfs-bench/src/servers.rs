@@ -41,6 +41,8 @@ pub struct Penstock<'a> {
     pub engine: Option<Engine>,
     /// The word of the mode for READ and WRITE.
     pub mode: Option<&'a str>,
+    /// How much is read ahead of direct READs; the server's own choice if not given.
+    pub read_ahead: Option<&'a str>,
     /// The path by which clients mount the export.
     pub pseudo: &'a str,
     /// An address on a wire to guests on which the server listens, too, and the guests' network.
@@ -210,9 +212,12 @@ impl Start<'_> {
         let modes = ours.mode.map_or(String::new(), |mode| {
             format!("read = \"{mode}\"\nwrite = \"{mode}\"\n")
         });
+        let ahead = ours
+            .read_ahead
+            .map_or(String::new(), |ahead| format!("read_ahead = \"{ahead}\"\n"));
         format!(
             "[server]\nlisten = [\"127.0.0.1:{port}\"{listen}]\nstate_dir = \"{state}\"\nrpcbind = false\n{trust}{engine}\n\
-             [[export]]\npath = \"{directory}\"\npseudo = \"{}\"\nclients = [\"127.0.0.1\"{clients}{neighbours}]\nsquash = \"none\"\n{modes}",
+             [[export]]\npath = \"{directory}\"\npseudo = \"{}\"\nclients = [\"127.0.0.1\"{clients}{neighbours}]\nsquash = \"none\"\n{modes}{ahead}",
             ours.pseudo
         )
     }

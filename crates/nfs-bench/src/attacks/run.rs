@@ -189,6 +189,7 @@ pub(super) fn start(
             mode: None,
             pseudo: "/",
             guests: None,
+            read_ahead: None,
             neighbours: Some(neighbours),
         })
     };

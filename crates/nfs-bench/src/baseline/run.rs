@@ -85,6 +85,7 @@ impl Kind {
                 mode: None,
                 pseudo: "/",
                 guests: None,
+                read_ahead: None,
                 neighbours: None,
             })
         };

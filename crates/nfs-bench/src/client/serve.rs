@@ -70,6 +70,7 @@ impl Server {
                 // Not at "/", which libnfs 4 cannot mount where it is listed as an export.
                 pseudo: respond::EXPORT,
                 guests: wire.then_some((HOST, NETWORK)),
+                read_ahead: None,
                 neighbours: None,
             }),
             Self::Ganesha => Program::Ganesha,

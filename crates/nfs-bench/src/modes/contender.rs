@@ -43,6 +43,8 @@ const RESPONDER_FILE_BYTES: u64 = 1 << 40;
 pub enum Contender {
     /// The server of this project with an engine and a mode for READ and WRITE.
     Penstock(Engine, Mode),
+    /// The same in mode direct, with read-ahead switched off.
+    NothingAhead,
     /// NFS-Ganesha with its VFS back end.
     Ganesha,
     /// unfs3, a server in user space.
@@ -62,6 +64,7 @@ impl Contender {
         match self {
             Self::Penstock(Engine::Uring, mode) => format!("penstock {}", mode.word()),
             Self::Penstock(Engine::Threads, mode) => format!("penstock {} (threads)", mode.word()),
+            Self::NothingAhead => "penstock direct, nothing ahead".to_owned(),
             Self::Ganesha => "ganesha".to_owned(),
             Self::Unfs3 => "unfs3".to_owned(),
             Self::Fio { direct: true } => "local fio direct".to_owned(),
@@ -79,6 +82,7 @@ impl Contender {
     pub fn mode(self) -> Option<Mode> {
         match self {
             Self::Penstock(_, mode) => Some(mode),
+            Self::NothingAhead => Some(Mode::Direct),
             Self::Ganesha | Self::Unfs3 | Self::Fio { .. } | Self::Responder => None,
         }
     }
@@ -120,6 +124,15 @@ impl Start<'_> {
             Contender::Penstock(engine, mode) => Program::Penstock(Penstock {
                 engine: Some(engine),
                 mode: Some(mode.word()),
+                read_ahead: None,
+                pseudo: "/",
+                guests: None,
+                neighbours: None,
+            }),
+            Contender::NothingAhead => Program::Penstock(Penstock {
+                engine: Some(Engine::Uring),
+                mode: Some(Mode::Direct.word()),
+                read_ahead: Some("0"),
                 pseudo: "/",
                 guests: None,
                 neighbours: None,
@@ -158,6 +171,7 @@ mod tests {
     fn names_tell_the_contenders_apart() {
         let mut all = vec![
             Contender::Ganesha,
+            Contender::NothingAhead,
             Contender::Unfs3,
             Contender::Responder,
             Contender::Fio { direct: true },

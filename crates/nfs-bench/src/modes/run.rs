@@ -29,6 +29,8 @@ pub struct Options {
     pub memory_bytes: u64,
     /// Number of calls in flight.
     pub depth: usize,
+    /// One READ in flight: the workloads and contenders that this is about, where nothing else is asked for.
+    pub alone: bool,
     /// How long a measurement that is not random may send new calls; `None` lets it go through the whole
     /// file.
     pub at_most: Option<Duration>,
@@ -245,6 +247,9 @@ fn unfsd(options: &Options) -> Option<PathBuf> {
 fn contenders(options: &Options, unfs3: bool, missing: &mut Vec<String>) -> Vec<Contender> {
     let ours = |engine| Mode::ALL.map(|mode| Contender::Penstock(engine, mode));
     let mut all = ours(Engine::Uring).to_vec();
+    if options.alone {
+        all.push(Contender::NothingAhead);
+    }
     if options.threads {
         all.extend(ours(Engine::Threads));
     }
@@ -264,6 +269,10 @@ fn contenders(options: &Options, unfs3: bool, missing: &mut Vec<String>) -> Vec<
         missing.push("local fio: install fio".to_owned());
     }
     all.push(Contender::Responder);
+    if options.alone && options.who.is_empty() {
+        all.retain(|contender| contender.mode().is_some());
+        missing.clear();
+    }
     let named = |contender: &Contender| {
         let name = contender.name();
         options.who.is_empty() || options.who.iter().any(|who| name.contains(who))
@@ -274,8 +283,11 @@ fn contenders(options: &Options, unfs3: bool, missing: &mut Vec<String>) -> Vec<
 
 fn rows(options: &Options, volumes: &[Volume], contenders: &[Contender]) -> Vec<Row> {
     let wanted = |work: &Work| {
-        let filter = options.filter.as_deref();
-        filter.is_none_or(|filter| work.name().contains(filter))
+        let of_alone = [Work::SeqRead1m, Work::SeqRead128k].contains(work);
+        match options.filter.as_deref() {
+            Some(filter) => work.name().contains(filter),
+            None => !options.alone || of_alone,
+        }
     };
     let mut rows = Vec::new();
     for (at, volume) in volumes.iter().enumerate() {

@@ -19,6 +19,9 @@ const PLAIN_PROGRAM_MIB: [(Work, f64); 2] = [(Work::SeqRead1m, 2048.0), (Work::S
 
 /// Every goal, for what was measured on each volume.
 pub fn verdicts(report: &Report) -> Vec<Verdict> {
+    if report.header.depth == 1 {
+        return alone(report);
+    }
     let mut verdicts = Vec::new();
     let has = |name: &str| {
         report
@@ -76,6 +79,20 @@ pub fn verdicts(report: &Report) -> Vec<Verdict> {
             );
             let goal = format!("{volume}, {}: direct / best peer", Work::RandRead4k.name());
             verdicts.push(Verdict::at_least(goal, ratio, Some(2.0)));
+        }
+    }
+    verdicts
+}
+
+/// With one call in flight: what is read ahead by the server is not to be slower than what the kernel reads ahead.
+fn alone(report: &Report) -> Vec<Verdict> {
+    let mut verdicts = Vec::new();
+    for (volume, _) in &report.header.volumes {
+        for work in [Work::SeqRead1m, Work::SeqRead128k] {
+            let of_kernel = Contender::Penstock(Engine::Uring, Mode::DontCache);
+            let ratio = ratio(report, volume, work, report.rate(volume, work, of_kernel));
+            let goal = format!("{volume}, {}, alone: direct / dontcache", work.name());
+            verdicts.push(Verdict::at_least(goal, ratio, Some(1.0)));
         }
     }
     verdicts
@@ -210,6 +227,22 @@ mod tests {
         assert_eq!(goal(&verdicts, &[read, "page cache"]).met, Some(true));
         assert_eq!(goal(&verdicts, &[read, "plain program"]).met, Some(false));
         assert_eq!(goal(&verdicts, &["seq-write-1m", "best peer"]).met, None);
+    }
+
+    #[test]
+    fn alone_the_kernels_read_ahead_is_what_ours_is_held_against() {
+        let cached = Contender::Penstock(Engine::Uring, Mode::DontCache);
+        let mut report = report(vec![
+            row(Work::SeqRead128k, DIRECT, &[(300.0, 0.3, 0)]),
+            row(Work::SeqRead128k, cached, &[(200.0, 0.3, 0)]),
+        ]);
+        report.header.depth = 1;
+        let verdicts = verdicts(&report);
+        assert_eq!(verdicts.len(), 2);
+        let small = goal(&verdicts, &["seq-read-128k, alone"]);
+        assert!((small.value.unwrap() - 1.5).abs() < 1e-9);
+        assert_eq!(small.met, Some(true));
+        assert_eq!(goal(&verdicts, &["seq-read-1m, alone"]).met, None);
     }
 
     #[test]

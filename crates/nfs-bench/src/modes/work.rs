@@ -11,6 +11,9 @@ pub enum Work {
     /// The whole file from its beginning, an application's reads of 1 MiB.
     #[value(name = "seq-read-1m")]
     SeqRead1m,
+    /// The same in reads of 128 KiB, as programs make them that copy or checksum.
+    #[value(name = "seq-read-128k")]
+    SeqRead128k,
     /// The same in reads of 3 MiB, which travel as READs of the size the server takes.
     #[value(name = "seq-read-3m")]
     SeqRead3m,
@@ -39,8 +42,9 @@ pub enum Direction {
 
 impl Work {
     /// Every workload, in the order of the report.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::SeqRead1m,
+        Self::SeqRead128k,
         Self::SeqRead3m,
         Self::SeqWrite1m,
         Self::RandRead4k,
@@ -52,6 +56,7 @@ impl Work {
     pub fn name(self) -> &'static str {
         match self {
             Self::SeqRead1m => "seq-read-1m",
+            Self::SeqRead128k => "seq-read-128k",
             Self::SeqRead3m => "seq-read-3m",
             Self::SeqWrite1m => "seq-write-1m",
             Self::RandRead4k => "rand-read-4k",
@@ -64,9 +69,11 @@ impl Work {
     pub fn direction(self) -> Direction {
         match self {
             Self::SeqWrite1m | Self::Write47008 => Direction::Write,
-            Self::SeqRead1m | Self::SeqRead3m | Self::RandRead4k | Self::Read47008 => {
-                Direction::Read
-            }
+            Self::SeqRead1m
+            | Self::SeqRead128k
+            | Self::SeqRead3m
+            | Self::RandRead4k
+            | Self::Read47008 => Direction::Read,
         }
     }
 
@@ -74,6 +81,7 @@ impl Work {
     pub fn call_bytes(self) -> u32 {
         match self {
             Self::SeqRead1m | Self::SeqWrite1m => 1 << 20,
+            Self::SeqRead128k => 128 << 10,
             Self::SeqRead3m => 3 << 20,
             Self::RandRead4k => 4096,
             Self::Write47008 | Self::Read47008 => 47_008,
