@@ -291,6 +291,27 @@ impl Buf {
         self.len = range.len();
     }
 
+    /// Bytes of its memory that lie before its first one.
+    #[must_use]
+    pub fn lead(&self) -> usize {
+        self.start
+    }
+
+    /// Widens it by these bytes before its first one and behind its last one, which stay where they are in memory.
+    /// Whether there was room for them ([`Buf::lead`], [`Buf::capacity`]); if not, nothing is done.
+    #[must_use]
+    pub fn enclose(&mut self, before: &[u8], behind: &[u8]) -> bool {
+        if before.len() > self.start || behind.len() > self.capacity() - self.len {
+            return false;
+        }
+        self.start -= before.len();
+        self.len += before.len() + behind.len();
+        self[..before.len()].copy_from_slice(before);
+        let end = self.len - behind.len();
+        self[end..].copy_from_slice(behind);
+        true
+    }
+
     /// The address of its first byte as a number, for [`crate::plan::plan_write`].
     #[must_use]
     pub fn address(&self) -> usize {

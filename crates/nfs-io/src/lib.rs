@@ -51,6 +51,7 @@ pub mod promptness;
 pub mod shares;
 pub mod size;
 pub mod socket;
+pub mod staging;
 pub mod turns;
 
 #[cfg(test)]

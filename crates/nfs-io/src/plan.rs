@@ -25,6 +25,24 @@ pub struct Alignment {
     pub block: u32,
 }
 
+impl Alignment {
+    /// What the direct middle of a write begins and ends at a multiple of, in bytes; 0 where that is not known.
+    #[must_use]
+    pub fn of_writes(&self) -> u64 {
+        write_align(self).unwrap_or(0)
+    }
+}
+
+fn write_align(alignment: &Alignment) -> Result<u64, Fallback> {
+    let known = |align| power_of_two(align).ok_or(Fallback::AlignmentUnknown);
+    let block = match alignment.block {
+        0 => 1,
+        block => known(block)?,
+    };
+    let offset = known(alignment.offset)?;
+    Ok(offset.max(block).max(DIRECT_WRITE_ALIGN_BYTES_MIN))
+}
+
 /// Why a range is not moved directly although that was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fallback {
@@ -259,15 +277,8 @@ fn aligned_middle(
     memory: usize,
     alignment: &Alignment,
 ) -> Result<Range<u64>, Fallback> {
-    let known = |align| power_of_two(align).ok_or(Fallback::AlignmentUnknown);
-    let memory_align = known(alignment.memory)?;
-    let block = match alignment.block {
-        0 => 1,
-        block => known(block)?,
-    };
-    let align = known(alignment.offset)?
-        .max(block)
-        .max(DIRECT_WRITE_ALIGN_BYTES_MIN);
+    let memory_align = power_of_two(alignment.memory).ok_or(Fallback::AlignmentUnknown)?;
+    let align = write_align(alignment)?;
     if asked.end - asked.start < align {
         return Err(Fallback::ShorterThanAlignment);
     }

@@ -166,6 +166,19 @@ impl Engine {
     }
 }
 
+/// Carries out an operation on the calling thread, which may block, with the identity `creds`: for jobs of a
+/// pool that have more than one to do.
+///
+/// # Panics
+/// When the operation's range is not within its buffer.
+#[must_use]
+pub fn execute(op: Op, creds: &Creds) -> OpResult {
+    match op.check() {
+        Ok(()) => threads::execute(op, creds),
+        Err(errno) => op.failed(errno),
+    }
+}
+
 impl std::fmt::Debug for Engine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Engine({}, {} in flight)", self.kind(), self.in_flight())
