@@ -256,6 +256,25 @@ pub const READ_AHEAD_DEBT_MAX: u32 = 64;
 /// Pages that the edges of direct WRITEs to one file may leave in the page cache before it is asked to
 /// let go of them; a COMMIT does that too.
 pub const EDGE_PAGES_KEPT_MAX: u32 = 4096;
+/// Bytes of a block whose parts are held until a neighbour completes it: a page, and the least that a direct
+/// middle is a multiple of. Files that ask for larger ones are not staged.
+pub const STAGED_BLOCK_BYTES: usize = 4096;
+/// Milliseconds for which a part of a block waits for its neighbour. Then it is written without it, half a second
+/// later at most.
+pub const STAGED_MILLISECONDS_MAX: u64 = 1000;
+/// Milliseconds between two looks at what waits.
+pub const STAGED_SWEEP_MILLISECONDS: u64 = 250;
+/// Blocks of one file that are held or under way.
+pub const STAGED_BLOCKS_PER_FILE_MAX: usize = 1024;
+/// Files of which something is held. They stay in the file cache meanwhile.
+pub const STAGED_FILES_MAX: usize = 256;
+/// Held parts take one part in this many of the memory for the data of WRITEs.
+pub const STAGED_BUDGET_DIVISOR: u64 = 8;
+/// Of that memory a client holds at most so many times what is left free: alone half of it, beside another
+/// such client a third.
+pub const STAGED_TIMES_FREE_MAX: u32 = 1;
+/// How often a file is asked for its size while what is held of it goes into it.
+pub const STAGED_SIZE_TRIES_MAX: u32 = 16;
 /// Clients named as writers of one file's unstable data, and clients of it that have to hear of a lost write.
 /// Others learn of it by the write verifier alone, which makes them send their data again.
 pub const UNSTABLE_WRITERS_PER_OBJECT_MAX: usize = 64;

@@ -360,6 +360,7 @@ impl Server {
         let sweepers = [
             tokio::spawn(sweep(Arc::clone(&self.service.vfs))),
             tokio::spawn(sweep_idle(Arc::clone(&self.service))),
+            tokio::spawn(sweep_staged(Arc::clone(&self.service.vfs))),
         ];
         let accepting = self.accept();
         tokio::select! {
@@ -442,6 +443,7 @@ impl Server {
         ];
         let named = counters.named().into_iter().chain(others);
         let named = named.chain(counters.access.named());
+        let named = named.chain(self.service.vfs.stages.named());
         let named = named.chain(self.service.audit.counters());
         let named = named.map(|(name, value)| (name.to_owned(), value));
         let calls = counters.procedures().into_iter().map(|status| {
@@ -487,6 +489,14 @@ async fn sweep(vfs: Arc<Vfs>) {
     }
 }
 
+/// Has ends of WRITEs written that wait for a neighbour for long.
+async fn sweep_staged(vfs: Arc<Vfs>) {
+    loop {
+        tokio::time::sleep(Duration::from_millis(limits::STAGED_SWEEP_MILLISECONDS)).await;
+        vfs.flush_aged();
+    }
+}
+
 /// Puts objects that nobody uses out of the file cache, and old replies out of theirs, gives memory back, and says what lines of
 /// the log were left out, now and then.
 async fn sweep_idle(service: Arc<Service>) {
@@ -521,6 +531,13 @@ fn end(vfs: &Arc<Vfs>, shards: Vec<ShardHandle>) {
             Ok(Err(error)) => tracing::error!(%error, "a shard failed"),
             Err(_) => tracing::error!("a shard panicked"),
         }
+    }
+    let flushed = async {
+        let most = Duration::from_secs(limits::DRAIN_SECONDS_MAX);
+        tokio::time::timeout(most, vfs.flush_stages()).await
+    };
+    if tokio::runtime::Handle::current().block_on(flushed).is_err() {
+        tracing::warn!("ends of WRITEs were not written: their file system does not answer");
     }
     vfs.sync_all();
     vfs.trace.close();

@@ -26,6 +26,7 @@ fn order(read: &str, write: &str, stable: &str, rules: &[&str]) -> IoOrder {
         stable: Some(stable.to_owned()),
         // What is foretold is what one call does.
         read_ahead: Some("0".to_owned()),
+        staging: None,
         rules: Some(rules.iter().map(|rule| (*rule).to_owned()).collect()),
     }
 }

@@ -16,7 +16,10 @@ pub use nfs_io::Mode;
 
 pub use live::LivePolicy;
 pub use pattern::NamePattern;
-pub use words::{IoChange, WriteMode, parse_mode, parse_read_ahead, parse_rule, show_size};
+pub use words::{
+    IoChange, STAGING, WriteMode, parse_mode, parse_read_ahead, parse_rule, parse_staging,
+    show_size,
+};
 pub(crate) use words::{RuleParts, check_read_ahead, floor_of};
 
 use crate::limits;
@@ -104,6 +107,9 @@ pub struct IoPolicy {
     /// Most bytes that are read ahead of one sequential stream of direct READs, where the rule that matches says
     /// nothing else; 0 for none. At most [`limits::READ_AHEAD_BYTES_MAX`].
     pub read_ahead: u64,
+    /// Whether the ends of UNSTABLE direct WRITEs that fill no whole block are held in memory until a neighbour
+    /// completes the block. Of no meaning in other modes.
+    pub staging: bool,
     /// The rules in the order in which they are tried; the first that matches decides. At most
     /// [`limits::IO_RULES_PER_EXPORT_MAX`].
     pub rules: Vec<Rule>,
@@ -117,6 +123,7 @@ impl Default for IoPolicy {
             write: Mode::Buffered,
             stable: StableFloor::Asked,
             read_ahead: limits::READ_AHEAD_BYTES_DEFAULT,
+            staging: false,
             rules: Vec::new(),
         }
     }
@@ -143,6 +150,8 @@ pub struct Rule {
     /// The least stability of the WRITEs it matches, where it is more than the policy's own (the kernel's
     /// WRITE modes 3 and 4 as a rule's mode).
     pub stable: StableFloor,
+    /// Whether the WRITEs it matches are staged; `None` leaves that to the policy's own.
+    pub staging: Option<bool>,
 }
 
 /// What a policy decided for a call.
@@ -154,6 +163,8 @@ pub struct Choice {
     pub stable: StableFloor,
     /// Most bytes that are read ahead of a sequential stream of such READs, if they are direct; 0 for none.
     pub read_ahead: u64,
+    /// The ends of a direct WRITE may be held; of no meaning for a READ.
+    pub staging: bool,
     /// The rule or setting that made this choice.
     pub because: Because,
 }
@@ -200,10 +211,12 @@ impl IoPolicy {
             (None, Io::Write) => (self.write, self.stable, Because::Setting),
         };
         let read_ahead = found.and_then(|(_, rule)| rule.read_ahead);
+        let staging = found.and_then(|(_, rule)| rule.staging);
         Choice {
             mode,
             stable: stable.max(self.stable),
             read_ahead: read_ahead.unwrap_or(self.read_ahead),
+            staging: staging.unwrap_or(self.staging),
             because,
         }
     }
@@ -257,6 +270,7 @@ impl Rule {
             mode,
             read_ahead: None,
             stable: StableFloor::Asked,
+            staging: None,
         }
     }
 

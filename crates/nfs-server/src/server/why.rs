@@ -299,6 +299,11 @@ fn notes(call: &IoCall, decision: &Decision, segments: &[Segment], size: u64) ->
                     through the page cache, and remembered";
         notes.push(note.to_owned());
     }
+    if decision.may_be_staged() {
+        let note = "staged: what is before and behind the direct middle is held in memory until a neighbour \
+                    completes its block, for a second at most; the segments are those without a neighbour";
+        notes.push(note.to_owned());
+    }
     if decision.is_synced_once() {
         let note = "the segments are written one after the other and synced once, after the last";
         notes.push(note.to_owned());

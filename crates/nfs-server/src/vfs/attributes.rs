@@ -134,9 +134,14 @@ impl Vfs {
             return (Err(error), self.wcc_unchanged(target).await);
         }
         let change = target.object.begin_change(target.actor.author);
+        let pause = match self.pause_staging(target.object.inode()).await {
+            Ok(pause) => pause,
+            Err(busy) => return (Err(busy), self.wcc_unchanged(target).await),
+        };
         let (vfs, job) = (Arc::clone(self), target.clone());
         let done = self
             .opening(target.queue(), move || {
+                let _pause = pause;
                 set_attributes(&vfs, &job, &set, guard)
             })
             .await

@@ -18,6 +18,7 @@ use super::gate::Changing;
 use super::lookup::open_entry;
 use super::resolve::{identity, table_failed, table_id, take_back};
 use super::stable::Flush;
+use super::staging::Pause;
 use super::{
     Attributes, EntryName, Error, FileKind, Object, Result, SetAttributes, TimeChange, Wcc, WithWcc,
 };
@@ -96,10 +97,33 @@ impl Vfs {
         set: SetAttributes,
     ) -> WithWcc<Created> {
         let name = name.bytes().to_vec();
+        let pause = match self.pause_entry(directory, &name, &set).await {
+            Ok(pause) => pause,
+            Err(busy) => return (Err(busy), self.wcc_unchanged(directory).await),
+        };
         self.change_directory(directory, move |vfs, directory| {
+            let _pause = pause;
             create_node(vfs, directory, &name, &node, &set)
         })
         .await
+    }
+
+    /// A file may be there that is to be cut: has nothing of it staged meanwhile.
+    async fn pause_entry(
+        self: &Arc<Self>,
+        directory: &Target,
+        name: &[u8],
+        set: &SetAttributes,
+    ) -> Result<Option<Pause>> {
+        if set.size.is_none() || !self.stages.has_files() {
+            return Ok(None);
+        }
+        let (job, name) = (Arc::clone(&directory.object), name.to_vec());
+        let look = move || fs::statx_at(job.path(), &name);
+        match self.blocking(directory.queue(), look).await? {
+            Ok(stat) => self.pause_staging((stat.dev, stat.ino)).await,
+            Err(_not_there) => Ok(None),
+        }
     }
 
     /// Gives an object another name.

@@ -90,8 +90,11 @@ impl Vfs {
             && stat.dev == inode.dev
             && object.mount.is_mounted_as(stat.mnt_id)
             && Arc::ptr_eq(&object.mount, &directory.object.mount);
-        let fsid = object.mount.fsid;
-        same.then_some((object, Attributes { stat, fsid }))
+        if !same {
+            return None;
+        }
+        let attributes = self.attributes_as_told(&object, stat).ok()?;
+        Some((object, attributes))
     }
 
     /// A look-up that does not wait: `EAGAIN` where the kernel's memory has not the answer.
@@ -112,8 +115,20 @@ impl Vfs {
         let object = self.intern(&directory.object, &directory.tree, name, fd, &stat)?;
         let place = directory.object.inode_id();
         self.hints.remember(place, name, object.inode_id());
-        let fsid = object.mount.fsid;
-        Ok((object, Attributes { stat, fsid }))
+        let attributes = self.attributes_as_told(&object, stat)?;
+        Ok((object, attributes))
+    }
+
+    /// The attributes of an object, which `stat` was just asked for: again, if clients were told of bytes that
+    /// the file has not got yet.
+    fn attributes_as_told(&self, object: &Object, stat: Stat) -> Result<Attributes> {
+        match self.stages.of(object.inode()) {
+            Some(_) => object.attributes(),
+            None => Ok(Attributes {
+                stat,
+                fsid: object.mount.fsid,
+            }),
+        }
     }
 
     fn lookup_name(
@@ -124,8 +139,8 @@ impl Vfs {
     ) -> Result<(Arc<Object>, Attributes)> {
         let (fd, stat) = open_entry(directory, name, extra)?;
         let object = self.intern(&directory.object, &directory.tree, name, fd, &stat)?;
-        let fsid = object.mount.fsid;
-        Ok((object, Attributes { stat, fsid }))
+        let attributes = self.attributes_as_told(&object, stat)?;
+        Ok((object, attributes))
     }
 
     async fn lookup_self(&self, directory: &Target) -> Result<(Arc<Object>, Attributes)> {

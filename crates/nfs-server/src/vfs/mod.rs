@@ -32,6 +32,7 @@ mod readdir;
 mod resolve;
 mod room;
 pub(crate) mod stable;
+pub(crate) mod staging;
 mod target;
 mod tree;
 mod trees;
@@ -59,6 +60,7 @@ use gate::Gates;
 use handle_table::HandleTable;
 use hints::Hints;
 use stable::{Committer, Verifier};
+use staging::Stages;
 
 pub(crate) use access::Access;
 pub(crate) use attributes::{Attributes, SetAttributes, TimeChange};
@@ -101,6 +103,8 @@ pub(crate) struct Vfs {
     pub(crate) committer: Arc<Committer>,
     pub(crate) gates: Gates,
     pub(crate) ahead: Arc<Ahead>,
+    /// Ends of direct WRITEs that wait for their neighbours.
+    pub(crate) stages: Arc<Stages>,
     pub(crate) trace: Arc<Trace>,
     pub(crate) counters: VfsCounters,
     /// The largest READ and WRITE, in bytes.
@@ -181,6 +185,7 @@ impl Vfs {
             committer: Committer::new(pool.clone(), Arc::clone(&verifier), ring),
             gates: Gates::default(),
             ahead,
+            stages: Arc::new(Stages::new(write_budget.clone())),
             pool,
             write_budget,
             read_shares: Shares::new(

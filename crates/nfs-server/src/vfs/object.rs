@@ -18,6 +18,7 @@ use parking_lot::{Mutex, RwLock};
 
 use super::file_io::FileIo;
 use super::permits::Permits;
+use super::staging::Stages;
 use super::tree::Mount;
 use super::wcc::WccChain;
 use super::{Access, Actor, Error, FileKind, Result};
@@ -38,6 +39,8 @@ pub(crate) struct Object {
     path: OwnedFd,
     /// What counts against the descriptor budget for `path`.
     _slot: FdSlot,
+    /// Where ends of its direct WRITEs are held.
+    pub(super) stages: Arc<Stages>,
     /// What the moving of its bytes needs: descriptors, refusals, unstable data.
     pub(super) io: FileIo,
     permits: Mutex<Permits>,
@@ -64,6 +67,7 @@ impl Object {
         mount: Arc<Mount>,
         path: OwnedFd,
         slot: FdSlot,
+        stages: Arc<Stages>,
         stat: &Stat,
     ) -> Self {
         Self {
@@ -74,6 +78,7 @@ impl Object {
             kind: stat.kind(),
             path,
             _slot: slot,
+            stages,
             io: FileIo::default(),
             permits: Mutex::default(),
             wcc: WccChain::default(),
@@ -91,6 +96,11 @@ impl Object {
         self.path.as_fd()
     }
 
+    /// The device and number of the inode, which two exports may have in common.
+    pub(super) fn inode(&self) -> (u64, u64) {
+        (self.dev, self.ino)
+    }
+
     pub(crate) fn is_directory(&self) -> bool {
         self.kind == FileKind::Directory
     }
@@ -101,7 +111,8 @@ impl Object {
     /// # Errors
     /// [`Error::Stale`] when the last name of the object is gone.
     pub(crate) fn stat(&self) -> Result<Stat> {
-        let stat = fs::statx(self.path())?;
+        let ask = || Ok(fs::statx(self.path())?);
+        let stat = self.stages.stat(self.inode(), ask)?;
         if stat.nlink == 0 {
             Err(Error::Stale)
         } else {

@@ -4,6 +4,7 @@
 //! systems keep those valid while entries come and go, and over a restart, so a listing that goes
 //! on after a change neither repeats nor loses entries that were there all along.
 
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use crate::vfs::fh::Handle;
@@ -147,6 +148,11 @@ impl Vfs {
             _ => {}
         }
         let (fd, stat) = open_entry(directory, name, ResolveFlags::empty())?;
+        let again = || Ok(fs::statx(fd.as_fd())?);
+        let stat = match self.stages.of((stat.dev, stat.ino)) {
+            Some(_) => self.stages.stat((stat.dev, stat.ino), again)?,
+            None => stat,
+        };
         let mount = directory.tree.mount_of(&directory.object.mount, &stat)?;
         let fsid = mount.fsid;
         let handle = self.handle_of(directory, &mount, name, fd, &stat)?;

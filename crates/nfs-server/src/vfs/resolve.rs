@@ -372,9 +372,9 @@ impl Vfs {
         }
         let slot = self.files.budget().take();
         let mut leaving = Leaving::default();
-        let object = self
-            .files
-            .insert(Object::new(handle, mount, fd, slot, stat), &mut leaving);
+        let stages = Arc::clone(&self.stages);
+        let object = Object::new(handle, mount, fd, slot, stages, stat);
+        let object = self.files.insert(object, &mut leaving);
         self.let_go(leaving);
         Ok(object)
     }

@@ -9,7 +9,8 @@ use std::str::FromStr as _;
 use anyhow::Context as _;
 use nfs_server::exports::config::{from_word, word_of};
 use nfs_server::exports::policy::{
-    Io, IoChange, StableFloor, WriteMode, parse_mode, parse_read_ahead, parse_rule, show_size,
+    Io, IoChange, StableFloor, WriteMode, parse_mode, parse_read_ahead, parse_rule, parse_staging,
+    show_size,
 };
 use nfs_server::operate::control::{
     Command, ExportStatus, IoChanged, IoOrder, IoQuery, IoState, IoView, Status, Why, WhyQuery,
@@ -26,7 +27,7 @@ use crate::exit::UsageError;
 /// Without an option the policy of EXPORT, or of every export, is shown: the modes of READ and WRITE, the
 /// floor under the stability of WRITEs, and the rules in the order they are tried.
 ///
-/// With --read, --write, --stable, --read-ahead, --rule or --no-rules the policy of EXPORT is changed, all of it in one
+/// With --read, --write, --stable, --staging, --read-ahead, --rule or --no-rules the policy of EXPORT is changed, all of it in one
 /// step; what is not named stays. Calls under way finish as they began. The change lasts until the next
 /// reload or restart, which go back to the configuration.
 ///
@@ -52,6 +53,10 @@ pub(super) struct Args {
     /// for example 8MiB; 0 for nothing
     #[arg(long, value_name = "SIZE", conflicts_with = "why", value_parser = checked(parse_read_ahead))]
     read_ahead: Option<String>,
+    /// Whether the ends of UNSTABLE direct WRITEs that fill no whole block are held in memory until a neighbour
+    /// completes the block: on or off
+    #[arg(long, value_name = "WORD", conflicts_with = "why", value_parser = checked(parse_staging))]
+    staging: Option<String>,
     /// A rule, as "op=read,min=64KiB,max=4MiB,client=10.0.0.0/8,name=*.ckpt,mode=direct"; only mode must be
     /// there. Repeat it for more, in the order tried. They take the place of all rules there were
     #[arg(long, value_name = "RULE", conflicts_with_all = ["why", "no_rules"], value_parser = checked(parse_rule))]
@@ -62,7 +67,7 @@ pub(super) struct Args {
 
     /// Show how the bytes of READ and WRITE were moved since the server started: calls and bytes by the
     /// mode that was chosen, what they really went as, and why some went another way
-    #[arg(long, conflicts_with_all = ["why", "read", "write", "stable", "read_ahead", "rule", "no_rules"])]
+    #[arg(long, conflicts_with_all = ["why", "read", "write", "stable", "staging", "read_ahead", "rule", "no_rules"])]
     counters: bool,
 
     /// Say what would happen to a READ or WRITE of this file: its path on the server's host, or as clients
@@ -143,6 +148,7 @@ impl Args {
             write: self.write.clone(),
             stable: self.stable.clone(),
             read_ahead: self.read_ahead.clone(),
+            staging: self.staging.clone(),
             rules,
         };
         if order.change().map_err(UsageError)? == IoChange::default() {
@@ -228,7 +234,11 @@ pub(crate) fn lines(view: &IoView) -> Vec<String> {
         }
         word => format!("at least {word}"),
     };
-    let mut lines = vec![format!("read {}, write {}, {floor}", view.read, view.write)];
+    let staged = if view.staging == "on" { ", staged" } else { "" };
+    let mut lines = vec![format!(
+        "read {}, write {}{staged}, {floor}",
+        view.read, view.write
+    )];
     match view.read_ahead_bytes {
         READ_AHEAD_BYTES_DEFAULT => {}
         0 => lines.push("nothing is read ahead of direct READs".to_owned()),

@@ -195,6 +195,7 @@ impl Args {
             write: self.write,
             stable: self.stable,
             read_ahead: self.read_ahead,
+            staging: None,
             rules: None,
         };
         change.check().map_err(UsageError)?;

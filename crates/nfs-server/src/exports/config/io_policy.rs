@@ -7,8 +7,8 @@ use toml::de::DeTable;
 use super::toml_section::{Findings, Item, Section};
 use super::{from_word, parse_net};
 use crate::exports::policy::{
-    Io, IoPolicy, NamePattern, Rule, RuleParts, StableFloor, WriteMode, check_read_ahead, floor_of,
-    parse_mode,
+    Io, IoPolicy, NamePattern, Rule, RuleParts, STAGING, StableFloor, WriteMode, check_read_ahead,
+    floor_of, parse_mode,
 };
 use crate::limits;
 
@@ -20,6 +20,7 @@ const RULE_KEYS: &[&str] = &[
     "name",
     "mode",
     "read_ahead",
+    "staging",
 ];
 
 /// The policy of one export, with a warning for each rule that can never match.
@@ -45,6 +46,9 @@ pub(super) fn io_policy(
         write: write.map_or(default.write, |write| write.value.mode),
         stable,
         read_ahead: read_ahead(section, findings).unwrap_or(default.read_ahead),
+        staging: section
+            .choice("staging", STAGING, findings)
+            .unwrap_or(default.staging),
         rules,
     };
     if let Some(spans) = spans {
@@ -144,6 +148,7 @@ fn rule(table: &Item<&DeTable<'_>>, findings: &mut Findings<'_>) -> Option<Rule>
             .word_or_number("mode", "a mode, as \"direct\"", findings)
             .map(|mode| mode.value),
         read_ahead: read_ahead(&section, findings),
+        staging: section.choice("staging", STAGING, findings),
     };
     // A mistake in one key would be told again as one of the whole rule.
     if findings.len() > before {

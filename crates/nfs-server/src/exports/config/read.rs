@@ -55,6 +55,7 @@ const EXPORT_KEYS: &[&str] = &[
     "write",
     "stable",
     "read_ahead",
+    "staging",
     "rule",
 ];
 const CLIENT_KEYS: &[&str] = &[

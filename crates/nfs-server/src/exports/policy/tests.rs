@@ -355,9 +355,9 @@ fn any_rule() -> impl Strategy<Value = Rule> {
         nets,
         name,
         any_mode(),
-        0..3_usize,
+        (0..3_usize, prop::option::of(any::<bool>())),
     )
-        .prop_map(|(op, min, max, nets, name, mode, floor)| {
+        .prop_map(|(op, min, max, nets, name, mode, (floor, staging))| {
             let direct_write = op == Some(Io::Write) && mode == Mode::Direct;
             Rule {
                 op,
@@ -372,6 +372,8 @@ fn any_rule() -> impl Strategy<Value = Rule> {
                 } else {
                     StableFloor::Asked
                 },
+                // Of READ it is refused where it is read.
+                staging: staging.filter(|_| op != Some(Io::Read)),
             }
         })
 }

@@ -97,6 +97,17 @@ pub(crate) fn check_read_ahead(bytes: u64) -> Result<(), String> {
     ))
 }
 
+/// The words that say whether WRITEs are staged.
+pub const STAGING: &[(&str, bool)] = &[("off", false), ("on", true)];
+
+/// Whether WRITEs are staged: `on` or `off`.
+///
+/// # Errors
+/// The sentence to show.
+pub fn parse_staging(text: &str) -> Result<bool, String> {
+    from_word(text, STAGING).map_err(|message| format!("staging: {message}"))
+}
+
 /// The floor that a WRITE mode and a setting of `stable` give together.
 ///
 /// # Errors
@@ -123,7 +134,7 @@ pub(crate) fn floor_of(
 }
 
 /// A rule as `key=value` pairs with commas between: `op` (read or write), `min`, `max` (sizes), `client` (a
-/// network; may be repeated), `name` (a pattern), `mode`. Only `mode` must be there. A comma within a
+/// network; may be repeated), `name` (a pattern), `mode`, `staging` (on or off). Only `mode` must be there. A comma within a
 /// name is written `?`.
 ///
 /// # Errors
@@ -155,6 +166,7 @@ pub(crate) struct RuleParts {
     pub(crate) name: Option<NamePattern>,
     pub(crate) mode: Option<String>,
     pub(crate) read_ahead: Option<u64>,
+    pub(crate) staging: Option<bool>,
 }
 
 impl RuleParts {
@@ -173,10 +185,11 @@ impl RuleParts {
                 let bytes = parse_read_ahead(value)?;
                 self.read_ahead.replace(bytes).is_some()
             }
+            "staging" => self.staging.replace(parse_staging(value)?).is_some(),
             _ => {
                 return Err(format!(
                     "unknown key \"{key}\"; known keys are op, min, max, client, name, mode, \
-                     read_ahead"
+                     read_ahead, staging"
                 ));
             }
         };
@@ -190,6 +203,9 @@ impl RuleParts {
     /// The sentence to show.
     pub(crate) fn finish(self) -> Result<Rule, String> {
         let mode = self.mode.ok_or("has no mode; add mode = \"direct\"")?;
+        if self.staging == Some(true) && self.op == Some(Io::Read) {
+            return Err("staging is of WRITE; leave it out, or write op = \"write\"".to_owned());
+        }
         let mode = match self.op {
             Some(Io::Write) => mode.parse::<WriteMode>()?,
             None if matches!(mode.as_str(), "3" | "4") => {
@@ -229,6 +245,7 @@ impl RuleParts {
             mode: mode.mode,
             read_ahead: self.read_ahead,
             stable: mode.stable.unwrap_or_default(),
+            staging: self.staging,
         })
     }
 }
@@ -256,9 +273,13 @@ impl fmt::Display for Rule {
             write!(f, "read_ahead={},", show_size(bytes))?;
         }
         match self.stable {
-            StableFloor::Asked => write!(f, "mode={}", self.mode),
-            StableFloor::DataSync => f.write_str("mode=3"),
-            StableFloor::FileSync => f.write_str("mode=4"),
+            StableFloor::Asked => write!(f, "mode={}", self.mode)?,
+            StableFloor::DataSync => f.write_str("mode=3")?,
+            StableFloor::FileSync => f.write_str("mode=4")?,
+        }
+        match self.staging {
+            Some(staging) => write!(f, ",staging={}", word_of(staging, STAGING)),
+            None => Ok(()),
         }
     }
 }
@@ -297,6 +318,8 @@ pub struct IoChange {
     pub stable: Option<StableFloor>,
     /// What is read ahead of direct READs where no rule says something else, in bytes.
     pub read_ahead: Option<u64>,
+    /// Whether WRITEs are staged.
+    pub staging: Option<bool>,
     /// All rules, in place of those before.
     pub rules: Option<Vec<Rule>>,
 }
@@ -325,6 +348,7 @@ impl IoChange {
             write: self.write.map_or(before.write, |write| write.mode),
             stable: floor.unwrap_or(before.stable),
             read_ahead: self.read_ahead.unwrap_or(before.read_ahead),
+            staging: self.staging.unwrap_or(before.staging),
             rules: self.rules.clone().unwrap_or_else(|| before.rules.clone()),
         }
     }
@@ -338,6 +362,9 @@ impl fmt::Display for IoPolicy {
         write!(f, "read={read} write={write} stable={stable}")?;
         if self.read_ahead != limits::READ_AHEAD_BYTES_DEFAULT {
             write!(f, " read_ahead={}", show_size(self.read_ahead))?;
+        }
+        if self.staging {
+            f.write_str(" staging=on")?;
         }
         if !self.rules.is_empty() {
             let rules: Vec<String> = self.rules.iter().map(ToString::to_string).collect();

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::exports::config::{from_word, word_of};
-use crate::exports::policy::{self, IoChange, IoPolicy, LivePolicy, StableFloor};
+use crate::exports::policy::{self, IoChange, IoPolicy, LivePolicy, STAGING, StableFloor};
 
 /// Asks for the policies: [`Command::Io`](super::Command::Io), answered with a list of [`IoState`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,6 +37,9 @@ pub struct IoOrder {
     /// What is read ahead of direct READs, written as under the key `read_ahead` of the configuration.
     #[serde(default)]
     pub read_ahead: Option<String>,
+    /// Whether WRITEs are staged, written as under the key `staging` of the configuration.
+    #[serde(default)]
+    pub staging: Option<String>,
     /// All rules, each as [`policy::parse_rule`] reads it; an empty list removes them.
     pub rules: Option<Vec<String>>,
 }
@@ -53,6 +56,8 @@ pub struct IoView {
     pub stable: String,
     /// Bytes that are read ahead of a sequential stream of direct READs.
     pub read_ahead_bytes: u64,
+    /// Whether WRITEs are staged.
+    pub staging: String,
     /// Rules in the order tried, as [`policy::parse_rule`] reads them.
     pub rules: Vec<String>,
 }
@@ -208,6 +213,7 @@ impl IoView {
             write: policy.write.to_string(),
             stable: word_of(policy.stable, StableFloor::WORDS).to_owned(),
             read_ahead_bytes: policy.read_ahead,
+            staging: word_of(policy.staging, STAGING).to_owned(),
             rules: policy.rules.iter().map(ToString::to_string).collect(),
         }
     }
@@ -249,6 +255,11 @@ impl IoOrder {
             write: write.map_err(in_key("write"))?,
             stable: stable.map_err(in_key("stable"))?,
             read_ahead: read_ahead.map_err(in_key("read_ahead"))?,
+            staging: self
+                .staging
+                .as_deref()
+                .map(policy::parse_staging)
+                .transpose()?,
             rules: self.rules.as_ref().map(rules).transpose()?,
         };
         change.check()?;

@@ -44,6 +44,7 @@ fn moved(why: &Why) -> Vec<(u64, u64, &str)> {
 
 const fn direct() -> IoPolicy {
     IoPolicy {
+        staging: false,
         read: Mode::Direct,
         write: Mode::Direct,
         stable: StableFloor::Asked,

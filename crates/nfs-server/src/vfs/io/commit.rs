@@ -15,6 +15,7 @@ use nfs_io::op::Op;
 use nfs_io::{Errno, fs};
 use parking_lot::Mutex;
 
+use super::super::staging::{WHOLE, Why};
 use super::super::{Access, Error, Object, Result, WithWcc};
 use super::decide::transfer_error;
 use super::must_be_regular;
@@ -68,8 +69,12 @@ impl Vfs {
             }
         };
         change.found(&before);
-        let synced = self.sync_file(engine, target, Arc::clone(&fd), true);
-        let result = match synced.await {
+        let held = self.settle_all(object.inode(), &WHOLE, Why::Commit).await;
+        let synced = match held {
+            Ok(()) => self.sync_file(engine, target, Arc::clone(&fd), true).await,
+            Err(error) => Err(error),
+        };
+        let result = match synced {
             Err(Error::Busy) => Err(Error::Busy),
             // Asked in any case: to answer with an error is to tell.
             result if object.io.must_hear_of_error(target.actor.author) => {
@@ -170,7 +175,7 @@ impl Vfs {
     }
 
     /// Unstable data of this file may be lost.
-    pub(super) fn lost(&self, object: &Object) {
+    pub(in crate::vfs) fn lost(&self, object: &Object) {
         let covered = object.io.take_unstable();
         object.io.sync_failed(covered);
         self.verifier.change();

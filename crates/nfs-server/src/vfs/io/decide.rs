@@ -11,9 +11,11 @@ use std::ops::Range;
 
 use nfs_io::limits::SEGMENTS_MAX;
 use nfs_io::plan::{Alignment, Segment, plan_read, plan_write};
+use nfs_io::staging::{End, Placed};
 use nfs_io::{Errno, Mode, WriteSync};
 
 use crate::exports::policy::{Choice, Io, IoPolicy, Stability};
+use crate::limits;
 use crate::operate::io_counters::Reason;
 use crate::vfs::Error;
 
@@ -68,6 +70,8 @@ pub(crate) struct Decision {
     /// The range that is moved: of a READ, what the file has of it.
     asked: Range<u64>,
     segments: [Option<Segment>; SEGMENTS_MAX],
+    /// What the middle of a direct WRITE is a multiple of, in bytes.
+    block: u64,
 }
 
 /// The step at which a segment failed, with its error.
@@ -128,6 +132,7 @@ pub(crate) fn decide(policy: &IoPolicy, call: &IoCall, facts: &IoFacts<'_>) -> O
         stability: choice.stable.raise(call.stable),
         asked: offset..offset.checked_add(bytes as u64)?,
         segments,
+        block: facts.alignment.of_writes(),
     })
 }
 
@@ -165,9 +170,44 @@ impl Decision {
         within_call(self.asked.end - self.asked.start)
     }
 
-    /// The range that the call moves.
+    /// The range that is moved: of a READ, what the file has of it.
     pub(crate) fn asked(&self) -> Range<u64> {
         self.asked.clone()
+    }
+
+    /// May the ends of the WRITE be held until a neighbour completes their blocks? So if it is UNSTABLE, the middle
+    /// is written directly, and something is before or behind it.
+    pub(crate) fn may_be_staged(&self) -> bool {
+        let direct = |segment: Segment| segment.mode == Mode::Direct;
+        let block = limits::STAGED_BLOCK_BYTES as u64;
+        self.io == Io::Write
+            && self.choice.staging
+            && self.stability == Stability::Unstable
+            && self.segments().count() > 1
+            && self.segments().any(direct)
+            && self.block == block
+    }
+
+    /// The decision for the same WRITE once it was staged: its data is `run` and what else could not be held.
+    pub(crate) fn with_run<M, S>(&self, placed: &Placed<M, S>) -> Self {
+        let run = placed.run.clone();
+        let part = |end, file: Range<u64>| {
+            let mode = Mode::Buffered;
+            (end == End::Refused).then_some(Segment { file, mode })
+        };
+        let direct = Segment {
+            file: run.clone(),
+            mode: Mode::Direct,
+        };
+        Self {
+            asked: self.asked.start.min(run.start)..self.asked.end.max(run.end),
+            segments: [
+                part(placed.head, self.asked.start..run.start),
+                Some(direct),
+                part(placed.tail, run.end..self.asked.end),
+            ],
+            ..self.clone()
+        }
     }
 
     /// Where the bytes of a segment are in WRITE's data.

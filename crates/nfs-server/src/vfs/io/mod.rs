@@ -10,6 +10,7 @@ pub(crate) mod decide;
 mod read;
 mod read_ahead;
 mod refusals;
+mod staged;
 mod transfer;
 mod write;
 

@@ -9,6 +9,7 @@ use nfs_io::op::Op;
 use nfs_io::plan::Segment;
 use nfs_io::{Buf, BufferPool, Errno, Keep, Mode, Share};
 
+use super::super::staging::Why;
 use super::super::{Access, Error, Result};
 use super::decide::{Failure, IoCall, len_of};
 use super::transfer::Transfer;
@@ -32,8 +33,13 @@ impl Vfs {
     ) -> Result<ReadDone> {
         let object = &target.object;
         must_be_regular(object)?;
-        let before = self.attributes(target).await?;
+        let mut before = self.attributes(target).await?;
         self.check_io(target, Access::READ, before.stat).await?;
+        if self.stages.of(object.inode()).is_some() {
+            let range = offset..offset.saturating_add(count as u64);
+            self.settle(object.inode(), &range, Why::Read).await?;
+            before = self.attributes(target).await?;
+        }
         let call = IoCall {
             io: Io::Read,
             offset,

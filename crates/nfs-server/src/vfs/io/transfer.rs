@@ -8,6 +8,7 @@ use nfs_io::Mode;
 use nfs_io::fs::{self, Stat};
 use nfs_io::plan::Segment;
 
+use super::super::staging::Staged;
 use super::super::{Object, Result};
 use super::decide::{Decision, Failure, IoCall, IoFacts, decide, len_of};
 use crate::exports::policy::Io;
@@ -26,6 +27,8 @@ pub(super) struct Transfer<'c> {
     /// Why bytes do not go the way that was chosen, as last met.
     fallback: Option<Reason>,
     pub(super) tally: Tally,
+    /// Where a WRITE's ends are staged.
+    pub(super) staged: Option<Staged>,
 }
 
 impl<'c> Transfer<'c> {
@@ -51,6 +54,7 @@ impl<'c> Transfer<'c> {
             fallback: decision.fallback,
             decision,
             tally,
+            staged: None,
         })
     }
 
@@ -79,6 +83,7 @@ impl<'c> Transfer<'c> {
         self.tally.segment(mode, bytes);
         if self.decision.choice.mode == Mode::Direct && mode != Mode::Direct {
             let pages = u32::try_from(bytes / PAGE_BYTES + 1).unwrap_or(u32::MAX);
+            self.object.stages.note_partial_block();
             self.object
                 .io
                 .edge_pages

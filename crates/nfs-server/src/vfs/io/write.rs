@@ -10,6 +10,7 @@ use nfs_io::plan::Segment;
 use nfs_io::{Buf, Errno, Keep, Mode, WriteSync};
 
 use super::super::gate::{Group, Pass};
+use super::super::staging::Staged;
 use super::super::{Access, Error, Object, Result, WithWcc};
 use super::decide::{Failure, IoCall, len_of, transfer_error};
 use super::transfer::Transfer;
@@ -30,7 +31,7 @@ impl Vfs {
         engine: &Engine,
         target: &Target,
         offset: u64,
-        payload: Payload,
+        mut payload: Payload,
         asked: Stability,
     ) -> WithWcc<WriteDone> {
         let object = &target.object;
@@ -70,10 +71,15 @@ impl Vfs {
         transfer.tally.copied(payload.copied);
         let committed = transfer.decision.stability;
         let verifier = self.verifier.bytes();
-        let written = self
-            .write_range(engine, target, &fd, &mut transfer, payload.data)
-            .await;
-        let result = match written {
+        let data = &mut payload.data;
+        let written = match self.stage(target, &fd, &mut transfer, data).await {
+            Ok(()) => {
+                self.write_range(engine, target, &fd, &mut transfer, payload.data)
+                    .await
+            }
+            Err(error) => Err(error),
+        };
+        let result = match transfer.end_staging(written, offset) {
             Ok(0) if wanted > 0 => Err(Error::Errno(Errno::NOSPC)),
             Ok(count) => {
                 self.trace
@@ -177,7 +183,7 @@ impl Vfs {
                 range: transfer.decision.part(&segment),
                 sync,
                 mode: segment.mode,
-                keep: Keep::new(pass),
+                keep: Keep::new((pass, transfer.staged.as_ref().and_then(Staged::kept))),
             };
             let done = engine.submit(op, &target.actor.creds, target.queue()).await;
             // Lost with the engine: nobody waits for an answer any more.
