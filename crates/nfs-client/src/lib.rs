@@ -78,6 +78,7 @@ pub mod client;
 pub mod connection;
 pub mod error;
 pub mod file;
+mod hint;
 pub mod identity;
 pub mod limits;
 pub mod mount3;
@@ -95,6 +96,7 @@ pub use connection::{
 };
 pub use error::{ClientError, RpcError};
 pub use file::{Depth, File, TransferSizes, Windows};
+pub use hint::{Hint, UnknownHint};
 pub use identity::Identity;
 pub use nfs3::{Nfs3, Node};
 pub use url::{NfsUrl, UrlError};

@@ -15,6 +15,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use crate::connection::Reconnect;
+use crate::hint::Hint;
 use crate::limits::{URL_BYTES_MAX, URL_PATH_BYTES_MAX};
 
 /// Where an NFS server listens unless it is told otherwise (RFC 2224 §3, RFC 1813 §2.1).
@@ -34,6 +35,7 @@ pub const NFS_PORT: u16 = 2049;
 /// | `nconnect=N` | how many connections to use, 1 to 16 | 1 |
 /// | `rsize=N`, `wsize=N` | bytes per READ and WRITE; the server's FSINFO caps them, and 1 MiB | what the server prefers |
 /// | `readdir-buffer=N[,M]` | bytes per directory reply, the larger one counts | 64 KiB |
+/// | `hint=HINT` | how files will be read: `sequential`, `random`, `noreuse`, `willneed` or `normal` ([`Hint`]) | found from the reads |
 /// | `timeout=N` | seconds that a call may take, reconnects included | 300 |
 /// | `timeo=N` | tenths of a second of silence after which calls go out again over a new connection | 150 |
 /// | `retrans=0` | a call is not sent again: it fails after `timeo` (60 s if not given) or a lost connection | |
@@ -69,6 +71,8 @@ pub struct NfsUrl {
     pub write_bytes: Option<u32>,
     /// Bytes of one READDIR or READDIRPLUS reply at most (`readdir-buffer`).
     pub directory_bytes: Option<u32>,
+    /// What is said of each file as it is opened.
+    pub hint: Option<Hint>,
     /// How long a call may take.
     pub call_timeout: Option<Duration>,
     /// How much silence makes calls go out again; whole tenths of a second.

@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use nfs_client::ClientError;
 use nfs_client::file::{Depth, File, Windows};
-use nfs_client::{Client, MountOptions};
+use nfs_client::{Client, Hint, MountOptions};
+use nfs_wire::nfs3::Procedure;
 use tokio::time::timeout;
 
 use double::Double;
@@ -68,8 +69,10 @@ async fn mounted(double: &Double, chance: &mut Chance) -> Client {
         transfer_bytes_max: [1000, 4096, 8192][chance.below(3)],
         memory_bytes_max: [0, 50_000, 1 << 20][chance.below(3)],
     };
+    let (_, hint) = Hint::WORDS[chance.below(Hint::WORDS.len())];
     let options = MountOptions {
         windows,
+        hint,
         ..MountOptions::default()
     };
     let mounted = Client::mount_with(&double.url(""), &options).await;
@@ -363,6 +366,28 @@ fn is_server_that_restarts_for_ever(errors: &[(&'static str, ClientError)]) -> b
     errors
         .iter()
         .all(|(_, error)| matches!(error, ClientError::VerifierKeepsChanging { .. }))
+}
+
+#[test]
+fn what_a_url_says_of_files_is_said_of_each_as_it_is_opened() {
+    for_seeds(1..2, async |seed| {
+        let double = Double::start(seed).await;
+        let (client, _) = Client::mount(&double.url("")).await.unwrap();
+        let file = client.create(b"file", 0o644).await.unwrap();
+        file.write_at(0, vec![7; FILE_BYTES]).await.unwrap();
+        file.close().await.unwrap();
+        let reads = || double.calls(Procedure::Read);
+        assert_eq!(reads(), 0);
+        let said = double.url("?hint=willneed");
+        let (client, _) = Client::mount(&said).await.unwrap();
+        let opened = client.open(b"file").await.unwrap();
+        while reads() == 0 {
+            // SLEEP: a poll rests between two looks.
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let read = opened.read_at(0, FILE_BYTES).await.unwrap();
+        assert!(read.data[..] == [7; FILE_BYTES]);
+    });
 }
 
 #[test]

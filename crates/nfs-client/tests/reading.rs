@@ -10,7 +10,7 @@ use nfs_client::ClientError;
 use nfs_client::mount3::Mount3;
 use nfs_client::nfs3::{Fattr3, FsinfoOk, Ftype3, LookupOk, Nfsstat3, PostOpAttr};
 use nfs_client::{
-    Client, ConnectOptions, Connection, Depth, File, Identity, Nfs3, RawConnection, Windows,
+    Client, ConnectOptions, Connection, Depth, File, Hint, Identity, Nfs3, RawConnection, Windows,
 };
 use nfs_wire::Decoder;
 use nfs_wire::nfs3::{Call, Procedure, ReadArgs, ReadOk};
@@ -359,6 +359,107 @@ async fn strided_reads_are_asked_ahead_and_each_once() {
     let mut asked = server.asked();
     asked.sort_unstable();
     assert_eq!(asked, wanted);
+}
+
+/// READs asked for so far, in the order of the file.
+fn in_order(server: &Server) -> Vec<(u64, u64)> {
+    let mut asked = server.asked();
+    asked.sort_unstable();
+    asked
+}
+
+/// So many READs of a transfer each, from the one with this number on.
+fn row(first: u64, count: u64) -> Vec<(u64, u64)> {
+    let transfers = first..first + count;
+    transfers.map(|n| (n * TRANSFER, TRANSFER)).collect()
+}
+
+#[tokio::test]
+async fn who_says_sequential_has_the_full_window_with_the_first_read() {
+    let (server, file) = served(100 * TRANSFER, fixed(4)).await;
+    file.advise(Hint::Sequential);
+    read_right(&file, &server, 50 * TRANSFER, 4096).await;
+    server.until("the window", |asked| asked.len() == 4).await;
+    assert_eq!(in_order(&server), row(50, 4));
+    // Another open of the file was told nothing.
+    let (server, client) = served_client(100 * TRANSFER, fixed(4)).await;
+    let told = client.open(b"file").await.unwrap();
+    told.advise(Hint::Sequential);
+    let other = client.open(b"file").await.unwrap();
+    read_right(&other, &server, 50 * TRANSFER, 4096).await;
+    assert_eq!(server.asked(), [(50 * TRANSFER, 4096)]);
+    // A clone is the same open.
+    read_right(&told.clone(), &server, 10 * TRANSFER, 4096).await;
+    server.until("the window", |asked| asked.len() == 5).await;
+    assert_eq!(in_order(&server)[..4], row(10, 4));
+}
+
+#[tokio::test]
+async fn who_says_random_is_read_nothing_ahead() {
+    let (server, file) = served(100 * TRANSFER, fixed(4)).await;
+    file.advise(Hint::Random);
+    let mut wanted = Vec::new();
+    for n in 0..40 {
+        read_right(&file, &server, n * 4096, 4096).await;
+        wanted.push((n * 4096, 4096));
+    }
+    // Reads of several transfers have what they ask for on its way at once, and no more.
+    read_right(&file, &server, 50 * TRANSFER, 3 * TRANSFER as usize).await;
+    wanted.extend(row(50, 3));
+    assert_eq!(in_order(&server), wanted);
+    // Nor a stream.
+    let mut stream = file.stream(60 * TRANSFER);
+    stream.next().await.unwrap();
+    wanted.extend(row(60, 1));
+    assert_eq!(in_order(&server), wanted);
+    file.advise(Hint::Normal);
+    stream.next().await.unwrap();
+    server
+        .until("a window", |asked| asked.len() > wanted.len() + 1)
+        .await;
+}
+
+#[tokio::test]
+async fn who_says_noreuse_leaves_nothing_behind() {
+    for (hint, times) in [(Hint::Normal, 1), (Hint::NoReuse, 2)] {
+        let (server, file) = served(100 * TRANSFER, fixed(4)).await;
+        file.advise(hint);
+        for offset in [0, 4096] {
+            read_right(&file, &server, offset, 4096).await;
+        }
+        // What lies between was read ahead, and is passed over.
+        read_right(&file, &server, 2 * TRANSFER, 4096).await;
+        read_right(&file, &server, TRANSFER, 4096).await;
+        let asked = server.asked();
+        let again = asked.iter().filter(|(offset, _)| *offset == TRANSFER);
+        assert_eq!(again.count(), times, "{hint}: {asked:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_will_be_needed_is_asked_for_at_once_and_each_once() {
+    let (server, file) = served(100 * TRANSFER, fixed(8)).await;
+    file.advise(Hint::WillNeed {
+        offset: 10 * TRANSFER,
+        len: 2 * TRANSFER + 100,
+    });
+    let wanted = [row(10, 2), vec![(12 * TRANSFER, 100)]].concat();
+    server.until("all of it", |asked| asked.len() == 3).await;
+    assert_eq!(in_order(&server), wanted);
+    let len = 2 * TRANSFER as usize + 100;
+    read_right(&file, &server, 10 * TRANSFER, len).await;
+    assert_eq!(in_order(&server), wanted, "it was here");
+    // No more than the window has room for, and nothing beyond the end of the file.
+    let (server, file) = served(5 * TRANSFER, fixed(3)).await;
+    file.advise(Hint::WILL_NEED_ALL);
+    server.until("a window", |asked| asked.len() == 3).await;
+    assert_eq!(in_order(&server), row(0, 3));
+    file.advise(Hint::WillNeed {
+        offset: u64::MAX,
+        len: u64::MAX,
+    });
+    read_right(&file, &server, 0, 5 * TRANSFER as usize).await;
+    server.assert_each_byte_once();
 }
 
 #[tokio::test]

@@ -69,6 +69,8 @@ Options of -o:
                            allow_other; no_default_permissions turns it off, for servers with ACLs that
                            allow more than the bits
   cached                   as --cached
+  hint=HINT                how programs read the files: sequential, random, noreuse, willneed or normal, as
+                           posix_fadvise(2) has them, which the kernel does not pass on
   nconnect=N               connections to the server, 1 to 16
   threads=N                threads that take the kernel's requests (2)
   attr_timeout=SECONDS     how long attributes may be remembered (1)
@@ -105,6 +107,9 @@ impl Args {
         let mut options = MountOptions::default();
         if let Some(count) = asked.nconnect {
             options.nconnect = count;
+        }
+        if let Some(hint) = asked.hint {
+            options.hint = hint;
         }
         if let Some(timeout) = asked.call_timeout {
             options.connect.call_timeout = timeout;

@@ -46,6 +46,23 @@ fn files_come_in_order_and_a_missing_one_is_told() {
 }
 
 #[test]
+fn whatever_is_said_of_a_file_its_bytes_are_the_same() {
+    let server = Served::new();
+    let whole = content(3_000_001, 4);
+    std::fs::write(server.path("f"), &whole).unwrap();
+    for hint in ["sequential", "random", "noreuse", "willneed", "normal"] {
+        let url = format!("{}?hint={hint}", server.url("f"));
+        let ran = server.run(&["cat", &url]);
+        assert_eq!((ran.code(), ran.errors()), (0, String::new()), "{hint}");
+        assert!(ran.bytes() == whole, "{hint}");
+    }
+    let ran = server.run(&["cat", &format!("{}?hint=dontneed", server.url("f"))]);
+    assert_eq!(ran.code(), 2);
+    let cure = "give sequential, random, noreuse, willneed or normal";
+    assert!(ran.errors().contains(cure), "{}", ran.errors());
+}
+
+#[test]
 fn parts_of_files() {
     let server = Served::new();
     let whole = content(2_500_000, 3);

@@ -398,7 +398,13 @@ fn random_reads_and_writes_match_a_model() {
         return;
     }
     let server = Server::new();
-    for (seed, arguments) in [(1, &[][..]), (2, &["--cached"]), (3, &["-o", "nconnect=4"])] {
+    for (seed, arguments) in [
+        (1, &[][..]),
+        (2, &["--cached"]),
+        (3, &["-o", "nconnect=4"]),
+        (5, &["-o", "hint=sequential"]),
+        (6, &["-o", "hint=willneed"]),
+    ] {
         let mount = server.mount(arguments);
         let mut model = Model::new(&[&mount.at("file")], seed);
         (0..STEPS).for_each(|_| model.step());

@@ -92,7 +92,8 @@ impl Client {
     /// This client with other windows, and memory of their own, for the files that it opens.
     #[must_use]
     pub fn with_windows(self, windows: Windows) -> Self {
-        let files = Arc::new(Files::new(self.transfer_sizes(), windows));
+        let files = Files::new(self.transfer_sizes(), windows).hinted(self.files.hint());
+        let files = Arc::new(files);
         Self { files, ..self }
     }
 

@@ -9,6 +9,7 @@ use super::Client;
 use crate::connection::{ConnectOptions, Connection, Connections, Reconnect, SourcePort, Target};
 use crate::error::{ClientError, Listed, RpcError, printable};
 use crate::file::{Files, TransferSizes, Windows};
+use crate::hint::Hint;
 use crate::identity::Identity;
 use crate::limits::{
     MOUNT_PATH_BYTES_MAX, READ_BYTES_MAX, READDIR_BYTES, SOFT_TIMEOUT_DEFAULT, TRANSFER_BYTES_MAX,
@@ -31,6 +32,8 @@ pub struct MountOptions {
     pub nconnect: u32,
     /// How much may be on its way.
     pub windows: Windows,
+    /// What is said of each file as it is opened, unless the URL says so.
+    pub hint: Hint,
 }
 
 impl Default for MountOptions {
@@ -45,6 +48,7 @@ impl Default for MountOptions {
             identity: Identity::current(),
             nconnect: 1,
             windows: Windows::default(),
+            hint: Hint::Normal,
         }
     }
 }
@@ -72,6 +76,7 @@ impl Client {
         let connection = connect_nfs(url, &options.connect).await?;
         let mount = connect_mount(url, &connection, &identity).await?;
         let (export, root) = find_export(&mount, &url.path).await?;
+        let hint = url.hint.unwrap_or(options.hint);
         let nconnect = url.nconnect.map_or(options.nconnect, u32::from);
         let mut nfs = Nfs3::new(Connections::more(connection, nconnect).await, identity);
         if url.read_only {
@@ -91,7 +96,7 @@ impl Client {
                 mount,
                 export,
                 root,
-                files: Arc::new(Files::new(transfer, options.windows)),
+                files: Arc::new(Files::new(transfer, options.windows).hinted(hint)),
             },
             rest,
         ))

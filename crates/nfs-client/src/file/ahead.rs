@@ -2,12 +2,14 @@
 //!
 //! [`Reading`] owns the READs ahead of all readers of a file as *slots*: disjoint ranges of the file,
 //! each one READ with its buffer. A reader takes its bytes out of slots, and moves the window of slots
-//! along as it goes; only that sends READs. A slot whose bytes are all taken is forgotten; so are slots
+//! along as it goes; only that sends READs, and a reader that says what it will need. A slot whose bytes are all taken is forgotten; so are slots
 //! that nobody came for within [`READ_AHEAD_KEPT`], or sooner when memory is short. Nothing is kept for
 //! a second reader: this is no cache.
 //!
 //! READs ahead run in tasks of their own, which end with the file. A reader's own READ, where no slot
 //! serves it, runs in the reader ([`Reading::exact`]).
+
+mod told;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -28,6 +30,7 @@ use super::pattern::{Advice, Patterns};
 use super::window::{Sent, Transferred, Window};
 use super::{Depth, Files, TransferSizes, Windows};
 use crate::error::{ClientError, printable, refused};
+use crate::hint::Hint;
 use crate::limits::{
     READ_AHEAD_KEPT, READ_AHEAD_KEPT_WHEN_SHORT, READ_AHEAD_TRANSFERS_MAX, READ_BYTES_MAX,
     TRANSFER_BYTES_MAX,
@@ -199,10 +202,16 @@ impl Reading {
         self.source.transfer << self.lock().window.doubled()
     }
 
-    /// Takes note of a reader's wish, and finds how it may go on.
-    pub(super) fn note(&self, offset: u64, len: u64) -> Follow {
+    /// Takes note of a reader's wish, and finds how it may go on, with what the reader says of itself.
+    pub(super) fn note(&self, offset: u64, len: u64, hint: Hint) -> Follow {
         let mut state = self.lock();
-        let advice = state.patterns.read(offset, len);
+        let advice = match hint {
+            Hint::Normal | Hint::NoReuse | Hint::WillNeed { .. } => {
+                state.patterns.read(offset, len)
+            }
+            Hint::Sequential => state.patterns.read_sequential(offset, len),
+            Hint::Random => Advice::Exact,
+        };
         while let Some(gone) = state.patterns.next_gone() {
             state.forget_stream(gone);
         }
@@ -211,7 +220,10 @@ impl Reading {
             Advice::Sequential { stream, end, ahead } => Follow::Sequential {
                 stream,
                 end,
-                until: end.saturating_add(ahead),
+                until: match hint {
+                    Hint::Sequential => u64::MAX,
+                    _ => end.saturating_add(ahead),
+                },
             },
             Advice::Strided {
                 stream,

@@ -104,6 +104,7 @@ use self::attributes::Attributes;
 use self::memory::Memory;
 use self::write::{Opened, Writing};
 use crate::error::{ClientError, printable, refused};
+use crate::hint::Hint;
 use crate::limits;
 use crate::nfs3::{Nfs3, Node};
 
@@ -171,6 +172,7 @@ impl Default for Windows {
 pub struct File {
     inner: Arc<Inner>,
     opened: Arc<Opened>,
+    advised: Arc<Advised>,
 }
 
 #[derive(Debug)]
@@ -193,6 +195,20 @@ struct Shared {
     inners: Mutex<Vec<Weak<Inner>>>,
 }
 
+/// What was said last of one open of a file, other than that a part of it will be needed.
+#[derive(Debug, Default)]
+struct Advised(Mutex<Hint>);
+
+impl Advised {
+    fn set(&self, hint: Hint) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = hint;
+    }
+
+    fn now(&self) -> Hint {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// The files of one client, with what bounds their windows.
 ///
 /// Knows those that are open, so that all opens of one file see what each of them writes; and those
@@ -201,6 +217,8 @@ struct Shared {
 pub(crate) struct Files {
     transfer: TransferSizes,
     windows: Windows,
+    /// What is said of each file as it is opened.
+    hint: Hint,
     memory: Memory,
     known: Mutex<HashMap<FileHandle, Known>>,
 }
@@ -226,7 +244,13 @@ impl File {
                 let shared = files.open(nfs, node, path);
                 let inner = shared.inner(files, nfs, node, path);
                 let opened = Arc::new(inner.shared.writing.opened(nfs));
-                return Ok(Self { inner, opened });
+                let file = Self {
+                    inner,
+                    opened,
+                    advised: Arc::default(),
+                };
+                file.advise(files.hint);
+                return Ok(file);
             }
             Ftype3::Dir => "directory",
             Ftype3::Lnk => "symbolic link",
@@ -292,13 +316,28 @@ impl File {
         shared.writing.set_attributes(nfs, *new).await
     }
 
+    /// Says how this open of the file, with its clones, will be read from now on. Another open of it is not
+    /// told. Costs nothing but for [`Hint::WillNeed`], which sends READs; it waits for nothing either way.
+    pub fn advise(&self, hint: Hint) {
+        match hint {
+            Hint::WillNeed { offset, len } => {
+                let end = offset.saturating_add(len);
+                self.inner.reading.will_need(offset..end);
+            }
+            Hint::Normal | Hint::Sequential | Hint::Random | Hint::NoReuse => {
+                self.advised.set(hint);
+            }
+        }
+    }
+
     /// Reads `len` bytes from `offset`, fewer only at the end of the file. Waits for what was written
     /// there to be at the server.
     pub async fn read_at(&self, offset: u64, len: usize) -> Result<ReadAt, ClientError> {
         let end = offset.saturating_add(u64::try_from(len).unwrap_or(u64::MAX));
         loop {
             let seen = self.inner.shared.writing.visible(offset, end).await;
-            let read = self.inner.read_at(offset, len).await?;
+            let hint = self.advised.now();
+            let read = self.inner.read_at(offset, len, hint).await?;
             if self.inner.shared.writing.still_good(seen) {
                 return Ok(read);
             }
@@ -445,9 +484,20 @@ impl Files {
         Self {
             transfer,
             windows,
+            hint: Hint::Normal,
             memory: Memory::new(windows.memory_bytes_max),
             known: Mutex::default(),
         }
+    }
+
+    /// The same, where `hint` is said of each file as it is opened.
+    pub(crate) fn hinted(self, hint: Hint) -> Self {
+        Self { hint, ..self }
+    }
+
+    /// What is said of each file as it is opened.
+    pub(crate) fn hint(&self) -> Hint {
+        self.hint
     }
 
     /// How many bytes each kind of call moves.

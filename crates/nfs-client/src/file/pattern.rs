@@ -111,6 +111,23 @@ impl Patterns {
         self.found(offset, len)
     }
 
+    /// Takes note of a read of `len` bytes at `offset` by somebody who says that it goes on: that is a stream by
+    /// itself.
+    pub(super) fn read_sequential(&mut self, offset: u64, len: u64) -> Advice {
+        self.turn += 1;
+        if len == 0 {
+            return Advice::Exact;
+        }
+        match self.continued(offset, len) {
+            Some(advice @ Advice::Sequential { .. }) => advice,
+            Some(Advice::Exact | Advice::Strided { .. }) | None => self.begin(Kind::Sequential {
+                end: offset.saturating_add(len),
+                row: len,
+                holes: Vec::new(),
+            }),
+        }
+    }
+
     /// The next stream that is no more: what was read ahead for it is of no use.
     pub(super) fn next_gone(&mut self) -> Option<u32> {
         self.gone.pop()

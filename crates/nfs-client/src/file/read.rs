@@ -7,6 +7,7 @@ use bytes::{Bytes, BytesMut};
 use super::ahead::{Follow, Reading};
 use super::{File, Inner};
 use crate::error::ClientError;
+use crate::hint::Hint;
 
 /// The bytes of one read, and whether the file ends behind them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,10 +22,15 @@ pub struct ReadAt {
 impl Inner {
     /// Reads `len` bytes from `offset`, fewer only at the end of the file. What one READ brings is not
     /// copied.
-    pub(super) async fn read_at(&self, offset: u64, len: usize) -> Result<ReadAt, ClientError> {
+    pub(super) async fn read_at(
+        &self,
+        offset: u64,
+        len: usize,
+        hint: Hint,
+    ) -> Result<ReadAt, ClientError> {
         let reading = &self.reading;
         let end = offset.saturating_add(u64::try_from(len).unwrap_or(u64::MAX));
-        let noted = reading.note(offset, end - offset);
+        let noted = reading.note(offset, end - offset, hint);
         let mut passing = None;
         let follow = match noted {
             Follow::Sequential {
@@ -56,6 +62,9 @@ impl Inner {
             read.push(piece.data);
             if piece.eof || at >= end {
                 drop(passing);
+                if hint == Hint::NoReuse {
+                    reading.leave_behind(follow, at);
+                }
                 let data = read.into_bytes();
                 let eof = piece.eof && (at < end || self.shared.writing.end() <= at);
                 return Ok(ReadAt { data, eof });
@@ -155,10 +164,15 @@ impl ReadStream {
     async fn piece(&self) -> Result<(Bytes, bool), ClientError> {
         let mut asked_again = false;
         loop {
-            let follow = Follow::Sequential {
-                stream: self.stream,
-                end: self.next,
-                until: self.end,
+            let follow = match self.file.advised.now() {
+                Hint::Random => Follow::Exact,
+                Hint::Normal | Hint::Sequential | Hint::NoReuse | Hint::WillNeed { .. } => {
+                    Follow::Sequential {
+                        stream: self.stream,
+                        end: self.next,
+                        until: self.end,
+                    }
+                }
             };
             let inner = &self.file.inner;
             // No piece reaches beyond what own writes were waited for.

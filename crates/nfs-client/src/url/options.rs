@@ -9,12 +9,13 @@ use crate::limits::{INTERFACE_BYTES_MAX, NCONNECT_MAX, URL_TIMEOUT_SECONDS_MAX};
 
 /// The options that have an effect, for messages.
 pub(super) const NAMES: &str = "version, nfsport, mountport, uid, gid, nconnect, rsize, wsize, \
-    readdir-buffer, timeout, timeo, retrans, autoreconnect, readonly, if";
+    readdir-buffer, hint, timeout, timeo, retrans, autoreconnect, readonly, if";
 
 pub(super) const ID_CURE: &str = "give a number from 0 to 4294967294";
 pub(super) const VERSION_CURE: &str = "version=3 is the only version so far";
 pub(super) const NCONNECT_CURE: &str = "give a number from 1 to 16";
 const BYTES_CURE: &str = "give a number of bytes, at least 512";
+pub(super) const HINT_CURE: &str = "give sequential, random, noreuse, willneed or normal";
 const TIMEOUT_CURE: &str = "give whole seconds, 1 to 1000000";
 const TIMEO_CURE: &str = "give tenths of a second, 1 to 10000000";
 const NUMBER_CURE: &str = "give a number";
@@ -90,6 +91,7 @@ impl NfsUrl {
                 let (one, other) = value.split_once(',').unwrap_or((value, value));
                 self.directory_bytes = Some(parse_bytes(one)?.max(parse_bytes(other)?));
             }
+            "hint" => self.hint = Some(value.parse().map_err(|_| HINT_CURE)?),
             "timeout" => {
                 let seconds = parse_within(value, 1, URL_TIMEOUT_SECONDS_MAX);
                 self.call_timeout = Some(Duration::from_secs(seconds.ok_or(TIMEOUT_CURE)?));
@@ -146,6 +148,7 @@ impl NfsUrl {
         write("rsize", shown(&self.read_bytes))?;
         write("wsize", shown(&self.write_bytes))?;
         write("readdir-buffer", shown(&self.directory_bytes))?;
+        write("hint", shown(&self.hint))?;
         let seconds = self.call_timeout.map(|time| time.as_secs());
         write("timeout", shown(&seconds))?;
         let tenths = self.retry_after.map(|time| time.as_millis() / 100);

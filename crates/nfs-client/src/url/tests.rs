@@ -205,6 +205,20 @@ fn settings() {
             },
         ),
         (
+            "hint=sequential",
+            NfsUrl {
+                hint: Some(Hint::Sequential),
+                ..plain()
+            },
+        ),
+        (
+            "hint=willneed",
+            NfsUrl {
+                hint: Some(Hint::WILL_NEED_ALL),
+                ..plain()
+            },
+        ),
+        (
             "timeo=600&timeout=30",
             NfsUrl {
                 retry_after: Some(seconds(60)),
@@ -255,6 +269,8 @@ fn settings_that_do_not_fit() {
         "rsize=64k",
         "wsize=",
         "readdir-buffer=1,2",
+        "hint=",
+        "hint=dontneed",
         "timeout=0",
         "timeout=1000001",
         "timeo=0",

@@ -17,7 +17,7 @@ use crate::windows;
 const AFTER_HELP: &str = "\
 A place is a path of this host, or nfs://HOST[:PORT]/EXPORT/PATH[?OPTION=VALUE&...]. %XX in
 it is a byte of the path. Options: nfsport, mountport, uid, gid, nconnect, rsize, wsize,
-readdir-buffer, timeout, timeo, retrans=0, autoreconnect=0, readonly, if, version=3.
+readdir-buffer, hint, timeout, timeo, retrans=0, autoreconnect=0, readonly, if, version=3.
 
 A file on a server that is reported as done is on stable storage. A file of this host is
 handed to its file system, as cp(1) does; with --fsync it is on stable storage, too.

@@ -3,6 +3,7 @@
 use std::str::FromStr;
 use std::time::Duration;
 
+use nfs_client::Hint;
 use nfs_client::limits::NCONNECT_MAX;
 use nfs_fuse::limits::{THREADS_MAX, TIMEOUT_MAX};
 
@@ -18,6 +19,7 @@ enum Word {
     EntryTimeout(Duration),
     Timeout(Duration),
     Threads(usize),
+    Hint(Hint),
 }
 
 /// All words of one `-o`, in order.
@@ -36,6 +38,7 @@ pub(super) struct Asked {
     pub(super) entry_timeout: Option<Duration>,
     pub(super) call_timeout: Option<Duration>,
     pub(super) threads: Option<usize>,
+    pub(super) hint: Option<Hint>,
 }
 
 impl FromStr for Words {
@@ -68,6 +71,10 @@ fn word(text: &str) -> Result<Word, String> {
             let count = number(name, value, most)?;
             Ok(Word::Threads(usize::try_from(count).unwrap_or(1)))
         }
+        ("hint", Some(value)) => match value.parse() {
+            Ok(hint) => Ok(Word::Hint(hint)),
+            Err(unknown) => Err(format!("hint: {unknown}, not {value:?}")),
+        },
         ("attr_timeout", Some(value)) => Ok(Word::AttrTimeout(seconds(name, value)?)),
         ("entry_timeout", Some(value)) => Ok(Word::EntryTimeout(seconds(name, value)?)),
         ("timeout", Some(value)) => {
@@ -79,8 +86,8 @@ fn word(text: &str) -> Result<Word, String> {
         }
         _ => Err(format!(
             "{text}: there is no such option; there are ro, rw, allow_other, default_permissions, \
-             no_default_permissions, cached, nconnect=N, threads=N, attr_timeout=SECONDS, \
-             entry_timeout=SECONDS, timeout=SECONDS"
+             no_default_permissions, cached, hint=HINT, nconnect=N, threads=N, \
+             attr_timeout=SECONDS, entry_timeout=SECONDS, timeout=SECONDS"
         )),
     }
 }
@@ -119,6 +126,7 @@ impl Asked {
                 Word::EntryTimeout(time) => asked.entry_timeout = Some(time),
                 Word::Timeout(time) => asked.call_timeout = Some(time),
                 Word::Threads(count) => asked.threads = Some(count),
+                Word::Hint(hint) => asked.hint = Some(hint),
             }
         }
         asked
@@ -131,13 +139,17 @@ mod tests {
 
     #[test]
     fn later_words_win() {
-        let all: Vec<Words> = ["ro,allow_other", "rw,,attr_timeout=0.5,nconnect=4"]
-            .iter()
-            .map(|text| text.parse().unwrap())
-            .collect();
+        let all: Vec<Words> = [
+            "ro,allow_other,hint=random",
+            "rw,,attr_timeout=0.5,nconnect=4,hint=sequential",
+        ]
+        .iter()
+        .map(|text| text.parse().unwrap())
+        .collect();
         let expected = Asked {
             allow_other: true,
             nconnect: Some(4),
+            hint: Some(Hint::Sequential),
             attr_timeout: Some(Duration::from_millis(500)),
             ..Asked::default()
         };
@@ -153,6 +165,8 @@ mod tests {
             "nconnect=0",
             "nconnect=17",
             "threads=-1",
+            "hint",
+            "hint=fast",
             "attr_timeout=",
             "attr_timeout=-1",
             "attr_timeout=1e3",
