@@ -5,43 +5,22 @@ mod support;
 use std::time::Duration;
 
 use bytes::Bytes;
-use nfs_client::{Identity, RawConnection};
-use nfs_wire::Decoder;
+use nfs_client::RawConnection;
+use nfs_wire::encode_to_vec;
 use nfs_wire::nfs3::{
     self, CreateArgs, CreateHow, DirOpArgs, FileHandle, Filename, GetattrArgs, Nfsstat3, Procedure,
     ReadArgs, RemoveArgs, Sattr3, StableHow, WriteArgs,
 };
 use nfs_wire::record::FragmentHeader;
-use nfs_wire::rpc::{AcceptStat, ReplyBody, ReplyHeader};
-use nfs_wire::{Decode, Encode, encode_to_vec};
+use nfs_wire::rpc::{AcceptStat, ReplyHeader};
+use support::wire::{answer, call, marked, record};
 use support::{Served, block_on, create, mkdir, mode, ok, status};
-
-fn call(xid: u32, procedure: Procedure, args: &impl Encode) -> Vec<u8> {
-    let procedure = nfs_client::nfs3::number(procedure);
-    RawConnection::call_body(xid, procedure, &Identity::sys(0, 0, &[]), args)
-}
 
 fn place<'a>(dir: &FileHandle, name: &'a [u8]) -> DirOpArgs<'a> {
     DirOpArgs {
         dir: *dir,
         name: Filename(name),
     }
-}
-
-/// The xid of a successful reply and the status in its results.
-fn answer(reply: &[u8]) -> (u32, Nfsstat3) {
-    let mut decoder = Decoder::new(reply);
-    let header = ReplyHeader::decode(&mut decoder).unwrap();
-    let accepted = AcceptStat::Success;
-    assert!(matches!(header.body, ReplyBody::Accepted { stat, .. } if stat == accepted));
-    (header.xid, Nfsstat3::decode(&mut decoder).unwrap())
-}
-
-fn record(body: &[u8]) -> Vec<u8> {
-    let len = body.len() as u32;
-    let mut bytes = FragmentHeader { last: true, len }.to_bytes().to_vec();
-    bytes.extend_from_slice(body);
-    bytes
 }
 
 #[test]
@@ -86,12 +65,8 @@ fn a_call_that_is_cut_anywhere_is_answered() {
             data: &data,
         };
         let body = call(1, Procedure::Write, &args);
-        let mut bytes = record(&body);
-        bytes.extend(record(&call(
-            2,
-            Procedure::Getattr,
-            &GetattrArgs { object: file },
-        )));
+        let mut bytes = marked(&body);
+        bytes.extend(record(2, Procedure::Getattr, &GetattrArgs { object: file }));
         for cut in (0..300).chain([1024, 1028, 8192, 20_100, bytes.len() - 1]) {
             raw.send(&bytes[..cut]).await.unwrap();
             tokio::task::yield_now().await;
@@ -150,8 +125,8 @@ fn what_is_no_call_ends_its_connection_and_no_other() {
         let noise: Vec<u8> = (0..100_000_u32)
             .map(|at| 200 + (at * 31 % 50) as u8)
             .collect();
-        let neither = record(&[0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 0]);
-        let empty = record(&[]);
+        let neither = marked(&[0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 0]);
+        let empty = marked(&[]);
         let no_end = [0; 4].repeat(2000);
         for bytes in [
             &endless[..],
@@ -232,7 +207,7 @@ fn calls_in_one_burst_are_all_answered() {
             count: 4096,
         };
         let burst: Vec<u8> = (0..CALLS)
-            .flat_map(|xid| record(&call(xid, Procedure::Readdir, &args)))
+            .flat_map(|xid| record(xid, Procedure::Readdir, &args))
             .collect();
         let mut seen = receive_while_sending(raw, burst, CALLS as usize).await;
         seen.sort_unstable();
@@ -283,7 +258,7 @@ fn a_client_that_reads_no_replies_holds_no_more_than_its_share() {
                         offset: 0,
                         count: 1 << 20,
                     };
-                    record(&call(xid, Procedure::Read, &args))
+                    record(xid, Procedure::Read, &args)
                 })
                 .collect();
             raw.send(&burst).await.unwrap();
@@ -316,7 +291,7 @@ fn senders_that_trickle_do_not_keep_the_memory_from_others() {
             stable: StableHow::Unstable,
             data: &data,
         };
-        let bytes = record(&call(1, Procedure::Write, &args));
+        let bytes = record(1, Procedure::Write, &args);
         let mut slow = Vec::new();
         for _ in 0..16 {
             let mut raw = RawConnection::connect(served.addr).await.unwrap();

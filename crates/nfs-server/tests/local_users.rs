@@ -17,10 +17,10 @@ use nfs_server::exports::config::SquashKind;
 use nfs_wire::nfs3::{
     CreateArgs, CreateHow, DirOpArgs, FileHandle, Filename, Nfsstat3, Procedure, Sattr3, StableHow,
 };
-use nfs_wire::record::FragmentHeader;
 use nfs_wire::rpc::ReplyHeader;
 use nfs_wire::{Decode as _, Decoder};
 use rustix::net::{AddressFamily, SocketType, sockopt};
+use support::wire::record;
 use support::{Served, block_on, connect, create, is_root, lookup, mode, mount, ok, skip, status};
 
 const ALICE: u32 = 4711;
@@ -224,12 +224,7 @@ fn create_as_root(xid: u32, dir: &FileHandle, name: &str) -> Vec<u8> {
         },
         how: CreateHow::Guarded(mode(0o4755)),
     };
-    let procedure = nfs_client::nfs3::number(Procedure::Create);
-    let body = RawConnection::call_body(xid, procedure, &Identity::sys(0, 0, &[]), &args);
-    let len = body.len() as u32;
-    let mut record = FragmentHeader { last: true, len }.to_bytes().to_vec();
-    record.extend_from_slice(&body);
-    record
+    record(xid, Procedure::Create, &args)
 }
 
 /// The reply cache knows calls by their bytes, and those can be copied.

@@ -4,9 +4,8 @@ mod support;
 
 use std::time::Duration;
 
-use nfs_client::{Identity, RawConnection};
 use nfs_wire::nfs3::{Procedure, StableHow, WriteArgs};
-use nfs_wire::record::FragmentHeader;
+use support::wire::record;
 use support::{Served, block_on, create};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -29,14 +28,6 @@ fn resident() -> u64 {
         .find_map(|line| line.strip_prefix("RssAnon:"));
     let kib = line.unwrap().trim().trim_end_matches(" kB");
     kib.parse::<u64>().unwrap() * KIB
-}
-
-fn record(procedure: Procedure, args: &impl nfs_wire::Encode) -> Vec<u8> {
-    let number = nfs_client::nfs3::number(procedure);
-    let body = RawConnection::call_body(1, number, &Identity::sys(0, 0, &[]), args);
-    let len = body.len() as u32;
-    let mark = FragmentHeader { last: true, len }.to_bytes();
-    [&mark[..], &body].concat()
 }
 
 /// Waits until this is true.
@@ -68,10 +59,10 @@ fn connections_cost_what_is_documented_and_give_it_back() {
             stable: StableHow::Unstable,
             data: &data,
         };
-        let null = record(Procedure::Null, &());
+        let null = record(1, Procedure::Null, &());
         // Behind many small calls, so that much is read at once, the beginning of a large one.
         let mut wide = null.repeat(20);
-        wide.extend_from_slice(&record(Procedure::Write, &args)[..60_000]);
+        wide.extend_from_slice(&record(1, Procedure::Write, &args)[..60_000]);
         drop(data);
         let at_rest = resident();
 

@@ -17,17 +17,12 @@ use nfs_wire::nfs3::{
 };
 use nfs_wire::rpc::ReplyHeader;
 use nfs_wire::{Decode, Decoder, Encode};
+use support::wire::{self, call};
 use support::{Served, block_on, create, mode};
 use tokio::io::Interest;
-use tokio::net::TcpSocket;
-
-fn call(xid: u32, procedure: Procedure, args: &impl Encode) -> Vec<u8> {
-    call_as(0, xid, procedure, args)
-}
 
 fn call_as(uid: u32, xid: u32, procedure: Procedure, args: &impl Encode) -> Vec<u8> {
-    let procedure = nfs_client::nfs3::number(procedure);
-    RawConnection::call_body(xid, procedure, &Identity::sys(uid, uid, &[]), args)
+    wire::call_as(&Identity::sys(uid, uid, &[]), xid, procedure, args)
 }
 
 fn write(xid: u32, file: FileHandle, data: &[u8], stable: StableHow) -> Vec<u8> {
@@ -68,9 +63,7 @@ async fn exchange(connection: &mut RawConnection, body: &[u8]) -> Vec<u8> {
 
 /// A connection from another address of this host.
 async fn connect_from(source: [u8; 4], to: SocketAddr) -> RawConnection {
-    let socket = TcpSocket::new_v4().unwrap();
-    socket.bind(SocketAddr::from((source, 0))).unwrap();
-    RawConnection::from_stream(socket.connect(to).await.unwrap())
+    RawConnection::from_stream(wire::connect_from(source.into(), to).await.unwrap())
 }
 
 /// Waits until the server has seen the end of all connections but `left`.

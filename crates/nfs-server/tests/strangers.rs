@@ -3,29 +3,23 @@
 mod support;
 
 use std::io::ErrorKind;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use nfs_client::{Identity, RawConnection};
+use nfs_client::Identity;
 use nfs_server::exports::ExportTable;
 use nfs_server::exports::config::Config;
 use nfs_wire::nfs3::{FileHandle, Nfsstat3, Procedure, StableHow, WriteArgs};
-use nfs_wire::record::FragmentHeader;
 use nfs_wire::rpc::{ReplyBody, ReplyHeader};
 use nfs_wire::{Decode as _, Decoder};
+use support::wire::{DEADLINE, call_as, connect_from, marked, record, until};
 use support::{Served, block_on, create, scratch};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpSocket, TcpStream};
-
-/// Longer than anything here takes; an answer that does not come is a failure.
-const DEADLINE: Duration = Duration::from_secs(60);
+use tokio::net::TcpStream;
 
 /// A connection from this loopback address; `None` when it was reset already.
-async fn connect_from(served: &Served, last: u8) -> Option<TcpStream> {
-    let socket = TcpSocket::new_v4().unwrap();
-    let own = Ipv4Addr::new(127, 0, 0, last);
-    socket.bind(SocketAddr::from((own, 0))).unwrap();
-    match socket.connect(served.addr).await {
+async fn connect_as(served: &Served, last: u8) -> Option<TcpStream> {
+    match connect_from(Ipv4Addr::new(127, 0, 0, last), served.addr).await {
         Ok(stream) => Some(stream),
         Err(error) => {
             assert_eq!(error.kind(), ErrorKind::ConnectionReset);
@@ -36,18 +30,14 @@ async fn connect_from(served: &Served, last: u8) -> Option<TcpStream> {
 
 /// A connection from this loopback address over which a call is answered; `None` when the server closed it.
 async fn served_from(served: &Served, last: u8) -> Option<TcpStream> {
-    let mut stream = connect_from(served, last).await?;
+    let mut stream = connect_as(served, last).await?;
     is_served(&mut stream).await.then_some(stream)
 }
 
 /// Whether a NULL call over this connection is answered; if not, the server has closed it.
 async fn is_served(stream: &mut TcpStream) -> bool {
-    let number = nfs_client::nfs3::number(Procedure::Null);
-    let body = RawConnection::call_body(1, number, &Identity::sys(0, 0, &[]), &());
-    let len = body.len() as u32;
-    let mark = FragmentHeader { last: true, len }.to_bytes();
     let asked = async {
-        stream.write_all(&[&mark[..], &body].concat()).await?;
+        stream.write_all(&record(1, Procedure::Null, &())).await?;
         stream.read_exact(&mut [0; 4]).await
     };
     let asked = tokio::time::timeout(DEADLINE, asked).await;
@@ -160,7 +150,7 @@ fn idle_connections_of_a_few_hosts_do_not_lock_others_out() {
         let mut held = Vec::new();
         for attacker in 1..=4 {
             for _ in 0..8 {
-                let mut stream = connect_from(&served, attacker).await.unwrap();
+                let mut stream = connect_as(&served, attacker).await.unwrap();
                 // Half a mark: in the middle of a call that never comes.
                 stream.write_all(&[0x80, 0]).await.unwrap();
                 held.push(stream);
@@ -170,7 +160,7 @@ fn idle_connections_of_a_few_hosts_do_not_lock_others_out() {
         // They come again and again, and cost each other their places.
         for _ in 0..20 {
             for attacker in 1..=4 {
-                if let Some(mut stream) = connect_from(&served, attacker).await {
+                if let Some(mut stream) = connect_as(&served, attacker).await {
                     let _either = stream.write_all(&[0x80, 0]).await;
                     held.push(stream);
                 }
@@ -197,11 +187,7 @@ fn write_record_as(identity: &Identity, file: FileHandle, len: usize) -> Vec<u8>
         stable: StableHow::Unstable,
         data: &vec![7; len],
     };
-    let number = nfs_client::nfs3::number(Procedure::Write);
-    let body = RawConnection::call_body(1, number, identity, &args);
-    let len = body.len() as u32;
-    let mark = FragmentHeader { last: true, len }.to_bytes();
-    [&mark[..], &body].concat()
+    marked(&call_as(identity, 1, Procedure::Write, &args))
 }
 
 /// The status of the call that is answered next.
@@ -228,19 +214,12 @@ async fn answer(stream: &mut TcpStream) -> Option<Nfsstat3> {
 
 /// Waits until the server has read so many bytes from each of so many connections.
 async fn until_received(served: &Served, connections: usize, bytes: u64) {
-    let received = async {
-        loop {
-            let clients = served.server.clients();
-            let have = clients.iter().filter(|it| it.received_bytes >= bytes);
-            if have.count() >= connections {
-                return;
-            }
-            // SLEEP: a rest between two looks.
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    let received = tokio::time::timeout(DEADLINE, received).await;
-    received.expect("the server does not read");
+    until("the server reads", || {
+        let clients = served.server.clients();
+        let have = clients.iter().filter(|it| it.received_bytes >= bytes);
+        have.count() >= connections
+    })
+    .await;
 }
 
 const MIB: usize = 1 << 20;
@@ -263,7 +242,7 @@ fn a_write_that_is_to_be_refused_takes_no_memory_and_has_its_answer() {
             let record = write_record_as(identity, file, 4 * MIB);
             let mut held = Vec::new();
             for _ in 0..8 {
-                let mut stream = connect_from(&served, 1).await.unwrap();
+                let mut stream = connect_as(&served, 1).await.unwrap();
                 stream.write_all(&record[..100_000]).await.unwrap();
                 held.push(stream);
             }
@@ -308,12 +287,12 @@ fn a_host_whose_writes_do_not_get_on_leaves_others_memory() {
         let record = write_record(file, MIB);
         let mut held = Vec::new();
         for _ in 0..20 {
-            let mut stream = connect_from(&served, 5).await.unwrap();
+            let mut stream = connect_as(&served, 5).await.unwrap();
             stream.write_all(&record[..100_000]).await.unwrap();
             held.push(stream);
         }
         until_received(&served, 20, 1000).await;
-        let mut polite = connect_from(&served, 6).await.unwrap();
+        let mut polite = connect_as(&served, 6).await.unwrap();
         for _ in 0..10 {
             polite.write_all(&write_record(file, MIB)).await.unwrap();
             assert_eq!(status(&mut polite).await, Nfsstat3::Ok);
@@ -344,7 +323,7 @@ fn a_host_with_more_than_its_share_makes_room_though_it_keeps_a_pace() {
         let mut slow = Vec::new();
         let half = served.server.status().memory.budget_bytes / 2;
         while served.server.status().memory.in_use_bytes + MIB as u64 <= half {
-            let mut stream = connect_from(&served, 10 + slow.len() as u8).await.unwrap();
+            let mut stream = connect_as(&served, 10 + slow.len() as u8).await.unwrap();
             stream.write_all(&record[..100_000]).await.unwrap();
             slow.push(stream);
             until_received(&served, slow.len(), 100_000).await;
@@ -361,7 +340,7 @@ fn a_host_with_more_than_its_share_makes_room_though_it_keeps_a_pace() {
             }
         };
         let polite = async {
-            let mut polite = connect_from(&served, 7).await.unwrap();
+            let mut polite = connect_as(&served, 7).await.unwrap();
             polite.write_all(&write_record(file, MIB)).await.unwrap();
             status(&mut polite).await
         };
