@@ -164,6 +164,11 @@ impl Op {
         }
     }
 
+    /// Whether it need not be done where nobody waits for it any more: nothing is different after it.
+    pub(crate) fn changes_nothing(&self) -> bool {
+        matches!(self, Self::Read { .. })
+    }
+
     /// Bytes that the operation is to move; 0 for a flush.
     pub(crate) fn bytes(&self) -> usize {
         match self {

@@ -174,7 +174,8 @@ impl Pool {
         Ok(JobFuture { receiver })
     }
 
-    /// Runs a job as [`Pool::submit`] does; one that is pushed out later has the value of `instead`.
+    /// Runs a job as [`Pool::submit`] does; one that is pushed out later has the value of `instead`. One for
+    /// which nobody waits any more when its turn comes is not begun, if `may_be_left` says so.
     ///
     /// # Errors
     /// [`Refused`], with the input.
@@ -184,6 +185,7 @@ impl Pool {
         input: A,
         job: fn(A) -> T,
         instead: fn(A) -> T,
+        may_be_left: fn(&A) -> bool,
     ) -> Result<JobFuture<T>, Refused<A>>
     where
         A: Send + 'static,
@@ -192,6 +194,7 @@ impl Pool {
         let (sender, receiver) = oneshot::channel();
         let work = move |input, start| {
             let work = match start {
+                Start::Now if sender.is_closed() && may_be_left(&input) => return,
                 Start::Now => job,
                 Start::PushedOut(_) => instead,
             };

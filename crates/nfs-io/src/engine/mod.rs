@@ -6,7 +6,8 @@
 //! run beside the rest for as long as the engine is used.
 //!
 //! Files and buffers in flight belong to the engine, not to the future that waits: dropping a
-//! [`Completion`] stops nothing and endangers nothing.
+//! [`Completion`] stops nothing that has begun and endangers nothing. A read that has not begun when its
+//! turn comes, and for which nobody waits any more, is left out.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -114,6 +115,7 @@ impl Engine {
                     (op, creds.clone()),
                     |(op, creds)| threads::execute(op, &creds),
                     |(op, _)| op.failed(Errno::AGAIN),
+                    |(op, _)| op.changes_nothing(),
                 );
                 match submitted {
                     Ok(job) => {
@@ -186,7 +188,7 @@ impl std::fmt::Debug for Engine {
 }
 
 /// The end of an operation to come. May be dropped at any time.
-#[must_use = "the operation runs anyway; its result is lost"]
+#[must_use = "what changes something runs anyway; its result is lost"]
 pub struct Completion {
     state: State,
 }

@@ -392,6 +392,36 @@ fn a_dropped_completion_gives_its_buffer_back_at_the_end() {
     });
 }
 
+#[test]
+fn a_read_that_nobody_awaits_when_its_turn_comes_is_left_out() {
+    let limits = UringLimits {
+        lane_in_flight_max: 1,
+        ..UringLimits::default()
+    };
+    let Some(engine) = uring(limits) else {
+        return;
+    };
+    driven(&engine, async {
+        let (first, to_first) = pipe().unwrap();
+        let (second, to_second) = pipe().unwrap();
+        let (first, second) = (Arc::new(first), Arc::new(second));
+        let pool = buffers();
+        let one = |file| read(file, 0, buf(&pool, &[0]), 0..1);
+        rustix::io::write(&to_second, b"x").unwrap();
+        let begun = engine.submit(one(&first), &own(), LANE);
+        let left = engine.submit(one(&second), &own(), LANE);
+        let wanted = engine.submit(one(&second), &own(), LANE);
+        assert_eq!(engine.in_flight(), 3);
+        drop(left);
+        rustix::io::write(&to_first, b"y").unwrap();
+        assert_eq!(begun.await.result, Ok(1));
+        let wanted = wanted.await;
+        assert_eq!(wanted.result, Ok(1));
+        assert_eq!(wanted.buf.unwrap()[..], *b"x", "nobody took it before");
+        assert_eq!(engine.in_flight(), 0);
+    });
+}
+
 /// The operation, with something to be kept until its end.
 fn keeping(mut op: Op, kept: &Arc<()>) -> Op {
     if let Op::Read { keep, .. } | Op::Write { keep, .. } = &mut op {

@@ -259,7 +259,7 @@ fn who_fills_a_lane_is_pushed_out_by_another_client() {
     let mut greedy: Vec<_> = (1..=3)
         .map(|n| pool.submit(of(1), n, job()).unwrap())
         .collect();
-    let instead = pool.submit_or(of(1), 4, |_| "ran", |_| "pushed out");
+    let instead = pool.submit_or(of(1), 4, |_| "ran", |_| "pushed out", |_| false);
     let polite: Vec<_> = (10..12)
         .map(|n| pool.submit(of(2), n, job()).unwrap())
         .collect();
@@ -276,4 +276,35 @@ fn who_fills_a_lane_is_pushed_out_by_another_client() {
     }
     assert_eq!(*order.lock(), [1, 10, 2, 11]);
     assert_eq!((pool.stats().accepted, pool.stats().refused), (7, 3));
+}
+
+#[test]
+fn what_may_be_left_does_not_begin_when_nobody_waits_for_it() {
+    let pool = Pool::new(limits(1, 1, 10));
+    let gate = Gate::default();
+    let (started, has_started) = mpsc::channel();
+    let blocker = gate.clone();
+    let first = pool.submit(Lane(1), blocker, move |blocker| {
+        started.send(()).unwrap();
+        blocker.pass();
+    });
+    has_started.recv().unwrap();
+    let done = Arc::new(AtomicUsize::new(0));
+    let submit = |bit: usize| {
+        let input = (Arc::clone(&done), bit);
+        let set = |(done, bit): (Arc<AtomicUsize>, usize)| {
+            done.fetch_or(1 << bit, Ordering::SeqCst);
+        };
+        // Even ones may be left.
+        let submitted = pool.submit_or(Lane(1).into(), input, set, drop, |(_, bit)| bit % 2 == 0);
+        submitted.unwrap()
+    };
+    drop((submit(0), submit(1)));
+    let awaited = [submit(2), submit(3)];
+    gate.open();
+    wait_for(first.unwrap()).unwrap();
+    for job in awaited {
+        wait_for(job).unwrap();
+    }
+    assert_eq!(done.load(Ordering::SeqCst), 0b1110);
 }

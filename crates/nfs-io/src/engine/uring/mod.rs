@@ -86,6 +86,13 @@ struct Queued {
     answer: Answer,
 }
 
+impl Queued {
+    /// Nobody waits for it any more, and nothing would be different after it.
+    fn is_left(&self) -> bool {
+        Rc::strong_count(&self.answer) == 1 && self.op.changes_nothing()
+    }
+}
+
 /// The place where the result of an operation is left for whoever waits for it.
 type Answer = Rc<RefCell<AnswerState>>;
 
@@ -284,7 +291,11 @@ impl Ring {
     /// Starts what waits and may start.
     fn start_waiting(&mut self) {
         while let Some((queue, queued)) = self.lanes.next() {
-            self.start(queue, queued);
+            if queued.is_left() {
+                self.lanes.leave(queue);
+            } else {
+                self.start(queue, queued);
+            }
         }
     }
 
