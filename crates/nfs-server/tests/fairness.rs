@@ -6,38 +6,20 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use bytes::Bytes;
-use nfs_client::{Identity, RawConnection};
+use nfs_client::RawConnection;
 use nfs_lab::held_fs::{self, HeldFs};
-use nfs_wire::Encode;
 use nfs_wire::nfs3::{self, FileHandle, Procedure, ReadArgs, ReaddirplusArgs, StableHow};
-use nfs_wire::record::FragmentHeader;
+use support::wire::{DEADLINE, connect_from, record, until};
 use support::{Served, block_on, create, lookup, ok, scratch};
 use tokio::io::AsyncWriteExt;
-use tokio::net::{TcpSocket, TcpStream};
+use tokio::net::TcpStream;
 
 /// Another client than those of 127.0.0.1.
 const GREEDY: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
-/// Longer than anything here takes; an answer that does not come is a failure.
-const DEADLINE: Duration = Duration::from_secs(60);
-
-fn record(xid: u32, procedure: Procedure, args: &impl Encode) -> Vec<u8> {
-    let procedure = nfs_client::nfs3::number(procedure);
-    let body = RawConnection::call_body(xid, procedure, &Identity::sys(0, 0, &[]), args);
-    let len = body.len() as u32;
-    let mut bytes = FragmentHeader { last: true, len }.to_bytes().to_vec();
-    bytes.extend_from_slice(&body);
-    bytes
-}
 
 /// A connection of the greedy client.
 async fn greedy(addr: SocketAddr) -> TcpStream {
-    connect_from(addr, GREEDY).await
-}
-
-async fn connect_from(addr: SocketAddr, own: Ipv4Addr) -> TcpStream {
-    let socket = TcpSocket::new_v4().unwrap();
-    socket.bind((own, 0).into()).unwrap();
-    socket.connect(addr).await.unwrap()
+    connect_from(GREEDY, addr).await.unwrap()
 }
 
 fn readdirplus(dir: FileHandle) -> ReaddirplusArgs {
@@ -158,7 +140,9 @@ fn who_takes_a_reply_slowly_loses_its_connection_when_others_wait() {
         // Hosts enough that there is nothing left for one more.
         let mut slow = Vec::new();
         for host in 0..SLOW as u8 {
-            let mut stream = connect_from(served.addr, Ipv4Addr::new(127, 0, 1, host)).await;
+            let mut stream = connect_from(Ipv4Addr::new(127, 0, 1, host), served.addr)
+                .await
+                .unwrap();
             stream.write_all(&reads(file, 100)).await.unwrap();
             slow.push(stream);
         }
@@ -264,5 +248,41 @@ fn a_client_with_a_rate_pauses_and_gets_all_its_answers() {
         assert_eq!(read.data.len(), 1 << 20);
         assert_eq!(served.counter("rate_pauses"), 1);
         ok(client.getattr(&file).await);
+    });
+}
+
+/// Sends so many READs of 1 MiB at once, and takes their replies.
+async fn stream(addr: SocketAddr, file: FileHandle, count: u32) {
+    let mut raw = RawConnection::from_stream(greedy(addr).await);
+    raw.send(&reads(file, count)).await.unwrap();
+    for _ in 0..count {
+        let reply = tokio::time::timeout(DEADLINE, raw.receive_record()).await;
+        assert!(reply.expect("no answer").unwrap().is_some());
+    }
+}
+
+#[test]
+fn what_moves_much_takes_turns_where_others_are_beside() {
+    let served = Served::start();
+    let file = block_on(async {
+        let client = served.client().await;
+        let root = served.root(&client).await;
+        let file = create(&client, &root, b"f").await;
+        let data = Bytes::from(vec![3; 1 << 20]);
+        ok(client.write(&file, 0, StableHow::Unstable, data).await);
+        file
+    });
+    let turns = || served.counter("turns_given");
+    block_on(async {
+        until("the client has gone", || served.server.clients().is_empty()).await;
+        let before = turns();
+        stream(served.addr, file, 4).await;
+        assert_eq!(turns(), before, "alone it has no turns");
+        let beside = served.client().await;
+        let root = served.root(&beside).await;
+        let before = turns();
+        stream(served.addr, file, 4).await;
+        assert!(turns() > before, "beside another it has");
+        ok(beside.getattr(&root).await);
     });
 }

@@ -1,5 +1,5 @@
-//! A file system served by this process (FUSE) with one file, on which reads, or the writes of given bytes,
-//! wait until the test lets them go. Empty files can be made beside it, at once.
+//! A file system served by this process (FUSE) with one file, on which reads, listings, or the writes of
+//! given bytes wait until the test lets them go. Empty files can be made beside it, at once.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -43,6 +43,8 @@ struct State {
     content: Vec<u8>,
     held: Held,
     waiting: Vec<Waiting>,
+    /// How many requests of a kind that may be held have come.
+    came: usize,
     /// The names of the files that were made, in the order of their inode numbers.
     made: Vec<OsString>,
 }
@@ -51,6 +53,7 @@ struct State {
 enum Held {
     Nothing,
     Reads,
+    Listings,
     /// Writes of exactly these bytes.
     WritesOf(Vec<u8>),
 }
@@ -67,14 +70,18 @@ enum Waiting {
         data: Vec<u8>,
         reply: ReplyWrite,
     },
+    Listing {
+        offset: u64,
+        reply: ReplyDirectory,
+    },
 }
 
 impl State {
     fn holds(&self, request: &Waiting) -> bool {
         match (&self.held, request) {
-            (Held::Reads, Waiting::Read { .. }) => true,
+            (Held::Reads, Waiting::Read { .. }) | (Held::Listings, Waiting::Listing { .. }) => true,
             (Held::WritesOf(held), Waiting::Write { data, .. }) => held == data,
-            (Held::Nothing | Held::Reads | Held::WritesOf(_), _) => false,
+            (Held::Nothing | Held::Reads | Held::Listings | Held::WritesOf(_), _) => false,
         }
     }
 
@@ -108,8 +115,24 @@ impl State {
                     None => reply.error(Errno::EFBIG),
                 }
             }
+            Waiting::Listing { offset, reply } => list(offset, reply),
         }
     }
+}
+
+/// Answers with the entries of the one directory behind `offset`, those that were made not among them.
+fn list(offset: u64, mut reply: ReplyDirectory) {
+    let entries = [
+        (INodeNo::ROOT, FileType::Directory, "."),
+        (INodeNo::ROOT, FileType::Directory, ".."),
+        (INODE, FileType::RegularFile, FILE),
+    ];
+    for (next, (ino, kind, name)) in (1..).zip(entries).skip(offset as usize) {
+        if reply.add(ino, next, kind, name) {
+            break;
+        }
+    }
+    reply.ok();
 }
 
 impl Gate {
@@ -119,6 +142,7 @@ impl Gate {
 
     fn take(&self, request: Waiting) {
         let mut state = self.lock();
+        state.came += 1;
         if state.holds(&request) {
             state.waiting.push(request);
             drop(state);
@@ -183,6 +207,7 @@ impl HeldFs {
                 content,
                 held: Held::Nothing,
                 waiting: Vec::new(),
+                came: 0,
                 made: Vec::new(),
             }),
             came: Notify::new(),
@@ -198,6 +223,11 @@ impl HeldFs {
     /// All reads wait from now on.
     pub fn hold_reads(&self) {
         self.gate.lock().held = Held::Reads;
+    }
+
+    /// All listings of the directory wait from now on.
+    pub fn hold_listings(&self) {
+        self.gate.lock().held = Held::Listings;
     }
 
     /// Writes of exactly these bytes wait from now on; others pass them.
@@ -259,6 +289,12 @@ impl HeldFs {
         for waiting in std::mem::take(&mut state.waiting) {
             state.answer(waiting);
         }
+    }
+
+    /// How many reads, writes and listings have come so far, those that were answered at once among them.
+    #[must_use]
+    pub fn came(&self) -> usize {
+        self.gate.lock().came
     }
 
     /// At most `len` bytes of the file, from `offset` on.
@@ -390,19 +426,9 @@ impl Filesystem for Served {
         _ino: INodeNo,
         _fh: FileHandle,
         offset: u64,
-        mut reply: ReplyDirectory,
+        reply: ReplyDirectory,
     ) {
-        let entries = [
-            (INodeNo::ROOT, FileType::Directory, "."),
-            (INodeNo::ROOT, FileType::Directory, ".."),
-            (INODE, FileType::RegularFile, FILE),
-        ];
-        for (next, (ino, kind, name)) in (1..).zip(entries).skip(offset as usize) {
-            if reply.add(ino, next, kind, name) {
-                break;
-            }
-        }
-        reply.ok();
+        self.0.take(Waiting::Listing { offset, reply });
     }
 
     fn fsync(

@@ -675,6 +675,7 @@ impl Running {
         connection.in_flight.set(connection.in_flight.get() + 1);
         connection.turns.begin();
         connection.figures.in_flight.fetch_add(1, Ordering::Relaxed);
+        count(&connection.shard.service.counters.calls_running);
         Self(Rc::clone(connection))
     }
 
@@ -702,6 +703,8 @@ impl Drop for Running {
         self.0.in_flight.set(self.0.in_flight.get() - 1);
         self.0.turns.end();
         self.0.figures.in_flight.fetch_sub(1, Ordering::Relaxed);
+        let counters = &self.0.shard.service.counters;
+        counters.calls_running.fetch_sub(1, Ordering::Relaxed);
         self.0.to_send.notify_one();
         self.0.room.notify_one();
     }

@@ -20,6 +20,7 @@ use super::connection;
 use super::turns::ShardTurns;
 use crate::front::service::Service;
 use crate::limits;
+use crate::operate::counters::count;
 use crate::rpc::client_id::Peer;
 
 /// What all connections of a shard share; lives on its thread.
@@ -199,7 +200,10 @@ async fn serve(start: ShardStart) -> std::io::Result<()> {
         is_draining: Cell::new(false),
         to_drain: Notify::new(),
     });
-    tokio::task::spawn_local(async move { turns.give().await });
+    let counting = Arc::clone(&shard.service);
+    tokio::task::spawn_local(async move {
+        turns.give(|| count(&counting.counters.turns_given)).await;
+    });
     let open = Rc::new(Open::default());
     loop {
         tokio::select! {

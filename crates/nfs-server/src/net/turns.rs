@@ -91,12 +91,13 @@ impl ShardTurns {
         }
     }
 
-    /// Gives turns for as long as the shard lives.
-    pub(super) async fn give(&self) {
+    /// Gives turns for as long as the shard lives, and counts each.
+    pub(super) async fn give(&self, count: impl Fn()) {
         loop {
             self.asked.notified().await;
             while let Some(next) = self.next_turn() {
                 self.given.set(self.given.get() + 1);
+                count();
                 next.told.notify_one();
                 loop {
                     // Resumed once whoever has the turn has gone as far as it may, and the event loop has
@@ -434,7 +435,7 @@ mod tests {
             }
         }
         let giver = Rc::clone(&shard);
-        local.spawn_local(async move { giver.give().await });
+        local.spawn_local(async move { giver.give(|| {}).await });
         let polite = shard.enter(key(1000));
         let seen = Rc::clone(&work);
         let runtime = tokio::runtime::Builder::new_current_thread()

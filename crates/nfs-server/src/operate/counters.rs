@@ -10,7 +10,7 @@ use super::latency::{Latency, ProcedureStatus};
 
 const PROCEDURES: usize = Procedure::ALL.len();
 
-/// Shared by all shards; every field only grows, but for `connections`.
+/// Shared by all shards; every field only grows, but for `connections` and `calls_running`.
 #[derive(Default)]
 pub(crate) struct Counters {
     procedures: [Latency; PROCEDURES],
@@ -45,6 +45,10 @@ pub(crate) struct Counters {
     pub(crate) repeated_in_progress: AtomicU64,
     /// Locks that a client asked for; there are none here.
     pub(crate) locks_refused: AtomicU64,
+    /// Calls that run now and wait for something, those of connections that have gone among them.
+    pub(crate) calls_running: AtomicU64,
+    /// Turns that connections were given on the threads of their shards.
+    pub(crate) turns_given: AtomicU64,
     /// Calls after which a client had to pause, for the rate that its rule says.
     pub(crate) paused: AtomicU64,
     /// Bytes of files sent in READ replies.
@@ -78,7 +82,7 @@ impl Counters {
     }
 
     /// Everything else by the name under which `ctl status` shows it, but for the connections that are open.
-    pub(crate) fn named(&self) -> [(&'static str, u64); 17] {
+    pub(crate) fn named(&self) -> [(&'static str, u64); 19] {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         [
             ("connections_accepted", load(&self.connections_accepted)),
@@ -101,6 +105,8 @@ impl Counters {
                 load(&self.repeated_in_progress),
             ),
             ("locks_refused", load(&self.locks_refused)),
+            ("calls_running", load(&self.calls_running)),
+            ("turns_given", load(&self.turns_given)),
             ("rate_pauses", load(&self.paused)),
             ("read_bytes", load(&self.bytes_read)),
             ("written_bytes", load(&self.bytes_written)),

@@ -1,0 +1,357 @@
+//! Calls that a file system holds back, by the hundred and the thousand: what becomes of them when their
+//! connection goes, and what others get meanwhile.
+
+mod support;
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use nfs_client::RawConnection;
+use nfs_lab::Engine;
+use nfs_lab::held_fs::{self, HeldFs};
+use nfs_lab::needs::{Need, missing};
+use nfs_server::exports::config::Config;
+use nfs_server::limits;
+use nfs_wire::nfs3::{
+    FileHandle, Nfsstat3, Procedure, ReadArgs, ReaddirplusArgs, StableHow, WriteArgs,
+};
+use support::wire::{DEADLINE, answer, connect_from, record, until};
+use support::{Served, block_on, lookup, scratch};
+use tempfile::TempDir;
+use tokio::net::TcpStream;
+
+/// Another client than those of 127.0.0.1, whose calls are held back.
+const GREEDY: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+/// Size of the file in bytes.
+const SIZE: usize = 4 << 20;
+/// Bytes of each READ and WRITE.
+const BLOCK: usize = 4096;
+/// Calls of one connection: more than a lane has places, and fewer than a connection may have.
+const CALLS: u32 = 300;
+/// What a WRITE writes that is held back.
+const HELD: [u8; BLOCK] = [9; BLOCK];
+
+/// A server over a file system that holds back what it is told to. All goes on when it is dropped, before the
+/// server ends.
+struct Holding {
+    served: Served,
+    held: HeldFs,
+    _point: TempDir,
+}
+
+impl Drop for Holding {
+    fn drop(&mut self) {
+        self.held.let_all_go();
+    }
+}
+
+impl Holding {
+    /// `None`, said aloud, where this machine or user cannot have such a file system.
+    fn start() -> Option<Self> {
+        Self::within(nfs_io::fs::raise_nofile(u64::MAX), |_config| {})
+    }
+
+    fn within(fds: u64, change: impl FnOnce(&mut Config)) -> Option<Self> {
+        for need in [Need::Root, Need::Fuse] {
+            if let Some(missing) = missing(need, Engine::Threads) {
+                nfs_lab::skipped(&missing);
+                return None;
+            }
+        }
+        let point = scratch(0o755);
+        let held = HeldFs::mount(point.path(), vec![1; SIZE]).unwrap();
+        let served = Served::within(fds, scratch(0o755), None, |config| {
+            config.exports[0].path = point.path().to_owned();
+            change(config);
+        });
+        Some(Self {
+            served,
+            held,
+            _point: point,
+        })
+    }
+
+    /// The directory, and the file in it whose reads and writes are held.
+    async fn objects(&self) -> (FileHandle, FileHandle) {
+        let client = self.served.client().await;
+        let root = self.served.root(&client).await;
+        (root, lookup(&client, &root, held_fs::FILE.as_bytes()).await)
+    }
+
+    async fn connect(&self, own: Ipv4Addr) -> RawConnection {
+        let stream = connect_from(own, self.served.addr).await;
+        RawConnection::from_stream(stream.unwrap())
+    }
+
+    fn running(&self) -> u64 {
+        self.served.counter("calls_running")
+    }
+
+    async fn until_running(&self, count: u64) {
+        until("so many calls run", || self.running() == count).await;
+    }
+
+    /// Waits until the server has seen the end of all connections from this address.
+    async fn until_gone(&self, own: Ipv4Addr) {
+        let prefix = format!("{own}:");
+        until("the server sees the end", || {
+            let clients = self.served.server.clients();
+            !clients.iter().any(|it| it.address.starts_with(&prefix))
+        })
+        .await;
+    }
+}
+
+fn read(xid: u32, file: FileHandle) -> Vec<u8> {
+    let args = ReadArgs {
+        file,
+        offset: u64::from(xid) * BLOCK as u64 % SIZE as u64,
+        count: BLOCK as u32,
+    };
+    record(xid, Procedure::Read, &args)
+}
+
+fn reads(file: FileHandle, count: u32) -> Vec<u8> {
+    (0..count).flat_map(|xid| read(xid, file)).collect()
+}
+
+/// Writes the block of its number.
+fn write(xid: u32, file: FileHandle, data: &[u8]) -> Vec<u8> {
+    let args = WriteArgs {
+        file,
+        offset: u64::from(xid) * BLOCK as u64,
+        count: data.len() as u32,
+        stable: StableHow::Unstable,
+        data,
+    };
+    record(xid, Procedure::Write, &args)
+}
+
+/// The xid and the status of the next reply.
+async fn next_answer(connection: &mut RawConnection) -> (u32, Nfsstat3) {
+    let reply = tokio::time::timeout(DEADLINE, connection.receive_record()).await;
+    answer(&reply.expect("no answer").unwrap().expect("closed"))
+}
+
+#[test]
+fn reads_that_have_not_begun_end_with_their_connection() {
+    let Some(it) = Holding::start() else { return };
+    block_on(async {
+        let (_, file) = it.objects().await;
+        let mut polite = it.connect(GREEDY).await;
+        it.held.hold_reads();
+        let mut greedy = it.connect(GREEDY).await;
+        greedy.send(&reads(file, CALLS)).await.unwrap();
+        it.until_running(CALLS.into()).await;
+        drop(greedy);
+        it.until_running(0).await;
+        it.held.let_all_go();
+        // Those of the dead that have not begun would each have a turn between two of these.
+        for xid in 0..CALLS {
+            polite.send(&read(xid, file)).await.unwrap();
+            assert_eq!(next_answer(&mut polite).await, (xid, Nfsstat3::Ok));
+        }
+        let of_the_dead = it.held.came() - CALLS as usize;
+        assert!(of_the_dead < CALLS as usize / 2, "{of_the_dead} READs");
+    });
+}
+
+#[test]
+fn listings_that_have_not_begun_end_with_their_connection() {
+    let Some(it) = Holding::start() else { return };
+    block_on(async {
+        let (dir, _) = it.objects().await;
+        let args = ReaddirplusArgs {
+            dir,
+            cookie: 0,
+            cookieverf: [0; 8],
+            dircount: 4096,
+            maxcount: 4096,
+        };
+        let listing = |xid| record(xid, Procedure::Readdirplus, &args);
+        let mut polite = it.connect(GREEDY).await;
+        it.held.hold_listings();
+        let mut greedy = it.connect(GREEDY).await;
+        let burst: Vec<u8> = (0..CALLS).flat_map(listing).collect();
+        greedy.send(&burst).await.unwrap();
+        it.until_running(CALLS.into()).await;
+        it.held.wait_for_one().await.unwrap();
+        drop(greedy);
+        it.until_running(0).await;
+        it.held.let_all_go();
+        for xid in 0..CALLS {
+            polite.send(&listing(xid)).await.unwrap();
+            assert_eq!(next_answer(&mut polite).await, (xid, Nfsstat3::Ok));
+        }
+    });
+    // Each asks the file system twice: for entries, and for what comes behind them.
+    let listings = it.held.came() / 2;
+    let of_the_dead = listings - CALLS as usize;
+    assert!(of_the_dead < CALLS as usize / 2, "{of_the_dead} listings");
+}
+
+#[test]
+fn writes_that_were_received_whole_are_carried_out_though_their_connection_has_gone() {
+    let Some(it) = Holding::start() else { return };
+    block_on(async {
+        let (_, file) = it.objects().await;
+        it.held.hold_writes_of(&HELD);
+        let mut greedy = it.connect(GREEDY).await;
+        let burst: Vec<u8> = (0..CALLS).flat_map(|xid| write(xid, file, &HELD)).collect();
+        greedy.send(&burst).await.unwrap();
+        let cut_off = write(CALLS, file, &HELD);
+        greedy.send(&cut_off[..BLOCK / 2]).await.unwrap();
+        it.until_running(CALLS.into()).await;
+        drop(greedy);
+        it.until_gone(GREEDY).await;
+        assert_eq!(it.running(), u64::from(CALLS));
+        it.held.let_all_go();
+        it.until_running(0).await;
+    });
+    let written = CALLS as usize * BLOCK;
+    let content = it.held.content(0, written + BLOCK);
+    assert!(content[..written].iter().all(|&byte| byte == HELD[0]));
+    let cut_off = &content[written..];
+    assert!(cut_off.iter().all(|&byte| byte == 1), "half a WRITE");
+}
+
+#[test]
+fn one_address_has_half_of_the_places_and_the_next_one_finds_some() {
+    const CONNECTIONS: u64 = 8;
+    const OF_EACH: u32 = 600;
+    const POLITE: u64 = 100;
+    let half = limits::IN_FLIGHT_PER_SHARD_MAX as u64 / 2;
+    let Some(it) = Holding::start() else { return };
+    block_on(async {
+        let (_, file) = it.objects().await;
+        it.held.hold_reads();
+        let mut greedy = Vec::new();
+        for _ in 0..CONNECTIONS {
+            let mut connection = it.connect(GREEDY).await;
+            connection.send(&reads(file, OF_EACH)).await.unwrap();
+            greedy.push(connection);
+        }
+        until("the places are taken", || it.running() >= half).await;
+        let mut polite = it.connect(Ipv4Addr::new(127, 0, 0, 3)).await;
+        polite.send(&reads(file, POLITE as u32)).await.unwrap();
+        until("the next client's calls run", || {
+            let clients = it.served.server.clients();
+            let polite = clients
+                .iter()
+                .find(|it| it.address.starts_with("127.0.0.3:"));
+            polite.is_some_and(|it| it.in_flight == POLITE)
+        })
+        .await;
+        // Each connection may have one call, whatever its client has elsewhere.
+        let most = half + CONNECTIONS + POLITE;
+        assert!(it.running() <= most, "{} of {most}", it.running());
+        it.held.let_all_go();
+        for connection in &mut greedy {
+            for _ in 0..OF_EACH {
+                assert_eq!(next_answer(connection).await.1, Nfsstat3::Ok);
+            }
+        }
+    });
+}
+
+/// A connection that the server takes, from this address, and a NULL call over it.
+async fn taken(it: &Holding, own: Ipv4Addr) -> Option<TcpStream> {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let mut stream = connect_from(own, it.served.addr).await.ok()?;
+    let asked = async {
+        stream.write_all(&record(1, Procedure::Null, &())).await?;
+        stream.read_exact(&mut [0; 28]).await
+    };
+    let asked = tokio::time::timeout(DEADLINE, asked).await;
+    asked.expect("neither served nor closed").ok()?;
+    Some(stream)
+}
+
+#[test]
+fn at_the_limit_a_connection_without_calls_goes_and_none_whose_calls_wait() {
+    /// What one host may have with so few descriptors.
+    const OF_A_HOST: u64 = 8;
+    // Room for four times as many connections.
+    let it = Holding::within(8 * OF_A_HOST, |config| {
+        config.server.trust_loopback = true;
+        config.exports[0].clients[0].net = "127.0.0.0/8".parse().unwrap();
+    });
+    let Some(it) = it else { return };
+    block_on(async {
+        let (_, file) = it.objects().await;
+        it.held.hold_reads();
+        let mut busy = Vec::new();
+        for _ in 1..OF_A_HOST {
+            let mut connection = it.connect(GREEDY).await;
+            connection.send(&read(1, file)).await.unwrap();
+            busy.push(connection);
+        }
+        it.until_running(OF_A_HOST - 1).await;
+        // It came last and spoke last, and nothing of it is under way.
+        let idle = taken(&it, GREEDY).await.unwrap();
+        let newcomer = async {
+            loop {
+                if let Some(stream) = taken(&it, GREEDY).await {
+                    return stream;
+                }
+                // SLEEP: time itself is what is waited for: idle is who was for a second.
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        let newcomer = tokio::time::timeout(DEADLINE, newcomer).await;
+        let _newcomer = newcomer.expect("nobody makes room");
+        assert_eq!(it.served.counter("connections_displaced"), 1);
+        let mut idle = RawConnection::from_stream(idle);
+        let ended = tokio::time::timeout(DEADLINE, idle.receive_record()).await;
+        assert!(matches!(ended, Ok(Ok(None) | Err(_))), "another one went");
+        it.held.let_all_go();
+        for connection in &mut busy {
+            assert_eq!(next_answer(connection).await, (1, Nfsstat3::Ok));
+        }
+    });
+}
+
+#[test]
+fn on_a_crowded_connection_a_repetition_does_not_wait_and_what_is_done_is_answered() {
+    /// So many calls on a connection, and none waits there for another run of itself.
+    const CROWD: u32 = limits::IN_FLIGHT_BESIDE_AWAITED_MAX as u32;
+    let Some(it) = Holding::start() else { return };
+    block_on(async {
+        let (_, file) = it.objects().await;
+        let (done, held) = (write(1000, file, &[3; BLOCK]), write(1001, file, &HELD));
+        it.held.hold_writes_of(&HELD);
+        let mut first = it.connect(GREEDY).await;
+        first.send(&done).await.unwrap();
+        assert_eq!(next_answer(&mut first).await, (1000, Nfsstat3::Ok));
+        first.send(&held).await.unwrap();
+        let mut crowded = it.connect(GREEDY).await;
+        let crowd: Vec<u8> = (0..CROWD).flat_map(|xid| write(xid, file, &HELD)).collect();
+        crowded.send(&crowd).await.unwrap();
+        it.until_running(u64::from(CROWD) + 1).await;
+        crowded.send(&held).await.unwrap();
+        let repeated = || it.served.counter("repeated_calls_in_progress");
+        until("the repetition is seen", || repeated() == 1).await;
+        crowded.send(&done).await.unwrap();
+        assert_eq!(next_answer(&mut crowded).await, (1000, Nfsstat3::Ok));
+        assert_eq!(it.running(), u64::from(CROWD) + 1, "it was dropped");
+        assert_eq!(it.served.counter("replayed_replies"), 1);
+
+        let mut elsewhere = it.connect(GREEDY).await;
+        elsewhere.send(&held).await.unwrap();
+        until("the next repetition is seen", || repeated() == 2).await;
+        assert_eq!(it.running(), u64::from(CROWD) + 2, "it waits");
+        it.held.let_all_go();
+        assert_eq!(next_answer(&mut elsewhere).await, (1001, Nfsstat3::Ok));
+        let mut answered = Vec::new();
+        for _ in 0..CROWD {
+            let (xid, status) = next_answer(&mut crowded).await;
+            assert_eq!(status, Nfsstat3::Ok);
+            answered.push(xid);
+        }
+        answered.sort_unstable();
+        assert!(answered.into_iter().eq(0..CROWD), "one reply for each");
+        crowded.send(&held).await.unwrap();
+        assert_eq!(next_answer(&mut crowded).await, (1001, Nfsstat3::Ok));
+        assert_eq!(it.served.counter("replayed_replies"), 2);
+    });
+}
