@@ -9,8 +9,9 @@
 //! Sizes are powers of two from 4 KiB up, and a page more than these: for what does not begin at
 //! a page boundary or is rounded out to pages. Memory in use and memory idle both count against
 //! the budget, so the process never holds more; idle memory is given back as soon as anybody
-//! waits. The buffer given back last is the first to be taken: its bytes are the ones most likely
-//! still in the processor's caches.
+//! waits, and when nobody has used it from one sweep to the next
+//! ([`BufferPool::give_back_untouched`]). The buffer given back last is the first to be taken: its bytes
+//! are the ones most likely still in the processor's caches, and what is not needed stays untouched.
 
 use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
@@ -23,8 +24,10 @@ use crate::budget::{Budget, Reclaim};
 use crate::limits::{BUDGET_HUGE_PAGES_MIN, BUFFER_IDLE_FRACTION, HUGE_PAGE_BYTES};
 
 mod block;
+mod idle;
 
 use block::{Block, CLASSES, Class};
+use idle::Idle;
 
 /// What a new buffer is full of where forgotten bytes are looked for: in tests of this crate and
 /// with the feature `poison`.
@@ -41,7 +44,7 @@ struct Inner {
     idle_max: u64,
     idle_bytes: AtomicU64,
     /// One free list per size class, smallest first.
-    idle: [Mutex<Vec<Block>>; CLASSES],
+    idle: [Mutex<Idle>; CLASSES],
 }
 
 impl BufferPool {
@@ -60,7 +63,7 @@ impl BufferPool {
         let inner = Arc::new(Inner {
             idle_max: idle_bytes_max,
             idle_bytes: AtomicU64::new(0),
-            idle: std::array::from_fn(|_| Mutex::new(Vec::new())),
+            idle: std::array::from_fn(|_| Mutex::default()),
             budget,
         });
         let reclaim: Arc<dyn Reclaim> = inner.clone();
@@ -140,6 +143,20 @@ impl BufferPool {
     #[must_use]
     pub fn idle_bytes(&self) -> u64 {
         self.inner.idle_bytes.load(Ordering::Relaxed)
+    }
+
+    /// A sweep, to be called now and then: gives the memory back of buffers that nobody took since the sweep
+    /// before, but for parts of a huge page of which another part was in use. Says how many bytes that are.
+    pub fn give_back_untouched(&self) -> u64 {
+        let mut given = 0;
+        for class in &self.inner.idle {
+            // Unmapped when the lock is not held any more.
+            let gone = class.lock().sweep();
+            let bytes = gone.iter().map(|block| block.bytes() as u64).sum();
+            self.inner.idle_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            given += bytes;
+        }
+        given
     }
 
     /// A block that is idle, or of a huge page that the budget has room for.

@@ -199,6 +199,8 @@ pub const LISTEN_BACKLOG_MAX: i32 = 4096;
 /// When so many connections have ended since the last time, the heap's free pages are given back to the system: about
 /// a megabyte of connections that were idle. For fewer it would not be worth the time.
 pub const HEAP_TRIM_CONNECTIONS_MIN: u64 = 256;
+/// When so many bytes of idle buffers were given up, likewise: the small ones of them were the heap's.
+pub const HEAP_TRIM_BUFFERS_BYTES_MIN: u64 = 1 << 20;
 /// Seconds given to calls in progress when the server ends.
 pub const DRAIN_SECONDS_MAX: u64 = 20;
 /// Milliseconds that a peer is given, when the server ends, to take its last replies and close.

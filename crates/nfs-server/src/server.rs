@@ -497,8 +497,8 @@ async fn sweep_staged(vfs: Arc<Vfs>) {
     }
 }
 
-/// Puts objects that nobody uses out of the file cache, and old replies out of theirs, gives memory back, and says what lines of
-/// the log were left out, now and then.
+/// Puts objects that nobody uses out of the file cache, and old replies out of theirs, gives memory back, that of
+/// idle buffers too, and says what lines of the log were left out, now and then.
 async fn sweep_idle(service: Arc<Service>) {
     let mut ebb = Ebb::default();
     loop {
@@ -515,7 +515,11 @@ async fn sweep_idle(service: Arc<Service>) {
         if let Err(error) = job.await {
             tracing::error!(%error, "sweeping the file cache failed");
         }
-        if ebb.has_come(service.counters.connections_ended())
+        let given = [&service.receive_buffers, &service.vfs.read_buffers]
+            .map(BufferPool::give_back_untouched)
+            .into_iter()
+            .sum();
+        if ebb.has_come(service.counters.connections_ended(), given)
             && let Err(error) = tokio::task::spawn_blocking(heap::give_back_free_pages).await
         {
             tracing::error!(%error, "giving back memory failed");

@@ -99,5 +99,7 @@ fn connections_cost_what_is_documented_and_give_it_back() {
 
         drop(connections);
         until("memory stays", || resident() <= at_rest + SLACK_BYTES).await;
+        let in_use = || served.server.status().memory.in_use_bytes;
+        until("idle buffers stay", || in_use() == 0).await;
     });
 }

@@ -85,6 +85,13 @@ pub(super) struct Block {
     _reservation: Reservation,
 }
 
+/// Which mapping a block is a part of, and how many blocks that are not given up are.
+pub(super) struct PartOf {
+    /// Where the mapping's books are: compared, never followed.
+    pub(super) mapping: usize,
+    pub(super) of: usize,
+}
+
 // SAFETY: a block owns its memory, and the allocator or the kernel takes it back on any thread.
 unsafe impl Send for Block {}
 
@@ -147,6 +154,14 @@ impl Block {
 
     pub(super) fn bytes(&self) -> usize {
         self.class.bytes()
+    }
+
+    /// `None` for what is the allocator's.
+    pub(super) fn part_of(&self) -> Option<PartOf> {
+        self.mapping.as_ref().map(|mapping| PartOf {
+            mapping: Arc::as_ptr(mapping).addr(),
+            of: Arc::strong_count(mapping),
+        })
     }
 
     /// The block with nothing of earlier use in it.

@@ -286,3 +286,54 @@ fn no_two_buffers_share_a_byte_whatever_is_cut_and_given_up() {
     drop(budget.try_reserve(40 * HUGE).expect("all of it is idle"));
     assert_eq!((budget.in_use(), pool.idle_bytes()), (0, 0));
 }
+
+#[test]
+fn what_nobody_uses_from_one_sweep_to_the_next_is_given_back() {
+    let budget = Budget::new(64 << 20);
+    let pool = BufferPool::new(budget.clone());
+    let take = |count: usize| -> Vec<Buf> {
+        (0..count)
+            .map(|_| pool.try_take(16 * KIB).unwrap())
+            .collect()
+    };
+    drop(take(100));
+    assert_eq!(pool.give_back_untouched(), 0, "all of it was used just now");
+    assert_eq!(pool.idle_bytes(), 100 * 16 * KIB as u64);
+    // So many are in use at once from here on, again and again.
+    for _ in 0..10 {
+        drop(take(30));
+    }
+    assert_eq!(pool.give_back_untouched(), 70 * 16 * KIB as u64);
+    assert_eq!(budget.in_use(), 30 * 16 * KIB as u64);
+    drop(take(10));
+    assert_eq!(pool.give_back_untouched(), 20 * 16 * KIB as u64);
+    let held = take(1);
+    assert_eq!(pool.give_back_untouched(), 9 * 16 * KIB as u64);
+    drop(held);
+    assert_eq!(pool.give_back_untouched(), 0, "it came back since");
+    assert_eq!(pool.give_back_untouched(), 16 * KIB as u64);
+    assert_eq!((pool.idle_bytes(), budget.in_use()), (0, 0));
+}
+
+#[test]
+fn a_huge_page_is_given_back_as_a_whole() {
+    let budget = Budget::new(64 * HUGE);
+    let pool = BufferPool::new(budget.clone());
+    let take = |count: usize| -> Vec<Buf> {
+        (0..count)
+            .map(|_| pool.try_take(256 * KIB).unwrap())
+            .collect()
+    };
+    // Three huge pages of eight each.
+    let mut all = take(24);
+    assert_eq!(budget.in_use(), 3 * HUGE);
+    let held = all.pop();
+    drop(all);
+    assert_eq!(pool.give_back_untouched(), 0);
+    assert_eq!(pool.give_back_untouched(), 2 * HUGE);
+    assert_eq!(budget.in_use(), HUGE, "one part of it is in use");
+    drop(held);
+    assert_eq!(pool.give_back_untouched(), 0);
+    assert_eq!(pool.give_back_untouched(), HUGE);
+    assert_eq!((pool.idle_bytes(), budget.in_use()), (0, 0));
+}
