@@ -5,8 +5,8 @@
 //! free for everybody else: the first stalled lane gets at most half of the places, the second at most half
 //! of the rest, and so on, so that there is nearly always a place for a healthy one.
 //!
-//! Within a lane, networks take turns, within a network its clients, and jobs of one client start in the order
-//! they came. A network of which nothing runs in a lane that has taken its share may have one place beyond it,
+//! Within a lane, networks take turns by their weight, within a network its clients, and jobs of one client start
+//! in the order they came. A network of which nothing runs in a lane that has taken its share may have one place beyond it,
 //! while half of what is left stays free: else whoever filled the lane of a file system that answers some
 //! calls late would make all others wait for those.
 //!
@@ -61,6 +61,9 @@ pub struct Queue {
     pub lane: Lane,
     /// Whose job it is.
     pub client: Client,
+    /// How many turns the client's network has for one of a network of weight 1. `None` where the rule that says
+    /// it is not known yet: as many as for its other jobs that wait, or 1.
+    pub weight: Option<u32>,
 }
 
 impl From<Lane> for Queue {
@@ -69,6 +72,7 @@ impl From<Lane> for Queue {
         Self {
             lane,
             client: Client::OWN,
+            weight: None,
         }
     }
 }
@@ -159,10 +163,11 @@ impl<T> Lanes<T> {
     /// Whether one more job may wait, where another gives way if need be.
     pub(crate) fn takes(&self, queue: Queue) -> bool {
         !self.is_full_for(queue)
-            || self
-                .lanes
-                .get(&queue.lane)
-                .is_some_and(|lane| lane.queue.gives_way_to(queue.client).is_some())
+            || self.lanes.get(&queue.lane).is_some_and(|lane| {
+                lane.queue
+                    .gives_way_to(queue.client, queue.weight)
+                    .is_some()
+            })
     }
 
     /// Lets a job wait that the line [takes](Self::takes). Another of the same lane may have to give way, and
@@ -172,9 +177,9 @@ impl<T> Lanes<T> {
         let lane = self.lanes.entry(queue.lane).or_default();
         let had_its_turn = !lane.queue.is_empty();
         let pushed_out = full
-            .then(|| lane.queue.push_out_for(queue.client))
+            .then(|| lane.queue.push_out_for(queue.client, queue.weight))
             .flatten();
-        lane.queue.push(queue.client, job);
+        lane.queue.push(queue.client, queue.weight, job);
         self.queued += usize::from(pushed_out.is_none());
         if !had_its_turn {
             self.turns.push_back(queue.lane);
@@ -213,7 +218,12 @@ impl<T> Lanes<T> {
         if !lane.queue.is_empty() {
             self.turns.push_back(name);
         }
-        Some((Queue { lane: name, client }, job))
+        let queue = Queue {
+            lane: name,
+            client,
+            weight: None,
+        };
+        Some((queue, job))
     }
 
     /// A job of this line does not run any more.

@@ -141,3 +141,17 @@ fn mount_device(kind: &str, device: &str) -> Result<OwnedFd> {
 pub(crate) fn stranger() -> Creds {
     Creds::new(LocalUid(54_321), LocalGid(54_322), &[54_323, 54_324])
 }
+
+/// Numbers that a seed determines (splitmix64).
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    /// The next one, from 0 up to but not including `end`.
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % end
+    }
+}

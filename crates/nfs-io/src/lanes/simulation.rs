@@ -3,6 +3,7 @@
 use std::collections::{BinaryHeap, HashMap};
 
 use super::*;
+use crate::testing::Random;
 
 /// Time units of a job, at most.
 const LONGEST_WORK: u64 = 20;
@@ -10,19 +11,6 @@ const PLACES: usize = 64;
 const LANE_PLACES: usize = 32;
 const MAY_WAIT: usize = 1024;
 const ENDS_AT: u64 = 3_000;
-
-/// Numbers that a seed determines (splitmix64).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % end
-    }
-}
 
 /// The order that is judged, or the one it is compared with.
 enum Order {
@@ -48,6 +36,7 @@ impl Order {
         Queue {
             lane: Lane(1),
             client,
+            weight: None,
         }
     }
 
@@ -191,5 +180,42 @@ fn beside_a_greedy_client_nobody_is_refused_or_waits_longer_than_a_round() {
                 .unwrap_or(0);
             assert!(polite_done > 0, "seed {seed}: somebody was never served");
         }
+    }
+}
+
+#[test]
+fn clients_that_always_wait_are_served_by_their_weight() {
+    const CLIENTS: u64 = 200;
+    const TURNS: u64 = 40_000;
+    for seed in 0..3 {
+        let mut random = Random(seed);
+        let weights: Vec<u32> = (0..CLIENTS)
+            .map(|_| [1, 4, 1 + random.below(9) as u32][random.below(3) as usize])
+            .collect();
+        let mut queue = FairQueue::default();
+        let push = |queue: &mut FairQueue<u64>, number: u64| {
+            let weight = weights[number as usize];
+            queue.push(Order::queue(number).client, Some(weight), number);
+        };
+        for client in 0..CLIENTS {
+            for _ in 0..1 + random.below(3) {
+                push(&mut queue, client);
+            }
+        }
+        let mut served = vec![0_u64; CLIENTS as usize];
+        for _ in 0..TURNS {
+            let (_, client) = queue.pop(|_| true).unwrap();
+            served[client as usize] += 1;
+            push(&mut queue, client);
+        }
+        let by_weight = served.iter().zip(&weights);
+        let by_weight: Vec<f64> = by_weight
+            .map(|(&served, &weight)| served as f64 / f64::from(weight))
+            .collect();
+        let least = by_weight.iter().copied().fold(f64::MAX, f64::min);
+        let greatest = by_weight.iter().copied().fold(0.0, f64::max);
+        let apart = greatest - least;
+        assert!(apart <= 1.01, "seed {seed}: {least} to {greatest}");
+        assert!(least > 30.0, "seed {seed}: {least} turns");
     }
 }

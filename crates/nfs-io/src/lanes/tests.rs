@@ -14,6 +14,14 @@ const fn queue(lane: u64, network: u64, machine: u64) -> Queue {
     Queue {
         lane: Lane(lane),
         client: Client { network, machine },
+        weight: None,
+    }
+}
+
+fn weighted(network: u64, weight: u32) -> Queue {
+    Queue {
+        weight: Some(weight),
+        ..queue(1, network, 1)
     }
 }
 
@@ -113,6 +121,47 @@ fn networks_take_turns_and_within_a_network_its_clients() {
     }
     assert_eq!(order, ["a1", "c1", "b1", "c2", "a2", "c3", "b2", "a3"]);
     assert!(lanes.is_unused());
+}
+
+#[test]
+fn of_two_that_always_wait_the_one_with_four_times_the_weight_starts_four_times_as_often() {
+    let mut lanes = lanes(1, 1, 1000);
+    let (light, heavy) = (weighted(1, 1), weighted(2, 4));
+    for n in 0..200 {
+        lanes.wait(light, n);
+        lanes.wait(heavy, n);
+    }
+    let mut started = [0_i32; 3];
+    for turn in 1..=200 {
+        let (queue, _) = lanes.next().unwrap();
+        started[queue.client.network as usize] += 1;
+        lanes.leave(queue);
+        assert!(started[1].abs_diff(turn / 5) <= 1, "{started:?}");
+    }
+    assert_eq!(started, [0, 40, 160]);
+    // What waits without a word of the weight is of who was there.
+    lanes.wait(queue(1, 2, 1), 0);
+    let heavy_again = (0..5).filter(|_| {
+        let (queue, _) = lanes.next().unwrap();
+        lanes.leave(queue);
+        queue.client.network == 2
+    });
+    assert_eq!(heavy_again.count(), 4);
+}
+
+#[test]
+fn what_may_wait_in_a_full_lane_is_shared_by_weight() {
+    let mut lanes = lanes(2, 1, 10);
+    let (light, heavy) = (weighted(1, 1), weighted(2, 4));
+    assert_eq!(lanes.offer(light, 0), Offered::Started);
+    for n in 1..=10 {
+        assert_eq!(lanes.offer(light, n), Offered::Waits);
+    }
+    for n in 0..8 {
+        assert_eq!(lanes.offer(heavy, 100 + n), Offered::PushedOut(10 - n));
+    }
+    assert_eq!(lanes.offer(heavy, 108), Offered::Refused);
+    assert_eq!(lanes.offer(light, 11), Offered::Refused);
 }
 
 #[test]

@@ -238,6 +238,7 @@ fn who_fills_a_lane_is_pushed_out_by_another_client() {
             network,
             machine: 1,
         },
+        weight: None,
     };
     let pool = Pool::new(limits(1, 1, 4));
     let gate = Gate::default();

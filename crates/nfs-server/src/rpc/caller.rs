@@ -39,6 +39,7 @@ impl Caller {
         Queue {
             lane,
             client: Client::at(self.addr, self.client.number()),
+            weight: None,
         }
     }
 

@@ -147,6 +147,7 @@ impl Vfs {
         let queue = |mount: &Mount| Queue {
             lane: mount.lane(),
             client,
+            weight: None,
         };
         let mount = self
             .blocking(queue(&tree.root_mount()), {
@@ -197,7 +198,11 @@ impl Vfs {
             Err(Error::Errno(Errno::NAMETOOLONG)) => {
                 let (tree, object) = (Arc::clone(tree), Arc::clone(object));
                 let lane = object.mount.lane();
-                let queue = Queue { lane, client };
+                let queue = Queue {
+                    lane,
+                    client,
+                    weight: None,
+                };
                 self.blocking(queue, move || tree.contains(object.path()))
                     .await?
             }

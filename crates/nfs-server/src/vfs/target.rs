@@ -94,6 +94,7 @@ impl Target {
         Queue {
             lane: self.lane(),
             client: self.actor.client(),
+            weight: Some(self.actor.weight()),
         }
     }
 

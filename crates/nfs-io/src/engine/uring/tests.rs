@@ -150,6 +150,7 @@ fn a_full_lane_answers_the_latest_of_who_has_most_and_takes_the_newcomer() {
         let queue = Queue {
             lane: Lane(1),
             client: Client::at([192, 0, 2, host].into(), 0),
+            weight: None,
         };
         ring.submit(op, ServerIdentity::current().creds(), queue)
     };
