@@ -27,3 +27,6 @@ pub const GUEST_SECONDS_MAX: u64 = 300;
 pub const DISCARDED_BYTES_MAX: usize = 64 << 20;
 /// Seconds of a storm: a figure for each of them is kept.
 pub const STORM_SECONDS_MAX: u64 = 24 * 3600;
+/// Reasons for failed calls of a storm's polite client that are told apart; calls that fail for others are counted
+/// together.
+pub const FAILURE_REASONS_MAX: usize = 32;

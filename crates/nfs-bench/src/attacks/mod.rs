@@ -2,6 +2,7 @@
 //! comes to, ours with each engine and Ganesha in turn.
 
 pub mod attacker;
+pub mod failures;
 pub mod kind;
 pub mod polite;
 pub mod report;

@@ -3,7 +3,7 @@
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,6 +14,7 @@ use nfs_wire::nfs3::{
     Procedure, ReadArgs, StableHow, WccData, WriteArgs, WriteOk,
 };
 
+use super::failures::Failures;
 use super::kind::POLITE;
 use crate::calls::{ask, connect, mode, mount};
 use crate::servers::Place;
@@ -52,8 +53,8 @@ impl Asked {
 pub struct Heard {
     /// How long the calls took that were answered, in microseconds.
     pub took_us: Histogram<u64>,
-    /// Calls that were not answered within [`PATIENCE`], or failed.
-    pub failed: u64,
+    /// Calls that were not answered within [`PATIENCE`], or failed, and why.
+    pub failed: Failures,
     /// How long the call has waited that is under way, in microseconds; 0 where there is none.
     pub waiting_us: u64,
 }
@@ -69,7 +70,7 @@ struct Line {
     asked: Asked,
     began: Instant,
     took_us: Mutex<Histogram<u64>>,
-    failed: AtomicU64,
+    failed: Mutex<Failures>,
     /// When the call under way was sent, in microseconds since `began`; 0 where there is none.
     sent: AtomicU64,
 }
@@ -144,7 +145,7 @@ impl Line {
             asked,
             began: Instant::now(),
             took_us: Mutex::new(Histogram::new(3)?),
-            failed: AtomicU64::new(0),
+            failed: Mutex::default(),
             sent: AtomicU64::new(0),
         })
     }
@@ -156,14 +157,16 @@ impl Line {
             self.sent.store(self.now_us().max(1), Ordering::Relaxed);
             let done = files.call_on(self.asked, &mut stream);
             self.sent.store(0, Ordering::Relaxed);
-            if done.is_ok() {
-                let took = u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX);
-                let mut all = self.took_us.lock().unwrap_or_else(PoisonError::into_inner);
-                // It grows with what it is given.
-                let _recorded = all.record(took);
-            } else {
-                self.failed.fetch_add(1, Ordering::Relaxed);
-                stream = None;
+            match done {
+                Ok(()) => {
+                    let took = u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX);
+                    // It grows with what it is given.
+                    let _recorded = locked(&self.took_us).record(took);
+                }
+                Err(error) => {
+                    locked(&self.failed).add(format!("{error:#}"));
+                    stream = None;
+                }
             }
             // SLEEP: the client's own pace.
             thread::sleep(PAUSE);
@@ -171,14 +174,14 @@ impl Line {
     }
 
     fn heard(&self) -> Heard {
-        let mut all = self.took_us.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = locked(&self.took_us);
         let took_us = all.clone();
         all.reset();
         drop(all);
         let sent = self.sent.load(Ordering::Relaxed);
         Heard {
             took_us,
-            failed: self.failed.swap(0, Ordering::Relaxed),
+            failed: std::mem::take(&mut locked(&self.failed)),
             waiting_us: match sent {
                 0 => 0,
                 sent => self.now_us().saturating_sub(sent),
@@ -189,6 +192,10 @@ impl Line {
     fn now_us(&self) -> u64 {
         u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX)
     }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Files {
@@ -240,5 +247,44 @@ impl Files {
             }
             Asked::Mount => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, TcpListener};
+
+    use super::*;
+
+    #[test]
+    fn a_call_that_fails_is_told_of_with_its_reason() {
+        // Nobody listens there once it is dropped.
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let nobody = listener.local_addr().unwrap();
+        drop(listener);
+        let handle = FileHandle::new(&[1; 8]).unwrap();
+        let files = Files {
+            place: Place {
+                nfs: nobody,
+                mount: nobody,
+                export: "/".to_owned(),
+            },
+            root: handle,
+            file: handle,
+        };
+        let (line, ended) = (Line::new(Asked::Getattr).unwrap(), AtomicBool::new(false));
+        let heard = thread::scope(|scope| {
+            scope.spawn(|| line.work(&files, &ended));
+            let mut heard = line.heard();
+            while heard.failed.count() == 0 {
+                thread::yield_now();
+                heard = line.heard();
+            }
+            ended.store(true, Ordering::Relaxed);
+            heard
+        });
+        let reasons = heard.failed.reasons();
+        assert!(reasons[0].0.contains("refused"), "{reasons:?}");
+        assert!(heard.took_us.is_empty());
     }
 }

@@ -11,6 +11,7 @@ use nfs_lab::{Memory, Running};
 use serde::Serialize;
 
 use super::attacker::Job;
+use super::failures::Failures;
 use super::kind::Attack;
 use super::polite::{Asked, Heard, Polite};
 use super::run::{attack, start};
@@ -30,6 +31,19 @@ pub struct Options {
     pub connections: usize,
     /// The servers, one after another; an empty list means ours with io_uring.
     pub servers: Vec<Kind>,
+}
+
+/// Why calls of one kind failed in one phase.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Reason {
+    /// When.
+    pub phase: Phase,
+    /// What was asked for.
+    pub asked: Asked,
+    /// The error in words.
+    pub reason: String,
+    /// How many calls failed for it.
+    pub calls: u64,
 }
 
 /// The times of a run, of which the storm has the middle.
@@ -143,8 +157,12 @@ fn against(
         })
         .collect::<Result<Vec<Running>>>()?;
     watch.over(Phase::During, options.seconds)?;
-    drop(attackers);
-    watch.over(Phase::After, REST_SECONDS[1])?;
+    std::thread::scope(|scope| {
+        // To end takes an attacker with thousands of connections a while, and the server has to do with all of
+        // them at once: what becomes of the polite client meanwhile belongs to what is looked at.
+        scope.spawn(move || drop(attackers));
+        watch.over(Phase::After, REST_SECONDS[1])
+    })?;
     Ok(watch.row)
 }
 
@@ -212,6 +230,9 @@ impl Watch<'_> {
         }
         let figures = sums.iter().map(|sum| Figures::of(&sum.0)).collect();
         self.row.phases.push((phase, figures));
+        for (asked, sum) in Asked::ALL.into_iter().zip(&sums) {
+            self.row.note_failures(phase, asked, &sum.0.failed);
+        }
         Ok(())
     }
 }
@@ -223,14 +244,14 @@ impl Sum {
     fn new() -> Result<Self> {
         Ok(Self(Heard {
             took_us: Histogram::new(3)?,
-            failed: 0,
+            failed: Failures::default(),
             waiting_us: 0,
         }))
     }
 
     fn add(&mut self, heard: &Heard) -> Result<()> {
         self.0.took_us.add(&heard.took_us)?;
-        self.0.failed += heard.failed;
+        self.0.failed.merge(&heard.failed);
         self.0.waiting_us = self.0.waiting_us.max(heard.waiting_us);
         Ok(())
     }
@@ -242,7 +263,7 @@ impl Figures {
         let took = &heard.took_us;
         Self {
             answered: took.len(),
-            failed: heard.failed,
+            failed: heard.failed.count(),
             p50_ms: ms(took.value_at_quantile(0.5)),
             p99_ms: ms(took.value_at_quantile(0.99)),
             max_ms: ms(took.max().max(heard.waiting_us)),
@@ -291,9 +312,11 @@ mod tests {
         let mut heard = Sum::new().unwrap().0;
         heard.took_us.record(1000).unwrap();
         heard.waiting_us = 7000;
+        heard.failed.add("reset".to_owned());
         sum.add(&heard).unwrap();
         let figures = Figures::of(&sum.0);
-        assert_eq!((figures.answered, figures.max_ms), (1, 7.0));
+        assert_eq!((figures.answered, figures.failed), (1, 1));
+        assert!((figures.max_ms - 7.0).abs() < f64::EPSILON);
         assert!((figures.p50_ms - 1.0).abs() < 0.01);
     }
 }

@@ -6,8 +6,9 @@ use std::path::Path;
 use anyhow::Result;
 use serde::Serialize;
 
+use super::failures::Failures;
 use super::polite::Asked;
-use super::storm::{Figures, Phase, Point, REST_SECONDS};
+use super::storm::{Figures, Phase, Point, REST_SECONDS, Reason};
 use crate::baseline::run::Kind;
 use crate::summary::plot::{Line, Panel, svg};
 use crate::summary::table::Table;
@@ -39,6 +40,8 @@ pub struct Row {
     pub points: Vec<Point>,
     /// Each phase as a whole: what every one of [`Asked::ALL`] came to.
     pub phases: Vec<(Phase, Vec<Figures>)>,
+    /// Why calls of the polite client failed.
+    pub reasons: Vec<Reason>,
 }
 
 /// The result of a whole run.
@@ -59,7 +62,19 @@ impl Row {
             server,
             points: Vec::new(),
             phases: Vec::new(),
+            reasons: Vec::new(),
         }
+    }
+
+    /// Notes why calls of a kind failed in a phase.
+    pub fn note_failures(&mut self, phase: Phase, asked: Asked, failed: &Failures) {
+        let reasons = failed.reasons().into_iter();
+        self.reasons.extend(reasons.map(|(reason, calls)| Reason {
+            phase,
+            asked,
+            reason: reason.to_owned(),
+            calls,
+        }));
     }
 
     /// Resident memory before the storm, at most, and at the end, in MiB.
@@ -97,6 +112,20 @@ impl Row {
         }
         let title = format!("{}: {}", self.server.name(), self.memory());
         Table::new(&title, &heading, lines)
+    }
+
+    /// Why calls failed; `None` where none did.
+    fn reasons_table(&self) -> Option<Table> {
+        let lines: Vec<_> = self
+            .reasons
+            .iter()
+            .map(|it| {
+                let what = format!("{} {}", it.asked.name(), it.phase.name());
+                vec![what, it.calls.to_string(), it.reason.clone()]
+            })
+            .collect();
+        let title = format!("{}: why calls failed", self.server.name());
+        (!lines.is_empty()).then(|| Table::new(title, &["", "calls", "reason"], lines))
     }
 
     fn line(&self) -> Line {
@@ -158,7 +187,12 @@ impl Report {
         ];
         Summary {
             header,
-            tables: self.rows.iter().map(Row::table).collect(),
+            tables: self
+                .rows
+                .iter()
+                .flat_map(|row| [Some(row.table()), row.reasons_table()])
+                .flatten()
+                .collect(),
             verdicts: Vec::new(),
             missing: &self.missing,
         }
@@ -197,4 +231,23 @@ pub fn write(report: &Report, directory: &Path) -> Result<()> {
     let page = report.summary().page("A storm, measured", pictures);
     let drawn = [("storm.svg".to_owned(), report.picture())];
     summary::write(directory, &page, drawn, report)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_report_says_why_calls_failed_and_only_where_some_did() {
+        let mut row = Row::new(Kind::PenstockUring);
+        row.note_failures(Phase::Before, Asked::Read, &Failures::default());
+        assert!(row.reasons_table().is_none());
+        let mut failed = Failures::default();
+        failed.add("connection reset".to_owned());
+        row.note_failures(Phase::After, Asked::Mount, &failed);
+        let told = row.reasons_table().unwrap().text();
+        for part in ["MNT, new connection after", "connection reset"] {
+            assert!(told.contains(part), "{told}");
+        }
+    }
 }
