@@ -5,8 +5,10 @@ mod answers;
 
 use std::sync::{Arc, Mutex};
 
-use nfs_client::ClientError;
+use nfs_client::client::{TreeOptions, Visit};
+use nfs_client::limits::{SYMLINKS_MAX, TREE_DEPTH_MAX, WALK_NAMES_MAX};
 use nfs_client::nfs3::{Ftype3, LookupOk, Nfsstat3, PostOpAttr};
+use nfs_client::{ClientError, Node};
 use nfs_wire::nfs3::{Call, Nfspath3, ReadOk, ReaddirOk, ReaddirplusOk, ReadlinkOk};
 use tokio::time::timeout;
 
@@ -243,4 +245,109 @@ async fn symbolic_links_are_followed_inside_the_export_and_no_further() {
         "{endless:?}"
     );
     assert_eq!(client.resolve(b"/").await.unwrap().handle, handle(b"root"));
+}
+
+#[tokio::test]
+async fn a_path_leads_through_so_many_links_and_no_more() {
+    const LAST: usize = 2 * SYMLINKS_MAX;
+    // "n" is a link to the next number, up to the last.
+    let (client, _) = mounted(|call| match call {
+        Call::Lookup(args) => {
+            let name = args.what.name.0;
+            let ftype = match name == LAST.to_string().as_bytes() {
+                true => Ftype3::Reg,
+                false => Ftype3::Lnk,
+            };
+            ok(&LookupOk {
+                object: handle(name),
+                obj_attributes: Some(attributes(ftype)),
+                dir_attributes: None,
+            })
+        }
+        Call::Readlink(args) => {
+            let number = str::from_utf8(args.symlink.as_ref()).unwrap();
+            let next = (number.parse::<usize>().unwrap() + 1).to_string();
+            ok(&ReadlinkOk {
+                symlink_attributes: None,
+                data: Nfspath3(next.as_bytes()),
+            })
+        }
+        call => good(call.procedure()),
+    })
+    .await;
+    let first = (LAST - SYMLINKS_MAX).to_string();
+    let found = client.resolve(first.as_bytes()).await.unwrap();
+    assert_eq!(found.handle, handle(LAST.to_string().as_bytes()));
+    let before = (LAST - SYMLINKS_MAX - 1).to_string();
+    let too_many = client.resolve(before.as_bytes()).await;
+    assert!(
+        matches!(too_many, Err(ClientError::SymlinkLoop { .. })),
+        "{too_many:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_link_makes_a_path_so_long_and_no_longer() {
+    const OF_THE_LINK: usize = 2000;
+    let (client, _) = mounted(|call| match call {
+        Call::Lookup(args) => {
+            let ftype = match args.what.name.0 {
+                b"link" => Ftype3::Lnk,
+                _ => Ftype3::Dir,
+            };
+            ok(&LookupOk {
+                object: handle(b"found"),
+                obj_attributes: Some(attributes(ftype)),
+                dir_attributes: None,
+            })
+        }
+        Call::Readlink(_) => ok(&ReadlinkOk {
+            symlink_attributes: None,
+            data: Nfspath3(&b"b/".repeat(OF_THE_LINK)),
+        }),
+        call => good(call.procedure()),
+    })
+    .await;
+    let path = |behind| [&b"link"[..], &b"/a".repeat(behind)].concat();
+    let longest = WALK_NAMES_MAX - OF_THE_LINK;
+    client.resolve(&path(longest)).await.unwrap();
+    let too_long = client.resolve(&path(longest + 1)).await;
+    assert!(
+        matches!(too_long, Err(ClientError::TooManyNames { .. })),
+        "{too_long:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_directory_in_itself_is_walked_so_deep_and_left_again() {
+    let (client, root) = mounted(|call| match call {
+        Call::Readdirplus(_) => ok(&ReaddirplusOk {
+            dir_attributes: None,
+            cookieverf: [3; 8],
+            entries: vec![plus(1, b"d", Some(attributes(Ftype3::Dir)))],
+            eof: true,
+        }),
+        call => good(call.procedure()),
+    })
+    .await;
+    let root = Node {
+        handle: root,
+        attributes: attributes(Ftype3::Dir),
+    };
+    let mut walk = client.tree(root, b"", TreeOptions::default());
+    let (mut entered, mut left, mut failed) = (0, 0, 0);
+    while let Some(visit) = walk.next().await {
+        match visit {
+            Visit::Enter(_) => entered += 1,
+            Visit::Leave(_) => left += 1,
+            Visit::Failed { error, .. } => {
+                assert!(matches!(error, ClientError::TooManyNames { .. }));
+                failed += 1;
+            }
+            Visit::File(file) => panic!("{file:?}"),
+        }
+        assert!(entered <= TREE_DEPTH_MAX + 1, "it goes on and on");
+    }
+    let all = TREE_DEPTH_MAX + 1;
+    assert_eq!((entered, left, failed), (all, all, 1));
 }

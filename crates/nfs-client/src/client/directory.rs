@@ -39,15 +39,24 @@ impl DirEntry {
 pub struct DirStream {
     client: Client,
     dir: FileHandle,
-    form: Form,
     /// Entries that come without attributes are looked up.
     with_attributes: bool,
+    place: Place,
+}
+
+/// How far a listing has come, and what it gave. Decides what of a reply is new and where it goes on, without a
+/// server.
+#[derive(Debug)]
+struct Place {
+    form: Form,
     cookie: u64,
     cookieverf: [u8; 8],
     restarts: u32,
     /// Whether the listing was begun again, for whatever reason.
     restarted: bool,
     given: HashSet<(u64, u64)>,
+    /// With more than these given, the listing is given up.
+    given_max: usize,
     hasher: RandomState,
     over: bool,
 }
@@ -80,15 +89,8 @@ impl Client {
         DirStream {
             client: self.clone(),
             dir: *dir,
-            form,
             with_attributes,
-            cookie: 0,
-            cookieverf: [0; 8],
-            restarts: 0,
-            restarted: false,
-            given: HashSet::new(),
-            hasher: RandomState::new(),
-            over: false,
+            place: Place::new(form, READDIR_ENTRIES_MAX),
         }
     }
 
@@ -165,10 +167,9 @@ impl Client {
 impl DirStream {
     /// A listing that has nothing to come.
     pub(super) fn ended(client: &Client, dir: &FileHandle) -> Self {
-        Self {
-            over: true,
-            ..client.list(dir, true)
-        }
+        let mut stream = client.list(dir, true);
+        stream.place.over = true;
+        stream
     }
 
     /// The next entries; `None` after the last. Dropped before it is ready, it has taken nothing.
@@ -177,32 +178,49 @@ impl DirStream {
     /// [`ClientError::EndlessDirectory`] for a server that repeats itself or stops without saying so.
     /// After an error, and after `None`, there is nothing more to come.
     pub async fn next(&mut self) -> Result<Option<Vec<DirEntry>>, ClientError> {
-        while !self.over {
+        while !self.place.over {
+            let place = &self.place;
             let read = self
                 .client
-                .read_part(&self.dir, self.form, self.cookie, self.cookieverf);
+                .read_part(&self.dir, place.form, place.cookie, place.cookieverf);
             match read.await {
                 Ok(part) => {
-                    let mut page = self.take(&part)?;
+                    let mut page = self.place.take(&part)?;
                     if self.with_attributes {
                         self.client.look_up_missing(&self.dir, &mut page).await;
                     }
-                    self.advance(part, &page);
+                    self.place.advance(part, &page);
                     if !page.is_empty() {
                         return Ok(Some(page));
                     }
                 }
-                Err(error) => self.recover(error)?,
+                Err(error) => self.place.recover(error)?,
             }
         }
         Ok(None)
+    }
+}
+
+impl Place {
+    fn new(form: Form, given_max: usize) -> Self {
+        Self {
+            form,
+            cookie: 0,
+            cookieverf: [0; 8],
+            restarts: 0,
+            restarted: false,
+            given: HashSet::new(),
+            given_max,
+            hasher: RandomState::new(),
+            over: false,
+        }
     }
 
     /// The entries of a part that were not given yet.
     fn take(&mut self, part: &Part) -> Result<Vec<DirEntry>, ClientError> {
         let last = part.entries.last().map(|(cookie, _)| *cookie);
         let moves = part.eof || last.is_some_and(|last| last != self.cookie);
-        if !moves || self.given.len() > READDIR_ENTRIES_MAX {
+        if !moves || self.given.len() > self.given_max {
             self.over = true;
             return Err(ClientError::EndlessDirectory);
         }
@@ -295,4 +313,54 @@ fn fingerprint(hasher: &RandomState, entry: &DirEntry) -> (u64, u64) {
 fn is_unsupported(error: &ClientError) -> bool {
     matches!(error, ClientError::Rpc(RpcError::ProcUnavail))
         || error.status() == Some(Nfsstat3::Notsupp)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listing_without_an_end_is_given_up_at_the_cap() {
+        const GIVEN_MAX: usize = 1000;
+        let mut place = Place::new(Form::Names, GIVEN_MAX);
+        let mut given = 0;
+        // Each part moves on and brings new names.
+        for cookie in 1.. {
+            let entries = (0..64).map(|at| {
+                let entry = DirEntry {
+                    name: format!("{cookie}-{at}").into_bytes(),
+                    fileid: at,
+                    attributes: None,
+                    handle: None,
+                };
+                (cookie, entry)
+            });
+            let part = Part {
+                entries: entries.collect(),
+                cookieverf: [0; 8],
+                eof: false,
+            };
+            let page = match place.take(&part) {
+                Ok(page) => page,
+                Err(error) => {
+                    assert!(matches!(error, ClientError::EndlessDirectory));
+                    break;
+                }
+            };
+            given += page.len();
+            assert!(given <= GIVEN_MAX + 64, "it goes on and on");
+            place.advance(part, &page);
+        }
+        assert!(given > GIVEN_MAX && place.over);
+    }
+
+    #[test]
+    fn a_listing_begins_again_so_often_and_no_more() {
+        let bad_cookie = || refused("READDIR", &[], Nfsstat3::BadCookie);
+        let mut place = Place::new(Form::Names, READDIR_ENTRIES_MAX);
+        for _ in 0..READDIR_RESTARTS_MAX {
+            place.recover(bad_cookie()).unwrap();
+        }
+        assert!(place.recover(bad_cookie()).is_err() && place.over);
+    }
 }

@@ -234,3 +234,29 @@ fn exports(cx: &Context, out: &mut Vec<u8>) {
     });
     ExportList(entries.collect()).encode(&mut Encoder::new(out));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_of_mounts_is_bounded_and_the_oldest_goes_first() {
+        let client = IpAddr::from([192, 0, 2, 1]);
+        let mounts = MountList::default();
+        let most = limits::MOUNT_LIST_ENTRIES_MAX;
+        for number in 0..most + 10 {
+            mounts.add(client, format!("/{number}").as_bytes());
+        }
+        let kept = mounts.of(client);
+        assert_eq!((kept.len(), &*kept[0]), (most, &b"/10"[..]));
+        // Few long paths are as much as many short ones.
+        let long = |number: usize| vec![b'a' + (number % 26) as u8; 4096 + number];
+        for number in 0..100 {
+            mounts.add(client, &long(number));
+        }
+        let kept = mounts.of(client);
+        let bytes: usize = kept.iter().map(Vec::len).sum();
+        assert!(bytes <= limits::MOUNT_LIST_BYTES_MAX, "{bytes} bytes");
+        assert!(kept.len() > 10 && kept.last() == Some(&long(99)));
+    }
+}

@@ -102,3 +102,37 @@ fn is_settled(time: Timestamp) -> bool {
     let time_ns = i128::from(time.sec) * 1_000_000_000 + i128::from(time.nsec);
     i128::try_from(now.as_nanos()).unwrap_or(0) - time_ns > tick_ns
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd as _;
+
+    use nfs_io::{LocalGid, LocalUid, fs};
+
+    use super::*;
+
+    #[test]
+    fn so_many_users_of_a_file_are_remembered_and_one_more_takes_the_place_of_one() {
+        let file = std::fs::File::open("/").unwrap();
+        let mut stat = fs::statx(file.as_fd()).unwrap();
+        // Long ago: else nothing is remembered.
+        stat.ctime = Timestamp { sec: 1, nsec: 1 };
+        let user = |uid: u32| Creds::new(LocalUid(uid), LocalGid(uid), &[]);
+        let mut permits = Permits::default();
+        let most = limits::PERMITS_PER_OBJECT_MAX;
+        let users = 3 * most as u32;
+        for uid in 0..users {
+            permits.remember(&user(uid), Access::READ, &stat, true);
+            assert_eq!(
+                permits.recall(&user(uid), Access::READ, &stat),
+                Some(Ok(()))
+            );
+        }
+        let known = (0..users).filter(|&uid| {
+            let recalled = permits.recall(&user(uid), Access::READ, &stat);
+            recalled.is_some()
+        });
+        assert_eq!(known.count(), most);
+        assert_eq!(permits.entries.len(), most);
+    }
+}

@@ -401,19 +401,8 @@ impl Tree {
     /// [`Error::Busy`] while somebody moves the export without a pause.
     pub(super) fn contains_by_path(&self, directory: BorrowedFd<'_>) -> Result<bool> {
         let mount = self.root_mount();
-        let mut root = fs::fd_path(mount.fd())?;
-        for _ in 0..limits::PLACE_LOOKS_MAX {
-            if fs::fd_path(directory)?.starts_with(&root) {
-                return Ok(true);
-            }
-            // The export itself may have been moved between the two looks, and all in it is where it was.
-            let root_now = fs::fd_path(mount.fd())?;
-            if root_now == root {
-                return Ok(false);
-            }
-            root = root_now;
-        }
-        Err(Error::Busy)
+        let root = || Ok(fs::fd_path(mount.fd())?);
+        is_beneath(|| Ok(fs::fd_path(directory)?), root)
     }
 
     /// Where in the export this object is, as the kernel remembers it: `/` for the root. Waits for nobody.
@@ -522,5 +511,60 @@ impl Tree {
             (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193)
         });
         Some(MountKey(hash.max(1)))
+    }
+}
+
+/// Whether a directory is beneath a root, by the paths that they have when they are looked at.
+///
+/// # Errors
+/// [`Error::Busy`] while the root has another path at each look.
+fn is_beneath(
+    directory: impl Fn() -> Result<PathBuf>,
+    root: impl Fn() -> Result<PathBuf>,
+) -> Result<bool> {
+    let mut before = root()?;
+    for _ in 0..limits::PLACE_LOOKS_MAX {
+        if directory()?.starts_with(&before) {
+            return Ok(true);
+        }
+        // The root itself may have been moved between the two looks, and all in it is where it was.
+        let now = root()?;
+        if now == before {
+            return Ok(false);
+        }
+        before = now;
+    }
+    Err(Error::Busy)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn a_directory_is_looked_for_anew_while_the_export_moves_but_not_for_ever() {
+        let path = |text: &str| Ok(PathBuf::from(text));
+        let (inside, outside) = (|| path("/e/d"), || path("/elsewhere/e/d"));
+        assert_eq!(is_beneath(inside, || path("/e")), Ok(true));
+        assert_eq!(is_beneath(outside, || path("/e")), Ok(false));
+        let looks = Cell::new(0);
+        // The root has been moved so often when it is looked at, and stands where it is after that.
+        let moved = |times: usize| {
+            let looks = &looks;
+            looks.set(0);
+            move || {
+                let look = looks.get();
+                assert!(look < 1000, "it is looked for for ever");
+                looks.set(look + 1);
+                path(&format!("/moved-{}", look.min(times)))
+            }
+        };
+        let last = format!("/moved-{}/d", limits::PLACE_LOOKS_MAX - 1);
+        let found = is_beneath(|| path(&last), moved(limits::PLACE_LOOKS_MAX - 1));
+        assert_eq!(found, Ok(true));
+        assert_eq!(is_beneath(outside, moved(usize::MAX)), Err(Error::Busy));
+        assert_eq!(looks.get(), limits::PLACE_LOOKS_MAX + 1);
     }
 }
