@@ -188,6 +188,9 @@ impl Drop for Place<'_> {
 }
 
 #[cfg(test)]
+mod simulation;
+
+#[cfg(test)]
 mod tests {
     use std::future::Future;
     use std::net::Ipv4Addr;
