@@ -73,6 +73,8 @@ pub enum Call {
     Fsync,
     /// Opening a file again with `O_DIRECT`, by [`crate::fs::reopen`].
     OpenDirect,
+    /// Taking space ahead of data, by [`crate::fs::allocate_ahead`].
+    Allocate,
     /// [`crate::fs::close`]; the descriptor is closed all the same.
     Close,
 }

@@ -120,3 +120,7 @@ pub const HELPER_NICE_MORE: i32 = 10;
 
 /// How long a thread that serves connections asks to run at once, when there are others: the shortest that Linux gives.
 pub const PROMPT_SLICE_NANOSECONDS: u64 = 100_000;
+
+/// Ranges without data that are looked for, and given back, in one giving back of space: each costs three system
+/// calls. What is beyond stays allocated.
+pub const HOLES_PER_GIVING_BACK_MAX: usize = 256;

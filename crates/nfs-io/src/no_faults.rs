@@ -11,6 +11,7 @@ pub(crate) enum Call {
     Write,
     Fsync,
     OpenDirect,
+    Allocate,
     Close,
 }
 

@@ -277,6 +277,25 @@ pub const STAGED_BUDGET_DIVISOR: u64 = 8;
 pub const STAGED_TIMES_FREE_MAX: u32 = 1;
 /// How often a file is asked for its size while what is held of it goes into it.
 pub const STAGED_SIZE_TRIES_MAX: u32 = 16;
+/// Space taken ahead of a stream of WRITEs that extends a file, in bytes, the first time; then twice as much each
+/// time, up to [`RESERVE_BYTES_MAX`].
+pub const RESERVE_BYTES_FIRST: u64 = 4 << 20;
+/// Least space, in bytes, that is taken ahead of a stream where little is left: below that none is.
+pub const RESERVE_BYTES_MIN: u64 = 1 << 20;
+/// Most space, in bytes, that is taken ahead of a stream at once.
+pub const RESERVE_BYTES_MAX: u64 = 64 << 20;
+/// How far before the end of a stream, in bytes, a WRITE may begin that still belongs to it: its client has
+/// others on their way that come before.
+pub const RESERVE_WINDOW_BYTES_MAX: u64 = 64 << 20;
+/// Ranges of a stream that are kept in mind as yet to come, 16 bytes each; with more it is no stream, and has
+/// no more space taken ahead.
+pub const RESERVE_GAPS_MAX: usize = 128;
+/// The part of the free space of a file system that may be held ahead of all streams of one export there, as a
+/// divisor.
+pub const RESERVE_FREE_DIVISOR: u64 = 8;
+/// The part of what is left of that which one stream may take at once, as a divisor: however many streams one
+/// client has, something stays for others.
+pub const RESERVE_LEFT_DIVISOR: u64 = 4;
 /// Clients named as writers of one file's unstable data, and clients of it that have to hear of a lost write.
 /// Others learn of it by the write verifier alone, which makes them send their data again.
 pub const UNSTABLE_WRITERS_PER_OBJECT_MAX: usize = 64;

@@ -28,6 +28,7 @@ fn order(read: &str, write: &str, stable: &str, rules: &[&str]) -> IoOrder {
         read_ahead: Some("0".to_owned()),
         staging: None,
         rules: Some(rules.iter().map(|rule| (*rule).to_owned()).collect()),
+        ..IoOrder::default()
     }
 }
 

@@ -271,12 +271,12 @@ fn the_example_configuration_is_good_and_has_every_key() {
             .split(", ")
             .filter(|key| !["client", "rule"].contains(key))
         {
-            let within = full.split(&format!("\n{section}\n")).nth(1).unwrap();
-            let present = within
-                .lines()
-                .take_while(|line| !line.starts_with('['))
-                .any(|line| line.starts_with(&format!("{key} = ")));
-            assert!(present, "{key} of {section} is not in the example");
+            let (head, key) = (format!("\n{section}\n"), format!("{key} = "));
+            let present = full.split(&head).skip(1).any(|within| {
+                let mut lines = within.lines().take_while(|line| !line.starts_with('['));
+                lines.any(|line| line.starts_with(&key))
+            });
+            assert!(present, "`{key}` of {section} is not in the example");
         }
     }
 }

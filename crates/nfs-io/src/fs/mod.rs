@@ -13,6 +13,7 @@ pub mod handle;
 mod namespace;
 mod open;
 mod process;
+mod space;
 mod stat;
 mod statfs;
 mod vectored;
@@ -31,6 +32,7 @@ pub use open::{
 };
 pub use process::{fd_path, nofile, raise_nofile, umask_zero};
 pub use rustix::fs::{Mode, OFlags, ResolveFlags};
+pub use space::{allocate_ahead, give_back};
 pub use stat::{Stat, Timestamp, statx, statx_at, statx_cached};
 pub use statfs::{FsStat, PathConf, file_size_max, is_local, path_conf, statfs};
 pub use vectored::{read_pieces, write_pieces};

@@ -17,7 +17,7 @@ pub use nfs_io::Mode;
 pub use live::LivePolicy;
 pub use pattern::NamePattern;
 pub use words::{
-    IoChange, STAGING, WriteMode, parse_mode, parse_read_ahead, parse_rule, parse_staging,
+    IoChange, ON_OFF, STAGING, WriteMode, parse_mode, parse_read_ahead, parse_rule, parse_staging,
     show_size,
 };
 pub(crate) use words::{RuleParts, check_read_ahead, floor_of};
@@ -110,6 +110,9 @@ pub struct IoPolicy {
     /// Whether the ends of UNSTABLE direct WRITEs that fill no whole block are held in memory until a neighbour
     /// completes the block. Of no meaning in other modes.
     pub staging: bool,
+    /// Space is taken ahead of a stream of UNSTABLE WRITEs that extends a file, where the rule that matches says
+    /// nothing else.
+    pub reserve: bool,
     /// The rules in the order in which they are tried; the first that matches decides. At most
     /// [`limits::IO_RULES_PER_EXPORT_MAX`].
     pub rules: Vec<Rule>,
@@ -124,6 +127,7 @@ impl Default for IoPolicy {
             stable: StableFloor::Asked,
             read_ahead: limits::READ_AHEAD_BYTES_DEFAULT,
             staging: false,
+            reserve: false,
             rules: Vec::new(),
         }
     }
@@ -152,6 +156,8 @@ pub struct Rule {
     pub stable: StableFloor,
     /// Whether the WRITEs it matches are staged; `None` leaves that to the policy's own.
     pub staging: Option<bool>,
+    /// Whether space is taken ahead of the WRITEs it matches, where it is not what the policy says.
+    pub reserve: Option<bool>,
 }
 
 /// What a policy decided for a call.
@@ -165,6 +171,8 @@ pub struct Choice {
     pub read_ahead: u64,
     /// The ends of a direct WRITE may be held; of no meaning for a READ.
     pub staging: bool,
+    /// Space is taken ahead of a stream of such WRITEs; of no meaning for a READ.
+    pub reserve: bool,
     /// The rule or setting that made this choice.
     pub because: Because,
 }
@@ -212,11 +220,13 @@ impl IoPolicy {
         };
         let read_ahead = found.and_then(|(_, rule)| rule.read_ahead);
         let staging = found.and_then(|(_, rule)| rule.staging);
+        let reserve = found.and_then(|(_, rule)| rule.reserve);
         Choice {
             mode,
             stable: stable.max(self.stable),
             read_ahead: read_ahead.unwrap_or(self.read_ahead),
             staging: staging.unwrap_or(self.staging),
+            reserve: reserve.unwrap_or(self.reserve),
             because,
         }
     }
@@ -271,6 +281,7 @@ impl Rule {
             read_ahead: None,
             stable: StableFloor::Asked,
             staging: None,
+            reserve: None,
         }
     }
 

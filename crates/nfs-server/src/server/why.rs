@@ -15,7 +15,7 @@ use super::Server;
 use crate::exports::PRIVILEGED_PORT;
 use crate::exports::config::{from_word, word_of};
 use crate::exports::policy::{
-    Because, Choice, Io, IoPolicy, Mismatch, Stability, StableFloor, show_size,
+    Because, Choice, Io, IoPolicy, Mismatch, ON_OFF, Stability, StableFloor, show_size,
 };
 use crate::limits;
 use crate::operate::control::{Why, WhyAlignment, WhyQuery, WhyRule, WhySegment, WhyStable};
@@ -212,6 +212,7 @@ fn explain(call: &IoCall, policy: &IoPolicy, facts: &FileFacts) -> Result<Why, S
         ..Why::default()
     };
     if call.io == Io::Write {
+        why.reserve = Some(reserve(call, policy, &decision));
         why.stable = Some(WhyStable {
             asked: word_of(call.stable, STABILITIES).to_owned(),
             floor: word_of(choice.stable, StableFloor::WORDS).to_owned(),
@@ -287,6 +288,30 @@ fn verdicts(call: &IoCall, policy: &IoPolicy, choice: Choice, name: Option<&[u8]
         verdict: verdict(index, rule),
     });
     why.collect()
+}
+
+/// Whether space is taken ahead of a stream of such WRITEs, and why or why not.
+fn reserve(call: &IoCall, policy: &IoPolicy, decision: &Decision) -> String {
+    let choice = &decision.choice;
+    let by_rule = match choice.because {
+        Because::Rule(index) => policy
+            .rules
+            .get(index)
+            .is_some_and(|rule| rule.reserve.is_some()),
+        Because::Setting => false,
+    };
+    let who = if by_rule {
+        "the rule's"
+    } else {
+        "the export's"
+    };
+    let word = word_of(choice.reserve, ON_OFF);
+    if choice.reserve && call.io == Io::Write && !decision.reserves() {
+        return format!(
+            "off: {who} \"reserve\" is on, and only WRITEs that are answered UNSTABLE have space taken ahead"
+        );
+    }
+    format!("{word}: {who} \"reserve\"")
 }
 
 fn notes(call: &IoCall, decision: &Decision, segments: &[Segment], size: u64) -> Vec<String> {

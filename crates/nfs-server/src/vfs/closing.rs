@@ -9,11 +9,11 @@
 //! A descriptor stays while data of the file is not on stable storage: the kernel tells of a lost write
 //! to those that were open by then. It stays too where the server could not open the file again.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use nfs_io::fs::OFlags;
+use nfs_io::fs::{self, OFlags};
 use parking_lot::Mutex;
 
 use super::file_io::Open;
@@ -120,6 +120,50 @@ impl Object {
         self.take_from(&mut self.io.write.lock())
     }
 
+    /// Runs `work` with a descriptor for writing that is the only one this object has open, but for the `O_PATH`
+    /// one, on a thread that may wait for the disk: others are closed, and whoever wants one waits. `None`
+    /// while a call uses one.
+    pub(super) fn alone<T>(
+        &self,
+        work: impl FnOnce(BorrowedFd<'_>) -> Result<T>,
+    ) -> Option<Result<T>> {
+        let mut writing = self.io.write.lock();
+        // In the order of `take_from`; nobody else takes two of them.
+        let mut others = [
+            self.io.direct_write.lock(),
+            self.io.read.lock(),
+            self.io.direct_read.lock(),
+        ];
+        let in_use = |open: &Option<Open>| open.as_ref().is_some_and(|open| !open.is_unused());
+        if in_use(&writing.open) || others.iter().any(|open| in_use(open)) {
+            return None;
+        }
+        for open in &mut others {
+            **open = None;
+        }
+        let opened;
+        let file = match &mut writing.open {
+            Some(open) => open.fd.as_fd(),
+            None => {
+                let flags = OFlags::WRONLY | OFlags::NONBLOCK;
+                opened = match fs::reopen(self.path(), flags) {
+                    Ok(opened) => opened,
+                    Err(error) => return Some(Err(error.into())),
+                };
+                opened.as_fd()
+            }
+        };
+        Some(work(file))
+    }
+
+    /// Whether a call uses the descriptor for writing now, or it is being opened.
+    pub(super) fn is_written(&self) -> bool {
+        self.io.write.try_lock().is_none_or(|writing| {
+            let open = writing.open.as_ref();
+            open.is_some_and(|open| !open.is_unused())
+        })
+    }
+
     fn take_from(&self, writing: &mut Writing) -> Vec<Open> {
         // Whoever writes holds a copy of this descriptor, past the page cache too, and notes what it wrote as
         // unstable before it lets go of the copy. Copies are made under the lock that we hold.
@@ -159,6 +203,8 @@ impl Object {
         writing.early_closes = 0;
         if std::mem::take(&mut writing.used) {
             Look::Later
+        } else if self.io.reserve.is_held() {
+            Look::Quiet
         } else if writing.open.is_none() {
             writing.listed = false;
             Look::Closed
@@ -174,7 +220,7 @@ impl Object {
 enum Look {
     /// The file was used a moment ago, or has data that waits for a COMMIT.
     Later,
-    /// Nobody wrote to the file since the last sweep.
+    /// Nobody wrote to the file since the last sweep: it may be closed, and space given back.
     Quiet,
     /// The file is not open for writing any more.
     Closed,
@@ -212,7 +258,11 @@ impl Vfs {
                 Look::Closed => continue,
                 Look::Later => {}
                 Look::Quiet => {
-                    let close = |object: Arc<Object>| drop(object.take_writing());
+                    let vfs = Arc::clone(self);
+                    let close = move |object: Arc<Object>| {
+                        vfs.give_space_back(&object);
+                        drop(object.take_writing());
+                    };
                     let lane = object.mount.lane();
                     // Too much waits for the file system: another time.
                     drop(self.pool.submit(lane, object, close));

@@ -8,8 +8,8 @@
 //! object it just reached by name without asking the kernel for it again. The cached descriptor
 //! pins the inode, so its number cannot be used again for another file while it is indexed.
 //!
-//! An object with unsynced writes never leaves to make room: the kernel tells of a lost write only to
-//! descriptors that were open. It is handed out to be synced first ([`FileCache::insert`],
+//! An object with unsynced writes, or with space to give back, never leaves to make room: the kernel tells of a lost write only to
+//! descriptors that were open. It is handed out for that first ([`FileCache::insert`],
 //! [`FileCache::find_room`], [`FileCache::take_idle`]) and leaves another time.
 
 use std::collections::HashMap;
@@ -346,7 +346,7 @@ impl FileCache {
                 continue;
             }
             let object = Arc::clone(object);
-            if object.io.has_unstable() {
+            if object.io.must_stay() {
                 if !object.cleaning.swap(true, Ordering::Relaxed) {
                     leaving.to_sync.push(object);
                     return;
@@ -370,7 +370,7 @@ impl FileCache {
             .is_some_and(|present| Arc::ptr_eq(present, &object));
         // Looked at once more: its last writer may have gone since.
         if Arc::strong_count(&object) != STRIPE_AND_CALLER + usize::from(indexed)
-            || object.io.has_unstable()
+            || object.io.must_stay()
         {
             return None;
         }
@@ -395,7 +395,7 @@ impl FileCache {
                 .cloned()
                 .collect();
             for object in unused {
-                if object.io.has_unstable() {
+                if object.io.must_stay() {
                     if !object.cleaning.swap(true, Ordering::Relaxed) {
                         leaving.to_sync.push(object);
                     }

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use super::ahead::FileAhead;
 use super::closing::Writing;
 use super::gate::{Gate, Gates};
-use super::io::{Refusals, Rounds};
+use super::io::{Refusals, Reserve, Rounds};
 use super::stable::Unstable;
 use super::{Error, FileKind, Object, Result};
 use crate::exports::policy::Io;
@@ -21,9 +21,9 @@ use crate::vfs::file_cache::{FdBudget, FdSlot};
 /// stable storage yet.
 #[derive(Default)]
 pub(super) struct FileIo {
-    read: Mutex<Option<Open>>,
+    pub(super) read: Mutex<Option<Open>>,
     pub(super) write: Mutex<Writing>,
-    direct_read: Mutex<Option<Open>>,
+    pub(super) direct_read: Mutex<Option<Open>>,
     pub(super) direct_write: Mutex<Option<Open>>,
     /// Ways of moving bytes that the file did not take.
     pub(super) refusals: Refusals,
@@ -36,6 +36,8 @@ pub(super) struct FileIo {
     /// Held by the COMMIT that runs: there is one at a time.
     sync_turn: tokio::sync::Mutex<()>,
     pub(super) rounds: Rounds,
+    /// Space taken ahead of a stream that extends the file.
+    pub(crate) reserve: Reserve,
     pub(super) unstable: Mutex<Unstable>,
 }
 
@@ -63,6 +65,12 @@ impl FileIo {
             // Closed outside the lock.
             drop(spare);
         }
+    }
+
+    /// There is something to do for the file before it may leave the cache: data to be put on stable storage,
+    /// or space to be given back.
+    pub(crate) fn must_stay(&self) -> bool {
+        self.has_unstable() || self.reserve.is_held()
     }
 
     /// Waits until no other COMMIT of this file runs.

@@ -120,6 +120,8 @@ pub(crate) struct VfsCounters {
     pub(crate) removed_locally: AtomicU64,
     /// Looks at files that are open for writing.
     pub(crate) sweeps: AtomicU64,
+    /// Space taken ahead of streams.
+    pub(crate) reserve: io::ReserveCounters,
 }
 
 /// Stands for whoever changes a file, where only sameness matters: attributes from before a change are not

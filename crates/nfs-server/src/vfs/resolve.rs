@@ -123,9 +123,9 @@ impl Vfs {
 
     /// Puts an object out of the cache whose export is served no more, or from another directory.
     async fn put_out(self: &Arc<Self>, object: Arc<Object>) -> Result<()> {
-        if object.io.has_unstable() {
+        if object.io.must_stay() {
             let (vfs, dirty) = (Arc::clone(self), Arc::clone(&object));
-            self.blocking(object.mount.lane(), move || vfs.sync_before_close(&dirty))
+            self.blocking(object.mount.lane(), move || vfs.make_ready_to_leave(&dirty))
                 .await?;
         }
         self.files.remove(&object);
@@ -384,17 +384,17 @@ impl Vfs {
         Ok(object)
     }
 
-    /// Drops objects that left the cache, and has those synced that cannot leave before.
+    /// Drops objects that left the cache, and has done for others what there is to do before they leave.
     pub(crate) fn let_go(self: &Arc<Self>, leaving: Leaving) {
         let (retired, clean): (Vec<_>, Vec<_>) = leaving
             .out
             .into_iter()
-            .partition(|object| object.io.has_unstable());
+            .partition(|object| object.io.must_stay());
         drop(clean);
         for object in leaving.to_sync.into_iter().chain(retired) {
             let lane = object.mount.lane();
             let (vfs, job) = (Arc::clone(self), Cleaning(object));
-            let sync = move |job: Cleaning| vfs.sync_before_close(&job.0);
+            let sync = move |job: Cleaning| vfs.make_ready_to_leave(&job.0);
             // Where too much waits it is not done, and tried another time.
             drop(self.pool.submit(lane, job, sync));
         }

@@ -91,7 +91,7 @@ impl Vfs {
             leaving.to_sync = others;
             self.let_go(leaving);
             for object in own {
-                self.sync_before_close(&object);
+                self.make_ready_to_leave(&object);
                 object.cleaning.store(false, Ordering::Relaxed);
                 object.io.close_spare();
                 drop(object.take_writing());

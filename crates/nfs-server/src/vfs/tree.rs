@@ -7,7 +7,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -73,6 +73,10 @@ pub(crate) struct Mount {
     read_share: OnceLock<Shares>,
     /// What its WRITEs may hold of the buffers.
     write_share: OnceLock<Shares>,
+    /// Bytes taken ahead of streams that extend files, beyond what has been written there.
+    pub(super) reserved: AtomicU64,
+    /// No space can be taken ahead here, which was found by trying.
+    no_space_ahead: AtomicBool,
     retired: Arc<AtomicBool>,
 }
 
@@ -103,6 +107,8 @@ impl Mount {
             path,
             read_share: OnceLock::new(),
             write_share: OnceLock::new(),
+            reserved: AtomicU64::new(0),
+            no_space_ahead: AtomicBool::new(false),
             retired,
         })
     }
@@ -178,6 +184,29 @@ impl Mount {
         tokio::time::timeout(patience, shares.take(client, bytes))
             .await
             .ok()
+    }
+
+    /// Whether space may be taken ahead of streams here, as far as is known. Not where another machine or a
+    /// program decides about it, and about leases.
+    pub(super) fn takes_space_ahead(&self) -> bool {
+        self.local && !self.no_space_ahead.load(Ordering::Relaxed)
+    }
+
+    /// The file system knows no fallocate.
+    pub(super) fn note_no_space_ahead(&self) {
+        self.no_space_ahead.store(true, Ordering::Relaxed);
+    }
+
+    /// How much of `wanted` bytes a stream may take ahead now: a part of what is left of the part of the free
+    /// space that the server may hold so. `None` where that is little. May wait for the disk.
+    pub(super) fn may_take_ahead(&self, wanted: u64) -> Option<u64> {
+        let facts = fs::statfs(self.fd()).ok()?;
+        let free = facts.bavail.saturating_mul(facts.frsize);
+        let held = self.reserved.load(Ordering::Relaxed);
+        let left = (free / limits::RESERVE_FREE_DIVISOR).saturating_sub(held);
+        let most = left / limits::RESERVE_LEFT_DIVISOR;
+        let most = most - most % limits::RESERVE_BYTES_MIN;
+        (most > 0).then(|| wanted.min(most))
     }
 
     /// A descriptor on it, for flushing the whole of it.

@@ -27,8 +27,8 @@ use crate::exit::UsageError;
 /// Without an option the policy of EXPORT, or of every export, is shown: the modes of READ and WRITE, the
 /// floor under the stability of WRITEs, and the rules in the order they are tried.
 ///
-/// With --read, --write, --stable, --staging, --read-ahead, --rule or --no-rules the policy of EXPORT is changed, all of it in one
-/// step; what is not named stays. Calls under way finish as they began. The change lasts until the next
+/// With --read, --write, --stable, --read-ahead, --staging, --reserve, --rule or --no-rules the policy of EXPORT
+/// is changed, all of it in one step; what is not named stays. Calls under way finish as they began. The change lasts until the next
 /// reload or restart, which go back to the configuration.
 ///
 /// With --why the server says what would happen to a READ or WRITE of a file, and why.
@@ -57,6 +57,9 @@ pub(super) struct Args {
     /// completes the block: on or off
     #[arg(long, value_name = "WORD", conflicts_with = "why", value_parser = checked(parse_staging))]
     staging: Option<String>,
+    /// Whether space is taken ahead of streams of WRITEs that extend files: on or off
+    #[arg(long, value_name = "HOW", conflicts_with = "why", value_parser = ["on", "off"])]
+    reserve: Option<String>,
     /// A rule, as "op=read,min=64KiB,max=4MiB,client=10.0.0.0/8,name=*.ckpt,mode=direct"; only mode must be
     /// there. Repeat it for more, in the order tried. They take the place of all rules there were
     #[arg(long, value_name = "RULE", conflicts_with_all = ["why", "no_rules"], value_parser = checked(parse_rule))]
@@ -67,7 +70,7 @@ pub(super) struct Args {
 
     /// Show how the bytes of READ and WRITE were moved since the server started: calls and bytes by the
     /// mode that was chosen, what they really went as, and why some went another way
-    #[arg(long, conflicts_with_all = ["why", "read", "write", "stable", "staging", "read_ahead", "rule", "no_rules"])]
+    #[arg(long, conflicts_with_all = ["why", "read", "write", "stable", "staging", "read_ahead", "reserve", "rule", "no_rules"])]
     counters: bool,
 
     /// Say what would happen to a READ or WRITE of this file: its path on the server's host, or as clients
@@ -149,6 +152,7 @@ impl Args {
             stable: self.stable.clone(),
             read_ahead: self.read_ahead.clone(),
             staging: self.staging.clone(),
+            reserve: self.reserve.clone(),
             rules,
         };
         if order.change().map_err(UsageError)? == IoChange::default() {
@@ -248,6 +252,9 @@ pub(crate) fn lines(view: &IoView) -> Vec<String> {
         )),
     }
     let rules = view.rules.iter().enumerate();
+    if view.reserve {
+        lines.push("space is taken ahead of streams of WRITEs".to_owned());
+    }
     lines.extend(rules.map(|(index, rule)| format!("rule {}: {rule}", index + 1)));
     lines
 }
@@ -281,6 +288,9 @@ pub(super) fn print_why(out: &mut impl Write, why: &Why) -> std::io::Result<()> 
             "stable      {}: asked {}, floor {}",
             stable.committed, stable.asked, stable.floor
         )?;
+    }
+    if let Some(reserve) = &why.reserve {
+        writeln!(out, "reserve     {reserve}")?;
     }
     let alignment = &why.alignment;
     let bytes = |bytes: u32| match bytes {

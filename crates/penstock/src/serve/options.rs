@@ -88,6 +88,10 @@ pub(crate) struct Args {
     /// for example 8MiB; 0 for nothing. Default: 4MiB
     #[arg(long, value_name = "SIZE", conflicts_with = "config", value_parser = policy::parse_read_ahead)]
     read_ahead: Option<u64>,
+    /// Take space ahead of streams of WRITEs that extend files, and give it back when they are over: fewer
+    /// pieces on the disk where a file is written by many calls at once
+    #[arg(long, conflicts_with = "config")]
+    reserve: bool,
     /// Let clients read only
     #[arg(long, conflicts_with = "config")]
     read_only: bool,
@@ -196,6 +200,7 @@ impl Args {
             stable: self.stable,
             read_ahead: self.read_ahead,
             staging: None,
+            reserve: self.reserve.then_some(true),
             rules: None,
         };
         change.check().map_err(UsageError)?;

@@ -25,7 +25,7 @@ impl Mode {
     }
 }
 
-/// The `read`, `write` and `stable` keys of an export.
+/// The `read`, `write`, `stable` and `reserve` keys of an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct IoSetting {
     pub(crate) read: Mode,
@@ -34,6 +34,8 @@ pub(crate) struct IoSetting {
     pub(crate) floor: StableHow,
     /// A mode of their own for WRITEs of at most [`SMALL_KIB`] KiB: a rule of the export.
     pub(crate) small: Option<Mode>,
+    /// Space is taken ahead of streams of WRITEs.
+    pub(crate) reserve: bool,
 }
 
 /// Largest WRITE that counts as small, in KiB.
@@ -47,6 +49,7 @@ impl IoSetting {
             write: mode,
             floor: StableHow::Unstable,
             small: None,
+            reserve: false,
         }
     }
 
@@ -54,7 +57,10 @@ impl IoSetting {
     pub(crate) fn toml(self) -> String {
         let (read, write) = (self.read.word(), self.write.word());
         let stable = self.floor_word();
-        let keys = format!("read = \"{read}\"\nwrite = \"{write}\"\nstable = \"{stable}\"\n");
+        let reserve = self.reserve;
+        let keys = format!(
+            "read = \"{read}\"\nwrite = \"{write}\"\nstable = \"{stable}\"\nreserve = {reserve}\n"
+        );
         let rule = self.small.map(|mode| {
             let mode = mode.word();
             format!(
@@ -79,6 +85,9 @@ impl fmt::Display for IoSetting {
         write!(f, "READ {read}, WRITE {write}")?;
         if let Some(small) = self.small {
             write!(f, ", small ones {}", small.word())?;
+        }
+        if self.reserve {
+            write!(f, ", reserve")?;
         }
         match self.floor {
             StableHow::Unstable => Ok(()),

@@ -293,10 +293,15 @@ impl<'a> Bench<'a> {
         let changing = IoSetting {
             read,
             floor,
+            reserve: random.bool(),
             ..IoSetting::all(write)
         };
+        let direct = IoSetting {
+            reserve: true,
+            ..IoSetting::all(Mode::Direct)
+        };
         let text = self.section("dontcache", &IoSetting::all(Mode::DontCache).toml())
-            + &self.section("direct", &IoSetting::all(Mode::Direct).toml())
+            + &self.section("direct", &direct.toml())
             + &self.section("changing", &changing.toml())
             + &self.section("rules", &rules);
         fs::write(&self.config, text)?;

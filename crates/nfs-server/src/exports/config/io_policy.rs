@@ -21,6 +21,7 @@ const RULE_KEYS: &[&str] = &[
     "mode",
     "read_ahead",
     "staging",
+    "reserve",
 ];
 
 /// The policy of one export, with a warning for each rule that can never match.
@@ -39,6 +40,7 @@ pub(super) fn io_policy(
             StableFloor::Asked
         }
     };
+    let reserve = section.boolean("reserve", findings);
     let default = IoPolicy::default();
     let (rules, spans) = rules(section, export, findings);
     let policy = IoPolicy {
@@ -49,6 +51,7 @@ pub(super) fn io_policy(
         staging: section
             .choice("staging", STAGING, findings)
             .unwrap_or(default.staging),
+        reserve: reserve.unwrap_or(default.reserve),
         rules,
     };
     if let Some(spans) = spans {
@@ -149,6 +152,7 @@ fn rule(table: &Item<&DeTable<'_>>, findings: &mut Findings<'_>) -> Option<Rule>
             .map(|mode| mode.value),
         read_ahead: read_ahead(&section, findings),
         staging: section.choice("staging", STAGING, findings),
+        reserve: section.boolean("reserve", findings),
     };
     // A mistake in one key would be told again as one of the whole rule.
     if findings.len() > before {

@@ -56,6 +56,7 @@ const EXPORT_KEYS: &[&str] = &[
     "stable",
     "read_ahead",
     "staging",
+    "reserve",
     "rule",
 ];
 const CLIENT_KEYS: &[&str] = &[

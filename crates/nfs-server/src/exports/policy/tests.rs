@@ -301,6 +301,34 @@ fn what_is_read_ahead_is_said_for_all_and_by_rule() {
 }
 
 #[test]
+fn space_ahead_is_said_for_all_and_by_rule() {
+    let before = policy(&[
+        "op=write,max=64KiB,reserve=on,mode=direct",
+        "reserve=off,min=1GiB,mode=0",
+    ]);
+    let reserves = |policy: &IoPolicy, bytes| policy.choose(Io::Write, bytes, CLIENT, None).reserve;
+    assert_eq!(
+        (reserves(&before, 4096), reserves(&before, 1 << 20)),
+        (true, false)
+    );
+    let change = IoChange {
+        reserve: Some(true),
+        ..IoChange::default()
+    };
+    let after = change.applied_to(&before);
+    assert!(reserves(&after, 1 << 20) && !reserves(&after, 1 << 30));
+    assert!(
+        after
+            .to_string()
+            .contains(" stable=asked reserve=on rules=")
+    );
+    assert!(IoChange::default().applied_to(&after).reserve);
+    let refusal = parse_rule("op=read,reserve=on,mode=direct").unwrap_err();
+    assert!(refusal.contains("reserve is of WRITEs alone"), "{refusal}");
+    assert!(parse_rule("reserve=maybe,mode=direct").is_err());
+}
+
+#[test]
 fn changes_at_once_follow_each_other() {
     let live = LivePolicy::new(IoPolicy::default());
     let add = |rule: &'static str| {
@@ -356,26 +384,30 @@ fn any_rule() -> impl Strategy<Value = Rule> {
         name,
         any_mode(),
         (0..3_usize, prop::option::of(any::<bool>())),
+        prop::option::of(any::<bool>()),
     )
-        .prop_map(|(op, min, max, nets, name, mode, (floor, staging))| {
-            let direct_write = op == Some(Io::Write) && mode == Mode::Direct;
-            Rule {
-                op,
-                min_bytes: min,
-                max_bytes: max.map_or(u64::MAX, |max| max.max(min)),
-                clients: nets.iter().map(|net| net.parse().unwrap()).collect(),
-                name: name.map(|name| name.parse().unwrap()),
-                mode,
-                read_ahead: None,
-                stable: if direct_write {
-                    StableFloor::WORDS[floor].1
-                } else {
-                    StableFloor::Asked
-                },
-                // Of READ it is refused where it is read.
-                staging: staging.filter(|_| op != Some(Io::Read)),
-            }
-        })
+        .prop_map(
+            |(op, min, max, nets, name, mode, (floor, staging), reserve)| {
+                let direct_write = op == Some(Io::Write) && mode == Mode::Direct;
+                Rule {
+                    op,
+                    min_bytes: min,
+                    max_bytes: max.map_or(u64::MAX, |max| max.max(min)),
+                    clients: nets.iter().map(|net| net.parse().unwrap()).collect(),
+                    name: name.map(|name| name.parse().unwrap()),
+                    mode,
+                    read_ahead: None,
+                    stable: if direct_write {
+                        StableFloor::WORDS[floor].1
+                    } else {
+                        StableFloor::Asked
+                    },
+                    // Of READ it is refused where it is read.
+                    staging: staging.filter(|_| op != Some(Io::Read)),
+                    reserve: reserve.filter(|_| op != Some(Io::Read)),
+                }
+            },
+        )
 }
 
 /// The definition in other words: go through the rules, drop those that an argument speaks against.

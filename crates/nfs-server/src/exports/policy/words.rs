@@ -11,6 +11,9 @@ use super::{Io, IoPolicy, Mode, NamePattern, Rule, StableFloor};
 use crate::exports::values::{from_word, parse_net, parse_size, word_of};
 use crate::limits;
 
+/// The words for what is done or not, in rules, flags and on the control socket.
+pub const ON_OFF: &[(&str, bool)] = &[("on", true), ("off", false)];
+
 /// What a WRITE mode says: the kernel's numbers 3 and 4 are direct with a floor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteMode {
@@ -167,6 +170,7 @@ pub(crate) struct RuleParts {
     pub(crate) mode: Option<String>,
     pub(crate) read_ahead: Option<u64>,
     pub(crate) staging: Option<bool>,
+    pub(crate) reserve: Option<bool>,
 }
 
 impl RuleParts {
@@ -180,6 +184,7 @@ impl RuleParts {
                 false
             }
             "name" => self.name.replace(value.parse()?).is_some(),
+            "reserve" => self.reserve.replace(from_word(value, ON_OFF)?).is_some(),
             "mode" => self.mode.replace(value.to_owned()).is_some(),
             "read_ahead" => {
                 let bytes = parse_read_ahead(value)?;
@@ -189,7 +194,7 @@ impl RuleParts {
             _ => {
                 return Err(format!(
                     "unknown key \"{key}\"; known keys are op, min, max, client, name, mode, \
-                     read_ahead, staging"
+                     read_ahead, staging, reserve"
                 ));
             }
         };
@@ -218,6 +223,10 @@ impl RuleParts {
                 stable: None,
             },
         };
+        if self.reserve.is_some() && self.op == Some(Io::Read) {
+            let message = "reserve is of WRITEs alone; leave it out, or write op=write";
+            return Err(message.to_owned());
+        }
         let min_bytes = self.min_bytes.unwrap_or(0);
         let max_bytes = self.max_bytes.unwrap_or(u64::MAX);
         if min_bytes > max_bytes {
@@ -246,6 +255,7 @@ impl RuleParts {
             read_ahead: self.read_ahead,
             stable: mode.stable.unwrap_or_default(),
             staging: self.staging,
+            reserve: self.reserve,
         })
     }
 }
@@ -271,6 +281,9 @@ impl fmt::Display for Rule {
         }
         if let Some(bytes) = self.read_ahead {
             write!(f, "read_ahead={},", show_size(bytes))?;
+        }
+        if let Some(reserve) = self.reserve {
+            write!(f, "reserve={},", word_of(reserve, ON_OFF))?;
         }
         match self.stable {
             StableFloor::Asked => write!(f, "mode={}", self.mode)?,
@@ -320,6 +333,8 @@ pub struct IoChange {
     pub read_ahead: Option<u64>,
     /// Whether WRITEs are staged.
     pub staging: Option<bool>,
+    /// Whether space is taken ahead of streams of WRITEs that no rule says something else of.
+    pub reserve: Option<bool>,
     /// All rules, in place of those before.
     pub rules: Option<Vec<Rule>>,
 }
@@ -349,6 +364,7 @@ impl IoChange {
             stable: floor.unwrap_or(before.stable),
             read_ahead: self.read_ahead.unwrap_or(before.read_ahead),
             staging: self.staging.unwrap_or(before.staging),
+            reserve: self.reserve.unwrap_or(before.reserve),
             rules: self.rules.clone().unwrap_or_else(|| before.rules.clone()),
         }
     }
@@ -365,6 +381,9 @@ impl fmt::Display for IoPolicy {
         }
         if self.staging {
             f.write_str(" staging=on")?;
+        }
+        if self.reserve {
+            f.write_str(" reserve=on")?;
         }
         if !self.rules.is_empty() {
             let rules: Vec<String> = self.rules.iter().map(ToString::to_string).collect();

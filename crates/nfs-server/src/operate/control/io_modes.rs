@@ -40,6 +40,9 @@ pub struct IoOrder {
     /// Whether WRITEs are staged, written as under the key `staging` of the configuration.
     #[serde(default)]
     pub staging: Option<String>,
+    /// Whether space is taken ahead of streams of WRITEs: `on` or `off`.
+    #[serde(default)]
+    pub reserve: Option<String>,
     /// All rules, each as [`policy::parse_rule`] reads it; an empty list removes them.
     pub rules: Option<Vec<String>>,
 }
@@ -58,6 +61,8 @@ pub struct IoView {
     pub read_ahead_bytes: u64,
     /// Whether WRITEs are staged.
     pub staging: String,
+    /// Space is taken ahead of streams of WRITEs.
+    pub reserve: bool,
     /// Rules in the order tried, as [`policy::parse_rule`] reads them.
     pub rules: Vec<String>,
 }
@@ -138,6 +143,9 @@ pub struct Why {
     /// What happens to a WRITE's stability.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stable: Option<WhyStable>,
+    /// Whether space is taken ahead of a stream of such WRITEs, and why or why not, in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reserve: Option<String>,
     /// What direct I/O on the file asks for.
     pub alignment: WhyAlignment,
     /// The length of the file in bytes.
@@ -214,6 +222,7 @@ impl IoView {
             stable: word_of(policy.stable, StableFloor::WORDS).to_owned(),
             read_ahead_bytes: policy.read_ahead,
             staging: word_of(policy.staging, STAGING).to_owned(),
+            reserve: policy.reserve,
             rules: policy.rules.iter().map(ToString::to_string).collect(),
         }
     }
@@ -248,6 +257,8 @@ impl IoOrder {
         let stable = self.stable.as_deref().map(floor).transpose();
         let read_ahead = self.read_ahead.as_deref();
         let read_ahead = read_ahead.map(policy::parse_read_ahead).transpose();
+        let on_off = |word: &str| from_word(word, policy::ON_OFF);
+        let reserve = self.reserve.as_deref().map(on_off).transpose();
         let rules =
             |rules: &Vec<String>| rules.iter().map(|rule| policy::parse_rule(rule)).collect();
         let change = IoChange {
@@ -260,6 +271,7 @@ impl IoOrder {
                 .as_deref()
                 .map(policy::parse_staging)
                 .transpose()?,
+            reserve: reserve.map_err(in_key("reserve"))?,
             rules: self.rules.as_ref().map(rules).transpose()?,
         };
         change.check()?;

@@ -49,6 +49,7 @@ const fn direct() -> IoPolicy {
         write: Mode::Direct,
         stable: StableFloor::Asked,
         read_ahead: 1 << 20,
+        reserve: false,
         rules: Vec::new(),
     }
 }
@@ -191,6 +192,10 @@ fn rules_and_floor_are_told_one_by_one() {
         ),
         ("unstable", "data-sync", "data-sync")
     );
+    assert_eq!(
+        why.reserve.as_deref(),
+        Some("off: the export's \"reserve\"")
+    );
     let nameless = FileFacts {
         name: KnownName::Unknown,
         ..facts()
@@ -198,4 +203,33 @@ fn rules_and_floor_are_told_one_by_one() {
     let why = explain(&write, &policy, &nameless).unwrap();
     assert_eq!(verdicts(&why)[4], "asks for a name, and none is known");
     assert_eq!((why.mode.as_str(), why.name), ("dontcache", None));
+}
+
+#[test]
+fn space_ahead_is_told_with_who_says_so_and_what_speaks_against_it() {
+    let told = |rules: &[&str], stable| {
+        let policy = IoPolicy {
+            reserve: true,
+            rules: rules.iter().map(|rule| parse_rule(rule).unwrap()).collect(),
+            ..IoPolicy::default()
+        };
+        let call = IoCall {
+            stable,
+            ..asked(Io::Write, 0, 1 << 20)
+        };
+        explain(&call, &policy, &facts()).unwrap().reserve.unwrap()
+    };
+    assert_eq!(
+        told(&[], Stability::Unstable),
+        "on: the export's \"reserve\""
+    );
+    let off = told(&["reserve=off,mode=direct"], Stability::Unstable);
+    assert_eq!(off, "off: the rule's \"reserve\"");
+    let stable = told(&["mode=direct"], Stability::FileSync);
+    assert!(
+        stable.starts_with("off: the export's \"reserve\" is on, and only"),
+        "{stable}"
+    );
+    let read = explain(&asked(Io::Read, 0, 1), &direct(), &facts()).unwrap();
+    assert_eq!(read.reserve, None);
 }

@@ -84,6 +84,7 @@ impl Vfs {
         };
         if result.is_ok() {
             self.evict_unaligned_pages(target, fd, 1).await;
+            self.give_space_back_if_written(target).await;
             self.close_if_written(target).await;
         }
         let after = self.attributes(target).await.ok();
@@ -150,7 +151,7 @@ impl Vfs {
 
     /// Syncs what clients did not commit, because the descriptors are to be closed. It stays in the
     /// cache meanwhile: a COMMIT that came to other descriptors would not hear of an error.
-    pub(crate) fn sync_before_close(&self, object: &Object) {
+    fn sync_before_close(&self, object: &Object) {
         let Some(_one_at_a_time) = object.io.try_sync_turn() else {
             return;
         };
@@ -165,12 +166,19 @@ impl Vfs {
         }
     }
 
-    /// Empties the file cache at the end of the server, and syncs what clients did not commit.
+    /// Does what has to be done before an object may leave the cache: puts what clients did not commit on stable
+    /// storage, and gives space back.
+    pub(crate) fn make_ready_to_leave(&self, object: &Object) {
+        if object.io.has_unstable() {
+            self.sync_before_close(object);
+        }
+        self.give_space_back_at_last(object);
+    }
+
+    /// Empties the file cache at the end of the server.
     pub(crate) fn sync_all(&self) {
         for object in self.files.drain() {
-            if object.io.has_unstable() {
-                self.sync_before_close(&object);
-            }
+            self.make_ready_to_leave(&object);
         }
     }
 

@@ -165,6 +165,12 @@ impl Decision {
         self.segments.clone().into_iter().flatten()
     }
 
+    /// Whether the call may be one of a stream that has space taken ahead of it. Not a stable WRITE: each of a
+    /// stream of those is over when it is answered, and space would be given back after each.
+    pub(crate) fn reserves(&self) -> bool {
+        self.choice.reserve && self.io == Io::Write && self.stability == Stability::Unstable
+    }
+
     /// How many bytes the call moves: WRITE's data, or what the file has of the range of a READ.
     pub(crate) fn bytes(&self) -> usize {
         within_call(self.asked.end - self.asked.start)

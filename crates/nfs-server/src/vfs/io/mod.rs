@@ -3,14 +3,17 @@
 //! How a call is moved is decided before it moves a byte (`decide.rs`); the shard's engine then moves the
 //! segments that were decided (`read.rs`, `write.rs`), or answers a READ from what `read_ahead.rs` had read. What the file system refuses is done through the page
 //! cache within the same call, counted (`transfer.rs`), and remembered for the file (`refusals.rs`). COMMIT
-//! and what else puts a file on stable storage is in `commit.rs`.
+//! and what else puts a file on stable storage is in `commit.rs`. A stream that extends a file has space taken
+//! ahead of it (`stream.rs` says when, `reserve.rs` takes it and gives it back).
 
 mod commit;
 pub(crate) mod decide;
 mod read;
 mod read_ahead;
 mod refusals;
+mod reserve;
 mod staged;
+mod stream;
 mod transfer;
 mod write;
 
@@ -24,6 +27,7 @@ use nfs_io::{Buf, Share};
 pub(crate) use crate::exports::policy::Stability;
 pub(crate) use commit::Rounds;
 pub(crate) use refusals::Refusals;
+pub(crate) use reserve::{Reserve, ReserveCounters};
 
 use super::{Access, Attributes, Error, FileKind, Object, Result};
 use crate::vfs::{Target, Vfs};

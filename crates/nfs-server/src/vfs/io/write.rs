@@ -69,6 +69,8 @@ impl Vfs {
             return (Err(FILE_TOO_LARGE), self.wcc_unchanged(target).await);
         };
         transfer.tally.copied(payload.copied);
+        self.reserve_ahead(target, &fd, &before, &transfer.decision)
+            .await;
         let committed = transfer.decision.stability;
         let verifier = self.verifier.bytes();
         let data = &mut payload.data;
@@ -211,6 +213,7 @@ impl Vfs {
     }
 
     fn write_failed(&self, object: &Object, error: Error, sync: WriteSync) {
+        object.io.reserve.write_failed();
         // The kernel tells of a lost write once: this one may have been somebody else's
         // unstable data. A full disk may be met by this write or, with a sync, by theirs.
         let full = matches!(error, Error::Errno(Errno::NOSPC | Errno::DQUOT));

@@ -50,7 +50,11 @@ fn all_rows(deck: &mut Deck, random: &mut Rng) -> Vec<(Plan, IoSetting)> {
     let mut rows = Vec::new();
     for act in Act::DATA.iter().filter(|act| **act != Act::Read) {
         for mode in Mode::ALL {
-            rows.push((Plan::Row(*act), IoSetting::all(mode)));
+            let setting = IoSetting {
+                reserve: random.bool(),
+                ..IoSetting::all(mode)
+            };
+            rows.push((Plan::Row(*act), setting));
         }
     }
     for (act, write, floor) in FLOORS {
@@ -89,6 +93,7 @@ impl Deck {
             write,
             floor,
             small,
+            reserve: random.bool(),
         }
     }
 }
