@@ -18,6 +18,7 @@ pub mod counters;
 mod input;
 pub mod limits;
 pub mod modes;
+pub mod out_of_order;
 pub mod pin;
 pub mod respond;
 pub mod sample;

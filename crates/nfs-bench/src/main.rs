@@ -23,6 +23,7 @@ use nfs_bench::content::Data;
 use nfs_bench::limits;
 use nfs_bench::modes::run::{self as modes, Options as ModesOptions};
 use nfs_bench::modes::{page, supervise};
+use nfs_bench::out_of_order::run::{self as out_of_order, Options as OutOfOrderOptions};
 use nfs_bench::respond;
 use nfs_bench::stage;
 use nfs_client::NfsUrl;
@@ -117,6 +118,8 @@ enum What {
     },
     /// The I/O modes: ours in each, other servers and local fio, in turn, with little memory
     Modes(Box<ModesArgs>),
+    /// WRITEs out of order: one stream shuffled within each k, in each I/O mode, with and without reserve
+    OutOfOrder(OutOfOrderArgs),
     /// The client: ours, libnfs's utilities, on our server, Ganesha and a responder without I/O
     Client(ClientArgs),
     /// Read or write one file with the client library (what `client` measures it with)
@@ -358,6 +361,53 @@ impl ModesArgs {
     }
 }
 
+#[derive(Args)]
+struct OutOfOrderArgs {
+    /// A smaller file and fewer rounds: some minutes
+    #[arg(long)]
+    quick: bool,
+    /// Only cases whose name contains this, as they are printed (may be given more than once)
+    #[arg(long)]
+    who: Vec<String>,
+    /// Only this volume: fast, or disk
+    #[arg(long, value_parser = ["fast", "disk"])]
+    on: Option<String>,
+    /// The size of the file (2, or 1 with --quick)
+    #[arg(long)]
+    gib: Option<f64>,
+    /// The memory cgroup's limit
+    #[arg(long, default_value_t = 512)]
+    memory_mib: u64,
+    /// WRITEs in flight
+    #[arg(long, default_value_t = 64)]
+    depth: usize,
+    /// Measurements of each, of which the median is shown (3, or 5 without --quick)
+    #[arg(long)]
+    rounds: Option<usize>,
+    /// What files on the fast device hold; see `modes`
+    #[arg(long, default_value = "filled")]
+    data: Data,
+    /// A directory on the disk to be measured
+    #[arg(long, default_value = "target")]
+    directory: PathBuf,
+    #[command(flatten)]
+    results: Results,
+}
+
+impl OutOfOrderArgs {
+    fn options(&self) -> Result<OutOfOrderOptions> {
+        Ok(OutOfOrderOptions {
+            file_bytes: file_bytes(self.gib.unwrap_or(if self.quick { 1.0 } else { 2.0 }))?,
+            memory_bytes: self.memory_mib << 20,
+            depth: self.depth,
+            rounds: rounds(self.rounds.unwrap_or(if self.quick { 3 } else { 5 }))?,
+            who: self.who.clone(),
+            on: self.on.clone(),
+            data: self.data,
+        })
+    }
+}
+
 fn main() -> ExitCode {
     match run(Cli::parse().command) {
         Ok(code) => code,
@@ -436,6 +486,7 @@ fn run(command: What) -> Result<ExitCode> {
             run_storm(&options, &results)
         }
         What::Modes(arguments) => run_modes(&arguments),
+        What::OutOfOrder(arguments) => run_out_of_order(&arguments),
         What::Client(arguments) => run_client(&arguments),
         What::Move {
             url,
@@ -576,6 +627,24 @@ fn run_modes(arguments: &ModesArgs) -> Result<ExitCode> {
     }
     let report = modes::run(&options)?;
     arguments.results.write(&report, page::write)?;
+    print!("{}", report.summary().text());
+    Ok(ExitCode::SUCCESS)
+}
+
+fn run_out_of_order(arguments: &OutOfOrderArgs) -> Result<ExitCode> {
+    let options = arguments.options()?;
+    if !stage::is_inside() {
+        if !stage::is_root() {
+            bail!(
+                "this needs root: it makes namespaces, memory cgroups and a file system of its own"
+            );
+        }
+        let status = supervise::run_inside(&arguments.directory, options.fast_bytes())?;
+        return Ok(code(status));
+    }
+    let report = out_of_order::run(&options)?;
+    let write = nfs_bench::out_of_order::page::write;
+    arguments.results.write(&report, write)?;
     print!("{}", report.summary().text());
     Ok(ExitCode::SUCCESS)
 }

@@ -392,6 +392,7 @@ mod tests {
             file_bytes: 96 << 20,
             at_most: None,
             seed: 1,
+            shuffled: 1,
             data: crate::content::Data::Noise,
             checked: false,
         }

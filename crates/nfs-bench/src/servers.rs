@@ -43,6 +43,8 @@ pub struct Penstock<'a> {
     pub mode: Option<&'a str>,
     /// How much is read ahead of direct READs; the server's own choice if not given.
     pub read_ahead: Option<&'a str>,
+    /// Whether space is taken ahead of streams of WRITEs.
+    pub reserve: bool,
     /// The path by which clients mount the export.
     pub pseudo: &'a str,
     /// An address on a wire to guests on which the server listens, too, and the guests' network.
@@ -209,12 +211,15 @@ impl Start<'_> {
         let engine = ours.engine.map_or(String::new(), |engine| {
             format!("engine = \"{}\"\n", engine.name())
         });
-        let modes = ours.mode.map_or(String::new(), |mode| {
+        let mut modes = ours.mode.map_or(String::new(), |mode| {
             format!("read = \"{mode}\"\nwrite = \"{mode}\"\n")
         });
         let ahead = ours
             .read_ahead
             .map_or(String::new(), |ahead| format!("read_ahead = \"{ahead}\"\n"));
+        if ours.reserve {
+            modes.push_str("reserve = true\n");
+        }
         format!(
             "[server]\nlisten = [\"127.0.0.1:{port}\"{listen}]\nstate_dir = \"{state}\"\nrpcbind = false\n{trust}{engine}\n\
              [[export]]\npath = \"{directory}\"\npseudo = \"{}\"\nclients = [\"127.0.0.1\"{clients}{neighbours}]\nsquash = \"none\"\n{modes}{ahead}",

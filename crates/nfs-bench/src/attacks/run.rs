@@ -187,6 +187,7 @@ pub(super) fn start(
         Program::Penstock(Penstock {
             engine: Some(engine),
             mode: None,
+            reserve: false,
             pseudo: "/",
             guests: None,
             read_ahead: None,

@@ -83,6 +83,7 @@ impl Kind {
             Program::Penstock(Penstock {
                 engine: Some(engine),
                 mode: None,
+                reserve: false,
                 pseudo: "/",
                 guests: None,
                 read_ahead: None,

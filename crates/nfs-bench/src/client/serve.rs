@@ -67,6 +67,7 @@ impl Server {
             Self::Penstock => Program::Penstock(Penstock {
                 engine: None,
                 mode: None,
+                reserve: false,
                 // Not at "/", which libnfs 4 cannot mount where it is listed as an export.
                 pseudo: respond::EXPORT,
                 guests: wire.then_some((HOST, NETWORK)),

@@ -218,6 +218,7 @@ pub(crate) fn job(common: &Common, volume: &Volume, work: Work, contender: Conte
         },
         // The same places for everybody.
         seed: 0x5eed,
+        shuffled: 1,
         data: volume.data,
         checked: contender != Contender::Responder,
     }
@@ -279,7 +280,7 @@ fn forget(path: &Path) -> Result<()> {
 }
 
 /// Compares pieces of what was written, all over the file, with what was sent.
-fn read_back(path: &Path, work: Work, data: Data, bytes: u64) -> Result<()> {
+pub(crate) fn read_back(path: &Path, work: Work, data: Data, bytes: u64) -> Result<()> {
     forget(path)?;
     let file = File::open(path).with_context(|| path.display().to_string())?;
     let len = file.metadata()?.len();

@@ -47,8 +47,10 @@ pub struct Job {
     pub file_bytes: u64,
     /// How long new calls are sent; `None` goes through the whole file.
     pub at_most: Option<Duration>,
-    /// Seed of the offsets of a random workload; others ignore it.
+    /// Seed of the offsets of a random workload, and of a shuffled one; others ignore it.
     pub seed: u64,
+    /// How many calls that follow each other go out in a random order; 1 for the order of the file.
+    pub shuffled: u64,
     /// Contents that the file has, or is to have.
     pub data: Data,
     /// Whether what is read has to be what [`Content`] says.
@@ -185,7 +187,7 @@ impl<'a> Streaming<'a> {
         Ok(Self {
             input: Input::new(session.stream.try_clone()?, ahead),
             content: Content::new(job.data, usize::try_from(call_bytes)?),
-            places: Places::new(call_bytes, job.file_bytes, seed),
+            places: Places::new(call_bytes, job.file_bytes, seed).shuffled(job.shuffled, job.seed),
             template: template(&session, job.work.direction()),
             session,
             job,

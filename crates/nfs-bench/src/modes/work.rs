@@ -29,6 +29,9 @@ pub enum Work {
     /// The whole file in records that are aligned to nothing.
     #[value(name = "read-47008")]
     Read47008,
+    /// A new file in WRITEs of 64 KiB, UNSTABLE, and the COMMIT: what the comparison of orders measures.
+    #[value(name = "write-64k")]
+    Write64k,
 }
 
 /// The direction in which a workload's bytes go.
@@ -41,7 +44,7 @@ pub enum Direction {
 }
 
 impl Work {
-    /// Every workload, in the order of the report.
+    /// Every workload of the mode comparison, in the order of the report.
     pub const ALL: [Self; 7] = [
         Self::SeqRead1m,
         Self::SeqRead128k,
@@ -62,13 +65,14 @@ impl Work {
             Self::RandRead4k => "rand-read-4k",
             Self::Write47008 => "write-47008",
             Self::Read47008 => "read-47008",
+            Self::Write64k => "write-64k",
         }
     }
 
     /// The direction in which the workload's bytes go.
     pub fn direction(self) -> Direction {
         match self {
-            Self::SeqWrite1m | Self::Write47008 => Direction::Write,
+            Self::SeqWrite1m | Self::Write47008 | Self::Write64k => Direction::Write,
             Self::SeqRead1m
             | Self::SeqRead128k
             | Self::SeqRead3m
@@ -85,6 +89,7 @@ impl Work {
             Self::SeqRead3m => 3 << 20,
             Self::RandRead4k => 4096,
             Self::Write47008 | Self::Read47008 => 47_008,
+            Self::Write64k => 64 << 10,
         }
     }
 
@@ -106,6 +111,16 @@ pub struct Places {
     calls_in_file: u64,
     next: u64,
     random: Option<Rng>,
+    shuffled: Option<Shuffled>,
+}
+
+/// Calls that go out in a random order, as many at a time as there are senders.
+#[derive(Clone, Debug)]
+struct Shuffled {
+    together: u64,
+    random: Rng,
+    /// The calls of those that go out together that are left, the next one last.
+    left: Vec<u64>,
 }
 
 impl Places {
@@ -118,7 +133,35 @@ impl Places {
             calls_in_file: file_bytes / call_bytes,
             next: 0,
             random: seed.map(Rng::with_seed),
+            shuffled: None,
         }
+    }
+
+    /// The same calls from the beginning, each `together` of them that follow each other in a random order;
+    /// with 1 as they are.
+    pub fn shuffled(self, together: u64, seed: u64) -> Self {
+        let shuffled = (together > 1).then(|| Shuffled {
+            together,
+            random: Rng::with_seed(seed),
+            left: Vec::new(),
+        });
+        Self { shuffled, ..self }
+    }
+
+    /// The number of the next call from the beginning, in order or not.
+    fn next_in_turn(&mut self) -> Option<u64> {
+        let Some(shuffled) = &mut self.shuffled else {
+            let index = self.next;
+            self.next += 1;
+            return (index < self.calls_in_file).then_some(index);
+        };
+        if shuffled.left.is_empty() {
+            let end = self.calls_in_file.min(self.next + shuffled.together);
+            shuffled.left = (self.next..end).collect();
+            shuffled.random.shuffle(&mut shuffled.left);
+            self.next = end;
+        }
+        shuffled.left.pop()
     }
 }
 
@@ -130,11 +173,7 @@ impl Iterator for Places {
             return None;
         }
         let index = match &mut self.random {
-            None => {
-                let index = self.next;
-                self.next += 1;
-                (index < self.calls_in_file).then_some(index)?
-            }
+            None => self.next_in_turn()?,
             Some(random) => random.u64(..self.calls_in_file),
         };
         Some(index * self.call_bytes)
@@ -158,6 +197,21 @@ mod tests {
         assert_eq!(places, [0, 1000, 2000]);
         assert_eq!(Places::new(1000, 999, None).next(), None);
         assert_eq!(Places::new(1000, 999, Some(1)).next(), None);
+    }
+
+    #[test]
+    fn shuffled_calls_go_out_once_each_and_not_before_those_in_front_of_their_group() {
+        for together in [1, 2, 4, 20, 64] {
+            let places = Places::new(10, 1005, None).shuffled(together, 7);
+            let places: Vec<u64> = places.map(|place| place / 10).collect();
+            let mut sorted = places.clone();
+            sorted.sort_unstable();
+            assert_eq!(sorted, (0..100).collect::<Vec<u64>>(), "each once");
+            let group = |at: usize| at as u64 / together;
+            let strayed = |(at, place): (usize, &u64)| place / together != group(at);
+            assert!(!places.iter().enumerate().any(strayed), "{together}");
+            assert_eq!(places == sorted, together == 1, "{together}");
+        }
     }
 
     #[test]
