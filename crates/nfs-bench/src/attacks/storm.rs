@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use hdrhistogram::Histogram;
 use nfs_lab::{Memory, Running};
+use rustix::process::Signal;
 use serde::Serialize;
 
 use super::attacker::Job;
@@ -157,6 +158,10 @@ fn against(
         })
         .collect::<Result<Vec<Running>>>()?;
     watch.over(Phase::During, options.seconds)?;
+    // All at once: while one ends after the other, the last ones would go on for many seconds.
+    for attacker in &attackers {
+        attacker.signal(Signal::KILL);
+    }
     std::thread::scope(|scope| {
         // To end takes an attacker with thousands of connections a while, and the server has to do with all of
         // them at once: what becomes of the polite client meanwhile belongs to what is looked at.
