@@ -346,6 +346,8 @@ pub(super) struct Reading {
     plan: Range<u64>,
     piece_bytes: u64,
     pub(super) is_covered: bool,
+    /// Something would have been read ahead, had pieces been allowed to begin.
+    pub(super) held_back: bool,
 }
 
 impl Drop for Reading {
@@ -393,6 +395,7 @@ impl Reading {
             plan: noted.ahead,
             piece_bytes: noted.piece_bytes,
             is_covered,
+            held_back: noted.held_back,
         }
     }
 
@@ -493,10 +496,10 @@ impl Reading {
     ///
     /// # Errors
     /// [`Error::Invalid`] where `out` is shorter than what was asked for: a mistake of ours.
-    pub(super) async fn copy_into(&self, out: &mut [u8]) -> Result<bool> {
+    pub(super) async fn copy_into(&self, out: &mut [u8], now: Instant) -> Result<bool> {
         let slots: Vec<(Arc<Slot>, Range<usize>, Range<usize>)> = {
             let mut held = self.file.0.lock();
-            let old = held.take_old(Instant::now());
+            let old = held.take_old(now);
             let parts = held.parts(self.stream, &self.asked);
             let parts = parts.into_iter().filter_map(|(index, part)| {
                 let piece = held.pieces.get(index)?;
@@ -558,3 +561,6 @@ fn within(part: &Range<u64>, start: u64) -> Option<Range<usize>> {
     let place = |at: u64| usize::try_from(at.checked_sub(start)?).ok();
     Some(place(part.start)?..place(part.end)?)
 }
+
+#[cfg(test)]
+mod tests;

@@ -46,6 +46,8 @@ pub(super) struct Noted {
     /// What to read ahead, and in pieces of how many bytes. It counts as begun.
     pub(super) ahead: Range<u64>,
     pub(super) piece_bytes: u64,
+    /// Something would have been read ahead, had pieces been allowed to begin.
+    pub(super) held_back: bool,
     /// A stream of which nothing that was read ahead will be asked for any more: it ended, or jumped.
     pub(super) left: Option<StreamId>,
 }
@@ -88,12 +90,17 @@ impl Streams {
             left = Some(stream.id);
         }
         let piece_bytes = piece_bytes(call);
-        let ahead = stream.plan(call, piece_bytes);
+        let mut ahead = stream.plan(call, piece_bytes);
+        let held_back = !call.may_begin && !ahead.is_empty();
+        if held_back {
+            ahead = ahead.start..ahead.start;
+        }
         stream.planned = stream.planned.max(ahead.end);
         Noted {
             stream: stream.id,
             ahead,
             piece_bytes,
+            held_back,
             left,
         }
     }
@@ -276,7 +283,7 @@ impl Stream {
         let small = u32::from(len < limits::READ_AHEAD_BYTES_MIN);
         let is_shown = self.sequential > self.debt + small * limits::READ_AHEAD_SMALL_READS_MIN;
         let few = self.running <= limits::READ_AHEAD_CALLS_MAX;
-        if !call.may_begin || !is_shown || !few || call.window < len.max(grain) {
+        if !is_shown || !few || call.window < len.max(grain) {
             return nothing;
         }
         // It opens quickly: a stream of two READs may be one of three.
@@ -524,7 +531,9 @@ mod tests {
             ..call(1, offset, MIB)
         };
         streams.read(&short(0, true));
-        assert!(streams.read(&short(MIB, false)).is_empty());
+        let held_back = streams.note(&short(MIB, false));
+        streams.ended(held_back.stream);
+        assert!(held_back.ahead.is_empty() && held_back.held_back);
         assert_eq!(
             streams.read(&short(2 * MIB, true)),
             3 * MIB..3 * MIB + 4 * KIB

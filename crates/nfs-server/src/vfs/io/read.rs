@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Instant;
 
 use nfs_io::engine::Engine;
 use nfs_io::fs;
@@ -117,7 +118,7 @@ impl Vfs {
             return Ok((data, share));
         };
         if let Some(ahead) = ahead
-            && ahead.copy_into(&mut data).await?
+            && ahead.copy_into(&mut data, Instant::now()).await?
         {
             data.truncate(transfer.decision.bytes());
             self.answered_ahead(target, transfer, data.len());

@@ -47,19 +47,19 @@ impl Vfs {
         }
         let gate = object.gate(&self.gates);
         let stamp = Stamp::of(gate, stat);
-        let has_settled = stamp.has_settled(SystemTime::now());
-        if !has_settled {
-            target.tree.io.held_back_ahead(HeldBack::ChangedLately);
-        }
         let asked = Asked {
             client: target.actor.author,
             range: decision.asked(),
             window,
             grain: grain(&stat.alignment(object.mount.block_bytes)),
-            may_begin: has_settled && gate.is_quiet(),
+            may_begin: stamp.has_settled(SystemTime::now()) && gate.is_quiet(),
         };
         let file = object.io.ahead.get_or_init(Arc::default);
-        Some(Reading::begin(file, stamp, &asked, Instant::now()))
+        let reading = Reading::begin(file, stamp, &asked, Instant::now());
+        if reading.held_back {
+            target.tree.io.held_back_ahead(HeldBack::ChangedLately);
+        }
+        Some(reading)
     }
 
     /// Begins to read what is to be read ahead because of a READ, as far as there is memory that nobody else
