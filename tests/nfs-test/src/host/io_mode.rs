@@ -36,6 +36,8 @@ pub(crate) struct IoSetting {
     pub(crate) small: Option<Mode>,
     /// Space is taken ahead of streams of WRITEs.
     pub(crate) reserve: bool,
+    /// Whether the ends of direct WRITEs are staged.
+    pub(crate) staging: bool,
 }
 
 /// Largest WRITE that counts as small, in KiB.
@@ -50,6 +52,15 @@ impl IoSetting {
             floor: StableHow::Unstable,
             small: None,
             reserve: false,
+            staging: false,
+        }
+    }
+
+    /// All direct, with the ends of WRITEs staged.
+    pub(crate) const fn staged() -> Self {
+        Self {
+            staging: true,
+            ..Self::all(Mode::Direct)
         }
     }
 
@@ -67,7 +78,12 @@ impl IoSetting {
                 "[[export.rule]]\nop = \"write\"\nmax_size = \"{SMALL_KIB}KiB\"\nmode = \"{mode}\"\n"
             )
         });
-        keys + &rule.unwrap_or_default()
+        let staging = if self.staging {
+            "staging = \"on\"\n"
+        } else {
+            ""
+        };
+        keys + staging + &rule.unwrap_or_default()
     }
 
     const fn floor_word(self) -> &'static str {
@@ -83,6 +99,9 @@ impl fmt::Display for IoSetting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (read, write) = (self.read.word(), self.write.word());
         write!(f, "READ {read}, WRITE {write}")?;
+        if self.staging {
+            f.write_str(" staged")?;
+        }
         if let Some(small) = self.small {
             write!(f, ", small ones {}", small.word())?;
         }

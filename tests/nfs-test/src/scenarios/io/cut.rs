@@ -13,6 +13,7 @@ use nfs_client::nfs3::{Failure, FileHandle, Nfsstat3, StableHow, WccData, WriteO
 use tokio::sync::Notify;
 
 use super::bed::{BESIDE, Bed, Client, Ground, Mode, Source, local_is, pipelined};
+use super::figures::Control;
 use super::records::RECORD;
 use crate::host::Context;
 use crate::host::wire::{block_on, ok};
@@ -24,9 +25,14 @@ pub(super) fn run(
     context: &Context,
     ground: Ground,
     mode: Mode,
+    staged: bool,
     random: &mut Rng,
 ) -> Result<String> {
     let mut bed = Bed::new(context, ground, 128)?;
+    if staged {
+        let control = Control::new(&context.lab.program, bed.state());
+        control.tell(&["io", &mode.export(), "--staging", "on"])?;
+    }
     std::fs::write(bed.path(NAME), [])?;
     std::fs::write(context.lab.dir.join("beside").join(NAME), [])?;
     rustix::fs::syncfs(std::fs::File::open(&bed.export)?)?;
@@ -43,6 +49,10 @@ pub(super) fn run(
     let failed = block_on(work.until_cut(&bed, mode, &source, cut))?;
     block_on(work.without_power(&bed, mode, cut)).context("after the failure")?;
     bed.server()?.alive()?;
+    if staged {
+        let count = nfs_lab::counter(&context.lab, bed.state(), "staged_writes")?;
+        ensure!(count > 0, "no WRITE was staged");
+    }
     bed.stop().context("draining after the failure")?;
     let disk = bed.disk.under.as_mut().context("a disk to fail")?;
     disk.unmount()?;
@@ -51,9 +61,10 @@ pub(super) fn run(
     let again = block_on(work.resend(&bed, mode, &source)).context("sending again")?;
     bed.stop()?;
     Ok(format!(
-        "{} {}: {failed} refused, {again} sent again",
+        "{} {}{}: {failed} refused, {again} sent again",
         ground.name(),
-        mode.word()
+        mode.word(),
+        if staged { " staged" } else { "" }
     ))
 }
 

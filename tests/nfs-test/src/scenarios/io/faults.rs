@@ -42,9 +42,18 @@ pub(in crate::scenarios) fn run(context: &Context) -> Result<String> {
                 let (mode, ground) = (mode.word(), ground.name());
                 format!("{ground} fails under {mode} WRITEs, seed {}", context.seed)
             };
-            notes.push(cut::run(context, ground, mode, &mut random).with_context(what)?);
+            notes.push(cut::run(context, ground, mode, false, &mut random).with_context(what)?);
             cut::at_rest(context, ground, mode).with_context(what)?;
         }
+        let what = || {
+            format!(
+                "{} fails under staged WRITEs, seed {}",
+                ground.name(),
+                context.seed
+            )
+        };
+        let done = cut::run(context, ground, Mode::Direct, true, &mut random);
+        notes.push(done.with_context(what)?);
     }
     Ok(notes.join(", "))
 }

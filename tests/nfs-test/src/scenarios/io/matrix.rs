@@ -76,6 +76,10 @@ pub(in crate::scenarios) fn run(context: &Context) -> Result<String> {
             let what = || format!("{} on {}", mode.word(), ground.name());
             figures.went_as_decided(mode).with_context(what)?;
         }
+        let what = || format!("staged on {}, seed {}", ground.name(), context.seed);
+        let done = staged(context, &bed, ground, &mut random).with_context(what)?;
+        writes += done.0;
+        bytes += done.1;
         bed.stop()?;
     }
     Ok(format!(
@@ -84,6 +88,30 @@ pub(in crate::scenarios) fn run(context: &Context) -> Result<String> {
         GROUNDS.len(),
         Mode::ALL.len()
     ))
+}
+
+/// The WRITEs again in mode direct with their ends staged. Whatever is held goes into the file before the server's
+/// own disk is looked at: a client has read all of it by then, or committed it.
+async fn staged_writes(context: &Context, bed: &Bed, random: &mut Rng) -> Result<(u64, u64)> {
+    let client = Client::new(bed.address, Mode::Direct).await?;
+    let writes = write_cases(context, bed, &client, random).await?;
+    let bytes = records::run(context, bed, &client, random.fork()).await?;
+    Ok((writes, bytes))
+}
+
+fn staged(context: &Context, bed: &Bed, ground: Ground, random: &mut Rng) -> Result<(u64, u64)> {
+    let control = Control::new(&context.lab.program, bed.state());
+    control.tell(&["io", &Mode::Direct.export(), "--staging", "on"])?;
+    let done = block_on(staged_writes(context, bed, random))?;
+    let count = |name| nfs_lab::counter(&context.lab, bed.state(), name);
+    // These say how direct I/O is aligned.
+    if !matches!(ground, Ground::Btrfs | Ground::Tmpfs) {
+        for name in ["staged_writes", "staged_blocks_completed"] {
+            ensure!(count(name)? > 0, "{name} is 0");
+        }
+    }
+    ensure!(count("staged_blocks_lost")? == 0, "held bytes were lost");
+    Ok(done)
 }
 
 /// 0 to 3 blocks: each multiple of `step` with two bytes either side.

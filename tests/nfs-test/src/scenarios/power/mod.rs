@@ -34,7 +34,7 @@ pub(super) use attributes::attributes;
 use content::{Content, SIZE_MAX};
 use model::{Change, Kind, Model, Object, Place};
 use nfs_lab::pattern;
-use nfs_lab::{FsKind, IoFigures, Knife, LoopFs, Server, ServerOptions};
+use nfs_lab::{FsKind, IoFigures, Knife, LoopFs, Server, ServerOptions, counter};
 use schedule::{Plan, schedule};
 use traffic::Traffic;
 use worker::{Act, Worker, nothing};
@@ -88,6 +88,7 @@ fn rounds(context: &Context, mut bench: Bench<'_>, count: u32) -> Result<String>
     let mut random = Rng::with_seed(context.seed.wrapping_add(context.lab.engine as u64));
     let schedule = schedule(count, bench.fs.is_some(), &mut random);
     let (mut calls, mut resent) = (0, 0);
+    let (mut staged, mut staged_writes) = (false, 0);
     let mut moved = Moved::default();
     for (round, (plan, io)) in (0..).zip(&schedule) {
         let what = || format!("round {round}, {plan:?}, {io}, seed {}", context.seed);
@@ -95,10 +96,12 @@ fn rounds(context: &Context, mut bench: Bench<'_>, count: u32) -> Result<String>
         let (mut workers, done, again) =
             wire::block_on(bench.round(round, *plan, *io, random.fork(), &mut server))
                 .with_context(what)?;
+        staged |= io.staging;
         calls += done;
         resent += again;
         if let Some(fs) = &mut bench.fs {
             moved.note(&server.io_figures().with_context(what)?);
+            staged_writes += counter(&context.lab, &bench.state, "staged_writes")?;
             if round.is_multiple_of(2) {
                 server.kill().with_context(what)?;
             } else {
@@ -118,6 +121,7 @@ fn rounds(context: &Context, mut bench: Bench<'_>, count: u32) -> Result<String>
     server.stop()?;
     if bench.fs.is_some() {
         moved.check(&schedule)?;
+        ensure!(!staged || staged_writes > 0, "no WRITE was staged");
     }
     let of_mode = |mode| schedule.iter().filter(|(_, io)| io.write == mode).count();
     let modes = Mode::ALL.map(|mode| format!("{} {}", of_mode(mode), mode.word()));

@@ -56,6 +56,7 @@ fn all_rows(deck: &mut Deck, random: &mut Rng) -> Vec<(Plan, IoSetting)> {
             };
             rows.push((Plan::Row(*act), setting));
         }
+        rows.push((Plan::Row(*act), IoSetting::staged()));
     }
     for (act, write, floor) in FLOORS {
         let setting = IoSetting {
@@ -94,6 +95,8 @@ impl Deck {
             floor,
             small,
             reserve: random.bool(),
+            // In two of three rounds in which it does something.
+            staging: write == Mode::Direct && random.u64(..3) > 0,
         }
     }
 }
