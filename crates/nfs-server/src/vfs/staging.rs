@@ -508,18 +508,22 @@ impl Vfs {
         mut taken: Held,
         why: Why,
     ) -> Result<()> {
-        let sender = first_sender(&mut taken);
+        let first = first_sender(&mut taken);
         let under_way = UnderWay::new(file, taken);
-        let Some(sender) = sender else {
+        // Who holds a sender last may close its file, which can take long: that is the job.
+        let Some((gate, queue)) = first.map(|sender| {
+            let gate = sender.object.gate(&self.gates);
+            (Arc::clone(gate), sender.queue)
+        }) else {
             return Ok(());
         };
-        let pass = Pass::of(sender.object.gate(&self.gates), Group::Cached).await;
+        let pass = Pass::of(&gate, Group::Cached).await;
         let vfs = Arc::clone(self);
         let job = move || {
             let _pass = pass;
             vfs.write_held(under_way, why)
         };
-        self.blocking(sender.queue, job).await?
+        self.blocking(queue, job).await?
     }
 
     /// Writes what was taken out, through the page cache. May wait for the disk.
