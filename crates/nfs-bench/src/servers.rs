@@ -45,6 +45,8 @@ pub struct Penstock<'a> {
     pub read_ahead: Option<&'a str>,
     /// Whether space is taken ahead of streams of WRITEs.
     pub reserve: bool,
+    /// Whether the ends of direct WRITEs are staged.
+    pub staging: bool,
     /// The path by which clients mount the export.
     pub pseudo: &'a str,
     /// An address on a wire to guests on which the server listens, too, and the guests' network.
@@ -214,6 +216,11 @@ impl Start<'_> {
         let mut modes = ours.mode.map_or(String::new(), |mode| {
             format!("read = \"{mode}\"\nwrite = \"{mode}\"\n")
         });
+        let staging = if ours.staging {
+            "staging = \"on\"\n"
+        } else {
+            ""
+        };
         let ahead = ours
             .read_ahead
             .map_or(String::new(), |ahead| format!("read_ahead = \"{ahead}\"\n"));
@@ -222,7 +229,7 @@ impl Start<'_> {
         }
         format!(
             "[server]\nlisten = [\"127.0.0.1:{port}\"{listen}]\nstate_dir = \"{state}\"\nrpcbind = false\n{trust}{engine}\n\
-             [[export]]\npath = \"{directory}\"\npseudo = \"{}\"\nclients = [\"127.0.0.1\"{clients}{neighbours}]\nsquash = \"none\"\n{modes}{ahead}",
+             [[export]]\npath = \"{directory}\"\npseudo = \"{}\"\nclients = [\"127.0.0.1\"{clients}{neighbours}]\nsquash = \"none\"\n{modes}{ahead}{staging}",
             ours.pseudo
         )
     }

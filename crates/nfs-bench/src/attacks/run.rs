@@ -191,6 +191,7 @@ pub(super) fn start(
             pseudo: "/",
             guests: None,
             read_ahead: None,
+            staging: false,
             neighbours: Some(neighbours),
         })
     };

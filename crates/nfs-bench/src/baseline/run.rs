@@ -87,6 +87,7 @@ impl Kind {
                 pseudo: "/",
                 guests: None,
                 read_ahead: None,
+                staging: false,
                 neighbours: None,
             })
         };

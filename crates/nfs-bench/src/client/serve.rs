@@ -72,6 +72,7 @@ impl Server {
                 pseudo: respond::EXPORT,
                 guests: wire.then_some((HOST, NETWORK)),
                 read_ahead: None,
+                staging: false,
                 neighbours: None,
             }),
             Self::Ganesha => Program::Ganesha,

@@ -45,6 +45,8 @@ pub enum Contender {
     Penstock(Engine, Mode),
     /// The same in mode direct, with read-ahead switched off.
     NothingAhead,
+    /// The same in mode direct, with the ends of WRITEs staged.
+    Staged,
     /// NFS-Ganesha with its VFS back end.
     Ganesha,
     /// unfs3, a server in user space.
@@ -65,6 +67,7 @@ impl Contender {
             Self::Penstock(Engine::Uring, mode) => format!("penstock {}", mode.word()),
             Self::Penstock(Engine::Threads, mode) => format!("penstock {} (threads)", mode.word()),
             Self::NothingAhead => "penstock direct, nothing ahead".to_owned(),
+            Self::Staged => "penstock direct, staging".to_owned(),
             Self::Ganesha => "ganesha".to_owned(),
             Self::Unfs3 => "unfs3".to_owned(),
             Self::Fio { direct: true } => "local fio direct".to_owned(),
@@ -82,7 +85,7 @@ impl Contender {
     pub fn mode(self) -> Option<Mode> {
         match self {
             Self::Penstock(_, mode) => Some(mode),
-            Self::NothingAhead => Some(Mode::Direct),
+            Self::NothingAhead | Self::Staged => Some(Mode::Direct),
             Self::Ganesha | Self::Unfs3 | Self::Fio { .. } | Self::Responder => None,
         }
     }
@@ -126,6 +129,17 @@ impl Start<'_> {
                 mode: Some(mode.word()),
                 read_ahead: None,
                 reserve: false,
+                staging: false,
+                pseudo: "/",
+                guests: None,
+                neighbours: None,
+            }),
+            Contender::Staged => Program::Penstock(Penstock {
+                engine: Some(Engine::Uring),
+                mode: Some(Mode::Direct.word()),
+                read_ahead: None,
+                reserve: false,
+                staging: true,
                 pseudo: "/",
                 guests: None,
                 neighbours: None,
@@ -135,6 +149,7 @@ impl Start<'_> {
                 mode: Some(Mode::Direct.word()),
                 read_ahead: Some("0"),
                 reserve: false,
+                staging: false,
                 pseudo: "/",
                 guests: None,
                 neighbours: None,
@@ -174,6 +189,7 @@ mod tests {
         let mut all = vec![
             Contender::Ganesha,
             Contender::NothingAhead,
+            Contender::Staged,
             Contender::Unfs3,
             Contender::Responder,
             Contender::Fio { direct: true },

@@ -249,6 +249,8 @@ fn contenders(options: &Options, unfs3: bool, missing: &mut Vec<String>) -> Vec<
     let mut all = ours(Engine::Uring).to_vec();
     if options.alone {
         all.push(Contender::NothingAhead);
+    } else {
+        all.push(Contender::Staged);
     }
     if options.threads {
         all.extend(ours(Engine::Threads));
@@ -296,6 +298,8 @@ fn rows(options: &Options, volumes: &[Volume], contenders: &[Contender]) -> Vec<
                 let makes_sense = match contender {
                     // Direct I/O at odd offsets is refused; that ours can do it is the point.
                     Contender::Fio { direct: true } => work.is_aligned(),
+                    // Nothing of other calls is staged.
+                    Contender::Staged => work.direction() == Direction::Write && !work.is_aligned(),
                     // It touches no volume, so once is enough.
                     Contender::Responder => at == 0,
                     _ => true,

@@ -67,6 +67,12 @@ pub fn verdicts(report: &Report) -> Vec<Verdict> {
         }
     }
     for (volume, _) in &report.header.volumes {
+        let staged = report.rate(volume, Work::Write47008, Contender::Staged);
+        let aligned = report.rate(volume, Work::Write48k, DIRECT);
+        if let (Some(staged), Some(aligned)) = (staged, aligned) {
+            let goal = format!("{volume}: 47008-byte records staged / 48 KiB ones direct");
+            verdicts.push(Verdict::at_least(goal, Some(staged / aligned), Some(0.9)));
+        }
         for work in SEQUENTIAL {
             verdicts.extend(costs(report, volume, work));
         }

@@ -26,6 +26,9 @@ pub enum Work {
     /// A new file in records that are aligned to nothing, and COMMIT.
     #[value(name = "write-47008")]
     Write47008,
+    /// The same in records of 48 KiB, which are: the limit for those that are not.
+    #[value(name = "write-48k")]
+    Write48k,
     /// The whole file in records that are aligned to nothing.
     #[value(name = "read-47008")]
     Read47008,
@@ -45,13 +48,14 @@ pub enum Direction {
 
 impl Work {
     /// Every workload of the mode comparison, in the order of the report.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::SeqRead1m,
         Self::SeqRead128k,
         Self::SeqRead3m,
         Self::SeqWrite1m,
         Self::RandRead4k,
         Self::Write47008,
+        Self::Write48k,
         Self::Read47008,
     ];
 
@@ -64,6 +68,7 @@ impl Work {
             Self::SeqWrite1m => "seq-write-1m",
             Self::RandRead4k => "rand-read-4k",
             Self::Write47008 => "write-47008",
+            Self::Write48k => "write-48k",
             Self::Read47008 => "read-47008",
             Self::Write64k => "write-64k",
         }
@@ -72,7 +77,9 @@ impl Work {
     /// The direction in which the workload's bytes go.
     pub fn direction(self) -> Direction {
         match self {
-            Self::SeqWrite1m | Self::Write47008 | Self::Write64k => Direction::Write,
+            Self::SeqWrite1m | Self::Write47008 | Self::Write48k | Self::Write64k => {
+                Direction::Write
+            }
             Self::SeqRead1m
             | Self::SeqRead128k
             | Self::SeqRead3m
@@ -88,6 +95,7 @@ impl Work {
             Self::SeqRead128k => 128 << 10,
             Self::SeqRead3m => 3 << 20,
             Self::RandRead4k => 4096,
+            Self::Write48k => 48 << 10,
             Self::Write47008 | Self::Read47008 => 47_008,
             Self::Write64k => 64 << 10,
         }

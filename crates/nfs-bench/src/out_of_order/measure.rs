@@ -65,6 +65,7 @@ pub fn measure(common: &Common, volume: &Volume, case: Case, turn: usize) -> Res
             mode: Some(case.mode.word()),
             read_ahead: None,
             reserve: case.reserve,
+            staging: false,
             pseudo: "/",
             guests: None,
             neighbours: None,
