@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use nfs_client::RawConnection;
+use nfs_lab::Engine;
 use nfs_lab::held_fs::{self, HeldFs};
+use nfs_lab::needs::{Need, missing};
 use nfs_wire::nfs3::{self, FileHandle, Procedure, ReadArgs, ReaddirplusArgs, StableHow};
 use support::wire::{DEADLINE, connect_from, record, until};
 use support::{Served, block_on, create, lookup, ok, scratch};
@@ -74,6 +76,11 @@ fn who_takes_no_replies_leaves_memory_to_others_and_is_let_be() {
 /// client's READ gets its memory, and reaches the file system.
 #[test]
 fn reads_that_wait_for_their_file_leave_memory_to_other_clients() {
+    for need in [Need::Root, Need::Fuse] {
+        if let Some(missing) = missing(need, Engine::Threads) {
+            return nfs_lab::skipped(&missing);
+        }
+    }
     let files = scratch(0o755);
     let held = HeldFs::mount(files.path(), vec![7; 64 << 20]).unwrap();
     let served = Served::over(files, None, |config| {
