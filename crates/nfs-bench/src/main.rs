@@ -118,7 +118,7 @@ enum What {
     },
     /// The I/O modes: ours in each, other servers and local fio, in turn, with little memory
     Modes(Box<ModesArgs>),
-    /// WRITEs out of order: one stream shuffled within each k, in each I/O mode, with and without reserve
+    /// WRITEs out of order: one stream shuffled within each k, in each I/O mode, with reserve, order, both and neither
     OutOfOrder(OutOfOrderArgs),
     /// The client: ours, libnfs's utilities, on our server, Ganesha and a responder without I/O
     Client(ClientArgs),

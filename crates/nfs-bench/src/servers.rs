@@ -47,6 +47,8 @@ pub struct Penstock<'a> {
     pub reserve: bool,
     /// Whether the ends of direct WRITEs are staged.
     pub staging: bool,
+    /// Whether WRITEs that come out of order wait for those before them.
+    pub order: bool,
     /// The path by which clients mount the export.
     pub pseudo: &'a str,
     /// An address on a wire to guests on which the server listens, too, and the guests' network.
@@ -226,6 +228,9 @@ impl Start<'_> {
             .map_or(String::new(), |ahead| format!("read_ahead = \"{ahead}\"\n"));
         if ours.reserve {
             modes.push_str("reserve = true\n");
+        }
+        if ours.order {
+            modes.push_str("order = true\n");
         }
         format!(
             "[server]\nlisten = [\"127.0.0.1:{port}\"{listen}]\nstate_dir = \"{state}\"\nrpcbind = false\n{trust}{engine}\n\

@@ -296,6 +296,18 @@ pub const RESERVE_FREE_DIVISOR: u64 = 8;
 /// The part of what is left of that which one stream may take at once, as a divisor: however many streams one
 /// client has, something stays for others.
 pub const RESERVE_LEFT_DIVISOR: u64 = 4;
+/// How long a WRITE that leaves a gap before it waits, with `order`, for the one that fills it.
+pub const ORDER_WAIT_MAX: std::time::Duration = std::time::Duration::from_millis(5);
+/// For how long after a WRITE that came late and filled a gap others are expected to come late. After such a time
+/// without any WRITE the file's end is looked up anew.
+pub const ORDER_EXPECTED_FOR: std::time::Duration = std::time::Duration::from_millis(100);
+/// How far a WRITE may be, in bytes, from where its stream has come to that waits for the WRITEs between.
+pub const ORDER_WINDOW_BYTES_MAX: u64 = 64 << 20;
+/// WRITEs of one file that wait so at once; more do not wait.
+pub const ORDER_WAITING_MAX: usize = 128;
+/// Ranges beyond a gap that are kept in mind because their WRITEs did not wait, 16 bytes each; with more the
+/// order begins anew behind them.
+pub const ORDER_PASSED_MAX: usize = 128;
 /// Clients named as writers of one file's unstable data, and clients of it that have to hear of a lost write.
 /// Others learn of it by the write verifier alone, which makes them send their data again.
 pub const UNSTABLE_WRITERS_PER_OBJECT_MAX: usize = 64;

@@ -445,6 +445,7 @@ impl Server {
         let named = named.chain(counters.access.named());
         let named = named.chain(self.service.vfs.stages.named());
         let named = named.chain(of_files.reserve.named());
+        let named = named.chain(of_files.order.named());
         let named = named.chain(self.service.audit.counters());
         let named = named.map(|(name, value)| (name.to_owned(), value));
         let calls = counters.procedures().into_iter().map(|status| {

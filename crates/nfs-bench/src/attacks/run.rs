@@ -188,6 +188,7 @@ pub(super) fn start(
             engine: Some(engine),
             mode: None,
             reserve: false,
+            order: false,
             pseudo: "/",
             guests: None,
             read_ahead: None,

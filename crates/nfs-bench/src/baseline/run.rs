@@ -84,6 +84,7 @@ impl Kind {
                 engine: Some(engine),
                 mode: None,
                 reserve: false,
+                order: false,
                 pseudo: "/",
                 guests: None,
                 read_ahead: None,

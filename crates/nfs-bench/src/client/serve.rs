@@ -68,6 +68,7 @@ impl Server {
                 engine: None,
                 mode: None,
                 reserve: false,
+                order: false,
                 // Not at "/", which libnfs 4 cannot mount where it is listed as an export.
                 pseudo: respond::EXPORT,
                 guests: wire.then_some((HOST, NETWORK)),

@@ -1,5 +1,5 @@
 //! The order of WRITEs: one stream of 64 KiB WRITEs as k senders would send it, shuffled within each k, in each I/O
-//! mode, with and without space taken ahead; its throughput, and in how many pieces the file lies afterwards.
+//! mode, with space taken ahead, with WRITEs that wait for each other, with both and with neither; its throughput, and in how many pieces the file lies afterwards.
 
 pub mod measure;
 pub mod page;

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use super::run::{Case, Report, SENDERS, extents, rate};
+use super::run::{Ahead, Case, Report, SENDERS, extents, rate};
 use crate::modes::contender::Mode;
 use crate::summary;
 use crate::summary::plot::{Line, Panel, svg};
@@ -45,12 +45,12 @@ fn picture(report: &Report, volume: &str) -> String {
     ];
     let mut lines = Vec::new();
     for mode in Mode::ALL {
-        for reserve in [false, true] {
+        for ahead in Ahead::ALL {
             let of = |figure| {
                 let point = |senders: u64| {
                     let case = Case {
                         mode,
-                        reserve,
+                        ahead,
                         senders,
                     };
                     Some((senders as f64, report.figure(volume, case, figure)?))
@@ -59,7 +59,7 @@ fn picture(report: &Report, volume: &str) -> String {
             };
             let case = Case {
                 mode,
-                reserve,
+                ahead,
                 senders: 1,
             };
             let panels = vec![of(rate), of(extents)];

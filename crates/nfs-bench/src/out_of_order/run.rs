@@ -43,13 +43,52 @@ impl Options {
     }
 }
 
+/// What the server does about the order of WRITEs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ahead {
+    /// Nothing: WRITEs go to the file as they come.
+    Nothing,
+    /// Space is taken ahead of the stream.
+    Reserve,
+    /// WRITEs that come out of order wait for those before them.
+    Order,
+    /// Both.
+    Both,
+}
+
+impl Ahead {
+    /// Every setting, in the order of the report.
+    pub const ALL: [Self; 4] = [Self::Nothing, Self::Reserve, Self::Order, Self::Both];
+
+    /// Whether space is taken ahead.
+    pub fn reserves(self) -> bool {
+        matches!(self, Self::Reserve | Self::Both)
+    }
+
+    /// Whether WRITEs wait for those before them.
+    pub fn orders(self) -> bool {
+        matches!(self, Self::Order | Self::Both)
+    }
+
+    /// The words behind the mode in a case's name.
+    fn words(self) -> &'static str {
+        match self {
+            Self::Nothing => "",
+            Self::Reserve => " reserve",
+            Self::Order => " order",
+            Self::Both => " reserve order",
+        }
+    }
+}
+
 /// One way of sending and serving the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Case {
     /// How the server moves bytes.
     pub mode: Mode,
-    /// Whether the server takes space ahead of the stream.
-    pub reserve: bool,
+    /// What the server does about the order.
+    pub ahead: Ahead,
     /// How many WRITEs that follow each other arrive in a random order.
     pub senders: u64,
 }
@@ -57,8 +96,7 @@ pub struct Case {
 impl Case {
     /// The server's setting: what a line of a picture, or a column of a table, is of.
     pub fn setting(self) -> String {
-        let reserve = if self.reserve { " reserve" } else { "" };
-        format!("{}{reserve}", self.mode.word())
+        format!("{}{}", self.mode.word(), self.ahead.words())
     }
 
     /// The case's name in messages.
@@ -179,10 +217,10 @@ fn rows(who: &[String], volumes: &[Volume]) -> Vec<Row> {
     for volume in volumes {
         for mode in Mode::ALL {
             for senders in SENDERS {
-                for reserve in [false, true] {
+                for ahead in Ahead::ALL {
                     let case = Case {
                         mode,
-                        reserve,
+                        ahead,
                         senders,
                     };
                     let name = case.name();

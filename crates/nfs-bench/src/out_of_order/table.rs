@@ -1,7 +1,7 @@
 //! The report as tables, and the goals.
 
 use super::measure::Figures;
-use super::run::{Case, Report, SENDERS, extents, rate};
+use super::run::{Ahead, Case, Report, SENDERS, extents, rate};
 use crate::modes::contender::Mode;
 use crate::sample::{Spread, ratio};
 use crate::summary::Summary;
@@ -47,60 +47,46 @@ impl Report {
         lines
     }
 
-    /// The run's tables: one for each mode on each volume, with a row for each number of senders.
+    /// The run's tables: one for each mode on each volume, with a row for each number of senders and setting.
     pub fn tables(&self) -> Vec<Table> {
         let mut tables = Vec::new();
         for (volume, _) in &self.header.volumes {
             for mode in Mode::ALL {
-                let rows: Vec<Vec<String>> = SENDERS
-                    .into_iter()
-                    .filter_map(|senders| self.cells(volume, mode, senders))
-                    .collect();
+                let cases = SENDERS.into_iter().flat_map(|senders| {
+                    Ahead::ALL.map(|ahead| Case {
+                        mode,
+                        ahead,
+                        senders,
+                    })
+                });
+                let rows: Vec<Vec<String>> =
+                    cases.filter_map(|case| self.cells(volume, case)).collect();
                 if rows.is_empty() {
                     continue;
                 }
                 let title = format!("{volume}: {}", mode.word());
-                let heading = [
-                    "k",
-                    "MiB/s",
-                    "x k = 1",
-                    "extents",
-                    "CPU s/GiB",
-                    "reserve: MiB/s",
-                    "x k = 1",
-                    "extents",
-                    "CPU s/GiB",
-                ];
+                let heading = ["k and setting", "MiB/s", "x k = 1", "extents", "CPU s/GiB"];
                 tables.push(Table::new(title, &heading, rows));
             }
         }
         tables
     }
 
-    /// The row of so many senders; `None` if nothing of it was measured.
-    fn cells(&self, volume: &str, mode: Mode, senders: u64) -> Option<Vec<String>> {
-        let mut cells = vec![senders.to_string()];
-        let mut is_measured = false;
-        for reserve in [false, true] {
-            let case = Case {
-                mode,
-                reserve,
-                senders,
-            };
-            let rounds: &[Figures] = self.row(volume, case).map_or(&[], |row| &row.rounds);
-            is_measured |= !rounds.is_empty();
-            let spread = |figure: fn(&Figures) -> f64, digits| {
-                Spread::cell(rounds.iter().map(figure), digits)
-            };
-            let in_order = self.figure(volume, Case { senders: 1, ..case }, rate);
-            cells.extend([
+    /// The row of a case; `None` if nothing of it was measured.
+    fn cells(&self, volume: &str, case: Case) -> Option<Vec<String>> {
+        let rounds = &self.row(volume, case)?.rounds;
+        let in_order = self.figure(volume, Case { senders: 1, ..case }, rate);
+        let spread =
+            |figure: fn(&Figures) -> f64, digits| Spread::cell(rounds.iter().map(figure), digits);
+        (!rounds.is_empty()).then(|| {
+            vec![
+                format!("{}, {}", case.senders, case.setting()),
                 spread(rate, 0),
                 ratio(self.figure(volume, case, rate), in_order),
                 spread(extents, 0),
                 spread(cpu_per_gib, 2),
-            ]);
-        }
-        is_measured.then_some(cells)
+            ]
+        })
     }
 
     /// Every goal, for each mode on each volume, with and without space taken ahead.
@@ -108,26 +94,26 @@ impl Report {
         let mut verdicts = Vec::new();
         for (volume, _) in &self.header.volumes {
             for mode in Mode::ALL {
-                for reserve in [false, true] {
-                    verdicts.extend(self.verdicts_of(volume, mode, reserve));
+                for ahead in Ahead::ALL {
+                    verdicts.extend(self.verdicts_of(volume, mode, ahead));
                 }
             }
         }
         verdicts
     }
 
-    fn verdicts_of(&self, volume: &str, mode: Mode, reserve: bool) -> [Verdict; 2] {
-        let case = |reserve, senders| Case {
+    fn verdicts_of(&self, volume: &str, mode: Mode, ahead: Ahead) -> [Verdict; 2] {
+        let case = |ahead, senders| Case {
             mode,
-            reserve,
+            ahead,
             senders,
         };
         let figure = |case, figure| self.figure(volume, case, figure);
-        let most = case(reserve, MOST);
-        let one = figure(case(reserve, 1), rate);
+        let most = case(ahead, MOST);
+        let one = figure(case(ahead, 1), rate);
         let part = figure(most, rate).zip(one).map(|(most, one)| most / one);
         // The file that anybody would get who writes it in order, without anything taken ahead.
-        let in_order = figure(case(false, 1), extents);
+        let in_order = figure(case(Ahead::Nothing, 1), extents);
         let times = figure(most, extents).zip(in_order);
         let times = times.map(|(most, in_order)| most / in_order);
         let name = format!("{volume}, {}", most.setting());
@@ -181,9 +167,9 @@ mod tests {
     }
 
     fn report() -> Report {
-        let case = |reserve, senders| Case {
+        let case = |ahead, senders| Case {
             mode: Mode::Direct,
-            reserve,
+            ahead,
             senders,
         };
         Report {
@@ -203,10 +189,13 @@ mod tests {
                 run_seconds: 1.0,
             },
             rows: vec![
-                row(case(false, 1), &[(1000.0, 10), (900.0, 10), (5000.0, 10)]),
-                row(case(false, 64), &[(600.0, 700)]),
-                row(case(true, 1), &[(1000.0, 1)]),
-                row(case(true, 64), &[(960.0, 11)]),
+                row(
+                    case(Ahead::Nothing, 1),
+                    &[(1000.0, 10), (900.0, 10), (5000.0, 10)],
+                ),
+                row(case(Ahead::Nothing, 64), &[(600.0, 700)]),
+                row(case(Ahead::Reserve, 1), &[(1000.0, 1)]),
+                row(case(Ahead::Reserve, 64), &[(960.0, 11)]),
             ],
             missing: Vec::new(),
         }
@@ -229,13 +218,13 @@ mod tests {
     }
 
     #[test]
-    fn a_table_has_a_row_for_each_number_of_senders_that_was_measured() {
+    fn a_table_has_a_row_for_each_case_that_was_measured() {
         let tables = report().tables();
         assert_eq!(tables.len(), 1);
         let rows = &tables[0].rows;
-        assert_eq!(rows.len(), 2);
+        assert_eq!(rows.len(), 4);
         assert!(rows.iter().all(|row| row.len() == tables[0].heading.len()));
         assert_eq!(rows[0][1], "1000 (900..5000)");
-        assert_eq!((rows[1][2].as_str(), rows[1][6].as_str()), ("0.60", "0.96"));
+        assert_eq!((rows[2][2].as_str(), rows[3][2].as_str()), ("0.60", "0.96"));
     }
 }

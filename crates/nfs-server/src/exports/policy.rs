@@ -113,6 +113,9 @@ pub struct IoPolicy {
     /// Space is taken ahead of a stream of UNSTABLE WRITEs that extends a file, where the rule that matches says
     /// nothing else.
     pub reserve: bool,
+    /// WRITEs that come out of order wait a moment for those before them, where the rule that matches says nothing
+    /// else.
+    pub order: bool,
     /// The rules in the order in which they are tried; the first that matches decides. At most
     /// [`limits::IO_RULES_PER_EXPORT_MAX`].
     pub rules: Vec<Rule>,
@@ -128,6 +131,7 @@ impl Default for IoPolicy {
             read_ahead: limits::READ_AHEAD_BYTES_DEFAULT,
             staging: false,
             reserve: false,
+            order: false,
             rules: Vec::new(),
         }
     }
@@ -158,6 +162,8 @@ pub struct Rule {
     pub staging: Option<bool>,
     /// Whether space is taken ahead of the WRITEs it matches, where it is not what the policy says.
     pub reserve: Option<bool>,
+    /// Whether the WRITEs it matches wait for those before them, where it is not what the policy says.
+    pub order: Option<bool>,
 }
 
 /// What a policy decided for a call.
@@ -173,6 +179,8 @@ pub struct Choice {
     pub staging: bool,
     /// Space is taken ahead of a stream of such WRITEs; of no meaning for a READ.
     pub reserve: bool,
+    /// Such WRITEs wait a moment for those before them; of no meaning for a READ.
+    pub order: bool,
     /// The rule or setting that made this choice.
     pub because: Because,
 }
@@ -221,12 +229,14 @@ impl IoPolicy {
         let read_ahead = found.and_then(|(_, rule)| rule.read_ahead);
         let staging = found.and_then(|(_, rule)| rule.staging);
         let reserve = found.and_then(|(_, rule)| rule.reserve);
+        let order = found.and_then(|(_, rule)| rule.order);
         Choice {
             mode,
             stable: stable.max(self.stable),
             read_ahead: read_ahead.unwrap_or(self.read_ahead),
             staging: staging.unwrap_or(self.staging),
             reserve: reserve.unwrap_or(self.reserve),
+            order: order.unwrap_or(self.order),
             because,
         }
     }
@@ -282,6 +292,7 @@ impl Rule {
             stable: StableFloor::Asked,
             staging: None,
             reserve: None,
+            order: None,
         }
     }
 

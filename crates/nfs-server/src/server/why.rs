@@ -213,6 +213,7 @@ fn explain(call: &IoCall, policy: &IoPolicy, facts: &FileFacts) -> Result<Why, S
     };
     if call.io == Io::Write {
         why.reserve = Some(reserve(call, policy, &decision));
+        why.order = Some(order(policy, &decision));
         why.stable = Some(WhyStable {
             asked: word_of(call.stable, STABILITIES).to_owned(),
             floor: word_of(choice.stable, StableFloor::WORDS).to_owned(),
@@ -312,6 +313,17 @@ fn reserve(call: &IoCall, policy: &IoPolicy, decision: &Decision) -> String {
         );
     }
     format!("{word}: {who} \"reserve\"")
+}
+
+/// Whether such a WRITE that comes out of order waits for those before it, and who says so.
+fn order(policy: &IoPolicy, decision: &Decision) -> String {
+    let choice = &decision.choice;
+    let by_rule = match choice.because {
+        Because::Rule(index) => policy.rules.get(index).and_then(|rule| rule.order),
+        Because::Setting => None,
+    };
+    let who = by_rule.map_or("the export's", |_| "the rule's");
+    format!("{}: {who} \"order\"", word_of(choice.order, ON_OFF))
 }
 
 fn notes(call: &IoCall, decision: &Decision, segments: &[Segment], size: u64) -> Vec<String> {

@@ -275,10 +275,7 @@ fn apply_to_object(vfs: &Vfs, target: &Target, set: &SetAttributes, before: &Sta
         let _change = Changing::of(object.gate(&vfs.gates));
         let _identity = Guard::enter(&target.actor.creds)?;
         fs::truncate(fd.as_fd(), size.unsigned_abs())?;
-        object
-            .io
-            .reserve
-            .truncated(before.size, size.unsigned_abs());
+        object.io.truncated(before.size, size.unsigned_abs());
     }
     let rest = SetAttributes { size: None, ..*set };
     apply(object.path(), &target.actor.creds, &rest, object.kind)

@@ -669,7 +669,7 @@ fn existing_file(
             let _changing = Changing::of(object.gate(&vfs.gates));
             let _identity = Guard::enter(&target.actor.creds)?;
             fs::truncate(file.as_fd(), size)?;
-            object.io.reserve.truncated(stat.size, size);
+            object.io.truncated(stat.size, size);
             Ok(Made {
                 path: fd,
                 is_new: false,

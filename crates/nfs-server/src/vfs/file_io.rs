@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use super::ahead::FileAhead;
 use super::closing::Writing;
 use super::gate::{Gate, Gates};
-use super::io::{Refusals, Reserve, Rounds};
+use super::io::{InOrder, Refusals, Reserve, Rounds};
 use super::stable::Unstable;
 use super::{Error, FileKind, Object, Result};
 use crate::exports::policy::Io;
@@ -38,6 +38,8 @@ pub(super) struct FileIo {
     pub(super) rounds: Rounds,
     /// Space taken ahead of a stream that extends the file.
     pub(crate) reserve: Reserve,
+    /// WRITEs that wait for those before them.
+    pub(crate) in_order: InOrder,
     pub(super) unstable: Mutex<Unstable>,
 }
 
@@ -65,6 +67,12 @@ impl FileIo {
             // Closed outside the lock.
             drop(spare);
         }
+    }
+
+    /// The file was truncated from a length to another.
+    pub(crate) fn truncated(&self, from: u64, to: u64) {
+        self.reserve.truncated(from, to);
+        self.in_order.truncated();
     }
 
     /// There is something to do for the file before it may leave the cache: data to be put on stable storage,

@@ -122,6 +122,8 @@ pub(crate) struct VfsCounters {
     pub(crate) sweeps: AtomicU64,
     /// Space taken ahead of streams.
     pub(crate) reserve: io::ReserveCounters,
+    /// WRITEs that came out of order.
+    pub(crate) order: io::OrderCounters,
 }
 
 /// Stands for whoever changes a file, where only sameness matters: attributes from before a change are not

@@ -27,7 +27,7 @@ use crate::exit::UsageError;
 /// Without an option the policy of EXPORT, or of every export, is shown: the modes of READ and WRITE, the
 /// floor under the stability of WRITEs, and the rules in the order they are tried.
 ///
-/// With --read, --write, --stable, --read-ahead, --staging, --reserve, --rule or --no-rules the policy of EXPORT
+/// With --read, --write, --stable, --read-ahead, --staging, --reserve, --order, --rule or --no-rules the policy of EXPORT
 /// is changed, all of it in one step; what is not named stays. Calls under way finish as they began. The change lasts until the next
 /// reload or restart, which go back to the configuration.
 ///
@@ -60,6 +60,9 @@ pub(super) struct Args {
     /// Whether space is taken ahead of streams of WRITEs that extend files: on or off
     #[arg(long, value_name = "HOW", conflicts_with = "why", value_parser = ["on", "off"])]
     reserve: Option<String>,
+    /// Whether WRITEs that come out of order wait a moment for those before them: on or off
+    #[arg(long, value_name = "HOW", conflicts_with = "why", value_parser = ["on", "off"])]
+    order: Option<String>,
     /// A rule, as "op=read,min=64KiB,max=4MiB,client=10.0.0.0/8,name=*.ckpt,mode=direct"; only mode must be
     /// there. Repeat it for more, in the order tried. They take the place of all rules there were
     #[arg(long, value_name = "RULE", conflicts_with_all = ["why", "no_rules"], value_parser = checked(parse_rule))]
@@ -70,7 +73,7 @@ pub(super) struct Args {
 
     /// Show how the bytes of READ and WRITE were moved since the server started: calls and bytes by the
     /// mode that was chosen, what they really went as, and why some went another way
-    #[arg(long, conflicts_with_all = ["why", "read", "write", "stable", "staging", "read_ahead", "reserve", "rule", "no_rules"])]
+    #[arg(long, conflicts_with_all = ["why", "read", "write", "stable", "staging", "read_ahead", "reserve", "order", "rule", "no_rules"])]
     counters: bool,
 
     /// Say what would happen to a READ or WRITE of this file: its path on the server's host, or as clients
@@ -153,6 +156,7 @@ impl Args {
             read_ahead: self.read_ahead.clone(),
             staging: self.staging.clone(),
             reserve: self.reserve.clone(),
+            order: self.order.clone(),
             rules,
         };
         if order.change().map_err(UsageError)? == IoChange::default() {
@@ -255,6 +259,9 @@ pub(crate) fn lines(view: &IoView) -> Vec<String> {
     if view.reserve {
         lines.push("space is taken ahead of streams of WRITEs".to_owned());
     }
+    if view.order {
+        lines.push("WRITEs out of order wait for those before them".to_owned());
+    }
     lines.extend(rules.map(|(index, rule)| format!("rule {}: {rule}", index + 1)));
     lines
 }
@@ -291,6 +298,9 @@ pub(super) fn print_why(out: &mut impl Write, why: &Why) -> std::io::Result<()> 
     }
     if let Some(reserve) = &why.reserve {
         writeln!(out, "reserve     {reserve}")?;
+    }
+    if let Some(order) = &why.order {
+        writeln!(out, "order       {order}")?;
     }
     let alignment = &why.alignment;
     let bytes = |bytes: u32| match bytes {

@@ -92,6 +92,10 @@ pub(crate) struct Args {
     /// pieces on the disk where a file is written by many calls at once
     #[arg(long, conflicts_with = "config")]
     reserve: bool,
+    /// Let WRITEs that come out of order wait a moment for those before them, so that a file is extended in
+    /// order
+    #[arg(long, conflicts_with = "config")]
+    order: bool,
     /// Let clients read only
     #[arg(long, conflicts_with = "config")]
     read_only: bool,
@@ -201,6 +205,7 @@ impl Args {
             read_ahead: self.read_ahead,
             staging: None,
             reserve: self.reserve.then_some(true),
+            order: self.order.then_some(true),
             rules: None,
         };
         change.check().map_err(UsageError)?;

@@ -22,6 +22,7 @@ const RULE_KEYS: &[&str] = &[
     "read_ahead",
     "staging",
     "reserve",
+    "order",
 ];
 
 /// The policy of one export, with a warning for each rule that can never match.
@@ -41,6 +42,7 @@ pub(super) fn io_policy(
         }
     };
     let reserve = section.boolean("reserve", findings);
+    let order = section.boolean("order", findings);
     let default = IoPolicy::default();
     let (rules, spans) = rules(section, export, findings);
     let policy = IoPolicy {
@@ -52,6 +54,7 @@ pub(super) fn io_policy(
             .choice("staging", STAGING, findings)
             .unwrap_or(default.staging),
         reserve: reserve.unwrap_or(default.reserve),
+        order: order.unwrap_or(default.order),
         rules,
     };
     if let Some(spans) = spans {
@@ -153,6 +156,7 @@ fn rule(table: &Item<&DeTable<'_>>, findings: &mut Findings<'_>) -> Option<Rule>
         read_ahead: read_ahead(&section, findings),
         staging: section.choice("staging", STAGING, findings),
         reserve: section.boolean("reserve", findings),
+        order: section.boolean("order", findings),
     };
     // A mistake in one key would be told again as one of the whole rule.
     if findings.len() > before {

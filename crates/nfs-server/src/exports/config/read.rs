@@ -57,6 +57,7 @@ const EXPORT_KEYS: &[&str] = &[
     "read_ahead",
     "staging",
     "reserve",
+    "order",
     "rule",
 ];
 const CLIENT_KEYS: &[&str] = &[

@@ -326,6 +326,9 @@ fn space_ahead_is_said_for_all_and_by_rule() {
     let refusal = parse_rule("op=read,reserve=on,mode=direct").unwrap_err();
     assert!(refusal.contains("reserve is of WRITEs alone"), "{refusal}");
     assert!(parse_rule("reserve=maybe,mode=direct").is_err());
+    let ordered = policy(&["order=on,mode=direct"]).choose(Io::Write, 1, CLIENT, None);
+    assert!(ordered.order && !ordered.reserve);
+    assert!(parse_rule("op=read,order=on,mode=direct").is_err());
 }
 
 #[test]
@@ -384,7 +387,7 @@ fn any_rule() -> impl Strategy<Value = Rule> {
         name,
         any_mode(),
         (0..3_usize, prop::option::of(any::<bool>())),
-        prop::option::of(any::<bool>()),
+        prop::option::of(any::<(bool, bool)>()),
     )
         .prop_map(
             |(op, min, max, nets, name, mode, (floor, staging), reserve)| {
@@ -404,7 +407,8 @@ fn any_rule() -> impl Strategy<Value = Rule> {
                     },
                     // Of READ it is refused where it is read.
                     staging: staging.filter(|_| op != Some(Io::Read)),
-                    reserve: reserve.filter(|_| op != Some(Io::Read)),
+                    reserve: reserve.map(|both| both.0).filter(|_| op != Some(Io::Read)),
+                    order: reserve.map(|both| both.1).filter(|_| op != Some(Io::Read)),
                 }
             },
         )

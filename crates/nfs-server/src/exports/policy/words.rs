@@ -171,6 +171,7 @@ pub(crate) struct RuleParts {
     pub(crate) read_ahead: Option<u64>,
     pub(crate) staging: Option<bool>,
     pub(crate) reserve: Option<bool>,
+    pub(crate) order: Option<bool>,
 }
 
 impl RuleParts {
@@ -184,6 +185,7 @@ impl RuleParts {
                 false
             }
             "name" => self.name.replace(value.parse()?).is_some(),
+            "order" => self.order.replace(from_word(value, ON_OFF)?).is_some(),
             "reserve" => self.reserve.replace(from_word(value, ON_OFF)?).is_some(),
             "mode" => self.mode.replace(value.to_owned()).is_some(),
             "read_ahead" => {
@@ -194,7 +196,7 @@ impl RuleParts {
             _ => {
                 return Err(format!(
                     "unknown key \"{key}\"; known keys are op, min, max, client, name, mode, \
-                     read_ahead, staging, reserve"
+                     read_ahead, staging, reserve, order"
                 ));
             }
         };
@@ -223,9 +225,12 @@ impl RuleParts {
                 stable: None,
             },
         };
-        if self.reserve.is_some() && self.op == Some(Io::Read) {
-            let message = "reserve is of WRITEs alone; leave it out, or write op=write";
-            return Err(message.to_owned());
+        for (key, said) in [("reserve", self.reserve), ("order", self.order)] {
+            if said.is_some() && self.op == Some(Io::Read) {
+                return Err(format!(
+                    "{key} is of WRITEs alone; leave it out, or write op=write"
+                ));
+            }
         }
         let min_bytes = self.min_bytes.unwrap_or(0);
         let max_bytes = self.max_bytes.unwrap_or(u64::MAX);
@@ -256,6 +261,7 @@ impl RuleParts {
             stable: mode.stable.unwrap_or_default(),
             staging: self.staging,
             reserve: self.reserve,
+            order: self.order,
         })
     }
 }
@@ -284,6 +290,9 @@ impl fmt::Display for Rule {
         }
         if let Some(reserve) = self.reserve {
             write!(f, "reserve={},", word_of(reserve, ON_OFF))?;
+        }
+        if let Some(order) = self.order {
+            write!(f, "order={},", word_of(order, ON_OFF))?;
         }
         match self.stable {
             StableFloor::Asked => write!(f, "mode={}", self.mode)?,
@@ -335,6 +344,8 @@ pub struct IoChange {
     pub staging: Option<bool>,
     /// Whether space is taken ahead of streams of WRITEs that no rule says something else of.
     pub reserve: Option<bool>,
+    /// Whether WRITEs that come out of order wait for those before them, where no rule says something else.
+    pub order: Option<bool>,
     /// All rules, in place of those before.
     pub rules: Option<Vec<Rule>>,
 }
@@ -365,6 +376,7 @@ impl IoChange {
             read_ahead: self.read_ahead.unwrap_or(before.read_ahead),
             staging: self.staging.unwrap_or(before.staging),
             reserve: self.reserve.unwrap_or(before.reserve),
+            order: self.order.unwrap_or(before.order),
             rules: self.rules.clone().unwrap_or_else(|| before.rules.clone()),
         }
     }
@@ -384,6 +396,9 @@ impl fmt::Display for IoPolicy {
         }
         if self.reserve {
             f.write_str(" reserve=on")?;
+        }
+        if self.order {
+            f.write_str(" order=on")?;
         }
         if !self.rules.is_empty() {
             let rules: Vec<String> = self.rules.iter().map(ToString::to_string).collect();

@@ -43,6 +43,9 @@ pub struct IoOrder {
     /// Whether space is taken ahead of streams of WRITEs: `on` or `off`.
     #[serde(default)]
     pub reserve: Option<String>,
+    /// Whether WRITEs that come out of order wait for those before them: `on` or `off`.
+    #[serde(default)]
+    pub order: Option<String>,
     /// All rules, each as [`policy::parse_rule`] reads it; an empty list removes them.
     pub rules: Option<Vec<String>>,
 }
@@ -63,6 +66,8 @@ pub struct IoView {
     pub staging: String,
     /// Space is taken ahead of streams of WRITEs.
     pub reserve: bool,
+    /// WRITEs that come out of order wait for those before them.
+    pub order: bool,
     /// Rules in the order tried, as [`policy::parse_rule`] reads them.
     pub rules: Vec<String>,
 }
@@ -146,6 +151,9 @@ pub struct Why {
     /// Whether space is taken ahead of a stream of such WRITEs, and why or why not, in words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reserve: Option<String>,
+    /// Whether a WRITE that comes out of order waits for those before it, and who says so, in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub order: Option<String>,
     /// What direct I/O on the file asks for.
     pub alignment: WhyAlignment,
     /// The length of the file in bytes.
@@ -223,6 +231,7 @@ impl IoView {
             read_ahead_bytes: policy.read_ahead,
             staging: word_of(policy.staging, STAGING).to_owned(),
             reserve: policy.reserve,
+            order: policy.order,
             rules: policy.rules.iter().map(ToString::to_string).collect(),
         }
     }
@@ -259,6 +268,7 @@ impl IoOrder {
         let read_ahead = read_ahead.map(policy::parse_read_ahead).transpose();
         let on_off = |word: &str| from_word(word, policy::ON_OFF);
         let reserve = self.reserve.as_deref().map(on_off).transpose();
+        let order = self.order.as_deref().map(on_off).transpose();
         let rules =
             |rules: &Vec<String>| rules.iter().map(|rule| policy::parse_rule(rule)).collect();
         let change = IoChange {
@@ -272,6 +282,7 @@ impl IoOrder {
                 .map(policy::parse_staging)
                 .transpose()?,
             reserve: reserve.map_err(in_key("reserve"))?,
+            order: order.map_err(in_key("order"))?,
             rules: self.rules.as_ref().map(rules).transpose()?,
         };
         change.check()?;

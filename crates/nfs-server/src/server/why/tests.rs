@@ -50,6 +50,7 @@ const fn direct() -> IoPolicy {
         stable: StableFloor::Asked,
         read_ahead: 1 << 20,
         reserve: false,
+        order: false,
         rules: Vec::new(),
     }
 }
@@ -230,6 +231,16 @@ fn space_ahead_is_told_with_who_says_so_and_what_speaks_against_it() {
         stable.starts_with("off: the export's \"reserve\" is on, and only"),
         "{stable}"
     );
+    let order = |rules: &[&str]| {
+        let policy = IoPolicy {
+            rules: rules.iter().map(|rule| parse_rule(rule).unwrap()).collect(),
+            ..IoPolicy::default()
+        };
+        let write = asked(Io::Write, 0, 1 << 20);
+        explain(&write, &policy, &facts()).unwrap().order.unwrap()
+    };
+    assert_eq!(order(&[]), "off: the export's \"order\"");
+    assert_eq!(order(&["order=on,mode=direct"]), "on: the rule's \"order\"");
     let read = explain(&asked(Io::Read, 0, 1), &direct(), &facts()).unwrap();
-    assert_eq!(read.reserve, None);
+    assert_eq!((read.reserve, read.order), (None, None));
 }

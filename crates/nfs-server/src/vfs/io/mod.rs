@@ -4,10 +4,13 @@
 //! segments that were decided (`read.rs`, `write.rs`), or answers a READ from what `read_ahead.rs` had read. What the file system refuses is done through the page
 //! cache within the same call, counted (`transfer.rs`), and remembered for the file (`refusals.rs`). COMMIT
 //! and what else puts a file on stable storage is in `commit.rs`. A stream that extends a file has space taken
-//! ahead of it (`stream.rs` says when, `reserve.rs` takes it and gives it back).
+//! ahead of it (`stream.rs` says when, `reserve.rs` takes it and gives it back). WRITEs that come out of order wait a moment for
+//! those before them (`order.rs` says which, `in_order.rs` has them wait).
 
 mod commit;
 pub(crate) mod decide;
+mod in_order;
+mod order;
 mod read;
 mod read_ahead;
 mod refusals;
@@ -26,6 +29,7 @@ use nfs_io::{Buf, Share};
 
 pub(crate) use crate::exports::policy::Stability;
 pub(crate) use commit::Rounds;
+pub(crate) use in_order::{InOrder, OrderCounters};
 pub(crate) use refusals::Refusals;
 pub(crate) use reserve::{Reserve, ReserveCounters};
 

@@ -69,6 +69,7 @@ impl Vfs {
             return (Err(FILE_TOO_LARGE), self.wcc_unchanged(target).await);
         };
         transfer.tally.copied(payload.copied);
+        self.await_turn(target, &before, &transfer.decision).await;
         self.reserve_ahead(target, &fd, &before, &transfer.decision)
             .await;
         let committed = transfer.decision.stability;
