@@ -7,18 +7,18 @@
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
-use crate::{Heard, Lab, Lines, Netns, Running, copy_program};
+use crate::{Heard, Lab, Lines, Netns, Running, copy_program, output_within};
 
 /// The program that is a kernel (Debian: user-mode-linux).
 pub const PROGRAM: &str = "linux.uml";
 
-/// The environment variable by which the guest's memory, a file, comes to lie in the host's.
-pub const MEMORY_DIRECTORY: (&str, &str) = ("TMPDIR", "/dev/shm");
+/// How long the C compiler may take for one small file.
+const COMPILER_DEADLINE: Duration = Duration::from_secs(60);
 
 /// Memory of a guest, as the kernel's `mem` option takes it.
 const GUEST_MEMORY: &str = "640M";
@@ -188,7 +188,7 @@ pub(crate) fn boot(lab: &Lab, netns: &Netns, init: &Path, disk: Option<&Path>) -
     command.args(["--pid", "--fork", "--kill-child"]);
     command.args(command_line(dir, Netns::TAP, init));
     command.args(disk.map(|disk| format!("ubd0={}", disk.display())));
-    command.env(MEMORY_DIRECTORY.0, MEMORY_DIRECTORY.1);
+    command.envs(environment(dir)?);
     command
         .stdin(Stdio::null())
         .stdout(console.try_clone()?)
@@ -197,8 +197,8 @@ pub(crate) fn boot(lab: &Lab, netns: &Netns, init: &Path, disk: Option<&Path>) -
 }
 
 /// The words of the command that boots a guest: its own files and its console's socket are in `dir`, its
-/// network is the tap device `tap`, its first process the executable script `init`. The environment wants
-/// [`MEMORY_DIRECTORY`].
+/// network is the tap device `tap`, its first process the executable script `init`. It wants
+/// [`environment`].
 pub fn command_line(dir: &Path, tap: &str, init: &Path) -> Vec<String> {
     let mut words = vec![
         PROGRAM.to_owned(),
@@ -211,6 +211,31 @@ pub fn command_line(dir: &Path, tap: &str, init: &Path) -> Vec<String> {
     let console = ["con=null", "con0=fd:0,fd:1"];
     words.extend(root.into_iter().chain(console).map(str::to_owned));
     words
+}
+
+/// The environment variables of the command that boots a guest; `dir` is the guest's own.
+///
+/// # Errors
+/// On a processor with AMX, when there is no C compiler: there a guest needs a library that is made for it.
+pub fn environment(dir: &Path) -> Result<Vec<(&'static str, PathBuf)>> {
+    // By this the guest's memory, a file, comes to lie in the host's.
+    let mut variables = vec![("TMPDIR", PathBuf::from("/dev/shm"))];
+    if fs::read_to_string("/proc/cpuinfo")?.contains(" amx_tile") {
+        variables.push(("LD_PRELOAD", whole_state_library(dir)?));
+    }
+    Ok(variables)
+}
+
+/// Makes the library without which a guest dies on a processor with AMX; its source says why.
+fn whole_state_library(dir: &Path) -> Result<PathBuf> {
+    let (source, library) = (dir.join("whole_state.c"), dir.join("whole_state.so"));
+    fs::write(&source, include_str!("uml/whole_state.c"))?;
+    let mut compiler = Command::new("cc");
+    compiler.args(["-O2", "-Wall", "-shared", "-fPIC", "-o"]);
+    compiler.args([&library, &source]);
+    output_within(&mut compiler, COMPILER_DEADLINE)
+        .context("making a library for User Mode Linux with cc, which Rust needs, too")?;
+    Ok(library)
 }
 
 /// Shell lines that a guest's first process begins with: proc and sysfs, the network with `address`, and

@@ -61,7 +61,7 @@ pub fn measure(
     let mut command = on_core(cpu);
     command
         .args(uml::command_line(at, TAP, &init))
-        .env(uml::MEMORY_DIRECTORY.0, uml::MEMORY_DIRECTORY.1)
+        .envs(uml::environment(at)?)
         .stdin(Stdio::null())
         .stdout(console.try_clone()?)
         .stderr(console);
