@@ -14,7 +14,7 @@ use super::report::{Header, Report, Row};
 use crate::baseline::run::Kind;
 use crate::baseline::workload::Workload;
 use crate::sample::Sample;
-use crate::servers::{Penstock, Place, Program, Server, Start, ganesha_is_installed, on_core};
+use crate::servers::{Penstock, Place, Program, Server, Start, ganesha_is_installed};
 use crate::stage::{Stage, output};
 use crate::turns::{Machine, Turns};
 
@@ -148,7 +148,7 @@ fn bout(
     let said = stage.root.join(format!("attack-{turn}"));
     let begun = Instant::now();
     let job = Job::on(&server.place, row.attack, row.attack.from(), CONNECTIONS);
-    let attacker = attack(on_core(cores.0), &job, &said)?;
+    let attacker = attack(on_core_behind_others(cores.0), &job, &said)?;
     // SLEEP: an attack has to be under way when the measurement begins.
     std::thread::sleep(WARM_UP);
     let during = measure()?;
@@ -218,6 +218,14 @@ pub(super) fn start(
         wrapper: &[],
     };
     start.start()
+}
+
+/// The beginning of an attacker's command: it gives way to the polite client, which is to wait for the server
+/// and not for the attackers on its own core.
+pub(super) fn on_core_behind_others(cpu: usize) -> Command {
+    let mut command = Command::new("chrt");
+    command.args(["--idle", "0", "taskset", "-c", &cpu.to_string()]);
+    command
 }
 
 /// Starts the attacker with the words of `command` before its own; its figures go to the file `said`.

@@ -2,7 +2,6 @@
 //! second by second.
 
 use std::net::Ipv4Addr;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -15,7 +14,7 @@ use super::attacker::Job;
 use super::failures::Failures;
 use super::kind::Attack;
 use super::polite::{Asked, Heard, Polite};
-use super::run::{attack, start};
+use super::run::{attack, on_core_behind_others, start};
 use super::storm_report::{Header, Report, Row};
 use crate::baseline::run::Kind;
 use crate::pin::pin_thread;
@@ -192,14 +191,6 @@ fn jobs(connections: usize) -> Vec<(Attack, Ipv4Addr, usize)> {
         jobs.extend((0..hosts).map(|host| (kind, address(host), each)));
     }
     jobs
-}
-
-/// The beginning of an attacker's command: it gives way to the polite client, which is to wait for the server
-/// and not for the attackers on its own core.
-fn on_core_behind_others(cpu: usize) -> Command {
-    let mut command = Command::new("nice");
-    command.args(["-n", "5", "taskset", "-c", &cpu.to_string()]);
-    command
 }
 
 struct Watch<'a> {
