@@ -4,8 +4,8 @@
 use libfuzzer_sys::fuzz_target;
 use nfs_wire::auth::AuthSys;
 use nfs_wire::rpc::{CallError, CallHeader, ReplyHeader};
-use nfs_wire::{Decoder, mount3, nfs3, portmap, rpcbind};
-use penstock_fuzz::{nfs3_args, round_trip_of};
+use nfs_wire::{Decoder, mount3, nfs3, nfs4, portmap, rpcbind};
+use penstock_fuzz::{nfs3_args, nfs4_compound, round_trip_of};
 
 fuzz_target!(|data: &[u8]| {
     round_trip_of!(data, ReplyHeader<'_>);
@@ -30,6 +30,7 @@ fn arguments(call: &CallHeader<'_>, bytes: &[u8]) {
                 nfs3_args(procedure, bytes);
             }
         }
+        (nfs4::PROGRAM, nfs4::VERSION) => nfs4_compound(nfs4::MinorVersion::V2, bytes),
         (mount3::PROGRAM, mount3::VERSION) => {
             if let Ok(procedure) = mount3::Procedure::try_from(call.procedure) {
                 round_trip_of!(bytes, |d| mount3::Call::decode(procedure, d));

@@ -3,7 +3,8 @@
 use std::fmt::Debug;
 
 use nfs_wire::nfs3::{self, Failure, Procedure, WccData};
-use nfs_wire::{Decode, DecodeError, Decoder, Encode, encode_to_vec};
+use nfs_wire::nfs4::{ArgOp, Compound, CompoundArgs, MinorVersion, WriteHead};
+use nfs_wire::{Decode, DecodeError, Decoder, Encode, Payload, encode_to_vec};
 
 /// Decodes a message from the front of `bytes`, if there is one, and checks that it keeps its length
 /// and its meaning when it is encoded again. Only the bytes of padding may change.
@@ -63,6 +64,65 @@ fn write_head(bytes: &[u8]) {
     assert_eq!((head.count, head.stable), (whole.count, whole.stable));
     assert_eq!(head.data_len as usize, whole.data.len());
     assert!(head.tail_len() <= tail_len);
+}
+
+/// Checks `bytes` as the arguments of COMPOUND.
+pub fn nfs4_compound(minor: MinorVersion, bytes: &[u8]) {
+    round_trip_of!(bytes, CompoundArgs<'_>);
+    let mut d = Decoder::new(bytes);
+    let Ok(compound) = Compound::decode(&mut d) else {
+        return;
+    };
+    let scan = compound.scan(minor);
+    let ran: Vec<_> = compound.ops(minor).collect();
+    let good = ran.iter().filter(|op| op.is_ok()).count();
+    assert_eq!(scan.good as usize, good);
+    assert_eq!(
+        scan.bad,
+        ran.last().and_then(|op| op.as_ref().err()).copied()
+    );
+    assert!(scan.trailing <= d.remaining());
+    for op in ran.iter().flatten() {
+        assert!(op.reply_len_max() <= scan.reply_len_max);
+    }
+    write_head4(bytes, &ran);
+}
+
+/// The head of a WRITE must say the same as the whole, and a record without its data the same as one with it.
+fn write_head4<E: Debug + PartialEq>(bytes: &[u8], ran: &[Result<ArgOp<'_>, E>]) {
+    let mut d = Decoder::new(bytes);
+    let Ok(Some(head)) = WriteHead::find(&mut d, Some(bytes.len())) else {
+        return;
+    };
+    let at = d.position();
+    let write = ran.iter().flatten().find_map(|op| match op {
+        ArgOp::Write(write) => Some(write),
+        _ => None,
+    });
+    // Operations are read in the minor version that was picked, which may be another one.
+    if let Some(write) = write {
+        assert_eq!(write.stateid, head.stateid);
+        assert_eq!((write.offset, write.stable), (head.offset, head.stable));
+        assert_eq!(write.data.len(), head.data_len as usize);
+    }
+    let (front, data) = bytes.split_at(at);
+    let holed = [front, &data[head.tail_len()..]].concat();
+    let mut d = Decoder::with_hole(&holed, at);
+    let compound = Compound::decode(&mut d).expect("the front is the same");
+    let whole = Compound::decode(&mut Decoder::new(bytes)).expect("it was decoded before");
+    let apart = compound.ops(head.minor).map(|op| op.map(without_data));
+    let here = whole.ops(head.minor).map(|op| op.map(without_data));
+    assert!(apart.eq(here));
+}
+
+fn without_data(op: ArgOp<'_>) -> ArgOp<'_> {
+    match op {
+        ArgOp::Write(mut write) => {
+            write.data = Payload::Here(&[]);
+            ArgOp::Write(write)
+        }
+        op => op,
+    }
 }
 
 /// Checks `bytes` as the results of a procedure of NFSv3.

@@ -36,3 +36,37 @@ pub const RPCBIND_STRING_BYTES_MAX: usize = 255;
 pub const NETOBJ_BYTES_MAX: usize = 1024;
 /// Bytes of a machine's name in the lock manager's protocol: LM_MAXSTRLEN (XNFS).
 pub const LOCK_NAME_BYTES_MAX: usize = 1024;
+
+/// Entries of an array that no limit of its own has. Memory grows with the entries that are there; this
+/// holds a record's bytes to a few megabytes of what is decoded from them.
+pub const ARRAY_ENTRIES_MAX: usize = 65_536;
+
+/// Bytes of an NFSv4 file handle: NFS4_FHSIZE (RFC 7530 §2.1).
+pub const FILE_HANDLE4_BYTES_MAX: usize = 128;
+/// Bytes of names that a client or server has for itself or for an owner: NFS4_OPAQUE_LIMIT (RFC 8881
+/// §3.2).
+pub const OPAQUE4_BYTES_MAX: usize = 1024;
+/// Bytes of a COMPOUND's tag. The RFCs set no limit; it comes back in the reply, and this is what
+/// Linux's server takes.
+pub const TAG_BYTES_MAX: usize = 1024;
+/// Operations of a COMPOUND that are looked at. Linux's client sends at most 8 of them and its server takes
+/// 50 at most by default; what a session allows is agreed on far below this.
+pub const COMPOUND_OPS_MAX: usize = 256;
+/// Words of a bitmap4 that are read. The RFCs set no limit; the highest number that any of them defines
+/// is 86, in the third word. Test suites ask for attribute 1000, in the 32nd.
+pub const BITMAP_WORDS_MAX: usize = 64;
+/// Bytes of the values of one set of attributes. The largest are ACLs, of which Linux takes up to
+/// 64 KiB.
+pub const ATTRLIST_BYTES_MAX: usize = 256 * 1024;
+/// Bytes of the values of extended attributes that are decoded: above Linux's 65536, so that a longer one
+/// can be answered with NFS4ERR_XATTR2BIG instead of being garbage.
+pub const XATTR_VALUE_BYTES_MAX: usize = 1024 * 1024;
+/// Bytes of what only a layout type explains: layouts, device addresses, hints and updates.
+pub const LAYOUT_BODY_BYTES_MAX: usize = 256 * 1024;
+/// Bytes of a network id or universal address. The RFCs set no limit; this is OPAQUE4_BYTES_MAX's.
+pub const NETADDR_BYTES_MAX: usize = 1024;
+/// Bytes of GSS handles, object identifiers, digests and secrets.
+pub const GSS_OPAQUE_BYTES_MAX: usize = 65_536;
+/// Bytes of the operations of a COMPOUND that may follow a WRITE whose data is received apart: a GETATTR
+/// of a few words is what clients send.
+pub const WRITE_TAIL_BYTES_MAX: usize = 4096;

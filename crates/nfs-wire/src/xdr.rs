@@ -2,11 +2,31 @@
 
 pub(crate) mod define;
 
+use crate::limits::ARRAY_ENTRIES_MAX;
+
 /// Reads XDR from a slice, from front to back. Never reads past it, and allocates only for lists.
 #[derive(Clone, Debug)]
 pub struct Decoder<'a> {
     rest: &'a [u8],
     position: usize,
+    /// Where data is missing from the bytes, because it was received to a place of its own.
+    hole: Option<usize>,
+}
+
+/// Opaque data that may be long: where it is.
+///
+/// A server receives what is written to a file, and sends what was read from it, apart from the message
+/// that it belongs to. Both ends of a message so read and write the same type, with the data or without.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Payload<'a> {
+    /// The data stands in the message.
+    Here(&'a [u8]),
+    /// The message has only the data's length. The data itself, `len` bytes and their padding, belongs
+    /// just behind that.
+    Apart {
+        /// Bytes of the data, without padding.
+        len: u32,
+    },
 }
 
 /// Appends XDR to a vector.
@@ -79,7 +99,15 @@ impl DecodeError {
     }
 }
 
-const BARE: [&str; 4] = ["unsigned int", "unsigned hyper", "bool", "opaque"];
+const BARE: [&str; 7] = [
+    "unsigned int",
+    "unsigned hyper",
+    "int",
+    "hyper",
+    "bool",
+    "opaque",
+    "array",
+];
 
 fn is_bare(field: &str) -> bool {
     BARE.contains(&field)
@@ -92,6 +120,17 @@ impl<'a> Decoder<'a> {
         Self {
             rest: bytes,
             position: 0,
+            hole: None,
+        }
+    }
+
+    /// Starts at the front of a message that was received without one [`Payload`]: the data belongs before
+    /// `bytes[at]`, its padding too.
+    #[must_use]
+    pub fn with_hole(bytes: &'a [u8], at: usize) -> Self {
+        Self {
+            hole: Some(at),
+            ..Self::new(bytes)
         }
     }
 
@@ -146,6 +185,41 @@ impl<'a> Decoder<'a> {
         let value = self.take(len, field)?;
         self.take(padding(len), field)?;
         Ok(value)
+    }
+
+    /// Reads opaque data that may have been received apart ([`Decoder::with_hole`]).
+    ///
+    /// # Errors
+    /// As [`Decoder::opaque`].
+    pub fn payload(&mut self, max: usize, field: &'static str) -> Result<Payload<'a>, DecodeError> {
+        let mut ahead = self.clone();
+        let len = ahead.len(max, field)?;
+        if self.hole == Some(ahead.position) {
+            let len = self.u32(field)?;
+            return Ok(Payload::Apart { len });
+        }
+        let value = ahead.take(len, field)?;
+        ahead.take(padding(len), field)?;
+        *self = ahead;
+        Ok(Payload::Here(value))
+    }
+
+    /// Reads an array (RFC 4506 §4.13) of at most `max` entries. Memory grows with the entries that are
+    /// there and not with the number that is announced: each takes at least four bytes.
+    ///
+    /// # Errors
+    /// When there are more than `max`, one is malformed, or the bytes end before the array does.
+    pub fn array_of<T: Decode<'a>>(
+        &mut self,
+        max: usize,
+        field: &'static str,
+    ) -> Result<Vec<T>, DecodeError> {
+        let len = self.len(max, field)?;
+        let mut entries = Vec::new();
+        for _ in 0..len {
+            entries.push(T::decode(self).map_err(|error| error.within(field))?);
+        }
+        Ok(entries)
     }
 
     /// Reads the length of variable-length data or of an array.
@@ -286,6 +360,34 @@ impl<'v> Encoder<'v> {
         self.bool(false);
     }
 
+    /// Writes a payload: its length, and the data where it is here.
+    pub fn payload(&mut self, payload: &Payload<'_>) {
+        match payload {
+            Payload::Here(data) => self.opaque(data),
+            Payload::Apart { len } => self.u32(*len),
+        }
+    }
+
+    /// Writes an array (RFC 4506 §4.13): the number of its entries, and these.
+    pub fn array_of<T: Encode>(&mut self, entries: &[T]) {
+        self.len(entries.len());
+        for entry in entries {
+            entry.encode(self);
+        }
+    }
+
+    /// Writes what `write` writes as variable-length opaque data, with its length before it.
+    pub fn opaque_of(&mut self, write: impl FnOnce(&mut Encoder<'_>)) {
+        let at = self.out.len();
+        self.u32(0);
+        let from = self.out.len();
+        write(self);
+        let len = self.out.len().saturating_sub(from);
+        self.pad(len);
+        let len = u32::try_from(len).unwrap_or(u32::MAX);
+        patch(self.out, at, len);
+    }
+
     /// How long the whole vector is by now.
     #[must_use]
     pub fn position(&self) -> usize {
@@ -296,6 +398,31 @@ impl<'v> Encoder<'v> {
         const ZEROS: [u8; 3] = [0; 3];
         let (zeros, _) = ZEROS.split_at(padding(len));
         self.out.extend_from_slice(zeros);
+    }
+}
+
+impl Payload<'_> {
+    /// Bytes of the data, without padding.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Here(data) => data.len(),
+            Self::Apart { len } => usize::try_from(*len).unwrap_or(usize::MAX),
+        }
+    }
+
+    /// Whether there is no byte of data.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Writes a number over four bytes that were written before; nothing where there are none.
+pub(crate) fn patch(out: &mut [u8], at: usize, value: u32) {
+    let place = out.get_mut(at..).and_then(<[u8]>::first_chunk_mut);
+    if let Some(place) = place {
+        *place = value.to_be_bytes();
     }
 }
 
@@ -358,6 +485,30 @@ impl Encode for u64 {
     }
 }
 
+impl Decode<'_> for i32 {
+    fn decode(d: &mut Decoder<'_>) -> Result<Self, DecodeError> {
+        d.u32("int").map(u32::cast_signed)
+    }
+}
+
+impl Encode for i32 {
+    fn encode(&self, e: &mut Encoder<'_>) {
+        e.u32(self.cast_unsigned());
+    }
+}
+
+impl Decode<'_> for i64 {
+    fn decode(d: &mut Decoder<'_>) -> Result<Self, DecodeError> {
+        d.u64("hyper").map(u64::cast_signed)
+    }
+}
+
+impl Encode for i64 {
+    fn encode(&self, e: &mut Encoder<'_>) {
+        e.u64(self.cast_unsigned());
+    }
+}
+
 impl Decode<'_> for bool {
     fn decode(d: &mut Decoder<'_>) -> Result<Self, DecodeError> {
         d.bool("bool")
@@ -395,6 +546,19 @@ impl<'a, T: Decode<'a>> Decode<'a> for Option<T> {
 impl<T: Encode> Encode for Option<T> {
     fn encode(&self, e: &mut Encoder<'_>) {
         e.optional(self.as_ref());
+    }
+}
+
+/// An array, at most [`ARRAY_ENTRIES_MAX`] entries long.
+impl<'a, T: Decode<'a>> Decode<'a> for Vec<T> {
+    fn decode(d: &mut Decoder<'a>) -> Result<Self, DecodeError> {
+        d.array_of(ARRAY_ENTRIES_MAX, "array")
+    }
+}
+
+impl<T: Encode> Encode for Vec<T> {
+    fn encode(&self, e: &mut Encoder<'_>) {
+        e.array_of(self);
     }
 }
 
@@ -479,6 +643,51 @@ mod tests {
             Decoder::new(&bytes).list::<u32>("list"),
             Err(DecodeError::Missing { field: "list" })
         );
+    }
+
+    #[test]
+    fn arrays_and_signed_numbers_round_trip() {
+        check_message(&vec![1_u32, 2, 3]);
+        check_message(&Vec::<u32>::new());
+        check_message(&i32::MIN);
+        check_message(&-2_i64);
+    }
+
+    #[test]
+    fn an_array_takes_no_memory_for_what_is_only_announced() {
+        let bytes = hex("0000ffff 00000001");
+        let error = Err(DecodeError::Missing { field: "array" });
+        assert_eq!(Vec::<u32>::decode(&mut Decoder::new(&bytes)), error);
+        let bytes = hex("ffffffff 00000001");
+        assert!(matches!(
+            Vec::<u32>::decode(&mut Decoder::new(&bytes)),
+            Err(DecodeError::TooLong { .. })
+        ));
+    }
+
+    #[test]
+    fn a_payload_is_read_where_it_is() {
+        let whole = hex("00000007 00000003 616263 00 00000009");
+        let mut d = Decoder::new(&whole);
+        assert_eq!(d.u32("before"), Ok(7));
+        assert_eq!(d.payload(8, "data"), Ok(Payload::Here(b"abc")));
+        assert_eq!(d.u32("behind"), Ok(9));
+        let holed = hex("00000007 00000003 00000009");
+        let mut d = Decoder::with_hole(&holed, 8);
+        assert_eq!(d.u32("before"), Ok(7));
+        assert_eq!(d.payload(8, "data"), Ok(Payload::Apart { len: 3 }));
+        assert_eq!(d.u32("behind"), Ok(9));
+        assert_eq!(d.finish(), Ok(()));
+        let mut out = Vec::new();
+        Encoder::new(&mut out).payload(&Payload::Apart { len: 3 });
+        assert_eq!(out, hex("00000003"));
+    }
+
+    #[test]
+    fn what_is_written_as_opaque_data_has_its_length_and_padding() {
+        let mut out = hex("00000001");
+        Encoder::new(&mut out).opaque_of(|e| e.out.extend_from_slice(b"abcde"));
+        assert_eq!(out, hex("00000001 00000005 6162636465 000000"));
     }
 
     #[test]

@@ -110,8 +110,8 @@ const SYSTEM: Level = level("system, long forms", 700);
 const SYSTEM_SHORT: Level = level("system, short forms", 350);
 const BEFORE_A_PUSH: Level = level("system, a few scenarios", 20);
 const PEERS: Level = level("system, foreign peers", 360);
-const FUZZ: Level = level("fuzz", 450);
-const FUZZ_SHORT: Level = level("fuzz, two seconds each", 230);
+const FUZZ: Level = level("fuzz", 490);
+const FUZZ_SHORT: Level = level("fuzz, two seconds each", 240);
 
 /// The levels of one run, in their order.
 struct Levels {

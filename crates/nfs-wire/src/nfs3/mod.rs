@@ -14,6 +14,7 @@ mod object;
 mod readdir;
 mod types;
 
+pub use crate::handle::FileHandleTooLong;
 pub use attributes::{Fattr3, Ftype3, Nfstime3, Sattr3, SetTime, Specdata3, WccAttr, WccData};
 pub use call::{Call, Procedure};
 pub use create::{
@@ -38,8 +39,7 @@ pub use readdir::{
     ReaddirplusOk,
 };
 pub use types::{
-    DirOpArgs, Failure, FileHandle, FileHandleTooLong, Filename, Nfspath3, Nfsstat3, PostOpAttr,
-    PostOpFh3,
+    DirOpArgs, Failure, FileHandle, Filename, Nfspath3, Nfsstat3, PostOpAttr, PostOpFh3,
 };
 
 /// The program number of NFS.

@@ -284,13 +284,16 @@ fn statuses_are_those_of_the_rfc() {
 #[test]
 fn file_handle_of_65_bytes_is_too_long() {
     assert!(FileHandle::new(&[0; 64]).is_ok());
-    assert_eq!(FileHandle::new(&[0; 65]), Err(FileHandleTooLong));
+    assert_eq!(
+        FileHandle::new(&[0; 65]),
+        Err(FileHandleTooLong { max: 64 })
+    );
     let mut message = hex("00000041");
     message.resize(4 + 68, 0);
     assert_eq!(
         decode_all::<FileHandle>(&message),
         Err(DecodeError::TooLong {
-            field: "nfs_fh3",
+            field: "nfs_fh",
             len: 65,
             max: 64
         })

@@ -1,79 +1,15 @@
 //! Basic types (RFC 1813 §2.3 to §2.6).
 
 use std::fmt;
-use std::hash::{Hash, Hasher};
 
 use super::Fattr3;
+use crate::handle::Handle;
 use crate::limits::{FILE_HANDLE_BYTES_MAX, NAME_BYTES_MAX, PATH_BYTES_MAX};
 use crate::{Decode, DecodeError, Decoder, Encode, Encoder};
 
-/// `nfs_fh3`: what a server calls an object, up to 64 bytes that mean nothing to a client.
-#[derive(Clone, Copy)]
-pub struct FileHandle {
-    len: u8,
-    bytes: [u8; FILE_HANDLE_BYTES_MAX],
-}
-
-/// A file handle of more than 64 bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a file handle has at most 64 bytes (RFC 1813 §2.4)")]
-pub struct FileHandleTooLong;
-
-impl FileHandle {
-    /// A handle of these bytes.
-    ///
-    /// # Errors
-    /// When there are more than 64.
-    pub fn new(handle: &[u8]) -> Result<Self, FileHandleTooLong> {
-        let mut bytes = [0; FILE_HANDLE_BYTES_MAX];
-        let place = bytes.get_mut(..handle.len()).ok_or(FileHandleTooLong)?;
-        place.copy_from_slice(handle);
-        let len = u8::try_from(handle.len()).map_err(|_| FileHandleTooLong)?;
-        Ok(Self { len, bytes })
-    }
-}
-
-impl AsRef<[u8]> for FileHandle {
-    fn as_ref(&self) -> &[u8] {
-        self.bytes.get(..usize::from(self.len)).unwrap_or_default()
-    }
-}
-
-impl PartialEq for FileHandle {
-    fn eq(&self, other: &Self) -> bool {
-        self.as_ref() == other.as_ref()
-    }
-}
-
-impl Eq for FileHandle {}
-
-impl Hash for FileHandle {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.as_ref().hash(state);
-    }
-}
-
-impl fmt::Debug for FileHandle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.as_ref()
-            .iter()
-            .try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
-
-impl Decode<'_> for FileHandle {
-    fn decode(d: &mut Decoder<'_>) -> Result<Self, DecodeError> {
-        const FIELD: &str = "nfs_fh3";
-        let bytes = d.opaque(FILE_HANDLE_BYTES_MAX, FIELD)?;
-        Self::new(bytes).map_err(|FileHandleTooLong| DecodeError::Missing { field: FIELD })
-    }
-}
-
-impl Encode for FileHandle {
-    fn encode(&self, e: &mut Encoder<'_>) {
-        e.opaque(self.as_ref());
-    }
-}
+/// `nfs_fh3`: what a server calls an object, up to 64 bytes that mean nothing to a client (NFS3_FHSIZE,
+/// RFC 1813 §2.4).
+pub type FileHandle = Handle<FILE_HANDLE_BYTES_MAX>;
 
 /// `filename3`: the name of a directory entry, any bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]

@@ -81,6 +81,119 @@ macro_rules! xdr_enum {
     };
 }
 
+/// Defines a discriminated union (RFC 4506 §4.15): an enumeration whose variants say what follows their number.
+macro_rules! xdr_union {
+    (
+        $(#[$meta:meta])*
+        pub enum $name:ident $(<$life:lifetime>)? as $field:literal {
+            $( $(#[$variant_meta:meta])* $variant:ident $(($type:ty))? = $value:literal, )*
+        }
+    ) => {
+        $(#[$meta])*
+        pub enum $name $(<$life>)? {
+            $( $(#[$variant_meta])* $variant $(($type))?, )*
+        }
+
+        $crate::xdr::define::xdr_union!(@decode $name, ($($life)?), $field,
+            $( $variant $(($type))? = $value, )*);
+
+        impl $(<$life>)? $crate::Encode for $name $(<$life>)? {
+            fn encode(&self, e: &mut $crate::Encoder<'_>) {
+                match self {
+                    $( Self::$variant $(($crate::xdr::define::xdr_union!(@bind value $type)))? => {
+                        e.u32($value);
+                        $( $crate::xdr::define::xdr_union!(@encode value, e, $type) )?
+                    } )*
+                }
+            }
+        }
+    };
+    (@bind $value:ident $type:ty) => { $value };
+    (@encode $value:ident, $e:ident, $type:ty) => { <$type as $crate::Encode>::encode($value, $e) };
+    (@decode $name:ident, (), $field:literal,
+        $( $variant:ident $(($type:ty))? = $value:literal, )*) => {
+        impl $crate::Decode<'_> for $name {
+            fn decode(d: &mut $crate::Decoder<'_>) -> Result<Self, $crate::DecodeError> {
+                Ok(match d.u32($field)? {
+                    $( $value => Self::$variant $((<$type as $crate::Decode>::decode(d)?))?, )*
+                    value => return Err($crate::DecodeError::BadValue { field: $field, value }),
+                })
+            }
+        }
+    };
+    (@decode $name:ident, ($life:lifetime), $field:literal,
+        $( $variant:ident $(($type:ty))? = $value:literal, )*) => {
+        impl<$life> $crate::Decode<$life> for $name<$life> {
+            fn decode(d: &mut $crate::Decoder<$life>) -> Result<Self, $crate::DecodeError> {
+                Ok(match d.u32($field)? {
+                    $( $value => Self::$variant $((<$type as $crate::Decode>::decode(d)?))?, )*
+                    value => return Err($crate::DecodeError::BadValue { field: $field, value }),
+                })
+            }
+        }
+    };
+}
+
+/// Defines variable-length opaque data or a string of bounded length, which is borrowed from the message.
+macro_rules! xdr_opaque {
+    ($(
+        $(#[$meta:meta])*
+        pub struct $name:ident<'a> as $field:literal, $max:expr;
+    )*) => { $(
+        $(#[$meta])*
+        #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name<'a>(pub &'a [u8]);
+
+        impl<'a> $crate::Decode<'a> for $name<'a> {
+            fn decode(d: &mut $crate::Decoder<'a>) -> Result<Self, $crate::DecodeError> {
+                d.opaque($max, $field).map(Self)
+            }
+        }
+
+        impl $crate::Encode for $name<'_> {
+            fn encode(&self, e: &mut $crate::Encoder<'_>) {
+                e.opaque(self.0);
+            }
+        }
+
+        impl ::core::fmt::Debug for $name<'_> {
+            fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+                write!(f, "\"{}\"", self.0.escape_ascii())
+            }
+        }
+    )* };
+}
+
+/// Defines fixed-length opaque data, which is copied out of the message.
+macro_rules! xdr_fixed {
+    ($(
+        $(#[$meta:meta])*
+        pub struct $name:ident([u8; $len:expr]) as $field:literal;
+    )*) => { $(
+        $(#[$meta])*
+        #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub [u8; $len]);
+
+        impl $crate::Decode<'_> for $name {
+            fn decode(d: &mut $crate::Decoder<'_>) -> Result<Self, $crate::DecodeError> {
+                d.opaque_fixed($field).map(Self)
+            }
+        }
+
+        impl $crate::Encode for $name {
+            fn encode(&self, e: &mut $crate::Encoder<'_>) {
+                e.opaque_fixed(&self.0);
+            }
+        }
+
+        impl ::core::fmt::Debug for $name {
+            fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+                self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+            }
+        }
+    )* };
+}
+
 /// Defines a program's procedures and their calls: for each its variant, number, RFC word and arguments.
 macro_rules! procedures {
     (
@@ -173,4 +286,4 @@ macro_rules! procedures {
     };
 }
 
-pub(crate) use {procedures, xdr_enum, xdr_struct};
+pub(crate) use {procedures, xdr_enum, xdr_fixed, xdr_opaque, xdr_struct, xdr_union};
