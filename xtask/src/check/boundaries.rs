@@ -45,14 +45,19 @@ const OPENS_OWN_FILES: &[Exception] = &[
     },
 ];
 
-/// What nfs-wire may not take from the standard library: it has no surroundings.
-const WIRE_FORBIDS: &[&str] = &["net", "fs", "time", "thread", "process", "env", "os"];
+/// What nfs-wire and nfs-state may not take from the standard library: they have no surroundings.
+const SURROUNDINGS: &[&str] = &["net", "fs", "time", "thread", "process", "env", "os"];
 
 /// Checks one file against the rules of the territories, and adds what breaks them to `findings`.
 pub(crate) fn check(source: &Source, findings: &mut Vec<Finding>) {
     let path = source.path.as_str();
     if path.starts_with("crates/nfs-wire/src/") {
-        wire_has_no_surroundings(source, findings);
+        let rule = "nfs-wire turns bytes into types and back: no I/O, no clock, no threads";
+        has_no_surroundings(source, rule, findings);
+    }
+    if path.starts_with("crates/nfs-state/src/") {
+        let rule = "nfs-state decides and does nothing: no I/O, no clock, no threads";
+        has_no_surroundings(source, rule, findings);
     }
     unsafe_stays_in_nfs_io(source, findings);
     if path.starts_with("crates/nfs-server/src/") {
@@ -66,7 +71,14 @@ pub(crate) fn check(source: &Source, findings: &mut Vec<Finding>) {
 
 /// Each crate that queues, caches or decodes names its caps in one file.
 pub(crate) fn check_limits_files(tree: &Tree, findings: &mut Vec<Finding>) {
-    for name in ["nfs-wire", "nfs-io", "nfs-server", "nfs-client", "nfs-fuse"] {
+    for name in [
+        "nfs-wire",
+        "nfs-state",
+        "nfs-io",
+        "nfs-server",
+        "nfs-client",
+        "nfs-fuse",
+    ] {
         let path = format!("crates/{name}/src/limits.rs");
         if tree.text(&path).is_none() {
             let rule =
@@ -99,12 +111,11 @@ pub(crate) fn check_exceptions_used(tree: &Tree, findings: &mut Vec<Finding>) {
     }
 }
 
-fn wire_has_no_surroundings(source: &Source, findings: &mut Vec<Finding>) {
+fn has_no_surroundings(source: &Source, rule: &'static str, findings: &mut Vec<Finding>) {
     for (number, line) in source.product_lines() {
         let joined = source.joined_use(number);
         for name in names_from(&joined, "std") {
-            if WIRE_FORBIDS.contains(&name.as_str()) {
-                let rule = "nfs-wire turns bytes into types and back: no I/O, no clock, no threads";
+            if SURROUNDINGS.contains(&name.as_str()) {
                 let cure = format!(
                     "take what std::{name} gives as an argument, or move the code up a crate \
                      (addresses as plain data are in core::net)"
@@ -113,7 +124,6 @@ fn wire_has_no_surroundings(source: &Source, findings: &mut Vec<Finding>) {
             }
         }
         if has_word(line, "tokio") || has_word(line, "rustix") {
-            let rule = "nfs-wire turns bytes into types and back: no I/O, no clock, no threads";
             findings.push(Finding::new(
                 &source.path,
                 number,

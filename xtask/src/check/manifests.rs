@@ -12,6 +12,7 @@ use crate::run;
 /// The arrows of ARCHITECTURE.md: a crate may use those named beside it and no other of ours.
 const ARROWS: &[(&str, &[&str])] = &[
     ("nfs-wire", &[]),
+    ("nfs-state", &[]),
     ("nfs-io", &[]),
     ("nfs-server", &["nfs-io", "nfs-wire"]),
     ("nfs-client", &["nfs-io", "nfs-wire"]),

@@ -1,0 +1,352 @@
+//! A session: its slots, its limits, and the connections it is used over.
+
+use std::sync::{Arc, OnceLock, Weak};
+
+use super::Client;
+use crate::error::Error;
+use crate::gate::Gate;
+use crate::id::{ClientId, ConnId, SessionId};
+use crate::limits;
+use crate::rank::{Rank, RankedMutex};
+use crate::slot::{ReplyBudget, Slot, is_assured};
+use crate::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use crate::time::Millis;
+
+/// What a channel carries (`channel_attrs4`): asked for by the client, or agreed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Channel {
+    /// Bytes of a call, all of it (`ca_maxrequestsize`).
+    pub request_bytes_max: u32,
+    /// Bytes of a reply, all of it (`ca_maxresponsesize`).
+    pub response_bytes_max: u32,
+    /// Bytes of a reply that is kept (`ca_maxresponsesize_cached`).
+    pub cached_bytes_max: u32,
+    /// Operations of a COMPOUND (`ca_maxoperations`).
+    pub operations_max: u32,
+    /// Slots (`ca_maxrequests`).
+    pub slots_max: u32,
+}
+
+impl Channel {
+    /// Whether calls of the server fit in a way back that is offered like this. Asked of every offer, whether the
+    /// server is going to call or not: RFC 8881 §18.36.3 wants NFS4ERR_TOOSMALL for one that cannot be used.
+    #[must_use]
+    pub const fn carries_callbacks(&self) -> bool {
+        self.request_bytes_max >= limits::CHANNEL_BYTES_MIN
+            && self.response_bytes_max >= limits::CHANNEL_BYTES_MIN
+            && self.operations_max >= limits::CALLBACK_OPERATIONS_MIN
+            && self.slots_max > 0
+    }
+
+    /// What a client gets that asks for `self` of a server that has `most`. [`Error::TooSmall`] if no call fits in
+    /// it (RFC 8881 §18.36.3).
+    pub(crate) fn agreed(self, most: Self) -> Result<Self, Error> {
+        let bytes = self.request_bytes_max.min(self.response_bytes_max);
+        if bytes < limits::CHANNEL_BYTES_MIN || self.operations_max == 0 || self.slots_max == 0 {
+            return Err(Error::TooSmall);
+        }
+        let response_bytes_max = self.response_bytes_max.min(most.response_bytes_max);
+        let cached = self.cached_bytes_max.min(most.cached_bytes_max);
+        let cached = cached.min(limits::CACHED_REPLY_BYTES_MAX);
+        Ok(Self {
+            request_bytes_max: self.request_bytes_max.min(most.request_bytes_max),
+            response_bytes_max,
+            cached_bytes_max: cached.min(response_bytes_max),
+            operations_max: self
+                .operations_max
+                .min(most.operations_max)
+                .min(limits::OPERATIONS_MAX),
+            slots_max: self
+                .slots_max
+                .min(most.slots_max)
+                .clamp(1, limits::SLOTS_MAX),
+        })
+    }
+}
+
+/// The way back to a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BackChannel {
+    /// The program that the client answers to (`csa_cb_program`).
+    pub program: u32,
+    /// What was agreed.
+    pub channel: Channel,
+}
+
+/// What a connection is used for (`channel_dir_from_server4`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// Calls of the client.
+    Fore,
+    /// Calls of the server.
+    Back,
+    /// Both.
+    Both,
+}
+
+impl Direction {
+    const fn has_back(self) -> bool {
+        matches!(self, Self::Back | Self::Both)
+    }
+
+    const fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Fore, Self::Fore) => Self::Fore,
+            (Self::Back, Self::Back) => Self::Back,
+            _ => Self::Both,
+        }
+    }
+}
+
+/// A session of a client. Connections keep it as they use it; it is over when its gate is closed.
+#[derive(Debug)]
+pub struct Session<P> {
+    id: SessionId,
+    client_id: ClientId,
+    pub(super) client: Weak<Client<P>>,
+    channel: Channel,
+    back: Option<BackChannel>,
+    /// Made piece by piece, as slots are used for the first time.
+    pieces: Box<[OnceLock<Piece>]>,
+    /// How many slots the client was last asked to use.
+    pub(super) told: AtomicU32,
+    /// Bytes of kept replies, and of those that will be, counted against the budget.
+    held: AtomicUsize,
+    pub(super) budget: Arc<ReplyBudget>,
+    pub(super) gate: Gate,
+    connections: RankedMutex<Vec<(ConnId, Direction)>>,
+}
+
+type Piece = Box<[RankedMutex<Slot>]>;
+
+/// What a session is made of.
+pub(crate) struct SessionParts<P> {
+    pub(crate) id: SessionId,
+    pub(crate) client_id: ClientId,
+    pub(crate) client: Weak<Client<P>>,
+    pub(crate) channel: Channel,
+    pub(crate) back: Option<BackChannel>,
+    pub(crate) budget: Arc<ReplyBudget>,
+}
+
+impl<P> Session<P> {
+    pub(crate) fn new(parts: SessionParts<P>) -> Self {
+        let pieces = parts.channel.slots_max.div_ceil(limits::SLOTS_PER_PIECE);
+        Self {
+            id: parts.id,
+            client_id: parts.client_id,
+            client: parts.client,
+            channel: parts.channel,
+            back: parts.back,
+            pieces: (0..pieces).map(|_| OnceLock::new()).collect(),
+            told: AtomicU32::new(parts.channel.slots_max),
+            held: AtomicUsize::new(0),
+            budget: parts.budget,
+            gate: Gate::new(),
+            connections: RankedMutex::new(Rank::Leaf, Vec::new()),
+        }
+    }
+
+    /// Its name.
+    #[must_use]
+    pub const fn id(&self) -> SessionId {
+        self.id
+    }
+
+    /// The client that it is of.
+    #[must_use]
+    pub const fn client_id(&self) -> ClientId {
+        self.client_id
+    }
+
+    /// What was agreed about calls of the client.
+    #[must_use]
+    pub const fn channel(&self) -> Channel {
+        self.channel
+    }
+
+    /// The way back, if the client wants one.
+    #[must_use]
+    pub const fn back(&self) -> Option<BackChannel> {
+        self.back
+    }
+
+    /// Whether it was destroyed. A connection that keeps it looks it up anew then, and finds nothing.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        !self.gate.is_open()
+    }
+
+    /// Notes that the session is used over `connection` (BIND_CONN_TO_SESSION, or a first SEQUENCE there). What the
+    /// connection is used for now. A connection beyond [`limits::CONNECTIONS_PER_SESSION_MAX`] may call, and is not
+    /// called.
+    pub fn bind(&self, connection: ConnId, direction: Direction) -> Direction {
+        let mut connections = self.connections.lock();
+        if let Some((_, known)) = connections.iter_mut().find(|(id, _)| *id == connection) {
+            *known = known.and(direction);
+            return *known;
+        }
+        if connections.len() >= limits::CONNECTIONS_PER_SESSION_MAX {
+            return Direction::Fore;
+        }
+        connections.push((connection, direction));
+        direction
+    }
+
+    /// The connection has ended.
+    pub fn unbind(&self, connection: ConnId) {
+        self.connections.lock().retain(|(id, _)| *id != connection);
+    }
+
+    /// Whether it is used over this connection.
+    #[must_use]
+    pub fn is_bound(&self, connection: ConnId) -> bool {
+        self.connections
+            .lock()
+            .iter()
+            .any(|(id, _)| *id == connection)
+    }
+
+    /// Connections over which the client can be called, the oldest first.
+    #[must_use]
+    pub fn back_connections(&self) -> Vec<ConnId> {
+        let connections = self.connections.lock();
+        let back = connections
+            .iter()
+            .filter(|(_, direction)| direction.has_back());
+        back.map(|(id, _)| *id).collect()
+    }
+
+    /// Ends it. False while requests are in progress in it, besides the one that asks if `own`.
+    pub(crate) fn close(&self, own: bool) -> bool {
+        if self.gate.inside() > u32::from(own) {
+            return false;
+        }
+        self.gate.close_behind();
+        true
+    }
+
+    pub(super) fn slot(&self, number: u32) -> Result<&RankedMutex<Slot>, Error> {
+        if number >= self.channel.slots_max {
+            return Err(Error::BadSlot);
+        }
+        let (piece, at) = (
+            number / limits::SLOTS_PER_PIECE,
+            number % limits::SLOTS_PER_PIECE,
+        );
+        let piece = self.pieces.get(piece as usize).ok_or(Error::BadSlot)?;
+        let slots = piece.get_or_init(|| {
+            let slot = |_| RankedMutex::new(Rank::Leaf, Slot::default());
+            (0..limits::SLOTS_PER_PIECE).map(slot).collect()
+        });
+        slots.get(at as usize).ok_or(Error::BadSlot)
+    }
+
+    /// Takes `bytes` for a reply that is to be kept.
+    pub(super) fn reserve(&self, bytes: usize) -> Result<(), Error> {
+        let assured = is_assured(self.held.load(Ordering::Relaxed), bytes);
+        if !self.budget.take(bytes, assured) {
+            return Err(Error::Delay);
+        }
+        self.held.fetch_add(bytes, Ordering::Relaxed);
+        Ok(())
+    }
+
+    pub(super) fn give_back(&self, bytes: usize) {
+        if bytes > 0 {
+            self.held.fetch_sub(bytes, Ordering::Relaxed);
+            self.budget.give_back(bytes);
+        }
+    }
+
+    /// Drops what is kept in slots that the client does not use any more: beyond what it was asked to use, and beyond the
+    /// highest one it says that it uses.
+    pub(super) fn give_back_slots(&self, highest_used: u32) {
+        let told = self.told.load(Ordering::Relaxed);
+        let first = told.max(highest_used.saturating_add(1));
+        for (piece, at) in self
+            .pieces
+            .iter()
+            .zip((0..).step_by(limits::SLOTS_PER_PIECE as usize))
+        {
+            let Some(slots) = piece.get() else {
+                continue;
+            };
+            for (slot, number) in slots.iter().zip(at..) {
+                if number >= first {
+                    let kept = slot.lock().forget();
+                    self.give_back(kept);
+                }
+            }
+        }
+    }
+
+    /// How many slots the client is to use from now on.
+    pub(super) fn target(&self) -> u32 {
+        let target = self.budget.slots_worth(self.channel.slots_max);
+        self.told.store(target, Ordering::Relaxed);
+        target
+    }
+
+    pub(super) fn misordered(&self, slot: u32, now: Millis, lease_ms: u64) -> Error {
+        let for_ms = lease_ms.saturating_mul(limits::MISORDERED_LEASES_MAX);
+        let lost = self
+            .slot(slot)
+            .is_ok_and(|slot| slot.lock().misordered(now, for_ms));
+        if lost {
+            Error::BadSession
+        } else {
+            Error::SeqMisordered
+        }
+    }
+
+    /// Bytes of kept replies.
+    #[must_use]
+    pub fn kept_bytes(&self) -> usize {
+        self.held.load(Ordering::Relaxed)
+    }
+}
+
+impl<P> Drop for Session<P> {
+    fn drop(&mut self) {
+        self.budget.give_back(*self.held.get_mut());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_way_back_has_room_for_a_callback_in_its_sequence() {
+        let least = Channel {
+            request_bytes_max: limits::CHANNEL_BYTES_MIN,
+            response_bytes_max: limits::CHANNEL_BYTES_MIN,
+            cached_bytes_max: 0,
+            operations_max: limits::CALLBACK_OPERATIONS_MIN,
+            slots_max: 1,
+        };
+        assert!(least.carries_callbacks());
+        let too_small = [
+            Channel {
+                request_bytes_max: 10,
+                ..least
+            },
+            Channel {
+                response_bytes_max: 10,
+                ..least
+            },
+            Channel {
+                operations_max: 1,
+                ..least
+            },
+            Channel {
+                slots_max: 0,
+                ..least
+            },
+        ];
+        for channel in too_small {
+            assert!(!channel.carries_callbacks(), "{channel:?}");
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Who waits for a range, in the order in which they came.
+//!
+//! When something becomes free, each waiter that could have its range now, with nobody before it in the queue
+//! who wants it too, is told, and for a moment the range is promised to it
+//! ([`limits::CLAIM_MS_MAX`]). A promise that is not taken up lapses: nobody tells the server when a
+//! process that waited is killed.
+
+use std::collections::VecDeque;
+
+use super::LockOwner;
+use crate::limits;
+use crate::range::{LockKind, Locked, Range};
+use crate::time::Millis;
+
+/// A request that was denied and is to be told when it may be tried again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wait {
+    /// Who waits.
+    pub owner: LockOwner,
+    /// For what.
+    pub range: Range,
+    /// As what.
+    pub kind: LockKind,
+    /// The counter of the open through which a client asked; it leads to the file.
+    pub(crate) open: Option<u32>,
+}
+
+/// Tell this owner that the range may be had now (CB_NOTIFY_LOCK, or a grant of the lock manager). A hint: nothing
+/// rests on its coming.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notify(pub Wait);
+
+#[derive(Debug, Default)]
+pub(super) struct Waiters(VecDeque<Waiter>);
+
+#[derive(Debug)]
+struct Waiter {
+    wait: Wait,
+    /// When it last asked.
+    asked: Millis,
+    /// Until when the range is promised to it.
+    promised_until: Option<Millis>,
+}
+
+impl Waiter {
+    fn is_in_the_way(&self, owner: &LockOwner, range: Range, kind: LockKind) -> bool {
+        let wait = &self.wait;
+        wait.owner != *owner && wait.range.overlaps(range) && wait.kind.conflicts(kind)
+    }
+}
+
+impl Waiters {
+    /// Adds a waiter, or notes that one that is there has asked again: it keeps its place.
+    pub(super) fn add(&mut self, wait: Wait, now: Millis) -> bool {
+        if let Some(waiter) = self.0.iter_mut().find(|w| w.wait == wait) {
+            waiter.asked = now;
+            return true;
+        }
+        if self.0.len() >= limits::WAITERS_PER_FILE_MAX {
+            return false;
+        }
+        self.0.push_back(Waiter {
+            wait,
+            asked: now,
+            promised_until: None,
+        });
+        true
+    }
+
+    /// Forgets promises that nobody took up, and who has not asked for long.
+    pub(super) fn lapse(&mut self, now: Millis) {
+        self.0.retain(|w| {
+            w.promised_until.is_none_or(|until| now < until)
+                && now.since(w.asked) <= limits::WAITER_MS_MAX
+        });
+    }
+
+    /// What is promised to somebody else and stands against this request.
+    pub(super) fn promised(
+        &self,
+        owner: &LockOwner,
+        range: Range,
+        kind: LockKind,
+    ) -> Option<Locked<LockOwner>> {
+        let mut promised = self.0.iter().filter(|w| w.promised_until.is_some());
+        let found = promised.find(|w| w.is_in_the_way(owner, range, kind))?;
+        Some(Locked {
+            range: found.wait.range,
+            kind: found.wait.kind,
+            owner: found.wait.owner.clone(),
+        })
+    }
+
+    /// Who may try now, of those not told yet.
+    pub(super) fn wake(&mut self, now: Millis, is_free: impl Fn(&Wait) -> bool) -> Vec<Notify> {
+        self.lapse(now);
+        let mut notices = Vec::new();
+        for at in 0..self.0.len() {
+            let Some(waiter) = self.0.get(at) else {
+                break;
+            };
+            let wait = &waiter.wait;
+            let mut before = self.0.iter().take(at);
+            let behind = before.any(|w| w.is_in_the_way(&wait.owner, wait.range, wait.kind));
+            if behind || waiter.promised_until.is_some() || !is_free(wait) {
+                continue;
+            }
+            if let Some(waiter) = self.0.get_mut(at) {
+                waiter.promised_until = Some(now.plus(limits::CLAIM_MS_MAX));
+                notices.push(Notify(waiter.wait.clone()));
+            }
+        }
+        notices
+    }
+
+    /// `owner` got `range`: it waits for nothing there any more.
+    pub(super) fn served(&mut self, owner: &LockOwner, range: Range) {
+        self.0
+            .retain(|w| w.wait.owner != *owner || !w.wait.range.overlaps(range));
+    }
+
+    pub(super) fn remove(&mut self, gone: impl Fn(&LockOwner) -> bool) {
+        self.0.retain(|w| !gone(&w.wait.owner));
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}

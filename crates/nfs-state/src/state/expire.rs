@@ -1,0 +1,176 @@
+//! The end of a client whose lease is over, and what is due with time.
+//!
+//! A client is never expired under a request of its own, and what it held is free only when its record is gone from
+//! the disk: a restart in between finds either the record and everything still held, or neither.
+
+use std::sync::Arc;
+
+use super::State;
+use crate::client::Client;
+use crate::counters::Count;
+use crate::effects::Released;
+use crate::error::Error;
+use crate::id::ClientId;
+use crate::limits;
+use crate::record::RecordRemoval;
+use crate::time::Millis;
+
+/// Why a client is expired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// Its lease is over, and somebody wants what it holds, or it has been away for too long.
+    LeaseOver,
+    /// The operator says so.
+    Operator,
+}
+
+/// How far an expiry got.
+#[derive(Debug)]
+#[must_use]
+pub enum Expiry<P> {
+    /// The client is gone; it had no record.
+    Done(Released<P>),
+    /// The client's record has to be removed first.
+    Remove(Expiring<P>),
+}
+
+/// A client that is being expired: none of its requests is let in. Dropped, it is as before.
+#[derive(Debug)]
+#[must_use]
+pub struct Expiring<P> {
+    client: Arc<Client<P>>,
+    removal: RecordRemoval,
+    ended: bool,
+}
+
+/// What is due.
+#[derive(Debug, Default)]
+pub struct Tick {
+    /// Clients to be expired ([`Why::LeaseOver`]).
+    pub expire: Vec<ClientId>,
+    /// Clients whose lease is over and who keep what they hold.
+    pub courtesy: usize,
+    /// The grace period is to end ([`State::end_grace`]).
+    pub grace_is_due: bool,
+}
+
+impl<P> State<P> {
+    /// Begins to expire a client. [`Error::Delay`] while a request of it is in progress, while somebody else expires it, or
+    /// if it came back in the meantime. A client that is gone already is done.
+    pub fn expire(&self, id: ClientId, why: Why, now: Millis) -> Result<Expiry<P>, Error> {
+        let Some(client) = self.client(id) else {
+            return Ok(Expiry::Done(Released::default()));
+        };
+        if !client.gate.close_if_empty() {
+            return Err(Error::Delay);
+        }
+        if why == Why::LeaseOver && !client.lease_is_over(now, self.config.lease_ms) {
+            client.gate.reopen();
+            return Err(Error::Delay);
+        }
+        match client.removal() {
+            Some(removal) => Ok(Expiry::Remove(Expiring {
+                client,
+                removal,
+                ended: false,
+            })),
+            None => Ok(Expiry::Done(self.end_client(&client, now))),
+        }
+    }
+
+    /// The record of a client that is being expired is gone from the disk: the client is gone as well.
+    pub fn record_removed(&self, mut expiring: Expiring<P>, now: Millis) -> Released<P> {
+        expiring.ended = true;
+        self.end_client(&expiring.client, now)
+    }
+
+    fn end_client(&self, client: &Client<P>, now: Millis) -> Released<P> {
+        client.gate.seal();
+        self.directory.write().remove(client.id.index);
+        self.counters.add(Count::Expired);
+        client.release_all(now)
+    }
+
+    /// What is due by now; to be asked about once a second.
+    pub fn tick(&self, now: Millis) -> Tick {
+        let lease_ms = self.config.lease_ms;
+        self.directory.write().drop_candidates(now, lease_ms);
+        let mut away: Vec<Arc<Client<P>>> = {
+            let directory = self.directory.read();
+            let over = directory
+                .clients()
+                .filter(|c| c.lease_is_over(now, lease_ms));
+            over.cloned().collect()
+        };
+        away.sort_by_key(|client| client.renewed.get());
+        let too_many = away.len().saturating_sub(limits::COURTESY_MAX);
+        let keep_ms = lease_ms.saturating_add(limits::COURTESY_MS_MAX);
+        let mut tick = Tick {
+            grace_is_due: self.grace.is_due(now),
+            ..Tick::default()
+        };
+        for (place, client) in away.iter().enumerate() {
+            let is_due = place < too_many
+                || client.lease_is_over(now, keep_ms)
+                || !client.inner.read().holds_state();
+            match is_due && tick.expire.len() < limits::EXPIRIES_PER_TICK_MAX {
+                true => tick.expire.push(client.id),
+                false => tick.courtesy += 1,
+            }
+        }
+        tick
+    }
+}
+
+impl<P> Expiring<P> {
+    /// What to remove durably before [`State::record_removed`].
+    #[must_use]
+    pub const fn removal(&self) -> &RecordRemoval {
+        &self.removal
+    }
+}
+
+impl<P> Drop for Expiring<P> {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.client.gate.reopen();
+        }
+    }
+}
+
+impl<P> Client<P> {
+    pub(super) fn removal(&self) -> Option<RecordRemoval> {
+        self.is_recorded().then(|| RecordRemoval {
+            owner: self.owner.clone(),
+            client: self.id,
+        })
+    }
+
+    /// Ends all its sessions; nobody makes another one, as its gate is sealed.
+    pub(super) fn end_sessions(&self) {
+        let sessions = std::mem::take(&mut self.inner.write().sessions);
+        for session in sessions {
+            session.close(false);
+        }
+    }
+
+    /// Gives back everything it holds. Its gate is sealed.
+    pub(super) fn release_all(&self, now: Millis) -> Released<P> {
+        self.end_sessions();
+        let mut inner = self.inner.write();
+        let opens = inner.opens.take_all();
+        inner.locks.clear();
+        drop(inner);
+        let mut released = Released::default();
+        for open in &opens {
+            let mut file = open.file().lock();
+            file.remove_share(open.key);
+            let notify = file.release(|owner| owner.client() == Some(self.id), now);
+            let behind = file.is_behind();
+            drop(file);
+            released.note(open.file(), notify, behind);
+        }
+        released.opens = opens;
+        released
+    }
+}
