@@ -218,11 +218,7 @@ impl Start<'_> {
         let mut modes = ours.mode.map_or(String::new(), |mode| {
             format!("read = \"{mode}\"\nwrite = \"{mode}\"\n")
         });
-        let staging = if ours.staging {
-            "staging = \"on\"\n"
-        } else {
-            ""
-        };
+        let staging = if ours.staging { "staging = true\n" } else { "" };
         let ahead = ours
             .read_ahead
             .map_or(String::new(), |ahead| format!("read_ahead = \"{ahead}\"\n"));

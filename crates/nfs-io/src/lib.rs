@@ -1,7 +1,7 @@
 //! Files, buffers, identity and I/O engines: everything of Penstock that talks to the kernel
 //! about files, and nothing that knows a protocol.
 //!
-//! Six layers, each usable alone:
+//! Layers, each usable alone:
 //!
 //! - [`fs`], [`mounts`], [`caps`], [`identity`]: one function per system call that a file server
 //!   needs, typed, retried on `EINTR`, with the fallbacks an older kernel asks for. They block.
@@ -11,6 +11,7 @@
 //! - [`peer`], [`groups`]: who is at the other end of a connection, and which groups they are in.
 //! - [`op`], [`engine`], [`plan`], [`probe`]: reads, writes and flushes as values, executed by an
 //!   io_uring ring or by the thread pool with the same results.
+//! - [`auto`], [`memory`]: which way of moving bytes suits a file, and what that depends on around it.
 //!
 //! This is the only crate of the workspace with unsafe code. Every block has a `// SAFETY:` line
 //! that names the invariant and who keeps it; callers of this crate's public functions never have
@@ -22,6 +23,7 @@
 )]
 #![deny(clippy::undocumented_unsafe_blocks)]
 
+pub mod auto;
 pub mod budget;
 pub mod buffer;
 pub mod caps;
@@ -39,6 +41,7 @@ pub mod heap;
 pub mod identity;
 pub mod lanes;
 pub mod limits;
+pub mod memory;
 mod mode;
 pub mod mounts;
 pub mod op;

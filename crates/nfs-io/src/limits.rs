@@ -124,3 +124,100 @@ pub const PROMPT_SLICE_NANOSECONDS: u64 = 100_000;
 /// Ranges without data that are looked for, and given back, in one giving back of space: each costs three system
 /// calls. What is beyond stays allocated.
 pub const HOLES_PER_GIVING_BACK_MAX: usize = 256;
+
+/// Places of a file that the choice of a mode remembers as moved lately: enough to tell a share that comes
+/// back from one that does not to a tenth or so, and 128 bytes for each open file.
+pub const AUTO_PLACES_MAX: usize = 32;
+
+/// Most places of one call that are looked at: 1 MiB of large calls. Each costs a nanosecond or two.
+pub const AUTO_PLACES_PER_CALL_MAX: u64 = 16;
+
+/// The place of a small call, in bytes: a page.
+pub const AUTO_PAGE_BYTES: u64 = 4096;
+
+/// Of larger calls each place has this many bytes.
+pub const AUTO_PLACE_BYTES: u64 = 64 << 10;
+
+/// A call of this many bytes is large: what it costs is the bytes and not the call, and a disk gives it as
+/// much by itself as read-ahead and write-back would.
+pub const AUTO_LARGE_BYTES: u64 = 32 << 10;
+
+/// Calls are small again when they have less than this on the average.
+pub const AUTO_LARGE_LEFT_BYTES: u64 = 24 << 10;
+
+/// Small READs here and there before they count as not coming back: of 16 MiB of pages that do come back six in
+/// seven have been met a second time by then.
+pub const AUTO_SCATTERED_CALLS_MIN: u64 = 8192;
+
+/// A file of so many bytes is small: the page cache is the place for it, whatever is done with it.
+pub const AUTO_SMALL_FILE_BYTES: u64 = 1 << 20;
+
+/// A file that counted as small does so up to this size.
+pub const AUTO_SMALL_FILE_LEFT_BYTES: u64 = 2 << 20;
+
+/// A file fits into memory if it has at most one part in this many of what the page cache may have: it is not
+/// alone there.
+pub const AUTO_FITS_FRACTION: u64 = 4;
+
+/// A file that counted as fitting does so up to one part in this many.
+pub const AUTO_FITS_LEFT_FRACTION: u64 = 2;
+
+/// Calls of one direction of a file before anything but the first choice is made.
+pub const AUTO_CALLS_MIN: u32 = 16;
+
+/// Calls in a row of which the evidence must be for another mode before it is taken.
+pub const AUTO_WISHES_MIN: u8 = 16;
+
+/// Least calls between two changes of mode of one direction of a file. Doubled with each change, up to
+/// [`AUTO_HOLD_MAX`] times; see [`AUTO_CALM_CALLS`].
+pub const AUTO_SWITCH_CALLS_MIN: u32 = 64;
+
+/// Least bytes between two changes of mode, so that small calls do not change it 100 times a second.
+pub const AUTO_SWITCH_KIB_MIN: u32 = 1024;
+
+/// How often the least distance between changes is doubled: 64 calls become 4096.
+pub const AUTO_HOLD_MAX: u8 = 6;
+
+/// After so many calls without a change of mode one doubling is taken back.
+pub const AUTO_CALM_CALLS: u32 = 4096;
+
+/// A mode that was slower than the one before is given up again, and not tried for so many calls. A trial takes
+/// one or two hundred.
+pub const AUTO_SLOWER_CALLS: u32 = 1 << 16;
+
+/// One call in this many is timed and looked after in the page cache: a system call of less than a
+/// microsecond.
+pub const AUTO_SAMPLED_CALLS: u32 = 16;
+
+/// So far ahead of a sequential reader the page cache is looked at, since the kernel's own read-ahead has
+/// filled what lies directly before it.
+pub const AUTO_LOOK_AHEAD_BYTES: u64 = 32 << 20;
+
+/// Sequences in one file that are followed at once: clients that read or write different parts of it.
+pub const AUTO_CURSORS_MAX: usize = 4;
+
+/// A call goes on from another one if it begins within this many times its own length of where that one ended:
+/// calls of a client overtake each other.
+pub const AUTO_OVERTAKE_TIMES: u64 = 16;
+
+/// Bytes of one file and direction that are gathered before they are added to what all streams move.
+pub const AUTO_STREAMED_BYTES: u32 = 4 << 20;
+
+/// Memory is short from here on: hundredths of a percent of ten seconds in which some task waited for memory.
+pub const AUTO_PRESSED: u16 = 1000;
+
+/// Memory is short no more below this.
+pub const AUTO_PRESSED_LEFT: u16 = 200;
+
+/// All large calls of about eight seconds flood memory if they move more than one part in this many of what the
+/// page cache may have, and do not come back to it.
+pub const AUTO_FLOODED_FRACTION: u64 = 2;
+
+/// They flood it no more below one part in this many.
+pub const AUTO_FLOODED_LEFT_FRACTION: u64 = 4;
+
+/// Largest file of `/proc` or of a control group that is read whole: `memory.stat` has about 2 KiB.
+pub const KERNEL_FIGURES_BYTES_MAX: usize = 16 << 10;
+
+/// Control groups above each other whose limits are looked at; deeper nesting is not seen in practice.
+pub const CGROUP_DEPTH_MAX: usize = 16;

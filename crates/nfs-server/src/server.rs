@@ -467,7 +467,8 @@ fn confinement_status() -> Vec<ConfinementStatus> {
         .collect()
 }
 
-/// Closes files for writing to which nobody writes, and lets go of those that were removed on this host.
+/// Closes files for writing to which nobody writes, lets go of those that were removed on this host, and looks how
+/// memory is.
 async fn sweep(vfs: Arc<Vfs>) {
     let (mut cursor, mut refused) = (Cursor::default(), confinement::refused());
     loop {
@@ -477,6 +478,7 @@ async fn sweep(vfs: Arc<Vfs>) {
         let job = tokio::task::spawn_blocking(move || {
             swept.close_quiet();
             swept.ahead.drop_old(Instant::now());
+            swept.surroundings.look();
             swept.let_removed_go(&mut cursor);
             count(&swept.counters.sweeps);
             cursor

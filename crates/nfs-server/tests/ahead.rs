@@ -29,8 +29,8 @@ fn served(engine: EngineChoice, read_ahead: u64, memory_bytes: u64) -> Served {
         config.server.engine = engine;
         config.server.memory_bytes = memory_bytes;
         config.exports[0].io = IoPolicy {
-            read: Mode::Direct,
-            write: Mode::Direct,
+            read: Mode::Direct.into(),
+            write: Mode::Direct.into(),
             read_ahead,
             ..IoPolicy::default()
         };
@@ -205,8 +205,8 @@ fn what_another_client_wrote_is_read_as_soon_as_it_was_acknowledged() {
             let served = Served::with(|config| {
                 config.server.engine = engine;
                 config.exports[0].io = IoPolicy {
-                    read: Mode::Direct,
-                    write: Mode::Direct,
+                    read: Mode::Direct.into(),
+                    write: Mode::Direct.into(),
                     staging,
                     ..IoPolicy::default()
                 };

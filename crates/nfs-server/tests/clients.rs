@@ -27,7 +27,7 @@ fn served(mode: Mode, engine: EngineChoice) -> Served {
         config.server.shards = Some(2);
         config.server.engine = engine;
         config.exports[0].io = IoPolicy {
-            write: mode,
+            write: mode.into(),
             ..IoPolicy::default()
         };
     })

@@ -45,7 +45,7 @@ fn served(mode: Mode, engine: EngineChoice) -> Served {
     Served::within(DESCRIPTORS, support::scratch(0o755), None, |config| {
         config.server.engine = engine;
         config.exports[0].io = IoPolicy {
-            write: mode,
+            write: mode.into(),
             ..IoPolicy::default()
         };
     })

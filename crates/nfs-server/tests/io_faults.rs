@@ -27,8 +27,8 @@ const STABILITIES: [StableHow; 3] = [
 fn served(mode: Mode) -> Served {
     Served::with(|config| {
         config.exports[0].io = IoPolicy {
-            read: mode,
-            write: mode,
+            read: mode.into(),
+            write: mode.into(),
             // A fault is to meet the READ that it is meant for.
             read_ahead: 0,
             ..IoPolicy::default()

@@ -15,8 +15,8 @@ const BLOCK: u64 = 4096;
 fn served(read: Mode, write: Mode) -> Served {
     Served::with(|config| {
         config.exports[0].io = IoPolicy {
-            read,
-            write,
+            read: read.into(),
+            write: write.into(),
             ..IoPolicy::default()
         };
     })
@@ -311,7 +311,7 @@ fn the_floor_raises_what_is_asked_and_the_reply_says_so() {
         for mode in MODES {
             let served = Served::with(|config| {
                 config.exports[0].io = IoPolicy {
-                    write: mode,
+                    write: mode.into(),
                     stable: floor,
                     ..IoPolicy::default()
                 };

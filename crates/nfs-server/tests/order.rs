@@ -21,7 +21,7 @@ fn served(mode: Mode, engine: EngineChoice, order: bool) -> Served {
     Served::with(|config| {
         config.server.engine = engine;
         config.exports[0].io = IoPolicy {
-            write: mode,
+            write: mode.into(),
             order,
             reserve: true,
             ..IoPolicy::default()

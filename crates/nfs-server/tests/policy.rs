@@ -229,8 +229,8 @@ fn a_wrong_change_changes_nothing() {
             "no export \"/x\"; there are: / /other",
         ),
         (
-            order("auto", "direct", "asked", &[]),
-            "read: I/O mode \"auto\" comes later",
+            order("fast", "direct", "asked", &[]),
+            "read: \"fast\" is no I/O mode",
         ),
         (
             order("3", "direct", "asked", &[]),

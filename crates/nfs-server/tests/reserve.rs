@@ -75,7 +75,7 @@ macro_rules! place {
 
 fn reserving(write: Mode) -> IoPolicy {
     IoPolicy {
-        write,
+        write: write.into(),
         reserve: true,
         ..IoPolicy::default()
     }

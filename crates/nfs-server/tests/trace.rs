@@ -18,8 +18,8 @@ use support::{Served, block_on, create, ok, skip, status};
 fn served(mode: Mode) -> Served {
     Served::with(|config| {
         config.exports[0].io = IoPolicy {
-            read: mode,
-            write: mode,
+            read: mode.into(),
+            write: mode.into(),
             // The figures are to be those of the calls alone.
             read_ahead: 0,
             ..IoPolicy::default()
@@ -437,7 +437,7 @@ fn a_reload_keeps_an_exports_figures() {
     };
     write(b"f");
     let mut config = served.config.clone();
-    config.exports[0].io.write = Mode::DontCache;
+    config.exports[0].io.write = Mode::DontCache.into();
     served
         .server
         .apply(ExportTable::new(&config).unwrap())

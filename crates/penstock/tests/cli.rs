@@ -54,7 +54,7 @@ fn wrong_usage_ends_with_2() {
         &["serve", "/tmp", "--memory", "1KiB"],
         &["serve", "/tmp", "--listen", "localhost"],
         &["serve", "/tmp", "--allow", "10.0.0.1/8"],
-        &["serve", "/tmp", "--read", "auto"],
+        &["serve", "/tmp", "--read", "fast"],
         &["serve", "/tmp", "--read", "3"],
         &["serve", "/tmp", "--write", "3", "--stable", "asked"],
         &["serve", "/proc/version"],

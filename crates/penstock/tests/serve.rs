@@ -238,7 +238,7 @@ fn io_modes_are_flags_and_change_live() {
     assert_eq!(json["stable"]["committed"], "file-sync");
     assert_eq!(json["because"], "rule 2 is the first that matches");
     // Mistakes in the command are the command's (2), those that the server finds are its (1).
-    assert!(refused(&["io", "--read", "auto"], 2).contains("comes later"));
+    assert!(refused(&["io", "--read", "fast"], 2).contains("is no I/O mode"));
     assert!(refused(&["io", "--rule", "mode=4"], 2).contains("add op"));
     assert!(refused(&["io", "--write", "4", "--stable", "asked"], 2).contains("contradicts"));
     assert!(refused(&["io", "--why", file, "--read", "2"], 2).contains("--read"));
@@ -246,9 +246,18 @@ fn io_modes_are_flags_and_change_live() {
     assert!(refused(&["io", "/nowhere"], 1).contains("there are: /"));
     assert!(refused(&["io", "--why", "/nowhere"], 1).contains("no such file"));
     assert!(shown(&["io", "--no-rules", "--stable", "asked"]).contains("as stable as asked"));
+    let tried = shown(&["io", "--read", "auto", "--auto", "dry-run"]);
+    assert!(tried.contains("read auto, write"), "{tried}");
+    assert!(tried.contains("auto is tried and not taken"), "{tried}");
+    let why = shown(&["io", "--why", file]);
+    assert!(
+        why.contains("auto        buffered (dry run: not taken): "),
+        "{why}"
+    );
+    assert!(why.contains("calls-since-change 0"), "{why}");
     server.signal(Signal::TERM);
     let log = server.end().1;
-    assert_eq!(log.matches("I/O modes changed").count(), 2, "{log}");
+    assert_eq!(log.matches("I/O modes changed").count(), 3, "{log}");
     let me = format!("by=user {}", rustix::process::getuid().as_raw());
     assert!(
         log.contains(&me) && log.contains("before=read=dontcache"),

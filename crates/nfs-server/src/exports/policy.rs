@@ -13,12 +13,12 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 pub use nfs_io::Mode;
+pub use nfs_io::auto::Hint;
 
 pub use live::LivePolicy;
 pub use pattern::NamePattern;
 pub use words::{
-    IoChange, ON_OFF, STAGING, WriteMode, parse_mode, parse_read_ahead, parse_rule, parse_staging,
-    show_size,
+    IoChange, ON_OFF, WriteMode, parse_mode, parse_read_ahead, parse_rule, show_size, show_way,
 };
 pub(crate) use words::{RuleParts, check_read_ahead, floor_of};
 
@@ -49,6 +49,48 @@ impl Io {
             Self::Write => "write",
         }
     }
+}
+
+/// How the mode of a READ or WRITE is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Way {
+    /// It is this one.
+    Fixed(Mode),
+    /// It is chosen for each file and direction, from what its calls have in common ([`nfs_io::auto`]).
+    Auto,
+}
+
+impl From<Mode> for Way {
+    fn from(mode: Mode) -> Self {
+        Self::Fixed(mode)
+    }
+}
+
+impl Way {
+    /// The mode in force where nobody chooses one.
+    const fn unchosen(self) -> Mode {
+        match self {
+            Self::Fixed(mode) => mode,
+            Self::Auto => Mode::Buffered,
+        }
+    }
+}
+
+/// Whether the modes that are chosen from what is seen are taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum AutoUse {
+    /// They are, for calls of [`Way::Auto`].
+    #[default]
+    On,
+    /// They are chosen for all calls, told, counted, and not taken: a fixed mode stays in force, and calls of
+    /// [`Way::Auto`] are buffered.
+    DryRun,
+}
+
+impl AutoUse {
+    /// The words of the configuration.
+    pub const WORDS: &'static [(&'static str, Self)] =
+        &[("on", Self::On), ("dry-run", Self::DryRun)];
 }
 
 /// How stable the data of a WRITE is when it is answered: what a client asks for (`stable_how` of
@@ -98,10 +140,14 @@ impl StableFloor {
 /// How an export's READs and WRITEs are moved: rules, and what holds where none matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IoPolicy {
-    /// The mode of READs that no rule matches.
-    pub read: Mode,
-    /// The mode of WRITEs that no rule matches.
-    pub write: Mode,
+    /// The way of READs that no rule matches.
+    pub read: Way,
+    /// The way of WRITEs that no rule matches.
+    pub write: Way,
+    /// Whether modes that are chosen from what is seen are taken, or only told.
+    pub auto: AutoUse,
+    /// What is known of the calls beforehand, for [`Way::Auto`], where the rule that matches says nothing else.
+    pub hint: Hint,
     /// The least stability of every WRITE, whichever rule matches it.
     pub stable: StableFloor,
     /// Most bytes that are read ahead of one sequential stream of direct READs, where the rule that matches says
@@ -125,8 +171,10 @@ impl Default for IoPolicy {
     /// Through the page cache, as stable as asked. What is chosen to be read direct is read ahead.
     fn default() -> Self {
         Self {
-            read: Mode::Buffered,
-            write: Mode::Buffered,
+            read: Way::Fixed(Mode::Buffered),
+            write: Way::Fixed(Mode::Buffered),
+            auto: AutoUse::On,
+            hint: Hint::Normal,
             stable: StableFloor::Asked,
             read_ahead: limits::READ_AHEAD_BYTES_DEFAULT,
             staging: false,
@@ -137,7 +185,7 @@ impl Default for IoPolicy {
     }
 }
 
-/// One rule: calls that meet every condition are moved in `mode`. A condition left out is met by all.
+/// One rule: calls that meet every condition are moved in the mode of `way`. A condition left out is met by all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     /// READs or WRITEs; both if left out.
@@ -151,8 +199,10 @@ pub struct Rule {
     /// The name by which the file was last found. A file of which no name is known matches no pattern, not
     /// even `*`.
     pub name: Option<NamePattern>,
-    /// In which mode the calls that match are moved.
-    pub mode: Mode,
+    /// How the mode of the calls that match is found.
+    pub way: Way,
+    /// What is known of them beforehand, where it is not what the policy says.
+    pub hint: Option<Hint>,
     /// What is read ahead of direct READs that match, where it is not what the policy says.
     pub read_ahead: Option<u64>,
     /// The least stability of the WRITEs it matches, where it is more than the policy's own (the kernel's
@@ -169,8 +219,15 @@ pub struct Rule {
 /// What a policy decided for a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// How its bytes are to be moved, where that is possible.
+    /// How its bytes are to be moved, where that is possible. Of [`Way::Auto`] `buffered`, until the file's own
+    /// choice is put here.
     pub mode: Mode,
+    /// How the mode is found.
+    pub way: Way,
+    /// Whether a mode that is chosen from what is seen is taken.
+    pub auto: AutoUse,
+    /// What is known of such calls beforehand, for [`Way::Auto`].
+    pub hint: Hint,
     /// The least stability; of no meaning for a READ.
     pub stable: StableFloor,
     /// Most bytes that are read ahead of a sequential stream of such READs, if they are direct; 0 for none.
@@ -209,6 +266,20 @@ pub enum Mismatch {
     NameUnknown,
 }
 
+impl Choice {
+    /// Whether a mode is chosen from what is seen of the file, to be taken or only told.
+    #[must_use]
+    pub fn is_judged(&self) -> bool {
+        self.way == Way::Auto || self.auto == AutoUse::DryRun
+    }
+
+    /// Whether the mode that is chosen so is taken.
+    #[must_use]
+    pub fn takes_verdict(&self) -> bool {
+        self.way == Way::Auto && self.auto == AutoUse::On
+    }
+}
+
 impl IoPolicy {
     /// How an operation of `bytes` (as asked for, before the end of the file is known) by the client at
     /// `client` on the file last found as `name` is to be moved.
@@ -221,8 +292,8 @@ impl IoPolicy {
             .iter()
             .enumerate()
             .find(|(_, rule)| matches(rule));
-        let (mode, stable, because) = match (found, io) {
-            (Some((index, rule)), _) => (rule.mode, rule.stable, Because::Rule(index)),
+        let (way, stable, because) = match (found, io) {
+            (Some((index, rule)), _) => (rule.way, rule.stable, Because::Rule(index)),
             (None, Io::Read) => (self.read, self.stable, Because::Setting),
             (None, Io::Write) => (self.write, self.stable, Because::Setting),
         };
@@ -230,8 +301,12 @@ impl IoPolicy {
         let staging = found.and_then(|(_, rule)| rule.staging);
         let reserve = found.and_then(|(_, rule)| rule.reserve);
         let order = found.and_then(|(_, rule)| rule.order);
+        let hint = found.and_then(|(_, rule)| rule.hint);
         Choice {
-            mode,
+            mode: way.unchosen(),
+            way,
+            auto: self.auto,
+            hint: hint.unwrap_or(self.hint),
             stable: stable.max(self.stable),
             read_ahead: read_ahead.unwrap_or(self.read_ahead),
             staging: staging.unwrap_or(self.staging),
@@ -280,14 +355,15 @@ impl IoPolicy {
 impl Rule {
     /// A rule that every call matches: it has no conditions.
     #[must_use]
-    pub const fn all(mode: Mode) -> Self {
+    pub const fn all(way: Way) -> Self {
         Self {
             op: None,
             min_bytes: 0,
             max_bytes: u64::MAX,
             clients: Vec::new(),
             name: None,
-            mode,
+            way,
+            hint: None,
             read_ahead: None,
             stable: StableFloor::Asked,
             staging: None,

@@ -36,8 +36,8 @@ use tokio::sync::Semaphore;
 pub use client::{ControlError, follow, follow_audit, request};
 pub use hosts::{BlockOrder, BlockStatus};
 pub use io_modes::{
-    IoChanged, IoOrder, IoQuery, IoState, IoView, Why, WhyAlignment, WhyQuery, WhyRule, WhySegment,
-    WhyStable,
+    IoChanged, IoOrder, IoQuery, IoState, IoView, Why, WhyAlignment, WhyAuto, WhyQuery, WhyRule,
+    WhySegment, WhyStable,
 };
 pub use messages::{
     ClientStatus, Command, ConfinementStatus, ExportStatus, Listening, MemoryStatus, Reply,
@@ -45,7 +45,7 @@ pub use messages::{
 };
 
 pub use crate::operate::audit::{AuditEvent, AuditFollower, AuditLine};
-pub use crate::operate::io_counters::{AheadStatus, IoStatus, reason_sentence};
+pub use crate::operate::io_counters::{AheadStatus, AutoStatus, IoStatus, reason_sentence};
 pub use crate::operate::latency::ProcedureStatus;
 pub use crate::operate::trace::{
     EventStatus, FollowRequest, Follower, TRACE_LOG_TARGET, TraceEvent, TraceLine, TraceStatus,

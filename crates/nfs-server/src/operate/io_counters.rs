@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use nfs_io::Mode;
 use nfs_io::plan::Fallback;
+use nfs_io::{Mode, auto};
 use serde::{Deserialize, Serialize};
 
 use crate::exports::policy::Io;
@@ -211,6 +211,15 @@ struct Row {
     by_kind: PerMode<AtomicU64>,
     fallbacks: [AtomicU64; REASONS],
     copied: AtomicU64,
+    auto: AutoRow,
+}
+
+/// Calls for which the mode was chosen from what was seen of their file.
+#[derive(Default)]
+struct AutoRow {
+    taken: AtomicU64,
+    told: AtomicU64,
+    changes: [AtomicU64; auto::Reason::ALL.len()],
 }
 
 impl Stripe {
@@ -285,6 +294,20 @@ impl IoCounters {
         add(&row.copied, tally.copied);
     }
 
+    /// A mode was chosen from what was seen of a file, and `taken` or only told.
+    pub(crate) fn judged(&self, io: Io, verdict: &auto::Verdict, taken: bool) {
+        let Some(stripe) = self.stripe() else {
+            return;
+        };
+        let row = &stripe.row(io, verdict.mode).auto;
+        add(if taken { &row.taken } else { &row.told }, 1);
+        if let Some(switch) = verdict.switch
+            && let Some(counter) = row.changes.get(switch.reason as usize)
+        {
+            add(counter, 1);
+        }
+    }
+
     /// A piece was read ahead, `bytes` of it: they went past the page cache, for no call.
     pub(crate) fn read_ahead(&self, bytes: usize) {
         if let Some(stripe) = self.stripe() {
@@ -328,7 +351,7 @@ impl IoCounters {
         for io in Io::ALL {
             for mode in Mode::ALL {
                 let row = self.sum(pseudo, io, mode);
-                if row.calls > 0 {
+                if row.calls > 0 || row.auto.is_some() {
                     rows.push(row);
                 }
             }
@@ -371,7 +394,27 @@ impl IoCounters {
                 (Io::Read, Mode::Direct) => self.sum_ahead(),
                 (Io::Read | Io::Write, _) => None,
             },
+            auto: self.sum_auto(io, mode),
         }
+    }
+
+    /// For how many calls the mode was chosen from what was seen of their files, if for any.
+    fn sum_auto(&self, io: Io, mode: Mode) -> Option<AutoStatus> {
+        let rows = || self.stripes.iter().map(|stripe| &stripe.row(io, mode).auto);
+        let sum = |of: &dyn Fn(&AutoRow) -> u64| rows().map(of).sum::<u64>();
+        let changes = auto::Reason::ALL.into_iter().map(|reason| {
+            let times = sum(&|row| {
+                let counter = row.changes.get(reason as usize);
+                counter.map_or(0, |counter| counter.load(Ordering::Relaxed))
+            });
+            (reason.word().to_owned(), times)
+        });
+        let status = AutoStatus {
+            taken: sum(&|row| row.taken.load(Ordering::Relaxed)),
+            told: sum(&|row| row.told.load(Ordering::Relaxed)),
+            changes: changes.filter(|(_, times)| *times > 0).collect(),
+        };
+        (status != AutoStatus::default()).then_some(status)
     }
 
     /// What was read ahead, if anything was, or could have been.
@@ -439,6 +482,21 @@ pub struct IoStatus {
     /// What was read ahead of direct READs; `None` where there is nothing to tell.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ahead: Option<AheadStatus>,
+    /// For how many calls `auto` chose this mode; `None` where for none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub auto: Option<AutoStatus>,
+}
+
+/// Calls of one operation for which `auto` chose one mode.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct AutoStatus {
+    /// Calls that were given the mode.
+    pub taken: u64,
+    /// Calls that would have been given it, but for a dry run.
+    pub told: u64,
+    /// How often a file's calls changed to this mode (or, in a dry run, would have), by the word for why.
+    pub changes: BTreeMap<String, u64>,
 }
 
 /// What was read ahead of the direct READs of one export.
@@ -504,6 +562,7 @@ mod tests {
             fallbacks: BTreeMap::new(),
             copied_bytes: 6,
             ahead: None,
+            auto: None,
         };
         assert_eq!(rows, [expected]);
     }
@@ -575,7 +634,8 @@ mod tests {
             .map(|event| event.word());
         let ahead = Dropped::ALL.into_iter().map(Dropped::word);
         let ahead = ahead.chain(HeldBack::ALL.into_iter().map(HeldBack::word));
-        for word in reasons.chain(events).chain(ahead) {
+        let auto = auto::Reason::ALL.into_iter().map(auto::Reason::word);
+        for word in reasons.chain(events).chain(ahead).chain(auto) {
             assert!(document.contains(&format!("`{word}`")), "{word}");
         }
     }

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::ArcSwap;
-use nfs_io::Mode;
+use nfs_io::{Mode, auto};
 use parking_lot::{Mutex, RwLock};
 
 use crate::exports::Export;
@@ -72,6 +72,8 @@ events! {
     WriteIoDone "write_io_done" "the file was written; len is how much of it";
     WriteErr "write_err" "the WRITE fails; status is what the client is told";
     WriteDone "write_done" "the WRITE is answered; len bytes are acknowledged, took_us after write_start";
+    ModeChange "mode_change" "auto gives the file's calls of this direction another mode from this one on; because says why";
+    ModeWouldChange "mode_would_change" "the same in a dry run: the mode in force stays";
     CommitStart "commit_start" "a COMMIT begins; offset and len as the client asked (the whole file is synced)";
     CommitErr "commit_err" "the COMMIT fails; status is what the client is told";
     CommitDone "commit_done" "the COMMIT is answered, took_us after commit_start";
@@ -169,6 +171,8 @@ struct Details {
     mode: Option<Mode>,
     fallback: Option<Reason>,
     status: Option<&'static str>,
+    /// The operation, the mode before and why it is another one now.
+    change: Option<(Io, Mode, auto::Reason)>,
     took: Option<Duration>,
 }
 
@@ -221,6 +225,31 @@ impl Trace {
         let event = segment_event(io, kind);
         if self.on(event) {
             self.segment_begun(event, about, (offset, len), kind, fallback);
+        }
+    }
+
+    /// `mode_change`, or in a dry run (not `taken`) `mode_would_change`: this call is the first of the file that is
+    /// given another mode.
+    pub(crate) fn mode_changed(
+        &self,
+        io: Io,
+        about: About<'_>,
+        (offset, len): (u64, u64),
+        switch: &auto::Switch,
+        taken: bool,
+    ) {
+        let event = match taken {
+            true => Event::ModeChange,
+            false => Event::ModeWouldChange,
+        };
+        if self.on(event) {
+            let details = Details {
+                len: Some(len),
+                mode: Some(switch.to),
+                change: Some((io, switch.from, switch.reason)),
+                ..Details::default()
+            };
+            self.send(self.record(event, about, offset, details));
         }
     }
 

@@ -3,6 +3,7 @@
 //! The answer is the one that a call would get ([`decide`](crate::vfs::decide)), put in words; what only trying
 //! can tell is said to be so.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
@@ -15,12 +16,15 @@ use super::Server;
 use crate::exports::PRIVILEGED_PORT;
 use crate::exports::config::{from_word, word_of};
 use crate::exports::policy::{
-    Because, Choice, Io, IoPolicy, Mismatch, ON_OFF, Stability, StableFloor, show_size,
+    AutoUse, Because, Choice, Io, IoPolicy, Mismatch, ON_OFF, Stability, StableFloor, show_size,
 };
 use crate::limits;
-use crate::operate::control::{Why, WhyAlignment, WhyQuery, WhyRule, WhySegment, WhyStable};
+use crate::operate::control::{
+    Why, WhyAlignment, WhyAuto, WhyQuery, WhyRule, WhySegment, WhyStable,
+};
 use crate::operate::io_counters::Reason;
-use crate::vfs::decide::{Decision, IoCall, IoFacts, Refused, decide};
+use crate::vfs::auto::{call_of, direction_of};
+use crate::vfs::decide::{Decision, IoCall, IoFacts, Refused, choose, decide};
 use crate::vfs::{Error, FileFacts, KnownName, Tree};
 
 /// The words of a WRITE's stability.
@@ -184,11 +188,13 @@ fn explain(call: &IoCall, policy: &IoPolicy, facts: &FileFacts) -> Result<Why, S
         alignment: facts.alignment,
         refused: facts.refused,
     };
-    let decision = decide(policy, call, &known)
+    let mut choice = choose(policy, call, &known);
+    let auto = auto(&mut choice, call, &known, facts);
+    let decision = decide(choice, call, &known)
         .ok_or("the range ends beyond 2^63 - 1, the end of any file; ask for less")?;
     let (segments, found) = decision.foreseen(&facts.would_refuse);
-    let choice = decision.choice;
     let mut why = Why {
+        auto,
         file: facts.path.clone(),
         op: word_of(call.io, Io::WORDS).to_owned(),
         asked: call.offset..call.offset.saturating_add(call.bytes as u64),
@@ -230,6 +236,66 @@ fn explain(call: &IoCall, policy: &IoPolicy, facts: &FileFacts) -> Result<Why, S
     });
     why.segments = segments.collect();
     Ok(why)
+}
+
+/// What is chosen from what was seen of the file, put into `choice` where the policy takes it.
+fn auto(
+    choice: &mut Choice,
+    call: &IoCall,
+    known: &IoFacts<'_>,
+    facts: &FileFacts,
+) -> Option<WhyAuto> {
+    if !choice.is_judged() {
+        return None;
+    }
+    let judged = call_of(choice, call, known);
+    let verdict = facts.history.foretell(&judged, &facts.around);
+    if choice.takes_verdict() {
+        choice.mode = verdict.mode;
+    }
+    let seen = facts.history.evidence(direction_of(call.io));
+    let around = facts.around;
+    let mut evidence = BTreeMap::from([
+        ("calls", seen.calls),
+        ("changes", seen.switches.into()),
+        ("calls-since-change", seen.calls_since.into()),
+        ("mean-bytes", seen.mean_bytes),
+        ("sequential-percent", seen.sequential.into()),
+        ("file-bytes", judged.file_bytes),
+        ("streamed-bytes", around.streamed_bytes),
+        ("pressure-percent", u64::from(around.pressure) / 100),
+    ]);
+    if around.memory_bytes < u64::MAX {
+        evidence.insert("memory-bytes", around.memory_bytes);
+    }
+    if call.io == Io::Write {
+        evidence.insert("unaligned-percent", seen.unaligned.into());
+        evidence.insert("stable-percent", seen.stable.into());
+    }
+    let shares = [
+        ("reused-percent", seen.reused),
+        ("cached-percent", seen.cached),
+    ];
+    evidence.extend(
+        shares
+            .into_iter()
+            .filter_map(|(name, share)| Some((name, share?.into()))),
+    );
+    let costs = ["buffered-ns", "dontcache-ns", "direct-ns"]
+        .into_iter()
+        .zip(seen.cost);
+    evidence.extend(costs.filter_map(|(name, cost)| Some((name, cost?.into()))));
+    let evidence = evidence
+        .into_iter()
+        .map(|(name, figure)| (name.to_owned(), figure));
+    Some(WhyAuto {
+        mode: verdict.mode.to_string(),
+        state: word_of(choice.auto, AutoUse::WORDS).to_owned(),
+        reason: verdict.reason.word().to_owned(),
+        sentence: verdict.reason.sentence().to_owned(),
+        instead_of: verdict.instead_of.map(|mode| mode.to_string()),
+        evidence: evidence.collect(),
+    })
 }
 
 /// Why the call does not go in the mode that was chosen, a sentence for each reason: what is known before it

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use super::ahead::FileAhead;
 use super::closing::Writing;
 use super::gate::{Gate, Gates};
-use super::io::{InOrder, Refusals, Reserve, Rounds};
+use super::io::{FileAuto, InOrder, Refusals, Reserve, Rounds};
 use super::stable::Unstable;
 use super::{Error, FileKind, Object, Result};
 use crate::exports::policy::Io;
@@ -27,6 +27,8 @@ pub(super) struct FileIo {
     pub(super) direct_write: Mutex<Option<Open>>,
     /// Ways of moving bytes that the file did not take.
     pub(super) refusals: Refusals,
+    /// What its calls were like, where that decides how they are moved.
+    pub(super) auto: FileAuto,
     /// Pages that went into the page cache although they were meant to go past it, about.
     pub(super) edge_pages: AtomicU32,
     /// The gate of the file, set by the first write to it.

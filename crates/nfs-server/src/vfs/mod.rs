@@ -46,6 +46,7 @@ use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use nfs_io::budget::Reclaim;
+use nfs_io::memory::MemoryWatch;
 use nfs_io::turns::Rule;
 use nfs_io::{Budget, BufferPool, Pool, PoolLimits, Queue, Shares};
 
@@ -68,7 +69,7 @@ pub(crate) use closing::Writers;
 pub(crate) use create::{Mark, NewNode, Precondition};
 pub(crate) use error::{Error, Result};
 pub(crate) use info::FsFacts;
-pub(crate) use io::{Payload, Stability, decide};
+pub(crate) use io::{Payload, Stability, auto, decide};
 pub(crate) use names::{EntryName, Step};
 pub(crate) use nfs_io::fs::FileKind;
 pub(crate) use object::Object;
@@ -106,6 +107,8 @@ pub(crate) struct Vfs {
     /// Ends of direct WRITEs that wait for their neighbours.
     pub(crate) stages: Arc<Stages>,
     pub(crate) trace: Arc<Trace>,
+    /// What modes that are chosen from what is seen have to know of the machine.
+    pub(crate) surroundings: io::Surroundings,
     pub(crate) counters: VfsCounters,
     /// The largest READ and WRITE, in bytes.
     pub(crate) io_bytes_max: u32,
@@ -199,6 +202,7 @@ impl Vfs {
             read_buffers: BufferPool::new(read_budget),
             verifier,
             trace,
+            surroundings: io::Surroundings::new(MemoryWatch::open()),
             counters: VfsCounters::default(),
             io_bytes_max: limits::IO_BYTES_MAX.min(affordable) & !4095,
         };

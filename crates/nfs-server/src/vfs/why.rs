@@ -8,6 +8,8 @@ use nfs_io::Mode;
 use nfs_io::fs::{self, OFlags, Stat};
 use nfs_io::plan::Alignment;
 
+use nfs_io::auto::{Around, History};
+
 use super::io::decide::Refused;
 use super::{Error, FileKind, Result, Tree};
 use crate::exports::policy::Io;
@@ -28,6 +30,10 @@ pub(crate) struct FileFacts {
     pub(crate) would_refuse: Refused,
     /// Pages in the cache and, of these, ones that are not on disk yet; `None` where the kernel does not say.
     pub(crate) cached_bytes: Option<(u64, u64)>,
+    /// What was seen of the file's calls, for modes that are chosen from it.
+    pub(crate) history: History,
+    /// The machine around.
+    pub(crate) around: Around,
 }
 
 /// The name by which rules know the file, and where it is from.
@@ -88,6 +94,8 @@ impl Vfs {
             refused: refused.unwrap_or_default(),
             would_refuse,
             cached_bytes,
+            history: object.map_or_else(History::default, |object| object.io.auto.known()),
+            around: self.surroundings.now(),
         })
     }
 

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use nfs_server::operate::control::{AheadStatus, IoStatus, ProcedureStatus, reason_sentence};
+use nfs_server::operate::control::{
+    AheadStatus, AutoStatus, IoStatus, ProcedureStatus, reason_sentence,
+};
 
 /// Prints a table with a row for each procedure that was called, with how long its calls took.
 pub(super) fn print_procedures(
@@ -82,6 +84,9 @@ pub(super) fn print(out: &mut impl Write, rows: &[IoStatus]) -> io::Result<()> {
         if let Some(ahead) = &row.ahead {
             print_ahead(out, width, ahead)?;
         }
+        if let Some(auto) = &row.auto {
+            print_auto(out, width, auto)?;
+        }
     }
     Ok(())
 }
@@ -107,6 +112,26 @@ fn print_ahead(out: &mut impl Write, width: usize, ahead: &AheadStatus) -> io::R
             "{:<width$}    {reads} READs not read ahead of ({word})",
             ""
         )?;
+    }
+    Ok(())
+}
+
+fn print_auto(out: &mut impl Write, width: usize, auto: &AutoStatus) -> io::Result<()> {
+    if auto.taken > 0 {
+        writeln!(out, "{:<width$}    chosen by auto for {}", "", auto.taken)?;
+    }
+    if auto.told > 0 {
+        writeln!(
+            out,
+            "{:<width$}    auto, in a dry run, would choose it for {}",
+            "", auto.told
+        )?;
+    }
+    if !auto.changes.is_empty() {
+        let changes = auto.changes.iter();
+        let changes = changes.map(|(word, times)| format!("{word} {times}"));
+        let changes = changes.collect::<Vec<_>>().join(", ");
+        writeln!(out, "{:<width$}    changes to it: {changes}", "")?;
     }
     Ok(())
 }
@@ -191,6 +216,11 @@ mod tests {
                 dropped_bytes: BTreeMap::from([("left".to_owned(), 1024)]),
                 held_back: BTreeMap::from([("no-memory".to_owned(), 2)]),
             }),
+            auto: Some(AutoStatus {
+                taken: 3,
+                told: 1,
+                changes: BTreeMap::from([("stream".to_owned(), 2)]),
+            }),
         };
         let mut out = Vec::new();
         print(&mut out, &[row]).unwrap();
@@ -208,6 +238,12 @@ mod tests {
             "2 READs not read ahead of (no-memory)",
         ];
         assert_eq!([lines[3], lines[4], lines[5]].map(str::trim), ahead);
+        let auto = [
+            "chosen by auto for 3",
+            "auto, in a dry run, would choose it for 1",
+            "changes to it: stream 2",
+        ];
+        assert_eq!([lines[6], lines[7], lines[8]].map(str::trim), auto);
         let mut out = Vec::new();
         print(&mut out, &[]).unwrap();
         assert_eq!(out, b"nothing was read or written yet\n");

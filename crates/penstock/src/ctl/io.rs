@@ -9,8 +9,7 @@ use std::str::FromStr as _;
 use anyhow::Context as _;
 use nfs_server::exports::config::{from_word, word_of};
 use nfs_server::exports::policy::{
-    Io, IoChange, StableFloor, WriteMode, parse_mode, parse_read_ahead, parse_rule, parse_staging,
-    show_size,
+    Io, IoChange, StableFloor, WriteMode, parse_mode, parse_read_ahead, parse_rule, show_size,
 };
 use nfs_server::operate::control::{
     Command, ExportStatus, IoChanged, IoOrder, IoQuery, IoState, IoView, Status, Why, WhyQuery,
@@ -27,7 +26,7 @@ use crate::exit::UsageError;
 /// Without an option the policy of EXPORT, or of every export, is shown: the modes of READ and WRITE, the
 /// floor under the stability of WRITEs, and the rules in the order they are tried.
 ///
-/// With --read, --write, --stable, --read-ahead, --staging, --reserve, --order, --rule or --no-rules the policy of EXPORT
+/// With --read, --write, --auto, --hint, --stable, --read-ahead, --staging, --reserve, --order, --rule or --no-rules the policy of EXPORT
 /// is changed, all of it in one step; what is not named stays. Calls under way finish as they began. The change lasts until the next
 /// reload or restart, which go back to the configuration.
 ///
@@ -38,13 +37,20 @@ pub(super) struct Args {
     #[arg(conflicts_with = "why")]
     export: Option<String>,
 
-    /// Mode of READs that no rule matches: buffered, dontcache or direct (or the kernel's 0, 1, 2)
+    /// Mode of READs that no rule matches: buffered, dontcache or direct (or the kernel's 0, 1, 2), or auto: what
+    /// suits the file's calls
     #[arg(long, value_name = "MODE", conflicts_with = "why", value_parser = checked(parse_mode))]
     read: Option<String>,
     /// Mode of WRITEs that no rule matches; the same, and the kernel's 3 and 4: direct with --stable
     /// data-sync and file-sync
     #[arg(long, value_name = "MODE", conflicts_with = "why", value_parser = checked(WriteMode::from_str))]
     write: Option<String>,
+    /// Whether the modes that auto chooses are taken: on, or dry-run, where they are only told and counted
+    #[arg(long, value_name = "HOW", conflicts_with = "why", value_parser = ["on", "dry-run"])]
+    auto: Option<String>,
+    /// What auto is to know of the calls beforehand, by the names of posix_fadvise(2)
+    #[arg(long, value_name = "HINT", conflicts_with = "why", value_parser = ["normal", "sequential", "random", "noreuse", "willneed"])]
+    hint: Option<String>,
     /// How stable every WRITE is at least: asked (as the client asks), data-sync or file-sync. With --why:
     /// what the client asks for, unstable, data-sync or file-sync
     #[arg(long, value_name = "STABLE", value_parser = ["asked", "unstable", "data-sync", "file-sync"])]
@@ -55,7 +61,7 @@ pub(super) struct Args {
     read_ahead: Option<String>,
     /// Whether the ends of UNSTABLE direct WRITEs that fill no whole block are held in memory until a neighbour
     /// completes the block: on or off
-    #[arg(long, value_name = "WORD", conflicts_with = "why", value_parser = checked(parse_staging))]
+    #[arg(long, value_name = "HOW", conflicts_with = "why", value_parser = ["on", "off"])]
     staging: Option<String>,
     /// Whether space is taken ahead of streams of WRITEs that extend files: on or off
     #[arg(long, value_name = "HOW", conflicts_with = "why", value_parser = ["on", "off"])]
@@ -73,7 +79,7 @@ pub(super) struct Args {
 
     /// Show how the bytes of READ and WRITE were moved since the server started: calls and bytes by the
     /// mode that was chosen, what they really went as, and why some went another way
-    #[arg(long, conflicts_with_all = ["why", "read", "write", "stable", "staging", "read_ahead", "reserve", "order", "rule", "no_rules"])]
+    #[arg(long, conflicts_with_all = ["why", "read", "write", "auto", "hint", "stable", "staging", "read_ahead", "reserve", "order", "rule", "no_rules"])]
     counters: bool,
 
     /// Say what would happen to a READ or WRITE of this file: its path on the server's host, or as clients
@@ -157,6 +163,8 @@ impl Args {
             staging: self.staging.clone(),
             reserve: self.reserve.clone(),
             order: self.order.clone(),
+            auto: self.auto.clone(),
+            hint: self.hint.clone(),
             rules,
         };
         if order.change().map_err(UsageError)? == IoChange::default() {
@@ -242,7 +250,7 @@ pub(crate) fn lines(view: &IoView) -> Vec<String> {
         }
         word => format!("at least {word}"),
     };
-    let staged = if view.staging == "on" { ", staged" } else { "" };
+    let staged = if view.staging { ", staged" } else { "" };
     let mut lines = vec![format!(
         "read {}, write {}{staged}, {floor}",
         view.read, view.write
@@ -256,6 +264,12 @@ pub(crate) fn lines(view: &IoView) -> Vec<String> {
         )),
     }
     let rules = view.rules.iter().enumerate();
+    if view.auto == "dry-run" {
+        lines.push("auto is tried and not taken".to_owned());
+    }
+    if !matches!(view.hint.as_str(), "" | "normal") {
+        lines.push(format!("auto is told: {}", view.hint));
+    }
     if view.reserve {
         lines.push("space is taken ahead of streams of WRITEs".to_owned());
     }
@@ -264,6 +278,33 @@ pub(crate) fn lines(view: &IoView) -> Vec<String> {
     }
     lines.extend(rules.map(|(index, rule)| format!("rule {}: {rule}", index + 1)));
     lines
+}
+
+/// What is chosen from what was seen of the file, and what that rests on.
+fn print_auto(out: &mut impl Write, why: &Why) -> std::io::Result<()> {
+    let Some(auto) = &why.auto else {
+        return Ok(());
+    };
+    let taken = match auto.state.as_str() {
+        "on" => "",
+        _ => " (dry run: not taken)",
+    };
+    let (mode, reason, sentence) = (&auto.mode, &auto.reason, &auto.sentence);
+    writeln!(out, "auto        {mode}{taken}: {reason}, {sentence}")?;
+    if let Some(mode) = &auto.instead_of {
+        writeln!(out, "  {mode} would suit it, and the file does not take it")?;
+    }
+    let evidence = auto.evidence.iter();
+    let evidence: Vec<String> = evidence
+        .map(|(name, figure)| match name.ends_with("-bytes") {
+            true => format!("{name} {}", show_size(*figure)),
+            false => format!("{name} {figure}"),
+        })
+        .collect();
+    for line in evidence.chunks(4) {
+        writeln!(out, "  {}", line.join(", "))?;
+    }
+    Ok(())
 }
 
 /// What would happen to a call, and why.
@@ -285,6 +326,7 @@ pub(super) fn print_why(out: &mut impl Write, why: &Why) -> std::io::Result<()> 
     for (index, rule) in why.rules.iter().enumerate() {
         writeln!(out, "  rule {}  {}: {}", index + 1, rule.rule, rule.verdict)?;
     }
+    print_auto(out, why)?;
     let name = why.name.as_deref().unwrap_or("not known");
     if why.rules.iter().any(|rule| rule.rule.contains("name=")) {
         writeln!(out, "name        {name} ({})", why.name_from)?;
@@ -296,11 +338,10 @@ pub(super) fn print_why(out: &mut impl Write, why: &Why) -> std::io::Result<()> 
             stable.committed, stable.asked, stable.floor
         )?;
     }
-    if let Some(reserve) = &why.reserve {
-        writeln!(out, "reserve     {reserve}")?;
-    }
-    if let Some(order) = &why.order {
-        writeln!(out, "order       {order}")?;
+    for (name, said) in [("reserve", &why.reserve), ("order", &why.order)] {
+        if let Some(said) = said {
+            writeln!(out, "{name:<12}{said}")?;
+        }
     }
     let alignment = &why.alignment;
     let bytes = |bytes: u32| match bytes {

@@ -10,7 +10,7 @@ use nfs_server::exports::config::{
     self, Access, ClientConfig, Config, Confine, Durability, EngineChoice, ExportConfig, LogLevel,
     NFS_PORT, ServerConfig, SquashKind, from_word,
 };
-use nfs_server::exports::policy::{self, IoChange, IoPolicy, Mode, StableFloor, WriteMode};
+use nfs_server::exports::policy::{self, AutoUse, IoChange, IoPolicy, StableFloor, Way, WriteMode};
 
 use crate::exit::UsageError;
 
@@ -69,10 +69,11 @@ pub(crate) struct Args {
     #[arg(long)]
     no_rpcbind: bool,
 
-    /// How READs reach the disk: buffered, dontcache or direct (or the kernel's 0, 1, 2)
+    /// How READs reach the disk: buffered, dontcache or direct (or the kernel's 0, 1, 2), or auto: what suits the
+    /// file's calls
     #[arg(long, value_name = "MODE", conflicts_with = "config", value_parser = policy::parse_mode)]
-    read: Option<Mode>,
-    /// How WRITEs reach the disk: buffered, dontcache or direct (or the kernel's 0, 1, 2; 3 and 4 are direct
+    read: Option<Way>,
+    /// How WRITEs reach the disk: buffered, dontcache, direct or auto (or the kernel's 0, 1, 2; 3 and 4 are direct
     /// with --stable data-sync and file-sync)
     #[arg(long, value_name = "MODE", conflicts_with = "config", value_parser = WriteMode::from_str)]
     write: Option<WriteMode>,
@@ -84,6 +85,15 @@ pub(crate) struct Args {
         value_parser = |word: &str| from_word(word, StableFloor::WORDS)
     )]
     stable: Option<StableFloor>,
+    /// Whether the modes that auto chooses are taken: on, or dry-run, where they are only told and counted, for all
+    /// READs and WRITEs, and calls in auto are buffered
+    #[arg(
+        long,
+        value_name = "HOW",
+        conflicts_with = "config",
+        value_parser = |word: &str| from_word(word, AutoUse::WORDS)
+    )]
+    auto: Option<AutoUse>,
     /// How much is read ahead of clients that read a file from one end to the other, where READs are direct,
     /// for example 8MiB; 0 for nothing. Default: 4MiB
     #[arg(long, value_name = "SIZE", conflicts_with = "config", value_parser = policy::parse_read_ahead)]
@@ -201,6 +211,8 @@ impl Args {
         let change = IoChange {
             read: self.read,
             write: self.write,
+            auto: self.auto,
+            hint: None,
             stable: self.stable,
             read_ahead: self.read_ahead,
             staging: None,

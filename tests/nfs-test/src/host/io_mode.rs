@@ -25,7 +25,7 @@ impl Mode {
     }
 }
 
-/// The `read`, `write`, `stable` and `reserve` keys of an export.
+/// The keys of an export that say how the bytes of READ and WRITE travel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct IoSetting {
     pub(crate) read: Mode,
@@ -36,7 +36,9 @@ pub(crate) struct IoSetting {
     pub(crate) small: Option<Mode>,
     /// Space is taken ahead of streams of WRITEs.
     pub(crate) reserve: bool,
-    /// Whether the ends of direct WRITEs are staged.
+    /// WRITEs that come out of order wait for those before them.
+    pub(crate) order: bool,
+    /// The ends of direct WRITEs are staged.
     pub(crate) staging: bool,
 }
 
@@ -52,6 +54,7 @@ impl IoSetting {
             floor: StableHow::Unstable,
             small: None,
             reserve: false,
+            order: false,
             staging: false,
         }
     }
@@ -68,9 +71,15 @@ impl IoSetting {
     pub(crate) fn toml(self) -> String {
         let (read, write) = (self.read.word(), self.write.word());
         let stable = self.floor_word();
-        let reserve = self.reserve;
+        let Self {
+            reserve,
+            order,
+            staging,
+            ..
+        } = self;
         let keys = format!(
-            "read = \"{read}\"\nwrite = \"{write}\"\nstable = \"{stable}\"\nreserve = {reserve}\n"
+            "read = \"{read}\"\nwrite = \"{write}\"\nstable = \"{stable}\"\nreserve = {reserve}\n\
+             order = {order}\nstaging = {staging}\n"
         );
         let rule = self.small.map(|mode| {
             let mode = mode.word();
@@ -78,12 +87,7 @@ impl IoSetting {
                 "[[export.rule]]\nop = \"write\"\nmax_size = \"{SMALL_KIB}KiB\"\nmode = \"{mode}\"\n"
             )
         });
-        let staging = if self.staging {
-            "staging = \"on\"\n"
-        } else {
-            ""
-        };
-        keys + staging + &rule.unwrap_or_default()
+        keys + &rule.unwrap_or_default()
     }
 
     const fn floor_word(self) -> &'static str {
@@ -107,6 +111,9 @@ impl fmt::Display for IoSetting {
         }
         if self.reserve {
             write!(f, ", reserve")?;
+        }
+        if self.order {
+            write!(f, ", order")?;
         }
         match self.floor {
             StableHow::Unstable => Ok(()),

@@ -7,8 +7,8 @@ use toml::de::DeTable;
 use super::toml_section::{Findings, Item, Section};
 use super::{from_word, parse_net};
 use crate::exports::policy::{
-    Io, IoPolicy, NamePattern, Rule, RuleParts, STAGING, StableFloor, WriteMode, check_read_ahead,
-    floor_of, parse_mode,
+    AutoUse, Hint, Io, IoPolicy, NamePattern, Rule, RuleParts, StableFloor, WriteMode,
+    check_read_ahead, floor_of, parse_mode,
 };
 use crate::limits;
 
@@ -23,6 +23,7 @@ const RULE_KEYS: &[&str] = &[
     "staging",
     "reserve",
     "order",
+    "hint",
 ];
 
 /// The policy of one export, with a warning for each rule that can never match.
@@ -41,18 +42,23 @@ pub(super) fn io_policy(
             StableFloor::Asked
         }
     };
+    let staging = section.boolean("staging", findings);
     let reserve = section.boolean("reserve", findings);
     let order = section.boolean("order", findings);
     let default = IoPolicy::default();
     let (rules, spans) = rules(section, export, findings);
     let policy = IoPolicy {
         read: read.map_or(default.read, |read| read.value),
-        write: write.map_or(default.write, |write| write.value.mode),
+        write: write.map_or(default.write, |write| write.value.way),
+        auto: section
+            .choice("auto", AutoUse::WORDS, findings)
+            .unwrap_or(default.auto),
+        hint: section
+            .choice("hint", Hint::WORDS, findings)
+            .unwrap_or(default.hint),
         stable,
         read_ahead: read_ahead(section, findings).unwrap_or(default.read_ahead),
-        staging: section
-            .choice("staging", STAGING, findings)
-            .unwrap_or(default.staging),
+        staging: staging.unwrap_or(default.staging),
         reserve: reserve.unwrap_or(default.reserve),
         order: order.unwrap_or(default.order),
         rules,
@@ -154,9 +160,10 @@ fn rule(table: &Item<&DeTable<'_>>, findings: &mut Findings<'_>) -> Option<Rule>
             .word_or_number("mode", "a mode, as \"direct\"", findings)
             .map(|mode| mode.value),
         read_ahead: read_ahead(&section, findings),
-        staging: section.choice("staging", STAGING, findings),
+        staging: section.boolean("staging", findings),
         reserve: section.boolean("reserve", findings),
         order: section.boolean("order", findings),
+        hint: section.choice("hint", Hint::WORDS, findings),
     };
     // A mistake in one key would be told again as one of the whole rule.
     if findings.len() > before {

@@ -58,6 +58,8 @@ const EXPORT_KEYS: &[&str] = &[
     "staging",
     "reserve",
     "order",
+    "auto",
+    "hint",
     "rule",
 ];
 const CLIENT_KEYS: &[&str] = &[

@@ -220,8 +220,8 @@ const WRONG: &[(&str, &str)] = &[
         "is a string; write true or false",
     ),
     (
-        "[[export]]\npath = \"DIR\"\nread = \"auto\"\n",
-        "p.toml:3: read: I/O mode \"auto\" comes later",
+        "[[export]]\npath = \"DIR\"\nauto = \"off\"\n",
+        "\"off\" is not a choice; write \"on\" or \"dry-run\"",
     ),
     (
         "[[export]]\npath = \"DIR\"\nwrite = \"fast\"\n",
@@ -234,7 +234,7 @@ const WRONG: &[(&str, &str)] = &[
     ),
     (
         "[[export]]\npath = \"DIR\"\nwrite = 5\n",
-        "write: \"5\" is no I/O mode; write \"buffered\", \"dontcache\" or \"direct\", or the kernel's numbers 0 to 4",
+        "write: \"5\" is no I/O mode; write \"buffered\", \"dontcache\", \"direct\" or \"auto\", or the kernel's numbers 0 to 4",
     ),
     (
         "[[export]]\npath = \"DIR\"\nwrite = true\n",
@@ -257,8 +257,8 @@ const WRONG: &[(&str, &str)] = &[
         "p.toml:3: [[export.rule]] mode 4 is of WRITE alone; add op = \"write\"",
     ),
     (
-        "[[export]]\npath = \"DIR\"\n[[export.rule]]\nmode = \"auto\"\n",
-        "comes later",
+        "[[export]]\npath = \"DIR\"\n[[export.rule]]\nmode = \"auto\"\nhint = \"often\"\n",
+        "\"often\" is not a choice; write \"normal\"",
     ),
     (
         "[[export]]\npath = \"DIR\"\n[[export.rule]]\nmin_size = \"1MiB\"\nmax_size = 4096\nmode = 2\n",

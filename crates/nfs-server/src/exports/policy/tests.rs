@@ -16,7 +16,7 @@ fn policy(rules: &[&str]) -> IoPolicy {
 #[test]
 fn the_first_match_wins_and_else_the_setting() {
     let policy = IoPolicy {
-        read: Mode::DontCache,
+        read: Mode::DontCache.into(),
         ..policy(&[
             "op=read,min=64KiB,name=*.ckpt,mode=direct",
             "min=1MiB,client=10.0.0.0/8,mode=buffered",
@@ -90,18 +90,39 @@ fn the_kernels_numbers_are_its_words() {
     }
     for (number, floor) in [("3", StableFloor::DataSync), ("4", StableFloor::FileSync)] {
         let expected = WriteMode {
-            mode: Mode::Direct,
+            way: Mode::Direct.into(),
             stable: Some(floor),
         };
         assert_eq!(number.parse::<WriteMode>(), Ok(expected));
         assert!(parse_mode(number).unwrap_err().contains("of WRITE alone"));
     }
-    for word in ["auto", "5", "-1", "Direct", ""] {
-        assert!(
-            parse_mode(word).unwrap_err().contains("write \"buffered\"")
-                || word == "auto" && parse_mode(word).unwrap_err().contains("comes later")
-        );
+    for word in ["5", "-1", "Direct", "Auto", ""] {
+        assert!(parse_mode(word).unwrap_err().contains("write \"buffered\""));
         assert!(word.parse::<WriteMode>().is_err());
+    }
+}
+
+#[test]
+fn a_mode_that_is_left_to_what_is_seen_is_buffered_until_it_is_chosen() {
+    assert_eq!(parse_mode("auto"), Ok(Way::Auto));
+    let mut policy = policy(&["op=write,mode=direct", "max=4KiB,mode=auto,hint=random"]);
+    policy.hint = Hint::NoReuse;
+    let write = policy.choose(Io::Write, 1, CLIENT, None);
+    assert!(!write.is_judged() && !write.takes_verdict());
+    let small = policy.choose(Io::Read, 4096, CLIENT, None);
+    assert_eq!(
+        (small.mode, small.way, small.hint),
+        (Mode::Buffered, Way::Auto, Hint::Random)
+    );
+    assert!(small.is_judged() && small.takes_verdict());
+    let large = policy.choose(Io::Read, 4097, CLIENT, None);
+    assert_eq!(large.hint, Hint::NoReuse, "the policy's own");
+    policy.auto = AutoUse::DryRun;
+    for (io, bytes) in [(Io::Write, 1), (Io::Read, 4096)] {
+        let choice = policy.choose(io, bytes, CLIENT, None);
+        assert!(choice.is_judged() && !choice.takes_verdict());
+        let unchosen = [Mode::Direct, Mode::Buffered];
+        assert_eq!(choice.mode, unchosen[usize::from(io == Io::Read)]);
     }
 }
 
@@ -125,7 +146,7 @@ fn a_wrong_rule_is_refused_with_its_cure() {
         ),
         ("client=host,mode=direct", "names are not looked up"),
         ("name=[,mode=direct", "without its \"]\""),
-        ("mode=auto", "comes later"),
+        ("mode=auto,hint=often", "write \"normal\""),
     ] {
         let refusal = parse_rule(text).unwrap_err();
         assert!(refusal.contains(expected), "{text}: {refusal}");
@@ -205,11 +226,16 @@ fn a_change_leaves_what_it_does_not_name() {
         ..policy(&["mode=direct"])
     };
     let change = IoChange {
-        read: Some(Mode::Direct),
+        read: Some(Way::Auto),
+        hint: Some(Hint::Random),
         ..IoChange::default()
     };
     let after = change.applied_to(&before);
-    assert_eq!((after.read, after.write), (Mode::Direct, Mode::Buffered));
+    assert_eq!(
+        (after.read, after.write),
+        (Way::Auto, Mode::Buffered.into())
+    );
+    assert_eq!((after.hint, after.auto), (Hint::Random, AutoUse::On));
     assert_eq!(
         (after.stable, after.rules.len()),
         (StableFloor::FileSync, 1)
@@ -222,7 +248,7 @@ fn a_change_leaves_what_it_does_not_name() {
     let after = number.applied_to(&before);
     assert_eq!(
         (after.write, after.stable),
-        (Mode::Direct, StableFloor::DataSync)
+        (Mode::Direct.into(), StableFloor::DataSync)
     );
     assert!(after.rules.is_empty());
     let contradiction = IoChange {
@@ -243,7 +269,7 @@ fn a_change_leaves_what_it_does_not_name() {
     assert_eq!(stricter.applied_to(&before).stable, StableFloor::FileSync);
     let many = IoChange {
         rules: Some(vec![
-            Rule::all(Mode::Direct);
+            Rule::all(Mode::Direct.into());
             limits::IO_RULES_PER_EXPORT_MAX + 1
         ]),
         ..IoChange::default()
@@ -361,11 +387,12 @@ fn changes_at_once_follow_each_other() {
     assert!(!live.is_changed());
 }
 
-fn any_mode() -> impl Strategy<Value = Mode> {
+fn any_way() -> impl Strategy<Value = Way> {
     prop_oneof![
-        Just(Mode::Buffered),
-        Just(Mode::DontCache),
-        Just(Mode::Direct)
+        Just(Mode::Buffered.into()),
+        Just(Mode::DontCache.into()),
+        Just(Mode::Direct.into()),
+        Just(Way::Auto),
     ]
 }
 
@@ -385,20 +412,22 @@ fn any_rule() -> impl Strategy<Value = Rule> {
         prop::option::of(size),
         nets,
         name,
-        any_mode(),
+        any_way(),
         (0..3_usize, prop::option::of(any::<bool>())),
         prop::option::of(any::<(bool, bool)>()),
+        prop::option::of(prop::sample::select(Hint::WORDS)),
     )
         .prop_map(
-            |(op, min, max, nets, name, mode, (floor, staging), reserve)| {
-                let direct_write = op == Some(Io::Write) && mode == Mode::Direct;
+            |(op, min, max, nets, name, way, (floor, staging), reserve, hint)| {
+                let direct_write = op == Some(Io::Write) && way == Mode::Direct.into();
                 Rule {
                     op,
                     min_bytes: min,
                     max_bytes: max.map_or(u64::MAX, |max| max.max(min)),
                     clients: nets.iter().map(|net| net.parse().unwrap()).collect(),
                     name: name.map(|name| name.parse().unwrap()),
-                    mode,
+                    way,
+                    hint: hint.map(|(_, hint)| hint),
                     read_ahead: None,
                     stable: if direct_write {
                         StableFloor::WORDS[floor].1
@@ -421,7 +450,7 @@ fn model(
     bytes: u64,
     client: IpAddr,
     name: Option<&[u8]>,
-) -> (Mode, Option<usize>) {
+) -> (Way, Option<usize>) {
     let mut left: Vec<usize> = (0..policy.rules.len()).collect();
     left.retain(|&index| {
         matches!(
@@ -441,7 +470,7 @@ fn model(
         (pattern, _) => pattern.is_none(),
     });
     match left.first() {
-        Some(&index) => (policy.rules[index].mode, Some(index)),
+        Some(&index) => (policy.rules[index].way, Some(index)),
         None if io == Io::Read => (policy.read, None),
         None => (policy.write, None),
     }
@@ -453,7 +482,7 @@ proptest! {
 
     #[test]
     fn a_choice_is_what_the_definition_says(
-        (read, write) in (any_mode(), any_mode()), rules in prop::collection::vec(any_rule(), 0..8),
+        (read, write) in (any_way(), any_way()), rules in prop::collection::vec(any_rule(), 0..8),
         io in any_io(), bytes in prop::sample::select(vec![0_u64, 1, 4095, 4096, 5000, 1 << 20, u64::MAX]),
         client in prop::sample::select(vec!["10.0.0.7", "10.9.0.1", "192.168.0.1", "::1"]),
         name in prop::option::of("(a|b|ab|x\\.ckpt)"),
@@ -466,7 +495,7 @@ proptest! {
             Because::Rule(index) => Some(index),
             Because::Setting => None,
         };
-        prop_assert_eq!((choice.mode, because), model(&policy, io, bytes, client, name));
+        prop_assert_eq!((choice.way, because), model(&policy, io, bytes, client, name));
         // What is said to be idle never decides.
         for (index, why) in policy.idle_rules() {
             prop_assert_ne!(because, Some(index), "{}", why);

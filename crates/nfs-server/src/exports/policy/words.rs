@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use nfs_io::UnknownMode;
 
-use super::{Io, IoPolicy, Mode, NamePattern, Rule, StableFloor};
+use super::{AutoUse, Hint, Io, IoPolicy, Mode, NamePattern, Rule, StableFloor, Way};
 use crate::exports::values::{from_word, parse_net, parse_size, word_of};
 use crate::limits;
 
@@ -17,8 +17,8 @@ pub const ON_OFF: &[(&str, bool)] = &[("on", true), ("off", false)];
 /// What a WRITE mode says: the kernel's numbers 3 and 4 are direct with a floor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteMode {
-    /// In which mode WRITEs are moved.
-    pub mode: Mode,
+    /// How the mode of WRITEs is found.
+    pub way: Way,
     /// The floor that the number 3 or 4 stands for; `None` for every other number and for words.
     pub stable: Option<StableFloor>,
 }
@@ -33,47 +33,55 @@ impl FromStr for WriteMode {
             "3" => StableFloor::DataSync,
             "4" => StableFloor::FileSync,
             _ => {
-                let mode = known_mode(text, ", or the kernel's numbers 0 to 4")?;
-                return Ok(Self { mode, stable: None });
+                let way = known_way(text, ", or the kernel's numbers 0 to 4")?;
+                return Ok(Self { way, stable: None });
             }
         };
         Ok(Self {
-            mode: Mode::Direct,
+            way: Mode::Direct.into(),
             stable: Some(stable),
         })
     }
 }
 
-/// The mode of READ, or of a rule for both operations: a word, or the kernel's number 0 (buffered),
-/// 1 (dontcache) or 2 (direct).
+/// The way of READ, or of a rule for both operations: a mode's word, `auto`, or the kernel's number 0
+/// (buffered), 1 (dontcache) or 2 (direct).
 ///
 /// # Errors
 /// The sentence to show.
-pub fn parse_mode(text: &str) -> Result<Mode, String> {
+pub fn parse_mode(text: &str) -> Result<Way, String> {
     if matches!(text, "3" | "4") {
         return Err(format!(
             "mode {text} is of WRITE alone (3 is direct with stable = \"data-sync\", 4 with \
              \"file-sync\"); write \"direct\" or 2 here"
         ));
     }
-    known_mode(text, ", or the kernel's numbers 0 to 2")
+    known_way(text, ", or the kernel's numbers 0 to 2")
 }
 
-fn known_mode(text: &str, or: &str) -> Result<Mode, String> {
+fn known_way(text: &str, or: &str) -> Result<Way, String> {
     match text {
-        "0" => Ok(Mode::Buffered),
-        "1" => Ok(Mode::DontCache),
-        "2" => Ok(Mode::Direct),
-        "auto" => Err(
-            "I/O mode \"auto\" comes later, this version does not choose by itself; write \
-             \"buffered\", \"dontcache\" or \"direct\", and rules for what is to differ"
-                .to_owned(),
-        ),
-        _ => text.parse().map_err(|_: UnknownMode| {
+        "0" => Ok(Mode::Buffered.into()),
+        "1" => Ok(Mode::DontCache.into()),
+        "2" => Ok(Mode::Direct.into()),
+        AUTO => Ok(Way::Auto),
+        _ => text.parse().map(Way::Fixed).map_err(|_: UnknownMode| {
             format!(
-                "\"{text}\" is no I/O mode; write \"buffered\", \"dontcache\" or \"direct\"{or}"
+                "\"{text}\" is no I/O mode; write \"buffered\", \"dontcache\", \"direct\" or \"auto\"{or}"
             )
         }),
+    }
+}
+
+/// The word of [`Way::Auto`].
+const AUTO: &str = "auto";
+
+/// The word for a way, as [`parse_mode`] reads it.
+#[must_use]
+pub fn show_way(way: Way) -> &'static str {
+    match way {
+        Way::Fixed(mode) => mode.word(),
+        Way::Auto => AUTO,
     }
 }
 
@@ -98,17 +106,6 @@ pub(crate) fn check_read_ahead(bytes: u64) -> Result<(), String> {
     Err(format!(
         "{bytes} cannot be read ahead; write 0 for nothing, or \"{least}\" to \"{most}\""
     ))
-}
-
-/// The words that say whether WRITEs are staged.
-pub const STAGING: &[(&str, bool)] = &[("off", false), ("on", true)];
-
-/// Whether WRITEs are staged: `on` or `off`.
-///
-/// # Errors
-/// The sentence to show.
-pub fn parse_staging(text: &str) -> Result<bool, String> {
-    from_word(text, STAGING).map_err(|message| format!("staging: {message}"))
 }
 
 /// The floor that a WRITE mode and a setting of `stable` give together.
@@ -172,6 +169,7 @@ pub(crate) struct RuleParts {
     pub(crate) staging: Option<bool>,
     pub(crate) reserve: Option<bool>,
     pub(crate) order: Option<bool>,
+    pub(crate) hint: Option<Hint>,
 }
 
 impl RuleParts {
@@ -188,15 +186,16 @@ impl RuleParts {
             "order" => self.order.replace(from_word(value, ON_OFF)?).is_some(),
             "reserve" => self.reserve.replace(from_word(value, ON_OFF)?).is_some(),
             "mode" => self.mode.replace(value.to_owned()).is_some(),
+            "hint" => self.hint.replace(from_word(value, Hint::WORDS)?).is_some(),
             "read_ahead" => {
                 let bytes = parse_read_ahead(value)?;
                 self.read_ahead.replace(bytes).is_some()
             }
-            "staging" => self.staging.replace(parse_staging(value)?).is_some(),
+            "staging" => self.staging.replace(from_word(value, ON_OFF)?).is_some(),
             _ => {
                 return Err(format!(
                     "unknown key \"{key}\"; known keys are op, min, max, client, name, mode, \
-                     read_ahead, staging, reserve, order"
+                     read_ahead, staging, reserve, order, hint"
                 ));
             }
         };
@@ -210,9 +209,6 @@ impl RuleParts {
     /// The sentence to show.
     pub(crate) fn finish(self) -> Result<Rule, String> {
         let mode = self.mode.ok_or("has no mode; add mode = \"direct\"")?;
-        if self.staging == Some(true) && self.op == Some(Io::Read) {
-            return Err("staging is of WRITE; leave it out, or write op = \"write\"".to_owned());
-        }
         let mode = match self.op {
             Some(Io::Write) => mode.parse::<WriteMode>()?,
             None if matches!(mode.as_str(), "3" | "4") => {
@@ -221,11 +217,15 @@ impl RuleParts {
                 ));
             }
             Some(Io::Read) | None => WriteMode {
-                mode: parse_mode(&mode)?,
+                way: parse_mode(&mode)?,
                 stable: None,
             },
         };
-        for (key, said) in [("reserve", self.reserve), ("order", self.order)] {
+        for (key, said) in [
+            ("staging", self.staging),
+            ("reserve", self.reserve),
+            ("order", self.order),
+        ] {
             if said.is_some() && self.op == Some(Io::Read) {
                 return Err(format!(
                     "{key} is of WRITEs alone; leave it out, or write op=write"
@@ -245,7 +245,8 @@ impl RuleParts {
         if self.clients.len() > most {
             return Err(format!("more than {most} clients; use wider networks"));
         }
-        if self.read_ahead.is_some() && (mode.mode != Mode::Direct || self.op == Some(Io::Write)) {
+        let may_be_direct = mode.way != Mode::Buffered.into() && mode.way != Mode::DontCache.into();
+        if self.read_ahead.is_some() && (!may_be_direct || self.op == Some(Io::Write)) {
             let message = "read_ahead is of direct READs alone; leave it out, or write mode direct \
                            and no other op than read";
             return Err(message.to_owned());
@@ -256,7 +257,8 @@ impl RuleParts {
             max_bytes,
             clients: self.clients,
             name: self.name,
-            mode: mode.mode,
+            way: mode.way,
+            hint: self.hint,
             read_ahead: self.read_ahead,
             stable: mode.stable.unwrap_or_default(),
             staging: self.staging,
@@ -295,14 +297,17 @@ impl fmt::Display for Rule {
             write!(f, "order={},", word_of(order, ON_OFF))?;
         }
         match self.stable {
-            StableFloor::Asked => write!(f, "mode={}", self.mode)?,
+            StableFloor::Asked => write!(f, "mode={}", show_way(self.way))?,
             StableFloor::DataSync => f.write_str("mode=3")?,
             StableFloor::FileSync => f.write_str("mode=4")?,
         }
-        match self.staging {
-            Some(staging) => write!(f, ",staging={}", word_of(staging, STAGING)),
-            None => Ok(()),
+        if let Some(staging) = self.staging {
+            write!(f, ",staging={}", word_of(staging, ON_OFF))?;
         }
+        if let Some(hint) = self.hint {
+            write!(f, ",hint={}", word_of(hint, Hint::WORDS))?;
+        }
+        Ok(())
     }
 }
 
@@ -332,10 +337,14 @@ pub(crate) fn floor_word(floor: StableFloor) -> &'static str {
 /// A change of a policy: what is left out stays as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IoChange {
-    /// Mode of READs that no rule matches.
-    pub read: Option<Mode>,
-    /// Mode of WRITEs that no rule matches.
+    /// Way of READs that no rule matches.
+    pub read: Option<Way>,
+    /// Way of WRITEs that no rule matches.
     pub write: Option<WriteMode>,
+    /// Whether modes that are chosen from what is seen are taken, or only told.
+    pub auto: Option<AutoUse>,
+    /// What is known of the calls beforehand, where no rule says something else.
+    pub hint: Option<Hint>,
     /// Floor of all WRITEs. Where this is left out and `write` is the kernel's 3 or 4, theirs.
     pub stable: Option<StableFloor>,
     /// What is read ahead of direct READs where no rule says something else, in bytes.
@@ -371,7 +380,9 @@ impl IoChange {
         let floor = floor_of(self.write, self.stable).unwrap_or(self.stable);
         IoPolicy {
             read: self.read.unwrap_or(before.read),
-            write: self.write.map_or(before.write, |write| write.mode),
+            write: self.write.map_or(before.write, |write| write.way),
+            auto: self.auto.unwrap_or(before.auto),
+            hint: self.hint.unwrap_or(before.hint),
             stable: floor.unwrap_or(before.stable),
             read_ahead: self.read_ahead.unwrap_or(before.read_ahead),
             staging: self.staging.unwrap_or(before.staging),
@@ -386,7 +397,8 @@ impl fmt::Display for IoPolicy {
     /// Writes the policy in one line: `read=direct write=buffered stable=asked
     /// rules=[op=read,min=64KiB,mode=direct]`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (read, write, stable) = (self.read, self.write, floor_word(self.stable));
+        let (read, write) = (show_way(self.read), show_way(self.write));
+        let stable = floor_word(self.stable);
         write!(f, "read={read} write={write} stable={stable}")?;
         if self.read_ahead != limits::READ_AHEAD_BYTES_DEFAULT {
             write!(f, " read_ahead={}", show_size(self.read_ahead))?;
@@ -399,6 +411,12 @@ impl fmt::Display for IoPolicy {
         }
         if self.order {
             f.write_str(" order=on")?;
+        }
+        if self.auto != AutoUse::On {
+            write!(f, " auto={}", word_of(self.auto, AutoUse::WORDS))?;
+        }
+        if self.hint != Hint::Normal {
+            write!(f, " hint={}", word_of(self.hint, Hint::WORDS))?;
         }
         if !self.rules.is_empty() {
             let rules: Vec<String> = self.rules.iter().map(ToString::to_string).collect();

@@ -3,6 +3,7 @@
 //! Modes, floors, operations and rules are texts here, in the words of [`crate::exports::policy`]: what a `ctl` of
 //! another version does not know it can still show.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -10,7 +11,9 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::exports::config::{from_word, word_of};
-use crate::exports::policy::{self, IoChange, IoPolicy, LivePolicy, STAGING, StableFloor};
+use crate::exports::policy::{
+    self, AutoUse, Hint, IoChange, IoPolicy, LivePolicy, StableFloor, show_way,
+};
 
 /// Asks for the policies: [`Command::Io`](super::Command::Io), answered with a list of [`IoState`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,7 +40,7 @@ pub struct IoOrder {
     /// What is read ahead of direct READs, written as under the key `read_ahead` of the configuration.
     #[serde(default)]
     pub read_ahead: Option<String>,
-    /// Whether WRITEs are staged, written as under the key `staging` of the configuration.
+    /// Whether WRITEs are staged: `on` or `off`.
     #[serde(default)]
     pub staging: Option<String>,
     /// Whether space is taken ahead of streams of WRITEs: `on` or `off`.
@@ -46,6 +49,12 @@ pub struct IoOrder {
     /// Whether WRITEs that come out of order wait for those before them: `on` or `off`.
     #[serde(default)]
     pub order: Option<String>,
+    /// Whether chosen modes are taken, written as under the key `auto` of the configuration.
+    #[serde(default)]
+    pub auto: Option<String>,
+    /// What is known of the calls beforehand, written as under the key `hint` of the configuration.
+    #[serde(default)]
+    pub hint: Option<String>,
     /// All rules, each as [`policy::parse_rule`] reads it; an empty list removes them.
     pub rules: Option<Vec<String>>,
 }
@@ -62,12 +71,16 @@ pub struct IoView {
     pub stable: String,
     /// Bytes that are read ahead of a sequential stream of direct READs.
     pub read_ahead_bytes: u64,
-    /// Whether WRITEs are staged.
-    pub staging: String,
+    /// The ends of direct WRITEs are staged.
+    pub staging: bool,
     /// Space is taken ahead of streams of WRITEs.
     pub reserve: bool,
     /// WRITEs that come out of order wait for those before them.
     pub order: bool,
+    /// Whether modes that are chosen from what is seen are taken: `on` or `dry-run`.
+    pub auto: String,
+    /// What is known of the calls beforehand.
+    pub hint: String,
     /// Rules in the order tried, as [`policy::parse_rule`] reads them.
     pub rules: Vec<String>,
 }
@@ -148,6 +161,9 @@ pub struct Why {
     /// What happens to a WRITE's stability.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stable: Option<WhyStable>,
+    /// What is chosen from what was seen of the file, where that is done or tried.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub auto: Option<WhyAuto>,
     /// Whether space is taken ahead of a stream of such WRITEs, and why or why not, in words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reserve: Option<String>,
@@ -171,6 +187,25 @@ pub struct Why {
     pub dirty_bytes: Option<u64>,
     /// What else there is to know, in sentences.
     pub notes: Vec<String>,
+}
+
+/// What is chosen for a file from what was seen of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WhyAuto {
+    /// The mode that the call would be given.
+    pub mode: String,
+    /// Whether it is taken: `on`, or `dry-run` where another one stays in force.
+    pub state: String,
+    /// Why that mode: one word of a closed list.
+    pub reason: String,
+    /// The reason in a sentence.
+    pub sentence: String,
+    /// The mode that the reason asks for, where the file does not take it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instead_of: Option<String>,
+    /// What it rests on, by name.
+    pub evidence: BTreeMap<String, u64>,
 }
 
 /// One rule and a call.
@@ -225,13 +260,15 @@ impl IoView {
     #[must_use]
     pub fn of(policy: &IoPolicy) -> Self {
         Self {
-            read: policy.read.to_string(),
-            write: policy.write.to_string(),
+            read: show_way(policy.read).to_owned(),
+            write: show_way(policy.write).to_owned(),
             stable: word_of(policy.stable, StableFloor::WORDS).to_owned(),
             read_ahead_bytes: policy.read_ahead,
-            staging: word_of(policy.staging, STAGING).to_owned(),
+            staging: policy.staging,
             reserve: policy.reserve,
             order: policy.order,
+            auto: word_of(policy.auto, AutoUse::WORDS).to_owned(),
+            hint: word_of(policy.hint, Hint::WORDS).to_owned(),
             rules: policy.rules.iter().map(ToString::to_string).collect(),
         }
     }
@@ -267,8 +304,17 @@ impl IoOrder {
         let read_ahead = self.read_ahead.as_deref();
         let read_ahead = read_ahead.map(policy::parse_read_ahead).transpose();
         let on_off = |word: &str| from_word(word, policy::ON_OFF);
+        let staging = self.staging.as_deref().map(on_off).transpose();
         let reserve = self.reserve.as_deref().map(on_off).transpose();
         let order = self.order.as_deref().map(on_off).transpose();
+        let auto = self
+            .auto
+            .as_deref()
+            .map(|word| from_word(word, AutoUse::WORDS));
+        let hint = self
+            .hint
+            .as_deref()
+            .map(|word| from_word(word, Hint::WORDS));
         let rules =
             |rules: &Vec<String>| rules.iter().map(|rule| policy::parse_rule(rule)).collect();
         let change = IoChange {
@@ -276,13 +322,11 @@ impl IoOrder {
             write: write.map_err(in_key("write"))?,
             stable: stable.map_err(in_key("stable"))?,
             read_ahead: read_ahead.map_err(in_key("read_ahead"))?,
-            staging: self
-                .staging
-                .as_deref()
-                .map(policy::parse_staging)
-                .transpose()?,
+            staging: staging.map_err(in_key("staging"))?,
             reserve: reserve.map_err(in_key("reserve"))?,
             order: order.map_err(in_key("order"))?,
+            auto: auto.transpose().map_err(in_key("auto"))?,
+            hint: hint.transpose().map_err(in_key("hint"))?,
             rules: self.rules.as_ref().map(rules).transpose()?,
         };
         change.check()?;

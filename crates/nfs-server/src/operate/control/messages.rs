@@ -10,6 +10,7 @@ use super::{BlockOrder, BlockStatus, IoOrder, IoQuery, WhyQuery};
 use crate::exports::config::{
     Access, Allowance, Audited, Durability, LogLevel, SquashKind, from_word, word_of,
 };
+use crate::exports::policy::show_way;
 use crate::exports::{ClientRule, Export};
 use crate::operate::io_counters::IoStatus;
 use crate::operate::latency::ProcedureStatus;
@@ -266,8 +267,8 @@ impl ExportStatus {
             durability: word_of(export.durability, Durability::WORDS).to_owned(),
             crossmnt: export.crossmnt,
             audit: word_of(export.audit, Audited::WORDS).to_owned(),
-            read: export.io.now().read.to_string(),
-            write: export.io.now().write.to_string(),
+            read: show_way(export.io.now().read).to_owned(),
+            write: show_way(export.io.now().write).to_owned(),
             rules: export.rules().iter().map(RuleStatus::of).collect(),
         }
     }

@@ -165,9 +165,9 @@ async fn how_bytes_travel_is_shown_changed_and_explained() {
             changed.map_err(|error| error.to_string())
         };
         assert!(
-            order("auto", &[])
+            order("fast", &[])
                 .unwrap_err()
-                .contains("write: I/O mode \"auto\" comes later")
+                .contains("write: \"fast\" is no I/O mode")
         );
         assert!(
             order("2", &["mode=3"])

@@ -32,6 +32,15 @@ pub struct TraceEvent {
     /// Why that is not the mode that was chosen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fallback: Option<String>,
+    /// Of a change of mode, the operation: `read` or `write`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub op: Option<String>,
+    /// Of a change of mode, the one before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// Of a change of mode, why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub because: Option<String>,
     /// What the client is told of a failure, the RFC's word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<String>,
@@ -140,6 +149,9 @@ pub(super) fn event(record: &Record, names: &Names) -> TraceEvent {
         len: details.len,
         mode: details.mode.map(|mode| mode.word().to_owned()),
         fallback: details.fallback.map(Reason::word).map(str::to_owned),
+        op: details.change.map(|(io, _, _)| io.word().to_owned()),
+        from: details.change.map(|(_, from, _)| from.word().to_owned()),
+        because: details.change.map(|(_, _, why)| why.word().to_owned()),
         status: details.status.map(str::to_owned),
         took_us: details
             .took
@@ -163,6 +175,9 @@ pub(super) fn log(line: &TraceLine) {
             len = event.len,
             mode = event.mode.as_deref().map(tracing::field::display),
             fallback = event.fallback.as_deref().map(tracing::field::display),
+            op = event.op.as_deref().map(tracing::field::display),
+            from = event.from.as_deref().map(tracing::field::display),
+            because = event.because.as_deref().map(tracing::field::display),
             status = event.status.as_deref().map(tracing::field::display),
             took_us = event.took_us,
             client = %event.client,
@@ -197,6 +212,9 @@ impl fmt::Display for TraceEvent {
         let words = [
             ("mode", &self.mode),
             ("fallback", &self.fallback),
+            ("op", &self.op),
+            ("from", &self.from),
+            ("because", &self.because),
             ("status", &self.status),
         ];
         for (name, word) in words {

@@ -1,7 +1,8 @@
+use nfs_io::auto::{Around, Direction, History};
 use nfs_io::plan::Alignment;
 
 use super::*;
-use crate::exports::policy::parse_rule;
+use crate::exports::policy::{Hint, Way, parse_rule};
 
 /// 1 MiB, with direct I/O in blocks of 4096 bytes, nothing refused.
 fn facts() -> FileFacts {
@@ -21,6 +22,12 @@ fn facts() -> FileFacts {
         refused: Refused::default(),
         would_refuse: Refused::default(),
         cached_bytes: Some((8192, 4096)),
+        history: History::default(),
+        around: Around {
+            memory_bytes: 1 << 30,
+            pressure: 250,
+            ..Around::default()
+        },
     }
 }
 
@@ -45,14 +52,57 @@ fn moved(why: &Why) -> Vec<(u64, u64, &str)> {
 const fn direct() -> IoPolicy {
     IoPolicy {
         staging: false,
-        read: Mode::Direct,
-        write: Mode::Direct,
+        read: Way::Fixed(Mode::Direct),
+        write: Way::Fixed(Mode::Direct),
+        auto: AutoUse::On,
+        hint: Hint::Normal,
         stable: StableFloor::Asked,
         read_ahead: 1 << 20,
         reserve: false,
         order: false,
         rules: Vec::new(),
     }
+}
+
+#[test]
+fn what_is_chosen_is_said_with_what_it_rests_on() {
+    let mut facts = facts();
+    facts.stat.size = 1 << 40;
+    let call = asked(Io::Read, 0, 1 << 20);
+    let mut policy = IoPolicy {
+        read: Way::Auto,
+        ..direct()
+    };
+    let why = explain(&call, &policy, &facts).unwrap();
+    let auto = why.auto.unwrap();
+    assert_eq!((&*why.mode, &*auto.mode), ("direct", "direct"));
+    assert_eq!((&*auto.state, &*auto.reason), ("on", "stream"));
+    assert_eq!(auto.evidence["calls"], 0, "nobody has called yet");
+    assert_eq!(auto.evidence["memory-bytes"], 1 << 30);
+    assert_eq!(auto.evidence["pressure-percent"], 2);
+    assert!(
+        !auto.evidence.contains_key("reused-percent"),
+        "not known yet"
+    );
+    assert!(!auto.evidence.contains_key("stable-percent"), "of WRITEs");
+    policy.auto = AutoUse::DryRun;
+    let known = IoFacts {
+        size: 1 << 40,
+        alignment: facts.alignment,
+        ..IoFacts::default()
+    };
+    let seen = call_of(&choose(&policy, &call, &known), &call, &known);
+    for _ in 0..20 {
+        facts.history.judge(&seen, &facts.around);
+    }
+    assert_eq!(facts.history.mode(Direction::Read), Some(Mode::Direct));
+    let why = explain(&call, &policy, &facts).unwrap();
+    let auto = why.auto.unwrap();
+    assert_eq!((&*why.mode, &*auto.mode), ("buffered", "direct"));
+    assert_eq!((&*auto.state, auto.evidence["calls"]), ("dry-run", 20));
+    policy.auto = AutoUse::On;
+    policy.read = Mode::Direct.into();
+    assert_eq!(explain(&call, &policy, &facts).unwrap().auto, None);
 }
 
 #[test]

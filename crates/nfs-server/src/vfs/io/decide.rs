@@ -1,7 +1,8 @@
 //! What is decided about a READ or WRITE before it moves a byte: in which mode, why, in which segments,
 //! how stable, and what is done where the file system refuses a segment.
 //!
-//! [`decide`] is a pure function of the export's policy, the call and what is known of the file. The calls
+//! [`choose`] and [`decide`] are pure functions of the export's policy, the call and what is known of the file;
+//! where the policy leaves the mode to what was seen of the file, that is put into the choice between them. The calls
 //! themselves (`read.rs`, `write.rs`) and `penstock ctl io --why` ask the same one, so what is foretold,
 //! done, counted and traced cannot differ by more than the facts that each of them found. Nothing here
 //! touches a file or panics on what a client asks.
@@ -102,10 +103,15 @@ pub(crate) fn transfer_error(errno: Errno) -> Error {
     }
 }
 
-/// Decides how `call` is moved. `None` where its range passes 2^63 - 1, the end of any file.
-pub(crate) fn decide(policy: &IoPolicy, call: &IoCall, facts: &IoFacts<'_>) -> Option<Decision> {
+/// What the policy chooses for `call`.
+pub(crate) fn choose(policy: &IoPolicy, call: &IoCall, facts: &IoFacts<'_>) -> Choice {
+    policy.choose(call.io, call.bytes as u64, call.client, facts.name)
+}
+
+/// Decides how `call` is moved, for which `choice` was made. `None` where its range passes 2^63 - 1, the end of any
+/// file.
+pub(crate) fn decide(choice: Choice, call: &IoCall, facts: &IoFacts<'_>) -> Option<Decision> {
     let IoCall { io, offset, .. } = *call;
-    let choice = policy.choose(io, call.bytes as u64, call.client, facts.name);
     let refused = facts.refused.reason(choice.mode);
     let mode = match refused {
         Some(_) => Mode::Buffered,

@@ -5,8 +5,10 @@
 //! cache within the same call, counted (`transfer.rs`), and remembered for the file (`refusals.rs`). COMMIT
 //! and what else puts a file on stable storage is in `commit.rs`. A stream that extends a file has space taken
 //! ahead of it (`stream.rs` says when, `reserve.rs` takes it and gives it back). WRITEs that come out of order wait a moment for
-//! those before them (`order.rs` says which, `in_order.rs` has them wait).
+//! those before them (`order.rs` says which, `in_order.rs` has them wait). Where the mode is left to what is seen
+//! of the file, `auto.rs` has it chosen.
 
+pub(crate) mod auto;
 mod commit;
 pub(crate) mod decide;
 mod in_order;
@@ -28,6 +30,7 @@ use nfs_io::fs::Stat;
 use nfs_io::{Buf, Share};
 
 pub(crate) use crate::exports::policy::Stability;
+pub(crate) use auto::{FileAuto, Surroundings};
 pub(crate) use commit::Rounds;
 pub(crate) use in_order::{InOrder, OrderCounters};
 pub(crate) use refusals::Refusals;

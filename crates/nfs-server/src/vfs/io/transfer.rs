@@ -3,14 +3,17 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use nfs_io::Mode;
+use nfs_io::auto::Verdict;
 use nfs_io::fs::{self, Stat};
 use nfs_io::plan::Segment;
 
 use super::super::staging::Staged;
 use super::super::{Object, Result};
-use super::decide::{Decision, Failure, IoCall, IoFacts, decide, len_of};
+use super::auto;
+use super::decide::{Decision, Failure, IoCall, IoFacts, choose, decide, len_of};
 use crate::exports::policy::Io;
 use crate::operate::io_counters::{Reason, Tally};
 use crate::operate::trace::Trace;
@@ -29,11 +32,13 @@ pub(super) struct Transfer<'c> {
     pub(super) tally: Tally,
     /// Where a WRITE's ends are staged.
     pub(super) staged: Option<Staged>,
+    /// What was chosen from what was seen of the file, taken or not.
+    judged: Option<Verdict>,
 }
 
 impl<'c> Transfer<'c> {
     /// A call on `target`, whose attributes are `stat`. `None` where the range passes the end of any file.
-    pub(super) fn new(target: &'c Target, call: &IoCall, stat: &Stat) -> Option<Self> {
+    pub(super) fn new(vfs: &Vfs, target: &'c Target, call: &IoCall, stat: &Stat) -> Option<Self> {
         let object = &target.object;
         let policy = target.tree.export.io.now();
         let name = policy.uses_names().then(|| object.name()).flatten();
@@ -43,7 +48,9 @@ impl<'c> Transfer<'c> {
             alignment: stat.alignment(object.mount.block_bytes),
             refused: object.io.refusals.of(call.io),
         };
-        let decision = decide(&policy, call, &facts)?;
+        let mut choice = choose(&policy, call, &facts);
+        let judged = vfs.judge(target, &mut choice, call, &facts);
+        let decision = decide(choice, call, &facts)?;
         let mut tally = Tally::default();
         if let Some(reason) = decision.fallback {
             tally.fallback(reason);
@@ -55,7 +62,22 @@ impl<'c> Transfer<'c> {
             decision,
             tally,
             staged: None,
+            judged,
         })
+    }
+
+    /// When the call's bytes begin to be moved, if that is to be timed.
+    pub(super) fn begin_timing(&self) -> Option<Instant> {
+        let judged = self.judged.filter(|verdict| verdict.sample);
+        judged.map(|_| Instant::now())
+    }
+
+    /// `bytes` were moved since `began`.
+    pub(super) fn end_timing(&self, began: Option<Instant>, bytes: usize) {
+        if let Some(began) = began {
+            let mode = self.decision.choice.mode;
+            auto::took(self.object, self.io, mode, bytes, began.elapsed());
+        }
     }
 
     /// What to move after `segment` failed, if the decision has an answer to that; the file's refusal is
@@ -133,7 +155,7 @@ impl Vfs {
             return;
         }
         object.io.edge_pages.store(0, Ordering::Relaxed);
-        let read = target.choose(Io::Read, u64::from(self.io_bytes_max)).mode;
+        let read = self.mode_of_reads(target, u64::from(self.io_bytes_max));
         if read == Mode::Direct {
             let job = move || fs::drop_cached(file.as_fd());
             // Nothing depends on it: pages that stay are the kernel's to judge.

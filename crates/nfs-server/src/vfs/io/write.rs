@@ -31,7 +31,7 @@ impl Vfs {
         engine: &Engine,
         target: &Target,
         offset: u64,
-        mut payload: Payload,
+        payload: Payload,
         asked: Stability,
     ) -> WithWcc<WriteDone> {
         let object = &target.object;
@@ -65,7 +65,7 @@ impl Vfs {
             stable: asked,
             memory: payload.data.address(),
         };
-        let Some(mut transfer) = Transfer::new(target, &call, &before) else {
+        let Some(mut transfer) = Transfer::new(self, target, &call, &before) else {
             return (Err(FILE_TOO_LARGE), self.wcc_unchanged(target).await);
         };
         transfer.tally.copied(payload.copied);
@@ -74,15 +74,11 @@ impl Vfs {
             .await;
         let committed = transfer.decision.stability;
         let verifier = self.verifier.bytes();
-        let data = &mut payload.data;
-        let written = match self.stage(target, &fd, &mut transfer, data).await {
-            Ok(()) => {
-                self.write_range(engine, target, &fd, &mut transfer, payload.data)
-                    .await
-            }
-            Err(error) => Err(error),
-        };
-        let result = match transfer.end_staging(written, offset) {
+        let data = payload.data;
+        let written = self
+            .write_staged(engine, target, &fd, &mut transfer, data)
+            .await;
+        let result = match written {
             Ok(0) if wanted > 0 => Err(Error::Errno(Errno::NOSPC)),
             Ok(count) => {
                 self.trace
@@ -103,6 +99,28 @@ impl Vfs {
         transfer.count(target, result.as_ref().map_or(0, |done| done.count));
         let after = self.attributes(target).await.ok();
         (result, change.wcc(before, after))
+    }
+
+    /// Stages what of the data is to be staged and writes the rest: see [`Vfs::write_range`].
+    async fn write_staged(
+        self: &Arc<Self>,
+        engine: &Engine,
+        target: &Target,
+        file: &Arc<OwnedFd>,
+        transfer: &mut Transfer<'_>,
+        mut data: Buf,
+    ) -> Result<usize> {
+        let offset = transfer.decision.asked().start;
+        let began = transfer.begin_timing();
+        let written = match self.stage(target, file, transfer, &mut data).await {
+            Ok(()) => self.write_range(engine, target, file, transfer, data).await,
+            Err(error) => Err(error),
+        };
+        let written = transfer.end_staging(written, offset);
+        if let Ok(written) = written {
+            transfer.end_timing(began, written);
+        }
+        written
     }
 
     /// Writes the segments in ascending order: a failure leaves a beginning, which is what a reply can tell.

@@ -52,6 +52,7 @@ fn all_rows(deck: &mut Deck, random: &mut Rng) -> Vec<(Plan, IoSetting)> {
         for mode in Mode::ALL {
             let setting = IoSetting {
                 reserve: random.bool(),
+                order: random.bool(),
                 ..IoSetting::all(mode)
             };
             rows.push((Plan::Row(*act), setting));
@@ -95,6 +96,7 @@ impl Deck {
             floor,
             small,
             reserve: random.bool(),
+            order: random.bool(),
             // In two of three rounds in which it does something.
             staging: write == Mode::Direct && random.u64(..3) > 0,
         }

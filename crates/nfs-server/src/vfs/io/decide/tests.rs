@@ -11,10 +11,15 @@ const STABILITIES: [Stability; 3] = [
     Stability::FileSync,
 ];
 
+/// The decision by a policy that leaves nothing to what is seen of a file.
+fn decide(policy: &IoPolicy, call: &IoCall, facts: &IoFacts<'_>) -> Option<Decision> {
+    super::decide(choose(policy, call, facts), call, facts)
+}
+
 fn policy(mode: Mode) -> IoPolicy {
     IoPolicy {
-        read: mode,
-        write: mode,
+        read: mode.into(),
+        write: mode.into(),
         ..IoPolicy::default()
     }
 }
