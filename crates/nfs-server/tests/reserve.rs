@@ -7,18 +7,22 @@ use std::io::Write as _;
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use nfs_client::Nfs3;
+use nfs_client::{Identity, Nfs3};
 use nfs_io::Errno;
 use nfs_io::faults::{Call, Fault, Rule};
 use nfs_lab::{FsKind, LoopFs};
-use nfs_server::exports::config::EngineChoice;
+use nfs_server::exports::config::{EngineChoice, ExportConfig, SquashKind};
 use nfs_server::exports::policy::{IoPolicy, Mode};
+use nfs_server::limits::RESERVE_BYTES_MAX;
 use nfs_wire::nfs3::{FileHandle, Nfsstat3, Sattr3, StableHow, WccData};
-use support::{Served, block_on, create, lookup, ok};
+use rustix::process::Signal;
+use support::process::{Starting, as_server};
+use support::{Served, block_on, connect, create, lookup, mount, ok, process};
 use tempfile::TempDir;
 
 const MIB: u64 = 1 << 20;
@@ -243,6 +247,58 @@ fn space_is_given_back_when_the_stream_is_idle_and_when_the_server_ends() {
             assert!(beyond(&path) <= SLACK, "{kind:?} {engine:?}: at the end");
             assert_has(&path, 6);
         }
+    }
+}
+
+#[test]
+fn be_the_server() {
+    let export = |export: &mut ExportConfig| {
+        export.io = reserving(Mode::Direct);
+        for client in &mut export.clients {
+            client.squash = SquashKind::None;
+        }
+    };
+    process::be_the_server(export, |_server| {});
+}
+
+#[test]
+fn what_a_killed_server_left_is_bounded_and_goes_with_the_next_stream() {
+    for kind in KINDS {
+        let place = place!(kind);
+        let (files, state) = (place.directory(), support::scratch(0o700));
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        let starting = Starting::new(as_server(&mut command, files.path(), state.path()));
+        let (mut server, addr, _said) = starting.until_it_listens();
+        let path = files.path().join("f");
+        block_on(async {
+            let client = connect(addr, Identity::sys(0, 0, &[])).await;
+            let root = mount(&client, b"/").await.unwrap();
+            let file = create(&client, &root, b"f").await;
+            // While it is open here too, nothing is given back.
+            let open = File::open(&path).unwrap();
+            stream(&client, &file, 0..3).await;
+            server.signal(Signal::KILL);
+            server.wait(Duration::from_secs(60)).unwrap();
+            drop(open);
+        });
+        let left = beyond(&path);
+        assert!(
+            (MIB..=RESERVE_BYTES_MAX).contains(&left),
+            "{kind:?}: {left}"
+        );
+        let served = Served::over(files, Some(state), |config| {
+            config.exports[0].io = reserving(Mode::Direct);
+        });
+        block_on(async {
+            let client = served.client().await;
+            let root = served.root(&client).await;
+            let file = lookup(&client, &root, b"f").await;
+            stream(&client, &file, 3..6).await;
+            ok(client.commit(&file, 0, 0).await);
+            until("given back", || served.counter("reserve_given_back") >= 1).await;
+        });
+        assert!(beyond(&path) <= SLACK, "{kind:?}: {}", beyond(&path));
+        assert_has(&path, 6);
     }
 }
 

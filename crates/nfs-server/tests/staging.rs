@@ -7,7 +7,7 @@
 
 mod support;
 
-use std::time::Duration;
+use std::cell::Cell;
 
 use bytes::Bytes;
 use nfs_client::Nfs3;
@@ -17,7 +17,7 @@ use nfs_server::exports::config::{ExportConfig, SquashKind};
 use nfs_server::exports::policy::{IoPolicy, parse_rule};
 use nfs_server::operate::control::{Asker, IoOrder, WhyQuery};
 use nfs_wire::nfs3::{CreateHow, FileHandle, Nfsstat3, Sattr3, StableHow, WriteOk};
-use support::{Served, block_on, create, lookup, mode, mount, ok, status};
+use support::{Served, block_on, create, lookup, mode, mount, ok, status, wire};
 
 /// A record as IOR's "hard" pattern has it: no multiple of anything.
 const RECORD: usize = 47_008;
@@ -57,16 +57,23 @@ macro_rules! need_staging {
     };
 }
 
+/// Does `act` as a client of the server, with a new file of this name.
+fn on_file(served: &Served, name: &str, act: impl AsyncFnOnce(&Nfs3, &FileHandle)) {
+    block_on(async {
+        let client = served.client().await;
+        let root = served.root(&client).await;
+        let file = create(&client, &root, name.as_bytes()).await;
+        act(&client, &file).await;
+    });
+}
+
 /// Does `act` with a server of its own, and compares figures with what they are if nothing was held for too long.
 fn staged(act: impl AsyncFn(&Served, &Nfs3, &FileHandle), figures: &[(&str, u64)]) {
     for _ in 0..TRIES {
         let served = served();
         need_staging!(served);
-        block_on(async {
-            let client = served.client().await;
-            let root = served.root(&client).await;
-            let file = create(&client, &root, b"file").await;
-            act(&served, &client, &file).await;
+        on_file(&served, "file", async |client, file| {
+            act(&served, client, file).await;
         });
         if served.counter("staged_flushed_time") == 0 {
             for (name, value) in figures {
@@ -153,17 +160,56 @@ fn a_stream_of_records_goes_out_in_one_direct_write_each() {
 fn without_the_option_each_end_is_a_read_modify_write() {
     let served = served_with(|policy| policy.staging = false);
     need_staging!(served);
-    block_on(async {
-        let client = served.client().await;
-        let root = served.root(&client).await;
-        let file = create(&client, &root, b"file").await;
+    on_file(&served, "file", async |client, file| {
         for record in 0..4 {
-            put_record(&client, &file, record).await;
+            put_record(client, file, record).await;
         }
         assert!(local(&served) == records(4), "at once");
     });
     assert_eq!(served.counter("staged_writes"), 0);
     assert_eq!(served.counter("read_modify_writes"), 7);
+}
+
+#[test]
+fn a_commit_flushes_what_is_held_of_its_range_and_nothing_else() {
+    // Ends in the blocks at 45056, at 139264 and at 184320.
+    let two = async |client: &Nfs3, file: &FileHandle| {
+        put_record(client, file, 0).await;
+        put_record(client, file, 3).await;
+    };
+    let range = |from: usize, count: usize| (from as u64, count as u32);
+    let cases = [
+        // A range that has no byte of what is held, in blocks that do.
+        (range(47_100, 2000), 1),
+        (range(0, RECORD), 1),
+        (range(3 * RECORD, RECORD), 2),
+        (range(RECORD + 4096, 4096), 0),
+        // A count of 0 means to the end of the file.
+        (range(3 * RECORD, 0), 2),
+        (range(0, 0), 3),
+        ((u64::MAX, u32::MAX), 0),
+    ];
+    for ((offset, count), flushed) in cases {
+        staged(
+            async |_, client, file| {
+                two(client, file).await;
+                ok(client.commit(file, offset, count).await);
+            },
+            &[("staged_flushed_commit", flushed), ("staged_writes", 2)],
+        );
+    }
+    // Whose neighbour comes after the COMMIT is still completed by it.
+    staged(
+        async |served, client, file| {
+            put_record(client, file, 0).await;
+            put_record(client, file, 1).await;
+            ok(client.commit(file, 0, RECORD as u32).await);
+            put_record(client, file, 2).await;
+            ok(client.commit(file, 0, 0).await);
+            assert!(local(served) == records(3));
+        },
+        &[("staged_blocks_completed", 2), ("read_modify_writes", 1)],
+    );
 }
 
 #[test]
@@ -210,6 +256,54 @@ fn two_clients_interleave_records_beside_a_reader() {
         },
         &[("staged_writes", COUNT as u64), ("verifier_changes", 0)],
     );
+}
+
+#[test]
+fn a_local_reader_beside_two_clients_sees_their_bytes_alone_and_at_last_all_of_them() {
+    const COUNT: usize = 32;
+    // Blocks beside a record that stays away are completed by nobody.
+    let is_written = |record: &usize| record % 3 != 2;
+    let served = served();
+    need_staging!(served);
+    on_file(&served, "file", async |client, file| {
+        let other = served.client().await;
+        let writing = Cell::new(2);
+        let writes = async |client: &Nfs3, first| {
+            for record in (first..COUNT).step_by(2).filter(is_written) {
+                put_record(client, file, record).await;
+            }
+            writing.set(writing.get() - 1);
+        };
+        let mut seen = Vec::new();
+        let looks = async {
+            while writing.get() > 0 {
+                seen = look_from_beside(&served, &seen, COUNT);
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::join!(writes(client, 0), writes(&other, 1), looks);
+        // Nobody asks for what is held: its time ends.
+        wire::until("what is held goes out", || !is_held(&served)).await;
+        let found = look_from_beside(&served, &seen, COUNT);
+        for record in (0..COUNT).filter(is_written) {
+            let at = record * RECORD;
+            assert!(found[at..at + RECORD] == data(record, RECORD), "{record}");
+        }
+        assert!(served.counter("staged_flushed_time") > 0);
+    });
+}
+
+/// The file as a local program finds it after it was `seen`: what was there stays, and what has come is of the
+/// first `count` records, or a hole.
+fn look_from_beside(served: &Served, seen: &[u8], count: usize) -> Vec<u8> {
+    let (found, expected) = (local(served), records(count));
+    assert!((seen.len()..=expected.len()).contains(&found.len()));
+    for (at, byte) in found.iter().enumerate() {
+        let was_there = seen.get(at).is_some_and(|seen| *seen != 0);
+        let is_hole = *byte == 0 && !was_there;
+        assert!(is_hole || *byte == expected[at], "byte {at} is {byte}");
+    }
+    found
 }
 
 #[test]
@@ -320,6 +414,28 @@ fn times_that_a_client_sets_stay() {
 }
 
 #[test]
+fn times_that_a_file_sync_write_was_told_stay_whatever_was_held_before_it() {
+    staged(
+        async |_, client, file| {
+            put_record(client, file, 0).await;
+            let write = client.write(
+                file,
+                1 << 20,
+                StableHow::FileSync,
+                Bytes::from(vec![9; 100]),
+            );
+            let told = ok(write.await).file_wcc.after.unwrap();
+            // Both ask for the end of the record.
+            read(client, file, RECORD - 100, 100).await;
+            ok(client.commit(file, 0, 0).await);
+            let after = ok(client.getattr(file).await).obj_attributes;
+            assert_eq!((told.mtime, told.ctime), (after.mtime, after.ctime));
+        },
+        &[("staged_flushed_write", 1), ("staged_flushed_read", 0)],
+    );
+}
+
+#[test]
 fn later_bytes_lie_over_held_ones_however_they_are_written() {
     for stable in [
         StableHow::Unstable,
@@ -357,15 +473,9 @@ fn later_bytes_lie_over_held_ones_however_they_are_written() {
 fn a_local_reader_sees_what_nobody_completes_after_the_time_limit() {
     let served = served();
     need_staging!(served);
-    block_on(async {
-        let client = served.client().await;
-        let root = served.root(&client).await;
-        let file = create(&client, &root, b"file").await;
-        put_record(&client, &file, 0).await;
-        while is_held(&served) {
-            // SLEEP: a rest between two looks; time itself is what ends this.
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+    on_file(&served, "file", async |client, file| {
+        put_record(client, file, 0).await;
+        wire::until("what is held goes out", || !is_held(&served)).await;
     });
     assert!(local(&served) == records(1));
     assert_eq!(served.counter("staged_flushed_time"), 1);
@@ -376,12 +486,9 @@ fn a_local_reader_sees_what_nobody_completes_after_the_time_limit() {
 fn what_is_held_is_written_when_the_server_ends() {
     let served = served();
     need_staging!(served);
-    block_on(async {
-        let client = served.client().await;
-        let root = served.root(&client).await;
-        let file = create(&client, &root, b"file").await;
-        put_record(&client, &file, 0).await;
-        put_record(&client, &file, 2).await;
+    on_file(&served, "file", async |client, file| {
+        put_record(client, file, 0).await;
+        put_record(client, file, 2).await;
     });
     let (files, _state) = served.stop();
     let found = std::fs::read(files.path().join("file")).unwrap();
@@ -393,28 +500,26 @@ fn what_is_held_is_written_when_the_server_ends() {
 fn who_wrote_what_is_lost_hears_of_it_once_and_by_the_verifier() {
     let served = served();
     need_staging!(served);
-    block_on(async {
-        let (client, other) = (served.client().await, served.client().await);
-        let root = served.root(&client).await;
-        let file = create(&client, &root, b"staged-full").await;
-        let wrote = put_record(&client, &file, 0).await;
+    on_file(&served, "staged-full", async |client, file| {
+        let other = served.client().await;
+        let wrote = put_record(client, file, 0).await;
         let full = Rule::new(Call::Write, Fault::Fail(Errno::NOSPC))
             .in_mode(Mode::Buffered)
             .of_name(b"staged-full")
             .inject();
         // By the COMMIT, or before it by the time limit.
-        let told = status(client.commit(&file, 0, 0).await);
+        let told = status(client.commit(file, 0, 0).await);
         assert!([Nfsstat3::Nospc, Nfsstat3::Io].contains(&told), "{told:?}");
         assert!(full.hits() > 0);
         drop(full);
-        let committed = ok(client.commit(&file, 0, 0).await);
+        let committed = ok(client.commit(file, 0, 0).await);
         assert_ne!(committed.verf, wrote.verf);
         assert_eq!(served.counter("staged_blocks_lost"), 1);
         // It sends again, and all is well.
-        let again = put_record(&client, &file, 0).await;
+        let again = put_record(client, file, 0).await;
         assert_eq!(again.verf, committed.verf);
-        assert_eq!(ok(client.commit(&file, 0, 0).await).verf, again.verf);
-        assert_eq!(ok(other.commit(&file, 0, 0).await).verf, again.verf);
+        assert_eq!(ok(client.commit(file, 0, 0).await).verf, again.verf);
+        assert_eq!(ok(other.commit(file, 0, 0).await).verf, again.verf);
     });
     let found = std::fs::read(served.path().join("staged-full")).unwrap();
     assert!(found == records(1));
@@ -424,26 +529,23 @@ fn who_wrote_what_is_lost_hears_of_it_once_and_by_the_verifier() {
 fn a_failure_of_who_completes_a_block_loses_nothing_of_its_neighbour() {
     let served = served();
     need_staging!(served);
-    block_on(async {
-        let client = served.client().await;
-        let root = served.root(&client).await;
-        let file = create(&client, &root, b"staged-join").await;
-        let wrote = put_record(&client, &file, 0).await;
+    on_file(&served, "staged-join", async |client, file| {
+        let wrote = put_record(client, file, 0).await;
         let full = Rule::new(Call::Write, Fault::Fail(Errno::NOSPC))
             .in_mode(Mode::Direct)
             .of_name(b"staged-join")
             .inject();
         let second = data(1, RECORD);
         let write = client.write(
-            &file,
+            file,
             RECORD as u64,
             StableHow::Unstable,
             Bytes::from(second),
         );
         assert_eq!(status(write.await), Nfsstat3::Nospc);
         drop(full);
-        assert_eq!(ok(client.commit(&file, 0, 0).await).verf, wrote.verf);
-        let size = ok(client.getattr(&file).await).obj_attributes.size;
+        assert_eq!(ok(client.commit(file, 0, 0).await).verf, wrote.verf);
+        let size = ok(client.getattr(file).await).obj_attributes.size;
         assert_eq!(size, RECORD as u64);
     });
     let found = std::fs::read(served.path().join("staged-join")).unwrap();
@@ -455,11 +557,8 @@ fn a_failure_of_who_completes_a_block_loses_nothing_of_its_neighbour() {
 fn a_short_write_is_told_as_what_it_is() {
     let served = served();
     need_staging!(served);
-    block_on(async {
-        let client = served.client().await;
-        let root = served.root(&client).await;
-        let file = create(&client, &root, b"staged-short").await;
-        put_record(&client, &file, 0).await;
+    on_file(&served, "staged-short", async |client, file| {
+        put_record(client, file, 0).await;
         // The first call moves a part, and the next one finds the disk full.
         let rules = [
             Rule::new(Call::Write, Fault::Shorten(16_384)).times(1),
@@ -470,11 +569,11 @@ fn a_short_write_is_told_as_what_it_is() {
             rule.of_name(b"staged-short").inject()
         });
         let second = Bytes::from(data(1, RECORD));
-        let write = client.write(&file, RECORD as u64, StableHow::Unstable, second);
+        let write = client.write(file, RECORD as u64, StableHow::Unstable, second);
         let count = ok(write.await).count as usize;
         assert!(count > 0 && count < RECORD, "{count}");
         drop(rules);
-        ok(client.commit(&file, 0, 0).await);
+        ok(client.commit(file, 0, 0).await);
         let found = std::fs::read(served.path().join("staged-short")).unwrap();
         assert!(found[..RECORD + count] == records(2)[..RECORD + count]);
         assert!(found.len() <= 2 * RECORD);
@@ -485,20 +584,17 @@ fn a_short_write_is_told_as_what_it_is() {
 fn a_refused_direct_write_takes_its_neighbour_through_the_page_cache() {
     let served = served();
     need_staging!(served);
-    block_on(async {
-        let client = served.client().await;
-        let root = served.root(&client).await;
-        let file = create(&client, &root, b"staged-refused").await;
-        put_record(&client, &file, 0).await;
+    on_file(&served, "staged-refused", async |client, file| {
+        put_record(client, file, 0).await;
         let refused = Rule::new(Call::Write, Fault::Fail(Errno::INVAL))
             .in_mode(Mode::Direct)
             .of_name(b"staged-refused")
             .inject();
-        put_record(&client, &file, 1).await;
+        put_record(client, file, 1).await;
         assert_eq!(refused.hits(), 1);
-        put_record(&client, &file, 2).await;
+        put_record(client, file, 2).await;
         assert_eq!(refused.hits(), 1, "it is remembered");
-        ok(client.commit(&file, 0, 0).await);
+        ok(client.commit(file, 0, 0).await);
     });
     let found = std::fs::read(served.path().join("staged-refused")).unwrap();
     assert!(found == records(3));
@@ -519,16 +615,13 @@ fn two_exports_of_one_directory_show_one_file() {
         config.exports.push(other);
     });
     need_staging!(served);
-    block_on(async {
-        let client = served.client().await;
-        let root = served.root(&client).await;
-        let file = create(&client, &root, b"file").await;
-        put_record(&client, &file, 0).await;
-        let other = mount(&client, b"/other").await.unwrap();
-        let seen = lookup(&client, &other, b"file").await;
+    on_file(&served, "file", async |client, file| {
+        put_record(client, file, 0).await;
+        let other = mount(client, b"/other").await.unwrap();
+        let seen = lookup(client, &other, b"file").await;
         let size = ok(client.getattr(&seen).await).obj_attributes.size;
         assert_eq!(size, RECORD as u64);
-        assert!(read(&client, &seen, 0, RECORD).await == records(1));
+        assert!(read(client, &seen, 0, RECORD).await == records(1));
     });
 }
 
@@ -552,14 +645,11 @@ fn the_option_is_changed_live_and_by_rule_and_explained() {
         let why = served.server.why_io(&query).unwrap();
         why.notes.iter().any(|note| note.contains("staged"))
     };
-    block_on(async {
-        let client = served.client().await;
-        let root = served.root(&client).await;
-        let file = create(&client, &root, b"file").await;
+    on_file(&served, "file", async |client, file| {
         assert!(why(RECORD as u64) && !why(20_000));
-        put(&client, &file, 1000, data(0, 20_000)).await;
+        put(client, file, 1000, data(0, 20_000)).await;
         assert_eq!(served.counter("staged_writes"), 0);
-        put(&client, &file, 1000, data(0, RECORD)).await;
+        put(client, file, 1000, data(0, RECORD)).await;
         assert_eq!(served.counter("staged_writes"), 1);
         let order = |staging: &str| IoOrder {
             staging: Some(staging.to_owned()),
@@ -569,17 +659,17 @@ fn the_option_is_changed_live_and_by_rule_and_explained() {
         let asker = Asker { uid: 0, pid: None };
         let changed = served.server.set_io_policy(&order("on"), asker).unwrap();
         assert!(changed.now.staging);
-        put(&client, &file, 1000, data(1, 20_000)).await;
+        put(client, file, 1000, data(1, 20_000)).await;
         assert_eq!(served.counter("staged_writes"), 2);
         assert!(why(20_000));
         let wrong = served.server.set_io_policy(&order("yes"), asker);
         assert!(wrong.unwrap_err().contains("staging"));
         served.server.set_io_policy(&order("off"), asker).unwrap();
-        put(&client, &file, 1000, data(2, 20_000)).await;
+        put(client, file, 1000, data(2, 20_000)).await;
         assert_eq!(served.counter("staged_writes"), 2);
         let mut expected = data(0, RECORD);
         expected[..20_000].copy_from_slice(&data(2, 20_000));
-        assert!(read(&client, &file, 1000, RECORD).await == expected);
+        assert!(read(client, file, 1000, RECORD).await == expected);
     });
 }
 
@@ -595,17 +685,14 @@ fn edges_beyond_the_memory_for_them_go_the_old_way() {
         config.server.memory_bytes = nfs_server::limits::MEMORY_BYTES_MIN;
     });
     need_staging!(served);
-    block_on(async {
-        let client = served.client().await;
-        let root = served.root(&client).await;
-        let file = create(&client, &root, b"file").await;
+    on_file(&served, "file", async |client, file| {
         // Two edges each, none of which has a neighbour.
         for record in 0..COUNT {
-            put(&client, &file, record * 32_768 + 100, data(record, 20_000)).await;
+            put(client, file, record * 32_768 + 100, data(record, 20_000)).await;
             let held = served.counter("staged_bytes_held");
             assert!(held <= nfs_server::limits::MEMORY_BYTES_MIN / 16, "{held}");
         }
-        ok(client.commit(&file, 0, 0).await);
+        ok(client.commit(file, 0, 0).await);
     });
     assert!(!is_held(&served));
     let edges = served.counter("read_modify_writes");

@@ -117,6 +117,11 @@ impl<'a> PeerServer<'a> {
         self.netns.command(&self.context.lab.program)
     }
 
+    /// The directory in which our server keeps its control socket.
+    pub(crate) fn state(&self) -> PathBuf {
+        self.context.lab.dir.join("state")
+    }
+
     /// The namespace in which the server can be reached.
     pub(crate) fn netns(&self) -> &Netns {
         &self.netns

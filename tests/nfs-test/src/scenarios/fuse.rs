@@ -24,6 +24,8 @@ use crate::host::{Context, Peer, PeerServer};
 const SUITE_DEADLINE: Duration = Duration::from_secs(600);
 /// How long mounting and unmounting may take.
 const MOUNT_DEADLINE: Duration = Duration::from_secs(60);
+/// Mounts of a server that stages WRITEs: names, and options of `penstock mount`.
+const STAGED: [(&str, Option<&str>); 2] = [("staged", None), ("staged-cached", Some("--cached"))];
 /// The pause between two looks at the results.
 const LOOK_AT_RESULTS: Duration = Duration::from_millis(20);
 
@@ -44,13 +46,7 @@ fn on_peer(context: &Context, peer: Peer) -> Result<String> {
     };
     let mut all = Vec::new();
     for (name, option) in [("plain", None), ("cached", Some("--cached"))] {
-        let mut command = server
-            .netns()
-            .command_among_our_mounts(&context.lab.program);
-        command.arg("mount").args(option);
-        command.arg(server.url("").to_string());
-        // Both sides are looked at: nothing may be remembered.
-        let mount = Mount::new(context, command, name, ",attr_timeout=0,entry_timeout=0")?;
+        let mount = mount_of(context, &server, name, option)?;
         all.extend(suites(context, &mount, name, operations).context(name)?);
         if peer == Peer::Penstock && name == "plain" {
             all.extend(beside(context, &mount, &[])?);
@@ -67,6 +63,11 @@ fn on_peer(context: &Context, peer: Peer) -> Result<String> {
         all.extend(beside(context, &mount, &["--cached"])?);
         mount.end().context("usual")?;
     }
+    let mut played = vec!["plain", "cached"];
+    if peer == Peer::Penstock {
+        all.extend(staged(context, &server, operations / 2)?);
+        played.extend(STAGED.map(|(name, _)| name));
+    }
     let outcome = GuestOutcome { lines: all };
     let mut wrong = failures(&outcome);
     let told = wrong.len();
@@ -80,6 +81,8 @@ fn on_peer(context: &Context, peer: Peer) -> Result<String> {
     for name in ["plain", "cached"] {
         let calls = format!("{name}-calls");
         wrong.extend(compare_calls(&outcome, &calls, &rest.join(&calls))?);
+    }
+    for name in played {
         let fsx = format!("{name}-fsx");
         wrong.extend(compare_fsx(&outcome, &fsx, &rest.join(&fsx))?);
     }
@@ -90,7 +93,7 @@ fn on_peer(context: &Context, peer: Peer) -> Result<String> {
         wrong.join(" | ")
     );
     let beside = match peer {
-        Peer::Penstock => guest::BESIDE + guest::BESIDE_CACHED,
+        Peer::Penstock => guest::BESIDE + guest::BESIDE_CACHED + STAGED.len(),
         Peer::Ganesha | Peer::KernelNfsd => 0,
     };
     let (passed, expected) = (
@@ -151,12 +154,49 @@ fn suites(context: &Context, mount: &Mount, name: &str, operations: u64) -> Resu
         &other,
         &format!("posix {point}/{name}-posix --name {name}-posix"),
     )?;
-    let seed = context.seed;
-    suite(
-        &[],
-        &format!("fsx {point} --name {name}-fsx --seed {seed} --operations {operations}"),
-    )?;
+    lines.extend(fsx(context, mount, name, operations)?);
     Ok(lines)
+}
+
+fn fsx(context: &Context, mount: &Mount, name: &str, operations: u64) -> Result<Vec<String>> {
+    let (point, seed) = (mount.point.display(), context.seed);
+    let words = format!("fsx {point} --name {name}-fsx --seed {seed} --operations {operations}");
+    let mut command = Command::new(test_binary(&context.lab.dir)?);
+    command.arg("guest").args(words.split(' '));
+    run(context, command, |_| Ok(()))
+}
+
+/// Random operations on the mount of a server that moves bytes past its page cache, with WRITEs staged and put in
+/// order and space ahead of them.
+fn staged(context: &Context, server: &PeerServer<'_>, operations: u64) -> Result<Vec<String>> {
+    let mut command = Command::new(&context.lab.program);
+    command.args(["ctl", "--state-dir"]).arg(server.state());
+    command.args(["io", "--read", "direct", "--write", "direct"]);
+    output(command.args(["--staging", "on", "--order", "on", "--reserve", "on"]))?;
+    let mut lines = Vec::new();
+    for (name, option) in STAGED {
+        let mount = mount_of(context, server, name, option)?;
+        lines.extend(fsx(context, &mount, name, operations).context(name)?);
+        mount.end().context(name)?;
+    }
+    let count = nfs_lab::counter(&context.lab, &server.state(), "staged_writes")?;
+    ensure!(count > 0, "no WRITE was staged");
+    Ok(lines)
+}
+
+/// Mounts the server's export where nothing is remembered of attributes, so that both sides can be looked at.
+fn mount_of(
+    context: &Context,
+    server: &PeerServer<'_>,
+    name: &str,
+    option: Option<&str>,
+) -> Result<Mount> {
+    let mut command = server
+        .netns()
+        .command_among_our_mounts(&context.lab.program);
+    command.arg("mount").args(option);
+    command.arg(server.url("").to_string());
+    Mount::new(context, command, name, ",attr_timeout=0,entry_timeout=0")
 }
 
 /// What a program does on the server's disk is seen on the mount, and the other way round.

@@ -1,5 +1,7 @@
 //! READ, WRITE, COMMIT (RFC 1813 §3.3.6, §3.3.7, §3.3.21).
 
+use std::ops::Range;
+
 use nfs_wire::nfs3::{
     CommitArgs, CommitOk, Failure, Nfsstat3, PostOpAttr, Procedure, ReadArgs, ReadOk, ReadOkHead,
     StableHow, WccData, WriteHead, WriteOk,
@@ -166,14 +168,22 @@ async fn commit_file(cx: &Context, args: &CommitArgs) -> Result<CommitOk, Failur
         .target(&args.file)
         .await
         .map_err(|error| fail(error, none))?;
-    // Whatever the range, the whole file is synced: Linux has no sync of a range that covers
-    // what is needed to find the data again.
-    let (result, wcc) = cx.vfs().commit(&cx.engine, &target).await;
+    let range = committed_range(args.offset, args.count);
+    let (result, wcc) = cx.vfs().commit(&cx.engine, &target, &range).await;
     let file_wcc = wcc_data(&wcc);
     match result {
         Ok(verf) => Ok(CommitOk { file_wcc, verf }),
         Err(error) => Err(fail(error, file_wcc)),
     }
+}
+
+/// The bytes that a COMMIT is about: a count of 0 means all from its offset to the end of the file (RFC 1813 §3.3.21).
+fn committed_range(offset: u64, count: u32) -> Range<u64> {
+    let end = match count {
+        0 => u64::MAX,
+        count => offset.saturating_add(count.into()),
+    };
+    offset..end
 }
 
 fn stable_how(stability: Stability) -> StableHow {

@@ -5,6 +5,7 @@
 //! late. One round at a time: the kernel reports an error to one fsync of a descriptor, and whoever
 //! is told must have marked the others before they answer.
 
+use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -15,7 +16,7 @@ use nfs_io::op::Op;
 use nfs_io::{Errno, fs};
 use parking_lot::Mutex;
 
-use super::super::staging::{WHOLE, Why};
+use super::super::staging::Why;
 use super::super::{Access, Error, Object, Result, WithWcc};
 use super::decide::transfer_error;
 use super::must_be_regular;
@@ -52,12 +53,15 @@ impl Rounds {
 }
 
 impl Vfs {
-    /// Puts everything written to the file on stable storage: the kernel offers no more for a
-    /// range. Returns the verifier from after it.
+    /// Puts what was written to `range` of the file on stable storage, and returns the verifier from after it.
+    /// What is held of the blocks of the range goes into the file; then the whole file is synced, since the kernel
+    /// has no sync of a range that covers what is needed to find its data again. What is held of other blocks
+    /// stays held: in the middle of a stream its neighbour is still on its way.
     pub(crate) async fn commit(
         self: &Arc<Self>,
         engine: &Engine,
         target: &Target,
+        range: &Range<u64>,
     ) -> WithWcc<[u8; 8]> {
         let object = &target.object;
         let change = object.begin_change(target.actor.author);
@@ -69,7 +73,7 @@ impl Vfs {
             }
         };
         change.found(&before);
-        let held = self.settle_all(object.inode(), &WHOLE, Why::Commit).await;
+        let held = self.settle_all(object.inode(), range, Why::Commit).await;
         let synced = match held {
             Ok(()) => self.sync_file(engine, target, Arc::clone(&fd), true).await,
             Err(error) => Err(error),

@@ -12,11 +12,11 @@ use nfs_io::Buf;
 use nfs_io::staging::End;
 
 use super::super::Result;
-use super::super::staging::{Sender, Why};
+use super::super::staging::{Sender, WHOLE, Why};
 use super::decide::len_of;
 use super::transfer::Transfer;
 use crate::limits;
-use crate::vfs::{Target, Vfs};
+use crate::vfs::{Stability, Target, Vfs};
 
 impl Vfs {
     /// Takes a WRITE of `data` into its file's staging if the decision lets it, and changes the decision to what is to
@@ -34,7 +34,12 @@ impl Vfs {
         let object = &target.object;
         let asked = transfer.decision.asked();
         if !transfer.decision.may_be_staged() || !has_room_for_neighbours(data, asked.start) {
-            return self.settle(object.inode(), &asked, Why::Write).await;
+            let range = match transfer.decision.stability {
+                // The times in its reply are a promise: what was accepted before it may not change them later.
+                Stability::FileSync => WHOLE,
+                Stability::Unstable | Stability::DataSync => asked,
+            };
+            return self.settle(object.inode(), &range, Why::Write).await;
         }
         let sender = Arc::new(Sender {
             object: Arc::clone(object),

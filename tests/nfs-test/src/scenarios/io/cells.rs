@@ -121,6 +121,19 @@ impl Cells {
         None
     }
 
+    /// Notes what a local read of the range `file` that begins now may find of a server that stages WRITEs: what
+    /// clients wrote may be there or not be there yet, whether or not it was acknowledged. How long it may take has
+    /// a bound in time, which is for other tests; here bytes that nobody wrote are looked for.
+    pub(super) fn begin_read_beside_staging(&self, file: Range<u64>) -> Expected<'_> {
+        let mut expected = self.begin_read(file);
+        for (cell, oldest) in expected.cells.iter().zip(&mut expected.oldest) {
+            if matches!(cell.owner, Owner::Remote | Owner::Contended) {
+                *oldest = 0;
+            }
+        }
+        expected
+    }
+
     /// Notes what a read of the range `file` that begins now may find.
     pub(super) fn begin_read(&self, file: Range<u64>) -> Expected<'_> {
         let first = self.cells.partition_point(|c| c.file.end <= file.start);
@@ -274,6 +287,10 @@ mod tests {
         expected
             .check(&content(cell.file.clone(), 0))
             .expect_err("the old bytes");
+        cells
+            .begin_read_beside_staging(cell.file.clone())
+            .check(&content(cell.file.clone(), 0))
+            .expect("old bytes, on the server's machine");
         expected.check(&vec![0; data.len()]).expect_err("a hole");
         expected.check(&vec![0xff; data.len()]).expect_err("poison");
     }

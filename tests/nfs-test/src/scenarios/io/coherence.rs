@@ -5,7 +5,8 @@
 //! The file is small and hot, and its cells lie across pages and blocks, so that the cached edges
 //! of direct WRITEs, cached WRITEs, direct middles, local writes and maps meet in the same pages
 //! again and again. Who clients are is tried in both ways: three exports of one directory, and one
-//! export with rules by client address.
+//! export with rules by client address; each without and with staged WRITEs, which the server's own machine may see
+//! late.
 
 use std::cell::{Cell as Shared, RefCell};
 use std::fs::{File, OpenOptions};
@@ -24,7 +25,7 @@ use fastrand::Rng;
 use nfs_client::nfs3::{FileHandle, StableHow};
 
 use super::bed::{Bed, Client, Ground, Mode, drop_cache, pipelined, same};
-use super::cells::{Cell, Cells, Owner};
+use super::cells::{Cell, Cells, Expected, Owner};
 use super::figures::Control;
 use crate::host::Context;
 use crate::host::wire::{block_on, ok};
@@ -49,20 +50,17 @@ pub(in crate::scenarios) fn run(context: &Context) -> Result<String> {
     let (mut writes, mut reads, mut locals) = (0, 0, 0);
     for ground in GROUNDS {
         let mut bed = Bed::new(context, ground, 320)?;
-        for mapped in [false, true] {
-            let what = || {
-                let with = if mapped { "with" } else { "without" };
-                format!("{} {with} maps, seed {}", ground.name(), context.seed)
-            };
-            // The second round finds its modes by rules instead of exports.
-            if mapped {
-                one_export(context, &bed).context("ctl io")?;
-            }
-            let done = hammer(context, &bed, mapped, &mut random).with_context(what)?;
+        for round in Round::ALL {
+            let what = || format!("{}, {round:?}, seed {}", ground.name(), context.seed);
+            round.prepare(context, &bed).context("ctl io")?;
+            let done = hammer(context, &bed, round, &mut random).with_context(what)?;
             writes += done.writes;
             reads += done.reads;
             locals += done.locals;
         }
+        // btrfs does not say how direct I/O is aligned.
+        let staged = nfs_lab::counter(&context.lab, bed.state(), "staged_writes")?;
+        ensure!(staged > 0 || ground == Ground::Btrfs, "no WRITE was staged");
         bed.stop()?;
     }
     let complaints = log.as_mut().map(KernelLog::invalidation_failures);
@@ -85,19 +83,52 @@ pub(in crate::scenarios) fn run(context: &Context) -> Result<String> {
     ))
 }
 
-/// The export of the last mode serves all: who comes from where says how.
-fn one_export(context: &Context, bed: &Bed) -> Result<()> {
-    let export = Mode::Direct.export();
-    let rules: Vec<String> = Mode::ALL
-        .iter()
-        .zip(1..)
-        .map(|(mode, host)| format!("client=127.0.0.{host}/32,mode={}", mode.word()))
-        .collect();
-    let mut words = vec!["io", &export];
-    for rule in &rules {
-        words.extend(["--rule", rule]);
+/// One time that everybody writes and reads the file.
+#[derive(Debug, Clone, Copy)]
+struct Round {
+    /// The local process has the file mapped, and clients find their modes by rules of one export.
+    mapped: bool,
+    /// Direct WRITEs are staged and put in order, with space ahead of them.
+    staged: bool,
+}
+
+impl Round {
+    /// All of them, in an order in which rules once made stay.
+    const ALL: [Self; 4] = [
+        Self::new(false, false),
+        Self::new(false, true),
+        Self::new(true, false),
+        Self::new(true, true),
+    ];
+
+    const fn new(mapped: bool, staged: bool) -> Self {
+        Self { mapped, staged }
     }
-    Control::new(&context.lab.program, bed.state()).tell(&words)
+
+    /// Tells the server how bytes are to travel.
+    fn prepare(self, context: &Context, bed: &Bed) -> Result<()> {
+        let export = Mode::Direct.export();
+        let how = if self.staged { "on" } else { "off" };
+        let mut words = vec!["io", &export, "--staging", how];
+        words.extend(["--order", how, "--reserve", how]);
+        // The export serves all then: who comes from where says how.
+        let rule =
+            |(mode, host): (Mode, u8)| format!("client=127.0.0.{host}/32,mode={}", mode.word());
+        let rules: Vec<String> = Mode::ALL.into_iter().zip(1..).map(rule).collect();
+        if self.mapped {
+            words.extend(rules.iter().flat_map(|rule| ["--rule", rule.as_str()]));
+        }
+        Control::new(&context.lab.program, bed.state()).tell(&words)
+    }
+
+    /// What a read on the server's own machine that begins now may find.
+    fn begin_local_read(self, cells: &Cells, range: std::ops::Range<u64>) -> Expected<'_> {
+        if self.staged {
+            cells.begin_read_beside_staging(range)
+        } else {
+            cells.begin_read(range)
+        }
+    }
 }
 
 struct Done {
@@ -106,11 +137,12 @@ struct Done {
     locals: u64,
 }
 
-fn hammer(context: &Context, bed: &Bed, mapped: bool, random: &mut Rng) -> Result<Done> {
+fn hammer(context: &Context, bed: &Bed, round: Round, random: &mut Rng) -> Result<Done> {
+    let mapped = round.mapped;
     let cells = Arc::new(Cells::new(random, SIZE, mapped));
     let path = bed.path(NAME);
     std::fs::write(&path, cells.initial())?;
-    let local = Local::start(&path, &cells, random)?;
+    let local = Local::start(&path, &cells, round, random)?;
     let count = if context.quick { 1500 } else { 6000 };
     let over_nfs = block_on(over_nfs(bed.address, mapped, &cells, &path, count, random));
     // Whichever failed first: the other may have failed of it.
@@ -243,10 +275,15 @@ impl Share {
     /// Checks that READ finds in each mode what pread finds on the server's machine.
     async fn same_for_all(&self, cell: &Cell) -> Result<()> {
         let (start, len) = (cell.file.start, (cell.file.end - cell.file.start) as usize);
-        let mut local = vec![0; len];
-        File::open(&self.path)?.read_exact_at(&mut local, start)?;
+        let mut read = Vec::new();
+        // The first READ has what is held of the range written.
         for (client, file, mode) in &self.views.0 {
             let (data, _) = client.read(file, start, len as u32).await?;
+            read.push((data, mode));
+        }
+        let mut local = vec![0; len];
+        File::open(&self.path)?.read_exact_at(&mut local, start)?;
+        for (data, mode) in read {
             same(&local, &data).with_context(|| format!("{} against pread", mode.word()))?;
         }
         Ok(())
@@ -288,6 +325,9 @@ fn range(random: &mut Rng, size: u64) -> std::ops::Range<u64> {
 /// Every byte is the last write's: in each mode, on the server's machine, from the disk.
 async fn at_the_end(address: SocketAddr, rules: bool, cells: &Cells, path: &Path) -> Result<()> {
     let views = Views::new(address, rules).await?;
+    let (client, file, _) = &views.0[0];
+    // What is held goes into the file.
+    ok("COMMIT", client.nfs.commit(file, 0, 0)).await?;
     let before = std::fs::read(path)?;
     for from in ["as it is", "from the disk"] {
         for (client, file, mode) in &views.0 {
@@ -317,7 +357,7 @@ struct Local {
 }
 
 impl Local {
-    fn start(path: &Path, cells: &Arc<Cells>, random: &mut Rng) -> Result<Self> {
+    fn start(path: &Path, cells: &Arc<Cells>, round: Round, random: &mut Rng) -> Result<Self> {
         let end = Arc::new(AtomicBool::new(false));
         let file = OpenOptions::new().read(true).write(true).open(path)?;
         let direct = OpenOptions::new()
@@ -329,6 +369,7 @@ impl Local {
             file,
             direct,
             cells: Arc::clone(cells),
+            round,
             random: random.fork(),
         };
         let stop = Arc::clone(&end);
@@ -358,6 +399,7 @@ struct Process {
     direct: File,
     map: Map,
     cells: Arc<Cells>,
+    round: Round,
     random: Rng,
 }
 
@@ -390,7 +432,7 @@ impl Process {
 
     fn load(&mut self) -> Result<()> {
         let range = range(&mut self.random, self.cells.size());
-        let expected = self.cells.begin_read(range.clone());
+        let expected = self.round.begin_local_read(&self.cells, range.clone());
         let mut found = vec![0; (range.end - range.start) as usize];
         self.map.read(range.start as usize, &mut found)?;
         expected.check(&found).context("by a map")
@@ -398,7 +440,7 @@ impl Process {
 
     fn read(&mut self) -> Result<()> {
         let range = range(&mut self.random, self.cells.size());
-        let expected = self.cells.begin_read(range.clone());
+        let expected = self.round.begin_local_read(&self.cells, range.clone());
         let mut found = vec![0; (range.end - range.start) as usize];
         self.file.read_exact_at(&mut found, range.start)?;
         expected.check(&found).context("by pread")
@@ -408,7 +450,7 @@ impl Process {
         const PAGE: u64 = 4096;
         let range = range(&mut self.random, self.cells.size() / PAGE * PAGE - PAGE);
         let range = range.start / PAGE * PAGE..range.end.next_multiple_of(PAGE);
-        let expected = self.cells.begin_read(range.clone());
+        let expected = self.round.begin_local_read(&self.cells, range.clone());
         let len = (range.end - range.start) as usize;
         let mut memory = vec![0_u8; len + PAGE as usize];
         let start = memory.as_ptr().align_offset(PAGE as usize);

@@ -5,9 +5,11 @@
 //! calls run over several connections; cut; see what the server answers now; end it; mount again
 //! and compare; start it again and do what a client does (old handles, resend what was not
 //! committed). Three kinds of rounds: one row of the durability table at a time with nothing else
-//! going on, names only (data that is synced would carry names along), and everything mixed.
+//! going on, names only (data that is synced would carry names along), and everything mixed. Then some rounds of
+//! clients that write one file by turns.
 
 mod attributes;
+mod by_turns;
 mod content;
 mod data;
 mod model;
@@ -49,6 +51,8 @@ const PAUSE_MAX_US: u64 = 1500;
 /// Number of files that a sequence finds in each of its two directories.
 const FILES: u64 = 6;
 const OTHERS: u64 = 3;
+/// For so many cuts there is one more under clients that write one file by turns.
+const CUTS_PER_TURNS: u32 = 8;
 /// Number of rounds in the scenario that kills the server.
 const KILLS: u32 = 25;
 
@@ -119,6 +123,13 @@ fn rounds(context: &Context, mut bench: Bench<'_>, count: u32) -> Result<String>
     let server = bench.start(IoSetting::all(Mode::Buffered))?;
     resent += wire::block_on(bench.aftermath(&server)).context("after the last round")?;
     server.stop()?;
+    let turns = if bench.fs.is_some() {
+        count / CUTS_PER_TURNS
+    } else {
+        0
+    };
+    let (committed, again) = by_turns::rounds(context, &mut bench, turns, &mut random)?;
+    resent += again;
     if bench.fs.is_some() {
         moved.check(&schedule)?;
         ensure!(!staged || staged_writes > 0, "no WRITE was staged");
@@ -126,7 +137,8 @@ fn rounds(context: &Context, mut bench: Bench<'_>, count: u32) -> Result<String>
     let of_mode = |mode| schedule.iter().filter(|(_, io)| io.write == mode).count();
     let modes = Mode::ALL.map(|mode| format!("{} {}", of_mode(mode), mode.word()));
     Ok(format!(
-        "{count} rounds ({}), {calls} acknowledged calls, {resent} writes resent",
+        "{count} rounds ({}), {calls} acknowledged calls; {turns} of records by turns, {committed} committed; \
+         {resent} writes resent",
         modes.join(", ")
     ))
 }
