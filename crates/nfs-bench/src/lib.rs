@@ -10,12 +10,14 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::too_many_lines))]
 
 pub mod attacks;
+pub mod auto;
 pub mod baseline;
 mod calls;
 pub mod client;
 pub mod content;
 pub mod counters;
 mod input;
+pub mod ior_hard;
 pub mod limits;
 pub mod modes;
 pub mod out_of_order;

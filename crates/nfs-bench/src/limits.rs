@@ -1,7 +1,9 @@
 //! Caps of the measuring program.
 
-/// Calls in flight on the one connection of a load.
+/// Calls in flight on one connection of a load.
 pub const DEPTH_MAX: usize = 256;
+/// Clients that move one file together: each is a thread of the load.
+pub const CLIENTS_MAX: usize = 64;
 /// Longest reply that a load accepts, in bytes: nothing it asks for is longer than 4 KiB of data.
 pub const REPLY_BYTES_MAX: usize = 64 * 1024;
 /// Rounds of one run; more only narrow the spread of the medians.

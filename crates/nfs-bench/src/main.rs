@@ -1,33 +1,37 @@
 //! `nfs-bench`, started by `cargo xtask bench`: parses, calls, prints.
 
+mod command_line;
+
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
-use clap::{Args, Parser, Subcommand};
+use anyhow::{Result, bail};
+use clap::{Parser, Subcommand};
 use nfs_bench::attacks::attacker::{self, Job};
 use nfs_bench::attacks::kind::Attack;
 use nfs_bench::attacks::run::{self as attacks, Options as AttacksOptions};
 use nfs_bench::attacks::storm::{self, Options as StormOptions};
 use nfs_bench::attacks::storm_report;
+use nfs_bench::auto::run as auto;
 use nfs_bench::baseline::load::{self, Amount, Load};
 use nfs_bench::baseline::run::{self as baseline, Kind, Options};
 use nfs_bench::baseline::workload::Workload;
 use nfs_bench::client;
 use nfs_bench::client::mover::{self, Move};
-use nfs_bench::client::plan::Sizes;
-use nfs_bench::client::run::Options as ClientOptions;
-use nfs_bench::content::Data;
+use nfs_bench::ior_hard;
 use nfs_bench::limits;
-use nfs_bench::modes::run::{self as modes, Options as ModesOptions};
+use nfs_bench::modes::run as modes;
 use nfs_bench::modes::{page, supervise};
-use nfs_bench::out_of_order::run::{self as out_of_order, Options as OutOfOrderOptions};
+use nfs_bench::out_of_order::run as out_of_order;
 use nfs_bench::respond;
 use nfs_bench::stage;
 use nfs_client::NfsUrl;
-use serde::Serialize;
+
+use self::command_line::{
+    AutoArgs, ClientArgs, IorHardArgs, ModesArgs, OutOfOrderArgs, Results, kib, rounds,
+};
 
 /// Measures NFS servers against each other
 #[derive(Parser)]
@@ -118,8 +122,13 @@ enum What {
     },
     /// The I/O modes: ours in each, other servers and local fio, in turn, with little memory
     Modes(Box<ModesArgs>),
+    /// IOR's "hard" pattern: clients that take turns in one file with records of 47008 bytes, ours in each mode, with
+    /// staging and with aligned records, and other servers
+    IorHard(IorHardArgs),
     /// WRITEs out of order: one stream shuffled within each k, in each I/O mode, with reserve, order, both and neither
     OutOfOrder(OutOfOrderArgs),
+    /// The mode that the server chooses for itself beside each fixed one, at a dozen workloads, with little memory
+    Auto(AutoArgs),
     /// The client: ours, libnfs's utilities, on our server, Ganesha and a responder without I/O
     Client(ClientArgs),
     /// Read or write one file with the client library (what `client` measures it with)
@@ -186,226 +195,6 @@ enum What {
         #[arg(long)]
         from: Option<Ipv4Addr>,
     },
-}
-
-#[derive(Args)]
-struct ClientArgs {
-    /// Smaller files and fewer rounds: within ten minutes
-    #[arg(long)]
-    quick: bool,
-    /// Only rows whose label contains this: "SERVER, WORK: TOOL", as they are printed
-    #[arg(long)]
-    filter: Option<String>,
-    /// Measurements of each, of which the median is shown (3, or 5 without --quick)
-    #[arg(long)]
-    rounds: Option<usize>,
-    /// The size of the large file (4, or 1 with --quick)
-    #[arg(long)]
-    gib: Option<f64>,
-    /// The Linux kernel's client too, in User Mode Linux (a minute or two more for each round)
-    #[arg(long)]
-    kernel: bool,
-    /// How many small files (10,000, or 2,000 with --quick)
-    #[arg(long)]
-    files: Option<usize>,
-    #[command(flatten)]
-    results: Results,
-}
-
-impl ClientArgs {
-    fn options(&self) -> Result<ClientOptions> {
-        let rounds = rounds(self.rounds.unwrap_or(if self.quick { 3 } else { 5 }))?;
-        let whole = file_bytes(self.gib.unwrap_or(if self.quick { 1.0 } else { 4.0 }))?;
-        let files = self.files.unwrap_or(if self.quick { 2000 } else { 10_000 });
-        if files > limits::SMALL_FILES_MAX {
-            bail!("--files is at most {}", limits::SMALL_FILES_MAX);
-        }
-        Ok(ClientOptions {
-            sizes: Sizes {
-                whole,
-                // Long enough that start and end do not count, and there are many of them.
-                swept: whole.min(if self.quick { 512 << 20 } else { 1 << 30 }),
-                small: (256 << 20).min(whole),
-            },
-            files,
-            rounds,
-            filter: self.filter.clone(),
-            kernel: self.kernel,
-        })
-    }
-}
-
-/// Where the figures of a comparison go, besides standard output.
-#[derive(Args)]
-struct Results {
-    /// Write everything, all rounds included, to this file
-    #[arg(long)]
-    json: Option<PathBuf>,
-    /// Write tables, pictures and JSON into this directory
-    #[arg(long)]
-    report: Option<PathBuf>,
-}
-
-impl Results {
-    /// Writes `report` as JSON, and with `page` as a directory, where these were asked for.
-    fn write<R: Serialize>(
-        &self,
-        report: &R,
-        page: impl FnOnce(&R, &Path) -> Result<()>,
-    ) -> Result<()> {
-        if let Some(path) = &self.json {
-            std::fs::write(path, serde_json::to_vec_pretty(report)?)
-                .with_context(|| path.display().to_string())?;
-        }
-        self.report.as_deref().map_or(Ok(()), |at| page(report, at))
-    }
-}
-
-/// Checks the number of rounds, which is 1 to [`limits::ROUNDS_MAX`].
-fn rounds(rounds: usize) -> Result<usize> {
-    if rounds == 0 || rounds > limits::ROUNDS_MAX {
-        bail!("--rounds is 1 to {}", limits::ROUNDS_MAX);
-    }
-    Ok(rounds)
-}
-
-/// Whole mebibytes, so that every workload but the odd one reads to the very end.
-fn file_bytes(gib: f64) -> Result<u64> {
-    if !(gib > 0.0 && gib <= limits::FILE_GIB_MAX) {
-        bail!("--gib is more than 0 and at most {}", limits::FILE_GIB_MAX);
-    }
-    Ok(((gib * 1024.0).ceil() as u64) << 20)
-}
-
-fn kib(text: &str) -> Result<u32> {
-    let number = text.trim_end_matches("KiB");
-    let kib: u32 = number.parse().context("a number of KiB")?;
-    kib.checked_mul(1024).context("too large")
-}
-
-#[derive(Args)]
-struct ModesArgs {
-    /// Fewer rounds, and no measurement longer than a few seconds: a quarter of an hour in all
-    #[arg(long)]
-    quick: bool,
-    /// Only workloads whose name contains this
-    #[arg(long)]
-    filter: Option<String>,
-    /// Only contenders whose name contains this (may be given more than once)
-    #[arg(long)]
-    who: Vec<String>,
-    /// Only this volume: fast, or disk
-    #[arg(long, value_parser = ["fast", "disk"])]
-    on: Option<String>,
-    /// No calls after so long in a measurement (without --quick the whole file)
-    #[arg(long)]
-    seconds: Option<f64>,
-    /// The size of the file
-    #[arg(long, default_value_t = 4.0)]
-    gib: f64,
-    /// The memory cgroup's limit
-    #[arg(long, default_value_t = 512)]
-    memory_mib: u64,
-    /// Calls in flight
-    #[arg(long, default_value_t = 32)]
-    depth: usize,
-    /// A client alone with its file: one READ in flight, from one end to the other. Only ours and only the
-    /// workloads seq-read-1m and seq-read-128k, unless --who or --filter says otherwise; their goal is that direct
-    /// with read-ahead is no slower than dontcache
-    #[arg(long, conflicts_with = "depth")]
-    alone: bool,
-    /// Measurements of each, of which the median is shown (3, or 5 without --quick)
-    #[arg(long)]
-    rounds: Option<usize>,
-    /// What files on the fast device hold: `filled` costs a device in memory next to nothing, as a disk's data
-    /// costs the CPU nothing; `noise` makes zram try to compress it in vain, most of a second per GiB written
-    #[arg(long, default_value = "filled")]
-    data: Data,
-    /// Count system calls (strace), and the bytes that ours copies, on the first volume
-    #[arg(long)]
-    count: bool,
-    /// Ours with the threads engine as well
-    #[arg(long)]
-    threads: bool,
-    /// Where unfs3's unfsd is, if not on the path
-    #[arg(long)]
-    unfsd: Option<PathBuf>,
-    /// A directory on the disk to be measured
-    #[arg(long, default_value = "target")]
-    directory: PathBuf,
-    #[command(flatten)]
-    results: Results,
-}
-
-impl ModesArgs {
-    fn options(&self) -> Result<ModesOptions> {
-        let rounds = rounds(self.rounds.unwrap_or(if self.quick { 3 } else { 5 }))?;
-        let seconds = self.seconds.or(self.quick.then_some(2.0));
-        let random = seconds.unwrap_or(5.0).min(5.0);
-        Ok(ModesOptions {
-            file_bytes: file_bytes(self.gib)?,
-            memory_bytes: self.memory_mib << 20,
-            depth: if self.alone { 1 } else { self.depth },
-            alone: self.alone,
-            at_most: seconds.map(Duration::try_from_secs_f64).transpose()?,
-            random_for: Duration::try_from_secs_f64(random)?,
-            rounds,
-            filter: self.filter.clone(),
-            who: self.who.clone(),
-            on: self.on.clone(),
-            data: self.data,
-            count: self.count,
-            threads: self.threads,
-            unfsd: self.unfsd.clone(),
-        })
-    }
-}
-
-#[derive(Args)]
-struct OutOfOrderArgs {
-    /// A smaller file and fewer rounds: some minutes
-    #[arg(long)]
-    quick: bool,
-    /// Only cases whose name contains this, as they are printed (may be given more than once)
-    #[arg(long)]
-    who: Vec<String>,
-    /// Only this volume: fast, or disk
-    #[arg(long, value_parser = ["fast", "disk"])]
-    on: Option<String>,
-    /// The size of the file (2, or 1 with --quick)
-    #[arg(long)]
-    gib: Option<f64>,
-    /// The memory cgroup's limit
-    #[arg(long, default_value_t = 512)]
-    memory_mib: u64,
-    /// WRITEs in flight
-    #[arg(long, default_value_t = 64)]
-    depth: usize,
-    /// Measurements of each, of which the median is shown (3, or 5 without --quick)
-    #[arg(long)]
-    rounds: Option<usize>,
-    /// What files on the fast device hold; see `modes`
-    #[arg(long, default_value = "filled")]
-    data: Data,
-    /// A directory on the disk to be measured
-    #[arg(long, default_value = "target")]
-    directory: PathBuf,
-    #[command(flatten)]
-    results: Results,
-}
-
-impl OutOfOrderArgs {
-    fn options(&self) -> Result<OutOfOrderOptions> {
-        Ok(OutOfOrderOptions {
-            file_bytes: file_bytes(self.gib.unwrap_or(if self.quick { 1.0 } else { 2.0 }))?,
-            memory_bytes: self.memory_mib << 20,
-            depth: self.depth,
-            rounds: rounds(self.rounds.unwrap_or(if self.quick { 3 } else { 5 }))?,
-            who: self.who.clone(),
-            on: self.on.clone(),
-            data: self.data,
-        })
-    }
 }
 
 fn main() -> ExitCode {
@@ -486,7 +275,9 @@ fn run(command: What) -> Result<ExitCode> {
             run_storm(&options, &results)
         }
         What::Modes(arguments) => run_modes(&arguments),
+        What::IorHard(arguments) => run_ior_hard(&arguments),
         What::OutOfOrder(arguments) => run_out_of_order(&arguments),
+        What::Auto(arguments) => run_auto(&arguments),
         What::Client(arguments) => run_client(&arguments),
         What::Move {
             url,
@@ -616,14 +407,8 @@ fn run_client(arguments: &ClientArgs) -> Result<ExitCode> {
 
 fn run_modes(arguments: &ModesArgs) -> Result<ExitCode> {
     let options = arguments.options()?;
-    if !stage::is_inside() {
-        if !stage::is_root() {
-            bail!(
-                "this needs root: it makes namespaces, memory cgroups and a file system of its own"
-            );
-        }
-        let status = supervise::run_inside(&arguments.directory, options.fast_bytes())?;
-        return Ok(code(status));
+    if let Some(ended) = supervised(&arguments.directory, options.fast_bytes())? {
+        return Ok(ended);
     }
     let report = modes::run(&options)?;
     arguments.results.write(&report, page::write)?;
@@ -631,22 +416,55 @@ fn run_modes(arguments: &ModesArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+fn run_ior_hard(arguments: &IorHardArgs) -> Result<ExitCode> {
+    let options = arguments.options()?;
+    if let Some(ended) = supervised(&arguments.directory, options.fast_bytes())? {
+        return Ok(ended);
+    }
+    let report = modes::run(&options)?;
+    arguments.results.write(&report, ior_hard::page::write)?;
+    print!("{}", ior_hard::table::summary(&report).text());
+    Ok(ExitCode::SUCCESS)
+}
+
 fn run_out_of_order(arguments: &OutOfOrderArgs) -> Result<ExitCode> {
     let options = arguments.options()?;
-    if !stage::is_inside() {
-        if !stage::is_root() {
-            bail!(
-                "this needs root: it makes namespaces, memory cgroups and a file system of its own"
-            );
-        }
-        let status = supervise::run_inside(&arguments.directory, options.fast_bytes())?;
-        return Ok(code(status));
+    if let Some(ended) = supervised(&arguments.directory, options.fast_bytes())? {
+        return Ok(ended);
     }
     let report = out_of_order::run(&options)?;
     let write = nfs_bench::out_of_order::page::write;
     arguments.results.write(&report, write)?;
     print!("{}", report.summary().text());
     Ok(ExitCode::SUCCESS)
+}
+
+fn run_auto(arguments: &AutoArgs) -> Result<ExitCode> {
+    let options = arguments.options()?;
+    if let Some(ended) = supervised(&arguments.directory, options.fast_bytes())? {
+        return Ok(ended);
+    }
+    let report = auto::run(&options)?;
+    arguments
+        .results
+        .write(&report, nfs_bench::auto::page::write)?;
+    print!("{}", report.summary().text());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// How the run ended that this process started in namespaces of its own; `None` in that run.
+///
+/// # Errors
+/// This is not root's process, or the namespaces cannot be made.
+fn supervised(directory: &Path, fast_bytes: Option<u64>) -> Result<Option<ExitCode>> {
+    if stage::is_inside() {
+        return Ok(None);
+    }
+    if !stage::is_root() {
+        bail!("this needs root: it makes namespaces, memory cgroups and a file system of its own");
+    }
+    let status = supervise::run_inside(directory, fast_bytes)?;
+    Ok(Some(code(status)))
 }
 
 /// How this program ends, as it ended inside its namespaces.

@@ -364,7 +364,7 @@ mod tests {
     use std::sync::atomic::AtomicU64;
 
     use super::*;
-    use crate::modes::stream::{self, Job};
+    use crate::modes::stream::{self, Checked, Job};
     use crate::modes::work::{Direction, Work};
     use crate::servers::Place;
 
@@ -387,6 +387,7 @@ mod tests {
     fn job(work: Work) -> Job {
         Job {
             work,
+            clients: 1,
             depth: 32,
             name: "file".to_owned(),
             file_bytes: 96 << 20,
@@ -394,7 +395,7 @@ mod tests {
             seed: 1,
             shuffled: 1,
             data: crate::content::Data::Noise,
-            checked: false,
+            checked: Checked::Nothing,
         }
     }
 
@@ -416,9 +417,22 @@ mod tests {
     }
 
     #[test]
+    fn clients_that_take_turns_move_the_file_together() {
+        let calls = (96 << 20) / 47_008;
+        for work in [Work::Write47008, Work::Read47008] {
+            let (mut job, progress) = (job(work), AtomicU64::new(0));
+            job.clients = 4;
+            let outcome = stream::run(&place(false), &job, &progress).unwrap();
+            assert_eq!(outcome.calls, calls, "{}", work.name());
+            assert_eq!(outcome.bytes, calls * 47_008);
+            assert_eq!(progress.into_inner(), outcome.bytes);
+        }
+    }
+
+    #[test]
     fn wrong_bytes_end_a_read() {
         let mut job = job(Work::SeqRead1m);
-        job.checked = true;
+        job.checked = Checked::Some;
         let error = stream::run(&place(true), &job, &AtomicU64::new(0)).unwrap_err();
         assert!(format!("{error:#}").contains("wrong bytes"), "{error:#}");
     }

@@ -2,6 +2,7 @@
 //! core and reached over loopback.
 
 use std::ffi::OsString;
+use std::fmt::Write as _;
 use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
@@ -43,8 +44,8 @@ pub struct Penstock<'a> {
     pub mode: Option<&'a str>,
     /// How much is read ahead of direct READs; the server's own choice if not given.
     pub read_ahead: Option<&'a str>,
-    /// Whether space is taken ahead of streams of WRITEs.
-    pub reserve: bool,
+    /// Whether space is taken ahead of streams of WRITEs; the server's own choice if not given.
+    pub reserve: Option<bool>,
     /// Whether the ends of direct WRITEs are staged.
     pub staging: bool,
     /// Whether WRITEs that come out of order wait for those before them.
@@ -222,8 +223,8 @@ impl Start<'_> {
         let ahead = ours
             .read_ahead
             .map_or(String::new(), |ahead| format!("read_ahead = \"{ahead}\"\n"));
-        if ours.reserve {
-            modes.push_str("reserve = true\n");
+        if let Some(reserve) = ours.reserve {
+            let _ = writeln!(modes, "reserve = {reserve}");
         }
         if ours.order {
             modes.push_str("order = true\n");

@@ -1,5 +1,6 @@
 //! The fast device: a file system in memory that takes direct I/O, so that what is measured is the path and not a disk.
 
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -23,6 +24,27 @@ pub struct Volume {
 }
 
 impl Volume {
+    /// The volumes of a comparison: the fast one of `fast_bytes` if that is wanted, and the one on disk unless `on`
+    /// names another.
+    ///
+    /// # Errors
+    /// See [`Self::fast`] and [`Self::disk`].
+    pub fn wanted(
+        (zram, fast_at, fast_bytes): (Option<&Path>, &Path, Option<u64>),
+        disk: &Path,
+        on: Option<&str>,
+        data: Data,
+    ) -> Result<Vec<Self>> {
+        let mut volumes = Vec::new();
+        if let Some(bytes) = fast_bytes {
+            volumes.push(Self::fast(zram, fast_at, bytes, data)?);
+        }
+        if on.is_none_or(|on| on == "disk") {
+            volumes.push(Self::disk(disk)?);
+        }
+        Ok(volumes)
+    }
+
     /// A new XFS, mounted at `directory`, on `zram` or on a loop device over a file of `bytes` in a tmpfs.
     ///
     /// # Errors
@@ -77,6 +99,15 @@ impl Volume {
         })
     }
 
+    /// Bytes that the volume's device was read since it is there, by whomever; `None` where the kernel does not
+    /// tell, as for file systems without a device.
+    pub fn device_read_bytes(&self) -> Option<u64> {
+        let dev = std::fs::metadata(&self.directory).ok()?.dev();
+        let (major, minor) = (rustix::fs::major(dev), rustix::fs::minor(dev));
+        let stat = std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/stat")).ok()?;
+        read_bytes(&stat)
+    }
+
     /// Brings everything written to the device, and gives the blocks of deleted files back to it where that
     /// frees memory.
     ///
@@ -90,5 +121,24 @@ impl Volume {
             let _ = output("fstrim", &[&self.directory.display().to_string()]);
         }
         Ok(())
+    }
+}
+
+/// The bytes that were read, by the line of figures that the kernel has of a block device: reads, merged reads and
+/// sectors of 512 bytes come first (Documentation/block/stat.rst).
+fn read_bytes(stat: &str) -> Option<u64> {
+    let sectors: u64 = stat.split_whitespace().nth(2)?.parse().ok()?;
+    sectors.checked_mul(512)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_third_figure_of_a_device_is_sectors_that_were_read() {
+        let stat = "    7      1       24        3    9 8 7 6 5 4 3\n";
+        assert_eq!(read_bytes(stat), Some(24 * 512));
+        assert_eq!(read_bytes("7 1"), None);
     }
 }

@@ -187,7 +187,7 @@ pub(super) fn start(
         Program::Penstock(Penstock {
             engine: Some(engine),
             mode: None,
-            reserve: false,
+            reserve: None,
             order: false,
             pseudo: "/",
             guests: None,

@@ -83,7 +83,7 @@ impl Kind {
             Program::Penstock(Penstock {
                 engine: Some(engine),
                 mode: None,
-                reserve: false,
+                reserve: None,
                 order: false,
                 pseudo: "/",
                 guests: None,

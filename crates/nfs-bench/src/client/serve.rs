@@ -67,7 +67,7 @@ impl Server {
             Self::Penstock => Program::Penstock(Penstock {
                 engine: None,
                 mode: None,
-                reserve: false,
+                reserve: None,
                 order: false,
                 // Not at "/", which libnfs 4 cannot mount where it is listed as an export.
                 pseudo: respond::EXPORT,

@@ -111,6 +111,8 @@ pub struct Start<'a> {
     pub work: PathBuf,
     /// Number of the core that the server is bound to.
     pub cpu: usize,
+    /// Whether the server of this project takes space ahead of streams of WRITEs; its own choice if not given.
+    pub reserve: Option<bool>,
     /// Words before the server's command that start it in a cgroup.
     pub wrapper: &'a [String],
     /// Path of `unfsd`, if unfs3 is there.
@@ -123,39 +125,16 @@ impl Start<'_> {
     /// # Errors
     /// A binary is missing, the server does not come up, or `contender` is no server.
     pub fn start(self, contender: Contender) -> Result<Serving> {
+        let direct = self.ours(Engine::Uring, Mode::Direct);
         let program = match contender {
-            Contender::Penstock(engine, mode) => Program::Penstock(Penstock {
-                engine: Some(engine),
-                mode: Some(mode.word()),
-                read_ahead: None,
-                reserve: false,
-                order: false,
-                staging: false,
-                pseudo: "/",
-                guests: None,
-                neighbours: None,
-            }),
+            Contender::Penstock(engine, mode) => Program::Penstock(self.ours(engine, mode)),
             Contender::Staged => Program::Penstock(Penstock {
-                engine: Some(Engine::Uring),
-                mode: Some(Mode::Direct.word()),
-                read_ahead: None,
-                reserve: false,
-                order: false,
                 staging: true,
-                pseudo: "/",
-                guests: None,
-                neighbours: None,
+                ..direct
             }),
             Contender::NothingAhead => Program::Penstock(Penstock {
-                engine: Some(Engine::Uring),
-                mode: Some(Mode::Direct.word()),
                 read_ahead: Some("0"),
-                reserve: false,
-                staging: false,
-                order: false,
-                pseudo: "/",
-                guests: None,
-                neighbours: None,
+                ..direct
             }),
             Contender::Ganesha => Program::Ganesha,
             Contender::Unfs3 => Program::Unfs3(self.unfsd.context("unfsd is not there")?),
@@ -180,6 +159,21 @@ impl Start<'_> {
             server,
             work: self.work,
         })
+    }
+
+    /// The server of this project in one mode.
+    fn ours(&self, engine: Engine, mode: Mode) -> Penstock<'static> {
+        Penstock {
+            engine: Some(engine),
+            mode: Some(mode.word()),
+            read_ahead: None,
+            reserve: self.reserve,
+            order: false,
+            staging: false,
+            pseudo: "/",
+            guests: None,
+            neighbours: None,
+        }
     }
 }
 

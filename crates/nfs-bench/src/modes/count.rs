@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use nfs_lab::cgroup::Cgroup;
 use serde::{Deserialize, Serialize};
 
-use super::contender::Contender;
+use super::contender::{Contender, Serving};
 use super::measure::{Common, job, start};
 use super::stream;
 use super::work::Work;
@@ -97,10 +97,31 @@ pub fn count(
 }
 
 fn own(state: &Path, work: Work) -> Result<Own> {
+    parse(&status(state)?, work).context("the server's own figures")
+}
+
+/// Parts of blocks that the server of this project left to the page cache since it began.
+///
+/// # Errors
+/// It is not ours, or does not answer.
+pub(super) fn read_modify_writes(serving: &Serving) -> Result<u64> {
+    /// The part of the status that is looked at.
+    #[derive(Deserialize)]
+    struct Status {
+        counters: BTreeMap<String, u64>,
+    }
+
+    let status = status(&serving.work.join("state"))?;
+    let counters = serde_json::from_str::<Status>(&status)?.counters;
+    let counted = counters.get("read_modify_writes").copied();
+    counted.context("the server counts no read-modify-writes")
+}
+
+/// What the server with this state says of itself, as JSON.
+fn status(state: &Path) -> Result<String> {
     let binary = servers::binary()?.display().to_string();
     let state = state.display().to_string();
-    let json = output(&binary, &["ctl", "--state-dir", &state, "--json", "status"])?;
-    parse(&json, work).context("the server's own figures")
+    output(&binary, &["ctl", "--state-dir", &state, "--json", "status"])
 }
 
 /// The row of `work`'s direction, of a server that did nothing else.

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -11,9 +12,10 @@ use rustix::fs::{Advice, fadvise};
 use serde::Serialize;
 
 use super::contender::{Contender, Serving, Start};
+use super::count::read_modify_writes;
 use super::fio::Fio;
 use super::sampler::{Point, Watch, cached_bytes};
-use super::stream::{self, Job, Outcome};
+use super::stream::{self, Checked, Job, Outcome};
 use super::work::{Direction, Places, Work};
 use crate::content::{Content, Data};
 use crate::counters;
@@ -29,8 +31,12 @@ const READ_BACK: (usize, usize) = (64, 64 << 10);
 /// What all measurements of a run have in common.
 #[derive(Clone, Debug)]
 pub struct Common {
-    /// Number of calls in flight.
+    /// Number of clients that move the measured file together, each over a connection of its own.
+    pub clients: usize,
+    /// Number of calls in flight on each connection.
     pub depth: usize,
+    /// Whether our server takes space ahead of streams of WRITEs; its own choice if not given.
+    pub reserve: Option<bool>,
     /// Size of the measured file in bytes.
     pub file_bytes: u64,
     /// Memory limit of the cgroup that the server or fio runs in, in bytes.
@@ -68,6 +74,11 @@ pub struct Figures {
     pub resident_peak_bytes: u64,
     /// The most bytes that the cgroup was charged with, if the kernel tells.
     pub charged_peak_bytes: Option<u64>,
+    /// Bytes that the volume's device was read while the load ran, by whomever; `None` where the device is not known.
+    pub device_read_bytes: Option<u64>,
+    /// Parts of blocks that our server left to the page cache, which reads and writes the rest; `None` of READs and
+    /// of others.
+    pub read_modify_writes: Option<u64>,
     /// The measurement over time; empty for fio, which is not looked at while it runs.
     pub points: Vec<Point>,
 }
@@ -76,6 +87,17 @@ impl Figures {
     /// CPU seconds of the server per GiB: own code and kernel.
     pub fn cpu_per_gib(&self) -> f64 {
         (self.user + self.system) / self.gib()
+    }
+
+    /// Bytes that the device was read, in MiB; zero where that is not known.
+    pub fn device_read_mib(&self) -> f64 {
+        self.device_read_bytes.unwrap_or_default() as f64 / f64::from(1 << 20)
+    }
+
+    /// Read-modify-writes for each thousand calls.
+    pub fn modified_per_thousand(&self) -> f64 {
+        let modified = self.read_modify_writes.unwrap_or_default();
+        modified as f64 * 1000.0 / self.outcome.calls.max(1) as f64
     }
 
     /// The most of the file that was seen in the page cache, in per cent of what was moved.
@@ -140,7 +162,12 @@ pub fn measure(
 /// # Errors
 /// There is no room for it.
 pub fn make_read_file(volume: &Volume, bytes: u64) -> Result<()> {
-    let path = volume.directory.join(READ_NAME);
+    make_file(volume, READ_NAME, bytes)
+}
+
+/// A file that is there before anything is measured, on the disk and not in the page cache.
+pub(crate) fn make_file(volume: &Volume, name: &str, bytes: u64) -> Result<()> {
+    let path = volume.directory.join(name);
     let file = Content::new(volume.data, 1 << 20).make_file(&path, bytes)?;
     file.sync_all()?;
     forget(&path)
@@ -163,10 +190,12 @@ fn served(
         file: volume.directory.join(&job.name),
     };
     let own = counters::cpu_seconds(std::process::id())?;
+    let read_before = volume.device_read_bytes();
     let (outcome, points) = watch
         .over(|progress| stream::run(&server.server.place, &job, progress))
         .with_context(|| format!("{} against {}", work.name(), contender.name()))?;
     let own = counters::cpu_seconds(std::process::id())? - own;
+    let device_read_bytes = volume.device_read_bytes().zip(read_before);
     let last = *points.last().context("no look at the server")?;
     let most = |of: fn(&Point) -> u64| points.iter().map(of).max().unwrap_or_default();
     let figures = Figures {
@@ -178,12 +207,33 @@ fn served(
         cached_peak_bytes: most(|p| p.cached_bytes),
         resident_peak_bytes: nfs_lab::Memory::of(server.server.pid)?.peak_bytes,
         charged_peak_bytes: cgroup.peak_bytes(),
+        device_read_bytes: device_read_bytes.map(|(after, before)| after.saturating_sub(before)),
+        read_modify_writes: match (contender.mode(), work.direction()) {
+            (Some(_), Direction::Write) => Some(read_modify_writes(&server)?),
+            _ => None,
+        },
         points,
     };
+    if common.clients > 1 && work.direction() == Direction::Write {
+        read_through(&server, &job, outcome.bytes)?;
+    }
     drop(server);
     // Its state held the handle key of a directory that outlives it; the next server makes its own.
     let _ = std::fs::remove_dir_all(common.root.join(format!("server-{turn}")));
     Ok(figures)
+}
+
+/// Has clients as many as wrote a file read it all through the same server, and compares every byte.
+fn read_through(server: &Serving, written: &Job, bytes: u64) -> Result<()> {
+    let job = Job {
+        work: Work::Read47008,
+        file_bytes: bytes,
+        at_most: None,
+        checked: Checked::All,
+        ..written.clone()
+    };
+    let read = stream::run(&server.server.place, &job, &AtomicU64::new(0));
+    read.context("reading what was written").map(drop)
 }
 
 /// Starts a server with a state of its own.
@@ -198,6 +248,7 @@ pub(crate) fn start(
         export: &volume.directory,
         work: common.root.join(format!("server-{turn}")),
         cpu: common.cpu,
+        reserve: common.reserve,
         wrapper,
         unfsd: common.unfsd.as_deref(),
     };
@@ -208,6 +259,7 @@ pub(crate) fn start(
 pub(crate) fn job(common: &Common, volume: &Volume, work: Work, contender: Contender) -> Job {
     Job {
         work,
+        clients: common.clients,
         depth: common.depth,
         name: name_of(work).to_owned(),
         file_bytes: common.file_bytes,
@@ -220,7 +272,10 @@ pub(crate) fn job(common: &Common, volume: &Volume, work: Work, contender: Conte
         seed: 0x5eed,
         shuffled: 1,
         data: volume.data,
-        checked: contender != Contender::Responder,
+        checked: match contender {
+            Contender::Responder => Checked::Nothing,
+            _ => Checked::Some,
+        },
     }
 }
 
@@ -268,12 +323,14 @@ fn local(
         cached_peak_bytes: cached,
         resident_peak_bytes: 0,
         charged_peak_bytes: cgroup.peak_bytes(),
+        device_read_bytes: None,
+        read_modify_writes: None,
         points: Vec::new(),
     })
 }
 
 /// Drops what the page cache holds of a file.
-fn forget(path: &Path) -> Result<()> {
+pub(crate) fn forget(path: &Path) -> Result<()> {
     let file = File::open(path).with_context(|| path.display().to_string())?;
     file.sync_all()?;
     fadvise(&file, 0, None, Advice::DontNeed).context("dropping the file from the page cache")

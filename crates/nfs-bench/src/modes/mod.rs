@@ -4,6 +4,8 @@
 pub mod contender;
 pub mod count;
 pub mod fio;
+#[cfg(test)]
+pub(crate) mod fixture;
 pub mod measure;
 pub mod page;
 pub mod run;

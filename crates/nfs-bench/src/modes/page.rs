@@ -8,7 +8,7 @@ use anyhow::Result;
 use super::measure::Figures;
 use super::run::{Report, Row};
 use super::sampler::Point;
-use super::work::Direction;
+use super::work::Work;
 use crate::summary;
 use crate::summary::plot::{Line, Panel, svg};
 
@@ -24,26 +24,30 @@ pub fn write(report: &Report, directory: &Path) -> Result<()> {
     let mut pictures = "## Over time\n\n".to_owned();
     let mut drawn = Vec::new();
     for (volume, _) in &report.header.volumes {
-        for (direction, word) in [(Direction::Read, "read"), (Direction::Write, "written")] {
-            let rows = report.drawn(volume, direction);
+        for (work, word) in [(Work::SeqRead1m, "read"), (Work::SeqWrite1m, "written")] {
+            let rows = report.drawn(volume, work);
             if rows.is_empty() {
                 continue;
             }
+            let rows: Vec<_> = rows
+                .into_iter()
+                .map(|row| (row.contender.name(), row))
+                .collect();
             let name = format!("{volume}-{word}.svg");
             let _ = writeln!(pictures, "![{word} on {volume} over time]({name})\n");
-            drawn.push((name, picture(report, volume, word, &rows)));
+            let file = mib(report.header.file_bytes);
+            let what = format!("{volume}: a file of up to {file:.0} MiB, {word} in calls of 1 MiB");
+            drawn.push((name, picture(report, &what, &rows)));
         }
     }
     let page = report.summary().page("The I/O modes, measured", &pictures);
     summary::write(directory, &page, drawn, report)
 }
 
-fn picture(report: &Report, volume: &str, word: &str, rows: &[&Row]) -> String {
-    let file = mib(report.header.file_bytes);
+/// Draws the middle rounds of `rows`, each by its name, over time; `what` they did is the beginning of the title.
+pub(crate) fn picture(report: &Report, what: &str, rows: &[(String, &Row)]) -> String {
     let memory = mib(report.header.memory_bytes);
-    let title = format!(
-        "{volume}: a file of up to {file:.0} MiB, {word} in calls of 1 MiB; {memory:.0} MiB of memory"
-    );
+    let title = format!("{what}; {memory:.0} MiB of memory");
     let panels = [
         Panel {
             title: "throughput, MiB/s",
@@ -64,10 +68,10 @@ fn picture(report: &Report, volume: &str, word: &str, rows: &[&Row]) -> String {
     ];
     let lines: Vec<Line> = rows
         .iter()
-        .filter_map(|row| {
+        .filter_map(|(name, row)| {
             let points = &middle(row)?.points;
             Some(Line {
-                name: row.contender.name(),
+                name: name.clone(),
                 panels: vec![
                     slope(points, 0.0, |p| mib(p.bytes)),
                     slope(points, SHARE_SECONDS, |p| p.system * 100.0),
@@ -83,7 +87,8 @@ fn picture(report: &Report, volume: &str, word: &str, rows: &[&Row]) -> String {
     svg(&title, "seconds since the first call", &panels, &lines)
 }
 
-fn mib(bytes: u64) -> f64 {
+/// Bytes in MiB.
+pub(crate) fn mib(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }
 

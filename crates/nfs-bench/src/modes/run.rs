@@ -1,6 +1,6 @@
 //! A whole run: who is measured on what, in which order, and what is done with the figures.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -20,6 +20,18 @@ use crate::stage::{self, output};
 use crate::turns::{Machine, Turns};
 use crate::volume::Volume;
 
+/// What a run is about: which workloads and contenders it has where nothing else is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum About {
+    /// The I/O modes: all workloads, by everybody.
+    Modes,
+    /// A client that is alone with its file: sequential READs, one in flight, of our server.
+    Alone,
+    /// IOR's "hard" pattern: clients that take turns in one file with records that are aligned to nothing, and the
+    /// same with aligned ones.
+    IorHard,
+}
+
 /// Settings of a run of the mode comparison.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -27,10 +39,14 @@ pub struct Options {
     pub file_bytes: u64,
     /// Memory limit of the server's cgroup in bytes.
     pub memory_bytes: u64,
-    /// Number of calls in flight.
+    /// Number of clients that move a file together, each over a connection of its own.
+    pub clients: usize,
+    /// Number of calls in flight on each connection.
     pub depth: usize,
-    /// One READ in flight: the workloads and contenders that this is about, where nothing else is asked for.
-    pub alone: bool,
+    /// What the run is about.
+    pub about: About,
+    /// Whether our server takes space ahead of streams of WRITEs; its own choice if not given.
+    pub reserve: Option<bool>,
     /// How long a measurement that is not random may send new calls; `None` lets it go through the whole
     /// file.
     pub at_most: Option<Duration>,
@@ -90,8 +106,12 @@ pub struct Header {
     pub file_bytes: u64,
     /// Memory limit of the server's cgroup in bytes.
     pub memory_bytes: u64,
-    /// Number of calls in flight.
+    /// Number of clients that moved a file together, each over a connection of its own.
+    pub clients: usize,
+    /// Number of calls in flight on each connection.
     pub depth: usize,
+    /// Whether our server took space ahead of streams of WRITEs; `None` if that was its own choice.
+    pub reserve: Option<bool>,
     /// Seconds after which a measurement that is not random sent no new calls, if there was such a limit.
     pub seconds_at_most: Option<f64>,
     /// Number of rounds: each row was measured once in every round.
@@ -124,10 +144,14 @@ pub fn run(options: &Options) -> Result<Report> {
     let cores = machine.cores;
     pin::pin_thread(cores.0)?;
     let root = stage::set_network_and_run()?;
-    let volumes = volumes(options, &setting, &root)?;
+    let fast_at = root.join("fast");
+    let fast = (setting.zram.as_deref(), &*fast_at, options.fast_bytes());
+    let volumes = Volume::wanted(fast, &setting.disk, options.on.as_deref(), options.data)?;
     let unfsd = unfsd(options);
     let contenders = contenders(options, unfsd.is_some(), &mut turns.missing);
     let common = Common {
+        clients: options.clients,
+        reserve: options.reserve,
         depth: options.depth,
         file_bytes: options.file_bytes,
         memory_bytes: options.memory_bytes,
@@ -142,7 +166,8 @@ pub fn run(options: &Options) -> Result<Report> {
     if rows.is_empty() {
         bail!("nothing is left to measure: --filter, --who and --on leave nothing over");
     }
-    for volume in &volumes {
+    let reads = |row: &Row| row.work.direction() == Direction::Read;
+    for volume in volumes.iter().filter(|_| rows.iter().any(reads)) {
         eprintln!("writing the file that is read to {}", volume.name);
         measure::make_read_file(volume, options.file_bytes)?;
     }
@@ -165,7 +190,9 @@ pub fn run(options: &Options) -> Result<Report> {
         versions: versions(),
         file_bytes: options.file_bytes,
         memory_bytes: options.memory_bytes,
+        clients: options.clients,
         depth: options.depth,
+        reserve: options.reserve,
         seconds_at_most: options.at_most.map(|most| most.as_secs_f64()),
         rounds: options.rounds,
         run_seconds: turns.seconds(),
@@ -218,23 +245,6 @@ fn counts(common: &Common, volume: &Volume, rows: &[Row], turns: &mut Turns) -> 
     counts
 }
 
-fn volumes(options: &Options, setting: &Setting, root: &Path) -> Result<Vec<Volume>> {
-    let mut volumes = Vec::new();
-    if let Some(bytes) = options.fast_bytes() {
-        let at = root.join("fast");
-        volumes.push(Volume::fast(
-            setting.zram.as_deref(),
-            &at,
-            bytes,
-            options.data,
-        )?);
-    }
-    if options.on.as_deref().is_none_or(|on| on == "disk") {
-        volumes.push(Volume::disk(&setting.disk)?);
-    }
-    Ok(volumes)
-}
-
 fn unfsd(options: &Options) -> Option<PathBuf> {
     match &options.unfsd {
         Some(given) => Some(given.clone()),
@@ -247,11 +257,10 @@ fn unfsd(options: &Options) -> Option<PathBuf> {
 fn contenders(options: &Options, unfs3: bool, missing: &mut Vec<String>) -> Vec<Contender> {
     let ours = |engine| Mode::ALL.map(|mode| Contender::Penstock(engine, mode));
     let mut all = ours(Engine::Uring).to_vec();
-    if options.alone {
-        all.push(Contender::NothingAhead);
-    } else {
-        all.push(Contender::Staged);
-    }
+    all.push(match options.about {
+        About::Alone => Contender::NothingAhead,
+        About::Modes | About::IorHard => Contender::Staged,
+    });
     if options.threads {
         all.extend(ours(Engine::Threads));
     }
@@ -265,13 +274,15 @@ fn contenders(options: &Options, unfs3: bool, missing: &mut Vec<String>) -> Vec<
     } else {
         missing.push("unfs3: there is no unfsd on the path, and --unfsd was not given".to_owned());
     }
-    if output("fio", &["--version"]).is_ok() {
-        all.extend([true, false].map(|direct| Contender::Fio { direct }));
-    } else {
-        missing.push("local fio: install fio".to_owned());
+    if options.about != About::IorHard {
+        if output("fio", &["--version"]).is_ok() {
+            all.extend([true, false].map(|direct| Contender::Fio { direct }));
+        } else {
+            missing.push("local fio: install fio".to_owned());
+        }
+        all.push(Contender::Responder);
     }
-    all.push(Contender::Responder);
-    if options.alone && options.who.is_empty() {
+    if options.about == About::Alone && options.who.is_empty() {
         all.retain(|contender| contender.mode().is_some());
         missing.clear();
     }
@@ -284,12 +295,11 @@ fn contenders(options: &Options, unfs3: bool, missing: &mut Vec<String>) -> Vec<
 }
 
 fn rows(options: &Options, volumes: &[Volume], contenders: &[Contender]) -> Vec<Row> {
-    let wanted = |work: &Work| {
-        let of_alone = [Work::SeqRead1m, Work::SeqRead128k].contains(work);
-        match options.filter.as_deref() {
-            Some(filter) => work.name().contains(filter),
-            None => !options.alone || of_alone,
-        }
+    let wanted = |work: &Work| match (options.filter.as_deref(), options.about) {
+        (Some(filter), _) => work.name().contains(filter),
+        (None, About::Modes) => true,
+        (None, About::Alone) => [Work::SeqRead1m, Work::SeqRead128k].contains(work),
+        (None, About::IorHard) => [Work::Write48k, Work::Write47008].contains(work),
     };
     let mut rows = Vec::new();
     for (at, volume) in volumes.iter().enumerate() {
@@ -300,6 +310,10 @@ fn rows(options: &Options, volumes: &[Volume], contenders: &[Contender]) -> Vec<
                     Contender::Fio { direct: true } => work.is_aligned(),
                     // Nothing of other calls is staged.
                     Contender::Staged => work.direction() == Direction::Write && !work.is_aligned(),
+                    // Aligned records are the limit for the others, which ours sets itself.
+                    _ if options.about == About::IorHard && work.is_aligned() => {
+                        contender == Contender::Penstock(Engine::Uring, Mode::Direct)
+                    }
                     // It touches no volume, so once is enough.
                     Contender::Responder => at == 0,
                     _ => true,
@@ -354,12 +368,8 @@ impl Report {
             .max_by(f64::total_cmp)
     }
 
-    /// Rows whose runs over time are drawn: one file read, one written, from end to end.
-    pub fn drawn(&self, volume: &str, direction: Direction) -> Vec<&Row> {
-        let work = match direction {
-            Direction::Read => Work::SeqRead1m,
-            Direction::Write => Work::SeqWrite1m,
-        };
+    /// Rows of a workload whose runs over time can be drawn.
+    pub fn drawn(&self, volume: &str, work: Work) -> Vec<&Row> {
         let has_points = |row: &&Row| {
             row.volume == volume
                 && row.work == work

@@ -29,8 +29,13 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Mounts and opens `name`: to read it must be there, to write it is made.
-    pub(crate) fn open(place: &Place, name: &str, direction: Direction) -> Result<Self> {
+    /// Mounts and opens `name`, which must be there or is made. `direction`: what is to be done with it.
+    pub(crate) fn open(
+        place: &Place,
+        name: &str,
+        direction: Direction,
+        is_made: bool,
+    ) -> Result<Self> {
         let mut stream = TcpStream::connect(place.nfs)
             .with_context(|| format!("connecting to {}", place.nfs))?;
         stream.set_nodelay(true)?;
@@ -38,9 +43,14 @@ impl Session {
         let root = mount(None, place.mount, &place.export)?;
         let fsinfo = FsinfoArgs { fsroot: root };
         let info = ask::<FsinfoOk, PostOpAttr>(&mut stream, Procedure::Fsinfo, &fsinfo)?;
-        let (file, largest) = match direction {
-            Direction::Read => (lookup(&mut stream, root, name)?, info.rtmax),
-            Direction::Write => (create(&mut stream, root, name)?, info.wtmax),
+        let file = if is_made {
+            create(&mut stream, root, name)?
+        } else {
+            lookup(&mut stream, root, name)?
+        };
+        let largest = match direction {
+            Direction::Read => info.rtmax,
+            Direction::Write => info.wtmax,
         };
         if largest == 0 || largest % 4 != 0 {
             bail!("the server takes transfers of {largest} bytes, which is no use");

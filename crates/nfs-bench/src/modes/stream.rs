@@ -1,4 +1,5 @@
-//! The measured loop for data: one connection, a fixed number of calls in flight, every reply looked at.
+//! The measured loop for data: one connection, or one for each of several clients of a file, a fixed number of calls in
+//! flight on it, every reply looked at.
 //!
 //! A call of the application goes out as one or more READs or WRITEs of the size that the server takes, all at once,
 //! as a client's file system does it; its latency ends with the last of their replies. Payloads of READ are left in
@@ -9,7 +10,7 @@ use std::io::IoSlice;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use hdrhistogram::Histogram;
 use nfs_wire::nfs3::{Procedure, ReadArgs, StableHow, WriteArgs};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -39,7 +40,10 @@ const SMALL_BYTES: u32 = 16 << 10;
 pub struct Job {
     /// The workload, which gives the direction, the length of a call and the order.
     pub work: Work,
-    /// Number of the application's calls in flight, 1 to [`limits::DEPTH_MAX`].
+    /// Number of clients, 1 to [`limits::CLIENTS_MAX`], each with a connection of its own. They take turns in the
+    /// file: of `n` clients the first has the calls 0, n, 2n and so on.
+    pub clients: usize,
+    /// Number of the application's calls in flight on each connection, 1 to [`limits::DEPTH_MAX`].
     pub depth: usize,
     /// Name of the file in the export's root.
     pub name: String,
@@ -53,8 +57,19 @@ pub struct Job {
     pub shuffled: u64,
     /// Contents that the file has, or is to have.
     pub data: Data,
-    /// Whether what is read has to be what [`Content`] says.
-    pub checked: bool,
+    /// How much of what is read has to be what [`Content`] says.
+    pub checked: Checked,
+}
+
+/// How much of what a load reads is compared with what the file has there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Checked {
+    /// Nothing: the server has no such file.
+    Nothing,
+    /// The beginning of each call's data, and all of each `CHECKED_EVERY`th.
+    Some,
+    /// Every byte.
+    All,
 }
 
 /// The figures of one load as the client sees them.
@@ -66,7 +81,8 @@ pub struct Outcome {
     pub calls: u64,
     /// Seconds from the first call to the last reply, that of COMMIT included.
     pub seconds: f64,
-    /// Seconds that COMMIT took, which are part of [`Outcome::seconds`].
+    /// Seconds from the last client's last reply to a READ or WRITE to the end, which is COMMIT; part of
+    /// [`Outcome::seconds`].
     pub commit_seconds: f64,
     /// Median latency of the application's calls, in microseconds.
     pub p50_us: f64,
@@ -92,34 +108,66 @@ impl Outcome {
 /// # Errors
 /// The server cannot be reached, answers with an error or short, or gives bytes that are not the file's.
 pub fn run(place: &Place, job: &Job, progress: &AtomicU64) -> Result<Outcome> {
+    if job.clients == 0 || job.clients > limits::CLIENTS_MAX {
+        bail!("there are 1 to {} clients", limits::CLIENTS_MAX);
+    }
     let direction = job.work.direction();
-    let session = Session::open(place, &job.name, direction)?;
-    let mut state = Streaming::new(session, job, progress)?;
+    let mut clients = Vec::with_capacity(job.clients);
+    for client in 0..job.clients {
+        let is_made = job.work.makes_file() && client == 0;
+        let session = Session::open(place, &job.name, direction, is_made)?;
+        clients.push(Streaming::new(session, job, client as u64, progress)?);
+    }
     let start = Instant::now();
-    state.deadline = job.at_most.map(|most| start + most);
-    match direction {
-        Direction::Read => state.read_all()?,
-        Direction::Write => state.write_all()?,
+    let done: Vec<Done> = std::thread::scope(|scope| {
+        let clients = clients.into_iter();
+        let threads: Vec<_> = clients
+            .map(|client| scope.spawn(move || client.run(start)))
+            .collect();
+        let ended = threads.into_iter().map(|thread| thread.join());
+        ended
+            .map(|ended| ended.map_err(|_| anyhow!("a client of the load panicked"))?)
+            .collect::<Result<_>>()
+    })?;
+    outcome(start, &done)
+}
+
+/// What one client has done.
+struct Done {
+    moved_at: Instant,
+    ended_at: Instant,
+    latencies: Histogram<u64>,
+    bytes: u64,
+    checked_bytes: u64,
+    /// That of the COMMIT; `None` after READs.
+    verifier: Option<[u8; 8]>,
+}
+
+/// What all clients have done together.
+fn outcome(start: Instant, done: &[Done]) -> Result<Outcome> {
+    if done
+        .windows(2)
+        .any(|two| two[0].verifier != two[1].verifier)
+    {
+        bail!("the write verifier changed: what was written may be lost");
     }
-    let before_commit = Instant::now();
-    if direction == Direction::Write {
-        let verifier = state.session.commit()?;
-        if state.verifier.is_some_and(|written| written != verifier) {
-            bail!("the write verifier changed: what was written may be lost");
-        }
+    let mut latencies = Histogram::new(3)?;
+    for client in done {
+        latencies.add(&client.latencies)?;
     }
-    let end = Instant::now();
-    let us = |quantile| state.latencies.value_at_quantile(quantile) as f64 / 1000.0;
+    let last = |at: fn(&Done) -> Instant| done.iter().map(at).max().unwrap_or(start);
+    let (moved_at, ended_at) = (last(|done| done.moved_at), last(|done| done.ended_at));
+    let us = |quantile| latencies.value_at_quantile(quantile) as f64 / 1000.0;
     Ok(Outcome {
-        bytes: state.bytes,
-        calls: state.latencies.len(),
-        seconds: (end - start).as_secs_f64(),
-        commit_seconds: (end - before_commit).as_secs_f64(),
+        bytes: done.iter().map(|done| done.bytes).sum(),
+        calls: latencies.len(),
+        seconds: (ended_at - start).as_secs_f64(),
+        commit_seconds: (ended_at - moved_at).as_secs_f64(),
         p50_us: us(0.5),
         p99_us: us(0.99),
         p999_us: us(0.999),
         max_us: us(1.0),
-        checked_bytes: state.checked_bytes,
+        checked_bytes: done.iter().map(|done| done.checked_bytes).sum(),
     })
 }
 
@@ -167,7 +215,7 @@ struct Streaming<'a> {
 }
 
 impl<'a> Streaming<'a> {
-    fn new(session: Session, job: &'a Job, progress: &'a AtomicU64) -> Result<Self> {
+    fn new(session: Session, job: &'a Job, client: u64, progress: &'a AtomicU64) -> Result<Self> {
         if job.depth == 0 || job.depth > limits::DEPTH_MAX {
             bail!("the depth is 1 to {}", limits::DEPTH_MAX);
         }
@@ -177,7 +225,8 @@ impl<'a> Streaming<'a> {
         }
         let reads_large = job.work.direction() == Direction::Read && call_bytes > SMALL_BYTES;
         let ahead = if reads_large { HEAD_BYTES } else { AHEAD_BYTES };
-        let seed = job.work.is_random().then_some(job.seed);
+        let seed = job.work.is_random().then_some(job.seed + client);
+        let places = Places::new(call_bytes, job.file_bytes, seed);
         let idle = Call {
             sent_at: Instant::now(),
             offset: 0,
@@ -187,8 +236,10 @@ impl<'a> Streaming<'a> {
         Ok(Self {
             input: Input::new(session.stream.try_clone()?, ahead),
             content: Content::new(job.data, usize::try_from(call_bytes)?),
-            places: Places::new(call_bytes, job.file_bytes, seed).shuffled(job.shuffled, job.seed),
-            template: template(&session, job.work.direction()),
+            places: places
+                .shuffled(job.shuffled, job.seed)
+                .of_client(client, job.clients as u64),
+            template: template(&session, job.work),
             session,
             job,
             progress,
@@ -207,6 +258,32 @@ impl<'a> Streaming<'a> {
         })
     }
 
+    /// Moves everything that is this client's, and puts what it wrote on stable storage.
+    fn run(mut self, start: Instant) -> Result<Done> {
+        self.deadline = self.job.at_most.map(|most| start + most);
+        match self.job.work.direction() {
+            Direction::Read => self.read_all()?,
+            Direction::Write => self.write_all()?,
+        }
+        let moved_at = Instant::now();
+        let mut verifier = None;
+        if self.job.work.direction() == Direction::Write {
+            let committed = self.session.commit()?;
+            if self.verifier.is_some_and(|written| written != committed) {
+                bail!("the write verifier changed: what was written may be lost");
+            }
+            verifier = Some(committed);
+        }
+        Ok(Done {
+            moved_at,
+            ended_at: Instant::now(),
+            latencies: self.latencies,
+            bytes: self.bytes,
+            checked_bytes: self.checked_bytes,
+            verifier,
+        })
+    }
+
     /// Where the next call goes, unless it is time to stop.
     fn next_place(&mut self, now: Instant) -> Option<u64> {
         if self.deadline.is_some_and(|deadline| now >= deadline) {
@@ -221,7 +298,11 @@ impl<'a> Streaming<'a> {
             sent_at: now,
             offset,
             pieces_left: self.pieces(),
-            whole: self.job.checked && self.turns.is_multiple_of(CHECKED_EVERY),
+            whole: match self.job.checked {
+                Checked::Nothing => false,
+                Checked::Some => self.turns.is_multiple_of(CHECKED_EVERY),
+                Checked::All => true,
+            },
         };
         self.turns += 1;
         self.in_flight += 1;
@@ -356,9 +437,9 @@ impl<'a> Streaming<'a> {
         let whole = self.calls[slot].whole;
         let len = usize::try_from(len)?;
         let looked_at = match (self.job.checked, whole) {
-            (false, _) => 0,
-            (true, true) => len,
-            (true, false) => len.min(16),
+            (Checked::Nothing, _) => 0,
+            (_, true) => len,
+            (_, false) => len.min(16),
         };
         self.input.take(&mut self.payload[..looked_at])?;
         self.content.check(offset, &self.payload[..looked_at])?;
@@ -370,7 +451,7 @@ impl<'a> Streaming<'a> {
 
     fn answered(&mut self, slot: usize, bytes: u32) -> Option<usize> {
         self.bytes += u64::from(bytes);
-        self.progress.store(self.bytes, Ordering::Relaxed);
+        self.progress.fetch_add(u64::from(bytes), Ordering::Relaxed);
         let call = &mut self.calls[slot];
         call.pieces_left -= 1;
         (call.pieces_left == 0).then_some(slot)
@@ -500,9 +581,13 @@ const ATTRIBUTES_BYTES: usize = 84;
 /// Length of `wcc_attr` on the wire, in bytes.
 const PRE_ATTRIBUTES_BYTES: usize = 24;
 
-fn template(session: &Session, direction: Direction) -> Vec<u8> {
+fn template(session: &Session, work: Work) -> Vec<u8> {
     let file = session.file;
-    match direction {
+    let stable = match work.is_stable() {
+        true => StableHow::FileSync,
+        false => StableHow::Unstable,
+    };
+    match work.direction() {
         Direction::Read => {
             let read = ReadArgs {
                 file,
@@ -516,7 +601,7 @@ fn template(session: &Session, direction: Direction) -> Vec<u8> {
                 file,
                 offset: 0,
                 count: 0,
-                stable: StableHow::Unstable,
+                stable,
                 data: &[],
             };
             nfs_call(Procedure::Write, &write)

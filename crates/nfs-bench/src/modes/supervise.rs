@@ -1,7 +1,7 @@
 //! The process that outlives the run and takes down what namespaces do not: the zram disk, the cgroups, the
 //! files on the machine's disk. It does so too when it is interrupted.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
 use anyhow::{Context, Result};
@@ -41,7 +41,7 @@ impl Setting {
 ///
 /// # Errors
 /// The namespaces cannot be made, or something cannot be cleared up.
-pub fn run_inside(disk_parent: &std::path::Path, fast_bytes: Option<u64>) -> Result<ExitStatus> {
+pub fn run_inside(disk_parent: &Path, fast_bytes: Option<u64>) -> Result<ExitStatus> {
     let name = std::process::id().to_string();
     std::fs::create_dir_all(disk_parent).with_context(|| disk_parent.display().to_string())?;
     let disk_parent = disk_parent.canonicalize()?;

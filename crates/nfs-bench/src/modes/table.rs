@@ -24,16 +24,20 @@ impl Report {
     }
 
     /// Lines that say on which machine and with which settings the figures were measured.
-    fn header_lines(&self) -> Vec<String> {
+    pub(crate) fn header_lines(&self) -> Vec<String> {
         let h = &self.header;
         let mib = |bytes: u64| bytes >> 20;
         let most = h
             .seconds_at_most
             .map_or(String::new(), |s| format!(", no calls after {s} s"));
+        let connections = match h.clients {
+            1 => "one connection".to_owned(),
+            clients => format!("each of {clients} connections"),
+        };
         let mut lines = vec![
             h.machine.line("load"),
             format!(
-                "file {} MiB, server's memory {} MiB, {} calls in flight on one connection{most}; {} rounds, median (min..max); {:.0} s in all",
+                "file {} MiB, server's memory {} MiB, {} calls in flight on {connections}{most}; {} rounds, median (min..max); {:.0} s in all",
                 mib(h.file_bytes),
                 mib(h.memory_bytes),
                 h.depth,

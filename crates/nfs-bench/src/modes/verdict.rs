@@ -140,67 +140,8 @@ fn costs(report: &Report, volume: &str, work: Work) -> [Verdict; 3] {
 
 #[cfg(test)]
 mod tests {
-    use super::super::measure::Figures;
-    use super::super::run::{Header, Row};
-    use super::super::stream::Outcome;
+    use super::super::fixture::{report, row};
     use super::*;
-    use crate::turns::Machine;
-
-    /// A row of rounds that each moved 1 GiB: (MiB/s, CPU seconds, bytes cached).
-    fn row(work: Work, contender: Contender, rounds: &[(f64, f64, u64)]) -> Row {
-        let figures = |&(rate, cpu, cached): &(f64, f64, u64)| Figures {
-            outcome: Outcome {
-                bytes: 1 << 30,
-                calls: 1024,
-                seconds: 1024.0 / rate,
-                commit_seconds: 0.0,
-                p50_us: 1000.0,
-                p99_us: 2000.0,
-                p999_us: 3000.0,
-                max_us: 4000.0,
-                checked_bytes: 0,
-            },
-            user: cpu / 4.0,
-            system: cpu * 3.0 / 4.0,
-            elsewhere: 0.0,
-            cached_bytes: cached,
-            cached_peak_bytes: cached,
-            resident_peak_bytes: 0,
-            charged_peak_bytes: None,
-            points: Vec::new(),
-        };
-        Row {
-            volume: "fast",
-            work,
-            contender,
-            rounds: rounds.iter().map(figures).collect(),
-        }
-    }
-
-    fn report(rows: Vec<Row>) -> Report {
-        Report {
-            header: Header {
-                machine: Machine {
-                    kernel: String::new(),
-                    cpus: 2,
-                    commit: String::new(),
-                    cores: (0, 1),
-                    busy_before: 0.0,
-                },
-                volumes: vec![("fast", String::new())],
-                versions: Vec::new(),
-                file_bytes: 1 << 30,
-                memory_bytes: 1 << 29,
-                depth: 32,
-                seconds_at_most: None,
-                rounds: 3,
-                run_seconds: 1.0,
-            },
-            rows,
-            counts: Vec::new(),
-            missing: Vec::new(),
-        }
-    }
 
     fn goal<'a>(verdicts: &'a [Verdict], words: &[&str]) -> &'a Verdict {
         let fits = |v: &&Verdict| words.iter().all(|word| v.goal.contains(word));

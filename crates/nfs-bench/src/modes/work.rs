@@ -35,6 +35,12 @@ pub enum Work {
     /// A new file in WRITEs of 64 KiB, UNSTABLE, and the COMMIT: what the comparison of orders measures.
     #[value(name = "write-64k")]
     Write64k,
+    /// Lines of 200 bytes at the end of a new file, UNSTABLE, and the COMMIT: a log.
+    #[value(name = "append-200")]
+    Append200,
+    /// FILE_SYNC WRITEs of 8 KiB at random places of a file that is there: a database.
+    #[value(name = "sync-write-8k")]
+    SyncWrite8k,
 }
 
 /// The direction in which a workload's bytes go.
@@ -71,15 +77,20 @@ impl Work {
             Self::Write48k => "write-48k",
             Self::Read47008 => "read-47008",
             Self::Write64k => "write-64k",
+            Self::Append200 => "append-200",
+            Self::SyncWrite8k => "sync-write-8k",
         }
     }
 
     /// The direction in which the workload's bytes go.
     pub fn direction(self) -> Direction {
         match self {
-            Self::SeqWrite1m | Self::Write47008 | Self::Write48k | Self::Write64k => {
-                Direction::Write
-            }
+            Self::SeqWrite1m
+            | Self::Write47008
+            | Self::Write48k
+            | Self::Write64k
+            | Self::Append200
+            | Self::SyncWrite8k => Direction::Write,
             Self::SeqRead1m
             | Self::SeqRead128k
             | Self::SeqRead3m
@@ -98,12 +109,24 @@ impl Work {
             Self::Write48k => 48 << 10,
             Self::Write47008 | Self::Read47008 => 47_008,
             Self::Write64k => 64 << 10,
+            Self::Append200 => 200,
+            Self::SyncWrite8k => 8 << 10,
         }
     }
 
     /// Whether the workload's calls go to random places of the file.
     pub fn is_random(self) -> bool {
-        self == Self::RandRead4k
+        matches!(self, Self::RandRead4k | Self::SyncWrite8k)
+    }
+
+    /// Whether the workload's WRITEs are on stable storage when they are answered, so that no COMMIT follows.
+    pub fn is_stable(self) -> bool {
+        self == Self::SyncWrite8k
+    }
+
+    /// Whether the workload makes the file that it moves; otherwise that is there before.
+    pub fn makes_file(self) -> bool {
+        self.direction() == Direction::Write && !self.is_random()
     }
 
     /// Whether an application's direct I/O can do the same: offsets and lengths are multiples of a block.
@@ -118,6 +141,8 @@ pub struct Places {
     call_bytes: u64,
     calls_in_file: u64,
     next: u64,
+    /// From one of the calls to the next one: more than 1 where clients take turns.
+    step: u64,
     random: Option<Rng>,
     shuffled: Option<Shuffled>,
 }
@@ -140,8 +165,19 @@ impl Places {
             call_bytes,
             calls_in_file: file_bytes / call_bytes,
             next: 0,
+            step: 1,
             random: seed.map(Rng::with_seed),
             shuffled: None,
+        }
+    }
+
+    /// Those of the calls that are the client's who is the `client`th, from 0 on, of `clients` that take turns call by
+    /// call: the interleaved segments of IOR's "hard" pattern. Of no meaning for random places.
+    pub fn of_client(self, client: u64, clients: u64) -> Self {
+        Self {
+            next: client,
+            step: clients,
+            ..self
         }
     }
 
@@ -160,7 +196,7 @@ impl Places {
     fn next_in_turn(&mut self) -> Option<u64> {
         let Some(shuffled) = &mut self.shuffled else {
             let index = self.next;
-            self.next += 1;
+            self.next += self.step;
             return (index < self.calls_in_file).then_some(index);
         };
         if shuffled.left.is_empty() {
@@ -205,6 +241,19 @@ mod tests {
         assert_eq!(places, [0, 1000, 2000]);
         assert_eq!(Places::new(1000, 999, None).next(), None);
         assert_eq!(Places::new(1000, 999, Some(1)).next(), None);
+    }
+
+    #[test]
+    fn clients_that_take_turns_cover_the_file_once() {
+        for clients in [1, 2, 4, 7] {
+            let of = |client| Places::new(10, 105, None).of_client(client, clients);
+            let mut all: Vec<u64> = (0..clients).flat_map(of).collect();
+            assert_eq!(of(0).next(), Some(0));
+            assert_eq!(of(clients - 1).next(), Some((clients - 1) * 10));
+            all.sort_unstable();
+            let expected: Vec<u64> = (0..10).map(|call| call * 10).collect();
+            assert_eq!(all, expected, "{clients}");
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::run::Case;
 use crate::counters;
 use crate::modes::measure::read_back;
-use crate::modes::stream::{self, Job, Outcome};
+use crate::modes::stream::{self, Checked, Job, Outcome};
 use crate::modes::work::Work;
 use crate::servers::{Penstock, Program, Start};
 use crate::stage::output;
@@ -64,7 +64,7 @@ pub fn measure(common: &Common, volume: &Volume, case: Case, turn: usize) -> Res
             engine: Some(Engine::Uring),
             mode: Some(case.mode.word()),
             read_ahead: None,
-            reserve: case.ahead.reserves(),
+            reserve: Some(case.ahead.reserves()),
             order: case.ahead.orders(),
             staging: false,
             pseudo: "/",
@@ -80,6 +80,7 @@ pub fn measure(common: &Common, volume: &Volume, case: Case, turn: usize) -> Res
     let server = start.start()?;
     let job = Job {
         work: Work::Write64k,
+        clients: 1,
         depth: common.depth,
         name: NAME.to_owned(),
         file_bytes: common.file_bytes,
@@ -88,7 +89,7 @@ pub fn measure(common: &Common, volume: &Volume, case: Case, turn: usize) -> Res
         seed: 0x5eed,
         shuffled: case.senders,
         data: volume.data,
-        checked: true,
+        checked: Checked::Some,
     };
     let outcome = stream::run(&server.place, &job, &std::sync::atomic::AtomicU64::new(0));
     let cpu_seconds = counters::cpu_seconds(server.pid);

@@ -158,14 +158,9 @@ pub fn run(options: &Options) -> Result<Report> {
     let cores = machine.cores;
     pin::pin_thread(cores.0)?;
     let root = stage::set_network_and_run()?;
-    let mut volumes = Vec::new();
-    if let Some(bytes) = options.fast_bytes() {
-        let (zram, at) = (setting.zram.as_deref(), root.join("fast"));
-        volumes.push(Volume::fast(zram, &at, bytes, options.data)?);
-    }
-    if options.on.as_deref().is_none_or(|on| on == "disk") {
-        volumes.push(Volume::disk(&setting.disk)?);
-    }
+    let fast_at = root.join("fast");
+    let fast = (setting.zram.as_deref(), &*fast_at, options.fast_bytes());
+    let volumes = Volume::wanted(fast, &setting.disk, options.on.as_deref(), options.data)?;
     let common = Common {
         depth: options.depth,
         file_bytes: options.file_bytes,
