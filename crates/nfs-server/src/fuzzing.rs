@@ -13,13 +13,12 @@ use nfs_io::engine::Engine;
 use tokio::runtime::Runtime;
 
 use crate::exports::config::Config;
+use crate::front::context::Context;
 use crate::front::dispatch::{self, Answer, Begun};
-use crate::front::nfs3::Context;
 use crate::front::service::Service;
 use crate::host::state_dir::StateDir;
 use crate::net::receive::{Receiver, Step, Wanted};
-use crate::operate::trace::CallId;
-use crate::rpc::caller::{Caller, WireIdentity};
+use crate::rpc::caller::Caller;
 use crate::rpc::client_id::Peer;
 use crate::rpc::standing::Standing;
 use crate::server::{Facts, StartError, make_service};
@@ -125,14 +124,12 @@ impl Dispatch {
             engine: self.engine.clone(),
             peer: Rc::clone(&self.peer),
             turn: Default::default(),
-            caller: Caller {
-                addr: HERE,
-                port: 1023,
-                standing: Standing::Distant,
-                client: self.peer.unnamed(),
-                identity: WireIdentity::Nobody,
-                call: CallId::new(0, (HERE, 1023), Instant::now()),
-            },
+            caller: Caller::of_connection(
+                (HERE, 1023),
+                Standing::Distant,
+                self.peer.unnamed(),
+                Instant::now(),
+            ),
             origin: self.service.replies.origin(),
             crowded: false,
             admitted: Cell::new(false),

@@ -13,8 +13,9 @@ use nfs_wire::record::Hole;
 use nfs_wire::rpc::{AcceptStat, CallError, CallHead, CallHeader, Rejected, ReplyHeader};
 use nfs_wire::{Decode, DecodeError, Decoder, mount3 as wire_mount3, nlm4 as wire_nlm4};
 
+use crate::front::context::Context;
 use crate::front::mount3;
-use crate::front::nfs3::{Context, Request, data_behind, is_remembered};
+use crate::front::nfs3::{Request, data_behind, is_remembered};
 use crate::front::nlm4;
 use crate::front::service::Service;
 use crate::limits;

@@ -3,7 +3,9 @@
 // A peer's bytes come through here.
 
 mod access_log;
+pub(crate) mod context;
 pub(crate) mod dispatch;
+mod exclusive;
 pub(crate) mod first_uses;
 #[cfg(test)]
 mod lines;
@@ -12,3 +14,4 @@ pub(crate) mod nfs3;
 mod nlm4;
 pub(crate) mod pace;
 pub(crate) mod service;
+mod told;

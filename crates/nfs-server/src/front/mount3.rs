@@ -15,7 +15,7 @@ use nfs_wire::{Encode, Encoder};
 use parking_lot::Mutex;
 
 use crate::exports::{Export, PRIVILEGED_PORT, Refused};
-use crate::front::nfs3::Context;
+use crate::front::context::Context;
 use crate::front::nfs3::convert::file_handle;
 use crate::limits;
 use crate::vfs::{Error, Target};

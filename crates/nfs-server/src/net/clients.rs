@@ -9,7 +9,7 @@ use std::time::Instant;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::shares::{Share, Shares};
+use super::receive_shares::{ReceiveShare, ReceiveShares};
 use crate::network::Network;
 use crate::operate::control::ClientStatus;
 use crate::rpc::standing::Standing;
@@ -18,7 +18,7 @@ use crate::slots::{Doing, Slots, Verdict};
 /// Every open connection; bounded by the cap of connections.
 pub(crate) struct Clients {
     began: Instant,
-    shares: Arc<Shares>,
+    shares: Arc<ReceiveShares>,
     table: Mutex<Table>,
 }
 
@@ -26,7 +26,7 @@ struct Table {
     connections: HashMap<u64, Arc<Figures>>,
     slots: Slots<Holder>,
     /// Of whoever has connections.
-    shares: HashMap<Holder, Arc<Share>>,
+    shares: HashMap<Holder, Arc<ReceiveShare>>,
     /// Numbers connections in the order of their coming.
     next: u64,
 }
@@ -38,7 +38,7 @@ pub(crate) struct Figures {
     pub(super) peer: SocketAddr,
     pub(super) standing: Standing,
     /// What its client may have of the memory for calls on their way.
-    pub(super) share: Arc<Share>,
+    pub(super) share: Arc<ReceiveShare>,
     since: Instant,
     pub(super) calls: AtomicU64,
     pub(super) in_flight: AtomicU64,
@@ -103,7 +103,7 @@ impl Clients {
         };
         Self {
             began: Instant::now(),
-            shares: Shares::new(receive_bytes_max),
+            shares: ReceiveShares::new(receive_bytes_max),
             table: Mutex::new(table),
         }
     }

@@ -33,12 +33,11 @@ use super::progress::{NotReady, Progress};
 use super::receive::{BadRecord, Receiver, Step, Wanted};
 use super::shard::{Scratch, Shard};
 use super::turns::ConnectionTurns;
+use crate::front::context::Context;
 use crate::front::dispatch::{self, Answer, Begun, Call};
-use crate::front::nfs3::Context;
 use crate::limits;
 use crate::operate::counters::{count, count_bytes};
-use crate::operate::trace::CallId;
-use crate::rpc::caller::{Caller, WireIdentity};
+use crate::rpc::caller::Caller;
 use crate::rpc::client_id::Peer;
 use crate::rpc::reply::Reply;
 use crate::rpc::reply_cache::Origin;
@@ -105,16 +104,8 @@ pub(crate) async fn serve(shard: Rc<Shard>, stream: TcpStream, entered: &Entered
     let (peer, standing) = (figures.peer, figures.standing);
     let addr = peer.ip().to_canonical();
     let from = Rc::new(shard.peer(addr, figures.number));
-    let caller = Caller {
-        addr,
-        port: peer.port(),
-        standing,
-        // Dispatch asks each call's credential.
-        client: from.unnamed(),
-        identity: WireIdentity::Nobody,
-        // Dispatch says for each call which it is.
-        call: CallId::new(0, (addr, peer.port()), Instant::now().into()),
-    };
+    let from_port = (addr, peer.port());
+    let caller = Caller::of_connection(from_port, standing, from.unnamed(), Instant::now().into());
     let origin = shard.service.replies.origin();
     let turns = shard.turns.enter(ClientKey::of(addr));
     let connection = Rc::new(Connection {

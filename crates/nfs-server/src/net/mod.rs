@@ -6,6 +6,6 @@ pub(crate) mod connection;
 mod output;
 mod progress;
 pub(crate) mod receive;
+mod receive_shares;
 pub(crate) mod shard;
-mod shares;
 mod turns;

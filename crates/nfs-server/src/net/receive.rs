@@ -17,7 +17,7 @@ use nfs_io::{Buf, Reservation};
 use nfs_wire::limits::DATA_BYTES_MAX;
 use nfs_wire::record::{self, MARK_BYTES, RecordCutter, RecordError, RecordLimits, Verdict};
 
-use super::shares::Taken;
+use super::receive_shares::Taken;
 use crate::front::dispatch::{Apart, Begun, Call, Look, Place, look};
 use crate::limits;
 

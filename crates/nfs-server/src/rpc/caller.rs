@@ -1,6 +1,7 @@
 //! Who makes a call, as the wire says.
 
 use std::net::IpAddr;
+use std::time::Instant;
 
 use nfs_io::{Client, Lane, LocalUid, Queue};
 
@@ -34,6 +35,24 @@ pub(crate) enum WireIdentity {
 }
 
 impl Caller {
+    /// Whoever sends calls over a connection from this address and port; dispatch says for each call which it
+    /// is, and whose.
+    pub(crate) fn of_connection(
+        from: (IpAddr, u16),
+        standing: Standing,
+        client: ClientId,
+        now: Instant,
+    ) -> Self {
+        Self {
+            addr: from.0,
+            port: from.1,
+            standing,
+            client,
+            identity: WireIdentity::Nobody,
+            call: CallId::new(0, from, now),
+        }
+    }
+
     /// The line in which work for this caller waits, of all that waits in a lane.
     pub(crate) fn queue(&self, lane: Lane) -> Queue {
         Queue {

@@ -1,55 +1,20 @@
-//! What the audit is told of a call, and when.
+//! What the audit is told of a call of NFSv3.
 
-use nfs_io::LocalUid;
 use nfs_wire::Decode as _;
 use nfs_wire::nfs3::{Call, CreateHow, DirOpArgs, FileHandle, Mknoddata, Nfsstat3, Sattr3};
 
 use super::{Context, Request};
+use crate::front::told;
 use crate::operate::audit::{Asked, Deed, Named, Operation};
-use crate::rpc::caller::WireIdentity;
-use crate::vfs::fh::claimed_export;
 
-/// A call that the audit is told of when this is dropped, with its status or, where the client left
-/// before there was one, without. Only if an export's rules let the caller in: others change nothing
-/// and would fill the log.
-pub(super) struct Told<'c> {
-    cx: &'c Context,
-    deed: Option<(u32, Deed)>,
-    status: Option<&'static str>,
-}
-
-impl<'c> Told<'c> {
-    pub(super) fn new(cx: &'c Context, request: &Request<'_>) -> Self {
-        let deed = deed(cx, request);
-        let of_export = deed.and_then(|deed| Some((claimed_export(&deed.on.handle)?, deed)));
-        Self {
-            cx,
-            deed: of_export,
-            status: None,
-        }
-    }
-
-    /// The call has these results, which begin with its status.
-    pub(super) fn answered(mut self, results: &[u8]) {
-        let status = Nfsstat3::decode(&mut nfs_wire::Decoder::new(results));
-        self.status = status.ok().map(Nfsstat3::word);
-    }
-}
-
-impl Drop for Told<'_> {
-    fn drop(&mut self) {
-        if let Some((export, deed)) = self.deed.take()
-            && self.cx.was_admitted()
-        {
-            let path_of = |handle: &[u8]| self.cx.vfs().path_of(handle);
-            let audit = &self.cx.service.audit;
-            audit.tell(export, deed, self.status, path_of);
-        }
-    }
+/// The status that a call's results begin with.
+pub(super) fn status_of(results: &[u8]) -> Option<&'static str> {
+    let status = Nfsstat3::decode(&mut nfs_wire::Decoder::new(results));
+    status.ok().map(Nfsstat3::word)
 }
 
 /// `None` for calls that are not audited.
-fn deed(cx: &Context, request: &Request<'_>) -> Option<Deed> {
+pub(super) fn deed(cx: &Context, request: &Request<'_>) -> Option<Deed> {
     let call = match request {
         Request::Write(head, _) => {
             return Some(of_object(
@@ -118,26 +83,11 @@ fn deed(cx: &Context, request: &Request<'_>) -> Option<Deed> {
 }
 
 fn of_object(cx: &Context, operation: Operation, object: &FileHandle, asked: Asked) -> Deed {
-    of(cx, operation, Named::new(object.as_ref(), None), asked)
+    told::deed(cx, operation, Named::new(object.as_ref(), None), asked)
 }
 
 fn of_name(cx: &Context, operation: Operation, entry: &DirOpArgs<'_>, asked: Asked) -> Deed {
-    of(cx, operation, named(entry), asked)
-}
-
-fn of(cx: &Context, operation: Operation, on: Named, asked: Asked) -> Deed {
-    let caller = &cx.caller;
-    Deed {
-        operation,
-        client: caller.call.client,
-        uid: match caller.identity {
-            WireIdentity::Nobody => None,
-            WireIdentity::Sys { uid, .. } | WireIdentity::Own(LocalUid(uid)) => Some(uid),
-        },
-        on,
-        to: None,
-        asked,
-    }
+    told::deed(cx, operation, named(entry), asked)
 }
 
 fn named(entry: &DirOpArgs<'_>) -> Named {

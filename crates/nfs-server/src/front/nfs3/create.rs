@@ -7,8 +7,8 @@ use nfs_wire::nfs3::{
 
 use super::Context;
 use super::convert::{fail, fattr3, file_handle, set_attributes, wcc_data};
-use super::exclusive;
 use super::names::new_name;
+use crate::front::exclusive;
 use crate::limits;
 use crate::vfs::{Error, NewNode, Precondition};
 

@@ -1,7 +1,5 @@
 //! READ, WRITE, COMMIT (RFC 1813 §3.3.6, §3.3.7, §3.3.21).
 
-use std::ops::Range;
-
 use nfs_wire::nfs3::{
     CommitArgs, CommitOk, Failure, Nfsstat3, PostOpAttr, Procedure, ReadArgs, ReadOk, ReadOkHead,
     StableHow, WccData, WriteHead, WriteOk,
@@ -11,6 +9,7 @@ use nfs_wire::{Decode, DecodeError, Decoder};
 use super::convert::{fail, fattr3, wcc_data};
 use super::object::post_op_attr;
 use super::{Context, Held, put};
+use crate::front::context::committed_range;
 use crate::operate::counters::count_bytes;
 use crate::operate::trace::Event;
 use crate::vfs::{Error, Payload, Stability};
@@ -175,15 +174,6 @@ async fn commit_file(cx: &Context, args: &CommitArgs) -> Result<CommitOk, Failur
         Ok(verf) => Ok(CommitOk { file_wcc, verf }),
         Err(error) => Err(fail(error, file_wcc)),
     }
-}
-
-/// The bytes that a COMMIT is about: a count of 0 means all from its offset to the end of the file (RFC 1813 §3.3.21).
-fn committed_range(offset: u64, count: u32) -> Range<u64> {
-    let end = match count {
-        0 => u64::MAX,
-        count => offset.saturating_add(count.into()),
-    };
-    offset..end
 }
 
 fn stable_how(stability: Stability) -> StableHow {

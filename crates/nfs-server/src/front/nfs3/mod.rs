@@ -6,100 +6,22 @@ pub(super) mod convert;
 mod create;
 mod data;
 mod directory;
-mod exclusive;
 mod filesystem;
 mod names;
 mod object;
 mod readdir;
 mod status;
 
-use std::cell::Cell;
-use std::rc::Rc;
-use std::sync::Arc;
-use std::time::Instant;
-
-use nfs_io::engine::Engine;
 use nfs_io::{Buf, Reservation, Share};
-use nfs_wire::nfs3::{Call, FileHandle, Procedure, WriteHead};
+use nfs_wire::nfs3::{Call, Procedure, WriteHead};
 use nfs_wire::{Encode, Encoder};
 
-use crate::front::pace::Metered;
-use crate::front::service::Service;
-use crate::host::call_notes::NotedCall;
-use crate::operate::counters::count;
-use crate::rpc::caller::Caller;
-use crate::rpc::client_id::Peer;
-use crate::rpc::reply_cache::Origin;
-use crate::vfs::{Payload, Result, Target, Turn, Vfs};
+use crate::front::context::Context;
+use crate::front::told::Told;
+use crate::vfs::Payload;
 
-use self::audited::Told;
+use self::audited::{deed, status_of};
 pub(crate) use self::data::data_behind;
-
-/// All that a procedure needs besides its arguments.
-pub(crate) struct Context {
-    pub(crate) service: Arc<Service>,
-    pub(crate) engine: Engine,
-    /// The client at the other end of the connection that the call came over.
-    pub(crate) peer: Rc<Peer>,
-    pub(crate) caller: Caller,
-    /// The connection that the call came over.
-    pub(crate) origin: Arc<Origin>,
-    /// So many calls are in flight that this one must not wait for another run of itself.
-    pub(crate) crowded: bool,
-    /// An export's rules let the caller in.
-    pub(crate) admitted: Cell<bool>,
-    /// Where the call notes what it changes, if it must not run twice.
-    pub(crate) call_note: Option<Arc<NotedCall>>,
-    pub(crate) turn: Turn,
-}
-
-impl Context {
-    pub(crate) fn vfs(&self) -> &Arc<Vfs> {
-        &self.service.vfs
-    }
-
-    async fn target(&self, handle: &FileHandle) -> Result<Target> {
-        let (caller, note) = (&self.caller, self.call_note.as_ref());
-        let target = self
-            .service
-            .target(caller, handle.as_ref(), &self.turn, note);
-        let target = target.await?;
-        self.admitted.set(true);
-        let export = &target.tree.export;
-        if self.peer.is_new_use(export.id) {
-            self.service.note_use(caller, export);
-        }
-        self.peer.set_weight(target.actor.weight());
-        let allowance = target.actor.allowance.as_deref();
-        if let Some(rate) = allowance.and_then(|allowance| allowance.calls_per_second) {
-            self.pay(&target, (Metered::Calls, 1), rate);
-        }
-        Ok(target)
-    }
-
-    /// Counts bytes that are to be moved, where the client may have no more than some a second.
-    fn meter(&self, target: &Target, bytes: usize) {
-        let allowance = target.actor.allowance.as_deref();
-        if let Some(rate) = allowance.and_then(|allowance| allowance.bytes_per_second) {
-            self.pay(target, (Metered::Bytes, bytes as u64), rate);
-        }
-    }
-
-    fn pay(&self, target: &Target, (metered, amount): (Metered, u64), per_second: u64) {
-        let account = (target.tree.export.id, target.sharer().key, metered);
-        let now = Instant::now();
-        let paces = &self.service.paces;
-        if let Some(resume) = paces.spend(account, amount, per_second, now) {
-            count(&self.service.counters.paused);
-            self.peer.pause_until(resume);
-        }
-    }
-
-    /// Did an export's rules let the caller in? Otherwise the call has changed nothing.
-    pub(crate) fn was_admitted(&self) -> bool {
-        self.admitted.get()
-    }
-}
 
 /// A call with what it carries: a WRITE's data is not in the record but in a buffer of its own,
 /// `None` where the memory budget had none.
@@ -154,11 +76,13 @@ pub(crate) fn is_remembered(procedure: Procedure) -> bool {
 /// it is large: a future that it is moved into moves it again with itself. Of a WRITE the data is taken out.
 pub(crate) async fn run(cx: &Context, request: &mut Request<'_>, out: &mut Vec<u8>) -> Held {
     let audit = &cx.service.audit;
-    let told = audit.is_wanted().then(|| Box::new(Told::new(cx, request)));
+    let told = audit
+        .is_wanted()
+        .then(|| Box::new(Told::new(cx, deed(cx, request))));
     let begin = out.len();
     let held = perform(cx, request, out).await;
     if let Some(told) = told {
-        told.answered(out.get(begin..).unwrap_or_default());
+        told.answered(status_of(out.get(begin..).unwrap_or_default()));
     }
     held
 }

@@ -3,7 +3,7 @@
 //! The whole is divided by the holders that have any and one more, so that there is room for who comes next. A
 //! holder without any may always begin one call, however long. Who has its share waits, behind nobody but itself.
 //! When holders come, the shares of those before them shrink: one that has more then is expected to get on
-//! ([`Share::is_over`]).
+//! ([`ReceiveShare::is_over`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -12,15 +12,15 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 /// The memory that is shared, in bytes.
-pub(crate) struct Shares {
+pub(crate) struct ReceiveShares {
     total: u64,
     /// Holders that have any of it.
     holding: AtomicU64,
 }
 
 /// One holder's.
-pub(crate) struct Share {
-    of: Arc<Shares>,
+pub(crate) struct ReceiveShare {
+    of: Arc<ReceiveShares>,
     held: AtomicU64,
     waiting: AtomicUsize,
     freed: Notify,
@@ -29,7 +29,7 @@ pub(crate) struct Share {
 /// Leave to take so many bytes from the budget, for as long as this lives.
 #[must_use = "dropping it gives the bytes back"]
 pub(crate) struct Taken {
-    share: Arc<Share>,
+    share: Arc<ReceiveShare>,
     bytes: u64,
     since: Instant,
 }
@@ -40,7 +40,7 @@ impl Taken {
     }
 }
 
-impl Shares {
+impl ReceiveShares {
     pub(crate) fn new(total: u64) -> Arc<Self> {
         Arc::new(Self {
             total,
@@ -49,8 +49,8 @@ impl Shares {
     }
 
     /// The share of a holder that comes or came.
-    pub(crate) fn share(self: &Arc<Self>) -> Arc<Share> {
-        Arc::new(Share {
+    pub(crate) fn share(self: &Arc<Self>) -> Arc<ReceiveShare> {
+        Arc::new(ReceiveShare {
             of: Arc::clone(self),
             held: AtomicU64::new(0),
             waiting: AtomicUsize::new(0),
@@ -64,7 +64,7 @@ impl Shares {
     }
 }
 
-impl Share {
+impl ReceiveShare {
     /// Takes `bytes` if that is within the share.
     pub(crate) fn try_take(self: &Arc<Self>, bytes: u64) -> Option<Taken> {
         let added = self
@@ -122,10 +122,10 @@ impl Drop for Taken {
 }
 
 /// Counts one waiter for as long as it waits, also when its future is dropped.
-struct Waiting<'a>(&'a Share);
+struct Waiting<'a>(&'a ReceiveShare);
 
 impl<'a> Waiting<'a> {
-    fn new(share: &'a Share) -> Self {
+    fn new(share: &'a ReceiveShare) -> Self {
         share.waiting.fetch_add(1, Ordering::Relaxed);
         Self(share)
     }
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn one_holder_leaves_half_for_who_comes_next() {
-        let shares = Shares::new(100);
+        let shares = ReceiveShares::new(100);
         let (one, other) = (shares.share(), shares.share());
         let taken = one.try_take(50).unwrap();
         assert!(one.try_take(1).is_none());
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn who_has_nothing_may_begin_one_call_of_any_length() {
-        let shares = Shares::new(100);
+        let shares = ReceiveShares::new(100);
         let one = shares.share();
         let large = one.try_take(90).unwrap();
         assert!(one.try_take(1).is_none());
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn a_holder_waits_for_itself_alone() {
-        let shares = Shares::new(100);
+        let shares = ReceiveShares::new(100);
         let (one, other) = (shares.share(), shares.share());
         let first = one.try_take(50).unwrap();
         let mut small = pin!(one.take(10));
@@ -202,7 +202,7 @@ mod tests {
         fn nobody_adds_to_more_than_its_share(
             moves in prop::collection::vec((0_usize..5, 1_u64..60, any::<bool>()), 1..200),
         ) {
-            let shares = Shares::new(100);
+            let shares = ReceiveShares::new(100);
             let holders: Vec<_> = (0..5).map(|_| shares.share()).collect();
             let mut held: Vec<Vec<Taken>> = (0..5).map(|_| Vec::new()).collect();
             for (who, bytes, gives_back) in moves {

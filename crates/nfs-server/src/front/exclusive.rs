@@ -1,5 +1,5 @@
 //! How an exclusive CREATE is known again: its verifier is kept in the times of the file until the client sets
-//! them (RFC 1813 §3.3.8).
+//! them (RFC 1813 §3.3.8, RFC 8881 §18.16.3).
 
 use nfs_io::fs::Timestamp;
 

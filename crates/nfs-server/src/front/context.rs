@@ -1,0 +1,102 @@
+//! What every program of the server is called with: who calls, over which connection, and the way to the files.
+
+use std::cell::Cell;
+use std::ops::Range;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+use nfs_io::engine::Engine;
+
+use crate::front::pace::Metered;
+use crate::front::service::Service;
+use crate::host::call_notes::NotedCall;
+use crate::operate::counters::count;
+use crate::rpc::caller::Caller;
+use crate::rpc::client_id::Peer;
+use crate::rpc::reply_cache::Origin;
+use crate::vfs::{Result, Target, Turn, Vfs};
+
+/// All that a procedure or operation needs besides its arguments.
+pub(crate) struct Context {
+    pub(crate) service: Arc<Service>,
+    pub(crate) engine: Engine,
+    /// The client at the other end of the connection that the call came over.
+    pub(crate) peer: Rc<Peer>,
+    pub(crate) caller: Caller,
+    /// The connection that the call came over.
+    pub(crate) origin: Arc<Origin>,
+    /// So many calls are in flight that this one must not wait for another run of itself.
+    pub(crate) crowded: bool,
+    /// An export's rules let the caller in.
+    pub(crate) admitted: Cell<bool>,
+    /// Where the call notes what it changes, if it must not run twice.
+    pub(crate) call_note: Option<Arc<NotedCall>>,
+    pub(crate) turn: Turn,
+}
+
+impl Context {
+    pub(crate) fn vfs(&self) -> &Arc<Vfs> {
+        &self.service.vfs
+    }
+
+    /// The object of a handle, whatever front gave it out, and who wants something of it.
+    ///
+    /// # Errors
+    /// Those of [`Service::target`].
+    pub(super) async fn target(&self, handle: &impl AsRef<[u8]>) -> Result<Target> {
+        let (caller, note) = (&self.caller, self.call_note.as_ref());
+        let target = self
+            .service
+            .target(caller, handle.as_ref(), &self.turn, note);
+        let target = target.await?;
+        self.was_let_in(&target);
+        let allowance = target.actor.allowance.as_deref();
+        if let Some(rate) = allowance.and_then(|allowance| allowance.calls_per_second) {
+            self.pay(&target, (Metered::Calls, 1), rate);
+        }
+        Ok(target)
+    }
+
+    /// The rules of an export let the caller in.
+    fn was_let_in(&self, target: &Target) {
+        self.admitted.set(true);
+        let export = &target.tree.export;
+        if self.peer.is_new_use(export.id) {
+            self.service.note_use(&self.caller, export);
+        }
+        self.peer.set_weight(target.actor.weight());
+    }
+
+    /// Counts bytes that are to be moved, where the client may have no more than some a second.
+    pub(super) fn meter(&self, target: &Target, bytes: usize) {
+        let allowance = target.actor.allowance.as_deref();
+        if let Some(rate) = allowance.and_then(|allowance| allowance.bytes_per_second) {
+            self.pay(target, (Metered::Bytes, bytes as u64), rate);
+        }
+    }
+
+    fn pay(&self, target: &Target, (metered, amount): (Metered, u64), per_second: u64) {
+        let account = (target.tree.export.id, target.sharer().key, metered);
+        let now = Instant::now();
+        let paces = &self.service.paces;
+        if let Some(resume) = paces.spend(account, amount, per_second, now) {
+            count(&self.service.counters.paused);
+            self.peer.pause_until(resume);
+        }
+    }
+
+    /// Did an export's rules let the caller in? Otherwise the call has changed nothing.
+    pub(crate) fn was_admitted(&self) -> bool {
+        self.admitted.get()
+    }
+}
+
+/// The bytes that a COMMIT is about: a count of 0 means all from its offset to the end of the file (RFC 1813 §3.3.21).
+pub(crate) fn committed_range(offset: u64, count: u32) -> Range<u64> {
+    let end = match count {
+        0 => u64::MAX,
+        count => offset.saturating_add(count.into()),
+    };
+    offset..end
+}
