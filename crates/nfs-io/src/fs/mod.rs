@@ -11,6 +11,7 @@ mod data;
 mod dir;
 pub mod handle;
 mod namespace;
+mod ofd;
 mod open;
 mod process;
 mod space;
@@ -26,13 +27,16 @@ pub use data::{
 pub use dir::{Batch, Dirent, Dirents, FileKind};
 pub use handle::{KernelHandle, name_to_handle, name_to_handle_at, open_by_handle};
 pub use namespace::{linkat, mkdirat, mknodat, readlink, renameat, rmdirat, symlinkat, unlinkat};
+pub use ofd::{OfdHolder, OfdLock, ofd_lock_holder, set_ofd_lock};
 pub use open::{
     OpenHow, open_dir, open_path_beneath, open_path_beneath_cached, open_root, openat_create,
     openat2, reopen, tmpfile,
 };
 pub use process::{fd_path, nofile, raise_nofile, umask_zero};
 pub use rustix::fs::{Mode, OFlags, ResolveFlags};
-pub use space::{allocate_ahead, give_back};
+pub use space::{
+    allocate, allocate_ahead, clone_range, copy_range, give_back, next_data, next_hole, punch_hole,
+};
 pub use stat::{Stat, Timestamp, statx, statx_at, statx_cached};
 pub use statfs::{FsStat, PathConf, file_size_max, is_local, path_conf, statfs};
 pub use vectored::{read_pieces, write_pieces};

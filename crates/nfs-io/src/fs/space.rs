@@ -1,9 +1,11 @@
-//! Space for a file beyond its end: taken ahead of data that is to come, and given back.
+//! Space of a file: taken ahead of data that is to come, and given back; holes, found and made; blocks that two
+//! files share.
 
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 
 use rustix::fs::{FallocateFlags, SeekFrom};
 use rustix::io::retry_on_intr;
+use rustix::ioctl::{Setter, opcode};
 
 use super::attributes::{SetTime, set_times, truncate};
 use super::stat::{Stat, statx};
@@ -27,6 +29,95 @@ const F_SETSIG: libc::c_int = 10;
 pub fn allocate_ahead(file: BorrowedFd<'_>, offset: u64, len: u64) -> Result<()> {
     faults::refuse(Call::Allocate, file)?;
     retry_on_intr(|| rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, offset, len))
+}
+
+/// Takes blocks for `len` bytes of a file from `offset` on, so that writing there cannot fail for want of space; the
+/// file becomes as long as that, if it was shorter; fallocate(2).
+///
+/// # Errors
+/// As [`allocate_ahead`].
+pub fn allocate(file: BorrowedFd<'_>, offset: u64, len: u64) -> Result<()> {
+    faults::refuse(Call::Allocate, file)?;
+    retry_on_intr(|| rustix::fs::fallocate(file, FallocateFlags::empty(), offset, len))
+}
+
+/// Gives back the blocks of `len` bytes of a file from `offset` on, which read as zeros from then on; its length
+/// stays. fallocate(2) `FALLOC_FL_PUNCH_HOLE`.
+///
+/// # Errors
+/// `EOPNOTSUPP` where the file system cannot, `EBADF` for a descriptor that is not open for writing.
+pub fn punch_hole(file: BorrowedFd<'_>, offset: u64, len: u64) -> Result<()> {
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    retry_on_intr(|| rustix::fs::fallocate(file, flags, offset, len))
+}
+
+/// Where the next data, or the next hole, of a file begins at `offset` or behind it; lseek(2) `SEEK_DATA`,
+/// `SEEK_HOLE`. The end of the file counts as a hole. The position of the descriptor moves: nothing may rely on
+/// it.
+///
+/// # Errors
+/// `ENXIO` where `offset` is at the end of the file or behind it, or no data is behind it.
+pub fn next_data(file: BorrowedFd<'_>, offset: u64) -> Result<u64> {
+    seek(file, SeekFrom::Data(offset))
+}
+
+/// The same of the next hole; see [`next_data`].
+///
+/// # Errors
+/// `ENXIO` where `offset` is at the end of the file or behind it.
+pub fn next_hole(file: BorrowedFd<'_>, offset: u64) -> Result<u64> {
+    seek(file, SeekFrom::Hole(offset))
+}
+
+/// Copies up to `len` bytes from one file to another within the kernel; copy_file_range(2). Returns how many:
+/// fewer than asked are no error, and 0 is the end of `from`.
+///
+/// # Errors
+/// `EINVAL` for ranges of one file that overlap, `EXDEV` where the two file systems cannot, `EBADF`, `ENOSPC` and
+/// the file systems' others.
+pub fn copy_range(
+    from: (BorrowedFd<'_>, u64),
+    to: (BorrowedFd<'_>, u64),
+    len: usize,
+) -> Result<usize> {
+    let (mut from_at, mut to_at) = (from.1, to.1);
+    retry_on_intr(|| {
+        let (from_at, to_at) = (Some(&mut from_at), Some(&mut to_at));
+        rustix::fs::copy_file_range(from.0, from_at, to.0, to_at, len)
+    })
+}
+
+/// Lets a range of a file be the same blocks as a range of another, until one of the two is written; `ioctl`
+/// FICLONERANGE. A length of 0 means up to the end of `from`.
+///
+/// # Errors
+/// `EOPNOTSUPP` where the file system shares no blocks, `EINVAL` for ranges that are not aligned to its
+/// blocks, `EXDEV` for files of two file systems.
+pub fn clone_range(from: (BorrowedFd<'_>, u64), to: (BorrowedFd<'_>, u64), len: u64) -> Result<()> {
+    let range = FileCloneRange {
+        src_fd: from.0.as_raw_fd().into(),
+        src_offset: from.1,
+        src_length: len,
+        dest_offset: to.1,
+    };
+    retry_on_intr(|| {
+        // SAFETY: the opcode is FICLONERANGE's, which reads one struct of this form and writes nothing; the source's
+        // descriptor, which is in it, is open for as long as it is borrowed.
+        unsafe {
+            let clone = Setter::<{ opcode::write::<FileCloneRange>(0x94, 13) }, _>::new(range);
+            rustix::ioctl::ioctl(to.0, clone)
+        }
+    })
+}
+
+/// The argument of FICLONERANGE, as `<linux/fs.h>` has it.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct FileCloneRange {
+    src_fd: i64,
+    src_offset: u64,
+    src_length: u64,
+    dest_offset: u64,
 }
 
 /// Gives back the blocks that a file has beyond its end, and within `holes` (ranges below the end) what was
@@ -145,5 +236,67 @@ fn control(file: BorrowedFd<'_>, command: libc::c_int, argument: libc::c_int) ->
         Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO))
     } else {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use super::*;
+    use crate::testing::Scratch;
+
+    #[test]
+    fn holes_are_made_and_found_again() {
+        const BLOCK: usize = 64 << 10;
+        let scratch = Scratch::new();
+        let file = scratch.file("f", &vec![7; 3 * BLOCK]);
+        let block = BLOCK as u64;
+        match punch_hole(file.as_fd(), block, block) {
+            // Where there are no holes, none can be found.
+            Err(Errno::OPNOTSUPP) => return,
+            done => done.unwrap(),
+        }
+        assert_eq!(statx(file.as_fd()).unwrap().size, 3 * block);
+        assert_eq!(next_hole(file.as_fd(), 0), Ok(block));
+        assert_eq!(next_data(file.as_fd(), block), Ok(2 * block));
+        assert_eq!(next_hole(file.as_fd(), 2 * block), Ok(3 * block));
+        assert_eq!(next_data(file.as_fd(), 3 * block), Err(Errno::NXIO));
+        allocate(file.as_fd(), 3 * block, block).unwrap();
+        assert_eq!(statx(file.as_fd()).unwrap().size, 4 * block);
+    }
+
+    #[test]
+    fn a_range_is_copied_to_another_file() {
+        let scratch = Scratch::new();
+        let from = scratch.file("from", b"0123456789");
+        let to = scratch.file("to", b"ab");
+        let copied = copy_range((from.as_fd(), 2), (to.as_fd(), 1), 100);
+        match copied {
+            Ok(len) => assert_eq!(len, 8, "to the end of the file"),
+            Err(errno) => panic!("{errno}"),
+        }
+        let found = std::fs::read(scratch.path.path().join("to")).unwrap();
+        assert_eq!(found, b"a23456789");
+        let behind = copy_range((from.as_fd(), 10), (to.as_fd(), 0), 1);
+        assert_eq!(behind, Ok(0));
+    }
+
+    #[test]
+    fn blocks_are_shared_or_the_file_system_says_that_it_cannot() {
+        const BLOCK: usize = 64 << 10;
+        let scratch = Scratch::new();
+        let from = scratch.file("from", &vec![7; BLOCK]);
+        let to = scratch.file("to", b"");
+        match clone_range((from.as_fd(), 0), (to.as_fd(), 0), 0) {
+            Ok(()) => {
+                let found = std::fs::read(scratch.path.path().join("to")).unwrap();
+                assert!(found == vec![7; BLOCK]);
+            }
+            Err(errno) => assert!(
+                matches!(errno, Errno::OPNOTSUPP | Errno::NOTTY | Errno::INVAL),
+                "{errno}"
+            ),
+        }
     }
 }
