@@ -1,7 +1,8 @@
 //! Penstock's NFS server: exports, handles, open-file cache, procedures and control plane.
 //!
 //! A call's way: `net` cuts records from connections, `dispatch` decodes and answers them, `nfs3` and
-//! `mount3` shape each procedure for `vfs`, which alone touches the files of an export; `nlm4` refuses locks.
+//! `mount3` shape each procedure, and `nfs4` each operation, for `vfs`, which alone touches the files of an
+//! export; `state` has what NFSv4's clients hold; `nlm4` refuses locks.
 #![cfg_attr(
     not(test),
     deny(
@@ -25,6 +26,7 @@ pub mod operate;
 mod rpc;
 pub mod server;
 mod slots;
+mod state;
 mod vfs;
 
 pub use server::{Server, ServerOptions, StartError};

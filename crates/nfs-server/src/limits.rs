@@ -206,6 +206,32 @@ pub const DRAIN_SECONDS_MAX: u64 = 20;
 /// Milliseconds that a peer is given, when the server ends, to take its last replies and close.
 pub const LINGER_MILLISECONDS_MAX: u64 = 1000;
 
+// NFSv4.
+
+/// Operations of one COMPOUND, and of those that a session agrees to. Linux asks for 8; with more the rest of them is
+/// refused (NFS4ERR_TOO_MANY_OPS).
+pub const COMPOUND_OPERATIONS_MAX: u32 = 64;
+/// Bytes of a reply to a COMPOUND that came in no session: those that make one are answered with some hundred.
+pub const COMPOUND_REPLY_BYTES_NO_SESSION: usize = 16 << 10;
+/// Bytes of a reply that must be left before an operation is carried out that cannot be carried out twice: more than the
+/// longest result of one, OPEN's with its attributes left out.
+pub const COMPOUND_RESULT_BYTES_MIN: usize = 512;
+/// Bytes of a call or reply beside the data of one READ or WRITE: RPC's header, and the operations around it.
+pub const COMPOUND_BYTES_BESIDE_DATA: u32 = 4096;
+/// Seconds that a further READ of one COMPOUND waits for memory or the disk, while it keeps others from the memory of
+/// those before; then its client comes again for it.
+pub const COMPOUND_DATA_WAITS_SECONDS_MAX: u64 = 2;
+/// Bytes that one COPY moves: some tenth of a second from a fast disk. The client asks again for the rest.
+pub const COPY_BYTES_MAX: u64 = 64 << 20;
+/// How often a client whose lease is over is put out of the way of one operation; then its client comes again.
+pub const EXPIRIES_PER_OPERATION_MAX: usize = 3;
+/// Sessions that one connection is taken out of when it ends; those of more are told of it by nothing but silence.
+pub const ENDINGS_PER_CONNECTION_MAX: usize = 64;
+/// Bytes of replies that all sessions together keep for repeated calls, beyond what each has for sure.
+pub const KEPT_REPLIES_BYTES_MAX: usize = 64 << 20;
+/// Seconds that a client's state is kept after its last call.
+pub const LEASE_SECONDS_DEFAULT: u32 = 60;
+
 // Objects and their caches.
 
 /// Longest handle that a client is given, bytes: what NFSv3 allows (RFC 1813 §2.4).

@@ -39,6 +39,7 @@ use crate::operate::control::{
 use crate::operate::counters::{Counters, count};
 use crate::rpc::reply_cache::ReplyCache;
 use crate::rpc::standing::Door;
+use crate::state::{States, TICK};
 use crate::vfs::file_cache::Cursor;
 use crate::vfs::handle_table::HandleTable;
 use crate::vfs::{Resources, Trees, Vfs};
@@ -361,6 +362,7 @@ impl Server {
             tokio::spawn(sweep(Arc::clone(&self.service.vfs))),
             tokio::spawn(sweep_idle(Arc::clone(&self.service))),
             tokio::spawn(sweep_staged(Arc::clone(&self.service.vfs))),
+            tokio::spawn(tick(Arc::clone(&self.service))),
         ];
         let accepting = self.accept();
         tokio::select! {
@@ -493,6 +495,17 @@ async fn sweep(vfs: Arc<Vfs>) {
     }
 }
 
+/// Has done what is due of the state of NFSv4's clients.
+async fn tick(service: Arc<Service>) {
+    let Some(states) = &service.states else {
+        return;
+    };
+    loop {
+        tokio::time::sleep(TICK).await;
+        states.tick(&service.vfs).await;
+    }
+}
+
 /// Has ends of WRITEs written that wait for a neighbour for long.
 async fn sweep_staged(vfs: Arc<Vfs>) {
     loop {
@@ -600,6 +613,11 @@ pub(crate) fn make_service(
     };
     let vfs = Vfs::open(state_dir.path(), exports, resources).map_err(failed)?;
     let audit = Audit::new(state_dir.path(), config.server.audit_to);
+    let versions = config.server.versions;
+    let states = match versions.has_v4() {
+        true => Some(States::open(state_dir.path(), vfs.io_bytes_max).map_err(failed)?),
+        false => None,
+    };
     let trees = vfs.trees.load_full();
     audit.set_exports(trees.table.exports().iter().map(AsRef::as_ref));
     let mut of_notes = [0; 24];
@@ -616,6 +634,8 @@ pub(crate) fn make_service(
         first_uses: Default::default(),
         blocked: Default::default(),
         mounts: Default::default(),
+        versions,
+        states: states.map(Arc::new),
         groups: Arc::default(),
         server_groups: config.server.server_groups,
     })

@@ -216,6 +216,9 @@ fn print_exports(out: &mut impl Write, exports: &[ExportStatus]) -> std::io::Res
                 "  {}  {}, squash {}{port}",
                 rule.net, rule.access, rule.squash
             )?;
+            if !rule.versions.is_empty() {
+                write!(out, ", NFS {}", rule.versions.join(", "))?;
+            }
             if rule.weight > 1 {
                 write!(out, ", weight {}", rule.weight)?;
             }

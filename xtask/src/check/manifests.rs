@@ -14,7 +14,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("nfs-wire", &[]),
     ("nfs-state", &[]),
     ("nfs-io", &[]),
-    ("nfs-server", &["nfs-io", "nfs-wire"]),
+    ("nfs-server", &["nfs-io", "nfs-state", "nfs-wire"]),
     ("nfs-client", &["nfs-io", "nfs-wire"]),
     ("nfs-fuse", &["nfs-client"]),
     (

@@ -26,6 +26,7 @@ pub use super::values::{
 pub use problem::{ConfigErrors, Problem};
 
 use crate::exports::policy::IoPolicy;
+use crate::exports::versions::Versions;
 use crate::limits;
 
 /// User and group that squashed requests run as unless configured: `nobody` on Linux.
@@ -55,6 +56,8 @@ pub struct ServerConfig {
     /// Where handle keys, the control socket and the handle table live; `None` takes the default
     /// of [`crate::host::state_dir`].
     pub state_dir: Option<PathBuf>,
+    /// Versions of NFS that are answered. Never empty.
+    pub versions: Versions,
     /// How file I/O is carried out.
     pub engine: EngineChoice,
     /// Budget of all I/O buffers together, in bytes. At the budget connections are read no further
@@ -92,6 +95,7 @@ impl Default for ServerConfig {
         Self {
             listen: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, NFS_PORT))],
             state_dir: None,
+            versions: Versions::V3,
             engine: EngineChoice::Auto,
             memory_bytes: limits::MEMORY_BYTES_DEFAULT,
             shards: None,
@@ -166,6 +170,8 @@ pub struct ClientConfig {
     /// Must the client's port be below 1024? That only proves that the sender was root on its own
     /// machine; it locks out user-space clients.
     pub privileged_port: bool,
+    /// Versions of NFS that these clients may use, of those that the server answers. Never empty.
+    pub versions: Versions,
     /// What each of these clients gets beside others, and at most.
     pub allowance: Allowance,
 }
@@ -205,6 +211,7 @@ impl Default for ClientConfig {
             anonuid: ANONYMOUS_ID_DEFAULT,
             anongid: ANONYMOUS_ID_DEFAULT,
             privileged_port: false,
+            versions: Versions::ALL,
             allowance: Allowance::default(),
         }
     }
@@ -418,6 +425,17 @@ impl Config {
                 ));
             }
             for client in &export.clients {
+                if client
+                    .versions
+                    .intersection(self.server.versions)
+                    .is_empty()
+                {
+                    warnings.push(format!(
+                        "{}: {} may use only NFS {}, which is not among the versions of [server]: \
+                         it is refused",
+                        export.pseudo, client.net, client.versions
+                    ));
+                }
                 let wide_open = client.squash == SquashKind::None
                     && client.access == Access::ReadWrite
                     && client.net.prefix_len() == 0;

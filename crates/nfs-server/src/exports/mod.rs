@@ -1,14 +1,19 @@
 //! What is served, to whom, as whom and in which I/O modes: the configuration, the export table made
 //! from it, the I/O policy of each export, and the exchange of all three while the server runs.
 //!
-//! Each module uses only those before it: `values`, `policy`, `config`, `table`, `reload`.
+//! Each module uses only those before it: `values`, `versions`, `policy`, `config`, `pseudo`,
+//! `table`, `reload`.
 
 pub mod config;
 pub mod policy;
+mod pseudo;
 pub mod reload;
 mod table;
 mod values;
+mod versions;
 
 pub use config::export_id;
+pub use pseudo::{Junction, Node, Place, PseudoTree};
 pub(crate) use table::PRIVILEGED_PORT;
 pub use table::{ClientRule, Export, ExportTable, Refused, Squash, WireGid, WireUid};
+pub use versions::{NfsVersion, Versions};

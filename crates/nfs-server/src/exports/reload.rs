@@ -151,6 +151,7 @@ fn needs_restart(old: &ServerConfig, new: &ServerConfig) -> Vec<String> {
     let keys = [
         ("listen", old.listen != new.listen),
         ("state_dir", old.state_dir != new.state_dir),
+        ("versions", old.versions != new.versions),
         ("engine", old.engine != new.engine),
         ("memory", old.memory_bytes != new.memory_bytes),
         ("shards", old.shards != new.shards),

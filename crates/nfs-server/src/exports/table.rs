@@ -17,6 +17,8 @@ use crate::exports::config::{
     Problem, SquashKind, export_id,
 };
 use crate::exports::policy::LivePolicy;
+use crate::exports::pseudo::PseudoTree;
+use crate::exports::versions::{NfsVersion, Versions};
 
 /// A port below this can be bound only by root (or with CAP_NET_BIND_SERVICE) on the client.
 const PRIVILEGED_PORTS_END: u16 = 1024;
@@ -37,6 +39,8 @@ pub struct ExportTable {
     /// The exports in the order of the configuration.
     exports: Vec<Arc<Export>>,
     by_id: HashMap<u32, Arc<Export>>,
+    /// The directories above the exports.
+    pseudo: PseudoTree,
     /// The networks of all rules of all exports, without overlaps and in order.
     admitted: Vec<IpNet>,
 }
@@ -72,6 +76,8 @@ pub struct ClientRule {
     pub squash: Squash,
     /// Whether these clients' ports must be below 1024.
     pub privileged_port: bool,
+    /// Versions of NFS that these clients may use, of those that the server answers.
+    pub versions: Versions,
     /// What each of these clients gets beside others, and at most, where that is not the default.
     pub allowance: Option<Arc<Allowance>>,
 }
@@ -85,6 +91,9 @@ pub enum Refused {
     /// The rule asks for a port below 1024 and the client's is not.
     #[error("its port is not below 1024, as the export asks (privileged_port)")]
     PortNotPrivileged,
+    /// The rule gives its clients other versions of NFS than the one it came with.
+    #[error("its rule lets it use other versions of NFS only (versions)")]
+    Version,
     /// It is a program of this machine with whom a server that acts as its own user shares nothing.
     #[error(
         "it is a program of another user of this machine, for whom the server would act as its own user"
@@ -132,7 +141,10 @@ impl ExportTable {
         }
         if problems.is_empty() {
             let admitted = networks(&exports);
+            let paths: Vec<&str> = exports.iter().map(|it| it.pseudo.as_str()).collect();
+            let pseudo = PseudoTree::new(&paths);
             return Ok(Self {
+                pseudo,
                 exports,
                 by_id,
                 admitted,
@@ -148,6 +160,12 @@ impl ExportTable {
     #[must_use]
     pub fn by_id(&self, id: u32) -> Option<&Arc<Export>> {
         self.by_id.get(&id)
+    }
+
+    /// The directories above the exports.
+    #[must_use]
+    pub const fn pseudo(&self) -> &PseudoTree {
+        &self.pseudo
     }
 
     /// All exports in the order of the configuration.
@@ -242,6 +260,24 @@ impl Export {
         Ok(rule)
     }
 
+    /// The rule for a client that uses this version, as [`Export::client_rule`] finds it.
+    ///
+    /// # Errors
+    /// Why this client may not use the export.
+    pub fn rule_for(
+        &self,
+        address: IpAddr,
+        source_port: u16,
+        version: NfsVersion,
+    ) -> Result<&ClientRule, Refused> {
+        let rule = self.client_rule(address, source_port)?;
+        if rule.versions.contains(version) {
+            Ok(rule)
+        } else {
+            Err(Refused::Version)
+        }
+    }
+
     /// Which of the [`rules`](Self::rules) holds for a client at `address`: the first whose network contains it.
     #[must_use]
     pub fn rule_index(&self, address: IpAddr) -> Option<usize> {
@@ -271,6 +307,7 @@ impl ClientRule {
             access: config.access,
             squash: Squash::new(config.squash, config.anonuid, config.anongid),
             privileged_port: config.privileged_port,
+            versions: config.versions,
             allowance: (config.allowance != Allowance::DEFAULT).then(|| Arc::new(config.allowance)),
         }
     }

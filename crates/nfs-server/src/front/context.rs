@@ -15,7 +15,7 @@ use crate::operate::counters::count;
 use crate::rpc::caller::Caller;
 use crate::rpc::client_id::Peer;
 use crate::rpc::reply_cache::Origin;
-use crate::vfs::{Result, Target, Turn, Vfs};
+use crate::vfs::{Error, Result, Target, Trees, Turn, Vfs};
 
 /// All that a procedure or operation needs besides its arguments.
 pub(crate) struct Context {
@@ -58,6 +58,35 @@ impl Context {
         Ok(target)
     }
 
+    /// The root of an export, for a client that comes to it by its path.
+    ///
+    /// # Errors
+    /// [`Error::Stale`] where the export is served no more, the refusal of its rules, and
+    /// what keeps its root from being opened.
+    pub(super) async fn export_root(&self, trees: &Trees, export: u32) -> Result<Target> {
+        let tree = trees.by_id(export).ok_or(Error::Stale)?;
+        // Before anything is looked at on the client's behalf.
+        let mut actor = self.service.admit(&self.caller, &tree.export).await?;
+        actor.call_note = self.call_note.clone();
+        let object = match tree.root() {
+            Some(root) => root,
+            None => {
+                let (vfs, tree) = (Arc::clone(self.vfs()), Arc::clone(tree));
+                let queue = self.caller.queue(tree.root_mount().lane());
+                self.vfs()
+                    .blocking(queue, move || vfs.root(&tree))
+                    .await??
+            }
+        };
+        let target = Target {
+            tree: Arc::clone(tree),
+            object,
+            actor,
+        };
+        self.was_let_in(&target);
+        Ok(target)
+    }
+
     /// The rules of an export let the caller in.
     fn was_let_in(&self, target: &Target) {
         self.admitted.set(true);
@@ -92,7 +121,8 @@ impl Context {
     }
 }
 
-/// The bytes that a COMMIT is about: a count of 0 means all from its offset to the end of the file (RFC 1813 §3.3.21).
+/// The bytes that a COMMIT is about: a count of 0 means all from its offset to the end of the file (RFC 1813 §3.3.21,
+/// RFC 8881 §18.3.3).
 pub(crate) fn committed_range(offset: u64, count: u32) -> Range<u64> {
     let end = match count {
         0 => u64::MAX,

@@ -11,8 +11,9 @@ use nfs_wire::auth::{AUTH_NONE, AUTH_SYS, AuthStat};
 use nfs_wire::nfs3::{self, Procedure, WriteHead};
 use nfs_wire::record::Hole;
 use nfs_wire::rpc::{AcceptStat, CallError, CallHead, CallHeader, Rejected, ReplyHeader};
-use nfs_wire::{Decode, DecodeError, Decoder, mount3 as wire_mount3, nlm4 as wire_nlm4};
+use nfs_wire::{Decode, DecodeError, Decoder, mount3 as wire_mount3, nfs4, nlm4 as wire_nlm4};
 
+use crate::exports::{NfsVersion, Versions};
 use crate::front::context::Context;
 use crate::front::mount3;
 use crate::front::nfs3::{Request, data_behind, is_remembered};
@@ -56,6 +57,9 @@ impl Call {
             let bytes = self.record.get(from..)?.first_chunk()?;
             Some(u32::from_be_bytes(*bytes))
         };
+        if word(12) == Some(nfs4::PROGRAM) && word(16) == Some(nfs4::VERSION) {
+            return self.bytes_asked_for_by_compound();
+        }
         let asks = word(12) == Some(nfs3::PROGRAM)
             && word(20)
                 .and_then(|number| Procedure::try_from(number).ok())
@@ -74,6 +78,32 @@ impl Call {
         } else {
             0
         }
+    }
+
+    /// The same of a COMPOUND: of one that ends in a READ, as Linux's do, what that asks for.
+    fn bytes_asked_for_by_compound(&self) -> usize {
+        /// READ's number, its stateid, offset and count (RFC 8881 §18.22.1).
+        const READ_LEN: usize = 4 + 16 + 8 + 4;
+        let read = self.record.last_chunk::<READ_LEN>();
+        let is_read = |read: &[u8; READ_LEN]| {
+            read.first_chunk() == Some(&nfs4::Opnum::Read.number().to_be_bytes())
+        };
+        let count = read
+            .filter(|read| is_read(read))
+            .and_then(|read| read.last_chunk());
+        let count = count.map_or(0, |count| u32::from_be_bytes(*count));
+        count.min(limits::IO_BYTES_MAX) as usize
+    }
+
+    /// It is carried out to its end though its connection has gone meanwhile. A COMPOUND is in any case: its client
+    /// finds the reply in its session (RFC 8881 §2.10.6.2).
+    pub(crate) fn runs_on(&self) -> bool {
+        let word = |from: usize| {
+            let bytes = self.record.get(from..)?.first_chunk()?;
+            Some(u32::from_be_bytes(*bytes))
+        };
+        let is_v4 = word(12) == Some(nfs4::PROGRAM) && word(16) == Some(nfs4::VERSION);
+        is_v4 || self.may_change()
     }
 
     /// It may change something, and is carried out though its connection has gone meanwhile: its client has
@@ -276,25 +306,68 @@ pub(crate) async fn answer(mut cx: Context, call: Call) -> Answer {
     };
     cx.caller.call.xid = header.xid;
     cx.caller.call.started = start;
-    let answer = match header.program {
-        nfs3::PROGRAM if header.version == nfs3::VERSION => {
-            nfs(&mut cx, &header, &record, decoder, apart).await
-        }
-        wire_mount3::PROGRAM if header.version == wire_mount3::VERSION => {
-            mount(&mut cx, &header, decoder).await
-        }
-        wire_nlm4::PROGRAM if header.version == wire_nlm4::VERSION => {
-            locks(&mut cx, &header, decoder)
-        }
-        nfs3::PROGRAM | wire_mount3::PROGRAM => Err(AcceptStat::ProgMismatch { low: 3, high: 3 }),
-        wire_nlm4::PROGRAM => Err(AcceptStat::ProgMismatch { low: 4, high: 4 }),
-        _ => Err(AcceptStat::ProgUnavail),
+    let answer = match program(header.program, header.version, cx.service.versions) {
+        Ok(Program::Nfs3) => nfs(&mut cx, &header, &record, decoder, apart).await,
+        Ok(Program::Nfs4) => compound(&mut cx, &header, &record, decoder).await,
+        Ok(Program::Mount3) => mount(&mut cx, &header, decoder).await,
+        Ok(Program::Nlm4) => locks(&mut cx, &header, decoder),
+        Err(stat) => Err(stat),
     };
     answer.unwrap_or_else(|stat| {
         if stat == AcceptStat::GarbageArgs {
             count(&cx.service.counters.bad_calls);
         }
         Answer::Reply(Reply::of(&ReplyHeader::accepted(header.xid, stat)))
+    })
+}
+
+/// A program in a version that is answered here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Program {
+    Nfs3,
+    Nfs4,
+    Mount3,
+    Nlm4,
+}
+
+impl Program {
+    /// Is it among what the server was told to serve? MOUNT and the lock manager are NFSv3's.
+    const fn is_served(self, versions: Versions) -> bool {
+        match self {
+            Self::Nfs3 | Self::Mount3 | Self::Nlm4 => versions.contains(NfsVersion::V3),
+            Self::Nfs4 => versions.has_v4(),
+        }
+    }
+}
+
+/// Every program that is answered: its number and version on the wire, the one that is called most first.
+const PROGRAMS: [(u32, u32, Program); 4] = [
+    (nfs3::PROGRAM, nfs3::VERSION, Program::Nfs3),
+    (nfs4::PROGRAM, nfs4::VERSION, Program::Nfs4),
+    (wire_mount3::PROGRAM, wire_mount3::VERSION, Program::Mount3),
+    (wire_nlm4::PROGRAM, wire_nlm4::VERSION, Program::Nlm4),
+];
+
+/// The program that a call is for.
+///
+/// # Errors
+/// What the caller is told where there is none: of a program that is answered in other versions, the lowest
+/// and the highest of these (RFC 5531 §9).
+fn program(number: u32, version: u32, served: Versions) -> Result<Program, AcceptStat> {
+    let mut known: Option<(u32, u32)> = None;
+    for (of, at, program) in PROGRAMS {
+        if of != number || !program.is_served(served) {
+            continue;
+        }
+        if at == version {
+            return Ok(program);
+        }
+        let (low, high) = known.unwrap_or((at, at));
+        known = Some((low.min(at), high.max(at)));
+    }
+    Err(match known {
+        Some((low, high)) => AcceptStat::ProgMismatch { low, high },
+        None => AcceptStat::ProgUnavail,
     })
 }
 
@@ -440,6 +513,25 @@ async fn copied_payload(
     })
 }
 
+/// NFSv4, which has one procedure beside NULL.
+async fn compound(
+    cx: &mut Context,
+    header: &CallHeader<'_>,
+    record: &[u8],
+    decoder: Decoder<'_>,
+) -> Result<Answer, AcceptStat> {
+    if let Err(stat) = identify(cx, header) {
+        return Ok(deny(cx, header, stat));
+    }
+    let mut reply = Draft::begin(&ReplyHeader::accepted(header.xid, AcceptStat::Success));
+    match header.procedure {
+        nfs4::PROC_NULL => decoder.finish().map_err(|_| AcceptStat::GarbageArgs)?,
+        nfs4::PROC_COMPOUND => crate::front::nfs4::run(cx, record, decoder, &mut reply).await?,
+        _ => return Err(AcceptStat::ProcUnavail),
+    }
+    Ok(Answer::Reply(reply.finish()))
+}
+
 async fn mount(
     cx: &mut Context,
     header: &CallHeader<'_>,
@@ -528,4 +620,25 @@ fn refuse_call(cx: &Context, error: &CallError) -> Answer {
     }
     count(&counters.bad_records);
     Answer::Close
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_that_is_not_answered_is_told_which_ones_are() {
+        let all = Versions::ALL;
+        assert_eq!(program(nfs3::PROGRAM, 3, all), Ok(Program::Nfs3));
+        assert_eq!(program(wire_mount3::PROGRAM, 3, all), Ok(Program::Mount3));
+        assert_eq!(program(wire_nlm4::PROGRAM, 4, all), Ok(Program::Nlm4));
+        let mismatch = |low, high| Err(AcceptStat::ProgMismatch { low, high });
+        assert_eq!(program(nfs3::PROGRAM, 2, Versions::V3), mismatch(3, 3));
+        assert_eq!(program(nfs3::PROGRAM, 4, Versions::V3), mismatch(3, 3));
+        assert_eq!(program(wire_nlm4::PROGRAM, 1, all), mismatch(4, 4));
+        assert_eq!(program(100_000, 2, all), Err(AcceptStat::ProgUnavail));
+        let without_v3 = Versions::ALL.without(Versions::V3);
+        let mount = program(wire_mount3::PROGRAM, 3, without_v3);
+        assert_eq!(mount, Err(AcceptStat::ProgUnavail));
+    }
 }

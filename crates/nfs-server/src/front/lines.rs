@@ -14,7 +14,7 @@ use crate::exports::config::{Config, ExportConfig, ServerConfig};
 use crate::operate::trace::CallId;
 use crate::vfs::fh::Handle;
 use crate::vfs::{
-    Actor, Author, EntryName, Error, NewNode, Payload, Precondition, Result, SetAttributes,
+    Access, Actor, Author, EntryName, Error, NewNode, Payload, Precondition, Result, SetAttributes,
     Stability, Step, Target, Turn, Vfs,
 };
 
@@ -135,6 +135,7 @@ impl Lines {
             creds: self.who.clone(),
             writable: true,
             owner_goes_on: self.owner_goes_on,
+            opened_for: Access::NONE,
             allowance: None,
             author: Author(1),
             call: CallId::new(1, ([127, 0, 0, 1].into(), 1), now),

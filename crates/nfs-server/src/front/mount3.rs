@@ -222,7 +222,7 @@ fn dump(cx: &Context, out: &mut Vec<u8>) {
 fn exports(cx: &Context, out: &mut Vec<u8>) {
     let trees = cx.vfs().trees.load_full();
     let rule = |export: &Arc<Export>| {
-        let rule = export.client_rule(cx.caller.addr, PRIVILEGED_PORT);
+        let rule = export.rule_for(cx.caller.addr, PRIVILEGED_PORT, cx.caller.version);
         rule.map(|rule| rule.net.to_string())
     };
     let listed = trees.table.exports().iter();

@@ -7,12 +7,13 @@ use nfs_io::identity::ServerIdentity;
 use nfs_io::{BufferPool, Creds, Lane, LocalUid};
 use parking_lot::Mutex;
 
-use crate::exports::{ClientRule, Export, PRIVILEGED_PORT, Refused, WireGid, WireUid};
+use crate::exports::{ClientRule, Export, PRIVILEGED_PORT, Refused, Versions, WireGid, WireUid};
 use crate::front::first_uses::FirstUses;
 use crate::front::mount3::MountList;
 use crate::front::pace::Paces;
 use crate::host::call_notes::NotedCall;
 use crate::host::groups::GroupLists;
+use crate::limits;
 use crate::operate::audit::Audit;
 use crate::operate::blocks::BlockList;
 use crate::operate::counters::Counters;
@@ -20,8 +21,9 @@ use crate::operate::notices::Notices;
 use crate::rpc::caller::{Caller, WireIdentity};
 use crate::rpc::reply_cache::ReplyCache;
 use crate::rpc::standing::Standing;
+use crate::state::States;
 use crate::vfs::fh::Handle;
-use crate::vfs::{Actor, Author, Error, Result, Target, Turn, Vfs};
+use crate::vfs::{Access, Actor, Author, Error, Result, Target, Turn, Vfs};
 
 /// Made once at start; every shard holds it.
 pub(crate) struct Service {
@@ -39,6 +41,10 @@ pub(crate) struct Service {
     /// The hosts that the administrator shut out.
     pub(crate) blocked: BlockList,
     pub(crate) mounts: MountList,
+    /// Versions of NFS that are answered.
+    pub(crate) versions: Versions,
+    /// The state of NFSv4's clients, if a minor version of it is among them.
+    pub(crate) states: Option<Arc<States>>,
     pub(crate) groups: Arc<GroupLists>,
     /// Use the server's own group list of a uid instead of the one in AUTH_SYS.
     pub(crate) server_groups: bool,
@@ -48,6 +54,14 @@ impl Service {
     /// Whether any export's rules name this address.
     pub(crate) fn admits(&self, addr: IpAddr) -> bool {
         self.vfs.trees.load().table.admits(addr)
+    }
+
+    /// Seconds that an NFSv4 client may be silent.
+    pub(crate) fn lease_seconds(&self) -> u32 {
+        let states = self.states.as_ref();
+        states.map_or(limits::LEASE_SECONDS_DEFAULT, |states| {
+            states.lease_seconds()
+        })
     }
 
     /// Finds a handle's object and decides who the caller is there.
@@ -120,6 +134,7 @@ impl Service {
             writable: rule.is_writable(),
             // NFSv3 has no open: whoever opened a file before a chmod goes on with it (RFC 1813 §4.4).
             owner_goes_on: true,
+            opened_for: Access::NONE,
             allowance: rule.allowance.clone(),
             author: Author(caller.client.number()),
             call: caller.call,
@@ -143,7 +158,7 @@ impl Service {
         } else {
             caller.port
         };
-        export.client_rule(caller.addr, port)
+        export.rule_for(caller.addr, port, caller.version)
     }
 
     /// The groups of a user as this machine's user database has them, the primary one first; none for

@@ -397,7 +397,7 @@ impl Connection {
             call_note: None,
         };
         self.turns.use_up(1, call.bytes());
-        let may_change = call.may_change();
+        let runs_on = call.runs_on();
         let mut call: Pin<Box<dyn Future<Output = Answer>>> =
             Box::pin(dispatch::answer(context, call));
         // Whatever it waits for is asked again, with a real waker, by the task below.
@@ -414,15 +414,15 @@ impl Connection {
             Poll::Ready(Answer::Reply(reply)) => push(self, reply),
             Poll::Ready(Answer::Nothing) => {}
             Poll::Ready(Answer::Close) => return Err(End::NoCall),
-            Poll::Pending => self.go_on(call, may_change),
+            Poll::Pending => self.go_on(call, runs_on),
         }
         Ok(handed_over)
     }
 
-    fn go_on(self: &Rc<Self>, call: Pin<Box<dyn Future<Output = Answer>>>, may_change: bool) {
+    fn go_on(self: &Rc<Self>, call: Pin<Box<dyn Future<Output = Answer>>>, runs_on: bool) {
         let running = Running::new(self);
         tokio::task::spawn_local(async move {
-            let answer = if may_change {
+            let answer = if runs_on {
                 call.await
             } else {
                 tokio::select! {

@@ -29,6 +29,7 @@ pub(crate) struct AccessCounters {
 pub(crate) struct Refusals {
     host: AtomicU64,
     port: AtomicU64,
+    version: AtomicU64,
     local_program: AtomicU64,
     identity: AtomicU64,
 }
@@ -39,6 +40,7 @@ impl Refusals {
         count(match why {
             Refused::NotListed => &self.host,
             Refused::PortNotPrivileged => &self.port,
+            Refused::Version => &self.version,
             Refused::LocalBarred => &self.local_program,
             Refused::NoIdentity => &self.identity,
         });
@@ -47,18 +49,20 @@ impl Refusals {
 
 impl AccessCounters {
     /// The names under which `ctl status` shows them, with their values.
-    pub(crate) fn named(&self) -> [(&'static str, u64); 13] {
+    pub(crate) fn named(&self) -> [(&'static str, u64); 15] {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let (mounts, calls) = (&self.mounts_refused, &self.calls_refused);
         [
             ("mounts_granted", load(&self.mounts_granted)),
             ("mounts_refused_host", load(&mounts.host)),
             ("mounts_refused_port", load(&mounts.port)),
+            ("mounts_refused_version", load(&mounts.version)),
             ("mounts_refused_local_program", load(&mounts.local_program)),
             ("mounts_refused_identity", load(&mounts.identity)),
             ("mounts_of_no_path", load(&self.mounts_of_no_path)),
             ("calls_refused_host", load(&calls.host)),
             ("calls_refused_port", load(&calls.port)),
+            ("calls_refused_version", load(&calls.version)),
             ("calls_refused_local_program", load(&calls.local_program)),
             ("calls_refused_identity", load(&calls.identity)),
             ("connections_blocked", load(&self.connections_blocked)),

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use nfs_io::{Client, Lane, LocalUid, Queue};
 
+use crate::exports::NfsVersion;
 use crate::operate::trace::{About, CallId};
 use crate::rpc::client_id::ClientId;
 use crate::rpc::standing::Standing;
@@ -16,6 +17,8 @@ pub(crate) struct Caller {
     pub(crate) port: u16,
     /// What callers of this connection are believed.
     pub(crate) standing: Standing,
+    /// The version of NFS that the call is of, or that its program serves.
+    pub(crate) version: NfsVersion,
     /// The client to whom this call's changes and write errors are ascribed, as its credential says.
     pub(crate) client: ClientId,
     pub(crate) identity: WireIdentity,
@@ -36,7 +39,7 @@ pub(crate) enum WireIdentity {
 
 impl Caller {
     /// Whoever sends calls over a connection from this address and port; dispatch says for each call which it
-    /// is, and whose.
+    /// is, of what version, and whose.
     pub(crate) fn of_connection(
         from: (IpAddr, u16),
         standing: Standing,
@@ -47,6 +50,7 @@ impl Caller {
             addr: from.0,
             port: from.1,
             standing,
+            version: NfsVersion::V3,
             client,
             identity: WireIdentity::Nobody,
             call: CallId::new(0, from, now),

@@ -7,6 +7,9 @@
 //! has which was given none), each connection is a client of its own: to take one client for two costs it a
 //! cache, to take two for one makes their caches wrong.
 //!
+//! NFSv4 clients say themselves who they are: such a client is its client id, whatever addresses and connections
+//! it uses.
+//!
 //! The name is the client's own word. It gives no right to anything, and whoever uses another's
 //! name can only spoil wcc_data for machines behind its own address.
 
@@ -17,7 +20,8 @@ use std::time::Instant;
 
 use crate::limits;
 
-/// Stands for one client: an address with a machine name, or a connection where nothing tells machines apart.
+/// Stands for one client: an address with a machine name, a connection where nothing tells machines apart, or
+/// the client id of NFSv4.
 /// Two ids of the same hasher are equal where the clients are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ClientId(u64);
@@ -37,6 +41,11 @@ impl ClientId {
         Self(hasher.hash_one((Kind::Connection, connection)))
     }
 
+    /// The NFSv4 client to which the server gave this id.
+    pub(crate) fn of_v4(hasher: &impl BuildHasher, clientid: u64) -> Self {
+        Self(hasher.hash_one((Kind::V4, clientid)))
+    }
+
     /// The number that stands for the client.
     pub(crate) const fn number(self) -> u64 {
         self.0
@@ -53,6 +62,7 @@ impl ClientId {
 enum Kind {
     Machine,
     Connection,
+    V4,
 }
 
 /// What a host is called that nobody gave a name, Linux's kernel (`(none)`) and clients that could not
@@ -71,7 +81,10 @@ const NAMES_OF_NOBODY: [&[u8]; 6] = [
 pub(crate) struct Peer {
     hasher: RandomState,
     addr: IpAddr,
+    connection: u64,
     unnamed: ClientId,
+    /// What is to be done when the connection has ended.
+    at_end: RefCell<Vec<Box<dyn FnOnce()>>>,
     last: RefCell<Option<(Vec<u8>, ClientId)>>,
     /// Ids of the exports that this connection used.
     used: RefCell<Vec<u32>>,
@@ -88,10 +101,26 @@ impl Peer {
             unnamed: ClientId::of_connection(&hasher, connection),
             hasher,
             addr,
+            connection,
+            at_end: RefCell::default(),
             last: RefCell::default(),
             used: RefCell::default(),
             weight: Cell::new(1),
             resume: Cell::default(),
+        }
+    }
+
+    /// The number of the connection, which no other has.
+    pub(crate) const fn connection(&self) -> u64 {
+        self.connection
+    }
+
+    /// Has something done when the connection has ended and its last call too. For a connection that asks for very much
+    /// of that, it is not done.
+    pub(crate) fn at_end(&self, what: impl FnOnce() + 'static) {
+        let mut at_end = self.at_end.borrow_mut();
+        if at_end.len() < limits::ENDINGS_PER_CONNECTION_MAX {
+            at_end.push(Box::new(what));
         }
     }
 
@@ -108,6 +137,11 @@ impl Peer {
         // No longer than a credential lets it be: 255 bytes.
         *last = Some((machine_name.to_vec(), client));
         client
+    }
+
+    /// The NFSv4 client to which the server gave this id, whatever connection its calls come over.
+    pub(crate) fn v4_client(&self, clientid: u64) -> ClientId {
+        ClientId::of_v4(&self.hasher, clientid)
     }
 
     /// Whether this connection uses the export with this id for the first time, as far as it remembers: a
@@ -152,6 +186,14 @@ impl Peer {
     /// The client of a call that names no machine.
     pub(crate) const fn unnamed(&self) -> ClientId {
         self.unnamed
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        for end in self.at_end.take() {
+            end();
+        }
     }
 }
 

@@ -26,6 +26,15 @@ pub(crate) struct Draft {
     reservation: Option<Box<Reservation>>,
     /// What of its client's share of the memory it takes.
     share: Option<Share>,
+    /// The same of further data: a reply may have more than one READ in it.
+    more: Option<Box<More>>,
+}
+
+/// What the data of a reply is held with beyond the first.
+#[derive(Default)]
+struct More {
+    reservations: Vec<Reservation>,
+    shares: Vec<Share>,
 }
 
 /// Bytes of a reply that lie together.
@@ -48,6 +57,7 @@ impl Draft {
             rest: SmallVec::new(),
             reservation: None,
             share: None,
+            more: None,
         }
     }
 
@@ -70,14 +80,31 @@ impl Draft {
         self.rest.push(Part::Data(data));
     }
 
+    /// The encoded bytes up to the first data, the mark's place among them: for numbers that are known only at the end.
+    pub(crate) fn first_mut(&mut self) -> &mut [u8] {
+        &mut self.first
+    }
+
+    /// All of it so far, data and padding included, copied.
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        self.slices().flatten().copied().collect()
+    }
+
     /// Holds memory of the budget, for long encoded parts, until the reply is sent.
     pub(crate) fn hold(&mut self, reservation: Reservation) {
-        self.reservation = Some(Box::new(reservation));
+        let before = self.reservation.replace(Box::new(reservation));
+        if let Some(before) = before {
+            let more = self.more.get_or_insert_default();
+            more.reservations.push(*before);
+        }
     }
 
     /// Takes of its client's share what the reply does, until it is sent.
     pub(crate) fn count_in(&mut self, share: Share) {
-        self.share = Some(share);
+        let before = self.share.replace(share);
+        if let Some(before) = before {
+            self.more.get_or_insert_default().shares.push(before);
+        }
     }
 
     /// Ends the reply: writes the mark of the record, which is one fragment.
@@ -124,6 +151,7 @@ impl Reply {
                 rest: SmallVec::new(),
                 reservation: None,
                 share: None,
+                more: None,
             },
         }
     }

@@ -13,11 +13,11 @@ use nfs_io::plan::{Segment, placement};
 use nfs_io::{Errno, Mode};
 
 use super::Server;
-use crate::exports::PRIVILEGED_PORT;
 use crate::exports::config::{from_word, word_of};
 use crate::exports::policy::{
     AutoUse, Because, Choice, Io, IoPolicy, Mismatch, ON_OFF, Stability, StableFloor, show_size,
 };
+use crate::exports::{PRIVILEGED_PORT, Versions};
 use crate::limits;
 use crate::operate::control::{
     Why, WhyAlignment, WhyAuto, WhyQuery, WhyRule, WhySegment, WhyStable,
@@ -68,6 +68,8 @@ impl Server {
         }
         why.notes.extend(not_allowed(&tree, &call));
         why.notes.extend(held_to(&tree, &call));
+        why.notes
+            .extend(over_some_versions(&tree, &call, self.service.versions));
         Ok(why)
     }
 
@@ -166,6 +168,23 @@ fn held_to(tree: &Tree, call: &IoCall) -> Option<String> {
         note.push_str(&format!(", at most {calls} calls a second"));
     }
     Some(note)
+}
+
+/// Over which versions the client may make the call, where that is not all that the server answers.
+fn over_some_versions(tree: &Tree, call: &IoCall, served: Versions) -> Option<String> {
+    let rule = tree.export.client_rule(call.client, PRIVILEGED_PORT).ok()?;
+    let versions = rule.versions.intersection(served);
+    let client = call.client;
+    match versions == served {
+        true => None,
+        false if versions.is_empty() => Some(format!(
+            "{client} may use NFS {} only, which the server does not answer: it would be refused",
+            rule.versions
+        )),
+        false => Some(format!(
+            "{client} may use NFS {versions} only: over another version it would be refused"
+        )),
+    }
 }
 
 /// Where the data of a call that begins at `offset` will lie in memory: a payload is received where its

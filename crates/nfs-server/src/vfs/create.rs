@@ -80,6 +80,8 @@ pub(crate) enum NewNode {
 /// The new object, with its attributes.
 pub(crate) struct Created {
     pub(crate) object: Arc<Object>,
+    /// This call made it, and did not find it there.
+    pub(crate) is_new: bool,
     pub(crate) attributes: Attributes,
 }
 
@@ -512,7 +514,12 @@ fn create_node(
         object.adopt_write_fd(file, vfs.files.budget(), &vfs.writers);
     }
     let attributes = object.attributes()?;
-    Ok((Created { object, attributes }, made.flushes))
+    let created = Created {
+        object,
+        is_new: made.is_new,
+        attributes,
+    };
+    Ok((created, made.flushes))
 }
 
 /// A change of owner takes set-user-ID and set-group-ID from a file: the mode is set again after it.

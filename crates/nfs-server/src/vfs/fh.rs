@@ -8,7 +8,8 @@
 //!
 //! ```text
 //! byte 0      version (1)
-//! byte 1      kind: 1 kernel handle, 2 table id (8 bytes of number, 8 of nonce)
+//! byte 1      kind: 1 kernel handle, 2 table id (8 bytes of number, 8 of nonce), 3 directory above exports (no
+//!             body; its number in place of the export's id, and no place)
 //! byte 2      length of the body, n
 //! byte 3      type of the kernel handle (0 for a table id)
 //! bytes 4-7   export id
@@ -93,6 +94,7 @@ impl fmt::Debug for Handle {
 const VERSION: u8 = 1;
 const KIND_KERNEL: u8 = 1;
 const KIND_TABLE: u8 = 2;
+const KIND_NODE: u8 = 3;
 const HEAD_LEN: usize = 12;
 const MAC_LEN: usize = 16;
 const _: () =
@@ -112,6 +114,9 @@ impl MountKey {
 /// another directory, also of another file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PlaceMark(pub(crate) [u8; 28]);
+
+/// The place of what lies in no export.
+const NO_PLACE: PlaceMark = PlaceMark([0; 28]);
 
 /// What a valid handle says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -313,6 +318,30 @@ impl HandleKey {
         })
     }
 
+    /// Makes the handle of a directory above the exports, which has this number.
+    ///
+    /// # Errors
+    /// None: such a handle is short.
+    pub(crate) fn seal_node(&self, node: u32) -> Result<Handle, HandleTooLong> {
+        let mut bytes = vec![VERSION, KIND_NODE, 0, 0];
+        bytes.extend_from_slice(&node.to_be_bytes());
+        bytes.extend_from_slice(&[0; 4]);
+        let mac = self.mac(&bytes, &NO_PLACE);
+        bytes.extend_from_slice(&mac);
+        Handle::new(&bytes)
+    }
+
+    /// The number of the directory above the exports that a handle names; `None` for handles of files, and for
+    /// those that this server did not make.
+    pub(crate) fn open_node(&self, handle: &Handle) -> Option<u32> {
+        let (signed, mac) = handle.as_ref().split_first_chunk::<HEAD_LEN>()?;
+        let [VERSION, KIND_NODE, 0, 0, rest @ ..] = signed else {
+            return None;
+        };
+        let node = rest.first_chunk().copied().map(u32::from_be_bytes);
+        node.filter(|_| same_bytes(mac, &self.mac(signed, &NO_PLACE)))
+    }
+
     /// A cookie verifier for a directory: the same for as long as the handle lives.
     pub(crate) fn cookie_verifier(&self, directory: &Handle) -> [u8; 8] {
         let mut hasher = SipHasher24::new_with_key(&self.key);
@@ -386,6 +415,28 @@ mod tests {
             export: 7,
             mount: MountKey(9),
             body: HandleBody::Kernel(KernelHandle::new(1, &[1, 2, 3, 4, 5, 6, 7, 8]).unwrap()),
+        }
+    }
+
+    #[test]
+    fn a_directory_above_the_exports_has_a_handle_that_nobody_can_forge() {
+        let handle = key().seal_node(7).unwrap();
+        assert_eq!(key().open_node(&handle), Some(7));
+        assert_eq!(
+            key().open(&handle, here),
+            Err(HandleError::Forged),
+            "it names no file"
+        );
+        let of_file = key().seal(&parts(), &HERE).unwrap();
+        assert_eq!(key().open_node(&of_file), None);
+        let mut forged = handle.as_ref().to_vec();
+        for bit in 0..forged.len() * 8 {
+            forged[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(key().open_node(&Handle::new(&forged).unwrap()), None);
+            forged[bit / 8] ^= 1 << (bit % 8);
+        }
+        for len in 0..forged.len() {
+            assert_eq!(key().open_node(&Handle::new(&forged[..len]).unwrap()), None);
         }
     }
 

@@ -38,6 +38,11 @@ impl Vfs {
         self.trees.load().by_id(export)?.path_of(&object)
     }
 
+    /// Where in its export an object is, as [`Tree::path_of`] finds it. Waits for nobody.
+    pub(crate) fn path_of_object(&self, tree: &Tree, object: &Object) -> Option<Vec<u8>> {
+        tree.path_of(object)
+    }
+
     async fn lookup_in(
         self: &Arc<Self>,
         directory: &Target,

@@ -6,14 +6,15 @@
 //! remember permission checks, tied to the ctime they were made at.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::{Duration, Instant};
 
 use nfs_io::caps::{self, Capability};
 use nfs_io::fs::{self, Stat};
 use nfs_io::identity::{Guard, ServerIdentity};
 use nfs_io::{Creds, Errno};
+use nfs_state::FileState;
 use parking_lot::{Mutex, RwLock};
 
 use super::file_io::FileIo;
@@ -25,6 +26,7 @@ use super::{Access, Actor, Error, FileKind, Result};
 use crate::limits;
 use crate::vfs::fh::Handle;
 use crate::vfs::file_cache::FdSlot;
+use crate::vfs::host_lock::HostLock;
 
 /// An object of an export that some client holds a handle of, with its descriptors and what is remembered
 /// about it.
@@ -55,6 +57,12 @@ pub(crate) struct Object {
     name: Mutex<Option<Arc<[u8]>>>,
     /// Kept for a directory: when it was last seen to be in the export, since it came into the cache.
     place_seen: Mutex<Option<Instant>>,
+    /// What NFSv4's clients hold of it: opens and locks.
+    file_state: OnceLock<Arc<FileState>>,
+    /// The lock of the host that stands for those of NFSv4's clients.
+    pub(super) host_lock: HostLock,
+    /// How many [`Opened`] there are of it.
+    opens: AtomicU32,
     /// The object was used since the clock's hand last passed it.
     pub(crate) used: AtomicBool,
     /// Somebody is about to put the object on stable storage so that it may leave the cache.
@@ -86,6 +94,9 @@ impl Object {
             names_turn: RwLock::default(),
             name: Mutex::default(),
             place_seen: Mutex::default(),
+            file_state: OnceLock::new(),
+            host_lock: HostLock::default(),
+            opens: AtomicU32::new(0),
             used: AtomicBool::new(true),
             cleaning: AtomicBool::new(false),
         }
@@ -109,11 +120,11 @@ impl Object {
     /// [local](Mount::local).
     ///
     /// # Errors
-    /// [`Error::Stale`] when the last name of the object is gone.
+    /// [`Error::Stale`] when the last name of the object is gone and no client has it open.
     pub(crate) fn stat(&self) -> Result<Stat> {
         let ask = || Ok(fs::statx(self.path())?);
         let stat = self.stages.stat(self.inode(), ask)?;
-        if stat.nlink == 0 {
+        if stat.nlink == 0 && self.opens.load(Ordering::Relaxed) == 0 {
             Err(Error::Stale)
         } else {
             Ok(stat)
@@ -141,8 +152,8 @@ impl Object {
         Ok(answer?)
     }
 
-    /// Like [`Object::check`] for reading and writing a regular file. Where the actor asks for that, the owner is let
-    /// through whatever the mode says. A READ is also granted to who may execute the file, since executing it is
+    /// Like [`Object::check`] for reading and writing a regular file. Who opened it for that is let through, and,
+    /// where the actor asks for it, the owner, whatever the mode says. A READ is also granted to who may execute the file, since executing it is
     /// reading it.
     ///
     /// # Errors
@@ -150,7 +161,7 @@ impl Object {
     pub(crate) fn check_io(&self, actor: &Actor, access: Access, stat: &Stat) -> Result<()> {
         let creds = &actor.creds;
         let goes_on = actor.owner_goes_on && creds.uid().0 == stat.uid;
-        if goes_on || self.server_may(creds) {
+        if goes_on || actor.opened_for.contains(access) || self.server_may(creds) {
             return Ok(());
         }
         match self.check(creds, access, stat) {
@@ -218,10 +229,38 @@ impl Object {
         due
     }
 
+    /// What NFSv4's clients hold of it. It lives as long as the object, which every open keeps.
+    pub(crate) fn file_state(&self) -> &Arc<FileState> {
+        self.file_state.get_or_init(Arc::default)
+    }
+
+    /// Opens the object for a client: for as long as what is returned is kept, the object stays what its handle
+    /// leads to, also when its last name goes.
+    pub(crate) fn opened(self: &Arc<Self>) -> Opened {
+        self.opens.fetch_add(1, Ordering::Relaxed);
+        Opened(Arc::clone(self))
+    }
+
     pub(crate) fn touch(&self) {
         if !self.used.load(Ordering::Relaxed) {
             self.used.store(true, Ordering::Relaxed);
         }
+    }
+}
+
+/// An object that a client has open. It holds no descriptor of its own.
+pub(crate) struct Opened(Arc<Object>);
+
+impl Opened {
+    pub(crate) const fn object(&self) -> &Arc<Object> {
+        &self.0
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        // Where its last name has gone meanwhile, the look at what the cache holds lets go of it.
+        self.0.opens.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -43,7 +43,7 @@ impl Vfs {
     }
 
     /// The entries after `cookie` (0: from the start) for as long as `fits` says so; `fits` is
-    /// asked once for each entry, with its name's length. `memory`: bytes that the entries may take.
+    /// asked once for each entry, with its name. `memory`: bytes that the entries may take.
     ///
     /// # Errors
     /// [`Error::TooSmall`] when not even one entry fits.
@@ -53,7 +53,7 @@ impl Vfs {
         cookie: u64,
         memory: u64,
         plus: bool,
-        fits: impl FnMut(usize) -> bool + Send + 'static,
+        fits: impl FnMut(&[u8]) -> bool + Send + 'static,
     ) -> Result<Listing> {
         if !directory.object.is_directory() {
             return Err(Error::Errno(Errno::NOTDIR));
@@ -87,7 +87,7 @@ impl Vfs {
         directory: &Target,
         cookie: u64,
         plus: bool,
-        mut fits: impl FnMut(usize) -> bool,
+        mut fits: impl FnMut(&[u8]) -> bool,
     ) -> Result<(Vec<DirEntry>, bool)> {
         let stat = directory.object.stat()?;
         directory
@@ -106,7 +106,7 @@ impl Vfs {
                 return Ok((entries, true));
             }
             for entry in batch.iter() {
-                if !fits(entry.name.len()) {
+                if !fits(entry.name) {
                     if entries.is_empty() {
                         return Err(Error::TooSmall);
                     }

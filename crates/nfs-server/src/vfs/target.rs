@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use nfs_io::{Client, Creds, Lane, Queue, Sharer};
 
-use super::{Author, Error, Object, Result, Tree};
+use super::{Access, Author, Error, Object, Result, Tree};
 use crate::exports::config::Allowance;
 use crate::exports::policy::{Choice, Io};
 use crate::host::call_notes::NotedCall;
@@ -20,6 +20,9 @@ pub(crate) struct Actor {
     /// The owner of a file may read and write it whatever its mode says. A front whose protocol knows no
     /// open file asks for this: the caller may have opened the file before its mode was changed.
     pub(crate) owner_goes_on: bool,
+    /// What the caller was let do when it opened the file that this is about: it is not asked for again,
+    /// whatever the file's mode says since.
+    pub(crate) opened_for: Access,
     /// What its client is to get beside others, and at most, where that is not the default. Shared, as every
     /// call has one and moves it several times.
     pub(crate) allowance: Option<Arc<Allowance>>,

@@ -4,6 +4,7 @@
 pub(crate) mod links;
 pub(crate) mod moved;
 pub(crate) mod process;
+pub(crate) mod v4;
 pub(crate) mod wire;
 
 use std::fs::Permissions;

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use nfs_server::exports::config::{Access, Config, SquashKind, word_of};
 use nfs_server::exports::policy::IoPolicy;
-use nfs_server::exports::{ClientRule, Export, ExportTable};
+use nfs_server::exports::{ClientRule, Export, ExportTable, Versions};
 use nfs_server::operate::control::IoView;
 use serde::Serialize;
 
@@ -47,6 +47,8 @@ struct Granted {
     anonuid: u32,
     anongid: u32,
     privileged_port: bool,
+    /// Versions of NFS that it may use here.
+    versions: Vec<&'static str>,
     durability: String,
     /// How its READs and WRITEs travel where no rule matches.
     io: IoView,
@@ -138,7 +140,7 @@ impl Verdict {
         let rule = found.and_then(|index| Some((index, export.rules().get(index)?)));
         let granted = rule.map(|(index, rule)| {
             let line = config.client_line(at, index);
-            Granted::new(rule, line, export, client)
+            Granted::new((rule, line), export, client, config.server.versions)
         });
         let refused = granted.is_none().then(|| {
             format!(
@@ -187,6 +189,12 @@ impl Verdict {
         } else {
             writeln!(out, "  from any port")?;
         }
+        if granted.versions.is_empty() {
+            let none = "refused: none of the versions of NFS that the rule gives it is answered";
+            writeln!(out, "  {none} (versions)")?;
+        } else {
+            writeln!(out, "  over NFS {}", granted.versions.join(", "))?;
+        }
         for line in ctl::io::lines(&granted.io) {
             writeln!(out, "  {line}")?;
         }
@@ -198,7 +206,12 @@ impl Verdict {
 }
 
 impl Granted {
-    fn new(rule: &ClientRule, line: Option<usize>, export: &Export, client: IpAddr) -> Self {
+    fn new(
+        (rule, line): (&ClientRule, Option<usize>),
+        export: &Export,
+        client: IpAddr,
+        served: Versions,
+    ) -> Self {
         let anonymous = rule.squash.anonymous();
         let policy = export.io.now();
         Self {
@@ -209,6 +222,7 @@ impl Granted {
             anonuid: anonymous.uid().0,
             anongid: anonymous.gid().0,
             privileged_port: rule.privileged_port,
+            versions: rule.versions.intersection(served).words().collect(),
             durability: if export.is_async() { "async" } else { "sync" }.to_owned(),
             io: IoView {
                 rules: Vec::new(),

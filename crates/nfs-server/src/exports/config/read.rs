@@ -12,15 +12,17 @@ use super::toml_section::{Findings, Item, Section};
 use super::{
     ANONYMOUS_ID_DEFAULT, Access, Allowance, AuditTo, Audited, ClientConfig, Config, Confine,
     Durability, EngineChoice, ExportConfig, LogLevel, ServerConfig, SquashKind, check_directory,
-    check_pseudo, export_id, loopback_nets, parse_listen, parse_net,
+    check_pseudo, export_id, from_word, loopback_nets, parse_listen, parse_net,
 };
 use crate::exports::policy::show_size;
+use crate::exports::versions::{NfsVersion, Versions};
 use crate::limits;
 
 const TOP_KEYS: &[&str] = &["server", "export"];
 const SERVER_KEYS: &[&str] = &[
     "listen",
     "state_dir",
+    "versions",
     "engine",
     "memory",
     "shards",
@@ -45,6 +47,7 @@ const EXPORT_KEYS: &[&str] = &[
     "anonuid",
     "anongid",
     "privileged_port",
+    "versions",
     "weight",
     "bytes_per_second",
     "calls_per_second",
@@ -69,6 +72,7 @@ const CLIENT_KEYS: &[&str] = &[
     "anonuid",
     "anongid",
     "privileged_port",
+    "versions",
     "weight",
     "bytes_per_second",
     "calls_per_second",
@@ -127,6 +131,7 @@ fn server(table: &DeTable<'_>, findings: &mut Findings<'_>) -> ServerConfig {
     ServerConfig {
         listen: listen(&section, findings).unwrap_or(default.listen),
         state_dir: state_dir(&section, findings),
+        versions: versions(&section, findings).unwrap_or(default.versions),
         engine: section
             .choice("engine", EngineChoice::WORDS, findings)
             .unwrap_or(default.engine),
@@ -241,6 +246,23 @@ fn state_dir(section: &Section<'_>, findings: &mut Findings<'_>) -> Option<PathB
         findings.add(&item.span, message);
     }
     Some(path)
+}
+
+/// A list of versions of NFS, which is not to be empty.
+fn versions(section: &Section<'_>, findings: &mut Findings<'_>) -> Option<Versions> {
+    let list = section.strings("versions", findings)?;
+    if list.value.is_empty() {
+        let message = "\"versions\" is empty; write at least one, as [\"3\"]";
+        findings.add(&list.span, message);
+    }
+    let mut versions = Versions::NONE;
+    for item in list.value {
+        match from_word(item.value, NfsVersion::WORDS) {
+            Ok(version) => versions = versions.with(version),
+            Err(message) => findings.add(&item.span, message),
+        }
+    }
+    Some(versions)
 }
 
 fn memory(section: &Section<'_>, findings: &mut Findings<'_>) -> Option<u64> {
@@ -452,6 +474,7 @@ fn rule(
         privileged_port: section
             .boolean("privileged_port", findings)
             .unwrap_or(default.privileged_port),
+        versions: versions(section, findings).unwrap_or(default.versions),
         allowance: allowance(section, default.allowance, findings),
     }
 }

@@ -38,6 +38,7 @@ engine = "threads"
 memory = "64 MiB"
 shards = 3
 helper_threads = 0x10
+versions = ["3", "4.1"]
 portmap = true
 rpcbind = false
 server_groups = true
@@ -54,6 +55,7 @@ squash = "all"
 anonuid = 7
 anongid = 8
 privileged_port = true
+versions = ["4.1"]
 weight = 3
 calls_per_second = 500
 durability = "async"
@@ -90,6 +92,7 @@ mode = 2
     assert_eq!(config.server.log, LogLevel::Debug);
     assert!(config.server.portmap && !config.server.rpcbind && config.server.server_groups);
     assert!(config.server.trust_loopback);
+    assert_eq!(config.server.versions.to_string(), "3, 4.1");
     assert!(config.server.log_json);
     let export = &config.exports[0];
     assert!(export.crossmnt);
@@ -103,6 +106,7 @@ mode = 2
         (Access::ReadWrite, SquashKind::None)
     );
     assert!(!special.privileged_port && ten.privileged_port);
+    assert_eq!(special.versions.to_string(), "4.1");
     assert_eq!((special.anonuid, special.anongid), (7, 8));
     let held = |rule: &ClientConfig| {
         let allowance = rule.allowance;
@@ -318,6 +322,14 @@ const WRONG: &[(&str, &str)] = &[
         "\"shards\" is 0; write a number from 1 to 256",
     ),
     (
+        "[server]\nversions = [\"3\",\n\"4.0\"]\n",
+        "p.toml:3: \"4.0\" is not a choice; write \"3\" or \"4.1\" or \"4.2\"",
+    ),
+    (
+        "[server]\nversions = []\n",
+        "p.toml:2: \"versions\" is empty; write",
+    ),
+    (
         "[server]\nstate_dir = \"x\"\n",
         "state_dir \"x\" is relative",
     ),
@@ -470,4 +482,19 @@ proptest::proptest! {
         let errors = Config::parse(Path::new("p.toml"), &text).unwrap_err();
         proptest::prop_assert_eq!(errors.problems[0].line, Some(before + 2));
     }
+}
+
+#[test]
+fn a_rule_whose_versions_are_not_answered_is_worth_a_word() {
+    let text = "[[export]]\npath = \"DIR\"\npseudo = \"/a\"\nclients = [\"10.0.0.0/8\"]\nversions = [\"4.1\"]\n";
+    let warnings = parse(text).unwrap().warnings();
+    let [warning] = warnings.as_slice() else {
+        panic!("{warnings:?}")
+    };
+    assert!(
+        warning.starts_with("/a: 10.0.0.0/8 may use only NFS 4.1"),
+        "{warning}"
+    );
+    let served = format!("[server]\nversions = [\"4.1\"]\n{text}");
+    assert_eq!(parse(&served).unwrap().warnings(), [""; 0]);
 }

@@ -160,6 +160,23 @@ fn the_first_matching_rule_decides() {
     assert_eq!(from("::2", 1).unwrap_err(), Refused::NotListed);
 }
 
+#[test]
+fn a_rule_may_let_in_over_some_versions_only() {
+    let mut four = client("10.1.0.0/16");
+    four.versions = Versions::NONE.with(NfsVersion::V41);
+    let export = export_of(vec![four, client("10.0.0.0/8")]);
+    let over = |address: &str, version| {
+        let rule = export.rule_for(address.parse().unwrap(), 1, version);
+        rule.map(|rule| rule.net.to_string())
+    };
+    assert_eq!(over("10.1.0.1", NfsVersion::V3), Err(Refused::Version));
+    assert_eq!(over("10.1.0.1", NfsVersion::V42), Err(Refused::Version));
+    let let_in = Ok("10.1.0.0/16".to_owned());
+    assert_eq!(over("10.1.0.1", NfsVersion::V41), let_in);
+    assert!(over("10.2.0.1", NfsVersion::V3).is_ok());
+    assert_eq!(over("11.0.0.1", NfsVersion::V3), Err(Refused::NotListed));
+}
+
 fn squash(kind: SquashKind) -> Squash {
     Squash::new(kind, 1000, 2000)
 }

@@ -15,7 +15,7 @@ use crate::vfs::{DirEntry, Error, Listing};
 pub(super) async fn readdir(cx: &Context, args: &ReaddirArgs, out: &mut Vec<u8>) -> Held {
     let bytes = reply_bytes_max(cx, args.count);
     let mut left = room(bytes);
-    let fits = move |name_len| take(&mut left, Entry3::encoded_len(name_len));
+    let fits = move |name: &[u8]| take(&mut left, Entry3::encoded_len(name.len()));
     let place = (&args.dir, args.cookie, args.cookieverf);
     let (directory, listing) = match list(cx, place, bytes, false, fits).await {
         Ok(listed) => listed,
@@ -43,10 +43,10 @@ pub(super) async fn readdirplus(cx: &Context, args: &ReaddirplusArgs, out: &mut 
     // through all the same: a reply without entries would say nothing.
     let mut dir_left = args.dircount as usize;
     let mut first = true;
-    let fits = move |name_len| {
-        let within = take(&mut dir_left, Entry3::encoded_len(name_len)) || first;
+    let fits = move |name: &[u8]| {
+        let within = take(&mut dir_left, Entry3::encoded_len(name.len())) || first;
         first = false;
-        within && take(&mut left, EntryPlus3::encoded_len_max(name_len))
+        within && take(&mut left, EntryPlus3::encoded_len_max(name.len()))
     };
     let place = (&args.dir, args.cookie, args.cookieverf);
     let (directory, listing) = match list(cx, place, bytes, true, fits).await {
@@ -101,7 +101,7 @@ async fn list(
     (dir, cookie, verifier): (&FileHandle, u64, [u8; 8]),
     bytes: u32,
     plus: bool,
-    fits: impl FnMut(usize) -> bool + Send + 'static,
+    fits: impl FnMut(&[u8]) -> bool + Send + 'static,
 ) -> Result<(Target, Listing), Failure<PostOpAttr>> {
     let directory = cx.target(dir).await.map_err(|error| fail(error, None))?;
     let expected = cx.vfs().cookie_verifier(&directory);

@@ -11,7 +11,7 @@ use crate::exports::config::{
     Access, Allowance, Audited, Durability, LogLevel, SquashKind, from_word, word_of,
 };
 use crate::exports::policy::show_way;
-use crate::exports::{ClientRule, Export};
+use crate::exports::{ClientRule, Export, Versions};
 use crate::operate::io_counters::IoStatus;
 use crate::operate::latency::ProcedureStatus;
 use crate::operate::trace::FollowRequest;
@@ -223,6 +223,9 @@ pub struct RuleStatus {
     pub squash: String,
     /// Must the client's port be below 1024?
     pub privileged_port: bool,
+    /// The versions of NFS that these clients may use, of those that the server answers; empty for all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub versions: Vec<String>,
     /// How much each of these clients gets beside others.
     #[serde(default)]
     pub weight: u32,
@@ -282,6 +285,10 @@ impl RuleStatus {
             access: word_of(rule.access, Access::WORDS).to_owned(),
             squash: word_of(rule.squash.kind(), SquashKind::WORDS).to_owned(),
             privileged_port: rule.privileged_port,
+            versions: match rule.versions {
+                Versions::ALL => Vec::new(),
+                some => some.words().map(str::to_owned).collect(),
+            },
             weight: allowance.weight,
             bytes_per_second: allowance.bytes_per_second,
             calls_per_second: allowance.calls_per_second,

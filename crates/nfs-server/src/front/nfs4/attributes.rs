@@ -1,0 +1,579 @@
+//! Attributes of NFSv4: which of them are served, where each value comes from, and what of a client's are set
+//! (RFC 8881 §5).
+//!
+//! A mask is answered from a few sources: what statx says of the object, what statfs says of its file system,
+//! and what is known without asking. Each is asked once, and only if the mask needs it.
+
+use nfs_io::fs::{FileKind, Stat, Timestamp};
+use nfs_wire::nfs4::{
+    Attribute, Attributes as Values, Bitmap4, ChangeAttrType4, Changeid4, Fattr4, FileHandle,
+    Fsid4, Ftype4, MinorVersion, Nfsstat4, Nfstime4, Settime4, Specdata4, Utf8str,
+};
+use nfs_wire::{Encode, Encoder};
+
+use super::place::{AboveExports, Place};
+use super::status::status;
+use crate::front::context::Context;
+use crate::vfs::fh::Handle;
+use crate::vfs::{Attributes, FsFacts, SetAttributes, Target, TimeChange, Wcc};
+
+type Result<T> = core::result::Result<T, Nfsstat4>;
+
+/// What of the attributes is served, as numbers of RFC 8881 and RFC 7862: all that Linux's file systems have a
+/// value for.
+const SERVED: Bitmap4 = set(&[
+    Attribute::SupportedAttrs,
+    Attribute::Type,
+    Attribute::FhExpireType,
+    Attribute::Change,
+    Attribute::Size,
+    Attribute::LinkSupport,
+    Attribute::SymlinkSupport,
+    Attribute::NamedAttr,
+    Attribute::Fsid,
+    Attribute::UniqueHandles,
+    Attribute::LeaseTime,
+    Attribute::RdattrError,
+    Attribute::Cansettime,
+    Attribute::CaseInsensitive,
+    Attribute::CasePreserving,
+    Attribute::ChownRestricted,
+    Attribute::Filehandle,
+    Attribute::Fileid,
+    Attribute::FilesAvail,
+    Attribute::FilesFree,
+    Attribute::FilesTotal,
+    Attribute::Homogeneous,
+    Attribute::Maxfilesize,
+    Attribute::Maxlink,
+    Attribute::Maxname,
+    Attribute::Maxread,
+    Attribute::Maxwrite,
+    Attribute::Mode,
+    Attribute::NoTrunc,
+    Attribute::Numlinks,
+    Attribute::Owner,
+    Attribute::OwnerGroup,
+    Attribute::Rawdev,
+    Attribute::SpaceAvail,
+    Attribute::SpaceFree,
+    Attribute::SpaceTotal,
+    Attribute::SpaceUsed,
+    Attribute::TimeAccess,
+    Attribute::TimeAccessSet,
+    Attribute::TimeDelta,
+    Attribute::TimeMetadata,
+    Attribute::TimeModify,
+    Attribute::TimeModifySet,
+    Attribute::MountedOnFileid,
+    Attribute::ModeSetMasked,
+    Attribute::SuppattrExclcreat,
+    Attribute::FsCharsetCap,
+    Attribute::CloneBlksize,
+    Attribute::ChangeAttrType,
+]);
+
+/// Of what is served, what only the file system as a whole can tell.
+const OF_FILE_SYSTEM: Bitmap4 = set(&[
+    Attribute::CaseInsensitive,
+    Attribute::CasePreserving,
+    Attribute::ChownRestricted,
+    Attribute::FilesAvail,
+    Attribute::FilesFree,
+    Attribute::FilesTotal,
+    Attribute::Maxlink,
+    Attribute::Maxname,
+    Attribute::NoTrunc,
+    Attribute::SpaceAvail,
+    Attribute::SpaceFree,
+    Attribute::SpaceTotal,
+]);
+
+/// FSCHARSET_CAP4_CONTAINS_NON_UTF8: names are bytes, as on Linux (RFC 8881 §14.4).
+const CONTAINS_NON_UTF8: u32 = 1;
+/// FH4_PERSISTENT: a handle is good for as long as its object (RFC 8881 §4.2.3).
+const PERSISTENT: u32 = 0;
+/// The times of Linux's file systems are in nanoseconds; those that are coarser round.
+const TIME_DELTA: Nfstime4 = Nfstime4 {
+    seconds: 0,
+    nseconds: 1,
+};
+
+const fn set(attributes: &[Attribute]) -> Bitmap4 {
+    let mut set = Bitmap4::EMPTY;
+    let mut rest = attributes;
+    while let [first, others @ ..] = rest {
+        set.insert(first.number());
+        rest = others;
+    }
+    set
+}
+
+/// The attributes that are served in a minor version.
+pub(super) fn supported(minor: MinorVersion) -> Bitmap4 {
+    match minor {
+        MinorVersion::V0 | MinorVersion::V1 => {
+            let later = [Attribute::CloneBlksize, Attribute::ChangeAttrType];
+            SERVED.minus(&set(&later))
+        }
+        MinorVersion::V2 => SERVED,
+    }
+}
+
+/// The attributes of a place that `asked` wants and are served, as a `fattr4`.
+///
+/// # Errors
+/// NFS4ERR_INVAL for attributes that can only be set, and what the file system says.
+pub(super) async fn encode(
+    cx: &Context,
+    minor: MinorVersion,
+    place: &Place,
+    asked: &Bitmap4,
+    out: &mut Vec<u8>,
+) -> Result<()> {
+    must_be_readable(asked)?;
+    let wanted = asked.and(&supported(minor));
+    match place {
+        Place::File(target) => {
+            let (attributes, facts) = ask(cx, target, &wanted).await?;
+            let known = Known {
+                handle: &target.object.handle,
+                attributes: &attributes,
+                facts: facts.as_ref(),
+                mounted_on: mounted_on(cx, target, &attributes.stat),
+            };
+            encode_known(cx, minor, target, &known, &wanted, out);
+        }
+        Place::Node(node) => {
+            let handle = place.handle(cx)?;
+            encode_node(cx, minor, (node, &handle), &wanted, out);
+        }
+    }
+    Ok(())
+}
+
+/// # Errors
+/// NFS4ERR_INVAL for attributes that can only be set (RFC 8881 §18.7.3).
+pub(super) fn must_be_readable(asked: &Bitmap4) -> Result<()> {
+    let write_only = set(&[Attribute::TimeAccessSet, Attribute::TimeModifySet]);
+    if asked.and(&write_only).is_empty() {
+        Ok(())
+    } else {
+        Err(Nfsstat4::Inval)
+    }
+}
+
+/// Asks those sources of a file's attributes that `wanted` needs.
+async fn ask(
+    cx: &Context,
+    target: &Target,
+    wanted: &Bitmap4,
+) -> Result<(Attributes, Option<FsFacts>)> {
+    if wanted.and(&OF_FILE_SYSTEM).is_empty() {
+        let attributes = cx.vfs().attributes(target).await.map_err(status)?;
+        return Ok((attributes, None));
+    }
+    let facts = cx.vfs().file_system(target).await.map_err(status)?;
+    Ok((facts.attributes, Some(facts)))
+}
+
+/// What the file system of an object says of itself, if `wanted` needs it.
+pub(super) async fn facts_for(
+    cx: &Context,
+    target: &Target,
+    wanted: &Bitmap4,
+) -> Result<Option<FsFacts>> {
+    if wanted.and(&OF_FILE_SYSTEM).is_empty() {
+        return Ok(None);
+    }
+    cx.vfs().file_system(target).await.map(Some).map_err(status)
+}
+
+/// What was found out about an object.
+pub(super) struct Known<'k> {
+    pub(super) handle: &'k Handle,
+    pub(super) attributes: &'k Attributes,
+    /// What its file system says of itself, where that was asked.
+    pub(super) facts: Option<&'k FsFacts>,
+    /// The number of the entry that leads to it, where something else is mounted over that.
+    pub(super) mounted_on: u64,
+}
+
+/// The number of the directory that a root covers: that of the entry above it, which only leads there.
+fn mounted_on(cx: &Context, target: &Target, stat: &Stat) -> u64 {
+    let is_root = target
+        .tree
+        .root()
+        .is_some_and(|root| root.handle == target.object.handle);
+    let export = &target.tree.export;
+    let hangs = is_root && export.pseudo != "/";
+    let trees = hangs.then(|| cx.vfs().trees.load());
+    let above = trees.and_then(|trees| trees.table.pseudo().above(&export.pseudo));
+    above.map_or(stat.ino, |_node| u64::from(export.id))
+}
+
+/// Writes the attributes of an object of `target`'s file system, as a `fattr4`.
+pub(super) fn encode_known(
+    cx: &Context,
+    minor: MinorVersion,
+    target: &Target,
+    known: &Known<'_>,
+    wanted: &Bitmap4,
+    out: &mut Vec<u8>,
+) {
+    let stat = &known.attributes.stat;
+    let names = (stat.uid.to_string(), stat.gid.to_string());
+    let mut values = of_server(cx, minor);
+    of_stat(&mut values, stat, &names);
+    values.fsid = Some(fsid4(known.attributes.fsid));
+    values.filehandle = wire_handle(known.handle);
+    values.mounted_on_fileid = Some(known.mounted_on);
+    let mount = &target.object.mount;
+    values.maxfilesize = Some(match mount.file_size_max {
+        0 => i64::MAX.unsigned_abs(),
+        most => most,
+    });
+    values.clone_blksize = u32::try_from(mount.block_bytes).ok();
+    if let Some(facts) = known.facts {
+        of_file_system(&mut values, facts);
+    }
+    values.encode_asked(wanted, &mut Encoder::new(out));
+}
+
+/// The values that are the same for all objects.
+fn of_server(cx: &Context, minor: MinorVersion) -> Values<'static> {
+    let io_bytes_max = u64::from(cx.vfs().io_bytes_max);
+    let supported = supported(minor);
+    Values {
+        supported_attrs: Some(supported),
+        fh_expire_type: Some(PERSISTENT),
+        link_support: Some(true),
+        symlink_support: Some(true),
+        named_attr: Some(false),
+        unique_handles: Some(false),
+        lease_time: Some(cx.service.lease_seconds()),
+        rdattr_error: Some(Nfsstat4::Ok),
+        cansettime: Some(true),
+        homogeneous: Some(true),
+        maxread: Some(io_bytes_max),
+        maxwrite: Some(io_bytes_max),
+        time_delta: Some(TIME_DELTA),
+        suppattr_exclcreat: Some(supported.and(&Attribute::settable_at_exclusive_create())),
+        fs_charset_cap: Some(CONTAINS_NON_UTF8),
+        change_attr_type: Some(ChangeAttrType4::TimeMetadata),
+        ..Values::default()
+    }
+}
+
+fn of_stat<'n>(values: &mut Values<'n>, stat: &Stat, names: &'n (String, String)) {
+    values.ftype = Some(ftype4(stat.kind()));
+    values.change = Some(change(stat));
+    values.size = Some(stat.size);
+    values.fileid = Some(stat.ino);
+    values.mode = Some(stat.permissions());
+    values.numlinks = Some(stat.nlink);
+    values.owner = Some(Utf8str(names.0.as_bytes()));
+    values.owner_group = Some(Utf8str(names.1.as_bytes()));
+    values.rawdev = Some(Specdata4 {
+        major: stat.rdev.0,
+        minor: stat.rdev.1,
+    });
+    values.space_used = Some(stat.blocks.saturating_mul(512));
+    values.time_access = Some(nfstime4(stat.atime));
+    values.time_metadata = Some(nfstime4(stat.ctime));
+    values.time_modify = Some(nfstime4(stat.mtime));
+}
+
+fn of_file_system(values: &mut Values<'_>, facts: &FsFacts) {
+    let (space, limits) = (&facts.space, &facts.limits);
+    let bytes = |blocks: u64| blocks.saturating_mul(space.frsize);
+    values.case_insensitive = Some(limits.case_insensitive);
+    values.case_preserving = Some(limits.case_preserving);
+    values.chown_restricted = Some(limits.chown_restricted);
+    values.no_trunc = Some(limits.no_trunc);
+    values.maxlink = Some(limits.link_max);
+    values.maxname = Some(limits.name_max);
+    values.files_avail = Some(space.favail);
+    values.files_free = Some(space.ffree);
+    values.files_total = Some(space.files);
+    values.space_avail = Some(bytes(space.bavail));
+    values.space_free = Some(bytes(space.bfree));
+    values.space_total = Some(bytes(space.blocks));
+}
+
+/// A directory above the exports: nobody's, for all to read, and in a file system of its own.
+pub(super) fn encode_node(
+    cx: &Context,
+    minor: MinorVersion,
+    (node, handle): (&AboveExports, &Handle),
+    wanted: &Bitmap4,
+    out: &mut Vec<u8>,
+) {
+    let epoch = Some(Nfstime4::default());
+    let change = node.node().map_or(0, crate::exports::Node::change);
+    let fileid = Some(u64::from(node.id()));
+    let values = Values {
+        ftype: Some(Ftype4::Dir),
+        change: Some(Changeid4 { value: change }),
+        size: Some(0),
+        fsid: Some(Fsid4::default()),
+        case_insensitive: Some(false),
+        case_preserving: Some(true),
+        chown_restricted: Some(true),
+        filehandle: wire_handle(handle),
+        fileid,
+        files_avail: Some(0),
+        files_free: Some(0),
+        files_total: Some(0),
+        maxfilesize: Some(0),
+        maxlink: Some(2),
+        maxname: Some(255),
+        mode: Some(0o555),
+        no_trunc: Some(true),
+        numlinks: Some(2),
+        owner: Some(Utf8str(b"0")),
+        owner_group: Some(Utf8str(b"0")),
+        rawdev: Some(Specdata4::default()),
+        space_avail: Some(0),
+        space_free: Some(0),
+        space_total: Some(0),
+        space_used: Some(0),
+        time_access: epoch,
+        time_metadata: epoch,
+        time_modify: epoch,
+        mounted_on_fileid: fileid,
+        clone_blksize: Some(0),
+        ..of_server(cx, minor)
+    };
+    values.encode_asked(wanted, &mut Encoder::new(out));
+}
+
+/// The most bytes that a `fattr4` of these attributes takes.
+pub(super) fn encoded_len_max(wanted: &Bitmap4) -> usize {
+    /// A number of 32 bits in decimal, with its length and padding.
+    const OWNER_LEN_MAX: usize = 4 + 12;
+    let values = wanted
+        .iter()
+        .filter_map(|number| Attribute::try_from(number).ok());
+    let values = values.map(|attribute| match attribute {
+        Attribute::Owner | Attribute::OwnerGroup => OWNER_LEN_MAX,
+        Attribute::Filehandle => 4 + crate::limits::HANDLE_BYTES_MAX,
+        other => other.encoded_len_max(),
+    });
+    Bitmap4::ENCODED_LEN_MAX + 4 + values.sum::<usize>()
+}
+
+/// The handle as NFSv4 sends it: all that this server makes are short enough.
+pub(super) fn wire_handle(handle: &Handle) -> Option<FileHandle> {
+    FileHandle::new(handle.as_ref()).ok()
+}
+
+fn ftype4(kind: FileKind) -> Ftype4 {
+    match kind {
+        FileKind::Regular | FileKind::Unknown => Ftype4::Reg,
+        FileKind::Directory => Ftype4::Dir,
+        FileKind::Symlink => Ftype4::Lnk,
+        FileKind::BlockDevice => Ftype4::Blk,
+        FileKind::CharDevice => Ftype4::Chr,
+        FileKind::Fifo => Ftype4::Fifo,
+        FileKind::Socket => Ftype4::Sock,
+    }
+}
+
+fn nfstime4(time: Timestamp) -> Nfstime4 {
+    Nfstime4 {
+        seconds: time.sec,
+        nseconds: time.nsec,
+    }
+}
+
+/// The change attribute: the time of the last change, in nanoseconds. It grows with every change that the file
+/// system's clock tells from the one before.
+pub(super) fn change(stat: &Stat) -> Changeid4 {
+    let seconds = stat.ctime.sec.cast_unsigned().wrapping_mul(1_000_000_000);
+    Changeid4 {
+        value: seconds.wrapping_add(u64::from(stat.ctime.nsec)),
+    }
+}
+
+/// A directory before and after a change. Where another client's change overlapped, nothing is known of the time
+/// before.
+pub(super) fn change_info(wcc: &Wcc) -> nfs_wire::nfs4::ChangeInfo4 {
+    let after = wcc.after.as_ref().map(|after| change(&after.stat));
+    let before = wcc.before.as_ref().map(change);
+    nfs_wire::nfs4::ChangeInfo4 {
+        atomic: before.is_some() && after.is_some(),
+        before: before.or(after).unwrap_or_default(),
+        after: after.unwrap_or_default(),
+    }
+}
+
+/// Its major number is of an export, and never 0: that is the file system above the exports.
+fn fsid4(fsid: u64) -> Fsid4 {
+    Fsid4 {
+        major: 1 << 32 | fsid >> 32,
+        minor: fsid & 0xffff_ffff,
+    }
+}
+
+/// What a client wants set.
+pub(super) struct Wanted {
+    pub(super) set: SetAttributes,
+    /// Bits of the mode that are to be set or reset, and those that are meant.
+    masked: Option<(u32, u32)>,
+    /// The attributes that it named.
+    pub(super) mask: Bitmap4,
+}
+
+impl Wanted {
+    /// # Errors
+    /// NFS4ERR_ATTRNOTSUPP, NFS4ERR_INVAL, NFS4ERR_BADOWNER, NFS4ERR_BADXDR.
+    pub(super) fn decode(minor: MinorVersion, attributes: &Fattr4<'_>) -> Result<Self> {
+        let supported = supported(minor);
+        let values = attributes.decode_to_set(&supported);
+        let values = values.map_err(|error| error.status())?;
+        let id = |owner: Option<Utf8str<'_>>| owner.map(|owner| number(owner.0)).transpose();
+        Ok(Self {
+            set: SetAttributes {
+                mode: values.mode.map(|mode| mode & 0o7777),
+                uid: id(values.owner)?,
+                gid: id(values.owner_group)?,
+                size: values.size,
+                atime: time_change(values.time_access_set),
+                mtime: time_change(values.time_modify_set),
+            },
+            masked: values
+                .mode_set_masked
+                .map(|masked| (masked.value_to_set & 0o7777, masked.mask_bits & 0o7777)),
+            mask: attributes.attrmask,
+        })
+    }
+
+    /// What is to be set of an object that has this mode; of a new one 0.
+    ///
+    /// # Errors
+    /// NFS4ERR_INVAL for a mode both as a whole and bit by bit (RFC 8881 §6.2.6).
+    pub(super) fn of_mode(&self, mode: u32) -> Result<SetAttributes> {
+        match self.masked {
+            None => Ok(self.set),
+            Some(_) if self.set.mode.is_some() => Err(Nfsstat4::Inval),
+            Some((bits, mask)) => Ok(SetAttributes {
+                mode: Some(mode & !mask | bits & mask),
+                ..self.set
+            }),
+        }
+    }
+
+    /// Bits are to be set one by one, for which the mode has to be known.
+    pub(super) const fn needs_mode(&self) -> bool {
+        self.masked.is_some()
+    }
+}
+
+/// A user or group by its number in decimal. Names mean nobody here (RFC 8881 §5.9: a server without a map of
+/// names takes and gives numbers).
+fn number(owner: &[u8]) -> Result<u32> {
+    let text = core::str::from_utf8(owner).map_err(|_| Nfsstat4::Badowner)?;
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let number = is_number.then(|| text.parse().ok()).flatten();
+    // 4294967295 is no id: to the kernel it means "leave as it is".
+    number
+        .filter(|number| *number != u32::MAX)
+        .ok_or(Nfsstat4::Badowner)
+}
+
+fn time_change(set: Option<Settime4>) -> TimeChange {
+    match set {
+        None => TimeChange::Keep,
+        Some(Settime4::ServerTime) => TimeChange::Now,
+        Some(Settime4::ClientTime(time)) => TimeChange::To(Timestamp {
+            sec: time.seconds,
+            nsec: time.nseconds,
+        }),
+    }
+}
+
+/// Whether a place has the attributes that a client compares with: VERIFY and NVERIFY.
+///
+/// # Errors
+/// NFS4ERR_ATTRNOTSUPP, NFS4ERR_INVAL, NFS4ERR_BADXDR, and what the file system says.
+pub(super) async fn are_same(
+    cx: &Context,
+    minor: MinorVersion,
+    place: &Place,
+    asked: &Fattr4<'_>,
+) -> Result<bool> {
+    let compared = asked.decode_to_compare(&supported(minor));
+    compared.map_err(|error| error.status())?;
+    let mut own = Vec::new();
+    encode(cx, minor, place, &asked.attrmask, &mut own).await?;
+    let mut theirs = Vec::new();
+    let mut e = Encoder::new(&mut theirs);
+    // As the server writes the set, in as few words as it takes.
+    Fattr4 {
+        attrmask: asked.attrmask.and(&asked.attrmask),
+        attr_vals: asked.attr_vals,
+    }
+    .encode(&mut e);
+    Ok(own == theirs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_owner_is_a_number_in_decimal() {
+        assert_eq!(number(b"0"), Ok(0));
+        assert_eq!(number(b"4294967294"), Ok(u32::MAX - 1));
+        for name in [
+            &b""[..],
+            b"-1",
+            b"+1",
+            b" 1",
+            b"4294967295",
+            b"root",
+            b"nobody@example.org",
+            b"99999999999",
+            b"\xff",
+        ] {
+            assert_eq!(number(name), Err(Nfsstat4::Badowner), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_asked_of_a_file_system_is_what_its_kind_says() {
+        for number in OF_FILE_SYSTEM.iter() {
+            let attribute = Attribute::try_from(number).unwrap();
+            let source = attribute.source();
+            assert_eq!(source, nfs_wire::nfs4::Source::FileSystem, "{attribute:?}");
+        }
+        assert!(OF_FILE_SYSTEM.is_within(&SERVED));
+    }
+
+    #[test]
+    fn required_attributes_are_all_served() {
+        // RFC 8881 §5.6.
+        let required = Bitmap4::of(&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 19, 75]);
+        for minor in [MinorVersion::V1, MinorVersion::V2] {
+            assert!(required.is_within(&supported(minor)));
+            assert!(supported(minor).is_within(&Attribute::of_minor(minor)));
+        }
+    }
+
+    #[test]
+    fn bits_of_a_mode_are_set_one_by_one() {
+        let wanted = |mode, masked| Wanted {
+            set: SetAttributes {
+                mode,
+                ..SetAttributes::default()
+            },
+            masked,
+            mask: Bitmap4::EMPTY,
+        };
+        let set = wanted(None, Some((0o600, 0o700))).of_mode(0o755).unwrap();
+        assert_eq!(set.mode, Some(0o655));
+        let both = wanted(Some(0o644), Some((0, 0o700))).of_mode(0);
+        assert_eq!(both.map(|set| set.mode), Err(Nfsstat4::Inval));
+    }
+}

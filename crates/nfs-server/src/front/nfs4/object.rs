@@ -1,0 +1,121 @@
+//! GETATTR, SETATTR, ACCESS, READLINK, VERIFY, NVERIFY (RFC 8881 §18.1, §18.7, §18.15, §18.23, §18.30, §18.31).
+
+use nfs_wire::nfs4::ops::{
+    ACCESS4_DELETE, ACCESS4_EXECUTE, ACCESS4_EXTEND, ACCESS4_LOOKUP, ACCESS4_MODIFY, ACCESS4_READ,
+    AccessArgs, AccessOk, GetattrArgs, ReadlinkOk, SetattrArgs, VerifyArgs,
+};
+use nfs_wire::nfs4::{Bitmap4, Linktext4, Nfsstat4};
+
+use super::attributes::{self, Wanted};
+use super::compound::{Compound, Done, put};
+use super::place::Place;
+use super::status::status;
+use crate::vfs::{Access, FileKind, SetAttributes};
+
+pub(super) async fn getattr(
+    compound: &Compound<'_>,
+    args: &GetattrArgs,
+    out: &mut Vec<u8>,
+) -> Done {
+    let (cx, minor) = (compound.cx, compound.minor);
+    attributes::encode(cx, minor, compound.current()?, &args.attr_request, out).await
+}
+
+/// The attributes that were set, which are told in a failure too: none there, since what fails sets nothing that
+/// this could tell apart.
+pub(super) async fn setattr(
+    compound: &Compound<'_>,
+    args: &SetattrArgs<'_>,
+) -> Result<Bitmap4, Nfsstat4> {
+    let target = compound.current()?.file(Nfsstat4::Rofs)?;
+    let wanted = Wanted::decode(compound.minor, &args.obj_attributes)?;
+    let target = match wanted.set.size {
+        // Whoever opened the file for writing may cut it, whatever its mode says since.
+        Some(_) => compound.io_target(&args.stateid, Access::WRITE).await?,
+        None => target.clone(),
+    };
+    let vfs = compound.cx.vfs();
+    let set = if wanted.needs_mode() {
+        let found = vfs.attributes(&target).await.map_err(status)?;
+        wanted.of_mode(found.stat.permissions())?
+    } else {
+        wanted.set
+    };
+    let set: SetAttributes = set;
+    let (result, _wcc) = vfs.set_attributes(&target, set, |_ctime| true).await;
+    result.map_err(status)?;
+    Ok(wanted.mask)
+}
+
+pub(super) async fn access(compound: &Compound<'_>, args: &AccessArgs, out: &mut Vec<u8>) -> Done {
+    let (meanings, granted) = match compound.current()? {
+        Place::Node(_) => (DIRECTORY_ACCESS, Access::READ | Access::EXECUTE),
+        Place::File(target) => {
+            let meanings = if target.object.is_directory() {
+                DIRECTORY_ACCESS
+            } else {
+                FILE_ACCESS
+            };
+            let asked = meanings.iter().filter(|(bit, _)| args.access & bit != 0);
+            let wanted = asked.fold(Access::NONE, |wanted, (_, needs)| wanted | *needs);
+            let (granted, _) = compound
+                .cx
+                .vfs()
+                .access(target, wanted)
+                .await
+                .map_err(status)?;
+            (meanings, granted)
+        }
+    };
+    let known = meanings.iter().filter(|(bit, _)| args.access & bit != 0);
+    let supported = known.clone().fold(0, |bits, (bit, _)| bits | bit);
+    let access = known
+        .filter(|(_, needs)| granted.contains(*needs))
+        .fold(0, |bits, (bit, _)| bits | bit);
+    put(out, &AccessOk { supported, access });
+    Ok(())
+}
+
+/// What each bit asks of the kernel (RFC 8881 §18.1.3). LOOKUP and DELETE say nothing of a file.
+const FILE_ACCESS: &[(u32, Access)] = &[
+    (ACCESS4_READ, Access::READ),
+    (ACCESS4_MODIFY, Access::WRITE),
+    (ACCESS4_EXTEND, Access::WRITE),
+    (ACCESS4_EXECUTE, Access::EXECUTE),
+];
+const DIRECTORY_ACCESS: &[(u32, Access)] = &[
+    (ACCESS4_READ, Access::READ),
+    (ACCESS4_LOOKUP, Access::EXECUTE),
+    (ACCESS4_MODIFY, Access::WRITE_EXECUTE),
+    (ACCESS4_EXTEND, Access::WRITE_EXECUTE),
+    (ACCESS4_DELETE, Access::WRITE_EXECUTE),
+];
+
+/// # Errors
+/// NFS4ERR_WRONG_TYPE for what is no symbolic link (RFC 8881 §18.23.3).
+pub(super) async fn readlink(compound: &Compound<'_>, out: &mut Vec<u8>) -> Done {
+    let target = compound.current()?.file(Nfsstat4::WrongType)?;
+    if target.object.kind != FileKind::Symlink {
+        return Err(Nfsstat4::WrongType);
+    }
+    let (link, _) = compound.cx.vfs().readlink(target).await.map_err(status)?;
+    let link = Linktext4(&link);
+    put(out, &ReadlinkOk { link });
+    Ok(())
+}
+
+pub(super) async fn verify(compound: &Compound<'_>, args: &VerifyArgs<'_>) -> Done {
+    let (cx, minor) = (compound.cx, compound.minor);
+    match attributes::are_same(cx, minor, compound.current()?, &args.obj_attributes).await? {
+        true => Ok(()),
+        false => Err(Nfsstat4::NotSame),
+    }
+}
+
+pub(super) async fn nverify(compound: &Compound<'_>, args: &VerifyArgs<'_>) -> Done {
+    let (cx, minor) = (compound.cx, compound.minor);
+    match attributes::are_same(cx, minor, compound.current()?, &args.obj_attributes).await? {
+        true => Err(Nfsstat4::Same),
+        false => Ok(()),
+    }
+}

@@ -1,0 +1,289 @@
+//! Drives [`nfs_state`]: gives it the time, writes on the disk what has to be there first, and does what it says has to
+//! be done. What a client may do and what stands in its way, it decides.
+//!
+//! One for the whole server, made if a minor version of NFSv4 is served. What an open pins is an
+//! [`Opened`](crate::vfs::Opened): the object stays what its handle leads to.
+
+mod records;
+
+use std::hash::{BuildHasher as _, RandomState};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use nfs_io::Lane;
+use nfs_state::{
+    Admission, Channel, Claim, ClientId, Completion, Config, Digest, Error, Expiry, FileState,
+    Millis, NewPermit, ReclaimPermit, Record, RecordRemoval, Released, Sequenced, State, Why,
+    record,
+};
+
+use parking_lot::Mutex;
+
+use self::records::Records;
+use crate::limits;
+use crate::vfs::{Object, Opened, Vfs};
+
+/// Work on the server's own files: no file system of an export has this number.
+const OWN_FILES: Lane = Lane(u64::MAX - 2);
+/// Bytes at each end of a request that its digest is made of, beside its length: all of most requests, and enough to
+/// tell a WRITE from another without a look at all of its data.
+const DIGESTED_BYTES: usize = 1024;
+
+/// The state of all NFSv4 clients, and what it needs of the world.
+pub(crate) struct States {
+    pub(crate) core: State<Opened>,
+    records: Arc<Records>,
+    /// What tells this server from all others, whatever address a client comes to.
+    pub(crate) server_id: [u8; 16],
+    /// Files whose locks the host could not be told of: each tick tries again.
+    untold: Arc<Mutex<Vec<Arc<Object>>>>,
+    start: Instant,
+    /// The keys of both halves of a digest.
+    digests: [RandomState; 2],
+}
+
+/// On what ground a client makes state.
+pub(crate) enum Permit {
+    /// It is new.
+    New(NewPermit),
+    /// It was held before the server's restart.
+    Reclaim(ReclaimPermit),
+}
+
+impl Permit {
+    pub(crate) const fn claim(&self) -> Claim<'_> {
+        match self {
+            Self::New(permit) => Claim::New(permit),
+            Self::Reclaim(permit) => Claim::Reclaim(permit),
+        }
+    }
+}
+
+impl States {
+    /// Begins a life of the server with what is in `state_dir`. `io_bytes_max`: the largest READ and WRITE.
+    ///
+    /// # Errors
+    /// When the records of clients cannot be read or written.
+    pub(crate) fn open(state_dir: &Path, io_bytes_max: u32) -> Result<Self, String> {
+        let mut server_id = [0; 16];
+        getrandom::fill(&mut server_id).map_err(|error| format!("random numbers: {error}"))?;
+        let path = state_dir.join("clients.redb");
+        let (records, found) = Records::open(&path, server_id)
+            .map_err(|error| format!("the records of clients {}: {error}", path.display()))?;
+        let lease_ms = u64::from(limits::LEASE_SECONDS_DEFAULT) * 1000;
+        let bytes = io_bytes_max + limits::COMPOUND_BYTES_BESIDE_DATA;
+        let channel = Channel {
+            request_bytes_max: bytes,
+            response_bytes_max: bytes,
+            cached_bytes_max: nfs_state::limits::CACHED_REPLY_BYTES_MAX,
+            operations_max: limits::COMPOUND_OPERATIONS_MAX,
+            slots_max: nfs_state::limits::SLOTS_MAX,
+        };
+        let config = Config {
+            lease_ms,
+            grace_ms: lease_ms,
+            reply_bytes_max: limits::KEPT_REPLIES_BYTES_MAX,
+            fore: channel,
+            back: channel,
+        };
+        Ok(Self {
+            core: State::new(config, found.recovered, Millis(0)),
+            records: Arc::new(records),
+            server_id: found.server_id,
+            untold: Arc::default(),
+            start: Instant::now(),
+            digests: [RandomState::new(), RandomState::new()],
+        })
+    }
+
+    /// Seconds that a client may be silent.
+    pub(crate) fn lease_seconds(&self) -> u32 {
+        u32::try_from(self.core.config().lease_ms / 1000).unwrap_or(u32::MAX)
+    }
+
+    /// The time, as the state counts it.
+    pub(crate) fn now(&self) -> Millis {
+        let since = self.start.elapsed().as_millis();
+        Millis(u64::try_from(since).unwrap_or(u64::MAX))
+    }
+
+    /// What tells a request from another with the same sequence.
+    pub(crate) fn digest(&self, request: &[u8]) -> Digest {
+        let ends = match (
+            request.first_chunk::<DIGESTED_BYTES>(),
+            request.last_chunk::<DIGESTED_BYTES>(),
+        ) {
+            (Some(first), Some(last)) => (first.as_slice(), last.as_slice()),
+            _ => (request, &[][..]),
+        };
+        let mut digest = [0; 16];
+        for (half, key) in digest.chunks_exact_mut(8).zip(&self.digests) {
+            half.copy_from_slice(&key.hash_one((request.len(), ends)).to_be_bytes());
+        }
+        Digest(digest)
+    }
+
+    /// The permit to make state. Before a client gets something for the first time, a record of it is on the disk.
+    ///
+    /// # Errors
+    /// [`Error::Grace`], [`Error::NoGrace`], [`Error::ReclaimBad`]; [`Error::Delay`] where the record cannot be
+    /// written.
+    pub(crate) async fn permit(
+        &self,
+        vfs: &Vfs,
+        by: &Sequenced<Opened>,
+        reclaims: bool,
+    ) -> Result<Permit, Error> {
+        if reclaims {
+            return self.core.permit_reclaim(by).map(Permit::Reclaim);
+        }
+        match self.core.permit_new(by)? {
+            Admission::Granted(permit) => Ok(Permit::New(permit)),
+            Admission::Record(write) => {
+                self.write(vfs, write.record()).await?;
+                Ok(Permit::New(write.on_disk()))
+            }
+        }
+    }
+
+    /// RECLAIM_COMPLETE for all file systems.
+    ///
+    /// # Errors
+    /// [`Error::CompleteAlready`]; [`Error::Delay`] where the record cannot be written.
+    pub(crate) async fn reclaim_complete(
+        &self,
+        vfs: &Vfs,
+        by: &Sequenced<Opened>,
+    ) -> Result<(), Error> {
+        loop {
+            match self.core.reclaim_complete(by, self.now())? {
+                Completion::Done { grace_is_due } => {
+                    if grace_is_due {
+                        self.end_grace(vfs).await;
+                    }
+                    return Ok(());
+                }
+                Completion::Record(write) => {
+                    self.write(vfs, write.record()).await?;
+                    let _permit = write.on_disk();
+                }
+            }
+        }
+    }
+
+    /// Expires a client whose lease is over and who is in somebody's way.
+    ///
+    /// # Errors
+    /// [`Error::Delay`]: not now.
+    pub(crate) async fn expire(&self, vfs: &Arc<Vfs>, client: ClientId) -> Result<(), Error> {
+        let released = match self.core.expire(client, Why::LeaseOver, self.now())? {
+            Expiry::Done(released) => released,
+            Expiry::Remove(expiring) => {
+                self.remove(vfs, expiring.removal().clone()).await?;
+                self.core.record_removed(expiring, self.now())
+            }
+        };
+        self.release(vfs, released);
+        Ok(())
+    }
+
+    /// Lets go of what a client held, also on the host. Closing a file may take time.
+    pub(crate) fn release(&self, vfs: &Arc<Vfs>, released: Released<Opened>) {
+        if released.is_empty() {
+            return;
+        }
+        let files = released.files.iter();
+        for object in files.filter_map(|file| object_of(&released, file)) {
+            self.tell_host_in_a_while(vfs, object);
+        }
+        drop(vfs.pool.submit(OWN_FILES, released, drop));
+    }
+
+    /// Tells the host what is locked in a file, where nobody has to wait for that.
+    pub(crate) fn tell_host_in_a_while(&self, vfs: &Arc<Vfs>, object: Arc<Object>) {
+        let (told, later) = (Arc::clone(vfs), Arc::clone(&self.untold));
+        let lane = object.mount.lane();
+        let submitted = vfs.pool.submit(lane, object, move |object| {
+            if object.tell_host(None, told.files.budget()).is_err() {
+                later.lock().push(object);
+            }
+        });
+        if let Err(refused) = submitted {
+            self.untold.lock().push(refused.input);
+        }
+    }
+
+    /// Does what is due; to be called about once a second.
+    pub(crate) async fn tick(&self, vfs: &Arc<Vfs>) {
+        let untold = std::mem::take(&mut *self.untold.lock());
+        for object in untold {
+            self.tell_host_in_a_while(vfs, object);
+        }
+        let tick = self.core.tick(self.now());
+        for client in tick.expire {
+            if let Err(error) = self.expire(vfs, client).await {
+                tracing::debug!(%error, "an NFSv4 client whose lease is over stays for now");
+            }
+        }
+        if tick.grace_is_due {
+            self.end_grace(vfs).await;
+        }
+    }
+
+    async fn end_grace(&self, vfs: &Vfs) {
+        let Some(ending) = self.core.end_grace() else {
+            return;
+        };
+        let (records, epoch) = (Arc::clone(&self.records), ending.epoch());
+        let removed = vfs.blocking(OWN_FILES, move || records.remove_before(epoch));
+        match removed.await {
+            Ok(Ok(())) => ending.records_removed(),
+            Ok(Err(error)) => tracing::error!(
+                %error,
+                "the grace period cannot end: clients.redb cannot be written; make room in the state directory"
+            ),
+            // It is tried again with the next tick.
+            Err(_busy) => {}
+        }
+    }
+
+    /// # Errors
+    /// [`Error::Delay`] where it is not on the disk: then nothing may rest on it.
+    pub(crate) async fn remove(&self, vfs: &Vfs, removal: RecordRemoval) -> Result<(), Error> {
+        let records = Arc::clone(&self.records);
+        let removed = vfs.blocking(OWN_FILES, move || records.remove(&removal));
+        on_disk(removed.await)
+    }
+
+    async fn write(&self, vfs: &Vfs, record: Record) -> Result<(), Error> {
+        let records = Arc::clone(&self.records);
+        let written = vfs.blocking(OWN_FILES, move || records.write(&record));
+        on_disk(written.await)
+    }
+}
+
+fn on_disk(done: crate::vfs::Result<Result<(), redb::Error>>) -> Result<(), Error> {
+    match done {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) => {
+            tracing::error!(
+                %error,
+                "clients.redb cannot be written, and no NFSv4 client gets anything new until it can; make room in \
+                 the state directory"
+            );
+            Err(record::NOT_ON_DISK)
+        }
+        Err(_busy) => Err(record::NOT_ON_DISK),
+    }
+}
+
+/// The object that a file's state hangs from, by an open of it.
+fn object_of(released: &Released<Opened>, file: &Arc<FileState>) -> Option<Arc<Object>> {
+    let mut opens = released.opens.iter();
+    let open = opens.find(|open| Arc::ptr_eq(open.file(), file))?;
+    Some(Arc::clone(open.pin().object()))
+}
+
+/// How often [`States::tick`] is to be called.
+pub(crate) const TICK: Duration = Duration::from_secs(1);

@@ -1,0 +1,187 @@
+//! What of the clients' state must be on the disk before anything rests on it: the server's epoch, and one record
+//! for each client that may have state. `clients.redb` in the state directory.
+//!
+//! ```text
+//! records  the client's own name -> Record::encode
+//! meta     "epoch" -> the epoch of the last life; "server_id" -> 16 random bytes, the same for ever
+//! ```
+//!
+//! Each change is one transaction, which is synced when it returns.
+
+use std::path::Path;
+
+use nfs_state::{Epoch, Record, RecordRemoval, Recovered};
+#[cfg(test)]
+use redb::ReadableDatabase as _;
+use redb::{Database, ReadableTable, TableDefinition};
+
+const RECORDS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("records");
+const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
+const EPOCH: &str = "epoch";
+const SERVER_ID: &str = "server_id";
+/// Memory for pages of the file, in bytes: records are few and short.
+const CACHE_BYTES: usize = 1 << 20;
+
+/// The records of clients, open for the server's life.
+pub(super) struct Records {
+    database: Database,
+}
+
+/// What an earlier life of the server left.
+pub(super) struct Found {
+    pub(super) recovered: Recovered,
+    /// What tells this server from all others, whatever addresses it has.
+    pub(super) server_id: [u8; 16],
+}
+
+type Result<T> = std::result::Result<T, redb::Error>;
+
+impl Records {
+    /// Opens the records, or makes them, and begins a new epoch, which is on the disk when this returns.
+    ///
+    /// # Errors
+    /// When the file cannot be read or written.
+    pub(super) fn open(path: &Path, random: [u8; 16]) -> Result<(Self, Found)> {
+        let mut builder = Database::builder();
+        builder.set_cache_size(CACHE_BYTES);
+        let records = Self {
+            database: builder.create(path)?,
+        };
+        let found = records.begin_epoch(random)?;
+        Ok((records, found))
+    }
+
+    fn begin_epoch(&self, random: [u8; 16]) -> Result<Found> {
+        let transaction = self.database.begin_write()?;
+        let found = {
+            let mut meta = transaction.open_table(META)?;
+            let last = meta.get(EPOCH)?.map(|value| number(value.value()));
+            // Never 0, so that no id is all zeros.
+            let epoch = last.unwrap_or(0).wrapping_add(1).max(1);
+            meta.insert(EPOCH, epoch.to_be_bytes().as_slice())?;
+            let kept = meta
+                .get(SERVER_ID)?
+                .and_then(|id| id.value().try_into().ok());
+            let server_id = kept.unwrap_or(random);
+            meta.insert(SERVER_ID, server_id.as_slice())?;
+            let table = transaction.open_table(RECORDS)?;
+            let mut records = Vec::new();
+            for entry in table.iter()? {
+                let (owner, value) = entry?;
+                match Record::decode(owner.value(), value.value()) {
+                    Some(record) => records.push(record),
+                    None => tracing::warn!(
+                        "a record of an NFSv4 client in clients.redb is damaged: this client loses its opens and \
+                         locks"
+                    ),
+                }
+            }
+            Found {
+                recovered: Recovered {
+                    epoch: Epoch(epoch),
+                    records,
+                },
+                server_id,
+            }
+        };
+        transaction.commit()?;
+        Ok(found)
+    }
+
+    /// Writes a record over whatever is there; synced when this returns.
+    pub(super) fn write(&self, record: &Record) -> Result<()> {
+        let transaction = self.database.begin_write()?;
+        transaction
+            .open_table(RECORDS)?
+            .insert(record.owner.as_bytes(), record.encode().as_slice())?;
+        transaction.commit()?;
+        Ok(())
+    }
+
+    /// Removes a client's record, unless a later life of the client wrote its own meanwhile; synced when this returns.
+    pub(super) fn remove(&self, removal: &RecordRemoval) -> Result<()> {
+        let transaction = self.database.begin_write()?;
+        {
+            let mut table = transaction.open_table(RECORDS)?;
+            let owner = removal.owner.as_bytes();
+            let stored = table.get(owner)?;
+            let stored = stored.and_then(|value| Record::decode(owner, value.value()));
+            if stored.is_some_and(|stored| removal.applies_to(&stored)) {
+                table.remove(owner)?;
+            }
+        }
+        transaction.commit()?;
+        Ok(())
+    }
+
+    /// Removes all records of earlier epochs than this one; synced when this returns.
+    pub(super) fn remove_before(&self, epoch: Epoch) -> Result<()> {
+        let transaction = self.database.begin_write()?;
+        transaction.open_table(RECORDS)?.retain(|owner, value| {
+            Record::decode(owner, value).is_some_and(|record| record.client.epoch == epoch)
+        })?;
+        transaction.commit()?;
+        Ok(())
+    }
+
+    /// How many records there are.
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        let transaction = self.database.begin_read().unwrap();
+        transaction
+            .open_table(RECORDS)
+            .unwrap()
+            .iter()
+            .unwrap()
+            .count()
+    }
+}
+
+fn number(bytes: &[u8]) -> u32 {
+    bytes.try_into().map_or(0, u32::from_be_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use nfs_state::{ClientId, OwnerBytes, Principal};
+
+    use super::*;
+
+    fn record(owner: &[u8], epoch: u32) -> Record {
+        Record {
+            owner: OwnerBytes::new(owner).unwrap(),
+            client: ClientId {
+                epoch: Epoch(epoch),
+                index: 1,
+            },
+            principal: Principal::new(b"sys:0").unwrap(),
+        }
+    }
+
+    #[test]
+    fn each_life_has_an_epoch_of_its_own_and_finds_the_records_of_the_last() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("clients.redb");
+        let (records, found) = Records::open(&path, [7; 16]).unwrap();
+        assert_eq!(found.recovered.epoch, Epoch(1));
+        assert!(found.recovered.records.is_empty());
+        records.write(&record(b"one", 1)).unwrap();
+        records.write(&record(b"two", 1)).unwrap();
+        drop(records);
+
+        let (records, found) = Records::open(&path, [8; 16]).unwrap();
+        assert_eq!(found.recovered.epoch, Epoch(2));
+        assert_eq!(found.server_id, [7; 16], "the same in each life");
+        assert_eq!(found.recovered.records.len(), 2);
+        records.write(&record(b"two", 2)).unwrap();
+        // The removal of an earlier life's record leaves the one that was written since.
+        let of_earlier = RecordRemoval {
+            owner: OwnerBytes::new(b"two").unwrap(),
+            client: record(b"two", 1).client,
+        };
+        records.remove(&of_earlier).unwrap();
+        assert_eq!(records.len(), 2);
+        records.remove_before(Epoch(2)).unwrap();
+        assert_eq!(records.len(), 1);
+    }
+}
