@@ -57,7 +57,7 @@
 //! level, are `examples/procedures.rs`, `examples/file.rs` and `examples/copy.rs`.
 //!
 //! Each module uses only those that stand before it, and none of those after it:
-//! `limits`, `random` · [`identity`], [`error`] · [`connection`] · [`nfs3`], [`mount3`], [`portmap`],
+//! `limits`, `random` · [`identity`], [`error`] · [`connection`] · [`nfs3`], [`nfs4`], [`mount3`], [`portmap`],
 //! [`url`](mod@url) · [`file`](mod@file), [`rate`] · [`client`] · [`transfer`], [`trees`].
 //!
 //! Names and directories are not cached: each call asks the server. An open file has its windows, what
@@ -83,6 +83,7 @@ pub mod identity;
 pub mod limits;
 pub mod mount3;
 pub mod nfs3;
+pub mod nfs4;
 pub mod portmap;
 mod random;
 pub mod rate;
@@ -99,6 +100,7 @@ pub use file::{Depth, File, TransferSizes, Windows};
 pub use hint::{Hint, UnknownHint};
 pub use identity::Identity;
 pub use nfs3::{Nfs3, Node};
+pub use nfs4::{Nfs4, Nfs4Error};
 pub use url::{NfsUrl, UrlError};
 
 /// The memory that data is received into: [`Nfs3::read_into`].

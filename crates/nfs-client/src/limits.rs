@@ -244,3 +244,22 @@ pub const GATHER_FRACTION: usize = 4;
 /// Bytes of one file that are written and not committed, at most, however much memory there is: what
 /// has to be sent again when the server restarts, and what an interrupted copy loses.
 pub const FILE_UNCOMMITTED_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// Slots of an NFSv4.1 session that are asked for: as many requests are under way at once.
+pub const NFS4_SLOTS_MAX: u32 = 64;
+/// Operations of a COMPOUND that are asked for, SEQUENCE included: a path of some names in one call.
+pub const NFS4_OPS_MAX: u32 = 16;
+/// The longest message of a session that is asked for, bytes: 1 MiB of data and what stands around it.
+pub const NFS4_MESSAGE_BYTES_MAX: u32 = (1 << 20) + NFS4_OVERHEAD_BYTES;
+/// Bytes of a message beside its data: RPC headers, SEQUENCE, PUTFH and the operation.
+pub const NFS4_OVERHEAD_BYTES: u32 = 2048;
+/// The longest reply that is to be kept for a repetition, bytes: OPEN with GETFH and GETATTR.
+pub const NFS4_CACHED_BYTES_MAX: u32 = 4096;
+/// Bytes of entries that one READDIR asks for.
+pub const NFS4_READDIR_BYTES: u32 = 64 * 1024;
+/// How often in a row a session is made anew for one COMPOUND: a server that loses each at once is not asked
+/// for ever.
+pub const NFS4_RENEWALS_MAX: u32 = 4;
+/// Names of a path that go into one COMPOUND: with SEQUENCE, PUTFH, GETFH and GETATTR no more than
+/// [`NFS4_OPS_MAX`] operations, and as few as servers give that allow fewer.
+pub const NFS4_NAMES_MAX: usize = 4;

@@ -23,9 +23,10 @@ const COMPILER_DEADLINE: Duration = Duration::from_secs(60);
 /// Memory of a guest, as the kernel's `mem` option takes it.
 const GUEST_MEMORY: &str = "640M";
 
-/// The modules of an NFSv3 client, in the order of their needs.
+/// The modules of a client of NFSv3 and NFSv4, in the order of their needs.
 pub const CLIENT_MODULES: &str = "net/sunrpc/sunrpc fs/nfs_common/grace fs/lockd/lockd fs/netfs/netfs \
-     fs/fscache/fscache fs/nfs/nfs fs/nfs_common/nfs_acl fs/nfs/nfsv3";
+     fs/fscache/fscache fs/nfs/nfs fs/nfs_common/nfs_acl fs/nfs/nfsv3 net/dns_resolver/dns_resolver \
+     fs/nfs/nfsv4";
 
 /// A User Mode Linux guest that mounts exports and runs a script.
 pub struct Guest<'a> {
@@ -46,6 +47,8 @@ pub struct Mount<'a> {
     /// Name of the mount point in the directory `/mnt`.
     point: &'a str,
     export: &'a str,
+    /// The version of NFS, as `mount -o vers=` takes it.
+    version: &'a str,
     /// Mount options beside the protocol version and the ports.
     options: &'a str,
     host: &'a str,
@@ -59,10 +62,16 @@ impl<'a> Mount<'a> {
         Self {
             point,
             export,
+            version: "3",
             options,
             host: Netns::HOST,
             port: None,
         }
+    }
+
+    /// The mount with another version than NFSv3.
+    pub const fn over(self, version: &'a str) -> Self {
+        Self { version, ..self }
     }
 
     /// The mount from the server on `port`, which to the guest is another server.
@@ -136,15 +145,19 @@ impl Guest<'_> {
             let Mount {
                 point,
                 export,
+                version,
                 options,
                 host,
                 port,
             } = mount;
             let port = port.unwrap_or(self.port);
-            let options = format!(
-                "vers=3,proto=tcp,port={port},mountport={port},mountproto=tcp,nolock,addr={host},\
-                 {options}"
-            );
+            // MOUNT and the lock manager are NFSv3's.
+            let of_v3 = match *version {
+                "3" => format!("mountport={port},mountproto=tcp,nolock,"),
+                _ => String::new(),
+            };
+            let options =
+                format!("vers={version},proto=tcp,port={port},{of_v3}addr={host},{options}");
             mounts += &format!(
                 "mkdir -p /mnt/{point}\n\
                  mount -t nfs -o {options} {host}:{export} /mnt/{point} ||\n\

@@ -165,7 +165,7 @@ pub(super) fn compare_fsx(
 
 /// Copies sources (this project's, and packages of cargo's registry) to `original` and packs them;
 /// returns what there is.
-fn source_tree(original: &Path, archive: &Path) -> Result<Vec<Entry>> {
+pub(super) fn source_tree(original: &Path, archive: &Path) -> Result<Vec<Entry>> {
     fs::create_dir(original)?;
     let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let own = ["crates", "tests", "xtask"].map(|part| project.join(part));

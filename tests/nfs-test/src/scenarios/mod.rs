@@ -12,6 +12,7 @@ mod kernel;
 mod kernel_cache;
 mod kernel_locks;
 mod kernel_modes;
+mod kernel_v4;
 mod kills;
 mod libnfs;
 mod power;
@@ -236,6 +237,18 @@ pub(crate) const TABLE: &[Scenario] = &[
         about: "the kernel's client without nolock: each lock fails at once, none hangs",
         needs: &[Need::Root, Need::Uml, Need::Tun, Need::Rpcbind],
         run: kernel_locks::run,
+    },
+    Scenario {
+        name: "kernel-v4.1",
+        about: "the kernel's client over NFSv4.1: every call, a source tree, fsx, two exports by one path",
+        needs: &[Need::Root, Need::Loop, Need::Uml, Need::Tun, Need::Compiler],
+        run: kernel_v4::v41,
+    },
+    Scenario {
+        name: "kernel-v4.2",
+        about: "the same over NFSv4.2",
+        needs: &[Need::Root, Need::Loop, Need::Uml, Need::Tun, Need::Compiler],
+        run: kernel_v4::v42,
     },
     Scenario {
         name: "host-side",

@@ -1,0 +1,165 @@
+//! NFS versions 4.1 and 4.2 (RFC 8881, RFC 7862): a session, and operations on files through it.
+//!
+//! [`Nfs4`] is a session over one connection or several. Each function is one COMPOUND; [`Nfs4::compound`] takes any.
+//! A reply that was lost comes again from the slot that its request was in, so that nothing is carried
+//! out twice; where the server has lost the session, another one is made. What was open then is not
+//! opened again: its stateids are refused, and the caller is told so.
+//!
+//! After NFS4ERR_DELAY and NFS4ERR_GRACE the operations are sent again, with growing pauses, until the call's
+//! time is over.
+
+mod files;
+mod session;
+mod slots;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use nfs_wire::nfs4::{ArgOp, CompoundRes, Nfsstat4, Opnum};
+
+pub use self::files::{Entry4, Node4, OpenFile4, OpenHow, Read4, Stat4, Written4};
+pub use nfs_wire::nfs4::{FileHandle, Ftype4, MinorVersion, StableHow4, Stateid4};
+
+use self::session::Shared;
+use crate::connection::{Connections, decode_results};
+use crate::error::RpcError;
+use crate::identity::Identity;
+
+/// A session of NFSv4.1 or 4.2, as one identity. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Nfs4 {
+    shared: Arc<Shared>,
+}
+
+/// Why a COMPOUND brought nothing.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Nfs4Error {
+    /// The call brought no results.
+    #[error(transparent)]
+    Rpc(#[from] RpcError),
+    /// An operation failed; those behind it were not carried out.
+    #[error("{opnum}: the server answers {status}")]
+    Status {
+        /// The operation that failed.
+        opnum: Opnum,
+        /// Its status.
+        status: Nfsstat4,
+    },
+    /// The server answered another operation than was asked for, or left its result out.
+    #[error("the server's reply has no result of {0}")]
+    Unexpected(Opnum),
+    /// The server sends attributes that cannot be read, or leaves out some that every server has.
+    #[error("the server's reply has not the attributes that were asked for")]
+    Attributes,
+    /// Every slot of the session has a request whose reply never came.
+    #[error(
+        "no slot of the session can be used any more: the server did not reply in time, again and again"
+    )]
+    SlotsGivenUp,
+    /// The runtime ends.
+    #[error("the call was given up because the program ends")]
+    Ended,
+    /// A directory that does not end.
+    #[error("the server's listing of a directory does not end")]
+    EndlessDirectory,
+}
+
+/// The results of a COMPOUND, in the bytes that they came in.
+#[derive(Clone, Debug)]
+pub struct Results {
+    bytes: Bytes,
+}
+
+impl Nfs4 {
+    /// Begins a session over these connections.
+    ///
+    /// # Errors
+    /// [`Nfs4Error`]; with a server that does not have the minor version, NFS4ERR_MINOR_VERS_MISMATCH.
+    pub async fn begin(
+        connections: impl Into<Connections>,
+        identity: Identity,
+        minor: MinorVersion,
+    ) -> Result<Self, Nfs4Error> {
+        let shared = Shared::begin(connections.into(), identity, minor).await?;
+        Ok(Self {
+            shared: Arc::new(shared),
+        })
+    }
+
+    /// Carries out operations behind a SEQUENCE.
+    ///
+    /// # Errors
+    /// [`Nfs4Error::Rpc`], [`Nfs4Error::SlotsGivenUp`] and [`Nfs4Error::Ended`]. That an operation failed is
+    /// told by the results.
+    pub async fn compound(&self, ops: &[ArgOp<'_>]) -> Result<Results, Nfs4Error> {
+        self.shared.compound(ops).await
+    }
+
+    /// The most bytes of a READ or WRITE that the session's messages have room for.
+    #[must_use]
+    pub fn data_bytes_max(&self) -> u32 {
+        let attrs = self.shared.current().attrs;
+        let message = attrs.maxrequestsize.min(attrs.maxresponsesize);
+        message
+            .saturating_sub(crate::limits::NFS4_OVERHEAD_BYTES)
+            .max(1)
+    }
+
+    /// The connections that the session is over.
+    #[must_use]
+    pub fn connections(&self) -> &Connections {
+        self.shared.connections()
+    }
+
+    /// Ends the session and has the server forget the client. Without it the server does so when the lease has
+    /// run out.
+    ///
+    /// # Errors
+    /// [`Nfs4Error`]; NFS4ERR_CLIENTID_BUSY where files are open.
+    pub async fn end(self) -> Result<(), Nfs4Error> {
+        self.shared.end().await
+    }
+
+    /// Carries out operations that must all succeed.
+    async fn all(&self, ops: &[ArgOp<'_>]) -> Result<Results, Nfs4Error> {
+        let results = self.compound(ops).await?;
+        match results.status()? {
+            Nfsstat4::Ok => Ok(results),
+            status => Err(results.failure(status)),
+        }
+    }
+}
+
+impl Results {
+    fn new(bytes: Bytes) -> Result<Self, Nfs4Error> {
+        let results = Self { bytes };
+        results.decode()?;
+        Ok(results)
+    }
+
+    /// The results, that of SEQUENCE first.
+    ///
+    /// # Errors
+    /// [`RpcError::BadReply`].
+    pub fn decode(&self) -> Result<CompoundRes<'_>, RpcError> {
+        decode_results(&self.bytes)
+    }
+
+    /// How the COMPOUND ended.
+    ///
+    /// # Errors
+    /// [`RpcError::BadReply`].
+    pub fn status(&self) -> Result<Nfsstat4, RpcError> {
+        Ok(self.decode()?.status)
+    }
+
+    /// The operation that ended it.
+    fn failure(&self, status: Nfsstat4) -> Nfs4Error {
+        let last = self.decode().ok();
+        let last = last.and_then(|res| res.resarray.last().map(|result| result.opnum()));
+        Nfs4Error::Status {
+            opnum: last.unwrap_or(Opnum::Illegal),
+            status,
+        }
+    }
+}
