@@ -90,6 +90,8 @@ mod tests {
     #[test]
     fn attributes_are_synced_while_the_data_waits() {
         const BYTES: usize = 8 << 20;
+        /// The kernel writes back what is dirty when it likes, more of it the busier the machine is.
+        const TRIES: u32 = 16;
         if let Err(reason) = probe::uring() {
             skip!("{reason}");
         }
@@ -98,18 +100,26 @@ mod tests {
                 Ok(root) => root,
                 Err(missing) => skip!("{missing}"),
             };
-            let file = tmpfile(root.as_fd(), 0o600).unwrap();
-            rustix::io::pwrite(&file, &vec![1; BYTES], 0).unwrap();
-            fs::chmod(file.as_fd(), 0o640).unwrap();
             let waiting = |stat: CacheStat| stat.dirty + stat.writeback;
-            let before = match cachestat(file.as_fd(), 0, 0) {
-                Err(Errno::NOSYS) => skip!("cachestat needs Linux 6.5"),
-                counted => waiting(counted.unwrap()),
+            let counts = || -> crate::Result<(u64, u64)> {
+                let file = tmpfile(root.as_fd(), 0o600)?;
+                rustix::io::pwrite(&file, &vec![1; BYTES], 0)?;
+                fs::chmod(file.as_fd(), 0o640)?;
+                let before = waiting(cachestat(file.as_fd(), 0, 0)?);
+                sync_attributes(&file)?;
+                sync_attributes(&file)?;
+                Ok((before, waiting(cachestat(file.as_fd(), 0, 0)?)))
             };
-            sync_attributes(&file).unwrap();
-            sync_attributes(&file).unwrap();
-            let after = waiting(cachestat(file.as_fd(), 0, 0).unwrap());
-            assert!(before > 0 && after == before, "{kind}: {before}, {after}");
+            // A sync of the data would leave none of it waiting, each time.
+            let all: crate::Result<Vec<_>> = (0..TRIES).map(|_| counts()).collect();
+            let all = match all {
+                Err(Errno::NOSYS) => skip!("cachestat needs Linux 6.5"),
+                counted => counted.unwrap(),
+            };
+            let waited = all
+                .iter()
+                .any(|&(before, after)| before > 0 && after == before);
+            assert!(waited, "{kind}: {all:?}");
         }
     }
 

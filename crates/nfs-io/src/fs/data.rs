@@ -220,14 +220,18 @@ mod tests {
     fn what_is_clean_can_be_dropped_from_the_cache() {
         let scratch = Scratch::new();
         let file = scratch.file("f", &[7; 100_000]);
-        fsync(file.as_fd()).unwrap();
-        drop_cached(file.as_fd()).unwrap();
         // What tmpfs holds is nowhere else.
         let is_tmpfs = crate::fs::statfs(file.as_fd()).unwrap().fs_type == 0x0102_1994;
-        match cachestat(file.as_fd(), 0, 0) {
-            Ok(stat) if !is_tmpfs => assert_eq!(stat.cached, 0),
-            Ok(_) | Err(Errno::NOSYS) => {}
-            Err(errno) => panic!("{errno}"),
+        let left = || -> Result<u64> {
+            fsync(file.as_fd())?;
+            drop_cached(file.as_fd())?;
+            Ok(cachestat(file.as_fd(), 0, 0)?.cached)
+        };
+        // A page that the kernel itself is looking at stays, this time.
+        let all: Result<Vec<u64>> = (0..16).map(|_| left()).collect();
+        match all {
+            Ok(all) => assert!(is_tmpfs || all.contains(&0), "{all:?}"),
+            Err(errno) => assert_eq!(errno, Errno::NOSYS),
         }
         let object = scratch.object("f");
         assert_eq!(drop_cached(object.as_fd()), Err(Errno::BADF));
