@@ -92,6 +92,9 @@ struct Flight {
     extent: Extent,
     /// The epoch that it was sent in.
     epoch: u64,
+    /// Nobody waits for it any more, and the server may still carry it out: newer data of its range waits until it
+    /// is answered, and comes after its end.
+    given_up: bool,
 }
 
 #[derive(Debug)]
@@ -211,7 +214,8 @@ impl Kept {
     /// Whether all data with numbers below `number` is at the server (or was given up).
     pub(super) fn is_written(&self, number: u64) -> bool {
         let waiting = self.queue.first().map(|&(since, _)| since);
-        let flying = self.flying.values().map(|flight| flight.extent.since).min();
+        let wanted = self.flying.values().filter(|flight| !flight.given_up);
+        let flying = wanted.map(|flight| flight.extent.since).min();
         [waiting, flying]
             .into_iter()
             .flatten()
@@ -352,7 +356,12 @@ impl Kept {
             writer: extent.writer,
         };
         let epoch = self.epoch;
-        self.flying.insert(self.tickets, Flight { extent, epoch });
+        let flight = Flight {
+            extent,
+            epoch,
+            given_up: false,
+        };
+        self.flying.insert(self.tickets, flight);
         Some(write)
     }
 
@@ -367,8 +376,10 @@ impl Kept {
         };
         let sent_in = flight.epoch;
         // The flight is still among the flying, so that older data which waits again leaves it out.
-        self.see(answer.verifier, sent_in)?;
-        let Some(Flight { mut extent, .. }) = self.flying.remove(&ticket) else {
+        let seen = self.see(answer.verifier, sent_in);
+        let answered = self.flying.remove(&ticket);
+        seen?;
+        let Some(Flight { mut extent, .. }) = answered.filter(|flight| !flight.given_up) else {
             return Ok(());
         };
         self.replies += 1;
@@ -609,18 +620,23 @@ impl Kept {
         }
     }
 
-    /// What became of a call will never be told: all is given up.
+    /// What became of a call will never be told: all is given up, and nothing waited for.
     pub(super) fn cut_off(&mut self) {
         self.give_up_all();
+        self.flying.clear();
         self.commit = None;
         self.held = false;
     }
 
+    /// Gives all up. What flies cannot be called back: it stays among the flying until it is answered.
     fn give_up_all(&mut self) {
         self.give_up_waiting();
-        for flight in std::mem::take(&mut self.flying).into_values() {
-            self.give_up(&flight.extent);
+        let mut lost_from = self.lost_from.unwrap_or(u64::MAX);
+        for flight in self.flying.values_mut() {
+            flight.given_up = true;
+            lost_from = lost_from.min(flight.extent.offset);
         }
+        self.lost_from = Some(lost_from).filter(|&from| from < u64::MAX);
         for written in std::mem::take(&mut self.written) {
             self.give_up(&written.extent);
         }

@@ -384,3 +384,58 @@ fn a_read_waits_for_the_end_that_two_restarts_have_taken_away() {
     assert_eq!(write(&mut kept, 3), 60);
     assert!(kept.is_visible(40, 50));
 }
+
+#[test]
+fn what_is_given_up_on_its_way_keeps_its_place_until_it_is_answered() {
+    let policy = Policy {
+        depth: 3,
+        commit_bytes: 1,
+    };
+    let write = |kept: &mut Kept| match kept.next(policy) {
+        Some(Step::Write(write)) => write,
+        step => panic!("{step:?}"),
+    };
+    let answer = |count: u32, restart: u64| WriteAnswer {
+        count,
+        committed: StableHow::Unstable,
+        verifier: restart.to_be_bytes(),
+    };
+    let data = |len| Bytes::from(vec![7; len]);
+    let mut kept = Kept::default();
+    kept.accept(0, data(10), Writer::default());
+    kept.accept(90, data(10), Writer::default());
+    kept.release();
+    let mut sent = write(&mut kept);
+    let late = write(&mut kept);
+    // All that is written is lost again and again, while the other WRITE is on its way.
+    let problem = (0_u64..).find_map(|restart| {
+        assert_eq!(
+            kept.write_answered(sent.ticket, &answer(10, restart)),
+            Ok(())
+        );
+        assert!(matches!(kept.next(policy), Some(Step::Commit(_))));
+        let told = kept.commit_answered((restart + 1).to_be_bytes()).err();
+        if told.is_none() {
+            sent = write(&mut kept);
+        }
+        told
+    });
+    assert_eq!(problem, Some(Problem::VerifierKeepsChanging));
+    assert!(kept.is_stable(kept.next_number()), "nobody waits for it");
+    assert_eq!(kept.end(), 100, "an append comes behind it");
+    assert!(!kept.try_hold(), "a change of the length waits for it");
+    assert!(
+        !kept.is_visible(95, 96),
+        "a read of what it may still change"
+    );
+    kept.accept(0, data(5), Writer::default());
+    kept.accept(95, data(10), Writer::default());
+    kept.release();
+    assert_eq!(write(&mut kept).offset, 0);
+    assert!(
+        kept.next(policy).is_none(),
+        "two WRITEs of the same bytes are in flight"
+    );
+    assert_eq!(kept.write_answered(late.ticket, &answer(10, 1)), Ok(()));
+    assert_eq!(write(&mut kept).offset, 95);
+}
