@@ -181,6 +181,7 @@ struct RawHandle {
 #[cfg(test)]
 mod tests {
     use std::os::fd::AsFd;
+    use std::sync::Arc;
 
     use super::super::{renameat, statx, unlinkat};
     use super::*;
@@ -233,11 +234,13 @@ mod tests {
             skip!("open_by_handle_at needs CAP_DAC_READ_SEARCH");
         }
         let scratch = Scratch::new();
-        let over = std::sync::atomic::AtomicBool::new(false);
+        let over = Arc::new(());
         let (mut stale, mut busy) = (0, 0);
         std::thread::scope(|scope| {
+            // Gone when this thread is through, also by a panic: the scope waits for the other one.
+            let looking = Arc::clone(&over);
             scope.spawn(|| {
-                while !over.load(std::sync::atomic::Ordering::Relaxed) {
+                while Arc::strong_count(&over) > 1 {
                     for name in ["one", "two", "three"] {
                         drop(scratch.file(name, b""));
                     }
@@ -258,7 +261,7 @@ mod tests {
                     }
                 }
             }
-            over.store(true, std::sync::atomic::Ordering::Relaxed);
+            drop(looking);
         });
         // Without another try it is one of forty; whoever makes the other file may be off the processor
         // for longer than all tries take.
