@@ -270,7 +270,7 @@ impl OwnerBytes {
         Ok(Self(bytes.into()))
     }
 
-    /// The bytes.
+    /// The bytes that the client chose for its owner.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
@@ -291,7 +291,7 @@ impl Principal {
         Ok(Self(bytes.into()))
     }
 
-    /// The bytes.
+    /// The bytes that the driver made of flavour and user.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.0

@@ -11,13 +11,13 @@ use crate::id::ClientId;
 pub struct Bits(u8);
 
 impl Bits {
-    /// Neither.
+    /// Neither reading nor writing.
     pub const NONE: Self = Self(0);
-    /// Reading.
+    /// Reading, and nothing else.
     pub const READ: Self = Self(1);
-    /// Writing.
+    /// Writing, and nothing else.
     pub const WRITE: Self = Self(2);
-    /// Reading and writing.
+    /// Both, reading and writing.
     pub const BOTH: Self = Self(3);
 
     /// From the wire, after what a client "wants" of delegations was taken off. [`Error::Inval`] for more than the

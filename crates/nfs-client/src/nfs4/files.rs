@@ -83,10 +83,10 @@ pub struct Entry4 {
     pub stat: Option<Stat4>,
 }
 
-/// An open file.
+/// A file that this session has open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenFile4 {
-    /// The file.
+    /// The file and its attributes, as the server gave them.
     pub node: Node4,
     /// What the server calls the open.
     pub stateid: Stateid4,
@@ -106,16 +106,16 @@ pub enum OpenHow {
     },
 }
 
-/// What a READ gave.
+/// The data that a READ brought, and whether the file ends with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Read4 {
-    /// The bytes. Shares the memory that the reply came in.
+    /// The bytes that were read, which share the memory that the reply came in.
     pub data: Bytes,
     /// They end at the file's end.
     pub eof: bool,
 }
 
-/// What a WRITE gave.
+/// How much a WRITE wrote, and what is promised of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Written4 {
     /// How many bytes were written.

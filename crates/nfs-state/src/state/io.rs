@@ -13,11 +13,11 @@ use crate::time::Millis;
 
 /// What is done with a file, as a type.
 pub trait Access {
-    /// The same as bits.
+    /// The same, as the bits of a share.
     const BITS: Bits;
 }
 
-/// Reading.
+/// Reading the data of a file, as a type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Read {}
 /// Writing, and changing the size.
@@ -40,7 +40,7 @@ pub struct OpenRight<A, P> {
 }
 
 impl<A, P> OpenRight<A, P> {
-    /// The open.
+    /// The open that gives the right.
     #[must_use]
     pub const fn open(&self) -> &Arc<OpenState<P>> {
         &self.open
@@ -50,7 +50,7 @@ impl<A, P> OpenRight<A, P> {
 /// With what right a file is read or written.
 #[derive(Debug)]
 pub enum IoRight<A, P> {
-    /// That of an open.
+    /// The right of an open that covers it.
     Open(OpenRight<A, P>),
     /// That of who asks, now: the kernel decides. The open, if the request named one: that of somebody else, or one
     /// for writing through which a page cache reads.

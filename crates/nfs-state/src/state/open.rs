@@ -16,11 +16,11 @@ use crate::time::Millis;
 /// The arguments of OPEN that are the state's.
 #[derive(Clone, Debug)]
 pub struct OpenArgs<P> {
-    /// The open-owner.
+    /// The open-owner, in the bytes of its client.
     pub owner: OwnerBytes,
     /// Who opens. Whether they may, the driver has asked.
     pub principal: Principal,
-    /// The file.
+    /// What is held in the file that is opened.
     pub file: Arc<FileState>,
     /// What the open pins: the object whose the file state is.
     pub pin: P,

@@ -50,7 +50,7 @@ xdr_struct! {
         pub stateid: Stateid4,
         /// The file is about to be cut to no bytes, so that its data need not be sent.
         pub truncate: bool,
-        /// The file.
+        /// The file whose delegation is called back.
         pub fh: FileHandle,
     }
 }
@@ -59,7 +59,7 @@ xdr_struct! {
     /// `layoutrecall_file4`: layouts of one file.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct LayoutrecallFile4 {
-        /// The file.
+        /// The file whose layouts are called back.
         pub fh: FileHandle,
         /// Where the range begins, bytes.
         pub offset: u64,
@@ -93,7 +93,7 @@ xdr_struct! {
         pub iomode: Layoutiomode4,
         /// They have changed, so that nothing more is to be written by them.
         pub changed: bool,
-        /// Which.
+        /// Which layouts are called back.
         pub recall: Layoutrecall4,
     }
 }
@@ -109,7 +109,7 @@ xdr_struct! {
     pub struct Notify4<'a> {
         /// The types, of `notify_type4` or `notify_deviceid_type4`.
         pub notify_mask: Bitmap4,
-        /// The notifications.
+        /// The notifications, each of one of these kinds.
         pub notify_vals: Notifylist4<'a>,
     }
 }
@@ -120,7 +120,7 @@ xdr_struct! {
     pub struct CbNotifyArgs<'a> {
         /// The delegation of the directory.
         pub stateid: Stateid4,
-        /// The directory.
+        /// The directory that the notifications are about.
         pub fh: FileHandle,
         /// What has changed.
         pub changes: Vec<Notify4<'a>>,
@@ -131,7 +131,7 @@ xdr_struct! {
     /// `CB_PUSH_DELEG4args`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct CbPushDelegArgs<'a> {
-        /// The file.
+        /// The file whose delegation is offered.
         pub fh: FileHandle,
         /// The delegation that the client asked for earlier.
         pub delegation: OpenDelegation4<'a>,
@@ -164,7 +164,7 @@ xdr_struct! {
     pub struct ReferringCall4 {
         /// Its number in its slot.
         pub sequenceid: u32,
-        /// Its slot.
+        /// The slot that the call came in.
         pub slotid: u32,
     }
 }
@@ -173,9 +173,9 @@ xdr_struct! {
     /// `referring_call_list4`: calls of the client, of one session.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct ReferringCallList4 {
-        /// The session.
+        /// The session that the calls came in.
         pub sessionid: Sessionid4,
-        /// The calls.
+        /// The calls, each by its slot and sequence number.
         pub referring_calls: Vec<ReferringCall4>,
     }
 }
@@ -231,7 +231,7 @@ xdr_struct! {
     /// `CB_NOTIFY_LOCK4args`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct CbNotifyLockArgs<'a> {
-        /// The file.
+        /// The file whose lock may be had now.
         pub fh: FileHandle,
         /// Whose LOCK was denied and may now be granted.
         pub lock_owner: StateOwner4<'a>,

@@ -29,7 +29,7 @@ xdr_struct! {
     pub struct FsLocations4<'a> {
         /// The file system's root on this server.
         pub fs_root: Pathname4<'a>,
-        /// The other places.
+        /// The other places where the file system is to be found.
         pub locations: Vec<FsLocation4<'a>>,
     }
 }
@@ -51,7 +51,7 @@ xdr_struct! {
     /// `fs_locations_item4`: replicas of a file system that have the same root.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct FsLocationsItem4<'a> {
-        /// The replicas.
+        /// The servers of the replicas, each with what is known of it.
         pub entries: Vec<FsLocationsServer4<'a>>,
         /// The file system's root on each of them.
         pub rootpath: Pathname4<'a>,
@@ -68,7 +68,7 @@ xdr_struct! {
         pub valid_for: i32,
         /// The file system's root on this server.
         pub fs_root: Pathname4<'a>,
-        /// The replicas.
+        /// The replicas, each with its servers and its path.
         pub items: Vec<FsLocationsItem4<'a>>,
     }
 }
@@ -109,7 +109,7 @@ xdr_struct! {
     pub struct Layouthint4<'a> {
         /// `layouttype4`.
         pub layout_type: u32,
-        /// What the type explains.
+        /// The hint, in the form that the layout type defines.
         pub body: LayoutBody<'a>,
     }
 }
@@ -131,7 +131,7 @@ xdr_struct! {
     /// `retention_get4`: how long an object is kept.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct RetentionGet4 {
-        /// Seconds.
+        /// How long it lasts, in seconds.
         pub duration: u64,
         /// Since when, where it has begun.
         pub begin_time: Option<Nfstime4>,
@@ -144,7 +144,7 @@ xdr_struct! {
     pub struct RetentionSet4 {
         /// Begin with it.
         pub enable: bool,
-        /// Seconds.
+        /// How long it is to last, in seconds.
         pub duration: Option<u64>,
     }
 }
@@ -174,7 +174,7 @@ xdr_struct! {
         pub lfs: u32,
         /// The number of the policy: `lfs_pi`.
         pub pi: u32,
-        /// The label.
+        /// The label, in the form that its format defines.
         pub data: LayoutBody<'a>,
     }
 }

@@ -53,7 +53,7 @@ pub struct WriteArgs<'a> {
     pub offset: u64,
     /// What the reply has to promise at least.
     pub stable: StableHow4,
-    /// The bytes.
+    /// The bytes that are to be written from the offset on.
     pub data: Payload<'a>,
 }
 
@@ -126,7 +126,7 @@ xdr_struct! {
 pub struct Data4<'a> {
     /// Where it begins in the file, bytes.
     pub offset: u64,
-    /// The data.
+    /// The bytes that the file has there.
     pub data: Payload<'a>,
 }
 
@@ -184,7 +184,7 @@ xdr_enum! {
 pub struct SeekArgs {
     /// The open, lock or delegation by which it is asked.
     pub stateid: Stateid4,
-    /// From where on, bytes.
+    /// Where the search begins, in bytes from the start of the file.
     pub offset: u64,
     /// What is looked for, or the number of something that is not known: NFS4ERR_UNION_NOTSUPP (RFC 7862
     /// §15.11.3).
@@ -221,7 +221,7 @@ xdr_struct! {
     pub struct SeekOk {
         /// There is no such place up to the end of the file.
         pub eof: bool,
-        /// Where it is, bytes.
+        /// Where what was sought begins, in bytes from the start of the file.
         pub offset: u64,
     }
 }
@@ -283,9 +283,9 @@ xdr_enum! {
         Dontneed = 6,
         /// One access, and no more.
         Noreuse = 7,
-        /// Reading.
+        /// The range will be read.
         Read = 8,
-        /// Writing.
+        /// The range will be written.
         Write = 9,
         /// The range is important, as it begins a proximity group.
         InitProximity = 10,
@@ -308,7 +308,7 @@ xdr_struct! {
         pub block_num: u32,
         /// Where in a block the pattern is, bytes.
         pub reloff_pattern: u64,
-        /// The pattern.
+        /// The bytes of the pattern that each block has there.
         pub pattern: GssOpaque<'a>,
     }
 }
@@ -321,7 +321,7 @@ xdr_struct! {
         pub stateid: Stateid4,
         /// What the reply has to promise at least.
         pub stable: StableHow4,
-        /// What is written.
+        /// The blocks that are to be written.
         pub adb: AppDataBlock4<'a>,
     }
 }

@@ -20,9 +20,9 @@ xdr_enum! {
     /// `layoutiomode4`: what a layout is for.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub enum Layoutiomode4 as "layoutiomode4" {
-        /// Reading.
+        /// The layout is for READs alone.
         Read = 1,
-        /// Reading and writing.
+        /// The layout is for READs and WRITEs.
         Rw = 2,
         /// Of LAYOUTRETURN and CB_LAYOUTRECALL: either.
         Any = 3,
@@ -37,11 +37,11 @@ xdr_struct! {
         pub offset: u64,
         /// How many bytes it has.
         pub length: u64,
-        /// What it is for.
+        /// Whether it is for READs alone or for WRITEs too.
         pub iomode: Layoutiomode4,
         /// `layouttype4`.
         pub layout_type: u32,
-        /// What the type explains.
+        /// Where the data is, in the form that the layout type defines.
         pub body: LayoutBody<'a>,
     }
 }
@@ -52,7 +52,7 @@ xdr_struct! {
     pub struct LayoutContent4<'a> {
         /// `layouttype4`.
         pub layout_type: u32,
-        /// What the type explains.
+        /// What is said of the layout, in the form that the layout type defines.
         pub body: LayoutBody<'a>,
     }
 }
@@ -65,7 +65,7 @@ xdr_struct! {
         pub signal_layout_avail: bool,
         /// `layouttype4`.
         pub layout_type: u32,
-        /// What it is for.
+        /// Whether the layout is wanted for READs alone or for WRITEs too.
         pub iomode: Layoutiomode4,
         /// Where the range begins, bytes.
         pub offset: u64,
@@ -197,9 +197,9 @@ xdr_struct! {
         pub reclaim: bool,
         /// `layouttype4`.
         pub layout_type: u32,
-        /// What they were for.
+        /// Whether layouts for READs, for WRITEs or for both are given back.
         pub iomode: Layoutiomode4,
-        /// Which.
+        /// Which layouts are given back.
         pub layoutreturn: Layoutreturn4<'a>,
     }
 }
@@ -276,7 +276,7 @@ xdr_struct! {
         pub layout_type: u32,
         /// The most devices wanted.
         pub maxdevices: u32,
-        /// Where to go on.
+        /// The cookie of the reply before, behind which the list goes on; 0 from the start.
         pub cookie: u64,
         /// Zero at the beginning, or what the server gave.
         pub cookieverf: Verifier4,
@@ -287,11 +287,11 @@ xdr_struct! {
     /// `GETDEVICELIST4resok`.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct GetdevicelistOk {
-        /// Where to go on.
+        /// The cookie of the next GETDEVICELIST, which goes on behind these devices.
         pub cookie: u64,
         /// To be sent with the cookie.
         pub cookieverf: Verifier4,
-        /// The devices.
+        /// The ids of the devices that are there.
         pub deviceid_list: Vec<Deviceid4>,
         /// True when there are no more.
         pub eof: bool,
@@ -302,7 +302,7 @@ xdr_struct! {
     /// `device_error4`: an error of a storage device.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct DeviceError4 {
-        /// The device.
+        /// The id of the device that failed.
         pub deviceid: Deviceid4,
         /// What it answered.
         pub status: Nfsstat4,
@@ -321,7 +321,7 @@ xdr_struct! {
         pub length: u64,
         /// The layouts of the file.
         pub stateid: Stateid4,
-        /// What went wrong.
+        /// What went wrong, for each device.
         pub errors: Vec<DeviceError4>,
     }
 }
@@ -351,7 +351,7 @@ xdr_struct! {
         pub read: IoInfo4,
         /// What was written.
         pub write: IoInfo4,
-        /// The device.
+        /// The id of the device that served them.
         pub deviceid: Deviceid4,
         /// What the type of layout has to say.
         pub layoutupdate: LayoutContent4<'a>,

@@ -66,7 +66,7 @@ xdr_struct! {
     /// `open_claim_delegate_cur4`: an open under a delegation, of a file by its name.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct OpenClaimDelegateCur4<'a> {
-        /// The delegation.
+        /// The stateid of the delegation that the client holds.
         pub delegate_stateid: Stateid4,
         /// The name in the current directory.
         pub file: Component4<'a>,
@@ -105,7 +105,7 @@ xdr_struct! {
         pub share_access: u32,
         /// What others may not do meanwhile: `OPEN4_SHARE_DENY_*`.
         pub share_deny: u32,
-        /// Who opens the file.
+        /// The open-owner on whose behalf the file is opened.
         pub owner: StateOwner4<'a>,
         /// Whether the file is made.
         pub openhow: Openflag4<'a>,
@@ -155,9 +155,9 @@ xdr_struct! {
     /// `nfs_modified_limit4`: a limit in blocks.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct NfsModifiedLimit4 {
-        /// How many blocks.
+        /// How many blocks the client may write before it has to ask.
         pub num_blocks: u32,
-        /// Bytes of a block.
+        /// How many bytes each of these blocks has.
         pub bytes_per_block: u32,
     }
 }
@@ -177,7 +177,7 @@ xdr_struct! {
     /// `open_read_delegation4`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct OpenReadDelegation4<'a> {
-        /// The delegation.
+        /// The stateid of the delegation that is granted.
         pub stateid: Stateid4,
         /// It is recalled at once.
         pub recall: bool,
@@ -190,7 +190,7 @@ xdr_struct! {
     /// `open_write_delegation4`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct OpenWriteDelegation4<'a> {
-        /// The delegation.
+        /// The stateid of the delegation that is granted.
         pub stateid: Stateid4,
         /// It is recalled at once.
         pub recall: bool,
@@ -249,7 +249,7 @@ xdr_struct! {
     /// `OPEN4resok`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct OpenOk<'a> {
-        /// The open.
+        /// The stateid of the open that this makes or adds to.
         pub stateid: Stateid4,
         /// The directory before and after.
         pub cinfo: ChangeInfo4,
@@ -366,7 +366,7 @@ xdr_struct! {
     pub struct GetDirDelegationOk {
         /// The verifier of the directory's cookies.
         pub cookieverf: Verifier4,
-        /// The delegation.
+        /// The stateid of the delegation that is granted.
         pub stateid: Stateid4,
         /// The notifications that there will be.
         pub notification: Bitmap4,

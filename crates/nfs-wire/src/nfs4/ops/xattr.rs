@@ -16,11 +16,11 @@ xdr_enum! {
     /// `setxattr_option4`: what to do when the attribute is there, or not.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub enum SetxattrOption4 as "setxattr_option4" {
-        /// Either will do.
+        /// The attribute is made, or its value replaced.
         Either = 0,
         /// It must not be there.
         Create = 1,
-        /// It must be there.
+        /// The attribute must be there already; its value is replaced.
         Replace = 2,
     }
 }
@@ -33,7 +33,7 @@ xdr_struct! {
         pub option: SetxattrOption4,
         /// The attribute's name, without Linux's `user.`.
         pub key: Component4<'a>,
-        /// The value.
+        /// The value that the attribute is to have.
         pub value: Xattrvalue4<'a>,
     }
 }
@@ -53,9 +53,9 @@ xdr_struct! {
     /// `LISTXATTRS4resok`.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct ListxattrsOk<'a> {
-        /// Where to go on.
+        /// The cookie of the next LISTXATTRS, which goes on behind these names.
         pub cookie: u64,
-        /// The names.
+        /// The names of the attributes, in the order of the server.
         pub names: Vec<Component4<'a>>,
         /// True when there are no more.
         pub eof: bool,
