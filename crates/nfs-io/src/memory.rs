@@ -1,5 +1,5 @@
 //! How much memory the page cache may have for this process, and whether tasks wait for memory: the process's
-//! control group (version 2), or the whole machine.
+//! control group, of version 2 or of version 1, or the whole machine.
 //!
 //! The files are opened once, so that a process that gives up its view of the file system can go on asking. Each
 //! question reads a handful of them; they are made by the kernel on the spot, without a disk. Nothing here
@@ -10,9 +10,6 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::limits::{CGROUP_DEPTH_MAX, KERNEL_FIGURES_BYTES_MAX};
-
-/// Where the root of the control groups of version 2 is mounted.
-const CGROUP_ROOT: &str = "/sys/fs/cgroup";
 
 /// The open files that are asked.
 #[derive(Debug, Default)]
@@ -36,32 +33,58 @@ pub struct MemoryFigures {
 /// A control group's files.
 #[derive(Debug)]
 struct Group {
+    version: Version,
     max: File,
     high: Option<File>,
     current: File,
     stat: File,
 }
 
+/// Which interface of control groups the kernel shows the memory controller in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Version {
+    /// One hierarchy for each controller, or for some of them together.
+    V1,
+    /// One hierarchy for all controllers.
+    V2,
+}
+
+/// Where the control groups of a hierarchy are to be seen, and which of them is this process's.
+#[derive(Debug, PartialEq, Eq)]
+struct Hierarchy {
+    /// The directory that the hierarchy is mounted at.
+    mounted_at: PathBuf,
+    /// The directory of the process's own group, there or below.
+    own: PathBuf,
+}
+
 impl MemoryWatch {
     /// Opens what there is to ask. What is missing is left out.
     #[must_use]
     pub fn open() -> Self {
-        let own = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-        let own = own_group(&own).map(|path| Path::new(CGROUP_ROOT).join(path));
-        Self::open_at(Path::new("/proc"), own.as_deref(), Path::new(CGROUP_ROOT))
+        Self::open_at(Path::new("/proc"), Path::new("/"))
     }
 
-    fn open_at(proc: &Path, own: Option<&Path>, root: &Path) -> Self {
-        let above = own.into_iter().flat_map(Path::ancestors);
-        let above = above.take_while(|group| *group != root && group.starts_with(root));
-        let groups = above.take(CGROUP_DEPTH_MAX).filter_map(Group::open);
-        let of_group = own.and_then(|own| File::open(own.join("memory.pressure")).ok());
+    /// Like [`MemoryWatch::open`], with the paths of `/proc/self/mountinfo` taken from `root` on.
+    fn open_at(proc: &Path, root: &Path) -> Self {
+        let text = |name| std::fs::read_to_string(proc.join(name)).unwrap_or_default();
+        let (mounts, own) = (text("self/mountinfo"), text("self/cgroup"));
+        let of = |version: Version| version.hierarchy(&mounts, &own, root);
+        let unified = of(Version::V2);
+        let pressure = unified
+            .as_ref()
+            .and_then(|groups| File::open(groups.own.join("memory.pressure")).ok());
         // Pressure may be switched off: then the file is there, and reading it fails.
-        let of_group = of_group.filter(|file| read(file).is_some());
+        let pressure = pressure.filter(|file| read(file).is_some());
+        let mut groups = Vec::new();
+        for (version, hierarchy) in [(Version::V2, unified), (Version::V1, of(Version::V1))] {
+            let above = hierarchy.iter().flat_map(Hierarchy::own_and_above);
+            groups.extend(above.filter_map(|path| Group::open(path, version)));
+        }
         Self {
             meminfo: File::open(proc.join("meminfo")).ok(),
-            pressure: of_group.or_else(|| File::open(proc.join("pressure/memory")).ok()),
-            groups: groups.collect(),
+            pressure: pressure.or_else(|| File::open(proc.join("pressure/memory")).ok()),
+            groups,
         }
     }
 
@@ -80,13 +103,23 @@ impl MemoryWatch {
 }
 
 impl Group {
-    fn open(path: &Path) -> Option<Self> {
+    fn open(path: &Path, version: Version) -> Option<Self> {
         let open = |name| File::open(path.join(name)).ok();
-        Some(Self {
-            max: open("memory.max")?,
-            high: open("memory.high"),
-            current: open("memory.current")?,
-            stat: open("memory.stat")?,
+        Some(match version {
+            Version::V1 => Self {
+                version,
+                max: open("memory.limit_in_bytes")?,
+                high: None,
+                current: open("memory.usage_in_bytes")?,
+                stat: open("memory.stat")?,
+            },
+            Version::V2 => Self {
+                version,
+                max: open("memory.max")?,
+                high: open("memory.high"),
+                current: open("memory.current")?,
+                stat: open("memory.stat")?,
+            },
         })
     }
 
@@ -96,8 +129,85 @@ impl Group {
         let limits = [limit(&self.max), self.high.as_ref().and_then(limit)];
         let limit = limits.into_iter().flatten().min()?;
         let current = read(&self.current)?.trim().parse::<u64>().ok()?;
-        let cached = file_bytes(&read(&self.stat)?);
+        let cached = self.version.file_bytes(&read(&self.stat)?);
         Some(limit.saturating_sub(current.saturating_sub(cached)))
+    }
+}
+
+impl Version {
+    /// The hierarchy of the memory controller of this version, from `/proc/self/mountinfo` and
+    /// `/proc/self/cgroup`. `None` where it is not mounted.
+    fn hierarchy(self, mounts: &str, own: &str, root: &Path) -> Option<Hierarchy> {
+        let own = own.lines().find_map(|line| self.own_group(line))?;
+        let mounted = mounts.lines().find_map(|line| self.mounted(line))?;
+        let at = root.join(mounted.at.trim_start_matches('/'));
+        // A container sees its own group as the root of the hierarchy, under the name that the host has for it.
+        let below = own.strip_prefix(mounted.root.trim_end_matches('/'));
+        let below = below.filter(|path| path.is_empty() || path.starts_with('/'));
+        let below = below.unwrap_or_default().trim_start_matches('/');
+        // Of a group outside the process's own view.
+        let outside = below.split('/').any(|name| name == "..");
+        (!outside).then(|| Hierarchy {
+            own: at.join(below),
+            mounted_at: at,
+        })
+    }
+
+    /// The path of the process's group, if this line of `/proc/self/cgroup` is of this version's memory controller.
+    fn own_group(self, line: &str) -> Option<&str> {
+        let mut fields = line.splitn(3, ':');
+        let (_, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
+        let is_ours = match self {
+            Self::V1 => controllers.split(',').any(|name| name == "memory"),
+            Self::V2 => controllers.is_empty(),
+        };
+        is_ours.then_some(path)
+    }
+
+    /// What this line of `/proc/self/mountinfo` says, if it is of this version's memory controller.
+    fn mounted(self, line: &str) -> Option<Mounted<'_>> {
+        let (mount, of_system) = line.split_once(" - ")?;
+        let mut fields = mount.split(' ').skip(3);
+        let (root, at) = (fields.next()?, fields.next()?);
+        let mut fields = of_system.split(' ');
+        let kind = fields.next()?;
+        let is_ours = match self {
+            Self::V1 => kind == "cgroup" && fields.nth(1)?.split(',').any(|name| name == "memory"),
+            Self::V2 => kind == "cgroup2",
+        };
+        is_ours.then_some(Mounted { root, at })
+    }
+
+    /// Pages of files in the cache that can be let go of, of the group and those below it, as `memory.stat` has
+    /// them, in bytes.
+    fn file_bytes(self, text: &str) -> u64 {
+        let names = match self {
+            Self::V1 => ["total_active_file ", "total_inactive_file "],
+            Self::V2 => ["active_file ", "inactive_file "],
+        };
+        let of = |name: &str| {
+            let value = text.lines().find_map(|line| line.strip_prefix(name));
+            value.and_then(|value| value.trim().parse::<u64>().ok())
+        };
+        let parts = names.map(of);
+        parts.into_iter().flatten().fold(0, u64::saturating_add)
+    }
+}
+
+/// A mounted hierarchy, as `/proc/self/mountinfo` has it.
+struct Mounted<'t> {
+    /// The group that is to be seen at the mount point.
+    root: &'t str,
+    /// The mount point.
+    at: &'t str,
+}
+
+impl Hierarchy {
+    /// The directories of the process's group and of those above it that it can see. The root of a whole hierarchy
+    /// has no limit, and no files that tell one.
+    fn own_and_above(&self) -> impl Iterator<Item = &Path> {
+        let above = self.own.ancestors().take(CGROUP_DEPTH_MAX);
+        above.take_while(|group| group.starts_with(&self.mounted_at))
     }
 }
 
@@ -109,13 +219,6 @@ fn read(file: &File) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// The process's group of version 2 below the mount point, as `/proc/self/cgroup` names it.
-fn own_group(text: &str) -> Option<PathBuf> {
-    let path = text.lines().find_map(|line| line.strip_prefix("0::/"))?;
-    // Of a group outside the process's own view.
-    (!path.split('/').any(|name| name == "..")).then(|| PathBuf::from(path))
-}
-
 /// MemAvailable of `/proc/meminfo`, in bytes.
 fn available(text: &str) -> Option<u64> {
     let line = text
@@ -123,16 +226,6 @@ fn available(text: &str) -> Option<u64> {
         .find_map(|line| line.strip_prefix("MemAvailable:"))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     kib.checked_mul(1024)
-}
-
-/// Pages of files in the cache that can be let go of, of `memory.stat`, in bytes.
-fn file_bytes(text: &str) -> u64 {
-    let of = |name: &str| {
-        let value = text.lines().find_map(|line| line.strip_prefix(name));
-        value.and_then(|value| value.trim().parse::<u64>().ok())
-    };
-    let parts = ["active_file ", "inactive_file "].map(of);
-    parts.into_iter().flatten().fold(0, u64::saturating_add)
 }
 
 /// `avg10` of the line `some` of a pressure file, in hundredths of a percent.
@@ -170,11 +263,17 @@ mod tests {
         }
 
         fn figures(&self) -> MemoryFigures {
-            let root = self.0.path().join("groups");
-            let own = root.join("outer/inner");
-            MemoryWatch::open_at(&self.0.path().join("proc"), Some(&own), &root).figures()
+            MemoryWatch::open_at(&self.0.path().join("proc"), self.0.path()).figures()
         }
     }
+
+    const MOUNTS: &str = "25 1 0:22 / /sys rw - sysfs sysfs rw\n\
+        29 25 0:26 / /groups rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n";
+
+    /// A machine with groups of version 1, one hierarchy for each controller, as a container sees them.
+    const MOUNTS_OF_V1: &str = "30 25 0:27 /lxc/box /groups/cpu rw shared:5 - cgroup cgroup rw,cpu,cpuacct\n\
+        31 25 0:28 /lxc/box /groups/memory rw shared:6 - cgroup cgroup rw,memory\n\
+        32 25 0:29 / /groups/unified rw shared:7 - cgroup2 cgroup2 rw\n";
 
     fn group<'t>(max: &'t str, high: &'t str, current: &'t str, stat: &'t str) -> [&'t str; 4] {
         [max, high, current, stat]
@@ -190,13 +289,41 @@ mod tests {
         };
         let mut files = of("outer", outer);
         files.extend(of("outer/inner", inner));
-        files.push(("proc/meminfo".to_owned(), MEMINFO.to_owned()));
-        files.push(("proc/pressure/memory".to_owned(), PRESSURE.to_owned()));
+        let more = [
+            ("proc/meminfo", MEMINFO),
+            ("proc/pressure/memory", PRESSURE),
+            ("proc/self/cgroup", "1:name=systemd:/x\n0::/outer/inner\n"),
+            ("proc/self/mountinfo", MOUNTS),
+        ];
+        files.extend(more.map(|(path, text)| (path.to_owned(), text.to_owned())));
         let files: Vec<(&str, &str)> = files
             .iter()
             .map(|(name, text)| (name.as_str(), text.as_str()))
             .collect();
         Shown::new(&files).figures()
+    }
+
+    #[test]
+    fn groups_of_version_1_have_limits_too() {
+        const MIB: u64 = 1 << 20;
+        let files = |limit| {
+            let stat = "active_file 1\ntotal_active_file 10485760\ntotal_inactive_file 20971520\n";
+            [
+                ("proc/meminfo", MEMINFO),
+                ("proc/self/mountinfo", MOUNTS_OF_V1),
+                (
+                    "proc/self/cgroup",
+                    "4:cpu,cpuacct:/lxc/box/a\n3:memory:/lxc/box/a\n0::/\n",
+                ),
+                ("groups/memory/a/memory.limit_in_bytes", limit),
+                ("groups/memory/a/memory.usage_in_bytes", "104857600\n"),
+                ("groups/memory/a/memory.stat", stat),
+            ]
+        };
+        let limited = Shown::new(&files("536870912\n")).figures();
+        assert_eq!(limited.page_cache_bytes_max, Some((512 - 70) * MIB));
+        let unlimited = Shown::new(&files("9223372036854771712\n")).figures();
+        assert_eq!(unlimited.page_cache_bytes_max, Some(23_000_000 << 10));
     }
 
     #[test]
@@ -251,10 +378,40 @@ mod tests {
         ] {
             assert_eq!(available(text), None, "{text}");
         }
-        assert_eq!(own_group("1:cpu:/x\n0::/a/b\n"), Some("a/b".into()));
-        assert_eq!(own_group("0::/\n"), Some("".into()));
-        assert_eq!(own_group("0::/../up\n"), None);
-        assert_eq!(own_group("4:memory:/x\n"), None);
+    }
+
+    #[test]
+    fn the_own_group_is_found_where_the_process_can_see_it() {
+        let found = |version: Version, mounts, own| version.hierarchy(mounts, own, Path::new("/"));
+        let at = |mounted_at: &str, own: &str| {
+            Some(Hierarchy {
+                mounted_at: mounted_at.into(),
+                own: own.into(),
+            })
+        };
+        let (v1, v2) = (Version::V1, Version::V2);
+        let whole = at("/groups", "/groups/a/b");
+        assert_eq!(found(v2, MOUNTS, "1:cpu:/x\n0::/a/b\n"), whole);
+        assert_eq!(found(v2, MOUNTS, "0::/\n"), at("/groups", "/groups/"));
+        assert_eq!(found(v2, MOUNTS, "0::/../up\n"), None);
+        assert_eq!(found(v2, MOUNTS, "4:memory:/x\n"), None);
+        assert_eq!(found(v2, "", "0::/a\n"), None);
+        let boxed = |own: &str| at("/groups/memory", &format!("/groups/memory/{own}"));
+        let own = "3:cpu:/lxc/box/x\n4:hugetlb,memory:/lxc/box/a\n";
+        assert_eq!(found(v1, MOUNTS_OF_V1, own), boxed("a"));
+        assert_eq!(found(v1, MOUNTS_OF_V1, "4:memory:/lxc/box\n"), boxed(""));
+        // With a view of its own the process names its group from there.
+        assert_eq!(found(v1, MOUNTS_OF_V1, "4:memory:/lxc/boxes\n"), boxed(""));
+        assert_eq!(found(v1, MOUNTS, own), None);
+        for line in [
+            "",
+            " - ",
+            "1 2 3 4 - cgroup2",
+            "1 2 3 4 5 - ",
+            "x - cgroup y",
+        ] {
+            assert!(v1.mounted(line).is_none(), "{line}");
+        }
     }
 
     #[test]
