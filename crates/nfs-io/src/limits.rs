@@ -185,8 +185,8 @@ pub const AUTO_CALM_CALLS: u32 = 4096;
 /// one or two hundred.
 pub const AUTO_SLOWER_CALLS: u32 = 1 << 16;
 
-/// One call in this many is timed and looked after in the page cache: a system call of less than a
-/// microsecond.
+/// Of one call in this many it is noted when it came, and the page cache is asked for its range: a system call of
+/// less than a microsecond.
 pub const AUTO_SAMPLED_CALLS: u32 = 16;
 
 /// So far ahead of a sequential reader the page cache is looked at, since the kernel's own read-ahead has

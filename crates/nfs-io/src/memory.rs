@@ -88,6 +88,12 @@ impl MemoryWatch {
         }
     }
 
+    /// The smallest limit of the process's control group and those above it, in bytes; `None` without one.
+    #[must_use]
+    pub fn limit_bytes(&self) -> Option<u64> {
+        self.groups.iter().filter_map(Group::limit_bytes).min()
+    }
+
     /// Asks the kernel. Some system calls: not for a thread that serves calls.
     #[must_use]
     pub fn figures(&self) -> MemoryFigures {
@@ -123,11 +129,16 @@ impl Group {
         })
     }
 
-    /// What the group's limit leaves for the page cache beside what cannot be let go of. `None` without a limit.
-    fn page_cache_bytes_max(&self) -> Option<u64> {
+    /// What the group and those below it may have in all. `None` without a limit.
+    fn limit_bytes(&self) -> Option<u64> {
         let limit = |file: &File| read(file)?.trim().parse::<u64>().ok();
         let limits = [limit(&self.max), self.high.as_ref().and_then(limit)];
-        let limit = limits.into_iter().flatten().min()?;
+        limits.into_iter().flatten().min()
+    }
+
+    /// What the group's limit leaves for the page cache beside what cannot be let go of. `None` without a limit.
+    fn page_cache_bytes_max(&self) -> Option<u64> {
+        let limit = self.limit_bytes()?;
         let current = read(&self.current)?.trim().parse::<u64>().ok()?;
         let cached = self.version.file_bytes(&read(&self.stat)?);
         Some(limit.saturating_sub(current.saturating_sub(cached)))

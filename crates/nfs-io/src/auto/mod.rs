@@ -1,7 +1,7 @@
 //! Which [`Mode`] suits a file, from what its calls have in common.
 //!
 //! A [`History`] belongs to an open file and is forgotten with it. It is told of every READ and WRITE before it
-//! moves a byte ([`History::judge`]), and of how long some of them took, and says which mode the calls of that
+//! moves a byte ([`History::judge`]), and of when some of them came, and says which mode the calls of that
 //! direction go in. The rules are in `rules.rs`; how often a mode may change is here. Pure: no
 //! clock, no I/O, no allocation, of fixed size; never panics. The same calls always give the same answers.
 
@@ -65,8 +65,8 @@ pub struct Verdict {
     pub instead_of: Option<Mode>,
     /// The mode was another one for the call before.
     pub switch: Option<Switch>,
-    /// Whoever moves the bytes is to say how long it took ([`History::took`]), and what of a range is in the page
-    /// cache ([`History::found_cached`]) if there is one.
+    /// Whoever moves the bytes is to say when the call came ([`History::sampled_at`]), and what of a range is in
+    /// the page cache ([`History::found_cached`]) if there is one.
     pub sample: bool,
     /// Where in the file to look for that, in bytes.
     pub look_at: Option<u64>,
@@ -116,7 +116,7 @@ pub struct Evidence {
     pub reused: Option<u8>,
     /// Percent of what was looked for in the page cache that was there; `None` while that is not known.
     pub cached: Option<u8>,
-    /// Nanoseconds per 16 KiB and call, in each mode of [`Mode::ALL`] that was tried and timed.
+    /// Nanoseconds from one call to the next, per 16 KiB and call, in each mode of [`Mode::ALL`] that was tried.
     pub cost: [Option<u32>; Mode::ALL.len()],
 }
 
@@ -144,6 +144,8 @@ struct Flow {
     stable: Share,
     reused: Sampled,
     cached: Sampled,
+    /// When the last sampled call came, if the mode has been the same since.
+    sampled_at: Option<u64>,
     cost: [Cost; Mode::ALL.len()],
 }
 
@@ -158,7 +160,7 @@ struct Sampled {
     samples: u8,
 }
 
-/// How long calls took in one mode.
+/// How soon one call followed another in one mode, at its best.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cost {
     nanos: u32,
@@ -203,11 +205,17 @@ impl History {
         copy.judge(call, around)
     }
 
-    /// A call was moved in `mode` and took `nanos` nanoseconds for `bytes` bytes.
-    pub fn took(&mut self, direction: Direction, mode: Mode, bytes: u64, nanos: u64) {
-        let cost = self.flow_mut(direction).cost.get_mut(mode as usize);
-        if let Some(cost) = cost {
-            cost.note(bytes, nanos);
+    /// The call that was to be sampled came `nanos` nanoseconds after some moment, the same for all calls. Calls of
+    /// clients that wait for replies come as fast as they are answered, however many of them are under way at once,
+    /// which the time that each of them takes does not tell.
+    pub fn sampled_at(&mut self, direction: Direction, nanos: u64) {
+        let flow = self.flow_mut(direction);
+        let Some(before) = flow.sampled_at.replace(nanos) else {
+            return;
+        };
+        if let Some(cost) = flow.cost.get_mut(flow.mode as usize) {
+            let apart = nanos.saturating_sub(before) / u64::from(AUTO_SAMPLED_CALLS);
+            cost.note(flow.mean_bytes.into(), apart);
         }
     }
 
@@ -442,6 +450,7 @@ impl Flow {
         if let Some(cost) = self.cost.get_mut(to as usize) {
             *cost = Cost::default();
         }
+        self.sampled_at = None;
         Switch { from, to, reason }
     }
 
@@ -529,7 +538,7 @@ impl Sampled {
 }
 
 impl Cost {
-    /// Timed calls before they count.
+    /// Times between calls before they count.
     const ENOUGH: u8 = 8;
     /// What a call costs whatever its size, as if it were so many bytes more.
     const CALL_BYTES: u64 = 16 << 10;
@@ -538,12 +547,12 @@ impl Cost {
         let per_call =
             nanos.saturating_mul(Self::CALL_BYTES) / bytes.saturating_add(Self::CALL_BYTES);
         let per_call = u32::try_from(per_call).unwrap_or(u32::MAX);
-        if self.samples == 0 {
-            self.nanos = per_call;
-        } else {
-            let sum = u64::from(self.nanos) * 7 + u64::from(per_call);
-            self.nanos = u32::try_from(sum / 8).unwrap_or(u32::MAX);
-        }
+        // The best of late: what takes longer may have waited for the client, and not for the disk.
+        let faded = match self.samples {
+            0 => u32::MAX,
+            _ => self.nanos.saturating_add(self.nanos / 64),
+        };
+        self.nanos = per_call.min(faded);
         self.samples = self.samples.saturating_add(1);
     }
 

@@ -321,22 +321,38 @@ fn what_a_file_does_not_take_is_given_up_at_once_and_said() {
 
 #[test]
 fn a_mode_that_is_slower_than_the_one_before_is_given_up_for_long() {
+    // A call every 20 microseconds, or every 200 in direct.
+    let (modes, evidence) = paced(|mode, _| if mode == Mode::Direct { 200 } else { 20 });
+    let slower = (Mode::Buffered, Reason::Slower);
+    assert_eq!(modes, [(Mode::Direct, Reason::Scattered), slower]);
+    assert_eq!(evidence.switches as usize, modes.len());
+}
+
+#[test]
+fn a_client_that_makes_pauses_is_not_taken_for_a_slow_mode() {
+    // As fast in either mode; after the change the client rests before nine of ten calls that are sampled.
+    let (modes, _) = paced(|mode, call| match mode {
+        Mode::Direct if call % 160 > 16 => 20_000,
+        Mode::Direct | Mode::DontCache | Mode::Buffered => 20,
+    });
+    assert_eq!(modes, [(Mode::Direct, Reason::Scattered)]);
+}
+
+/// The changes of mode of small READs here and there, each so many microseconds after the one before as `apart`
+/// says for the mode and the number of the call.
+fn paced(apart: impl Fn(Mode, u64) -> u64) -> (Vec<(Mode, Reason)>, Evidence) {
     let mut history = History::default();
-    let mut modes = Vec::new();
-    for at in anywhere(60_000, 4 * KIB, 8 * GIB) {
+    let (mut modes, mut now) = (Vec::new(), 0);
+    for (number, at) in (0..).zip(anywhere(60_000, 4 * KIB, 8 * GIB)) {
         let call = read(at, 4 * KIB, 8 * GIB);
         let verdict = history.judge(&call, &around());
-        let slow = verdict.mode == Mode::Direct;
+        now += apart(verdict.mode, number) * 1000;
         if verdict.sample {
-            let nanos = if slow { 200_000 } else { 20_000 };
-            history.took(Direction::Read, verdict.mode, call.bytes, nanos);
+            history.sampled_at(Direction::Read, now);
         }
         modes.extend(verdict.switch.map(|switch| (switch.to, switch.reason)));
     }
-    let slower = (Mode::Buffered, Reason::Slower);
-    assert_eq!(modes, [(Mode::Direct, Reason::Scattered), slower]);
-    let evidence = history.evidence(Direction::Read);
-    assert_eq!(evidence.switches as usize, modes.len());
+    (modes, history.evidence(Direction::Read))
 }
 
 #[test]
@@ -460,6 +476,7 @@ proptest! {
         let mut random = Random(seed | 1);
         let mut history = History::default();
         let (mut calls, mut switches, mut last) = ([0_u64; 2], [0_u64; 2], [None::<u64>; 2]);
+        let mut now = 0_u64;
         for stretch in stretches {
             let mut at = 0_u64;
             for _ in 0..stretch.calls {
@@ -471,8 +488,9 @@ proptest! {
                 (call.stable, call.hint) = (stretch.stable, stretch.hint);
                 let verdict = history.judge(&call, &stretch.around);
                 let way = stretch.direction as usize;
+                now = now.saturating_add(stretch.nanos);
                 if verdict.sample {
-                    history.took(stretch.direction, verdict.mode, call.bytes, stretch.nanos);
+                    history.sampled_at(stretch.direction, now);
                     history.found_cached(stretch.direction, u64::from(stretch.cached), 1);
                 }
                 if let Some(switch) = verdict.switch {

@@ -18,6 +18,7 @@ pub use super::residency::Meter;
 pub use super::trials::{DirectTrials, FILE_BYTES, Outcome, Trials};
 use crate::caps::{self, Capability};
 use crate::fs::{self, FileKind, FsStat, OFlags};
+use crate::memory::MemoryWatch;
 use crate::mounts::{Mount, mounts};
 use crate::probe::{UringFacts, uring};
 use crate::{Errno, Result};
@@ -258,12 +259,13 @@ pub fn process() -> ProcessFacts {
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let kernel = kernel.trim_end().to_owned();
     let memory = std::fs::read_to_string("/proc/meminfo").ok();
+    let memory = memory.as_deref().and_then(memory_total);
     ProcessFacts {
         kernel_version: version(&kernel),
         kernel,
-        memory_bytes: [memory.as_deref().and_then(memory_total), cgroup_memory()]
+        memory_bytes: memory
             .into_iter()
-            .flatten()
+            .chain(MemoryWatch::open().limit_bytes())
             .min(),
         uid: rustix::process::geteuid().as_raw(),
         capabilities: Capability::ALL.map(|one| (one.name(), caps::has(one))),
@@ -283,17 +285,6 @@ fn memory_total(meminfo: &str) -> Option<u64> {
     let total = lines.find_map(|line| line.strip_prefix("MemTotal:"))?;
     let kib: u64 = total.trim().strip_suffix("kB")?.trim().parse().ok()?;
     kib.checked_mul(1024)
-}
-
-/// The smallest limit of the process's control group and those above it.
-fn cgroup_memory() -> Option<u64> {
-    let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
-    let group = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
-    let limit_of = |group: &Path| {
-        let file = Path::new("/sys/fs/cgroup").join(group).join("memory.max");
-        std::fs::read_to_string(file).ok()?.trim().parse().ok()
-    };
-    Path::new(group).ancestors().filter_map(limit_of).min()
 }
 
 #[cfg(test)]

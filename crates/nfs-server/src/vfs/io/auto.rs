@@ -8,9 +8,9 @@
 use std::os::fd::AsFd as _;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::Instant;
 
-use nfs_io::auto::{Around, Call, Direction, History, Verdict};
+use nfs_io::auto::{Around, Call, Direction, History};
 use nfs_io::fs;
 use nfs_io::memory::MemoryWatch;
 use parking_lot::Mutex;
@@ -40,6 +40,8 @@ impl FileAuto {
 /// The machine around, as it was found last.
 pub(crate) struct Surroundings {
     watch: MemoryWatch,
+    /// The moment from which the times of calls are counted.
+    began: Instant,
     memory_bytes: AtomicU64,
     pressure: AtomicU16,
     pressed: AtomicBool,
@@ -55,6 +57,7 @@ impl Surroundings {
         let unknown = Around::default();
         let surroundings = Self {
             watch,
+            began: Instant::now(),
             memory_bytes: AtomicU64::new(unknown.memory_bytes),
             pressure: AtomicU16::new(unknown.pressure),
             pressed: AtomicBool::new(unknown.pressed),
@@ -80,6 +83,11 @@ impl Surroundings {
         self.flooded.store(now.flooded, Ordering::Relaxed);
         self.streamed_bytes
             .store(now.streamed_bytes, Ordering::Relaxed);
+    }
+
+    /// The time, in nanoseconds since the start.
+    fn nanos(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
     /// What was found last.
@@ -143,14 +151,21 @@ impl Vfs {
         choice: &mut Choice,
         call: &IoCall,
         facts: &IoFacts<'_>,
-    ) -> Option<Verdict> {
+    ) {
         if !choice.is_judged() {
-            return None;
+            return;
         }
         let judged = call_of(choice, call, facts);
         let around = self.surroundings.now();
         let history = target.object.io.auto.history();
-        let verdict = history.lock().judge(&judged, &around);
+        let verdict = {
+            let mut history = history.lock();
+            let verdict = history.judge(&judged, &around);
+            if verdict.sample {
+                history.sampled_at(judged.direction, self.surroundings.nanos());
+            }
+            verdict
+        };
         if verdict.streamed_bytes > 0 {
             let streamed = &self.surroundings.streamed_since;
             streamed.fetch_add(verdict.streamed_bytes.into(), Ordering::Relaxed);
@@ -170,7 +185,6 @@ impl Vfs {
         {
             look_into_cache(&target.object, call.io, at, judged.bytes);
         }
-        Some(verdict)
     }
 
     /// The mode of READs of `bytes` that come now, as far as that is known.
@@ -197,11 +211,4 @@ fn look_into_cache(object: &Object, io: Io, at: u64, bytes: u64) {
         let mut history = object.io.auto.history().lock();
         history.found_cached(direction_of(io), found.cached, pages);
     }
-}
-
-/// Tells the history of `object` how long a call took.
-pub(super) fn took(object: &Object, io: Io, mode: nfs_io::Mode, bytes: usize, time: Duration) {
-    let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-    let mut history = object.io.auto.history().lock();
-    history.took(direction_of(io), mode, bytes as u64, nanos);
 }

@@ -54,11 +54,7 @@ impl Vfs {
         let wanted = transfer.decision.bytes();
         let mut ahead = self.reading(target, &transfer.decision, &before.stat);
         let ahead = ahead.as_mut();
-        let began = transfer.begin_timing();
         let read = self.read_range(engine, target, &mut transfer, ahead).await;
-        if let Ok((data, _)) = &read {
-            transfer.end_timing(began, data.len());
-        }
         transfer.count(target, read.as_ref().map_or(0, |(data, _)| data.len()));
         let (data, share) = read?;
         let done = data.len() as u64;

@@ -3,16 +3,13 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
 
 use nfs_io::Mode;
-use nfs_io::auto::Verdict;
 use nfs_io::fs::{self, Stat};
 use nfs_io::plan::Segment;
 
 use super::super::staging::Staged;
 use super::super::{Object, Result};
-use super::auto;
 use super::decide::{Decision, Failure, IoCall, IoFacts, choose, decide, len_of};
 use crate::exports::policy::Io;
 use crate::operate::io_counters::{Reason, Tally};
@@ -32,8 +29,6 @@ pub(super) struct Transfer<'c> {
     pub(super) tally: Tally,
     /// Where a WRITE's ends are staged.
     pub(super) staged: Option<Staged>,
-    /// What was chosen from what was seen of the file, taken or not.
-    judged: Option<Verdict>,
 }
 
 impl<'c> Transfer<'c> {
@@ -49,7 +44,7 @@ impl<'c> Transfer<'c> {
             refused: object.io.refusals.of(call.io),
         };
         let mut choice = choose(&policy, call, &facts);
-        let judged = vfs.judge(target, &mut choice, call, &facts);
+        vfs.judge(target, &mut choice, call, &facts);
         let decision = decide(choice, call, &facts)?;
         let mut tally = Tally::default();
         if let Some(reason) = decision.fallback {
@@ -62,22 +57,7 @@ impl<'c> Transfer<'c> {
             decision,
             tally,
             staged: None,
-            judged,
         })
-    }
-
-    /// When the call's bytes begin to be moved, if that is to be timed.
-    pub(super) fn begin_timing(&self) -> Option<Instant> {
-        let judged = self.judged.filter(|verdict| verdict.sample);
-        judged.map(|_| Instant::now())
-    }
-
-    /// `bytes` were moved since `began`.
-    pub(super) fn end_timing(&self, began: Option<Instant>, bytes: usize) {
-        if let Some(began) = began {
-            let mode = self.decision.choice.mode;
-            auto::took(self.object, self.io, mode, bytes, began.elapsed());
-        }
     }
 
     /// What to move after `segment` failed, if the decision has an answer to that; the file's refusal is

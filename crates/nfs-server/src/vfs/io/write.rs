@@ -111,16 +111,11 @@ impl Vfs {
         mut data: Buf,
     ) -> Result<usize> {
         let offset = transfer.decision.asked().start;
-        let began = transfer.begin_timing();
         let written = match self.stage(target, file, transfer, &mut data).await {
             Ok(()) => self.write_range(engine, target, file, transfer, data).await,
             Err(error) => Err(error),
         };
-        let written = transfer.end_staging(written, offset);
-        if let Ok(written) = written {
-            transfer.end_timing(began, written);
-        }
-        written
+        transfer.end_staging(written, offset)
     }
 
     /// Writes the segments in ascending order: a failure leaves a beginning, which is what a reply can tell.
