@@ -24,6 +24,16 @@ pub const BUDGET_HUGE_PAGES_MIN: u64 = 32;
 /// waits; making one anew costs as much as moving its bytes.
 pub const BUFFER_IDLE_FRACTION: u64 = 2;
 
+/// Largest value of an extended attribute, in bytes: the kernel's XATTR_SIZE_MAX. Most file systems take less.
+pub const XATTR_VALUE_BYTES_MAX: usize = 64 << 10;
+
+/// Longest list of the names of an object's extended attributes, in bytes: the kernel's XATTR_LIST_MAX.
+pub const XATTR_LIST_BYTES_MAX: usize = 64 << 10;
+
+/// Longest name of an extended attribute without its `user.`, in bytes: the kernel's XATTR_NAME_MAX (255) holds for
+/// both together.
+pub const USER_XATTR_NAME_BYTES_MAX: usize = 250;
+
 /// Longest kernel file handle (`MAX_HANDLE_SZ` of `<linux/exportfs.h>`).
 pub const KERNEL_HANDLE_BYTES_MAX: usize = 128;
 

@@ -314,7 +314,8 @@ const ALLOWED: &[&str] = &[
      access faccessat faccessat2 getdents getdents64 getcwd readlink readlinkat mkdir mkdirat mknod \
      mknodat unlink unlinkat rmdir rename renameat renameat2 link linkat symlink symlinkat chmod \
      fchmod fchmodat fchmodat2 chown lchown fchown fchownat utimensat futimesat statfs fstatfs \
-     getxattr lgetxattr fgetxattr listxattr llistxattr flistxattr umask",
+     getxattr lgetxattr fgetxattr listxattr llistxattr flistxattr setxattr lsetxattr fsetxattr \
+     removexattr lremovexattr fremovexattr umask",
     // Sockets, events, rings. The families of sockets are limited below.
     "bind listen accept accept4 connect getsockname getpeername getsockopt setsockopt sendto sendmsg \
      sendmmsg recvfrom recvmsg recvmmsg shutdown epoll_create epoll_create1 epoll_ctl epoll_wait \

@@ -18,6 +18,7 @@ mod space;
 mod stat;
 mod statfs;
 mod vectored;
+mod xattr;
 
 pub use attributes::{Access, SetTime, access, chmod, chown, set_times, truncate};
 pub use data::{
@@ -40,6 +41,9 @@ pub use space::{
 pub use stat::{Stat, Timestamp, statx, statx_at, statx_cached};
 pub use statfs::{FsStat, PathConf, file_size_max, is_local, path_conf, statfs};
 pub use vectored::{read_pieces, write_pieces};
+pub use xattr::{
+    XattrFlags, has_user_xattrs, remove_user_xattr, set_user_xattr, user_xattr, user_xattrs,
+};
 
 use crate::{Errno, Result};
 
