@@ -174,6 +174,16 @@ pub const READDIR_BYTES_MAX: u32 = 1 << 20;
 /// Memory that a listing takes while it is made, as a multiple of its reply: entries are kept as
 /// values before they are encoded.
 pub const READDIR_MEMORY_FACTOR: u64 = 5;
+/// Longest name of an extended attribute, bytes: the kernel's 255 with its `user.`. A longer one is
+/// NFS4ERR_NAMETOOLONG.
+pub const XATTR_NAME_BYTES_MAX: usize = nfs_io::limits::USER_XATTR_NAME_BYTES_MAX;
+/// Largest value of an extended attribute, bytes, as the kernel has it. A larger one is NFS4ERR_XATTR2BIG.
+pub const XATTR_VALUE_BYTES_MAX: usize = nfs_io::limits::XATTR_VALUE_BYTES_MAX;
+/// Longest list of the names of an object's extended attributes, bytes, as the kernel has it.
+pub const XATTR_LIST_BYTES_MAX: usize = nfs_io::limits::XATTR_LIST_BYTES_MAX;
+/// Memory that the answer to a GETXATTR or LISTXATTRS takes, bytes: the largest value or list, and as much again for
+/// each of its copies on the way into the reply.
+pub const XATTR_MEMORY_BYTES: u64 = 4 * (64 << 10);
 /// Descriptors kept free for listeners, the state directory, mounts, and calls in progress.
 pub const FDS_RESERVED: usize = 256;
 /// Most connections, further bounded by half of the descriptor limit.

@@ -184,7 +184,7 @@ impl Vfs {
 
     /// What has to be flushed for the attributes of an object of `size` bytes to be stable. Data that was not
     /// committed, or was written on the server's own host, is no part of that, and may be much.
-    fn flush_of_attributes(&self, object: &Object, size: u64) -> Flush {
+    pub(super) fn flush_of_attributes(&self, object: &Object, size: u64) -> Flush {
         let small = size <= limits::FLUSHED_WITH_DATA_BYTES_MAX && !object.io.has_unstable();
         match self.flush_of(object) {
             Flush::Inode { id, fd } if object.kind == FileKind::Regular && !small => {

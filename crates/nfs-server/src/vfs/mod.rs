@@ -42,6 +42,7 @@ mod trees;
 mod walk;
 mod wcc;
 mod why;
+mod xattrs;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
@@ -85,6 +86,7 @@ pub(crate) use tree::{Mount, Tree};
 pub(crate) use trees::Trees;
 pub(crate) use wcc::{Wcc, WithWcc};
 pub(crate) use why::{FileFacts, KnownName};
+pub(crate) use xattrs::SetXattr;
 
 /// The files of all exports, and what the operations on them share. Made once at start; every shard and
 /// helper thread holds it.

@@ -66,6 +66,8 @@ pub(crate) struct Mount {
     pub(crate) block_bytes: u64,
     /// The largest file it takes, found by asking it (0 where it could not be asked).
     pub(crate) file_size_max: u64,
+    /// It has extended attributes of the user's namespace.
+    pub(crate) user_xattrs: bool,
     /// Opened for reading: `open_by_handle_at` does not take an `O_PATH` descriptor.
     fd: Arc<OwnedFd>,
     path: PathBuf,
@@ -92,6 +94,7 @@ impl Mount {
         let mark = number_of(&key.0.to_be_bytes(), &mark(stat, &facts).0);
         let path = fs::fd_path(fd.as_fd())?;
         let file_size_max = fs::file_size_max(fd.as_fd()).unwrap_or(0);
+        let user_xattrs = fs::has_user_xattrs(fd.as_fd());
         Ok(Self {
             key,
             export_id,
@@ -103,6 +106,7 @@ impl Mount {
             local: fs::is_local(facts.fs_type),
             block_bytes: facts.bsize,
             file_size_max,
+            user_xattrs,
             fd: Arc::new(fd),
             path,
             read_share: OnceLock::new(),

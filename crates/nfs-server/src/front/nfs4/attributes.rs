@@ -71,6 +71,7 @@ const SERVED: Bitmap4 = set(&[
     Attribute::FsCharsetCap,
     Attribute::CloneBlksize,
     Attribute::ChangeAttrType,
+    Attribute::XattrSupport,
 ]);
 
 /// Of what is served, what only the file system as a whole can tell.
@@ -113,7 +114,11 @@ const fn set(attributes: &[Attribute]) -> Bitmap4 {
 pub(super) fn supported(minor: MinorVersion) -> Bitmap4 {
     match minor {
         MinorVersion::V0 | MinorVersion::V1 => {
-            let later = [Attribute::CloneBlksize, Attribute::ChangeAttrType];
+            let later = [
+                Attribute::CloneBlksize,
+                Attribute::ChangeAttrType,
+                Attribute::XattrSupport,
+            ];
             SERVED.minus(&set(&later))
         }
         MinorVersion::V2 => SERVED,
@@ -234,6 +239,7 @@ pub(super) fn encode_known(
         most => most,
     });
     values.clone_blksize = u32::try_from(mount.block_bytes).ok();
+    values.xattr_support = Some(mount.user_xattrs);
     if let Some(facts) = known.facts {
         of_file_system(&mut values, facts);
     }
@@ -343,6 +349,7 @@ pub(super) fn encode_node(
         time_modify: epoch,
         mounted_on_fileid: fileid,
         clone_blksize: Some(0),
+        xattr_support: Some(false),
         ..of_server(cx, minor)
     };
     values.encode_asked(wanted, &mut Encoder::new(out));

@@ -24,7 +24,9 @@ fn deed(compound: &Compound<'_>, op: &ArgOp<'_>) -> Option<Deed> {
         ArgOp::Read(_) | ArgOp::ReadPlus(_) => object(Operation::Read),
         ArgOp::Write(_) | ArgOp::Allocate(_) | ArgOp::Deallocate(_) => object(Operation::Write),
         ArgOp::Copy(_) | ArgOp::Clone(_) => object(Operation::Write),
-        ArgOp::Setattr(_) => object(Operation::Setattr),
+        ArgOp::Setattr(_) | ArgOp::Setxattr(_) | ArgOp::Removexattr(_) => {
+            object(Operation::Setattr)
+        }
         ArgOp::Create(args) => {
             let operation = match args.objtype {
                 Createtype4::Dir => Operation::Mkdir,

@@ -21,6 +21,7 @@ mod session;
 mod space;
 mod stateids;
 mod status;
+mod xattr;
 
 use nfs_wire::Decoder;
 use nfs_wire::nfs4::{
@@ -271,6 +272,10 @@ async fn perform_of_42(compound: &mut Compound<'_>, op: &ArgOp<'_>, out: &mut Ve
         ArgOp::Copy(args) => space::copy(compound, args, out).await,
         ArgOp::Deallocate(args) => space::deallocate(compound, args).await,
         ArgOp::IoAdvise(args) => space::io_advise(compound, args, out),
+        ArgOp::Getxattr(args) => xattr::getxattr(compound, args, out).await,
+        ArgOp::Listxattrs(args) => xattr::listxattrs(compound, args, out).await,
+        ArgOp::Removexattr(args) => xattr::removexattr(compound, args, out).await,
+        ArgOp::Setxattr(args) => xattr::setxattr(compound, args, out).await,
         ArgOp::Seek(args) => space::seek(compound, args, out).await,
         _ => Err(Nfsstat4::Notsupp),
     }

@@ -2,9 +2,10 @@
 
 use nfs_wire::nfs4::ops::{
     ACCESS4_DELETE, ACCESS4_EXECUTE, ACCESS4_EXTEND, ACCESS4_LOOKUP, ACCESS4_MODIFY, ACCESS4_READ,
-    AccessArgs, AccessOk, GetattrArgs, ReadlinkOk, SetattrArgs, VerifyArgs,
+    ACCESS4_XALIST, ACCESS4_XAREAD, ACCESS4_XAWRITE, AccessArgs, AccessOk, GetattrArgs, ReadlinkOk,
+    SetattrArgs, VerifyArgs,
 };
-use nfs_wire::nfs4::{Bitmap4, Linktext4, Nfsstat4};
+use nfs_wire::nfs4::{Bitmap4, Linktext4, MinorVersion, Nfsstat4};
 
 use super::attributes::{self, Wanted};
 use super::compound::{Compound, Done, put};
@@ -48,6 +49,14 @@ pub(super) async fn setattr(
 }
 
 pub(super) async fn access(compound: &Compound<'_>, args: &AccessArgs, out: &mut Vec<u8>) -> Done {
+    let of_xattrs = match (compound.minor, compound.current()?) {
+        (MinorVersion::V2, Place::File(target)) if target.object.mount.user_xattrs => XATTR_ACCESS,
+        _ => &[],
+    };
+    let known = |meanings: &'static [(u32, Access)]| {
+        let all = meanings.iter().chain(of_xattrs);
+        all.filter(|(bit, _)| args.access & bit != 0)
+    };
     let (meanings, granted) = match compound.current()? {
         Place::Node(_) => (DIRECTORY_ACCESS, Access::READ | Access::EXECUTE),
         Place::File(target) => {
@@ -56,8 +65,7 @@ pub(super) async fn access(compound: &Compound<'_>, args: &AccessArgs, out: &mut
             } else {
                 FILE_ACCESS
             };
-            let asked = meanings.iter().filter(|(bit, _)| args.access & bit != 0);
-            let wanted = asked.fold(Access::NONE, |wanted, (_, needs)| wanted | *needs);
+            let wanted = known(meanings).fold(Access::NONE, |wanted, (_, needs)| wanted | *needs);
             let (granted, _) = compound
                 .cx
                 .vfs()
@@ -67,7 +75,7 @@ pub(super) async fn access(compound: &Compound<'_>, args: &AccessArgs, out: &mut
             (meanings, granted)
         }
     };
-    let known = meanings.iter().filter(|(bit, _)| args.access & bit != 0);
+    let known = known(meanings);
     let supported = known.clone().fold(0, |bits, (bit, _)| bits | bit);
     let access = known
         .filter(|(_, needs)| granted.contains(*needs))
@@ -89,6 +97,12 @@ const DIRECTORY_ACCESS: &[(u32, Access)] = &[
     (ACCESS4_MODIFY, Access::WRITE_EXECUTE),
     (ACCESS4_EXTEND, Access::WRITE_EXECUTE),
     (ACCESS4_DELETE, Access::WRITE_EXECUTE),
+];
+/// The same of extended attributes, of any object (RFC 8276 §8.5).
+const XATTR_ACCESS: &[(u32, Access)] = &[
+    (ACCESS4_XAREAD, Access::READ),
+    (ACCESS4_XAWRITE, Access::WRITE),
+    (ACCESS4_XALIST, Access::READ),
 ];
 
 /// # Errors

@@ -96,6 +96,9 @@ fn status_of_errno(errno: Errno) -> Nfsstat4 {
         Errno::DQUOT => Nfsstat4::Dquot,
         Errno::STALE => Nfsstat4::Stale,
         Errno::OPNOTSUPP | Errno::NOSYS => Nfsstat4::Notsupp,
+        // Only calls about extended attributes end so (RFC 8276 §8.4).
+        Errno::NODATA => Nfsstat4::Noxattr,
+        Errno::TOOBIG => Nfsstat4::Xattr2big,
         // A program that runs is a file that is open (RFC 8881 §15.1.4.4).
         Errno::TXTBSY => Nfsstat4::FileOpen,
         // What passes by itself: the client tries again later.
