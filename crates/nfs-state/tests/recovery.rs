@@ -585,8 +585,15 @@ fn reading_past_a_reservation_is_for_reading_only() {
     );
     assert_eq!(
         (read(StateRef::ReadBypass), write(StateRef::ReadBypass)),
-        (None, bad)
+        (None, locked)
     );
+    let free = crate::file();
+    let write = |with| {
+        state
+            .io_right::<Write>(&request, &user, with, &free, now)
+            .err()
+    };
+    assert_eq!(write(StateRef::ReadBypass), None, "it is as if anonymous");
     assert_eq!(
         (read(StateRef::Current), write(StateRef::Current)),
         (bad, bad)

@@ -73,16 +73,17 @@ impl<P> State<P> {
     ) -> Result<IoRight<A, P>, Refused> {
         match with {
             StateRef::Named(id) => Ok(named(by, principal, id, file)?),
-            StateRef::Anonymous => {
-                self.grace.check_over()?;
-                self.check_denied(A::BITS, file, now)?;
-                Ok(IoRight::PerCall(None))
-            }
             StateRef::ReadBypass if A::BITS == Bits::READ => {
                 self.grace.check_over()?;
                 Ok(IoRight::PerCall(None))
             }
-            StateRef::ReadBypass | StateRef::Current => Err(Error::BadStateId.into()),
+            // Of anything but a READ, passing over reservations is no part (RFC 8881 §8.2.3).
+            StateRef::Anonymous | StateRef::ReadBypass => {
+                self.grace.check_over()?;
+                self.check_denied(A::BITS, file, now)?;
+                Ok(IoRight::PerCall(None))
+            }
+            StateRef::Current => Err(Error::BadStateId.into()),
         }
     }
 
