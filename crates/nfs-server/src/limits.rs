@@ -184,6 +184,11 @@ pub const XATTR_LIST_BYTES_MAX: usize = nfs_io::limits::XATTR_LIST_BYTES_MAX;
 /// Memory that the answer to a GETXATTR or LISTXATTRS takes, bytes: the largest value or list, and as much again for
 /// each of its copies on the way into the reply.
 pub const XATTR_MEMORY_BYTES: u64 = 4 * (64 << 10);
+/// Most parts, data and holes, of what one READ_PLUS reads; what would be more is sent as data.
+pub const READ_PLUS_SEGMENTS_MAX: usize = 8;
+/// Holes that READ_PLUS tells apart from data, bytes: the zeros of shorter ones are sent, which costs less than reading
+/// the data around them apart.
+pub const READ_PLUS_HOLE_BYTES_MIN: u64 = 64 << 10;
 /// Descriptors kept free for listeners, the state directory, mounts, and calls in progress.
 pub const FDS_RESERVED: usize = 256;
 /// Most connections, further bounded by half of the descriptor limit.

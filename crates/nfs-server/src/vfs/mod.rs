@@ -80,7 +80,7 @@ pub(crate) use nfs_io::fs::FileKind;
 pub(crate) use object::{Object, Opened};
 pub(crate) use readdir::{DirEntry, Listing};
 pub(crate) use room::Turn;
-pub(crate) use space::{Content, Extent};
+pub(crate) use space::{Content, Extent, Layout};
 pub(crate) use target::{Actor, Target};
 pub(crate) use tree::{Mount, Tree};
 pub(crate) use trees::Trees;

@@ -1,6 +1,7 @@
 //! The space of a file: taken, given back, looked through for holes, and shared with another file; and bytes that
 //! go from one file to another without leaving the kernel.
 
+use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
@@ -27,6 +28,17 @@ pub(crate) struct Extent {
     pub(crate) offset: u64,
     pub(crate) len: u64,
 }
+
+/// Where a range of a file has data and where holes.
+#[derive(Debug)]
+pub(crate) struct Layout {
+    pub(crate) segments: Vec<(Content, Range<u64>)>,
+    /// Bytes of the file.
+    pub(crate) size: u64,
+}
+
+/// The unit in which statx(2) counts an object's blocks, whatever the file system's are.
+const STAT_BLOCK_BYTES: u64 = 512;
 
 impl Vfs {
     /// Takes space for bytes of a file, so that writing there does not fail for want of it. The file becomes as long as
@@ -129,6 +141,46 @@ impl Vfs {
         self.blocking(target.queue(), look).await?
     }
 
+    /// Where a range of a file has data and where holes, in ascending order and without gaps, and how long the file is.
+    /// There are at most `segments_max` (1 at least); what would be more is taken for data, which a hole can be
+    /// read as, and so are holes that are not worth a segment. A file that takes as much space as it is long is not
+    /// looked through.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for what is no regular file, EACCES, and the kernel's others.
+    pub(crate) async fn layout(
+        self: &Arc<Self>,
+        target: &Target,
+        what: Extent,
+        segments_max: usize,
+    ) -> Result<Layout> {
+        must_be_regular(&target.object)?;
+        let stat = self.attributes(target).await?.stat;
+        if stat.blocks.saturating_mul(STAT_BLOCK_BYTES) >= stat.size {
+            let segments = in_file(what, stat.size).map(|range| (Content::Data, range));
+            return Ok(Layout {
+                segments: segments.into_iter().collect(),
+                size: stat.size,
+            });
+        }
+        let file = self.readable(target).await?;
+        let object = Arc::clone(&target.object);
+        let look = move || {
+            // As it is by now: what was staged has been written.
+            let size = object.stat()?.size;
+            let next = |content, at| match content {
+                Content::Data => fs::next_data(file.as_fd(), at),
+                Content::Hole => fs::next_hole(file.as_fd(), at),
+            };
+            let segments = match in_file(what, size) {
+                Some(range) => segments(&range, size, segments_max, next)?,
+                None => Vec::new(),
+            };
+            Ok(Layout { segments, size })
+        };
+        self.blocking(target.queue(), look).await?
+    }
+
     /// The descriptor of a file that its bytes come from.
     async fn source(self: &Arc<Self>, from: &Target, to: &Target) -> Result<Arc<OwnedFd>> {
         if from.object.mount.fsid != to.object.mount.fsid {
@@ -200,10 +252,144 @@ impl Vfs {
     }
 }
 
+/// What of an extent lies in a file of so many bytes.
+fn in_file(what: Extent, size: u64) -> Option<Range<u64>> {
+    let end = what.offset.saturating_add(what.len).min(size);
+    (what.offset < end).then_some(what.offset..end)
+}
+
+/// Cuts a range, which lies in a file of `size` bytes, where `next` says that its data and holes begin.
+fn segments(
+    range: &Range<u64>,
+    size: u64,
+    segments_max: usize,
+    next: impl Fn(Content, u64) -> nfs_io::Result<u64>,
+) -> Result<Vec<(Content, Range<u64>)>> {
+    let mut segments = Vec::new();
+    // Data is known from here to `at`.
+    let mut data_from = range.start;
+    let mut at = range.start;
+    while at < range.end {
+        let data = match next(Content::Data, at) {
+            Ok(data) => data.min(size),
+            // No data is behind it.
+            Err(Errno::NXIO) => size,
+            Err(error) => return Err(error.into()),
+        };
+        // The hole, and data on its two sides: what is behind it needs one more at least.
+        let needed = usize::from(data_from < at) + 1 + usize::from(data < range.end);
+        let fits = segments.len() + needed <= segments_max;
+        if data.saturating_sub(at) >= limits::READ_PLUS_HOLE_BYTES_MIN && fits {
+            if data_from < at {
+                segments.push((Content::Data, data_from..at));
+            }
+            data_from = data.min(range.end);
+            segments.push((Content::Hole, at..data_from));
+        } else if !fits {
+            break;
+        }
+        if data >= range.end {
+            break;
+        }
+        at = match next(Content::Hole, data) {
+            Ok(hole) => hole,
+            // The file was cut meanwhile.
+            Err(Errno::NXIO) => break,
+            Err(error) => return Err(error.into()),
+        };
+    }
+    if data_from < range.end {
+        segments.push((Content::Data, data_from..range.end));
+    }
+    Ok(segments)
+}
+
 fn must_be_regular(object: &Object) -> Result<()> {
     if object.kind == FileKind::Regular {
         Ok(())
     } else {
         Err(Error::Invalid)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOLE: u64 = limits::READ_PLUS_HOLE_BYTES_MIN;
+    use Content::{Data, Hole};
+
+    /// Cuts a range of a file that has data in these ranges only.
+    fn cut(
+        data: &[Range<u64>],
+        (range, size): (Range<u64>, u64),
+        most: usize,
+    ) -> Vec<(Content, Range<u64>)> {
+        let next = |content, at: u64| {
+            let mut all = data.iter();
+            match content {
+                _ if at >= size => Err(Errno::NXIO),
+                Data => {
+                    let here = all.find(|data| data.end > at);
+                    here.map(|data| data.start.max(at)).ok_or(Errno::NXIO)
+                }
+                Hole => Ok(all
+                    .find(|data| data.contains(&at))
+                    .map_or(at, |data| data.end)),
+            }
+        };
+        let cut = segments(&range, size, most, next).unwrap();
+        assert!(cut.len() <= most, "{cut:?}");
+        let mut at = range.start;
+        for (content, part) in &cut {
+            assert_eq!(part.start, at, "without gaps: {cut:?}");
+            assert!(part.start < part.end, "{cut:?}");
+            let has_data = data
+                .iter()
+                .any(|data| data.start < part.end && part.start < data.end);
+            assert!(*content == Data || !has_data, "{cut:?}");
+            at = part.end;
+        }
+        assert_eq!(at, range.end, "{cut:?}");
+        cut
+    }
+
+    #[test]
+    fn a_range_is_cut_where_large_holes_begin_and_end() {
+        let size = 10 * HOLE;
+        let data = [0..HOLE, 3 * HOLE..4 * HOLE, 5 * HOLE - 1..6 * HOLE];
+        assert_eq!(
+            cut(&data, (0..size, size), 8),
+            [
+                (Data, 0..HOLE),
+                (Hole, HOLE..3 * HOLE),
+                // The hole in it is one byte short.
+                (Data, 3 * HOLE..6 * HOLE),
+                (Hole, 6 * HOLE..size),
+            ]
+        );
+        let in_a_hole = 7 * HOLE..7 * HOLE + 1;
+        assert_eq!(
+            cut(&data, (in_a_hole.clone(), size), 8),
+            [(Hole, in_a_hole)]
+        );
+        assert_eq!(cut(&[], (0..size, size), 1), [(Hole, 0..size)]);
+        let whole = 0..size;
+        let all = std::slice::from_ref(&whole);
+        assert_eq!(cut(all, (5..size, size), 8), [(Data, 5..size)]);
+    }
+
+    #[test]
+    fn what_would_be_too_many_segments_is_read_as_data() {
+        let size = 100 * HOLE;
+        let data: Vec<_> = (0..50)
+            .map(|at| 2 * at * HOLE..(2 * at + 1) * HOLE)
+            .collect();
+        for most in 1..=9 {
+            for start in [0, 1, HOLE, HOLE + 1] {
+                let cut = cut(&data, (start..size - 1, size), most);
+                assert!(most < 3 || cut.iter().any(|(content, _)| *content == Hole));
+            }
+        }
     }
 }

@@ -9,7 +9,9 @@ use std::time::Duration;
 use nfs_io::{Buf, Reservation, Share};
 use nfs_wire::nfs4::ops::RESOP_LEN_MIN;
 use nfs_wire::nfs4::{ArgOp, MinorVersion, Needs, Nfsstat4, Stateid4};
+use nfs_wire::xdr::padding;
 use nfs_wire::{Encode, Encoder};
+use smallvec::SmallVec;
 
 use super::place::Place;
 use super::session::InSession;
@@ -36,8 +38,8 @@ pub(super) struct Compound<'c> {
     scratch: Vec<u8>,
     /// The data of a WRITE that was received apart from the record.
     pub(super) apart: Option<Payload>,
-    /// Data to be sent behind what the operation has appended.
-    data: Option<(Buf, Share)>,
+    /// Data to be sent among what the operation has appended, in order: each behind so many bytes of that.
+    data: SmallVec<[(usize, Buf, Share); 1]>,
     /// Results of earlier operations hold memory of the budget for replies.
     holds_memory: bool,
     /// Memory that the reply holds until it is sent.
@@ -67,7 +69,7 @@ impl<'c> Compound<'c> {
             room: 0,
             scratch: Vec::new(),
             apart,
-            data: None,
+            data: SmallVec::new(),
             holds_memory: false,
             held: Vec::new(),
         }
@@ -158,19 +160,20 @@ impl<'c> Compound<'c> {
         self.holds_memory
     }
 
-    /// Sends data behind what this operation has appended.
-    pub(super) fn send(&mut self, data: Buf, share: Share) {
-        self.data = Some((data, share));
+    /// Sends data, with its padding, behind what this operation has appended so far.
+    pub(super) fn send(&mut self, out: &[u8], data: Buf, share: Share) {
+        self.data.push((out.len(), data, share));
     }
 
-    /// Bytes of data that the operation under way sends.
+    /// Bytes of data that the operation under way sends, with their padding.
     pub(super) fn data_len(&self) -> usize {
-        self.data.as_ref().map_or(0, |(data, _)| data.len())
+        let lens = self.data.iter().map(|(_, data, _)| data.len());
+        lens.map(|len| len + padding(len)).sum()
     }
 
     /// What the operation under way was to send is not sent.
     pub(super) fn drop_data(&mut self) {
-        self.data = None;
+        self.data.clear();
     }
 
     /// Keeps memory until the reply is sent.
@@ -178,12 +181,20 @@ impl<'c> Compound<'c> {
         self.held.push((memory, share));
     }
 
-    /// Puts what the last operation left into the reply.
-    pub(super) fn hand_over(&mut self, reply: &mut Draft) {
-        if let Some((data, share)) = self.data.take() {
+    /// Puts what the last operation left into the reply, which ends with the `body_len` bytes that it appended.
+    pub(super) fn hand_over(&mut self, body_len: usize, reply: &mut Draft) {
+        let mut done = 0;
+        for (behind, data, share) in self.data.drain(..) {
             self.holds_memory = true;
+            let encoded = reply.out();
+            let left = body_len - done;
+            let rest = encoded.split_off(encoded.len() - left + (behind - done));
+            done = behind;
             reply.put_data(data);
             reply.count_in(share);
+            if !rest.is_empty() {
+                reply.out().extend_from_slice(&rest);
+            }
         }
         for (memory, share) in self.held.drain(..) {
             self.holds_memory = true;

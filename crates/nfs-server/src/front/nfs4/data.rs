@@ -61,7 +61,7 @@ async fn read_data(
     // At most `io_bytes_max`, which has 32 bits.
     put(out, &u32::try_from(done.data.len()).unwrap_or(u32::MAX));
     let len = done.data.len();
-    compound.send(done.data, done.share);
+    compound.send(out, done.data, done.share);
     Ok(len)
 }
 

@@ -16,6 +16,7 @@ mod names;
 mod object;
 mod open;
 mod place;
+mod read_plus;
 mod readdir;
 mod session;
 mod space;
@@ -197,9 +198,10 @@ async fn one(
         e.opaque_fixed(&body);
         status
     });
+    let body_len = body.len();
     compound.give_back_scratch(body);
     match ended {
-        Ok(()) => compound.hand_over(reply),
+        Ok(()) => compound.hand_over(body_len, reply),
         Err(_does_not_fit) => compound.drop_data(),
     }
     ended
@@ -276,6 +278,7 @@ async fn perform_of_42(compound: &mut Compound<'_>, op: &ArgOp<'_>, out: &mut Ve
         ArgOp::Listxattrs(args) => xattr::listxattrs(compound, args, out).await,
         ArgOp::Removexattr(args) => xattr::removexattr(compound, args, out).await,
         ArgOp::Setxattr(args) => xattr::setxattr(compound, args, out).await,
+        ArgOp::ReadPlus(args) => read_plus::read_plus(compound, args, out).await,
         ArgOp::Seek(args) => space::seek(compound, args, out).await,
         _ => Err(Nfsstat4::Notsupp),
     }
