@@ -29,6 +29,8 @@ pub(crate) struct Tree {
     /// The figures of how its bytes were moved, which reloads leave as they are.
     pub(crate) io: Arc<IoCounters>,
     place: Arc<Place>,
+    /// The number of the directory of another export in whose place its root is found, once that was looked for.
+    pub(super) covered: OnceLock<Option<u64>>,
 }
 
 /// The directory that is served, whatever the settings of its export: a reload that changes only
@@ -298,7 +300,12 @@ impl Tree {
             None => Arc::new(Place::open(export.id, fd, &stat)?),
         };
         let io = old.map_or_else(Arc::default, |old| Arc::clone(&old.io));
-        Ok(Self { export, io, place })
+        Ok(Self {
+            export,
+            io,
+            place,
+            covered: OnceLock::new(),
+        })
     }
 
     /// The export's own file system.

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use nfs_io::Errno;
-use nfs_io::fs::{self, OpenHow};
+use nfs_io::fs::{self, Dirents, OFlags, OpenHow};
 
 use super::lookup::{ENTRY, not_entered};
 use super::{EntryName, Error, FileKind, Object, Result, Tree};
@@ -41,6 +41,67 @@ impl Vfs {
         };
         walk.add(names.iter().copied())?;
         self.blocking(walk.root.queue(), move || walk.run()).await?
+    }
+}
+
+impl Vfs {
+    /// The number that the entry `name` of a directory of the export `outer` has there, whatever is mounted over it;
+    /// `None` where there is no such entry. `inner` is in the tree that is found in its place, which keeps the answer: it
+    /// is looked for once after a reload, as the server.
+    pub(crate) async fn covered(
+        self: &Arc<Self>,
+        inner: &Target,
+        outer: &Arc<Tree>,
+        directory: &[u8],
+        name: &[u8],
+    ) -> Option<u64> {
+        if let Some(known) = inner.tree.covered.get() {
+            return *known;
+        }
+        let (vfs, tree) = (Arc::clone(self), Arc::clone(outer));
+        let queue = inner.queue();
+        let root = self.blocking(queue, move || vfs.root(&tree)).await;
+        let root = Target {
+            tree: Arc::clone(outer),
+            object: root.ok()?.ok()?,
+            actor: inner.actor.clone(),
+        };
+        let names = directory.split(|byte| *byte == b'/');
+        let names: Vec<&[u8]> = names.filter(|name| !name.is_empty()).collect();
+        let looked = match self.walk(root, &names).await {
+            Ok(directory) => {
+                let name = name.to_vec();
+                let look = move || number_of_entry(&directory, &name);
+                self.blocking(queue, look).await
+            }
+            Err(Error::Busy) => Err(Error::Busy),
+            Err(_not_there) => Ok(None),
+        };
+        // What was too busy to be asked is asked again.
+        let number = looked.ok()?;
+        *inner.tree.covered.get_or_init(|| number)
+    }
+}
+
+/// The number of an entry as its directory has it. The directory is only read where the kernel would go on to something
+/// else: a file system that is mounted there, or a subvolume.
+fn number_of_entry(directory: &Object, name: &[u8]) -> Option<u64> {
+    let here = fs::statx(directory.path()).ok()?;
+    let found = fs::statx_at(directory.path(), name).ok()?;
+    if (found.mnt_id, found.dev) == (here.mnt_id, here.dev) {
+        return Some(found.ino);
+    }
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+    let fd = fs::reopen(directory.path(), flags).ok()?;
+    let mut dirents = Dirents::new(fd, 0).ok()?;
+    loop {
+        let batch = dirents.next_batch().ok()?;
+        if batch.is_empty() {
+            return None;
+        }
+        if let Some(entry) = batch.iter().find(|entry| entry.name == name) {
+            return Some(entry.ino);
+        }
     }
 }
 

@@ -7,7 +7,7 @@
 use nfs_io::fs::{FileKind, Stat, Timestamp};
 use nfs_wire::nfs4::{
     Attribute, Attributes as Values, Bitmap4, ChangeAttrType4, Changeid4, Fattr4, FileHandle,
-    Fsid4, Ftype4, MinorVersion, Nfsstat4, Nfstime4, Settime4, Specdata4, Utf8str,
+    Fsid4, Ftype4, MinorVersion, Nfsstat4, Nfstime4, OpenArguments4, Settime4, Specdata4, Utf8str,
 };
 use nfs_wire::{Encode, Encoder};
 
@@ -72,6 +72,7 @@ const SERVED: Bitmap4 = set(&[
     Attribute::CloneBlksize,
     Attribute::ChangeAttrType,
     Attribute::XattrSupport,
+    Attribute::OpenArguments,
 ]);
 
 /// Of what is served, what only the file system as a whole can tell.
@@ -100,6 +101,16 @@ const TIME_DELTA: Nfstime4 = Nfstime4 {
     nseconds: 1,
 };
 
+/// What OPEN takes, as `OPEN_ARGS_*` of RFC 9754 §2: all accesses and denials, the wish for no delegation, names, handles
+/// and reclaims, and all ways to create.
+const OPEN_ARGUMENTS: OpenArguments4 = OpenArguments4 {
+    share_access: Bitmap4::of(&[1, 2, 3]),
+    share_deny: Bitmap4::of(&[0, 1, 2, 3]),
+    share_access_want: Bitmap4::of(&[4]),
+    open_claim: Bitmap4::of(&[0, 1, 4]),
+    create_mode: Bitmap4::of(&[0, 1, 2, 3]),
+};
+
 const fn set(attributes: &[Attribute]) -> Bitmap4 {
     let mut set = Bitmap4::EMPTY;
     let mut rest = attributes;
@@ -118,6 +129,7 @@ pub(super) fn supported(minor: MinorVersion) -> Bitmap4 {
                 Attribute::CloneBlksize,
                 Attribute::ChangeAttrType,
                 Attribute::XattrSupport,
+                Attribute::OpenArguments,
             ];
             SERVED.minus(&set(&later))
         }
@@ -145,7 +157,7 @@ pub(super) async fn encode(
                 handle: &target.object.handle,
                 attributes: &attributes,
                 facts: facts.as_ref(),
-                mounted_on: mounted_on(cx, target, &attributes.stat),
+                mounted_on: mounted_on(cx, target, &attributes.stat, &wanted).await,
             };
             encode_known(cx, minor, target, &known, &wanted, out);
         }
@@ -204,17 +216,32 @@ pub(super) struct Known<'k> {
     pub(super) mounted_on: u64,
 }
 
-/// The number of the directory that a root covers: that of the entry above it, which only leads there.
-fn mounted_on(cx: &Context, target: &Target, stat: &Stat) -> u64 {
+/// The number of the directory that a root covers: that of the entry above it, which only leads there, or that of the
+/// directory of another export in whose place it is found (RFC 8881 §5.8.2.23). Where there is none, its own.
+async fn mounted_on(cx: &Context, target: &Target, stat: &Stat, wanted: &Bitmap4) -> u64 {
     let is_root = target
         .tree
         .root()
         .is_some_and(|root| root.handle == target.object.handle);
     let export = &target.tree.export;
-    let hangs = is_root && export.pseudo != "/";
-    let trees = hangs.then(|| cx.vfs().trees.load());
-    let above = trees.and_then(|trees| trees.table.pseudo().above(&export.pseudo));
-    above.map_or(stat.ino, |_node| u64::from(export.id))
+    let is_asked = wanted.contains(Attribute::MountedOnFileid.number());
+    if !is_asked || !is_root || export.pseudo == "/" {
+        return stat.ino;
+    }
+    let trees = cx.vfs().trees.load_full();
+    let pseudo = trees.table.pseudo();
+    if pseudo.above(&export.pseudo).is_some() {
+        return u64::from(export.id);
+    }
+    let Some(junction) = pseudo.junction_to(export.id) else {
+        return stat.ino;
+    };
+    let Some(outer) = trees.by_id(junction.outer) else {
+        return stat.ino;
+    };
+    let (directory, name) = (&junction.directory, &junction.name);
+    let covered = cx.vfs().covered(target, outer, directory, name).await;
+    covered.unwrap_or(stat.ino)
 }
 
 /// Writes the attributes of an object of `target`'s file system, as a `fattr4`.
@@ -267,6 +294,7 @@ fn of_server(cx: &Context, minor: MinorVersion) -> Values<'static> {
         suppattr_exclcreat: Some(supported.and(&Attribute::settable_at_exclusive_create())),
         fs_charset_cap: Some(CONTAINS_NON_UTF8),
         change_attr_type: Some(ChangeAttrType4::TimeMetadata),
+        open_arguments: Some(OPEN_ARGUMENTS),
         ..Values::default()
     }
 }
@@ -395,7 +423,10 @@ fn nfstime4(time: Timestamp) -> Nfstime4 {
 }
 
 /// The change attribute: the time of the last change, in nanoseconds. It grows with every change that the file
-/// system's clock tells from the one before.
+/// system's clock tells from the one before. From Linux 6.13 on ext4, XFS, btrfs and tmpfs tell a change from one that
+/// somebody has asked for the time of, whatever the clock's granule (multigrain timestamps); before, two within one
+/// tick of the kernel, some milliseconds, have the same value, and there is nothing better: the kernel's own counter
+/// (STATX_CHANGE_COOKIE) is not told to programs.
 pub(super) fn change(stat: &Stat) -> Changeid4 {
     let seconds = stat.ctime.sec.cast_unsigned().wrapping_mul(1_000_000_000);
     Changeid4 {
