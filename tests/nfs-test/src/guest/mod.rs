@@ -16,6 +16,7 @@ mod posix;
 mod sharing;
 pub(crate) mod stable;
 mod tree;
+pub(crate) mod xattrs;
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -161,6 +162,8 @@ enum Suite {
         #[arg(long)]
         rounds: u64,
     },
+    /// Set, read, list and remove extended attributes.
+    Xattrs { dir: PathBuf },
     /// One call as whatever user this process is; prints `ok` or the error's name.
     Attempt { operation: String, path: PathBuf },
 }
@@ -236,6 +239,7 @@ pub(crate) fn main(args: &GuestArgs) -> Result<ExitCode> {
             name,
         } => sharing::beside([host, mount], *cached, name, &mut report)?,
         Suite::Stable { dir, gates, rounds } => stable::run(dir, gates, *rounds, &mut report)?,
+        Suite::Xattrs { dir } => xattrs::run(dir, &mut report)?,
         Suite::Attempt { operation, path } => calls::attempt(operation, path),
     }
     Ok(ExitCode::SUCCESS)

@@ -49,6 +49,12 @@ fn run(context: &Context, version: &str) -> Result<String> {
         ..ServerOptions::default()
     };
     let server = Server::start(&context.lab, &data, &state, &options)?;
+    // They came with minor version 2.
+    let has_xattrs = version == "4.2";
+    let xattrs = match has_xattrs {
+        true => "mkdir /mnt/nfs/xattrs\n$T guest --results $R xattrs /mnt/nfs/xattrs\n",
+        false => "",
+    };
     let operations = if context.quick { 2_000 } else { 20_000 };
     let guest = Guest {
         netns: &netns,
@@ -65,6 +71,7 @@ fn run(context: &Context, version: &str) -> Result<String> {
              mkdir /mnt/nfs/calls /mnt/nfs/tree\n\
              $T guest --results $R calls /mnt/nfs/calls\n\
              $T guest --results $R tree /mnt/nfs/tree $W/tree.tar $W/tree.json\n\
+             {xattrs}\
              $T guest --results $R fsx /mnt/nfs --seed {seed} --operations {operations}\n",
             seed = context.seed,
         ),
@@ -76,12 +83,15 @@ fn run(context: &Context, version: &str) -> Result<String> {
     let mut wrong = failures(&outcome);
     wrong.extend(compare_calls(&outcome, "calls", &data.join("calls"))?);
     wrong.extend(compare_fsx(&outcome, "fsx", &data.join("fsx"))?);
+    if has_xattrs && let Err(error) = guest::xattrs::on_disk(&data.join("xattrs")) {
+        wrong.push(format!("xattrs: {error:#}"));
+    }
     let on_disk = manifest::of_tree(&data.join("tree/tree"))?;
     for line in manifest::differences(&tree, &on_disk).into_iter().take(5) {
         wrong.push(format!("tree on the server's disk: {line}"));
     }
     let passed = verdicts(&outcome);
-    let expected = 2 + guest::CALLS.len() + 4 + 1;
+    let expected = 2 + guest::CALLS.len() + 4 + 1 + usize::from(has_xattrs);
     mounted.unmount()?;
     ensure!(
         wrong.is_empty(),

@@ -246,7 +246,7 @@ pub(crate) const TABLE: &[Scenario] = &[
     },
     Scenario {
         name: "kernel-v4.2",
-        about: "the same over NFSv4.2",
+        about: "the same over NFSv4.2, and extended attributes",
         needs: &[Need::Root, Need::Loop, Need::Uml, Need::Tun, Need::Compiler],
         run: kernel_v4::v42,
     },
