@@ -8,8 +8,8 @@ use std::path::Path;
 use nfs_lab::Mounted;
 use nfs_server::exports::Versions;
 use nfs_server::exports::config::{Config, ExportConfig};
-use nfs_wire::nfs4::ops::GetattrArgs;
-use nfs_wire::nfs4::{ArgOp, Attribute, Bitmap4, FileHandle, ResOp};
+use nfs_wire::nfs4::ops::{GetattrArgs, ReaddirArgs};
+use nfs_wire::nfs4::{ArgOp, Attribute, Bitmap4, FileHandle, ResOp, Verifier4};
 use support::v4::{Client, lookup, putfh};
 use support::{Served, block_on, skip};
 
@@ -76,6 +76,37 @@ fn the_root_of_an_export_in_another_tells_which_directory_it_covers() {
             let told = numbers(&mut client, &inner).await;
             assert_eq!(told, (number("inner"), side));
         }
+        // A listing of the directory above leads where its names do.
+        let path = vec![putfh(&directory), lookup(b"side")];
+        let inner = client.handle(path).await;
+        let readdir = ArgOp::Readdir(ReaddirArgs {
+            cookie: 0,
+            cookieverf: Verifier4::default(),
+            dircount: 4096,
+            maxcount: 4096,
+            attr_request: [
+                Attribute::Filehandle,
+                Attribute::Fileid,
+                Attribute::MountedOnFileid,
+            ]
+            .iter()
+            .map(|it| it.number())
+            .collect(),
+        });
+        let ops = vec![putfh(&directory), readdir];
+        let listed = client.call(ops, |_, results| match results {
+            [_, ResOp::Readdir(Ok(ok))] => {
+                let [entry] = ok.entries.as_slice() else {
+                    panic!("{ok:?}")
+                };
+                assert_eq!(entry.name.0, b"side");
+                let values = entry.attrs.decode_values().unwrap();
+                (values.filehandle, values.fileid, values.mounted_on_fileid)
+            }
+            other => panic!("{other:?}"),
+        });
+        let expected = (Some(inner), Some(number("inner")), Some(side));
+        assert_eq!(listed.await, expected);
         let nowhere = vec![putfh(&directory), lookup(b"nowhere")];
         let nowhere = client.handle(nowhere).await;
         let own = number("other");

@@ -87,8 +87,7 @@ impl Place {
                 must_be_directory(target)?;
                 let name = entry_name(name)?;
                 if let Some(export) = junction(cx, target, name.bytes()) {
-                    let trees = cx.vfs().trees.load_full();
-                    return Self::of_pseudo(cx, trees, PseudoPlace::Export(export)).await;
+                    return Self::of_export(cx, export).await;
                 }
                 let found = cx.vfs().lookup(target, Step::Entry(name)).await.0;
                 let (object, _) = found.map_err(status)?;
@@ -119,6 +118,12 @@ impl Place {
                 Ok(Self::File(Box::new(target.with_object(object))))
             }
         }
+    }
+
+    /// The root of an export.
+    pub(super) async fn of_export(cx: &Context, export: u32) -> Result<Self> {
+        let trees = cx.vfs().trees.load_full();
+        Self::of_pseudo(cx, trees, PseudoPlace::Export(export)).await
     }
 
     async fn of_pseudo(cx: &Context, trees: Arc<Trees>, place: PseudoPlace) -> Result<Self> {
@@ -189,21 +194,35 @@ fn is_for(cx: &Context, trees: &Trees, place: PseudoPlace) -> bool {
 
 /// The export that this name of a directory leads to, where one export lies in another.
 fn junction(cx: &Context, directory: &Target, name: &[u8]) -> Option<u32> {
+    let here = junctions(cx, directory, |of_it| of_it == name);
+    here.first().map(|(_, export)| *export)
+}
+
+/// The names of a directory, of those that `are` wanted, that lead to other exports, and to which.
+pub(super) fn junctions(
+    cx: &Context,
+    directory: &Target,
+    are: impl Fn(&[u8]) -> bool,
+) -> Vec<(Vec<u8>, u32)> {
     let trees = cx.vfs().trees.load();
     let mut here = trees
         .table
         .pseudo()
         .junctions_in(directory.tree.export.id)
-        .filter(|junction| junction.name == name)
+        .filter(|junction| are(&junction.name))
         .peekable();
     // Nearly all exports have none in them.
-    here.peek()?;
-    let path = cx
-        .vfs()
-        .path_of_object(&directory.tree, &directory.object)?;
+    if here.peek().is_none() {
+        return Vec::new();
+    }
+    let vfs = cx.vfs();
+    let Some(path) = vfs.path_of_object(&directory.tree, &directory.object) else {
+        return Vec::new();
+    };
     let below = path.strip_prefix(b"/").unwrap_or(&path);
-    here.find(|junction| junction.directory == below)
-        .map(|junction| junction.export)
+    here.filter(|junction| junction.directory == below)
+        .map(|junction| (junction.name.clone(), junction.export))
+        .collect()
 }
 
 /// The directory above an export's root.

@@ -6,7 +6,7 @@ use nfs_wire::{Encode, Encoder};
 
 use super::attributes::{self, Known};
 use super::compound::{Compound, Done, put};
-use super::place::{AboveExports, Place, must_be_directory};
+use super::place::{AboveExports, Place, junctions, must_be_directory};
 use super::status::status;
 use crate::limits;
 use crate::vfs::{Listing, Target};
@@ -81,14 +81,14 @@ async fn list(
     }
     let facts = attributes::facts_for(cx, directory, wanted).await?;
     put(out, &Verifier4(verifier));
-    encode_entries(compound, directory, &listing, wanted, facts.as_ref(), out);
+    encode_entries(compound, directory, &listing, wanted, facts.as_ref(), out).await;
     put(out, &false);
     put(out, &listing.eof);
     compound.hold(listing.memory, listing.share);
     Ok(())
 }
 
-fn encode_entries(
+async fn encode_entries(
     compound: &Compound<'_>,
     directory: &Target,
     listing: &Listing,
@@ -97,8 +97,14 @@ fn encode_entries(
     out: &mut Vec<u8>,
 ) {
     let (cx, minor) = (compound.cx, compound.minor);
+    let junctions = junctions(cx, directory, |_any| true);
     for entry in listing.entries.iter().filter(|entry| !is_dot(&entry.name)) {
         put_entry(entry.cookie, &entry.name, out);
+        // As LOOKUP goes on from here: what the directory has under the name is hidden.
+        if let Some((_, export)) = junctions.iter().find(|(name, _)| *name == entry.name) {
+            put_export(compound, *export, wanted, out).await;
+            continue;
+        }
         match entry.plus.as_deref() {
             Some((handle, attributes)) => {
                 let known = Known {
@@ -111,6 +117,18 @@ fn encode_entries(
             }
             None => put_error(wanted, out),
         }
+    }
+}
+
+/// The attributes of an export's root.
+async fn put_export(compound: &Compound<'_>, export: u32, wanted: &Bitmap4, out: &mut Vec<u8>) {
+    let (cx, minor) = (compound.cx, compound.minor);
+    let encoded = match Place::of_export(cx, export).await {
+        Ok(place) => attributes::encode(cx, minor, &place, wanted, out).await,
+        Err(status) => Err(status),
+    };
+    if encoded.is_err() {
+        put_error(wanted, out);
     }
 }
 
