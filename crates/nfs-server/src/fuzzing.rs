@@ -124,6 +124,7 @@ impl Dispatch {
             engine: self.engine.clone(),
             peer: Rc::clone(&self.peer),
             turn: Default::default(),
+            gone: Default::default(),
             caller: Caller::of_connection(
                 (HERE, 1023),
                 Standing::Distant,

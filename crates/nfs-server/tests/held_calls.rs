@@ -6,16 +6,22 @@ mod support;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use nfs_client::RawConnection;
+use nfs_client::{Identity, RawConnection};
 use nfs_lab::Engine;
 use nfs_lab::held_fs::{self, HeldFs};
 use nfs_lab::needs::{Need, missing};
+use nfs_server::exports::Versions;
 use nfs_server::exports::config::Config;
 use nfs_server::limits;
 use nfs_wire::nfs3::{
     FileHandle, Nfsstat3, Procedure, ReadArgs, ReaddirplusArgs, StableHow, WriteArgs,
 };
-use support::wire::{DEADLINE, answer, connect_from, record, until};
+use nfs_wire::nfs4::ops::SequenceArgs;
+use nfs_wire::nfs4::{self, ArgOp, CompoundArgs, Nfsstat4, Stateid4, Tag};
+use nfs_wire::rpc::ReplyHeader;
+use nfs_wire::{Decode as _, Decoder, Payload};
+use support::v4::{Client, putfh};
+use support::wire::{DEADLINE, answer, connect_from, marked, record, until};
 use support::{Served, block_on, lookup, scratch};
 use tempfile::TempDir;
 use tokio::net::TcpStream;
@@ -213,6 +219,160 @@ fn writes_that_were_received_whole_are_carried_out_though_their_connection_has_g
     assert!(content[..written].iter().all(|&byte| byte == HELD[0]));
     let cut_off = &content[written..];
     assert!(cut_off.iter().all(|&byte| byte == 1), "half a WRITE");
+}
+
+/// Requests of NFSv4.1, each in a slot of its own, of as many sessions as they take.
+struct Slots {
+    sessions: Vec<Client>,
+}
+
+impl Slots {
+    /// Slots of one session that are used.
+    const OF_EACH: u32 = 60;
+
+    async fn for_calls(served: &Served) -> Self {
+        let mut sessions = Vec::new();
+        for number in 0..CALLS.div_ceil(Self::OF_EACH) {
+            let owner = format!("client {number}");
+            sessions.push(Client::new(served, 1, owner.as_bytes()).await);
+        }
+        Self { sessions }
+    }
+
+    /// The first request of a slot, or a later one.
+    fn request(
+        &self,
+        number: u32,
+        sequenceid: u32,
+        cachethis: bool,
+        op: ArgOp<'_>,
+        file: &FileHandle,
+    ) -> Vec<u8> {
+        let session = &self.sessions[(number / Self::OF_EACH) as usize];
+        // The first slot was used for RECLAIM_COMPLETE.
+        let slotid = number % Self::OF_EACH + 1;
+        let sequence = ArgOp::Sequence(SequenceArgs {
+            sessionid: session.session,
+            sequenceid,
+            slotid,
+            highest_slotid: Self::OF_EACH,
+            cachethis,
+        });
+        let object = nfs4::FileHandle::new(file.as_ref()).unwrap();
+        let args = CompoundArgs {
+            tag: Tag(b""),
+            minorversion: 1,
+            argarray: vec![sequence, putfh(&object), op],
+        };
+        let procedure = nfs_client::Procedure {
+            program: nfs4::PROGRAM,
+            version: nfs4::VERSION,
+            number: nfs4::PROC_COMPOUND,
+        };
+        let identity = Identity::sys(0, 0, &[]);
+        marked(&RawConnection::call_body(
+            number, procedure, &identity, &args,
+        ))
+    }
+
+    fn read(&self, number: u32, sequenceid: u32, file: &FileHandle) -> Vec<u8> {
+        let read = ArgOp::Read(nfs4::ops::ReadArgs {
+            stateid: Stateid4::ANONYMOUS,
+            offset: u64::from(number) * BLOCK as u64,
+            count: BLOCK as u32,
+        });
+        self.request(number, sequenceid, false, read, file)
+    }
+
+    fn write(&self, number: u32, file: &FileHandle) -> Vec<u8> {
+        let write = ArgOp::Write(nfs4::ops::WriteArgs {
+            stateid: Stateid4::ANONYMOUS,
+            offset: u64::from(number) * BLOCK as u64,
+            stable: nfs4::StableHow4::Unstable,
+            data: Payload::Here(&HELD),
+        });
+        self.request(number, 1, true, write, file)
+    }
+}
+
+/// The xid and the status of the next reply to a COMPOUND.
+async fn next_status(connection: &mut RawConnection) -> (u32, Nfsstat4) {
+    let reply = tokio::time::timeout(DEADLINE, connection.receive_record()).await;
+    let reply = reply.expect("no answer").unwrap().expect("closed");
+    let mut decoder = Decoder::new(&reply);
+    let header = ReplyHeader::decode(&mut decoder).unwrap();
+    (header.xid, Nfsstat4::decode(&mut decoder).unwrap())
+}
+
+fn of_all_versions(config: &mut Config) {
+    config.server.versions = Versions::ALL;
+}
+
+#[test]
+fn reads_of_nfsv4_that_have_not_begun_end_with_their_connection_and_are_asked_for_anew() {
+    let fds = nfs_io::fs::raise_nofile(u64::MAX);
+    let Some(it) = Holding::within(fds, of_all_versions) else {
+        return;
+    };
+    block_on(async {
+        let (_, file) = it.objects().await;
+        let slots = Slots::for_calls(&it.served).await;
+        let mut polite = it.connect(GREEDY).await;
+        it.held.hold_reads();
+        let mut greedy = it.connect(GREEDY).await;
+        let burst: Vec<u8> = (0..CALLS)
+            .flat_map(|xid| slots.read(xid, 1, &file))
+            .collect();
+        greedy.send(&burst).await.unwrap();
+        it.until_running(CALLS.into()).await;
+        drop(greedy);
+        it.until_running(0).await;
+        it.held.let_all_go();
+        // Those of the dead that have not begun would each have a turn between two of these.
+        for xid in 0..CALLS {
+            polite.send(&slots.read(xid, 1, &file)).await.unwrap();
+            let again = next_status(&mut polite).await;
+            assert_eq!(again, (xid, Nfsstat4::RetryUncachedRep));
+            polite.send(&slots.read(xid, 2, &file)).await.unwrap();
+            assert_eq!(next_status(&mut polite).await, (xid, Nfsstat4::Ok));
+        }
+        let of_the_dead = it.held.came() - CALLS as usize;
+        assert!(of_the_dead < CALLS as usize / 2, "{of_the_dead} READs");
+    });
+}
+
+#[test]
+fn writes_of_nfsv4_are_carried_out_though_their_connection_has_gone_and_answered_over_another() {
+    let fds = nfs_io::fs::raise_nofile(u64::MAX);
+    let Some(it) = Holding::within(fds, of_all_versions) else {
+        return;
+    };
+    block_on(async {
+        let (_, file) = it.objects().await;
+        let slots = Slots::for_calls(&it.served).await;
+        let mut polite = it.connect(GREEDY).await;
+        it.held.hold_writes_of(&HELD);
+        let mut greedy = it.connect(GREEDY).await;
+        let burst: Vec<u8> = (0..CALLS).flat_map(|xid| slots.write(xid, &file)).collect();
+        greedy.send(&burst).await.unwrap();
+        it.until_running(CALLS.into()).await;
+        drop(greedy);
+        until("the server sees the end", || {
+            it.served.server.clients().len() == 2 + slots.sessions.len()
+        })
+        .await;
+        assert_eq!(it.running(), u64::from(CALLS));
+        it.held.let_all_go();
+        it.until_running(0).await;
+        let came = it.held.came();
+        for xid in 0..CALLS {
+            polite.send(&slots.write(xid, &file)).await.unwrap();
+            assert_eq!(next_status(&mut polite).await, (xid, Nfsstat4::Ok));
+        }
+        assert_eq!(it.held.came(), came, "a WRITE was carried out twice");
+    });
+    let content = it.held.content(0, CALLS as usize * BLOCK);
+    assert!(content.iter().all(|&byte| byte == HELD[0]));
 }
 
 #[test]

@@ -68,5 +68,6 @@ pub const NETADDR_BYTES_MAX: usize = 1024;
 /// Bytes of GSS handles, object identifiers, digests and secrets.
 pub const GSS_OPAQUE_BYTES_MAX: usize = 65_536;
 /// Bytes of the operations of a COMPOUND that may follow a WRITE whose data is received apart: a GETATTR
-/// of a few words is what clients send.
-pub const WRITE_TAIL_BYTES_MAX: usize = 4096;
+/// of a few words is what clients send. With the head of the record it is what a server keeps without asking
+/// for memory.
+pub const WRITE_TAIL_BYTES_MAX: usize = 2048;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use nfs_io::engine::Engine;
+use tokio::sync::Notify;
 
 use crate::front::pace::Metered;
 use crate::front::service::Service;
@@ -33,6 +34,8 @@ pub(crate) struct Context {
     /// Where the call notes what it changes, if it must not run twice.
     pub(crate) call_note: Option<Arc<NotedCall>>,
     pub(crate) turn: Turn,
+    /// Tells that the connection has gone, over which the reply would be sent.
+    pub(crate) gone: Rc<Notify>,
 }
 
 impl Context {

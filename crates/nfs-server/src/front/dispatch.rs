@@ -9,6 +9,7 @@ use nfs_io::plan::placement;
 use nfs_io::{Buf, Reservation};
 use nfs_wire::auth::{AUTH_NONE, AUTH_SYS, AuthStat};
 use nfs_wire::nfs3::{self, Procedure, WriteHead};
+use nfs_wire::nfs4::{FileHandle as FileHandle4, MinorVersion};
 use nfs_wire::record::Hole;
 use nfs_wire::rpc::{AcceptStat, CallError, CallHead, CallHeader, Rejected, ReplyHeader};
 use nfs_wire::{Decode, DecodeError, Decoder, mount3 as wire_mount3, nfs4, nlm4 as wire_nlm4};
@@ -16,7 +17,8 @@ use nfs_wire::{Decode, DecodeError, Decoder, mount3 as wire_mount3, nfs4, nlm4 a
 use crate::exports::{NfsVersion, Versions};
 use crate::front::context::Context;
 use crate::front::mount3;
-use crate::front::nfs3::{Request, data_behind, is_remembered};
+use crate::front::nfs3::{self as nfs3_front, Request, is_remembered};
+use crate::front::nfs4::{self as nfs4_front, Ran};
 use crate::front::nlm4;
 use crate::front::service::Service;
 use crate::limits;
@@ -95,8 +97,8 @@ impl Call {
         count.min(limits::IO_BYTES_MAX) as usize
     }
 
-    /// It is carried out to its end though its connection has gone meanwhile. A COMPOUND is in any case: its client
-    /// finds the reply in its session (RFC 8881 §2.10.6.2).
+    /// It is not left off when its connection goes. Of a COMPOUND that is decided once it is decoded: its client finds
+    /// the reply in its session (RFC 8881 §2.10.6.2).
     pub(crate) fn runs_on(&self) -> bool {
         let word = |from: usize| {
             let bytes = self.record.get(from..)?.first_chunk()?;
@@ -142,6 +144,8 @@ pub(crate) struct Apart {
     pub(crate) at: usize,
     /// `None` where nothing was received, because the call would have been refused anyhow.
     pub(crate) payload: Option<Payload>,
+    /// Bytes that the data has in the record, its padding and what of it is too much included.
+    pub(crate) len_in_record: usize,
     /// Bytes of the data that the record ended without.
     pub(crate) missing: usize,
 }
@@ -150,9 +154,21 @@ pub(crate) struct Apart {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Begun {
     header: CallHead,
-    args: WriteHead,
+    write: Write,
     /// The credential is one that the server takes.
     is_identified: bool,
+}
+
+/// A WRITE whose data is still to come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Write {
+    /// The procedure of NFSv3: its arguments end with the data.
+    V3(WriteHead),
+    /// The operation of a COMPOUND, which is decoded once all of it is here.
+    V4 {
+        minor: MinorVersion,
+        file: FileHandle4,
+    },
 }
 
 impl Begun {
@@ -160,12 +176,22 @@ impl Begun {
     /// was made here, and its export lets the caller in. Told without waiting and without the kernel; for a
     /// call that is refused no memory is taken.
     pub(crate) fn is_let_in(&self, service: &Service, caller: &Caller) -> bool {
-        self.is_identified && service.lets_in(caller, self.args.file.as_ref())
+        self.is_identified
+            && match &self.write {
+                Write::V3(args) => service.lets_in(caller, args.file.as_ref()),
+                Write::V4 { minor, file } => {
+                    nfs4_front::lets_in(service, caller, *minor, file.as_ref())
+                }
+            }
     }
 }
 
 /// What the beginning of a record tells about data that is to be received apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it is taken apart at once, and a box would be an allocation for each WRITE"
+)]
 pub(crate) enum Look {
     /// The beginning is too short to tell; as many bytes of the record are needed.
     More {
@@ -200,26 +226,27 @@ pub(crate) fn look(beginning: &[u8], total: Option<usize>, io_bytes_max: u32) ->
         // Answered, or not, once the record is whole.
         Err(_) => return Look::Whole,
     };
-    let args = match (header.program, header.version) {
-        (nfs3::PROGRAM, nfs3::VERSION) => data_behind(header.procedure, &mut decoder, total),
+    let data = match (header.program, header.version) {
+        (nfs3::PROGRAM, nfs3::VERSION) => data_of_nfs3(header.procedure, &mut decoder, total),
+        (nfs4::PROGRAM, nfs4::VERSION) => data_of_nfs4(header.procedure, &mut decoder, total),
         _ => Ok(None),
     };
-    let args = match args {
-        Ok(Some(args)) => args,
+    let data = match data {
+        Ok(Some(data)) => data,
         Err(DecodeError::Missing { .. }) => return more,
         Ok(None) | Err(_) => return Look::Whole,
     };
-    let len = args.data_len.min(io_bytes_max) as usize;
+    let len = data.len.min(io_bytes_max) as usize;
     Look::Apart(Place {
         hole: Hole {
             at: decoder.position(),
             len,
-            skipped: args.tail_len() - len,
+            skipped: data.padded_len - len,
         },
-        start: placement(args.offset),
+        start: placement(data.offset),
         begun: Begun {
             header: header.detach(),
-            args,
+            write: data.write,
             is_identified: match header.credential.flavor {
                 AUTH_NONE => true,
                 AUTH_SYS => header.credential.auth_sys().is_ok(),
@@ -229,6 +256,47 @@ pub(crate) fn look(beginning: &[u8], total: Option<usize>, io_bytes_max: u32) ->
     })
 }
 
+/// The data that a record has in it, and whose it is.
+struct Data {
+    write: Write,
+    offset: u64,
+    /// How many bytes it has.
+    len: u32,
+    /// The same with its padding.
+    padded_len: usize,
+}
+
+fn data_of_nfs3(
+    procedure: u32,
+    decoder: &mut Decoder<'_>,
+    total: Option<usize>,
+) -> Result<Option<Data>, DecodeError> {
+    let head = nfs3_front::data_behind(procedure, decoder, total)?;
+    Ok(head.map(|head| Data {
+        write: Write::V3(head),
+        offset: head.offset,
+        len: head.data_len,
+        padded_len: head.tail_len(),
+    }))
+}
+
+fn data_of_nfs4(
+    procedure: u32,
+    decoder: &mut Decoder<'_>,
+    total: Option<usize>,
+) -> Result<Option<Data>, DecodeError> {
+    let head = nfs4_front::data_behind(procedure, decoder, total)?;
+    Ok(head.map(|head| Data {
+        write: Write::V4 {
+            minor: head.minor,
+            file: head.file,
+        },
+        offset: head.offset,
+        len: head.data_len,
+        padded_len: head.tail_len(),
+    }))
+}
+
 impl Place {
     /// Begins to receive the data into this buffer, or, without one, into nothing.
     pub(crate) fn receive_into(self, data: Option<Buf>) -> Apart {
@@ -236,6 +304,7 @@ impl Place {
             begun: self.begun,
             at: self.hole.at,
             payload: data.map(|data| Payload { data, copied: 0 }),
+            len_in_record: self.hole.len + self.hole.skipped,
             missing: 0,
         }
     }
@@ -270,10 +339,12 @@ impl Apart {
     /// The WRITE whose data this is, once its record is complete.
     fn into_request(self: Box<Self>, record: &[u8]) -> Result<Request<'static>, AcceptStat> {
         // The data is complete, and nothing is behind it.
-        if self.missing > 0 || record.len() != self.at {
-            return Err(AcceptStat::GarbageArgs);
+        match self.begun.write {
+            Write::V3(args) if self.missing == 0 && record.len() == self.at => {
+                Ok(Request::Write(args, self.payload))
+            }
+            Write::V3(_) | Write::V4 { .. } => Err(AcceptStat::GarbageArgs),
         }
-        Ok(Request::Write(self.begun.args, self.payload))
     }
 
     /// How much of the data had to be copied, bytes.
@@ -308,7 +379,7 @@ pub(crate) async fn answer(mut cx: Context, call: Call) -> Answer {
     cx.caller.call.started = start;
     let answer = match program(header.program, header.version, cx.service.versions) {
         Ok(Program::Nfs3) => nfs(&mut cx, &header, &record, decoder, apart).await,
-        Ok(Program::Nfs4) => compound(&mut cx, &header, &record, decoder).await,
+        Ok(Program::Nfs4) => compound(&mut cx, &header, &record, decoder, apart).await,
         Ok(Program::Mount3) => mount(&mut cx, &header, decoder).await,
         Ok(Program::Nlm4) => locks(&mut cx, &header, decoder),
         Err(stat) => Err(stat),
@@ -518,15 +589,37 @@ async fn compound(
     cx: &mut Context,
     header: &CallHeader<'_>,
     record: &[u8],
-    decoder: Decoder<'_>,
+    mut decoder: Decoder<'_>,
+    apart: Option<Box<Apart>>,
 ) -> Result<Answer, AcceptStat> {
     if let Err(stat) = identify(cx, header) {
         return Ok(deny(cx, header, stat));
     }
+    let mut received = nfs4_front::Received {
+        record,
+        apart: None,
+    };
+    if let Some(apart) = apart {
+        if apart.missing > 0 {
+            return Err(AcceptStat::GarbageArgs);
+        }
+        decoder = Decoder::with_hole(record, apart.at);
+        // Only to come behind it: it was decoded before the data came.
+        CallHeader::decode(&mut decoder).map_err(|_| AcceptStat::GarbageArgs)?;
+        received.apart = Some(nfs4_front::Apart {
+            at: apart.at,
+            len_in_record: apart.len_in_record,
+            payload: apart.payload,
+        });
+    }
     let mut reply = Draft::begin(&ReplyHeader::accepted(header.xid, AcceptStat::Success));
     match header.procedure {
         nfs4::PROC_NULL => decoder.finish().map_err(|_| AcceptStat::GarbageArgs)?,
-        nfs4::PROC_COMPOUND => crate::front::nfs4::run(cx, record, decoder, &mut reply).await?,
+        nfs4::PROC_COMPOUND => {
+            if nfs4_front::run(cx, received, decoder, &mut reply).await? == Ran::LeftOff {
+                return Ok(Answer::Nothing);
+            }
+        }
         _ => return Err(AcceptStat::ProcUnavail),
     }
     Ok(Answer::Reply(reply.finish()))

@@ -60,7 +60,7 @@ pub(crate) struct Connection {
     sending_turn: Rc<Notify>,
     closed: Cell<bool>,
     /// Tells calls that change nothing that nobody waits for them.
-    gone: Notify,
+    gone: Rc<Notify>,
     figures: Arc<Figures>,
 }
 
@@ -122,7 +122,7 @@ pub(crate) async fn serve(shard: Rc<Shard>, stream: TcpStream, entered: &Entered
         receiving_turn: Rc::default(),
         sending_turn: Rc::default(),
         closed: Cell::new(false),
-        gone: Notify::new(),
+        gone: Rc::default(),
         figures,
     });
     let end = tokio::select! {
@@ -395,6 +395,7 @@ impl Connection {
             crowded: self.is_crowded(),
             admitted: Cell::new(false),
             call_note: None,
+            gone: Rc::clone(&self.gone),
         };
         self.turns.use_up(1, call.bytes());
         let runs_on = call.runs_on();

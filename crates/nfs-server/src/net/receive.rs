@@ -4,7 +4,7 @@
 //! up to [`limits::CALL_BYTES_UNACCOUNTED_MAX`] for free; beyond that the memory budget is asked
 //! first. The data of a large WRITE is received into a buffer of its own, placed so that what is
 //! aligned in the file is aligned in memory; where in the record it stands is for
-//! [`look`] to say.
+//! [`look`] to say. What follows it, as operations of a COMPOUND may, is kept with the record's beginning.
 //!
 //! At first, and after each large WRITE, another is expected: no more is read than its head has, so that
 //! its data goes from the socket to its place, and is copied by nobody ([`Receiver::read_limit`]). Any
@@ -14,7 +14,7 @@
 use std::time::Duration;
 
 use nfs_io::{Buf, Reservation};
-use nfs_wire::limits::DATA_BYTES_MAX;
+use nfs_wire::limits::{DATA_BYTES_MAX, WRITE_TAIL_BYTES_MAX};
 use nfs_wire::record::{self, MARK_BYTES, RecordCutter, RecordError, RecordLimits, Verdict};
 
 use super::receive_shares::Taken;
@@ -210,6 +210,12 @@ impl Receiver {
         self.apart = place.map(|place| Box::new(place.receive_into(None)));
     }
 }
+
+/// What is kept of a record with data is held without asking the budget, which holds the data already.
+const _: () = assert!(
+    limits::CALL_HEAD_BYTES_MAX + WRITE_TAIL_BYTES_MAX <= limits::CALL_BYTES_UNACCOUNTED_MAX,
+    "a WRITE's head and tail are received without memory of the budget"
+);
 
 const fn record_limits(io_bytes_max: u32) -> RecordLimits {
     let head = limits::CALL_HEAD_BYTES_MAX + 4;

@@ -6,7 +6,7 @@
 
 mod records;
 
-use std::hash::{BuildHasher as _, RandomState};
+use std::hash::{Hash as _, Hasher as _};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,6 +19,7 @@ use nfs_state::{
 };
 
 use parking_lot::Mutex;
+use siphasher::sip128::{Hasher128 as _, SipHasher13};
 
 use self::records::Records;
 use crate::limits;
@@ -27,7 +28,9 @@ use crate::vfs::{Object, Opened, Vfs};
 /// Work on the server's own files: no file system of an export has this number.
 const OWN_FILES: Lane = Lane(u64::MAX - 2);
 /// Bytes at each end of a request that its digest is made of, beside its length: all of most requests, and enough to
-/// tell a WRITE from another without a look at all of its data.
+/// tell a WRITE from another without a look at all of its data. RFC 8881 §2.10.6.1.3.1 permits a server to tell a false
+/// retry and demands it only of one by another user, so that it is not worth a pass over the data, which nobody else
+/// looks at on its way to the disk.
 const DIGESTED_BYTES: usize = 1024;
 
 /// The state of all NFSv4 clients, and what it needs of the world.
@@ -39,8 +42,7 @@ pub(crate) struct States {
     /// Files whose locks the host could not be told of: each tick tries again.
     untold: Arc<Mutex<Vec<Arc<Object>>>>,
     start: Instant,
-    /// The keys of both halves of a digest.
-    digests: [RandomState; 2],
+    digest_key: [u8; 16],
 }
 
 /// On what ground a client makes state.
@@ -67,7 +69,10 @@ impl States {
     /// When the records of clients cannot be read or written.
     pub(crate) fn open(state_dir: &Path, io_bytes_max: u32) -> Result<Self, String> {
         let mut server_id = [0; 16];
-        getrandom::fill(&mut server_id).map_err(|error| format!("random numbers: {error}"))?;
+        let mut digest_key = [0; 16];
+        for random in [&mut server_id, &mut digest_key] {
+            getrandom::fill(random).map_err(|error| format!("random numbers: {error}"))?;
+        }
         let path = state_dir.join("clients.redb");
         let (records, found) = Records::open(&path, server_id)
             .map_err(|error| format!("the records of clients {}: {error}", path.display()))?;
@@ -93,7 +98,7 @@ impl States {
             server_id: found.server_id,
             untold: Arc::default(),
             start: Instant::now(),
-            digests: [RandomState::new(), RandomState::new()],
+            digest_key,
         })
     }
 
@@ -108,20 +113,24 @@ impl States {
         Millis(u64::try_from(since).unwrap_or(u64::MAX))
     }
 
-    /// What tells a request from another with the same sequence.
-    pub(crate) fn digest(&self, request: &[u8]) -> Digest {
-        let ends = match (
-            request.first_chunk::<DIGESTED_BYTES>(),
-            request.last_chunk::<DIGESTED_BYTES>(),
-        ) {
-            (Some(first), Some(last)) => (first.as_slice(), last.as_slice()),
-            _ => (request, &[][..]),
-        };
-        let mut digest = [0; 16];
-        for (half, key) in digest.chunks_exact_mut(8).zip(&self.digests) {
-            half.copy_from_slice(&key.hash_one((request.len(), ends)).to_be_bytes());
+    /// What tells a request from another with the same sequence: who sends it, and the bytes of its operations, in
+    /// parts that follow each other. Where the parts are divided makes no difference.
+    pub(crate) fn digest<const N: usize>(&self, user: Option<u32>, request: [&[u8]; N]) -> Digest {
+        let mut hasher = SipHasher13::new_with_key(&self.digest_key);
+        let len = request.iter().map(|part| part.len()).sum();
+        (user, len).hash(&mut hasher);
+        let first = 0..DIGESTED_BYTES.min(len);
+        let last = first.end.max(len.saturating_sub(DIGESTED_BYTES))..len;
+        for end in [first, last] {
+            let mut at = 0;
+            for part in request {
+                let place = |of: usize| of.saturating_sub(at).min(part.len());
+                let digested = part.get(place(end.start)..place(end.end));
+                hasher.write(digested.unwrap_or_default());
+                at += part.len();
+            }
         }
-        Digest(digest)
+        Digest(hasher.finish128().as_bytes())
     }
 
     /// The permit to make state. Before a client gets something for the first time, a record of it is on the disk.

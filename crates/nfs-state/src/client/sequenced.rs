@@ -53,7 +53,7 @@ pub struct SequenceStatus {
 
 /// A request in its slot. All operations that touch state ask for one, and only [`State::begin`](crate::State::begin) makes it. As long as
 /// it lives its client is not expired. Dropped without [`Sequenced::finish`], its slot is free again, and a retry
-/// of the request is told that the server failed.
+/// of the request is told that the server failed, unless [`Sequenced::may_be_left_off`] was said before.
 #[derive(Debug)]
 pub struct Sequenced<P> {
     hold: Hold<P>,
@@ -61,6 +61,8 @@ pub struct Sequenced<P> {
     /// Bytes that were taken for the reply.
     reserved: usize,
     ended: bool,
+    /// What a retry is told where nobody finishes it.
+    unfinished: Replay,
     status: SequenceStatus,
 }
 
@@ -112,6 +114,7 @@ impl<P> Session<P> {
                     visit,
                     reserved,
                     ended: false,
+                    unfinished: Replay::Faulted,
                     status,
                 }))
             }
@@ -176,6 +179,14 @@ impl<P> Sequenced<P> {
         self.reserved > 0
     }
 
+    /// The request changes nothing, and may be dropped before it is finished: its client can ask for it anew. A retry is
+    /// told so (NFS4ERR_RETRY_UNCACHED_REP), and not that the server failed. Of no effect where the reply is kept.
+    pub fn may_be_left_off(&mut self) {
+        if !self.is_kept() {
+            self.unfinished = Replay::Uncached;
+        }
+    }
+
     /// The request was carried out, and this is the whole reply. It is kept for a retry if the client asked for
     /// that. One that is longer than was agreed is not kept; the front refuses such requests before they run.
     pub fn finish(mut self, reply: &[u8]) {
@@ -204,7 +215,8 @@ impl<P> Sequenced<P> {
 impl<P> Drop for Sequenced<P> {
     fn drop(&mut self) {
         if !self.ended {
-            self.end(Replay::Faulted);
+            let unfinished = std::mem::replace(&mut self.unfinished, Replay::Faulted);
+            self.end(unfinished);
         }
     }
 }

@@ -40,6 +40,8 @@ pub(super) struct Compound<'c> {
     pub(super) apart: Option<Payload>,
     /// Data to be sent among what the operation has appended, in order: each behind so many bytes of that.
     data: SmallVec<[(usize, Buf, Share); 1]>,
+    /// The record is so long that it holds memory of the budget.
+    pub(super) holds_record: bool,
     /// Results of earlier operations hold memory of the budget for replies.
     holds_memory: bool,
     /// Memory that the reply holds until it is sent.
@@ -70,6 +72,7 @@ impl<'c> Compound<'c> {
             scratch: Vec::new(),
             apart,
             data: SmallVec::new(),
+            holds_record: false,
             holds_memory: false,
             held: Vec::new(),
         }

@@ -2,14 +2,14 @@
 //! shares and memory are the files' and not the protocol's.
 
 use nfs_io::plan::placement;
-use nfs_wire::Payload as Data;
 use nfs_wire::nfs4::ops::{CommitArgs, CommitOk, ReadArgs, WriteArgs, WriteOk};
-use nfs_wire::nfs4::{Nfsstat4, StableHow4, Verifier4};
+use nfs_wire::nfs4::{Nfsstat4, PROC_COMPOUND, StableHow4, Verifier4, WriteHead};
+use nfs_wire::{DecodeError, Decoder, Payload as Data};
 
 use super::compound::{Compound, Done, put};
 use super::place::Place;
 use super::status::status;
-use crate::front::context::{Context, committed_range};
+use crate::front::context::committed_range;
 use crate::operate::counters::count_bytes;
 use crate::operate::trace::Event;
 use crate::vfs::{Access, FileKind, Payload, Stability, Target};
@@ -18,6 +18,24 @@ type Result<T> = core::result::Result<T, Nfsstat4>;
 
 /// Bytes of a READ's result beside its data: whether the file ends there, and the length.
 const READ_FIXED_LEN: usize = 4 + 4;
+
+/// The head of a COMPOUND that has data behind it, as only a WRITE has it: so large that it is worth receiving to a
+/// place of its own. `total`: the record's length, where it is known.
+///
+/// # Errors
+/// [`DecodeError::Missing`] when `arguments` is too short to tell; others where the call is garbage.
+pub(crate) fn data_behind(
+    procedure: u32,
+    arguments: &mut Decoder<'_>,
+    total: Option<usize>,
+) -> core::result::Result<Option<WriteHead>, DecodeError> {
+    // Of a record in fragments nobody knows how much comes behind the data, which has to be kept beside it.
+    if procedure != PROC_COMPOUND || total.is_none() {
+        return Ok(None);
+    }
+    let head = WriteHead::find(arguments, total)?;
+    Ok(head.filter(|head| head.data_len > 0))
+}
 
 pub(super) async fn read(compound: &mut Compound<'_>, args: &ReadArgs, out: &mut Vec<u8>) -> Done {
     let file = regular(compound)?.object.handle;
@@ -92,7 +110,7 @@ async fn write_data(compound: &mut Compound<'_>, args: &WriteArgs<'_>) -> Result
     let cx = compound.cx;
     cx.meter(&target, len_of(&args.data));
     let payload = match args.data {
-        Data::Here(data) => copied_payload(cx, args.offset, data),
+        Data::Here(data) => copied_payload(compound, args.offset, data).await,
         // It was received to a place of its own; there is one WRITE of which it can be.
         Data::Apart { .. } => compound.apart.take(),
     };
@@ -121,13 +139,19 @@ async fn write_data(compound: &mut Compound<'_>, args: &WriteArgs<'_>) -> Result
 }
 
 /// The data of a WRITE, copied to a buffer that lies as the file's bytes do; `None` where the memory budget has
-/// none. It is not waited for: the record holds memory of the same budget.
-fn copied_payload(cx: &Context, offset: u64, data: &[u8]) -> Option<Payload> {
+/// none. It is waited for only where this COMPOUND holds none of it.
+async fn copied_payload(compound: &Compound<'_>, offset: u64, data: &[u8]) -> Option<Payload> {
+    let cx = compound.cx;
     // Of a WRITE beyond the largest, as much as is taken: it becomes a short one.
     let most = cx.vfs().io_bytes_max as usize;
     let data = data.get(..most).unwrap_or(data);
-    let pool = &cx.service.receive_buffers;
-    let mut buf = pool.try_take_placed(data.len(), placement(offset))?;
+    let (pool, start) = (&cx.service.receive_buffers, placement(offset));
+    let holds_some = compound.holds_record || compound.apart.is_some() || compound.holds_memory();
+    let mut buf = match pool.try_take_placed(data.len(), start) {
+        Some(buf) => buf,
+        None if holds_some => return None,
+        None => pool.take_placed(data.len(), start).await?,
+    };
     buf.copy_from_slice(data);
     Some(Payload {
         data: buf,

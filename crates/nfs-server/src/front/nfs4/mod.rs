@@ -24,6 +24,8 @@ mod stateids;
 mod status;
 mod xattr;
 
+use std::rc::Rc;
+
 use nfs_wire::Decoder;
 use nfs_wire::nfs4::{
     ArgOp, Compound as Call, CompoundReply, MinorVersion, Nfsstat4, Opnum, Place as Stands,
@@ -31,87 +33,183 @@ use nfs_wire::nfs4::{
 };
 use nfs_wire::record::MARK_BYTES;
 use nfs_wire::rpc::AcceptStat;
+use nfs_wire::xdr::padding;
 
 use self::audited::told;
 use self::compound::{Compound, Done};
+pub(crate) use self::data::data_behind;
 use self::session::Begun;
 use crate::exports::NfsVersion;
 use crate::front::context::Context;
+use crate::front::service::Service;
 use crate::limits;
+use crate::rpc::caller::Caller;
 use crate::rpc::reply::Draft;
+use crate::vfs::Payload;
+
+/// The record of a COMPOUND as it was received.
+pub(crate) struct Received<'a> {
+    /// The record, without a WRITE's data where that was received apart.
+    pub(crate) record: &'a [u8],
+    pub(crate) apart: Option<Apart>,
+}
+
+/// A WRITE's data that was received apart from its record.
+pub(crate) struct Apart {
+    /// Where the data belongs in the record, in bytes from its beginning.
+    pub(crate) at: usize,
+    /// Bytes that the data has in the record, its padding and what of it is too much included.
+    pub(crate) len_in_record: usize,
+    /// `None` where nothing was received, because the WRITE would have been refused anyhow.
+    pub(crate) payload: Option<Payload>,
+}
+
+/// What became of a COMPOUND.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ran {
+    /// Its reply is complete.
+    ToItsEnd,
+    /// Its connection went, and it would have changed nothing: there is no reply.
+    LeftOff,
+}
+
+/// Whether a caller may get as far as the file of a WRITE whose data is still to come: the minor version is served,
+/// the handle was made here, and its export lets the caller in.
+pub(crate) fn lets_in(
+    service: &Service,
+    caller: &Caller,
+    minor: MinorVersion,
+    handle: &[u8],
+) -> bool {
+    served(service, minor).is_some_and(|version| {
+        let caller = Caller {
+            version,
+            ..caller.clone()
+        };
+        service.lets_in(&caller, handle)
+    })
+}
 
 /// Carries out a COMPOUND, whose arguments are in `decoder`, and appends its results to the reply.
+///
+/// One that changes nothing and whose reply is not kept ends with its connection: nobody waits for it any more, and
+/// its client asks for it anew.
 ///
 /// # Errors
 /// GARBAGE_ARGS for what has not even the beginning of a COMPOUND.
 pub(crate) async fn run(
     cx: &mut Context,
-    record: &[u8],
+    received: Received<'_>,
     mut decoder: Decoder<'_>,
     reply: &mut Draft,
-) -> Result<(), AcceptStat> {
+) -> Result<Ran, AcceptStat> {
     let call = Call::decode(&mut decoder).map_err(|_| AcceptStat::GarbageArgs)?;
-    let operations = record.get(decoder.position()..).unwrap_or_default();
     let begin = reply.out().len();
     let before_any = ReplyLimits {
         message: limits::COMPOUND_REPLY_BYTES_NO_SESSION,
         cached: None,
     };
     let mut results = CompoundReply::begin(reply.out(), MARK_BYTES, &call.tag, before_any);
-    match minor(cx, call.minorversion) {
-        Some((minor, version)) => {
-            cx.caller.version = version;
-            let all = All {
-                call: &call,
-                operations,
-                minor,
-                begin,
-                record_len: record.len(),
-            };
-            carry_out(cx, &all, &mut results, reply).await;
-        }
-        None => {
-            results.fail_whole(Nfsstat4::MinorVersMismatch);
-            results.finish(reply.first_mut());
-        }
+    let Some((minor, version)) = minor(cx, call.minorversion) else {
+        results.fail_whole(Nfsstat4::MinorVersMismatch);
+        results.finish(reply.first_mut());
+        return Ok(Ran::ToItsEnd);
+    };
+    cx.caller.version = version;
+    let scan = call.scan(minor);
+    let is_lasting = scan.changes || scan.sequence.is_none_or(|sequence| sequence.cachethis);
+    let mut all = All {
+        call: &call,
+        scan,
+        is_lasting,
+        minor,
+        begin,
+        received,
+        operations_at: decoder.position(),
+    };
+    if is_lasting {
+        carry_out(cx, &mut all, &mut results, reply).await;
+        return Ok(Ran::ToItsEnd);
     }
-    Ok(())
+    let gone = Rc::clone(&cx.gone);
+    Ok(tokio::select! {
+        biased;
+        () = carry_out(cx, &mut all, &mut results, reply) => Ran::ToItsEnd,
+        () = gone.notified() => Ran::LeftOff,
+    })
 }
 
 /// A COMPOUND as it came.
 struct All<'a> {
     call: &'a Call<'a>,
-    /// The bytes of its operations.
-    operations: &'a [u8],
+    scan: Scan,
+    /// It is carried out to its end though its connection goes.
+    is_lasting: bool,
     minor: MinorVersion,
     /// Where its reply begins, behind RPC's header.
     begin: usize,
+    received: Received<'a>,
+    /// Where in the record its operations begin.
+    operations_at: usize,
+}
+
+impl All<'_> {
     /// Bytes of the whole record.
-    record_len: usize,
+    fn record_len(&self) -> usize {
+        let apart = self.received.apart.as_ref();
+        self.received.record.len() + apart.map_or(0, |apart| apart.len_in_record)
+    }
+
+    /// The bytes of its operations in order, wherever they were received to.
+    fn operations(&self) -> [&[u8]; 4] {
+        static ZEROS: [u8; 3] = [0; 3];
+        let record = self.received.record;
+        let part = |from: usize, to: usize| record.get(from..to).unwrap_or_default();
+        match &self.received.apart {
+            None => [part(self.operations_at, record.len()), &[], &[], &[]],
+            Some(apart) => {
+                let data = apart.payload.as_ref().map(|payload| &*payload.data);
+                let data = data.unwrap_or_default();
+                let padding = ZEROS.get(..padding(data.len())).unwrap_or_default();
+                let before = part(self.operations_at, apart.at);
+                [before, data, padding, part(apart.at, record.len())]
+            }
+        }
+    }
 }
 
 /// The minor version, if it is served.
 fn minor(cx: &Context, number: u32) -> Option<(MinorVersion, NfsVersion)> {
-    let version = match MinorVersion::try_from(number).ok()? {
+    let minor = MinorVersion::try_from(number).ok()?;
+    Some((minor, served(&cx.service, minor)?))
+}
+
+/// The version of NFS that a minor version is, if it is served.
+fn served(service: &Service, minor: MinorVersion) -> Option<NfsVersion> {
+    let version = match minor {
         MinorVersion::V0 => return None,
-        minor @ MinorVersion::V1 => (minor, NfsVersion::V41),
-        minor @ MinorVersion::V2 => (minor, NfsVersion::V42),
+        MinorVersion::V1 => NfsVersion::V41,
+        MinorVersion::V2 => NfsVersion::V42,
     };
-    cx.service.versions.contains(version.1).then_some(version)
+    service.versions.contains(version).then_some(version)
 }
 
 /// Carries out all operations, in the session that the first of them names, or without one. The reply is complete
 /// afterwards.
 async fn carry_out(
     cx: &mut Context,
-    all: &All<'_>,
+    all: &mut All<'_>,
     results: &mut CompoundReply,
     reply: &mut Draft,
 ) {
-    let scan = all.call.scan(all.minor);
-    let session = match (scan.sequence, outside(&scan, all.call.announced)) {
+    let session = match (all.scan.sequence, outside(&all.scan, all.call.announced)) {
         (Some(sequence), _) => match session::begin(cx, all, &sequence, results, reply) {
-            Begun::Run(session) => Some(session),
+            Begun::Run(mut session) => {
+                if !all.is_lasting {
+                    session.may_be_left_off();
+                }
+                Some(session)
+            }
             // It failed, or came before: the reply is there.
             Begun::Answered => return,
         },
@@ -124,7 +222,9 @@ async fn carry_out(
         }
     };
     let passed = usize::from(session.is_some());
-    let mut compound = Compound::new(cx, all.minor, session, None);
+    let apart = all.received.apart.take().and_then(|apart| apart.payload);
+    let mut compound = Compound::new(cx, all.minor, session, apart);
+    compound.holds_record = all.received.record.len() > limits::CALL_BYTES_WHOLE_MAX;
     for op in all.call.ops(all.minor).skip(passed) {
         let ended = match op {
             Ok(op) => one(&mut compound, &op, results, reply).await,

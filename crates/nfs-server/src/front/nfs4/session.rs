@@ -106,7 +106,7 @@ fn in_slot(
     if all.call.announced > channel.operations_max {
         return Err(Nfsstat4::TooManyOps);
     }
-    if all.record_len > channel.request_bytes_max as usize {
+    if all.record_len() > channel.request_bytes_max as usize {
         return Err(Nfsstat4::ReqTooBig);
     }
     results.limit(ReplyLimits {
@@ -120,7 +120,7 @@ fn in_slot(
         sequence: args.sequenceid,
         highest_slot: args.highest_slotid,
         cache_this: args.cachethis,
-        digest: states.digest(all.operations),
+        digest: states.digest(user(cx), all.operations()),
         connection: (!is_bound).then_some(connection),
     };
     let begun = states.core.begin(&session, &call, states.now());
@@ -129,6 +129,14 @@ fn in_slot(
         unbind_at_end(cx, &session);
     }
     Ok(begun)
+}
+
+/// Who sends a request: a retry by another user is none (RFC 8881 §2.10.6.1.3.1).
+const fn user(cx: &Context) -> Option<u32> {
+    match &cx.caller.identity {
+        WireIdentity::Nobody => None,
+        WireIdentity::Sys { uid, .. } | WireIdentity::Own(LocalUid(uid)) => Some(*uid),
+    }
 }
 
 /// A connection that has ended is no connection of the session any more.

@@ -1,9 +1,11 @@
 use nfs_io::{Budget, BufferPool};
 use nfs_wire::auth::{AUTH_SYS, AuthSys, GidList, OpaqueAuth};
-use nfs_wire::encode_to_vec;
 use nfs_wire::nfs3::{FileHandle, Procedure, StableHow, WriteArgs};
+use nfs_wire::nfs4::{self, ArgOp};
 use nfs_wire::record::FragmentHeader;
 use nfs_wire::rpc::CallHeader;
+use nfs_wire::{Payload, encode_to_vec};
+use proptest::prelude::*;
 
 use super::*;
 
@@ -16,14 +18,17 @@ fn rejoined(call: Call) -> Vec<u8> {
         let Apart {
             at,
             payload,
+            len_in_record,
             missing,
             ..
         } = *apart;
-        assert_eq!((at, missing), (bytes.len(), 0));
+        assert_eq!(missing, 0);
         let payload = payload.unwrap();
         assert_eq!(payload.data.address() % 4096, 11, "placed as in the file");
-        bytes.extend_from_slice(&payload.data);
-        bytes.resize(bytes.len().next_multiple_of(4), 0);
+        let mut data = payload.data.to_vec();
+        // Of a WRITE beyond wtmax the rest was dropped.
+        data.resize(len_in_record.min(data.len().next_multiple_of(4)), 0);
+        bytes.splice(at..at, data);
     }
     bytes
 }
@@ -110,6 +115,70 @@ fn write_call_by(credential: OpaqueAuth<'_>, data_len: usize) -> Vec<u8> {
     call
 }
 
+/// A WRITE as NFSv4's clients send it: in a COMPOUND, behind SEQUENCE and PUTFH, with operations behind it.
+fn compound(minorversion: u32, ops: Vec<ArgOp<'_>>) -> Vec<u8> {
+    let mut call = encode_to_vec(&CallHeader {
+        xid: 7,
+        program: nfs4::PROGRAM,
+        version: nfs4::VERSION,
+        procedure: nfs4::PROC_COMPOUND,
+        credential: OpaqueAuth::NONE,
+        verifier: OpaqueAuth::NONE,
+    });
+    call.extend(encode_to_vec(&nfs4::CompoundArgs {
+        tag: nfs4::Tag(b""),
+        minorversion,
+        argarray: ops,
+    }));
+    call
+}
+
+fn sequence_and_putfh() -> [ArgOp<'static>; 2] {
+    let object = nfs4::FileHandle::new(&[5; 36]).unwrap();
+    [
+        ArgOp::Sequence(nfs4::ops::SequenceArgs {
+            sessionid: nfs4::Sessionid4([5; 16]),
+            sequenceid: 7,
+            slotid: 1,
+            highest_slotid: 2,
+            cachethis: true,
+        }),
+        ArgOp::Putfh(nfs4::ops::PutfhArgs { object }),
+    ]
+}
+
+fn write_op(data: &[u8]) -> ArgOp<'_> {
+    ArgOp::Write(nfs4::ops::WriteArgs {
+        stateid: nfs4::Stateid4::ANONYMOUS,
+        offset: 11,
+        stable: nfs4::StableHow4::Unstable,
+        data: Payload::Here(data),
+    })
+}
+
+fn getattr() -> ArgOp<'static> {
+    let attr_request = nfs4::Attribute::Change.bit();
+    ArgOp::Getattr(nfs4::ops::GetattrArgs { attr_request })
+}
+
+fn data_of(len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at % 251) as u8).collect()
+}
+
+/// The WRITE of a COMPOUND with these operations behind it.
+fn write4(data_len: usize, behind: &[ArgOp<'_>]) -> Vec<u8> {
+    let data = data_of(data_len);
+    let mut ops = sequence_and_putfh().to_vec();
+    ops.push(write_op(&data));
+    ops.extend_from_slice(behind);
+    compound(1, ops)
+}
+
+/// Where in such a record the data begins.
+fn data_at() -> usize {
+    write4(0, &[]).len()
+}
+
 fn other_call(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at % 13) as u8).collect()
 }
@@ -144,6 +213,32 @@ fn stream() -> (Vec<u8>, Vec<Vec<u8>>) {
     );
     let bytes = calls.iter().flat_map(|call| fragments(call, &[])).collect();
     (bytes, calls)
+}
+
+/// The same of COMPOUNDs.
+fn stream4() -> (Vec<u8>, Vec<Vec<u8>>) {
+    let around = data_at() + 12;
+    let calls = vec![
+        write4(SPLIT_BYTES - around, &[getattr()]),
+        write4(SPLIT_BYTES - around + 1, &[getattr()]),
+        write4(9001, &[getattr(), write_op(&[3; 150]), getattr()]),
+    ];
+    let bytes = calls.iter().flat_map(|call| fragments(call, &[])).collect();
+    (bytes, calls)
+}
+
+#[test]
+fn compounds_come_out_as_they_went_in_wherever_the_stream_is_cut() {
+    let (bytes, expected) = stream4();
+    for cut in 0..=bytes.len() {
+        let mut peer = Peer::new();
+        let mut calls = Vec::new();
+        peer.read(&bytes[..cut], &mut calls).unwrap();
+        peer.read(&bytes[cut..], &mut calls).unwrap();
+        assert!(calls == expected, "cut at {cut}");
+        assert_eq!(peer.apart, 2, "cut at {cut}");
+        assert!(peer.receiver.is_idle() && !peer.receiver.holds_memory());
+    }
 }
 
 #[test]
@@ -296,6 +391,22 @@ fn a_write_beyond_wtmax_is_cut_and_the_stream_goes_on() {
         assert_eq!(cut[..], long[..beginning], "chunks of {chunk}");
         assert!(beginning > IO_BYTES_MAX as usize && beginning < IO_BYTES_MAX as usize + 1024);
         assert_eq!(*whole, small);
+    }
+}
+
+#[test]
+fn of_a_compounds_write_beyond_wtmax_the_rest_is_dropped_and_what_is_behind_it_is_kept() {
+    let long = write4(IO_BYTES_MAX as usize * 3 + 5, &[getattr()]);
+    let stream = fragments(&long, &[]);
+    for chunk in [1, 7, 1000, 8192, stream.len()] {
+        let (mut peer, mut calls) = (Peer::new(), Vec::new());
+        for bytes in stream.chunks(chunk) {
+            peer.read(bytes, &mut calls).unwrap();
+        }
+        let before = data_at() + IO_BYTES_MAX as usize;
+        let behind = encode_to_vec(&getattr());
+        assert_eq!(calls, [[&long[..before], &behind].concat()]);
+        assert_eq!(peer.apart, 1);
     }
 }
 
@@ -484,4 +595,156 @@ fn what_is_dropped_is_read_in_large_pieces() {
     receiver.received_into_nothing();
     assert!(matches!(receiver.feed(&mut beginning).unwrap(), Step::More));
     assert!(receiver.read_limit() > 50_000);
+}
+
+#[test]
+fn of_a_compound_only_what_is_no_data_stays_in_the_record() {
+    let data = 30_001;
+    for behind in [vec![], vec![getattr()], vec![getattr(); 60]] {
+        let call = write4(data, &behind);
+        let mut receiver = Receiver::new(IO_BYTES_MAX);
+        let pool = BufferPool::new(Budget::new(1 << 20));
+        let bytes = fragments(&call, &[]);
+        let mut rest = &bytes[..];
+        let received = loop {
+            match receiver.feed(&mut rest).unwrap() {
+                Step::Memory(Wanted::Data { len, start }) => {
+                    assert_eq!((len, start), (data, 11));
+                    receiver.received_into(pool.try_take_placed(len, start).unwrap());
+                }
+                Step::Call(call) => break call,
+                Step::More | Step::Memory(Wanted::Record(_)) => panic!("all is here"),
+            }
+        };
+        let apart = received.apart.as_deref().unwrap();
+        assert_eq!((apart.at, apart.len_in_record), (data_at(), data + 3));
+        assert_eq!(received.record.len(), call.len() - data - 3);
+        assert_eq!(rejoined(received), call);
+    }
+}
+
+#[test]
+fn of_large_compounds_in_a_row_only_the_first_ones_head_brings_bytes_to_copy() {
+    let mut peer = Peer::new();
+    let write = fragments(&write4(50_001, &[getattr()]), &[]);
+    let (copied, _) = drained(&mut peer, &write);
+    assert!(copied.len() == 1 && copied[0] < limits::CALL_HEAD_BYTES_MAX);
+    let (copied, reads) = drained(&mut peer, &write.repeat(20));
+    assert_eq!(copied, [0; 20]);
+    assert!(reads <= 22, "a read for each: {reads}");
+}
+
+/// How many of the calls of a stream had their data received apart, in pieces of every kind of size; each comes out as
+/// it went in.
+fn apart_of(call: &[u8], framed: &[u8]) -> usize {
+    let next = other_call(44);
+    let stream = [framed, &fragments(&next, &[])].concat();
+    let mut apart = None;
+    for size in [1, 3, 7, 100, 1000, 1024, 4096, 8192, stream.len()] {
+        let (mut peer, mut calls) = (Peer::new(), Vec::new());
+        for read in stream.chunks(size) {
+            peer.read(read, &mut calls).unwrap();
+        }
+        assert!(calls == [call, &next], "in reads of {size}");
+        assert_eq!(
+            *apart.get_or_insert(peer.apart),
+            peer.apart,
+            "reads of {size}"
+        );
+    }
+    apart.unwrap()
+}
+
+#[test]
+fn compounds_of_other_forms_are_received_whole() {
+    let data = data_of(20_000);
+    let with = |minor, ops: &[ArgOp<'_>]| compound(minor, ops.to_vec());
+    let [sequence, putfh] = sequence_and_putfh();
+    let write = write_op(&data);
+    for call in [
+        with(
+            1,
+            &[sequence.clone(), putfh.clone(), getattr(), write.clone()],
+        ),
+        with(1, &[putfh.clone(), write.clone()]),
+        with(1, &[sequence.clone(), write.clone()]),
+        with(3, &[sequence.clone(), putfh.clone(), write.clone()]),
+        // Too much behind the data to be kept beside it.
+        write4(9000, &[write_op(&data)]),
+    ] {
+        assert_eq!(apart_of(&call, &fragments(&call, &[])), 0);
+    }
+    let call = write4(20_001, &[getattr()]);
+    assert_eq!(apart_of(&call, &fragments(&call, &[])), 1);
+    // Of a record in fragments nobody knows how long it will be.
+    assert_eq!(apart_of(&call, &fragments(&call, &[2000])), 0);
+    let call = compound(0, vec![putfh, write_op(&data), getattr()]);
+    assert_eq!(apart_of(&call, &fragments(&call, &[])), 1);
+}
+
+#[test]
+fn lengths_of_data_that_are_lies_do_not_bring_the_stream_out_of_step() {
+    let honest = write4(20_000, &[getattr()]);
+    let at = data_at() - 4;
+    // Multiples of four: what was sent in place of padding is not kept.
+    for told in [
+        0,
+        4,
+        19_000,
+        19_996,
+        20_004,
+        20_012,
+        20_024,
+        70_000,
+        1 << 24,
+        u32::MAX - 3,
+    ] {
+        let mut call = honest.clone();
+        call[at..at + 4].copy_from_slice(&told.to_be_bytes());
+        apart_of(&call, &fragments(&call, &[]));
+    }
+    let end_of_data = at + 4 + 20_000;
+    for (cut, apart) in [
+        (at + 3, 0),
+        (at + 4, 0),
+        (at + 5, 0),
+        (9000, 0),
+        (end_of_data - 1, 0),
+        (end_of_data, 1),
+        (honest.len() - 1, 1),
+    ] {
+        let call = &honest[..cut];
+        assert_eq!(apart_of(call, &fragments(call, &[])), apart, "{cut}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn writes_of_all_kinds_come_out_as_they_went_in(
+        writes in proptest::collection::vec((0..3_usize, 0..40_000_usize, 0..40_usize), 1..6),
+        sizes in proptest::collection::vec(1..9000_usize, 1..8),
+    ) {
+        let expected: Vec<Vec<u8>> = writes
+            .iter()
+            .map(|&(kind, len, behind)| match kind {
+                0 => write_call(len),
+                1 => other_call(len),
+                _ => write4(len, &vec![getattr(); behind]),
+            })
+            .collect();
+        let stream: Vec<u8> = expected.iter().flat_map(|call| fragments(call, &[])).collect();
+        let (mut peer, mut calls, mut rest) = (Peer::new(), Vec::new(), &stream[..]);
+        for size in sizes.iter().cycle() {
+            if rest.is_empty() {
+                break;
+            }
+            let (now, later) = rest.split_at((*size).min(rest.len()));
+            rest = later;
+            peer.read(now, &mut calls).unwrap();
+        }
+        prop_assert!(calls == expected);
+        prop_assert!(peer.receiver.is_idle() && !peer.receiver.holds_memory());
+    }
 }
