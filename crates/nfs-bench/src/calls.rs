@@ -92,7 +92,10 @@ pub(crate) fn nfs_call(procedure: Procedure, arguments: &impl Encode) -> Vec<u8>
 }
 
 /// A call with its record mark, as root of this machine.
-fn call((program, version, procedure): (u32, u32, u32), arguments: &impl Encode) -> Vec<u8> {
+pub(crate) fn call(
+    (program, version, procedure): (u32, u32, u32),
+    arguments: &impl Encode,
+) -> Vec<u8> {
     let credential = encode_to_vec(&auth_body());
     let header = CallHeader {
         xid: first_xid(),
@@ -135,7 +138,7 @@ pub(crate) fn first_xid() -> u32 {
 }
 
 /// The results in a reply without its record mark, of a call that was accepted and run.
-fn results<'a, T: Decode<'a>>(reply: &'a [u8]) -> Result<T> {
+pub(crate) fn results<'a, T: Decode<'a>>(reply: &'a [u8]) -> Result<T> {
     let mut decoder = Decoder::new(reply);
     let header = ReplyHeader::decode(&mut decoder)?;
     match header.body {
@@ -151,7 +154,7 @@ fn results<'a, T: Decode<'a>>(reply: &'a [u8]) -> Result<T> {
 ///
 /// # Errors
 /// The connection broke.
-fn call_once(stream: &mut TcpStream, record: &[u8]) -> Result<Vec<u8>> {
+pub(crate) fn call_once(stream: &mut TcpStream, record: &[u8]) -> Result<Vec<u8>> {
     stream.write_all(record)?;
     let mut cutter = RecordCutter::new(RecordLimits::whole(limits::REPLY_BYTES_MAX));
     let mut buffer = [0; 8192];

@@ -168,7 +168,12 @@ impl Start<'_> {
                 let words = [binary()?.into(), "serve".into(), "--config".into()];
                 Ok([&words[..], &[config.into()]].concat())
             }
-            Program::Ganesha => ganesha::command_line(self.work, self.directory, ports),
+            Program::Ganesha => ganesha::command_line(
+                self.work,
+                self.directory,
+                ports,
+                ganesha::Protocols::V3AndV41,
+            ),
             Program::Unfs3(unfsd) => {
                 let exports = self.work.join("exports");
                 let directory = self.directory.display();
@@ -230,7 +235,7 @@ impl Start<'_> {
             modes.push_str("order = true\n");
         }
         format!(
-            "[server]\nlisten = [\"127.0.0.1:{port}\"{listen}]\nstate_dir = \"{state}\"\nrpcbind = false\n{trust}{engine}\n\
+            "[server]\nlisten = [\"127.0.0.1:{port}\"{listen}]\nstate_dir = \"{state}\"\nversions = [\"3\", \"4.1\"]\nrpcbind = false\n{trust}{engine}\n\
              [[export]]\npath = \"{directory}\"\npseudo = \"{}\"\nclients = [\"127.0.0.1\"{clients}{neighbours}]\nsquash = \"none\"\n{modes}{ahead}{staging}",
             ours.pseudo
         )

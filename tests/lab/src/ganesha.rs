@@ -18,6 +18,24 @@ pub struct Ports {
     pub mount: u16,
 }
 
+/// The versions of NFS that Ganesha is to serve.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocols {
+    /// NFSv3 alone.
+    V3,
+    /// NFSv3 and NFSv4.1.
+    V3AndV41,
+}
+
+impl Protocols {
+    const fn numbers(self) -> &'static str {
+        match self {
+            Self::V3 => "3",
+            Self::V3AndV41 => "3, 4",
+        }
+    }
+}
+
 /// Writes a configuration that exports `export` under its own path to everybody, root as root, and gives
 /// the words of the command that serves it. Configuration, state and `ganesha.log` are in `dir`.
 ///
@@ -25,11 +43,16 @@ pub struct Ports {
 ///
 /// # Errors
 /// When the configuration cannot be written.
-pub fn command_line(dir: &Path, export: &Path, ports: Ports) -> Result<Vec<OsString>> {
+pub fn command_line(
+    dir: &Path,
+    export: &Path,
+    ports: Ports,
+    protocols: Protocols,
+) -> Result<Vec<OsString>> {
     let config = dir.join("ganesha.conf");
     let recovery = dir.join("recovery");
     fs::create_dir_all(&recovery)?;
-    fs::write(&config, configuration(export, &recovery, ports))
+    fs::write(&config, configuration(export, &recovery, ports, protocols))
         .with_context(|| config.display().to_string())?;
     let mut words: Vec<OsString> = vec!["ganesha.nfsd".into(), "-F".into()];
     for (option, path) in [
@@ -58,20 +81,21 @@ pub fn start(lab: &Lab, netns: &Netns, export: &Path) -> Result<Running> {
     let mut command = netns.command("unshare");
     command.args(["--mount", "--pid", "--fork", "--kill-child", "sh", "-c"]);
     command.arg(script).arg(lab.dir.join("rpcinfo.log"));
-    command.args(command_line(&lab.dir, export, ports)?);
+    command.args(command_line(&lab.dir, export, ports, Protocols::V3)?);
     Running::start(command.stdin(Stdio::null()))
 }
 
-/// NFSv3 over TCP without locks and quotas, and without NFSv4's grace period, which would delay the
+/// NFS over TCP without NFSv3's locks and quotas, and without NFSv4's grace period, which would delay the
 /// first answers.
-fn configuration(export: &Path, recovery: &Path, ports: Ports) -> String {
+fn configuration(export: &Path, recovery: &Path, ports: Ports, protocols: Protocols) -> String {
+    let protocols = protocols.numbers();
     let Ports { nfs, mount } = ports;
     let (export, recovery) = (export.display(), recovery.display());
     format!(
-        r#"NFS_CORE_PARAM {{ NFS_Port = {nfs}; MNT_Port = {mount}; Protocols = 3; Enable_NLM = false;
+        r#"NFS_CORE_PARAM {{ NFS_Port = {nfs}; MNT_Port = {mount}; Protocols = {protocols}; Enable_NLM = false;
   Enable_RQUOTA = false; Enable_UDP = false; mount_path_pseudo = false;
   Plugins_Dir = "/usr/lib/x86_64-linux-gnu/ganesha"; }}
-NFSV4 {{ Graceless = true; RecoveryRoot = "{recovery}"; }}
+NFSV4 {{ Graceless = true; Minor_Versions = 1; RecoveryRoot = "{recovery}"; }}
 NFS_KRB5 {{ Active_krb5 = false; }}
 EXPORT_DEFAULTS {{ Access_Type = RW; Squash = no_root_squash; SecType = sys, none; PrivilegedPort = false; }}
 EXPORT {{ Export_Id = 1; Path = "{export}"; Pseudo = /; FSAL {{ Name = VFS; }} }}

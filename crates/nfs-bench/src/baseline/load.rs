@@ -72,8 +72,12 @@ pub fn run(load: &Load) -> Result<Sample> {
         export: &load.export,
         handles: load.handles.as_deref(),
     };
-    let slots = prepare(load.workload, load.depth, &target, &mut stream)?;
-    measure(&mut stream, slots, load.amount)
+    let (slots, session) = prepare(load.workload, load.depth, &target, &mut stream)?;
+    let sample = measure(&mut stream, slots, load.amount)?;
+    if let Some(session) = session {
+        session.end(&mut stream)?;
+    }
+    Ok(sample)
 }
 
 struct Loop {
@@ -136,8 +140,14 @@ impl Loop {
         let calls = &self.slots[slot];
         let turn = self.turns[slot];
         let at = self.out.len();
-        self.out
-            .extend_from_slice(&calls[turn as usize % calls.len()]);
+        let call = &calls[turn as usize % calls.len()];
+        self.out.extend_from_slice(&call.record);
+        if let Some(sequence_at) = call.sequence_at {
+            // The first of a slot is 1.
+            let sequence = turn.wrapping_add(1).to_be_bytes();
+            let from = at + sequence_at;
+            self.out[from..from + 4].copy_from_slice(&sequence);
+        }
         // Behind the record mark; the high half counts, so that no xid comes twice within a reply cache's memory.
         let xid = (self.first.wrapping_add(turn) << 8) | u32::try_from(slot)?;
         self.out[at + 4..at + 8].copy_from_slice(&xid.to_be_bytes());

@@ -4,4 +4,5 @@ pub mod load;
 pub mod pingpong;
 pub mod report;
 pub mod run;
+mod session;
 pub mod workload;

@@ -5,23 +5,43 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
-use nfs_wire::encode_to_vec;
 use nfs_wire::nfs3::{
     self, ACCESS3_EXTEND, ACCESS3_MODIFY, ACCESS3_READ, AccessArgs, CreateArgs, CreateHow,
     CreateOk, DirOpArgs, FileHandle, Filename, GetattrArgs, LookupArgs, Procedure, ReadArgs,
     RemoveArgs, StableHow, WccData, WriteArgs, WriteOk,
 };
+use nfs_wire::nfs4::ops::{
+    AccessArgs as AccessArgs4, CloseArgs, GetattrArgs as GetattrArgs4, LookupArgs as LookupArgs4,
+    ReadArgs as ReadArgs4, WriteArgs as WriteArgs4,
+};
+use nfs_wire::nfs4::{ArgOp, Bitmap4, Component4, FileHandle as FileHandle4, StableHow4, Stateid4};
+use nfs_wire::{Payload, encode_to_vec};
 use serde::Serialize;
 
+use super::session::{self, Session, putfh};
 use crate::calls::{ask, auth_body, mode, mount, nfs_call};
 
-/// Length of one READ or WRITE in bytes.
+/// Length of one small READ or WRITE in bytes.
 const BLOCK_BYTES: u32 = 4096;
+/// Length of one large READ or WRITE in bytes.
+const LARGE_BYTES: u32 = 1 << 20;
+/// The attributes that NFSv3 has, by their numbers: type, change, size, fsid, fileid, mode, number of links, owner,
+/// group, raw device, space used, the three times.
+const ATTRIBUTES: [u32; 14] = [1, 3, 4, 8, 20, 33, 35, 36, 37, 41, 45, 47, 52, 53];
 /// Name of the file that most workloads use.
 const FILE_NAME: &[u8] = b"bench-file";
 
-/// Encoded calls with their record marks: for each slot those that it sends in turn.
-pub type Slots = Vec<Vec<Vec<u8>>>;
+/// Calls for each slot, which it sends in turn.
+pub(crate) type Slots = Vec<Vec<Prepared>>;
+
+/// An encoded call with its record mark.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    /// The bytes; each time it is sent, its xid is another.
+    pub(crate) record: Vec<u8>,
+    /// Where NFSv4's sequence stands in it, which counts the calls of the slot.
+    pub(crate) sequence_at: Option<usize>,
+}
 
 /// The calls that one measurement sends to a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
@@ -31,28 +51,82 @@ pub enum Workload {
     Null,
     /// GETATTR of one file.
     Getattr,
+    /// The same in a COMPOUND of NFSv4.1, with the attributes that NFSv3's GETATTR has.
+    #[value(name = "getattr-v4.1")]
+    #[serde(rename = "getattr-v4.1")]
+    Getattr4,
     /// LOOKUP of one name.
     Lookup,
+    /// LOOKUP, GETFH and GETATTR in a COMPOUND of NFSv4.1.
+    #[value(name = "lookup-v4.1")]
+    #[serde(rename = "lookup-v4.1")]
+    Lookup4,
     /// ACCESS to one file.
     Access,
+    /// ACCESS and GETATTR in a COMPOUND of NFSv4.1.
+    #[value(name = "access-v4.1")]
+    #[serde(rename = "access-v4.1")]
+    Access4,
+    /// OPEN by name and CLOSE in a COMPOUND of NFSv4.1.
+    #[value(name = "open-close-v4.1")]
+    #[serde(rename = "open-close-v4.1")]
+    OpenClose4,
     /// READ of 4 KiB that are in the page cache.
     ReadCached,
+    /// The same in a COMPOUND of NFSv4.1.
+    #[value(name = "read-cached-v4.1")]
+    #[serde(rename = "read-cached-v4.1")]
+    ReadCached4,
+    /// READ of 1 MiB that is in the page cache.
+    ReadLarge,
+    /// The same in a COMPOUND of NFSv4.1.
+    #[value(name = "read-large-v4.1")]
+    #[serde(rename = "read-large-v4.1")]
+    ReadLarge4,
     /// CREATE, then REMOVE of the same name.
     CreateRemove,
+    /// WRITE of 4 KiB, UNSTABLE.
+    WriteUnstable,
+    /// The same in a COMPOUND of NFSv4.1.
+    #[value(name = "write-unstable-v4.1")]
+    #[serde(rename = "write-unstable-v4.1")]
+    WriteUnstable4,
+    /// WRITE of 1 MiB, UNSTABLE.
+    WriteLarge,
+    /// The same in a COMPOUND of NFSv4.1.
+    #[value(name = "write-large-v4.1")]
+    #[serde(rename = "write-large-v4.1")]
+    WriteLarge4,
     /// WRITE of 4 KiB, FILE_SYNC.
     WriteFileSync,
+    /// The same in a COMPOUND of NFSv4.1.
+    #[value(name = "write-file-sync-v4.1")]
+    #[serde(rename = "write-file-sync-v4.1")]
+    WriteFileSync4,
 }
 
 impl Workload {
     /// Every workload, in the order of the report.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 19] = [
         Self::Null,
         Self::Getattr,
+        Self::Getattr4,
         Self::Lookup,
+        Self::Lookup4,
         Self::Access,
+        Self::Access4,
+        Self::OpenClose4,
         Self::ReadCached,
+        Self::ReadCached4,
+        Self::ReadLarge,
+        Self::ReadLarge4,
         Self::CreateRemove,
+        Self::WriteUnstable,
+        Self::WriteUnstable4,
+        Self::WriteLarge,
+        Self::WriteLarge4,
         Self::WriteFileSync,
+        Self::WriteFileSync4,
     ];
 
     /// The workload's name on the command line and in the report.
@@ -60,11 +134,53 @@ impl Workload {
         match self {
             Self::Null => "null",
             Self::Getattr => "getattr",
+            Self::Getattr4 => "getattr-v4.1",
             Self::Lookup => "lookup",
+            Self::Lookup4 => "lookup-v4.1",
             Self::Access => "access",
+            Self::Access4 => "access-v4.1",
+            Self::OpenClose4 => "open-close-v4.1",
             Self::ReadCached => "read-cached",
+            Self::ReadCached4 => "read-cached-v4.1",
+            Self::ReadLarge => "read-large",
+            Self::ReadLarge4 => "read-large-v4.1",
             Self::CreateRemove => "create-remove",
+            Self::WriteUnstable => "write-unstable",
+            Self::WriteUnstable4 => "write-unstable-v4.1",
+            Self::WriteLarge => "write-large",
+            Self::WriteLarge4 => "write-large-v4.1",
             Self::WriteFileSync => "write-file-sync",
+            Self::WriteFileSync4 => "write-file-sync-v4.1",
+        }
+    }
+
+    /// Its calls are NFSv4.1's.
+    fn is_v4(self) -> bool {
+        self.name().ends_with("v4.1")
+    }
+
+    /// Length of one READ or WRITE in bytes.
+    fn block_bytes(self) -> u32 {
+        match self {
+            Self::ReadLarge | Self::ReadLarge4 | Self::WriteLarge | Self::WriteLarge4 => {
+                LARGE_BYTES
+            }
+            _ => BLOCK_BYTES,
+        }
+    }
+
+    /// Its reply is to be kept, as Linux's client has it for what changes something.
+    fn is_kept(self) -> bool {
+        matches!(
+            self,
+            Self::OpenClose4 | Self::WriteUnstable4 | Self::WriteLarge4 | Self::WriteFileSync4
+        )
+    }
+
+    fn stable(self) -> StableHow {
+        match self {
+            Self::WriteFileSync | Self::WriteFileSync4 => StableHow::FileSync,
+            _ => StableHow::Unstable,
         }
     }
 
@@ -94,28 +210,109 @@ pub(crate) struct Target<'a> {
     pub(crate) handles: Option<&'a Path>,
 }
 
-/// Mounts the export, makes what the workload needs and encodes the calls of `depth` slots.
+/// Mounts the export, makes what the workload needs and encodes the calls of `depth` slots. The session of NFSv4's
+/// calls is to be ended behind them.
 pub(crate) fn prepare(
     workload: Workload,
     depth: usize,
     target: &Target<'_>,
     stream: &mut TcpStream,
-) -> Result<Slots> {
-    let (root, file) = match target.handles.filter(|path| path.exists()) {
+) -> Result<(Slots, Option<Session>)> {
+    let block = block(workload.block_bytes());
+    let known = target.handles.filter(|path| path.exists());
+    let (root, file) = match known {
         Some(path) => recall(path)?,
         None => {
             let root = mount(target.from, target.mount, target.export)?;
-            let file = make_file(stream, root, depth)?;
+            let file = make_file(stream, root, depth, &block)?;
             if let Some(path) = target.handles {
                 remember(path, [root, file])?;
             }
             (root, file)
         }
     };
-    let data = block();
-    Ok((0..u64::try_from(depth)?)
-        .map(|slot| calls(workload, root, file, slot, &data))
-        .collect())
+    let slots = 0..u64::try_from(depth)?;
+    if !workload.is_v4() {
+        let prepared = |record| Prepared {
+            record,
+            sequence_at: None,
+        };
+        let of_slot = |slot| calls(workload, root, file, slot, &block).into_iter();
+        let slots = slots.map(|slot| of_slot(slot).map(prepared).collect());
+        return Ok((slots.collect(), None));
+    }
+    let mut session = Session::begin(stream, depth)?;
+    let opened = match known {
+        // Where names cannot be looked up, the handles of NFSv3 do for a server that has the same ones in both.
+        Some(_) => {
+            let same = |handle: FileHandle| FileHandle4::new(handle.as_ref());
+            (same(root)?, same(file)?, Stateid4::ANONYMOUS)
+        }
+        None => session.open(stream, FILE_NAME)?,
+    };
+    let compound = |slot: u64| {
+        // Each slot's opens are another owner's: one open more of the same owner would be closed with the first.
+        let owner = slot.to_be_bytes();
+        let ops = compound(workload, &opened, (slot, &owner), &block);
+        session.prepared(slot, workload.is_kept(), ops)
+    };
+    let slots = slots.map(|slot| vec![compound(slot)]).collect();
+    Ok((slots, Some(session)))
+}
+
+/// The operations behind SEQUENCE.
+fn compound<'a>(
+    workload: Workload,
+    (root, file, stateid): &(FileHandle4, FileHandle4, Stateid4),
+    (slot, owner): (u64, &'a [u8]),
+    data: &'a [u8],
+) -> Vec<ArgOp<'a>> {
+    let (root, file, stateid) = (putfh(*root), putfh(*file), *stateid);
+    let offset = slot * u64::from(workload.block_bytes());
+    let name = Component4(FILE_NAME);
+    let getattr = ArgOp::Getattr(GetattrArgs4 {
+        attr_request: Bitmap4::of(&ATTRIBUTES),
+    });
+    match workload {
+        Workload::Lookup4 => {
+            let lookup = ArgOp::Lookup(LookupArgs4 { objname: name });
+            vec![root, lookup, ArgOp::Getfh(()), getattr]
+        }
+        Workload::Access4 => {
+            let access = ACCESS3_READ | ACCESS3_MODIFY | ACCESS3_EXTEND;
+            let access = ArgOp::Access(AccessArgs4 { access });
+            vec![file, access, getattr]
+        }
+        Workload::OpenClose4 => {
+            let close = ArgOp::Close(CloseArgs {
+                seqid: 0,
+                open_stateid: Stateid4::CURRENT,
+            });
+            vec![root, session::open(FILE_NAME, owner), close]
+        }
+        Workload::ReadCached4 | Workload::ReadLarge4 => {
+            let read = ArgOp::Read(ReadArgs4 {
+                stateid,
+                offset,
+                count: workload.block_bytes(),
+            });
+            vec![file, read]
+        }
+        Workload::WriteUnstable4 | Workload::WriteLarge4 | Workload::WriteFileSync4 => {
+            let write = ArgOp::Write(WriteArgs4 {
+                stateid,
+                offset,
+                stable: match workload.stable() {
+                    StableHow::Unstable => StableHow4::Unstable,
+                    StableHow::DataSync => StableHow4::DataSync,
+                    StableHow::FileSync => StableHow4::FileSync,
+                },
+                data: Payload::Here(data),
+            });
+            vec![file, write, getattr]
+        }
+        _ => vec![file, getattr],
+    }
 }
 
 /// Handles outlive the server that gave them, so a later run may skip MOUNT and CREATE.
@@ -150,7 +347,7 @@ fn calls(
     slot: u64,
     data: &[u8],
 ) -> Vec<Vec<u8>> {
-    let offset = slot * u64::from(BLOCK_BYTES);
+    let offset = slot * u64::from(workload.block_bytes());
     let access = ACCESS3_READ | ACCESS3_MODIFY | ACCESS3_EXTEND;
     match workload {
         Workload::Null => vec![nfs_call(Procedure::Null, &())],
@@ -169,13 +366,13 @@ fn calls(
                 access,
             },
         )],
-        Workload::ReadCached => {
+        Workload::ReadCached | Workload::ReadLarge => {
             vec![nfs_call(
                 Procedure::Read,
                 &ReadArgs {
                     file,
                     offset,
-                    count: BLOCK_BYTES,
+                    count: workload.block_bytes(),
                 },
             )]
         }
@@ -194,24 +391,38 @@ fn calls(
                 nfs_call(Procedure::Remove, &RemoveArgs { object }),
             ]
         }
-        Workload::WriteFileSync => {
-            let stable = StableHow::FileSync;
+        Workload::WriteUnstable | Workload::WriteLarge | Workload::WriteFileSync => {
             vec![nfs_call(
                 Procedure::Write,
                 &WriteArgs {
                     file,
                     offset,
-                    count: BLOCK_BYTES,
-                    stable,
+                    count: workload.block_bytes(),
+                    stable: workload.stable(),
                     data,
                 },
             )]
         }
+        // These are COMPOUNDs.
+        Workload::Getattr4
+        | Workload::Lookup4
+        | Workload::Access4
+        | Workload::OpenClose4
+        | Workload::ReadCached4
+        | Workload::ReadLarge4
+        | Workload::WriteUnstable4
+        | Workload::WriteLarge4
+        | Workload::WriteFileSync4 => Vec::new(),
     }
 }
 
 /// A file with a block for each slot.
-fn make_file(stream: &mut TcpStream, root: FileHandle, blocks: usize) -> Result<FileHandle> {
+fn make_file(
+    stream: &mut TcpStream,
+    root: FileHandle,
+    blocks: usize,
+    data: &[u8],
+) -> Result<FileHandle> {
     let where_ = DirOpArgs {
         dir: root,
         name: Filename(FILE_NAME),
@@ -222,24 +433,23 @@ fn make_file(stream: &mut TcpStream, root: FileHandle, blocks: usize) -> Result<
     };
     let made = ask::<CreateOk, WccData>(stream, Procedure::Create, &create)?;
     let file = made.obj.context("CREATE gave no handle")?;
-    let data = block();
+    let count = u32::try_from(data.len())?;
     for block in 0..u64::try_from(blocks)? {
-        let offset = block * u64::from(BLOCK_BYTES);
         let write = WriteArgs {
             file,
-            offset,
-            count: BLOCK_BYTES,
+            offset: block * u64::from(count),
+            count,
             stable: StableHow::FileSync,
-            data: &data,
+            data,
         };
         ask::<WriteOk, WccData>(stream, Procedure::Write, &write)?;
     }
     Ok(file)
 }
 
-/// The data of one WRITE: [`BLOCK_BYTES`] bytes that count up from 0 and wrap around.
-fn block() -> Vec<u8> {
-    (0..BLOCK_BYTES).map(|i| i.to_le_bytes()[0]).collect()
+/// The data of one WRITE: bytes that count up from 0 and wrap around.
+fn block(len: u32) -> Vec<u8> {
+    (0..len).map(|i| i.to_le_bytes()[0]).collect()
 }
 
 #[cfg(test)]
