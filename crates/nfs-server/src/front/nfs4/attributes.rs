@@ -255,7 +255,7 @@ pub(super) fn encode_known(
 ) {
     let stat = &known.attributes.stat;
     let names = (stat.uid.to_string(), stat.gid.to_string());
-    let mut values = of_server(cx, minor);
+    let mut values = of_server(cx, minor, wanted);
     of_stat(&mut values, stat, &names);
     values.fsid = Some(fsid4(known.attributes.fsid));
     values.filehandle = wire_handle(known.handle);
@@ -273,12 +273,13 @@ pub(super) fn encode_known(
     values.encode_asked(wanted, &mut Encoder::new(out));
 }
 
-/// The values that are the same for all objects.
-fn of_server(cx: &Context, minor: MinorVersion) -> Values<'static> {
+/// The values that are the same for all objects. Sets of attributes, which few ask for, are put together only where
+/// they are wanted.
+fn of_server(cx: &Context, minor: MinorVersion, wanted: &Bitmap4) -> Values<'static> {
     let io_bytes_max = u64::from(cx.vfs().io_bytes_max);
-    let supported = supported(minor);
+    let is_wanted = |attribute: Attribute| wanted.contains(attribute.number());
     Values {
-        supported_attrs: Some(supported),
+        supported_attrs: is_wanted(Attribute::SupportedAttrs).then(|| supported(minor)),
         fh_expire_type: Some(PERSISTENT),
         link_support: Some(true),
         symlink_support: Some(true),
@@ -291,7 +292,8 @@ fn of_server(cx: &Context, minor: MinorVersion) -> Values<'static> {
         maxread: Some(io_bytes_max),
         maxwrite: Some(io_bytes_max),
         time_delta: Some(TIME_DELTA),
-        suppattr_exclcreat: Some(supported.and(&Attribute::settable_at_exclusive_create())),
+        suppattr_exclcreat: is_wanted(Attribute::SuppattrExclcreat)
+            .then(|| supported(minor).and(&Attribute::settable_at_exclusive_create())),
         fs_charset_cap: Some(CONTAINS_NON_UTF8),
         change_attr_type: Some(ChangeAttrType4::TimeMetadata),
         open_arguments: Some(OPEN_ARGUMENTS),
@@ -378,7 +380,7 @@ pub(super) fn encode_node(
         mounted_on_fileid: fileid,
         clone_blksize: Some(0),
         xattr_support: Some(false),
-        ..of_server(cx, minor)
+        ..of_server(cx, minor, wanted)
     };
     values.encode_asked(wanted, &mut Encoder::new(out));
 }
