@@ -103,6 +103,25 @@ fn a_request_that_nobody_finishes_frees_its_slot() {
     assert_eq!(server.state.reply_bytes(), 4);
 }
 
+#[test]
+fn a_request_that_may_be_left_off_is_asked_for_anew() {
+    let server = Server::new();
+    let peer = server.arrive("a", 1);
+    let unkept = SequenceCall {
+        cache_this: false,
+        ..call(0, 1)
+    };
+    let mut request = run(&server, &peer, &unkept);
+    request.may_be_left_off();
+    drop(request);
+    assert_eq!(replay(&server, &peer, &unkept), Replay::Uncached);
+    // What is to be kept is not left off: its client trusts to find the reply.
+    let mut request = run(&server, &peer, &call(0, 2));
+    request.may_be_left_off();
+    drop(request);
+    assert_eq!(replay(&server, &peer, &call(0, 2)), Replay::Faulted);
+}
+
 /// The same when what carries it out panics.
 #[test]
 fn a_panic_in_a_request_frees_its_slot() {
