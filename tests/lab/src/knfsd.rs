@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
 
+use crate::netns::Wire;
 use crate::uml::{boot, setup};
 use crate::{Heard, Lab, Lines, Netns, Running};
 
@@ -51,7 +52,7 @@ impl KernelNfsd {
         let mut said = Lines::new(&results)?;
         fs::write(&init, init_script(&stop, &results))?;
         fs::set_permissions(&init, fs::Permissions::from_mode(0o755))?;
-        let mut process = boot(lab, netns, &init, Some(disk))?;
+        let mut process = boot(lab, netns, &Wire::FIRST, &init, Some(disk))?;
         let deadline = Instant::now() + START_DEADLINE;
         loop {
             match said.hear(&mut process, deadline)? {

@@ -31,7 +31,7 @@ pub use knfsd::KernelNfsd;
 pub use lines::{Heard, Lines};
 pub use loopfs::{FsKind, Knife, LoopFs};
 pub use mounted::Mounted;
-pub use netns::Netns;
+pub use netns::{Netns, Wire};
 pub use process::{Memory, Running, copy_program, output, output_within, run};
 pub use scratch::Scratch;
 pub use server::{IoFigures, Server, ServerOptions, counter};

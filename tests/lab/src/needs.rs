@@ -30,6 +30,8 @@ pub enum Need {
     Compiler,
     /// strace, to count system calls.
     Strace,
+    /// The program sqlite3.
+    Sqlite,
     /// rpcbind and rpcinfo, in namespaces of their own.
     Rpcbind,
     /// All of the machine's processors, memory and page cache: nothing else is tested meanwhile.
@@ -51,6 +53,7 @@ impl Need {
             Self::KernelServer => "the kernel's server",
             Self::Compiler => "C compiler",
             Self::Strace => "strace",
+            Self::Sqlite => "SQLite",
             Self::Rpcbind => "rpcbind",
             Self::WholeMachine => "the whole machine",
         }
@@ -91,6 +94,7 @@ pub fn missing(need: Need, engine: Engine) -> Option<String> {
                 ("nfs-cp", package),
             ])
         }
+        Need::Sqlite => programs(&[("sqlite3", "sqlite3")]),
         Need::Fuse => programs(&[("fusermount3", "fuse3")]).or_else(|| device("/dev/fuse")),
         Need::Rpcbind => programs(&[
             ("rpcbind", "rpcbind"),

@@ -1,4 +1,4 @@
-//! A network namespace with a tap device: the wire between the server and one guest.
+//! A network namespace with tap devices: each is the wire between the server and one guest.
 
 use std::os::fd::AsFd as _;
 use std::process::Command;
@@ -6,6 +6,46 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use crate::process::run;
+
+/// The server's end of a wire, and the guest at the other one.
+#[derive(Debug)]
+pub struct Wire {
+    /// Name of the tap device inside the namespace.
+    pub(crate) tap: &'static str,
+    /// The guest's address on the wire.
+    pub(crate) guest: &'static str,
+    /// What the guest calls itself: NFSv4 clients with one name are one client to a server.
+    pub(crate) name: &'static str,
+}
+
+impl Wire {
+    /// The wire that each namespace has.
+    pub const FIRST: Self = Self {
+        tap: Netns::TAP,
+        guest: Netns::GUEST,
+        name: "guest-1",
+    };
+    /// A further one, once [`Netns::add_second_wire`] has made it, with a network of its own.
+    pub const SECOND: Self = Self {
+        tap: "tap1",
+        guest: "10.99.2.2",
+        name: "guest-2",
+    };
+    /// The network of the second wire.
+    pub const SECOND_NETWORK: &'static str = "10.99.2.0/24";
+    /// The server's own address on the second wire.
+    const SECOND_HOST: &'static str = "10.99.2.1";
+
+    /// Shell lines by which the guest reaches the server's addresses on the first wire.
+    pub(crate) fn routes(&self) -> String {
+        if self.tap == Self::SECOND.tap {
+            let (host, gate) = (Netns::HOST, Self::SECOND_HOST);
+            return format!("ip route add {host} via {gate}\n");
+        }
+        let (second, host) = (Netns::GUEST_SECOND, Netns::HOST_SECOND);
+        format!("ip addr add {second}/24 dev vec0; ip route add {host} dev vec0 src {second}\n")
+    }
+}
 
 /// The namespace; deleted (with its devices) on drop.
 pub struct Netns {
@@ -47,6 +87,18 @@ impl Netns {
         }
         run("ip", &["-n", n, "link", "set", Self::TAP, "up"])?;
         Ok(netns)
+    }
+
+    /// Makes [`Wire::SECOND`], for a second guest. It comes to the server by [`Netns::HOST`] too.
+    ///
+    /// # Errors
+    /// When `ip` fails.
+    pub fn add_second_wire(&self) -> Result<()> {
+        let (n, tap) = (self.name.as_str(), Wire::SECOND.tap);
+        let address = format!("{}/24", Wire::SECOND_HOST);
+        run("ip", &["-n", n, "tuntap", "add", "dev", tap, "mode", "tap"])?;
+        run("ip", &["-n", n, "addr", "add", &address, "dev", tap])?;
+        run("ip", &["-n", n, "link", "set", tap, "up"])
     }
 
     /// A command that runs `program` inside the namespace. `ip netns exec` becomes the program, so

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
+use crate::netns::Wire;
 use crate::{Heard, Lab, Lines, Netns, Running, copy_program, output_within};
 
 /// The program that is a kernel (Debian: user-mode-linux).
@@ -104,15 +105,29 @@ impl Guest<'_> {
     ///
     /// # Errors
     /// When the guest does not end in time or not by its own script, and those of `seen`.
-    pub fn run(&self, lab: &Lab, mut seen: impl FnMut(&str) -> Result<()>) -> Result<GuestOutcome> {
+    pub fn run(&self, lab: &Lab, seen: impl FnMut(&str) -> Result<()>) -> Result<GuestOutcome> {
+        self.run_on(&Wire::FIRST, lab, seen)
+    }
+
+    /// [`Guest::run`] at the end of a given wire. Guests that run at the same time each have a wire and a
+    /// laboratory's directory of their own.
+    ///
+    /// # Errors
+    /// Those of [`Guest::run`].
+    pub fn run_on(
+        &self,
+        wire: &Wire,
+        lab: &Lab,
+        mut seen: impl FnMut(&str) -> Result<()>,
+    ) -> Result<GuestOutcome> {
         let dir = &lab.dir;
         let results = dir.join("guest-results");
         let mut results_seen = Lines::new(&results)?;
         let init = dir.join("init.sh");
         let binary = test_binary(dir)?;
-        fs::write(&init, self.init_script(&binary, &results, dir))?;
+        fs::write(&init, self.init_script(wire, &binary, &results, dir))?;
         fs::set_permissions(&init, fs::Permissions::from_mode(0o755))?;
-        let mut process = boot(lab, self.netns, &init, None)?;
+        let mut process = boot(lab, self.netns, wire, &init, None)?;
         let deadline = Instant::now() + self.within;
         let mut lines: Vec<String> = Vec::new();
         let ended = loop {
@@ -137,9 +152,9 @@ impl Guest<'_> {
         Ok(GuestOutcome { lines })
     }
 
-    fn init_script(&self, binary: &Path, results: &Path, dir: &Path) -> String {
-        let setup = setup(Netns::GUEST, CLIENT_MODULES);
-        let (second, second_host) = (Netns::GUEST_SECOND, Netns::HOST_SECOND);
+    fn init_script(&self, wire: &Wire, binary: &Path, results: &Path, dir: &Path) -> String {
+        let setup = setup(wire.guest, CLIENT_MODULES);
+        let (name, routes) = (wire.name, wire.routes());
         let mut mounts = String::new();
         for mount in self.mounts {
             let Mount {
@@ -174,7 +189,8 @@ impl Guest<'_> {
              stop() {{ sync; halt -f -p; }}\n\
              {setup}\
              mount -t tmpfs tmpfs /run; mount -t tmpfs tmpfs /mnt; mount -t tmpfs tmpfs /tmp\n\
-             ip addr add {second}/24 dev vec0; ip route add {second_host} dev vec0 src {second}\n\
+             echo {name} >/proc/sys/kernel/hostname\n\
+             {routes}\
              {mounts}\
              {script}\n\
              for p in /mnt/*; do umount $p || echo \"FAIL umount $p\" >>$R; done\n\
@@ -189,7 +205,13 @@ impl Guest<'_> {
 ///
 /// # Errors
 /// When it cannot be started.
-pub(crate) fn boot(lab: &Lab, netns: &Netns, init: &Path, disk: Option<&Path>) -> Result<Running> {
+pub(crate) fn boot(
+    lab: &Lab,
+    netns: &Netns,
+    wire: &Wire,
+    init: &Path,
+    disk: Option<&Path>,
+) -> Result<Running> {
     let dir = &lab.dir;
     let console = OpenOptions::new()
         .create(true)
@@ -199,7 +221,7 @@ pub(crate) fn boot(lab: &Lab, netns: &Netns, init: &Path, disk: Option<&Path>) -
     // guest (a host process for each of the guest's) goes with it.
     let mut command = netns.command("unshare");
     command.args(["--pid", "--fork", "--kill-child"]);
-    command.args(command_line(dir, Netns::TAP, init));
+    command.args(command_line(dir, wire.tap, init));
     command.args(disk.map(|disk| format!("ubd0={}", disk.display())));
     command.envs(environment(dir)?);
     command

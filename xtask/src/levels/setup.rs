@@ -66,6 +66,7 @@ const PACKAGES: &[Package] = &[
     package("mount", "loop mounts, losetup"),
     package("systemd", "systemd-analyze, which judges the example unit"),
     package("strace", "counts the server's system calls"),
+    package("sqlite3", "a database on a mount that rests on locks"),
     package("tar", "unpacks a source tree on a mount"),
 ];
 

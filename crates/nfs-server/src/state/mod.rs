@@ -92,6 +92,7 @@ impl States {
             fore: channel,
             back: channel,
         };
+        tell_of_grace(found.recovered.records.len(), config.grace_ms);
         Ok(Self {
             core: State::new(config, found.recovered, Millis(0)),
             records: Arc::new(records),
@@ -244,10 +245,14 @@ impl States {
         let Some(ending) = self.core.end_grace() else {
             return;
         };
+        let missing = self.core.grace().waiting;
         let (records, epoch) = (Arc::clone(&self.records), ending.epoch());
         let removed = vfs.blocking(OWN_FILES, move || records.remove_before(epoch));
         match removed.await {
-            Ok(Ok(())) => ending.records_removed(),
+            Ok(Ok(())) => {
+                ending.records_removed();
+                tell_of_graces_end(missing, self.now());
+            }
             Ok(Err(error)) => tracing::error!(
                 %error,
                 "the grace period cannot end: clients.redb cannot be written; make room in the state directory"
@@ -270,6 +275,36 @@ impl States {
         let written = vfs.blocking(OWN_FILES, move || records.write(&record));
         on_disk(written.await)
     }
+}
+
+/// Says in the log what a start means to NFSv4 clients.
+fn tell_of_grace(clients: usize, grace_ms: u64) {
+    if clients == 0 {
+        tracing::info!("no NFSv4 client held anything before this start: there is no grace period");
+        return;
+    }
+    tracing::info!(
+        clients,
+        seconds_max = grace_ms / 1000,
+        "NFSv4 clients may reclaim what they held before this start; until all have, nobody gets anything new"
+    );
+}
+
+/// Says in the log why the grace period has ended; `missing` clients did not come back.
+fn tell_of_graces_end(missing: usize, now: Millis) {
+    let seconds = now.0 / 1000;
+    if missing == 0 {
+        tracing::info!(
+            seconds,
+            "the grace period is over: all NFSv4 clients came back"
+        );
+        return;
+    }
+    tracing::info!(
+        seconds,
+        missing,
+        "the grace period is over: some NFSv4 clients did not come back, and have lost what they held"
+    );
 }
 
 fn on_disk(done: crate::vfs::Result<Result<(), redb::Error>>) -> Result<(), Error> {

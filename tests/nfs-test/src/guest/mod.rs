@@ -9,10 +9,12 @@ mod check;
 mod dd;
 mod duel;
 mod fsx;
+pub(crate) mod hold;
 mod locks;
 mod names;
 pub(crate) mod own;
 mod posix;
+pub(crate) mod ranges;
 mod sharing;
 pub(crate) mod stable;
 mod tree;
@@ -87,6 +89,36 @@ enum Suite {
         /// What the verdicts' names begin with.
         #[arg(long)]
         name: String,
+    },
+    /// Hold opens and locks while the host kills the server.
+    Hold {
+        dir: PathBuf,
+        /// What the host makes when they are to be let go.
+        #[arg(long)]
+        release: PathBuf,
+    },
+    /// Lock random ranges of a file beside other programs, here and elsewhere.
+    Ranges {
+        file: PathBuf,
+        /// The verdict's name.
+        #[arg(long)]
+        name: String,
+        /// Number that tells its marks from those of others.
+        #[arg(long)]
+        owner: u64,
+        #[arg(long, value_enum)]
+        kind: ranges::Kind,
+        /// Read and write past the cache.
+        #[arg(long)]
+        past_cache: bool,
+        /// A file: while somebody has it locked, nothing new is.
+        #[arg(long)]
+        gate: Option<PathBuf>,
+        /// What the host makes when it is enough.
+        #[arg(long)]
+        enough: PathBuf,
+        #[arg(long)]
+        seed: u64,
     },
     /// Read what was written here, while the host counts READs.
     Own {
@@ -185,6 +217,28 @@ pub(crate) fn main(args: &GuestArgs) -> Result<ExitCode> {
         } => duel::run([mount, other], *rounds, *seed, &mut report)?,
         Suite::Posix { dir, name } => posix::run(dir, name, &mut report)?,
         Suite::Locks { dir, name } => locks::run(dir, name, &mut report)?,
+        Suite::Hold { dir, release } => hold::run(dir, release, &mut report)?,
+        Suite::Ranges {
+            file,
+            name,
+            owner,
+            kind,
+            past_cache,
+            gate,
+            enough,
+            seed,
+        } => {
+            let plan = ranges::Plan {
+                name,
+                owner: *owner,
+                kind: *kind,
+                past_cache: *past_cache,
+                gate: gate.as_deref(),
+                enough,
+                seed: *seed,
+            };
+            ranges::run(file, &plan, &mut report)?;
+        }
         Suite::Own { dir, gates, name } => own::run(dir, gates, name, &mut report)?,
         Suite::Tree {
             dir,

@@ -19,6 +19,7 @@ mod power;
 mod rootless;
 mod rpcbind;
 mod stall;
+mod v4_state;
 mod write_twice;
 
 use anyhow::Result;
@@ -249,6 +250,24 @@ pub(crate) const TABLE: &[Scenario] = &[
         about: "the same over NFSv4.2, and extended attributes",
         needs: &[Need::Root, Need::Loop, Need::Uml, Need::Tun, Need::Compiler],
         run: kernel_v4::v42,
+    },
+    Scenario {
+        name: "kernel-v4-locks",
+        about: "two kernel clients and two programs of the host lock ranges of a file while the server is killed",
+        needs: &[Need::Root, Need::Loop, Need::Uml, Need::Tun],
+        run: v4_state::locks,
+    },
+    Scenario {
+        name: "kernel-v4-restart",
+        about: "opens and locks of a kernel client outlive kills of the server, and an intruder gets none",
+        needs: &[Need::Root, Need::Loop, Need::Uml, Need::Tun],
+        run: v4_state::restart,
+    },
+    Scenario {
+        name: "kernel-v4-sqlite",
+        about: "two kernel clients and the host insert into one SQLite database: sound, and no row is lost",
+        needs: &[Need::Root, Need::Loop, Need::Uml, Need::Tun, Need::Sqlite],
+        run: v4_state::sqlite,
     },
     Scenario {
         name: "host-side",
