@@ -5,6 +5,7 @@
 //! [`ClientError`] is what [`Client`](crate::Client) and [`File`](crate::File) report, such a status included.
 
 mod client;
+mod nfs4;
 
 use std::io;
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use nfs_wire::record::RecordError;
 
 pub use self::client::{ClientError, Listed};
 pub(crate) use self::client::{printable, refused};
+pub use self::nfs4::Nfs4Error;
 
 /// Why a call brought no results.
 ///

@@ -101,7 +101,7 @@ pub use hint::{Hint, UnknownHint};
 pub use identity::Identity;
 pub use nfs3::{Nfs3, Node};
 pub use nfs4::{Nfs4, Nfs4Error};
-pub use url::{NfsUrl, UrlError};
+pub use url::{NfsUrl, UrlError, Version};
 
 /// The memory that data is received into: [`Nfs3::read_into`].
 pub use nfs_io::{Budget, Buf, BufferPool};

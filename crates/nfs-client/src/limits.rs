@@ -263,3 +263,5 @@ pub const NFS4_RENEWALS_MAX: u32 = 4;
 /// Names of a path that go into one COMPOUND: with SEQUENCE, PUTFH, GETFH and GETATTR no more than
 /// [`NFS4_OPS_MAX`] operations, and as few as servers give that allow fewer.
 pub const NFS4_NAMES_MAX: usize = 4;
+/// READs of NFSv4 on their way at once for one reader: [`crate::nfs4::ReadStream4`] measures nothing.
+pub const NFS4_STREAM_READS: usize = 8;

@@ -11,17 +11,20 @@
 mod files;
 mod session;
 mod slots;
+mod stream;
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use nfs_wire::nfs4::{ArgOp, CompoundRes, Nfsstat4, Opnum};
+use nfs_wire::nfs4::{ArgOp, CompoundRes, Opnum};
 
 pub use self::files::{Entry4, Node4, OpenFile4, OpenHow, Read4, Stat4, Written4};
-pub use nfs_wire::nfs4::{FileHandle, Ftype4, MinorVersion, StableHow4, Stateid4};
+pub use self::stream::ReadStream4;
+pub use nfs_wire::nfs4::{FileHandle, Ftype4, MinorVersion, Nfsstat4, StableHow4, Stateid4};
 
 use self::session::Shared;
 use crate::connection::{Connections, decode_results};
+pub use crate::error::Nfs4Error;
 use crate::error::RpcError;
 use crate::identity::Identity;
 
@@ -29,39 +32,6 @@ use crate::identity::Identity;
 #[derive(Clone, Debug)]
 pub struct Nfs4 {
     shared: Arc<Shared>,
-}
-
-/// Why a COMPOUND brought nothing.
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum Nfs4Error {
-    /// The call brought no results.
-    #[error(transparent)]
-    Rpc(#[from] RpcError),
-    /// An operation failed; those behind it were not carried out.
-    #[error("{opnum}: the server answers {status}")]
-    Status {
-        /// The operation that failed.
-        opnum: Opnum,
-        /// Its status.
-        status: Nfsstat4,
-    },
-    /// The server answered another operation than was asked for, or left its result out.
-    #[error("the server's reply has no result of {0}")]
-    Unexpected(Opnum),
-    /// The server sends attributes that cannot be read, or leaves out some that every server has.
-    #[error("the server's reply has not the attributes that were asked for")]
-    Attributes,
-    /// Every slot of the session has a request whose reply never came.
-    #[error(
-        "no slot of the session can be used any more: the server did not reply in time, again and again"
-    )]
-    SlotsGivenUp,
-    /// The runtime ends.
-    #[error("the call was given up because the program ends")]
-    Ended,
-    /// A directory that does not end.
-    #[error("the server's listing of a directory does not end")]
-    EndlessDirectory,
 }
 
 /// The results of a COMPOUND, in the bytes that they came in.

@@ -14,12 +14,66 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use nfs_wire::nfs4::MinorVersion;
+
 use crate::connection::Reconnect;
 use crate::hint::Hint;
 use crate::limits::{URL_BYTES_MAX, URL_PATH_BYTES_MAX};
 
 /// Where an NFS server listens unless it is told otherwise (RFC 2224 §3, RFC 1813 §2.1).
 pub const NFS_PORT: u16 = 2049;
+
+/// A version of NFS that a URL can name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Version {
+    /// NFSv3: RFC 1813.
+    #[default]
+    V3,
+    /// NFSv4.1: RFC 8881.
+    V41,
+    /// NFSv4.2: RFC 7862.
+    V42,
+}
+
+impl Version {
+    /// All of them.
+    pub(crate) const ALL: [Self; 3] = [Self::V3, Self::V41, Self::V42];
+
+    /// The version as `version=` of a URL has it.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::V3 => "3",
+            Self::V41 => "4.1",
+            Self::V42 => "4.2",
+        }
+    }
+
+    /// The minor version of NFSv4; none of NFSv3.
+    #[must_use]
+    pub const fn minor(self) -> Option<MinorVersion> {
+        match self {
+            Self::V3 => None,
+            Self::V41 => Some(MinorVersion::V1),
+            Self::V42 => Some(MinorVersion::V2),
+        }
+    }
+
+    /// The version of the RPC program, as the portmapper and calls have it.
+    #[must_use]
+    pub const fn program_version(self) -> u32 {
+        match self {
+            Self::V3 => nfs_wire::nfs3::VERSION,
+            Self::V41 | Self::V42 => nfs_wire::nfs4::VERSION,
+        }
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
 
 /// A parsed `nfs://` URL.
 ///
@@ -28,7 +82,7 @@ pub const NFS_PORT: u16 = 2049;
 ///
 /// | option | meaning | default |
 /// |---|---|---|
-/// | `version=3` | the NFS version; 3 is the only one so far | 3 |
+/// | `version=V` | the NFS version: 3, 4.1 or 4.2 | 3 |
 /// | `nfsport=N` | the NFS port, the same as `:N` after the host | 2049, then the portmapper |
 /// | `mountport=N` | the MOUNT port | the NFS port, then the portmapper |
 /// | `uid=N`, `gid=N` | the AUTH_SYS identity to call with | that of this process |
@@ -47,14 +101,16 @@ pub const NFS_PORT: u16 = 2049;
 /// `autoreconnect=N` for other N (calls are sent again until their time is over), `tcp-syncnt=N` (an
 /// attempt to connect has 10 s, and is repeated), `dircache=0|1` (no directory is cached),
 /// `auto-traverse-mounts=0`, `sec=sys`, `xprtsec=none`, `debug=N` (`RUST_LOG` says what is logged).
-/// Refused, because something else would happen than was asked for: `version=4`,
-/// `auto-traverse-mounts=1`, `sec=krb5...`, `xprtsec=tls`, names that are none of these.
+/// Refused, because something else would happen than was asked for: `version=4`
+/// (which minor version?), `auto-traverse-mounts=1`, `sec=krb5...`, `xprtsec=tls`, names that are none of these.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NfsUrl {
     /// Host name or address, without brackets.
     pub host: String,
     /// The NFS port if the URL names one.
     pub port: Option<u16>,
+    /// The version of NFS.
+    pub version: Version,
     /// The MOUNT port if the URL names one.
     pub mount_port: Option<u16>,
     /// The decoded path. Begins with `/`, holds no NUL.

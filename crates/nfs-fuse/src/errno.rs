@@ -63,11 +63,13 @@ pub(crate) const fn of(error: &ClientError) -> Errno {
         ClientError::Nfs { status, .. } => of_status(*status),
         ClientError::SymlinkLoop { .. } => Errno::ELOOP,
         ClientError::NotAFile { .. } => Errno::EINVAL,
+        ClientError::OnlyV3 { .. } => Errno::EOPNOTSUPP,
         ClientError::InTheWay { .. } => Errno::ENOTDIR,
         ClientError::TooManyNames { .. } => Errno::ENAMETOOLONG,
         ClientError::NoName { .. } => Errno::EINVAL,
         ClientError::OutsideExport { .. } | ClientError::Mount { .. } => Errno::ENOENT,
         ClientError::NotRegistered { .. }
+        | ClientError::Nfs4 { .. }
         | ClientError::BadName { .. }
         | ClientError::EndlessDirectory
         | ClientError::NoProgress { .. }

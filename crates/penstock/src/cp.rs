@@ -2,6 +2,7 @@
 
 mod options;
 mod report;
+mod v4;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -46,6 +47,9 @@ impl Args {
         let work = async {
             let mut exports = Exports::default();
             let mount = self.windows.limited(self.limit).mount_options(&self.common);
+            if v4::concerns(&self.places) {
+                return v4::copy(self, &mount).await;
+            }
             let destination = exports.place(destination, &mount).await?;
             let mut places = Vec::with_capacity(sources.len());
             for source in sources {

@@ -50,6 +50,7 @@ mod showmount;
 mod stat;
 mod touch;
 mod truncate;
+mod v4;
 mod values;
 mod windows;
 

@@ -67,7 +67,7 @@ pub(crate) struct Args {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Program {
-    /// NFS version 3
+    /// NFS, of the version that the URL names
     Nfs,
     /// MOUNT version 3
     Mount,
@@ -137,7 +137,8 @@ impl Args {
         match self.program {
             Program::Nfs => {
                 let connection = Client::nfs_program(url, &options).await?;
-                Ok((connection, null(nfs3::PROGRAM, nfs3::VERSION)))
+                let version = url.version.program_version();
+                Ok((connection, null(nfs3::PROGRAM, version)))
             }
             Program::Mount => {
                 let mount = Client::mount_program(url, &options).await?;

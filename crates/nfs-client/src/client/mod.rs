@@ -16,6 +16,7 @@ mod mount;
 mod namespace;
 mod services;
 mod tree;
+mod v4;
 mod walk;
 
 use std::sync::Arc;
@@ -25,6 +26,7 @@ use nfs_wire::nfs3::{CreateHow, Fattr3, FileHandle, Sattr3};
 pub use self::directory::{DirEntry, DirStream};
 pub use self::mount::MountOptions;
 pub use self::tree::{Found, Tree, TreeOptions, Visit};
+pub use self::v4::Found4;
 
 use self::walk::parent_and_name;
 use crate::error::ClientError;

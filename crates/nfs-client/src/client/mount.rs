@@ -18,7 +18,7 @@ use crate::limits::{
 use crate::mount3::{self, Mount3};
 use crate::nfs3::{self, Nfs3};
 use crate::portmap::{self, Portmap};
-use crate::url::{NFS_PORT, NfsUrl, components};
+use crate::url::{NFS_PORT, NfsUrl, Version, components};
 
 /// How an export is mounted.
 #[derive(Clone, Debug)]
@@ -69,10 +69,11 @@ impl Client {
         url: &NfsUrl,
         options: &MountOptions,
     ) -> Result<(Self, Vec<u8>), ClientError> {
-        let identity = match (url.uid, url.gid) {
-            (None, None) => options.identity.clone(),
-            (uid, gid) => Identity::sys(uid.unwrap_or(0), gid.unwrap_or(uid.unwrap_or(0)), &[]),
-        };
+        if url.version != Version::V3 {
+            let version = url.version.word();
+            return Err(ClientError::OnlyV3 { version });
+        }
+        let identity = identity_of(url, options);
         let connection = connect_nfs(url, &options.connect).await?;
         let mount = connect_mount(url, &connection, &identity).await?;
         let (export, root) = find_export(&mount, &url.path).await?;
@@ -126,6 +127,14 @@ impl Client {
     }
 }
 
+/// Who the calls are made as.
+pub(super) fn identity_of(url: &NfsUrl, options: &MountOptions) -> Identity {
+    match (url.uid, url.gid) {
+        (None, None) => options.identity.clone(),
+        (uid, gid) => Identity::sys(uid.unwrap_or(0), gid.unwrap_or(uid.unwrap_or(0)), &[]),
+    }
+}
+
 /// How connections are made, with what the URL says about it.
 pub(super) fn connect_options(url: &NfsUrl, options: &ConnectOptions) -> ConnectOptions {
     let mut options = options.clone();
@@ -153,7 +162,14 @@ pub(super) async fn connect_nfs(
     };
     // Nothing on 2049, and no port given: the portmapper may know. If there is none either, the first
     // failure is the one to tell.
-    match registered_port(&target, options, nfs3::PROGRAM, nfs3::VERSION).await {
+    match registered_port(
+        &target,
+        options,
+        nfs3::PROGRAM,
+        url.version.program_version(),
+    )
+    .await
+    {
         Ok(Some(port)) if port != NFS_PORT => {
             Ok(Connection::connect(target.with_port(port), options.clone()).await?)
         }

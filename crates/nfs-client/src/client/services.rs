@@ -4,7 +4,7 @@ use super::{Client, ClientError, MountOptions, mount};
 use crate::connection::{Connection, Target};
 use crate::error::RpcError;
 use crate::mount3::{self, Mount3};
-use crate::url::{NFS_PORT, NfsUrl};
+use crate::url::{NFS_PORT, NfsUrl, Version};
 
 impl Client {
     /// The server's MOUNT program: at `mountport=` of the URL; else at its port, or 2049, if MOUNT is
@@ -13,6 +13,10 @@ impl Client {
         url: &NfsUrl,
         options: &MountOptions,
     ) -> Result<Mount3, ClientError> {
+        if url.version != Version::V3 {
+            let version = url.version.word();
+            return Err(ClientError::OnlyV3 { version });
+        }
         let target = Target::new(url.host.as_str(), url.nfs_port());
         let connect = async |port: u16| {
             let connect = mount::connect_options(url, &options.connect);

@@ -3,7 +3,7 @@
 use nfs_wire::mount3::Mountstat3;
 use nfs_wire::nfs3::Nfsstat3;
 
-use super::RpcError;
+use super::{Nfs4Error, RpcError};
 use crate::limits::{READDIR_ENTRIES_MAX, SYMLINKS_MAX};
 
 /// Why an operation on files failed.
@@ -39,6 +39,20 @@ pub enum ClientError {
     NotRegistered {
         /// The program that was looked for, `NFS` or `MOUNT`.
         program: &'static str,
+    },
+    /// An operation of NFSv4 failed.
+    #[error("{path}: {error}")]
+    Nfs4 {
+        /// What it was about, escaped for printing; may be empty.
+        path: String,
+        /// Why it failed.
+        error: Nfs4Error,
+    },
+    /// The URL names a version over which this cannot be done yet.
+    #[error("only NFSv3 can do this so far: leave version={version} out of the URL")]
+    OnlyV3 {
+        /// The version that the URL names.
+        version: &'static str,
     },
     /// Too many symbolic links on the way.
     #[error("{path}: more than {SYMLINKS_MAX} symbolic links on the way, or a loop of them")]
@@ -132,6 +146,7 @@ impl ClientError {
     pub fn of(mut self, path: &[u8]) -> Self {
         match &mut self {
             Self::Nfs { path: told, .. }
+            | Self::Nfs4 { path: told, .. }
             | Self::SymlinkLoop { path: told }
             | Self::OutsideExport { path: told, .. }
             | Self::TooManyNames { path: told }
@@ -143,6 +158,18 @@ impl ClientError {
             _ => {}
         }
         self
+    }
+}
+
+impl From<Nfs4Error> for ClientError {
+    fn from(error: Nfs4Error) -> Self {
+        match error {
+            Nfs4Error::Rpc(error) => Self::Rpc(error),
+            error => Self::Nfs4 {
+                path: String::new(),
+                error,
+            },
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt::{self, Display};
 use std::time::Duration;
 
-use super::{NfsUrl, UrlError, parse_digits, parse_id, parse_port};
+use super::{NfsUrl, UrlError, Version, parse_digits, parse_id, parse_port};
 use crate::connection::Reconnect;
 use crate::limits::{INTERFACE_BYTES_MAX, NCONNECT_MAX, URL_TIMEOUT_SECONDS_MAX};
 
@@ -12,7 +12,7 @@ pub(super) const NAMES: &str = "version, nfsport, mountport, uid, gid, nconnect,
     readdir-buffer, hint, timeout, timeo, retrans, autoreconnect, readonly, if";
 
 pub(super) const ID_CURE: &str = "give a number from 0 to 4294967294";
-pub(super) const VERSION_CURE: &str = "version=3 is the only version so far";
+pub(super) const VERSION_CURE: &str = "give 3, 4.1 or 4.2";
 pub(super) const NCONNECT_CURE: &str = "give a number from 1 to 16";
 const BYTES_CURE: &str = "give a number of bytes, at least 512";
 pub(super) const HINT_CURE: &str = "give sequential, random, noreuse, willneed or normal";
@@ -74,8 +74,11 @@ impl NfsUrl {
     /// What changes how the server is called. False for another option, the cure for a bad value.
     fn read_setting(&mut self, name: &str, value: &str) -> Result<bool, &'static str> {
         match name {
-            "version" if value != "3" => return Err(VERSION_CURE),
-            "version" => {}
+            "version" => {
+                let mut known = Version::ALL.into_iter();
+                let found = known.find(|version| version.word() == value);
+                self.version = found.ok_or(VERSION_CURE)?;
+            }
             "uid" => self.uid = Some(parse_id(value).ok_or(ID_CURE)?),
             "gid" => self.gid = Some(parse_id(value).ok_or(ID_CURE)?),
             "nconnect" => {
@@ -141,6 +144,8 @@ impl NfsUrl {
         fn shown<T: Display>(value: &Option<T>) -> Option<&dyn Display> {
             value.as_ref().map(|value| value as &dyn Display)
         }
+        let version = Some(self.version).filter(|version| *version != Version::V3);
+        write("version", shown(&version))?;
         write("mountport", shown(&self.mount_port))?;
         write("uid", shown(&self.uid))?;
         write("gid", shown(&self.gid))?;

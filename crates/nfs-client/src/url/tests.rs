@@ -44,6 +44,20 @@ fn good_urls() {
         ("nfs://h/x?", url("h", b"/x")),
         ("nfs://h/x?version=3", url("h", b"/x")),
         (
+            "nfs://h/x?version=4.1",
+            NfsUrl {
+                version: Version::V41,
+                ..url("h", b"/x")
+            },
+        ),
+        (
+            "nfs://h/x?version=4.2",
+            NfsUrl {
+                version: Version::V42,
+                ..url("h", b"/x")
+            },
+        ),
+        (
             "nfs://h/x?nfsport=7&",
             NfsUrl {
                 port: Some(7),
@@ -143,6 +157,7 @@ fn refused_urls() {
             bad("uid", "4294967295", ID_CURE),
         ),
         ("nfs://h/x?gid=-1", bad("gid", "-1", ID_CURE)),
+        ("nfs://h/x?version=4.0", bad("version", "4.0", VERSION_CURE)),
         ("nfs://h/x?version=4", bad("version", "4", VERSION_CURE)),
         (
             "nfs://h/x?nconnect=17",

@@ -15,12 +15,27 @@ pub(crate) struct Served {
 
 impl Served {
     pub(crate) fn new() -> Self {
+        Self::serving(&["3"])
+    }
+
+    /// A server that speaks these versions of NFS.
+    pub(crate) fn serving(versions: &[&str]) -> Self {
         let scratch = tempfile::tempdir().unwrap();
         let data = scratch.path().join("data");
         std::fs::create_dir(&data).unwrap();
-        let mut child = penstock()
-            .arg("serve")
-            .arg(&data)
+        let config = scratch.path().join("penstock.toml");
+        let text = format!(
+            "[server]\nversions = {versions:?}\n[[export]]\npath = {data:?}\npseudo = \"/\"\n\
+             clients = [\"127.0.0.1\"]\nsquash = \"none\"\n"
+        );
+        std::fs::write(&config, text).unwrap();
+        let mut command = penstock();
+        command.arg("serve");
+        match versions {
+            ["3"] => command.arg(&data),
+            _ => command.arg("--config").arg(&config),
+        };
+        let mut child = command
             .args(["--listen", "127.0.0.1:0"])
             .arg("--state-dir")
             .arg(scratch.path().join("state"))

@@ -165,6 +165,7 @@ impl Play {
             while !held.is_empty() {
                 ensure!(Instant::now() < deadline, "never got: {held:?}");
                 held = self.ask_for(&intruder, held).await?;
+                // SLEEP: between two tries; how often it asks is part of what is tested.
                 tokio::time::sleep(TRY_EACH).await;
             }
             intruder.nfs.end().await.context("say goodbye")
