@@ -8,6 +8,8 @@
 //!
 //! Each change is one transaction, which is synced when it returns.
 
+use std::fs::{self, File};
+use std::io;
 use std::path::Path;
 
 use nfs_state::{Epoch, Record, RecordRemoval, Recovered};
@@ -42,6 +44,9 @@ impl Records {
     /// # Errors
     /// When the file cannot be read or written.
     pub(super) fn open(path: &Path, random: [u8; 16]) -> Result<(Self, Found)> {
+        if !path.exists() {
+            make(path)?;
+        }
         let mut builder = Database::builder();
         builder.set_cache_size(CACHE_BYTES);
         let records = Self {
@@ -137,9 +142,32 @@ impl Records {
     }
 }
 
+/// Makes a file without records. It gets its name when it is whole and on the disk: what is left of one whose making
+/// was cut off is no database, and a server that found it under that name could not start.
+fn make(path: &Path) -> Result<()> {
+    let unfinished = path.with_extension("redb.new");
+    match fs::remove_file(&unfinished) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(redb::Error::Io(error));
+        }
+        _ => {}
+    }
+    drop(Database::builder().create(&unfinished)?);
+    let named = || {
+        File::open(&unfinished)?.sync_all()?;
+        fs::rename(&unfinished, path)?;
+        let dir = path.parent().unwrap_or(Path::new("."));
+        File::open(dir)?.sync_all()
+    };
+    named().map_err(redb::Error::Io)
+}
+
 fn number(bytes: &[u8]) -> u32 {
     bytes.try_into().map_or(0, u32::from_be_bytes)
 }
+
+#[cfg(test)]
+mod power;
 
 #[cfg(test)]
 mod tests {
@@ -156,6 +184,18 @@ mod tests {
             },
             principal: Principal::new(b"sys:0").unwrap(),
         }
+    }
+
+    #[test]
+    fn a_server_starts_whose_first_start_was_cut_off() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("clients.redb");
+        // As long as redb makes a file at first, and nothing in it: seen with the power cut at its second call.
+        fs::write(scratch.path().join("clients.redb.new"), vec![0; 1 << 20]).unwrap();
+        drop(Records::open(&path, [7; 16]).unwrap());
+        let names = fs::read_dir(scratch.path()).unwrap();
+        let names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(names, ["clients.redb"]);
     }
 
     #[test]
