@@ -12,9 +12,10 @@ use nfs_server::exports::config::Config;
 use nfs_server::exports::{NfsVersion, Versions};
 use nfs_wire::nfs4::ops::{
     AccessArgs, AllocateArgs, CloseArgs, CommitArgs, CopyArgs, CreateArgs, Createhow4, Createtype4,
-    DataContent4, GetattrArgs, LinkArgs, LockArgs, Locker4, LocktArgs, LockuArgs, OpenArgs,
-    OpenDowngradeArgs, OpenToLockOwner4, Openflag4, ReadArgs, ReaddirArgs, RemoveArgs, RenameArgs,
-    SecinfoNoNameArgs, SecinfoStyle4, SeekArgs, SequenceArgs, SetattrArgs, VerifyArgs,
+    DataContent4, DestroyClientidArgs, GetattrArgs, LinkArgs, LockArgs, Locker4, LocktArgs,
+    LockuArgs, OpenArgs, OpenDowngradeArgs, OpenToLockOwner4, Openflag4, ReadArgs, ReaddirArgs,
+    RemoveArgs, RenameArgs, SecinfoNoNameArgs, SecinfoStyle4, SeekArgs, SequenceArgs, SetattrArgs,
+    VerifyArgs,
 };
 use nfs_wire::nfs4::{
     ArgOp, Attributes, Bitmap4, Component4, CompoundRes, Ftype4, Linktext4, LockType4, Nfsstat4,
@@ -609,6 +610,42 @@ fn a_request_that_comes_again_is_answered_from_its_slot() {
         });
         let misordered = raw(&client.nfs, 1, vec![misordered], status).await;
         assert_eq!(misordered, Nfsstat4::SeqMisordered);
+    });
+}
+
+/// The ids of a life whose records are lost are nobody's, whoever came since.
+#[test]
+fn what_an_earlier_life_gave_out_is_stale_though_its_records_are_lost() {
+    async fn exchange(nfs: &nfs_client::Nfs3, owner: &[u8]) -> nfs4::Clientid4 {
+        raw(nfs, 1, vec![exchange_id(owner)], |res| {
+            match &*res.resarray {
+                [ResOp::ExchangeId(Ok(ok))] => ok.clientid,
+                other => panic!("{other:?}"),
+            }
+        })
+        .await
+    }
+    let served = serve();
+    let (session, clientid) = block_on(async {
+        let client = Client::new(&served, 1, b"one").await;
+        (client.session, exchange(&client.nfs, b"one").await)
+    });
+    let (files, state) = served.stop();
+    std::fs::remove_file(state.path().join("clients.redb")).unwrap();
+    let served = Served::over(files, Some(state), |config| config.server.versions = ALL);
+    block_on(async {
+        // It has the place in the table that the other one had.
+        let mut other = Client::new(&served, 1, b"two").await;
+        let status = |res: CompoundRes<'_>| res.status;
+        let destroy = ArgOp::DestroyClientid(DestroyClientidArgs { clientid });
+        let stale = raw(&other.nfs, 1, vec![destroy], status).await;
+        assert_eq!(stale, Nfsstat4::StaleClientid);
+        let mine = std::mem::replace(&mut other.session, session);
+        let sequence = vec![other.sequence()];
+        let refused = raw(&other.nfs, 1, sequence, status).await;
+        assert_eq!(refused, Nfsstat4::Badsession);
+        (other.session, other.sequence) = (mine, other.sequence - 1);
+        other.ok(vec![ArgOp::Putrootfh(())]).await;
     });
 }
 

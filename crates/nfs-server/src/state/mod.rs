@@ -7,6 +7,7 @@
 mod records;
 
 use std::hash::{Hash as _, Hasher as _};
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,7 +22,7 @@ use nfs_state::{
 use parking_lot::Mutex;
 use siphasher::sip128::{Hasher128 as _, SipHasher13};
 
-use self::records::Records;
+use self::records::{Fresh, Records};
 use crate::limits;
 use crate::vfs::{Object, Opened, Vfs};
 
@@ -68,14 +69,11 @@ impl States {
     /// # Errors
     /// When the records of clients cannot be read or written.
     pub(crate) fn open(state_dir: &Path, io_bytes_max: u32) -> Result<Self, String> {
-        let mut server_id = [0; 16];
         let mut digest_key = [0; 16];
-        for random in [&mut server_id, &mut digest_key] {
-            getrandom::fill(random).map_err(|error| format!("random numbers: {error}"))?;
-        }
+        getrandom::fill(&mut digest_key).map_err(|error| format!("random numbers: {error}"))?;
         let path = state_dir.join("clients.redb");
-        let (records, found) = Records::open(&path, server_id)
-            .map_err(|error| format!("the records of clients {}: {error}", path.display()))?;
+        let (records, found) =
+            Records::open(&path, fresh()?).map_err(|error| cannot_open(&path, &error))?;
         let lease_ms = u64::from(limits::LEASE_SECONDS_DEFAULT) * 1000;
         let bytes = io_bytes_max + limits::COMPOUND_BYTES_BESIDE_DATA;
         let channel = Channel {
@@ -307,6 +305,35 @@ fn tell_of_graces_end(missing: usize, now: Millis) {
     );
 }
 
+/// # Errors
+/// In words: the system has no random numbers.
+fn fresh() -> Result<Fresh, String> {
+    let (mut epoch, mut server_id) = ([0; 4], [0; 16]);
+    let filled = getrandom::fill(&mut epoch).and_then(|()| getrandom::fill(&mut server_id));
+    filled.map_err(|error| format!("random numbers: {error}"))?;
+    Ok(Fresh {
+        epoch: u32::from_ne_bytes(epoch),
+        server_id,
+    })
+}
+
+fn cannot_open(path: &Path, error: &redb::Error) -> String {
+    let file = path.display();
+    let cure = match error {
+        redb::Error::DatabaseAlreadyOpen => {
+            "another penstock serves from this state directory: end that, or give this one a directory of its own"
+        }
+        redb::Error::Io(error) if error.kind() != io::ErrorKind::InvalidData => {
+            "see that the state directory can be read and written and has room"
+        }
+        _ => {
+            "the file is damaged, or of another version. Move it away to start without it: NFSv4 clients lose the \
+             opens and locks that they hold"
+        }
+    };
+    format!("the records of NFSv4 clients {file}: {error}; {cure}")
+}
+
 fn on_disk(done: crate::vfs::Result<Result<(), redb::Error>>) -> Result<(), Error> {
     match done {
         Ok(Ok(())) => Ok(()),
@@ -331,3 +358,47 @@ fn object_of(released: &Released<Opened>, file: &Arc<FileState>) -> Option<Arc<O
 
 /// How often [`States::tick`] is to be called.
 pub(crate) const TICK: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The error of opening the state where `clients.redb` is what `make` leaves there.
+    fn error_with(make: impl FnOnce(&Path)) -> String {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("clients.redb");
+        make(&path);
+        States::open(scratch.path(), 1 << 20).err().unwrap()
+    }
+
+    #[test]
+    fn an_error_of_the_records_tells_its_cause_and_its_cure() {
+        let damaged = error_with(|path| std::fs::write(path, vec![7; 20_000]).unwrap());
+        assert!(damaged.contains("clients.redb: "), "{damaged}");
+        assert!(damaged.contains("the file is damaged"), "{damaged}");
+        assert!(damaged.contains("Move it away"), "{damaged}");
+        assert!(damaged.contains("lose the opens and locks"), "{damaged}");
+        let unreadable = error_with(|path| std::fs::create_dir(path).unwrap());
+        assert!(
+            unreadable.contains("can be read and written"),
+            "{unreadable}"
+        );
+        let mut first = None;
+        let in_use = error_with(|path| {
+            first = Some(States::open(path.parent().unwrap(), 1 << 20).unwrap());
+        });
+        assert!(in_use.contains("another penstock"), "{in_use}");
+        drop(first);
+    }
+
+    #[test]
+    fn a_server_without_records_begins_at_an_epoch_of_its_own() {
+        let scratch = tempfile::tempdir().unwrap();
+        let life = || States::open(scratch.path(), 1 << 20).unwrap().core.epoch();
+        let first = life();
+        assert_eq!(life().0, first.0.wrapping_add(1).max(1));
+        std::fs::remove_file(scratch.path().join("clients.redb")).unwrap();
+        let lost = life();
+        assert!(lost.0.abs_diff(first.0) > 2, "{lost:?} after {first:?}");
+    }
+}

@@ -6,6 +6,9 @@
 //! meta     "epoch" -> the epoch of the last life; "server_id" -> 16 random bytes, the same for ever
 //! ```
 //!
+//! The first epoch of a file is a random one. Where the file was lost, an earlier life's ids are still with its
+//! clients, and an epoch that begins at 1 again would soon take them for its own.
+//!
 //! Each change is one transaction, which is synced when it returns.
 
 use std::fs::{self, File};
@@ -29,6 +32,14 @@ pub(super) struct Records {
     database: Database,
 }
 
+/// What a server begins with that has no records of an earlier life: random bits.
+#[derive(Clone, Copy)]
+pub(super) struct Fresh {
+    /// The first epoch, any number; 0 is taken as 1.
+    pub(super) epoch: u32,
+    pub(super) server_id: [u8; 16],
+}
+
 /// What an earlier life of the server left.
 pub(super) struct Found {
     pub(super) recovered: Recovered,
@@ -39,35 +50,39 @@ pub(super) struct Found {
 type Result<T> = std::result::Result<T, redb::Error>;
 
 impl Records {
-    /// Opens the records, or makes them, and begins a new epoch, which is on the disk when this returns.
+    /// Opens the records, or makes them, and begins a new epoch, which is on the disk when this returns. `fresh` is for a
+    /// server that has no records yet.
     ///
     /// # Errors
     /// When the file cannot be read or written.
-    pub(super) fn open(path: &Path, random: [u8; 16]) -> Result<(Self, Found)> {
+    pub(super) fn open(path: &Path, fresh: Fresh) -> Result<(Self, Found)> {
         if !path.exists() {
             make(path)?;
         }
         let mut builder = Database::builder();
         builder.set_cache_size(CACHE_BYTES);
+        // redb may panic on what is damaged, unless it has looked at all of it. The file is small.
+        builder.set_check_integrity_on_open(true);
         let records = Self {
             database: builder.create(path)?,
         };
-        let found = records.begin_epoch(random)?;
+        let found = records.begin_epoch(fresh)?;
         Ok((records, found))
     }
 
-    fn begin_epoch(&self, random: [u8; 16]) -> Result<Found> {
+    fn begin_epoch(&self, fresh: Fresh) -> Result<Found> {
         let transaction = self.database.begin_write()?;
         let found = {
             let mut meta = transaction.open_table(META)?;
             let last = meta.get(EPOCH)?.map(|value| number(value.value()));
+            let next = last.map_or(fresh.epoch, |last| last.wrapping_add(1));
             // Never 0, so that no id is all zeros.
-            let epoch = last.unwrap_or(0).wrapping_add(1).max(1);
+            let epoch = next.max(1);
             meta.insert(EPOCH, epoch.to_be_bytes().as_slice())?;
             let kept = meta
                 .get(SERVER_ID)?
                 .and_then(|id| id.value().try_into().ok());
-            let server_id = kept.unwrap_or(random);
+            let server_id = kept.unwrap_or(fresh.server_id);
             meta.insert(SERVER_ID, server_id.as_slice())?;
             let table = transaction.open_table(RECORDS)?;
             let mut records = Vec::new();
@@ -186,13 +201,56 @@ mod tests {
         }
     }
 
+    const fn fresh(epoch: u32, id: u8) -> Fresh {
+        Fresh {
+            epoch,
+            server_id: [id; 16],
+        }
+    }
+
+    #[test]
+    fn no_epoch_is_0() {
+        let scratch = tempfile::tempdir().unwrap();
+        for (first, name) in [(0, "zero.redb"), (u32::MAX, "last.redb")] {
+            let path = scratch.path().join(name);
+            for _life in 0..2 {
+                let (_records, found) = Records::open(&path, fresh(first, 7)).unwrap();
+                assert_ne!(found.recovered.epoch, Epoch(0), "{name}");
+            }
+        }
+    }
+
+    /// Whatever is wrong with the file, the server ends with a word about it or goes on, and never panics.
+    #[test]
+    fn damaged_records_are_refused_or_read() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("clients.redb");
+        let (records, _found) = Records::open(&path, fresh(1, 7)).unwrap();
+        for owner in 0..100_u8 {
+            records.write(&record(&[owner; 100], 1)).unwrap();
+        }
+        drop(records);
+        let whole = std::fs::read(&path).unwrap();
+        let mut refused = 0;
+        for seed in 0..200_usize {
+            let mut damaged = whole.clone();
+            // Somewhere in the pages that are used: a few hundred bytes of it.
+            let at = seed * 257 % damaged.len().min(64 << 10);
+            let end = (at + 300).min(damaged.len());
+            damaged[at..end].iter_mut().for_each(|byte| *byte ^= 0x55);
+            std::fs::write(&path, &damaged).unwrap();
+            refused += u32::from(Records::open(&path, fresh(1, 7)).is_err());
+        }
+        assert!(refused > 20, "{refused} of 200 were refused");
+    }
+
     #[test]
     fn a_server_starts_whose_first_start_was_cut_off() {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("clients.redb");
         // As long as redb makes a file at first, and nothing in it: seen with the power cut at its second call.
         fs::write(scratch.path().join("clients.redb.new"), vec![0; 1 << 20]).unwrap();
-        drop(Records::open(&path, [7; 16]).unwrap());
+        drop(Records::open(&path, fresh(1, 7)).unwrap());
         let names = fs::read_dir(scratch.path()).unwrap();
         let names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(names, ["clients.redb"]);
@@ -202,26 +260,26 @@ mod tests {
     fn each_life_has_an_epoch_of_its_own_and_finds_the_records_of_the_last() {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("clients.redb");
-        let (records, found) = Records::open(&path, [7; 16]).unwrap();
-        assert_eq!(found.recovered.epoch, Epoch(1));
+        let (records, found) = Records::open(&path, fresh(1000, 7)).unwrap();
+        assert_eq!(found.recovered.epoch, Epoch(1000));
         assert!(found.recovered.records.is_empty());
-        records.write(&record(b"one", 1)).unwrap();
-        records.write(&record(b"two", 1)).unwrap();
+        records.write(&record(b"one", 1000)).unwrap();
+        records.write(&record(b"two", 1000)).unwrap();
         drop(records);
 
-        let (records, found) = Records::open(&path, [8; 16]).unwrap();
-        assert_eq!(found.recovered.epoch, Epoch(2));
+        let (records, found) = Records::open(&path, fresh(9, 8)).unwrap();
+        assert_eq!(found.recovered.epoch, Epoch(1001));
         assert_eq!(found.server_id, [7; 16], "the same in each life");
         assert_eq!(found.recovered.records.len(), 2);
-        records.write(&record(b"two", 2)).unwrap();
+        records.write(&record(b"two", 1001)).unwrap();
         // The removal of an earlier life's record leaves the one that was written since.
         let of_earlier = RecordRemoval {
             owner: OwnerBytes::new(b"two").unwrap(),
-            client: record(b"two", 1).client,
+            client: record(b"two", 1000).client,
         };
         records.remove(&of_earlier).unwrap();
         assert_eq!(records.len(), 2);
-        records.remove_before(Epoch(2)).unwrap();
+        records.remove_before(Epoch(1001)).unwrap();
         assert_eq!(records.len(), 1);
     }
 }

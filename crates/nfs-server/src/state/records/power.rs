@@ -148,7 +148,10 @@ fn made() -> Vec<u8> {
 fn open(backend: &Backend) -> Result<(Records, Found)> {
     let database = Database::builder().create_with_backend(backend.clone())?;
     let records = Records { database };
-    let found = records.begin_epoch([7; 16])?;
+    let found = records.begin_epoch(Fresh {
+        epoch: 1,
+        server_id: [7; 16],
+    })?;
     Ok((records, found))
 }
 
