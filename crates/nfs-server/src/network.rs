@@ -18,6 +18,16 @@ impl Network {
     }
 }
 
+impl Network {
+    /// The network as a number, of which the last 64 bits are 0 or those of an IPv4 address in IPv6.
+    pub(crate) const fn number(self) -> u128 {
+        match self.0 {
+            IpAddr::V4(v4) => v4.to_ipv6_mapped().to_bits(),
+            IpAddr::V6(v6) => v6.to_bits(),
+        }
+    }
+}
+
 impl fmt::Display for Network {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {

@@ -20,6 +20,7 @@ pub(crate) use self::session::SessionParts;
 pub use self::session::{BackChannel, Channel, Direction, Session};
 use crate::error::Error;
 use crate::gate::{Gate, Shut};
+use crate::host::{Counted, Holdings, Origin, What};
 use crate::id::{ClientId, OwnerBytes, Principal, Verifier};
 use crate::rank::{Rank, RankedRwLock};
 use crate::time::{Latest, Millis};
@@ -33,17 +34,21 @@ pub(crate) struct Candidate {
     pub(crate) owner: OwnerBytes,
     pub(crate) verifier: Verifier,
     pub(crate) principal: Principal,
+    pub(crate) from: Origin,
     pub(crate) since: Millis,
 }
 
 impl Candidate {
-    /// Its first CREATE_SESSION came.
-    pub(crate) fn confirm<P>(self, now: Millis) -> Client<P> {
+    /// Its first CREATE_SESSION came; it is counted for its host.
+    pub(crate) fn confirm<P>(self, holdings: &Arc<Holdings>, now: Millis) -> Client<P> {
         Client {
             id: self.id,
             owner: self.owner,
             verifier: self.verifier,
             principal: self.principal,
+            from: self.from,
+            holdings: Arc::clone(holdings),
+            _counted: holdings.count(What::Client),
             gate: Gate::new(),
             renewed: Latest::new(now),
             recorded: AtomicBool::new(false),
@@ -60,6 +65,10 @@ pub struct Client<P> {
     pub(crate) owner: OwnerBytes,
     pub(crate) verifier: Verifier,
     pub(crate) principal: Principal,
+    from: Origin,
+    /// What its host holds.
+    pub(crate) holdings: Arc<Holdings>,
+    _counted: Counted,
     pub(crate) gate: Gate,
     pub(crate) renewed: Latest,
     /// A record of it is on the disk, with this id.
@@ -67,6 +76,17 @@ pub struct Client<P> {
     /// It said RECLAIM_COMPLETE.
     pub(crate) complete: AtomicBool,
     pub(crate) inner: RankedRwLock<Inner<P>>,
+}
+
+/// How much a client holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Holds {
+    /// Sessions.
+    pub sessions: usize,
+    /// Opens.
+    pub opens: usize,
+    /// Lock stateids: one for each lock-owner and file.
+    pub lock_states: usize,
 }
 
 /// What a client holds.
@@ -128,6 +148,12 @@ impl<P> Client<P> {
         &self.principal
     }
 
+    /// Where it came from.
+    #[must_use]
+    pub const fn from(&self) -> Origin {
+        self.from
+    }
+
     /// Milliseconds since it was last heard of.
     #[must_use]
     pub fn silent_ms(&self, now: Millis) -> u64 {
@@ -144,6 +170,17 @@ impl<P> Client<P> {
     #[must_use]
     pub fn opens(&self) -> Vec<Arc<OpenState<P>>> {
         self.inner.read().opens.iter().cloned().collect()
+    }
+
+    /// How much it holds, for the operator's eyes.
+    #[must_use]
+    pub fn holds(&self) -> Holds {
+        let inner = self.inner.read();
+        Holds {
+            sessions: inner.sessions.len(),
+            opens: inner.opens.len(),
+            lock_states: inner.locks.len(),
+        }
     }
 
     pub(crate) fn is_recorded(&self) -> bool {

@@ -1,6 +1,8 @@
 //! EXCHANGE_ID's cases (RFC 8881 §18.35.4), as one match; and how it is noticed that two machines have one
 //! name.
 
+use core::net::IpAddr;
+
 use crate::id::Verifier;
 use crate::limits;
 use crate::time::Millis;
@@ -83,36 +85,58 @@ impl Case {
 /// machines of one name take turns with theirs, and throw each other out.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NameWatch {
-    last: Verifier,
-    before: Option<Verifier>,
+    last: Seen,
+    before: Option<Seen>,
     alternations: u32,
     since: Millis,
+    /// When the two took turns last, of those who were told of.
+    shared_at: Option<Millis>,
 }
 
+/// A verifier, and the address that it came from.
+pub(crate) type Seen = (Verifier, IpAddr);
+
 impl NameWatch {
-    pub(crate) const fn new(verifier: Verifier, now: Millis) -> Self {
+    pub(crate) const fn new(first: Seen, now: Millis) -> Self {
         Self {
-            last: verifier,
+            last: first,
             before: None,
             alternations: 0,
             since: now,
+            shared_at: None,
         }
     }
 
-    /// Whether it is clear now that two machines have this name. True again at most once a minute.
-    pub(crate) fn saw(&mut self, verifier: Verifier, now: Millis) -> bool {
+    /// The address of the other one, if it is clear now that two machines have this name. Said again at most once a
+    /// minute.
+    pub(crate) fn saw(&mut self, seen: Seen, now: Millis) -> Option<IpAddr> {
         if now.since(self.since) > MINUTE_MS {
             self.since = now;
             self.alternations = 0;
         }
-        if verifier == self.last {
-            return false;
+        if seen.0 == self.last.0 {
+            return None;
         }
-        let back = self.before == Some(verifier);
-        self.before = Some(self.last);
-        self.last = verifier;
+        let back = self.before.is_some_and(|before| before.0 == seen.0);
+        let other = self.last;
+        self.before = Some(other);
+        self.last = seen;
         self.alternations += u32::from(back);
-        back && self.alternations == limits::ALTERNATIONS_PER_MINUTE_MAX
+        if back
+            && (self.shared_at.is_some()
+                || self.alternations >= limits::ALTERNATIONS_PER_MINUTE_MAX)
+        {
+            self.shared_at = Some(now);
+        }
+        let is_told = back && self.alternations == limits::ALTERNATIONS_PER_MINUTE_MAX;
+        is_told.then_some(other.1)
+    }
+
+    /// The addresses of two machines that had this name in the last ten minutes.
+    pub(crate) fn shared_by(&self, now: Millis) -> Option<[IpAddr; 2]> {
+        let at = self.shared_at?;
+        let (last, before) = (self.last.1, self.before?.1);
+        (now.since(at) <= 10 * MINUTE_MS).then_some([before, last])
     }
 }
 
@@ -120,6 +144,8 @@ const MINUTE_MS: u64 = 60_000;
 
 #[cfg(test)]
 mod tests {
+    use core::net::Ipv4Addr;
+
     use super::*;
 
     const fn confirmed(same_verifier: bool, same_principal: bool, is_alive: bool) -> Known {
@@ -192,26 +218,30 @@ mod tests {
         }
     }
 
-    const A: Verifier = Verifier([1; 8]);
-    const B: Verifier = Verifier([2; 8]);
+    const A: Seen = (Verifier([1; 8]), IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)));
+    const B: Seen = (Verifier([2; 8]), IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2)));
 
     #[test]
     fn two_machines_of_one_name_take_turns() {
         let mut watch = NameWatch::new(A, Millis(0));
         let turns = [B, A, B, A, B, A].iter().zip(1..);
-        let seen: Vec<bool> = turns
+        let seen: Vec<_> = turns
             .map(|(v, s)| watch.saw(*v, Millis(s * 1000)))
             .collect();
-        assert_eq!(seen, [false, false, false, true, false, false]);
+        assert_eq!(seen, [None, None, None, Some(B.1), None, None]);
+        assert_eq!(watch.shared_by(Millis(9000)), Some([B.1, A.1]));
+        assert_eq!(watch.shared_by(Millis(7000 + 10 * MINUTE_MS)), None);
     }
 
     #[test]
     fn one_machine_that_starts_again_and_again_is_one() {
         let mut watch = NameWatch::new(A, Millis(0));
         for life in 3..100 {
-            assert!(!watch.saw(Verifier([life; 8]), Millis(u64::from(life))));
-            assert!(!watch.saw(Verifier([life; 8]), Millis(u64::from(life))));
+            let seen = (Verifier([life; 8]), A.1);
+            assert_eq!(watch.saw(seen, Millis(u64::from(life))), None);
+            assert_eq!(watch.saw(seen, Millis(u64::from(life))), None);
         }
+        assert_eq!(watch.shared_by(Millis(100)), None);
     }
 
     #[test]
@@ -219,7 +249,7 @@ mod tests {
         let mut watch = NameWatch::new(A, Millis(0));
         for turn in 1..50 {
             let verifier = if turn % 2 == 0 { A } else { B };
-            assert!(!watch.saw(verifier, Millis(turn * 40_000)));
+            assert_eq!(watch.saw(verifier, Millis(turn * 40_000)), None);
         }
     }
 }

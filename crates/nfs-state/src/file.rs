@@ -378,6 +378,11 @@ impl FileGuard<'_> {
         self.inner.waiters.add(wait, now)
     }
 
+    /// How many ranges are locked.
+    pub(crate) fn range_count(&self) -> usize {
+        self.inner.ranges.len()
+    }
+
     pub(crate) fn holds(&self, owner: &LockOwner) -> bool {
         self.inner.ranges.holds(owner)
     }

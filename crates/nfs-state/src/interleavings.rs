@@ -44,6 +44,7 @@ fn core(records: Vec<Record>) -> Core {
         lease_ms: LEASE,
         grace_ms: LEASE,
         reply_bytes_max: 4096,
+        bounds: crate::Bounds::DEFAULT,
         fore: channel,
         back: channel,
     };
@@ -68,6 +69,11 @@ fn arrive(core: &Core, name: &str) -> Arc<Session<()>> {
         verifier: Verifier([1; 8]),
         principal: &user(),
         update: false,
+        from: crate::Origin {
+            host: crate::Host(1),
+            address: [192, 0, 2, 1].into(),
+            minor: 1,
+        },
     };
     let exchanged = core.exchange_id(&asked, Millis(0)).expect("new");
     let channel = core.config().fore;

@@ -29,13 +29,15 @@
 //! #     cached_bytes_max: 4096, operations_max: 16, slots_max: 64 };
 //! # let (disk_says, now) = (Vec::new(), Millis(0));
 //! // At the start, with what the disk says: the epoch is one more than the last, and on the disk.
-//! let config = Config { lease_ms: 60_000, grace_ms: 60_000, reply_bytes_max: 64 << 20, fore: channel, back: channel };
+//! let config = Config { lease_ms: 60_000, grace_ms: 60_000, reply_bytes_max: 64 << 20, fore: channel, back: channel,
+//!     bounds: Bounds::DEFAULT };
 //! let recovered = Recovered { epoch: Epoch(7), records: disk_says };
 //! let state: State<&'static str> = State::new(config, recovered, now);
 //!
 //! // EXCHANGE_ID and CREATE_SESSION.
 //! let (owner, root) = (OwnerBytes::new(b"a client")?, Principal::new(b"sys:0")?);
-//! let asked = ExchangeId { owner: &owner, verifier: Verifier([1; 8]), principal: &root, update: false };
+//! let from = Origin { host: Host(1), address: [192, 0, 2, 1].into(), minor: 1 };
+//! let asked = ExchangeId { owner: &owner, verifier: Verifier([1; 8]), principal: &root, update: false, from };
 //! let exchanged = state.exchange_id(&asked, now)?;
 //! let asked = CreateSession { client: exchanged.client, sequence: exchanged.sequence, principal: &root,
 //!     fore: channel, back: None, connection: ConnId(1), nonce: 4711 };
@@ -115,6 +117,7 @@ mod exchange;
 mod file;
 mod gate;
 mod grace;
+mod host;
 mod id;
 #[cfg(test)]
 mod interleavings;
@@ -129,7 +132,7 @@ mod sync;
 mod time;
 
 pub use client::{
-    BackChannel, Begun, Channel, Client, Direction, OpenState, SequenceCall, SequenceStatus,
+    BackChannel, Begun, Channel, Client, Direction, Holds, OpenState, SequenceCall, SequenceStatus,
     Sequenced, Session,
 };
 pub use counters::{Count, Counters};
@@ -138,6 +141,7 @@ pub use effects::{Released, StatusFlags};
 pub use error::Error;
 pub use file::{FileState, HostTurn, HostWork, LockOwner, Notify, Wait};
 pub use grace::{GraceEnding, GraceStatus};
+pub use host::{Bounds, Host, Origin};
 pub use id::{
     ClientId, ConnId, Deleg, Epoch, Kind, Lock, Open, OwnerBytes, Principal, SessionId, StateId,
     StateIdOf, StateKind, StateRef, Verifier,

@@ -9,14 +9,26 @@ pub const PRINCIPAL_BYTES_MAX: usize = 512;
 
 /// Confirmed clients. One costs about 1 KiB when idle, so this is 64 MiB; a cluster has thousands.
 pub const CLIENTS_MAX: usize = 65_536;
-/// Clients that said EXCHANGE_ID and no more. Beyond it the one that was asked for longest ago is forgotten: a
-/// flood of them costs those in the flood their place, and no confirmed client anything.
+/// What one host may hold of clients, sessions, opens, lock stateids, locked ranges and kept replies, as a multiple of
+/// what this leaves free: half of all where it is alone. Who holds nothing finds room.
+pub const STATE_TIMES_FREE_MAX: usize = 1;
+/// Clients of one host that are looked at, for one more of it, to find one that can give way. The next request looks at
+/// the next ones.
+pub const GIVING_WAY_LOOKED_AT_MAX: usize = 64;
+/// Milliseconds for which a client that holds nothing must have been silent to give way to another of its host.
+pub const GIVING_WAY_SILENT_MS_MIN: u64 = 1000;
+/// Clients that said EXCHANGE_ID and no more. Beyond it the one that was asked for longest ago is forgotten, of the same
+/// host if that has its share, else of the host that has most: a flood of them costs those in the flood their place,
+/// and no confirmed client anything.
 pub const UNCONFIRMED_MAX: usize = 1024;
 /// Numbers of clients in one life of the server: 28 bits of a stateid. Past it they begin anew, without those
 /// in use.
 pub const CLIENT_INDEX_MAX: u32 = (1 << 28) - 1;
 /// Sessions of one client. Kernel clients have one; one more while a lost one is replaced.
 pub const SESSIONS_PER_CLIENT_MAX: usize = 16;
+/// Sessions of all clients: one for each, and another one for half of them. About 1 KiB each, and 5 when all slots were
+/// used.
+pub const SESSIONS_MAX: usize = CLIENTS_MAX / 2 * 3;
 /// Connections of one session: `nconnect` goes to 16 on Linux, times the addresses of a trunk.
 pub const CONNECTIONS_PER_SESSION_MAX: usize = 64;
 
@@ -36,14 +48,23 @@ pub const CACHED_REPLY_BYTES_MAX: u32 = 8192;
 /// Bytes of replies that a session may keep whatever others do: a client's one slot works on when memory
 /// is used up.
 pub const SESSION_REPLY_BYTES_ASSURED: usize = 8192;
+/// Bytes of replies that all sessions together get in that way; beyond, a request whose reply is to be kept is
+/// put off.
+pub const REPLY_BYTES_ASSURED_MAX: usize = 64 << 20;
 /// Milliseconds of renewal time without one right sequence on a slot after which the session is declared
 /// bad, as a multiple of the lease: a client that lost count recovers with a new session.
 pub const MISORDERED_LEASES_MAX: u64 = 1;
 
 /// Opens of one client. At about 300 bytes each a client can take 80 MiB with them.
 pub const OPENS_PER_CLIENT_MAX: usize = 262_144;
+/// Opens of all clients: about 600 MiB.
+pub const OPENS_MAX: usize = 2 << 20;
 /// Lock stateids of one client.
 pub const LOCK_STATES_PER_CLIENT_MAX: usize = 65_536;
+/// Lock stateids of all clients, of about 300 bytes each.
+pub const LOCK_STATES_MAX: usize = 512 << 10;
+/// Ranges that are locked by all clients in all files, of about 100 bytes each.
+pub const RANGES_MAX: usize = 1 << 20;
 /// Ranges that are locked in one file by all together. Each request looks through them in order.
 pub const RANGES_PER_FILE_MAX: usize = 16_384;
 /// Changes of a file's locks that wait for the host at once; the driver does them one by one, so this many
@@ -58,8 +79,8 @@ pub const CLAIM_MS_MAX: u64 = 500;
 /// Milliseconds after which a waiter that has not asked again is forgotten: Linux asks each 30 s at the latest.
 pub const WAITER_MS_MAX: u64 = 90_000;
 
-/// Clients whose lease is over and who keep their state all the same. Beyond it, the one that has been away
-/// longest is expired.
+/// Clients whose lease is over and who keep their state all the same. Beyond it, of each host that has more than its
+/// equal part the one is expired that has been away longest.
 pub const COURTESY_MAX: usize = 10_000;
 /// Milliseconds that a client is kept after its lease: a day, as nfsd does.
 pub const COURTESY_MS_MAX: u64 = 86_400_000;

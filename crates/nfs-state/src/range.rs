@@ -199,6 +199,10 @@ impl<O: Clone + Eq> RangeTable<O> {
         self.held.iter().any(|held| held.owner == *owner)
     }
 
+    pub(crate) const fn len(&self) -> usize {
+        self.held.len()
+    }
+
     /// Whether one more change may come: each adds two ranges at most.
     pub(crate) fn has_room(&self) -> bool {
         self.held.len() + 2 <= limits::RANGES_PER_FILE_MAX

@@ -8,6 +8,7 @@ use crate::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
 use crate::error::Error;
+use crate::host::may_hold;
 use crate::limits;
 use crate::time::Millis;
 
@@ -180,19 +181,29 @@ impl ReplyBudget {
         }
     }
 
-    /// Takes `bytes`; false if there are not as many. `assured` are given in any case.
-    pub(crate) fn take(&self, bytes: usize, assured: bool) -> bool {
+    /// Takes `bytes` for a session of a host that has `of_host`; false if there are not as many, or the host has its
+    /// share. For what is `assured` there is more.
+    pub(crate) fn take(&self, bytes: usize, assured: bool, of_host: &AtomicUsize) -> bool {
+        let max = match assured {
+            true => self.max.saturating_add(limits::REPLY_BYTES_ASSURED_MAX),
+            false => self.max,
+        };
+        let held = of_host.load(Ordering::Relaxed);
         let step = |used: usize| {
-            let after = used.saturating_add(bytes);
-            (assured || after <= self.max).then_some(after)
+            let may = bytes == 0 || may_hold(held, bytes, max.saturating_sub(used));
+            may.then_some(used.saturating_add(bytes))
         };
         let taken = self
             .used
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, step);
+        if taken.is_ok() {
+            of_host.fetch_add(bytes, Ordering::Relaxed);
+        }
         taken.is_ok()
     }
 
-    pub(crate) fn give_back(&self, bytes: usize) {
+    pub(crate) fn give_back(&self, bytes: usize, of_host: &AtomicUsize) {
+        of_host.fetch_sub(bytes, Ordering::Relaxed);
         let before = self.used.fetch_sub(bytes, Ordering::Relaxed);
         debug_assert!(before >= bytes, "more given back than taken");
     }
@@ -308,14 +319,21 @@ mod tests {
     fn slots_are_asked_back_as_memory_runs_out() {
         crate::sync::alone(|| {
             let budget = ReplyBudget::new(1000);
-            assert!(budget.take(500, false));
+            let [one, two, three] = [(); 3].map(|()| AtomicUsize::new(0));
+            assert!(budget.take(500, false, &one));
             assert_eq!(budget.slots_worth(64), 64);
-            assert!(budget.take(250, false));
+            assert!(budget.take(250, false, &two));
             assert_eq!(budget.slots_worth(64), 32);
-            assert!(!budget.take(251, false));
-            assert!(budget.take(251, true));
+            assert!(
+                !budget.take(1, false, &one),
+                "it has more than it leaves free"
+            );
+            assert!(!budget.take(251, false, &three));
+            assert!(budget.take(251, true, &three));
             assert_eq!(budget.slots_worth(64), 1);
-            budget.give_back(1001);
+            for (bytes, host) in [(500, &one), (250, &two), (251, &three)] {
+                budget.give_back(bytes, host);
+            }
             assert_eq!(budget.used(), 0);
         });
     }

@@ -9,6 +9,7 @@ mod open;
 mod permit;
 mod stateids;
 
+use core::net::IpAddr;
 use std::sync::Arc;
 
 pub use self::expire::{Expiring, Expiry, Tick, Why};
@@ -23,8 +24,8 @@ use crate::directory::Directory;
 use crate::effects::StatusFlags;
 use crate::error::Error;
 use crate::grace::{Grace, GraceEnding, GraceStatus};
+use crate::host::{Bounds, Totals};
 use crate::id::{ClientId, Epoch, SessionId};
-use crate::limits;
 use crate::rank::{Rank, RankedRwLock};
 use crate::record::Record;
 use crate::slot::ReplyBudget;
@@ -38,8 +39,10 @@ pub struct Config {
     /// Milliseconds that a grace period lasts at most. 0 gives nobody time to reclaim.
     pub grace_ms: u64,
     /// Bytes that the kept replies of all sessions take together, besides what each has for sure
-    /// ([`limits::SESSION_REPLY_BYTES_ASSURED`]).
+    /// ([`limits::SESSION_REPLY_BYTES_ASSURED`](crate::limits::SESSION_REPLY_BYTES_ASSURED)).
     pub reply_bytes_max: usize,
+    /// How much there may be of what clients hold.
+    pub bounds: Bounds,
     /// The most that a client gets for its calls.
     pub fore: Channel,
     /// The most that the server uses of a way back.
@@ -91,7 +94,10 @@ impl<P> State<P> {
         Self {
             config,
             epoch,
-            directory: RankedRwLock::new(Rank::Directory, Directory::new(epoch)),
+            directory: RankedRwLock::new(
+                Rank::Directory,
+                Directory::new(epoch, Arc::new(Totals::new(config.bounds))),
+            ),
             grace: Arc::new(Grace::new(epoch, records, now, config.grace_ms)),
             budget: Arc::new(ReplyBudget::new(config.reply_bytes_max)),
             counters: Counters::default(),
@@ -157,6 +163,12 @@ impl<P> State<P> {
         self.directory.read().clients().cloned().collect()
     }
 
+    /// The addresses of two machines that lately took turns under a client's name, for the operator's eyes.
+    #[must_use]
+    pub fn name_shared_by(&self, client: &Client<P>, now: Millis) -> Option<[IpAddr; 2]> {
+        self.directory.read().shared_by(&client.owner, now)
+    }
+
     /// Clients that said EXCHANGE_ID and no more.
     #[must_use]
     pub fn unconfirmed(&self) -> usize {
@@ -196,9 +208,5 @@ impl<P> State<P> {
     fn over_limit(&self, count: Count) -> Error {
         self.counters.add(count);
         Error::Resource
-    }
-
-    fn clients_are_full(&self, directory: &Directory<P>) -> bool {
-        directory.client_count() >= limits::CLIENTS_MAX
     }
 }

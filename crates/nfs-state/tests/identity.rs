@@ -3,10 +3,10 @@
 mod support;
 
 use nfs_state::{
-    BackChannel, Bits, Channel, ConnId, Count, CreateSession, Error, Exchanged, Principal,
-    Sequenced, SessionId, Why, limits,
+    BackChannel, Bits, Bounds, Channel, Config, ConnId, Count, CreateSession, Error, Exchanged,
+    Principal, Sequenced, SessionId, Why, limits,
 };
-use support::{CHANNEL, LEASE, Server, bytes, call, file, principal};
+use support::{CHANNEL, CONFIG, Disk, LEASE, Server, bytes, call, file, principal};
 
 #[test]
 fn a_client_is_confirmed_by_its_first_session() {
@@ -21,7 +21,7 @@ fn a_client_is_confirmed_by_its_first_session() {
         client: first.client,
         sequence: 2,
         is_confirmed: true,
-        is_shared_name: false,
+        shared_with: None,
     };
     assert_eq!(again, expected);
     assert_eq!(server.exchange("a", 1, "root", true), Ok(expected));
@@ -206,7 +206,7 @@ fn two_machines_of_one_name_are_noticed() {
         let exchanged = server
             .exchange("cloned", 1 + turn % 2, "root", false)
             .expect("a restart");
-        noticed += u32::from(exchanged.is_shared_name);
+        noticed += u32::from(exchanged.shared_with.is_some());
         server
             .create(exchanged.client, exchanged.sequence, "root")
             .expect("confirmed");
@@ -233,6 +233,144 @@ fn a_flood_of_names_costs_no_confirmed_client_anything() {
         server.state.unconfirmed(),
         0,
         "who does not confirm is forgotten"
+    );
+}
+
+#[test]
+fn a_flood_of_names_costs_no_other_host_its_place() {
+    let mut server = Server::new();
+    let polite = server.exchange_from(2, "polite").expect("new");
+    for n in 0..limits::UNCONFIRMED_MAX * 2 {
+        let flood = server.exchange_from(1, &format!("flood {n}"));
+        flood.expect("anybody may ask");
+    }
+    assert_eq!(server.state.unconfirmed(), limits::UNCONFIRMED_MAX);
+    server
+        .create(polite.client, polite.sequence, "root")
+        .expect("it is still there");
+    // Who has most gives way to who comes.
+    let late = server.join_from(3, "late").expect("room");
+    drop(late.request(&server));
+}
+
+/// A server with room for few clients.
+fn small(bounds: Bounds) -> Server {
+    Server::start(Disk::default(), Config { bounds, ..CONFIG })
+}
+
+#[test]
+fn one_host_leaves_room_for_clients_of_others() {
+    let mut server = small(Bounds {
+        clients_max: 16,
+        ..Bounds::DEFAULT
+    });
+    let greedy: Vec<_> = (0..20)
+        .map_while(|n| server.join_from(1, &format!("greedy {n}")).ok())
+        .collect();
+    assert_eq!(greedy.len(), 8, "half of all");
+    let more = server.join_from(1, "one more").err();
+    assert_eq!(more, Some(Error::Resource));
+    for host in 2..6 {
+        let polite = server.join_from(host, &format!("of {host}")).expect("room");
+        drop(polite.request(&server));
+    }
+    for peer in &greedy {
+        drop(peer.request(&server));
+    }
+}
+
+#[test]
+fn a_host_over_its_share_loses_its_own_idle_client_and_nobody_elses() {
+    let mut server = small(Bounds {
+        clients_max: 6,
+        ..Bounds::DEFAULT
+    });
+    let other = server.join_from(2, "other").expect("room");
+    let silent: Vec<_> = (0..3)
+        .map(|n| server.join_from(1, &n.to_string()).expect("room"))
+        .collect();
+    let file = file();
+    server
+        .open(&silent[0], "o", &file, Bits::READ, Bits::NONE)
+        .expect("free");
+    let asked = server.exchange_from(1, "new").expect("anybody may ask");
+    let create = |server: &Server| server.create(asked.client, asked.sequence, "root").err();
+    assert_eq!(create(&server), Some(Error::Resource));
+    assert_eq!(
+        server.state.who_gives_way(asked.client, server.now()),
+        None,
+        "all were heard of just now"
+    );
+    server.pass(limits::GIVING_WAY_SILENT_MS_MIN);
+    drop(silent[2].request(&server));
+    let gives_way = server.state.who_gives_way(asked.client, server.now());
+    assert_eq!(gives_way, Some(silent[1].id), "not who holds something");
+    let kept = server.expire(silent[0].id, Why::Room).err();
+    assert_eq!(kept, Some(Error::Delay));
+    assert!(
+        server
+            .expire(silent[1].id, Why::Room)
+            .expect("idle")
+            .is_empty()
+    );
+    assert_eq!(create(&server), None);
+    drop(other.request(&server));
+    // Who holds something gives way when its lease is over.
+    server.pass(LEASE + 1);
+    let asked = server.exchange_from(1, "last").expect("anybody may ask");
+    let gives_way = server.state.who_gives_way(asked.client, server.now());
+    assert_eq!(gives_way, Some(silent[0].id), "it was away longest");
+}
+
+#[test]
+fn when_all_places_are_taken_the_host_with_most_gives_way() {
+    let mut server = small(Bounds {
+        clients_max: 3,
+        ..Bounds::DEFAULT
+    });
+    for (host, name) in [(1, "a"), (2, "b"), (3, "c")] {
+        drop(server.join_from(host, name).expect("room"));
+    }
+    let asked = server.exchange_from(4, "new").expect("anybody may ask");
+    let refused = server.create(asked.client, asked.sequence, "root").err();
+    assert_eq!(refused, Some(Error::Resource));
+    server.pass(LEASE + 1);
+    let asked = server.exchange_from(4, "new").expect("anybody may ask");
+    let gives_way = server.state.who_gives_way(asked.client, server.now());
+    let gone = server
+        .expire(gives_way.expect("one"), Why::Room)
+        .expect("idle");
+    assert!(gone.is_empty());
+    server
+        .create(asked.client, asked.sequence, "root")
+        .expect("room");
+}
+
+#[test]
+fn one_host_leaves_room_for_sessions_of_others() {
+    let mut server = small(Bounds {
+        sessions_max: 8,
+        ..Bounds::DEFAULT
+    });
+    let greedy = server.exchange_from(1, "greedy").expect("new").client;
+    let made = (1..9).map_while(|sequence| server.create(greedy, sequence, "root").ok());
+    assert_eq!(made.count(), 4);
+    server.join_from(2, "polite").expect("room");
+    server
+        .state
+        .client(greedy)
+        .expect("there")
+        .sessions()
+        .iter()
+        .for_each(|session| {
+            let destroyed = server
+                .state
+                .destroy_session(session.id(), None, &principal("root"));
+            destroyed.expect("idle");
+        });
+    assert!(
+        server.create(greedy, 5, "root").is_ok(),
+        "what is given back is free"
     );
 }
 

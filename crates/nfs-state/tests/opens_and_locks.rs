@@ -5,10 +5,11 @@ mod support;
 use std::sync::Arc;
 
 use nfs_state::{
-    Bits, Claim, Error, FileState, HostWork, IoRight, LockArgs, LockKind, LockOwner, LockRefused,
-    Locker, OpenState, Range, Read, Refused, Sequenced, Share, StateId, StateRef, Write, limits,
+    Bits, Bounds, Claim, Config, Error, FileState, HostWork, IoRight, LockArgs, LockKind,
+    LockOwner, LockRefused, Locker, OpenState, Range, Read, Refused, Sequenced, Share, StateId,
+    StateRef, Write, limits,
 };
-use support::{Peer, Pin, Server, bytes, file, principal, range};
+use support::{CONFIG, Disk, Peer, Pin, Server, bytes, file, principal, range};
 
 const DENIED: Option<Refused> = Some(Refused::Status(Error::ShareDenied));
 
@@ -633,4 +634,55 @@ fn a_client_that_is_expired_leaves_no_locks() {
         turn.next_step().map(|step| (step.range, step.kind)),
         Some((range(5, 5), None))
     );
+}
+
+#[test]
+fn one_host_leaves_opens_and_locks_to_others() {
+    let bounds = Bounds {
+        opens_max: 8,
+        lock_states_max: 6,
+        ranges_max: 6,
+        ..Bounds::DEFAULT
+    };
+    let mut server = Server::start(Disk::default(), Config { bounds, ..CONFIG });
+    let greedy = server.join_from(1, "greedy").expect("room");
+    let polite = server.join_from(2, "polite").expect("room");
+    let files: Vec<_> = (0..8).map(|_| file()).collect();
+    let opens: Vec<_> = files
+        .iter()
+        .map_while(|file| server.open(&greedy, "o", file, Bits::BOTH, Bits::NONE).ok())
+        .collect();
+    assert_eq!(opens.len(), 4, "half of all");
+    let more = server.open(&greedy, "o", &files[7], Bits::BOTH, Bits::NONE);
+    assert_eq!(more.err(), Some(Error::Resource.into()));
+    let open = server.open(&polite, "o", &files[0], Bits::BOTH, Bits::NONE);
+    let open = open.expect("room for who has nothing");
+
+    let lock = |server: &mut Server, peer, open: &_, owner: &str, at| {
+        server.lock(peer, open, owner, range(at, 1), LockKind::Write)
+    };
+    for (n, owner) in ["a", "b", "c"].into_iter().enumerate() {
+        lock(&mut server, &greedy, &opens[0], owner, 10 * n as u64).expect("within its share");
+    }
+    // Neither another owner nor another range of one that it has.
+    for owner in ["d", "a"] {
+        let more = lock(&mut server, &greedy, &opens[0], owner, 100);
+        assert_eq!(more, Err(Error::Resource.into()), "{owner}");
+    }
+    let id = lock(&mut server, &polite, &open, "p", 200).expect("room");
+    let unlocked = {
+        let request = polite.request(&server);
+        server
+            .state
+            .unlock(&request, id, &files[0], range(200, 1), server.now())
+    };
+    assert!(unlocked.is_ok());
+    // All of it comes back with its holder.
+    let gone = server
+        .expire(greedy.id, nfs_state::Why::Operator)
+        .expect("idle");
+    drop((gone, opens));
+    for n in 0..3 {
+        lock(&mut server, &polite, &open, "p", 10 * n).expect("room again");
+    }
 }

@@ -520,6 +520,33 @@ fn beyond_the_bound_the_one_that_was_away_longest_goes_first() {
 }
 
 #[test]
+fn beyond_the_bound_the_host_goes_first_that_has_more_than_its_part() {
+    let mut server = Server::new();
+    let file = file();
+    let join = |server: &mut Server, host, n: usize| {
+        let peer = server
+            .join_from(host, &format!("{n} of {host}"))
+            .expect("room");
+        server
+            .open(&peer, "o", &file, Bits::READ, Bits::NONE)
+            .expect("free");
+        peer.id
+    };
+    // The few have been away longest.
+    for n in 0..5 {
+        join(&mut server, 2, n);
+        server.pass(1);
+    }
+    let many: Vec<_> = (0..limits::COURTESY_MAX)
+        .map(|n| join(&mut server, 1, n))
+        .collect();
+    server.pass(LEASE + 1);
+    let tick = server.state.tick(server.now());
+    assert_eq!(tick.expire.len(), 5);
+    assert!(tick.expire.iter().all(|id| many.contains(id)));
+}
+
+#[test]
 fn a_record_of_a_later_life_survives_the_expiry_of_an_earlier_one() {
     let mut server = Server::new();
     let a = server.join("a");

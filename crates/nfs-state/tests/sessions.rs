@@ -270,6 +270,32 @@ fn kept_replies_stay_within_their_memory() {
 }
 
 #[test]
+fn kept_replies_of_one_host_leave_memory_to_others() {
+    let cached = CHANNEL.cached_bytes_max as usize;
+    let max = cached * 200;
+    let mut server = small(max);
+    let greedy: Vec<_> = (0..5)
+        .map(|n| server.join_from(1, &n.to_string()).expect("room"))
+        .collect();
+    for (peer, slot) in greedy
+        .iter()
+        .flat_map(|peer| (1..64).map(move |slot| (peer, slot)))
+    {
+        if let Ok(Begun::Run(request)) = begin(&server, peer, &call(slot, 1)) {
+            request.finish(&vec![1; cached]);
+        }
+    }
+    let greedy_has = server.state.reply_bytes();
+    let assured = greedy.len() * limits::SESSION_REPLY_BYTES_ASSURED;
+    assert!(greedy_has <= max / 2 + assured, "{greedy_has} of {max}");
+    assert!(greedy_has >= max / 2 - cached, "{greedy_has} of {max}");
+    let polite = server.join_from(2, "polite").expect("room");
+    for slot in 1..32 {
+        run(&server, &polite, &call(slot, 1)).finish(&vec![1; cached]);
+    }
+}
+
+#[test]
 fn memory_of_a_session_comes_back_with_its_end() {
     let mut server = small(1 << 20);
     let peer = server.arrive("a", 1);

@@ -84,6 +84,20 @@ impl Service {
         true
     }
 
+    /// Two machines take turns under one name of an NFSv4 client (`co_ownerid`), and throw each other out: this caller's and
+    /// the one at the other address.
+    pub(super) fn note_shared_name(&self, caller: &Caller, other: IpAddr, name: &[u8]) {
+        let Some(leave) = self.leave(Topic::SharedName, caller) else {
+            return;
+        };
+        let (one, other) = (caller.addr.to_canonical(), other.to_canonical());
+        let name = shown(name);
+        tracing::warn!(
+            "two machines, at {one} and {other}, call themselves \"{name}\" and throw each other out: give each a \
+             name of its own (the parameter nfs.nfs4_unique_id of Linux's nfs module, or another host name){leave}"
+        );
+    }
+
     fn leave(&self, topic: Topic, caller: &Caller) -> Option<Leave> {
         let now = Instant::now();
         self.notices.lock().note(topic, caller.addr, now)

@@ -35,10 +35,12 @@ pub(crate) enum Topic {
     Blocked,
     /// A client used an export for the first time.
     FirstUse,
+    /// Two machines call themselves by one name, as clients of NFSv4.
+    SharedName,
 }
 
 impl Topic {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::ConnectionRefused,
         Self::ConnectionsFull,
         Self::LocalBarred,
@@ -47,6 +49,7 @@ impl Topic {
         Self::CallRefused,
         Self::Blocked,
         Self::FirstUse,
+        Self::SharedName,
     ];
 
     /// What its events are, for a line that says how many of them had none.
@@ -60,6 +63,7 @@ impl Topic {
             Self::CallRefused => "refused calls",
             Self::Blocked => "refusals of blocked hosts",
             Self::FirstUse => "first uses of exports",
+            Self::SharedName => "names that two machines share",
         }
     }
 }

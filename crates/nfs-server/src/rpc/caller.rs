@@ -6,6 +6,7 @@ use std::time::Instant;
 use nfs_io::{Client, Lane, LocalUid, Queue};
 
 use crate::exports::NfsVersion;
+use crate::network::Network;
 use crate::operate::trace::{About, CallId};
 use crate::rpc::client_id::ClientId;
 use crate::rpc::standing::Standing;
@@ -66,11 +67,55 @@ impl Caller {
         }
     }
 
+    /// The number of whoever shares with this caller what one host may have: a host, all hosts of an IPv6 /64, or a user
+    /// of the server's own machine, who could have any number of loopback addresses.
+    pub(crate) fn host(&self) -> u128 {
+        const LOCAL: u128 = 1 << 63;
+        match self.standing {
+            Standing::Distant => Network::of(self.addr).number(),
+            Standing::Root => LOCAL,
+            Standing::User(uid) => LOCAL | u128::from(uid.0),
+            Standing::Untold | Standing::Barred => LOCAL | 1 << 62,
+        }
+    }
+
     /// What trace events of this call are about, where it names the file with these bytes of a handle.
     pub(crate) const fn about<'a>(&'a self, file: &'a [u8]) -> About<'a> {
         About {
             call: &self.call,
             file,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_could_have_many_addresses_shares_one_number() {
+        let host = |addr: &str, standing| {
+            let client = ClientId::of_number(1);
+            let from = (addr.parse().unwrap(), 1000);
+            Caller::of_connection(from, standing, client, Instant::now()).host()
+        };
+        let distant = |addr| host(addr, Standing::Distant);
+        assert_eq!(distant("10.0.0.1"), distant("::ffff:10.0.0.1"));
+        assert_eq!(distant("2001:db8::1"), distant("2001:db8::ffff:2"));
+        let user = |addr, uid| host(addr, Standing::User(LocalUid(uid)));
+        assert_eq!(user("127.0.0.1", 5), user("127.9.0.1", 5));
+        let all = [
+            distant("10.0.0.1"),
+            distant("10.0.0.2"),
+            distant("2001:db8::1"),
+            distant("2001:db8:0:1::1"),
+            user("127.0.0.1", 5),
+            user("127.0.0.1", 6),
+            host("127.0.0.1", Standing::Root),
+            host("127.0.0.1", Standing::Untold),
+        ];
+        for (at, one) in all.iter().enumerate() {
+            assert!(!all[..at].contains(one), "{at}");
         }
     }
 }

@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 
 use nfs_io::Lane;
 use nfs_state::{
-    Admission, Channel, Claim, ClientId, Completion, Config, Digest, Error, Expiry, FileState,
-    Millis, NewPermit, ReclaimPermit, Record, RecordRemoval, Released, Sequenced, State, Why,
-    record,
+    Admission, Bounds, Channel, Claim, ClientId, Completion, Config, CreateSession, Created,
+    Digest, Error, Expiry, FileState, Millis, NewPermit, ReclaimPermit, Record, RecordRemoval,
+    Released, Sequenced, State, Why, record,
 };
 
 use parking_lot::Mutex;
@@ -87,6 +87,7 @@ impl States {
             lease_ms,
             grace_ms: lease_ms,
             reply_bytes_max: limits::KEPT_REPLIES_BYTES_MAX,
+            bounds: Bounds::DEFAULT,
             fore: channel,
             back: channel,
         };
@@ -180,12 +181,38 @@ impl States {
         }
     }
 
-    /// Expires a client whose lease is over and who is in somebody's way.
+    /// CREATE_SESSION. Where its host has its share of the clients, another client of it gives way that is silent and
+    /// holds nothing, or whose lease is over.
+    ///
+    /// # Errors
+    /// Those of [`State::create_session`].
+    pub(crate) async fn create_session(
+        &self,
+        vfs: &Arc<Vfs>,
+        asked: &CreateSession<'_>,
+    ) -> Result<Created<Opened>, Error> {
+        for _ in 0..limits::EXPIRIES_PER_OPERATION_MAX {
+            let now = self.now();
+            let created = self.core.create_session(asked, now);
+            match (created, self.core.who_gives_way(asked.client, now)) {
+                (Err(Error::Resource), Some(other)) => self.expire(vfs, other, Why::Room).await?,
+                (created, _) => return created,
+            }
+        }
+        self.core.create_session(asked, self.now())
+    }
+
+    /// Expires a client: one who is in somebody's way, or as the operator says.
     ///
     /// # Errors
     /// [`Error::Delay`]: not now.
-    pub(crate) async fn expire(&self, vfs: &Arc<Vfs>, client: ClientId) -> Result<(), Error> {
-        let released = match self.core.expire(client, Why::LeaseOver, self.now())? {
+    pub(crate) async fn expire(
+        &self,
+        vfs: &Arc<Vfs>,
+        client: ClientId,
+        why: Why,
+    ) -> Result<(), Error> {
+        let released = match self.core.expire(client, why, self.now())? {
             Expiry::Done(released) => released,
             Expiry::Remove(expiring) => {
                 self.remove(vfs, expiring.removal().clone()).await?;
@@ -230,7 +257,7 @@ impl States {
         }
         let tick = self.core.tick(self.now());
         for client in tick.expire {
-            if let Err(error) = self.expire(vfs, client).await {
+            if let Err(error) = self.expire(vfs, client, Why::LeaseOver).await {
                 tracing::debug!(%error, "an NFSv4 client whose lease is over stays for now");
             }
         }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::opens::{CounterHasher, OpenState};
 use crate::error::Error;
 use crate::file::{FileState, LockOwner};
+use crate::host::Counted;
 use crate::id::{ClientId, Lock, OwnerBytes, StateIdOf, check_seqid, next_seqid};
 
 /// The locks of one owner in one file, under the open that they were first asked for through. Which ranges they are
@@ -17,6 +18,7 @@ pub(crate) struct LockState<P> {
     pub(crate) owner: OwnerBytes,
     pub(crate) open: Arc<OpenState<P>>,
     seqid: u32,
+    _counted: Counted,
 }
 
 impl<P> LockState<P> {
@@ -68,7 +70,13 @@ impl<P> Locks<P> {
     }
 
     /// Makes the stateid of a new owner in a file.
-    pub(crate) fn insert(&mut self, counter: u32, owner: OwnerBytes, open: Arc<OpenState<P>>) {
+    pub(crate) fn insert(
+        &mut self,
+        counter: u32,
+        owner: OwnerBytes,
+        open: Arc<OpenState<P>>,
+        counted: Counted,
+    ) {
         let place = (owner.clone(), open.file().number());
         self.by_owner.insert(place, counter);
         self.by_open.insert((open.key.1, counter));
@@ -77,6 +85,7 @@ impl<P> Locks<P> {
             owner,
             open,
             seqid: 0,
+            _counted: counted,
         };
         self.by_counter.insert(counter, state);
     }

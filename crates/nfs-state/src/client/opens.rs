@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::error::Error;
 use crate::file::FileState;
+use crate::host::Counted;
 use crate::id::{ClientId, Open, OwnerBytes, Principal, StateIdOf, check_seqid, next_seqid};
 use crate::rank::{Rank, RankedMutex};
 use crate::share::{Bits, Combinations, OpenKey};
@@ -25,6 +26,7 @@ pub struct OpenState<P> {
     /// The two bits of access, for I/O: the same as in `combinations`.
     access: AtomicU32,
     combinations: RankedMutex<Combinations>,
+    _counted: Counted,
 }
 
 impl<P> OpenState<P> {
@@ -35,6 +37,7 @@ impl<P> OpenState<P> {
         file: Arc<FileState>,
         pin: P,
         combinations: Combinations,
+        counted: Counted,
     ) -> Self {
         Self {
             key,
@@ -46,6 +49,7 @@ impl<P> OpenState<P> {
             seqid: AtomicU32::new(1),
             access: AtomicU32::new(combinations.union.access.to_wire()),
             combinations: RankedMutex::new(Rank::Leaf, combinations),
+            _counted: counted,
         }
     }
 

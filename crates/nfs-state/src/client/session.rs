@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use super::Client;
 use crate::error::Error;
 use crate::gate::Gate;
+use crate::host::{Counted, Holdings};
 use crate::id::{ClientId, ConnId, SessionId};
 use crate::limits;
 use crate::rank::{Rank, RankedMutex};
@@ -112,6 +113,9 @@ pub struct Session<P> {
     pub(super) told: AtomicU32,
     /// Bytes of kept replies, and of those that will be, counted against the budget.
     held: AtomicUsize,
+    /// What the client's host holds.
+    holdings: Arc<Holdings>,
+    _counted: Counted,
     pub(super) budget: Arc<ReplyBudget>,
     pub(super) gate: Gate,
     connections: RankedMutex<Vec<(ConnId, Direction)>>,
@@ -127,6 +131,8 @@ pub(crate) struct SessionParts<P> {
     pub(crate) channel: Channel,
     pub(crate) back: Option<BackChannel>,
     pub(crate) budget: Arc<ReplyBudget>,
+    pub(crate) holdings: Arc<Holdings>,
+    pub(crate) counted: Counted,
 }
 
 impl<P> Session<P> {
@@ -141,6 +147,8 @@ impl<P> Session<P> {
             pieces: (0..pieces).map(|_| OnceLock::new()).collect(),
             told: AtomicU32::new(parts.channel.slots_max),
             held: AtomicUsize::new(0),
+            holdings: parts.holdings,
+            _counted: parts.counted,
             budget: parts.budget,
             gate: Gate::new(),
             connections: RankedMutex::new(Rank::Leaf, Vec::new()),
@@ -245,7 +253,7 @@ impl<P> Session<P> {
     /// Takes `bytes` for a reply that is to be kept.
     pub(super) fn reserve(&self, bytes: usize) -> Result<(), Error> {
         let assured = is_assured(self.held.load(Ordering::Relaxed), bytes);
-        if !self.budget.take(bytes, assured) {
+        if !self.budget.take(bytes, assured, &self.holdings.reply_bytes) {
             return Err(Error::Delay);
         }
         self.held.fetch_add(bytes, Ordering::Relaxed);
@@ -255,7 +263,7 @@ impl<P> Session<P> {
     pub(super) fn give_back(&self, bytes: usize) {
         if bytes > 0 {
             self.held.fetch_sub(bytes, Ordering::Relaxed);
-            self.budget.give_back(bytes);
+            self.budget.give_back(bytes, &self.holdings.reply_bytes);
         }
     }
 
@@ -309,7 +317,8 @@ impl<P> Session<P> {
 
 impl<P> Drop for Session<P> {
     fn drop(&mut self) {
-        self.budget.give_back(*self.held.get_mut());
+        let held = *self.held.get_mut();
+        self.budget.give_back(held, &self.holdings.reply_bytes);
     }
 }
 

@@ -3,6 +3,7 @@
 //! A client is never expired under a request of its own, and what it held is free only when its record is gone from
 //! the disk: a restart in between finds either the record and everything still held, or neither.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::State;
@@ -10,6 +11,7 @@ use crate::client::Client;
 use crate::counters::Count;
 use crate::effects::Released;
 use crate::error::Error;
+use crate::host::{Host, What};
 use crate::id::ClientId;
 use crate::limits;
 use crate::record::RecordRemoval;
@@ -22,6 +24,8 @@ pub enum Why {
     LeaseOver,
     /// The operator says so.
     Operator,
+    /// Its host wants room for another client ([`State::who_gives_way`]), and it holds nothing or its lease is over.
+    Room,
 }
 
 /// How far an expiry got.
@@ -64,7 +68,13 @@ impl<P> State<P> {
         if !client.gate.close_if_empty() {
             return Err(Error::Delay);
         }
-        if why == Why::LeaseOver && !client.lease_is_over(now, self.config.lease_ms) {
+        let is_over = client.lease_is_over(now, self.config.lease_ms);
+        let may_go = match why {
+            Why::LeaseOver => is_over,
+            Why::Room => is_over || !client.inner.read().holds_state(),
+            Why::Operator => true,
+        };
+        if !may_go {
             client.gate.reopen();
             return Err(Error::Delay);
         }
@@ -103,14 +113,14 @@ impl<P> State<P> {
             over.cloned().collect()
         };
         away.sort_by_key(|client| client.renewed.get());
-        let too_many = away.len().saturating_sub(limits::COURTESY_MAX);
+        let mut too_many = TooMany::of(&away, limits::COURTESY_MAX);
         let keep_ms = lease_ms.saturating_add(limits::COURTESY_MS_MAX);
         let mut tick = Tick {
             grace_is_due: self.grace.is_due(now),
             ..Tick::default()
         };
-        for (place, client) in away.iter().enumerate() {
-            let is_due = place < too_many
+        for client in &away {
+            let is_due = too_many.gives_way(client.from().host)
                 || client.lease_is_over(now, keep_ms)
                 || !client.inner.read().holds_state();
             match is_due && tick.expire.len() < limits::EXPIRIES_PER_TICK_MAX {
@@ -119,6 +129,41 @@ impl<P> State<P> {
             }
         }
         tick
+    }
+}
+
+/// How many clients whose lease is over are to go for being too many, and whose they are: those of hosts that have
+/// more than an equal part.
+struct TooMany {
+    left: usize,
+    share: usize,
+    of_host: BTreeMap<Host, usize>,
+}
+
+impl TooMany {
+    fn of<P>(away: &[Arc<Client<P>>], max: usize) -> Self {
+        let mut of_host = BTreeMap::new();
+        for client in away {
+            *of_host.entry(client.from().host).or_insert(0) += 1;
+        }
+        Self {
+            left: away.len().saturating_sub(max),
+            share: max / of_host.len().max(1),
+            of_host,
+        }
+    }
+
+    /// Whether a client of this host has to go; asked for the one that has been away longest first.
+    fn gives_way(&mut self, host: Host) -> bool {
+        let Some(has) = self.of_host.get_mut(&host) else {
+            return false;
+        };
+        let goes = self.left > 0 && *has > self.share;
+        if goes {
+            self.left -= 1;
+            *has -= 1;
+        }
+        goes
     }
 }
 
@@ -165,7 +210,10 @@ impl<P> Client<P> {
         for open in &opens {
             let mut file = open.file().lock();
             file.remove_share(open.key);
+            let before = file.range_count();
             let notify = file.release(|owner| owner.client() == Some(self.id), now);
+            self.holdings
+                .changed(What::Range, before, file.range_count());
             let behind = file.is_behind();
             drop(file);
             released.note(open.file(), notify, behind);

@@ -1,5 +1,6 @@
 //! EXCHANGE_ID, CREATE_SESSION, DESTROY_SESSION, DESTROY_CLIENTID: who is there, and how it comes and goes.
 
+use core::net::IpAddr;
 use std::sync::Arc;
 
 use super::State;
@@ -9,6 +10,7 @@ use crate::directory::{Creation, Directory, SessionMade, Who};
 use crate::effects::Released;
 use crate::error::Error;
 use crate::exchange::Case;
+use crate::host::{Origin, What};
 use crate::id::{ClientId, ConnId, OwnerBytes, Principal, SessionId, Verifier};
 use crate::limits;
 use crate::record::RecordRemoval;
@@ -25,6 +27,8 @@ pub struct ExchangeId<'a> {
     pub principal: &'a Principal,
     /// EXCHGID4_FLAG_UPD_CONFIRMED_REC_A.
     pub update: bool,
+    /// Where it came from.
+    pub from: Origin,
 }
 
 /// The results of EXCHANGE_ID that are the state's.
@@ -36,9 +40,9 @@ pub struct Exchanged {
     pub sequence: u32,
     /// EXCHGID4_FLAG_CONFIRMED_R.
     pub is_confirmed: bool,
-    /// Two machines take turns under this name and throw each other out. Told once a minute; the cure is a name of its
-    /// own for each (`nfs4_unique_id` of Linux's nfs module).
-    pub is_shared_name: bool,
+    /// Two machines take turns under this name and throw each other out: the address of the other one. Told once a
+    /// minute; the cure is a name of its own for each (`nfs4_unique_id` of Linux's nfs module).
+    pub shared_with: Option<IpAddr>,
 }
 
 /// The arguments of CREATE_SESSION, and what the driver adds.
@@ -97,7 +101,7 @@ impl<P> State<P> {
                     client,
                     sequence: entry.creation.sequence.wrapping_add(1),
                     is_confirmed: true,
-                    is_shared_name: false,
+                    shared_with: None,
                 })
             }
             Case::Collision => Err(Error::ClidInUse),
@@ -113,16 +117,17 @@ impl<P> State<P> {
         asked: &ExchangeId<'_>,
         now: Millis,
     ) -> Exchanged {
-        let is_shared_name = directory.watch(asked.owner, asked.verifier, now);
-        if is_shared_name {
+        let seen = (asked.verifier, asked.from.address);
+        let shared_with = directory.watch(asked.owner, seen, now);
+        if shared_with.is_some() {
             self.counters.add(Count::SharedNames);
         }
-        let client = directory.add_candidate(asked.owner, asked.verifier, asked.principal, now);
+        let client = directory.add_candidate(asked, now);
         Exchanged {
             client,
             sequence: 1,
             is_confirmed: false,
-            is_shared_name,
+            shared_with,
         }
     }
 
@@ -194,6 +199,9 @@ impl<P> State<P> {
         if inner.sessions.len() >= limits::SESSIONS_PER_CLIENT_MAX {
             return Err(self.over_limit(Count::SessionsFull));
         }
+        let Some(counted) = client.holdings.take(What::Session) else {
+            return Err(self.over_limit(Count::SessionsFull));
+        };
         let id = SessionId::new(client.id, inner.next_session, asked.nonce);
         inner.next_session = inner.next_session.wrapping_add(1);
         let session = Arc::new(Session::new(SessionParts {
@@ -203,6 +211,8 @@ impl<P> State<P> {
             channel: fore,
             back,
             budget: Arc::clone(&self.budget),
+            holdings: Arc::clone(&client.holdings),
+            counted,
         }));
         let direction = if back.is_some() {
             Direction::Both
@@ -256,12 +266,20 @@ impl<P> State<P> {
                 released = earlier.release_all(now);
                 self.counters.add(Count::Replaced);
             }
-            None if self.clients_are_full(directory) => {
+            None if !directory.has_room(&candidate) => {
                 return Err(self.over_limit(Count::SessionsFull));
             }
             None => {}
         }
         Ok((directory.confirm(&candidate, now), released))
+    }
+
+    /// Whom to expire ([`Why::Room`](super::Why::Room)), for a client to be confirmed for which CREATE_SESSION found no
+    /// room: another client of its host, or, where all together are too many, of the host that has most. One whose lease
+    /// is over, else one that holds nothing and is silent. A few are looked at, each time the next ones.
+    pub fn who_gives_way(&self, to: ClientId, now: Millis) -> Option<ClientId> {
+        let mut directory = self.directory.write();
+        directory.who_gives_way(to, now, self.config.lease_ms)
     }
 
     /// DESTROY_SESSION. `by` is the request it is part of, if it began with SEQUENCE. [`Error::BadSession`];

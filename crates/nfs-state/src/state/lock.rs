@@ -7,6 +7,7 @@ use crate::client::{Client, Inner, OpenState, Sequenced, Session, lock_owner};
 use crate::counters::Count;
 use crate::error::Error;
 use crate::file::{FileState, LockOwner, Notify, RangeConflict, Wait};
+use crate::host::What;
 use crate::id::{ClientId, Lock, OwnerBytes, StateId, StateIdOf};
 use crate::limits;
 use crate::range::{LockKind, Locked, Range};
@@ -114,6 +115,9 @@ impl<P> State<P> {
             kind: args.kind,
             owner: lock_owner(client.id, &owner),
         };
+        if !client.holdings.has_room(What::Range) {
+            return Err(self.over_limit(Count::LocksFull).into());
+        }
         let reserved = self.reserve(&open, locked, args.wait && !claim.is_reclaim(), now);
         match reserved {
             Ok(number) => Ok(Reservation {
@@ -139,7 +143,9 @@ impl<P> State<P> {
             Locker::New { open, owner } => {
                 let open = inner.open_of(client, open, args.file)?;
                 let is_new = inner.locks.find(owner, args.file).is_none();
-                if is_new && inner.locks.len() >= limits::LOCK_STATES_PER_CLIENT_MAX {
+                let is_full = inner.locks.len() >= limits::LOCK_STATES_PER_CLIENT_MAX
+                    || !client.holdings.has_room(What::LockState);
+                if is_new && is_full {
                     return Err(self.over_limit(Count::LocksFull));
                 }
                 (open, owner)
@@ -228,7 +234,12 @@ impl<P> State<P> {
         let mut inner = client.inner.write();
         let state = inner.lock_of(client, id, file)?;
         let counter = state.counter;
-        let unlocked = file.lock().unlock(&state.lock_owner(), range, now);
+        let mut guard = file.lock();
+        let before = guard.range_count();
+        let unlocked = guard.unlock(&state.lock_owner(), range, now);
+        let after = guard.range_count();
+        drop(guard);
+        client.holdings.changed(What::Range, before, after);
         let notify = unlocked.map_err(|conflict| match conflict {
             RangeConflict::Full => self.over_limit(Count::LocksFull),
             other => other.into(),
@@ -289,7 +300,8 @@ impl<P> Reservation<P> {
             None => {
                 let counter = inner.new_counter();
                 let (owner, open) = (self.owner.clone(), Arc::clone(&self.open));
-                inner.locks.insert(counter, owner, open);
+                let counted = client.holdings.count(What::LockState);
+                inner.locks.insert(counter, owner, open, counted);
                 counter
             }
         };
@@ -304,7 +316,15 @@ impl<P> Reservation<P> {
 
     fn settle(&mut self, granted: bool, now: Millis) -> Vec<Notify> {
         match self.number.take() {
-            Some(number) => self.open.file().lock().settle(number, granted, now),
+            Some(number) => {
+                let mut file = self.open.file().lock();
+                let before = file.range_count();
+                let notify = file.settle(number, granted, now);
+                let after = file.range_count();
+                drop(file);
+                self.client.holdings.changed(What::Range, before, after);
+                notify
+            }
             None => Vec::new(),
         }
     }

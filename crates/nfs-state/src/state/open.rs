@@ -8,6 +8,7 @@ use crate::counters::Count;
 use crate::effects::Released;
 use crate::error::Error;
 use crate::file::FileState;
+use crate::host::{Holdings, What};
 use crate::id::{Open, OwnerBytes, Principal, StateId, StateIdOf};
 use crate::limits;
 use crate::share::{Combinations, OpenKey, Share};
@@ -69,6 +70,9 @@ impl<P> State<P> {
         if inner.opens.len() >= limits::OPENS_PER_CLIENT_MAX {
             return Err(Stop::Status(self.over_limit(Count::OpensFull)));
         }
+        let Some(counted) = client.holdings.take(What::Open) else {
+            return Err(Stop::Status(self.over_limit(Count::OpensFull)));
+        };
         let key = (client.id, inner.new_counter());
         reserve_share(&args.file, None, key, args.share)?;
         let combinations = Combinations::new(args.share);
@@ -79,6 +83,7 @@ impl<P> State<P> {
             args.file,
             args.pin,
             combinations,
+            counted,
         );
         let open = Arc::new(open);
         inner.opens.insert(Arc::clone(&open));
@@ -115,7 +120,7 @@ impl<P> State<P> {
         let mut inner = client.inner.write();
         let open = Arc::clone(inner.open_of(client, id, file)?);
         let mut released = Released::default();
-        inner.end_open(&open, &mut released, now);
+        inner.end_open(&open, &client.holdings, &mut released, now);
         inner.opens.remove(&open);
         drop(inner);
         released.opens.push(open);
@@ -165,6 +170,7 @@ impl<P> Inner<P> {
     pub(crate) fn end_open(
         &mut self,
         open: &OpenState<P>,
+        holdings: &Holdings,
         released: &mut Released<P>,
         now: Millis,
     ) {
@@ -180,7 +186,9 @@ impl<P> Inner<P> {
         let mut file = open.file().lock();
         file.remove_share(open.key);
         if !owners.is_empty() {
+            let before = file.range_count();
             let notify = file.release(|owner| owners.contains(owner), now);
+            holdings.changed(What::Range, before, file.range_count());
             let behind = file.is_behind();
             drop(file);
             released.note(open.file(), notify, behind);

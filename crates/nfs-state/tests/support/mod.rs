@@ -11,11 +11,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use nfs_state::{
-    Admission, Begun, Bits, Channel, Claim, ClientId, Completion, Config, ConnId, CreateSession,
-    Created, Digest, Epoch, Error, ExchangeId, Exchanged, Expiry, FileState, LockArgs, LockKind,
-    LockRefused, Locker, Millis, NewPermit, OpenArgs, OpenState, OwnerBytes, Principal, Range,
-    Record, Recovered, Refused, Released, SequenceCall, Sequenced, Session, Share, State, StateId,
-    Verifier, Why,
+    Admission, Begun, Bits, Bounds, Channel, Claim, ClientId, Completion, Config, ConnId,
+    CreateSession, Created, Digest, Epoch, Error, ExchangeId, Exchanged, Expiry, FileState, Host,
+    LockArgs, LockKind, LockRefused, Locker, Millis, NewPermit, OpenArgs, OpenState, Origin,
+    OwnerBytes, Principal, Range, Record, Recovered, Refused, Released, SequenceCall, Sequenced,
+    Session, Share, State, StateId, Verifier, Why,
 };
 
 /// What the tests pin with an open: nothing.
@@ -35,6 +35,7 @@ pub(crate) const CONFIG: Config = Config {
     lease_ms: LEASE,
     grace_ms: LEASE,
     reply_bytes_max: 64 << 20,
+    bounds: Bounds::DEFAULT,
     fore: CHANNEL,
     back: CHANNEL,
 };
@@ -96,8 +97,34 @@ impl Server {
             verifier: Verifier([verifier; 8]),
             principal: &principal(user),
             update,
+            from: origin(1),
         };
         self.state.exchange_id(&asked, self.now())
+    }
+
+    /// EXCHANGE_ID of a client of another host than usual.
+    pub(crate) fn exchange_from(&self, host: u8, name: &str) -> Result<Exchanged, Error> {
+        let asked = ExchangeId {
+            owner: &bytes(name),
+            verifier: Verifier([1; 8]),
+            principal: &principal("root"),
+            update: false,
+            from: origin(host),
+        };
+        self.state.exchange_id(&asked, self.now())
+    }
+
+    /// A client of this host, which has a session and nothing to reclaim.
+    pub(crate) fn join_from(&mut self, host: u8, name: &str) -> Result<Peer, Error> {
+        let exchanged = self.exchange_from(host, name)?;
+        let created = self.create(exchanged.client, exchanged.sequence, "root")?;
+        let peer = Peer {
+            id: exchanged.client,
+            session: created.session.expect("no retry"),
+            sequence: Cell::new(0),
+        };
+        self.complete(&peer)?;
+        Ok(peer)
     }
 
     pub(crate) fn create(
@@ -292,6 +319,15 @@ pub(crate) fn call(slot: u32, sequence: u32) -> SequenceCall {
         cache_this: true,
         digest: Digest([7; 16]),
         connection: None,
+    }
+}
+
+/// A client of the host with this number.
+pub(crate) fn origin(host: u8) -> Origin {
+    Origin {
+        host: Host(host.into()),
+        address: [192, 0, 2, host].into(),
+        minor: 1,
     }
 }
 

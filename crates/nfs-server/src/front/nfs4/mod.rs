@@ -354,7 +354,7 @@ async fn perform(compound: &mut Compound<'_>, op: &ArgOp<'_>, out: &mut Vec<u8>)
         ArgOp::BackchannelCtl(_) => Ok(()),
         ArgOp::BindConnToSession(args) => session::bind(compound, args, out),
         ArgOp::ExchangeId(args) => session::exchange_id(compound, args, out),
-        ArgOp::CreateSession(args) => session::create_session(compound, args, out),
+        ArgOp::CreateSession(args) => session::create_session(compound, args, out).await,
         ArgOp::DestroySession(args) => session::destroy_session(compound, args),
         ArgOp::DestroyClientid(args) => session::destroy_clientid(compound, args).await,
         ArgOp::FreeStateid(args) => stateids::free(compound, args),

@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use nfs_io::LocalUid;
 use nfs_state::{
-    Begun as InState, Channel, ClientId, ConnId, CreateSession, Direction, ExchangeId, OwnerBytes,
-    Principal, Replay, SequenceCall, SequenceStatus, Sequenced, SessionId, Verifier,
+    Begun as InState, Channel, ClientId, ConnId, CreateSession, Direction, ExchangeId, Host,
+    Origin, OwnerBytes, Principal, Replay, SequenceCall, SequenceStatus, Sequenced, SessionId,
+    Verifier,
 };
 use nfs_wire::Encode;
 use nfs_wire::nfs4::ops::{
@@ -223,15 +224,18 @@ pub(super) fn exchange_id(
         verifier: Verifier(args.clientowner.verifier.0),
         principal: &principal(compound.cx)?,
         update: args.flags & EXCHGID4_FLAG_UPD_CONFIRMED_REC_A != 0,
+        from: Origin {
+            host: Host(compound.cx.caller.host()),
+            address: compound.cx.caller.addr,
+            minor: compound.minor as u32,
+        },
     };
     let exchanged = states.core.exchange_id(&asked, states.now());
     let exchanged = exchanged.map_err(refused)?;
-    if exchanged.is_shared_name {
-        let name = owner.as_bytes().escape_ascii();
-        tracing::warn!(
-            "two machines call themselves \"{name}\" and throw each other out: give each a name of its own \
-             (nfs4_unique_id of Linux's nfs module, or another host name)"
-        );
+    if let Some(other) = exchanged.shared_with {
+        let cx = compound.cx;
+        cx.service
+            .note_shared_name(&cx.caller, other, owner.as_bytes());
     }
     let confirmed = match exchanged.is_confirmed {
         true => EXCHGID4_FLAG_CONFIRMED_R,
@@ -257,7 +261,7 @@ pub(super) fn exchange_id(
     Ok(())
 }
 
-pub(super) fn create_session(
+pub(super) async fn create_session(
     compound: &Compound<'_>,
     args: &CreateSessionArgs<'_>,
     out: &mut Vec<u8>,
@@ -283,7 +287,7 @@ pub(super) fn create_session(
         connection: ConnId(cx.peer.connection()),
         nonce: u32::from_ne_bytes(nonce),
     };
-    let created = states.core.create_session(&asked, states.now());
+    let created = states.create_session(cx.vfs(), &asked).await;
     let created = created.map_err(refused)?;
     states.release(cx.vfs(), created.released);
     if let Some(session) = &created.session {

@@ -96,6 +96,10 @@ pub(super) async fn copy(compound: &Compound<'_>, args: &CopyArgs<'_>, out: &mut
     let vfs = compound.cx.vfs();
     let copied = vfs.copy_range((&from, what), (&to, args.dst_offset)).await;
     let (count, verifier) = copied.map_err(status)?;
+    // No more than COPY_BYTES_MAX.
+    compound
+        .cx
+        .meter(&to, usize::try_from(count).unwrap_or(usize::MAX));
     put(
         out,
         &CopyOk {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use nfs_state::{
     Bits, FileState, IoRight, OpenArgs, OwnerBytes, Principal, Read, Refused, Sequenced, Share,
-    StateId, StateRef, Write,
+    StateId, StateRef, Why, Write,
 };
 use nfs_wire::nfs4::ops::{FreeStateidArgs, TestStateidArgs, TestStateidOk};
 use nfs_wire::nfs4::{Nfsstat4, Stateid4};
@@ -126,7 +126,10 @@ impl Compound<'_> {
                 Err(Stop::Status(status)) => return Err(status),
                 Err(Stop::Expirable(client)) => client,
             };
-            let expired = self.states()?.expire(self.cx.vfs(), client).await;
+            let expired = self
+                .states()?
+                .expire(self.cx.vfs(), client, Why::LeaseOver)
+                .await;
             expired.map_err(refused)?;
         }
         Err(Nfsstat4::Delay)
