@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use nfs_server::exports::config::{Access, Config, ExportConfig, SquashKind, word_of};
+use nfs_server::exports::{NfsVersion, Versions};
 use nfs_server::operate::control::IoView;
 
 use crate::ctl;
@@ -48,10 +49,19 @@ impl Report {
         if let (Some(address), Some(export)) = (addresses.first(), config.exports.first()) {
             let address = reachable(*address);
             self.line("mount it:".to_owned());
-            self.line(format!("  {}", mount_command(address, &export.pseudo)));
-            self.line(format!("  {}", about_locks(config.server.portmap)));
-            self.line("or look at it without mounting:".to_owned());
-            self.line(format!("  penstock ls nfs://{address}{}", export.pseudo));
+            let versions = config.server.versions;
+            if let Some(mount) = mount_command_v4(address, &export.pseudo, versions) {
+                self.line(format!("  {mount}"));
+            }
+            if versions.contains(NfsVersion::V3) {
+                self.line(format!("  {}", mount_command(address, &export.pseudo)));
+                self.line(format!("  {}", about_locks(config.server.portmap)));
+            }
+            // Our own client speaks NFSv3.
+            if versions.contains(NfsVersion::V3) {
+                self.line("or look at it without mounting:".to_owned());
+                self.line(format!("  penstock ls nfs://{address}{}", export.pseudo));
+            }
         }
     }
 
@@ -85,17 +95,45 @@ impl Report {
     }
 }
 
-/// The mount command of a Linux client. Both ports are given, so it needs no rpcbind.
-fn mount_command(address: SocketAddr, pseudo: &str) -> String {
-    let port = address.port();
-    let host = match address.ip() {
-        IpAddr::V4(ip) => ip.to_string(),
-        IpAddr::V6(ip) => format!("[{ip}]"),
+/// The mount command of a Linux client for the highest minor version of NFSv4 that is served. It tries 4.2 first, at
+/// port 2049, by itself.
+fn mount_command_v4(address: SocketAddr, pseudo: &str, versions: Versions) -> Option<String> {
+    let mut options = Vec::new();
+    if !versions.contains(NfsVersion::V42) {
+        if !versions.contains(NfsVersion::V41) {
+            return None;
+        }
+        options.push("vers=4.1".to_owned());
+    }
+    if address.port() != NFS_PORT {
+        options.push(format!("port={}", address.port()));
+    }
+    let options = match options.as_slice() {
+        [] => String::new(),
+        some => format!("-o {} ", some.join(",")),
     };
+    let host = host(address);
+    Some(format!("mount -t nfs {options}{host}:{pseudo} /mnt"))
+}
+
+/// The mount command of a Linux client for NFSv3. Both ports are given, so it needs no rpcbind.
+fn mount_command(address: SocketAddr, pseudo: &str) -> String {
+    let (port, host) = (address.port(), host(address));
     format!(
         "mount -t nfs -o vers=3,proto=tcp,port={port},mountport={port},nolock {host}:{pseudo} /mnt"
     )
 }
+
+/// The address as a mount command has it before the path.
+fn host(address: SocketAddr) -> String {
+    match address.ip() {
+        IpAddr::V4(ip) => ip.to_string(),
+        IpAddr::V6(ip) => format!("[{ip}]"),
+    }
+}
+
+/// The port at which clients look for NFSv4 by themselves.
+const NFS_PORT: u16 = 2049;
 
 /// What `nolock` in the mount command is for.
 const fn about_locks(portmap: bool) -> &'static str {
@@ -154,6 +192,28 @@ mod tests {
             v6.ends_with("port=7,mountport=7,nolock [::1]:/a /mnt"),
             "{v6}"
         );
+    }
+
+    #[test]
+    fn a_mount_command_of_nfsv4_says_only_what_a_client_would_not_do_by_itself() {
+        let command =
+            |address: &str, versions| mount_command_v4(address.parse().unwrap(), "/a", versions);
+        let all = Versions::ALL;
+        let only_41 = all.without(Versions::NONE.with(NfsVersion::V42));
+        let expected = |text: &str| Some(text.to_owned());
+        assert_eq!(
+            command("10.0.0.1:2049", all),
+            expected("mount -t nfs 10.0.0.1:/a /mnt")
+        );
+        assert_eq!(
+            command("[::1]:7", all),
+            expected("mount -t nfs -o port=7 [::1]:/a /mnt")
+        );
+        assert_eq!(
+            command("10.0.0.1:7", only_41),
+            expected("mount -t nfs -o vers=4.1,port=7 10.0.0.1:/a /mnt")
+        );
+        assert_eq!(command("10.0.0.1:2049", Versions::V3), None);
     }
 
     #[test]
