@@ -244,8 +244,12 @@ pub const EXPIRIES_PER_OPERATION_MAX: usize = 3;
 pub const ENDINGS_PER_CONNECTION_MAX: usize = 64;
 /// Bytes of replies that all sessions together keep for repeated calls, beyond what each has for sure.
 pub const KEPT_REPLIES_BYTES_MAX: usize = 64 << 20;
-/// Seconds that a client's state is kept after its last call.
+/// Seconds that a client's state is kept after its last call, where nothing is configured.
 pub const LEASE_SECONDS_DEFAULT: u32 = 60;
+/// Least seconds of a lease that may be configured: clients renew it each two thirds of it.
+pub const LEASE_SECONDS_MIN: u32 = 5;
+/// Most seconds of a lease, and of a grace period, that may be configured.
+pub const LEASE_SECONDS_MAX: u32 = 3600;
 
 // Objects and their caches.
 

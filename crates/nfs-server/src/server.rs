@@ -268,6 +268,7 @@ impl Server {
             },
             counters: self.counters(),
             procedures: self.service.counters.procedures(),
+            operations: self.service.counters.operations(),
             io: self.io(),
         }
     }
@@ -454,7 +455,17 @@ impl Server {
             let name = status.procedure.to_lowercase();
             (format!("calls_{name}"), status.calls)
         });
-        named.chain(calls).collect()
+        let operations = counters.operations().into_iter().map(|status| {
+            let name = status.procedure.to_lowercase();
+            (format!("operations_{name}"), status.calls)
+        });
+        let of_states = self.service.states.iter().flat_map(|states| states.named());
+        let of_states = of_states.map(|(name, value)| (name.to_owned(), value));
+        named
+            .chain(calls)
+            .chain(operations)
+            .chain(of_states)
+            .collect()
     }
 }
 
@@ -615,7 +626,10 @@ pub(crate) fn make_service(
     let audit = Audit::new(state_dir.path(), config.server.audit_to);
     let versions = config.server.versions;
     let states = match versions.has_v4() {
-        true => Some(States::open(state_dir.path(), vfs.io_bytes_max).map_err(failed)?),
+        true => {
+            let times = (config.server.lease_seconds, config.server.grace_seconds);
+            Some(States::open(state_dir.path(), vfs.io_bytes_max, times).map_err(failed)?)
+        }
         false => None,
     };
     let trees = vfs.trees.load_full();

@@ -184,7 +184,8 @@ fn print_status(out: &mut impl Write, status: &Status) -> std::io::Result<()> {
     for (name, value) in &status.counters {
         writeln!(out, "  {name:<width$}  {value}")?;
     }
-    figures::print_procedures(out, &status.procedures)?;
+    figures::print_procedures(out, "PROCEDURE", &status.procedures)?;
+    figures::print_procedures(out, "NFSv4 OPERATION", &status.operations)?;
     figures::print(out, &status.io)
 }
 

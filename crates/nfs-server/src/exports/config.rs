@@ -58,6 +58,12 @@ pub struct ServerConfig {
     pub state_dir: Option<PathBuf>,
     /// Versions of NFS that are answered. Never empty.
     pub versions: Versions,
+    /// Seconds that an NFSv4 client may be silent before others may have what it holds. From
+    /// [`limits::LEASE_SECONDS_MIN`] to [`limits::LEASE_SECONDS_MAX`].
+    pub lease_seconds: u32,
+    /// Seconds that NFSv4 clients have after a restart to reclaim what they held, at most; nothing new is given
+    /// meanwhile. No less than the lease.
+    pub grace_seconds: u32,
     /// How file I/O is carried out.
     pub engine: EngineChoice,
     /// Budget of all I/O buffers together, in bytes. At the budget connections are read no further
@@ -96,6 +102,8 @@ impl Default for ServerConfig {
             listen: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, NFS_PORT))],
             state_dir: None,
             versions: Versions::V3,
+            lease_seconds: limits::LEASE_SECONDS_DEFAULT,
+            grace_seconds: limits::LEASE_SECONDS_DEFAULT,
             engine: EngineChoice::Auto,
             memory_bytes: limits::MEMORY_BYTES_DEFAULT,
             shards: None,

@@ -152,6 +152,8 @@ fn needs_restart(old: &ServerConfig, new: &ServerConfig) -> Vec<String> {
         ("listen", old.listen != new.listen),
         ("state_dir", old.state_dir != new.state_dir),
         ("versions", old.versions != new.versions),
+        ("lease_seconds", old.lease_seconds != new.lease_seconds),
+        ("grace_seconds", old.grace_seconds != new.grace_seconds),
         ("engine", old.engine != new.engine),
         ("memory", old.memory_bytes != new.memory_bytes),
         ("shards", old.shards != new.shards),

@@ -4,16 +4,28 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use nfs_wire::nfs3::Procedure;
+use nfs_wire::nfs4::Opnum;
 
 use super::access_counters::AccessCounters;
 use super::latency::{Latency, ProcedureStatus};
 
 const PROCEDURES: usize = Procedure::ALL.len();
+const OPERATIONS: usize = Opnum::ALL.len();
+
+/// How long the operations of NFSv4 took, in the order of [`Opnum::ALL`].
+struct Operations(Box<[Latency]>);
+
+impl Default for Operations {
+    fn default() -> Self {
+        Self((0..OPERATIONS).map(|_| Latency::default()).collect())
+    }
+}
 
 /// Shared by all shards; every field only grows, but for `connections` and `calls_running`.
 #[derive(Default)]
 pub(crate) struct Counters {
     procedures: [Latency; PROCEDURES],
+    operations: Operations,
     /// Who was let in and who was not.
     pub(crate) access: AccessCounters,
     /// Connections that are open now.
@@ -63,6 +75,22 @@ impl Counters {
         if let Some(latency) = self.procedures.get(procedure as usize) {
             latency.record(took);
         }
+    }
+
+    /// Counts an operation of NFSv4 that took so long, from when it was looked at to when its result was in the reply.
+    pub(crate) fn operated(&self, operation: Opnum, took: Duration) {
+        let place = Opnum::ALL.binary_search_by_key(&operation.number(), |it| it.number());
+        if let Some(latency) = place.ok().and_then(|place| self.operations.0.get(place)) {
+            latency.record(took);
+        }
+    }
+
+    /// The figures of every operation of NFSv4 that was carried out or refused, in the order of their numbers.
+    pub(crate) fn operations(&self) -> Vec<ProcedureStatus> {
+        let operations = Opnum::ALL.iter().zip(&self.operations.0);
+        operations
+            .filter_map(|(operation, latency)| latency.status(operation.name()))
+            .collect()
     }
 
     /// Connections that were served and have ended.
@@ -122,4 +150,25 @@ pub(crate) fn count(counter: &AtomicU64) {
 /// Adds a number of bytes.
 pub(crate) fn count_bytes(counter: &AtomicU64, bytes: usize) {
     counter.fetch_add(bytes as u64, Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_operation_is_counted_under_its_name() {
+        let counters = Counters::default();
+        for (times, operation) in Opnum::ALL.iter().enumerate() {
+            for _ in 0..=times {
+                counters.operated(*operation, Duration::ZERO);
+            }
+        }
+        let counted = counters.operations();
+        assert_eq!(counted.len(), OPERATIONS);
+        for ((times, operation), status) in Opnum::ALL.iter().enumerate().zip(counted) {
+            assert_eq!(status.procedure, operation.name());
+            assert_eq!(status.calls, times as u64 + 1, "{operation}");
+        }
+    }
 }

@@ -24,7 +24,7 @@ pub(crate) struct Latency {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ProcedureStatus {
-    /// The procedure's name in RFC 1813.
+    /// The procedure's name in RFC 1813, or the operation's in RFC 8881 or RFC 7862.
     pub procedure: String,
     /// How many calls of the procedure were answered.
     pub calls: u64,

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use nfs_io::Lane;
 use nfs_state::{
-    Admission, Bounds, Channel, Claim, ClientId, Completion, Config, CreateSession, Created,
+    Admission, Bounds, Channel, Claim, ClientId, Completion, Config, Count, CreateSession, Created,
     Digest, Error, Expiry, FileState, Millis, NewPermit, ReclaimPermit, Record, RecordRemoval,
     Released, Sequenced, State, Why, record,
 };
@@ -64,17 +64,21 @@ impl Permit {
 }
 
 impl States {
-    /// Begins a life of the server with what is in `state_dir`. `io_bytes_max`: the largest READ and WRITE.
+    /// Begins a life of the server with what is in `state_dir`. `io_bytes_max`: the largest READ and WRITE. `times`: how
+    /// long a client may be silent, and how long a grace period lasts at most, in seconds.
     ///
     /// # Errors
     /// When the records of clients cannot be read or written.
-    pub(crate) fn open(state_dir: &Path, io_bytes_max: u32) -> Result<Self, String> {
+    pub(crate) fn open(
+        state_dir: &Path,
+        io_bytes_max: u32,
+        times: (u32, u32),
+    ) -> Result<Self, String> {
         let mut digest_key = [0; 16];
         getrandom::fill(&mut digest_key).map_err(|error| format!("random numbers: {error}"))?;
         let path = state_dir.join("clients.redb");
         let (records, found) =
             Records::open(&path, fresh()?).map_err(|error| cannot_open(&path, &error))?;
-        let lease_ms = u64::from(limits::LEASE_SECONDS_DEFAULT) * 1000;
         let bytes = io_bytes_max + limits::COMPOUND_BYTES_BESIDE_DATA;
         let channel = Channel {
             request_bytes_max: bytes,
@@ -84,8 +88,8 @@ impl States {
             slots_max: nfs_state::limits::SLOTS_MAX,
         };
         let config = Config {
-            lease_ms,
-            grace_ms: lease_ms,
+            lease_ms: u64::from(times.0) * 1000,
+            grace_ms: u64::from(times.1) * 1000,
             reply_bytes_max: limits::KEPT_REPLIES_BYTES_MAX,
             bounds: Bounds::DEFAULT,
             fore: channel,
@@ -100,6 +104,28 @@ impl States {
             start: Instant::now(),
             digest_key,
         })
+    }
+
+    /// What is counted of the state, by the name under which `ctl status` shows it.
+    pub(crate) fn named(&self) -> [(&'static str, u64); 14] {
+        let counters = self.core.counters();
+        let grace = self.core.grace();
+        [
+            ("nfs4_clients", self.core.clients().len() as u64),
+            ("nfs4_clients_unconfirmed", self.core.unconfirmed() as u64),
+            ("nfs4_grace_waiting", grace.waiting as u64),
+            ("nfs4_reply_bytes", self.core.reply_bytes() as u64),
+            ("nfs4_replayed", counters.get(Count::Replayed)),
+            ("nfs4_false_retries", counters.get(Count::FalseRetries)),
+            ("nfs4_misordered", counters.get(Count::Misordered)),
+            ("nfs4_delayed", counters.get(Count::Delayed)),
+            ("nfs4_sessions_refused", counters.get(Count::SessionsFull)),
+            ("nfs4_opens_refused", counters.get(Count::OpensFull)),
+            ("nfs4_locks_refused", counters.get(Count::LocksFull)),
+            ("nfs4_clients_expired", counters.get(Count::Expired)),
+            ("nfs4_clients_replaced", counters.get(Count::Replaced)),
+            ("nfs4_names_shared", counters.get(Count::SharedNames)),
+        ]
     }
 
     /// Seconds that a client may be silent.
@@ -395,7 +421,9 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("clients.redb");
         make(&path);
-        States::open(scratch.path(), 1 << 20).err().unwrap()
+        States::open(scratch.path(), 1 << 20, (60, 60))
+            .err()
+            .unwrap()
     }
 
     #[test]
@@ -412,7 +440,7 @@ mod tests {
         );
         let mut first = None;
         let in_use = error_with(|path| {
-            first = Some(States::open(path.parent().unwrap(), 1 << 20).unwrap());
+            first = Some(States::open(path.parent().unwrap(), 1 << 20, (60, 60)).unwrap());
         });
         assert!(in_use.contains("another penstock"), "{in_use}");
         drop(first);
@@ -421,7 +449,12 @@ mod tests {
     #[test]
     fn a_server_without_records_begins_at_an_epoch_of_its_own() {
         let scratch = tempfile::tempdir().unwrap();
-        let life = || States::open(scratch.path(), 1 << 20).unwrap().core.epoch();
+        let life = || {
+            States::open(scratch.path(), 1 << 20, (60, 60))
+                .unwrap()
+                .core
+                .epoch()
+        };
         let first = life();
         assert_eq!(life().0, first.0.wrapping_add(1).max(1));
         std::fs::remove_file(scratch.path().join("clients.redb")).unwrap();

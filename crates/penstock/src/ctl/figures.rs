@@ -7,23 +7,27 @@ use nfs_server::operate::control::{
     AheadStatus, AutoStatus, IoStatus, ProcedureStatus, reason_sentence,
 };
 
-/// Prints a table with a row for each procedure that was called, with how long its calls took.
+/// Prints a table with a row for each procedure that was called, with how long its calls took. `what` is the title of
+/// their names.
 pub(super) fn print_procedures(
     out: &mut impl Write,
+    what: &str,
     procedures: &[ProcedureStatus],
 ) -> io::Result<()> {
     if procedures.is_empty() {
         return Ok(());
     }
+    let names = procedures.iter().map(|row| row.procedure.len());
+    let width = names.max().unwrap_or(0).max("READDIRPLUS".len());
     writeln!(
         out,
-        "{:<11}  {:>10}  {:>11}  {:>11}  {:>11}",
-        "PROCEDURE", "CALLS", "P50 BELOW", "P99 BELOW", "LONGEST"
+        "{:<width$}  {:>10}  {:>11}  {:>11}  {:>11}",
+        what, "CALLS", "P50 BELOW", "P99 BELOW", "LONGEST"
     )?;
     for row in procedures {
         writeln!(
             out,
-            "{:<11}  {:>10}  {:>11}  {:>11}  {:>11}",
+            "{:<width$}  {:>10}  {:>11}  {:>11}  {:>11}",
             row.procedure,
             row.calls,
             time(row.p50_below_us),
@@ -187,12 +191,12 @@ mod tests {
             max_us: 3_000_000,
         };
         let mut out = Vec::new();
-        print_procedures(&mut out, &[read]).unwrap();
+        print_procedures(&mut out, "PROCEDURE", &[read]).unwrap();
         let shown = String::from_utf8(out).unwrap();
         let words: Vec<&str> = shown.lines().nth(1).unwrap().split_whitespace().collect();
         assert_eq!(words, ["READ", "7", "112", "us", "5.1", "ms", "3.0", "s"]);
         let mut out = Vec::new();
-        print_procedures(&mut out, &[]).unwrap();
+        print_procedures(&mut out, "PROCEDURE", &[]).unwrap();
         assert_eq!(out, b"", "no title over nothing");
     }
 

@@ -23,6 +23,8 @@ const SERVER_KEYS: &[&str] = &[
     "listen",
     "state_dir",
     "versions",
+    "lease_seconds",
+    "grace_seconds",
     "engine",
     "memory",
     "shards",
@@ -128,7 +130,10 @@ fn server(table: &DeTable<'_>, findings: &mut Findings<'_>) -> ServerConfig {
         1..=limits::HELPER_THREADS_MAX as u64,
         findings,
     );
+    let (lease_seconds, grace_seconds) = lease_and_grace(&section, findings);
     ServerConfig {
+        lease_seconds,
+        grace_seconds,
         listen: listen(&section, findings).unwrap_or(default.listen),
         state_dir: state_dir(&section, findings),
         versions: versions(&section, findings).unwrap_or(default.versions),
@@ -164,6 +169,26 @@ fn server(table: &DeTable<'_>, findings: &mut Findings<'_>) -> ServerConfig {
             .unwrap_or(default.confine),
         confine_beneath: confine_beneath(&section, findings),
     }
+}
+
+/// How long a lease and a grace period of NFSv4 last, in seconds.
+fn lease_and_grace(section: &Section<'_>, findings: &mut Findings<'_>) -> (u32, u32) {
+    let range = u64::from(limits::LEASE_SECONDS_MIN)..=u64::from(limits::LEASE_SECONDS_MAX);
+    let seconds = |value: Option<u64>| value.and_then(|value| u32::try_from(value).ok());
+    let lease = seconds(section.integer("lease_seconds", range.clone(), findings));
+    let grace = seconds(section.integer("grace_seconds", range, findings));
+    let lease = lease.unwrap_or(limits::LEASE_SECONDS_DEFAULT);
+    let grace = grace.unwrap_or(lease);
+    if grace < lease {
+        findings.add(
+            &section.span_of("grace_seconds"),
+            format!(
+                "\"grace_seconds\" is {grace}, less than the lease of {lease}: a client that renews in time would \
+                 come back too late to reclaim; write {lease} or more, or a shorter \"lease_seconds\""
+            ),
+        );
+    }
+    (lease, grace)
 }
 
 fn confine_beneath(section: &Section<'_>, findings: &mut Findings<'_>) -> Vec<PathBuf> {

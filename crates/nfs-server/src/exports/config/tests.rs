@@ -39,6 +39,8 @@ memory = "64 MiB"
 shards = 3
 helper_threads = 0x10
 versions = ["3", "4.1"]
+lease_seconds = 30
+grace_seconds = 45
 portmap = true
 rpcbind = false
 server_groups = true
@@ -94,6 +96,8 @@ mode = 2
     assert!(config.server.trust_loopback);
     assert_eq!(config.server.versions.to_string(), "3, 4.1");
     assert!(config.server.log_json);
+    let server = &config.server;
+    assert_eq!((server.lease_seconds, server.grace_seconds), (30, 45));
     let export = &config.exports[0];
     assert!(export.crossmnt);
     assert_eq!(export.durability, Durability::Async);
@@ -316,6 +320,18 @@ const WRONG: &[(&str, &str)] = &[
     (
         "[server]\nmemory = \"99999999999TiB\"\n",
         "is more bytes than any file or memory has; write a smaller size",
+    ),
+    (
+        "[server]\nlease_seconds = 4\n",
+        "p.toml:2: \"lease_seconds\" is 4; write a number from 5 to 3600",
+    ),
+    (
+        "[server]\nlease_seconds = 90\n\ngrace_seconds = 89\n",
+        "p.toml:4: \"grace_seconds\" is 89, less than the lease of 90",
+    ),
+    (
+        "[server]\ngrace_seconds = 59\n",
+        "less than the lease of 60: a client that renews in time would come back too late to reclaim; write 60 or more",
     ),
     (
         "[server]\nshards = 0\n",

@@ -189,6 +189,11 @@ impl<'d> Section<'d> {
         value
     }
 
+    /// Where the value of a key stands; the beginning of the file if it is not there.
+    pub(super) fn span_of(&self, key: &str) -> Range<usize> {
+        self.get(key).map_or(0..0, Spanned::span)
+    }
+
     /// A whole number within `range`.
     pub(super) fn integer(
         &self,

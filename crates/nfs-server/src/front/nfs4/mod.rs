@@ -25,6 +25,7 @@ mod status;
 mod xattr;
 
 use std::rc::Rc;
+use std::time::Instant;
 
 use nfs_wire::Decoder;
 use nfs_wire::nfs4::{
@@ -203,16 +204,22 @@ async fn carry_out(
     reply: &mut Draft,
 ) {
     let session = match (all.scan.sequence, outside(&all.scan, all.call.announced)) {
-        (Some(sequence), _) => match session::begin(cx, all, &sequence, results, reply) {
-            Begun::Run(mut session) => {
-                if !all.is_lasting {
-                    session.may_be_left_off();
+        (Some(sequence), _) => {
+            let began = Instant::now();
+            let begun = session::begin(cx, all, &sequence, results, reply);
+            let counters = &cx.service.counters;
+            counters.operated(Opnum::Sequence, began.elapsed());
+            match begun {
+                Begun::Run(mut session) => {
+                    if !all.is_lasting {
+                        session.may_be_left_off();
+                    }
+                    Some(session)
                 }
-                Some(session)
+                // It failed, or came before: the reply is there.
+                Begun::Answered => return,
             }
-            // It failed, or came before: the reply is there.
-            Begun::Answered => return,
-        },
+        }
         (None, Ok(())) => None,
         (None, Err(failed)) => {
             let (opnum, status) = failed;
@@ -264,6 +271,19 @@ fn outside(scan: &Scan, announced: u32) -> Result<(), (Opnum, Nfsstat4)> {
 /// # Errors
 /// The status with which the COMPOUND ends.
 async fn one(
+    compound: &mut Compound<'_>,
+    op: &ArgOp<'_>,
+    results: &mut CompoundReply,
+    reply: &mut Draft,
+) -> Result<(), Nfsstat4> {
+    let began = Instant::now();
+    let ended = answer_one(compound, op, results, reply).await;
+    let counters = &compound.cx.service.counters;
+    counters.operated(op.opnum(), began.elapsed());
+    ended
+}
+
+async fn answer_one(
     compound: &mut Compound<'_>,
     op: &ArgOp<'_>,
     results: &mut CompoundReply,

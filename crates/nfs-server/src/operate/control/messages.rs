@@ -134,6 +134,8 @@ pub struct Status {
     pub counters: BTreeMap<String, u64>,
     /// How long calls took, by procedure; those that were never called are not there.
     pub procedures: Vec<ProcedureStatus>,
+    /// The same of the operations of NFSv4, each from when it was looked at to when its result was ready.
+    pub operations: Vec<ProcedureStatus>,
     /// How the bytes of READ and WRITE were moved, by export, operation and mode.
     pub io: Vec<IoStatus>,
 }
