@@ -450,6 +450,12 @@ pub const CONTROL_IDLE_SECONDS_MAX: u64 = 30;
 pub const CONTROL_ANSWER_SECONDS_MAX: u64 = 60;
 /// State directories that `ctl` looks at below the default base; more are an accident.
 pub const STATE_DIRS_LISTED_MAX: usize = 1024;
+/// Rows of one answer about NFSv4's clients and what they hold; more are asked for with a further request.
+pub const CONTROL_HELD_ROWS_MAX: usize = 10_000;
+/// Names of clients that have not come back in a grace period, in one answer.
+pub const CONTROL_GRACE_NAMES_MAX: usize = 100;
+/// How often the end of a client, or of the grace period, is tried while requests are in its way, 20 ms apart.
+pub const CONTROL_TRIES_MAX: u32 = 100;
 /// Clients listed by `ctl clients`.
 pub const CONTROL_CLIENTS_MAX: usize = 10_000;
 

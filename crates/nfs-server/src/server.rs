@@ -1,6 +1,7 @@
 //! The server as a whole: started with everything it needs, run until told to stop.
 
 mod ebb;
+mod held;
 mod hosts;
 mod io;
 mod why;

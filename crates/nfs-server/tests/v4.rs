@@ -4,6 +4,7 @@ mod support;
 
 use std::fs::File;
 use std::os::fd::AsFd as _;
+use std::time::Duration;
 
 use nfs_client::{Identity, Procedure};
 use nfs_io::Errno;
@@ -11,11 +12,10 @@ use nfs_io::fs::{self, OfdLock};
 use nfs_server::exports::config::Config;
 use nfs_server::exports::{NfsVersion, Versions};
 use nfs_wire::nfs4::ops::{
-    AccessArgs, AllocateArgs, ChannelAttrs4, CloseArgs, CommitArgs, CopyArgs, CreateArgs,
-    CreateSessionArgs, Createhow4, Createtype4, DataContent4, DestroyClientidArgs, GetattrArgs,
-    LinkArgs, LockArgs, Locker4, LocktArgs, LockuArgs, OpenArgs, OpenDowngradeArgs,
-    OpenToLockOwner4, Openflag4, ReadArgs, ReaddirArgs, RemoveArgs, RenameArgs, SecinfoNoNameArgs,
-    SecinfoStyle4, SeekArgs, SequenceArgs, SetattrArgs, VerifyArgs,
+    AccessArgs, AllocateArgs, CloseArgs, CommitArgs, CopyArgs, CreateArgs, Createhow4, Createtype4,
+    DataContent4, GetattrArgs, LinkArgs, LockArgs, Locker4, LocktArgs, LockuArgs, OpenArgs,
+    OpenDowngradeArgs, OpenToLockOwner4, Openflag4, ReadArgs, ReaddirArgs, RemoveArgs, RenameArgs,
+    SecinfoNoNameArgs, SecinfoStyle4, SeekArgs, SequenceArgs, SetattrArgs, VerifyArgs,
 };
 use nfs_wire::nfs4::{
     ArgOp, Attributes, Bitmap4, Component4, CompoundRes, Ftype4, Linktext4, LockType4, Nfsstat4,
@@ -23,8 +23,8 @@ use nfs_wire::nfs4::{
 };
 use nfs_wire::{encode_to_vec, nfs4};
 use support::v4::{
-    Client, NO_ATTRIBUTES, channel, encoded, exchange_id, fattr, lookup, of_mode, open_args, owner,
-    putfh, raw,
+    Client, NO_ATTRIBUTES, encoded, exchange_id, fattr, lookup, of_mode, open_args, owner, putfh,
+    raw,
 };
 use support::{Served, block_on};
 
@@ -103,8 +103,13 @@ fn a_file_that_is_open_stays_readable_after_its_last_name_has_gone() {
             open_stateid: stateid,
         });
         client.ok(vec![putfh(&file), close]).await;
-        let anonymous = client.read(&file, Stateid4::ANONYMOUS, (0, 10)).await;
-        assert_eq!(anonymous, Err(Nfsstat4::Stale));
+        // What was open is let go of on a helper thread, some time after the reply.
+        let gone = async {
+            let anonymous = Stateid4::ANONYMOUS;
+            while client.read(&file, anonymous, (0, 10)).await != Err(Nfsstat4::Stale) {}
+        };
+        let gone = tokio::time::timeout(Duration::from_secs(60), gone).await;
+        gone.expect("stale in the end");
     });
 }
 
@@ -613,42 +618,6 @@ fn a_request_that_comes_again_is_answered_from_its_slot() {
     });
 }
 
-/// The ids of a life whose records are lost are nobody's, whoever came since.
-#[test]
-fn what_an_earlier_life_gave_out_is_stale_though_its_records_are_lost() {
-    async fn exchange(nfs: &nfs_client::Nfs3, owner: &[u8]) -> nfs4::Clientid4 {
-        raw(nfs, 1, vec![exchange_id(owner)], |res| {
-            match &*res.resarray {
-                [ResOp::ExchangeId(Ok(ok))] => ok.clientid,
-                other => panic!("{other:?}"),
-            }
-        })
-        .await
-    }
-    let served = serve();
-    let (session, clientid) = block_on(async {
-        let client = Client::new(&served, 1, b"one").await;
-        (client.session, exchange(&client.nfs, b"one").await)
-    });
-    let (files, state) = served.stop();
-    std::fs::remove_file(state.path().join("clients.redb")).unwrap();
-    let served = Served::over(files, Some(state), |config| config.server.versions = ALL);
-    block_on(async {
-        // It has the place in the table that the other one had.
-        let mut other = Client::new(&served, 1, b"two").await;
-        let status = |res: CompoundRes<'_>| res.status;
-        let destroy = ArgOp::DestroyClientid(DestroyClientidArgs { clientid });
-        let stale = raw(&other.nfs, 1, vec![destroy], status).await;
-        assert_eq!(stale, Nfsstat4::StaleClientid);
-        let mine = std::mem::replace(&mut other.session, session);
-        let sequence = vec![other.sequence()];
-        let refused = raw(&other.nfs, 1, sequence, status).await;
-        assert_eq!(refused, Nfsstat4::Badsession);
-        (other.session, other.sequence) = (mine, other.sequence - 1);
-        other.ok(vec![ArgOp::Putrootfh(())]).await;
-    });
-}
-
 #[test]
 fn what_does_not_belong_where_it_stands_is_refused() {
     let served = serve();
@@ -692,103 +661,6 @@ fn what_does_not_belong_where_it_stands_is_refused() {
         (client.session, client.sequence) = (mine, client.sequence - 1);
         client.ok(vec![root()]).await;
     });
-}
-
-#[test]
-fn a_channel_in_which_nothing_fits_is_refused() {
-    let served = serve();
-    block_on(async {
-        let nfs = served.client().await;
-        let exchanged = raw(&nfs, 1, vec![exchange_id(b"one")], |res| {
-            match res.resarray.as_slice() {
-                [ResOp::ExchangeId(Ok(ok))] => (ok.clientid, ok.sequenceid),
-                other => panic!("{other:?}"),
-            }
-        });
-        let (clientid, mut sequence) = exchanged.await;
-        let create = |sequence, fore_chan_attrs, back_chan_attrs| {
-            ArgOp::CreateSession(CreateSessionArgs {
-                clientid,
-                sequence,
-                flags: 0,
-                fore_chan_attrs,
-                back_chan_attrs,
-                cb_program: 0x4000_0000,
-                sec_parms: vec![],
-            })
-        };
-        let status = |res: CompoundRes<'_>| res.status;
-        let small = ChannelAttrs4 {
-            maxrequestsize: 100,
-            ..channel()
-        };
-        let one_operation = ChannelAttrs4 {
-            maxoperations: 1,
-            ..channel()
-        };
-        // What a server that calls nobody back would never use is looked at all the same (RFC 8881 §18.36.3).
-        for back in [small, one_operation] {
-            let refused = raw(&nfs, 1, vec![create(sequence, channel(), back)], status).await;
-            assert_eq!(refused, Nfsstat4::Toosmall, "{back:?}");
-        }
-        let refused = raw(&nfs, 1, vec![create(sequence, small, channel())], status).await;
-        assert_eq!(refused, Nfsstat4::Toosmall);
-        // That was the reply to this sequence.
-        sequence += 1;
-        let made = raw(
-            &nfs,
-            1,
-            vec![create(sequence, channel(), channel())],
-            status,
-        )
-        .await;
-        assert_eq!(made, Nfsstat4::Ok);
-    });
-}
-
-#[test]
-fn operations_are_counted_and_the_lease_is_as_configured() {
-    let served = Served::with(|config| {
-        config.server.versions = ALL;
-        config.server.lease_seconds = 17;
-        config.server.grace_seconds = 20;
-    });
-    block_on(async {
-        let mut client = Client::new(&served, 1, b"one").await;
-        let lease = [nfs4::Attribute::LeaseTime];
-        let attr_request = lease.iter().map(|it| it.number()).collect();
-        let ops = vec![
-            ArgOp::Putrootfh(()),
-            ArgOp::Getattr(GetattrArgs { attr_request }),
-        ];
-        let lease = client.call(ops, |status, results| match results {
-            [_, ResOp::Getattr(Ok(ok))] => ok.obj_attributes.decode_values().unwrap().lease_time,
-            _ => panic!("{status}: {results:?}"),
-        });
-        assert_eq!(lease.await, Some(17));
-        let refused = client
-            .status(vec![ArgOp::Putrootfh(()), lookup(b"none")])
-            .await;
-        assert_eq!(refused, Nfsstat4::Noent);
-    });
-    for (name, times) in [
-        ("operations_exchange_id", 1),
-        ("operations_create_session", 1),
-        ("operations_sequence", 3),
-        ("operations_putrootfh", 2),
-        ("operations_lookup", 1),
-        ("operations_getattr", 1),
-        ("nfs4_clients", 1),
-    ] {
-        assert_eq!(served.counter(name), times, "{name}");
-    }
-    let status = served.server.status();
-    let sequence = status
-        .operations
-        .iter()
-        .find(|it| it.procedure == "SEQUENCE");
-    assert_eq!(sequence.map(|it| it.calls), Some(3));
-    assert!(!status.counters.contains_key("operations_read"));
 }
 
 #[test]

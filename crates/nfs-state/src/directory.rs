@@ -8,10 +8,9 @@ use std::sync::Arc;
 use crate::client::{Candidate, Channel, Client};
 use crate::error::Error;
 use crate::exchange::{Known, NameWatch, Seen};
-use crate::host::{Holdings, Host, Totals, What};
+use crate::host::{Holdings, Host, Origin, Totals, What};
 use crate::id::{ClientId, Epoch, OwnerBytes, Principal, SessionId, Verifier};
 use crate::limits;
-use crate::state::ExchangeId;
 use crate::time::Millis;
 
 #[derive(Debug)]
@@ -217,8 +216,13 @@ impl<P> Directory<P> {
     }
 
     /// Makes a candidate, in place of an earlier one of its name.
-    pub(crate) fn add_candidate(&mut self, asked: &ExchangeId<'_>, now: Millis) -> ClientId {
-        let (owner, from) = (asked.owner, asked.from);
+    pub(crate) fn add_candidate(
+        &mut self,
+        owner: &OwnerBytes,
+        verifier: Verifier,
+        (principal, from): (&Principal, Origin),
+        now: Millis,
+    ) -> ClientId {
         if let Some(earlier) = self.names.get(owner).and_then(|name| name.candidate) {
             self.remove(earlier);
         }
@@ -231,15 +235,15 @@ impl<P> Directory<P> {
         let candidate = Candidate {
             id,
             owner: owner.clone(),
-            verifier: asked.verifier,
-            principal: asked.principal.clone(),
+            verifier,
+            principal: principal.clone(),
             from,
             since: now,
         };
         let name = self.names.entry(owner.clone()).or_insert_with(|| Name {
             client: None,
             candidate: None,
-            watch: NameWatch::new((asked.verifier, from.address), now),
+            watch: NameWatch::new((verifier, from.address), now),
         });
         name.candidate = Some(id.index);
         self.candidates.insert((now, id.index));

@@ -116,6 +116,12 @@ impl Grace {
         Some(GraceEnding(Arc::clone(self)))
     }
 
+    /// The names of some that have not come back.
+    pub(crate) fn waiting(&self, most: usize) -> Vec<OwnerBytes> {
+        let inner = self.inner.lock();
+        inner.waiting.keys().take(most).cloned().collect()
+    }
+
     pub(crate) fn status(&self) -> GraceStatus {
         let inner = self.inner.lock();
         GraceStatus {

@@ -25,7 +25,7 @@ use crate::effects::StatusFlags;
 use crate::error::Error;
 use crate::grace::{Grace, GraceEnding, GraceStatus};
 use crate::host::{Bounds, Totals};
-use crate::id::{ClientId, Epoch, SessionId};
+use crate::id::{ClientId, Epoch, OwnerBytes, SessionId};
 use crate::rank::{Rank, RankedRwLock};
 use crate::record::Record;
 use crate::slot::ReplyBudget;
@@ -191,6 +191,12 @@ impl<P> State<P> {
     #[must_use]
     pub fn grace(&self) -> GraceStatus {
         self.grace.status()
+    }
+
+    /// The names of clients, so many at most, that have not come back in the grace period.
+    #[must_use]
+    pub fn grace_waiting(&self, most: usize) -> Vec<OwnerBytes> {
+        self.grace.waiting(most)
     }
 
     /// Ends the grace period: because [`Tick`] or [`Completion`] says that it is due, or on the operator's word. None if it

@@ -3,6 +3,7 @@
 mod audit;
 mod clients;
 mod figures;
+mod held;
 pub(crate) mod io;
 mod trace;
 
@@ -14,7 +15,7 @@ use anyhow::Context as _;
 use nfs_server::exports::config::{LogLevel, from_word};
 use nfs_server::exports::reload::ReloadReport;
 use nfs_server::host::state_dir;
-use nfs_server::operate::control::{self, Command, ExportStatus, Status, TraceChange};
+use nfs_server::operate::control::{self, Command, ExportStatus, HeldQuery, Status, TraceChange};
 
 use crate::running;
 
@@ -41,10 +42,30 @@ enum Action {
     Status,
     /// Show the exports, with who may do what
     Exports,
-    /// Show the clients that are connected; shut hosts out, or send them away
+    /// Show the clients that are connected, and NFSv4's; shut hosts out, or send them away
     Clients {
         #[command(subcommand)]
         action: Option<clients::Action>,
+    },
+    /// Show how far the time after a restart is in which NFSv4 clients reclaim what they held
+    ///
+    /// Until all have come back, or the time is over, nobody gets anything new.
+    Grace {
+        #[command(subcommand)]
+        action: Option<held::GraceAction>,
+    },
+    /// Show what NFSv4 clients have open, with what each open denies to others
+    Opens(held::Part),
+    /// Show what is locked in the files that NFSv4 clients have open, by them and by local programs
+    Locks(held::Part),
+    /// End what an NFSv4 client holds, at once: its opens, its locks, its sessions
+    ///
+    /// It finds that out with its next request, and begins anew. Its programs get errors for files that they had
+    /// locked.
+    Expire {
+        /// Its id or its name, as `penstock ctl clients nfs4` shows them
+        #[arg(value_name = "CLIENT")]
+        client: String,
     },
     /// Read the configuration again; a wrong one changes nothing
     Reload,
@@ -98,6 +119,11 @@ impl Args {
             Action::Status => print_status(&mut out, &ask(&directory, command)?)?,
             Action::Exports => print_exports(&mut out, &ask::<Vec<_>>(&directory, command)?)?,
             Action::Clients { action } => clients::run(&mut out, &directory, action, command)?,
+            Action::Grace { .. } | Action::Opens(_) | Action::Locks(_) | Action::Expire { .. } => {
+                if let Command::Held(query) = command {
+                    held::run(&mut out, &directory, query)?;
+                }
+            }
             Action::Reload => print_reload(&mut out, &ask(&directory, command)?)?,
             Action::Drain => {
                 ask::<()>(&directory, command)?;
@@ -122,6 +148,10 @@ impl Action {
             Self::Status => Command::Status,
             Self::Exports => Command::Exports,
             Self::Clients { action } => clients::command(action.as_ref()),
+            Self::Grace { action } => Command::Held(held::grace_query(*action)),
+            Self::Opens(part) => Command::Held(HeldQuery::Opens(part.page())),
+            Self::Locks(part) => Command::Held(HeldQuery::Locks(part.page())),
+            Self::Expire { client } => Command::Held(HeldQuery::Expire(client.clone())),
             Self::Reload => Command::Reload,
             Self::Drain => Command::Drain,
             Self::LogLevel { level } => Command::LogLevel(*level),

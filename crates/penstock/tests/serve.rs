@@ -145,6 +145,69 @@ fn the_flags_make_the_rules() {
 }
 
 #[test]
+fn ctl_tells_what_clients_of_nfsv4_hold() {
+    let directory = tempfile::tempdir().unwrap();
+    let scratch = directory.path().to_str().unwrap();
+    std::fs::create_dir(directory.path().join("data")).unwrap();
+    let config = format!(
+        "[server]\nlisten = [\"127.0.0.1:0\"]\nversions = [\"3\", \"4.1\"]\nlease_seconds = 30\n\
+         [[export]]\npath = \"{scratch}/data\"\npseudo = \"/\"\n"
+    );
+    std::fs::write(directory.path().join("p.toml"), config).unwrap();
+    let server = Server::start(directory, &["--config", "DIR/p.toml"]);
+    for (arguments, expected) in [
+        (&["grace"][..], "no grace period is running\n"),
+        (&["opens"], "nothing is open\n"),
+        (&["locks"], "nothing is locked\n"),
+        (&["clients"], "no client is connected\n"),
+        (&["clients", "nfs4"], "no NFSv4 client\n"),
+        (&["--json", "opens"], "{\"rows\":[],\"total\":0}\n"),
+        (&["--json", "locks"], "{\"rows\":[],\"total\":0}\n"),
+        (
+            &["--json", "clients", "nfs4"],
+            "{\"rows\":[],\"total\":0}\n",
+        ),
+        (&["--json", "clients"], "[]\n"),
+    ] {
+        let output = server.ctl(arguments);
+        let (out, error) = (text(&output.stdout), text(&output.stderr));
+        assert_eq!(out, expected, "{arguments:?}: {error}");
+    }
+    for (arguments, expected) in [
+        (&["grace", "end"][..], "no grace period is running"),
+        (&["expire", "x"], "no NFSv4 client has the id or name x"),
+        (
+            &["opens", "--client", "x"],
+            "no NFSv4 client has the id or name x",
+        ),
+    ] {
+        let output = server.ctl(arguments);
+        let error = text(&output.stderr);
+        assert!(error.contains(expected), "{arguments:?}: {error}");
+        assert_ne!(output.status.code(), Some(0));
+    }
+    server.signal(Signal::TERM);
+    let (code, told) = server.end();
+    assert_eq!(code, Some(0), "{told}");
+    let mount = told.find("mount -t nfs -o vers=4.1,port=");
+    assert!(mount.is_some() && mount < told.find("vers=3,"), "{told}");
+}
+
+#[test]
+fn ctl_without_nfsv4_says_so() {
+    let server = Server::new(&["DIR/data", "--listen", "127.0.0.1:0"]);
+    for arguments in [&["grace"][..], &["opens"], &["locks"], &["expire", "x"]] {
+        let error = text(&server.ctl(arguments).stderr);
+        assert!(
+            error.contains("no minor version of NFSv4 is served"),
+            "{error}"
+        );
+    }
+    let clients = server.ctl(&["clients"]);
+    assert_eq!(text(&clients.stdout), "no client is connected\n");
+}
+
+#[test]
 fn ctl_asks_and_tells() {
     let server = Server::new(&["DIR/data", "--listen", "127.0.0.1:0"]);
     let status = server.ctl(&["status"]);

@@ -18,6 +18,7 @@
 
 mod client;
 mod follow;
+mod held;
 mod hosts;
 mod io_modes;
 mod messages;
@@ -34,6 +35,9 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 
 pub use client::{ControlError, follow, follow_audit, request};
+pub use held::{
+    Expired, GraceReport, HeldAnswer, HeldQuery, Listed, LockRow, Nfs4ClientStatus, OpenRow, Page,
+};
 pub use hosts::{BlockOrder, BlockStatus};
 pub use io_modes::{
     IoChanged, IoOrder, IoQuery, IoState, IoView, Why, WhyAlignment, WhyAuto, WhyQuery, WhyRule,
@@ -93,6 +97,8 @@ pub struct Controls {
     pub unblock: Ask<String, Vec<BlockStatus>>,
     /// Closes connections of an address, or of an address and port, and says how many.
     pub disconnect: Ask<String, usize>,
+    /// Tells what NFSv4's clients hold, and ends it.
+    pub held: Ask<HeldQuery, HeldAnswer>,
     /// Reads the configuration again and says what changed.
     pub reload: Box<dyn Fn() -> Result<ReloadReport, ReloadError> + Send + Sync>,
     /// Begins to end the server: no new connections, what is under way is finished.
@@ -263,6 +269,7 @@ fn answer(command: Command, controls: &Controls, asker: Asker) -> String {
         Command::Blocked => success(&(controls.status)().blocked),
         Command::Unblock(net) => either((controls.unblock)(&net, asker)),
         Command::Disconnect(peer) => either((controls.disconnect)(&peer, asker)),
+        Command::Held(query) => either((controls.held)(&query, asker)),
         Command::Reload => match (controls.reload)() {
             Ok(report) => success(&report),
             Err(error) => refusal(&error.to_string()),

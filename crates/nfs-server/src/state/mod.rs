@@ -220,9 +220,12 @@ impl States {
         for _ in 0..limits::EXPIRIES_PER_OPERATION_MAX {
             let now = self.now();
             let created = self.core.create_session(asked, now);
-            match (created, self.core.who_gives_way(asked.client, now)) {
-                (Err(Error::Resource), Some(other)) => self.expire(vfs, other, Why::Room).await?,
-                (created, _) => return created,
+            let Err(Error::Resource) = created else {
+                return created;
+            };
+            match self.core.who_gives_way(asked.client, now) {
+                Some(other) => self.expire(vfs, other, Why::Room).await?,
+                None => return created,
             }
         }
         self.core.create_session(asked, self.now())
@@ -292,7 +295,9 @@ impl States {
         }
     }
 
-    async fn end_grace(&self, vfs: &Vfs) {
+    /// Ends the grace period, if no reclaim is in progress and the disk takes it. Who has not come back has lost what it
+    /// held.
+    pub(crate) async fn end_grace(&self, vfs: &Vfs) {
         let Some(ending) = self.core.end_grace() else {
             return;
         };

@@ -93,7 +93,8 @@ impl Object {
         Ok(says)
     }
 
-    fn host_holder(
+    /// See [`Vfs::host_holder`]; for a thread that may block.
+    pub(crate) fn host_holder(
         &self,
         range: Range,
         kind: LockKind,

@@ -43,6 +43,15 @@ impl Vfs {
         tree.path_of(object)
     }
 
+    /// The path by which clients reach an object, with that of its export. Waits for nobody.
+    pub(crate) fn exported_path(&self, object: &Object) -> Option<Vec<u8>> {
+        let trees = self.trees.load();
+        let tree = trees.by_id(claimed_export(object.handle.as_ref())?)?;
+        let below = tree.path_of(object)?;
+        let above = tree.export.pseudo.trim_end_matches('/');
+        Some([above.as_bytes(), &below].concat())
+    }
+
     async fn lookup_in(
         self: &Arc<Self>,
         directory: &Target,

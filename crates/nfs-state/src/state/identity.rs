@@ -122,7 +122,12 @@ impl<P> State<P> {
         if shared_with.is_some() {
             self.counters.add(Count::SharedNames);
         }
-        let client = directory.add_candidate(asked, now);
+        let client = directory.add_candidate(
+            asked.owner,
+            asked.verifier,
+            (asked.principal, asked.from),
+            now,
+        );
         Exchanged {
             client,
             sequence: 1,

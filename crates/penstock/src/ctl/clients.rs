@@ -4,7 +4,9 @@ use std::io::Write;
 use std::path::Path;
 
 use nfs_server::exports::config::parse_net;
-use nfs_server::operate::control::{BlockOrder, BlockStatus, ClientStatus, Command};
+use nfs_server::operate::control::{
+    BlockOrder, BlockStatus, ClientStatus, Command, HeldQuery, Listed, Nfs4ClientStatus, Page,
+};
 
 use super::ask;
 
@@ -30,6 +32,11 @@ pub(super) enum Action {
     },
     /// Show the hosts and networks that are shut out
     Blocked,
+    /// Show the clients of NFSv4 alone, with what they hold
+    ///
+    /// A client is what called itself by a name, whatever connections it has. One whose lease is over keeps what it
+    /// holds until somebody wants it (courtesy).
+    Nfs4(super::held::Part),
     /// Close the connections of a host, or one of them; it may connect again at once
     Disconnect {
         /// An address, or address and port as `penstock ctl clients` shows them
@@ -48,6 +55,7 @@ pub(super) fn command(action: Option<&Action>) -> Command {
         }),
         Some(Action::Unblock { net }) => Command::Unblock(net.clone()),
         Some(Action::Blocked) => Command::Blocked,
+        Some(Action::Nfs4(part)) => Command::Held(HeldQuery::Clients(part.page())),
         Some(Action::Disconnect { peer }) => Command::Disconnect(peer.clone()),
     }
 }
@@ -60,7 +68,19 @@ pub(super) fn run(
     command: Command,
 ) -> anyhow::Result<()> {
     match action {
-        None => print_clients(out, &ask::<Vec<_>>(directory, command)?)?,
+        None => {
+            print_clients(out, &ask::<Vec<_>>(directory, command)?)?;
+            let page = Page::default();
+            let query = HeldQuery::Clients(page.clone());
+            let listed: Listed<Nfs4ClientStatus> = ask(directory, Command::Held(query))?;
+            if listed.total > 0 {
+                writeln!(out)?;
+                super::held::print_clients(out, &listed, &page)?;
+            }
+        }
+        Some(Action::Nfs4(part)) => {
+            super::held::run(out, directory, HeldQuery::Clients(part.page()))?;
+        }
         Some(Action::Block { .. } | Action::Unblock { .. } | Action::Blocked) => {
             print_blocked(out, &ask::<Vec<_>>(directory, command)?)?;
         }

@@ -135,7 +135,7 @@ fn controls(
     let [for_status, for_exports, for_clients, for_trace, for_follow] =
         [(); 5].map(|()| Arc::clone(server));
     let [for_io, for_change, for_why, for_audit] = [(); 4].map(|()| Arc::clone(server));
-    let [for_block, for_unblock, for_disconnect] = [(); 3].map(|()| Arc::clone(server));
+    let [for_block, for_unblock, for_disconnect, for_held] = [(); 4].map(|()| Arc::clone(server));
     let (reloader, drain) = (Arc::clone(reloader), Arc::clone(drain));
     Controls {
         status: Box::new(move || for_status.status()),
@@ -144,6 +144,7 @@ fn controls(
         block: Box::new(move |order, asker| for_block.block(order, asker)),
         unblock: Box::new(move |net, asker| for_unblock.unblock(net, asker)),
         disconnect: Box::new(move |peer, asker| for_disconnect.disconnect(peer, asker)),
+        held: Box::new(move |query, asker| for_held.held(query, asker)),
         reload: Box::new(move || reloader.reload()),
         drain: Box::new(move || drain.notify_one()),
         log_level: Box::new(move |level| set_level(level)),

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::{BlockOrder, BlockStatus, IoOrder, IoQuery, WhyQuery};
+use super::{BlockOrder, BlockStatus, HeldQuery, IoOrder, IoQuery, WhyQuery};
 use crate::exports::config::{
     Access, Allowance, Audited, Durability, LogLevel, SquashKind, from_word, word_of,
 };
@@ -48,6 +48,8 @@ pub enum Command {
     Unblock(String),
     /// Closes the connections of an address, or the one of an address and port; answered with how many.
     Disconnect(String),
+    /// Asks or tells about what NFSv4's clients hold; see [`HeldQuery`].
+    Held(HeldQuery),
     /// Reads the configuration again; [`crate::exports::reload::ReloadReport`].
     Reload,
     /// Ends the server when what is under way is done.

@@ -46,6 +46,20 @@ fn controls(told: &Told) -> Controls {
         }),
         unblock: Box::new(|net, _| Err(format!("{net} is not blocked"))),
         disconnect: Box::new(|peer, _| Ok(peer.len())),
+        held: Box::new(|query, _| match query {
+            HeldQuery::Opens(page) => Ok(HeldAnswer::Opens(Listed {
+                total: page.skip + 1,
+                rows: vec![OpenRow {
+                    file: "/a".to_owned(),
+                    ..OpenRow::default()
+                }],
+            })),
+            HeldQuery::Expire(whom) => Err(format!("no NFSv4 client has the id or name {whom}")),
+            _ => Ok(HeldAnswer::Grace(GraceReport {
+                waiting: 7,
+                ..GraceReport::default()
+            })),
+        }),
         reload: Box::new(|| Err(ReloadError::Apply("p.toml:3: wrong; mend it".to_owned()))),
         drain: Box::new(move || note(&drained, "drain".to_owned())),
         log_level: Box::new(move |level| note(&levelled, format!("{level:?}"))),
@@ -129,6 +143,18 @@ async fn every_command_is_answered() {
         assert!(refused.to_string().contains("10.0.0.1 is not blocked"));
         let disconnect = Command::Disconnect("::1".to_owned());
         assert_eq!(request::<usize>(&path, disconnect).unwrap(), 3);
+        let held = |query| Command::Held(query);
+        let grace: GraceReport = request(&path, held(HeldQuery::Grace)).unwrap();
+        assert_eq!(grace.waiting, 7);
+        let page = Page {
+            skip: 4,
+            ..Page::default()
+        };
+        let opens: Listed<OpenRow> = request(&path, held(HeldQuery::Opens(page))).unwrap();
+        assert_eq!((opens.total, opens.rows[0].file.as_str()), (5, "/a"));
+        let expire = held(HeldQuery::Expire("x".to_owned()));
+        let refused = request::<Expired>(&path, expire).unwrap_err();
+        assert!(refused.to_string().contains("name x"), "{refused}");
         let refused = request::<ReloadReport>(&path, Command::Reload).unwrap_err();
         assert_eq!(refused.to_string(), "p.toml:3: wrong; mend it");
         request::<()>(&path, Command::LogLevel(LogLevel::Debug)).unwrap();
