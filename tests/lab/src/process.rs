@@ -5,6 +5,7 @@ use std::io::Read;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -207,18 +208,23 @@ pub fn output_within(command: &mut Command, within: Duration) -> Result<Vec<u8>>
     all(out)
 }
 
-/// Copies a program that is to be run, for any user.
+/// Copies a program that is to be run, for any user. Whoever finds the copy in its place finds all of it: others may
+/// run it, or copy it anew, meanwhile.
 ///
 /// # Errors
 /// When it cannot be copied.
 pub fn copy_program(program: &Path, to: &Path) -> Result<()> {
+    static COPIES: AtomicU64 = AtomicU64::new(0);
+    let number = COPIES.fetch_add(1, Ordering::Relaxed);
+    let unfinished = to.with_extension(format!("copy-{}-{number}", std::process::id()));
     // By a process of its own: a child that another thread forks meanwhile would keep the copy open for
     // writing until it executes something else, and the kernel runs no such file (ETXTBSY).
     output(
         Command::new("install")
             .args(["-m", "755"])
-            .args([program, to]),
+            .args([program, &unfinished]),
     )?;
+    std::fs::rename(&unfinished, to)?;
     Ok(())
 }
 
@@ -228,4 +234,39 @@ fn all(mut file: File) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes)?;
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+
+    use super::*;
+
+    #[test]
+    fn a_copy_that_is_found_can_be_run() {
+        const FINDERS: usize = 4;
+        const ROUNDS: u32 = 30;
+        let dir = tempfile::tempdir().unwrap();
+        let together = Barrier::new(FINDERS);
+        let runs = |copy: &Path| {
+            if !copy.exists() {
+                copy_program(Path::new("/bin/true"), copy)?;
+            }
+            Ok::<_, anyhow::Error>(Command::new(copy).status()?.success())
+        };
+        // Whoever fails goes on: the others wait for it at each round.
+        let count_runs = || {
+            let round = |round: u32| {
+                let copy = dir.path().join(round.to_string());
+                together.wait();
+                runs(&copy).is_ok_and(|ran| ran)
+            };
+            (0..ROUNDS).filter(|&number| round(number)).count()
+        };
+        let ran: Vec<usize> = std::thread::scope(|scope| {
+            let finders: Vec<_> = (0..FINDERS).map(|_| scope.spawn(count_runs)).collect();
+            finders.into_iter().map(|it| it.join().unwrap()).collect()
+        });
+        assert_eq!(ran, [ROUNDS as usize; FINDERS]);
+    }
 }
