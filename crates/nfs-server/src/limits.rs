@@ -87,8 +87,16 @@ pub const IN_FLIGHT_PER_CONNECTION_MAX: usize = 1024;
 /// Calls of one connection that may run when one more is to wait for another run of itself, which began over
 /// an earlier connection. Beyond, and beyond half of a shard's, it is dropped: its client asks again.
 pub const IN_FLIGHT_BESIDE_AWAITED_MAX: usize = IN_FLIGHT_PER_CONNECTION_MAX / 2;
-/// Calls of one shard that may run at once; at the cap its sockets are not read.
+/// Calls of one shard that may run at once, where the memory budget is large enough for so many
+/// ([`MEMORY_BYTES_PER_CALL_IN_FLIGHT`]); at the cap its sockets are not read.
 pub const IN_FLIGHT_PER_SHARD_MAX: usize = 8192;
+/// Bytes of the memory budget for each call that may run at once, on all shards together: 16 KiB. A call that waits
+/// takes about 5 KiB ([`CALL_IN_PROGRESS_BYTES_MAX`]) besides the budget. Each shard has places for
+/// [`IN_FLIGHT_PER_CONNECTION_MAX`] calls at least.
+pub const MEMORY_BYTES_PER_CALL_IN_FLIGHT: u64 = 16 << 10;
+/// What a call in progress keeps in mind while it waits, bytes, without the record it came in: all that is boxed at
+/// once for each call. What a COMPOUND needs besides is boxed where one is called.
+pub const CALL_IN_PROGRESS_BYTES_MAX: usize = 4608;
 /// Calls that one client may have running on a shard, as a multiple of the places that this leaves free, for
 /// a weight of 1: half of all where it is alone, so that there is room at once for whoever comes next. A
 /// connection of which no call runs may always begin one.

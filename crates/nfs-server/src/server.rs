@@ -157,7 +157,7 @@ impl Server {
         ));
         let (drain, draining) = watch::channel(false);
         let shard_count = config.server.shards.unwrap_or_else(processors);
-        let shards = start_shards(shard_count, &service, &clients, facts.engine, &draining)?;
+        let shards = start_shards(shard_count, &service, &clients, &facts, &draining)?;
         Ok(Self {
             service,
             clients,
@@ -660,22 +660,25 @@ fn start_shards(
     shard_count: usize,
     service: &Arc<Service>,
     clients: &Arc<Clients>,
-    engine: EngineKind,
+    facts: &Facts,
     drain: &watch::Receiver<bool>,
 ) -> Result<Vec<ShardHandle>, StartError> {
     // One seed for all shards: a client is the same client on each.
     let client_hasher = RandomState::new();
-    (0..shard_count.clamp(1, limits::SHARDS_MAX))
+    let shards = shard_count.clamp(1, limits::SHARDS_MAX);
+    (0..shards)
         .map(|number| {
             let (connections, receiver) = mpsc::unbounded_channel();
             let start = ShardStart {
                 service: Arc::clone(service),
                 pool: service.vfs.pool.clone(),
-                engine,
+                engine: facts.engine,
                 connections: receiver,
                 drain: drain.clone(),
                 client_hasher: client_hasher.clone(),
                 clients: Arc::clone(clients),
+                memory_bytes: facts.budget.total() + facts.send_budget.total(),
+                shards,
             };
             let thread = std::thread::Builder::new()
                 .name(format!("shard-{number}"))

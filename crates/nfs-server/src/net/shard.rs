@@ -17,7 +17,7 @@ use tokio::task::LocalSet;
 
 use super::clients::{Clients, Entered};
 use super::connection;
-use super::turns::ShardTurns;
+use super::turns::{self, ShardTurns};
 use crate::front::service::Service;
 use crate::limits;
 use crate::operate::counters::count;
@@ -53,6 +53,10 @@ pub(crate) struct ShardStart {
     pub(crate) drain: watch::Receiver<bool>,
     pub(crate) client_hasher: RandomState,
     pub(crate) clients: Arc<Clients>,
+    /// The server's memory budget, in bytes.
+    pub(crate) memory_bytes: u64,
+    /// How many shards there are.
+    pub(crate) shards: usize,
 }
 
 /// How many buffers a shard keeps for its connections to read into.
@@ -174,6 +178,8 @@ async fn serve(start: ShardStart) -> std::io::Result<()> {
         mut drain,
         client_hasher,
         clients,
+        memory_bytes,
+        shards,
     } = start;
     let engine = match engine {
         EngineKind::Uring => Engine::new_uring(UringLimits::default())?,
@@ -188,7 +194,8 @@ async fn serve(start: ShardStart) -> std::io::Result<()> {
             std::process::abort();
         }
     });
-    let turns = Rc::new(ShardTurns::default());
+    let places = turns::places(memory_bytes, shards);
+    let turns = Rc::new(ShardTurns::new(places));
     let shard = Rc::new(Shard {
         service,
         engine,

@@ -20,8 +20,9 @@ use tokio::sync::Notify;
 use crate::limits;
 
 /// The turns and the places of one shard.
-#[derive(Default)]
 pub(super) struct ShardTurns {
+    /// How many calls may run at once.
+    places: usize,
     waiting: RefCell<Turns<Waiting>>,
     /// Told when somebody waits.
     asked: Notify,
@@ -65,7 +66,32 @@ pub(super) struct ConnectionTurns {
     since_pause: Cell<u64>,
 }
 
+/// How many calls may run at once on each of so many shards, where the server has this memory budget, in bytes.
+pub(super) fn places(memory_bytes: u64, shards: usize) -> usize {
+    let all = memory_bytes / limits::MEMORY_BYTES_PER_CALL_IN_FLIGHT;
+    let of_each = usize::try_from(all).unwrap_or(usize::MAX) / shards.max(1);
+    of_each.clamp(
+        limits::IN_FLIGHT_PER_CONNECTION_MAX,
+        limits::IN_FLIGHT_PER_SHARD_MAX,
+    )
+}
+
 impl ShardTurns {
+    /// A shard on which so many calls may run at once.
+    pub(super) fn new(places: usize) -> Self {
+        Self {
+            places,
+            waiting: RefCell::default(),
+            asked: Notify::new(),
+            given: Cell::default(),
+            looks: Cell::default(),
+            pausing: Cell::default(),
+            in_flight: Cell::default(),
+            connections: Cell::default(),
+            clients: RefCell::default(),
+        }
+    }
+
     /// A connection of this client, for as long as what is returned exists.
     pub(super) fn enter(self: &Rc<Self>, key: ClientKey) -> ConnectionTurns {
         self.connections.set(self.connections.get() + 1);
@@ -128,7 +154,7 @@ impl ShardTurns {
 
     /// Half of the calls that may run at once do.
     pub(super) fn is_crowded(&self) -> bool {
-        self.in_flight.get() >= limits::IN_FLIGHT_PER_SHARD_MAX / 2
+        self.in_flight.get() >= self.places / 2
     }
 }
 
@@ -224,7 +250,7 @@ impl ConnectionTurns {
         let client = &self.client;
         let rule = Rule::TimesFree(limits::IN_FLIGHT_TIMES_FREE_MAX);
         let taken = client.turns.in_flight.get() as u64;
-        let total = limits::IN_FLIGHT_PER_SHARD_MAX as u64;
+        let total = client.turns.places as u64;
         let own = client.in_flight.get() as u64;
         rule.judge((total, taken), own, client.sharer(), 1) == Verdict::Take
     }
@@ -317,20 +343,34 @@ mod tests {
 
     use super::*;
 
+    const PLACES: usize = 4096;
+
     fn key(number: u32) -> ClientKey {
         ClientKey::of(Ipv4Addr::from(number).into())
     }
 
     #[test]
+    fn little_memory_leaves_places_for_few_calls() {
+        const MIB: u64 = 1 << 20;
+        assert_eq!(places(limits::MEMORY_BYTES_DEFAULT, 2), 8192);
+        assert_eq!(places(64 * MIB, 2), 2048);
+        assert_eq!(places(64 * MIB, 1), 4096);
+        let least = limits::IN_FLIGHT_PER_CONNECTION_MAX;
+        assert_eq!(places(limits::MEMORY_BYTES_MIN, 2), least);
+        assert_eq!(places(limits::MEMORY_BYTES_DEFAULT, 256), least);
+        assert_eq!(places(u64::MAX, 0), limits::IN_FLIGHT_PER_SHARD_MAX);
+    }
+
+    #[test]
     fn one_client_leaves_half_of_the_places_to_whoever_comes_next() {
-        let shard = Rc::new(ShardTurns::default());
+        let shard = Rc::new(ShardTurns::new(PLACES));
         let greedy: Vec<_> = (0..8).map(|_| shard.enter(key(1))).collect();
         let mut begun = 0;
         while let Some(one) = greedy.iter().find(|one| one.has_room()) {
             one.begin();
             begun += 1;
         }
-        assert_eq!(begun, limits::IN_FLIGHT_PER_SHARD_MAX / 2);
+        assert_eq!(begun, PLACES / 2);
         let polite = shard.enter(key(2));
         for _ in 0..1000 {
             assert!(polite.has_room());
@@ -348,7 +388,7 @@ mod tests {
 
     #[test]
     fn a_turn_passes_over_connections_that_have_gone() {
-        let shard = Rc::new(ShardTurns::default());
+        let shard = Rc::new(ShardTurns::new(PLACES));
         let (one, other) = (shard.enter(key(1)), shard.enter(key(2)));
         let (gone, here) = (Rc::new(Notify::new()), Rc::new(Notify::new()));
         let mut context = Context::from_waker(Waker::noop());
@@ -366,7 +406,7 @@ mod tests {
 
     #[test]
     fn cheap_calls_wait_for_nobody_and_what_moves_much_waits_for_its_turn() {
-        let shard = Rc::new(ShardTurns::default());
+        let shard = Rc::new(ShardTurns::new(PLACES));
         let (one, beside) = (shard.enter(key(1)), shard.enter(key(1)));
         let large = ConnectionTurns::cost(1, 1 << 20);
         assert!(one.has_to_wait(large) && beside.has_to_wait(large));
@@ -421,7 +461,7 @@ mod tests {
     #[test]
     fn beside_hundreds_of_streams_a_polite_call_waits_for_one_piece_and_no_look_is_idle() {
         const LOOKS: u64 = 30_000;
-        let shard = Rc::new(ShardTurns::default());
+        let shard = Rc::new(ShardTurns::new(PLACES));
         let work = Rc::new(Work::default());
         let mut weights = HashMap::new();
         let local = tokio::task::LocalSet::new();
