@@ -90,6 +90,8 @@ impl Bed {
             size: Some(size),
             client: None,
             stable: "unstable".to_owned(),
+            open: None,
+            deny: None,
         };
         self.served.server.why_io(&query).unwrap()
     }

@@ -267,6 +267,8 @@ fn question(file: &Path, op: &str, offset: u64, size: u64) -> WhyQuery {
         size: Some(size),
         client: None,
         stable: "unstable".to_owned(),
+        open: None,
+        deny: None,
     }
 }
 

@@ -641,6 +641,8 @@ fn the_option_is_changed_live_and_by_rule_and_explained() {
             size: Some(size),
             client: None,
             stable: "unstable".to_owned(),
+            open: None,
+            deny: None,
         };
         let why = served.server.why_io(&query).unwrap();
         why.notes.iter().any(|note| note.contains("staged"))

@@ -6,6 +6,7 @@
 //! `words.rs`, name patterns in `pattern.rs`. Nothing here panics on an operator's or a client's input.
 
 mod live;
+mod open;
 mod pattern;
 mod words;
 
@@ -16,6 +17,7 @@ pub use nfs_io::Mode;
 pub use nfs_io::auto::Hint;
 
 pub use live::LivePolicy;
+pub use open::{OpenAs, OpenCondition, OpenShare};
 pub use pattern::NamePattern;
 pub use words::{
     IoChange, ON_OFF, WriteMode, parse_mode, parse_read_ahead, parse_rule, show_size, show_way,
@@ -199,6 +201,10 @@ pub struct Rule {
     /// The name by which the file was last found. A file of which no name is known matches no pattern, not
     /// even `*`.
     pub name: Option<NamePattern>,
+    /// What the file is open for to whoever calls (NFSv4's `share_access`).
+    pub open: Option<OpenCondition>,
+    /// What that open denies to others (`share_deny`).
+    pub deny: Option<OpenCondition>,
     /// How the mode of the calls that match is found.
     pub way: Way,
     /// What is known of them beforehand, where it is not what the policy says.
@@ -214,6 +220,21 @@ pub struct Rule {
     pub reserve: Option<bool>,
     /// Whether the WRITEs it matches wait for those before them, where it is not what the policy says.
     pub order: Option<bool>,
+}
+
+/// A READ or WRITE as the rules of a policy see it.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// Which of the two it is.
+    pub io: Io,
+    /// How many bytes it asks for, before the end of the file is known.
+    pub bytes: u64,
+    /// The client's address.
+    pub client: IpAddr,
+    /// The name by which the file was last found; `None` where none is known, or no rule asks for one.
+    pub name: Option<&'a [u8]>,
+    /// How the file is open to the caller.
+    pub open: OpenAs,
 }
 
 /// What a policy decided for a call.
@@ -264,6 +285,8 @@ pub enum Mismatch {
     Name,
     /// The rule asks for a name, and none is known of the file.
     NameUnknown,
+    /// The file is open in another way to the caller, or not at all, or is open.
+    Open,
 }
 
 impl Choice {
@@ -281,18 +304,20 @@ impl Choice {
 }
 
 impl IoPolicy {
-    /// How an operation of `bytes` (as asked for, before the end of the file is known) by the client at
-    /// `client` on the file last found as `name` is to be moved.
+    /// How a call is to be moved.
     #[must_use]
-    pub fn choose(&self, io: Io, bytes: u64, client: IpAddr, name: Option<&[u8]>) -> Choice {
-        let client = client.to_canonical();
-        let matches = |rule: &Rule| rule.mismatch(io, bytes, client, name).is_none();
+    pub fn choose(&self, asked: &Asked<'_>) -> Choice {
+        let asked = Asked {
+            client: asked.client.to_canonical(),
+            ..*asked
+        };
+        let matches = |rule: &Rule| rule.mismatch(&asked).is_none();
         let found = self
             .rules
             .iter()
             .enumerate()
             .find(|(_, rule)| matches(rule));
-        let (way, stable, because) = match (found, io) {
+        let (way, stable, because) = match (found, asked.io) {
             (Some((index, rule)), _) => (rule.way, rule.stable, Because::Rule(index)),
             (None, Io::Read) => (self.read, self.stable, Because::Setting),
             (None, Io::Write) => (self.write, self.stable, Because::Setting),
@@ -301,7 +326,9 @@ impl IoPolicy {
         let staging = found.and_then(|(_, rule)| rule.staging);
         let reserve = found.and_then(|(_, rule)| rule.reserve);
         let order = found.and_then(|(_, rule)| rule.order);
-        let hint = found.and_then(|(_, rule)| rule.hint);
+        // What the client says of its own file is nearer to it than what the whole export says.
+        let advised = Some(asked.open.hint).filter(|&hint| hint != Hint::Normal);
+        let hint = found.and_then(|(_, rule)| rule.hint).or(advised);
         Choice {
             mode: way.unchosen(),
             way,
@@ -320,6 +347,13 @@ impl IoPolicy {
     #[must_use]
     pub fn uses_names(&self) -> bool {
         self.rules.iter().any(|rule| rule.name.is_some())
+    }
+
+    /// Does any rule ask how a file is open? If not, nobody need look.
+    #[must_use]
+    pub fn uses_opens(&self) -> bool {
+        let asks = |rule: &Rule| rule.open.is_some() || rule.deny.is_some();
+        self.rules.iter().any(asks)
     }
 
     /// Rules that can never match, as (index, why, a sentence without its subject): because earlier ones
@@ -362,6 +396,8 @@ impl Rule {
             max_bytes: u64::MAX,
             clients: Vec::new(),
             name: None,
+            open: None,
+            deny: None,
             way,
             hint: None,
             read_ahead: None,
@@ -372,25 +408,23 @@ impl Rule {
         }
     }
 
-    /// Why a call does not match; `None` if it does. Arguments as in [`IoPolicy::choose`], with the client
-    /// in its IPv4 form.
+    /// Why a call does not match; `None` if it does. The client's address is in its IPv4 form, where it has one.
     #[must_use]
-    pub fn mismatch(
-        &self,
-        io: Io,
-        bytes: u64,
-        client: IpAddr,
-        name: Option<&[u8]>,
-    ) -> Option<Mismatch> {
-        let listed = |net: &IpNet| net.contains(&client);
-        if !self.is_for(io) {
+    pub fn mismatch(&self, asked: &Asked<'_>) -> Option<Mismatch> {
+        let listed = |net: &IpNet| net.contains(&asked.client);
+        let holds = |condition: Option<OpenCondition>, share| {
+            condition.is_none_or(|condition| condition.holds(share))
+        };
+        if !self.is_for(asked.io) {
             Some(Mismatch::Op)
-        } else if bytes < self.min_bytes || bytes > self.max_bytes {
+        } else if asked.bytes < self.min_bytes || asked.bytes > self.max_bytes {
             Some(Mismatch::Size)
         } else if !self.clients.is_empty() && !self.clients.iter().any(listed) {
             Some(Mismatch::Client)
+        } else if !holds(self.open, asked.open.access) || !holds(self.deny, asked.open.deny) {
+            Some(Mismatch::Open)
         } else {
-            match (&self.name, name) {
+            match (&self.name, asked.name) {
                 (None, _) => None,
                 (Some(_), None) => Some(Mismatch::NameUnknown),
                 (Some(pattern), Some(name)) if pattern.matches(name) => None,
@@ -413,7 +447,12 @@ impl Rule {
             (Some(_), None) => false,
             (Some(mine), Some(theirs)) => mine.covers(theirs),
         };
+        let open = |mine: Option<OpenCondition>, theirs: Option<OpenCondition>| {
+            mine.is_none_or(|mine| theirs.is_some_and(|theirs| mine.covers(theirs)))
+        };
         self.is_for(io)
+            && open(self.open, later.open)
+            && open(self.deny, later.deny)
             && self.min_bytes <= later.min_bytes
             && self.max_bytes >= later.max_bytes
             && clients

@@ -11,6 +11,7 @@ use tempfile::TempDir;
 
 use crate::exports::ExportTable;
 use crate::exports::config::{Config, ExportConfig, ServerConfig};
+use crate::exports::policy::OpenAs;
 use crate::operate::trace::CallId;
 use crate::vfs::fh::Handle;
 use crate::vfs::{
@@ -136,6 +137,7 @@ impl Lines {
             writable: true,
             owner_goes_on: self.owner_goes_on,
             opened_for: Access::NONE,
+            open: OpenAs::default(),
             allowance: None,
             author: Author(1),
             call: CallId::new(1, ([127, 0, 0, 1].into(), 1), now),

@@ -7,6 +7,7 @@ use nfs_io::identity::ServerIdentity;
 use nfs_io::{BufferPool, Creds, Lane, LocalUid};
 use parking_lot::Mutex;
 
+use crate::exports::policy::OpenAs;
 use crate::exports::{ClientRule, Export, PRIVILEGED_PORT, Refused, Versions, WireGid, WireUid};
 use crate::front::first_uses::FirstUses;
 use crate::front::mount3::MountList;
@@ -135,6 +136,7 @@ impl Service {
             // NFSv3 has no open: whoever opened a file before a chmod goes on with it (RFC 1813 §4.4).
             owner_goes_on: true,
             opened_for: Access::NONE,
+            open: OpenAs::default(),
             allowance: rule.allowance.clone(),
             author: Author(caller.client.number()),
             call: caller.call,

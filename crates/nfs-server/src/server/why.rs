@@ -15,7 +15,8 @@ use nfs_io::{Errno, Mode};
 use super::Server;
 use crate::exports::config::{from_word, word_of};
 use crate::exports::policy::{
-    AutoUse, Because, Choice, Io, IoPolicy, Mismatch, ON_OFF, Stability, StableFloor, show_size,
+    Asked, AutoUse, Because, Choice, Hint, Io, IoPolicy, Mismatch, ON_OFF, OpenAs, OpenShare,
+    Stability, StableFloor, show_size,
 };
 use crate::exports::{PRIVILEGED_PORT, Versions};
 use crate::limits;
@@ -34,6 +35,22 @@ const STABILITIES: &[(&str, Stability)] = &[
     ("file-sync", Stability::FileSync),
 ];
 
+/// How the file is to be looked at as open.
+///
+/// # Errors
+/// The sentence to show.
+fn open_as(query: &WhyQuery) -> Result<OpenAs, String> {
+    let share = |key, word: &Option<String>| {
+        let word = word.as_deref().unwrap_or("none");
+        from_word(word, OpenShare::WORDS).map_err(|message| format!("{key}: {message}"))
+    };
+    Ok(OpenAs {
+        access: share("open", &query.open)?,
+        deny: share("deny", &query.deny)?,
+        hint: Hint::Normal,
+    })
+}
+
 impl Server {
     /// Explains how a READ or WRITE would be moved, for `penstock ctl io --why`. May wait for the disk.
     ///
@@ -48,6 +65,7 @@ impl Server {
             offset: query.offset,
             bytes: usize::try_from(size.min(most)).unwrap_or(usize::MAX),
             client: query.client.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+            open: open_as(query)?,
             stable: from_word(&query.stable, STABILITIES)
                 .map_err(|message| format!("stable: {message}"))?,
             memory: memory_of(io, query.offset),
@@ -353,20 +371,23 @@ fn because(io: Io, policy: &IoPolicy, choice: Choice) -> String {
 }
 
 fn verdicts(call: &IoCall, policy: &IoPolicy, choice: Choice, name: Option<&[u8]>) -> Vec<WhyRule> {
-    let client = call.client.to_canonical();
+    let asked = Asked {
+        client: call.client.to_canonical(),
+        ..call.asked(name)
+    };
+    let client = asked.client;
     let verdict = |index, rule: &crate::exports::policy::Rule| match choice.because {
         Because::Rule(decided) if decided == index => "decides".to_owned(),
         Because::Rule(decided) if decided < index => "not reached".to_owned(),
-        Because::Rule(_) | Because::Setting => {
-            match rule.mismatch(call.io, call.bytes as u64, client, name) {
-                Some(Mismatch::Op) => "is for the other operation".to_owned(),
-                Some(Mismatch::Size) => format!("not its size: {}", show_size(call.bytes as u64)),
-                Some(Mismatch::Client) => format!("not its client: {client}"),
-                Some(Mismatch::Name) => "another name".to_owned(),
-                Some(Mismatch::NameUnknown) => "asks for a name, and none is known".to_owned(),
-                None => "matches".to_owned(),
-            }
-        }
+        Because::Rule(_) | Because::Setting => match rule.mismatch(&asked) {
+            Some(Mismatch::Op) => "is for the other operation".to_owned(),
+            Some(Mismatch::Size) => format!("not its size: {}", show_size(call.bytes as u64)),
+            Some(Mismatch::Client) => format!("not its client: {client}"),
+            Some(Mismatch::Open) => "the file is open in another way, or not".to_owned(),
+            Some(Mismatch::Name) => "another name".to_owned(),
+            Some(Mismatch::NameUnknown) => "asks for a name, and none is known".to_owned(),
+            None => "matches".to_owned(),
+        },
     };
     let rules = policy.rules.iter().enumerate();
     let why = rules.map(|(index, rule)| WhyRule {

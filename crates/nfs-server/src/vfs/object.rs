@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::{Duration, Instant};
 
+use nfs_io::auto::Hint;
 use nfs_io::caps::{self, Capability};
 use nfs_io::fs::{self, Stat};
 use nfs_io::identity::{Guard, ServerIdentity};
@@ -238,7 +239,10 @@ impl Object {
     /// leads to, also when its last name goes.
     pub(crate) fn opened(self: &Arc<Self>) -> Opened {
         self.opens.fetch_add(1, Ordering::Relaxed);
-        Opened(Arc::clone(self))
+        Opened {
+            object: Arc::clone(self),
+            hint: Mutex::default(),
+        }
     }
 
     pub(crate) fn touch(&self) {
@@ -249,18 +253,31 @@ impl Object {
 }
 
 /// An object that a client has open. It holds no descriptor of its own.
-pub(crate) struct Opened(Arc<Object>);
+pub(crate) struct Opened {
+    object: Arc<Object>,
+    hint: Mutex<Hint>,
+}
 
 impl Opened {
     pub(crate) const fn object(&self) -> &Arc<Object> {
-        &self.0
+        &self.object
+    }
+
+    /// What the client said last of the calls to come.
+    pub(crate) fn hint(&self) -> Hint {
+        *self.hint.lock()
+    }
+
+    /// Keeps what the client says of the calls to come, for as long as it has the file open.
+    pub(crate) fn advise(&self, hint: Hint) {
+        *self.hint.lock() = hint;
     }
 }
 
 impl Drop for Opened {
     fn drop(&mut self) {
         // Where its last name has gone meanwhile, the look at what the cache holds lets go of it.
-        self.0.opens.fetch_sub(1, Ordering::Relaxed);
+        self.object.opens.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -6,7 +6,7 @@ use nfs_io::{Client, Creds, Lane, Queue, Sharer};
 
 use super::{Access, Author, Error, Object, Result, Tree};
 use crate::exports::config::Allowance;
-use crate::exports::policy::{Choice, Io};
+use crate::exports::policy::{Asked, Choice, Io, OpenAs};
 use crate::host::call_notes::NotedCall;
 use crate::operate::trace::{About, CallId};
 
@@ -23,6 +23,8 @@ pub(crate) struct Actor {
     /// What the caller was let do when it opened the file that this is about: it is not asked for again,
     /// whatever the file's mode says since.
     pub(crate) opened_for: Access,
+    /// How the file that this is about is open to the caller, as far as the export's I/O rules ask.
+    pub(crate) open: OpenAs,
     /// What its client is to get beside others, and at most, where that is not the default. Shared, as every
     /// call has one and moves it several times.
     pub(crate) allowance: Option<Arc<Allowance>>,
@@ -67,12 +69,14 @@ impl Target {
     /// How an operation of `bytes` (as asked for) is to be moved, by the policy that holds now.
     pub(crate) fn choose(&self, io: Io, bytes: u64) -> Choice {
         let policy = self.tree.export.io.now();
-        if policy.uses_names() {
-            let name = self.object.name();
-            policy.choose(io, bytes, self.actor.call.client.ip(), name.as_deref())
-        } else {
-            policy.choose(io, bytes, self.actor.call.client.ip(), None)
-        }
+        let name = policy.uses_names().then(|| self.object.name()).flatten();
+        policy.choose(&Asked {
+            io,
+            bytes,
+            client: self.actor.call.client.ip(),
+            name: name.as_deref(),
+            open: self.actor.open,
+        })
     }
 
     /// What trace events of this call are about.

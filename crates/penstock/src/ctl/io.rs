@@ -98,6 +98,12 @@ pub(super) struct Args {
     /// With --why: the client's address. Default: this machine
     #[arg(long, value_name = "ADDR", requires = "why")]
     client: Option<IpAddr>,
+    /// With --why: what the file is open for to the client. Default: none, as over NFSv3
+    #[arg(long, value_name = "ACCESS", requires = "why", value_parser = ["none", "read", "write", "both"])]
+    open: Option<String>,
+    /// With --why: what that open denies to others
+    #[arg(long, value_name = "ACCESS", requires = "open", value_parser = ["none", "read", "write", "both"])]
+    deny: Option<String>,
 }
 
 /// A parser that keeps the text, once `parse` has found it good: the server reads it again.
@@ -197,6 +203,8 @@ impl Args {
             size: self.size,
             client: self.client,
             stable: stable.to_owned(),
+            open: self.open.clone(),
+            deny: self.deny.clone(),
         })
     }
 }

@@ -7,8 +7,8 @@ use toml::de::DeTable;
 use super::toml_section::{Findings, Item, Section};
 use super::{from_word, parse_net};
 use crate::exports::policy::{
-    AutoUse, Hint, Io, IoPolicy, NamePattern, Rule, RuleParts, StableFloor, WriteMode,
-    check_read_ahead, floor_of, parse_mode,
+    AutoUse, Hint, Io, IoPolicy, NamePattern, OpenCondition, Rule, RuleParts, StableFloor,
+    WriteMode, check_read_ahead, floor_of, parse_mode,
 };
 use crate::limits;
 
@@ -18,6 +18,8 @@ const RULE_KEYS: &[&str] = &[
     "max_size",
     "clients",
     "name",
+    "open",
+    "deny",
     "mode",
     "read_ahead",
     "staging",
@@ -156,6 +158,8 @@ fn rule(table: &Item<&DeTable<'_>>, findings: &mut Findings<'_>) -> Option<Rule>
         max_bytes: section.size("max_size", findings).map(|size| size.value),
         clients: clients(&section, findings),
         name: name(&section, findings),
+        open: section.choice("open", OpenCondition::WORDS, findings),
+        deny: section.choice("deny", OpenCondition::WORDS, findings),
         mode: section
             .word_or_number("mode", "a mode, as \"direct\"", findings)
             .map(|mode| mode.value),

@@ -6,6 +6,16 @@ use super::*;
 
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 7));
 
+fn of_call(io: Io, bytes: u64, client: IpAddr, name: Option<&[u8]>) -> Asked<'_> {
+    Asked {
+        io,
+        bytes,
+        client,
+        name,
+        open: OpenAs::default(),
+    }
+}
+
 fn policy(rules: &[&str]) -> IoPolicy {
     IoPolicy {
         rules: rules.iter().map(|rule| parse_rule(rule).unwrap()).collect(),
@@ -24,7 +34,7 @@ fn the_first_match_wins_and_else_the_setting() {
         ])
     };
     let choose = |io, bytes, client: &str, name: &[u8]| {
-        policy.choose(io, bytes, client.parse().unwrap(), Some(name))
+        policy.choose(&of_call(io, bytes, client.parse().unwrap(), Some(name)))
     };
     let (read, write) = (Io::Read, Io::Write);
     let first = choose(read, 64 << 10, "::1", b"a.ckpt");
@@ -48,7 +58,7 @@ fn the_first_match_wins_and_else_the_setting() {
         (Mode::Direct, Because::Rule(2))
     );
     assert_eq!(third.stable, StableFloor::DataSync);
-    let nameless = policy.choose(read, 1 << 20, "::1".parse().unwrap(), None);
+    let nameless = policy.choose(&of_call(read, 1 << 20, "::1".parse().unwrap(), None));
     assert_eq!(nameless.because, Because::Setting, "no name, no match");
 }
 
@@ -74,7 +84,7 @@ fn the_floor_raises_and_never_lowers() {
         stable: StableFloor::FileSync,
         ..policy(&["op=write,mode=3"])
     };
-    let choice = strict.choose(Io::Write, 1, CLIENT, None);
+    let choice = strict.choose(&of_call(Io::Write, 1, CLIENT, None));
     assert_eq!(
         choice.stable,
         StableFloor::FileSync,
@@ -107,19 +117,19 @@ fn a_mode_that_is_left_to_what_is_seen_is_buffered_until_it_is_chosen() {
     assert_eq!(parse_mode("auto"), Ok(Way::Auto));
     let mut policy = policy(&["op=write,mode=direct", "max=4KiB,mode=auto,hint=random"]);
     policy.hint = Hint::NoReuse;
-    let write = policy.choose(Io::Write, 1, CLIENT, None);
+    let write = policy.choose(&of_call(Io::Write, 1, CLIENT, None));
     assert!(!write.is_judged() && !write.takes_verdict());
-    let small = policy.choose(Io::Read, 4096, CLIENT, None);
+    let small = policy.choose(&of_call(Io::Read, 4096, CLIENT, None));
     assert_eq!(
         (small.mode, small.way, small.hint),
         (Mode::Buffered, Way::Auto, Hint::Random)
     );
     assert!(small.is_judged() && small.takes_verdict());
-    let large = policy.choose(Io::Read, 4097, CLIENT, None);
+    let large = policy.choose(&of_call(Io::Read, 4097, CLIENT, None));
     assert_eq!(large.hint, Hint::NoReuse, "the policy's own");
     policy.auto = AutoUse::DryRun;
     for (io, bytes) in [(Io::Write, 1), (Io::Read, 4096)] {
-        let choice = policy.choose(io, bytes, CLIENT, None);
+        let choice = policy.choose(&of_call(io, bytes, CLIENT, None));
         assert!(choice.is_judged() && !choice.takes_verdict());
         let unchosen = [Mode::Direct, Mode::Buffered];
         assert_eq!(choice.mode, unchosen[usize::from(io == Io::Read)]);
@@ -283,7 +293,11 @@ fn what_is_read_ahead_is_said_for_all_and_by_rule() {
         "op=read,max=64KiB,read_ahead=1MiB,mode=direct",
         "min=1GiB,mode=0",
     ]);
-    let ahead = |policy: &IoPolicy, bytes| policy.choose(Io::Read, bytes, CLIENT, None).read_ahead;
+    let ahead = |policy: &IoPolicy, bytes| {
+        policy
+            .choose(&of_call(Io::Read, bytes, CLIENT, None))
+            .read_ahead
+    };
     let default = limits::READ_AHEAD_BYTES_DEFAULT;
     assert_eq!(
         (ahead(&live, 4096), ahead(&live, 1 << 20)),
@@ -332,7 +346,11 @@ fn space_ahead_is_said_for_all_and_by_rule() {
         "op=write,max=64KiB,reserve=on,mode=direct",
         "reserve=off,min=1GiB,mode=0",
     ]);
-    let reserves = |policy: &IoPolicy, bytes| policy.choose(Io::Write, bytes, CLIENT, None).reserve;
+    let reserves = |policy: &IoPolicy, bytes| {
+        policy
+            .choose(&of_call(Io::Write, bytes, CLIENT, None))
+            .reserve
+    };
     assert_eq!(
         (reserves(&before, 4096), reserves(&before, 1 << 20)),
         (true, false)
@@ -352,7 +370,7 @@ fn space_ahead_is_said_for_all_and_by_rule() {
     let refusal = parse_rule("op=read,reserve=on,mode=direct").unwrap_err();
     assert!(refusal.contains("reserve is of WRITEs alone"), "{refusal}");
     assert!(parse_rule("reserve=maybe,mode=direct").is_err());
-    let ordered = policy(&["order=on,mode=direct"]).choose(Io::Write, 1, CLIENT, None);
+    let ordered = policy(&["order=on,mode=direct"]).choose(&of_call(Io::Write, 1, CLIENT, None));
     assert!(ordered.order && !ordered.reserve);
     assert!(parse_rule("op=read,order=on,mode=direct").is_err());
 }
@@ -400,6 +418,15 @@ fn any_io() -> impl Strategy<Value = Io> {
     prop_oneof![Just(Io::Read), Just(Io::Write)]
 }
 
+fn any_open() -> impl Strategy<Value = Option<OpenCondition>> {
+    let words = prop::sample::select(OpenCondition::WORDS).prop_map(|(_, condition)| condition);
+    prop_oneof![2 => Just(None), 1 => words.prop_map(Some)]
+}
+
+fn any_share() -> impl Strategy<Value = OpenShare> {
+    prop::sample::select(OpenShare::WORDS).prop_map(|(_, share)| share)
+}
+
 /// Few values each, so that rules often match, cover and miss.
 fn any_rule() -> impl Strategy<Value = Rule> {
     let size = prop_oneof![Just(0_u64), Just(4096), Just(5000), Just(1 << 20)];
@@ -414,11 +441,15 @@ fn any_rule() -> impl Strategy<Value = Rule> {
         name,
         any_way(),
         (0..3_usize, prop::option::of(any::<bool>())),
-        prop::option::of(any::<(bool, bool)>()),
+        (
+            prop::option::of(any::<(bool, bool)>()),
+            any_open(),
+            any_open(),
+        ),
         prop::option::of(prop::sample::select(Hint::WORDS)),
     )
         .prop_map(
-            |(op, min, max, nets, name, way, (floor, staging), reserve, hint)| {
+            |(op, min, max, nets, name, way, (floor, staging), (reserve, open, deny), hint)| {
                 let direct_write = op == Some(Io::Write) && way == Mode::Direct.into();
                 Rule {
                     op,
@@ -426,6 +457,8 @@ fn any_rule() -> impl Strategy<Value = Rule> {
                     max_bytes: max.map_or(u64::MAX, |max| max.max(min)),
                     clients: nets.iter().map(|net| net.parse().unwrap()).collect(),
                     name: name.map(|name| name.parse().unwrap()),
+                    open,
+                    deny,
                     way,
                     hint: hint.map(|(_, hint)| hint),
                     read_ahead: None,
@@ -444,13 +477,14 @@ fn any_rule() -> impl Strategy<Value = Rule> {
 }
 
 /// The definition in other words: go through the rules, drop those that an argument speaks against.
-fn model(
-    policy: &IoPolicy,
-    io: Io,
-    bytes: u64,
-    client: IpAddr,
-    name: Option<&[u8]>,
-) -> (Way, Option<usize>) {
+fn model(policy: &IoPolicy, asked: &Asked<'_>) -> (Way, Option<usize>) {
+    let &Asked {
+        io,
+        bytes,
+        client,
+        name,
+        open,
+    } = asked;
     let mut left: Vec<usize> = (0..policy.rules.len()).collect();
     left.retain(|&index| {
         matches!(
@@ -465,6 +499,13 @@ fn model(
         let nets = &policy.rules[index].clients;
         nets.is_empty() || nets.iter().filter(|net| net.contains(&client)).count() > 0
     });
+    let meets = |condition: Option<OpenCondition>, share| match condition {
+        None => true,
+        Some(OpenCondition::Any) => share != OpenShare::None,
+        Some(OpenCondition::Is(this)) => share == this,
+    };
+    left.retain(|&index| meets(policy.rules[index].open, open.access));
+    left.retain(|&index| meets(policy.rules[index].deny, open.deny));
     left.retain(|&index| match (&policy.rules[index].name, name) {
         (Some(pattern), Some(name)) => pattern.matches(name),
         (pattern, _) => pattern.is_none(),
@@ -485,23 +526,29 @@ proptest! {
         (read, write) in (any_way(), any_way()), rules in prop::collection::vec(any_rule(), 0..8),
         io in any_io(), bytes in prop::sample::select(vec![0_u64, 1, 4095, 4096, 5000, 1 << 20, u64::MAX]),
         client in prop::sample::select(vec!["10.0.0.7", "10.9.0.1", "192.168.0.1", "::1"]),
-        name in prop::option::of("(a|b|ab|x\\.ckpt)"),
+        name in prop::option::of("(a|b|ab|x\\.ckpt)"), access in any_share(), deny in any_share(),
     ) {
         let policy = IoPolicy { read, write, rules, ..IoPolicy::default() };
         let client: IpAddr = client.parse().unwrap();
         let name = name.as_ref().map(String::as_bytes);
-        let choice = policy.choose(io, bytes, client, name);
+        let open = OpenAs { access, deny, hint: Hint::Normal };
+        let asked = Asked { open, ..of_call(io, bytes, client, name) };
+        let choice = policy.choose(&asked);
         let because = match choice.because {
             Because::Rule(index) => Some(index),
             Because::Setting => None,
         };
-        prop_assert_eq!((choice.way, because), model(&policy, io, bytes, client, name));
+        prop_assert_eq!((choice.way, because), model(&policy, &asked));
         // What is said to be idle never decides.
         for (index, why) in policy.idle_rules() {
             prop_assert_ne!(because, Some(index), "{}", why);
         }
         if name.is_some() && !policy.uses_names() {
-            prop_assert_eq!(policy.choose(io, bytes, client, None), choice);
+            prop_assert_eq!(policy.choose(&Asked { name: None, ..asked }), choice);
+        }
+        if !policy.uses_opens() {
+            let unopened = OpenAs::default();
+            prop_assert_eq!(policy.choose(&Asked { open: unopened, ..asked }), choice);
         }
     }
 
@@ -519,4 +566,77 @@ proptest! {
     fn no_text_makes_the_reader_of_rules_panic(text in "[a-z=,0-9*\\[\\]./:KMiB \u{e9}]{0,60}") {
         let _ = parse_rule(&text);
     }
+}
+
+#[test]
+fn a_rule_may_ask_how_the_file_is_open() {
+    let policy = policy(&[
+        "open=none,mode=dontcache",
+        "open=read,deny=any,mode=direct",
+        "op=write,open=both,deny=none,mode=3",
+    ]);
+    assert!(policy.uses_opens());
+    let because = |io, access, deny| {
+        let open = OpenAs {
+            access,
+            deny,
+            hint: Hint::Normal,
+        };
+        let asked = Asked {
+            open,
+            ..of_call(io, 4096, CLIENT, Option::None)
+        };
+        policy.choose(&asked).because
+    };
+    use OpenShare::{Both, None, Read, Write};
+    assert_eq!(because(Io::Read, None, None), Because::Rule(0));
+    assert_eq!(because(Io::Read, Read, Write), Because::Rule(1));
+    assert_eq!(because(Io::Read, Read, Both), Because::Rule(1));
+    assert_eq!(because(Io::Read, Read, None), Because::Setting);
+    assert_eq!(because(Io::Write, Both, None), Because::Rule(2));
+    assert_eq!(because(Io::Write, Both, Read), Because::Setting);
+    assert_eq!(because(Io::Write, Write, None), Because::Setting);
+}
+
+#[test]
+fn what_takes_every_open_leaves_none_to_a_later_rule() {
+    let idle = |rules: &[&str]| policy(rules).idle_rules().len();
+    assert_eq!(
+        idle(&["open=any,mode=direct", "open=read,mode=buffered"]),
+        1
+    );
+    assert_eq!(idle(&["mode=direct", "deny=write,mode=buffered"]), 1);
+    assert_eq!(
+        idle(&["open=any,mode=direct", "open=none,mode=buffered"]),
+        0
+    );
+    assert_eq!(
+        idle(&["open=read,mode=direct", "open=any,mode=buffered"]),
+        0
+    );
+    assert_eq!(idle(&["open=read,mode=direct", "mode=buffered"]), 0);
+}
+
+#[test]
+fn a_client_s_advice_counts_where_no_rule_says_something_else() {
+    let hinted = |rules: &[&str], hint| {
+        let policy = IoPolicy {
+            hint: Hint::Sequential,
+            ..policy(rules)
+        };
+        let open = OpenAs {
+            hint,
+            ..OpenAs::default()
+        };
+        let asked = Asked {
+            open,
+            ..of_call(Io::Read, 4096, CLIENT, None)
+        };
+        policy.choose(&asked).hint
+    };
+    assert_eq!(hinted(&[], Hint::Normal), Hint::Sequential);
+    assert_eq!(hinted(&[], Hint::NoReuse), Hint::NoReuse);
+    let rule = ["hint=willneed,mode=auto"];
+    assert_eq!(hinted(&rule, Hint::NoReuse), Hint::WillNeed);
+    assert_eq!(hinted(&["mode=auto"], Hint::Random), Hint::Random);
 }

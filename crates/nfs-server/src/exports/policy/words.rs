@@ -7,7 +7,9 @@ use std::str::FromStr;
 
 use nfs_io::UnknownMode;
 
-use super::{AutoUse, Hint, Io, IoPolicy, Mode, NamePattern, Rule, StableFloor, Way};
+use super::{
+    AutoUse, Hint, Io, IoPolicy, Mode, NamePattern, OpenCondition, Rule, StableFloor, Way,
+};
 use crate::exports::values::{from_word, parse_net, parse_size, word_of};
 use crate::limits;
 
@@ -134,7 +136,7 @@ pub(crate) fn floor_of(
 }
 
 /// A rule as `key=value` pairs with commas between: `op` (read or write), `min`, `max` (sizes), `client` (a
-/// network; may be repeated), `name` (a pattern), `mode`, `staging` (on or off). Only `mode` must be there. A comma within a
+/// network; may be repeated), `name` (a pattern), `open`, `deny` (none, any, read, write or both), `mode`, `staging` (on or off). Only `mode` must be there. A comma within a
 /// name is written `?`.
 ///
 /// # Errors
@@ -164,6 +166,8 @@ pub(crate) struct RuleParts {
     pub(crate) max_bytes: Option<u64>,
     pub(crate) clients: Vec<ipnet::IpNet>,
     pub(crate) name: Option<NamePattern>,
+    pub(crate) open: Option<OpenCondition>,
+    pub(crate) deny: Option<OpenCondition>,
     pub(crate) mode: Option<String>,
     pub(crate) read_ahead: Option<u64>,
     pub(crate) staging: Option<bool>,
@@ -183,6 +187,14 @@ impl RuleParts {
                 false
             }
             "name" => self.name.replace(value.parse()?).is_some(),
+            "open" => {
+                let open = from_word(value, OpenCondition::WORDS)?;
+                self.open.replace(open).is_some()
+            }
+            "deny" => {
+                let deny = from_word(value, OpenCondition::WORDS)?;
+                self.deny.replace(deny).is_some()
+            }
             "order" => self.order.replace(from_word(value, ON_OFF)?).is_some(),
             "reserve" => self.reserve.replace(from_word(value, ON_OFF)?).is_some(),
             "mode" => self.mode.replace(value.to_owned()).is_some(),
@@ -194,8 +206,8 @@ impl RuleParts {
             "staging" => self.staging.replace(from_word(value, ON_OFF)?).is_some(),
             _ => {
                 return Err(format!(
-                    "unknown key \"{key}\"; known keys are op, min, max, client, name, mode, \
-                     read_ahead, staging, reserve, order, hint"
+                    "unknown key \"{key}\"; known keys are op, min, max, client, name, open, deny, \
+                     mode, read_ahead, staging, reserve, order, hint"
                 ));
             }
         };
@@ -257,6 +269,8 @@ impl RuleParts {
             max_bytes,
             clients: self.clients,
             name: self.name,
+            open: self.open,
+            deny: self.deny,
             way: mode.way,
             hint: self.hint,
             read_ahead: self.read_ahead,
@@ -286,6 +300,11 @@ impl fmt::Display for Rule {
         if let Some(name) = &self.name {
             // What a comma would cut in two; the pattern in a file may hold one.
             write!(f, "name={},", name.as_str().replace(',', "?"))?;
+        }
+        for (key, condition) in [("open", self.open), ("deny", self.deny)] {
+            if let Some(condition) = condition {
+                write!(f, "{key}={},", word_of(condition, OpenCondition::WORDS))?;
+            }
         }
         if let Some(bytes) = self.read_ahead {
             write!(f, "read_ahead={},", show_size(bytes))?;

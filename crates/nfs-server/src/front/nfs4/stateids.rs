@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use nfs_state::{
-    Bits, FileState, IoRight, OpenArgs, OwnerBytes, Principal, Read, Refused, Sequenced, Share,
-    StateId, StateRef, Why, Write,
+    Bits, FileState, IoRight, OpenArgs, OpenState, OwnerBytes, Principal, Read, Refused, Sequenced,
+    Share, StateId, StateRef, Why, Write,
 };
 use nfs_wire::nfs4::ops::{FreeStateidArgs, TestStateidArgs, TestStateidOk};
 use nfs_wire::nfs4::{Nfsstat4, Stateid4};
@@ -14,6 +14,7 @@ use super::compound::{Compound, Done, put};
 use super::place::Place;
 use super::session::principal;
 use super::status::refused;
+use crate::exports::policy::{OpenAs, OpenShare};
 use crate::limits;
 use crate::state::{Permit, States};
 use crate::vfs::{Access, Opened, Target};
@@ -77,33 +78,50 @@ impl Compound<'_> {
         let (with, principal) = (self.named(stateid)?, principal(self.cx)?);
         let file = target.object.file_state();
         let is_write = access.contains(Access::WRITE);
-        let is_open = self
+        let (is_open, open) = self
             .without_the_expired(|| match is_write {
                 true => self.right::<Write>(&principal, with, file),
                 false => self.right::<Read>(&principal, with, file),
             })
             .await?;
-        Ok(match is_open {
+        let mut target = match is_open {
             true => self.opened(target, access),
             false => target.clone(),
-        })
+        };
+        if let Some(open) = open {
+            let asks = target.tree.export.io.now().uses_opens();
+            target.actor.open = open_as(&open, asks);
+        }
+        Ok(target)
     }
 
-    /// Whether the caller goes by an open.
+    /// The open that a stateid is of, or that its lock was taken through; `None` for a special stateid.
+    ///
+    /// # Errors
+    /// What the stateid says against it.
+    pub(super) async fn open_of(&self, stateid: &Stateid4) -> Result<Option<Arc<Open>>> {
+        let target = self.current()?.file(Nfsstat4::Isdir)?;
+        let (with, principal) = (self.named(stateid)?, principal(self.cx)?);
+        let file = target.object.file_state();
+        let right = self.without_the_expired(|| self.right::<Read>(&principal, with, file));
+        right.await.map(|(_is_open, open)| open)
+    }
+
+    /// Whether the caller goes by an open; and the open that it names, which may be somebody else's.
     fn right<A: nfs_state::Access>(
         &self,
         principal: &Principal,
         with: StateRef,
         file: &FileState,
-    ) -> core::result::Result<bool, Stop> {
+    ) -> core::result::Result<(bool, Option<Arc<Open>>), Stop> {
         let states = self.states()?;
         let right =
             states
                 .core
                 .io_right::<A>(self.sequenced()?, principal, with, file, states.now());
         match right {
-            Ok(IoRight::Open(_)) => Ok(true),
-            Ok(IoRight::PerCall(_)) => Ok(false),
+            Ok(IoRight::Open(right)) => Ok((true, Some(Arc::clone(right.open())))),
+            Ok(IoRight::PerCall(open)) => Ok((false, open)),
             Err(refused) => Err(refused.into()),
         }
     }
@@ -133,6 +151,31 @@ impl Compound<'_> {
             expired.map_err(refused)?;
         }
         Err(Nfsstat4::Delay)
+    }
+}
+
+/// A file as an open-owner has it open.
+type Open = OpenState<Opened>;
+
+/// What is told of an open to the export's I/O rules: what it is open for only where a rule `asks`.
+fn open_as(open: &Open, asks: bool) -> OpenAs {
+    let mut told = OpenAs {
+        hint: open.pin().hint(),
+        ..OpenAs::default()
+    };
+    if asks {
+        told.access = share_of(open.access());
+        told.deny = share_of(open.deny());
+    }
+    told
+}
+
+fn share_of(bits: Bits) -> OpenShare {
+    match (bits.has(Bits::READ), bits.has(Bits::WRITE)) {
+        (true, true) => OpenShare::Both,
+        (true, false) => OpenShare::Read,
+        (false, true) => OpenShare::Write,
+        (false, false) => OpenShare::None,
     }
 }
 

@@ -132,6 +132,12 @@ pub struct WhyQuery {
     pub client: Option<IpAddr>,
     /// What a WRITE asks for: `unstable`, `data-sync` or `file-sync`.
     pub stable: String,
+    /// What the file is open for to the client, `none`, `read`, `write` or `both`; `None` is `none`, as over NFSv3.
+    #[serde(default)]
+    pub open: Option<String>,
+    /// What that open denies to others; likewise.
+    #[serde(default)]
+    pub deny: Option<String>,
 }
 
 /// How a call would be moved, and why so.

@@ -210,6 +210,8 @@ async fn how_bytes_travel_is_shown_changed_and_explained() {
             size: None,
             client: None,
             stable: "unstable".to_owned(),
+            open: Some("read".to_owned()),
+            deny: None,
         };
         let why: Why = request(&path, Command::IoWhy(why)).unwrap();
         assert_eq!(why.op, "write");

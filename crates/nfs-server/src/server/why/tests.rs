@@ -37,6 +37,7 @@ fn asked(io: Io, offset: u64, bytes: usize) -> IoCall {
         offset,
         bytes,
         client: "10.0.0.7".parse().unwrap(),
+        open: OpenAs::default(),
         stable: Stability::Unstable,
         memory: memory_of(io, offset),
     }

@@ -15,7 +15,7 @@ use nfs_io::plan::{Alignment, Segment, plan_read, plan_write};
 use nfs_io::staging::{End, Placed};
 use nfs_io::{Errno, Mode, WriteSync};
 
-use crate::exports::policy::{Choice, Io, IoPolicy, Stability};
+use crate::exports::policy::{Asked, Choice, Io, IoPolicy, OpenAs, Stability};
 use crate::limits;
 use crate::operate::io_counters::Reason;
 use crate::vfs::Error;
@@ -30,11 +30,26 @@ pub(crate) struct IoCall {
     pub(crate) bytes: usize,
     /// The client's address, which rules are held against.
     pub(crate) client: IpAddr,
+    /// How the file is open to the client.
+    pub(crate) open: OpenAs,
     /// How stable a WRITE is to be; of no meaning for a READ.
     pub(crate) stable: Stability,
     /// Where the first byte lies in memory: an address or a [`placement`](nfs_io::plan::placement). What
     /// a READ reads lies at the beginning of a page, 0.
     pub(crate) memory: usize,
+}
+
+impl IoCall {
+    /// The call as rules see it, with the `name` of its file.
+    pub(crate) const fn asked<'a>(&self, name: Option<&'a [u8]>) -> Asked<'a> {
+        Asked {
+            io: self.io,
+            bytes: self.bytes as u64,
+            client: self.client,
+            name,
+            open: self.open,
+        }
+    }
 }
 
 /// What is known of a file when a call comes.
@@ -105,7 +120,7 @@ pub(crate) fn transfer_error(errno: Errno) -> Error {
 
 /// What the policy chooses for `call`.
 pub(crate) fn choose(policy: &IoPolicy, call: &IoCall, facts: &IoFacts<'_>) -> Choice {
-    policy.choose(call.io, call.bytes as u64, call.client, facts.name)
+    policy.choose(&call.asked(facts.name))
 }
 
 /// Decides how `call` is moved, for which `choice` was made. `None` where its range passes 2^63 - 1, the end of any

@@ -46,6 +46,7 @@ impl Vfs {
             offset,
             bytes: count,
             client: target.actor.call.client.ip(),
+            open: target.actor.open,
             stable: Stability::Unstable,
             memory: 0,
         };

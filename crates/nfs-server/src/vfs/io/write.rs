@@ -62,6 +62,7 @@ impl Vfs {
             offset,
             bytes: wanted,
             client: target.actor.call.client.ip(),
+            open: target.actor.open,
             stable: asked,
             memory: payload.data.address(),
         };

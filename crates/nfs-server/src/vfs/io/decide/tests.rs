@@ -34,6 +34,7 @@ fn call(io: Io, offset: u64, bytes: usize) -> IoCall {
         offset,
         bytes,
         client: Ipv4Addr::LOCALHOST.into(),
+        open: OpenAs::default(),
         stable: Stability::Unstable,
         memory,
     }
