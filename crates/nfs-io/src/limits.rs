@@ -34,6 +34,10 @@ pub const XATTR_LIST_BYTES_MAX: usize = 64 << 10;
 /// both together.
 pub const USER_XATTR_NAME_BYTES_MAX: usize = 250;
 
+/// Most entries of a POSIX ACL that is read: 1024 users and groups, and the four others. File systems keep about 500
+/// (ext4) to 8000 (tmpfs).
+pub const POSIX_ACL_ENTRIES_MAX: usize = 1028;
+
 /// Longest kernel file handle (`MAX_HANDLE_SZ` of `<linux/exportfs.h>`).
 pub const KERNEL_HANDLE_BYTES_MAX: usize = 128;
 

@@ -6,6 +6,7 @@
 //! (see [`crate::identity`]). A `name` is one component: empty, or with `/` or NUL in it, it is
 //! `EINVAL` before the kernel is asked.
 
+mod acl;
 mod attributes;
 mod data;
 mod dir;
@@ -20,6 +21,7 @@ mod statfs;
 mod vectored;
 mod xattr;
 
+pub use acl::{AclKind, Perms, PosixAcl, has_posix_acls, posix_acl, set_posix_acl};
 pub use attributes::{Access, SetTime, access, chmod, chown, set_times, truncate};
 pub use data::{
     CacheStat, cachestat, close, drop_cached, fdatasync, fsync, pread_nowait, syncfs,

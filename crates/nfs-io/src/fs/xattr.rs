@@ -89,7 +89,7 @@ pub fn has_user_xattrs(fd: BorrowedFd<'_>) -> bool {
 
 /// The object itself, a symbolic link too, as [`super::reopen`] finds it. There is no form of these calls that takes a
 /// directory and a name before Linux 6.13.
-fn path_of(fd: BorrowedFd<'_>) -> Vec<u8> {
+pub(super) fn path_of(fd: BorrowedFd<'_>) -> Vec<u8> {
     [&b"/proc/self/fd/"[..], FdName::new(fd).as_bytes()].concat()
 }
 
