@@ -192,6 +192,14 @@ pub const XATTR_LIST_BYTES_MAX: usize = nfs_io::limits::XATTR_LIST_BYTES_MAX;
 /// Memory that the answer to a GETXATTR or LISTXATTRS takes, bytes: the largest value or list, and as much again for
 /// each of its copies on the way into the reply.
 pub const XATTR_MEMORY_BYTES: u64 = 4 * (64 << 10);
+/// Most entries (ACEs) of an ACL that is set; more are NFS4ERR_FBIG. Each becomes an entry of a POSIX ACL at most, so that
+/// what was set can be read again.
+pub const ACES_MAX: usize = nfs_io::limits::POSIX_ACL_ENTRIES_MAX - 4;
+/// Longest name of somebody in an ACL, bytes: a number in decimal. A longer one is NFS4ERR_BADOWNER.
+pub const ACE_WHO_BYTES_MAX: usize = 10;
+/// Memory that the answer to a GETATTR takes which asks for an ACL, bytes: two POSIX ACLs of as many entries as are read,
+/// each told in two entries of 32 bytes, and their copies on the way into the reply.
+pub const ACL_MEMORY_BYTES: u64 = 512 << 10;
 /// Most parts, data and holes, of what one READ_PLUS reads; what would be more is sent as data.
 pub const READ_PLUS_SEGMENTS_MAX: usize = 8;
 /// Holes that READ_PLUS tells apart from data, bytes: the zeros of shorter ones are sent, which costs less than reading

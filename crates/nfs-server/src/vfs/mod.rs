@@ -10,6 +10,7 @@
 //! the kernel was asked for the caller.
 
 mod access;
+mod acls;
 mod again;
 pub(crate) mod ahead;
 mod attributes;
@@ -68,6 +69,7 @@ use stable::{Committer, Verifier};
 use staging::Stages;
 
 pub(crate) use access::Access;
+pub(crate) use acls::Acls;
 pub(crate) use attributes::{Attributes, SetAttributes, TimeChange};
 pub(crate) use closing::Writers;
 pub(crate) use create::{Mark, NewNode, Precondition};

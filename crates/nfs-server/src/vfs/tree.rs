@@ -70,6 +70,8 @@ pub(crate) struct Mount {
     pub(crate) file_size_max: u64,
     /// It has extended attributes of the user's namespace.
     pub(crate) user_xattrs: bool,
+    /// It has POSIX ACLs.
+    pub(crate) posix_acls: bool,
     /// Opened for reading: `open_by_handle_at` does not take an `O_PATH` descriptor.
     fd: Arc<OwnedFd>,
     path: PathBuf,
@@ -97,6 +99,7 @@ impl Mount {
         let path = fs::fd_path(fd.as_fd())?;
         let file_size_max = fs::file_size_max(fd.as_fd()).unwrap_or(0);
         let user_xattrs = fs::has_user_xattrs(fd.as_fd());
+        let posix_acls = fs::has_posix_acls(fd.as_fd());
         Ok(Self {
             key,
             export_id,
@@ -109,6 +112,7 @@ impl Mount {
             block_bytes: facts.bsize,
             file_size_max,
             user_xattrs,
+            posix_acls,
             fd: Arc::new(fd),
             path,
             read_share: OnceLock::new(),

@@ -117,7 +117,7 @@ impl Vfs {
     }
 
     /// Changes attributes as the caller, and puts that on stable storage as a SETATTR does.
-    async fn change_xattrs(
+    pub(super) async fn change_xattrs(
         self: &Arc<Self>,
         target: &Target,
         change: impl FnOnce() -> nfs_io::Result<()> + Send + 'static,

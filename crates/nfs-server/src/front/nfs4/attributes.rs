@@ -6,16 +6,18 @@
 
 use nfs_io::fs::{FileKind, Stat, Timestamp};
 use nfs_wire::nfs4::{
-    Attribute, Attributes as Values, Bitmap4, ChangeAttrType4, Changeid4, Fattr4, FileHandle,
-    Fsid4, Ftype4, MinorVersion, Nfsstat4, Nfstime4, OpenArguments4, Settime4, Specdata4, Utf8str,
+    ACL4_SUPPORT_ALLOW_ACL, ACL4_SUPPORT_DENY_ACL, Attribute, Attributes as Values, Bitmap4,
+    ChangeAttrType4, Changeid4, Fattr4, FileHandle, Fsid4, Ftype4, MinorVersion, Nfsstat4,
+    Nfstime4, OpenArguments4, Settime4, Specdata4, Utf8str,
 };
 use nfs_wire::{Encode, Encoder};
 
+use super::acl::{self, Ace, Named};
 use super::place::{AboveExports, Place};
 use super::status::status;
 use crate::front::context::Context;
 use crate::vfs::fh::Handle;
-use crate::vfs::{Attributes, FsFacts, SetAttributes, Target, TimeChange, Wcc};
+use crate::vfs::{Acls, Attributes, FsFacts, SetAttributes, Target, TimeChange, Wcc};
 
 type Result<T> = core::result::Result<T, Nfsstat4>;
 
@@ -34,6 +36,8 @@ const SERVED: Bitmap4 = set(&[
     Attribute::UniqueHandles,
     Attribute::LeaseTime,
     Attribute::RdattrError,
+    Attribute::Acl,
+    Attribute::Aclsupport,
     Attribute::Cansettime,
     Attribute::CaseInsensitive,
     Attribute::CasePreserving,
@@ -71,6 +75,7 @@ const SERVED: Bitmap4 = set(&[
     Attribute::FsCharsetCap,
     Attribute::CloneBlksize,
     Attribute::ChangeAttrType,
+    Attribute::ModeUmask,
     Attribute::XattrSupport,
     Attribute::OpenArguments,
 ]);
@@ -101,6 +106,9 @@ const TIME_DELTA: Nfstime4 = Nfstime4 {
     nseconds: 1,
 };
 
+/// An ACL's entries allow and deny; they log nothing.
+const SUPPORTED_ACES: u32 = ACL4_SUPPORT_ALLOW_ACL | ACL4_SUPPORT_DENY_ACL;
+
 /// What OPEN takes, as `OPEN_ARGS_*` of RFC 9754 §2: all accesses and denials, the wish for no delegation, names, handles
 /// and reclaims, and all ways to create.
 const OPEN_ARGUMENTS: OpenArguments4 = OpenArguments4 {
@@ -121,35 +129,49 @@ const fn set(attributes: &[Attribute]) -> Bitmap4 {
     set
 }
 
-/// The attributes that are served in a minor version.
-pub(super) fn supported(minor: MinorVersion) -> Bitmap4 {
-    match minor {
+/// The attributes that are served in a minor version, of a file system with ACLs or without.
+pub(super) fn supported(minor: MinorVersion, acls: bool) -> Bitmap4 {
+    let served = match minor {
         MinorVersion::V0 | MinorVersion::V1 => {
             let later = [
                 Attribute::CloneBlksize,
                 Attribute::ChangeAttrType,
+                Attribute::ModeUmask,
                 Attribute::XattrSupport,
                 Attribute::OpenArguments,
             ];
             SERVED.minus(&set(&later))
         }
         MinorVersion::V2 => SERVED,
+    };
+    if acls {
+        served
+    } else {
+        served.minus(&Attribute::Acl.bit())
     }
 }
 
-/// The attributes of a place that `asked` wants and are served, as a `fattr4`.
+/// Whether the file system of a place has ACLs.
+pub(super) fn has_acls(place: &Place) -> bool {
+    match place {
+        Place::File(target) => target.object.mount.posix_acls,
+        Place::Node(_) => false,
+    }
+}
+
+/// The attributes of a place that `asked` wants and are served, as a `fattr4`; its ACL is not looked for here.
 ///
 /// # Errors
 /// NFS4ERR_INVAL for attributes that can only be set, and what the file system says.
 pub(super) async fn encode(
     cx: &Context,
     minor: MinorVersion,
-    place: &Place,
+    (place, acl): (&Place, Option<&Named>),
     asked: &Bitmap4,
     out: &mut Vec<u8>,
 ) -> Result<()> {
-    must_be_readable(asked)?;
-    let wanted = asked.and(&supported(minor));
+    must_be_readable(minor, asked)?;
+    let wanted = asked.and(&supported(minor, has_acls(place)));
     match place {
         Place::File(target) => {
             let (attributes, facts) = ask(cx, target, &wanted).await?;
@@ -158,6 +180,7 @@ pub(super) async fn encode(
                 attributes: &attributes,
                 facts: facts.as_ref(),
                 mounted_on: mounted_on(cx, target, &attributes.stat, &wanted).await,
+                acl,
             };
             encode_known(cx, minor, target, &known, &wanted, out);
         }
@@ -171,8 +194,13 @@ pub(super) async fn encode(
 
 /// # Errors
 /// NFS4ERR_INVAL for attributes that can only be set (RFC 8881 §18.7.3).
-pub(super) fn must_be_readable(asked: &Bitmap4) -> Result<()> {
-    let write_only = set(&[Attribute::TimeAccessSet, Attribute::TimeModifySet]);
+pub(super) fn must_be_readable(minor: MinorVersion, asked: &Bitmap4) -> Result<()> {
+    let write_only = set(&[
+        Attribute::TimeAccessSet,
+        Attribute::TimeModifySet,
+        Attribute::ModeUmask,
+    ]);
+    let write_only = write_only.and(&Attribute::of_minor(minor));
     if asked.and(&write_only).is_empty() {
         Ok(())
     } else {
@@ -214,6 +242,8 @@ pub(super) struct Known<'k> {
     pub(super) facts: Option<&'k FsFacts>,
     /// The number of the entry that leads to it, where something else is mounted over that.
     pub(super) mounted_on: u64,
+    /// Its ACL, where that was asked.
+    pub(super) acl: Option<&'k Named>,
 }
 
 /// The number of the directory that a root covers: that of the entry above it, which only leads there, or that of the
@@ -255,18 +285,19 @@ pub(super) fn encode_known(
 ) {
     let stat = &known.attributes.stat;
     let names = (stat.uid.to_string(), stat.gid.to_string());
-    let mut values = of_server(cx, minor, wanted);
+    let mount = &target.object.mount;
+    let mut values = of_server(cx, (minor, mount.posix_acls), wanted);
     of_stat(&mut values, stat, &names);
     values.fsid = Some(fsid4(known.attributes.fsid));
     values.filehandle = wire_handle(known.handle);
     values.mounted_on_fileid = Some(known.mounted_on);
-    let mount = &target.object.mount;
     values.maxfilesize = Some(match mount.file_size_max {
         0 => i64::MAX.unsigned_abs(),
         most => most,
     });
     values.clone_blksize = u32::try_from(mount.block_bytes).ok();
     values.xattr_support = Some(mount.user_xattrs);
+    values.acl = known.acl.map(Named::encode);
     if let Some(facts) = known.facts {
         of_file_system(&mut values, facts);
     }
@@ -275,11 +306,15 @@ pub(super) fn encode_known(
 
 /// The values that are the same for all objects. Sets of attributes, which few ask for, are put together only where
 /// they are wanted.
-fn of_server(cx: &Context, minor: MinorVersion, wanted: &Bitmap4) -> Values<'static> {
+fn of_server(
+    cx: &Context,
+    (minor, acls): (MinorVersion, bool),
+    wanted: &Bitmap4,
+) -> Values<'static> {
     let io_bytes_max = u64::from(cx.vfs().io_bytes_max);
     let is_wanted = |attribute: Attribute| wanted.contains(attribute.number());
     Values {
-        supported_attrs: is_wanted(Attribute::SupportedAttrs).then(|| supported(minor)),
+        supported_attrs: is_wanted(Attribute::SupportedAttrs).then(|| supported(minor, acls)),
         fh_expire_type: Some(PERSISTENT),
         link_support: Some(true),
         symlink_support: Some(true),
@@ -287,13 +322,14 @@ fn of_server(cx: &Context, minor: MinorVersion, wanted: &Bitmap4) -> Values<'sta
         unique_handles: Some(false),
         lease_time: Some(cx.service.lease_seconds()),
         rdattr_error: Some(Nfsstat4::Ok),
+        aclsupport: Some(if acls { SUPPORTED_ACES } else { 0 }),
         cansettime: Some(true),
         homogeneous: Some(true),
         maxread: Some(io_bytes_max),
         maxwrite: Some(io_bytes_max),
         time_delta: Some(TIME_DELTA),
         suppattr_exclcreat: is_wanted(Attribute::SuppattrExclcreat)
-            .then(|| supported(minor).and(&Attribute::settable_at_exclusive_create())),
+            .then(|| supported(minor, acls).and(&Attribute::settable_at_exclusive_create())),
         fs_charset_cap: Some(CONTAINS_NON_UTF8),
         change_attr_type: Some(ChangeAttrType4::TimeMetadata),
         open_arguments: Some(OPEN_ARGUMENTS),
@@ -380,7 +416,7 @@ pub(super) fn encode_node(
         mounted_on_fileid: fileid,
         clone_blksize: Some(0),
         xattr_support: Some(false),
-        ..of_server(cx, minor, wanted)
+        ..of_server(cx, (minor, false), wanted)
     };
     values.encode_asked(wanted, &mut Encoder::new(out));
 }
@@ -461,6 +497,9 @@ pub(super) struct Wanted {
     pub(super) set: SetAttributes,
     /// Bits of the mode that are to be set or reset, and those that are meant.
     masked: Option<(u32, u32)>,
+    /// The mode of an object to be made, and the umask that a default ACL takes the place of.
+    umasked: Option<(u32, u32)>,
+    acl: Option<Vec<Ace>>,
     /// The attributes that it named.
     pub(super) mask: Bitmap4,
 }
@@ -468,10 +507,17 @@ pub(super) struct Wanted {
 impl Wanted {
     /// # Errors
     /// NFS4ERR_ATTRNOTSUPP, NFS4ERR_INVAL, NFS4ERR_BADOWNER, NFS4ERR_BADXDR.
-    pub(super) fn decode(minor: MinorVersion, attributes: &Fattr4<'_>) -> Result<Self> {
-        let supported = supported(minor);
+    pub(super) fn decode(minor: MinorVersion, acls: bool, attributes: &Fattr4<'_>) -> Result<Self> {
+        let supported = supported(minor, acls);
         let values = attributes.decode_to_set(&supported);
         let values = values.map_err(|error| error.status())?;
+        // Bits of a umask that are no permissions have no meaning (RFC 8275 §5).
+        let umasked = values
+            .mode_umask
+            .map(|both| (both.mode & 0o7777, both.umask));
+        if umasked.is_some_and(|(_, umask)| umask & !0o777 != 0) {
+            return Err(Nfsstat4::Inval);
+        }
         let id = |owner: Option<Utf8str<'_>>| owner.map(|owner| number(owner.0)).transpose();
         Ok(Self {
             set: SetAttributes {
@@ -485,15 +531,67 @@ impl Wanted {
             masked: values
                 .mode_set_masked
                 .map(|masked| (masked.value_to_set & 0o7777, masked.mask_bits & 0o7777)),
+            umasked,
+            acl: values.acl.map(|aces| acl::decode(&aces)).transpose()?,
             mask: attributes.attrmask,
         })
     }
 
-    /// What is to be set of an object that has this mode; of a new one 0.
+    /// The ACLs to be set, if any, of a directory or of something else.
     ///
     /// # Errors
-    /// NFS4ERR_INVAL for a mode both as a whole and bit by bit (RFC 8881 §6.2.6).
+    /// NFS4ERR_ATTRNOTSUPP for entries that no POSIX ACL can have.
+    pub(super) fn acls(&self, is_directory: bool) -> Result<Option<Acls>> {
+        let aces = self.acl.as_deref();
+        aces.map(|aces| acl::to_posix(aces, is_directory))
+            .transpose()
+    }
+
+    /// What is to be set of an object that has this mode.
+    ///
+    /// # Errors
+    /// NFS4ERR_INVAL for a mode both as a whole and bit by bit (RFC 8881 §6.2.6), and for one with a umask, which only
+    /// new objects have (RFC 8275 §5).
     pub(super) fn of_mode(&self, mode: u32) -> Result<SetAttributes> {
+        if self.umasked.is_some() {
+            return Err(Nfsstat4::Inval);
+        }
+        self.with_bits(mode)
+    }
+
+    /// What is to be set of a new object in a directory. `later`: its mode is set when it is there already.
+    ///
+    /// # Errors
+    /// NFS4ERR_INVAL for a mode that is given in more than one way, and what the file system says.
+    pub(super) async fn of_new(
+        &self,
+        cx: &Context,
+        directory: &Target,
+        later: bool,
+    ) -> Result<SetAttributes> {
+        let mut set = self.with_bits(0)?;
+        let (mode, umask) = match (self.umasked, set.mode) {
+            (Some(_), Some(_)) => return Err(Nfsstat4::Inval),
+            (Some((mode, umask)), None) => (Some(mode), umask),
+            (None, mode) => (mode, 0),
+        };
+        // Other modes the kernel keeps within the directory's default ACL, when it makes the object.
+        let is_ours_to_keep = |mode: u32| later || umask != 0 || mode & 0o7000 != 0;
+        set.mode = match mode {
+            Some(mode) if is_ours_to_keep(mode) => {
+                let mode = cx.vfs().mode_of_new(directory, mode, umask).await;
+                Some(mode.map_err(status)?)
+            }
+            mode => mode,
+        };
+        if self.acl.is_some() {
+            // Nobody but the owner may use it before its ACL is there.
+            set.mode = set.mode.map(|mode| mode & 0o7700);
+        }
+        Ok(set)
+    }
+
+    fn with_bits(&self, mode: u32) -> Result<SetAttributes> {
         match self.masked {
             None => Ok(self.set),
             Some(_) if self.set.mode.is_some() => Err(Nfsstat4::Inval),
@@ -512,7 +610,7 @@ impl Wanted {
 
 /// A user or group by its number in decimal. Names mean nobody here (RFC 8881 §5.9: a server without a map of
 /// names takes and gives numbers).
-fn number(owner: &[u8]) -> Result<u32> {
+pub(super) fn number(owner: &[u8]) -> Result<u32> {
     let text = core::str::from_utf8(owner).map_err(|_| Nfsstat4::Badowner)?;
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let number = is_number.then(|| text.parse().ok()).flatten();
@@ -540,13 +638,13 @@ fn time_change(set: Option<Settime4>) -> TimeChange {
 pub(super) async fn are_same(
     cx: &Context,
     minor: MinorVersion,
-    place: &Place,
+    (place, acl): (&Place, Option<&Named>),
     asked: &Fattr4<'_>,
 ) -> Result<bool> {
-    let compared = asked.decode_to_compare(&supported(minor));
+    let compared = asked.decode_to_compare(&supported(minor, has_acls(place)));
     compared.map_err(|error| error.status())?;
     let mut own = Vec::new();
-    encode(cx, minor, place, &asked.attrmask, &mut own).await?;
+    encode(cx, minor, (place, acl), &asked.attrmask, &mut own).await?;
     let mut theirs = Vec::new();
     let mut e = Encoder::new(&mut theirs);
     // As the server writes the set, in as few words as it takes.
@@ -596,8 +694,8 @@ mod tests {
         // RFC 8881 §5.6.
         let required = Bitmap4::of(&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 19, 75]);
         for minor in [MinorVersion::V1, MinorVersion::V2] {
-            assert!(required.is_within(&supported(minor)));
-            assert!(supported(minor).is_within(&Attribute::of_minor(minor)));
+            assert!(required.is_within(&supported(minor, false)));
+            assert!(supported(minor, true).is_within(&Attribute::of_minor(minor)));
         }
     }
 
@@ -609,6 +707,8 @@ mod tests {
                 ..SetAttributes::default()
             },
             masked,
+            umasked: None,
+            acl: None,
             mask: Bitmap4::EMPTY,
         };
         let set = wanted(None, Some((0o600, 0o700))).of_mode(0o755).unwrap();

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use nfs_wire::nfs4::Nfsstat4;
 use nfs_wire::nfs4::ops::{
     CreateArgs, CreateOk, Createtype4, LinkArgs, RemoveArgs, RenameArgs, RenameOk,
 };
+use nfs_wire::nfs4::{Attribute, Bitmap4, Nfsstat4};
 
 use super::attributes::{Wanted, change_info};
 use super::compound::{Compound, Done, put};
@@ -13,7 +13,7 @@ use super::names::entry_name;
 use super::place::{Place, must_be_directory};
 use super::status::status;
 use crate::limits;
-use crate::vfs::{FileKind, NewNode, Step, Target};
+use crate::vfs::{Acls, FileKind, NewNode, Step, Target};
 
 type Result<T> = core::result::Result<T, Nfsstat4>;
 
@@ -26,18 +26,38 @@ pub(super) async fn create(
     let directory = directory(compound)?;
     let node = new_node(&args.objtype)?;
     let name = entry_name(args.objname.0)?;
-    let wanted = Wanted::decode(compound.minor, &args.createattrs)?;
+    let acls = directory.object.mount.posix_acls;
+    let wanted = Wanted::decode(compound.minor, acls, &args.createattrs)?;
+    let acls = wanted.acls(node == NewNode::Directory)?;
     if wanted.set.size.is_some() {
         return Err(Nfsstat4::Inval);
     }
-    let set = wanted.of_mode(0)?;
+    let set = wanted.of_new(compound.cx, &directory, false).await?;
     let (made, wcc) = compound.cx.vfs().create(&directory, name, node, set).await;
     let made = made.map_err(status)?;
     let cinfo = change_info(&wcc);
-    compound.go_to(Place::File(Box::new(directory.with_object(made.object))));
-    let attrset = wanted.mask;
+    let target = directory.with_object(made.object);
+    let attrset = set_acls(compound, &target, acls, wanted.mask).await;
+    compound.go_to(Place::File(Box::new(target)));
     put(out, &CreateOk { cinfo, attrset });
     Ok(())
+}
+
+/// Gives a new object its ACLs, and tells the attributes that it has then. It is there by now, so that a failure is told
+/// by leaving the ACL out of them, as Linux's server does; nobody but the owner may use the object then.
+pub(super) async fn set_acls(
+    compound: &Compound<'_>,
+    target: &Target,
+    acls: Option<Acls>,
+    attrset: Bitmap4,
+) -> Bitmap4 {
+    let Some(acls) = acls else {
+        return attrset;
+    };
+    match compound.cx.vfs().set_acls(target, acls).await {
+        (Ok(()), _wcc) => attrset,
+        (Err(_), _wcc) => attrset.minus(&Attribute::Acl.bit()),
+    }
 }
 
 fn new_node(objtype: &Createtype4<'_>) -> Result<NewNode> {

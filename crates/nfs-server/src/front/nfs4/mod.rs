@@ -5,6 +5,7 @@
 //! out one operation after the other until one fails. What cannot be decoded fails where it stands: the operations
 //! before it are carried out (RFC 8881 §15.2).
 
+mod acl;
 mod attributes;
 mod audited;
 mod compound;

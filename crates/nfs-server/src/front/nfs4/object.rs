@@ -1,25 +1,63 @@
 //! GETATTR, SETATTR, ACCESS, READLINK, VERIFY, NVERIFY (RFC 8881 §18.1, §18.7, §18.15, §18.23, §18.30, §18.31).
 
+use nfs_io::{Errno, Reservation, Share};
 use nfs_wire::nfs4::ops::{
     ACCESS4_DELETE, ACCESS4_EXECUTE, ACCESS4_EXTEND, ACCESS4_LOOKUP, ACCESS4_MODIFY, ACCESS4_READ,
     ACCESS4_XALIST, ACCESS4_XAREAD, ACCESS4_XAWRITE, AccessArgs, AccessOk, GetattrArgs, ReadlinkOk,
     SetattrArgs, VerifyArgs,
 };
-use nfs_wire::nfs4::{Bitmap4, Linktext4, MinorVersion, Nfsstat4};
+use nfs_wire::nfs4::{Attribute, Bitmap4, Linktext4, MinorVersion, Nfsstat4};
 
+use super::acl::{self, Named};
 use super::attributes::{self, Wanted};
 use super::compound::{Compound, Done, put};
 use super::place::Place;
 use super::status::status;
-use crate::vfs::{Access, FileKind, SetAttributes};
+use crate::vfs::{Access, Error, FileKind};
 
 pub(super) async fn getattr(
-    compound: &Compound<'_>,
+    compound: &mut Compound<'_>,
     args: &GetattrArgs,
     out: &mut Vec<u8>,
 ) -> Done {
     let (cx, minor) = (compound.cx, compound.minor);
-    attributes::encode(cx, minor, compound.current()?, &args.attr_request, out).await
+    let acl = acl(compound, &args.attr_request).await?;
+    let named = acl.as_ref().map(|(named, _, _)| named);
+    let place = (compound.current()?, named);
+    attributes::encode(cx, minor, place, &args.attr_request, out).await?;
+    if let Some((_, memory, share)) = acl {
+        compound.hold(memory, share);
+    }
+    Ok(())
+}
+
+/// The current object's ACL, if it is asked for and there may be one, with the memory for telling it.
+///
+/// # Errors
+/// NFS4ERR_REP_TOO_BIG for more entries than are told.
+async fn acl(
+    compound: &Compound<'_>,
+    asked: &Bitmap4,
+) -> Result<Option<(Named, Reservation, Share)>, Nfsstat4> {
+    let Place::File(target) = compound.current()? else {
+        return Ok(None);
+    };
+    if !asked.contains(Attribute::Acl.number()) || !target.object.mount.posix_acls {
+        return Ok(None);
+    }
+    let read = compound.cx.vfs().acls(target);
+    // Who holds memory for replies must not wait for more of it.
+    let read = if compound.holds_memory() {
+        compound.at_once(read).await
+    } else {
+        read.await.map_err(status)
+    };
+    let read = read.map_err(|status| match status {
+        Nfsstat4::Xattr2big => Nfsstat4::RepTooBig,
+        other => other,
+    })?;
+    let aces = acl::of_posix(&read.acls, target.object.is_directory());
+    Ok(Some((Named::new(aces), read.memory, read.share)))
 }
 
 /// The attributes that were set, which are told in a failure too: none there, since what fails sets nothing that
@@ -29,7 +67,9 @@ pub(super) async fn setattr(
     args: &SetattrArgs<'_>,
 ) -> Result<Bitmap4, Nfsstat4> {
     let target = compound.current()?.file(Nfsstat4::Rofs)?;
-    let wanted = Wanted::decode(compound.minor, &args.obj_attributes)?;
+    let acls = target.object.mount.posix_acls;
+    let wanted = Wanted::decode(compound.minor, acls, &args.obj_attributes)?;
+    let acls = wanted.acls(target.object.is_directory())?;
     let target = match wanted.set.size {
         // Whoever opened the file for writing may cut it, whatever its mode says since.
         Some(_) => compound.io_target(&args.stateid, Access::WRITE).await?,
@@ -40,11 +80,19 @@ pub(super) async fn setattr(
         let found = vfs.attributes(&target).await.map_err(status)?;
         wanted.of_mode(found.stat.permissions())?
     } else {
-        wanted.set
+        wanted.of_mode(0)?
     };
-    let set: SetAttributes = set;
     let (result, _wcc) = vfs.set_attributes(&target, set, |_ctime| true).await;
     result.map_err(status)?;
+    // The mode before the ACL, which says more (RFC 8881 §6.4.1.3).
+    if let Some(acls) = acls {
+        let (result, _wcc) = vfs.set_acls(&target, acls).await;
+        result.map_err(|error| match error {
+            // Not of this object: a symbolic link.
+            Error::Errno(Errno::OPNOTSUPP) => Nfsstat4::Attrnotsupp,
+            error => status(error),
+        })?;
+    }
     Ok(wanted.mask)
 }
 
@@ -119,17 +167,23 @@ pub(super) async fn readlink(compound: &Compound<'_>, out: &mut Vec<u8>) -> Done
 }
 
 pub(super) async fn verify(compound: &Compound<'_>, args: &VerifyArgs<'_>) -> Done {
-    let (cx, minor) = (compound.cx, compound.minor);
-    match attributes::are_same(cx, minor, compound.current()?, &args.obj_attributes).await? {
+    match is_same(compound, args).await? {
         true => Ok(()),
         false => Err(Nfsstat4::NotSame),
     }
 }
 
 pub(super) async fn nverify(compound: &Compound<'_>, args: &VerifyArgs<'_>) -> Done {
-    let (cx, minor) = (compound.cx, compound.minor);
-    match attributes::are_same(cx, minor, compound.current()?, &args.obj_attributes).await? {
+    match is_same(compound, args).await? {
         true => Err(Nfsstat4::Same),
         false => Ok(()),
     }
+}
+
+async fn is_same(compound: &Compound<'_>, args: &VerifyArgs<'_>) -> Result<bool, Nfsstat4> {
+    let (cx, minor) = (compound.cx, compound.minor);
+    let acl = acl(compound, &args.obj_attributes.attrmask).await?;
+    let named = acl.as_ref().map(|(named, _memory, _share)| named);
+    let place = (compound.current()?, named);
+    attributes::are_same(cx, minor, place, &args.obj_attributes).await
 }

@@ -13,14 +13,14 @@ use nfs_wire::nfs4::{
 use super::attributes::{Wanted, change, change_info};
 use super::compound::{Compound, Done, put};
 use super::data::regular;
-use super::directory::directory;
+use super::directory::{directory, set_acls};
 use super::names::entry_name;
 use super::place::Place;
 use super::stateids;
 use super::status::{refused, status};
 use crate::front::exclusive;
 use crate::vfs::{
-    Access, EntryName, Error, NewNode, Opened, Precondition, SetAttributes, Step, Target,
+    Access, Acls, EntryName, Error, NewNode, Opened, Precondition, SetAttributes, Step, Target,
 };
 
 type Result<T> = core::result::Result<T, Nfsstat4>;
@@ -193,6 +193,7 @@ struct How {
     size: Option<u64>,
     /// What is set once it is there: an exclusive one keeps its mark in the times meanwhile.
     afterwards: Option<SetAttributes>,
+    acls: Option<Acls>,
     attrset: Bitmap4,
 }
 
@@ -201,36 +202,37 @@ const MARKED: Bitmap4 = Bitmap4::EMPTY
     .with(Attribute::TimeAccessSet.number())
     .with(Attribute::TimeModifySet.number());
 
-fn how(compound: &Compound<'_>, how: Createhow4<'_>) -> Result<How> {
-    match how {
-        Createhow4::Unchecked(attrs) => unmarked(compound, Precondition::Unchecked, &attrs),
-        Createhow4::Guarded(attrs) => unmarked(compound, Precondition::Guarded, &attrs),
-        Createhow4::Exclusive(verifier) => Ok(marked(verifier, None, MARKED)),
+async fn how(compound: &Compound<'_>, directory: &Target, how: Createhow4<'_>) -> Result<How> {
+    let (precondition, attrs) = match how {
+        Createhow4::Unchecked(attrs) => (Precondition::Unchecked, attrs),
+        Createhow4::Guarded(attrs) => (Precondition::Guarded, attrs),
+        Createhow4::Exclusive(verifier) => return Ok(marked(verifier, None, MARKED)),
         Createhow4::Exclusive41(with) => {
-            let wanted = Wanted::decode(compound.minor, &with.attrs)?;
-            let set = wanted.of_mode(0)?;
+            let wanted = decode(compound, directory, &with.attrs)?;
             if !wanted.mask.and(&MARKED).is_empty() {
                 return Err(Nfsstat4::Inval);
             }
-            Ok(marked(with.verf, Some(set), wanted.mask.or(&MARKED)))
+            let set = wanted.of_new(compound.cx, directory, true).await?;
+            return Ok(How {
+                acls: wanted.acls(false)?,
+                ..marked(with.verf, Some(set), wanted.mask.or(&MARKED))
+            });
         }
-    }
-}
-
-fn unmarked(
-    compound: &Compound<'_>,
-    precondition: Precondition,
-    attrs: &Fattr4<'_>,
-) -> Result<How> {
-    let wanted = Wanted::decode(compound.minor, attrs)?;
-    let set = wanted.of_mode(0)?;
+    };
+    let wanted = decode(compound, directory, &attrs)?;
+    let set = wanted.of_new(compound.cx, directory, false).await?;
     Ok(How {
         precondition,
         at_once: SetAttributes { size: None, ..set },
         size: set.size,
         afterwards: None,
+        acls: wanted.acls(false)?,
         attrset: wanted.mask,
     })
+}
+
+fn decode(compound: &Compound<'_>, directory: &Target, attrs: &Fattr4<'_>) -> Result<Wanted> {
+    Wanted::decode(compound.minor, directory.object.mount.posix_acls, attrs)
 }
 
 fn marked(verifier: Verifier4, afterwards: Option<SetAttributes>, attrset: Bitmap4) -> How {
@@ -239,6 +241,7 @@ fn marked(verifier: Verifier4, afterwards: Option<SetAttributes>, attrset: Bitma
         at_once: SetAttributes::default(),
         size: None,
         afterwards,
+        acls: None,
         attrset,
     }
 }
@@ -252,7 +255,7 @@ async fn create(
 ) -> Result<Found> {
     let directory = directory(compound)?;
     let name = entry_name(name.0)?;
-    let how = how(compound, createhow)?;
+    let how = how(compound, &directory, createhow).await?;
     let vfs = compound.cx.vfs();
     let node = NewNode::File(how.precondition);
     let (made, wcc) = vfs.create(&directory, name, node, how.at_once).await;
@@ -312,7 +315,7 @@ async fn finish(
         done.map_err(status)?;
     }
     Ok(match (is_ours, size) {
-        (true, _) => how.attrset,
+        (true, _) => set_acls(compound, target, how.acls, how.attrset).await,
         (false, Some(_)) => Attribute::Size.bit(),
         (false, None) => Bitmap4::EMPTY,
     })

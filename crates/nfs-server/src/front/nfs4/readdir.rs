@@ -21,10 +21,10 @@ pub(super) async fn readdir(
     args: &ReaddirArgs,
     out: &mut Vec<u8>,
 ) -> Done {
-    attributes::must_be_readable(&args.attr_request)?;
-    let wanted = args
-        .attr_request
-        .and(&attributes::supported(compound.minor));
+    attributes::must_be_readable(compound.minor, &args.attr_request)?;
+    // ACLs are told by GETATTR alone: no client asks for those of a whole directory, and each may be long.
+    let served = attributes::supported(compound.minor, false);
+    let wanted = args.attr_request.and(&served);
     if args.cookie == 1 || args.cookie == 2 {
         return Err(Nfsstat4::BadCookie);
     }
@@ -112,6 +112,7 @@ async fn encode_entries(
                     attributes,
                     facts,
                     mounted_on: entry.fileid,
+                    acl: None,
                 };
                 attributes::encode_known(cx, minor, directory, &known, wanted, out);
             }
@@ -124,7 +125,7 @@ async fn encode_entries(
 async fn put_export(compound: &Compound<'_>, export: u32, wanted: &Bitmap4, out: &mut Vec<u8>) {
     let (cx, minor) = (compound.cx, compound.minor);
     let encoded = match Place::of_export(cx, export).await {
-        Ok(place) => attributes::encode(cx, minor, &place, wanted, out).await,
+        Ok(place) => attributes::encode(cx, minor, (&place, None), wanted, out).await,
         Err(status) => Err(status),
     };
     if encoded.is_err() {
@@ -191,7 +192,7 @@ async fn put_node_attributes(
     let (cx, minor) = (compound.cx, compound.minor);
     let place = node.entry(cx, entry).await;
     let encoded = match place {
-        Ok(place) => attributes::encode(cx, minor, &place, wanted, out).await,
+        Ok(place) => attributes::encode(cx, minor, (&place, None), wanted, out).await,
         Err(status) => Err(status),
     };
     // One export that cannot be looked at must not hide the others.
