@@ -4,6 +4,7 @@
 //! `FAIL NAME: why`, `note NAME: text`, and `manifest NAME JSON` with what the client shows at the
 //! end of a test, for the host to compare with its own disk.
 
+pub(crate) mod acls;
 mod calls;
 mod check;
 mod dd;
@@ -194,6 +195,8 @@ enum Suite {
         #[arg(long)]
         rounds: u64,
     },
+    /// Set and read ACLs, and make files where they pass on.
+    Acls { dir: PathBuf },
     /// Set, read, list and remove extended attributes.
     Xattrs { dir: PathBuf },
     /// One call as whatever user this process is; prints `ok` or the error's name.
@@ -293,6 +296,7 @@ pub(crate) fn main(args: &GuestArgs) -> Result<ExitCode> {
             name,
         } => sharing::beside([host, mount], *cached, name, &mut report)?,
         Suite::Stable { dir, gates, rounds } => stable::run(dir, gates, *rounds, &mut report)?,
+        Suite::Acls { dir } => acls::run(dir, &mut report)?,
         Suite::Xattrs { dir } => xattrs::run(dir, &mut report)?,
         Suite::Attempt { operation, path } => calls::attempt(operation, path),
     }

@@ -49,10 +49,14 @@ fn run(context: &Context, version: &str) -> Result<String> {
         ..ServerOptions::default()
     };
     let server = Server::start(&context.lab, &data, &state, &options)?;
-    // They came with minor version 2.
+    // They came with minor version 2, and so did the umask, which default ACLs need.
     let has_xattrs = version == "4.2";
     let xattrs = match has_xattrs {
-        true => "mkdir /mnt/nfs/xattrs\n$T guest --results $R xattrs /mnt/nfs/xattrs\n",
+        true => {
+            "mkdir /mnt/nfs/xattrs /mnt/nfs/acls\n\
+             $T guest --results $R xattrs /mnt/nfs/xattrs\n\
+             $T guest --results $R acls /mnt/nfs/acls\n"
+        }
         false => "",
     };
     let operations = if context.quick { 2_000 } else { 20_000 };
@@ -86,12 +90,15 @@ fn run(context: &Context, version: &str) -> Result<String> {
     if has_xattrs && let Err(error) = guest::xattrs::on_disk(&data.join("xattrs")) {
         wrong.push(format!("xattrs: {error:#}"));
     }
+    if has_xattrs && let Err(error) = guest::acls::on_disk(&data.join("acls")) {
+        wrong.push(format!("acls: {error:#}"));
+    }
     let on_disk = manifest::of_tree(&data.join("tree/tree"))?;
     for line in manifest::differences(&tree, &on_disk).into_iter().take(5) {
         wrong.push(format!("tree on the server's disk: {line}"));
     }
     let passed = verdicts(&outcome);
-    let expected = 2 + guest::CALLS.len() + 4 + 1 + usize::from(has_xattrs);
+    let expected = 2 + guest::CALLS.len() + 4 + 1 + 2 * usize::from(has_xattrs);
     mounted.unmount()?;
     ensure!(
         wrong.is_empty(),
