@@ -61,7 +61,7 @@ async fn acl(
 }
 
 /// The attributes that were set, which are told in a failure too: none there, since what fails sets nothing that
-/// this could tell apart.
+/// this could tell apart. Only where the kernel refuses an ACL those beside it are set by then.
 pub(super) async fn setattr(
     compound: &Compound<'_>,
     args: &SetattrArgs<'_>,

@@ -251,6 +251,28 @@ proptest! {
     }
 
     #[test]
+    fn whatever_a_client_sends_is_an_acl_or_an_error(
+        entries in proptest::collection::vec(
+            (0u32..5, any::<u32>(), any::<u32>(), "[0-9@A-Z]{0,12}", any::<bool>()),
+            0..8,
+        ),
+        is_directory: bool,
+    ) {
+        let sent = entries.iter().map(|(acetype, flag, access_mask, who, is_plain)| Nfsace4 {
+            acetype: *acetype,
+            flag: if *is_plain { flag & 0x4b } else { *flag },
+            access_mask: *access_mask,
+            who: Utf8str(who.as_bytes()),
+        });
+        if let Ok(aces) = decode(&sent.collect::<Vec<_>>())
+            && let Ok(acls) = to_posix(&aces, is_directory)
+        {
+            prop_assert_eq!(PosixAcl::from_xattr(&acls.access.to_xattr()), Ok(acls.access));
+            prop_assert!(is_directory || acls.default.is_none());
+        }
+    }
+
+    #[test]
     fn entries_are_sent_and_taken_as_they_are(aces in aces()) {
         let named = Named::new(aces.clone());
         prop_assert_eq!(decode(&named.encode()), Ok(aces));
