@@ -384,7 +384,8 @@ impl Rights {
 
     /// Fills a default ACL up, of which an object's own ACL is the other part: of whom the entries that pass on say nothing,
     /// what is made there gives what the directory itself does, as setfacl(1) and Linux's server fill up. Without it an
-    /// entry for one user more would leave the owner with nothing.
+    /// entry for one user more would leave the owner with nothing. Where they speak of everybody, nothing is left to fill
+    /// up: Linux's server would give the owner there even what they deny.
     fn complete(&mut self, access: &Self) {
         if self.speaks_of_everyone {
             return;
