@@ -6,6 +6,8 @@ use std::os::fd::AsFd as _;
 use std::os::unix::fs::PermissionsExt as _;
 
 use nfs_client::Identity;
+use nfs_io::Errno;
+use nfs_io::faults::{Call, Fault, Rule};
 use nfs_io::fs::{self, AclKind, Perms, PosixAcl};
 use nfs_lab::Mounted;
 use nfs_server::exports::Versions;
@@ -429,6 +431,36 @@ fn what_was_set_can_be_read_even_if_it_is_the_longest() {
     let (files, _state) = served.stop();
     drop(mounted);
     drop(files);
+}
+
+#[test]
+fn an_acl_that_is_not_on_stable_storage_is_not_acknowledged() {
+    let served = serve();
+    needs_acls!(served);
+    block_on(async {
+        let mut client = of_user(&served, b"one", OWNER, &[]).await;
+        let root = client.root().await;
+        for name in ["f", "d"] {
+            let path = vec![putfh(&root), lookup(name.as_bytes())];
+            let object = client.handle(path).await;
+            let acl = of_acl(&[allow("OWNER@", R), allow("4711", R)]);
+            let kept = std::fs::File::open(served.path().join(name)).unwrap();
+            let rule = Rule::new(Call::Fsync, Fault::Fail(Errno::IO));
+            let fails = rule.of_file(&kept).inject();
+            assert_eq!(
+                set(&mut client, &object, &acl).await,
+                Nfsstat4::Io,
+                "{name}"
+            );
+            assert_eq!(fails.hits(), 1, "{name}");
+            drop(fails);
+            assert_eq!(
+                set(&mut client, &object, &acl).await,
+                Nfsstat4::Ok,
+                "{name}"
+            );
+        }
+    });
 }
 
 /// How a client makes a file or a directory, each of a kind of its own.
