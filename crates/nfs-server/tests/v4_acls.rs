@@ -9,7 +9,9 @@ use nfs_client::Identity;
 use nfs_io::Errno;
 use nfs_io::faults::{Call, Fault, Rule};
 use nfs_io::fs::{self, AclKind, Perms, PosixAcl};
-use nfs_lab::Mounted;
+use nfs_lab::held_fs::{self, HeldFs};
+use nfs_lab::needs::{Need, missing};
+use nfs_lab::{Engine, Mounted};
 use nfs_server::exports::Versions;
 use nfs_server::exports::config::Access;
 use nfs_wire::nfs4::ops::{
@@ -741,4 +743,34 @@ fn an_export_for_reading_changes_none_and_above_the_exports_there_are_none() {
         }
         assert_eq!(get(&mut client, &data).await.unwrap().len(), 3);
     });
+}
+
+/// Of FUSE the kernel says that it has ACLs, whether its server has or not.
+#[test]
+fn a_file_system_that_takes_no_acls_says_so_when_it_is_given_one() {
+    for need in [Need::Root, Need::Fuse] {
+        if let Some(missing) = missing(need, Engine::Threads) {
+            return nfs_lab::skipped(&missing);
+        }
+    }
+    let files = support::scratch(0o755);
+    let held = HeldFs::mount(files.path(), vec![1; 4096]).unwrap();
+    let served = Served::over(files, None, |config| config.server.versions = Versions::ALL);
+    block_on(async {
+        let mut client = Client::new(&served, 2, b"one").await;
+        let root = client.root().await;
+        let name = held_fs::FILE.as_bytes();
+        let file = client.handle(vec![putfh(&root), lookup(name)]).await;
+        let told = get(&mut client, &file).await.unwrap();
+        assert_eq!(told.len(), 3, "as its mode says: {told:?}");
+        let acl = of_acl(&[allow("OWNER@", R), allow("4711", R)]);
+        let answered = set(&mut client, &file, &acl).await;
+        assert_eq!(answered, Nfsstat4::Attrnotsupp);
+        let of_name = (&b"made"[..], Making::Guarded);
+        let (_, set) = make(&mut client, &root, of_name, &acl).await.unwrap();
+        assert_eq!(set, Bitmap4::EMPTY);
+    });
+    let kept = served.stop();
+    drop(held);
+    drop(kept);
 }
