@@ -5,23 +5,26 @@
 //! **Confirmed**, as long as the lease runs; **courtesy**, when it has run out and nobody minded yet; **expired**, when
 //! its gate was closed for good. It can only be closed while no request of the client is in progress.
 
+mod back;
 mod locks;
 mod opens;
 mod sequenced;
 mod session;
 
-use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+pub use self::back::{BackChannel, Callback, CallbackAuth, CallbackEnd, Direction};
 pub(crate) use self::locks::{LockState, Locks, lock_owner};
 pub use self::opens::OpenState;
 pub(crate) use self::opens::Opens;
 pub use self::sequenced::{Begun, SequenceCall, SequenceStatus, Sequenced};
 pub(crate) use self::session::SessionParts;
-pub use self::session::{BackChannel, Channel, Direction, Session};
+pub use self::session::{Channel, Session};
 use crate::error::Error;
 use crate::gate::{Gate, Shut};
-use crate::host::{Counted, Holdings, Origin, What};
+use crate::host::{Counted, Holdings, Origin, Place, What};
 use crate::id::{ClientId, OwnerBytes, Principal, Verifier};
+use crate::limits;
 use crate::rank::{Rank, RankedRwLock};
 use crate::time::{Latest, Millis};
 
@@ -53,6 +56,8 @@ impl Candidate {
             renewed: Latest::new(now),
             recorded: AtomicBool::new(false),
             complete: AtomicBool::new(false),
+            told: AtomicBool::new(false),
+            waiting: Arc::default(),
             inner: RankedRwLock::new(Rank::Client, Inner::default()),
         }
     }
@@ -75,6 +80,10 @@ pub struct Client<P> {
     pub(crate) recorded: AtomicBool,
     /// It said RECLAIM_COMPLETE.
     pub(crate) complete: AtomicBool,
+    /// It was told that it will be notified of locks that it waits for.
+    told: AtomicBool,
+    /// Its places in queues for locks.
+    waiting: Arc<AtomicUsize>,
     pub(crate) inner: RankedRwLock<Inner<P>>,
 }
 
@@ -181,6 +190,32 @@ impl<P> Client<P> {
             opens: inner.opens.len(),
             lock_states: inner.locks.len(),
         }
+    }
+
+    /// Whether it was told that it will be notified of locks that it waits for ([`State::promise_notices`](crate::State::promise_notices)).
+    #[must_use]
+    pub fn expects_notices(&self) -> bool {
+        self.told.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn was_told(&self) {
+        if !self.expects_notices() {
+            self.told.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether something of it rests on being called: it expects notices, and has files open.
+    pub(crate) fn rests_on_callbacks(&self) -> bool {
+        self.expects_notices() && self.inner.read().holds_state()
+    }
+
+    /// A place in a queue for a lock, if it and its host may have one more.
+    pub(crate) fn place(&self) -> Option<Place> {
+        if self.waiting.load(Ordering::Relaxed) >= limits::WAITERS_PER_CLIENT_MAX {
+            return None;
+        }
+        let counted = self.holdings.take(What::Waiter)?;
+        Some(Place::new(counted, &self.waiting))
     }
 
     pub(crate) fn is_recorded(&self) -> bool {

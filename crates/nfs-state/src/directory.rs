@@ -73,8 +73,10 @@ pub struct SessionMade {
     pub sequence: u32,
     /// `csr_fore_chan_attrs`.
     pub fore: Channel,
-    /// `csr_back_chan_attrs`, and whether CREATE_SESSION4_FLAG_CONN_BACK_CHAN is in `csr_flags`.
+    /// `csr_back_chan_attrs`, if the server can call.
     pub back: Option<Channel>,
+    /// CREATE_SESSION4_FLAG_CONN_BACK_CHAN is in `csr_flags`.
+    pub is_bound_back: bool,
 }
 
 impl<P> Directory<P> {

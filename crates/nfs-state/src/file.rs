@@ -17,6 +17,7 @@ use std::sync::Arc;
 use self::waiters::Waiters;
 pub use self::waiters::{Notify, Wait};
 use crate::error::Error;
+use crate::host::Place;
 use crate::id::{ClientId, OwnerBytes};
 use crate::limits;
 use crate::range::{LockKind, Locked, Range, RangeTable, Step, Union};
@@ -154,6 +155,25 @@ impl FileState {
             .iter()
             .map(|l| (l.owner.clone(), l.range, l.kind))
             .collect()
+    }
+
+    /// How many wait for ranges.
+    #[must_use]
+    pub fn waiters(&self) -> usize {
+        self.inner.lock().waiters.len()
+    }
+
+    /// Who may try now, after time has passed: to be asked [`limits::CLAIM_MS_MAX`] after somebody was notified, as who
+    /// does not take up what it was promised stands in nobody's way then.
+    pub fn promises_lapsed(&self, now: Millis) -> Vec<Notify> {
+        self.inner.lock().wake(now)
+    }
+
+    /// Somebody could not be notified: it asks again by itself, and nothing is promised to it. Who may try instead.
+    pub fn could_not_tell(&self, notify: &Notify, now: Millis) -> Vec<Notify> {
+        let mut inner = self.inner.lock();
+        inner.waiters.forget(&notify.0);
+        inner.wake(now)
     }
 
     pub(crate) fn lock(&self) -> FileGuard<'_> {
@@ -374,8 +394,21 @@ impl FileGuard<'_> {
     }
 
     /// Puts a request that was denied into the queue. False where that is full: the client asks again by itself.
-    pub(crate) fn wait(&mut self, wait: Wait, now: Millis) -> bool {
-        self.inner.waiters.add(wait, now)
+    pub(crate) fn wait(
+        &mut self,
+        wait: Wait,
+        now: Millis,
+        place: impl FnOnce() -> Option<Place>,
+    ) -> bool {
+        self.inner.waiters.add(wait, now, place)
+    }
+
+    /// Nobody waits through this open any more. Who may try now.
+    pub(crate) fn leave(&mut self, key: OpenKey, now: Millis) -> Vec<Notify> {
+        match self.inner.waiters.leave(key) {
+            true => self.inner.wake(now),
+            false => Vec::new(),
+        }
     }
 
     /// How many ranges are locked.

@@ -39,6 +39,8 @@ pub struct Bounds {
     pub lock_states_max: usize,
     /// Locked ranges.
     pub ranges_max: usize,
+    /// Places in queues for locks.
+    pub waiters_max: usize,
 }
 
 impl Bounds {
@@ -49,6 +51,7 @@ impl Bounds {
         opens_max: limits::OPENS_MAX,
         lock_states_max: limits::LOCK_STATES_MAX,
         ranges_max: limits::RANGES_MAX,
+        waiters_max: limits::WAITERS_MAX,
     };
 }
 
@@ -60,9 +63,10 @@ pub(crate) enum What {
     Open,
     LockState,
     Range,
+    Waiter,
 }
 
-const KINDS: usize = What::Range as usize + 1;
+const KINDS: usize = What::Waiter as usize + 1;
 
 #[derive(Debug, Default)]
 struct Counts([AtomicUsize; KINDS]);
@@ -109,6 +113,7 @@ impl Totals {
             What::Open => self.bounds.opens_max,
             What::LockState => self.bounds.lock_states_max,
             What::Range => self.bounds.ranges_max,
+            What::Waiter => self.bounds.waiters_max,
         }
     }
 
@@ -181,6 +186,29 @@ impl Drop for Counted {
     fn drop(&mut self) {
         self.holdings.counts.sub(self.what, 1);
         self.holdings.totals.counts.sub(self.what, 1);
+    }
+}
+
+/// A place in a queue, counted for a client and its host for as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Place {
+    _counted: Counted,
+    of_client: Arc<AtomicUsize>,
+}
+
+impl Place {
+    pub(crate) fn new(counted: Counted, of_client: &Arc<AtomicUsize>) -> Self {
+        of_client.fetch_add(1, Ordering::Relaxed);
+        Self {
+            _counted: counted,
+            of_client: Arc::clone(of_client),
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.of_client.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

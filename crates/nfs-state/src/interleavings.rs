@@ -83,6 +83,7 @@ fn arrive(core: &Core, name: &str) -> Arc<Session<()>> {
         principal: &user(),
         fore: channel,
         back: None,
+        binds_back: false,
         connection: ConnId(1),
         nonce: 0,
     };

@@ -40,7 +40,7 @@
 //! let asked = ExchangeId { owner: &owner, verifier: Verifier([1; 8]), principal: &root, update: false, from };
 //! let exchanged = state.exchange_id(&asked, now)?;
 //! let asked = CreateSession { client: exchanged.client, sequence: exchanged.sequence, principal: &root,
-//!     fore: channel, back: None, connection: ConnId(1), nonce: 4711 };
+//!     fore: channel, back: None, binds_back: false, connection: ConnId(1), nonce: 4711 };
 //! let made = state.create_session(&asked, now)?.made;
 //!
 //! // A COMPOUND. The connection keeps the session.
@@ -132,8 +132,8 @@ mod sync;
 mod time;
 
 pub use client::{
-    BackChannel, Begun, Channel, Client, Direction, Holds, OpenState, SequenceCall, SequenceStatus,
-    Sequenced, Session,
+    BackChannel, Begun, Callback, CallbackAuth, CallbackEnd, Channel, Client, Direction, Holds,
+    OpenState, SequenceCall, SequenceStatus, Sequenced, Session,
 };
 pub use counters::{Count, Counters};
 pub use directory::SessionMade;

@@ -43,6 +43,9 @@ pub const OPERATIONS_MAX: u32 = 64;
 pub const CHANNEL_BYTES_MIN: u32 = 256;
 /// Operations of a callback: CB_SEQUENCE and one that it is sent for.
 pub const CALLBACK_OPERATIONS_MIN: u32 = 2;
+/// Slots of a way back that are tried, one after the other, with a client that counts its calls differently than the
+/// server.
+pub const BACK_SLOTS_MAX: u32 = 4;
 /// Bytes of one reply that is kept for a retry. Linux asks for 7584; replies that must be kept are far smaller.
 pub const CACHED_REPLY_BYTES_MAX: u32 = 8192;
 /// Bytes of replies that a session may keep whatever others do: a client's one slot works on when memory
@@ -73,6 +76,10 @@ pub const PENDING_PER_FILE_MAX: usize = 256;
 /// Requests that wait for a range of one file; a further one asks again by itself. Each unlock holds all of them
 /// against each other and against the locked ranges.
 pub const WAITERS_PER_FILE_MAX: usize = 256;
+/// Requests of one client that wait for ranges, in all files.
+pub const WAITERS_PER_CLIENT_MAX: usize = 4096;
+/// Requests of all clients that wait for ranges, of about 200 bytes each and at most 1.2 KiB.
+pub const WAITERS_MAX: usize = 65_536;
 /// Milliseconds that a waiter has for taking the range it was notified of, before others may. Notice and LOCK
 /// are one round trip each.
 pub const CLAIM_MS_MAX: u64 = 500;

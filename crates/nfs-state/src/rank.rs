@@ -2,7 +2,7 @@
 //! of a lower one while holding one. In builds with debug assertions, each thread keeps count and panics
 //! at the first breach, whether or not it would have been a deadlock that time.
 //!
-//! A slot's lock, a session's list of connections and the list inside [`Grace`](crate::grace) are taken with any
+//! A slot's lock, a session's paths and the list inside [`Grace`](crate::grace) are taken with any
 //! of the others held or none, and nothing is taken under them: they are leaves.
 
 use crate::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};

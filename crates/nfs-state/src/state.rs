@@ -141,13 +141,22 @@ impl<P> State<P> {
         begun
     }
 
-    /// `sr_status_flags` for a session.
+    /// `sr_status_flags` for a session: that its client cannot be called, where something rests on that. Where nothing
+    /// does, a client is not sent to repair what nobody uses.
     #[must_use]
     pub fn status_flags(&self, session: &Session<P>) -> StatusFlags {
-        let wants_back = session.back().is_some();
-        match wants_back && session.back_connections().is_empty() {
-            true => StatusFlags::CB_PATH_DOWN_SESSION,
-            false => StatusFlags::default(),
+        if !session.is_back_down() {
+            return StatusFlags::default();
+        }
+        let client = session.client();
+        match client.filter(|client| client.rests_on_callbacks()) {
+            None => StatusFlags::default(),
+            Some(client) if client.sessions().iter().any(|it| it.can_be_called()) => {
+                StatusFlags::CB_PATH_DOWN_SESSION
+            }
+            Some(_) => {
+                StatusFlags(StatusFlags::CB_PATH_DOWN.0 | StatusFlags::CB_PATH_DOWN_SESSION.0)
+            }
         }
     }
 

@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock, Weak};
 
 use super::Client;
+use super::back::{BackChannel, Callback, CallbackAuth, CallbackEnd, Direction, Paths};
 use crate::error::Error;
 use crate::gate::Gate;
 use crate::host::{Counted, Holdings};
@@ -10,7 +11,7 @@ use crate::id::{ClientId, ConnId, SessionId};
 use crate::limits;
 use crate::rank::{Rank, RankedMutex};
 use crate::slot::{ReplyBudget, Slot, is_assured};
-use crate::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use crate::time::Millis;
 
 /// What a channel carries (`channel_attrs4`): asked for by the client, or agreed.
@@ -65,40 +66,6 @@ impl Channel {
     }
 }
 
-/// The way back to a client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BackChannel {
-    /// The program that the client answers to (`csa_cb_program`).
-    pub program: u32,
-    /// What was agreed.
-    pub channel: Channel,
-}
-
-/// What a connection is used for (`channel_dir_from_server4`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// Calls of the client.
-    Fore,
-    /// Calls of the server.
-    Back,
-    /// Both.
-    Both,
-}
-
-impl Direction {
-    const fn has_back(self) -> bool {
-        matches!(self, Self::Back | Self::Both)
-    }
-
-    const fn and(self, other: Self) -> Self {
-        match (self, other) {
-            (Self::Fore, Self::Fore) => Self::Fore,
-            (Self::Back, Self::Back) => Self::Back,
-            _ => Self::Both,
-        }
-    }
-}
-
 /// A session of a client. Connections keep it as they use it; it is over when its gate is closed.
 #[derive(Debug)]
 pub struct Session<P> {
@@ -106,7 +73,6 @@ pub struct Session<P> {
     client_id: ClientId,
     pub(super) client: Weak<Client<P>>,
     channel: Channel,
-    back: Option<BackChannel>,
     /// Made piece by piece, as slots are used for the first time.
     pieces: Box<[OnceLock<Piece>]>,
     /// How many slots the client was last asked to use.
@@ -118,7 +84,9 @@ pub struct Session<P> {
     _counted: Counted,
     pub(super) budget: Arc<ReplyBudget>,
     pub(super) gate: Gate,
-    connections: RankedMutex<Vec<(ConnId, Direction)>>,
+    paths: RankedMutex<Paths>,
+    /// What [`Paths::is_down`] says, to be asked with each SEQUENCE.
+    is_back_down: AtomicBool,
 }
 
 type Piece = Box<[RankedMutex<Slot>]>;
@@ -143,7 +111,6 @@ impl<P> Session<P> {
             client_id: parts.client_id,
             client: parts.client,
             channel: parts.channel,
-            back: parts.back,
             pieces: (0..pieces).map(|_| OnceLock::new()).collect(),
             told: AtomicU32::new(parts.channel.slots_max),
             held: AtomicUsize::new(0),
@@ -151,7 +118,8 @@ impl<P> Session<P> {
             _counted: parts.counted,
             budget: parts.budget,
             gate: Gate::new(),
-            connections: RankedMutex::new(Rank::Leaf, Vec::new()),
+            paths: RankedMutex::new(Rank::Leaf, Paths::new(parts.back)),
+            is_back_down: AtomicBool::new(false),
         }
     }
 
@@ -167,16 +135,20 @@ impl<P> Session<P> {
         self.client_id
     }
 
+    pub(crate) fn client(&self) -> Option<Arc<Client<P>>> {
+        self.client.upgrade()
+    }
+
     /// What was agreed about calls of the client.
     #[must_use]
     pub const fn channel(&self) -> Channel {
         self.channel
     }
 
-    /// The way back, if the client wants one.
+    /// The way back, if the client offered one that the server can use.
     #[must_use]
-    pub const fn back(&self) -> Option<BackChannel> {
-        self.back
+    pub fn back(&self) -> Option<BackChannel> {
+        self.paths.lock().agreed().cloned()
     }
 
     /// Whether it was destroyed. A connection that keeps it looks it up anew then, and finds nothing.
@@ -187,42 +159,62 @@ impl<P> Session<P> {
 
     /// Notes that the session is used over `connection` (BIND_CONN_TO_SESSION, or a first SEQUENCE there). What the
     /// connection is used for now. A connection beyond [`limits::CONNECTIONS_PER_SESSION_MAX`] may call, and is not
-    /// called.
+    /// called. Where calls of the server failed, binding one for them says that they are to be tried again.
     pub fn bind(&self, connection: ConnId, direction: Direction) -> Direction {
-        let mut connections = self.connections.lock();
-        if let Some((_, known)) = connections.iter_mut().find(|(id, _)| *id == connection) {
-            *known = known.and(direction);
-            return *known;
-        }
-        if connections.len() >= limits::CONNECTIONS_PER_SESSION_MAX {
-            return Direction::Fore;
-        }
-        connections.push((connection, direction));
-        direction
+        self.with_paths(|paths| paths.bind(connection, direction))
     }
 
     /// The connection has ended.
     pub fn unbind(&self, connection: ConnId) {
-        self.connections.lock().retain(|(id, _)| *id != connection);
+        self.with_paths(|paths| paths.unbind(connection));
+    }
+
+    /// BACKCHANNEL_CTL: the client answers to another program, or wants to be told otherwise who calls. Of no effect on a
+    /// session without a way back.
+    pub fn change_back(&self, program: u32, auth: CallbackAuth) {
+        self.with_paths(|paths| paths.change(program, auth));
+    }
+
+    /// Begins a call of the server: none where there is no way to the client, and while another one is in flight.
+    #[must_use]
+    pub fn call_back(&self) -> Option<Callback> {
+        self.paths.lock().begin(self.id)
+    }
+
+    /// How a call of the server ended. True if it is worth being made again, now: the client is there, and has not carried
+    /// it out. That ends by itself: each time costs a connection or a slot of the session.
+    pub fn called_back(&self, callback: &Callback, how: CallbackEnd) -> bool {
+        self.with_paths(|paths| paths.end(callback, how))
+    }
+
+    fn with_paths<T>(&self, change: impl FnOnce(&mut Paths) -> T) -> T {
+        let mut paths = self.paths.lock();
+        let done = change(&mut paths);
+        self.is_back_down.store(paths.is_down(), Ordering::Release);
+        done
+    }
+
+    /// Whether the client was to be called over this session, and cannot be now. One atomic load.
+    pub(crate) fn is_back_down(&self) -> bool {
+        self.is_back_down.load(Ordering::Acquire)
+    }
+
+    /// Whether the client can be called over this session, as far as is known.
+    #[must_use]
+    pub fn can_be_called(&self) -> bool {
+        !self.is_over() && self.paths.lock().is_up()
     }
 
     /// Whether it is used over this connection.
     #[must_use]
     pub fn is_bound(&self, connection: ConnId) -> bool {
-        self.connections
-            .lock()
-            .iter()
-            .any(|(id, _)| *id == connection)
+        self.paths.lock().is_bound(connection)
     }
 
     /// Connections over which the client can be called, the oldest first.
     #[must_use]
     pub fn back_connections(&self) -> Vec<ConnId> {
-        let connections = self.connections.lock();
-        let back = connections
-            .iter()
-            .filter(|(_, direction)| direction.has_back());
-        back.map(|(id, _)| *id).collect()
+        self.paths.lock().back_connections().collect()
     }
 
     /// Ends it. False while requests are in progress in it, besides the one that asks if `own`.

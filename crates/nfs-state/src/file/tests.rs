@@ -49,7 +49,14 @@ fn wait(file: &FileState, locked: &Locked<LockOwner>, now: u64) -> bool {
         kind: locked.kind,
         open: None,
     };
-    file.lock().wait(wait, Millis(now))
+    file.lock().wait(wait, Millis(now), || Some(place()))
+}
+
+/// A place in a queue, of a host that may have many.
+fn place() -> Place {
+    let totals = Arc::new(crate::host::Totals::new(crate::host::Bounds::DEFAULT));
+    let holdings = Arc::new(crate::host::Holdings::new(totals));
+    Place::new(holdings.count(crate::host::What::Waiter), &Arc::default())
 }
 
 fn unlock(file: &FileState, name: &str, range: Range, now: u64) -> Vec<LockOwner> {
@@ -261,5 +268,64 @@ fn too_many_ranges_are_refused() {
         let (held, error) = refused.expect("there is a bound");
         assert_eq!(error, RangeConflict::Full);
         assert_eq!(held as usize, limits::RANGES_PER_FILE_MAX - 1);
+    });
+}
+
+#[test]
+fn who_cannot_be_told_gives_way_to_the_next() {
+    alone(|| {
+        let file = FileState::new();
+        let all = |name| wanted(name, Range::WHOLE, LockKind::Write);
+        lock(&file, &all("holder"), 0).expect("free");
+        for name in ["deaf", "next"] {
+            assert!(wait(&file, &all(name), 0));
+        }
+        let told = file
+            .lock()
+            .unlock(&owner("holder"), Range::WHOLE, Millis(0))
+            .expect("nothing is under way");
+        assert_eq!(told[0].0.owner, owner("deaf"));
+        let next = file.could_not_tell(&told[0], Millis(0));
+        assert_eq!(next.len(), 1);
+        assert_eq!(next[0].0.owner, owner("next"));
+        lock(&file, &all("next"), 0).expect("promised");
+        assert_eq!(file.waiters(), 0);
+    });
+}
+
+#[test]
+fn the_next_is_told_when_a_promise_lapsed() {
+    alone(|| {
+        let file = FileState::new();
+        let all = |name| wanted(name, Range::WHOLE, LockKind::Write);
+        lock(&file, &all("holder"), 0).expect("free");
+        for name in ["killed", "next"] {
+            assert!(wait(&file, &all(name), 0));
+        }
+        assert_eq!(unlock(&file, "holder", Range::WHOLE, 0), [owner("killed")]);
+        let early = file.promises_lapsed(Millis(limits::CLAIM_MS_MAX - 1));
+        assert!(early.is_empty(), "{early:?}");
+        let told = file.promises_lapsed(Millis(limits::CLAIM_MS_MAX));
+        assert_eq!(told[0].0.owner, owner("next"));
+    });
+}
+
+#[test]
+fn who_finds_no_place_is_not_in_the_queue() {
+    alone(|| {
+        let file = FileState::new();
+        let wait = Wait {
+            owner: owner("a"),
+            range: Range::WHOLE,
+            kind: LockKind::Write,
+            open: Some(7),
+        };
+        assert!(!file.lock().wait(wait.clone(), Millis(0), || None));
+        assert_eq!(file.waiters(), 0);
+        assert!(file.lock().wait(wait, Millis(0), || Some(place())));
+        file.lock().leave((CLIENT, 8), Millis(0));
+        assert_eq!(file.waiters(), 1, "it waits through another open");
+        file.lock().leave((CLIENT, 7), Millis(0));
+        assert_eq!(file.waiters(), 0);
     });
 }

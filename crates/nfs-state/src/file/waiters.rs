@@ -8,8 +8,10 @@
 use std::collections::VecDeque;
 
 use super::LockOwner;
+use crate::host::Place;
 use crate::limits;
 use crate::range::{LockKind, Locked, Range};
+use crate::share::OpenKey;
 use crate::time::Millis;
 
 /// A request that was denied and is to be told when it may be tried again.
@@ -40,6 +42,7 @@ struct Waiter {
     asked: Millis,
     /// Until when the range is promised to it.
     promised_until: Option<Millis>,
+    _place: Place,
 }
 
 impl Waiter {
@@ -50,8 +53,13 @@ impl Waiter {
 }
 
 impl Waiters {
-    /// Adds a waiter, or notes that one that is there has asked again: it keeps its place.
-    pub(super) fn add(&mut self, wait: Wait, now: Millis) -> bool {
+    /// Adds a waiter, if there is a `place` for it, or notes that one that is there has asked again: it keeps its place.
+    pub(super) fn add(
+        &mut self,
+        wait: Wait,
+        now: Millis,
+        place: impl FnOnce() -> Option<Place>,
+    ) -> bool {
         if let Some(waiter) = self.0.iter_mut().find(|w| w.wait == wait) {
             waiter.asked = now;
             return true;
@@ -59,10 +67,14 @@ impl Waiters {
         if self.0.len() >= limits::WAITERS_PER_FILE_MAX {
             return false;
         }
+        let Some(place) = place() else {
+            return false;
+        };
         self.0.push_back(Waiter {
             wait,
             asked: now,
             promised_until: None,
+            _place: place,
         });
         true
     }
@@ -121,6 +133,25 @@ impl Waiters {
 
     pub(super) fn remove(&mut self, gone: impl Fn(&LockOwner) -> bool) {
         self.0.retain(|w| !gone(&w.wait.owner));
+    }
+
+    /// Forgets who waits through this open. Whether there was anybody.
+    pub(super) fn leave(&mut self, key: OpenKey) -> bool {
+        let before = self.0.len();
+        self.0.retain(|w| {
+            let wait = &w.wait;
+            wait.owner.client() != Some(key.0) || wait.open != Some(key.1)
+        });
+        self.0.len() < before
+    }
+
+    /// Forgets one waiter.
+    pub(super) fn forget(&mut self, wait: &Wait) {
+        self.0.retain(|w| w.wait != *wait);
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -56,8 +56,10 @@ pub struct CreateSession<'a> {
     pub principal: &'a Principal,
     /// `csa_fore_chan_attrs`.
     pub fore: Channel,
-    /// `csa_back_chan_attrs` and `csa_cb_program`, if CREATE_SESSION4_FLAG_CONN_BACK_CHAN is set.
+    /// `csa_back_chan_attrs`, `csa_cb_program` and one of `csa_sec_parms`, if the server can call so.
     pub back: Option<BackChannel>,
+    /// The connection is for calls of the server, too (CREATE_SESSION4_FLAG_CONN_BACK_CHAN). Of no effect without `back`.
+    pub binds_back: bool,
     /// The connection it came over: it is bound.
     pub connection: ConnId,
     /// Bits that nobody can guess, for the session's name.
@@ -192,13 +194,14 @@ impl<P> State<P> {
         now: Millis,
     ) -> Result<Created<P>, Error> {
         let fore = asked.fore.agreed(self.config.fore)?;
-        let back = match asked.back {
-            Some(BackChannel { program, channel }) => Some(BackChannel {
-                program,
-                channel: channel.agreed(self.config.back)?,
+        let back = match &asked.back {
+            Some(back) => Some(BackChannel {
+                channel: back.channel.agreed(self.config.back)?,
+                ..back.clone()
             }),
             None => None,
         };
+        let back_agreed = back.as_ref().map(|back| back.channel);
         let (client, released) = self.confirmed(directory, asked, now)?;
         let mut inner = client.inner.write();
         if inner.sessions.len() >= limits::SESSIONS_PER_CLIENT_MAX {
@@ -219,7 +222,8 @@ impl<P> State<P> {
             holdings: Arc::clone(&client.holdings),
             counted,
         }));
-        let direction = if back.is_some() {
+        let is_bound_back = asked.binds_back && back_agreed.is_some();
+        let direction = if is_bound_back {
             Direction::Both
         } else {
             Direction::Fore
@@ -233,7 +237,8 @@ impl<P> State<P> {
                 session: id,
                 sequence: asked.sequence,
                 fore,
-                back: back.map(|back| back.channel),
+                back: back_agreed,
+                is_bound_back,
             },
             session: Some(session),
             released,

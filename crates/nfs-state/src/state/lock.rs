@@ -118,7 +118,7 @@ impl<P> State<P> {
         if !client.holdings.has_room(What::Range) {
             return Err(self.over_limit(Count::LocksFull).into());
         }
-        let reserved = self.reserve(&open, locked, args.wait && !claim.is_reclaim(), now);
+        let reserved = self.reserve(client, &open, locked, args.wait && !claim.is_reclaim(), now);
         match reserved {
             Ok(number) => Ok(Reservation {
                 client: Arc::clone(client),
@@ -167,6 +167,7 @@ impl<P> State<P> {
 
     fn reserve(
         &self,
+        client: &Client<P>,
         open: &OpenState<P>,
         locked: Locked<LockOwner>,
         wait: bool,
@@ -181,7 +182,7 @@ impl<P> State<P> {
                 kind: locked.kind,
                 open: Some(open.key.1),
             };
-            if !file.wait(waits, now) {
+            if !file.wait(waits, now, || client.place()) {
                 self.counters.add(Count::WaitersFull);
             }
             return free.map(|()| 0);
@@ -246,6 +247,16 @@ impl<P> State<P> {
         })?;
         let stateid = inner.locks.changed(counter).ok_or(Error::BadStateId)?;
         Ok(Unlocked { stateid, notify })
+    }
+
+    /// Whether who is denied a lock in a file that this request opens may be told that it will be notified
+    /// (OPEN4_RESULT_MAY_NOTIFY_LOCK): there is a way back to the client. From then on SEQUENCE says where that is missing.
+    pub fn promise_notices(&self, by: &Sequenced<P>) -> bool {
+        let can_be_called = by.session().can_be_called();
+        if can_be_called {
+            by.client().was_told();
+        }
+        can_be_called
     }
 
     /// Whom to tell what, for a notice that something gave rise to. None if its client is gone, or waits through no open.

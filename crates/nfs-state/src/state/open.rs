@@ -185,7 +185,9 @@ impl<P> Inner<P> {
         }
         let mut file = open.file().lock();
         file.remove_share(open.key);
-        if !owners.is_empty() {
+        if owners.is_empty() {
+            drop(file);
+        } else {
             let before = file.range_count();
             let notify = file.release(|owner| owners.contains(owner), now);
             holdings.changed(What::Range, before, file.range_count());
@@ -193,5 +195,7 @@ impl<P> Inner<P> {
             drop(file);
             released.note(open.file(), notify, behind);
         }
+        let notify = open.file().lock().leave(open.key, now);
+        released.note(open.file(), notify, false);
     }
 }

@@ -11,11 +11,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use nfs_state::{
-    Admission, Begun, Bits, Bounds, Channel, Claim, ClientId, Completion, Config, ConnId,
-    CreateSession, Created, Digest, Epoch, Error, ExchangeId, Exchanged, Expiry, FileState, Host,
-    LockArgs, LockKind, LockRefused, Locker, Millis, NewPermit, OpenArgs, OpenState, Origin,
-    OwnerBytes, Principal, Range, Record, Recovered, Refused, Released, SequenceCall, Sequenced,
-    Session, Share, State, StateId, Verifier, Why,
+    Admission, BackChannel, Begun, Bits, Bounds, CallbackAuth, Channel, Claim, ClientId,
+    Completion, Config, ConnId, CreateSession, Created, Digest, Epoch, Error, ExchangeId,
+    Exchanged, Expiry, FileState, Host, LockArgs, LockKind, LockRefused, Locker, Millis, NewPermit,
+    OpenArgs, OpenState, Origin, OwnerBytes, Principal, Range, Record, Recovered, Refused,
+    Released, SequenceCall, Sequenced, Session, Share, State, StateId, Verifier, Why,
 };
 
 /// What the tests pin with an open: nothing.
@@ -139,6 +139,7 @@ impl Server {
             principal: &principal(user),
             fore: CHANNEL,
             back: None,
+            binds_back: false,
             connection: ConnId(1),
             nonce: 0,
         };
@@ -294,6 +295,16 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
+    /// The client's end of a session that was just made.
+    pub(crate) fn of(id: ClientId, session: Arc<Session<Pin>>) -> Self {
+        let sequence = Cell::new(0);
+        Self {
+            id,
+            session,
+            sequence,
+        }
+    }
+
     /// The next request.
     pub(crate) fn request(&self, server: &Server) -> Sequenced<Pin> {
         self.try_request(server).expect("it is the next sequence")
@@ -354,5 +365,21 @@ fn open_args(owner: &str, file: &Arc<FileState>, access: Bits, deny: Bits) -> Op
         file: Arc::clone(file),
         pin: (),
         share: Share::new(access, deny).expect("some access"),
+    }
+}
+
+/// How the server calls a client that does not mind who it is.
+pub(crate) fn no_auth() -> CallbackAuth {
+    CallbackAuth {
+        flavor: 0,
+        body: Arc::default(),
+    }
+}
+
+pub(crate) fn way_back() -> BackChannel {
+    BackChannel {
+        program: 0x4000_0000,
+        auth: no_auth(),
+        channel: CHANNEL,
     }
 }

@@ -284,6 +284,7 @@ pub(super) async fn create_session(
         principal: &principal(cx)?,
         fore: channel(&args.fore_chan_attrs),
         back: None,
+        binds_back: false,
         connection: ConnId(cx.peer.connection()),
         nonce: u32::from_ne_bytes(nonce),
     };
