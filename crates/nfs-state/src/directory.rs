@@ -107,6 +107,11 @@ impl<P> Directory<P> {
         })
     }
 
+    /// Whether anybody waits for a lock.
+    pub(crate) fn has_waiters(&self) -> bool {
+        self.totals.has_any(What::Waiter)
+    }
+
     pub(crate) fn candidate_count(&self) -> usize {
         self.candidates.len()
     }

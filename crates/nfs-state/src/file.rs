@@ -163,6 +163,11 @@ impl FileState {
         self.inner.lock().waiters.len()
     }
 
+    /// Whether others than this client wait for ranges.
+    pub(crate) fn is_waited_for_by_others(&self, client: ClientId) -> bool {
+        self.inner.lock().waiters.has_others(client)
+    }
+
     /// Who may try now, after time has passed: to be asked [`limits::CLAIM_MS_MAX`] after somebody was notified, as who
     /// does not take up what it was promised stands in nobody's way then.
     pub fn promises_lapsed(&self, now: Millis) -> Vec<Notify> {

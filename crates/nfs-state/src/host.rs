@@ -117,6 +117,10 @@ impl Totals {
         }
     }
 
+    pub(crate) fn has_any(&self, what: What) -> bool {
+        self.counts.get(what) > 0
+    }
+
     fn free(&self, what: What) -> usize {
         self.max(what).saturating_sub(self.counts.get(what))
     }

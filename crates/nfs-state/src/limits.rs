@@ -80,6 +80,9 @@ pub const WAITERS_PER_FILE_MAX: usize = 256;
 pub const WAITERS_PER_CLIENT_MAX: usize = 4096;
 /// Requests of all clients that wait for ranges, of about 200 bytes each and at most 1.2 KiB.
 pub const WAITERS_MAX: usize = 65_536;
+/// Locks of a client whose lease is over that one tick looks at, for somebody who waits in their files; who does has to
+/// ask again by itself beyond it.
+pub const LOCKS_LOOKED_AT_MAX: usize = 1024;
 /// Milliseconds that a waiter has for taking the range it was notified of, before others may. Notice and LOCK
 /// are one round trip each.
 pub const CLAIM_MS_MAX: u64 = 500;

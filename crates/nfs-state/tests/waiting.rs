@@ -10,7 +10,7 @@ use nfs_state::{
     Bits, CallbackEnd, Claim, ConnId, CreateSession, Direction, FileState, LockArgs, LockKind,
     LockOwner, LockRefused, Locker, Notify, OpenState, Range, StateId, StatusFlags, Why, limits,
 };
-use support::{CHANNEL, Peer, Pin, Server, bytes, file, principal, way_back};
+use support::{CHANNEL, LEASE, Peer, Pin, Server, bytes, file, principal, way_back};
 
 /// A client that can be called over connection 1.
 fn with_way_back(server: &mut Server, name: &str) -> Peer {
@@ -131,6 +131,27 @@ fn what_ends_a_lock_tells_who_waits_for_it() {
         assert_eq!(told, ["b"], "{how}");
         assert!(Arc::ptr_eq(&released.notify[0].0, &file));
     }
+}
+
+#[test]
+fn who_is_away_is_expired_when_somebody_waits_for_its_lock() {
+    let mut server = Server::new();
+    let (a, b) = (server.join("a"), server.join("b"));
+    let file = file();
+    let opens = [&a, &b].map(|peer| open(&mut server, peer, &file));
+    wait(&mut server, &a, &opens[0], "a").expect("free");
+    server.pass(LEASE);
+    assert!(wait(&mut server, &b, &opens[1], "b").is_err());
+    assert!(server.state.tick(server.now()).expire.is_empty());
+    server.pass(1);
+    assert_eq!(server.state.tick(server.now()).expire, [a.id]);
+    let released = server.expire(a.id, Why::LeaseOver).expect("gone");
+    let told = owners(released.notify.iter().map(|(_, notify)| notify));
+    assert_eq!(told, ["b"]);
+    // Without anybody who waits, it would keep what it has.
+    wait(&mut server, &b, &opens[1], "b").expect("promised");
+    server.pass(LEASE + 1);
+    assert!(server.state.tick(server.now()).expire.is_empty());
 }
 
 #[test]

@@ -115,6 +115,10 @@ impl<P> Locks<P> {
         self.by_counter.get(&counter)
     }
 
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &LockState<P>> {
+        self.by_counter.values()
+    }
+
     pub(crate) fn clear(&mut self) {
         self.by_counter.clear();
         self.by_owner.clear();

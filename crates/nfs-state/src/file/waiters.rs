@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 
 use super::LockOwner;
 use crate::host::Place;
+use crate::id::ClientId;
 use crate::limits;
 use crate::range::{LockKind, Locked, Range};
 use crate::share::OpenKey;
@@ -148,6 +149,11 @@ impl Waiters {
     /// Forgets one waiter.
     pub(super) fn forget(&mut self, wait: &Wait) {
         self.0.retain(|w| w.wait != *wait);
+    }
+
+    pub(super) fn has_others(&self, client: ClientId) -> bool {
+        let mut owners = self.0.iter().map(|w| &w.wait.owner);
+        owners.any(|owner| owner.client() != Some(client))
     }
 
     pub(super) fn len(&self) -> usize {

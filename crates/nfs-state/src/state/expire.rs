@@ -105,6 +105,7 @@ impl<P> State<P> {
     pub fn tick(&self, now: Millis) -> Tick {
         let lease_ms = self.config.lease_ms;
         self.directory.write().drop_candidates(now, lease_ms);
+        let somebody_waits = self.directory.read().has_waiters();
         let mut away: Vec<Arc<Client<P>>> = {
             let directory = self.directory.read();
             let over = directory
@@ -122,7 +123,8 @@ impl<P> State<P> {
         for client in &away {
             let is_due = too_many.gives_way(client.from().host)
                 || client.lease_is_over(now, keep_ms)
-                || !client.inner.read().holds_state();
+                || !client.inner.read().holds_state()
+                || (somebody_waits && client.is_waited_for());
             match is_due && tick.expire.len() < limits::EXPIRIES_PER_TICK_MAX {
                 true => tick.expire.push(client.id),
                 false => tick.courtesy += 1,
@@ -189,6 +191,13 @@ impl<P> Client<P> {
             owner: self.owner.clone(),
             client: self.id,
         })
+    }
+
+    /// Whether another client waits in a file in which it has locks, of which so many are looked at.
+    fn is_waited_for(&self) -> bool {
+        let inner = self.inner.read();
+        let mut locks = inner.locks.iter().take(limits::LOCKS_LOOKED_AT_MAX);
+        locks.any(|lock| lock.open.file().is_waited_for_by_others(self.id))
     }
 
     /// Ends all its sessions; nobody makes another one, as its gate is sealed.
