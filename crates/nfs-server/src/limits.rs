@@ -258,6 +258,21 @@ pub const COPY_BYTES_MAX: u64 = 64 << 20;
 pub const EXPIRIES_PER_OPERATION_MAX: usize = 3;
 /// Sessions that one connection is taken out of when it ends; those of more are told of it by nothing but silence.
 pub const ENDINGS_PER_CONNECTION_MAX: usize = 64;
+/// Seconds in which a client answers a call of the server. It is a hint to a client that asks by itself every 30 s; who
+/// takes longer is not called until it binds a connection anew.
+pub const CALLBACK_SECONDS_MAX: u64 = 5;
+/// Bytes of a client's reply to a call of the server: two results and a tag, some 150.
+pub const CALLBACK_REPLY_BYTES_MAX: usize = 4096;
+/// Calls of the server in flight over one connection; of each session one.
+pub const CALLBACKS_PER_CONNECTION_MAX: usize = 16;
+/// Calls of the server in flight to the clients of one host: so many may not answer, each for its time.
+pub const CALLBACKS_PER_HOST_MAX: usize = 64;
+/// Calls of the server in flight to all clients, of about 2 KiB each.
+pub const CALLBACKS_MAX: usize = 4096;
+/// Waiters that are to be told through one session and were not yet: as many as can wait in one file.
+pub const NOTICES_PER_SESSION_MAX: usize = nfs_state::limits::WAITERS_PER_FILE_MAX;
+/// Waiters that are to be told and were not yet, of all clients; of about 300 bytes each, and at most 2.5 KiB.
+pub const NOTICES_MAX: usize = 16_384;
 /// Bytes of replies that all sessions together keep for repeated calls, beyond what each has for sure.
 pub const KEPT_REPLIES_BYTES_MAX: usize = 64 << 20;
 /// Seconds that a client's state is kept after its last call, where nothing is configured.

@@ -24,6 +24,7 @@ use tokio::sync::{mpsc, watch};
 use self::ebb::Ebb;
 use crate::exports::ExportTable;
 use crate::exports::config::{Config, EngineChoice};
+use crate::front::nfs4::notify_waiters;
 use crate::front::service::Service;
 use crate::host::call_notes::CallNotes;
 use crate::host::confinement;
@@ -365,6 +366,7 @@ impl Server {
             tokio::spawn(sweep_idle(Arc::clone(&self.service))),
             tokio::spawn(sweep_staged(Arc::clone(&self.service.vfs))),
             tokio::spawn(tick(Arc::clone(&self.service))),
+            tokio::spawn(notify(Arc::clone(&self.service))),
         ];
         let accepting = self.accept();
         tokio::select! {
@@ -518,6 +520,13 @@ async fn tick(service: Arc<Service>) {
     }
 }
 
+/// Tells NFSv4 clients of locks that they wait for.
+async fn notify(service: Arc<Service>) {
+    if let Some(states) = service.states.clone() {
+        notify_waiters(&service, states).await;
+    }
+}
+
 /// Has ends of WRITEs written that wait for a neighbour for long.
 async fn sweep_staged(vfs: Arc<Vfs>) {
     loop {
@@ -651,6 +660,7 @@ pub(crate) fn make_service(
         mounts: Default::default(),
         versions,
         states: states.map(Arc::new),
+        lines: Arc::default(),
         groups: Arc::default(),
         server_groups: config.server.server_groups,
     })

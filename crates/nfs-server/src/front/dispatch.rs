@@ -372,7 +372,7 @@ pub(crate) async fn answer(mut cx: Context, call: Call) -> Answer {
         Some(apart) => apart.begun.header.attach(&record),
         None => match CallHeader::decode(&mut decoder) {
             Ok(header) => header,
-            Err(error) => return refuse_call(&cx, &error),
+            Err(error) => return refuse_call(&cx, &error, &record),
         },
     };
     cx.caller.call.xid = header.xid;
@@ -701,15 +701,17 @@ fn deny(cx: &Context, header: &CallHeader<'_>, stat: AuthStat) -> Answer {
     Answer::Reply(Reply::of(&ReplyHeader::denied(header.xid, rejected)))
 }
 
-fn refuse_call(cx: &Context, error: &CallError) -> Answer {
+fn refuse_call(cx: &Context, error: &CallError, record: &[u8]) -> Answer {
     let counters = &cx.service.counters;
     if let Some(header) = error.reply() {
         count(&counters.denied);
         return Answer::Reply(Reply::of(&header));
     }
-    if let CallError::Reply { .. } = error {
-        // The server sends no calls, so none waits for it; the stream goes on behind it.
-        count(&counters.stray_replies);
+    if let CallError::Reply { xid } = *error {
+        // Where no call waits for it, the stream goes on behind it all the same.
+        if !cx.peer.line().answered(xid, record) {
+            count(&counters.stray_replies);
+        }
         return Answer::Nothing;
     }
     count(&counters.bad_records);

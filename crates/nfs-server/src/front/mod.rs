@@ -11,7 +11,7 @@ pub(crate) mod first_uses;
 mod lines;
 pub(crate) mod mount3;
 pub(crate) mod nfs3;
-mod nfs4;
+pub(crate) mod nfs4;
 mod nlm4;
 pub(crate) mod pace;
 pub(crate) mod service;

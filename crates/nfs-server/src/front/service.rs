@@ -20,6 +20,7 @@ use crate::operate::blocks::BlockList;
 use crate::operate::counters::Counters;
 use crate::operate::notices::Notices;
 use crate::rpc::caller::{Caller, WireIdentity};
+use crate::rpc::line::Lines;
 use crate::rpc::reply_cache::ReplyCache;
 use crate::rpc::standing::Standing;
 use crate::state::States;
@@ -46,6 +47,8 @@ pub(crate) struct Service {
     pub(crate) versions: Versions,
     /// The state of NFSv4's clients, if a minor version of it is among them.
     pub(crate) states: Option<Arc<States>>,
+    /// The connections over which clients may be called.
+    pub(crate) lines: Arc<Lines>,
     pub(crate) groups: Arc<GroupLists>,
     /// Use the server's own group list of a uid instead of the one in AUTH_SYS.
     pub(crate) server_groups: bool,

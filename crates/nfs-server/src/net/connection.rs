@@ -51,8 +51,6 @@ pub(crate) struct Connection {
     origin: Arc<Origin>,
     output: RefCell<Output>,
     in_flight: Cell<usize>,
-    /// Tells the sending half that something is to be sent, or that the connection ends.
-    to_send: Notify,
     /// Tells the receiving half that there is room for calls again.
     room: Notify,
     turns: ConnectionTurns,
@@ -116,7 +114,6 @@ pub(crate) async fn serve(shard: Rc<Shard>, stream: TcpStream, entered: &Entered
         origin,
         output: RefCell::default(),
         in_flight: Cell::new(0),
-        to_send: Notify::new(),
         room: Notify::new(),
         turns,
         receiving_turn: Rc::default(),
@@ -439,7 +436,8 @@ impl Connection {
     /// Sends what could not be sent at once, and what calls that ran on have answered.
     async fn send(&self) -> Result<(), End> {
         loop {
-            self.to_send.notified().await;
+            self.to_send().notified().await;
+            self.take_callbacks();
             let mut progress = Progress::new();
             loop {
                 self.wait_to_send().await;
@@ -458,6 +456,18 @@ impl Connection {
                     progress.wait(pressed, self.stream.writable()).await?;
                 }
             }
+        }
+    }
+
+    /// Tells the sending half that something is to be sent, or that the connection ends.
+    fn to_send(&self) -> &Notify {
+        &self.from.line().to_send
+    }
+
+    /// Takes calls of the server to be sent among the replies: few, and short.
+    fn take_callbacks(&self) {
+        while let Some(record) = self.from.line().next_unsent() {
+            push(self, Reply::again(record));
         }
     }
 
@@ -481,7 +491,7 @@ impl Connection {
         let cost = self.cost_to_send();
         // Little goes out with what else is done; much is sent when the event loop has looked.
         if self.turns.has_to_wait(cost) || (cost > 0 && self.turns.has_to_pause()) {
-            self.to_send.notify_one();
+            self.to_send().notify_one();
             return Ok(Flushed::Some);
         }
         self.flush_now()
@@ -508,7 +518,7 @@ impl Connection {
             flushed
         };
         if flushed != Flushed::All {
-            self.to_send.notify_one();
+            self.to_send().notify_one();
         }
         let done = flushed == Flushed::All;
         let was_unsent = self.figures.unsent.load(Ordering::Relaxed);
@@ -594,7 +604,7 @@ impl Connection {
             match self.flush_now() {
                 Err(_) => return,
                 Ok(Flushed::All) if self.in_flight.get() == 0 => break,
-                Ok(Flushed::All) => self.to_send.notified().await,
+                Ok(Flushed::All) => self.to_send().notified().await,
                 Ok(Flushed::Some | Flushed::UntilFull) => {
                     if self.stream.writable().await.is_err() {
                         return;
@@ -638,6 +648,7 @@ impl Connection {
     fn close(&self) {
         self.closed.set(true);
         self.gone.notify_waiters();
+        self.from.line().end();
         // Replies to calls before one that broke the protocol: as far as they go at once.
         let unsent = self.flush_now().is_err();
         drop(self.output.take());
@@ -697,7 +708,7 @@ impl Drop for Running {
         self.0.figures.in_flight.fetch_sub(1, Ordering::Relaxed);
         let counters = &self.0.shard.service.counters;
         counters.calls_running.fetch_sub(1, Ordering::Relaxed);
-        self.0.to_send.notify_one();
+        self.0.to_send().notify_one();
         self.0.room.notify_one();
     }
 }

@@ -16,9 +16,11 @@
 use std::cell::{Cell, RefCell};
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Instant;
 
 use crate::limits;
+use crate::rpc::line::Line;
 
 /// Stands for one client: an address with a machine name, a connection where nothing tells machines apart, or
 /// the client id of NFSv4.
@@ -82,6 +84,8 @@ pub(crate) struct Peer {
     hasher: RandomState,
     addr: IpAddr,
     connection: u64,
+    /// Calls of the server to it.
+    line: Arc<Line>,
     unnamed: ClientId,
     /// What is to be done when the connection has ended.
     at_end: RefCell<Vec<Box<dyn FnOnce()>>>,
@@ -102,6 +106,7 @@ impl Peer {
             hasher,
             addr,
             connection,
+            line: Line::new(connection),
             at_end: RefCell::default(),
             last: RefCell::default(),
             used: RefCell::default(),
@@ -113,6 +118,11 @@ impl Peer {
     /// The number of the connection, which no other has.
     pub(crate) const fn connection(&self) -> u64 {
         self.connection
+    }
+
+    /// Where the server calls the peer over this connection.
+    pub(crate) const fn line(&self) -> &Arc<Line> {
+        &self.line
     }
 
     /// Has something done when the connection has ended and its last call too. For a connection that asks for very much

@@ -4,6 +4,7 @@
 
 pub(crate) mod caller;
 pub(crate) mod client_id;
+pub(crate) mod line;
 pub(crate) mod reply;
 pub(crate) mod reply_cache;
 pub(crate) mod standing;

@@ -4,24 +4,27 @@
 //! One for the whole server, made if a minor version of NFSv4 is served. What an open pins is an
 //! [`Opened`](crate::vfs::Opened): the object stays what its handle leads to.
 
+pub(crate) mod notices;
 mod records;
 
 use std::hash::{Hash as _, Hasher as _};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use nfs_io::Lane;
 use nfs_state::{
     Admission, Bounds, Channel, Claim, ClientId, Completion, Config, Count, CreateSession, Created,
-    Digest, Error, Expiry, FileState, Millis, NewPermit, ReclaimPermit, Record, RecordRemoval,
-    Released, Sequenced, State, Why, record,
+    Digest, Error, Expiry, FileState, Millis, NewPermit, Notify, ReclaimPermit, Record,
+    RecordRemoval, Released, Sequenced, State, Why, record,
 };
 
 use parking_lot::Mutex;
 use siphasher::sip128::{Hasher128 as _, SipHasher13};
 
+use self::notices::Notices;
 use self::records::{Fresh, Records};
 use crate::limits;
 use crate::vfs::{Object, Opened, Vfs};
@@ -42,6 +45,8 @@ pub(crate) struct States {
     pub(crate) server_id: [u8; 16],
     /// Files whose locks the host could not be told of: each tick tries again.
     untold: Arc<Mutex<Vec<Arc<Object>>>>,
+    /// Who is to be told that a lock may be had now.
+    pub(crate) notices: Notices,
     start: Instant,
     digest_key: [u8; 16],
 }
@@ -101,13 +106,16 @@ impl States {
             records: Arc::new(records),
             server_id: found.server_id,
             untold: Arc::default(),
+            notices: Notices::default(),
             start: Instant::now(),
             digest_key,
         })
     }
 
     /// What is counted of the state, by the name under which `ctl status` shows it.
-    pub(crate) fn named(&self) -> [(&'static str, u64); 14] {
+    pub(crate) fn named(&self) -> [(&'static str, u64); 18] {
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let notices = &self.notices;
         let counters = self.core.counters();
         let grace = self.core.grace();
         [
@@ -122,6 +130,10 @@ impl States {
             ("nfs4_sessions_refused", counters.get(Count::SessionsFull)),
             ("nfs4_opens_refused", counters.get(Count::OpensFull)),
             ("nfs4_locks_refused", counters.get(Count::LocksFull)),
+            ("nfs4_waiters_refused", counters.get(Count::WaitersFull)),
+            ("nfs4_waiters_untold", load(&notices.untold)),
+            ("nfs4_callbacks", load(&notices.callbacks)),
+            ("nfs4_callbacks_failed", load(&notices.callbacks_failed)),
             ("nfs4_clients_expired", counters.get(Count::Expired)),
             ("nfs4_clients_replaced", counters.get(Count::Replaced)),
             ("nfs4_names_shared", counters.get(Count::SharedNames)),
@@ -253,15 +265,21 @@ impl States {
     }
 
     /// Lets go of what a client held, also on the host. Closing a file may take time.
-    pub(crate) fn release(&self, vfs: &Arc<Vfs>, released: Released<Opened>) {
+    pub(crate) fn release(&self, vfs: &Arc<Vfs>, mut released: Released<Opened>) {
         if released.is_empty() {
             return;
         }
+        self.notices.put_all(std::mem::take(&mut released.notify));
         let files = released.files.iter();
         for object in files.filter_map(|file| object_of(&released, file)) {
             self.tell_host_in_a_while(vfs, object);
         }
         drop(vfs.pool.submit(OWN_FILES, released, drop));
+    }
+
+    /// Has waiters told that may try now, all of one file.
+    pub(crate) fn notify(&self, file: &Arc<FileState>, notify: Vec<Notify>) {
+        self.notices.put(file, notify);
     }
 
     /// Tells the host what is locked in a file, where nobody has to wait for that.

@@ -1,6 +1,7 @@
 //! A real server in this process, over a directory of its own, and clients for it.
 #![allow(dead_code, reason = "each test binary uses its own part of this")]
 
+pub(crate) mod called;
 pub(crate) mod links;
 pub(crate) mod moved;
 pub(crate) mod process;

@@ -48,7 +48,8 @@ pub(super) async fn lock(
         file: target.object.file_state(),
         range,
         kind: kind(args.locktype),
-        wait: args.locktype.waits(),
+        // Who expects to be told has a place in the queue; who does not asks again by itself.
+        wait: args.locktype.waits() && compound.sequenced()?.client().expects_notices(),
     };
     let states = compound.states()?;
     let granted = compound.without_the_expired(|| {
@@ -64,10 +65,16 @@ pub(super) async fn lock(
     let stateid = match vfs.tell_host(&target, Some(range)).await {
         Ok(HostSays::Agreed) => {
             let confirmed = reservation.confirm(states.now()).map_err(refused);
-            confirmed.map(|(stateid, _waiters)| wire(stateid.to_wire()))
+            confirmed.map(|(stateid, waiters)| {
+                states.notify(target.object.file_state(), waiters);
+                wire(stateid.to_wire())
+            })
         }
         not_granted => {
-            let _waiters = reservation.give_up(states.now());
+            states.notify(
+                target.object.file_state(),
+                reservation.give_up(states.now()),
+            );
             match not_granted {
                 Err(error) => Err(status(error)),
                 Ok(_) if args.reclaim => Err(Nfsstat4::ReclaimConflict),
@@ -126,11 +133,13 @@ pub(super) async fn locku(
     let states = compound.states()?;
     let (by, file) = (compound.sequenced()?, target.object.file_state());
     let unlocked = states.core.unlock(by, id, file, range, states.now());
-    let stateid = wire(unlocked.map_err(refused)?.stateid.to_wire());
+    let unlocked = unlocked.map_err(refused)?;
+    let stateid = wire(unlocked.stateid.to_wire());
     // A local program that learns of this reply finds the range free.
     if compound.cx.vfs().tell_host(&target, None).await.is_err() {
         states.tell_host_in_a_while(compound.cx.vfs(), Arc::clone(&target.object));
     }
+    states.notify(file, unlocked.notify);
     compound.set_stateid(stateid);
     put(out, &stateid);
     Ok(())

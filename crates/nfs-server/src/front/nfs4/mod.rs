@@ -8,6 +8,7 @@
 mod acl;
 mod attributes;
 mod audited;
+mod callback;
 mod compound;
 mod data;
 mod directory;
@@ -38,6 +39,7 @@ use nfs_wire::rpc::AcceptStat;
 use nfs_wire::xdr::padding;
 
 use self::audited::told;
+pub(crate) use self::callback::notify_waiters;
 use self::compound::{Compound, Done};
 pub(crate) use self::data::data_behind;
 use self::session::Begun;
@@ -372,7 +374,7 @@ async fn perform(compound: &mut Compound<'_>, op: &ArgOp<'_>, out: &mut Vec<u8>)
         }
         ArgOp::Verify(args) => object::verify(compound, args).await,
         ArgOp::Write(args) => data::write(compound, args, out).await,
-        ArgOp::BackchannelCtl(_) => Ok(()),
+        ArgOp::BackchannelCtl(args) => session::backchannel_ctl(compound, args),
         ArgOp::BindConnToSession(args) => session::bind(compound, args, out),
         ArgOp::ExchangeId(args) => session::exchange_id(compound, args, out),
         ArgOp::CreateSession(args) => session::create_session(compound, args, out).await,

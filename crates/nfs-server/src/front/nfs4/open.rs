@@ -2,9 +2,10 @@
 
 use nfs_state::{Bits, Share};
 use nfs_wire::nfs4::ops::{
-    CloseArgs, Createhow4, OPEN4_RESULT_LOCKTYPE_POSIX, OPEN4_SHARE_ACCESS_BOTH,
-    OPEN4_SHARE_ACCESS_WANT_DELEG_MASK, OPEN4_SHARE_ACCESS_WANT_NO_DELEG, OpenArgs, OpenClaim4,
-    OpenDelegation4, OpenDowngradeArgs, OpenNoneDelegation4, OpenOk, Openflag4,
+    CloseArgs, Createhow4, OPEN4_RESULT_LOCKTYPE_POSIX, OPEN4_RESULT_MAY_NOTIFY_LOCK,
+    OPEN4_SHARE_ACCESS_BOTH, OPEN4_SHARE_ACCESS_WANT_DELEG_MASK, OPEN4_SHARE_ACCESS_WANT_NO_DELEG,
+    OpenArgs, OpenClaim4, OpenDelegation4, OpenDowngradeArgs, OpenNoneDelegation4, OpenOk,
+    Openflag4,
 };
 use nfs_wire::nfs4::{
     Attribute, Bitmap4, ChangeInfo4, Changeid4, Component4, Fattr4, Nfsstat4, Verifier4,
@@ -67,6 +68,14 @@ pub(super) async fn open(
         }
     };
     let owner = args.owner.owner.0;
+    let may_notify = match compound
+        .states()?
+        .core
+        .promise_notices(compound.sequenced()?)
+    {
+        true => OPEN4_RESULT_MAY_NOTIFY_LOCK,
+        false => 0,
+    };
     let stateid = stateids::open(compound, &permit, &found.target, owner, share).await?;
     drop(found.opened);
     compound.go_to(Place::File(Box::new(found.target)));
@@ -76,7 +85,7 @@ pub(super) async fn open(
         &OpenOk {
             stateid,
             cinfo: found.cinfo,
-            rflags: OPEN4_RESULT_LOCKTYPE_POSIX,
+            rflags: OPEN4_RESULT_LOCKTYPE_POSIX | may_notify,
             attrset: found.attrset,
             delegation: no_delegation(args.share_access),
         },

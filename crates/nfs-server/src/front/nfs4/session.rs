@@ -1,29 +1,30 @@
 //! Clients and sessions: SEQUENCE, EXCHANGE_ID, CREATE_SESSION, DESTROY_SESSION, DESTROY_CLIENTID,
-//! BIND_CONN_TO_SESSION, RECLAIM_COMPLETE (RFC 8881 §18.34 to §18.37, §18.46, §18.50, §18.51).
+//! BIND_CONN_TO_SESSION, BACKCHANNEL_CTL, RECLAIM_COMPLETE (RFC 8881 §18.33 to §18.37, §18.46, §18.50, §18.51).
 //!
-//! The server does not call back: it gives no delegations, and a client that waits for a lock asks again by itself.
-//! Sessions are made without a way back, and say so.
+//! A connection is for calls of the server, too, where the client says so and accepts a credential that the server has.
 
 use std::sync::Arc;
 
 use nfs_io::LocalUid;
 use nfs_state::{
-    Begun as InState, Channel, ClientId, ConnId, CreateSession, Direction, ExchangeId, Host,
-    Origin, OwnerBytes, Principal, Replay, SequenceCall, SequenceStatus, Sequenced, SessionId,
-    Verifier,
+    BackChannel, Begun as InState, Channel, ClientId, ConnId, CreateSession, Direction, ExchangeId,
+    Host, Origin, OwnerBytes, Principal, Replay, SequenceCall, SequenceStatus, Sequenced,
+    SessionId, Verifier,
 };
 use nfs_wire::Encode;
 use nfs_wire::nfs4::ops::{
-    BindConnToSessionArgs, BindConnToSessionOk, CREATE_SESSION4_FLAG_CONN_BACK_CHAN,
-    CREATE_SESSION4_FLAG_CONN_RDMA, CREATE_SESSION4_FLAG_PERSIST, ChannelAttrs4,
-    ChannelDirFromClient4, ChannelDirFromServer4, CreateSessionArgs, CreateSessionOk,
-    DestroyClientidArgs, DestroySessionArgs, EXCHGID4_FLAG_CONFIRMED_R, EXCHGID4_FLAG_MASK_A,
-    EXCHGID4_FLAG_UPD_CONFIRMED_REC_A, EXCHGID4_FLAG_USE_NON_PNFS, ExchangeIdArgs, ExchangeIdOk,
-    ReclaimCompleteArgs, SequenceArgs, SequenceOk, ServerOwner4, StateProtect4A, StateProtect4R,
+    BackchannelCtlArgs, BindConnToSessionArgs, BindConnToSessionOk,
+    CREATE_SESSION4_FLAG_CONN_BACK_CHAN, CREATE_SESSION4_FLAG_CONN_RDMA,
+    CREATE_SESSION4_FLAG_PERSIST, ChannelAttrs4, ChannelDirFromClient4, ChannelDirFromServer4,
+    CreateSessionArgs, CreateSessionOk, DestroyClientidArgs, DestroySessionArgs,
+    EXCHGID4_FLAG_CONFIRMED_R, EXCHGID4_FLAG_MASK_A, EXCHGID4_FLAG_UPD_CONFIRMED_REC_A,
+    EXCHGID4_FLAG_USE_NON_PNFS, ExchangeIdArgs, ExchangeIdOk, ReclaimCompleteArgs, SequenceArgs,
+    SequenceOk, ServerOwner4, StateProtect4A, StateProtect4R,
 };
 use nfs_wire::nfs4::{Clientid4, CompoundReply, Nfsstat4, Opaque4, Opnum, ReplyLimits, Sessionid4};
 
 use super::All;
+use super::callback;
 use super::compound::{Compound, Done, put};
 use super::status::refused;
 use crate::front::context::Context;
@@ -276,6 +277,12 @@ pub(super) async fn create_session(
         return Err(Nfsstat4::Toosmall);
     }
     let (cx, states) = (compound.cx, compound.states()?);
+    // Where none fits, the session has no way back, and says so.
+    let back = callback::usable(&args.sec_parms).map(|auth| BackChannel {
+        program: args.cb_program,
+        auth,
+        channel: channel(&args.back_chan_attrs),
+    });
     let mut nonce = [0; 4];
     getrandom::fill(&mut nonce).map_err(|_| Nfsstat4::Delay)?;
     let asked = CreateSession {
@@ -283,8 +290,8 @@ pub(super) async fn create_session(
         sequence: args.sequence,
         principal: &principal(cx)?,
         fore: channel(&args.fore_chan_attrs),
-        back: None,
-        binds_back: false,
+        back,
+        binds_back: args.flags & CREATE_SESSION4_FLAG_CONN_BACK_CHAN != 0,
         connection: ConnId(cx.peer.connection()),
         nonce: u32::from_ne_bytes(nonce),
     };
@@ -294,15 +301,25 @@ pub(super) async fn create_session(
     if let Some(session) = &created.session {
         unbind_at_end(cx, session);
     }
+    let made = created.made;
+    if made.is_bound_back {
+        cx.service.lines.note(cx.peer.line());
+    }
     put(
         out,
         &CreateSessionOk {
-            sessionid: Sessionid4(created.made.session.0),
-            sequence: created.made.sequence,
-            // Nothing is kept over a restart, and nobody is called back.
-            flags: 0,
-            fore_chan_attrs: channel_attrs(&created.made.fore),
-            back_chan_attrs: args.back_chan_attrs,
+            sessionid: Sessionid4(made.session.0),
+            sequence: made.sequence,
+            // Nothing is kept over a restart.
+            flags: match made.is_bound_back {
+                true => CREATE_SESSION4_FLAG_CONN_BACK_CHAN,
+                false => 0,
+            },
+            fore_chan_attrs: channel_attrs(&made.fore),
+            back_chan_attrs: match &made.back {
+                Some(back) => channel_attrs(back),
+                None => args.back_chan_attrs,
+            },
         },
     );
     Ok(())
@@ -351,8 +368,11 @@ pub(super) async fn destroy_clientid(compound: &Compound<'_>, args: &DestroyClie
     Ok(())
 }
 
-/// A connection is to be used for a session, too. The server calls nobody, so that it is used for calls of the client
-/// alone, unless the client asks for nothing else.
+/// A connection is to be used for a session, too: for calls of the server where the client lets it and the server can
+/// call it.
+///
+/// # Errors
+/// NFS4ERR_INVAL where the client wants calls of the server and has accepted no credential that the server has.
 pub(super) fn bind(
     compound: &Compound<'_>,
     args: &BindConnToSessionArgs,
@@ -361,15 +381,32 @@ pub(super) fn bind(
     let (cx, states) = (compound.cx, compound.states()?);
     let session = states.core.session(SessionId(args.sessid.0));
     let session = session.map_err(refused)?;
-    let (direction, dir) = match args.dir {
-        ChannelDirFromClient4::Fore | ChannelDirFromClient4::ForeOrBoth => {
-            (Direction::Fore, ChannelDirFromServer4::Fore)
+    let wanted = match (args.dir, session.back().is_some()) {
+        (ChannelDirFromClient4::Fore, _) | (ChannelDirFromClient4::ForeOrBoth, false) => {
+            Direction::Fore
         }
-        ChannelDirFromClient4::Back => (Direction::Back, ChannelDirFromServer4::Back),
-        ChannelDirFromClient4::BackOrBoth => (Direction::Both, ChannelDirFromServer4::Both),
+        (ChannelDirFromClient4::Back | ChannelDirFromClient4::BackOrBoth, false) => {
+            return Err(Nfsstat4::Inval);
+        }
+        (ChannelDirFromClient4::Back, true) => Direction::Back,
+        (ChannelDirFromClient4::ForeOrBoth | ChannelDirFromClient4::BackOrBoth, true) => {
+            Direction::Both
+        }
     };
-    session.bind(ConnId(cx.peer.connection()), direction);
-    unbind_at_end(cx, &session);
+    let connection = ConnId(cx.peer.connection());
+    if !session.is_bound(connection) {
+        unbind_at_end(cx, &session);
+    }
+    if wanted != Direction::Fore {
+        cx.service.lines.note(cx.peer.line());
+    }
+    // One that was bound before keeps what it was bound for, and a session has only so many.
+    let dir = match (session.bind(connection, wanted), args.dir) {
+        (Direction::Fore, _) | (_, ChannelDirFromClient4::Fore) => ChannelDirFromServer4::Fore,
+        (_, ChannelDirFromClient4::Back) => ChannelDirFromServer4::Back,
+        (Direction::Back, _) => ChannelDirFromServer4::Back,
+        (Direction::Both, _) => ChannelDirFromServer4::Both,
+    };
     put(
         out,
         &BindConnToSessionOk {
@@ -378,6 +415,17 @@ pub(super) fn bind(
             use_conn_in_rdma_mode: false,
         },
     );
+    Ok(())
+}
+
+/// BACKCHANNEL_CTL: the client answers to another program from now on, or wants to be told otherwise who calls.
+///
+/// # Errors
+/// NFS4ERR_INVAL where it accepts no credential that the server has; then all is as it was.
+pub(super) fn backchannel_ctl(compound: &Compound<'_>, args: &BackchannelCtlArgs<'_>) -> Done {
+    let session = compound.sequenced()?.session();
+    let auth = callback::usable(&args.sec_parms).ok_or(Nfsstat4::Inval)?;
+    session.change_back(args.cb_program, auth);
     Ok(())
 }
 

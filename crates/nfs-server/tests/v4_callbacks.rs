@@ -1,0 +1,386 @@
+//! Calls of the server to NFSv4 clients: who waits for a lock is told when it may be had, and who does not answer
+//! costs nobody anything.
+
+mod support;
+
+use std::sync::Arc;
+
+use nfs_server::exports::Versions;
+use nfs_server::operate::control::{Asker, HeldQuery, Page};
+use nfs_wire::encode_to_vec;
+use nfs_wire::nfs4::ops::{
+    BackchannelCtlArgs, CREATE_SESSION4_FLAG_CONN_BACK_CHAN, CallbackSecParms4,
+    ChannelDirFromClient4, ChannelDirFromServer4, CloseArgs, OPEN4_RESULT_MAY_NOTIFY_LOCK,
+    Openflag4, SEQ4_STATUS_CB_PATH_DOWN, SEQ4_STATUS_CB_PATH_DOWN_SESSION,
+};
+use nfs_wire::nfs4::{ArgOp, CbResOp, FileHandle, Nfsstat4, ResOp, Stateid4};
+use nfs_wire::rpc::{AcceptStat, ReplyHeader};
+use support::called::{Call, Called, as_root, taken};
+use support::v4::{open_args, putfh};
+use support::wire::until;
+use support::{Served, block_on};
+
+const BOTH: u32 = 3;
+const DOWN: u32 = SEQ4_STATUS_CB_PATH_DOWN | SEQ4_STATUS_CB_PATH_DOWN_SESSION;
+
+/// Serves one file in all versions.
+fn serve() -> Served {
+    let served = Served::with(|config| {
+        config.server.versions = Versions::ALL;
+        config.server.lease_seconds = 5;
+    });
+    std::fs::write(served.path().join("f"), "text").unwrap();
+    served
+}
+
+/// Opens the file: its handle, the stateid, and the flags of the answer.
+async fn open(client: &mut Called) -> ((FileHandle, Stateid4), u32) {
+    let open = open_args(b"f", BOTH, Openflag4::Nocreate);
+    let ops = vec![ArgOp::Putrootfh(()), ArgOp::Open(open), ArgOp::Getfh(())];
+    client
+        .call(ops, |status, results| match results {
+            [_, ResOp::Open(Ok(ok)), ResOp::Getfh(Ok(fh))] => ((fh.object, ok.stateid), ok.rflags),
+            _ => panic!("{status}: {results:?}"),
+        })
+        .await
+}
+
+/// A client that has the lock, with its stateid, and one that waits for it. Both have the file open.
+struct Bed {
+    holder: Called,
+    held: Stateid4,
+    of_holder: (FileHandle, Stateid4),
+    waiter: Called,
+    of_waiter: (FileHandle, Stateid4),
+}
+
+impl Bed {
+    async fn new(served: &Served) -> Self {
+        let mut holder = Called::new(served, b"holder").await;
+        let mut waiter = Called::new(served, b"waiter").await;
+        let (of_holder, _) = open(&mut holder).await;
+        let (of_waiter, flags) = open(&mut waiter).await;
+        assert_ne!(flags & OPEN4_RESULT_MAY_NOTIFY_LOCK, 0);
+        let held = holder.lock(of_holder, b"of the holder").await.unwrap();
+        let mut bed = Self {
+            holder,
+            held,
+            of_holder,
+            waiter,
+            of_waiter,
+        };
+        assert_eq!(bed.ask().await, Err(Nfsstat4::Denied));
+        bed
+    }
+
+    async fn ask(&mut self) -> Result<Stateid4, Nfsstat4> {
+        self.waiter.lock(self.of_waiter, b"of the waiter").await
+    }
+
+    async fn unlock(&mut self) {
+        self.holder.unlock(self.of_holder.0, self.held).await;
+    }
+
+    /// The holder has the lock again, and the waiter waits again.
+    async fn again(&mut self) {
+        let taken = self.ask().await.expect("promised, or free");
+        self.waiter.unlock(self.of_waiter.0, taken).await;
+        let held = self.holder.lock(self.of_holder, b"of the holder").await;
+        self.held = held.expect("free");
+        assert_eq!(self.ask().await, Err(Nfsstat4::Denied));
+    }
+
+    fn check(&self, call: &Call) {
+        assert_eq!(call.file, self.of_waiter.0);
+        assert_eq!(call.owner, b"of the waiter");
+        assert_eq!(call.sequence.sessionid, self.waiter.session);
+        assert_eq!((call.uid, call.sequence.slotid), (0, 0));
+    }
+}
+
+/// The operator ends the client of this name.
+async fn expire(served: &Served, name: &str) {
+    let (server, name) = (Arc::clone(&served.server), name.to_owned());
+    let ended = tokio::task::spawn_blocking(move || {
+        let asker = Asker { uid: 0, pid: None };
+        let clients = server.held(&HeldQuery::Clients(Page::default()), asker);
+        let clients = serde_json::to_value(clients.unwrap()).unwrap();
+        let rows = clients["rows"].as_array().unwrap();
+        let row = rows
+            .iter()
+            .find(|row| row["name"] == name.as_str())
+            .unwrap();
+        let id = row["id"].as_str().unwrap().to_owned();
+        server.held(&HeldQuery::Expire(id), asker).map(drop)
+    });
+    ended.await.unwrap().unwrap();
+}
+
+#[test]
+fn who_waits_is_told_when_the_lock_goes() {
+    for how in ["LOCKU", "CLOSE", "expiry", "the end of the lease"] {
+        let served = serve();
+        block_on(async {
+            let mut bed = Bed::new(&served).await;
+            assert!(bed.waiter.was_not_called());
+            match how {
+                "LOCKU" => bed.unlock().await,
+                "CLOSE" => {
+                    let close = ArgOp::Close(CloseArgs {
+                        seqid: 0,
+                        open_stateid: bed.of_holder.1,
+                    });
+                    let ops = vec![putfh(&bed.of_holder.0), close];
+                    assert_eq!(bed.holder.status(ops).await, Nfsstat4::Ok);
+                }
+                "expiry" => expire(&served, "holder").await,
+                // The waiter calls as clients do that wait, and its own lease goes on.
+                _ => {
+                    until("the holder is expired", || {
+                        served.counter("nfs4_clients_expired") > 0
+                    })
+                    .await;
+                }
+            }
+            let call = bed.waiter.next_call().await;
+            bed.check(&call);
+            assert_eq!(call.sequence.sequenceid, 1, "{how}");
+            bed.waiter.carry_out(&call).await;
+            bed.ask().await.expect("it is promised");
+            assert_eq!(bed.waiter.flags, 0);
+            assert_eq!(served.counter("nfs4_callbacks"), 1);
+            assert_eq!(served.counter("nfs4_callbacks_failed"), 0);
+            assert_eq!(served.counter("stray_replies"), 0);
+        });
+    }
+}
+
+#[test]
+fn calls_are_numbered_and_each_is_one_hint() {
+    let served = serve();
+    block_on(async {
+        let mut bed = Bed::new(&served).await;
+        for number in 1..=5 {
+            bed.unlock().await;
+            let call = bed.waiter.next_call().await;
+            bed.check(&call);
+            assert_eq!(call.sequence.sequenceid, number);
+            // A client that knows no such operation has seen the call all the same.
+            let results = match number {
+                3 => vec![taken(&call), CbResOp::NotifyLock(Err(Nfsstat4::Notsupp))],
+                _ => vec![taken(&call), CbResOp::NotifyLock(Ok(()))],
+            };
+            let status = [Nfsstat4::Ok, Nfsstat4::Notsupp][usize::from(number == 3)];
+            bed.waiter.answer(&call, results, status).await;
+            bed.again().await;
+        }
+        assert!(bed.waiter.was_not_called());
+    });
+}
+
+#[test]
+fn a_client_without_a_way_back_waits_by_itself() {
+    let served = serve();
+    block_on(async {
+        let flag = CREATE_SESSION4_FLAG_CONN_BACK_CHAN;
+        let none: Vec<CallbackSecParms4<'_>> = vec![];
+        let (mut unable, granted) = Called::with(&served, b"unable", flag, none).await;
+        assert_eq!(granted, 0, "it accepts no credential");
+        let dir = unable.bind(ChannelDirFromClient4::BackOrBoth).await;
+        assert_eq!(dir, Err(Nfsstat4::Inval));
+        let dir = unable.bind(ChannelDirFromClient4::ForeOrBoth).await;
+        assert_eq!(dir, Ok(ChannelDirFromServer4::Fore));
+        let (_, flags) = open(&mut unable).await;
+        assert_eq!(flags & OPEN4_RESULT_MAY_NOTIFY_LOCK, 0);
+        let (mut later, granted) = Called::with(&served, b"later", 0, vec![as_root()]).await;
+        assert_eq!(granted, 0, "it did not ask");
+        let (_, flags) = open(&mut later).await;
+        assert_eq!(flags & OPEN4_RESULT_MAY_NOTIFY_LOCK, 0);
+        assert_eq!(later.flags, 0, "nothing that was there is missing");
+        let dir = later.bind(ChannelDirFromClient4::ForeOrBoth).await;
+        assert_eq!(dir, Ok(ChannelDirFromServer4::Both));
+        let (_, flags) = open(&mut later).await;
+        assert_ne!(flags & OPEN4_RESULT_MAY_NOTIFY_LOCK, 0);
+    });
+}
+
+#[test]
+fn who_does_not_answer_is_told_that_the_way_is_gone_and_holds_up_nobody() {
+    let served = serve();
+    block_on(async {
+        let mut bed = Bed::new(&served).await;
+        let mut third = Called::new(&served, b"third").await;
+        let (of_third, _) = open(&mut third).await;
+        let denied = third.lock(of_third, b"of the third").await;
+        assert_eq!(denied, Err(Nfsstat4::Denied));
+        bed.unlock().await;
+        let silent = bed.waiter.next_call().await;
+        // The next in the queue is told though the first does not answer, and the connection's other work goes on.
+        let call = third.next_call().await;
+        assert_eq!(call.owner, b"of the third");
+        third.carry_out(&call).await;
+        let held = third.lock(of_third, b"of the third").await.unwrap();
+        assert_eq!(bed.ask().await, Err(Nfsstat4::Denied));
+        until("it is late", || {
+            served.counter("nfs4_callbacks_failed") == 1
+        })
+        .await;
+        while bed.waiter.flags != DOWN {
+            assert_eq!(bed.ask().await, Err(Nfsstat4::Denied));
+        }
+        bed.waiter.carry_out(&silent).await;
+        assert_eq!(bed.ask().await, Err(Nfsstat4::Denied));
+        assert_eq!(served.counter("stray_replies"), 1, "too late");
+        third.unlock(of_third.0, held).await;
+        assert_eq!(third.flags, 0, "its own way is there");
+        // Nobody is called over a way that is down.
+        until("it cannot be told", || {
+            served.counter("nfs4_waiters_untold") >= 1
+        })
+        .await;
+        assert_eq!(served.counter("nfs4_callbacks"), 2);
+        bed.again().await;
+        let dir = bed.waiter.bind(ChannelDirFromClient4::ForeOrBoth).await;
+        assert_eq!(dir, Ok(ChannelDirFromServer4::Both));
+        assert_eq!(bed.ask().await, Err(Nfsstat4::Denied));
+        assert_eq!(bed.waiter.flags, 0);
+        bed.unlock().await;
+        // The server does not know whether its first call was seen, and is told.
+        let again = bed.waiter.next_call().await;
+        assert_eq!(again.sequence.sequenceid, 1);
+        let seen = vec![CbResOp::Sequence(Err(Nfsstat4::RetryUncachedRep))];
+        let status = Nfsstat4::RetryUncachedRep;
+        bed.waiter.answer(&again, seen, status).await;
+        let next = bed.waiter.next_call().await;
+        assert_eq!(next.sequence.sequenceid, 2);
+        bed.check(&next);
+        bed.waiter.carry_out(&next).await;
+        bed.ask().await.expect("it is promised");
+    });
+}
+
+#[test]
+fn what_is_no_answer_ends_the_way_back_and_nothing_else() {
+    let served = serve();
+    block_on(async {
+        let mut bed = Bed::new(&served).await;
+        for round in 0..6 {
+            bed.unlock().await;
+            let call = bed.waiter.next_call().await;
+            match round {
+                0 => bed.waiter.answer_raw(&call, b"garbage").await,
+                1 => bed.waiter.answer_raw(&call, &[0; 100_000]).await,
+                2 => {
+                    let of_another = Call {
+                        sequence: nfs_wire::nfs4::CbSequenceArgs {
+                            sequenceid: 77,
+                            ..call.sequence.clone()
+                        },
+                        ..call.clone()
+                    };
+                    bed.waiter
+                        .carry_out(&Call {
+                            xid: call.xid,
+                            ..of_another
+                        })
+                        .await;
+                }
+                3 => {
+                    let refused = ReplyHeader::accepted(call.xid, AcceptStat::ProgUnavail);
+                    bed.waiter.send(&encode_to_vec(&refused)).await;
+                }
+                4 => {
+                    let status = Nfsstat4::Badsession;
+                    let results = vec![CbResOp::Sequence(Err(status))];
+                    bed.waiter.answer(&call, results, status).await;
+                }
+                _ => bed.waiter.answer_raw(&call, b"").await,
+            }
+            let failed = round + 1;
+            until("it failed", || {
+                served.counter("nfs4_callbacks_failed") == failed
+            })
+            .await;
+            bed.again().await;
+            while bed.waiter.flags != DOWN {
+                assert_eq!(bed.ask().await, Err(Nfsstat4::Denied));
+            }
+            let dir = bed.waiter.bind(ChannelDirFromClient4::ForeOrBoth).await;
+            assert_eq!(dir, Ok(ChannelDirFromServer4::Both));
+            assert_eq!(bed.ask().await, Err(Nfsstat4::Denied));
+            assert_eq!(bed.waiter.flags, 0);
+        }
+        assert_eq!(served.counter("stray_replies"), 0);
+        assert_eq!(served.counter("nfs4_callbacks"), 6);
+    });
+}
+
+#[test]
+fn a_call_whose_connection_dies_goes_over_another_one() {
+    let served = serve();
+    block_on(async {
+        let mut bed = Bed::new(&served).await;
+        let mut second = Called::connect(&served, bed.waiter.session).await;
+        let dir = second.bind(ChannelDirFromClient4::BackOrBoth).await;
+        assert_eq!(dir, Ok(ChannelDirFromServer4::Both));
+        bed.unlock().await;
+        let lost = second.next_call().await;
+        drop(second);
+        let call = bed.waiter.next_call().await;
+        bed.check(&call);
+        assert_eq!(call.sequence.sequenceid, lost.sequence.sequenceid);
+        bed.waiter.carry_out(&call).await;
+        bed.ask().await.expect("promised, or free");
+        assert_eq!(bed.waiter.flags, 0);
+        assert_eq!(served.counter("nfs4_callbacks"), 2);
+    });
+}
+
+#[test]
+fn a_client_says_by_what_program_it_is_called() {
+    let served = serve();
+    block_on(async {
+        let mut bed = Bed::new(&served).await;
+        let change = |cb_program, sec_parms| {
+            ArgOp::BackchannelCtl(BackchannelCtlArgs {
+                cb_program,
+                sec_parms,
+            })
+        };
+        let unusable = bed.waiter.status(vec![change(9, vec![])]).await;
+        assert_eq!(unusable, Nfsstat4::Inval);
+        let CallbackSecParms4::Sys(root) = as_root() else {
+            panic!("it is AUTH_SYS")
+        };
+        let other = CallbackSecParms4::Sys(nfs_wire::auth::AuthSys { uid: 5, ..root });
+        let changed = change(support::called::PROGRAM, vec![other]);
+        assert_eq!(bed.waiter.status(vec![changed]).await, Nfsstat4::Ok);
+        bed.unlock().await;
+        assert_eq!(bed.waiter.next_call().await.uid, 5);
+    });
+}
+
+#[test]
+fn very_many_who_wait_have_an_end() {
+    let served = serve();
+    block_on(async {
+        let mut bed = Bed::new(&served).await;
+        for n in 1..10_000 {
+            let owner = format!("waiter {n}");
+            let denied = bed.waiter.lock(bed.of_waiter, owner.as_bytes()).await;
+            assert_eq!(denied, Err(Nfsstat4::Denied));
+        }
+        let places = nfs_state::limits::WAITERS_PER_FILE_MAX as u64;
+        assert_eq!(served.counter("nfs4_waiters_refused"), 10_000 - places);
+        bed.unlock().await;
+        let first = bed.waiter.next_call().await;
+        bed.check(&first);
+        bed.waiter.carry_out(&first).await;
+        let held = bed.ask().await.expect("it is promised");
+        assert_eq!(served.counter("nfs4_callbacks"), 1, "one at a time");
+        bed.waiter.unlock(bed.of_waiter.0, held).await;
+        let second = bed.waiter.next_call().await;
+        assert_eq!(second.owner, b"waiter 1");
+        bed.waiter.carry_out(&second).await;
+    });
+}
