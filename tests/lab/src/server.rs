@@ -54,6 +54,14 @@ pub struct Server {
 struct Status {
     io: Vec<IoFigures>,
     counters: BTreeMap<String, u64>,
+    operations: Vec<OperationFigures>,
+}
+
+/// How often an operation of NFSv4 came.
+#[derive(Deserialize)]
+struct OperationFigures {
+    procedure: String,
+    calls: u64,
 }
 
 /// How the bytes of one export's READs or WRITEs went, in the server's own words (`ctl status`).
@@ -308,6 +316,16 @@ pub fn counter(lab: &Lab, state: &Path, name: &str) -> Result<u64> {
     let counters = status(&lab.program, state)?.counters;
     let counted = counters.get(name).copied();
     counted.with_context(|| format!("the server counts no {name}"))
+}
+
+/// How often the NFSv4 operation `name` came to the server whose state is in `state`, refused ones included.
+///
+/// # Errors
+/// When it does not answer on its control socket.
+pub fn operations(lab: &Lab, state: &Path, name: &str) -> Result<u64> {
+    let operations = status(&lab.program, state)?.operations;
+    let found = operations.iter().find(|it| it.procedure == name);
+    Ok(found.map_or(0, |it| it.calls))
 }
 
 fn status(program: &Path, state: &Path) -> Result<Status> {

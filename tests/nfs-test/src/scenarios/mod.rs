@@ -258,6 +258,12 @@ pub(crate) const TABLE: &[Scenario] = &[
         run: v4_state::locks,
     },
     Scenario {
+        name: "kernel-v4-blocked",
+        about: "two kernel clients wait for one lock by turns: who waits is told, and asks once",
+        needs: &[Need::Root, Need::Loop, Need::Uml, Need::Tun],
+        run: v4_state::blocked,
+    },
+    Scenario {
         name: "kernel-v4-restart",
         about: "opens and locks of a kernel client outlive kills of the server, and an intruder gets none",
         needs: &[Need::Root, Need::Loop, Need::Uml, Need::Tun],

@@ -3,6 +3,7 @@
 //!
 //! When the grace period is over, and why, the server's log says.
 
+mod blocked;
 mod locks;
 mod restart;
 mod sqlite;
@@ -19,6 +20,7 @@ use nfs_lab::{
 use super::kernel::failures;
 use crate::host::Context;
 
+pub(super) use blocked::run as blocked;
 pub(super) use locks::run as locks;
 pub(super) use restart::run as restart;
 pub(super) use sqlite::run as sqlite;
@@ -75,8 +77,12 @@ impl<'a> Bed<'a> {
             config: Some(self.config.clone()),
             ..ServerOptions::default()
         };
-        let state = self.context.lab.dir.join("state");
-        Server::start(&self.context.lab, &self.export, &state, &options)
+        Server::start(&self.context.lab, &self.export, &self.state(), &options)
+    }
+
+    /// The server's state directory.
+    fn state(&self) -> PathBuf {
+        self.context.lab.dir.join("state")
     }
 
     /// Kills the server and starts another one; returns when nobody has to wait for the clients of the one that
