@@ -258,6 +258,11 @@ pub const COPY_BYTES_MAX: u64 = 64 << 20;
 pub const EXPIRIES_PER_OPERATION_MAX: usize = 3;
 /// Sessions that one connection is taken out of when it ends; those of more are told of it by nothing but silence.
 pub const ENDINGS_PER_CONNECTION_MAX: usize = 64;
+/// Files of which local programs have locked what clients wait for, that are looked at once a second; who waits in
+/// others asks again by itself.
+pub const WATCHED_FILES_MAX: usize = 256;
+/// Those who wait in such a file whose ranges are looked at, the first of them: a system call each.
+pub const WATCHED_WAITERS_MAX: usize = 8;
 /// Seconds in which a client answers a call of the server. It is a hint to a client that asks by itself every 30 s; who
 /// takes longer is not called until it binds a connection anew.
 pub const CALLBACK_SECONDS_MAX: u64 = 5;

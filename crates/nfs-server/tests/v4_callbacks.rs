@@ -3,8 +3,11 @@
 
 mod support;
 
+use std::fs::File;
+use std::os::fd::AsFd as _;
 use std::sync::Arc;
 
+use nfs_io::fs::{self, OfdLock};
 use nfs_server::exports::Versions;
 use nfs_server::operate::control::{Asker, HeldQuery, Page};
 use nfs_wire::encode_to_vec;
@@ -23,11 +26,15 @@ use support::{Served, block_on};
 const BOTH: u32 = 3;
 const DOWN: u32 = SEQ4_STATUS_CB_PATH_DOWN | SEQ4_STATUS_CB_PATH_DOWN_SESSION;
 
-/// Serves one file in all versions.
+/// Serves one file in all versions, to clients that may be silent for a minute.
 fn serve() -> Served {
+    serve_with_lease(60)
+}
+
+fn serve_with_lease(seconds: u32) -> Served {
     let served = Served::with(|config| {
         config.server.versions = Versions::ALL;
-        config.server.lease_seconds = 5;
+        config.server.lease_seconds = seconds;
     });
     std::fs::write(served.path().join("f"), "text").unwrap();
     served
@@ -119,7 +126,10 @@ async fn expire(served: &Served, name: &str) {
 #[test]
 fn who_waits_is_told_when_the_lock_goes() {
     for how in ["LOCKU", "CLOSE", "expiry", "the end of the lease"] {
-        let served = serve();
+        let served = match how {
+            "the end of the lease" => serve_with_lease(5),
+            _ => serve(),
+        };
         block_on(async {
             let mut bed = Bed::new(&served).await;
             assert!(bed.waiter.was_not_called());
@@ -337,6 +347,34 @@ fn a_call_whose_connection_dies_goes_over_another_one() {
 }
 
 #[test]
+fn who_waits_for_a_local_program_is_told_too() {
+    let served = serve();
+    let path = served.path().join("f");
+    let local = File::options().read(true).write(true).open(path).unwrap();
+    let set = |lock| fs::set_ofd_lock(local.as_fd(), lock, (0, 0)).unwrap();
+    set(Some(OfdLock::Write));
+    block_on(async {
+        let mut waiter = Called::new(&served, b"waiter").await;
+        let (opened, _) = open(&mut waiter).await;
+        let denied = waiter.lock(opened, b"of the waiter").await;
+        assert_eq!(denied, Err(Nfsstat4::Denied));
+        assert_eq!(served.counter("nfs4_callbacks"), 0);
+        set(None);
+        let call = waiter.next_call().await;
+        assert_eq!(call.owner, b"of the waiter");
+        // Before it asks, another program has it again: it keeps its place.
+        set(Some(OfdLock::Write));
+        waiter.carry_out(&call).await;
+        let denied = waiter.lock(opened, b"of the waiter").await;
+        assert_eq!(denied, Err(Nfsstat4::Denied));
+        set(None);
+        let call = waiter.next_call().await;
+        waiter.carry_out(&call).await;
+        waiter.lock(opened, b"of the waiter").await.expect("free");
+    });
+}
+
+#[test]
 fn a_client_says_by_what_program_it_is_called() {
     let served = serve();
     block_on(async {
@@ -367,6 +405,10 @@ fn very_many_who_wait_have_an_end() {
         let mut bed = Bed::new(&served).await;
         for n in 1..10_000 {
             let owner = format!("waiter {n}");
+            if n % 1000 == 0 {
+                // Its lease goes on.
+                assert_eq!(bed.holder.status(vec![]).await, Nfsstat4::Ok);
+            }
             let denied = bed.waiter.lock(bed.of_waiter, owner.as_bytes()).await;
             assert_eq!(denied, Err(Nfsstat4::Denied));
         }

@@ -163,6 +163,14 @@ impl FileState {
         self.inner.lock().waiters.len()
     }
 
+    /// What the first of those want who wait, so many at most: to be held against what local programs have locked.
+    #[must_use]
+    pub fn wanted_first(&self, most: usize) -> Vec<(Range, LockKind)> {
+        let inner = self.inner.lock();
+        let waits = inner.waiters.first(most);
+        waits.map(|wait| (wait.range, wait.kind)).collect()
+    }
+
     /// Whether others than this client wait for ranges.
     pub(crate) fn is_waited_for_by_others(&self, client: ClientId) -> bool {
         self.inner.lock().waiters.has_others(client)
@@ -330,6 +338,12 @@ impl FileGuard<'_> {
         inner.note_behind(locked.range);
         inner.pending.push(Pending { number, locked });
         Ok(number)
+    }
+
+    /// What is reserved by this number.
+    pub(crate) fn reserved(&self, number: u64) -> Option<&Locked<LockOwner>> {
+        let mut pending = self.inner.pending.iter();
+        pending.find(|p| p.number == number).map(|p| &p.locked)
     }
 
     /// Ends a reservation: the range is the owner's, or it is nobody's.

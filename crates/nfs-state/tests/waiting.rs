@@ -155,6 +155,39 @@ fn who_is_away_is_expired_when_somebody_waits_for_its_lock() {
 }
 
 #[test]
+fn who_waits_for_a_local_program_has_its_place() {
+    let mut server = Server::new();
+    let (a, file) = (server.join("a"), file());
+    let opened = open(&mut server, &a, &file);
+    for _ in 0..2 {
+        let request = a.request(&server);
+        let permit = server.permit(&request).expect("no grace period");
+        let args = LockArgs {
+            locker: Locker::New {
+                open: opened.stateid().to_wire(),
+                owner: &bytes("a"),
+            },
+            file: &file,
+            range: Range::WHOLE,
+            kind: LockKind::Write,
+            wait: true,
+        };
+        let now = server.now();
+        let claim = Claim::New(&permit);
+        let reserved = server.state.lock(&request, claim, &args, now);
+        let others = reserved.expect("no client has it").give_up_for_now(now);
+        assert!(others.is_empty(), "not itself: {others:?}");
+        assert_eq!(file.wanted_first(8), [(Range::WHOLE, LockKind::Write)]);
+        drop(request);
+        // The host has it free now; when it asks, somebody else has it again.
+        assert_eq!(owners(&file.promises_lapsed(now)), ["a"]);
+    }
+    server.pass(limits::CLAIM_MS_MAX);
+    assert!(file.promises_lapsed(server.now()).is_empty());
+    assert_eq!(file.waiters(), 0, "it did not ask");
+}
+
+#[test]
 fn who_closes_does_not_wait_any_more() {
     let mut server = Server::new();
     let (a, b, c) = (server.join("a"), server.join("b"), server.join("c"));

@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 use nfs_io::Lane;
 use nfs_state::{
     Admission, Bounds, Channel, Claim, ClientId, Completion, Config, Count, CreateSession, Created,
-    Digest, Error, Expiry, FileState, Millis, NewPermit, Notify, ReclaimPermit, Record,
-    RecordRemoval, Released, Sequenced, State, Why, record,
+    Digest, Error, Expiry, FileState, LockKind, Millis, NewPermit, Notify, Range, ReclaimPermit,
+    Record, RecordRemoval, Released, Sequenced, State, Why, record,
 };
 
 use parking_lot::Mutex;
@@ -45,8 +45,10 @@ pub(crate) struct States {
     pub(crate) server_id: [u8; 16],
     /// Files whose locks the host could not be told of: each tick tries again.
     untold: Arc<Mutex<Vec<Arc<Object>>>>,
+    /// Files of which local programs have locked what clients wait for: each tick looks.
+    watched: Arc<Mutex<Vec<Arc<Object>>>>,
     /// Who is to be told that a lock may be had now.
-    pub(crate) notices: Notices,
+    pub(crate) notices: Arc<Notices>,
     start: Instant,
     digest_key: [u8; 16],
 }
@@ -106,7 +108,8 @@ impl States {
             records: Arc::new(records),
             server_id: found.server_id,
             untold: Arc::default(),
-            notices: Notices::default(),
+            watched: Arc::default(),
+            notices: Arc::default(),
             start: Instant::now(),
             digest_key,
         })
@@ -296,12 +299,48 @@ impl States {
         }
     }
 
+    /// A local program has locked in this file what a client waits for.
+    pub(crate) fn watch_host(&self, object: &Arc<Object>) {
+        let mut watched = self.watched.lock();
+        let is_known = watched.iter().any(|it| Arc::ptr_eq(it, object));
+        if !is_known && watched.len() < limits::WATCHED_FILES_MAX {
+            watched.push(Arc::clone(object));
+        }
+    }
+
+    /// Looks whether local programs have let go what clients wait for.
+    fn look_at_watched(&self, vfs: &Arc<Vfs>) {
+        for object in std::mem::take(&mut *self.watched.lock()) {
+            let (used, notices) = (Arc::clone(vfs), Arc::clone(&self.notices));
+            let (watched, now) = (Arc::clone(&self.watched), self.now());
+            let lane = object.mount.lane();
+            let submitted = vfs.pool.submit(lane, object, move |object| {
+                let file = object.file_state();
+                let wanted = file.wanted_first(limits::WATCHED_WAITERS_MAX);
+                let is_free = |(range, kind): &(Range, LockKind)| {
+                    let held = object.host_holder(*range, *kind, used.files.budget());
+                    matches!(held, Ok(None))
+                };
+                if wanted.iter().any(is_free) {
+                    notices.put(file, file.promises_lapsed(now));
+                }
+                if !wanted.is_empty() {
+                    watched.lock().push(object);
+                }
+            });
+            if let Err(refused) = submitted {
+                self.watched.lock().push(refused.input);
+            }
+        }
+    }
+
     /// Does what is due; to be called about once a second.
     pub(crate) async fn tick(&self, vfs: &Arc<Vfs>) {
         let untold = std::mem::take(&mut *self.untold.lock());
         for object in untold {
             self.tell_host_in_a_while(vfs, object);
         }
+        self.look_at_watched(vfs);
         let tick = self.core.tick(self.now());
         for client in tick.expire {
             if let Err(error) = self.expire(vfs, client, Why::LeaseOver).await {

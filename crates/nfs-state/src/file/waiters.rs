@@ -54,7 +54,8 @@ impl Waiter {
 }
 
 impl Waiters {
-    /// Adds a waiter, if there is a `place` for it, or notes that one that is there has asked again: it keeps its place.
+    /// Adds a waiter, if there is a `place` for it, or notes that one that is there has asked again: it keeps its place, and
+    /// is to be told anew if it was.
     pub(super) fn add(
         &mut self,
         wait: Wait,
@@ -63,6 +64,7 @@ impl Waiters {
     ) -> bool {
         if let Some(waiter) = self.0.iter_mut().find(|w| w.wait == wait) {
             waiter.asked = now;
+            waiter.promised_until = None;
             return true;
         }
         if self.0.len() >= limits::WAITERS_PER_FILE_MAX {
@@ -154,6 +156,10 @@ impl Waiters {
     pub(super) fn has_others(&self, client: ClientId) -> bool {
         let mut owners = self.0.iter().map(|w| &w.wait.owner);
         owners.any(|owner| owner.client() != Some(client))
+    }
+
+    pub(super) fn first(&self, most: usize) -> impl Iterator<Item = &Wait> {
+        self.0.iter().take(most).map(|w| &w.wait)
     }
 
     pub(super) fn len(&self) -> usize {

@@ -325,6 +325,28 @@ impl<P> Reservation<P> {
         self.settle(false, now)
     }
 
+    /// The host refused, and the owner waits: it has a place in the queue, if there is one for it. Nobody says when a local
+    /// program lets go: the driver looks now and then ([`FileState::wanted_first`]). Who may try now.
+    pub fn give_up_for_now(mut self, now: Millis) -> Vec<Notify> {
+        let open = Arc::clone(&self.open);
+        let wait = self.number.and_then(|number| {
+            let file = open.file().lock();
+            let locked = file.reserved(number)?;
+            Some(Wait {
+                owner: locked.owner.clone(),
+                range: locked.range,
+                kind: locked.kind,
+                open: Some(open.key.1),
+            })
+        });
+        let notify = self.settle(false, now);
+        if let Some(wait) = wait {
+            // Where there is no place, it asks again by itself.
+            let _has_place = open.file().lock().wait(wait, now, || self.client.place());
+        }
+        notify
+    }
+
     fn settle(&mut self, granted: bool, now: Millis) -> Vec<Notify> {
         match self.number.take() {
             Some(number) => {

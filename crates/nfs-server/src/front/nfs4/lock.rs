@@ -71,10 +71,14 @@ pub(super) async fn lock(
             })
         }
         not_granted => {
-            states.notify(
-                target.object.file_state(),
-                reservation.give_up(states.now()),
-            );
+            let is_refused = matches!(not_granted, Ok(HostSays::Refused(_)));
+            let others = if is_refused && asked.wait {
+                states.watch_host(&target.object);
+                reservation.give_up_for_now(states.now())
+            } else {
+                reservation.give_up(states.now())
+            };
+            states.notify(target.object.file_state(), others);
             match not_granted {
                 Err(error) => Err(status(error)),
                 Ok(_) if args.reclaim => Err(Nfsstat4::ReclaimConflict),
