@@ -16,7 +16,7 @@ use nfs_wire::nfs4::ops::{
     ChannelDirFromClient4, ChannelDirFromServer4, CloseArgs, OPEN4_RESULT_MAY_NOTIFY_LOCK,
     Openflag4, SEQ4_STATUS_CB_PATH_DOWN, SEQ4_STATUS_CB_PATH_DOWN_SESSION,
 };
-use nfs_wire::nfs4::{ArgOp, CbResOp, FileHandle, Nfsstat4, ResOp, Stateid4};
+use nfs_wire::nfs4::{ArgOp, CbResOp, FileHandle, LockType4, Nfsstat4, ResOp, Stateid4};
 use nfs_wire::rpc::{AcceptStat, ReplyHeader};
 use support::called::{Call, Called, as_root, taken};
 use support::v4::{open_args, putfh};
@@ -424,5 +424,46 @@ fn very_many_who_wait_have_an_end() {
         let second = bed.waiter.next_call().await;
         assert_eq!(second.owner, b"waiter 1");
         bed.waiter.carry_out(&second).await;
+    });
+}
+
+#[test]
+fn a_host_that_does_not_answer_has_so_many_calls_under_way() {
+    /// What the server has in flight to one host.
+    const MOST: usize = 64;
+    let served = serve();
+    block_on(async {
+        let mut bed = Bed::new(&served).await;
+        let taken = bed.ask().await;
+        assert_eq!(taken, Err(Nfsstat4::Denied));
+        let mut readers = Vec::new();
+        for n in 0..MOST + 6 {
+            let name = format!("reader {n}");
+            let mut reader = Called::new(&served, name.as_bytes()).await;
+            let (opened, _) = open(&mut reader).await;
+            let kind = LockType4::ReadWaits;
+            let denied = reader.lock_as(kind, opened, b"reader").await;
+            assert_eq!(denied, Err(Nfsstat4::Denied));
+            readers.push(reader);
+        }
+        // All of them may try at once, when the one that wants to write gives up before them.
+        let close = ArgOp::Close(CloseArgs {
+            seqid: 0,
+            open_stateid: bed.of_waiter.1,
+        });
+        let ops = vec![putfh(&bed.of_waiter.0), close];
+        assert_eq!(bed.waiter.status(ops).await, Nfsstat4::Ok);
+        bed.unlock().await;
+        let sent = || served.counter("nfs4_callbacks") as usize;
+        until("many are called", || sent() >= MOST).await;
+        for reader in &mut readers {
+            assert_eq!(reader.status(vec![]).await, Nfsstat4::Ok);
+        }
+        assert_eq!(sent(), MOST);
+        let called = readers.iter_mut().find(|it| !it.was_not_called());
+        let called = called.expect("most were");
+        let call = called.next_call().await;
+        called.carry_out(&call).await;
+        until("the next is called", || sent() == MOST + 1).await;
     });
 }

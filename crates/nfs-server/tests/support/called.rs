@@ -215,11 +215,20 @@ impl Called {
     /// LOCK of a range for writing by a new owner, which waits for it.
     pub(crate) async fn lock(
         &mut self,
+        open: (FileHandle, Stateid4),
+        locker: &[u8],
+    ) -> Result<Stateid4, Nfsstat4> {
+        self.lock_as(LockType4::WriteWaits, open, locker).await
+    }
+
+    pub(crate) async fn lock_as(
+        &mut self,
+        locktype: LockType4,
         (file, open_stateid): (FileHandle, Stateid4),
         locker: &[u8],
     ) -> Result<Stateid4, Nfsstat4> {
         let lock = ArgOp::Lock(LockArgs {
-            locktype: LockType4::WriteWaits,
+            locktype,
             reclaim: false,
             offset: 0,
             length: 10,
