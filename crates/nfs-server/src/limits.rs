@@ -276,6 +276,8 @@ pub const CALLBACKS_PER_HOST_MAX: usize = 64;
 pub const CALLBACKS_MAX: usize = 4096;
 /// Waiters that are to be told through one session and were not yet: as many as can wait in one file.
 pub const NOTICES_PER_SESSION_MAX: usize = nfs_state::limits::WAITERS_PER_FILE_MAX;
+/// Waiters of the clients of one host that are to be told and were not yet.
+pub const NOTICES_PER_HOST_MAX: usize = NOTICES_MAX / 8;
 /// Waiters that are to be told and were not yet, of all clients; of about 300 bytes each, and at most 2.5 KiB.
 pub const NOTICES_MAX: usize = 16_384;
 /// Bytes of replies that all sessions together keep for repeated calls, beyond what each has for sure.

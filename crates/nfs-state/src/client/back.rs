@@ -143,17 +143,18 @@ impl Paths {
     pub(super) fn bind(&mut self, connection: ConnId, direction: Direction) -> Direction {
         if direction.has_back() {
             self.failed = false;
-            self.was_bound = true;
         }
         let mut known = self.connections.iter_mut();
         if let Some((_, known)) = known.find(|(id, _)| *id == connection) {
             *known = known.and(direction);
+            self.was_bound |= direction.has_back();
             return *known;
         }
         if self.connections.len() >= limits::CONNECTIONS_PER_SESSION_MAX {
             return Direction::Fore;
         }
         self.connections.push((connection, direction));
+        self.was_bound |= direction.has_back();
         direction
     }
 

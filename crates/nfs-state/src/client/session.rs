@@ -178,7 +178,10 @@ impl<P> Session<P> {
     /// Begins a call of the server: none where there is no way to the client, and while another one is in flight.
     #[must_use]
     pub fn call_back(&self) -> Option<Callback> {
-        self.paths.lock().begin(self.id)
+        match self.is_over() {
+            true => None,
+            false => self.paths.lock().begin(self.id),
+        }
     }
 
     /// How a call of the server ended. True if it is worth being made again, now: the client is there, and has not carried

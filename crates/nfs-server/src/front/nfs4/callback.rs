@@ -57,7 +57,7 @@ pub(crate) async fn notify_waiters(service: &Service, states: Arc<States>) {
         queues: HashMap::new(),
         queued: 0,
         ready: VecDeque::new(),
-        calling: HashMap::new(),
+        hosts: HashMap::new(),
         calls: JoinSet::new(),
         lapses: VecDeque::new(),
     };
@@ -100,11 +100,20 @@ struct Notifier {
     queued: usize,
     /// Sessions with notices and without a call in flight.
     ready: VecDeque<SessionId>,
-    /// Calls in flight by host.
-    calling: HashMap<Host, usize>,
+    /// What each host has of that, without hosts that have nothing.
+    hosts: HashMap<Host, AtHost>,
     calls: JoinSet<Ended>,
     /// When promises lapse that were made to whom was told, in order of time.
     lapses: VecDeque<(Millis, Arc<FileState>)>,
+}
+
+/// What the clients of one host have of what all share.
+#[derive(Default)]
+struct AtHost {
+    /// Notices in queues and in flight.
+    queued: usize,
+    /// Calls in flight.
+    calling: usize,
 }
 
 /// What one session's client is to be told.
@@ -126,6 +135,8 @@ struct ToTell {
 
 /// A call that has ended.
 struct Ended {
+    session: Arc<Session<Opened>>,
+    host: Host,
     callback: Callback,
     told: ToTell,
     how: CallbackEnd,
@@ -160,10 +171,11 @@ impl Notifier {
         let Some(file) = wire_handle(&found.open.pin().object().handle) else {
             return Err(notice);
         };
-        if self.queued >= limits::NOTICES_MAX {
+        let from = client.from();
+        let of_host = self.hosts.get(&from.host).map_or(0, |it| it.queued);
+        if self.queued >= limits::NOTICES_MAX || of_host >= limits::NOTICES_PER_HOST_MAX {
             return Err(notice);
         }
-        let from = client.from();
         let queue = self.queues.entry(session.id()).or_insert_with(|| Queue {
             session: Arc::clone(session),
             host: from.host,
@@ -180,6 +192,7 @@ impl Notifier {
         self.note_lapse(&notice.0);
         if let Some(queue) = self.queues.get_mut(&session.id()) {
             self.queued += 1;
+            self.hosts.entry(from.host).or_default().queued += 1;
             queue.notices.push_back(ToTell {
                 file,
                 owner: found.owner.as_bytes().to_vec(),
@@ -236,7 +249,8 @@ impl Notifier {
             let Some(host) = host else {
                 continue;
             };
-            if self.calling.get(&host).copied() >= Some(limits::CALLBACKS_PER_HOST_MAX) {
+            let calling = self.hosts.get(&host).map_or(0, |it| it.calling);
+            if calling >= limits::CALLBACKS_PER_HOST_MAX {
                 self.ready.push_back(id);
             } else {
                 self.call(id);
@@ -245,28 +259,31 @@ impl Notifier {
     }
 
     fn call(&mut self, id: SessionId) {
-        let Some(queue) = self.queues.get_mut(&id) else {
+        let Some(queue) = self.queues.get_mut(&id).filter(|it| !it.is_calling) else {
             return;
         };
-        let Some(callback) = queue.session.call_back() else {
+        let (session, host) = (Arc::clone(&queue.session), queue.host);
+        let Some(callback) = session.call_back() else {
             let left = self.queues.remove(&id).map(|queue| queue.notices);
             for told in left.into_iter().flatten() {
-                self.give_up(told);
+                self.give_up(host, told);
             }
             return;
         };
         let Some(told) = queue.notices.pop_front() else {
             // Nothing was sent, and the number is as it was.
-            queue.session.called_back(&callback, CallbackEnd::NotNow);
+            session.called_back(&callback, CallbackEnd::NotNow);
             return;
         };
         queue.is_calling = true;
-        *self.calling.entry(queue.host).or_insert(0) += 1;
+        self.hosts.entry(host).or_default().calling += 1;
         let (lines, minor) = (Arc::clone(&self.lines), queue.minor);
         let states = Arc::clone(&self.states);
         self.calls.spawn(async move {
             let how = call(&states, &lines, &callback, minor, &told).await;
             Ended {
+                session,
+                host,
                 callback,
                 told,
                 how,
@@ -275,46 +292,55 @@ impl Notifier {
     }
 
     /// A waiter that was in a queue is not told.
-    fn give_up(&mut self, told: ToTell) {
-        self.queued = self.queued.saturating_sub(1);
+    fn give_up(&mut self, host: Host, told: ToTell) {
+        self.has_left(host);
         let (file, notify) = told.notice;
         for other in self.untold(&file, &notify) {
             self.tell(other);
         }
     }
 
+    /// A notice of this host is in no queue any more.
+    fn has_left(&mut self, host: Host) {
+        self.queued = self.queued.saturating_sub(1);
+        if let Some(at) = self.hosts.get_mut(&host) {
+            at.queued = at.queued.saturating_sub(1);
+            if (at.queued, at.calling) == (0, 0) {
+                self.hosts.remove(&host);
+            }
+        }
+    }
+
     fn ended(&mut self, ended: Ended) {
         let Ended {
+            session,
+            host,
             callback,
             told,
             how,
         } = ended;
-        let Some(queue) = self.queues.get_mut(&callback.session) else {
-            return;
-        };
-        queue.is_calling = false;
-        let host = queue.host;
-        let again = queue.session.called_back(&callback, how);
-        if again {
-            queue.notices.push_front(told);
-        } else if how == CallbackEnd::Done {
-            self.queued = self.queued.saturating_sub(1);
-        } else {
-            self.give_up(told);
+        let again = session.called_back(&callback, how);
+        if let Some(at) = self.hosts.get_mut(&host) {
+            at.calling = at.calling.saturating_sub(1);
         }
-        if let Some(calling) = self.calling.get_mut(&host) {
-            *calling = calling.saturating_sub(1);
-            if *calling == 0 {
-                self.calling.remove(&host);
+        let queue = self.queues.get_mut(&callback.session);
+        let mut left = Some(told);
+        if let Some(queue) = queue {
+            queue.is_calling = false;
+            if again {
+                queue.notices.extend(left.take());
+                queue.notices.rotate_right(1);
+            }
+            if queue.notices.is_empty() {
+                self.queues.remove(&callback.session);
+            } else {
+                self.ready.push_back(callback.session);
             }
         }
-        let queue = self.queues.get(&callback.session);
-        if queue.is_some_and(|queue| queue.notices.is_empty()) {
-            self.queues.remove(&callback.session);
-        } else if queue.is_some_and(|queue| !queue.is_calling)
-            && !self.ready.contains(&callback.session)
-        {
-            self.ready.push_back(callback.session);
+        match left {
+            Some(_told) if how == CallbackEnd::Done => self.has_left(host),
+            Some(told) => self.give_up(host, told),
+            None => {}
         }
     }
 }
@@ -334,13 +360,17 @@ async fn call(
     if size > callback.to.channel.request_bytes_max as usize {
         return CallbackEnd::NotNow;
     }
-    let mut calling = match line.call(|xid| record(xid, callback, minor, told)) {
+    let counted = |xid| {
+        // Before anybody can see it.
+        count(&states.notices.callbacks);
+        record(xid, callback, minor, told)
+    };
+    let mut calling = match line.call(counted) {
         Ok(calling) => calling,
         Err(NotCalled::Over) => return CallbackEnd::NotSent,
         Err(NotCalled::Busy) => return CallbackEnd::NotNow,
     };
     drop(line);
-    count(&states.notices.callbacks);
     let patience = Duration::from_secs(limits::CALLBACK_SECONDS_MAX);
     let how = match tokio::time::timeout(patience, calling.reply()).await {
         Ok(Some(reply)) => judge(&reply, callback).unwrap_or(CallbackEnd::Unanswered),
