@@ -55,7 +55,7 @@ const TYPICAL: &[(&str, u32)] = &[
     ("kernel-cache", 18),
     ("kernel-locks", 9),
     ("kernel-v4-locks", 29),
-    ("kernel-v4-blocked", 20),
+    ("kernel-v4-blocked", 10),
     ("kernel-v4-restart", 25),
     ("kernel-v4-sqlite", 25),
     ("host-side", 1),
