@@ -43,6 +43,10 @@ pub(in super::super) fn run(context: &Context) -> Result<String> {
     ))
 }
 
+/// What is told of a turn, in this order: it may begin, one client has the lock, it is to let it go, the other one has
+/// it.
+const SIGNS: [&str; 4] = ["begin", "held", "go", "got"];
+
 /// What the server counted.
 struct Counted {
     locks: u64,
@@ -64,12 +68,13 @@ impl Turns<'_> {
     fn guest(&self, who: u64) -> Result<()> {
         let mut script = String::new();
         for turn in 0..2 * ROUNDS {
-            let [held, go, got] = ["held", "go", "got"].map(|word| self.sign(word, turn));
+            let [begin, held, go, got] = SIGNS.map(|word| self.sign(word, turn));
             let until =
                 |path: &Path| format!("until test -e {}; do sleep 0.05; done", path.display());
             script += &match turn % 2 == who {
                 true => format!(
-                    "flock /mnt/nfs/whole sh -c 'touch {}; {}'; {}\n",
+                    "{}; flock /mnt/nfs/whole sh -c 'touch {}; {}'; {}\n",
+                    until(&begin),
                     held.display(),
                     until(&go),
                     until(&got)
@@ -90,6 +95,8 @@ impl Turns<'_> {
     /// Lets the lock go in each turn once somebody waits for it, and looks at what that came to.
     fn watch(&self) -> Result<Counted> {
         for turn in 0..2 * ROUNDS {
+            // Whoever had it in the turn before asks for nothing until that was counted.
+            make(&self.sign("begin", turn))?;
             // The lock, and the one that waits: nobody asked for anything else.
             let asked = 3 * turn + 2;
             self.until("somebody waits", || Ok(self.locks()? >= asked))?;
@@ -111,7 +118,7 @@ impl Turns<'_> {
 
     fn let_all_go(&self) -> Result<()> {
         for turn in 0..2 * ROUNDS {
-            for word in ["held", "go", "got"] {
+            for word in SIGNS {
                 make(&self.sign(word, turn))?;
             }
         }
