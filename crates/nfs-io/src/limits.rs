@@ -120,6 +120,10 @@ pub const NETLINK_STRANGE_ANSWERS_MAX: u32 = 8;
 /// clients that hold nothing of what is shared, beside as many as there are that hold some.
 pub const TURNS_IDLE_CLIENTS_MAX: usize = 64;
 
+/// Blocks of one file that are remembered because one part of each was written without the other: some 16 bytes
+/// each. Of one that is forgotten the other part is held for as long as parts are that stay alone.
+pub const STAGING_WRITTEN_IN_PART_MAX: usize = 2048;
+
 /// File systems of which the books of running jobs are kept though none runs, so that the next one finds
 /// them: some hundred bytes each.
 pub const LANES_IDLE_MAX: usize = 64;

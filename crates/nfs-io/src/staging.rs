@@ -18,12 +18,18 @@
 //! - Bytes that were taken out stay in memory until they are known to be in the file. If the write fails that
 //!   took them along, they are held again: one sender's failure does not lose what another was told is accepted.
 //!
+//! A block of which one part was written as it is will not be complete any more when the other part comes:
+//! to hold that one would take memory for nothing, just when there is too little of it. Such blocks are
+//! remembered, and their other part is refused.
+//!
 //! A held part reaches from the beginning of its block ([`Block`]'s head, the end of some write) or to the end of
 //! it (the beginning of one). A write without a whole block in it is not for staging: nothing of it would show in
 //! the file's times when it is answered.
 
 use std::collections::BTreeMap;
 use std::ops::{DerefMut, Range};
+
+use crate::limits;
 
 /// What one file holds. `M` is the memory of one block, `S` stands for a sender.
 #[derive(Debug)]
@@ -34,6 +40,8 @@ pub struct Staging<M, S> {
     held: BTreeMap<u64, Block<M, S>>,
     /// The blocks that were taken out, with the number of the oldest write in each.
     under_way: BTreeMap<u64, u64>,
+    /// The blocks of which one part, this one, went into the file without the other, which is yet to come.
+    written_in_part: BTreeMap<u64, Side>,
     /// The number of the next write.
     next: u64,
     /// How many want nothing to be held for now.
@@ -139,6 +147,7 @@ impl<M: DerefMut<Target = [u8]>, S: Clone> Staging<M, S> {
             block_bytes: block_bytes as u64,
             held: BTreeMap::new(),
             under_way: BTreeMap::new(),
+            written_in_part: BTreeMap::new(),
             next: 0,
             paused: 0,
             end: 0,
@@ -230,8 +239,10 @@ impl<M: DerefMut<Target = [u8]>, S: Clone> Staging<M, S> {
         memory: &mut impl FnMut() -> Option<M>,
     ) -> (End, Option<Placement<M, S>>) {
         let block_bytes = self.block_bytes as usize;
+        let went_alone = self.written_in_part.remove(&start);
         let mut block = match self.held.remove(&start) {
             Some(block) => block,
+            None if went_alone.is_some_and(|went| went != side) => return (End::Refused, None),
             None => match memory() {
                 Some(bytes) if bytes.len() == block_bytes => Block {
                     bytes,
@@ -239,7 +250,10 @@ impl<M: DerefMut<Target = [u8]>, S: Clone> Staging<M, S> {
                     tail: None,
                     since: now,
                 },
-                _ => return (End::Refused, None),
+                _ => {
+                    self.note_written_in_part(start, side);
+                    return (End::Refused, None);
+                }
             },
         };
         let place = match side {
@@ -288,6 +302,11 @@ impl<M: DerefMut<Target = [u8]>, S: Clone> Staging<M, S> {
         for start in starts {
             if let Some(block) = self.held.remove(&start) {
                 self.under_way.insert(start, block.oldest());
+                match (&block.head, &block.tail) {
+                    (Some(_), None) => self.note_written_in_part(start, Side::Head),
+                    (None, Some(_)) => self.note_written_in_part(start, Side::Tail),
+                    _ => {}
+                }
                 blocks.push((start, block));
             }
         }
@@ -307,6 +326,7 @@ impl<M: DerefMut<Target = [u8]>, S: Clone> Staging<M, S> {
     pub fn restore(&mut self, taken: Taken<M, S>) {
         for (start, block) in taken.blocks {
             self.under_way.remove(&start);
+            self.written_in_part.remove(&start);
             self.held.insert(start, block);
         }
     }
@@ -390,6 +410,14 @@ impl<M: DerefMut<Target = [u8]>, S: Clone> Staging<M, S> {
         self.blocks() == 0 && self.paused == 0
     }
 
+    /// Of many such blocks those at the lowest offsets are forgotten: a stream has passed them.
+    fn note_written_in_part(&mut self, start: u64, side: Side) {
+        self.written_in_part.insert(start, side);
+        if self.written_in_part.len() > limits::STAGING_WRITTEN_IN_PART_MAX {
+            self.written_in_part.pop_first();
+        }
+    }
+
     fn note_if_empty(&mut self) {
         if self.blocks() == 0 {
             self.end = 0;
@@ -408,7 +436,7 @@ impl<M: DerefMut<Target = [u8]>, S: Clone> Staging<M, S> {
     }
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Side {
     Head,
     Tail,

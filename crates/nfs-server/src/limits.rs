@@ -350,7 +350,7 @@ pub const STAGED_MILLISECONDS_MAX: u64 = 1000;
 /// Milliseconds between two looks at what waits.
 pub const STAGED_SWEEP_MILLISECONDS: u64 = 250;
 /// Blocks of one file that are held or under way.
-pub const STAGED_BLOCKS_PER_FILE_MAX: usize = 1024;
+pub const STAGED_BLOCKS_PER_FILE_MAX: usize = 4096;
 /// Files of which something is held. They stay in the file cache meanwhile.
 pub const STAGED_FILES_MAX: usize = 256;
 /// Held parts take one part in this many of the memory for the data of WRITEs.

@@ -109,6 +109,49 @@ fn what_never_completes_comes_out_as_it_was_given_and_no_byte_more() {
     staging.done(taken);
 }
 
+/// Whoever is far ahead of the others in a file fills what may be held. What is refused to it then must not have
+/// the others' parts wait for a neighbour that was there already: they would keep the memory from those that come.
+#[test]
+fn a_part_whose_neighbour_went_alone_is_not_held() {
+    let mut staging = staging();
+    let ahead = staging.write(0, &[b'a'; 40], &'a', 0, || None).unwrap();
+    assert_eq!(ahead.tail, End::Refused);
+    let behind = write(&mut staging, 40..80, 'b').unwrap();
+    assert_eq!((behind.head, behind.run), (End::Refused, 48..80));
+    assert!(staging.is_idle());
+    // Once: who writes that block again may hold it again.
+    let again = write(&mut staging, 0..40, 'a').unwrap();
+    assert_eq!(again.tail, End::Held);
+    // The same where a part was held and then went alone.
+    let taken = staging.take(&ALL, Which::HeldSince(0)).unwrap();
+    staging.done(taken);
+    let behind = write(&mut staging, 40..80, 'b').unwrap();
+    assert_eq!(behind.head, End::Refused);
+    // But not where it could not go and is held again.
+    let _again = write(&mut staging, 0..40, 'a').unwrap();
+    let taken = staging.take(&ALL, Which::HeldSince(0)).unwrap();
+    staging.restore(taken);
+    let behind = write(&mut staging, 40..80, 'b').unwrap();
+    assert_eq!(behind.head, End::Completes);
+    staging.done(behind.taken);
+    assert!(staging.is_idle());
+}
+
+#[test]
+fn blocks_that_were_written_in_part_are_remembered_up_to_a_number() {
+    let mut staging = staging();
+    let most = limits::STAGING_WRITTEN_IN_PART_MAX as u64;
+    for at in 0..=most {
+        let at = at * 64;
+        let placed = staging.write(at, &[b'a'; 40], &'a', 0, || None).unwrap();
+        assert_eq!(placed.tail, End::Refused);
+    }
+    let first = write(&mut staging, 40..64, 'b').unwrap();
+    assert_eq!(first.head, End::Held, "the lowest is forgotten");
+    let last = write(&mut staging, most * 64 + 40..most * 64 + 64, 'b').unwrap();
+    assert_eq!(last.head, End::Refused);
+}
+
 #[test]
 fn later_bytes_count() {
     let mut staging = staging();
