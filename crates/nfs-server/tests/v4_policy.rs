@@ -3,7 +3,7 @@
 mod support;
 
 use nfs_server::exports::Versions;
-use nfs_server::exports::policy::{IoPolicy, Way, parse_rule};
+use nfs_server::exports::policy::{IoPolicy, Mode, Way, parse_rule};
 use nfs_wire::nfs4::ops::{CloseArgs, IoAdviseArgs, IoAdviseType4, Openflag4};
 use nfs_wire::nfs4::{ArgOp, Bitmap4, FileHandle, Nfsstat4, ResOp, Stateid4};
 use support::v4::{Client, open_args, putfh};
@@ -144,7 +144,11 @@ fn what_a_client_advises_counts_until_it_closes_the_file() {
 
 #[test]
 fn no_advice_is_followed_where_modes_are_fixed() {
-    let served = serve(IoPolicy::default());
+    let served = serve(IoPolicy {
+        read: Mode::Buffered.into(),
+        write: Mode::Buffered.into(),
+        ..IoPolicy::default()
+    });
     block_on(async {
         let mut client = Client::new(&served, 2, b"reader").await;
         let root = client.root().await;

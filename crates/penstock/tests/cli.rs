@@ -205,8 +205,7 @@ fn check_shows_how_bytes_will_travel_and_rules_that_never_match() {
     let output = run(&["check", file.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(0));
     let shown = text(&output.stdout);
-    let expected =
-        "read buffered, write direct, at least file-sync\n    rule 1: op=read,mode=direct";
+    let expected = "read auto, write direct, at least file-sync\n    rule 1: op=read,mode=direct";
     assert!(shown.contains(expected), "{shown}");
     let warned = text(&output.stderr);
     assert!(

@@ -170,11 +170,11 @@ pub struct IoPolicy {
 }
 
 impl Default for IoPolicy {
-    /// Through the page cache, as stable as asked. What is chosen to be read direct is read ahead.
+    /// In the mode that suits each file's calls, as stable as asked. What is chosen to be read direct is read ahead.
     fn default() -> Self {
         Self {
-            read: Way::Fixed(Mode::Buffered),
-            write: Way::Fixed(Mode::Buffered),
+            read: Way::Auto,
+            write: Way::Auto,
             auto: AutoUse::On,
             hint: Hint::Normal,
             stable: StableFloor::Asked,

@@ -70,7 +70,7 @@ pub(crate) struct Args {
     no_rpcbind: bool,
 
     /// How READs reach the disk: buffered, dontcache or direct (or the kernel's 0, 1, 2), or auto: what suits the
-    /// file's calls
+    /// file's calls, which is the default
     #[arg(long, value_name = "MODE", conflicts_with = "config", value_parser = policy::parse_mode)]
     read: Option<Way>,
     /// How WRITEs reach the disk: buffered, dontcache, direct or auto (or the kernel's 0, 1, 2; 3 and 4 are direct

@@ -236,15 +236,12 @@ fn a_change_leaves_what_it_does_not_name() {
         ..policy(&["mode=direct"])
     };
     let change = IoChange {
-        read: Some(Way::Auto),
+        read: Some(Mode::Direct.into()),
         hint: Some(Hint::Random),
         ..IoChange::default()
     };
     let after = change.applied_to(&before);
-    assert_eq!(
-        (after.read, after.write),
-        (Way::Auto, Mode::Buffered.into())
-    );
+    assert_eq!((after.read, after.write), (Mode::Direct.into(), Way::Auto));
     assert_eq!((after.hint, after.auto), (Hint::Random, AutoUse::On));
     assert_eq!(
         (after.stable, after.rules.len()),
