@@ -35,6 +35,7 @@ const MOUNTS: &[Mount<'_>] = &[
     Mount::new("direct", "/direct", "hard"),
     Mount::new("sizes", "/direct", "nosharecache,rsize=32768,wsize=4096"),
     Mount::new("sync", "/direct", "nosharecache,sync"),
+    Mount::new("staged", "/staged", "nosharecache,wsize=12288"),
     Mount::new("changing", "/changing", "hard"),
     Mount::new("rules", "/rules", "nosharecache,noac"),
     Mount::new("others", "/rules", "nosharecache,noac").by_second_address(),
@@ -81,6 +82,18 @@ const FSX: &[Fsx] = &[
         long: false,
         direct: 70,
     },
+    Fsx {
+        name: "staged-fsx",
+        mount: "staged",
+        long: false,
+        direct: 3,
+    },
+    Fsx {
+        name: "staged-past",
+        mount: "staged",
+        long: false,
+        direct: 70,
+    },
 ];
 /// Name of the fsx run that goes on while the server is killed.
 const KILLED: &str = "changing-restarts";
@@ -120,7 +133,7 @@ pub(super) fn run(context: &Context) -> Result<String> {
         script: &script(context.seed, &amount),
         within: GUEST_DEADLINE,
     };
-    let mut figures = None;
+    let (mut figures, mut staged) = (None, 0);
     let (shared, mut local) = (export.join("rules").join(duel::FILE), None);
     let outcome = guest.run(&context.lab, |line| {
         if line.starts_with("progress duel begins") {
@@ -130,6 +143,8 @@ pub(super) fn run(context: &Context) -> Result<String> {
         } else if line.starts_with("progress changing") {
             if figures.is_none() {
                 figures = Some(server.io_figures()?);
+                let state = context.lab.dir.join("state");
+                staged = nfs_lab::counter(&context.lab, &state, "staged_writes")?;
             }
             server.kill()?;
             server = bench.start(&mut random)?;
@@ -140,6 +155,9 @@ pub(super) fn run(context: &Context) -> Result<String> {
 
     let mut wrong = failures(&outcome);
     wrong.extend(strayed(&figures.unwrap_or_default()));
+    if staged == 0 {
+        wrong.push("no WRITE was staged".to_owned());
+    }
     let ended = local.map_or_else(|| Err(anyhow!("never began")), Local::outcome);
     let seen = ended.and_then(|()| see_all(&shared));
     // From here on it is the disk that tells, not the page cache.
@@ -194,6 +212,7 @@ fn strayed(figures: &[IoFigures]) -> Vec<String> {
     let mut wrong = Vec::new();
     for (export, mode) in [
         ("/direct", Mode::Direct),
+        ("/staged", Mode::Direct),
         ("/dontcache", Mode::DontCache),
         ("/rules", Mode::Direct),
     ] {
@@ -258,7 +277,7 @@ struct Bench<'a> {
 impl<'a> Bench<'a> {
     /// The exports' directories, and the file that everybody writes.
     fn new(context: &'a Context, netns: &'a Netns, export: &'a Path) -> Result<Self> {
-        for name in ["dontcache", "direct", "changing", "rules"] {
+        for name in ["dontcache", "direct", "staged", "changing", "rules"] {
             fs::create_dir(export.join(name))?;
         }
         let shared = File::create(export.join("rules").join(duel::FILE))?;
@@ -294,14 +313,21 @@ impl<'a> Bench<'a> {
             read,
             floor,
             reserve: random.bool(),
+            order: random.bool(),
+            staging: random.bool(),
             ..IoSetting::all(write)
         };
         let direct = IoSetting {
             reserve: true,
             ..IoSetting::all(Mode::Direct)
         };
+        let staged = IoSetting {
+            order: true,
+            ..IoSetting::staged()
+        };
         let text = self.section("dontcache", &IoSetting::all(Mode::DontCache).toml())
             + &self.section("direct", &direct.toml())
+            + &self.section("staged", &staged.toml())
             + &self.section("changing", &changing.toml())
             + &self.section("rules", &rules);
         fs::write(&self.config, text)?;
