@@ -4,16 +4,22 @@ use std::fmt;
 
 use nfs_wire::nfs3::StableHow;
 
-/// The ways in which the server can move bytes between the wire and the disk.
+/// The ways in which the server can move bytes between the wire and the disk, or be told to choose among.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Mode {
     Buffered,
     DontCache,
     Direct,
+    /// One of the others, for each file as the server thinks best.
+    Auto,
 }
 
 impl Mode {
+    /// The ways in which bytes can move.
     pub(crate) const ALL: [Self; 3] = [Self::Buffered, Self::DontCache, Self::Direct];
+
+    /// What an export can be told.
+    pub(crate) const WORDS: [Self; 4] = [Self::Buffered, Self::DontCache, Self::Direct, Self::Auto];
 
     /// The mode's name in the server's configuration.
     pub(crate) const fn word(self) -> &'static str {
@@ -21,6 +27,7 @@ impl Mode {
             Self::Buffered => "buffered",
             Self::DontCache => "dontcache",
             Self::Direct => "direct",
+            Self::Auto => "auto",
         }
     }
 }

@@ -159,7 +159,7 @@ impl<'a> Bench<'a> {
     /// The server, on the port that it had before.
     fn start(&mut self) -> Result<()> {
         let config = self.context.lab.dir.join("penstock.toml");
-        let mode = Mode::ALL[self.random.usize(..Mode::ALL.len())];
+        let mode = Mode::WORDS[self.random.usize(..Mode::WORDS.len())];
         let text = format!(
             "[[export]]\npath = {:?}\npseudo = \"/\"\nsquash = \"none\"\n{}",
             self.export.display(),

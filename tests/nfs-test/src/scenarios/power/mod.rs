@@ -135,7 +135,7 @@ fn rounds(context: &Context, mut bench: Bench<'_>, count: u32) -> Result<String>
         ensure!(!staged || staged_writes > 0, "no WRITE was staged");
     }
     let of_mode = |mode| schedule.iter().filter(|(_, io)| io.write == mode).count();
-    let modes = Mode::ALL.map(|mode| format!("{} {}", of_mode(mode), mode.word()));
+    let modes = Mode::WORDS.map(|mode| format!("{} {}", of_mode(mode), mode.word()));
     Ok(format!(
         "{count} rounds ({}), {calls} acknowledged calls; {turns} of records by turns, {committed} committed; \
          {resent} writes resent",

@@ -79,10 +79,10 @@ struct Deck(Vec<Mode>);
 impl Deck {
     fn draw(&mut self, random: &mut Rng) -> IoSetting {
         if self.0.is_empty() {
-            self.0 = Mode::ALL.to_vec();
+            self.0 = Mode::WORDS.to_vec();
         }
         let write = self.0.swap_remove(random.usize(..self.0.len()));
-        let read = Mode::ALL[random.usize(..Mode::ALL.len())];
+        let read = Mode::WORDS[random.usize(..Mode::WORDS.len())];
         let floor = match random.u64(..8) {
             0 => StableHow::DataSync,
             1 => StableHow::FileSync,
@@ -98,7 +98,7 @@ impl Deck {
             reserve: random.bool(),
             order: random.bool(),
             // In two of three rounds in which it does something.
-            staging: write == Mode::Direct && random.u64(..3) > 0,
+            staging: matches!(write, Mode::Direct | Mode::Auto) && random.u64(..3) > 0,
         }
     }
 }
@@ -110,7 +110,7 @@ mod tests {
     /// Counts the rounds in each mode of WRITE.
     fn of_each(rounds: &[(Plan, IoSetting)]) -> Vec<usize> {
         let of = |mode| rounds.iter().filter(|(_, io)| io.write == mode).count();
-        Mode::ALL.into_iter().map(of).collect()
+        Mode::WORDS.into_iter().map(of).collect()
     }
 
     #[test]
@@ -120,8 +120,11 @@ mod tests {
                 for rows in [true, false] {
                     let rounds = schedule(count, rows, &mut Rng::with_seed(seed));
                     assert_eq!(rounds.len(), count as usize);
-                    let least = count as usize / 4;
-                    assert!(of_each(&rounds).iter().all(|of| *of >= least), "{count}");
+                    let of = of_each(&rounds);
+                    // The rows that come first have a mode of their own, which is never `auto`.
+                    let of = if rows { &of[..Mode::ALL.len()] } else { &of };
+                    let least = count as usize / 5;
+                    assert!(of.iter().all(|of| *of >= least), "{count}");
                 }
             }
         }
