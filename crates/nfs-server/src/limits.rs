@@ -261,6 +261,8 @@ pub const ENDINGS_PER_CONNECTION_MAX: usize = 64;
 /// Files of which local programs have locked what clients wait for, that are looked at once a second; who waits in
 /// others asks again by itself.
 pub const WATCHED_FILES_MAX: usize = 256;
+/// How many of those one host may have, as a multiple of what this leaves free: half of all where it is alone.
+pub const WATCHED_TIMES_FREE_MAX: u32 = 1;
 /// Those who wait in such a file whose ranges are looked at, the first of them: a system call each.
 pub const WATCHED_WAITERS_MAX: usize = 8;
 /// Seconds in which a client answers a call of the server. It is a hint to a client that asks by itself every 30 s; who

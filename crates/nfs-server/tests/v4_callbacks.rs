@@ -4,6 +4,7 @@
 mod support;
 
 use std::fs::File;
+use std::net::Ipv4Addr;
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
 
@@ -42,7 +43,11 @@ fn serve_with_lease(seconds: u32) -> Served {
 
 /// Opens the file: its handle, the stateid, and the flags of the answer.
 async fn open(client: &mut Called) -> ((FileHandle, Stateid4), u32) {
-    let open = open_args(b"f", BOTH, Openflag4::Nocreate);
+    open_named(client, b"f").await
+}
+
+async fn open_named(client: &mut Called, name: &[u8]) -> ((FileHandle, Stateid4), u32) {
+    let open = open_args(name, BOTH, Openflag4::Nocreate);
     let ops = vec![ArgOp::Putrootfh(()), ArgOp::Open(open), ArgOp::Getfh(())];
     client
         .call(ops, |status, results| match results {
@@ -371,6 +376,70 @@ fn who_waits_for_a_local_program_is_told_too() {
         let call = waiter.next_call().await;
         waiter.carry_out(&call).await;
         waiter.lock(opened, b"of the waiter").await.expect("free");
+    });
+}
+
+/// A program of the server's host that has locked all of some files.
+struct Local(Vec<File>);
+
+impl Local {
+    fn lock(served: &Served, files: impl Iterator<Item = String>) -> Self {
+        let lock = |name| {
+            let file = File::create(served.path().join(name)).unwrap();
+            fs::set_ofd_lock(file.as_fd(), Some(OfdLock::Write), (0, 0)).unwrap();
+            file
+        };
+        Self(files.map(lock).collect())
+    }
+
+    fn unlock(&self) {
+        for file in &self.0 {
+            fs::set_ofd_lock(file.as_fd(), None, (0, 0)).unwrap();
+        }
+    }
+}
+
+/// What a client waits for that a local program has.
+async fn wait_for(client: &mut Called, name: &str) {
+    let (opened, _) = open_named(client, name.as_bytes()).await;
+    let denied = client.lock(opened, name.as_bytes()).await;
+    assert_eq!(denied, Err(Nfsstat4::Denied));
+}
+
+#[test]
+fn who_waits_in_very_many_files_leaves_others_to_be_looked_at() {
+    /// What one host has of the files that are looked at, where it is alone.
+    const SHARE: usize = 128;
+    let served = serve();
+    let greedy = Local::lock(&served, (0..300).map(|n| format!("greedy {n}")));
+    let others = Local::lock(&served, (0..3).map(|n| format!("other {n}")));
+    block_on(async {
+        let host = |n| Ipv4Addr::new(127, 0, 0, n);
+        let mut waiter = Called::at(host(2), &served, b"greedy").await;
+        let mut other = Called::at(host(3), &served, b"other").await;
+        for n in 0..300 {
+            wait_for(&mut waiter, &format!("greedy {n}")).await;
+            if n % 100 == 0 {
+                assert_eq!(other.status(vec![]).await, Nfsstat4::Ok);
+            }
+        }
+        greedy.unlock();
+        // The server looks at all of them between two such notices.
+        let mut told = 0;
+        for (n, file) in others.0.iter().enumerate() {
+            wait_for(&mut other, &format!("other {n}")).await;
+            fs::set_ofd_lock(file.as_fd(), None, (0, 0)).unwrap();
+            let call = other.next_call().await;
+            assert_eq!(call.owner, format!("other {n}").as_bytes());
+            other.carry_out(&call).await;
+            while told < SHARE {
+                let call = waiter.next_call().await;
+                waiter.carry_out(&call).await;
+                told += 1;
+            }
+        }
+        assert_eq!(waiter.status(vec![]).await, Nfsstat4::Ok);
+        assert!(waiter.was_not_called());
     });
 }
 

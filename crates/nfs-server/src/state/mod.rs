@@ -6,6 +6,7 @@
 
 pub(crate) mod notices;
 mod records;
+mod watched;
 
 use std::hash::{Hash as _, Hasher as _};
 use std::io;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use nfs_io::Lane;
+use nfs_io::{Lane, Sharer};
 use nfs_state::{
     Admission, Bounds, Channel, Claim, ClientId, Completion, Config, Count, CreateSession, Created,
     Digest, Error, Expiry, FileState, LockKind, Millis, NewPermit, Notify, Range, ReclaimPermit,
@@ -26,6 +27,7 @@ use siphasher::sip128::{Hasher128 as _, SipHasher13};
 
 use self::notices::Notices;
 use self::records::{Fresh, Records};
+use self::watched::Watched;
 use crate::limits;
 use crate::vfs::{Object, Opened, Vfs};
 
@@ -46,7 +48,7 @@ pub(crate) struct States {
     /// Files whose locks the host could not be told of: each tick tries again.
     untold: Arc<Mutex<Vec<Arc<Object>>>>,
     /// Files of which local programs have locked what clients wait for: each tick looks.
-    watched: Arc<Mutex<Vec<Arc<Object>>>>,
+    watched: Watched,
     /// Who is to be told that a lock may be had now.
     pub(crate) notices: Arc<Notices>,
     start: Instant,
@@ -108,7 +110,7 @@ impl States {
             records: Arc::new(records),
             server_id: found.server_id,
             untold: Arc::default(),
-            watched: Arc::default(),
+            watched: Watched::default(),
             notices: Arc::default(),
             start: Instant::now(),
             digest_key,
@@ -299,20 +301,16 @@ impl States {
         }
     }
 
-    /// A local program has locked in this file what a client waits for.
-    pub(crate) fn watch_host(&self, object: &Arc<Object>) {
-        let mut watched = self.watched.lock();
-        let is_known = watched.iter().any(|it| Arc::ptr_eq(it, object));
-        if !is_known && watched.len() < limits::WATCHED_FILES_MAX {
-            watched.push(Arc::clone(object));
-        }
+    /// A local program has locked in this file what a client of this host waits for, who stands among the waiters.
+    pub(crate) fn watch_host(&self, object: &Arc<Object>, host: Sharer) {
+        self.watched.add(object, host);
     }
 
     /// Looks whether local programs have let go what clients wait for.
     fn look_at_watched(&self, vfs: &Arc<Vfs>) {
-        for object in std::mem::take(&mut *self.watched.lock()) {
+        for object in self.watched.to_look_at() {
             let (used, notices) = (Arc::clone(vfs), Arc::clone(&self.notices));
-            let (watched, now) = (Arc::clone(&self.watched), self.now());
+            let (watched, now) = (self.watched.clone(), self.now());
             let lane = object.mount.lane();
             let submitted = vfs.pool.submit(lane, object, move |object| {
                 let file = object.file_state();
@@ -324,12 +322,10 @@ impl States {
                 if wanted.iter().any(is_free) {
                     notices.put(file, file.promises_lapsed(now));
                 }
-                if !wanted.is_empty() {
-                    watched.lock().push(object);
-                }
+                watched.looked_at(&object);
             });
             if let Err(refused) = submitted {
-                self.watched.lock().push(refused.input);
+                self.watched.looked_at(&refused.input);
             }
         }
     }

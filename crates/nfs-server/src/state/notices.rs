@@ -38,20 +38,42 @@ impl Notices {
         if notices.peek().is_none() {
             return;
         }
-        let mut queue = self.queue.lock();
-        for notice in notices {
-            if queue.len() < limits::NOTICES_MAX {
-                queue.push_back(notice);
-            } else {
-                self.untold.fetch_add(1, Ordering::Relaxed);
-            }
-        }
-        drop(queue);
+        let left_out = add(&mut self.queue.lock(), notices);
+        self.untold.fetch_add(left_out, Ordering::Relaxed);
         self.more.notify_one();
     }
 
     /// All that are to be told now.
     pub(crate) fn take(&self) -> VecDeque<Notice> {
         std::mem::take(&mut *self.queue.lock())
+    }
+}
+
+/// Adds what fits. How many did not.
+fn add<T>(queue: &mut VecDeque<T>, more: impl Iterator<Item = T>) -> u64 {
+    let mut left_out = 0;
+    for one in more {
+        if queue.len() < limits::NOTICES_MAX {
+            queue.push_back(one);
+        } else {
+            left_out += 1;
+        }
+    }
+    left_out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_to_be_told_has_an_end() {
+        let mut queue = VecDeque::new();
+        assert_eq!(add(&mut queue, 0..10_000), 0);
+        assert_eq!(add(&mut queue, 10_000..20_000), 20_000 - 16_384);
+        assert_eq!(queue.len(), 16_384);
+        assert_eq!(queue.back(), Some(&16_383), "who came first is told");
+        queue.pop_front();
+        assert_eq!(add(&mut queue, 0..2), 1);
     }
 }

@@ -1,6 +1,7 @@
 //! An NFSv4 client that its server calls: one connection, of which the test reads every record.
 
 use std::collections::VecDeque;
+use std::net::Ipv4Addr;
 
 use nfs_client::{Identity, Procedure, RawConnection};
 use nfs_wire::auth::{AuthSys, GidList};
@@ -18,7 +19,7 @@ use nfs_wire::{Decode as _, Decoder, Encode as _, Encoder, decode_all, encode_to
 
 use super::Served;
 use super::v4::{channel, exchange_id, owner, putfh};
-use super::wire::DEADLINE;
+use super::wire::{DEADLINE, connect_from};
 
 /// The program that the clients here answer to.
 pub(crate) const PROGRAM: u32 = 0x4000_1234;
@@ -84,7 +85,18 @@ impl Called {
         sec_parms: Vec<CallbackSecParms4<'_>>,
     ) -> (Self, u32) {
         let mut client = Self::connect(served, Sessionid4::default()).await;
-        let exchanged = client.raw(vec![exchange_id(name)], |res| match &*res.resarray {
+        let flags = client.join(name, flags, sec_parms).await;
+        (client, flags)
+    }
+
+    /// Becomes a client of this name, with a session and nothing to reclaim; the flags that the server grants.
+    async fn join(
+        &mut self,
+        name: &[u8],
+        flags: u32,
+        sec_parms: Vec<CallbackSecParms4<'_>>,
+    ) -> u32 {
+        let exchanged = self.raw(vec![exchange_id(name)], |res| match &*res.resarray {
             [ResOp::ExchangeId(Ok(ok))] => (ok.clientid, ok.sequenceid),
             other => panic!("{other:?}"),
         });
@@ -98,22 +110,38 @@ impl Called {
             cb_program: PROGRAM,
             sec_parms,
         });
-        let made = client.raw(vec![create], |res| match &*res.resarray {
+        let made = self.raw(vec![create], |res| match &*res.resarray {
             [ResOp::CreateSession(Ok(ok))] => *ok,
             other => panic!("{other:?}"),
         });
         let made = made.await;
         assert_eq!(made.back_chan_attrs, back());
-        client.session = made.sessionid;
+        self.session = made.sessionid;
         let complete = ArgOp::ReclaimComplete(ReclaimCompleteArgs { one_fs: false });
-        assert_eq!(client.status(vec![complete]).await, Nfsstat4::Ok);
-        (client, made.flags)
+        assert_eq!(self.status(vec![complete]).await, Nfsstat4::Ok);
+        made.flags
+    }
+
+    /// [`Called::new`] of the machine at this address.
+    pub(crate) async fn at(own: Ipv4Addr, served: &Served, name: &[u8]) -> Self {
+        let stream = connect_from(own, served.addr).await.unwrap();
+        let raw = RawConnection::from_stream(stream);
+        let mut client = Self::over(raw, Sessionid4::default());
+        let flag = CREATE_SESSION4_FLAG_CONN_BACK_CHAN;
+        let flags = client.join(name, flag, vec![as_root()]).await;
+        assert_eq!(flags, flag, "the way back is there");
+        client
     }
 
     /// Another connection, which is to be used for this session.
     pub(crate) async fn connect(served: &Served, session: Sessionid4) -> Self {
+        let raw = RawConnection::connect(served.addr).await.unwrap();
+        Self::over(raw, session)
+    }
+
+    fn over(raw: RawConnection, session: Sessionid4) -> Self {
         Self {
-            raw: RawConnection::connect(served.addr).await.unwrap(),
+            raw,
             xid: 1,
             session,
             sequence: 0,

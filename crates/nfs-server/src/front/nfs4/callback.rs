@@ -6,6 +6,8 @@
 //! ([`limits::CALLBACK_SECONDS_MAX`]), each session one call in flight, each host and all together so many, and what
 //! does not fit is left out.
 
+mod room;
+
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,6 +27,7 @@ use nfs_wire::rpc::{AcceptStat, CallHeader, ReplyBody, ReplyHeader};
 use nfs_wire::{Decode as _, Decoder, Encode as _, Encoder, encode_to_vec};
 use tokio::task::JoinSet;
 
+use self::room::Room;
 use super::attributes::wire_handle;
 use crate::front::service::Service;
 use crate::limits;
@@ -55,9 +58,8 @@ pub(crate) async fn notify_waiters(service: &Service, states: Arc<States>) {
         lines: Arc::clone(&service.lines),
         states,
         queues: HashMap::new(),
-        queued: 0,
         ready: VecDeque::new(),
-        hosts: HashMap::new(),
+        room: Room::default(),
         calls: JoinSet::new(),
         lapses: VecDeque::new(),
     };
@@ -96,24 +98,13 @@ struct Notifier {
     states: Arc<States>,
     lines: Arc<Lines>,
     queues: HashMap<SessionId, Queue>,
-    /// Notices in all queues.
-    queued: usize,
     /// Sessions with notices and without a call in flight.
     ready: VecDeque<SessionId>,
-    /// What each host has of that, without hosts that have nothing.
-    hosts: HashMap<Host, AtHost>,
+    /// How many notices and calls there are.
+    room: Room,
     calls: JoinSet<Ended>,
     /// When promises lapse that were made to whom was told, in order of time.
     lapses: VecDeque<(Millis, Arc<FileState>)>,
-}
-
-/// What the clients of one host have of what all share.
-#[derive(Default)]
-struct AtHost {
-    /// Notices in queues and in flight.
-    queued: usize,
-    /// Calls in flight.
-    calling: usize,
 }
 
 /// What one session's client is to be told.
@@ -172,8 +163,9 @@ impl Notifier {
             return Err(notice);
         };
         let from = client.from();
-        let of_host = self.hosts.get(&from.host).map_or(0, |it| it.queued);
-        if self.queued >= limits::NOTICES_MAX || of_host >= limits::NOTICES_PER_HOST_MAX {
+        let of_session = self.queues.get(&session.id());
+        let of_session = of_session.map_or(0, |queue| queue.notices.len());
+        if !self.room.may_join(from.host, of_session) {
             return Err(notice);
         }
         let queue = self.queues.entry(session.id()).or_insert_with(|| Queue {
@@ -183,16 +175,12 @@ impl Notifier {
             notices: VecDeque::new(),
             is_calling: false,
         });
-        if queue.notices.len() >= limits::NOTICES_PER_SESSION_MAX {
-            return Err(notice);
-        }
         if queue.notices.is_empty() && !queue.is_calling {
             self.ready.push_back(session.id());
         }
         self.note_lapse(&notice.0);
         if let Some(queue) = self.queues.get_mut(&session.id()) {
-            self.queued += 1;
-            self.hosts.entry(from.host).or_default().queued += 1;
+            self.room.joins(from.host);
             queue.notices.push_back(ToTell {
                 file,
                 owner: found.owner.as_bytes().to_vec(),
@@ -249,11 +237,10 @@ impl Notifier {
             let Some(host) = host else {
                 continue;
             };
-            let calling = self.hosts.get(&host).map_or(0, |it| it.calling);
-            if calling >= limits::CALLBACKS_PER_HOST_MAX {
-                self.ready.push_back(id);
-            } else {
+            if self.room.may_call(host) {
                 self.call(id);
+            } else {
+                self.ready.push_back(id);
             }
         }
     }
@@ -276,7 +263,7 @@ impl Notifier {
             return;
         };
         queue.is_calling = true;
-        self.hosts.entry(host).or_default().calling += 1;
+        self.room.calls(host);
         let (lines, minor) = (Arc::clone(&self.lines), queue.minor);
         let states = Arc::clone(&self.states);
         self.calls.spawn(async move {
@@ -293,21 +280,10 @@ impl Notifier {
 
     /// A waiter that was in a queue is not told.
     fn give_up(&mut self, host: Host, told: ToTell) {
-        self.has_left(host);
+        self.room.leaves(host);
         let (file, notify) = told.notice;
         for other in self.untold(&file, &notify) {
             self.tell(other);
-        }
-    }
-
-    /// A notice of this host is in no queue any more.
-    fn has_left(&mut self, host: Host) {
-        self.queued = self.queued.saturating_sub(1);
-        if let Some(at) = self.hosts.get_mut(&host) {
-            at.queued = at.queued.saturating_sub(1);
-            if (at.queued, at.calling) == (0, 0) {
-                self.hosts.remove(&host);
-            }
         }
     }
 
@@ -320,9 +296,7 @@ impl Notifier {
             how,
         } = ended;
         let again = session.called_back(&callback, how);
-        if let Some(at) = self.hosts.get_mut(&host) {
-            at.calling = at.calling.saturating_sub(1);
-        }
+        self.room.called(host);
         let queue = self.queues.get_mut(&callback.session);
         let mut left = Some(told);
         if let Some(queue) = queue {
@@ -338,7 +312,7 @@ impl Notifier {
             }
         }
         match left {
-            Some(_told) if how == CallbackEnd::Done => self.has_left(host),
+            Some(_told) if how == CallbackEnd::Done => self.room.leaves(host),
             Some(told) => self.give_up(host, told),
             None => {}
         }

@@ -73,8 +73,9 @@ pub(super) async fn lock(
         not_granted => {
             let is_refused = matches!(not_granted, Ok(HostSays::Refused(_)));
             let others = if is_refused && asked.wait {
-                states.watch_host(&target.object);
-                reservation.give_up_for_now(states.now())
+                let others = reservation.give_up_for_now(states.now());
+                states.watch_host(&target.object, target.sharer());
+                others
             } else {
                 reservation.give_up(states.now())
             };
