@@ -90,6 +90,9 @@ pub enum RpcError {
     /// The server failed inside (RFC 5531 §9, `SYSTEM_ERR`).
     #[error("the server reports an error of its own; its log may say which")]
     SystemErr,
+    /// An operation of NFSv4 failed in a way that NFSv3 has no word for.
+    #[error("{0}")]
+    Nfs4(Arc<Nfs4Error>),
 }
 
 /// Why a connection is no more.

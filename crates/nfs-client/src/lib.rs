@@ -58,7 +58,7 @@
 //!
 //! Each module uses only those that stand before it, and none of those after it:
 //! `limits`, `random` · [`identity`], [`error`] · [`connection`] · [`nfs3`], [`nfs4`], [`mount3`], [`portmap`],
-//! [`url`](mod@url) · [`file`](mod@file), [`rate`] · [`client`] · [`transfer`], [`trees`].
+//! [`url`](mod@url) · [`nfs`] · [`file`](mod@file), [`rate`] · [`client`] · [`transfer`], [`trees`].
 //!
 //! Names and directories are not cached: each call asks the server. An open file has its windows, what
 //! was written and is not yet on stable storage, and its attributes for a few seconds
@@ -82,6 +82,7 @@ mod hint;
 pub mod identity;
 pub mod limits;
 pub mod mount3;
+pub mod nfs;
 pub mod nfs3;
 pub mod nfs4;
 pub mod portmap;
@@ -99,6 +100,7 @@ pub use error::{ClientError, RpcError};
 pub use file::{Depth, File, TransferSizes, Windows};
 pub use hint::{Hint, UnknownHint};
 pub use identity::Identity;
+pub use nfs::Nfs;
 pub use nfs3::{Nfs3, Node};
 pub use nfs4::{Nfs4, Nfs4Error};
 pub use url::{NfsUrl, UrlError, Version};

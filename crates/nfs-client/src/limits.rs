@@ -263,5 +263,12 @@ pub const NFS4_RENEWALS_MAX: u32 = 4;
 /// Names of a path that go into one COMPOUND: with SEQUENCE, PUTFH, GETFH and GETATTR no more than
 /// [`NFS4_OPS_MAX`] operations, and as few as servers give that allow fewer.
 pub const NFS4_NAMES_MAX: usize = 4;
-/// READs of NFSv4 on their way at once for one reader: [`crate::nfs4::ReadStream4`] measures nothing.
-pub const NFS4_STREAM_READS: usize = 8;
+/// Files of a session that stay open without anybody who holds them: those that were just made, and those that are
+/// read and written by their handles alone.
+pub const NFS4_OPENS_UNHELD_MAX: usize = 64;
+/// How often in a row one READ or WRITE opens its file, where the server loses the open each time.
+pub const NFS4_REOPENS_MAX: u32 = 8;
+/// Results of a COMPOUND that reads: those of SEQUENCE, PUTFH, GETATTR and READ.
+pub const NFS4_READ_RESULTS: u32 = 4;
+/// Handles of more than 64 bytes that a client of NFSv4 keeps, for which shorter ones stand on this side: some 20 MiB.
+pub const NFS4_LONG_HANDLES_MAX: usize = 64 * 1024;

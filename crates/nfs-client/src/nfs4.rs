@@ -8,21 +8,23 @@
 //! After NFS4ERR_DELAY and NFS4ERR_GRACE the operations are sent again, with growing pauses, until the call's
 //! time is over.
 
+mod data;
 mod files;
+mod opens;
 mod session;
 mod slots;
-mod stream;
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use nfs_wire::nfs4::{ArgOp, CompoundRes, Opnum};
 
+pub(crate) use self::files::{ASKED, fattr, getattr, putfh, stat_from};
 pub use self::files::{Entry4, Node4, OpenFile4, OpenHow, Read4, Stat4, Written4};
-pub use self::stream::ReadStream4;
+pub(crate) use self::opens::{Hold, is_lost};
 pub use nfs_wire::nfs4::{FileHandle, Ftype4, MinorVersion, Nfsstat4, StableHow4, Stateid4};
 
-use self::session::Shared;
+use self::session::{Beside, Ran, Shared};
 use crate::connection::{Connections, decode_results};
 pub use crate::error::Nfs4Error;
 use crate::error::RpcError;
@@ -32,6 +34,7 @@ use crate::identity::Identity;
 #[derive(Clone, Debug)]
 pub struct Nfs4 {
     shared: Arc<Shared>,
+    identity: Identity,
 }
 
 /// The results of a COMPOUND, in the bytes that they came in.
@@ -50,10 +53,26 @@ impl Nfs4 {
         identity: Identity,
         minor: MinorVersion,
     ) -> Result<Self, Nfs4Error> {
-        let shared = Shared::begin(connections.into(), identity, minor).await?;
+        let shared = Shared::begin(connections.into(), identity.clone(), minor).await?;
         Ok(Self {
             shared: Arc::new(shared),
+            identity,
         })
+    }
+
+    /// The same session, with calls made as `identity`. What each has open is its own.
+    #[must_use]
+    pub fn with_identity(&self, identity: Identity) -> Self {
+        Self {
+            identity,
+            ..self.clone()
+        }
+    }
+
+    /// Who the calls are made as.
+    #[must_use]
+    pub fn identity(&self) -> &Identity {
+        &self.identity
     }
 
     /// Carries out operations behind a SEQUENCE.
@@ -62,7 +81,8 @@ impl Nfs4 {
     /// [`Nfs4Error::Rpc`], [`Nfs4Error::SlotsGivenUp`] and [`Nfs4Error::Ended`]. That an operation failed is
     /// told by the results.
     pub async fn compound(&self, ops: &[ArgOp<'_>]) -> Result<Results, Nfs4Error> {
-        self.shared.compound(ops).await
+        let ran = self.shared.run(&self.identity, ops, Beside::Nothing).await;
+        Ok(ran?.results)
     }
 
     /// The most bytes of a READ or WRITE that the session's messages have room for.
@@ -81,17 +101,32 @@ impl Nfs4 {
         self.shared.connections()
     }
 
-    /// Ends the session and has the server forget the client. Without it the server does so when the lease has
-    /// run out.
+    /// Closes what was opened on the way, ends the session and has the server forget the client. Without it the
+    /// server does so when the lease has run out.
     ///
     /// # Errors
-    /// [`Nfs4Error`]; NFS4ERR_CLIENTID_BUSY where files are open.
+    /// [`Nfs4Error`]; NFS4ERR_CLIENTID_BUSY where files are open that [`Nfs4::open`] opened.
     pub async fn end(self) -> Result<(), Nfs4Error> {
+        self.close_all().await;
         self.shared.end().await
     }
 
+    /// Carries out operations that change something and must all succeed; tells as well whether they went out in
+    /// more than one session, so that a failure may be their own doing.
+    pub(crate) async fn changed(
+        &self,
+        ops: &[ArgOp<'_>],
+    ) -> Result<(Result<Results, Nfs4Error>, bool), Nfs4Error> {
+        let ran = self.shared.run(&self.identity, ops, Beside::Nothing).await;
+        let Ran { results, anew, .. } = ran?;
+        Ok(match results.status()? {
+            Nfsstat4::Ok => (Ok(results), anew),
+            status => (Err(results.failure(status)), anew),
+        })
+    }
+
     /// Carries out operations that must all succeed.
-    async fn all(&self, ops: &[ArgOp<'_>]) -> Result<Results, Nfs4Error> {
+    pub(crate) async fn all(&self, ops: &[ArgOp<'_>]) -> Result<Results, Nfs4Error> {
         let results = self.compound(ops).await?;
         match results.status()? {
             Nfsstat4::Ok => Ok(results),

@@ -14,8 +14,6 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use nfs_wire::nfs4::MinorVersion;
-
 use crate::connection::Reconnect;
 use crate::hint::Hint;
 use crate::limits::{URL_BYTES_MAX, URL_PATH_BYTES_MAX};
@@ -29,6 +27,8 @@ pub enum Version {
     /// NFSv3: RFC 1813.
     #[default]
     V3,
+    /// The newest minor version of NFSv4 that both sides speak, from 4.1 on.
+    V4,
     /// NFSv4.1: RFC 8881.
     V41,
     /// NFSv4.2: RFC 7862.
@@ -37,25 +37,16 @@ pub enum Version {
 
 impl Version {
     /// All of them.
-    pub(crate) const ALL: [Self; 3] = [Self::V3, Self::V41, Self::V42];
+    pub(crate) const ALL: [Self; 4] = [Self::V3, Self::V4, Self::V41, Self::V42];
 
     /// The version as `version=` of a URL has it.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
             Self::V3 => "3",
+            Self::V4 => "4",
             Self::V41 => "4.1",
             Self::V42 => "4.2",
-        }
-    }
-
-    /// The minor version of NFSv4; none of NFSv3.
-    #[must_use]
-    pub const fn minor(self) -> Option<MinorVersion> {
-        match self {
-            Self::V3 => None,
-            Self::V41 => Some(MinorVersion::V1),
-            Self::V42 => Some(MinorVersion::V2),
         }
     }
 
@@ -64,7 +55,7 @@ impl Version {
     pub const fn program_version(self) -> u32 {
         match self {
             Self::V3 => nfs_wire::nfs3::VERSION,
-            Self::V41 | Self::V42 => nfs_wire::nfs4::VERSION,
+            Self::V4 | Self::V41 | Self::V42 => nfs_wire::nfs4::VERSION,
         }
     }
 }
@@ -82,7 +73,7 @@ impl fmt::Display for Version {
 ///
 /// | option | meaning | default |
 /// |---|---|---|
-/// | `version=V` | the NFS version: 3, 4.1 or 4.2 | 3 |
+/// | `version=V` | the NFS version: 3; 4.1 or 4.2; 4 for the newest of these that both speak | 3 |
 /// | `nfsport=N` | the NFS port, the same as `:N` after the host | 2049, then the portmapper |
 /// | `mountport=N` | the MOUNT port | the NFS port, then the portmapper |
 /// | `uid=N`, `gid=N` | the AUTH_SYS identity to call with | that of this process |
@@ -101,8 +92,8 @@ impl fmt::Display for Version {
 /// `autoreconnect=N` for other N (calls are sent again until their time is over), `tcp-syncnt=N` (an
 /// attempt to connect has 10 s, and is repeated), `dircache=0|1` (no directory is cached),
 /// `auto-traverse-mounts=0`, `sec=sys`, `xprtsec=none`, `debug=N` (`RUST_LOG` says what is logged).
-/// Refused, because something else would happen than was asked for: `version=4`
-/// (which minor version?), `auto-traverse-mounts=1`, `sec=krb5...`, `xprtsec=tls`, names that are none of these.
+/// Refused, because something else would happen than was asked for: `auto-traverse-mounts=1`,
+/// `sec=krb5...`, `xprtsec=tls`, names that are none of these.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NfsUrl {
     /// Host name or address, without brackets.

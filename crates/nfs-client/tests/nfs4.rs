@@ -3,21 +3,24 @@
 
 mod responder;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use nfs_client::nfs::{Nfs, V4};
+use nfs_client::nfs3::StableHow;
 use nfs_client::nfs4::{FileHandle, MinorVersion, Nfs4, Nfs4Error};
 use nfs_client::{ConnectOptions, Connection, Identity, RawConnection, RpcError, Target};
 use nfs_wire::nfs4::ops::{
-    ChannelAttrs4, CreateSessionOk, ExchangeIdOk, RemoveArgs, SequenceOk, ServerOwner4,
-    StateProtect4R,
+    ChannelAttrs4, CreateSessionOk, ExchangeIdOk, GetattrOk, OpenClaim4, OpenDelegation4, OpenOk,
+    ReadOk, RemoveArgs, SequenceOk, ServerOwner4, StateProtect4R, WriteOk,
 };
 use nfs_wire::nfs4::{
-    ArgOp, ChangeInfo4, Clientid4, Component4, CompoundArgs, CompoundRes, Nfsstat4, Opaque4, Opnum,
-    ResOp, Sessionid4, Tag,
+    ArgOp, Attributes, Bitmap4, ChangeInfo4, Changeid4, Clientid4, Component4, CompoundArgs,
+    CompoundRes, Fsid4, Ftype4, Nfsstat4, Opaque4, Opnum, ResOp, Sessionid4, StableHow4, Stateid4,
+    Tag, Verifier4,
 };
-use nfs_wire::{decode_all, encode_to_vec};
+use nfs_wire::{Payload, decode_all, encode_to_vec};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -37,6 +40,8 @@ enum Fate {
     Fails(usize, Nfsstat4),
     /// What is answered is no reply.
     Garbage,
+    /// The server was started anew: it knows neither the session nor the client any more.
+    Restarted,
     /// It is carried out and not answered before the test allows it.
     Held,
 }
@@ -55,6 +60,14 @@ struct Shared {
     removed: BTreeMap<Vec<u8>, u32>,
     /// New COMPOUNDs of sessions.
     seen: usize,
+    /// How often it was started anew.
+    restarts: u8,
+    /// It takes reclaims.
+    gives_back: bool,
+    /// The stateids that it knows, by what they are without their sequence.
+    opens: BTreeSet<[u8; 12]>,
+    /// What was done with files, and with sessions of clients that had some.
+    log: Vec<String>,
 }
 
 type Server = Arc<Mutex<Shared>>;
@@ -119,6 +132,14 @@ fn answer(server: &mut Shared, args: &[u8]) -> (Vec<u8>, Fate) {
                     return (refused(status), fate);
                 }
                 Fate::Garbage => vec![1, 2, 3, 4],
+                Fate::Restarted => {
+                    server.sessions += 1;
+                    server.restarts += 1;
+                    server.last.clear();
+                    server.opens.clear();
+                    server.log.push("restart".to_owned());
+                    return (refused(Nfsstat4::Badsession), fate);
+                }
                 _ => run(server, sequence, ops, fate),
             };
             let kept = sequence.cachethis.then(|| reply.clone());
@@ -159,7 +180,22 @@ fn run(
             ArgOp::Putfh(_) => ResOp::Putfh(Ok(())),
             ArgOp::Putrootfh(()) => ResOp::Putrootfh(Ok(())),
             ArgOp::Savefh(()) => ResOp::Savefh(Ok(())),
-            ArgOp::ReclaimComplete(_) => ResOp::ReclaimComplete(Ok(())),
+            ArgOp::ReclaimComplete(_) => {
+                server.log.push("complete".to_owned());
+                ResOp::ReclaimComplete(Ok(()))
+            }
+            ArgOp::Getattr(_) => ResOp::Getattr(Ok(GetattrOk {
+                obj_attributes: decode_all(attributes().leak()).unwrap(),
+            })),
+            ArgOp::Open(_) | ArgOp::Close(_) | ArgOp::Read(_) | ArgOp::Write(_) => {
+                let result = on_file(server, op);
+                let status = result.status();
+                results.push(result);
+                if status != Nfsstat4::Ok {
+                    return reply(status, results);
+                }
+                continue;
+            }
             ArgOp::Remove(args) => {
                 let count = server.removed.entry(args.target.0.to_vec()).or_default();
                 *count += 1;
@@ -171,10 +207,82 @@ fn run(
     reply(Nfsstat4::Ok, results)
 }
 
+/// Opens, reads, writes and closes what its stateids stand for.
+fn on_file(server: &mut Shared, op: &ArgOp<'_>) -> ResOp<'static> {
+    let known = |stateid: &Stateid4| match server.opens.contains(&stateid.other) {
+        true => Ok(()),
+        false => Err(Nfsstat4::BadStateid),
+    };
+    let (word, result) = match op {
+        ArgOp::Open(args) => {
+            let (word, opened) = match args.claim {
+                OpenClaim4::Previous(_) => match server.gives_back {
+                    true => ("reclaim", Ok(())),
+                    false => ("reclaim", Err(Nfsstat4::NoGrace)),
+                },
+                _ => ("open", Ok(())),
+            };
+            let mut other = [server.restarts; 12];
+            other[..8].copy_from_slice(args.owner.owner.0);
+            let opened = opened.map(|()| {
+                server.opens.insert(other);
+                OpenOk {
+                    stateid: Stateid4 { seqid: 1, other },
+                    cinfo: ChangeInfo4::default(),
+                    rflags: 0,
+                    attrset: Bitmap4::EMPTY,
+                    delegation: OpenDelegation4::None,
+                }
+            });
+            (word, ResOp::Open(opened))
+        }
+        ArgOp::Close(args) => {
+            let done = known(&args.open_stateid).map(|()| args.open_stateid);
+            server.opens.remove(&args.open_stateid.other);
+            ("close", ResOp::Close(done))
+        }
+        ArgOp::Read(args) => {
+            let data = Payload::Here(b"data");
+            let read = known(&args.stateid).map(|()| ReadOk { eof: true, data });
+            ("read", ResOp::Read(read))
+        }
+        ArgOp::Write(args) => {
+            let Payload::Here(data) = args.data else {
+                panic!("data apart");
+            };
+            let written = known(&args.stateid).map(|()| WriteOk {
+                count: data.len().try_into().unwrap(),
+                committed: StableHow4::Unstable,
+                writeverf: Verifier4([server.restarts; 8]),
+            });
+            ("write", ResOp::Write(written))
+        }
+        other => panic!("{other:?}"),
+    };
+    let status = result.status();
+    server.log.push(match status {
+        Nfsstat4::Ok => word.to_owned(),
+        status => format!("{word}: {status}"),
+    });
+    result
+}
+
+fn attributes() -> Vec<u8> {
+    encode_to_vec(&Attributes {
+        ftype: Some(Ftype4::Reg),
+        change: Some(Changeid4 { value: 1 }),
+        size: Some(4),
+        fsid: Some(Fsid4::default()),
+        ..Attributes::default()
+    })
+}
+
 fn alone(server: &mut Shared, op: &ArgOp<'_>) -> Vec<u8> {
     let result = match op {
         ArgOp::ExchangeId(_) => ResOp::ExchangeId(Ok(ExchangeIdOk {
-            clientid: Clientid4 { id: 7 },
+            clientid: Clientid4 {
+                id: 7 + u64::from(server.restarts),
+            },
             sequenceid: 1,
             flags: 0x1_0000,
             state_protect: StateProtect4R::None,
@@ -380,4 +488,92 @@ async fn a_failure_names_its_operation() {
         panic!("{error:?}");
     };
     assert_eq!((opnum, status), (Opnum::Remove, Nfsstat4::Noent));
+}
+
+/// A session, and what its server noted down of what was done with files.
+async fn on_files(gives_back: bool, fates: &[Fate]) -> (Nfs, Server) {
+    let (nfs, server, _) = session(2, fates).await;
+    server.lock().unwrap().gives_back = gives_back;
+    server.lock().unwrap().log.clear();
+    (Nfs::V4(V4::new(nfs, false)), server)
+}
+
+async fn write(nfs: &Nfs) -> [u8; 8] {
+    let file = nfs_client::nfs3::FileHandle::new(b"file").unwrap();
+    let data = bytes::Bytes::from_static(b"data");
+    let wrote = nfs.write(&file, 0, StableHow::Unstable, data);
+    let wrote = timeout(HANG, wrote).await.expect("the call hangs");
+    wrote.unwrap().unwrap().verf
+}
+
+async fn end(nfs: Nfs) {
+    let Nfs::V4(nfs) = nfs else { panic!() };
+    nfs.session().clone().end().await.unwrap();
+}
+
+fn log(server: &Server) -> Vec<String> {
+    std::mem::take(&mut server.lock().unwrap().log)
+}
+
+#[tokio::test]
+async fn a_file_is_opened_once_and_closed_at_the_end() {
+    let (nfs, server) = on_files(true, &[]).await;
+    write(&nfs).await;
+    write(&nfs).await;
+    let file = nfs_client::nfs3::FileHandle::new(b"file").unwrap();
+    let read = nfs.read(&file, 0, 100).await.unwrap().unwrap();
+    assert_eq!((&read.data[..], read.eof), (&b"data"[..], true));
+    let memory = nfs_client::BufferPool::new(nfs_client::Budget::new(1 << 20));
+    let memory = memory.take(100).await.unwrap();
+    let read = nfs.read_into(&file, 0, memory).await.unwrap().unwrap();
+    assert_eq!(&read.data[..], b"data");
+    end(nfs).await;
+    let expected = ["open", "write", "write", "open", "read", "read", "close"];
+    assert_eq!(log(&server), expected);
+}
+
+#[tokio::test]
+async fn what_was_open_is_reclaimed_before_anything_else() {
+    let restarted = [Fate::Good, Fate::Good, Fate::Restarted];
+    let (nfs, server) = on_files(true, &restarted).await;
+    let before = write(&nfs).await;
+    assert_ne!(write(&nfs).await, before, "the server was started anew");
+    // The WRITE has the stateid of before once more, which the other server does not know.
+    let [open, write_, restart, reclaim, complete] =
+        ["open", "write", "restart", "reclaim", "complete"];
+    let gone = "write: NFS4ERR_BAD_STATEID";
+    let expected = [open, write_, restart, reclaim, complete, gone, write_];
+    assert_eq!(log(&server), expected);
+    end(nfs).await;
+    assert_eq!(log(&server), ["close"]);
+}
+
+#[tokio::test]
+async fn what_the_server_does_not_give_back_is_opened_anew() {
+    let restarted = [Fate::Good, Fate::Good, Fate::Restarted];
+    let (nfs, server) = on_files(false, &restarted).await;
+    write(&nfs).await;
+    write(&nfs).await;
+    let expected = [
+        "open",
+        "write",
+        "restart",
+        "reclaim: NFS4ERR_NO_GRACE",
+        "complete",
+        "write: NFS4ERR_BAD_STATEID",
+        "open",
+        "write",
+    ];
+    assert_eq!(log(&server), expected);
+    end(nfs).await;
+}
+
+#[tokio::test]
+async fn a_server_that_lost_the_session_alone_has_the_opens() {
+    let lost = Fate::Refused(Nfsstat4::Badsession);
+    let (nfs, server) = on_files(true, &[Fate::Good, Fate::Good, lost]).await;
+    write(&nfs).await;
+    write(&nfs).await;
+    assert_eq!(log(&server), ["open", "write", "complete", "write"]);
+    end(nfs).await;
 }

@@ -52,7 +52,8 @@ pub(crate) const fn of_rpc(error: &RpcError) -> Errno {
         | RpcError::CallTooLarge { .. }
         | RpcError::RpcMismatch { .. }
         | RpcError::GarbageArgs
-        | RpcError::SystemErr => Errno::EIO,
+        | RpcError::SystemErr
+        | RpcError::Nfs4(_) => Errno::EIO,
     }
 }
 

@@ -8,7 +8,6 @@ use nfs_client::{ClientError, NfsUrl};
 use crate::out::Out;
 use crate::session::{self, Common, Session};
 use crate::show;
-use crate::v4;
 use crate::windows::WindowArgs;
 
 /// Write files of an NFS server to standard output, without mounting it
@@ -61,9 +60,6 @@ impl Args {
         session: &mut Session,
         out: &mut Out,
     ) -> anyhow::Result<()> {
-        if v4::is_v4(url) {
-            return self.write_out_v4(url, session, out).await;
-        }
         let mut stream = match self.open(url, session).await {
             Ok(stream) => stream,
             Err(error) => {
@@ -79,40 +75,6 @@ impl Args {
                     session.failed(url, error);
                     return Ok(());
                 }
-            }
-        }
-    }
-
-    /// [`Self::write_out`] over NFSv4.
-    async fn write_out_v4(
-        &self,
-        url: &NfsUrl,
-        session: &mut Session,
-        out: &mut Out,
-    ) -> anyhow::Result<()> {
-        let options = session.mount_options();
-        let written = v4::in_session(url, options, async |nfs| {
-            let file = v4::open(nfs, url).await?;
-            let mut stream = v4::stream(nfs, url, options, &file, (self.offset, self.end()));
-            let outcome = loop {
-                match stream.next().await {
-                    Ok(Some(data)) => match out.write(data).await {
-                        Ok(()) => {}
-                        // The reader has gone: that is no failure of this file.
-                        Err(error) => break Ok(Err(error)),
-                    },
-                    Ok(None) => break Ok(Ok(())),
-                    Err(error) => break Err(error.into()),
-                }
-            };
-            let closed = nfs.close(file).await;
-            outcome.and_then(|written| closed.map(|()| written).map_err(ClientError::from))
-        });
-        match written.await {
-            Ok(written) => Ok(written?),
-            Err(error) => {
-                session.failed(url, error);
-                Ok(())
             }
         }
     }

@@ -2,7 +2,6 @@
 
 mod options;
 mod report;
-mod v4;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -10,11 +9,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use nfs_client::transfer::{self, Figures, Place, Remote, Watch};
-use nfs_client::{Client, MountOptions, NfsUrl};
+use nfs_client::{Client, MountOptions, NfsUrl, Version};
 
 use crate::exit::UsageError;
 use crate::interrupt::{self, Ended, Interrupts};
 use crate::progress::{Progress, TICK};
+use crate::session::leave;
 use crate::show;
 
 pub(crate) use self::options::Args;
@@ -47,17 +47,18 @@ impl Args {
         let work = async {
             let mut exports = Exports::default();
             let mount = self.windows.limited(self.limit).mount_options(&self.common);
-            if v4::concerns(&self.places) {
-                return v4::copy(self, &mount).await;
-            }
-            let destination = exports.place(destination, &mount).await?;
-            let mut places = Vec::with_capacity(sources.len());
-            for source in sources {
-                places.push(exports.place(source, &mount).await?);
-            }
-            let copy = transfer::copy(&places, &destination, &options, &watch);
-            let figures = with_progress(copy, &watch, &mut progress).await?;
-            anyhow::Ok(figures)
+            let copied = async {
+                let destination = exports.place(destination, &mount).await?;
+                let mut places = Vec::with_capacity(sources.len());
+                for source in sources {
+                    places.push(exports.place(source, &mount).await?);
+                }
+                let copy = transfer::copy(&places, &destination, &options, &watch);
+                anyhow::Ok(with_progress(copy, &watch, &mut progress).await?)
+            };
+            let copied = copied.await;
+            exports.leave().await;
+            copied
         };
         let ended = interrupts.watch(work, || {
             watch.stop();
@@ -128,6 +129,21 @@ struct Exports {
 }
 
 impl Exports {
+    /// Takes leave of the servers that remember who uses them.
+    async fn leave(self) {
+        for (_, client) in self.mounted {
+            leave(client).await;
+        }
+    }
+
+    /// Over NFSv4 one session is for all places of a server.
+    fn in_session(&self, url: &NfsUrl) -> Option<(Client, Vec<u8>)> {
+        let server = url.with_path("/");
+        let known = self.mounted.iter().find(|(known, _)| *known == server);
+        let (_, client) = known?;
+        Some((client.clone(), client.below_export(&url.path)?))
+    }
+
     async fn place(&mut self, text: &OsString, options: &MountOptions) -> anyhow::Result<Place> {
         let Some(text) = text.to_str().filter(|text| is_url(text)) else {
             return Ok(Place::local(text));
@@ -135,6 +151,12 @@ impl Exports {
         let url: NfsUrl = text
             .parse()
             .map_err(|error| UsageError(format!("{text}: {error}")))?;
+        if url.version != Version::V3
+            && let Some(found) = self.in_session(&url)
+        {
+            let (client, path) = found;
+            return Ok(Place::Remote(Box::new(Remote { client, path, url })));
+        }
         let mounted = Client::mount_with(&url, options).await;
         let (client, path) =
             mounted.map_err(|error| anyhow::Error::msg(crate::session::told(&url, error)))?;

@@ -13,7 +13,7 @@ use nfs_client::{Client, NfsUrl};
 use crate::interrupt::{self, Ended, Interrupts};
 use crate::out::Out;
 use crate::progress::{Progress, TICK, bytes_text};
-use crate::session::{Common, told};
+use crate::session::{Common, leave, told};
 use crate::show::{self, STANDARD_OUTPUT};
 use crate::windows;
 
@@ -93,12 +93,18 @@ impl Args {
 
     /// Moves the file to standard output; whether all of it was written.
     async fn pump(&self, moved: &Tally) -> anyhow::Result<bool> {
-        let told = |error| anyhow::Error::msg(told(&self.url, error));
         let limited = self.windows.limited(self.limit);
         let mount = limited.mount_options(&self.common);
         let mounted = Client::mount_with(&self.url, &mount).await;
-        let (client, path) = mounted.map_err(told)?;
-        let node = client.resolve(&path).await.map_err(told)?;
+        let (client, path) = mounted.map_err(|error| anyhow::Error::msg(told(&self.url, error)))?;
+        let done = self.moved(&client, &path, moved).await;
+        leave(client).await;
+        done
+    }
+
+    async fn moved(&self, client: &Client, path: &[u8], moved: &Tally) -> anyhow::Result<bool> {
+        let told = |error| anyhow::Error::msg(told(&self.url, error));
+        let node = client.resolve(path).await.map_err(told)?;
         let file = client.open_node(node, self.url.to_string().as_bytes())?;
         let size = node.attributes.size.saturating_sub(self.offset);
         moved.total.store(size, Ordering::Relaxed);

@@ -14,7 +14,7 @@ pub(crate) const PIECES_WAITING_MAX: usize = 1;
 /// The longest time of an answer that `ping` tells apart, nanoseconds: what `--timeout` takes at most.
 pub(crate) const PING_NANOSECONDS_MAX: u64 = 1_000_000_000_000_000;
 
-/// How long the server is given to take a mount that has ended off its list.
+/// How long the server is given to take a mount that has ended off its list, or to end a session.
 pub(crate) const GOODBYE_MAX: Duration = Duration::from_secs(1);
 
 /// Bytes of a line that `penstock audit` reads at once; none that a server writes is as long.

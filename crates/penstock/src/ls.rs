@@ -6,15 +6,13 @@ use std::process::ExitCode;
 
 use nfs_client::client::DirEntry;
 use nfs_client::nfs3::{Fattr3, FileHandle, Ftype3};
-use nfs_client::nfs4::Node4;
-use nfs_client::{Client, ClientError, Nfs4, NfsUrl, Node};
+use nfs_client::{Client, ClientError, NfsUrl, Node};
 use serde_json::{Map, Value};
 use tokio::task::JoinSet;
 
 use crate::limits::READLINKS_MAX;
 use crate::session::{self, Common, Session};
 use crate::show;
-use crate::v4;
 use crate::values::size::human;
 
 /// List directories on an NFS server, without mounting it
@@ -127,9 +125,6 @@ impl Args {
         url: &NfsUrl,
         out: &mut Output<'_>,
     ) -> anyhow::Result<()> {
-        if v4::is_v4(url) {
-            return self.list_v4(session, url, out).await;
-        }
         let (client, start) = match self.start(session, url).await {
             Ok(found) => found,
             Err(error) => {
@@ -186,95 +181,6 @@ impl Args {
         } else {
             session.resolve(url).await
         }
-    }
-
-    /// [`Self::list`] over NFSv4.
-    async fn list_v4(
-        &self,
-        session: &mut Session,
-        url: &NfsUrl,
-        out: &mut Output<'_>,
-    ) -> anyhow::Result<()> {
-        let options = session.mount_options().clone();
-        let listed = v4::in_session(url, &options, async |nfs| {
-            let follow = !(self.long || self.json || self.directory) || url.path.ends_with(b"/");
-            let start = nfs.find(&url.path, follow).await?.node;
-            let attributes = start.stat.as_nfs3();
-            if attributes.ftype == Ftype3::Dir && !self.directory {
-                return Ok(self.list_below_v4(session, nfs, (url, start), out).await);
-            }
-            let name = url.components().last().unwrap_or(b"/").to_vec();
-            let target = match attributes.ftype {
-                Ftype3::Lnk => nfs.readlink(&start.handle).await.ok(),
-                _ => None,
-            };
-            let line = Line {
-                name,
-                attributes: Some(attributes),
-                handle: None,
-                target,
-            };
-            Ok(out.lines(None, &[line]).map_err(anyhow::Error::from))
-        });
-        match listed.await {
-            Ok(written) => written,
-            Err(error) => {
-                session.failed(url, error);
-                Ok(())
-            }
-        }
-    }
-
-    /// Lists a directory, and with -R what is below it.
-    async fn list_below_v4(
-        &self,
-        session: &mut Session,
-        nfs: &Nfs4,
-        start: (&NfsUrl, Node4),
-        out: &mut Output<'_>,
-    ) -> anyhow::Result<()> {
-        let mut todo = vec![(start.0.clone(), start.1)];
-        while let Some((url, dir)) = todo.pop() {
-            let mut lines = match self.read_v4(nfs, &dir).await {
-                Ok(lines) => lines,
-                Err(error) => {
-                    out.to.flush()?;
-                    session.failed(&url, error);
-                    continue;
-                }
-            };
-            self.sort(&mut lines);
-            out.lines(Some(&url), &lines)?;
-            if self.recursive {
-                for line in lines.iter().rev().filter(|line| line.is_dir()) {
-                    let below = below(&url, &line.name);
-                    match nfs.walk(&dir, &line.name).await {
-                        Ok(node) => todo.push((below, node)),
-                        Err(error) => session.failed(&below, error.into()),
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    async fn read_v4(&self, nfs: &Nfs4, dir: &Node4) -> Result<Vec<Line>, ClientError> {
-        let mut lines = Vec::new();
-        for entry in nfs.list(&dir.handle).await? {
-            let attributes = entry.stat.as_ref().map(|stat| stat.as_nfs3());
-            let is_link = attributes.is_some_and(|a| a.ftype == Ftype3::Lnk);
-            let target = match is_link && (self.long || self.json) {
-                true => v4::target(nfs, dir, &entry).await,
-                false => None,
-            };
-            lines.push(Line {
-                name: entry.name,
-                attributes,
-                handle: None,
-                target,
-            });
-        }
-        Ok(lines)
     }
 
     async fn read(&self, client: &Client, dir: &FileHandle) -> Result<Vec<Line>, ClientError> {

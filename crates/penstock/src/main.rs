@@ -50,7 +50,6 @@ mod showmount;
 mod stat;
 mod touch;
 mod truncate;
-mod v4;
 mod values;
 mod windows;
 

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use nfs_client::{Client, MountOptions, NfsUrl};
+use nfs_client::{Client, ClientError, MountOptions, NfsUrl, Version};
 use nfs_fuse::{Mount, MountError, Options, Unsaved};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -113,6 +113,10 @@ impl Args {
         }
         if let Some(timeout) = asked.call_timeout {
             options.connect.call_timeout = timeout;
+        }
+        if self.url.version != Version::V3 {
+            let version = self.url.version.word();
+            return Err(ClientError::OnlyV3 { version }.into());
         }
         let (client, path) = Client::mount_with(&self.url, &options).await?;
         let root = client.resolve(&path).await?;

@@ -19,7 +19,7 @@ use tokio::sync::mpsc;
 use crate::get::Tally;
 use crate::interrupt::{self, Ended, Interrupts};
 use crate::progress::{Progress, bytes_text};
-use crate::session::{Common, told};
+use crate::session::{Common, leave, told};
 use crate::{show, windows};
 
 /// Write standard input to a file of an NFS server
@@ -114,7 +114,24 @@ impl Args {
 
     /// Whether all of it was written: false after a stop. What was written is on stable storage.
     async fn pump(&self, moved: &Tally, stopped: &mut mpsc::Receiver<()>) -> anyhow::Result<bool> {
-        let file = self.open().await?;
+        let mount = self.windows.mount_options(&self.common);
+        let mounted = Client::mount_with(&self.url, &mount).await;
+        let (client, path) = mounted.map_err(|error| anyhow::Error::msg(told(&self.url, error)))?;
+        let all = async {
+            let file = self.open(&client, &path).await?;
+            self.fill(file, moved, stopped).await
+        };
+        let all = all.await;
+        leave(client).await;
+        all
+    }
+
+    async fn fill(
+        &self,
+        file: nfs_client::File,
+        moved: &Tally,
+        stopped: &mut mpsc::Receiver<()>,
+    ) -> anyhow::Result<bool> {
         let mut input = standard_input().context("standard input")?;
         let limit = self.limit.map(Limit::new);
         let mut all = false;
@@ -146,11 +163,8 @@ impl Args {
         Ok(all)
     }
 
-    async fn open(&self) -> anyhow::Result<nfs_client::File> {
+    async fn open(&self, client: &Client, path: &[u8]) -> anyhow::Result<nfs_client::File> {
         let told = |error| anyhow::Error::msg(told(&self.url, error));
-        let mount = self.windows.mount_options(&self.common);
-        let mounted = Client::mount_with(&self.url, &mount).await;
-        let (client, path) = mounted.map_err(told)?;
         let attributes = Sattr3 {
             mode: Some(self.mode),
             size: Some(0),
@@ -160,7 +174,7 @@ impl Args {
             true => CreateHow::Guarded(attributes),
             false => CreateHow::Unchecked(attributes),
         };
-        let (dir, name) = client.parent(&path).await.map_err(told)?;
+        let (dir, name) = client.parent(path).await.map_err(told)?;
         let shown = self.url.to_string().into_bytes();
         let node = match client.create_in(&dir, name, &how).await {
             // What is there is no regular file: the next step says what it is.

@@ -14,6 +14,7 @@ use nfs_client::{Client, ClientError, MountOptions, NfsUrl, Node, Windows};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 
+use crate::limits::GOODBYE_MAX;
 use crate::{exit, show};
 
 /// How long what is on its way may take to end after Ctrl-C.
@@ -104,6 +105,7 @@ pub(crate) fn run(
             result = command(&mut session) => result,
             ended = stop.ended() => ended.context("cannot listen for signals"),
         };
+        session.end().await;
         match result {
             Err(error) if show::is_broken_pipe(&error) => return Ok(ExitCode::SUCCESS),
             Err(error) => return Err(show::about_output(error)),
@@ -149,10 +151,18 @@ impl Session {
             Some(server) => server,
             None => {
                 // A server that keeps its list to itself costs one mount per operand, no more.
-                let exports = client.mount_service().export().await.unwrap_or_default();
+                let exports = match client.mount_service() {
+                    Some(mount) => mount.export().await.unwrap_or_default(),
+                    None => Vec::new(),
+                };
+                let mut exports: Vec<_> = exports.into_iter().map(|one| one.directory).collect();
+                if client.nfs().v3().is_none() {
+                    // NFSv4 has one name space, with all of them in it.
+                    exports.push(client.export().to_vec());
+                }
                 self.servers.push(Server {
                     url: place,
-                    exports: exports.into_iter().map(|export| export.directory).collect(),
+                    exports,
                     clients: Vec::new(),
                 });
                 match self.servers.last_mut() {
@@ -183,6 +193,14 @@ impl Session {
             false => client.resolve_link(&path).await?,
         };
         Ok((client, node))
+    }
+
+    /// Takes leave of the servers that remember who uses them.
+    async fn end(&mut self) {
+        let servers = std::mem::take(&mut self.servers);
+        for client in servers.into_iter().flat_map(|server| server.clients) {
+            leave(client).await;
+        }
     }
 
     /// The options that exports are mounted with.
@@ -233,6 +251,14 @@ impl Server {
         };
         let client = self.clients.iter().find(is_it)?;
         Some((client.clone(), client.below_export(path)?))
+    }
+}
+
+/// Ends a session of NFSv4; NFSv3 has none, and nothing is done. A server that is away is not waited for: it ends
+/// the session by itself when its lease is over.
+pub(crate) async fn leave(client: Client) {
+    if client.nfs().v3().is_none() {
+        let _later = tokio::time::timeout(GOODBYE_MAX, client.unmount()).await;
     }
 }
 

@@ -13,8 +13,8 @@ use serde_json::{Map, Value, json};
 pub(crate) const AFTER_HELP: &str = "\
 URL: nfs://HOST[:PORT]/EXPORT/PATH[?OPTION=VALUE&...]. IPv6 addresses stand in brackets;
 %XX is a byte of the path. Options: nfsport, mountport, uid, gid, nconnect, rsize, wsize,
-readdir-buffer, hint, timeout, timeo, retrans=0, autoreconnect=0, readonly, if, version=3;
-ls, cat and ping, and cp of one file, also know version=4.1 and version=4.2.
+readdir-buffer, hint, timeout, timeo, retrans=0, autoreconnect=0, readonly, if, version (3;
+4 for the newest that both speak, 4.1 or 4.2, but for mount and showmount).
 Without a port, 2049 is tried, then the host's portmapper.
 
 Names that are not UTF-8, and control characters, are printed as \\xNN on a terminal, and

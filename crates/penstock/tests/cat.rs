@@ -27,7 +27,8 @@ fn files_come_in_order_and_a_missing_one_is_told() {
     assert!(ran.bytes() == [&first[..], &second, &first].concat());
     let errors = ran.errors();
     assert_eq!(errors.lines().count(), 1, "{errors}");
-    assert!(errors.contains("/none: LOOKUP: no such file"), "{errors}");
+    let expected = format!("{}: LOOKUP: no such file", server.url("none"));
+    assert!(errors.contains(&expected), "{errors}");
     // Into a file there is no thread in between.
     let out = server.path("out");
     let status = penstock()
@@ -51,12 +52,12 @@ fn whatever_is_said_of_a_file_its_bytes_are_the_same() {
     let whole = content(3_000_001, 4);
     std::fs::write(server.path("f"), &whole).unwrap();
     for hint in ["sequential", "random", "noreuse", "willneed", "normal"] {
-        let url = format!("{}?hint={hint}", server.url("f"));
+        let url = server.url_with("f", &format!("hint={hint}"));
         let ran = server.run(&["cat", &url]);
         assert_eq!((ran.code(), ran.errors()), (0, String::new()), "{hint}");
         assert!(ran.bytes() == whole, "{hint}");
     }
-    let ran = server.run(&["cat", &format!("{}?hint=dontneed", server.url("f"))]);
+    let ran = server.run(&["cat", &server.url_with("f", "hint=dontneed")]);
     assert_eq!(ran.code(), 2);
     let cure = "give sequential, random, noreuse, willneed or normal";
     assert!(ran.errors().contains(cure), "{}", ran.errors());

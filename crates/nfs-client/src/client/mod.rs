@@ -1,6 +1,7 @@
 //! Paths, files and directories of one mounted export.
 //!
-//! A [`Client`] holds a connection, an identity and the export's root handle; clones share them. It
+//! A [`Client`] holds a connection, an identity and the export's root handle; clones share them. Over NFSv4 the
+//! export is the server's whole name space, and the connection a session. It
 //! caches nothing but what open files have ([`crate::file`]): every answer is the server's of this
 //! moment. Symbolic links are followed here, not by the server (RFC 1813 §3.3.5), inside the export
 //! only.
@@ -26,28 +27,29 @@ use nfs_wire::nfs3::{CreateHow, Fattr3, FileHandle, Sattr3};
 pub use self::directory::{DirEntry, DirStream};
 pub use self::mount::MountOptions;
 pub use self::tree::{Found, Tree, TreeOptions, Visit};
-pub use self::v4::Found4;
 
 use self::walk::parent_and_name;
 use crate::error::ClientError;
 use crate::file::{File, Files, TransferSizes, Windows};
 use crate::identity::Identity;
 use crate::mount3::Mount3;
-use crate::nfs3::{Nfs3, Node};
+use crate::nfs::Nfs;
+use crate::nfs3::Node;
 
 /// A mounted export. See the module's documentation.
 #[derive(Clone, Debug)]
 pub struct Client {
-    nfs: Nfs3,
-    mount: Mount3,
+    nfs: Nfs,
+    /// What gave the root; none over NFSv4.
+    mount: Option<Mount3>,
     export: Vec<u8>,
     root: FileHandle,
     files: Arc<Files>,
 }
 
 impl Client {
-    /// The procedures of NFS version 3, as this client's identity.
-    pub fn nfs(&self) -> &Nfs3 {
+    /// The procedures, as this client's identity.
+    pub fn nfs(&self) -> &Nfs {
         &self.nfs
     }
 
@@ -70,9 +72,9 @@ impl Client {
         &self.export
     }
 
-    /// The MOUNT program that gave the root.
-    pub fn mount_service(&self) -> &Mount3 {
-        &self.mount
+    /// The MOUNT program that gave the root; NFSv4 has none.
+    pub fn mount_service(&self) -> Option<&Mount3> {
+        self.mount.as_ref()
     }
 
     /// What is left of `path` below this export's, both in the server's name space; `None` for a path
@@ -192,10 +194,15 @@ impl Client {
         changed.map(drop).map_err(|error| error.of(path))
     }
 
-    /// Tells the server that the export is not used any more (UMNT). Advisory: a server keeps its
-    /// list of mounts for people to look at, and nothing fails without it (RFC 1813 §5.2.3).
+    /// Tells the server that the export is not used any more. Over NFSv3 (UMNT) that is advisory: a server keeps
+    /// its list of mounts for people to look at, and nothing fails without it (RFC 1813 §5.2.3). Over NFSv4 it
+    /// ends the session, for all clones; without it the server keeps what was open until the lease is over.
     pub async fn unmount(self) -> Result<(), ClientError> {
-        Ok(self.mount.umnt(&self.export).await?)
+        match (self.nfs, self.mount) {
+            (Nfs::V3(_), Some(mount)) => Ok(mount.umnt(&self.export).await?),
+            (Nfs::V3(_), None) => Ok(()),
+            (Nfs::V4(nfs), _) => Ok(nfs.session().clone().end().await?),
+        }
     }
 
     /// The handle of the directory that holds the last name of `path`, and that name.

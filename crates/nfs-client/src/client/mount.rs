@@ -16,7 +16,9 @@ use crate::limits::{
     TRANSFER_BYTES_MIN,
 };
 use crate::mount3::{self, Mount3};
+use crate::nfs::{Nfs, V4};
 use crate::nfs3::{self, Nfs3};
+use crate::nfs4::Nfs4;
 use crate::portmap::{self, Portmap};
 use crate::url::{NFS_PORT, NfsUrl, Version, components};
 
@@ -70,8 +72,7 @@ impl Client {
         options: &MountOptions,
     ) -> Result<(Self, Vec<u8>), ClientError> {
         if url.version != Version::V3 {
-            let version = url.version.word();
-            return Err(ClientError::OnlyV3 { version });
+            return Self::mount_v4(url, options).await;
         }
         let identity = identity_of(url, options);
         let connection = connect_nfs(url, &options.connect).await?;
@@ -83,18 +84,40 @@ impl Client {
         if url.read_only {
             nfs = nfs.read_only();
         }
-        let most = TransferSizes {
-            read: options.windows.transfer_bytes_max,
-            read_max: options.windows.transfer_bytes_max,
-            write: options.windows.transfer_bytes_max,
-            directory: READDIR_BYTES,
-        };
-        let transfer = transfer_sizes(&nfs, &root, asked_sizes(url, most)).await?;
+        let nfs = Nfs::from(nfs);
+        let most = asked_sizes(url, largest(options.windows));
+        let transfer = transfer_sizes(&nfs, &root, most).await?;
         let rest = rest_below(&url.path, &export).unwrap_or_default();
         Ok((
             Self {
                 nfs,
-                mount,
+                mount: Some(mount),
+                export,
+                root,
+                files: Arc::new(Files::new(transfer, options.windows).hinted(hint)),
+            },
+            rest,
+        ))
+    }
+
+    /// Begins a session of NFSv4. All of the server's name space is one export, and the rest is the whole path.
+    async fn mount_v4(
+        url: &NfsUrl,
+        options: &MountOptions,
+    ) -> Result<(Self, Vec<u8>), ClientError> {
+        let session = Nfs4::of_url(url, options).await?;
+        let nfs = V4::new(session, url.read_only);
+        let root = nfs.root().await?;
+        let nfs = Nfs::V4(nfs);
+        let most = asked_sizes(url, largest(options.windows));
+        let transfer = transfer_sizes(&nfs, &root, most).await?;
+        let hint = url.hint.unwrap_or(options.hint);
+        let export = b"/".to_vec();
+        let rest = rest_below(&url.path, &export).unwrap_or_default();
+        Ok((
+            Self {
+                nfs,
+                mount: None,
                 export,
                 root,
                 files: Arc::new(Files::new(transfer, options.windows).hinted(hint)),
@@ -110,16 +133,11 @@ impl Client {
         root: FileHandle,
     ) -> Result<Self, ClientError> {
         let windows = Windows::default();
-        let most = TransferSizes {
-            read: windows.transfer_bytes_max,
-            read_max: windows.transfer_bytes_max,
-            write: windows.transfer_bytes_max,
-            directory: READDIR_BYTES,
-        };
-        let transfer = transfer_sizes(&nfs, &root, most).await?;
+        let nfs = Nfs::from(nfs);
+        let transfer = transfer_sizes(&nfs, &root, largest(windows)).await?;
         Ok(Self {
             nfs,
-            mount,
+            mount: Some(mount),
             export: b"/".to_vec(),
             root,
             files: Arc::new(Files::new(transfer, windows)),
@@ -278,6 +296,16 @@ pub(super) fn rest_below(path: &[u8], directory: &[u8]) -> Option<Vec<u8>> {
     Some(rest)
 }
 
+/// The largest transfers that the windows allow.
+fn largest(windows: Windows) -> TransferSizes {
+    TransferSizes {
+        read: windows.transfer_bytes_max,
+        read_max: windows.transfer_bytes_max,
+        write: windows.transfer_bytes_max,
+        directory: READDIR_BYTES,
+    }
+}
+
 /// The sizes to use at most, bytes: `most`, or what the URL asks for below that.
 fn asked_sizes(url: &NfsUrl, most: TransferSizes) -> TransferSizes {
     let or = |asked: Option<u32>, most: u32| asked.map_or(most, |asked| asked.min(most));
@@ -290,7 +318,7 @@ fn asked_sizes(url: &NfsUrl, most: TransferSizes) -> TransferSizes {
 }
 
 async fn transfer_sizes(
-    nfs: &Nfs3,
+    nfs: &Nfs,
     root: &FileHandle,
     most: TransferSizes,
 ) -> Result<TransferSizes, ClientError> {

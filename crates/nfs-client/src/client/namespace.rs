@@ -1,4 +1,6 @@
-//! Operations that change directories, each exactly once as far as NFSv3 lets a client tell.
+//! Operations that change directories, each exactly once as far as the protocol lets a client tell.
+//!
+//! Over NFSv4 a session keeps its replies, and what follows is about calls that went out in two of them.
 //!
 //! A call whose reply was lost with its connection goes out again. If the server has executed it the
 //! first time and does not remember its answer (it restarted, or its reply cache forgot), the second
@@ -10,9 +12,9 @@
 //! link) in the same moment. For files there is EXCLUSIVE, which is exact: [`Client::create_new_in`].
 
 use nfs_wire::nfs3::{
-    CreateArgs, CreateHow, CreateOk, Fattr3, FileHandle, Ftype3, LinkArgs, LinkBody, MkdirArgs,
-    MknodArgs, Mknoddata, Nfspath3, Nfsstat3, Procedure, RemoveArgs, RemoveOk, RenameArgs,
-    RenameBody, RmdirArgs, Sattr3, SetTime, Specdata3, SymlinkArgs, SymlinkData, WccData,
+    CreateArgs, CreateHow, CreateOk, Fattr3, FileHandle, Ftype3, LinkArgs, MkdirArgs, MknodArgs,
+    Mknoddata, Nfspath3, Nfsstat3, RemoveArgs, RemoveOk, RenameArgs, RmdirArgs, Sattr3, SetTime,
+    Specdata3, SymlinkArgs, SymlinkData, WccData,
 };
 
 use super::Client;
@@ -41,7 +43,7 @@ impl Client {
             // The server itself knows an EXCLUSIVE call again, and UNCHECKED takes what is there.
             CreateHow::Exclusive(_) | CreateHow::Unchecked(_) => false,
         };
-        let answer = self.nfs.ask(Procedure::Create, &args).await?;
+        let answer = self.nfs.create(&args).await?;
         self.made("CREATE", dir, name, answer, ours).await
     }
 
@@ -91,7 +93,7 @@ impl Client {
             attributes: *attributes,
         };
         let ours = |made: &Fattr3| made.ftype == Ftype3::Dir;
-        let answer = self.nfs.ask(Procedure::Mkdir, &args).await?;
+        let answer = self.nfs.mkdir(&args).await?;
         self.made("MKDIR", dir, name, answer, ours).await
     }
 
@@ -111,7 +113,7 @@ impl Client {
             where_: entry(dir, name),
             symlink,
         };
-        let answer: Answer<CreateOk, WccData> = self.nfs.ask(Procedure::Symlink, &args).await?;
+        let answer = self.nfs.symlink(&args).await?;
         let (resent, status) = (answer.resent, answer.status());
         let ours = |made: &Fattr3| made.ftype == Ftype3::Lnk;
         let node = self.made("SYMLINK", dir, name, answer, ours).await?;
@@ -144,7 +146,7 @@ impl Client {
             Mknoddata::Fifo(_) => made.ftype == Ftype3::Fifo,
             Mknoddata::Other(_) => false,
         };
-        let answer = self.nfs.ask(Procedure::Mknod, &args).await?;
+        let answer = self.nfs.mknod(&args).await?;
         self.made("MKNOD", dir, name, answer, ours).await
     }
 
@@ -152,7 +154,7 @@ impl Client {
     pub async fn remove_in(&self, dir: &FileHandle, name: &[u8]) -> Result<(), ClientError> {
         let object = entry(dir, name);
         let args = RemoveArgs { object };
-        let answer = self.nfs.ask(Procedure::Remove, &args).await?;
+        let answer = self.nfs.remove(&args).await?;
         removed("REMOVE", name, answer)
     }
 
@@ -160,7 +162,7 @@ impl Client {
     pub async fn rmdir_in(&self, dir: &FileHandle, name: &[u8]) -> Result<(), ClientError> {
         let object = entry(dir, name);
         let args = RmdirArgs { object };
-        let answer = self.nfs.ask(Procedure::Rmdir, &args).await?;
+        let answer = self.nfs.rmdir(&args).await?;
         removed("RMDIR", name, answer)
     }
 
@@ -178,7 +180,7 @@ impl Client {
             from: entry(from_dir, from),
             to: entry(to_dir, to),
         };
-        let answer: Answer<RenameBody, RenameBody> = self.nfs.ask(Procedure::Rename, &args).await?;
+        let answer = self.nfs.rename(&args).await?;
         let Err(failure) = answer.outcome else {
             return Ok(());
         };
@@ -204,7 +206,7 @@ impl Client {
             file: *file,
             link: entry(dir, name),
         };
-        let answer: Answer<LinkBody, LinkBody> = self.nfs.ask(Procedure::Link, &args).await?;
+        let answer = self.nfs.link(&args).await?;
         let Err(failure) = answer.outcome else {
             return Ok(());
         };

@@ -11,7 +11,7 @@ use crate::limits::{READDIR_ENTRIES_MAX, SYMLINKS_MAX};
 pub enum ClientError {
     /// The call brought no results.
     #[error(transparent)]
-    Rpc(#[from] RpcError),
+    Rpc(RpcError),
     /// The server answered with an error status.
     #[error("{path}: {operation}: {}", describe(*status))]
     Nfs {
@@ -158,6 +158,18 @@ impl ClientError {
             _ => {}
         }
         self
+    }
+}
+
+impl From<RpcError> for ClientError {
+    fn from(error: RpcError) -> Self {
+        match error {
+            RpcError::Nfs4(error) => Self::Nfs4 {
+                path: String::new(),
+                error: (*error).clone(),
+            },
+            error => Self::Rpc(error),
+        }
     }
 }
 

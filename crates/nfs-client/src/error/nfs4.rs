@@ -3,6 +3,7 @@
 use nfs_wire::nfs4::{Nfsstat4, Opnum};
 
 use super::RpcError;
+use crate::limits::NFS4_LONG_HANDLES_MAX;
 
 /// Why a COMPOUND brought nothing.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -24,6 +25,11 @@ pub enum Nfs4Error {
     /// The server sends attributes that cannot be read, or leaves out some that every server has.
     #[error("the server's reply has not the attributes that were asked for")]
     Attributes,
+    /// Too many handles that are longer than NFSv3's.
+    #[error(
+        "the server has more than {NFS4_LONG_HANDLES_MAX} handles of over 64 bytes here: use NFSv3, or a part at a time"
+    )]
+    LongHandles,
     /// Every slot of the session has a request whose reply never came.
     #[error(
         "no slot of the session can be used any more: the server did not reply in time, again and again"

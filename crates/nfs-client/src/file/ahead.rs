@@ -35,7 +35,8 @@ use crate::limits::{
     READ_AHEAD_KEPT, READ_AHEAD_KEPT_WHEN_SHORT, READ_AHEAD_TRANSFERS_MAX, READ_BYTES_MAX,
     TRANSFER_BYTES_MAX,
 };
-use crate::nfs3::{Nfs3, Node};
+use crate::nfs::Nfs;
+use crate::nfs3::Node;
 
 /// What is asked whenever attributes of the file come with a reply.
 type Observer = Box<dyn Fn(&Fattr3) + Send + Sync>;
@@ -51,7 +52,7 @@ pub(super) struct Reading {
 
 /// Where the bytes come from.
 struct Source {
-    nfs: Nfs3,
+    nfs: Nfs,
     handle: FileHandle,
     path: Vec<u8>,
     memory: Memory,
@@ -154,7 +155,7 @@ enum Next<'a> {
 
 impl Reading {
     /// The reads of `node` as the identity of `nfs`, with none ahead yet. Errors call the file `path`.
-    pub(super) fn new(files: &Files, nfs: &Nfs3, node: &Node, path: &[u8]) -> Arc<Self> {
+    pub(super) fn new(files: &Files, nfs: &Nfs, node: &Node, path: &[u8]) -> Arc<Self> {
         let windows = files.windows;
         let (transfer, doublings) = transfer(files.transfer, windows);
         let memory = files.memory.clone();

@@ -106,7 +106,8 @@ use self::write::{Opened, Writing};
 use crate::error::{ClientError, printable, refused};
 use crate::hint::Hint;
 use crate::limits;
-use crate::nfs3::{Nfs3, Node};
+use crate::nfs::Nfs;
+use crate::nfs3::Node;
 
 /// How much of a file may be on its way at once. Kept by a
 /// [`Client`](crate::Client) for all of its files.
@@ -159,8 +160,9 @@ impl Default for Windows {
 /// An open regular file. Clones share it; so do other opens of the same file with the same client, except
 /// for the failures that each is told.
 ///
-/// "Open" is this side's word: NFSv3 has no open. But what was written has to be brought to stable
-/// storage, and only [`File::sync`] and [`File::close`] tell whether it came there.
+/// "Open" is this side's word: NFSv3 has no open, and over NFSv4 the file is opened there when the first byte is
+/// moved. But what was written has to be brought to stable storage, and only [`File::sync`] and [`File::close`]
+/// tell whether it came there.
 ///
 /// # Failures
 /// Data is accepted before it is sent, so a failure belongs to an earlier call. It is told once by the
@@ -177,7 +179,7 @@ pub struct File {
 
 #[derive(Debug)]
 struct Inner {
-    nfs: Nfs3,
+    nfs: Nfs,
     handle: FileHandle,
     /// What messages call the file.
     path: Vec<u8>,
@@ -235,12 +237,14 @@ impl File {
     /// Opens `node` as the identity of `nfs`. `path` is what messages call it.
     pub(crate) fn open(
         files: &Arc<Files>,
-        nfs: &Nfs3,
+        nfs: &Nfs,
         node: &Node,
         path: &[u8],
     ) -> Result<Self, ClientError> {
         let what = match node.attributes.ftype {
             Ftype3::Reg => {
+                // Clones of it are with all who read and write: the last of these closes the file.
+                let nfs = &nfs.holding(&node.handle);
                 let shared = files.open(nfs, node, path);
                 let inner = shared.inner(files, nfs, node, path);
                 let opened = Arc::new(inner.shared.writing.opened(nfs));
@@ -434,7 +438,7 @@ impl Shared {
     fn inner(
         self: Arc<Self>,
         files: &Arc<Files>,
-        nfs: &Nfs3,
+        nfs: &Nfs,
         node: &Node,
         path: &[u8],
     ) -> Arc<Inner> {
@@ -515,7 +519,7 @@ impl Files {
         self.memory.budget()
     }
 
-    fn open(self: &Arc<Self>, nfs: &Nfs3, node: &Node, path: &[u8]) -> Arc<Shared> {
+    fn open(self: &Arc<Self>, nfs: &Nfs, node: &Node, path: &[u8]) -> Arc<Shared> {
         let mut files = self.lock();
         let known = files.get(&node.handle);
         if let Some(shared) = known.and_then(|known| known.shared.upgrade()) {
@@ -553,7 +557,7 @@ impl Files {
     /// on their way.
     pub(crate) async fn set_attributes(
         &self,
-        nfs: &Nfs3,
+        nfs: &Nfs,
         handle: &FileHandle,
         new: &Sattr3,
     ) -> Option<Result<Option<Fattr3>, ClientError>> {

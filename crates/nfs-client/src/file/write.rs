@@ -33,7 +33,8 @@ use super::window::Window;
 use crate::connection::Connections;
 use crate::error::{ClientError, Lost, RpcError, refused};
 use crate::limits::{FILE_UNCOMMITTED_BYTES_MAX, GATHER_FRACTION, WRITE_BEHIND_TRANSFERS_MAX};
-use crate::nfs3::{Nfs3, Node};
+use crate::nfs::Nfs;
+use crate::nfs3::Node;
 
 /// The written and not yet stable data of one file. See the module's documentation.
 #[derive(Debug)]
@@ -62,7 +63,7 @@ pub(super) struct Writing {
 #[derive(Debug)]
 struct State {
     /// The identities that have the file open, once each; their data names them by their place.
-    writers: Vec<Nfs3>,
+    writers: Vec<Nfs>,
     kept: Kept,
     /// What [`Connections::remade`] was when a call was sent that the server has answered with its
     /// present verifier.
@@ -105,7 +106,7 @@ pub(super) struct Opened {
 impl Writing {
     pub(super) fn new(
         files: &Arc<Files>,
-        nfs: &Nfs3,
+        nfs: &Nfs,
         node: &Node,
         path: &[u8],
         attributes: Arc<Attributes>,
@@ -189,9 +190,9 @@ impl Writing {
     }
 
     /// What a file begins with that is newly opened as the identity of `nfs`.
-    pub(super) fn opened(&self, nfs: &Nfs3) -> Opened {
+    pub(super) fn opened(&self, nfs: &Nfs) -> Opened {
         let mut state = self.lock();
-        let same = |writer: &Nfs3| writer.identity() == nfs.identity();
+        let same = |writer: &Nfs| writer.identity() == nfs.identity();
         let place = state.writers.iter().position(same);
         let place = place.unwrap_or_else(|| {
             state.writers.push(nfs.clone());
@@ -302,7 +303,7 @@ impl Writing {
     /// data to be sent that belongs to nobody.
     pub(super) async fn set_attributes(
         self: &Arc<Self>,
-        nfs: &Nfs3,
+        nfs: &Nfs,
         new: Sattr3,
     ) -> Result<Option<Fattr3>, ClientError> {
         let turn = self.turn.clone().write_owned().await;
@@ -330,7 +331,7 @@ impl Writing {
         change.await.unwrap_or(lost_here)
     }
 
-    async fn change_held(&self, nfs: &Nfs3, new: &Sattr3) -> Result<Option<Fattr3>, ClientError> {
+    async fn change_held(&self, nfs: &Nfs, new: &Sattr3) -> Result<Option<Fattr3>, ClientError> {
         let change = self.attributes.change_began();
         let answer = nfs.setattr(&self.handle, new, None).await;
         let now = Instant::now();

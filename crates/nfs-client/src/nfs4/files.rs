@@ -10,7 +10,8 @@ use nfs_wire::nfs4::ops::{
 };
 use nfs_wire::nfs4::{
     ArgOp, Attribute, Attributes, Bitmap4, Clientid4, Component4, CompoundRes, Fattr4, FileHandle,
-    Fsid4, Ftype4, Nfstime4, Opaque4, Opnum, ResOp, StableHow4, StateOwner4, Stateid4, Verifier4,
+    Fsid4, Ftype4, Nfstime4, Opaque4, Opnum, ResOp, Specdata4, StableHow4, StateOwner4, Stateid4,
+    Verifier4,
 };
 use nfs_wire::{Decode, Decoder, encode_to_vec};
 
@@ -18,7 +19,7 @@ use super::{Nfs4, Nfs4Error, Results};
 use crate::limits;
 
 /// What every object is asked for.
-const ASKED: Bitmap4 = Bitmap4::of(&[
+pub(crate) const ASKED: Bitmap4 = Bitmap4::of(&[
     Attribute::Type.number(),
     Attribute::Change.number(),
     Attribute::Size.number(),
@@ -28,6 +29,7 @@ const ASKED: Bitmap4 = Bitmap4::of(&[
     Attribute::Numlinks.number(),
     Attribute::Owner.number(),
     Attribute::OwnerGroup.number(),
+    Attribute::Rawdev.number(),
     Attribute::SpaceUsed.number(),
     Attribute::TimeAccess.number(),
     Attribute::TimeMetadata.number(),
@@ -55,6 +57,8 @@ pub struct Stat4 {
     pub owner: Vec<u8>,
     /// The name of its group, or the number in decimal; empty where the server does not say.
     pub owner_group: Vec<u8>,
+    /// The numbers of a device; 0 for other objects, and where the server does not say.
+    pub rawdev: Specdata4,
     /// Bytes of disk in use; 0 where the server does not say.
     pub space_used: u64,
     /// When its contents were read last.
@@ -287,16 +291,7 @@ impl Nfs4 {
             count,
         });
         let results = self.all(&[putfh(&file.node.handle), read]).await?;
-        match results.decode()?.resarray.last() {
-            Some(ResOp::Read(Ok(ok))) => match ok.data {
-                Payload::Here(data) if data.len() <= size(count) => Ok(Read4 {
-                    data: results.bytes.slice_ref(data),
-                    eof: ok.eof,
-                }),
-                Payload::Here(_) | Payload::Apart { .. } => Err(Nfs4Error::Unexpected(Opnum::Read)),
-            },
-            _ => Err(Nfs4Error::Unexpected(Opnum::Read)),
-        }
+        results.data(count)
     }
 
     /// Writes bytes, of which one call has as many as [`Nfs4::data_bytes_max`].
@@ -411,23 +406,54 @@ impl Nfs4 {
     }
 }
 
-fn putfh(handle: &FileHandle) -> ArgOp<'static> {
+impl Results {
+    /// The data of a READ of `count` bytes, which is the last operation.
+    fn data(&self, count: u32) -> Result<Read4, Nfs4Error> {
+        match self.decode()?.resarray.last() {
+            Some(ResOp::Read(Ok(ok))) => match ok.data {
+                Payload::Here(data) if data.len() <= size(count) => Ok(Read4 {
+                    data: self.bytes.slice_ref(data),
+                    eof: ok.eof,
+                }),
+                Payload::Here(_) | Payload::Apart { .. } => Err(Nfs4Error::Unexpected(Opnum::Read)),
+            },
+            _ => Err(Nfs4Error::Unexpected(Opnum::Read)),
+        }
+    }
+
+    /// The object of a reply that has GETFH and GETATTR.
+    pub(crate) fn node(&self) -> Result<Node4, Nfs4Error> {
+        node_of(self)
+    }
+
+    /// The attributes of a reply that has GETATTR.
+    pub(crate) fn stat(&self) -> Result<Stat4, Nfs4Error> {
+        stat_of(&self.decode()?)
+    }
+
+    /// The same behind a GETATTR, with the attributes.
+    pub(super) fn read(&self, count: u32) -> Result<(Stat4, Read4), Nfs4Error> {
+        Ok((stat_of(&self.decode()?)?, self.data(count)?))
+    }
+}
+
+pub(crate) fn putfh(handle: &FileHandle) -> ArgOp<'static> {
     ArgOp::Putfh(PutfhArgs { object: *handle })
 }
 
-fn getattr() -> ArgOp<'static> {
+pub(crate) fn getattr() -> ArgOp<'static> {
     ArgOp::Getattr(GetattrArgs {
         attr_request: ASKED,
     })
 }
 
 /// What was encoded just before, as an operation takes it.
-fn fattr(bytes: &[u8]) -> Result<Fattr4<'_>, Nfs4Error> {
+pub(crate) fn fattr(bytes: &[u8]) -> Result<Fattr4<'_>, Nfs4Error> {
     Fattr4::decode(&mut Decoder::new(bytes)).map_err(|_| Nfs4Error::Attributes)
 }
 
 /// The object of a reply that has GETFH and GETATTR.
-fn node_of(results: &Results) -> Result<Node4, Nfs4Error> {
+pub(super) fn node_of(results: &Results) -> Result<Node4, Nfs4Error> {
     let res = results.decode()?;
     let handle = res.resarray.iter().find_map(|result| match result {
         ResOp::Getfh(Ok(ok)) => Some(ok.object),
@@ -439,7 +465,7 @@ fn node_of(results: &Results) -> Result<Node4, Nfs4Error> {
     })
 }
 
-fn stat_of(res: &CompoundRes<'_>) -> Result<Stat4, Nfs4Error> {
+pub(super) fn stat_of(res: &CompoundRes<'_>) -> Result<Stat4, Nfs4Error> {
     let attributes = res.resarray.iter().find_map(|result| match result {
         ResOp::Getattr(Ok(ok)) => Some(ok.obj_attributes),
         _ => None,
@@ -448,7 +474,7 @@ fn stat_of(res: &CompoundRes<'_>) -> Result<Stat4, Nfs4Error> {
 }
 
 /// What a set of attributes says. Those that RFC 8881 §5.6 requires have to be there.
-fn stat_from(fattr: &Fattr4<'_>) -> Result<Stat4, Nfs4Error> {
+pub(crate) fn stat_from(fattr: &Fattr4<'_>) -> Result<Stat4, Nfs4Error> {
     let values = fattr.decode_values().map_err(|_| Nfs4Error::Attributes)?;
     let (Some(ftype), Some(change), Some(size), Some(fsid)) =
         (values.ftype, values.change, values.size, values.fsid)
@@ -466,6 +492,7 @@ fn stat_from(fattr: &Fattr4<'_>) -> Result<Stat4, Nfs4Error> {
         numlinks: values.numlinks.unwrap_or(1),
         owner: name(values.owner),
         owner_group: name(values.owner_group),
+        rawdev: values.rawdev.unwrap_or_default(),
         space_used: values.space_used.unwrap_or_default(),
         time_access: values.time_access.unwrap_or_default(),
         time_metadata: values.time_metadata.unwrap_or_default(),

@@ -12,17 +12,18 @@ use nfs_wire::nfs4::ops::{
     ReclaimCompleteArgs, SequenceArgs, SequenceOk, StateProtect4A,
 };
 use nfs_wire::nfs4::{
-    ArgOp, CALLBACK_PROGRAM, Clientid4, CompoundRes, MinorVersion, Nfsstat4, Opaque4, Opnum,
-    PROC_COMPOUND, PROGRAM, ResOp, Sessionid4, Tag, VERSION, Verifier4,
+    ArgOp, CALLBACK_PROGRAM, Clientid4, MinorVersion, Nfsstat4, Opaque4, Opnum, PROC_COMPOUND,
+    PROGRAM, ResOp, Sessionid4, Tag, VERSION, Verifier4,
 };
-use nfs_wire::{Encode, Encoder};
+use nfs_wire::{Decode, DecodeError, Decoder, Encode, Encoder};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::opens::Opens;
 use super::slots::{Fate, Slots, Taken};
 use super::{Nfs4Error, Results};
 use crate::connection::retry::jukebox_pause;
-use crate::connection::{Connections, Procedure, decode_results};
+use crate::connection::{Connections, Cut, Extra, Procedure, Reply, ReplyMemory, Times};
 use crate::error::RpcError;
 use crate::identity::Identity;
 use crate::limits;
@@ -40,6 +41,28 @@ pub(super) struct Shared {
     current: Mutex<Arc<Session>>,
     /// Held while a session is made anew.
     renewing: tokio::sync::Mutex<()>,
+    /// What is open, whoever opened it; opened again where the server has lost it.
+    pub(super) opens: Opens,
+}
+
+/// What a COMPOUND brought, and how it was asked.
+#[derive(Debug)]
+pub(super) struct Ran {
+    /// The results; where `data` has the data of a READ, only what stands before it.
+    pub(super) results: Results,
+    /// The memory that was given for the reply's data.
+    pub(super) data: ReplyMemory,
+    /// It went out once more in another session: the server may have carried it out before, and does not remember.
+    pub(super) anew: bool,
+}
+
+/// What goes beside a COMPOUND.
+pub(super) enum Beside {
+    Nothing,
+    /// The data of a WRITE, which is its last operation.
+    Payload(Bytes),
+    /// Memory for the data of a READ, which is its last operation.
+    Memory(nfs_io::Buf, Cut),
 }
 
 /// One session, from CREATE_SESSION on.
@@ -68,9 +91,10 @@ impl Shared {
             identity: &identity,
             minor,
         };
-        let session = caller.begin(&owner, verifier).await?;
+        let session = caller.begin(&owner, verifier, None).await?;
         Ok(Self {
             current: Mutex::new(Arc::new(session)),
+            opens: Opens::default(),
             connections,
             identity,
             minor,
@@ -91,7 +115,12 @@ impl Shared {
     /// Carries out `ops` behind a SEQUENCE. Where the server has lost the session, which it says before it
     /// does anything, another one is made and the operations are sent again; so are they after NFS4ERR_DELAY
     /// where none before the delayed one changes anything.
-    pub(super) async fn compound(&self, ops: &[ArgOp<'_>]) -> Result<Results, Nfs4Error> {
+    pub(super) async fn run(
+        &self,
+        identity: &Identity,
+        ops: &[ArgOp<'_>],
+        mut beside: Beside,
+    ) -> Result<Ran, Nfs4Error> {
         let cachethis = ops.iter().any(|op| op.opnum().changes());
         let timeout = self.connections.first().options().call_timeout;
         let deadline = Instant::now() + timeout;
@@ -100,14 +129,23 @@ impl Shared {
             let session = self.current();
             let taken = session.take(deadline, timeout).await?;
             let args = self.encode(&session, taken, cachethis, ops);
-            let results = self.send(session.clone(), taken, args).await?;
-            match results.verdict(ops)? {
-                Verdict::Done => return Ok(results),
+            let (extra, again) = beside.once();
+            let reply = self.send(session.clone(), taken, identity, args, extra);
+            let reply = reply.await?;
+            let ran = Ran {
+                results: Results {
+                    bytes: reply.results,
+                },
+                data: reply.memory,
+                anew: renewals > 0,
+            };
+            match ran.verdict(ops)? {
+                Verdict::Done => return Ok(ran),
                 Verdict::Later => {
                     delays += 1;
                     let left = deadline.saturating_duration_since(Instant::now());
                     let Some(pause) = jukebox_pause(delays, left) else {
-                        return Ok(results);
+                        return Ok(ran);
                     };
                     tokio::time::sleep(pause).await;
                 }
@@ -116,8 +154,9 @@ impl Shared {
                     renewals += 1;
                     self.renew(&session).await?;
                 }
-                Verdict::SessionLost => return Ok(results),
+                Verdict::SessionLost => return Ok(ran),
             }
+            beside = again.with(ran.data);
         }
     }
 
@@ -129,13 +168,7 @@ impl Shared {
         cachethis: bool,
         ops: &[ArgOp<'_>],
     ) -> Vec<u8> {
-        let sequence = ArgOp::Sequence(SequenceArgs {
-            sessionid: session.id,
-            sequenceid: taken.sequenceid,
-            slotid: taken.slotid,
-            highest_slotid: taken.highest_slotid,
-            cachethis,
-        });
+        let sequence = session.sequence(taken, cachethis);
         encode_compound(self.minor, std::iter::once(&sequence).chain(ops))
     }
 
@@ -145,20 +178,24 @@ impl Shared {
         &self,
         session: Arc<Session>,
         taken: Taken,
+        identity: &Identity,
         args: Vec<u8>,
-    ) -> Result<Results, Nfs4Error> {
+        extra: Extra,
+    ) -> Result<Reply, Nfs4Error> {
         let connection = self.connections.least_busy().clone();
-        let identity = self.identity.clone();
+        let identity = identity.clone();
         let task = connection.runtime().spawn({
             let connection = connection.clone();
             async move {
-                let reply = connection.call_raw(COMPOUND, &identity, &args).await;
-                session.give_back(taken, &reply);
+                let times = Times::from_now(connection.options().call_timeout);
+                let args = Encoded(args);
+                let reply = connection.call_until(COMPOUND, &identity, &args, extra, times);
+                let reply = reply.await;
+                session.give_back(taken, reply.as_ref().map(|reply| &reply.results));
                 reply
             }
         });
-        let reply = task.await.map_err(|_| Nfs4Error::Ended)??;
-        Results::new(reply)
+        Ok(task.await.map_err(|_| Nfs4Error::Ended)??)
     }
 
     /// Makes another session in place of `lost`, unless somebody else has.
@@ -167,14 +204,16 @@ impl Shared {
         if !Arc::ptr_eq(&self.current(), lost) {
             return Ok(());
         }
-        let session = self.caller().begin(&self.owner, self.verifier).await?;
+        let before = Some((lost.clientid, &self.opens));
+        let caller = self.caller();
+        let session = caller.begin(&self.owner, self.verifier, before).await?;
         *lock(&self.current) = Arc::new(session);
         // Whoever waits for a slot of the lost one finds the new one.
         lost.free.notify_waiters();
         Ok(())
     }
 
-    /// Ends the session and has the client forgotten.
+    /// Ends the session and has the client forgotten, once nothing is open any more.
     pub(super) async fn end(&self) -> Result<(), Nfs4Error> {
         let session = self.current();
         let sessionid = session.id;
@@ -217,8 +256,18 @@ impl Session {
         }
     }
 
+    fn sequence(&self, taken: Taken, cachethis: bool) -> ArgOp<'static> {
+        ArgOp::Sequence(SequenceArgs {
+            sessionid: self.id,
+            sequenceid: taken.sequenceid,
+            slotid: taken.slotid,
+            highest_slotid: taken.highest_slotid,
+            cachethis,
+        })
+    }
+
     /// Gives a slot back by what the reply says.
-    fn give_back(&self, taken: Taken, reply: &Result<Bytes, RpcError>) {
+    fn give_back(&self, taken: Taken, reply: Result<&Bytes, &RpcError>) {
         let mut slots = lock(&self.slots);
         let (fate, told) = fate_of(reply);
         slots.give_back(taken.slotid, fate);
@@ -230,19 +279,51 @@ impl Session {
     }
 }
 
+impl Beside {
+    /// What goes with one call, and what is left for the next one.
+    fn once(self) -> (Extra, Again) {
+        match self {
+            Self::Nothing => (Extra::None, Again::Nothing),
+            Self::Payload(data) => (Extra::Payload(data.clone()), Again::Payload(data)),
+            Self::Memory(buf, cut) => (Extra::Memory { buf, cut }, Again::Memory(cut)),
+        }
+    }
+}
+
+/// What goes beside a call that is made again, without the memory that the reply gives back.
+enum Again {
+    Nothing,
+    Payload(Bytes),
+    Memory(Cut),
+}
+
+impl Again {
+    fn with(self, memory: ReplyMemory) -> Beside {
+        match (self, memory) {
+            (Self::Payload(data), _) => Beside::Payload(data),
+            (Self::Memory(cut), ReplyMemory::Unused(buf)) => Beside::Memory(buf, cut),
+            // Without memory the data comes among the results.
+            (Self::Nothing | Self::Memory(_), _) => Beside::Nothing,
+        }
+    }
+}
+
 /// What a reply says of its request's slot.
-fn fate_of(reply: &Result<Bytes, RpcError>) -> (Fate, Option<SequenceOk>) {
-    let Ok(bytes) = reply else {
-        return (Fate::Unknown, None);
-    };
-    let Ok(res) = decode_results::<CompoundRes<'_>>(bytes) else {
-        return (Fate::Unknown, None);
-    };
-    match res.resarray.first() {
-        Some(ResOp::Sequence(Ok(ok))) => (Fate::Taken, Some(*ok)),
-        Some(ResOp::Sequence(Err(status))) => (fate_by_status(*status), None),
+fn fate_of(reply: Result<&Bytes, &RpcError>) -> (Fate, Option<SequenceOk>) {
+    match reply.ok().and_then(|bytes| first_result(bytes).ok()) {
+        Some(ResOp::Sequence(Ok(ok))) => (Fate::Taken, Some(ok)),
+        Some(ResOp::Sequence(Err(status))) => (fate_by_status(status), None),
         _ => (Fate::Unknown, None),
     }
+}
+
+/// The result of the first operation, whatever follows.
+fn first_result(results: &[u8]) -> Result<ResOp<'_>, DecodeError> {
+    let mut d = Decoder::new(results);
+    Nfsstat4::decode(&mut d)?;
+    Tag::decode(&mut d)?;
+    d.u32("resarray")?;
+    ResOp::decode(&mut d)
 }
 
 /// What a failure of SEQUENCE says of the slot (RFC 8881 §2.10.6.1.3).
@@ -266,9 +347,12 @@ enum Verdict {
     SessionLost,
 }
 
-impl Results {
+impl Ran {
     fn verdict(&self, ops: &[ArgOp<'_>]) -> Result<Verdict, Nfs4Error> {
-        let res = self.decode()?;
+        if matches!(self.data, ReplyMemory::Filled(_)) {
+            return Ok(Verdict::Done);
+        }
+        let res = self.results.decode()?;
         if let Some(ResOp::Sequence(Err(status))) = res.resarray.first() {
             return Ok(match status {
                 Nfsstat4::Delay => Verdict::Later,
@@ -295,7 +379,17 @@ const COMPOUND: Procedure = Procedure {
     number: PROC_COMPOUND,
 };
 
+/// Arguments that are bytes already.
+struct Encoded(Vec<u8>);
+
+impl Encode for Encoded {
+    fn encode(&self, e: &mut Encoder<'_>) {
+        e.opaque_fixed(&self.0);
+    }
+}
+
 /// Calls without a session.
+#[derive(Clone, Copy)]
 struct Caller<'a> {
     connections: &'a Connections,
     identity: &'a Identity,
@@ -303,8 +397,32 @@ struct Caller<'a> {
 }
 
 impl Caller<'_> {
-    /// Says who we are and begins a session; nothing of before is reclaimed.
-    async fn begin(&self, owner: &[u8], verifier: Verifier4) -> Result<Session, Nfs4Error> {
+    /// Says who we are and begins a session, in which what was open `before`, as another client, is reclaimed. A
+    /// server that ends once more meanwhile is begun with once more.
+    async fn begin(
+        &self,
+        owner: &[u8],
+        verifier: Verifier4,
+        before: Option<(Clientid4, &Opens)>,
+    ) -> Result<Session, Nfs4Error> {
+        for _ in 0..limits::NFS4_RENEWALS_MAX {
+            match self.begin_once(owner, verifier, before).await {
+                Err(Nfs4Error::Status {
+                    status: Nfsstat4::Badsession | Nfsstat4::Deadsession | Nfsstat4::StaleClientid,
+                    ..
+                }) => {}
+                begun => return begun,
+            }
+        }
+        self.begin_once(owner, verifier, before).await
+    }
+
+    async fn begin_once(
+        &self,
+        owner: &[u8],
+        verifier: Verifier4,
+        before: Option<(Clientid4, &Opens)>,
+    ) -> Result<Session, Nfs4Error> {
         let (clientid, sequence) = self.exchange_id(owner, verifier).await?;
         let made = self.create_session(clientid, sequence).await?;
         let session = Session {
@@ -316,8 +434,35 @@ impl Caller<'_> {
             )),
             free: Notify::new(),
         };
+        // A server that knows the client still has all that it had open.
+        if let Some((before, opens)) = before
+            && before != clientid
+        {
+            self.reclaim(&session, opens).await?;
+        }
         self.reclaim_complete(&session).await?;
         Ok(session)
+    }
+
+    /// Opens what was open before the server ended. What it does not give back is opened as something new by who
+    /// uses it next.
+    async fn reclaim(&self, session: &Session, opens: &Opens) -> Result<(), Nfs4Error> {
+        for open in opens.granted() {
+            let Some(ops) = open.reclaim() else {
+                continue;
+            };
+            let caller = Caller {
+                identity: open.identity(),
+                ..*self
+            };
+            let results = caller.in_session(session, &ops).await?;
+            let res = results.decode()?;
+            if let Some(ResOp::Sequence(Err(_))) = res.resarray.first() {
+                return Err(results.failure(res.status));
+            }
+            open.reclaimed(&res);
+        }
+        Ok(())
     }
 
     async fn exchange_id(
@@ -380,31 +525,38 @@ impl Caller<'_> {
 
     /// A server in its grace period waits for this.
     async fn reclaim_complete(&self, session: &Session) -> Result<(), Nfs4Error> {
-        let taken = lock(&session.slots).take();
-        let taken = taken.ok_or(Nfs4Error::SlotsGivenUp)?;
-        let sequence = ArgOp::Sequence(SequenceArgs {
-            sessionid: session.id,
-            sequenceid: taken.sequenceid,
-            slotid: taken.slotid,
-            highest_slotid: taken.highest_slotid,
-            cachethis: true,
-        });
         let complete = ArgOp::ReclaimComplete(ReclaimCompleteArgs { one_fs: false });
-        let reply = self.call([&sequence, &complete].into_iter()).await;
-        session.give_back(taken, &reply);
-        let results = Results::new(reply?)?;
+        let results = self.in_session(session, &[complete]).await?;
         match results.status()? {
             Nfsstat4::Ok | Nfsstat4::CompleteAlready => Ok(()),
             status => Err(results.failure(status)),
         }
     }
 
-    /// Carries out one operation that needs no session.
+    /// Carries out operations in a session that nobody else knows yet.
+    async fn in_session(&self, session: &Session, ops: &[ArgOp<'_>]) -> Result<Results, Nfs4Error> {
+        let taken = lock(&session.slots).take();
+        let taken = taken.ok_or(Nfs4Error::SlotsGivenUp)?;
+        let sequence = session.sequence(taken, true);
+        let reply = self.call(std::iter::once(&sequence).chain(ops)).await;
+        session.give_back(taken, reply.as_ref());
+        Results::new(reply?)
+    }
+
+    /// Carries out one operation that needs no session; asked again while the server needs time.
     async fn alone(&self, op: &ArgOp<'_>) -> Result<Results, Nfs4Error> {
-        let results = Results::new(self.call(std::iter::once(op)).await?)?;
-        match results.status()? {
-            Nfsstat4::Ok => Ok(results),
-            status => Err(results.failure(status)),
+        let deadline = Instant::now() + self.connections.first().options().call_timeout;
+        let mut delays = 0;
+        loop {
+            let results = Results::new(self.call(std::iter::once(op)).await?)?;
+            let status = results.status()?;
+            delays += 1;
+            let left = deadline.saturating_duration_since(Instant::now());
+            match (status, jukebox_pause(delays, left)) {
+                (Nfsstat4::Ok, _) => return Ok(results),
+                (Nfsstat4::Delay, Some(pause)) => tokio::time::sleep(pause).await,
+                (status, _) => return Err(results.failure(status)),
+            }
         }
     }
 

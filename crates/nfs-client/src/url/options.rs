@@ -12,7 +12,7 @@ pub(super) const NAMES: &str = "version, nfsport, mountport, uid, gid, nconnect,
     readdir-buffer, hint, timeout, timeo, retrans, autoreconnect, readonly, if";
 
 pub(super) const ID_CURE: &str = "give a number from 0 to 4294967294";
-pub(super) const VERSION_CURE: &str = "give 3, 4.1 or 4.2";
+pub(super) const VERSION_CURE: &str = "give 3, 4, 4.1 or 4.2";
 pub(super) const NCONNECT_CURE: &str = "give a number from 1 to 16";
 const BYTES_CURE: &str = "give a number of bytes, at least 512";
 pub(super) const HINT_CURE: &str = "give sequential, random, noreuse, willneed or normal";

@@ -158,7 +158,7 @@ fn refused_urls() {
         ),
         ("nfs://h/x?gid=-1", bad("gid", "-1", ID_CURE)),
         ("nfs://h/x?version=4.0", bad("version", "4.0", VERSION_CURE)),
-        ("nfs://h/x?version=4", bad("version", "4", VERSION_CURE)),
+        ("nfs://h/x?version=5", bad("version", "5", VERSION_CURE)),
         (
             "nfs://h/x?nconnect=17",
             bad("nconnect", "17", NCONNECT_CURE),

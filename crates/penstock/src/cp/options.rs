@@ -17,8 +17,8 @@ use crate::windows;
 const AFTER_HELP: &str = "\
 A place is a path of this host, or nfs://HOST[:PORT]/EXPORT/PATH[?OPTION=VALUE&...]. %XX in
 it is a byte of the path. Options: nfsport, mountport, uid, gid, nconnect, rsize, wsize,
-readdir-buffer, hint, timeout, timeo, retrans=0, autoreconnect=0, readonly, if, version=3.
-Over version=4.1 and 4.2, one file without further options is copied, up or down.
+readdir-buffer, hint, timeout, timeo, retrans=0, autoreconnect=0, readonly, if, version (3,
+4, 4.1, 4.2).
 
 A file on a server that is reported as done is on stable storage. A file of this host is
 handed to its file system, as cp(1) does; with --fsync it is on stable storage, too.
@@ -261,31 +261,6 @@ impl Args {
             },
             rate: self.limit,
         }
-    }
-
-    /// Whether one file's bytes are copied, and no more is asked for.
-    pub(super) fn wants_bytes_alone(&self) -> bool {
-        let more = [
-            self.recursive,
-            self.archive,
-            self.keep,
-            !self.preserve.is_empty(),
-            self.no_dereference,
-            self.no_clobber,
-            self.update,
-            self.resume,
-            self.no_target_directory,
-            self.sparse != When::Auto,
-            self.verify,
-            self.dry_run,
-            !self.exclude.is_empty(),
-            self.limit.is_some(),
-            self.local != Mode::Buffered,
-            self.fsync,
-            self.json,
-            self.verbose,
-        ];
-        !more.contains(&true)
     }
 
     /// The command that goes on with this one, for a shell. `None` where a partial file cannot be told

@@ -11,11 +11,21 @@ pub(crate) struct Served {
     child: Child,
     scratch: tempfile::TempDir,
     address: String,
+    versions: Vec<String>,
+}
+
+/// Tests that run over NFSv3 run over NFSv4 as well, in a crate of another name.
+fn is_over_v4() -> bool {
+    env!("CARGO_CRATE_NAME").ends_with("_v4")
 }
 
 impl Served {
+    /// A server of the version that the test is over.
     pub(crate) fn new() -> Self {
-        Self::serving(&["3"])
+        match is_over_v4() {
+            true => Self::serving(&["4.1", "4.2"]),
+            false => Self::serving(&["3"]),
+        }
     }
 
     /// A server that speaks these versions of NFS.
@@ -29,28 +39,24 @@ impl Served {
              clients = [\"127.0.0.1\"]\nsquash = \"none\"\n"
         );
         std::fs::write(&config, text).unwrap();
-        let mut command = penstock();
-        command.arg("serve");
-        match versions {
-            ["3"] => command.arg(&data),
-            _ => command.arg("--config").arg(&config),
-        };
-        let mut child = command
-            .args(["--listen", "127.0.0.1:0"])
-            .arg("--state-dir")
-            .arg(scratch.path().join("state"))
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let listening = lines.nth(1).expect("two lines of a ready server").unwrap();
-        let address = listening.strip_prefix("listening ").unwrap().to_owned();
+        let versions = versions.iter().map(|version| (*version).to_owned());
+        let versions: Vec<_> = versions.collect();
+        let (child, address) = started(scratch.path(), &versions, "127.0.0.1:0");
         Self {
             child,
             scratch,
             address,
+            versions,
         }
+    }
+
+    /// Kills the server where it is, and starts it again at the same address.
+    pub(crate) fn kill_and_restart(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        let (child, address) = started(self.scratch.path(), &self.versions, &self.address);
+        assert_eq!(address, self.address);
+        self.child = child;
     }
 
     /// The path on this machine of `below` in the served directory.
@@ -63,7 +69,16 @@ impl Served {
     }
 
     pub(crate) fn url(&self, path: &str) -> String {
-        format!("nfs://{}/{path}", self.address)
+        self.url_with(path, "")
+    }
+
+    /// A URL with more options, divided by `&`.
+    pub(crate) fn url_with(&self, path: &str, options: &str) -> String {
+        let version = if is_over_v4() { "version=4" } else { "" };
+        let options = [version, options].into_iter();
+        let options: Vec<&str> = options.filter(|one| !one.is_empty()).collect();
+        let mark = if options.is_empty() { "" } else { "?" };
+        format!("nfs://{}/{path}{mark}{}", self.address, options.join("&"))
     }
 
     /// Runs a command; an argument that begins with `@` is a path on the server, and becomes its URL.
@@ -75,6 +90,20 @@ impl Served {
                 None => (*argument).to_owned(),
             });
         Ran(penstock().args(arguments).output().unwrap())
+    }
+
+    /// What `penstock ctl` says of this server.
+    pub(crate) fn ctl(&self, arguments: &[&str]) -> String {
+        let state = self.scratch.path().join("state");
+        let told = penstock()
+            .arg("ctl")
+            .arg("--state-dir")
+            .arg(state)
+            .args(arguments)
+            .output()
+            .unwrap();
+        assert_eq!(told.status.code(), Some(0), "{}", text(&told.stderr));
+        text(&told.stdout)
     }
 
     /// Runs a command that has to succeed, as [`Self::run`] does, and gives its output.
@@ -113,6 +142,28 @@ impl Served {
     }
 }
 
+/// Starts a server of what is in `scratch`, and waits until it listens.
+fn started(scratch: &Path, versions: &[String], listen: &str) -> (Child, String) {
+    let mut command = penstock();
+    command.arg("serve");
+    match versions {
+        [only] if only == "3" => command.arg(scratch.join("data")),
+        _ => command.arg("--config").arg(scratch.join("penstock.toml")),
+    };
+    let mut child = command
+        .args(["--listen", listen])
+        .arg("--state-dir")
+        .arg(scratch.join("state"))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let listening = lines.nth(1).expect("two lines of a ready server").unwrap();
+    let address = listening.strip_prefix("listening ").unwrap().to_owned();
+    (child, address)
+}
+
 impl Drop for Served {
     fn drop(&mut self) {
         let _ = self.child.kill();
@@ -139,6 +190,11 @@ impl Ran {
     pub(crate) fn errors(&self) -> String {
         text(&self.0.stderr)
     }
+}
+
+/// A URL up to its options.
+pub(crate) fn path_of(url: &str) -> &str {
+    url.split_once('?').map_or(url, |(path, _)| path)
 }
 
 /// The permission bits of a local file, not following links.

@@ -38,7 +38,8 @@ pub(super) fn run(server: &PeerServer<'_>) -> Result<u32> {
 
 /// Level one: a procedure, its arguments, its results.
 async fn procedures(client: &Client) -> Result<u32> {
-    let (nfs, root) = (client.nfs(), client.root());
+    let nfs = client.nfs().v3().context("the procedures of NFSv3")?;
+    let root = client.root();
     nfs.null().await.context("NULL")?;
     let made = ok("MKDIR", nfs.mkdir(root, b"raw", &Sattr3::default())).await?;
     let dir = made.obj.context("MKDIR gives a handle")?;
