@@ -16,6 +16,7 @@ use super::acl::{self, Ace, Named};
 use super::place::{AboveExports, Place};
 use super::status::status;
 use crate::front::context::Context;
+use crate::operate::audit::Asked;
 use crate::vfs::fh::Handle;
 use crate::vfs::{Acls, Attributes, FsFacts, SetAttributes, Target, TimeChange, Wcc};
 
@@ -599,6 +600,17 @@ impl Wanted {
                 mode: Some(mode & !mask | bits & mask),
                 ..self.set
             }),
+        }
+    }
+
+    /// What the audit is told of it. A mode of which only some bits are set is not known before the object is.
+    pub(super) fn told(&self) -> Asked {
+        let umasked = self.umasked.map(|(mode, umask)| mode & !umask);
+        Asked {
+            mode: self.set.mode.or(umasked),
+            uid: self.set.uid,
+            gid: self.set.gid,
+            size: self.set.size,
         }
     }
 

@@ -1,8 +1,9 @@
 //! What the audit is told of an operation of NFSv4.
 
-use nfs_wire::nfs4::ArgOp;
-use nfs_wire::nfs4::ops::{Createtype4, OpenClaim4, Openflag4};
+use nfs_wire::nfs4::ops::{Createhow4, Createtype4, OpenClaim4, Openflag4};
+use nfs_wire::nfs4::{ArgOp, Fattr4};
 
+use super::attributes::Wanted;
 use super::compound::Compound;
 use super::place::Place;
 use crate::front::told::{self, Told};
@@ -24,9 +25,11 @@ fn deed(compound: &Compound<'_>, op: &ArgOp<'_>) -> Option<Deed> {
         ArgOp::Read(_) | ArgOp::ReadPlus(_) => object(Operation::Read),
         ArgOp::Write(_) | ArgOp::Allocate(_) | ArgOp::Deallocate(_) => object(Operation::Write),
         ArgOp::Copy(_) | ArgOp::Clone(_) => object(Operation::Write),
-        ArgOp::Setattr(_) | ArgOp::Setxattr(_) | ArgOp::Removexattr(_) => {
-            object(Operation::Setattr)
+        ArgOp::Setattr(args) => {
+            let asked = asked(compound, &args.obj_attributes);
+            object(Operation::Setattr).map(|deed| Deed { asked, ..deed })
         }
+        ArgOp::Setxattr(_) | ArgOp::Removexattr(_) => object(Operation::Setattr),
         ArgOp::Create(args) => {
             let operation = match args.objtype {
                 Createtype4::Dir => Operation::Mkdir,
@@ -37,10 +40,20 @@ fn deed(compound: &Compound<'_>, op: &ArgOp<'_>) -> Option<Deed> {
                 | Createtype4::Fifo
                 | Createtype4::Other(_) => Operation::Mknod,
             };
-            name(operation, args.objname.0)
+            let asked = asked(compound, &args.createattrs);
+            name(operation, args.objname.0).map(|deed| Deed { asked, ..deed })
         }
         ArgOp::Open(args) => match (args.openhow, args.claim) {
-            (Openflag4::Create(_), OpenClaim4::Null(file)) => name(Operation::Create, file.0),
+            (Openflag4::Create(how), OpenClaim4::Null(file)) => {
+                let asked = match how {
+                    Createhow4::Unchecked(attributes) | Createhow4::Guarded(attributes) => {
+                        asked(compound, &attributes)
+                    }
+                    Createhow4::Exclusive41(marked) => asked(compound, &marked.attrs),
+                    Createhow4::Exclusive(_) => Asked::default(),
+                };
+                name(Operation::Create, file.0).map(|deed| Deed { asked, ..deed })
+            }
             _ => None,
         },
         ArgOp::Remove(args) => name(Operation::Remove, args.target.0),
@@ -58,6 +71,12 @@ fn deed(compound: &Compound<'_>, op: &ArgOp<'_>) -> Option<Deed> {
         }
         _ => None,
     }
+}
+
+/// What is to be set; nothing is told of attributes that the operation will refuse.
+fn asked(compound: &Compound<'_>, attributes: &Fattr4<'_>) -> Asked {
+    let wanted = Wanted::decode(compound.minor, true, attributes);
+    wanted.map_or_else(|_| Asked::default(), |wanted| wanted.told())
 }
 
 fn of(compound: &Compound<'_>, operation: Operation, on: Named) -> Option<Deed> {
