@@ -64,6 +64,8 @@ struct Shared {
     restarts: u8,
     /// It takes reclaims.
     gives_back: bool,
+    /// READs and WRITEs fail with this.
+    refuses: Option<Nfsstat4>,
     /// The stateids that it knows, by what they are without their sequence.
     opens: BTreeSet<[u8; 12]>,
     /// What was done with files, and with sessions of clients that had some.
@@ -209,8 +211,9 @@ fn run(
 
 /// Opens, reads, writes and closes what its stateids stand for.
 fn on_file(server: &mut Shared, op: &ArgOp<'_>) -> ResOp<'static> {
+    let refuses = server.refuses;
     let known = |stateid: &Stateid4| match server.opens.contains(&stateid.other) {
-        true => Ok(()),
+        true => refuses.map_or(Ok(()), Err),
         false => Err(Nfsstat4::BadStateid),
     };
     let (word, result) = match op {
@@ -237,7 +240,10 @@ fn on_file(server: &mut Shared, op: &ArgOp<'_>) -> ResOp<'static> {
             (word, ResOp::Open(opened))
         }
         ArgOp::Close(args) => {
-            let done = known(&args.open_stateid).map(|()| args.open_stateid);
+            let done = match server.opens.contains(&args.open_stateid.other) {
+                true => Ok(args.open_stateid),
+                false => Err(Nfsstat4::BadStateid),
+            };
             server.opens.remove(&args.open_stateid.other);
             ("close", ResOp::Close(done))
         }
@@ -576,4 +582,32 @@ async fn a_server_that_lost_the_session_alone_has_the_opens() {
     write(&nfs).await;
     assert_eq!(log(&server), ["open", "write", "complete", "write"]);
     end(nfs).await;
+}
+
+#[tokio::test]
+async fn what_nfsv3_has_no_word_for_is_told_with_the_file_s_name() {
+    let (nfs, server) = on_files(true, &[]).await;
+    server.lock().unwrap().refuses = Some(Nfsstat4::Locked);
+    let handle = |name: &[u8]| nfs_client::nfs3::FileHandle::new(name).unwrap();
+    let client = nfs_client::Client::from_root(nfs, None, handle(b"root"));
+    let client = client.await.unwrap();
+    let file = handle(b"file");
+    let attributes = client.stat_handle(&file).await.unwrap();
+    let node = nfs_client::Node {
+        handle: file,
+        attributes,
+    };
+    let file = client.open_node(node, b"/dir/file").unwrap();
+    let read = timeout(HANG, file.read_at(0, 4)).await.unwrap();
+    let read = read.unwrap_err().to_string();
+    assert_eq!(read, "/dir/file: READ: the server answers NFS4ERR_LOCKED");
+    file.write_at(0, "data").await.unwrap();
+    let closed = timeout(HANG, file.close()).await.unwrap();
+    let closed = closed.unwrap_err().to_string();
+    assert_eq!(
+        closed,
+        "/dir/file: WRITE: the server answers NFS4ERR_LOCKED"
+    );
+    client.unmount().await.unwrap();
+    assert!(server.lock().unwrap().opens.is_empty());
 }

@@ -126,18 +126,19 @@ impl Client {
         ))
     }
 
-    /// Uses a connection and a root handle that are there already.
+    /// Uses a connection and a root handle that are there already. `mount` is told of the end
+    /// ([`Self::unmount`]); NFSv4 has none.
     pub async fn from_root(
-        nfs: Nfs3,
-        mount: Mount3,
+        nfs: impl Into<Nfs>,
+        mount: impl Into<Option<Mount3>>,
         root: FileHandle,
     ) -> Result<Self, ClientError> {
         let windows = Windows::default();
-        let nfs = Nfs::from(nfs);
+        let nfs = nfs.into();
         let transfer = transfer_sizes(&nfs, &root, largest(windows)).await?;
         Ok(Self {
             nfs,
-            mount: Some(mount),
+            mount: mount.into(),
             export: b"/".to_vec(),
             root,
             files: Arc::new(Files::new(transfer, windows)),

@@ -41,7 +41,7 @@ pub enum ClientError {
         program: &'static str,
     },
     /// An operation of NFSv4 failed.
-    #[error("{path}: {error}")]
+    #[error("{}{error}", before(path))]
     Nfs4 {
         /// What it was about, escaped for printing; may be empty.
         path: String,
@@ -198,6 +198,14 @@ pub(crate) fn refused(operation: &'static str, path: &[u8], status: Nfsstat3) ->
     }
 }
 
+/// A path at the beginning of a message, if there is one.
+fn before(path: &str) -> String {
+    match path {
+        "" => String::new(),
+        path => format!("{path}: "),
+    }
+}
+
 /// A path for a message: escaped where a terminal could misread it.
 pub(crate) fn printable(path: &[u8]) -> String {
     path.escape_ascii().to_string()
@@ -289,6 +297,14 @@ const PRIVILEGED_PORTS_END: u16 = 1024;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_failure_over_nfsv4_names_what_it_was_about_if_that_is_known() {
+        let error = ClientError::from(Nfs4Error::SlotsGivenUp);
+        assert!(error.to_string().starts_with("no slot"), "{error}");
+        let error = error.of(b"/file");
+        assert!(error.to_string().starts_with("/file: no slot"), "{error}");
+    }
 
     #[test]
     fn a_refused_port_is_not_called_not_exported() {

@@ -658,7 +658,7 @@ impl Source {
         let first = match self.nfs.read_into(&self.handle, offset, buf).await {
             Ok(Ok(first)) => first,
             Ok(Err(failure)) => return failed(None, refuse(failure.status)),
-            Err(error) => return failed(None, error.into()),
+            Err(error) => return failed(None, ClientError::from(error).of(&self.path)),
         };
         let (mut data, mut eof) = (first.data, first.eof);
         let mut last = (data.len(), first.file_attributes);
@@ -686,7 +686,7 @@ impl Source {
             let more = match self.nfs.read(&self.handle, here, want).await {
                 Ok(Ok(more)) => more,
                 Ok(Err(failure)) => return failed(Some(data), refuse(failure.status)),
-                Err(error) => return failed(Some(data), error.into()),
+                Err(error) => return failed(Some(data), ClientError::from(error).of(&self.path)),
             };
             let have = data.len();
             data.set_len(have + more.data.len());

@@ -341,7 +341,7 @@ impl Writing {
                 let error = refused("SETATTR", &self.path, failure.status);
                 (Some(failure.body), Err(error))
             }
-            Err(error) => (None, Err(error.into())),
+            Err(error) => (None, Err(ClientError::from(error).of(&self.path))),
         };
         self.settle(&change, wcc.as_ref(), now, None);
         let mut state = self.lock();

@@ -89,7 +89,7 @@ impl Writing {
             }
             Err(error) => {
                 state.kept.write_lost(write.ticket);
-                Some(error.into())
+                Some(ClientError::from(error).of(&self.path))
             }
         };
         self.go_on(&mut state, failure)
@@ -119,7 +119,7 @@ impl Writing {
             }
             Err(error) => {
                 state.kept.commit_failed();
-                Some(error.into())
+                Some(ClientError::from(error).of(&self.path))
             }
         };
         self.go_on(&mut state, failure)
