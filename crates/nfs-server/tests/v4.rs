@@ -664,8 +664,15 @@ fn what_does_not_belong_where_it_stands_is_refused() {
 }
 
 #[test]
-fn a_server_that_was_told_nothing_answers_nfsv3_alone() {
+fn a_server_answers_all_versions_unless_it_is_told_which() {
     let served = Served::start();
+    block_on(async {
+        for (minor, owner) in [(1, b"one"), (2, b"two")] {
+            Client::new(&served, minor, owner).await.root().await;
+        }
+        served.client().await;
+    });
+    let served = Served::with(|config| config.server.versions = Versions::V3);
     block_on(async {
         let nfs = served.client().await;
         let null = Procedure {

@@ -110,6 +110,7 @@ fn serve_creates_serves_tells_and_drains() {
     for expected in [
         "created ",
         "squash none",
+        &format!("mount it:\n  mount -t nfs -o port={port} 127.0.0.1:/ /mnt\nor, over NFSv3:\n"),
         &format!("port={port},mountport={port},nolock 127.0.0.1:/ /mnt"),
         &format!("penstock ls nfs://127.0.0.1:{port}/"),
         "SIGTERM: draining",
@@ -195,7 +196,7 @@ fn ctl_tells_what_clients_of_nfsv4_hold() {
 
 #[test]
 fn ctl_without_nfsv4_says_so() {
-    let server = Server::new(&["DIR/data", "--listen", "127.0.0.1:0"]);
+    let server = Server::new(&["DIR/data", "--listen", "127.0.0.1:0", "--versions", "3"]);
     for arguments in [&["grace"][..], &["opens"], &["locks"], &["expire", "x"]] {
         let error = text(&server.ctl(arguments).stderr);
         assert!(

@@ -228,7 +228,7 @@ fn what_is_not_possible_is_said() {
         ran.errors()
     );
     // A server that does not speak it says so.
-    let old = Served::new();
+    let old = Served::serving(&["3"]);
     let ran = old.run(&["ls", &url(&old, "", "4.1")]);
     assert_eq!(ran.code(), 1);
     assert!(!ran.errors().is_empty());

@@ -101,7 +101,7 @@ impl Default for ServerConfig {
         Self {
             listen: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, NFS_PORT))],
             state_dir: None,
-            versions: Versions::V3,
+            versions: Versions::ALL,
             lease_seconds: limits::LEASE_SECONDS_DEFAULT,
             grace_seconds: limits::LEASE_SECONDS_DEFAULT,
             engine: EngineChoice::Auto,

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use nfs_wire::{mount3, nfs3, nfs4, nlm4};
+
 /// A version of NFS that this server speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NfsVersion {
@@ -30,9 +32,9 @@ pub struct Versions(u8);
 impl Versions {
     /// No version at all.
     pub const NONE: Self = Self(0);
-    /// NFSv3 alone: what a server serves that was told nothing.
+    /// NFSv3 alone.
     pub const V3: Self = Self(NfsVersion::V3.bit());
-    /// Every version that this server speaks.
+    /// Every version that this server speaks: what a server serves that was told nothing.
     pub const ALL: Self = Self::V3.with(NfsVersion::V41).with(NfsVersion::V42);
 
     /// This set and one version more.
@@ -69,6 +71,24 @@ impl Versions {
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
+    }
+
+    /// The RPC programs that serve these versions, each with its version, as rpcbind and portmap know them: NFS itself,
+    /// and with NFSv3 MOUNT and the lock manager.
+    #[must_use]
+    pub fn programs(self) -> Vec<(u32, u32)> {
+        let mut programs = Vec::new();
+        if self.contains(NfsVersion::V3) {
+            programs.push((nfs3::PROGRAM, nfs3::VERSION));
+        }
+        if self.has_v4() {
+            programs.push((nfs4::PROGRAM, nfs4::VERSION));
+        }
+        if self.contains(NfsVersion::V3) {
+            programs.push((mount3::PROGRAM, mount3::VERSION));
+            programs.push((nlm4::PROGRAM, nlm4::VERSION));
+        }
+        programs
     }
 
     /// The versions in the set, the oldest first, as the configuration writes them.

@@ -29,7 +29,6 @@ use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-use crate::host::rpcbind::SERVICES;
 use crate::limits;
 use crate::network::Network;
 use crate::slots::{Doing, Slots, Verdict};
@@ -67,12 +66,16 @@ struct Service {
 }
 
 impl Portmap {
-    /// Binds port `port` (111 but in tests), TCP and UDP, on each address that `listeners` have. Must
-    /// be called on a tokio runtime.
+    /// Binds port `port` (111 but in tests), TCP and UDP, on each address that `listeners` have, to say there where each of
+    /// `programs` (with its version) is. Must be called on a tokio runtime.
     ///
     /// # Errors
     /// What the system says, with the address: most often that an rpcbind runs already.
-    pub async fn bind(listeners: &[SocketAddr], port: u16) -> io::Result<Self> {
+    pub async fn bind(
+        listeners: &[SocketAddr],
+        programs: &[(u32, u32)],
+        port: u16,
+    ) -> io::Result<Self> {
         let addresses: BTreeSet<IpAddr> = listeners.iter().map(SocketAddr::ip).collect();
         let (mut tcp, mut udp) = (Vec::new(), Vec::new());
         let mut own = Vec::new();
@@ -92,7 +95,7 @@ impl Portmap {
         Ok(Self {
             tcp,
             udp,
-            book: Arc::new(Book::new(listeners, &own)),
+            book: Arc::new(Book::new(listeners, programs, &own)),
         })
     }
 
@@ -294,10 +297,10 @@ async fn address_towards(peer: SocketAddr) -> Option<IpAddr> {
 }
 
 impl Book {
-    fn new(listeners: &[SocketAddr], own: &[SocketAddr]) -> Self {
+    fn new(listeners: &[SocketAddr], programs: &[(u32, u32)], own: &[SocketAddr]) -> Self {
         let mut services = Vec::new();
         for address in listeners {
-            for (program, version) in SERVICES {
+            for &(program, version) in programs {
                 let transport = Transport::Tcp;
                 services.push(Service {
                     program,

@@ -1,4 +1,4 @@
-//! Registers MOUNT, NFS and the lock manager with the local rpcbind, so that clients which are not given
+//! Registers NFS, and for NFSv3 MOUNT and the lock manager, with the local rpcbind, so that clients which are not given
 //! a port find them; and for locks no client can be given one. Where there is no rpcbind nothing happens: a client that is given the port needs none.
 //!
 //! The unix socket is tried first, as rpcbind lets every local user register there; over TCP it mostly
@@ -12,25 +12,18 @@ use std::path::Path;
 use std::time::Duration;
 
 use nfs_wire::auth::OpaqueAuth;
+use nfs_wire::nlm4;
 use nfs_wire::record::{FragmentHeader, RecordCutter, RecordLimits};
 use nfs_wire::rpc::{AcceptStat, CallHeader, ReplyBody, ReplyHeader};
 use nfs_wire::rpcbind::{
     self, NETID_TCP, NETID_TCP6, Rpcb, UniversalAddress, to_universal_address,
 };
 use nfs_wire::xdr::{Decode as _, Decoder, Encode as _, Encoder};
-use nfs_wire::{mount3, nfs3, nlm4};
 
 use crate::limits;
 
 /// Where rpcbind listens for local callers.
 const UNIX_SOCKETS: &[&str] = &["/run/rpcbind.sock", "/var/run/rpcbind.sock"];
-
-/// What the server answers to, for registering: program and version.
-pub(crate) const SERVICES: [(u32, u32); 3] = [
-    (nfs3::PROGRAM, nfs3::VERSION),
-    (mount3::PROGRAM, mount3::VERSION),
-    (nlm4::PROGRAM, nlm4::VERSION),
-];
 
 /// What has been registered; to be given back with [`Registration::remove`].
 #[derive(Debug, Default)]
@@ -47,12 +40,12 @@ struct Entry {
 }
 
 impl Registration {
-    /// Registers NFS, MOUNT and the lock manager on the first address of each family. Blocks, for a few seconds at worst.
-    /// What goes wrong is logged; it is never a reason not to serve.
+    /// Registers each of `programs` (with its version) on the first address of each family. Blocks, for a few seconds at
+    /// worst. What goes wrong is logged; it is never a reason not to serve.
     #[must_use]
-    pub fn new(listeners: &[SocketAddr]) -> Self {
+    pub fn new(listeners: &[SocketAddr], programs: &[(u32, u32)]) -> Self {
         match Connection::open() {
-            Some(mut rpcbind) => Self::register(&mut rpcbind, listeners),
+            Some(mut rpcbind) => Self::register(&mut rpcbind, listeners, programs),
             None => {
                 tracing::debug!("no rpcbind on this machine; clients must be given the port");
                 Self::default()
@@ -60,11 +53,15 @@ impl Registration {
         }
     }
 
-    fn register(rpcbind: &mut Connection, listeners: &[SocketAddr]) -> Self {
+    fn register(
+        rpcbind: &mut Connection,
+        listeners: &[SocketAddr],
+        programs: &[(u32, u32)],
+    ) -> Self {
         let mut entries = Vec::new();
         let first = |v4: bool| listeners.iter().find(|address| address.is_ipv4() == v4);
         for address in [first(true), first(false)].into_iter().flatten() {
-            for (program, version) in SERVICES {
+            for &(program, version) in programs {
                 let entry = Entry {
                     program,
                     version,
@@ -248,6 +245,8 @@ fn read_bool(reply: &[u8], xid: u32) -> io::Result<bool> {
 mod tests {
     use std::net::TcpListener;
 
+    use nfs_wire::{mount3, nfs3};
+
     use super::*;
 
     /// An rpcbind that says `answers` to the calls of one connection, and returns the calls.
@@ -284,13 +283,19 @@ mod tests {
         (registration, server.join().unwrap())
     }
 
+    const PROGRAMS: [(u32, u32); 3] = [
+        (nfs3::PROGRAM, nfs3::VERSION),
+        (mount3::PROGRAM, mount3::VERSION),
+        (nlm4::PROGRAM, nlm4::VERSION),
+    ];
+
     #[test]
     fn each_program_is_registered_on_the_first_address_of_each_family() {
         let listeners = ["10.0.0.1:2049", "10.0.0.2:2050", "[::1]:2049"];
         let listeners = listeners.map(|address| address.parse().unwrap());
         let (registration, calls) =
             with_rpcbind(&[true, false, true, true, true, false], |rpcbind| {
-                Registration::register(rpcbind, &listeners)
+                Registration::register(rpcbind, &listeners, &PROGRAMS)
             });
         // What was refused is not ours to remove.
         let kept: Vec<_> = registration
@@ -323,7 +328,7 @@ mod tests {
     fn an_rpcbind_that_hangs_up_is_no_reason_to_stop() {
         let listeners = ["10.0.0.1:2049".parse().unwrap()];
         let (registration, _) = with_rpcbind(&[true], |rpcbind| {
-            Registration::register(rpcbind, &listeners)
+            Registration::register(rpcbind, &listeners, &PROGRAMS)
         });
         assert_eq!(registration.entries.len(), 1);
     }

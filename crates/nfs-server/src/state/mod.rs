@@ -435,7 +435,8 @@ fn cannot_open(path: &Path, error: &redb::Error) -> String {
             "another penstock serves from this state directory: end that, or give this one a directory of its own"
         }
         redb::Error::Io(error) if error.kind() != io::ErrorKind::InvalidData => {
-            "see that the state directory can be read and written and has room"
+            "see that the state directory can be read and written and has room, or serve NFSv3 alone: versions = \
+             [\"3\"] in [server]"
         }
         _ => {
             "the file is damaged, or of another version. Move it away to start without it: NFSv4 clients lose the \

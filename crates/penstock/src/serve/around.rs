@@ -39,7 +39,9 @@ impl Doors {
         let portmap = if config.server.portmap {
             let cure = "--portmap needs root and no rpcbind running; clients that are given the \
                         port need neither";
-            Some(Portmap::bind(listeners, PORTMAP_PORT).await.context(cure)?)
+            let programs = config.server.versions.programs();
+            let bound = Portmap::bind(listeners, &programs, PORTMAP_PORT).await;
+            Some(bound.context(cure)?)
         } else {
             None
         };
@@ -72,7 +74,8 @@ impl Around {
         let register = config.server.rpcbind && doors.portmap.is_none();
         let registration = register.then(|| {
             let addresses = addresses.clone();
-            tokio::task::spawn_blocking(move || Registration::new(&addresses))
+            let programs = config.server.versions.programs();
+            tokio::task::spawn_blocking(move || Registration::new(&addresses, &programs))
         });
         if let Some(portmap) = doors.portmap {
             tasks.spawn(portmap.serve());

@@ -11,6 +11,7 @@ use nfs_server::exports::config::{
     NFS_PORT, ServerConfig, SquashKind, from_word,
 };
 use nfs_server::exports::policy::{self, AutoUse, IoChange, IoPolicy, StableFloor, Way, WriteMode};
+use nfs_server::exports::{NfsVersion, Versions};
 
 use crate::exit::UsageError;
 
@@ -29,8 +30,8 @@ pub(crate) struct Args {
     /// Directory to export as `/`
     #[arg(required_unless_present = "config", conflicts_with = "config")]
     dir: Option<PathBuf>,
-    /// Configuration file, instead of DIR. --listen, --state-dir, --engine, --memory, --log-level,
-    /// --log-json, --portmap, --trust-loopback, --confine and --no-rpcbind override what it says
+    /// Configuration file, instead of DIR. --listen, --state-dir, --versions, --engine, --memory,
+    /// --log-level, --log-json, --portmap, --trust-loopback, --confine and --no-rpcbind override what it says
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
@@ -41,6 +42,14 @@ pub(crate) struct Args {
     /// each DIR or FILE below /var/lib/penstock (root) or ~/.local/state/penstock
     #[arg(long, value_name = "DIR")]
     state_dir: Option<PathBuf>,
+    /// Versions of NFS that are answered: 3, 4.1, 4.2, separated by commas. Default: all of them
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        value_parser = |word: &str| from_word(word, NfsVersion::WORDS)
+    )]
+    versions: Vec<NfsVersion>,
     /// How file I/O is done: auto, uring or threads
     #[arg(long, value_parser = |word: &str| from_word(word, EngineChoice::WORDS))]
     engine: Option<EngineChoice>,
@@ -156,6 +165,10 @@ impl Args {
         }
         if let Some(state_dir) = self.state_dir {
             server.state_dir = Some(std::path::absolute(state_dir)?);
+        }
+        if !self.versions.is_empty() {
+            let given = self.versions.into_iter();
+            server.versions = given.fold(Versions::NONE, Versions::with);
         }
         server.engine = self.engine.unwrap_or(server.engine);
         server.memory_bytes = self.memory.unwrap_or(server.memory_bytes);

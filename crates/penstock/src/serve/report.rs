@@ -2,7 +2,9 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use nfs_server::exports::config::{Access, Config, ExportConfig, SquashKind, word_of};
+use nfs_server::exports::config::{
+    Access, Config, ExportConfig, ServerConfig, SquashKind, word_of,
+};
 use nfs_server::exports::{NfsVersion, Versions};
 use nfs_server::operate::control::IoView;
 
@@ -47,21 +49,32 @@ impl Report {
             self.line(format!("  warning: {warning}"));
         }
         if let (Some(address), Some(export)) = (addresses.first(), config.exports.first()) {
-            let address = reachable(*address);
-            self.line("mount it:".to_owned());
-            let versions = config.server.versions;
-            if let Some(mount) = mount_command_v4(address, &export.pseudo, versions) {
-                self.line(format!("  {mount}"));
+            self.ways_in(reachable(*address), &export.pseudo, &config.server);
+        }
+    }
+
+    /// How a client on this machine gets at an export.
+    fn ways_in(&mut self, address: SocketAddr, pseudo: &str, server: &ServerConfig) {
+        let versions = server.versions;
+        let over_v3 = versions.contains(NfsVersion::V3);
+        let over_v4 = mount_command_v4(address, pseudo, versions);
+        let (url, ls) = (format!("nfs://{address}{pseudo}"), "  penstock ls");
+        self.line("mount it:".to_owned());
+        if let Some(mount) = &over_v4 {
+            self.line(format!("  {mount}"));
+        }
+        if over_v3 {
+            if over_v4.is_some() {
+                self.line("or, over NFSv3:".to_owned());
             }
-            if versions.contains(NfsVersion::V3) {
-                self.line(format!("  {}", mount_command(address, &export.pseudo)));
-                self.line(format!("  {}", about_locks(config.server.portmap)));
-            }
-            // Our own client speaks NFSv3.
-            if versions.contains(NfsVersion::V3) {
-                self.line("or look at it without mounting:".to_owned());
-                self.line(format!("  penstock ls nfs://{address}{}", export.pseudo));
-            }
+            self.line(format!("  {}", mount_command(address, pseudo)));
+            self.line(format!("  {}", about_locks(server.portmap)));
+        }
+        self.line("or look at it without mounting:".to_owned());
+        match over_v3 {
+            true => self.line(format!("{ls} {url}")),
+            // Our own commands speak NFSv3 where the URL does not say otherwise.
+            false => self.line(format!("{ls} '{url}?version=4'")),
         }
     }
 

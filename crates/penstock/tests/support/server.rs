@@ -147,7 +147,7 @@ fn started(scratch: &Path, versions: &[String], listen: &str) -> (Child, String)
     let mut command = penstock();
     command.arg("serve");
     match versions {
-        [only] if only == "3" => command.arg(scratch.join("data")),
+        [only] if only == "3" => command.arg(scratch.join("data")).args(["--versions", "3"]),
         _ => command.arg("--config").arg(scratch.join("penstock.toml")),
     };
     let mut child = command

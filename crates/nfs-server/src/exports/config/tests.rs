@@ -503,7 +503,8 @@ proptest::proptest! {
 #[test]
 fn a_rule_whose_versions_are_not_answered_is_worth_a_word() {
     let text = "[[export]]\npath = \"DIR\"\npseudo = \"/a\"\nclients = [\"10.0.0.0/8\"]\nversions = [\"4.1\"]\n";
-    let warnings = parse(text).unwrap().warnings();
+    let without = format!("[server]\nversions = [\"3\"]\n{text}");
+    let warnings = parse(&without).unwrap().warnings();
     let [warning] = warnings.as_slice() else {
         panic!("{warnings:?}")
     };

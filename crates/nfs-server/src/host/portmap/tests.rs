@@ -5,11 +5,16 @@ use nfs_wire::{mount3, nfs3, nlm4};
 
 use super::*;
 
+const PROGRAMS: [(u32, u32); 3] = [
+    (nfs3::PROGRAM, nfs3::VERSION),
+    (mount3::PROGRAM, mount3::VERSION),
+    (nlm4::PROGRAM, nlm4::VERSION),
+];
 const LOCAL: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 9));
 
 fn book() -> Book {
     let listeners = ["0.0.0.0:2049", "[::]:2050"].map(|address| address.parse().unwrap());
-    Book::new(&listeners, &["0.0.0.0:111".parse().unwrap()])
+    Book::new(&listeners, &PROGRAMS, &["0.0.0.0:111".parse().unwrap()])
 }
 
 fn call(program: u32, version: u32, procedure: u32, arguments: &impl Encode) -> Vec<u8> {
@@ -212,7 +217,7 @@ fn a_call_cut_short_anywhere_is_answered_with_an_error_or_not_at_all() {
 #[tokio::test]
 async fn it_answers_over_tcp_and_udp() {
     let listeners = ["127.0.0.1:2049".parse().unwrap()];
-    let portmap = Portmap::bind(&listeners, 0).await.unwrap();
+    let portmap = Portmap::bind(&listeners, &PROGRAMS, 0).await.unwrap();
     let address = portmap.local_addrs().unwrap()[0];
     let server = tokio::spawn(portmap.serve());
     let mapping = Mapping {
@@ -285,7 +290,7 @@ async fn connect_from(address: SocketAddr, last: u8) -> Option<TcpStream> {
 fn peers_that_say_nothing_do_not_keep_others_from_asking() {
     let run = async {
         let listeners = ["127.0.0.1:2049".parse().unwrap()];
-        let portmap = Portmap::bind(&listeners, 0).await.unwrap();
+        let portmap = Portmap::bind(&listeners, &PROGRAMS, 0).await.unwrap();
         let address = portmap.local_addrs().unwrap()[0];
         let serving = tokio::spawn(portmap.serve());
         let mut silent = Vec::new();
@@ -316,7 +321,7 @@ fn peers_that_say_nothing_do_not_keep_others_from_asking() {
 fn a_host_with_all_its_places_silent_loses_one_to_its_next_connection() {
     let run = async {
         let listeners = ["127.0.0.1:2049".parse().unwrap()];
-        let portmap = Portmap::bind(&listeners, 0).await.unwrap();
+        let portmap = Portmap::bind(&listeners, &PROGRAMS, 0).await.unwrap();
         let address = portmap.local_addrs().unwrap()[0];
         let serving = tokio::spawn(portmap.serve());
         let mut silent = Vec::new();
@@ -362,7 +367,7 @@ async fn until_reset(stream: &TcpStream) {
 fn a_peer_that_takes_no_replies_or_says_nothing_is_let_go() {
     let run = async {
         let listeners = ["127.0.0.1:2049".parse().unwrap()];
-        let portmap = Portmap::bind(&listeners, 0).await.unwrap();
+        let portmap = Portmap::bind(&listeners, &PROGRAMS, 0).await.unwrap();
         let address = portmap.local_addrs().unwrap()[0];
         let serving = tokio::spawn(portmap.serve());
         let unread = connect_from(address, 1).await.unwrap();
