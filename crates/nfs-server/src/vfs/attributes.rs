@@ -1,6 +1,6 @@
 //! Attributes of an object: reading them, asking what a caller may do, and setting them.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -67,6 +67,51 @@ impl SetAttributes {
     }
 }
 
+/// Which parts of a [`SetAttributes`] were set. They are set one after the other, and those before one that fails stay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Parts {
+    pub(crate) size: bool,
+    /// The owner and the group, which the kernel sets by one call.
+    pub(crate) owner: bool,
+    pub(crate) mode: bool,
+    pub(crate) times: bool,
+}
+
+impl Parts {
+    /// Everything that was wanted.
+    pub(crate) const ALL: Self = Self {
+        size: true,
+        owner: true,
+        mode: true,
+        times: true,
+    };
+    const NONE: Self = Self {
+        size: false,
+        owner: false,
+        mode: false,
+        times: false,
+    };
+}
+
+/// What became of a SETATTR before anything was flushed.
+struct Applied {
+    result: Result<()>,
+    /// What was set.
+    parts: Parts,
+    /// What has to be flushed for that to be stable.
+    flush: Option<Flush>,
+}
+
+impl Applied {
+    fn nothing(result: Result<()>) -> Self {
+        Self {
+            result,
+            parts: Parts::NONE,
+            flush: None,
+        }
+    }
+}
+
 impl Object {
     pub(crate) fn attributes(&self) -> Result<Attributes> {
         Ok(Attributes {
@@ -130,13 +175,24 @@ impl Vfs {
         set: SetAttributes,
         guard: impl FnOnce(Timestamp) -> bool + Send + 'static,
     ) -> WithWcc<()> {
+        let (result, _parts, wcc) = self.set_in_parts(target, set, guard).await;
+        (result, wcc)
+    }
+
+    /// As [`Vfs::set_attributes`], and tells after a failure which parts are set and on stable storage all the same.
+    pub(crate) async fn set_in_parts(
+        self: &Arc<Self>,
+        target: &Target,
+        set: SetAttributes,
+        guard: impl FnOnce(Timestamp) -> bool + Send + 'static,
+    ) -> (Result<()>, Parts, Wcc) {
         if let Err(error) = target.must_be_writable() {
-            return (Err(error), self.wcc_unchanged(target).await);
+            return (Err(error), Parts::NONE, self.wcc_unchanged(target).await);
         }
         let change = target.object.begin_change(target.actor.author);
         let pause = match self.pause_staging(target.object.inode()).await {
             Ok(pause) => pause,
-            Err(busy) => return (Err(busy), self.wcc_unchanged(target).await),
+            Err(busy) => return (Err(busy), Parts::NONE, self.wcc_unchanged(target).await),
         };
         let (vfs, job) = (Arc::clone(self), target.clone());
         let done = self
@@ -144,18 +200,21 @@ impl Vfs {
                 let _pause = pause;
                 set_attributes(&vfs, &job, &set, guard)
             })
-            .await
-            .unwrap_or_else(|busy| (Err(busy), Wcc::default()));
-        let (result, mut wcc) = done;
+            .await;
+        let (applied, mut wcc) =
+            done.unwrap_or_else(|busy| (Applied::nothing(Err(busy)), Wcc::default()));
         if !change.is_unmixed() {
             wcc.before = None;
         }
-        let result = match result {
-            Ok(Some(flush)) => self.flush(target, vec![flush]).await,
-            Ok(None) => Ok(()),
-            Err(error) => Err(error),
+        let flushed = match applied.flush {
+            Some(flush) => self.flush(target, vec![flush]).await,
+            None => Ok(()),
         };
-        (result, wcc)
+        match flushed {
+            Ok(()) => (applied.result, applied.parts, wcc),
+            // What is not on stable storage is not told to be set.
+            Err(unstable) => (applied.result.and(Err(unstable)), Parts::NONE, wcc),
+        }
     }
 
     /// Waits until the flushes are done, unless the export gave that up. The change itself is made by
@@ -226,26 +285,33 @@ fn set_attributes(
     target: &Target,
     set: &SetAttributes,
     guard: impl FnOnce(Timestamp) -> bool,
-) -> WithWcc<Option<Flush>> {
+) -> (Applied, Wcc) {
     let object = &target.object;
     // Of two calls with the same guard one must see the other's change.
     let _turn = object.setattr_turn.lock();
     let before = match object.stat() {
         Ok(before) => before,
-        Err(error) => return (Err(error), Wcc::default()),
+        Err(error) => return (Applied::nothing(Err(error)), Wcc::default()),
     };
-    let result = if !guard(before.ctime) {
-        Err(Error::Changed)
+    let applied = if !guard(before.ctime) {
+        Applied::nothing(Err(Error::Changed))
     } else if set.is_empty() {
-        Ok(None)
+        Applied::nothing(Ok(()))
     } else {
         // Opened before the change: afterwards the mode may forbid it to an unprivileged server.
         let flush = vfs.flush_of_attributes(object, before.size);
-        apply_to_object(vfs, target, set, &before).map(|()| Some(flush))
+        let mut parts = Parts::NONE;
+        let result = apply_to_object(vfs, target, set, &before, &mut parts);
+        let changed = result.is_ok() || parts != Parts::NONE;
+        Applied {
+            result,
+            parts,
+            flush: changed.then_some(flush),
+        }
     };
     let after = object.attributes().ok();
     (
-        result,
+        applied,
         Wcc {
             before: Some(before),
             after,
@@ -255,7 +321,14 @@ fn set_attributes(
 
 /// Sets attributes in an order in which no step undoes another: the size first (it needs the old mode's
 /// rights and moves the times), the owner before the mode (a new owner clears set-user-ID), the times last.
-fn apply_to_object(vfs: &Vfs, target: &Target, set: &SetAttributes, before: &Stat) -> Result<()> {
+/// Tells in `parts` what is set.
+fn apply_to_object(
+    vfs: &Vfs,
+    target: &Target,
+    set: &SetAttributes,
+    before: &Stat,
+    parts: &mut Parts,
+) -> Result<()> {
     let object = &target.object;
     if let Some(size) = set.size {
         match object.kind {
@@ -276,30 +349,51 @@ fn apply_to_object(vfs: &Vfs, target: &Target, set: &SetAttributes, before: &Sta
         let _identity = Guard::enter(&target.actor.creds)?;
         fs::truncate(fd.as_fd(), size.unsigned_abs())?;
         object.io.truncated(before.size, size.unsigned_abs());
+        parts.size = true;
     }
     let rest = SetAttributes { size: None, ..*set };
-    apply(object.path(), &target.actor.creds, &rest, object.kind)
+    apply_in_parts(
+        object.path(),
+        &target.actor.creds,
+        &rest,
+        object.kind,
+        parts,
+    )
 }
 
 /// Sets owner, mode and times through a descriptor of any kind, as the caller.
 pub(super) fn apply(
-    fd: std::os::fd::BorrowedFd<'_>,
+    fd: BorrowedFd<'_>,
     creds: &Creds,
     set: &SetAttributes,
     kind: FileKind,
 ) -> Result<()> {
+    let mut parts = Parts::NONE;
+    apply_in_parts(fd, creds, set, kind, &mut parts)
+}
+
+fn apply_in_parts(
+    fd: BorrowedFd<'_>,
+    creds: &Creds,
+    set: &SetAttributes,
+    kind: FileKind,
+    parts: &mut Parts,
+) -> Result<()> {
     let _identity = Guard::enter(creds)?;
     if set.uid.is_some() || set.gid.is_some() {
         fs::chown(fd, set.uid.map(LocalUid), set.gid.map(LocalGid))?;
+        parts.owner = true;
     }
     // A symlink has no mode of its own on Linux; RFC 1813 lets a server ignore the request.
     if let Some(mode) = set.mode
         && kind != FileKind::Symlink
     {
         fs::chmod(fd, mode & 0o7777)?;
+        parts.mode = true;
     }
     if set.atime != TimeChange::Keep || set.mtime != TimeChange::Keep {
         fs::set_times(fd, kernel_time(set.atime), kernel_time(set.mtime))?;
+        parts.times = true;
     }
     Ok(())
 }

@@ -70,7 +70,7 @@ use staging::Stages;
 
 pub(crate) use access::Access;
 pub(crate) use acls::Acls;
-pub(crate) use attributes::{Attributes, SetAttributes, TimeChange};
+pub(crate) use attributes::{Attributes, Parts, SetAttributes, TimeChange};
 pub(crate) use closing::Writers;
 pub(crate) use create::{Mark, NewNode, Precondition};
 pub(crate) use error::{Error, Result};

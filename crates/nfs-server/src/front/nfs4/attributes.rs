@@ -18,7 +18,7 @@ use super::status::status;
 use crate::front::context::Context;
 use crate::operate::audit::Asked;
 use crate::vfs::fh::Handle;
-use crate::vfs::{Acls, Attributes, FsFacts, SetAttributes, Target, TimeChange, Wcc};
+use crate::vfs::{Acls, Attributes, FsFacts, Parts, SetAttributes, Target, TimeChange, Wcc};
 
 type Result<T> = core::result::Result<T, Nfsstat4>;
 
@@ -493,6 +493,20 @@ fn fsid4(fsid: u64) -> Fsid4 {
     }
 }
 
+/// The attributes by which a client says what mode an object is to have.
+const MODES: &[Attribute] = &[
+    Attribute::Mode,
+    Attribute::ModeSetMasked,
+    Attribute::ModeUmask,
+];
+
+/// The attributes that an object has not got which was made without the ACL that was asked for: that, and the mode, as it
+/// was made for its owner alone.
+pub(super) fn gone_with_acl() -> Bitmap4 {
+    let modes = MODES.iter();
+    modes.fold(Attribute::Acl.bit(), |gone, mode| gone.or(&mode.bit()))
+}
+
 /// What a client wants set.
 pub(super) struct Wanted {
     pub(super) set: SetAttributes,
@@ -601,6 +615,24 @@ impl Wanted {
                 ..self.set
             }),
         }
+    }
+
+    /// The attributes that are set where these parts of them are. An ACL is set apart.
+    pub(super) fn set_by(&self, parts: Parts) -> Bitmap4 {
+        [
+            (parts.size, &[Attribute::Size][..]),
+            (parts.owner, &[Attribute::Owner, Attribute::OwnerGroup]),
+            (parts.mode, MODES),
+            (
+                parts.times,
+                &[Attribute::TimeAccessSet, Attribute::TimeModifySet],
+            ),
+        ]
+        .into_iter()
+        .filter(|(is_set, _)| *is_set)
+        .flat_map(|(_, attributes)| attributes)
+        .fold(Bitmap4::EMPTY, |set, attribute| set.or(&attribute.bit()))
+        .and(&self.mask)
     }
 
     /// What the audit is told of it. A mode of which only some bits are set is not known before the object is.

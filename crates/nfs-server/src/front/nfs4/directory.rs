@@ -5,9 +5,9 @@ use std::sync::Arc;
 use nfs_wire::nfs4::ops::{
     CreateArgs, CreateOk, Createtype4, LinkArgs, RemoveArgs, RenameArgs, RenameOk,
 };
-use nfs_wire::nfs4::{Attribute, Bitmap4, Nfsstat4};
+use nfs_wire::nfs4::{Bitmap4, Nfsstat4};
 
-use super::attributes::{Wanted, change_info};
+use super::attributes::{self, Wanted, change_info};
 use super::compound::{Compound, Done, put};
 use super::names::entry_name;
 use super::place::{Place, must_be_directory};
@@ -44,7 +44,8 @@ pub(super) async fn create(
 }
 
 /// Gives a new object its ACLs, and tells the attributes that it has then. It is there by now, so that a failure is told
-/// by leaving the ACL out of them, as Linux's server does; nobody but the owner may use the object then.
+/// by leaving the ACL out of them, as Linux's server does, and the mode with it: nobody but the owner may use the object
+/// then.
 pub(super) async fn set_acls(
     compound: &Compound<'_>,
     target: &Target,
@@ -56,7 +57,7 @@ pub(super) async fn set_acls(
     };
     match compound.cx.vfs().set_acls(target, acls).await {
         (Ok(()), _wcc) => attrset,
-        (Err(_), _wcc) => attrset.minus(&Attribute::Acl.bit()),
+        (Err(_), _wcc) => attrset.minus(&attributes::gone_with_acl()),
     }
 }
 

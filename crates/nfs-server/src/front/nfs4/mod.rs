@@ -334,6 +334,7 @@ async fn answer_one(
 fn has_failure_body(opnum: Opnum, status: Nfsstat4) -> bool {
     match opnum {
         Opnum::Lock | Opnum::Lockt => status == Nfsstat4::Denied,
+        Opnum::Setattr => true,
         _ => false,
     }
 }
@@ -367,11 +368,7 @@ async fn perform(compound: &mut Compound<'_>, op: &ArgOp<'_>, out: &mut Vec<u8>)
         ArgOp::Savefh(()) => handles::savefh(compound),
         ArgOp::Secinfo(args) => handles::secinfo(compound, args, out).await,
         ArgOp::SecinfoNoName(args) => handles::secinfo_no_name(compound, args, out).await,
-        ArgOp::Setattr(args) => {
-            let set = object::setattr(compound, args).await?;
-            compound::put(out, &set);
-            Ok(())
-        }
+        ArgOp::Setattr(args) => object::setattr(compound, args, out).await,
         ArgOp::Verify(args) => object::verify(compound, args).await,
         ArgOp::Write(args) => data::write(compound, args, out).await,
         ArgOp::BackchannelCtl(args) => session::backchannel_ctl(compound, args),

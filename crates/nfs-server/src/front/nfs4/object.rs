@@ -13,7 +13,7 @@ use super::attributes::{self, Wanted};
 use super::compound::{Compound, Done, put};
 use super::place::Place;
 use super::status::status;
-use crate::vfs::{Access, Error, FileKind};
+use crate::vfs::{Access, Error, FileKind, Parts};
 
 pub(super) async fn getattr(
     compound: &mut Compound<'_>,
@@ -62,10 +62,20 @@ async fn acl(
 
 /// The attributes that were set, which are told in a failure too: none there, since what fails sets nothing that
 /// this could tell apart. Only where the kernel refuses an ACL those beside it are set by then.
+/// SETATTR. Its result has the attributes that are set, be it all of them or, of one that failed, those before the failure
+/// (RFC 8881 §18.30.3).
 pub(super) async fn setattr(
     compound: &Compound<'_>,
     args: &SetattrArgs<'_>,
-) -> Result<Bitmap4, Nfsstat4> {
+    out: &mut Vec<u8>,
+) -> Done {
+    let mut set = Bitmap4::EMPTY;
+    let done = set_each(compound, args, &mut set).await;
+    put(out, &set);
+    done
+}
+
+async fn set_each(compound: &Compound<'_>, args: &SetattrArgs<'_>, is_set: &mut Bitmap4) -> Done {
     let target = compound.current()?.file(Nfsstat4::Rofs)?;
     let acls = target.object.mount.posix_acls;
     let wanted = Wanted::decode(compound.minor, acls, &args.obj_attributes)?;
@@ -82,7 +92,11 @@ pub(super) async fn setattr(
     } else {
         wanted.of_mode(0)?
     };
-    let (result, _wcc) = vfs.set_attributes(&target, set, |_ctime| true).await;
+    let (result, parts, _wcc) = vfs.set_in_parts(&target, set, |_ctime| true).await;
+    *is_set = match result {
+        Ok(()) => wanted.set_by(Parts::ALL),
+        Err(_) => wanted.set_by(parts),
+    };
     result.map_err(status)?;
     // The mode before the ACL, which says more (RFC 8881 §6.4.1.3).
     if let Some(acls) = acls {
@@ -93,7 +107,8 @@ pub(super) async fn setattr(
             error => status(error),
         })?;
     }
-    Ok(wanted.mask)
+    *is_set = wanted.mask;
+    Ok(())
 }
 
 pub(super) async fn access(compound: &Compound<'_>, args: &AccessArgs, out: &mut Vec<u8>) -> Done {
