@@ -60,8 +60,6 @@ async fn acl(
     Ok(Some((Named::new(aces), read.memory, read.share)))
 }
 
-/// The attributes that were set, which are told in a failure too: none there, since what fails sets nothing that
-/// this could tell apart. Only where the kernel refuses an ACL those beside it are set by then.
 /// SETATTR. Its result has the attributes that are set, be it all of them or, of one that failed, those before the failure
 /// (RFC 8881 §18.30.3).
 pub(super) async fn setattr(
