@@ -46,6 +46,13 @@ fn a_repeated_call_gets_the_first_reply() {
         assert_eq!(answer(&reply), (79, Nfsstat3::Noent));
     });
     assert_eq!(served.counter("replayed_replies"), 4);
+    // What is answered from the reply cache is answered as well, and soon.
+    let procedures = served.server.status().procedures;
+    let calls = |name| {
+        let procedure = procedures.iter().find(|one| one.procedure == name);
+        procedure.map(|one| one.calls)
+    };
+    assert_eq!((calls("CREATE"), calls("REMOVE")), (Some(3), Some(4)));
 }
 
 #[test]

@@ -356,8 +356,8 @@ impl Apart {
 
 /// Answers one record of a connection, from the decoding of its header to the encoded reply.
 pub(crate) async fn answer(mut cx: Context, call: Call) -> Answer {
-    let start = Instant::now();
-    if cx.service.blocked.refuses(cx.caller.addr, start) {
+    let received = cx.caller.call.started;
+    if cx.service.blocked.refuses(cx.caller.addr, received) {
         count(&cx.service.counters.access.calls_blocked);
         return Answer::Close;
     }
@@ -376,7 +376,6 @@ pub(crate) async fn answer(mut cx: Context, call: Call) -> Answer {
         },
     };
     cx.caller.call.xid = header.xid;
-    cx.caller.call.started = start;
     let answer = match program(header.program, header.version, cx.service.versions) {
         Ok(Program::Nfs3) => nfs(&mut cx, &header, &record, decoder, apart).await,
         // Boxed: it keeps twice as much in mind as any call of NFSv3, each of which would have room for that.
@@ -467,7 +466,12 @@ async fn nfs(
     // Before anything is waited for: what comes behind this call must find it marked.
     let ticket = match first_run(cx, procedure, head, start).await {
         Ok(ticket) => ticket,
-        Err(answer) => return Ok(answer),
+        Err(answer) => {
+            if matches!(answer, Answer::Reply(_)) {
+                cx.service.counters.called(procedure, start.elapsed());
+            }
+            return Ok(answer);
+        }
     };
     cx.call_note = ticket.as_ref().and_then(Ticket::noted);
     if let Request::Write(head, payload @ None) = &mut request

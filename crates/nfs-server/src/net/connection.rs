@@ -218,9 +218,9 @@ impl Connection {
             Ok(0) => Err(End::Closed),
             Ok(len) => {
                 let wanted = direct + limit;
+                let now = Instant::now();
                 count_bytes(&self.figures.received_bytes, len);
-                let clients = &self.shard.clients;
-                clients.moved(&self.figures, Instant::now().into());
+                self.shard.clients.moved(&self.figures, now.into());
                 self.note_drained(len < wanted);
                 self.turns.use_up(0, len.min(direct));
                 receiver.received(len.min(direct));
@@ -228,7 +228,7 @@ impl Connection {
                 Ok(Read {
                     bytes: len,
                     more: len == wanted,
-                    waited: self.take_calls(receiver, scratch, behind).await?,
+                    waited: self.take_calls(receiver, scratch, behind, now).await?,
                 })
             }
             Err(error) => not_ready(error),
@@ -245,13 +245,14 @@ impl Connection {
         }
     }
 
-    /// Starts every call that the bytes `left` of `scratch` complete. True when it had to wait for memory or
-    /// room.
+    /// Starts every call that the bytes `left` of `scratch`, read at `now`, complete. True when it had to wait for
+    /// memory or room.
     async fn take_calls(
         self: &Rc<Self>,
         receiver: &mut Receiver,
         mut scratch: Scratch,
         mut left: Range<usize>,
+        now: Instant,
     ) -> Result<bool, End> {
         let mut waited = false;
         loop {
@@ -260,7 +261,10 @@ impl Connection {
             left.start = left.end - bytes.len();
             match step {
                 Step::More => return Ok(waited),
-                Step::Call(call) => self.take_call(call, &mut scratch, &mut left).await?,
+                Step::Call(call) => {
+                    let received = (call, now);
+                    self.take_call(received, &mut scratch, &mut left).await?;
+                }
                 Step::Memory(wanted) => {
                     // Waiting for memory must not hold back replies that would free some.
                     self.flush()?;
@@ -281,11 +285,11 @@ impl Connection {
         }
     }
 
-    /// Starts a call in its turn. What changes something was received as a whole and has begun before anything
-    /// is waited for: that is carried out though its connection ends.
+    /// Starts a call, received whole at that time, in its turn. What changes something has begun before anything is
+    /// waited for: that is carried out though its connection ends.
     async fn take_call(
         self: &Rc<Self>,
-        call: Call,
+        (call, received): (Call, Instant),
         scratch: &mut Scratch,
         left: &mut Range<usize>,
     ) -> Result<(), End> {
@@ -295,7 +299,7 @@ impl Connection {
             scratch.set_down(left);
             self.wait_for_turn(cost).await;
         }
-        let handed_over = self.start(call)?;
+        let handed_over = self.start(call, received)?;
         if self.turns.has_to_pause() {
             scratch.set_down(left);
             self.turns.pause().await;
@@ -381,13 +385,15 @@ impl Connection {
 
     /// Runs a call as far as it goes at once; what has to wait goes on as a task of its own. True when a
     /// large transfer was handed to the kernel.
-    fn start(self: &Rc<Self>, call: Call) -> Result<bool, End> {
+    fn start(self: &Rc<Self>, call: Call, received: Instant) -> Result<bool, End> {
+        let mut caller = self.caller.clone();
+        caller.call.started = received.into();
         let context = Context {
             service: self.shard.service.clone(),
             engine: self.shard.engine.clone(),
             peer: Rc::clone(&self.from),
             turn: Default::default(),
-            caller: self.caller.clone(),
+            caller,
             origin: Arc::clone(&self.origin),
             crowded: self.is_crowded(),
             admitted: Cell::new(false),
