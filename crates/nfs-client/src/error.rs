@@ -110,9 +110,41 @@ pub enum Lost {
     /// What came over it cannot be cut into records any more.
     #[error("{0}")]
     Framing(RecordError),
+    /// Something else than RPC is spoken on this port.
+    #[error(
+        "the port answers {0}: it is not an NFS server's; give the port that NFS is on, usually 2049"
+    )]
+    Foreign(Foreign),
     /// It was closed on this side, or the runtime that drove it has ended.
     #[error("it was closed on this side")]
     Here,
+}
+
+/// A protocol that is no RPC, and whose servers are known by their first bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Foreign {
+    /// A web server, or whatever else speaks HTTP (RFC 9112).
+    Http,
+    /// TLS (RFC 8446), whatever is inside it.
+    Tls,
+    /// A secure shell server (RFC 4253).
+    Ssh,
+    /// A mail or FTP server: both greet alike.
+    Mail,
+    /// A remote desktop of VNC (RFC 6143).
+    Vnc,
+}
+
+impl std::fmt::Display for Foreign {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Http => "HTTP",
+            Self::Tls => "TLS",
+            Self::Ssh => "SSH",
+            Self::Mail => "as a mail or FTP server",
+            Self::Vnc => "VNC",
+        })
+    }
 }
 
 /// How a reply failed to be one.

@@ -94,7 +94,8 @@ pub mod url;
 
 pub use client::{Client, MountOptions};
 pub use connection::{
-    ConnectOptions, Connection, Connections, Procedure, RawConnection, Reconnect, Target,
+    ConnectOptions, Connection, Connections, Liveness, Procedure, RawConnection, Reconnect, Silent,
+    Target,
 };
 pub use error::{ClientError, RpcError};
 pub use file::{Depth, File, TransferSizes, Windows};

@@ -6,8 +6,8 @@ mod responder;
 use std::io;
 use std::time::Duration;
 
-use nfs_client::connection::{ConnectOptions, Connection, Reconnect, Target};
-use nfs_client::error::{Lost, RpcError};
+use nfs_client::connection::{ConnectOptions, Connection, Liveness, Reconnect, Target};
+use nfs_client::error::{Foreign, Lost, RpcError};
 use nfs_wire::record::RecordError;
 use tokio::net::TcpListener;
 use tokio::time::timeout;
@@ -226,6 +226,76 @@ async fn broken_record_marks_end_the_connection_and_its_calls() {
     }
     drop(connection);
     script.await.unwrap();
+}
+
+#[tokio::test]
+async fn what_answers_something_else_is_named_and_not_asked_again() {
+    let (target, script) = responder(async move |listener| {
+        let mut peer = accept(&listener).await;
+        receive(&mut peer).await;
+        peer.send(b"HTTP/1.1 400 Bad Request\r\n").await.unwrap();
+        let mut rest = Vec::new();
+        let _ = tokio::io::AsyncReadExt::read_to_end(peer.stream(), &mut rest).await;
+        // After a reply, the same bytes are a broken reply and no more.
+        let mut peer = accept(&listener).await;
+        let (called, _) = receive(&mut peer).await;
+        peer.send_record(&success(called, b"")).await.unwrap();
+        receive(&mut peer).await;
+        peer.send(b"HTTP/1.1 400 Bad Request\r\n").await.unwrap();
+        let _ = tokio::io::AsyncReadExt::read_to_end(peer.stream(), &mut rest).await;
+    })
+    .await;
+    let connection = connect(target, Reconnect::Resend).await;
+    match call(&connection, b"").await {
+        Err(RpcError::Disconnected(Lost::Foreign(Foreign::Http))) => {}
+        other => panic!("{other:?}"),
+    }
+    call(&connection, b"").await.unwrap();
+    match call(&connection, b"").await {
+        Err(RpcError::Disconnected(Lost::Framing(_))) => {}
+        other => panic!("{other:?}"),
+    }
+    drop(connection);
+    script.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_server_that_is_waited_for_and_says_nothing_is_silent() {
+    let (answer, told) = tokio::sync::oneshot::channel();
+    let (target, script) = responder(async move |listener| {
+        let mut peer = accept(&listener).await;
+        let (called, _) = receive(&mut peer).await;
+        told.await.unwrap();
+        peer.send_record(&success(called, b"")).await.unwrap();
+        assert!(peer.receive_record().await.unwrap().is_none());
+    })
+    .await;
+    let liveness = Liveness::default();
+    let options = ConnectOptions {
+        liveness: liveness.clone(),
+        ..ConnectOptions::default()
+    };
+    let connection = Connection::connect(target.clone(), options).await.unwrap();
+    assert_eq!(liveness.silent(Duration::ZERO), [], "nobody waits");
+    let mut waits = Box::pin(call(&connection, b""));
+    assert!(polled(&mut waits).await.is_pending());
+    let silent = liveness.silent(Duration::ZERO);
+    assert_eq!(silent.len(), 1);
+    assert_eq!(silent[0].target, target);
+    assert_eq!(liveness.silent(Duration::from_secs(3600)), []);
+    assert_eq!(liveness.heard_at(&target), None);
+    answer.send(()).unwrap();
+    waits.await.unwrap();
+    assert_eq!(liveness.silent(Duration::ZERO), []);
+    assert!(liveness.heard_at(&target).is_some());
+    drop(connection);
+    script.await.unwrap();
+}
+
+/// Polls a future once.
+async fn polled<F: Future + Unpin>(future: &mut F) -> std::task::Poll<F::Output> {
+    std::future::poll_fn(|cx| std::task::Poll::Ready(std::pin::Pin::new(&mut *future).poll(cx)))
+        .await
 }
 
 #[tokio::test]

@@ -19,6 +19,7 @@ use tokio::io::{AsyncWrite, Interest};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 
+use super::foreign::foreign;
 use super::incoming::{Incoming, Record};
 use super::reply::{answer_to_call, is_call, judge, read_reply, xid_of};
 use super::retry::{Patience, Pause};
@@ -257,7 +258,9 @@ impl Driver {
 
     /// Ends the calls whose replies are complete.
     fn take_records(&mut self) -> Result<(), Lost> {
+        self.heard_at = Instant::now();
         let mut inner = self.shared.lock();
+        inner.heard_at = Some(self.heard_at);
         // Woken after the lock is dropped; a batch is rarely more than a few dozen replies.
         let mut wakers = Vec::new();
         let mut heard = false;
@@ -288,7 +291,15 @@ impl Driver {
                     wakers.extend(xid.and_then(|xid| inner.table.finish(xid, arrived)));
                 }
                 Ok(None) => break Ok(()),
-                Err(framing) => break Err(Lost::Framing(framing)),
+                // What answers something else does so from its first bytes on.
+                Err(framing) => {
+                    let first = self.incoming.unused();
+                    let known = foreign(first).filter(|_| !self.heard && !heard);
+                    break Err(match known {
+                        Some(foreign) => Lost::Foreign(foreign),
+                        None => Lost::Framing(framing),
+                    });
+                }
             }
         };
         let stats = &mut inner.table.stats;
@@ -296,7 +307,6 @@ impl Driver {
         stats.sends += std::mem::take(&mut self.sends);
         stats.copied_bytes += self.incoming.take_copied();
         drop(inner);
-        self.heard_at = Instant::now();
         if heard {
             self.heard = true;
             self.patience.heard();
@@ -336,7 +346,9 @@ impl Driver {
         let wakers = match (self.shared.options.reconnect, lost) {
             (Reconnect::Never, _) => inner.table.close(&RpcError::Disconnected(lost.clone())),
             // A server that breaks record marking would do so again for the same call.
-            (_, Lost::Framing(_)) | (Reconnect::ForNewCalls, _) => inner.table.lost(lost, false),
+            (_, Lost::Framing(_) | Lost::Foreign(_)) | (Reconnect::ForNewCalls, _) => {
+                inner.table.lost(lost, false)
+            }
             (Reconnect::Resend, _) => inner.table.lost(lost, true),
         };
         drop(inner);

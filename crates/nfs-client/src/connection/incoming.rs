@@ -96,6 +96,12 @@ impl Incoming {
         Some((destination.xid, destination.memory))
     }
 
+    /// The bytes that were received last and are not used up. When the first record's mark is refused, they
+    /// begin with it.
+    pub(super) fn unused(&self) -> &[u8] {
+        self.buffer.get(self.taken..self.end).unwrap_or_default()
+    }
+
     /// Bytes of data that had to be copied since this was asked last.
     pub(super) fn take_copied(&mut self) -> u64 {
         std::mem::take(&mut self.copied)

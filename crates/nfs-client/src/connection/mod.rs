@@ -20,7 +20,9 @@
 
 mod connect;
 mod driver;
+mod foreign;
 mod incoming;
+mod liveness;
 mod many;
 mod raw;
 mod reply;
@@ -47,6 +49,7 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 pub use self::connect::Target;
+pub use self::liveness::{Liveness, Silent};
 pub use self::many::Connections;
 pub use self::raw::RawConnection;
 pub use self::table::Stats;
@@ -81,6 +84,8 @@ pub struct ConnectOptions {
     pub source_port: SourcePort,
     /// The network interface to use (`SO_BINDTODEVICE`); the system's choice if `None`.
     pub interface: Option<String>,
+    /// Who can be asked which servers do not answer.
+    pub liveness: Liveness,
 }
 
 impl ConnectOptions {
@@ -134,6 +139,7 @@ impl Default for ConnectOptions {
             source: None,
             source_port: SourcePort::Any,
             interface: None,
+            liveness: Liveness::default(),
         }
     }
 }
@@ -254,6 +260,8 @@ struct Inner {
     /// The driver sleeps, and has to be woken to see a new call.
     driver_asleep: bool,
     closed: bool,
+    /// When the last bytes came over any of its connections; `None` before the first.
+    heard_at: Option<Instant>,
 }
 
 impl Connection {
@@ -266,7 +274,9 @@ impl Connection {
     /// Outside a tokio runtime.
     pub async fn connect(target: Target, options: ConnectOptions) -> Result<Self, RpcError> {
         let options = options.bounded();
+        let attempt = options.liveness.attempt(&target);
         let stream = connect::open(&target, &options).await?;
+        drop(attempt);
         let port = source_port_of(&stream);
         let connection = Self::start(target, options, Some(stream));
         connection
@@ -292,6 +302,7 @@ impl Connection {
             driver: None,
             driver_asleep: false,
             closed: false,
+            heard_at: None,
         };
         let shared = Arc::new(Shared {
             state: Mutex::new(inner),
@@ -304,6 +315,7 @@ impl Connection {
             remade: AtomicU64::new(0),
             source_port: AtomicU16::new(0),
         });
+        shared.options.liveness.watch(&shared);
         tokio::spawn(Driver::new(shared.clone()).run(stream));
         Self {
             handle: Arc::new(Handle { shared }),
@@ -500,6 +512,12 @@ impl std::fmt::Debug for Shared {
 }
 
 impl Inner {
+    /// Since when nothing has come though calls wait; `None` if none does.
+    fn silent_since(&self) -> Option<Instant> {
+        let busy_since = self.table.busy_since()?;
+        Some(self.heard_at.map_or(busy_since, |at| at.max(busy_since)))
+    }
+
     /// The driver's waker if it sleeps; from now on it counts as woken.
     fn driver_to_wake(&mut self) -> Option<Waker> {
         if !std::mem::take(&mut self.driver_asleep) {
