@@ -7,6 +7,7 @@ use nfs_client::nfs3::{Fattr3, Ftype3, Sattr3};
 use nfs_client::trees::{ChangeTree, Step};
 use nfs_client::{ClientError, NfsUrl};
 
+use crate::message;
 use crate::session::{self, Common, Session};
 use crate::show;
 
@@ -99,6 +100,8 @@ async fn change_tree<P: Fn(&Fattr3) -> Sattr3>(
         }
     }
     if stopped {
-        eprintln!("penstock: interrupted: {changed} changed below {url}; run it again to go on");
+        message::warn(format_args!(
+            "interrupted: {changed} changed below {url}; run it again to go on"
+        ));
     }
 }

@@ -14,8 +14,7 @@ use nfs_client::{Client, MountOptions, NfsUrl, Version};
 use crate::exit::UsageError;
 use crate::interrupt::{self, Ended, Interrupts};
 use crate::progress::{Progress, TICK};
-use crate::session::leave;
-use crate::show;
+use crate::session::{self, leave};
 
 pub(crate) use self::options::Args;
 use self::report::Reporter;
@@ -24,7 +23,7 @@ impl Args {
     /// Runs the copy that the arguments ask for, and reports it.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let mut code = ExitCode::SUCCESS;
-        let ran = show::run(async {
+        let ran = session::run_alone(&self.common, async {
             code = self.copy().await?;
             Ok(())
         })?;
@@ -39,8 +38,8 @@ impl Args {
         let options = self.options();
         raise_descriptors();
         let mut interrupts = Interrupts::new()?;
-        let mut progress = Progress::new(!self.no_progress && !self.json, true);
-        let reporter = Arc::new(Reporter::new(self, progress.bar()));
+        let mut progress = Progress::new(&self.progress, &self.common, !self.json, true);
+        let reporter = Arc::new(Reporter::new(self));
         let told = reporter.clone();
         let watch = Watch::new(move |event| told.event(event));
         let started = Instant::now();
@@ -65,7 +64,7 @@ impl Args {
             reporter.stopping();
         });
         let ended = ended.await;
-        reporter.end();
+        progress.clear();
         let (figures, interrupted, given_up) = match ended {
             Ended::Done { value, interrupted } => (value?, interrupted, false),
             Ended::GivenUp => (watch.figures(), true, true),

@@ -5,6 +5,8 @@ use std::process::ExitCode;
 
 use nfs_server::exports::config::ConfigErrors;
 
+use crate::message;
+
 /// Wrong usage or configuration. The command line parser exits with the same.
 pub(crate) const USAGE: u8 = 2;
 
@@ -46,7 +48,7 @@ pub(crate) fn code(result: anyhow::Result<ExitCode>) -> ExitCode {
     if error.is::<ConfigErrors>() {
         eprintln!("{error}");
     } else {
-        eprintln!("penstock: {error:#}");
+        message::error(format_args!("{error:#}"));
     }
     if is_usage {
         ExitCode::from(USAGE)

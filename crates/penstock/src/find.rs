@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 
 use nfs_io::glob::{Glob, GlobError};
 
+use crate::message;
 use crate::session::{self, Common, Session};
 use crate::show;
 use crate::values::mode::ModeChange;
@@ -244,9 +245,9 @@ impl Args {
             }
         }
         if stopped {
-            eprintln!(
-                "penstock: interrupted: {removed} removed below {url}; run it again to go on"
-            );
+            message::warn(format_args!(
+                "interrupted: {removed} removed below {url}; run it again to go on"
+            ));
         }
     }
 

@@ -11,9 +11,10 @@ use nfs_client::transfer::Figures;
 use nfs_client::{Client, NfsUrl};
 
 use crate::interrupt::{self, Ended, Interrupts};
+use crate::message;
 use crate::out::Out;
-use crate::progress::{Progress, TICK, bytes_text};
-use crate::session::{Common, leave, told};
+use crate::progress::{Progress, ProgressArgs, TICK, bytes_text};
+use crate::session::{self, Common, leave, told};
 use crate::show::{self, STANDARD_OUTPUT};
 use crate::windows;
 
@@ -44,9 +45,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     common: Common,
 
-    /// No progress line, on a terminal either
-    #[arg(long)]
-    no_progress: bool,
+    #[command(flatten)]
+    progress: ProgressArgs,
 
     /// The file: nfs://HOST[:PORT]/EXPORT/PATH
     url: NfsUrl,
@@ -56,7 +56,7 @@ impl Args {
     /// Writes the file to the standard output.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let mut code = ExitCode::SUCCESS;
-        let ran = show::run(async {
+        let ran = session::run_alone(&self.common, async {
             code = self.write_out().await?;
             Ok(())
         })?;
@@ -66,7 +66,7 @@ impl Args {
     async fn write_out(&self) -> anyhow::Result<ExitCode> {
         let mut interrupts = Interrupts::new()?;
         let moved = Tally::default();
-        let mut progress = Progress::new(!self.no_progress, false);
+        let mut progress = Progress::new(&self.progress, &self.common, true, false);
         let stop = moved.stop.clone();
         let work = moved.shown(self.pump(&moved), &mut progress);
         match interrupts
@@ -82,12 +82,15 @@ impl Args {
             Ended::GivenUp => {}
         }
         let bytes = moved.bytes.load(Ordering::Relaxed);
-        eprintln!(
-            "penstock: interrupted: {} are written\npenstock: to go on: penstock get --offset={} {}",
-            bytes_text(bytes),
+        message::warn(format_args!(
+            "interrupted: {} are written",
+            bytes_text(bytes)
+        ));
+        message::info(format_args!(
+            "to go on: penstock get --offset={} {}",
             self.offset + bytes,
             interrupt::quoted(self.url.to_string().as_ref()),
-        );
+        ));
         Ok(interrupt::exit_code())
     }
 

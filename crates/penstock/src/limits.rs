@@ -22,3 +22,16 @@ pub(crate) const AUDIT_LINE_BYTES_MAX: u64 = 64 << 10;
 
 /// How often `penstock audit` opens the files of an audit that is begun anew between the two.
 pub(crate) const AUDIT_OPENS_MAX: usize = 8;
+
+/// How long a server says nothing before whoever waits is told.
+pub(crate) const SILENCE_TOLD_FIRST: Duration = Duration::from_secs(3);
+
+/// The longest time between two messages that a server does not answer.
+pub(crate) const SILENCE_TOLD_EVERY_MAX: Duration = Duration::from_secs(60);
+
+/// Looks at how far a copy is that its rate is computed from, at ten a second: what it was in the last ten
+/// seconds.
+pub(crate) const PACE_SAMPLES_MAX: usize = 100;
+
+/// Time between two lines of progress where there is no terminal, unless `--progress` says.
+pub(crate) const PROGRESS_EVERY_DEFAULT: Duration = Duration::from_secs(10);

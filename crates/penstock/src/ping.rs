@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::limits::PING_NANOSECONDS_MAX;
+use crate::message;
 use crate::session::{self, Common, Session};
 use crate::show;
 use crate::showmount::Server;
@@ -25,7 +26,7 @@ const WAIT_DEFAULT: Duration = Duration::from_secs(5);
 ///
 /// Sends NULL calls, one at a time, and prints the time of each; at the end, and at Ctrl-C,
 /// their number, minimum, average, median, 99th percentile and maximum, and how they are
-/// spread. Exit code 1 if nothing answered.
+/// spread; with -q nothing else. Exit code 1 if nothing answered.
 ///
 /// Examples:
 ///
@@ -44,10 +45,6 @@ pub(crate) struct Args {
     /// Wait so many seconds between calls; 0 sends the next when the answer is there
     #[arg(short, long, value_name = "SECONDS", default_value = "1", value_parser = pause)]
     interval: Duration,
-
-    /// Print the summary only
-    #[arg(short, long)]
-    quiet: bool,
 
     /// Which program to call
     #[arg(long, value_enum, default_value_t = Program::Nfs)]
@@ -167,11 +164,11 @@ impl Args {
             match answer {
                 Ok(_) => {
                     measured.note(took);
-                    if !self.quiet && !self.json {
+                    if !self.common.quiet && !self.json {
                         show::say(format_args!("{target}: seq={number} time={}", time(took)));
                     }
                 }
-                Err(error) => eprintln!("penstock: {target}: seq={number}: {error}"),
+                Err(error) => message::error(format_args!("{target}: seq={number}: {error}")),
             }
             if self.count.is_some_and(|count| measured.sent >= count) {
                 return;

@@ -18,8 +18,9 @@ use tokio::sync::mpsc;
 
 use crate::get::Tally;
 use crate::interrupt::{self, Ended, Interrupts};
-use crate::progress::{Progress, bytes_text};
-use crate::session::{Common, leave, told};
+use crate::message;
+use crate::progress::{Progress, ProgressArgs, bytes_text};
+use crate::session::{self, Common, leave, told};
 use crate::{show, windows};
 
 /// Write standard input to a file of an NFS server
@@ -54,9 +55,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     common: Common,
 
-    /// No progress line, on a terminal either
-    #[arg(long)]
-    no_progress: bool,
+    #[command(flatten)]
+    progress: ProgressArgs,
 
     /// The file: nfs://HOST[:PORT]/EXPORT/PATH
     url: NfsUrl,
@@ -76,7 +76,7 @@ impl Args {
     /// Writes standard input to the file.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let mut code = ExitCode::SUCCESS;
-        show::run(async {
+        session::run_alone(&self.common, async {
             code = self.read_in().await?;
             Ok(())
         })?;
@@ -86,7 +86,7 @@ impl Args {
     async fn read_in(&self) -> anyhow::Result<ExitCode> {
         let mut interrupts = Interrupts::new()?;
         let moved = Tally::default();
-        let mut progress = Progress::new(!self.no_progress, false);
+        let mut progress = Progress::new(&self.progress, &self.common, true, false);
         let (told, mut stopped) = mpsc::channel(1);
         let work = moved.shown(self.pump(&moved, &mut stopped), &mut progress);
         let ended = interrupts.watch(work, || {
@@ -98,16 +98,16 @@ impl Args {
                 if value? {
                     return Ok(ExitCode::SUCCESS);
                 }
-                eprintln!(
-                    "penstock: interrupted: {} are there, on stable storage: {}",
+                message::warn(format_args!(
+                    "interrupted: {} are there, on stable storage: {}",
                     bytes_text(moved.bytes.load(Ordering::Relaxed)),
                     self.url
-                );
+                ));
             }
-            Ended::GivenUp => eprintln!(
-                "penstock: interrupted and given up: {} is incomplete",
+            Ended::GivenUp => message::warn(format_args!(
+                "interrupted and given up: {} is incomplete",
                 self.url
-            ),
+            )),
         }
         Ok(interrupt::exit_code())
     }

@@ -8,6 +8,7 @@ use nfs_client::trees::{RemoveTree, Step};
 use nfs_client::{ClientError, NfsUrl};
 use serde_json::json;
 
+use crate::message;
 use crate::session::{self, Common, Session};
 use crate::show;
 
@@ -85,9 +86,9 @@ impl Args {
                 }
                 if session.stop().is_set() {
                     let removed = count.files + count.directories;
-                    eprintln!(
-                        "penstock: interrupted: {removed} removed below {url}; run it again to go on"
-                    );
+                    message::warn(format_args!(
+                        "interrupted: {removed} removed below {url}; run it again to go on"
+                    ));
                     break;
                 }
             }

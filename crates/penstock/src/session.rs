@@ -10,12 +10,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use nfs_client::{Client, ClientError, MountOptions, NfsUrl, Node, Windows};
+use nfs_client::{Client, ClientError, Liveness, MountOptions, NfsUrl, Node, Windows};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 
 use crate::limits::GOODBYE_MAX;
-use crate::{exit, show};
+use crate::{exit, message, show, silence};
 
 /// How long what is on its way may take to end after Ctrl-C.
 const STOP_WITHIN: Duration = Duration::from_secs(5);
@@ -26,6 +26,18 @@ pub(crate) struct Common {
     /// Give up a call that has no answer after so many seconds, reconnects included
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     timeout: Option<Duration>,
+
+    /// Say only what failed: no progress, no totals, nothing of a server that does not answer
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+
+    /// Print messages on standard error as JSON, one object per line: time, level, message
+    #[arg(long)]
+    pub(crate) log_json: bool,
+
+    /// Who knows which servers do not answer; shared with the connections.
+    #[arg(skip)]
+    liveness: Liveness,
 }
 
 /// Seconds from 0.001 to 1,000,000, with a fraction if need be.
@@ -47,12 +59,30 @@ impl Common {
     pub(crate) fn words(&self) -> Vec<String> {
         let timeout = self.timeout.map(|timeout| timeout.as_secs_f64());
         let timeout = timeout.map(|seconds| format!("--timeout={seconds}"));
-        timeout.into_iter().collect()
+        let flags = [(self.quiet, "--quiet"), (self.log_json, "--log-json")];
+        let flags = flags.into_iter().filter(|(set, _)| *set);
+        let flags = flags.map(|(_, flag)| flag.to_owned());
+        timeout.into_iter().chain(flags).collect()
+    }
+
+    /// Who knows which of this command's servers do not answer.
+    pub(crate) fn liveness(&self) -> Liveness {
+        self.liveness.clone()
+    }
+
+    /// Runs a client command's work, and tells meanwhile of servers that do not answer.
+    pub(crate) async fn with_news<T>(&self, work: impl Future<Output = T>) -> T {
+        message::begin(self.log_json);
+        match self.quiet {
+            true => work.await,
+            false => silence::told(&self.liveness, work).await,
+        }
     }
 
     /// The options that this command mounts exports with.
     pub(crate) fn mount_options(&self) -> MountOptions {
         let mut options = MountOptions::default();
+        options.connect.liveness = self.liveness();
         if let Some(timeout) = self.timeout {
             options.connect.call_timeout = timeout;
             options.connect.connect_timeout = options.connect.connect_timeout.min(timeout);
@@ -102,7 +132,7 @@ pub(crate) fn run(
             stop: stop.clone(),
         };
         let result = tokio::select! {
-            result = command(&mut session) => result,
+            result = common.with_news(command(&mut session)) => result,
             ended = stop.ended() => ended.context("cannot listen for signals"),
         };
         session.end().await;
@@ -119,6 +149,27 @@ pub(crate) fn run(
             ExitCode::SUCCESS
         })
     })
+}
+
+/// Runs the work of a command that mounts for itself and ends its work itself at Ctrl-C.
+///
+/// A closed standard output (`| head`) is success: the reader has what it wanted.
+pub(crate) fn run_alone(
+    common: &Common,
+    command: impl Future<Output = anyhow::Result<()>>,
+) -> anyhow::Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the event loop")?;
+    let result = runtime.block_on(common.with_news(command));
+    // A thread that hangs in a file of this host, or in a pipe, must not hold up a command that was
+    // given up; one that ended has waited for all of them.
+    runtime.shutdown_background();
+    match result {
+        Err(error) if show::is_broken_pipe(&error) => Ok(ExitCode::SUCCESS),
+        result => result.map(|()| ExitCode::SUCCESS),
+    }
 }
 
 /// [`run`], for a command that does the same at each of `urls`: a failure at one is told, and the next is gone on with.
@@ -215,14 +266,14 @@ impl Session {
 
     /// Tells of a failure at `url` and goes on; the command will end with 1.
     pub(crate) fn failed(&mut self, url: &NfsUrl, error: ClientError) {
-        eprintln!("penstock: {}", told(url, error));
+        message::error(told(url, error));
         self.failed = true;
     }
 
     /// Tells that something was refused for a reason that is no error of the client's, and lets the command
     /// end with 1 as [`Self::failed`] does.
     pub(crate) fn refused(&mut self, url: &NfsUrl, why: impl std::fmt::Display) {
-        eprintln!("penstock: {url}: {why}");
+        message::error(format_args!("{url}: {why}"));
         self.failed = true;
     }
 

@@ -1,11 +1,8 @@
 //! How the client commands print names, modes and times, and how they run.
 
 use std::fmt::Write as _;
-use std::future::Future;
 use std::io::{self, IsTerminal, Write};
-use std::process::ExitCode;
 
-use anyhow::Context as _;
 use nfs_client::nfs3::{Fattr3, Ftype3, Nfstime3};
 use serde_json::{Map, Value, json};
 
@@ -32,24 +29,6 @@ pub(crate) fn about_output(error: anyhow::Error) -> anyhow::Error {
         error.context(STANDARD_OUTPUT)
     } else {
         error
-    }
-}
-
-/// Runs a command's future to its end.
-///
-/// A closed standard output (`| head`) is success: the reader has what it wanted.
-pub(crate) fn run(command: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<ExitCode> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("cannot start the event loop")?;
-    let result = runtime.block_on(command);
-    // A thread that hangs in a file of this host, or in a pipe, must not hold up a command that was
-    // given up; one that ended has waited for all of them.
-    runtime.shutdown_background();
-    match result {
-        Err(error) if is_broken_pipe(&error) => Ok(ExitCode::SUCCESS),
-        result => result.map(|()| ExitCode::SUCCESS),
     }
 }
 

@@ -50,11 +50,11 @@ pub(super) async fn copy(context: &Context, job: &Job) -> Result<Done, TransferE
             Destination::Free | Destination::Unknown => None,
         };
         if let Some((Onto::Leave(what), _)) = onto {
-            context.watch.moved(job.item.attributes.size);
+            context.watch.left(job.item.attributes.size);
             return Ok(job.done(what, job.item.attributes.size));
         }
         if context.options.dry_run {
-            return Ok(job.done(would(onto.map(|(onto, _)| onto)), job.item.attributes.size));
+            return Ok(would_do(context, job, onto.map(|(onto, _)| onto)));
         }
         if let Some((Onto::Remove, _)) = onto {
             job.to.remove(&job.name).await?;
@@ -150,6 +150,18 @@ fn same_file(job: &Job) -> TransferError {
         place: Box::new(job.from.location.join(&job.item.name)),
         other: Box::new(job.to.location.join(&job.name)),
     }
+}
+
+/// What a dry run tells of a file, and counts.
+fn would_do(context: &Context, job: &Job, onto: Option<Onto>) -> Done {
+    let (what, size) = (would(onto), job.item.attributes.size);
+    let from = match what {
+        What::Resumed { from } => from.min(size),
+        _ => 0,
+    };
+    context.watch.left(from);
+    context.watch.moved(size - from);
+    job.done(what, size)
 }
 
 fn would(onto: Option<Onto>) -> What {
@@ -383,7 +395,7 @@ async fn put_onto(
         new: false,
         from,
     };
-    context.watch.moved(from);
+    context.watch.left(from);
     let bytes = fill(context, job, content, &target).await?;
     close(job, target).await?;
     let what = match from {

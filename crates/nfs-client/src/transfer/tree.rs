@@ -460,7 +460,7 @@ async fn named(context: &Context, job: &Job) -> Result<Done, TransferError> {
         }
         Name::Further(copy) => {
             link(job, &copy).await?;
-            context.watch.moved(attributes.size);
+            context.watch.left(attributes.size);
             Ok(job.done(What::Linked, 0))
         }
     }

@@ -21,8 +21,10 @@ struct Inner {
     walked: AtomicBool,
     files_found: AtomicU64,
     files_done: AtomicU64,
+    files_left: AtomicU64,
     bytes_found: AtomicU64,
     bytes_done: AtomicU64,
+    bytes_left: AtomicU64,
     failed: AtomicU64,
     owners_not_kept: AtomicU64,
     times_not_kept: AtomicU64,
@@ -38,10 +40,16 @@ pub struct Figures {
     pub files_found: u64,
     /// Files done, also those left as they were.
     pub files_done: u64,
+    /// Of [`Self::files_done`], those that were left as they were.
+    pub files_left: u64,
     /// Bytes of the files found so far.
     pub bytes_found: u64,
-    /// Bytes read so far, holes and what was left as it was included.
+    /// Bytes of the files done so far and of those in work, holes and what was left as it was included. In a
+    /// dry run, what would be done.
     pub bytes_done: u64,
+    /// Of [`Self::bytes_done`], those that nobody had to move: of files left as they were, of the beginnings of
+    /// files that were gone on with, and of further names of files.
+    pub bytes_left: u64,
     /// Files and directories that failed.
     pub failed: u64,
     /// Files and directories whose owner could not be kept.
@@ -107,6 +115,20 @@ pub enum What {
 }
 
 impl What {
+    /// Nothing was done: what was there stays.
+    pub fn is_left(self) -> bool {
+        match self {
+            Self::Exists | Self::NotOlder | Self::Complete => true,
+            Self::Copied
+            | Self::Replaced
+            | Self::Resumed { .. }
+            | Self::Linked
+            | Self::Directory
+            | Self::Symlink
+            | Self::Special => false,
+        }
+    }
+
     /// One word for it, in the past tense; part of the JSON of `penstock cp`.
     pub fn word(self) -> &'static str {
         match self {
@@ -145,8 +167,10 @@ impl Watch {
             walked: inner.walked.load(Ordering::Relaxed),
             files_found: read(&inner.files_found),
             files_done: read(&inner.files_done),
+            files_left: read(&inner.files_left),
             bytes_found: read(&inner.bytes_found),
             bytes_done: read(&inner.bytes_done),
+            bytes_left: read(&inner.bytes_left),
             failed: read(&inner.failed),
             owners_not_kept: read(&inner.owners_not_kept),
             times_not_kept: read(&inner.times_not_kept),
@@ -174,6 +198,12 @@ impl Watch {
         self.inner.bytes_done.fetch_add(bytes, Ordering::Relaxed);
     }
 
+    /// Counts bytes as done that nobody had to move.
+    pub(super) fn left(&self, bytes: u64) {
+        self.inner.bytes_left.fetch_add(bytes, Ordering::Relaxed);
+        self.inner.bytes_done.fetch_add(bytes, Ordering::Relaxed);
+    }
+
     pub(super) fn walked(&self) {
         self.inner.walked.store(true, Ordering::Relaxed);
     }
@@ -191,6 +221,9 @@ impl Watch {
     }
 
     pub(super) fn done(&self, done: &Done) {
+        if done.what.is_left() {
+            self.inner.files_left.fetch_add(1, Ordering::Relaxed);
+        }
         if done.what != What::Directory {
             self.inner.files_done.fetch_add(1, Ordering::Relaxed);
         }

@@ -1,6 +1,7 @@
 //! The command line of `penstock cp`.
 
 use std::ffi::OsString;
+use std::io::IsTerminal as _;
 use std::num::NonZeroU64;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
@@ -9,6 +10,7 @@ use nfs_client::transfer::{Existing, Filter, Follow, Options, Pattern, Preserve,
 use nfs_io::Mode;
 
 use crate::interrupt::quoted;
+use crate::progress::ProgressArgs;
 use crate::session::Common;
 use crate::values::mode::umask;
 use crate::windows;
@@ -165,9 +167,8 @@ pub(crate) struct Args {
     #[arg(short, long)]
     pub(super) verbose: bool,
 
-    /// No progress line, on a terminal either
-    #[arg(long)]
-    pub(super) no_progress: bool,
+    #[command(flatten)]
+    pub(super) progress: ProgressArgs,
 
     /// The sources, and at last the destination
     #[arg(required = true, value_name = "PLACE")]
@@ -263,6 +264,12 @@ impl Args {
         }
     }
 
+    /// Whether the totals are told at the end: where somebody looks on, or asked for more than errors.
+    pub(super) fn tells_totals(&self) -> bool {
+        let asked = self.verbose || self.dry_run || self.progress.is_asked();
+        !self.common.quiet && (asked || std::io::stderr().is_terminal())
+    }
+
     /// The command that goes on with this one, for a shell. `None` where a partial file cannot be told
     /// from one that is to be left alone.
     pub(super) fn again(&self) -> Option<String> {
@@ -282,7 +289,6 @@ impl Args {
             (self.fsync, "--fsync"),
             (self.json, "--json"),
             (self.verbose, "-v"),
-            (self.no_progress, "--no-progress"),
             (self.sparse == When::Always, "--sparse=always"),
             (self.sparse == When::Never, "--sparse=never"),
             (self.local == Mode::DontCache, "--local=dontcache"),
@@ -313,6 +319,7 @@ impl Args {
             words.push(format!("--jobs={}", self.jobs));
         }
         words.extend(self.windows.words());
+        words.extend(self.progress.words());
         words.extend(self.common.words());
         words.push("--".to_owned());
         words.extend(self.places.iter().map(|place| quoted(place)));

@@ -1,17 +1,17 @@
 //! What `penstock cp` prints: results on standard output, errors and the progress line on standard
 //! error.
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::Write as _;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use indicatif::ProgressBar;
 use nfs_client::transfer::{Done, Event, Figures, Location, TransferError, What};
 use serde_json::{Map, Value, json};
 
 use super::options::Args;
-use crate::progress::bytes_text;
+use crate::message;
+use crate::progress::{bytes_text, rate_text};
 use crate::show;
 
 /// Prints the events of a copy as they come.
@@ -19,8 +19,8 @@ pub(super) struct Reporter {
     json: bool,
     verbose: bool,
     dry_run: bool,
-    /// Whoever prints takes the progress line away meanwhile.
-    bar: ProgressBar,
+    /// The totals are told at the end.
+    tells_totals: bool,
     /// Standard output is gone; nobody is told any more.
     closed: AtomicBool,
     failed: AtomicBool,
@@ -29,12 +29,12 @@ pub(super) struct Reporter {
 }
 
 impl Reporter {
-    pub(super) fn new(args: &Args, bar: ProgressBar) -> Self {
+    pub(super) fn new(args: &Args) -> Self {
         Self {
             json: args.json,
             verbose: args.verbose,
             dry_run: args.dry_run,
-            bar,
+            tells_totals: args.tells_totals(),
             closed: AtomicBool::new(false),
             failed: AtomicBool::new(false),
             stopped: Mutex::default(),
@@ -63,7 +63,7 @@ impl Reporter {
             return;
         }
         self.failed.store(true, Ordering::Relaxed);
-        self.say(&error.to_string());
+        message::error(error);
     }
 
     pub(super) fn has_failed(&self) -> bool {
@@ -72,91 +72,65 @@ impl Reporter {
 
     /// Tells that the first Ctrl-C has come and the copy ends what it began.
     pub(super) fn stopping(&self) {
-        self.say("stopping: what is on its way ends; Ctrl-C again to give it up");
-    }
-
-    /// Takes the progress line away.
-    pub(super) fn end(&self) {
-        self.bar.finish_and_clear();
+        message::warn("stopping: what is on its way ends; Ctrl-C again to give it up");
     }
 
     pub(super) fn summary(&self, figures: &Figures, elapsed: Duration, interrupted: bool) {
         if figures.owners_not_kept > 0 {
-            self.say(&format!(
+            message::warn(format_args!(
                 "the owner of {} files could not be kept: only root may give files away",
                 figures.owners_not_kept
             ));
         }
         if figures.times_not_kept > 0 {
-            self.say(&format!(
+            message::warn(format_args!(
                 "the times of {} files are before 1970 or after 2106, which NFSv3 cannot say: the \
                  nearest that it can was taken",
                 figures.times_not_kept
             ));
         }
         if figures.local_refused > 0 {
-            self.say(&format!(
+            message::warn(format_args!(
                 "{} files of this host went through the page cache: their file system, or this kernel, refuses \
                  what --local asks for",
                 figures.local_refused
             ));
         }
         if self.json {
-            let summary = json!({ "summary": {
-                "files": figures.files_done,
-                "bytes": figures.bytes_done,
-                "failed": figures.failed,
-                "owners_not_kept": figures.owners_not_kept,
-                "times_not_kept": figures.times_not_kept,
-                "local_refused": figures.local_refused,
-                "seconds": elapsed.as_secs_f64(),
-                "interrupted": interrupted,
-            }});
-            self.print(&summary.to_string());
-        } else if std::io::stderr().is_terminal() && !self.dry_run && !interrupted {
-            let seconds = elapsed.as_secs_f64();
-            let rate = bytes_text(per_second(figures.bytes_done, seconds));
-            eprintln!(
-                "{} files, {} in {seconds:.1} s ({rate}/s)",
-                figures.files_done,
-                bytes_text(figures.bytes_done),
-            );
+            let summary = summary_json(figures, elapsed, self.dry_run, interrupted);
+            self.print(&json!({ "summary": summary }).to_string());
+        } else if self.tells_totals && !interrupted {
+            message::info(summary_text(figures, elapsed, self.dry_run));
         }
     }
 
     /// What is there after an interrupt, and the command that goes on.
     pub(super) fn how_to_go_on(&self, figures: &Figures, given_up: bool, again: Option<&str>) {
-        self.say(&format!(
+        message::warn(format_args!(
             "interrupted: {} files are done, {} moved",
             figures.files_done,
             bytes_text(figures.bytes_done)
         ));
         let stopped = self.stopped.lock().map(|stopped| stopped.clone());
         for error in stopped.unwrap_or_default() {
-            self.say(&error.to_string());
+            message::warn(error);
         }
         if given_up {
-            self.say("what was on its way is given up: those files are incomplete");
+            message::warn("what was on its way is given up: those files are incomplete");
         }
         match again {
-            Some(command) => self.say(&format!("to go on: {command}")),
-            None => self.say(
+            Some(command) => message::info(format_args!("to go on: {command}")),
+            None => message::info(
                 "to go on: remove the files that are incomplete, and give the same command again",
             ),
         }
-    }
-
-    fn say(&self, text: &str) {
-        self.bar.suspend(|| eprintln!("penstock: {text}"));
     }
 
     fn print(&self, line: &str) {
         if self.closed.load(Ordering::Relaxed) {
             return;
         }
-        let written = self
-            .bar
-            .suspend(|| writeln!(std::io::stdout().lock(), "{line}"));
+        let written = message::around(|| writeln!(std::io::stdout().lock(), "{line}"));
         // A reader that stopped early (`| head`) has what it wanted; the copy goes on.
         if written.is_err() {
             self.closed.store(true, Ordering::Relaxed);
@@ -206,10 +180,47 @@ fn done_json(done: &Done) -> Value {
     Value::Object(object)
 }
 
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "`as` goes to the nearest end of the range, and this is shown only"
-)]
-fn per_second(bytes: u64, seconds: f64) -> u64 {
-    (bytes as f64 / seconds.max(0.001)) as u64
+/// The figures of a run as its last line.
+fn summary_text(figures: &Figures, elapsed: Duration, dry_run: bool) -> String {
+    let copied = figures.files_done.saturating_sub(figures.files_left);
+    let bytes = figures.bytes_done.saturating_sub(figures.bytes_left);
+    let mut text = match dry_run {
+        true => format!(
+            "dry run: {copied} files, {} would be copied",
+            bytes_text(bytes)
+        ),
+        false => format!(
+            "{copied} files, {} copied in {:.1} s ({}/s)",
+            bytes_text(bytes),
+            elapsed.as_secs_f64(),
+            rate_text(bytes, elapsed),
+        ),
+    };
+    if figures.files_left > 0 || figures.bytes_left > 0 {
+        let left = bytes_text(figures.bytes_left);
+        text.push_str(&format!(
+            "; {} files, {left} left as they were",
+            figures.files_left
+        ));
+    }
+    if figures.failed > 0 {
+        text.push_str(&format!("; {} failed", figures.failed));
+    }
+    text
+}
+
+fn summary_json(figures: &Figures, elapsed: Duration, dry_run: bool, interrupted: bool) -> Value {
+    json!({
+        "files": figures.files_done.saturating_sub(figures.files_left),
+        "bytes": figures.bytes_done.saturating_sub(figures.bytes_left),
+        "files_left": figures.files_left,
+        "bytes_left": figures.bytes_left,
+        "failed": figures.failed,
+        "owners_not_kept": figures.owners_not_kept,
+        "times_not_kept": figures.times_not_kept,
+        "local_refused": figures.local_refused,
+        "seconds": elapsed.as_secs_f64(),
+        "dry_run": dry_run,
+        "interrupted": interrupted,
+    })
 }

@@ -64,6 +64,11 @@ impl Served {
         self.scratch.path().join("data").join(below)
     }
 
+    /// The server's process.
+    pub(crate) fn child(&self) -> &Child {
+        &self.child
+    }
+
     pub(crate) fn address(&self) -> &str {
         &self.address
     }
