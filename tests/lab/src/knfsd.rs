@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail, ensure};
 
 use crate::netns::Wire;
-use crate::uml::{boot, setup};
+use crate::uml::{Kernel, boot, setup};
 use crate::{Heard, Lab, Lines, Netns, Running};
 
 /// How long the guest may take until it serves.
@@ -50,9 +50,16 @@ impl KernelNfsd {
             path("nfsd-init.sh"),
         );
         let mut said = Lines::new(&results)?;
-        fs::write(&init, init_script(&stop, &results))?;
+        fs::write(&init, init_script(&stop, &results)?)?;
         fs::set_permissions(&init, fs::Permissions::from_mode(0o755))?;
-        let mut process = boot(lab, netns, &Wire::FIRST, &init, Some(disk))?;
+        let mut process = boot(
+            Kernel::Installed,
+            lab,
+            netns,
+            &Wire::FIRST,
+            &init,
+            Some(disk),
+        )?;
         let deadline = Instant::now() + START_DEADLINE;
         loop {
             match said.hear(&mut process, deadline)? {
@@ -84,11 +91,11 @@ impl KernelNfsd {
     }
 }
 
-fn init_script(stop: &Path, results: &Path) -> String {
+fn init_script(stop: &Path, results: &Path) -> Result<String> {
     let (export, network) = (KernelNfsd::EXPORT, Netns::NETWORK);
-    let setup = setup(Netns::GUEST, MODULES);
+    let setup = setup(Kernel::Installed, Netns::GUEST, MODULES)?;
     let (stop, results) = (stop.display(), results.display());
-    format!(
+    Ok(format!(
         "#!/bin/sh\n\
          exec >>{results} 2>&1\n\
          {setup}\
@@ -101,5 +108,5 @@ fn init_script(stop: &Path, results: &Path) -> String {
          until [ -e {stop} ]; do sleep 0.1; done\n\
          rpc.nfsd 0; exportfs -f -ua; umount {export} && echo end\n\
          halt -f -p\n"
-    )
+    ))
 }

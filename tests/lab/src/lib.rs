@@ -35,7 +35,7 @@ pub use netns::{Netns, Wire};
 pub use process::{Memory, Running, copy_program, output, output_within, run};
 pub use scratch::Scratch;
 pub use server::{IoFigures, Server, ServerOptions, counter, operations};
-pub use uml::{Guest, GuestOutcome, Mount, test_binary};
+pub use uml::{Guest, GuestOutcome, Kernel, Mount, test_binary};
 pub use zram::Zram;
 
 /// The I/O engine that a server is started with.

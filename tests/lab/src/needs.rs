@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::Engine;
+use crate::uml::{self, Kernel};
 
 /// Something that a test needs and that a machine may lack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,6 +17,8 @@ pub enum Need {
     Btrfs,
     /// User Mode Linux with its NFS client modules, and mount.nfs.
     Uml,
+    /// User Mode Linux of a newer Debian than the machine's, too.
+    NewerKernel,
     /// Tap devices in network namespaces, as the wire to a guest.
     Tun,
     /// The utilities of libnfs: nfs-ls, nfs-cat, nfs-cp and nfs-stat.
@@ -46,6 +49,7 @@ impl Need {
             Self::Loop => "loop devices",
             Self::Btrfs => "btrfs",
             Self::Uml => "User Mode Linux",
+            Self::NewerKernel => "Linux 6.12 for a guest",
             Self::Tun => "tap devices",
             Self::LibnfsUtils => "libnfs utilities",
             Self::Fuse => "FUSE",
@@ -85,6 +89,7 @@ pub fn missing(need: Need, engine: Engine) -> Option<String> {
             (!Path::new("/usr/lib/uml/modules").is_dir())
                 .then(|| "no modules of User Mode Linux (apt install user-mode-linux)".to_owned())
         }),
+        Need::NewerKernel => newer_kernel(),
         Need::Tun => programs(&[("ip", "iproute2")]).or_else(|| device("/dev/net/tun")),
         Need::LibnfsUtils => {
             let package = "libnfs-utils";
@@ -123,6 +128,18 @@ pub fn missing(need: Need, engine: Engine) -> Option<String> {
 
 fn io_uring_is_off() -> bool {
     fs::read_to_string("/proc/sys/kernel/io_uring_disabled").is_ok_and(|text| text.trim() == "2")
+}
+
+fn newer_kernel() -> Option<String> {
+    let Some(program) = Kernel::Newer.program() else {
+        return Some(uml::not_told());
+    };
+    (!program.is_file()).then(|| {
+        format!(
+            "no {}: `cargo xtask test` fetches it from Debian's mirror",
+            program.display()
+        )
+    })
 }
 
 fn device(path: &str) -> Option<String> {

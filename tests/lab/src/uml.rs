@@ -29,8 +29,46 @@ pub const CLIENT_MODULES: &str = "net/sunrpc/sunrpc fs/nfs_common/grace fs/lockd
      fs/fscache/fscache fs/nfs/nfs fs/nfs_common/nfs_acl fs/nfs/nfsv3 net/dns_resolver/dns_resolver \
      fs/nfs/nfsv4";
 
+/// Which Linux a guest is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kernel {
+    /// The one that the machine's own Debian has as a package.
+    Installed,
+    /// Linux 6.12, the one of Debian 13, which `cargo xtask test` keeps in a directory of its own beside the
+    /// machine's packages.
+    Newer,
+}
+
+impl Kernel {
+    /// The environment variable that names the directory of [`Kernel::Newer`].
+    pub const NEWER_DIRECTORY: &'static str = "PENSTOCK_NEWER_KERNEL";
+
+    /// The program that is the kernel; `None` if nobody has said where [`Kernel::Newer`] is.
+    pub fn program(self) -> Option<PathBuf> {
+        match self {
+            Self::Installed => Some(PathBuf::from(PROGRAM)),
+            Self::Newer => Some(Self::newer_directory()?.join("usr/bin").join(PROGRAM)),
+        }
+    }
+
+    /// The directory with a directory of modules for each version; `None` as for [`Kernel::program`].
+    pub fn modules(self) -> Option<PathBuf> {
+        let directory = match self {
+            Self::Installed => PathBuf::from("/"),
+            Self::Newer => Self::newer_directory()?,
+        };
+        Some(directory.join("usr/lib/uml/modules"))
+    }
+
+    fn newer_directory() -> Option<PathBuf> {
+        std::env::var_os(Self::NEWER_DIRECTORY).map(PathBuf::from)
+    }
+}
+
 /// A User Mode Linux guest that mounts exports and runs a script.
 pub struct Guest<'a> {
+    /// The Linux that it is.
+    pub kernel: Kernel,
     /// The wire to its server; its addresses are those of [`Netns`].
     pub netns: &'a Netns,
     /// The server's port on [`Netns::HOST`], of the mounts that have none of their own.
@@ -125,9 +163,9 @@ impl Guest<'_> {
         let mut results_seen = Lines::new(&results)?;
         let init = dir.join("init.sh");
         let binary = test_binary(dir)?;
-        fs::write(&init, self.init_script(wire, &binary, &results, dir))?;
+        fs::write(&init, self.init_script(wire, &binary, &results, dir)?)?;
         fs::set_permissions(&init, fs::Permissions::from_mode(0o755))?;
-        let mut process = boot(lab, self.netns, wire, &init, None)?;
+        let mut process = boot(self.kernel, lab, self.netns, wire, &init, None)?;
         let deadline = Instant::now() + self.within;
         let mut lines: Vec<String> = Vec::new();
         let ended = loop {
@@ -152,8 +190,14 @@ impl Guest<'_> {
         Ok(GuestOutcome { lines })
     }
 
-    fn init_script(&self, wire: &Wire, binary: &Path, results: &Path, dir: &Path) -> String {
-        let setup = setup(wire.guest, CLIENT_MODULES);
+    fn init_script(
+        &self,
+        wire: &Wire,
+        binary: &Path,
+        results: &Path,
+        dir: &Path,
+    ) -> Result<String> {
+        let setup = setup(self.kernel, wire.guest, CLIENT_MODULES)?;
         let (name, routes) = (wire.name, wire.routes());
         let mut mounts = String::new();
         for mount in self.mounts {
@@ -183,7 +227,7 @@ impl Guest<'_> {
         }
         let (script, dir) = (self.script, dir.display());
         let (binary, results) = (binary.display(), results.display());
-        format!(
+        Ok(format!(
             "#!/bin/sh\n\
              T={binary}; R={results}; W={dir}\n\
              stop() {{ sync; halt -f -p; }}\n\
@@ -196,7 +240,7 @@ impl Guest<'_> {
              for p in /mnt/*; do umount $p || echo \"FAIL umount $p\" >>$R; done\n\
              echo end >>$R\n\
              stop\n"
-        )
+        ))
     }
 }
 
@@ -206,6 +250,7 @@ impl Guest<'_> {
 /// # Errors
 /// When it cannot be started.
 pub(crate) fn boot(
+    kernel: Kernel,
     lab: &Lab,
     netns: &Netns,
     wire: &Wire,
@@ -221,7 +266,7 @@ pub(crate) fn boot(
     // guest (a host process for each of the guest's) goes with it.
     let mut command = netns.command("unshare");
     command.args(["--pid", "--fork", "--kill-child"]);
-    command.args(command_line(dir, wire.tap, init));
+    command.args(command_line(kernel, dir, wire.tap, init)?);
     command.args(disk.map(|disk| format!("ubd0={}", disk.display())));
     command.envs(environment(dir)?);
     command
@@ -234,9 +279,13 @@ pub(crate) fn boot(
 /// The words of the command that boots a guest: its own files and its console's socket are in `dir`, its
 /// network is the tap device `tap`, its first process the executable script `init`. It wants
 /// [`environment`].
-pub fn command_line(dir: &Path, tap: &str, init: &Path) -> Vec<String> {
+///
+/// # Errors
+/// When nobody has said where the kernel is.
+pub fn command_line(kernel: Kernel, dir: &Path, tap: &str, init: &Path) -> Result<Vec<String>> {
+    let program = kernel.program().with_context(not_told)?;
     let mut words = vec![
-        PROGRAM.to_owned(),
+        program.display().to_string(),
         format!("mem={GUEST_MEMORY}"),
         format!("uml_dir={}/", dir.display()),
         format!("vec0:transport=tap,ifname={tap},depth=128,gro=1"),
@@ -245,7 +294,13 @@ pub fn command_line(dir: &Path, tap: &str, init: &Path) -> Vec<String> {
     let root = ["rootfstype=hostfs", "rootflags=/", "rw", "quiet", "panic=1"];
     let console = ["con=null", "con0=fd:0,fd:1"];
     words.extend(root.into_iter().chain(console).map(str::to_owned));
-    words
+    Ok(words)
+}
+
+/// What is wrong when nobody has said where [`Kernel::Newer`] is, and the cure.
+pub(crate) fn not_told() -> String {
+    let variable = Kernel::NEWER_DIRECTORY;
+    format!("no Linux 6.12 ({variable} is not set; `cargo xtask test` fetches one and sets it)")
 }
 
 /// The environment variables of the command that boots a guest; `dir` is the guest's own.
@@ -275,14 +330,19 @@ fn whole_state_library(dir: &Path) -> Result<PathBuf> {
 
 /// Shell lines that a guest's first process begins with: proc and sysfs, the network with `address`, and
 /// the modules of `modules` that the kernel has not built in.
-pub fn setup(address: &str, modules: &str) -> String {
-    format!(
+///
+/// # Errors
+/// When nobody has said where the kernel is.
+pub fn setup(kernel: Kernel, address: &str, modules: &str) -> Result<String> {
+    let directory = kernel.modules().with_context(not_told)?;
+    let directory = directory.display();
+    Ok(format!(
         "export PATH=/usr/sbin:/usr/bin:/sbin:/bin\n\
          mount -t proc proc /proc; mount -t sysfs sysfs /sys\n\
          ip link set lo up; ip addr add {address}/24 dev vec0; ip link set vec0 up\n\
-         D=/usr/lib/uml/modules/$(uname -r)/kernel\n\
+         D={directory}/$(uname -r)/kernel\n\
          for m in {modules}; do [ -f $D/$m.ko ] && insmod $D/$m.ko; done\n"
-    )
+    ))
 }
 
 /// A copy of this binary that any user may run.

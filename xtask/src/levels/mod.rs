@@ -2,6 +2,7 @@
 
 mod build;
 pub(crate) mod fuzz;
+mod newer_kernel;
 mod setup;
 mod system;
 mod tally;
@@ -53,7 +54,7 @@ pub(crate) fn test(root: &Path, options: &Options) -> Result<ExitCode> {
     } else {
         Levels::of(&[SET_UP, BUILD_SHORT, UNIT, SYSTEM_SHORT, FUZZ_SHORT])
     };
-    levels.run(|| Ok(setup::packages()))?;
+    levels.run(|| Ok(setup::all()))?;
     let built = levels.build(root, options.server())?;
     if let Some(built) = &built {
         levels.run(|| unit::run(root, options))?;
@@ -102,7 +103,7 @@ const fn level(name: &'static str, seconds: u64) -> Level {
     Level { name, seconds }
 }
 
-const SET_UP: Level = level("set-up", 5);
+const SET_UP: Level = level("set-up", 15);
 const BUILD: Level = level("build", 400);
 const BUILD_SHORT: Level = level("build", 240);
 const UNIT: Level = level("unit", 160);

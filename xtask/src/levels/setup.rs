@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use super::Tally;
+use super::{Tally, newer_kernel};
 use crate::run;
 
 /// A Debian package and what needs it.
@@ -32,6 +32,10 @@ const PACKAGES: &[Package] = &[
     package(
         "user-mode-linux",
         "a Linux kernel with an NFS client, as a process",
+    ),
+    package(
+        "patchelf",
+        "lets a newer Linux for guests run with a C library of its own",
     ),
     package("kmod", "insmod, for that kernel's modules"),
     package("nfs-common", "mount.nfs for that kernel"),
@@ -70,8 +74,16 @@ const PACKAGES: &[Package] = &[
     package("tar", "unpacks a source tree on a mount"),
 ];
 
+/// The packages, and what no package of the machine's own Debian has.
+pub(crate) fn all() -> Tally {
+    let mut tally = packages();
+    // By what the packages brought.
+    tally.merge(newer_kernel::set_up());
+    tally
+}
+
 /// Installs what is missing, or says what is missing.
-pub(crate) fn packages() -> Tally {
+fn packages() -> Tally {
     if !Path::new("/etc/debian_version").exists() || !run::exists("apt-get") {
         eprintln!("SKIP: set-up: not Debian; the tests need what these packages hold:");
         print_list(&PACKAGES.iter().collect::<Vec<_>>());
@@ -155,7 +167,7 @@ fn is_installed(name: &str) -> bool {
 
 /// What makes `apt-get` wait where it would fail: for another that holds the lock (a machine that has just started
 /// upgrades itself), and for a mirror that drops connections.
-const PATIENCE: [&str; 4] = [
+pub(super) const PATIENCE: [&str; 4] = [
     "-oDPkg::Lock::Timeout=600",
     "-oAcquire::Retries=5",
     "-oAcquire::http::Timeout=30",

@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::Result;
 
 use super::build::Built;
-use super::{Options, Tally};
+use super::{Options, Tally, newer_kernel};
 use crate::run;
 
 /// The scenarios with foreign peers: what `cargo xtask interop` runs.
@@ -74,6 +74,9 @@ fn run_filtered(root: &Path, built: &Built, options: &Options, filters: &[&str])
 /// Runs `nfs-test` and counts what it says.
 fn run_counted(command: &mut Command, strict: bool) -> Result<Tally> {
     let mut reader = Reader::default();
+    if let Some(directory) = newer_kernel::directory() {
+        command.env(newer_kernel::VARIABLE, directory);
+    }
     let succeeded = run::lines("nfs-test", command, |line| {
         reader.read(&line);
         Some(line)

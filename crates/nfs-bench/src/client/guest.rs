@@ -11,7 +11,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use nfs_lab::{Heard, Lines, Running, uml};
+use nfs_lab::{Heard, Kernel, Lines, Running, uml};
 
 use super::serve::{HOST, Serving};
 use super::tool::Work;
@@ -60,7 +60,7 @@ pub fn measure(
     let console = File::create(at.join("console"))?;
     let mut command = on_core(cpu);
     command
-        .args(uml::command_line(at, TAP, &init))
+        .args(uml::command_line(Kernel::Installed, at, TAP, &init)?)
         .envs(uml::environment(at)?)
         .stdin(Stdio::null())
         .stdout(console.try_clone()?)
@@ -134,7 +134,10 @@ fn script(on: &Serving, work: Work, remote: &str, bytes: u64, lines: &Path) -> R
         "vers=3,proto=tcp,port={nfs},mountport={mount},mountproto=tcp,nolock,addr={HOST},\
          rsize=1048576,wsize=1048576"
     );
-    let (lines, setup) = (lines.display(), uml::setup(GUEST, uml::CLIENT_MODULES));
+    let (lines, setup) = (
+        lines.display(),
+        uml::setup(Kernel::Installed, GUEST, uml::CLIENT_MODULES)?,
+    );
     Ok(format!(
         "#!/bin/sh\n\
          stop() {{ echo \"$1\" >>{lines}; sync; halt -f -p; }}\n\

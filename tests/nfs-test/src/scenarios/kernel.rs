@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use nfs_lab::pattern::{DIGEST_START, digest};
-use nfs_lab::{FsKind, Guest, GuestOutcome, LoopFs, Mount, Netns, Server, ServerOptions, output};
+use nfs_lab::{
+    FsKind, Guest, GuestOutcome, Kernel, LoopFs, Mount, Netns, Server, ServerOptions, output,
+};
 
 use crate::guest;
 use crate::host::Context;
@@ -23,6 +25,14 @@ const PACKAGES_MAX: usize = 60;
 const TREE_ENTRIES: usize = 2000;
 
 pub(super) fn run(context: &Context) -> Result<String> {
+    run_on(context, Kernel::Installed)
+}
+
+pub(super) fn newer(context: &Context) -> Result<String> {
+    run_on(context, Kernel::Newer)
+}
+
+fn run_on(context: &Context, kernel: Kernel) -> Result<String> {
     let export = context.lab.dir.join("export");
     // On a disk in memory: ten thousands of names are put on stable storage here, one by one.
     let mut disk = LoopFs::new(FsKind::Xfs, 2048, &export)?;
@@ -45,6 +55,7 @@ pub(super) fn run(context: &Context) -> Result<String> {
     let server = Server::start(&context.lab, &export, &state, &options)?;
     let operations = if context.quick { 2_000 } else { 20_000 };
     let guest = Guest {
+        kernel,
         netns: &netns,
         port: server.address().port(),
         mounts: &[

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use nfs_lab::pattern;
-use nfs_lab::{FsKind, Guest, LoopFs, Mount, Netns, Server, ServerOptions};
+use nfs_lab::{FsKind, Guest, Kernel, LoopFs, Mount, Netns, Server, ServerOptions};
 
 use super::kernel::{failures, verdicts};
 use crate::guest::own;
@@ -55,6 +55,7 @@ pub(super) fn run(context: &Context) -> Result<String> {
         script += &format!("$T guest --results $R own /mnt/{name} $W/gates --name {name}\n");
     }
     let guest = Guest {
+        kernel: Kernel::Installed,
         netns: &netns,
         port: server.address().port(),
         mounts: MOUNTS,

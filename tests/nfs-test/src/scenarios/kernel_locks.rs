@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use nfs_lab::{Guest, Netns, Server, ServerOptions, counter};
+use nfs_lab::{Guest, Kernel, Netns, Server, ServerOptions, counter};
 
 use super::kernel::{failures, verdicts};
 use super::rpcbind::{Inside, stop};
@@ -75,6 +75,7 @@ fn is_counted(refused: u64) -> Result<()> {
 fn lock_files(context: &Context, netns: &Netns, name: &str) -> Result<()> {
     let host = Netns::HOST;
     let guest = Guest {
+        kernel: Kernel::Installed,
         netns,
         port: PORT,
         mounts: &[],

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use fastrand::Rng;
-use nfs_lab::{FsKind, Guest, IoFigures, LoopFs, Mount, Netns, Server, ServerOptions};
+use nfs_lab::{FsKind, Guest, IoFigures, Kernel, LoopFs, Mount, Netns, Server, ServerOptions};
 use nfs_wire::nfs3::StableHow;
 
 use super::kernel::{compare_calls, compare_fsx, failures, verdicts};
@@ -127,6 +127,7 @@ pub(super) fn run(context: &Context) -> Result<String> {
     let mut random = Rng::with_seed(context.seed);
     let mut server = bench.start(&mut random)?;
     let guest = Guest {
+        kernel: Kernel::Installed,
         netns: &netns,
         port: server.address().port(),
         mounts: MOUNTS,

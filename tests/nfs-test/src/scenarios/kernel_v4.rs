@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use nfs_lab::{FsKind, Guest, LoopFs, Mount, Netns, Server, ServerOptions};
+use nfs_lab::{FsKind, Guest, Kernel, LoopFs, Mount, Netns, Server, ServerOptions};
 
 use super::kernel::{compare_calls, compare_fsx, failures, source_tree, verdicts};
 use crate::guest;
@@ -17,14 +17,22 @@ use crate::manifest;
 const GUEST_DEADLINE: Duration = Duration::from_secs(900);
 
 pub(super) fn v41(context: &Context) -> Result<String> {
-    run(context, "4.1")
+    run(context, Kernel::Installed, "4.1")
 }
 
 pub(super) fn v42(context: &Context) -> Result<String> {
-    run(context, "4.2")
+    run(context, Kernel::Installed, "4.2")
 }
 
-fn run(context: &Context, version: &str) -> Result<String> {
+pub(super) fn v41_newer(context: &Context) -> Result<String> {
+    run(context, Kernel::Newer, "4.1")
+}
+
+pub(super) fn v42_newer(context: &Context) -> Result<String> {
+    run(context, Kernel::Newer, "4.2")
+}
+
+fn run(context: &Context, kernel: Kernel, version: &str) -> Result<String> {
     let disk = context.lab.dir.join("disk");
     // On a disk in memory: ten thousands of names are put on stable storage here, one by one.
     let mut mounted = LoopFs::new(FsKind::Xfs, 2048, &disk)?;
@@ -61,6 +69,7 @@ fn run(context: &Context, version: &str) -> Result<String> {
     };
     let operations = if context.quick { 2_000 } else { 20_000 };
     let guest = Guest {
+        kernel,
         netns: &netns,
         port: server.address().port(),
         mounts: &[

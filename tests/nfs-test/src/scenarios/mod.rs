@@ -50,6 +50,16 @@ impl Scenario {
     }
 }
 
+/// What the scenarios of the newer kernel's client need.
+const NEWER_KERNEL: &[Need] = &[
+    Need::Root,
+    Need::Loop,
+    Need::Uml,
+    Need::NewerKernel,
+    Need::Tun,
+    Need::Compiler,
+];
+
 /// All scenarios, in the order in which they run.
 pub(crate) const TABLE: &[Scenario] = &[
     Scenario {
@@ -250,6 +260,24 @@ pub(crate) const TABLE: &[Scenario] = &[
         about: "the same over NFSv4.2, and extended attributes",
         needs: &[Need::Root, Need::Loop, Need::Uml, Need::Tun, Need::Compiler],
         run: kernel_v4::v42,
+    },
+    Scenario {
+        name: "kernel-6.12",
+        about: "what `kernel` shows, with the client of Linux 6.12",
+        needs: NEWER_KERNEL,
+        run: kernel::newer,
+    },
+    Scenario {
+        name: "kernel-6.12-v4.1",
+        about: "what `kernel-v4.1` shows, with the client of Linux 6.12",
+        needs: NEWER_KERNEL,
+        run: kernel_v4::v41_newer,
+    },
+    Scenario {
+        name: "kernel-6.12-v4.2",
+        about: "what `kernel-v4.2` shows, with the client of Linux 6.12",
+        needs: NEWER_KERNEL,
+        run: kernel_v4::v42_newer,
     },
     Scenario {
         name: "kernel-v4-locks",

@@ -12,7 +12,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use fastrand::Rng;
-use nfs_lab::{FsKind, Guest, GuestOutcome, Hold, LoopFs, Mount, Netns, Server, ServerOptions};
+use nfs_lab::{
+    FsKind, Guest, GuestOutcome, Hold, Kernel, LoopFs, Mount, Netns, Server, ServerOptions,
+};
 
 use super::super::kernel::{failures, verdicts};
 use crate::host::Context;
@@ -56,6 +58,7 @@ pub(in crate::scenarios) fn run(context: &Context) -> Result<String> {
         .map(|storm| Mount::new(&storm.name, "/", "hard").of_port(storm.port))
         .collect();
     let guest = Guest {
+        kernel: Kernel::Installed,
         netns: &netns,
         port: PORT,
         mounts: &mounts,

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use nfs_lab::{
-    FsKind, Guest, GuestOutcome, Lab, LoopFs, Mount, Netns, Server, ServerOptions, Wire,
+    FsKind, Guest, GuestOutcome, Kernel, Lab, LoopFs, Mount, Netns, Server, ServerOptions, Wire,
 };
 
 use super::kernel::failures;
@@ -148,6 +148,7 @@ impl<'a> Bed<'a> {
         seen: impl FnMut(&str) -> Result<()>,
     ) -> Result<GuestOutcome> {
         let guest = Guest {
+            kernel: Kernel::Installed,
             netns: &self.netns,
             port: PORT,
             mounts: &[Mount::new("nfs", EXPORT, "hard").over(client.version)],
