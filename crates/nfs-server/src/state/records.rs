@@ -11,13 +11,15 @@
 //!
 //! Each change is one transaction, which is synced when it returns.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use nfs_state::{Epoch, Record, RecordRemoval, Recovered};
 #[cfg(test)]
 use redb::ReadableDatabase as _;
+use redb::backends::FileBackend;
 use redb::{Database, ReadableTable, TableDefinition};
 
 const RECORDS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("records");
@@ -26,6 +28,8 @@ const EPOCH: &str = "epoch";
 const SERVER_ID: &str = "server_id";
 /// Memory for pages of the file, in bytes: records are few and short.
 const CACHE_BYTES: usize = 1 << 20;
+/// The mode of the file.
+const OWNER_ONLY: u32 = 0o600;
 
 /// The records of clients, open for the server's life.
 pub(super) struct Records {
@@ -56,7 +60,10 @@ impl Records {
     /// # Errors
     /// When the file cannot be read or written.
     pub(super) fn open(path: &Path, fresh: Fresh) -> Result<(Self, Found)> {
-        if !path.exists() {
+        if path.exists() {
+            // Earlier versions made it open to everybody who could reach it.
+            fs::set_permissions(path, Permissions::from_mode(OWNER_ONLY))?;
+        } else {
             make(path)?;
         }
         let mut builder = Database::builder();
@@ -167,7 +174,15 @@ fn make(path: &Path) -> Result<()> {
         }
         _ => {}
     }
-    drop(Database::builder().create(&unfinished)?);
+    // Whatever the umask is, which is 0 in a server: who could write the records could end clients' state.
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .mode(OWNER_ONLY)
+        .open(&unfinished)
+        .map_err(redb::Error::Io)?;
+    drop(Database::builder().create_with_backend(FileBackend::new(file)?)?);
     let named = || {
         File::open(&unfinished)?.sync_all()?;
         fs::rename(&unfinished, path)?;
@@ -189,6 +204,23 @@ mod tests {
     use nfs_state::{ClientId, OwnerBytes, Principal};
 
     use super::*;
+
+    #[test]
+    fn the_file_is_its_owners_alone_whatever_it_was() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("clients.redb");
+        let fresh = Fresh {
+            epoch: 1,
+            server_id: [7; 16],
+        };
+        let mode = || path.metadata().unwrap().permissions().mode() & 0o777;
+        nfs_io::fs::umask_zero();
+        drop(Records::open(&path, fresh).unwrap());
+        assert_eq!(mode(), 0o600);
+        fs::set_permissions(&path, Permissions::from_mode(0o666)).unwrap();
+        drop(Records::open(&path, fresh).unwrap());
+        assert_eq!(mode(), 0o600);
+    }
 
     fn record(owner: &[u8], epoch: u32) -> Record {
         Record {
