@@ -9,6 +9,8 @@
 //! The table keeps no clock and closes nothing: it says which connection is to be closed. What a connection is
 //! doing is asked for when that matters, since it changes with every call.
 
+pub(crate) mod peers;
+
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::Hash;
 

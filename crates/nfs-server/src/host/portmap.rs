@@ -7,12 +7,11 @@
 //! Calls are bounded in length, connections in number, of one host and in all (`slots.rs`), and in
 //! the time without a call or in which a reply is not taken.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nfs_wire::auth::{AUTH_NONE, AUTH_SYS, AuthStat};
 use nfs_wire::portmap::{self, IPPROTO_TCP, IPPROTO_UDP, Mapping, MappingList};
@@ -23,15 +22,12 @@ use nfs_wire::rpcbind::{
     to_universal_address,
 };
 use nfs_wire::xdr::{DecodeError, Decoder, Encode, Encoder};
-use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
-use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use crate::limits;
-use crate::network::Network;
-use crate::slots::{Doing, Slots, Verdict};
+use crate::slots::peers::{Entered, Peers};
 
 /// Versions of the program that are answered.
 const VERSIONS: [u32; 3] = [portmap::VERSION, rpcbind::VERSION_3, rpcbind::VERSION_4];
@@ -109,7 +105,7 @@ impl Portmap {
 
     /// Answers calls until the future is dropped.
     pub async fn serve(self) {
-        let peers = Arc::new(Peers::new());
+        let peers = Arc::new(Peers::new(limits::PORTMAP_CONNECTIONS_MAX));
         let mut tasks = JoinSet::new();
         for listener in self.tcp {
             tasks.spawn(accept(listener, Arc::clone(&peers), Arc::clone(&self.book)));
@@ -133,103 +129,13 @@ async fn accept(listener: TcpListener, peers: Arc<Peers>, book: Arc<Book>) {
                     // How a stranger's connection ends is not worth a word.
                     tokio::select! {
                         _ = converse(stream, &entered, &book) => {}
-                        () = entered.peer.to_close.notified() => {}
+                        () = entered.displaced() => {}
                     }
                 });
             }
             // Out of descriptors, for the most part: to try again at once would spin.
             Err(_) => tokio::time::sleep(Duration::from_secs(1)).await,
         }
-    }
-}
-
-/// The connections that are open.
-struct Peers {
-    began: Instant,
-    table: Mutex<Table>,
-}
-
-struct Table {
-    slots: Slots<Network>,
-    open: HashMap<u64, Arc<Peer>>,
-    next: u64,
-}
-
-/// One connection.
-struct Peer {
-    /// When bytes came or went last, in milliseconds since `began` of [`Peers`].
-    moved: AtomicU64,
-    /// Told when its place is another's.
-    to_close: Notify,
-}
-
-/// A connection's place, which is free again when this is dropped.
-struct Entered {
-    peers: Arc<Peers>,
-    peer: Arc<Peer>,
-    number: u64,
-}
-
-impl Peers {
-    fn new() -> Self {
-        let table = Table {
-            slots: Slots::new(limits::PORTMAP_CONNECTIONS_MAX),
-            open: HashMap::new(),
-            next: 0,
-        };
-        Self {
-            began: Instant::now(),
-            table: Mutex::new(table),
-        }
-    }
-
-    /// A place for a connection from this address, if there is one or another was idle for long enough.
-    fn enter(self: &Arc<Self>, addr: IpAddr) -> Option<Entered> {
-        let now = self.now();
-        let mut table = self.table.lock();
-        let Table { slots, open, next } = &mut *table;
-        let number = *next;
-        let moved = |peer: &Arc<Peer>| Doing::IdleSince(peer.moved.load(Ordering::Relaxed));
-        let doing = |number| open.get(&number).map_or(Doing::Busy, moved);
-        match slots.enter(Network::of(addr), number, now, doing) {
-            Verdict::Taken => {}
-            Verdict::TakenFrom(other) => {
-                if let Some(other) = open.get(&other) {
-                    other.to_close.notify_one();
-                }
-            }
-            Verdict::HolderFull | Verdict::Full => return None,
-        }
-        *next += 1;
-        let peer = Arc::new(Peer {
-            moved: AtomicU64::new(now),
-            to_close: Notify::new(),
-        });
-        open.insert(number, Arc::clone(&peer));
-        let peers = Arc::clone(self);
-        Some(Entered {
-            peers,
-            peer,
-            number,
-        })
-    }
-
-    fn now(&self) -> u64 {
-        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
-    }
-}
-
-impl Entered {
-    fn moved(&self) {
-        self.peer.moved.store(self.peers.now(), Ordering::Relaxed);
-    }
-}
-
-impl Drop for Entered {
-    fn drop(&mut self) {
-        let mut table = self.peers.table.lock();
-        table.open.remove(&self.number);
-        table.slots.leave(self.number);
     }
 }
 
