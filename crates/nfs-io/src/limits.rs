@@ -89,6 +89,8 @@ pub const RING_DROP_SECONDS: u64 = 3;
 pub const GROUPS_PER_USER_MAX: usize = 1024;
 /// Bytes for one entry of the user database.
 pub const PASSWD_BYTES_MAX: usize = 16 << 10;
+/// Bytes for one entry of the group database, which has the names of all its members.
+pub const GROUP_ENTRY_BYTES_MAX: usize = 1 << 20;
 
 /// Most segments of one [`crate::plan::Plan`]: an unaligned head, an aligned middle, a tail.
 pub const SEGMENTS_MAX: usize = 3;

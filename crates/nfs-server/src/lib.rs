@@ -29,4 +29,5 @@ mod slots;
 mod state;
 mod vfs;
 
+pub use operate::metrics;
 pub use server::{Server, ServerOptions, StartError};

@@ -499,6 +499,21 @@ pub const CONTROL_TRIES_MAX: u32 = 100;
 /// Clients listed by `ctl clients`.
 pub const CONTROL_CLIENTS_MAX: usize = 10_000;
 
+// HTTP: /metrics, and the page of `penstock serve --web`.
+
+/// Connections served at once by one HTTP listener, a quarter of them of one host. At the cap the one goes that was
+/// idle for longest, as with [`CONNECTIONS_MAX`].
+pub const HTTP_CONNECTIONS_MAX: usize = 64;
+/// Seconds from when an HTTP connection is accepted until it is closed: for its request, the answer and the time
+/// in which that is taken.
+pub const HTTP_SECONDS_MAX: u64 = 10;
+/// Longest head of an HTTP request, in bytes; also the most that is written to a connection at once.
+pub const HTTP_HEAD_BYTES_MAX: usize = 8 << 10;
+/// Headers of one HTTP request.
+pub const HTTP_HEADERS_MAX: usize = 64;
+/// Bytes of the name of the group in `status_group`.
+pub const GROUP_NAME_BYTES_MAX: usize = 255;
+
 // Lines of the log that a peer can cause. Each kind of line has these quotas for itself.
 
 /// Lines of one kind about one address (an IPv6 /64 is one) that may be written one after the other; what is

@@ -4,6 +4,7 @@ mod ebb;
 mod held;
 mod hosts;
 mod io;
+mod metrics;
 mod why;
 
 use std::collections::BTreeMap;

@@ -15,6 +15,7 @@ use anyhow::Context as _;
 use nfs_server::exports::config::{LogLevel, from_word};
 use nfs_server::exports::reload::ReloadReport;
 use nfs_server::host::state_dir;
+use nfs_server::metrics;
 use nfs_server::operate::control::{self, Command, ExportStatus, HeldQuery, Status, TraceChange};
 
 use crate::running;
@@ -40,6 +41,9 @@ pub(crate) struct Args {
 enum Action {
     /// Show the server: engine, addresses, memory, counters, how long calls took, how bytes were moved
     Status,
+    /// Show all figures of the moment in the text format of Prometheus, as /metrics has them; docs/metrics.md has a
+    /// list of them
+    Metrics,
     /// Show the exports, with who may do what
     Exports,
     /// Show the clients that are connected, and NFSv4's; shut hosts out, or send them away
@@ -117,6 +121,10 @@ impl Args {
         }
         match action {
             Action::Status => print_status(&mut out, &ask(&directory, command)?)?,
+            Action::Metrics => {
+                let snapshot = ask(&directory, command)?;
+                write!(out, "{}", metrics::prometheus(&snapshot))?;
+            }
             Action::Exports => print_exports(&mut out, &ask::<Vec<_>>(&directory, command)?)?,
             Action::Clients { action } => clients::run(&mut out, &directory, action, command)?,
             Action::Grace { .. } | Action::Opens(_) | Action::Locks(_) | Action::Expire { .. } => {
@@ -146,6 +154,7 @@ impl Action {
     fn command(&self) -> anyhow::Result<Command> {
         Ok(match self {
             Self::Status => Command::Status,
+            Self::Metrics => Command::Metrics,
             Self::Exports => Command::Exports,
             Self::Clients { action } => clients::command(action.as_ref()),
             Self::Grace { action } => Command::Held(held::grace_query(*action)),

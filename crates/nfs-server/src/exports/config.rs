@@ -21,7 +21,7 @@ use ipnet::IpNet;
 
 pub use super::values::{
     NFS_PORT, check_directory, check_memory, check_pseudo, from_word, loopback_nets, parse_listen,
-    parse_net, parse_size, word_of,
+    parse_metrics, parse_net, parse_size, word_of,
 };
 pub use problem::{ConfigErrors, Problem};
 
@@ -89,6 +89,10 @@ pub struct ServerConfig {
     pub log_json: bool,
     /// Where the audit of exports is written.
     pub audit_to: AuditTo,
+    /// Address that `/metrics` is answered on over HTTP; `None` for nowhere. Port 0 takes a free one.
+    pub metrics: Option<SocketAddr>,
+    /// Group whose members may ask on the status socket, by name or number; `None` for the owner only.
+    pub status_group: Option<String>,
     /// Whether the process gives up what it does not need.
     pub confine: Confine,
     /// Directories beneath which everything lies that this server will ever serve, absolute; empty
@@ -115,6 +119,8 @@ impl Default for ServerConfig {
             log: LogLevel::Info,
             log_json: false,
             audit_to: AuditTo::File,
+            metrics: None,
+            status_group: None,
             confine: Confine::Auto,
             confine_beneath: Vec::new(),
         }

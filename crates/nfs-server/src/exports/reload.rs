@@ -164,6 +164,8 @@ fn needs_restart(old: &ServerConfig, new: &ServerConfig) -> Vec<String> {
         ("trust_loopback", old.trust_loopback != new.trust_loopback),
         ("log_json", old.log_json != new.log_json),
         ("audit_to", old.audit_to != new.audit_to),
+        ("metrics", old.metrics != new.metrics),
+        ("status_group", old.status_group != new.status_group),
         ("confine", old.confine != new.confine),
         (
             "confine_beneath",

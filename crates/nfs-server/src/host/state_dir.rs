@@ -4,6 +4,7 @@
 //! lock           held (flock) by the one server that uses the directory
 //! server.json    who that is: process id, addresses; for people and for `ctl`
 //! control.sock   the control socket, mode 0600
+//! status.sock    the status socket, mode 0660 of the group that may look, 0600 where none is named
 //! handle.key     the key of the handles' MACs, mode 0600 (fh.rs)
 //! handles.redb   the handle table of an unprivileged server (handle_table.rs)
 //! calls.notes    what calls that change names noted of themselves, mode 0600 (call_notes.rs)
@@ -14,7 +15,9 @@
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{
+    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
+};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::FlockOperation;
@@ -25,6 +28,7 @@ use crate::limits;
 const LOCK: &str = "lock";
 const RECORD: &str = "server.json";
 const CONTROL_SOCKET: &str = "control.sock";
+const STATUS_SOCKET: &str = "status.sock";
 
 /// A state directory that this process holds. Dropping it lets the next server in.
 #[derive(Debug)]
@@ -157,6 +161,37 @@ impl StateDir {
         control_socket(&self.path)
     }
 
+    /// Path of the status socket in the state directory.
+    #[must_use]
+    pub fn status_socket(&self) -> PathBuf {
+        status_socket(&self.path)
+    }
+
+    /// Lets the members of a group reach what is in the directory and open to them, by its name (mode 0710), and
+    /// nobody without one. Listing it stays the owner's. Returns the directory above that keeps the group out all
+    /// the same, if one does.
+    ///
+    /// # Errors
+    /// [`StateDirError::Io`]: a server without privileges can give the directory to its own groups only.
+    pub fn let_through(&self, group: u32) -> Result<Option<PathBuf>, StateDirError> {
+        let failed = |source| StateDirError::Io {
+            path: self.path.clone(),
+            source,
+        };
+        let mode = self.path.metadata().map_err(failed)?.mode();
+        std::os::unix::fs::chown(&self.path, None, Some(group)).map_err(failed)?;
+        let mode = std::fs::Permissions::from_mode((mode & 0o7707) | 0o010);
+        std::fs::set_permissions(&self.path, mode).map_err(failed)?;
+        let real = self.path.canonicalize().map_err(failed)?;
+        let keeps_out = |path: &&Path| {
+            path.metadata().is_ok_and(|found| {
+                let through = if found.gid() == group { 0o010 } else { 0o001 };
+                found.mode() & through == 0
+            })
+        };
+        Ok(real.ancestors().skip(1).find(keeps_out).map(Path::to_owned))
+    }
+
     /// Writes `server.json`, whole or not at all.
     ///
     /// # Errors
@@ -191,6 +226,12 @@ fn open_private(path: &Path) -> io::Result<File> {
 #[must_use]
 pub fn control_socket(path: &Path) -> PathBuf {
     path.join(CONTROL_SOCKET)
+}
+
+/// The status socket of the state directory `path`.
+#[must_use]
+pub fn status_socket(path: &Path) -> PathBuf {
+    path.join(STATUS_SOCKET)
 }
 
 /// What the state directory `path` says of its server, whether it still runs or not.
@@ -331,10 +372,26 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_others_can_write_is_refused() {
-        use std::os::unix::fs::PermissionsExt;
+    fn a_group_is_let_through_and_told_what_is_in_its_way() {
         let base = tempfile::tempdir().unwrap();
-        std::fs::set_permissions(base.path(), PermissionsExt::from_mode(0o770)).unwrap();
+        let group = rustix::process::getegid().as_raw();
+        let state = StateDir::open(&base.path().join("closed/state")).unwrap();
+        let closed = base.path().join("closed").canonicalize().unwrap();
+        assert_eq!(mode(state.path()), 0o700);
+        let own = closed.metadata().unwrap().gid() == group;
+        assert_eq!(state.let_through(group).unwrap(), Some(closed.clone()));
+        assert_eq!(mode(state.path()), 0o710);
+        let open = if own { 0o710 } else { 0o701 };
+        std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(open)).unwrap();
+        assert_ne!(state.let_through(group).unwrap(), Some(closed));
+        drop(state);
+        StateDir::open(&base.path().join("closed/state")).unwrap();
+    }
+
+    #[test]
+    fn a_directory_that_others_can_write_is_refused() {
+        let base = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(base.path(), std::fs::Permissions::from_mode(0o770)).unwrap();
         let refused = StateDir::open(base.path()).unwrap_err();
         assert!(refused.to_string().contains("cure: chmod 700"), "{refused}");
     }

@@ -1,5 +1,6 @@
 //! The control socket: a server is asked and told by `penstock ctl`, over a unix socket in its state
-//! directory that only its owner can open.
+//! directory that only its owner can open. Beside it the status socket, which a group may open too, and which
+//! answers only what looks ([`Command::only_looks`]).
 //!
 //! One JSON object per line each way, with the protocol's version in each:
 //!
@@ -44,8 +45,8 @@ pub use io_modes::{
     WhySegment, WhyStable,
 };
 pub use messages::{
-    ClientStatus, Command, ConfinementStatus, ExportStatus, Listening, MemoryStatus, Reply,
-    Request, RuleStatus, Status, TraceChange, VERSION,
+    ClientStatus, Command, ConfinementStatus, ErrorKind, ExportStatus, Listening, MemoryStatus,
+    Reply, Request, RuleStatus, Status, TraceChange, VERSION,
 };
 
 pub use crate::operate::audit::{AuditEvent, AuditFollower, AuditLine};
@@ -59,6 +60,7 @@ pub use crate::operate::trace::{
 use crate::exports::config::LogLevel;
 use crate::exports::reload::{ReloadError, ReloadReport};
 use crate::limits;
+use crate::operate::metrics::Snapshot;
 use follow::Following;
 
 /// Who asks on the control socket, as the kernel says.
@@ -87,6 +89,8 @@ pub type Ask<Q, A> = Box<dyn Fn(&Q, Asker) -> Result<A, String> + Send + Sync>;
 pub struct Controls {
     /// The state of the whole server.
     pub status: Box<dyn Fn() -> Status + Send + Sync>,
+    /// All figures of the moment.
+    pub metrics: Box<dyn Fn() -> Snapshot + Send + Sync>,
     /// The exports as they are served now.
     pub exports: Box<dyn Fn() -> Vec<ExportStatus> + Send + Sync>,
     /// The clients that are connected.
@@ -125,31 +129,60 @@ impl std::fmt::Debug for Controls {
     }
 }
 
+/// What may be done over a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reach {
+    /// Everything: it is its owner's.
+    All,
+    /// Only what [`Command::only_looks`].
+    Look,
+}
+
 /// The bound socket. Its file goes when this is dropped.
 #[derive(Debug)]
 pub struct ControlSocket {
     listener: UnixListener,
     path: PathBuf,
+    reach: Reach,
 }
 
 impl ControlSocket {
-    /// Binds the socket at `path` with mode 0600, in place of one that a dead server left. The
+    /// Binds the control socket at `path` with mode 0600, in place of one that a dead server left. The
     /// caller holds the state directory's lock. Must be called on a tokio runtime.
     ///
     /// # Errors
     /// What the system says.
     pub fn bind(path: &Path) -> io::Result<Self> {
+        Self::bound(path, Reach::All, None)
+    }
+
+    /// Binds the status socket at `path`, as [`ControlSocket::bind`] does the control socket. With a `group` its
+    /// members may open it (mode 0660), else only its owner.
+    ///
+    /// # Errors
+    /// What the system says; a process without privileges can give the socket to its own groups only.
+    pub fn bind_status(path: &Path, group: Option<u32>) -> io::Result<Self> {
+        Self::bound(path, Reach::Look, group)
+    }
+
+    fn bound(path: &Path, reach: Reach, group: Option<u32>) -> io::Result<Self> {
         match std::fs::remove_file(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             Ok(()) | Err(_) => {}
         }
-        // Until the mode is set the directory's own (0700) keeps others out.
+        // Nobody can connect meanwhile: it does not listen, or the directory's mode (0700, or 0710 for a group)
+        // keeps out whom the socket's own mode would let in for this moment.
         let reachable = client::Reachable::new(path)?;
         let listener = UnixListener::bind(reachable.path())?;
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+        let mode = if group.is_some() { 0o660 } else { 0o600 };
+        if group.is_some() {
+            std::os::unix::fs::chown(path, None, group)?;
+        }
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
         Ok(Self {
             listener,
             path: path.to_owned(),
+            reach,
         })
     }
 
@@ -160,8 +193,9 @@ impl ControlSocket {
             match self.listener.accept().await {
                 Ok((stream, _)) => {
                     let controls = Arc::clone(&controls);
+                    let reach = self.reach;
                     tokio::spawn(async move {
-                        if let Err(error) = converse(stream, &controls).await {
+                        if let Err(error) = converse(stream, &controls, reach).await {
                             tracing::debug!(%error, "control connection ended");
                         }
                         drop(slot);
@@ -186,7 +220,7 @@ impl Drop for ControlSocket {
 }
 
 /// One connection: answers line by line until the peer closes, falls silent or says too much.
-async fn converse(stream: UnixStream, controls: &Arc<Controls>) -> io::Result<()> {
+async fn converse(stream: UnixStream, controls: &Arc<Controls>, reach: Reach) -> io::Result<()> {
     let peer = stream.peer_cred()?;
     let asker = Asker {
         uid: peer.uid(),
@@ -208,6 +242,7 @@ async fn converse(stream: UnixStream, controls: &Arc<Controls>) -> io::Result<()
         }
         let complete = line.last() == Some(&b'\n');
         let mut reply = match command_of(&line) {
+            Ok(command) if reach == Reach::Look && !command.only_looks() => only_looks(),
             Ok(Command::TraceFollow(request)) => match (controls.follow)(&request, asker) {
                 Ok(follower) => {
                     let follower = Following::Trace(follower);
@@ -259,6 +294,7 @@ fn command_of(line: &[u8]) -> Result<Command, String> {
 fn answer(command: Command, controls: &Controls, asker: Asker) -> String {
     match command {
         Command::Status => success(&(controls.status)()),
+        Command::Metrics => success(&(controls.metrics)()),
         Command::Exports => success(&(controls.exports)()),
         Command::Clients => {
             let mut clients = (controls.clients)();
@@ -304,8 +340,16 @@ fn success<T: serde::Serialize>(ok: &T) -> String {
         v: VERSION,
         ok: Some(ok),
         error: None,
+        kind: None,
     };
     serde_json::to_string(&reply).unwrap_or_else(|error| refusal(&error.to_string()))
+}
+
+/// The answer to a command that the status socket is not for.
+fn only_looks() -> String {
+    let message = "the status socket only shows figures and settings: it changes nothing and tells no names of \
+                   files; ask on the control socket, as the user that the server runs as";
+    serde_json::json!({ "v": VERSION, "error": message, "kind": ErrorKind::ReadOnly }).to_string()
 }
 
 fn refusal(message: &str) -> String {

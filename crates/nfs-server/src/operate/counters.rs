@@ -8,6 +8,7 @@ use nfs_wire::nfs4::Opnum;
 
 use super::access_counters::AccessCounters;
 use super::latency::{Latency, ProcedureStatus};
+use super::metrics::{self, Builder, OPERATION_DURATION};
 
 const PROCEDURES: usize = Procedure::ALL.len();
 const OPERATIONS: usize = Opnum::ALL.len();
@@ -107,6 +108,20 @@ impl Counters {
         procedures
             .filter_map(|(procedure, latency)| latency.status(procedure.name()))
             .collect()
+    }
+
+    /// Adds how often each procedure and operation was called, and how long that took.
+    pub(crate) fn measure(&self, into: &mut Builder) {
+        let procedures = Procedure::ALL.iter().zip(&self.procedures);
+        let procedures = procedures.map(|(it, latency)| (it.name(), "3", latency));
+        let operations = Opnum::ALL.iter().zip(&self.operations.0);
+        let operations = operations.map(|(it, latency)| (it.name(), "4", latency));
+        for (name, version, latency) in procedures.chain(operations) {
+            if let Some(histogram) = latency.histogram() {
+                into.number(&metrics::OPERATIONS, &[name, version], histogram.count);
+                into.histogram(&OPERATION_DURATION, &[name, version], histogram);
+            }
+        }
     }
 
     /// Everything else by the name under which `ctl status` shows it, but for the connections that are open.

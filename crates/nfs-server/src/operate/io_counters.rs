@@ -17,6 +17,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::exports::policy::Io;
 use crate::limits;
+use crate::operate::metrics::{
+    AUTO_CALLS, AUTO_CHANGES, Builder, IO_CALLS, IO_COPIED_BYTES, IO_FALLBACKS, IO_MOVED_BYTES,
+    READ_AHEAD_ANSWERED_BYTES, READ_AHEAD_BYTES, READ_AHEAD_DROPPED_BYTES, READ_BYTES,
+    WRITTEN_BYTES,
+};
 
 /// Why bytes did not go the way that was decided for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -515,6 +520,45 @@ pub struct AheadStatus {
     pub dropped_bytes: BTreeMap<String, u64>,
     /// READs of which nothing was read ahead, by the word for why.
     pub held_back: BTreeMap<String, u64>,
+}
+
+impl IoStatus {
+    /// Adds the row to a snapshot.
+    pub(crate) fn measure(&self, into: &mut Builder) {
+        let (export, operation, mode) = (&*self.export, &*self.operation, &*self.mode);
+        let bytes = if operation == Io::Read.word() {
+            &READ_BYTES
+        } else {
+            &WRITTEN_BYTES
+        };
+        into.number(bytes, &[export, mode], self.bytes);
+        into.number(&IO_CALLS, &[export, operation, mode], self.calls);
+        for (reason, calls) in &self.fallbacks {
+            into.number(&IO_FALLBACKS, &[export, operation, mode, reason], *calls);
+        }
+        for (kind, moved) in &self.moved_bytes {
+            into.number(&IO_MOVED_BYTES, &[export, operation, mode, kind], *moved);
+        }
+        into.number(
+            &IO_COPIED_BYTES,
+            &[export, operation, mode],
+            self.copied_bytes,
+        );
+        if let Some(ahead) = &self.ahead {
+            into.number(&READ_AHEAD_BYTES, &[export], ahead.bytes);
+            into.number(&READ_AHEAD_ANSWERED_BYTES, &[export], ahead.answered_bytes);
+            for (reason, dropped) in &ahead.dropped_bytes {
+                into.number(&READ_AHEAD_DROPPED_BYTES, &[export, reason], *dropped);
+            }
+        }
+        if let Some(auto) = &self.auto {
+            into.number(&AUTO_CALLS, &[export, operation, mode, "taken"], auto.taken);
+            into.number(&AUTO_CALLS, &[export, operation, mode, "told"], auto.told);
+            for (reason, times) in &auto.changes {
+                into.number(&AUTO_CHANGES, &[export, operation, mode, reason], *times);
+            }
+        }
+    }
 }
 
 /// What the word of a fallback means, in a sentence; the word itself for one that this version does

@@ -1,11 +1,13 @@
-//! What the operator sees and does while the server runs: the control socket, the audit, trace events, counters.
+//! What the operator sees and does while the server runs: the control socket, the audit, trace events, metrics.
 
 pub(crate) mod access_counters;
 pub(crate) mod audit;
 pub(crate) mod blocks;
 pub mod control;
 pub(crate) mod counters;
+pub mod http;
 pub(crate) mod io_counters;
 mod latency;
+pub mod metrics;
 pub(crate) mod notices;
 pub(crate) mod trace;

@@ -1,9 +1,11 @@
-//! What a server has around it: the control socket, SIGHUP, rpcbind, portmap.
+//! What a server has around it: control and status socket, `/metrics`, SIGHUP, rpcbind, portmap.
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use nfs_io::groups;
 use nfs_server::Server;
 use nfs_server::exports::config::Config;
 use nfs_server::exports::reload::Reloader;
@@ -11,7 +13,9 @@ use nfs_server::host::portmap::Portmap;
 use nfs_server::host::rpcbind::Registration;
 use nfs_server::host::state_dir::StateDir;
 use nfs_server::host::systemd;
+use nfs_server::metrics;
 use nfs_server::operate::control::{ControlSocket, Controls};
+use nfs_server::operate::http::{HttpListener, Page, Routes};
 use tokio::signal::unix::Signal;
 use tokio::sync::Notify;
 use tokio::task::{JoinHandle, JoinSet};
@@ -25,6 +29,8 @@ const PORTMAP_PORT: u16 = 111;
 /// Sockets beside the server's own, bound before it starts so that a failure is one at once.
 pub(super) struct Doors {
     control: ControlSocket,
+    status: ControlSocket,
+    metrics: Option<HttpListener>,
     portmap: Option<Portmap>,
 }
 
@@ -36,6 +42,14 @@ impl Doors {
     ) -> anyhow::Result<Self> {
         let control = ControlSocket::bind(&state_dir.control_socket())
             .with_context(|| format!("control socket in {}", state_dir.path().display()))?;
+        let status = status_socket(config, state_dir)?;
+        let metrics = match config.server.metrics {
+            None => None,
+            Some(address) => {
+                let bound = HttpListener::bind(address).await;
+                Some(bound.with_context(|| format!("cannot answer /metrics on {address}"))?)
+            }
+        };
         let portmap = if config.server.portmap {
             let cure = "--portmap needs root and no rpcbind running; clients that are given the \
                         port need neither";
@@ -45,8 +59,49 @@ impl Doors {
         } else {
             None
         };
-        Ok(Self { control, portmap })
+        Ok(Self {
+            control,
+            status,
+            metrics,
+            portmap,
+        })
     }
+
+    /// Where `/metrics` is answered, if anywhere.
+    pub(super) fn metrics_addr(&self) -> io::Result<Option<SocketAddr>> {
+        self.metrics
+            .as_ref()
+            .map(HttpListener::local_addr)
+            .transpose()
+    }
+}
+
+/// The status socket, for the group that the configuration names.
+fn status_socket(config: &Config, state_dir: &StateDir) -> anyhow::Result<ControlSocket> {
+    let path = state_dir.status_socket();
+    let shown = path.display();
+    let Some(word) = &config.server.status_group else {
+        return ControlSocket::bind_status(&path, None)
+            .with_context(|| format!("status socket {shown}"));
+    };
+    let group = word.parse().ok().or_else(|| groups::group_id(word));
+    let group = group.with_context(|| {
+        format!("status_group: this machine has no group \"{word}\"; make it, or write another")
+    })?;
+    let bind = || {
+        let obstacle = state_dir.let_through(group)?;
+        if let Some(directory) = obstacle {
+            let directory = directory.display();
+            tracing::warn!(
+                "status_group: members of \"{word}\" cannot reach {shown}, since {directory} is closed to \
+                 them; open it (chmod o+x), or use a state_dir elsewhere"
+            );
+        }
+        anyhow::Ok(ControlSocket::bind_status(&path, Some(group))?)
+    };
+    bind().with_context(|| {
+        format!("status socket {shown} for group \"{word}\": a server without privileges can give it to its own groups only")
+    })
 }
 
 /// The tasks around a running server.
@@ -69,7 +124,18 @@ impl Around {
         let reloader = Arc::new(reloader(loaded, server, &set_level));
         let controls = Arc::new(controls(server, &reloader, drain, set_level));
         let mut tasks = JoinSet::new();
-        tasks.spawn(doors.control.serve(controls));
+        tasks.spawn(doors.control.serve(Arc::clone(&controls)));
+        tasks.spawn(doors.status.serve(controls));
+        if let Some(listener) = doors.metrics {
+            let server = Arc::clone(server);
+            tasks.spawn(
+                listener.serve(Routes::default().with("/metrics", move || Page {
+                    content_type: metrics::CONTENT_TYPE,
+                    body: metrics::prometheus(&server.metrics()).into(),
+                    security_policy: None,
+                })),
+            );
+        }
         // In the background: an rpcbind that does not answer must not hold us up.
         let register = config.server.rpcbind && doors.portmap.is_none();
         let registration = register.then(|| {
@@ -137,11 +203,13 @@ fn controls(
 ) -> Controls {
     let [for_status, for_exports, for_clients, for_trace, for_follow] =
         [(); 5].map(|()| Arc::clone(server));
-    let [for_io, for_change, for_why, for_audit] = [(); 4].map(|()| Arc::clone(server));
+    let [for_io, for_change, for_why, for_audit, for_metrics] =
+        [(); 5].map(|()| Arc::clone(server));
     let [for_block, for_unblock, for_disconnect, for_held] = [(); 4].map(|()| Arc::clone(server));
     let (reloader, drain) = (Arc::clone(reloader), Arc::clone(drain));
     Controls {
         status: Box::new(move || for_status.status()),
+        metrics: Box::new(move || for_metrics.metrics()),
         exports: Box::new(move || for_exports.exports()),
         clients: Box::new(move || for_clients.clients()),
         block: Box::new(move |order, asker| for_block.block(order, asker)),

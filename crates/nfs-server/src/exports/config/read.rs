@@ -12,7 +12,7 @@ use super::toml_section::{Findings, Item, Section};
 use super::{
     ANONYMOUS_ID_DEFAULT, Access, Allowance, AuditTo, Audited, ClientConfig, Config, Confine,
     Durability, EngineChoice, ExportConfig, LogLevel, ServerConfig, SquashKind, check_directory,
-    check_pseudo, export_id, from_word, loopback_nets, parse_listen, parse_net,
+    check_pseudo, export_id, from_word, loopback_nets, parse_listen, parse_metrics, parse_net,
 };
 use crate::exports::policy::show_size;
 use crate::exports::versions::{NfsVersion, Versions};
@@ -36,6 +36,8 @@ const SERVER_KEYS: &[&str] = &[
     "log",
     "log_json",
     "audit_to",
+    "metrics",
+    "status_group",
     "confine",
     "confine_beneath",
 ];
@@ -164,11 +166,34 @@ fn server(table: &DeTable<'_>, findings: &mut Findings<'_>) -> ServerConfig {
         audit_to: section
             .choice("audit_to", AuditTo::WORDS, findings)
             .unwrap_or(default.audit_to),
+        metrics: metrics(&section, findings),
+        status_group: status_group(&section, findings),
         confine: section
             .choice("confine", Confine::WORDS, findings)
             .unwrap_or(default.confine),
         confine_beneath: confine_beneath(&section, findings),
     }
+}
+
+fn metrics(section: &Section<'_>, findings: &mut Findings<'_>) -> Option<SocketAddr> {
+    let item = section.string("metrics", findings)?;
+    match parse_metrics(item.value) {
+        Ok(address) => Some(address),
+        Err(message) => {
+            findings.add(&item.span, message);
+            None
+        }
+    }
+}
+
+fn status_group(section: &Section<'_>, findings: &mut Findings<'_>) -> Option<String> {
+    let item = section.string("status_group", findings)?;
+    let length = item.value.len();
+    if length == 0 || length > limits::GROUP_NAME_BYTES_MAX || item.value.contains('\0') {
+        let message = "\"status_group\" is no name of a group; write one that `getent group` shows, or its number";
+        findings.add(&item.span, message);
+    }
+    Some(item.value.to_owned())
 }
 
 /// How long a lease and a grace period of NFSv4 last, in seconds.

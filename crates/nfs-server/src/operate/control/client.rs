@@ -11,7 +11,7 @@ use std::time::Duration;
 use rustix::fs::{Mode, OFlags};
 use serde::de::DeserializeOwned;
 
-use super::messages::{Command, Reply, Request, VERSION};
+use super::messages::{Command, ErrorKind, Reply, Request, VERSION};
 use crate::limits;
 use crate::operate::audit::AuditLine;
 use crate::operate::trace::{FollowRequest, TraceLine};
@@ -46,6 +46,9 @@ pub enum ControlError {
     /// The server refuses; the text says why, with the cure.
     #[error("{0}")]
     Refused(String),
+    /// The socket is the status socket, and the command is not one that only looks; the text says the cure.
+    #[error("{0}")]
+    ReadOnly(String),
 }
 
 /// Sends one command to the socket at `path` and waits for the answer. `T` is what the command
@@ -145,7 +148,10 @@ fn ask<T: DeserializeOwned>(
     // First the frame, then what is in it: an answer of `null` is an answer too.
     let reply: Reply<serde_json::Value> = serde_json::from_slice(&answer).map_err(foreign)?;
     if let Some(message) = reply.error {
-        return Err(ControlError::Refused(message));
+        return Err(match reply.kind {
+            Some(ErrorKind::ReadOnly) => ControlError::ReadOnly(message),
+            None => ControlError::Refused(message),
+        });
     }
     let ok = serde_json::from_value(reply.ok.unwrap_or_default()).map_err(foreign)?;
     Ok((ok, reader))

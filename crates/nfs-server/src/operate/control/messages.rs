@@ -35,6 +35,8 @@ pub struct Request {
 pub enum Command {
     /// Asks for the state of the server: a [`Status`].
     Status,
+    /// Asks for all figures of the moment: a [`Snapshot`](crate::metrics::Snapshot).
+    Metrics,
     /// Asks what is served: a list of [`ExportStatus`].
     Exports,
     /// Asks who is connected: a list of [`ClientStatus`].
@@ -71,6 +73,41 @@ pub enum Command {
     AuditFollow,
 }
 
+impl Command {
+    /// Whether the command asks for figures and settings and no more: it changes nothing, tells no names of files,
+    /// and costs the server no more than its answer. Only such commands are answered on the status socket.
+    #[must_use]
+    pub const fn only_looks(&self) -> bool {
+        match self {
+            Self::Status
+            | Self::Metrics
+            | Self::Exports
+            | Self::Clients
+            | Self::Blocked
+            | Self::Held(HeldQuery::Grace | HeldQuery::Clients(_))
+            | Self::Io(_)
+            | Self::Trace(TraceChange::List) => true,
+            Self::Block(_)
+            | Self::Unblock(_)
+            | Self::Disconnect(_)
+            | Self::Held(
+                HeldQuery::EndGrace
+                | HeldQuery::Expire(_)
+                | HeldQuery::Opens(_)
+                | HeldQuery::Locks(_),
+            )
+            | Self::Reload
+            | Self::Drain
+            | Self::LogLevel(_)
+            | Self::IoSet(_)
+            | Self::IoWhy(_)
+            | Self::Trace(TraceChange::On(_) | TraceChange::Off(_))
+            | Self::TraceFollow(_)
+            | Self::AuditFollow => false,
+        }
+    }
+}
+
 /// What is to become of the trace in the server's log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -94,6 +131,17 @@ pub struct Reply<T> {
     /// What is wrong and what to do about it, where the command failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// Why the command failed, where a program is to know.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<ErrorKind>,
+}
+
+/// Why a command failed, as far as programs tell it from other failures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ErrorKind {
+    /// The command changes something or tells names of files, and came over the status socket.
+    ReadOnly,
 }
 
 /// The state of the server.

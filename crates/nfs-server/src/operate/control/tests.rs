@@ -6,6 +6,7 @@ use std::sync::Mutex;
 use super::*;
 use crate::exports::ExportTable;
 use crate::exports::config::{Config, ExportConfig, ServerConfig};
+use crate::operate::metrics::{Builder, EXPORTS};
 use crate::operate::trace::{About, CallId, Event, Trace};
 
 /// What the controls were told.
@@ -19,6 +20,11 @@ fn controls(told: &Told) -> Controls {
             pid: 42,
             exports: 1,
             ..Status::default()
+        }),
+        metrics: Box::new(|| {
+            let mut builder = Builder::default();
+            builder.number(&EXPORTS, &[], 1);
+            builder.build()
         }),
         exports: Box::new(|| {
             let exports = vec![ExportConfig::new("/srv", "/a")];
@@ -458,4 +464,104 @@ fn the_end_of_the_server_ends_a_follower() {
     let outcome = follow(&path, read_done(), begun, |_| ControlFlow::Break(()));
     assert!(outcome.unwrap().is_none());
     server.join().unwrap();
+}
+
+/// Runs `ask` on another thread against a status socket below `path`.
+async fn with_status_socket<T: Send + 'static>(
+    path: PathBuf,
+    group: Option<u32>,
+    told: &Told,
+    ask: impl FnOnce(PathBuf) -> T + Send + 'static,
+) -> T {
+    let socket = ControlSocket::bind_status(&path, group).unwrap();
+    let server = tokio::spawn(socket.serve(Arc::new(controls(told))));
+    let answer = tokio::task::spawn_blocking(move || ask(path))
+        .await
+        .unwrap();
+    server.abort();
+    answer
+}
+
+/// One command of each kind.
+fn all_commands() -> Vec<Command> {
+    let held = |query| Command::Held(query);
+    let text = || "10.0.0.1".to_owned();
+    vec![
+        Command::Status,
+        Command::Metrics,
+        Command::Exports,
+        Command::Clients,
+        Command::Block(BlockOrder {
+            net: text(),
+            minutes: None,
+        }),
+        Command::Blocked,
+        Command::Unblock(text()),
+        Command::Disconnect(text()),
+        held(HeldQuery::Grace),
+        held(HeldQuery::EndGrace),
+        held(HeldQuery::Clients(Page::default())),
+        held(HeldQuery::Opens(Page::default())),
+        held(HeldQuery::Locks(Page::default())),
+        held(HeldQuery::Expire(text())),
+        Command::Reload,
+        Command::Drain,
+        Command::LogLevel(LogLevel::Debug),
+        Command::Io(IoQuery {
+            export: Some(text()),
+        }),
+        Command::IoSet(IoOrder::default()),
+        Command::IoWhy(WhyQuery {
+            file: text(),
+            op: "read".to_owned(),
+            offset: 0,
+            size: None,
+            client: None,
+            stable: "unstable".to_owned(),
+            open: None,
+            deny: None,
+        }),
+        Command::Trace(TraceChange::On(vec!["all".to_owned()])),
+        Command::Trace(TraceChange::Off(Vec::new())),
+        Command::Trace(TraceChange::List),
+        Command::TraceFollow(FollowRequest::default()),
+        Command::AuditFollow,
+    ]
+}
+
+#[tokio::test]
+async fn the_status_socket_shows_and_changes_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let told = Told::default();
+    let path = directory.path().join("status.sock");
+    with_status_socket(path, None, &told, |path| {
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        let (mut shown, mut refused) = (0, 0);
+        for command in all_commands() {
+            let looks = command.only_looks();
+            match request::<serde_json::Value>(&path, command.clone()) {
+                Err(ControlError::ReadOnly(_)) if !looks => refused += 1,
+                Ok(_) if looks => shown += 1,
+                other => panic!("{command:?}: {other:?}"),
+            }
+        }
+        assert_eq!((shown, refused), (9, 16));
+    })
+    .await;
+    let told: Vec<String> = told.lock().unwrap().clone();
+    let listed = format!("{:?}", TraceChange::List);
+    assert_eq!(told, [listed], "nothing else reached the controls");
+}
+
+#[tokio::test]
+async fn the_status_socket_is_for_its_group() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("status.sock");
+    let group = rustix::process::getegid().as_raw();
+    let socket = ControlSocket::bind_status(&path, Some(group)).unwrap();
+    let metadata = path.metadata().unwrap();
+    let gid = std::os::unix::fs::MetadataExt::gid(&metadata);
+    assert_eq!((metadata.permissions().mode() & 0o777, gid), (0o660, group));
+    drop(socket);
+    assert!(!path.exists());
 }

@@ -1,0 +1,238 @@
+//! A small HTTP server for figures: `/metrics`, and the page of `penstock serve --web`.
+//!
+//! It answers GET and HEAD of a few fixed paths, each by a function that is handed in, and nothing else: no
+//! query, no body, one request for each connection. A hostile peer costs a place among
+//! [`limits::HTTP_CONNECTIONS_MAX`], of which one host may have a quarter, for at most
+//! [`limits::HTTP_SECONDS_MAX`]; answers are made one at a time, on a thread that may block, so that neither the
+//! shards nor whoever accepts NFS connections wait for them.
+//!
+//! Where it listens on loopback a name in `Host` other than `localhost` is refused: that is how a page of
+//! another site would have a browser read what is served here (DNS rebinding).
+
+use std::convert::Infallible;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::header::{self, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+
+use crate::limits;
+use crate::slots::peers::{Entered, Peers};
+
+/// The body of an answer, with what it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// Media type of the body.
+    pub content_type: &'static str,
+    /// What is sent.
+    pub body: Bytes,
+    /// The policy that a browser is to hold the page to (`Content-Security-Policy`), for pages.
+    pub security_policy: Option<&'static str>,
+}
+
+/// Makes the answer of one path; may block.
+type Answer = Box<dyn Fn() -> Page + Send + Sync>;
+
+/// Which paths are answered, and how.
+#[derive(Default)]
+pub struct Routes(Vec<(&'static str, Answer)>);
+
+impl Routes {
+    /// The same routes and one more: GET of exactly `path` is answered with what `answer` makes.
+    #[must_use]
+    pub fn with(
+        mut self,
+        path: &'static str,
+        answer: impl Fn() -> Page + Send + Sync + 'static,
+    ) -> Self {
+        self.0.push((path, Box::new(answer)));
+        self
+    }
+}
+
+/// A bound socket that is not served yet.
+#[derive(Debug)]
+pub struct HttpListener(TcpListener);
+
+impl HttpListener {
+    /// Binds `address`; port 0 takes a free one. Must be called on a tokio runtime.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub async fn bind(address: SocketAddr) -> io::Result<Self> {
+        TcpListener::bind(address).await.map(Self)
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.0.local_addr()
+    }
+
+    /// Answers requests until the future is dropped.
+    pub async fn serve(self, routes: Routes) {
+        let peers = Arc::new(Peers::new(limits::HTTP_CONNECTIONS_MAX));
+        let served = Arc::new(Served {
+            routes,
+            turn: Semaphore::new(1),
+        });
+        loop {
+            match self.0.accept().await {
+                Ok((stream, peer)) => {
+                    let Some(entered) = peers.enter(peer.ip()) else {
+                        continue;
+                    };
+                    let served = Arc::clone(&served);
+                    tokio::spawn(async move {
+                        let seconds = Duration::from_secs(limits::HTTP_SECONDS_MAX);
+                        // How a stranger's connection ends is not worth a word.
+                        tokio::select! {
+                            _ = tokio::time::timeout(seconds, converse(stream, &entered, served)) => {}
+                            () = entered.displaced() => {}
+                        }
+                    });
+                }
+                // Out of descriptors, for the most part: to try again at once would spin.
+                Err(_) => tokio::time::sleep(Duration::from_secs(1)).await,
+            }
+        }
+    }
+}
+
+/// What all connections of a listener share.
+struct Served {
+    routes: Routes,
+    /// Answers are made one at a time.
+    turn: Semaphore,
+}
+
+async fn converse(stream: TcpStream, entered: &Entered, served: Arc<Served>) -> hyper::Result<()> {
+    let is_loopback = stream
+        .local_addr()
+        .is_ok_and(|local| local.ip().to_canonical().is_loopback());
+    let service = service_fn(|request: Request<Incoming>| {
+        entered.moved();
+        let served = Arc::clone(&served);
+        async move { Ok::<_, Infallible>(answer(&request, is_loopback, served).await) }
+    });
+    http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(Duration::from_secs(limits::HTTP_SECONDS_MAX))
+        .max_buf_size(limits::HTTP_HEAD_BYTES_MAX)
+        .max_headers(limits::HTTP_HEADERS_MAX)
+        .keep_alive(false)
+        .serve_connection(TokioIo::new(stream), service)
+        .await
+}
+
+async fn answer(
+    request: &Request<Incoming>,
+    is_loopback: bool,
+    served: Arc<Served>,
+) -> Response<Full<Bytes>> {
+    if is_loopback && !is_named_locally(request) {
+        return refusal(
+            StatusCode::MISDIRECTED_REQUEST,
+            "this is served to this machine only: ask by address, or by the name localhost\n",
+        );
+    }
+    if ![Method::GET, Method::HEAD].contains(request.method()) {
+        let mut refused = refusal(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "only GET is answered here\n",
+        );
+        let allow = HeaderValue::from_static("GET, HEAD");
+        refused.headers_mut().insert(header::ALLOW, allow);
+        return refused;
+    }
+    let path = request.uri().path();
+    let Some(route) = served.routes.0.iter().position(|(known, _)| *known == path) else {
+        let known: String = served
+            .routes
+            .0
+            .iter()
+            .map(|(known, _)| format!("{known}\n"))
+            .collect();
+        return refusal(
+            StatusCode::NOT_FOUND,
+            &format!("what is served here:\n{known}"),
+        );
+    };
+    let made = {
+        // Never closed.
+        let _turn = served.turn.acquire().await;
+        let served = Arc::clone(&served);
+        tokio::task::spawn_blocking(move || served.routes.0.get(route).map(|(_, make)| make()))
+            .await
+    };
+    match made {
+        Ok(Some(page)) => response(StatusCode::OK, page),
+        Ok(None) | Err(_) => {
+            tracing::error!(path, "making an answer for HTTP failed");
+            refusal(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "the server failed; see its log\n",
+            )
+        }
+    }
+}
+
+/// Whether the request names this machine by an address or as localhost; one without a name does, too.
+fn is_named_locally(request: &Request<Incoming>) -> bool {
+    let named = match request.uri().authority() {
+        Some(authority) => Some(authority.as_str()),
+        None => match request.headers().get(header::HOST) {
+            None => return true,
+            Some(host) => host.to_str().ok(),
+        },
+    };
+    let Some(named) = named else { return false };
+    let host = match named.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
+        Some(_) | None => named,
+    };
+    let bare = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'));
+    host.eq_ignore_ascii_case("localhost") || bare.unwrap_or(host).parse::<IpAddr>().is_ok()
+}
+
+fn refusal(status: StatusCode, text: &str) -> Response<Full<Bytes>> {
+    let page = Page {
+        content_type: "text/plain; charset=utf-8",
+        body: Bytes::copy_from_slice(text.as_bytes()),
+        security_policy: None,
+    };
+    response(status, page)
+}
+
+fn response(status: StatusCode, page: Page) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(page.body));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    let content_type = HeaderValue::from_static(page.content_type);
+    headers.insert(header::CONTENT_TYPE, content_type);
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    let no_sniffing = HeaderValue::from_static("nosniff");
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, no_sniffing);
+    if let Some(policy) = page.security_policy {
+        let policy = HeaderValue::from_static(policy);
+        headers.insert(header::CONTENT_SECURITY_POLICY, policy);
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests;

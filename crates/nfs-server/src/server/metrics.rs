@@ -1,0 +1,49 @@
+//! The figures of the whole server at one moment.
+
+use std::sync::atomic::Ordering;
+
+use nfs_io::Budget;
+
+use super::Server;
+use crate::operate::metrics::{
+    BUFFER_BYTES, BUILD_INFO, Builder, CONNECTIONS, EXPORTS, Snapshot, UPTIME,
+};
+
+impl Server {
+    /// All figures of the moment. It asks other threads for nothing: what it reads is counted while calls are served.
+    #[must_use]
+    pub fn metrics(&self) -> Snapshot {
+        let mut into = Builder::default();
+        into.number(&BUILD_INFO, &[env!("CARGO_PKG_VERSION")], 1);
+        into.number(&UPTIME, &[], self.started.elapsed().as_secs_f64());
+        let exports = self.service.vfs.trees.load().table.exports().len();
+        into.number(&EXPORTS, &[], exports as u64);
+        let counters = &self.service.counters;
+        let connections = counters.connections.load(Ordering::Relaxed);
+        into.number(&CONNECTIONS, &[], connections);
+        counters.measure(&mut into);
+        for row in self.io() {
+            row.measure(&mut into);
+        }
+        let budgets = [
+            ("receive", &self.facts.budget),
+            ("send", &self.facts.send_budget),
+        ];
+        for (direction, budget) in budgets {
+            measure_budget(&mut into, direction, budget);
+        }
+        into.counters(&self.counters());
+        into.build()
+    }
+}
+
+fn measure_budget(into: &mut Builder, direction: &str, budget: &Budget) {
+    let states = [
+        ("in-use", budget.in_use()),
+        ("peak", budget.peak()),
+        ("limit", budget.total()),
+    ];
+    for (state, bytes) in states {
+        into.number(&BUFFER_BYTES, &[direction, state], bytes);
+    }
+}
