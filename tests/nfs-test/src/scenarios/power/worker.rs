@@ -68,6 +68,11 @@ impl Act {
         Self::Read,
     ];
 
+    /// Whether the act sends WRITEs.
+    pub(super) fn writes(self) -> bool {
+        Self::DATA.contains(&self) && self != Self::Read
+    }
+
     /// The acts that move no file's bytes.
     pub(super) const OTHER: &[Self] = &[
         Self::CreateUnchecked,
