@@ -8,7 +8,7 @@
 //! - [`budget`], [`buffer`], [`pool`]: bounded memory and bounded threads; [`promptness`]: which threads run first.
 //! - [`turns`], [`shares`], [`lanes`]: who gets what of something that many clients want.
 //! - [`confine`]: what the process gives up of itself.
-//! - [`peer`], [`groups`]: who is at the other end of a connection, and which groups they are in.
+//! - [`peer`], [`accounts`]: who is at the other end of a connection, and what the user database says of them.
 //! - [`op`], [`engine`], [`plan`], [`probe`]: reads, writes and flushes as values, executed by an
 //!   io_uring ring or by the thread pool with the same results.
 //! - [`auto`], [`memory`]: which way of moving bytes suits a file, and what that depends on around it.
@@ -23,6 +23,7 @@
 )]
 #![deny(clippy::undocumented_unsafe_blocks)]
 
+pub mod accounts;
 pub mod auto;
 pub mod budget;
 pub mod buffer;
@@ -36,7 +37,6 @@ pub mod faults;
 mod faults;
 pub mod fs;
 pub mod glob;
-pub mod groups;
 pub mod heap;
 pub mod identity;
 pub mod lanes;

@@ -87,10 +87,10 @@ pub const RING_DROP_SECONDS: u64 = 3;
 
 /// Most groups of one user that are asked for.
 pub const GROUPS_PER_USER_MAX: usize = 1024;
-/// Bytes for one entry of the user database.
-pub const PASSWD_BYTES_MAX: usize = 16 << 10;
-/// Bytes for one entry of the group database, which has the names of all its members.
-pub const GROUP_ENTRY_BYTES_MAX: usize = 1 << 20;
+/// Bytes for one entry of the user database, at first.
+pub const ACCOUNT_BYTES_USUAL: usize = 16 << 10;
+/// Most bytes for one entry of the user database: a group's names all its members.
+pub const ACCOUNT_BYTES_MAX: usize = 1 << 20;
 
 /// Most segments of one [`crate::plan::Plan`]: an unaligned head, an aligned middle, a tail.
 pub const SEGMENTS_MAX: usize = 3;

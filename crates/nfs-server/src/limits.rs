@@ -195,8 +195,9 @@ pub const XATTR_MEMORY_BYTES: u64 = 4 * (64 << 10);
 /// Most entries (ACEs) of an ACL that is set; more are NFS4ERR_FBIG. Each becomes an entry of a POSIX ACL at most, so that
 /// what was set can be read again.
 pub const ACES_MAX: usize = nfs_io::limits::POSIX_ACL_ENTRIES_MAX - 4;
-/// Longest name of somebody in an ACL, bytes: a number in decimal. A longer one is NFS4ERR_BADOWNER.
-pub const ACE_WHO_BYTES_MAX: usize = 10;
+/// Most users and groups of an ACL that are sent by their names; those of a longer one are sent as numbers, so that
+/// names take no more memory than [`ACL_MEMORY_BYTES`].
+pub const ACES_NAMED_MAX: usize = 256;
 /// Memory that the answer to a GETATTR takes which asks for an ACL, bytes: two POSIX ACLs of as many entries as are read,
 /// each told in two entries of 32 bytes, and their copies on the way into the reply.
 pub const ACL_MEMORY_BYTES: u64 = 512 << 10;
@@ -471,10 +472,40 @@ pub const FIRST_USES_MAX: usize = 8192;
 pub const EXPORTS_PER_CONNECTION_NOTED_MAX: usize = 16;
 /// Bytes of a path that a client sent which a line of the log shows.
 pub const NOTICE_PATH_BYTES_MAX: usize = 200;
-/// Users whose group list is remembered.
-pub const GROUP_LISTS_MAX: usize = 4096;
-/// Seconds for which a user's group list is remembered.
-pub const GROUP_LIST_SECONDS: u64 = 300;
+/// Answers of the user database that are remembered: names, numbers and group lists. Some 100 bytes each, and 4 KiB at
+/// most for the groups of a user.
+pub const ACCOUNTS_MAX: usize = 16 << 10;
+/// Answers that say that there is no such user or group.
+pub const ACCOUNTS_UNKNOWN_MAX: usize = 4096;
+/// Seconds for which an answer of the user database is remembered.
+pub const ACCOUNT_SECONDS: u64 = 300;
+/// Seconds for which it is remembered that there is no such user or group: somebody may be about to make it.
+pub const ACCOUNT_UNKNOWN_SECONDS: u64 = 60;
+/// Seconds for which the user database is not asked again what it could not be asked.
+pub const ACCOUNT_FAILED_SECONDS: u64 = 5;
+/// How long a name that is only shown is gone by while it is asked for anew, as a multiple of the time for which it is
+/// remembered.
+pub const ACCOUNT_STALE_TIMES: u32 = 12;
+/// Questions to the user database that may be under way, those that wait for a thread too.
+pub const ACCOUNTS_ASKED_MAX: u64 = 8192;
+/// How many of those one host may have, as a multiple of what this leaves free: half of all where it is alone.
+pub const ACCOUNTS_ASKED_TIMES_FREE_MAX: u32 = 1;
+/// Seconds that a call waits for the user database where it cannot be answered without: then the client is told to come
+/// again.
+pub const ACCOUNT_WAIT_SECONDS_MAX: u64 = 5;
+/// Milliseconds that a call waits for a name that it can send the number for.
+pub const ACCOUNT_NAME_WAIT_MS_MAX: u64 = 1000;
+/// Names of owners that one answer asks the user database for, at most; what is beyond is sent as numbers.
+pub const OWNERS_ASKED_PER_ANSWER_MAX: usize = 1024;
+/// Longest name of a user or group that is sent, bytes; one with a longer name is sent as a number. Linux's tools make
+/// none of more than 32.
+pub const OWNER_NAME_BYTES_MAX: usize = 64;
+/// Longest number of a user or group in decimal, bytes; a longer one is NFS4ERR_BADOWNER.
+pub const OWNER_NUMBER_BYTES_MAX: usize = 10;
+/// Longest `idmap_domain`, bytes.
+pub const IDMAP_DOMAIN_BYTES_MAX: usize = 64;
+/// Longest owner that is taken, bytes, a name with its domain; a longer one is NFS4ERR_BADOWNER.
+pub const OWNER_BYTES_MAX: usize = 256 + IDMAP_DOMAIN_BYTES_MAX;
 // The control socket.
 
 /// Longest request on the control socket, in bytes.

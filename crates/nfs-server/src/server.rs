@@ -662,8 +662,9 @@ pub(crate) fn make_service(
         versions,
         states: states.map(Arc::new),
         lines: Arc::default(),
-        groups: Arc::default(),
+        accounts: Arc::default(),
         server_groups: config.server.server_groups,
+        idmap_domain: config.server.idmap_domain.as_deref().map(Arc::from),
     })
 }
 

@@ -365,7 +365,7 @@ fn the_server_may_know_a_users_groups_better() {
         skip!("acting as other users needs root");
     }
     // A user of every Debian with a group list of its own; one that the database does not know.
-    let groups = nfs_io::groups::group_list(1).unwrap_or_default();
+    let groups = nfs_io::accounts::group_list(1).unwrap().unwrap_or_default();
     let Some(own) = groups.first().copied() else {
         skip!("uid 1 has no groups in this system's database");
     };

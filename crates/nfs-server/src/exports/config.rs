@@ -80,6 +80,9 @@ pub struct ServerConfig {
     /// Take a user's groups from this machine's group database instead of the (at most 16) groups
     /// that AUTH_SYS carries.
     pub server_groups: bool,
+    /// The domain of the names by which NFSv4 calls users and groups (`name@domain`, RFC 8881 §5.9); `None` calls them
+    /// by their numbers.
+    pub idmap_domain: Option<String>,
     /// Believe programs of this machine who they say they are, root included, instead of asking the
     /// kernel whose they are.
     pub trust_loopback: bool,
@@ -115,6 +118,7 @@ impl Default for ServerConfig {
             portmap: false,
             rpcbind: true,
             server_groups: false,
+            idmap_domain: None,
             trust_loopback: false,
             log: LogLevel::Info,
             log_json: false,

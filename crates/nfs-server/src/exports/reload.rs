@@ -161,6 +161,7 @@ fn needs_restart(old: &ServerConfig, new: &ServerConfig) -> Vec<String> {
         ("portmap", old.portmap != new.portmap),
         ("rpcbind", old.rpcbind != new.rpcbind),
         ("server_groups", old.server_groups != new.server_groups),
+        ("idmap_domain", old.idmap_domain != new.idmap_domain),
         ("trust_loopback", old.trust_loopback != new.trust_loopback),
         ("log_json", old.log_json != new.log_json),
         ("audit_to", old.audit_to != new.audit_to),

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use nfs_io::identity::ServerIdentity;
-use nfs_io::{BufferPool, Creds, Lane, LocalUid};
+use nfs_io::{BufferPool, Creds, LocalUid, Sharer};
 use parking_lot::Mutex;
 
 use crate::exports::policy::OpenAs;
@@ -12,8 +12,8 @@ use crate::exports::{ClientRule, Export, PRIVILEGED_PORT, Refused, Versions, Wir
 use crate::front::first_uses::FirstUses;
 use crate::front::mount3::MountList;
 use crate::front::pace::Paces;
+use crate::host::accounts::{self, Accounts, Answer, Question};
 use crate::host::call_notes::NotedCall;
-use crate::host::groups::GroupLists;
 use crate::limits;
 use crate::operate::audit::Audit;
 use crate::operate::blocks::BlockList;
@@ -49,9 +49,12 @@ pub(crate) struct Service {
     pub(crate) states: Option<Arc<States>>,
     /// The connections over which clients may be called.
     pub(crate) lines: Arc<Lines>,
-    pub(crate) groups: Arc<GroupLists>,
+    /// What the machine's user database says.
+    pub(crate) accounts: Arc<Accounts>,
     /// Use the server's own group list of a uid instead of the one in AUTH_SYS.
     pub(crate) server_groups: bool,
+    /// The domain of names that stand for users and groups in NFSv4; without it they are numbers.
+    pub(crate) idmap_domain: Option<Arc<str>>,
 }
 
 impl Service {
@@ -168,14 +171,32 @@ impl Service {
 
     /// The groups of a user as this machine's user database has them, the primary one first; none for
     /// whom it does not know.
-    async fn own_groups(&self, caller: &Caller, uid: u32) -> Result<Vec<u32>> {
-        if let Some(gids) = self.groups.recent(uid) {
+    async fn own_groups(&self, caller: &Caller, uid: u32) -> Result<Arc<[u32]>> {
+        let question = Question::Groups(uid);
+        if let Some(Answer::Groups(gids)) = self.accounts.recall(&question) {
             return Ok(gids);
         }
-        let groups = Arc::clone(&self.groups);
-        // A lane of its own: no file system has this number.
-        let queue = caller.queue(Lane(u64::MAX));
-        self.vfs.blocking(queue, move || groups.ask(uid)).await
+        let asked = [question];
+        // Late or not: what is known by now counts.
+        let _late = self.learn(caller, &asked).await;
+        match asked
+            .first()
+            .and_then(|question| self.accounts.recall(question))
+        {
+            Some(Answer::Groups(gids)) => Ok(gids),
+            Some(Answer::Unknown) => Ok(Arc::default()),
+            _ => Err(Error::Busy),
+        }
+    }
+
+    /// Sees to it that the answers of the user database are known, as far as they come in time.
+    pub(crate) async fn learn(
+        &self,
+        caller: &Caller,
+        questions: &[Question],
+    ) -> core::result::Result<(), accounts::Late> {
+        let by = (caller.queue(accounts::LANE), Sharer::of(caller.addr));
+        self.accounts.learn(&self.vfs.pool, by, questions).await
     }
 }
 

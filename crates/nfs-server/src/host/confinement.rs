@@ -26,8 +26,8 @@ pub struct Needs {
     pub own: Vec<PathBuf>,
     /// Directories of its own where it only reads, as the one of the configuration file.
     pub read: Vec<PathBuf>,
-    /// It takes every user's groups from the machine's user database, which may be of a kind whose
-    /// files and libraries only the machine's administrator knows.
+    /// It takes every user's groups, or the names of users, from the machine's user database, which may be of a kind
+    /// whose files and libraries only the machine's administrator knows.
     pub user_database: bool,
     /// One of its listeners is in another network namespace, and who connects there has to be asked
     /// for in it. Takes `CAP_SYS_ADMIN`, `CAP_NET_ADMIN` and setns(2).
@@ -224,7 +224,9 @@ fn stay_in_places(needs: &Needs, by_handles: bool) -> (Part, Allowed) {
         .collect();
     let mut detail = shown.join(" ");
     let read = if needs.user_database {
-        detail.push_str(" (reading is free: server_groups asks the machine's user database)");
+        detail.push_str(
+            " (reading is free: server_groups and idmap_domain ask the machine's user database)",
+        );
         None
     } else {
         Some(

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use nfs_io::groups;
+use nfs_io::accounts;
 use nfs_server::Server;
 use nfs_server::exports::config::Config;
 use nfs_server::exports::reload::Reloader;
@@ -84,7 +84,11 @@ fn status_socket(config: &Config, state_dir: &StateDir) -> anyhow::Result<Contro
         return ControlSocket::bind_status(&path, None)
             .with_context(|| format!("status socket {shown}"));
     };
-    let group = word.parse().ok().or_else(|| groups::group_id(word));
+    let group = match word.parse() {
+        Ok(number) => Some(number),
+        Err(_) => accounts::group_id(word.as_bytes())
+            .context("status_group: the machine's group database does not answer")?,
+    };
     let group = group.with_context(|| {
         format!("status_group: this machine has no group \"{word}\"; make it, or write another")
     })?;

@@ -33,7 +33,7 @@ pub(super) fn enter(
             .collect(),
         own: vec![state_dir.path().to_owned()],
         read: directories_of(config.file.as_deref()),
-        user_database: server.server_groups,
+        user_database: server.server_groups || server.idmap_domain.is_some(),
         network_namespaces: listeners.iter().any(Asker::asks_elsewhere),
     });
     let missing = parts

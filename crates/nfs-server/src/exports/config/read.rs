@@ -32,6 +32,7 @@ const SERVER_KEYS: &[&str] = &[
     "portmap",
     "rpcbind",
     "server_groups",
+    "idmap_domain",
     "trust_loopback",
     "log",
     "log_json",
@@ -154,6 +155,7 @@ fn server(table: &DeTable<'_>, findings: &mut Findings<'_>) -> ServerConfig {
         server_groups: section
             .boolean("server_groups", findings)
             .unwrap_or(default.server_groups),
+        idmap_domain: idmap_domain(&section, findings),
         trust_loopback: section
             .boolean("trust_loopback", findings)
             .unwrap_or(default.trust_loopback),
@@ -296,6 +298,25 @@ fn state_dir(section: &Section<'_>, findings: &mut Findings<'_>) -> Option<PathB
         findings.add(&item.span, message);
     }
     Some(path)
+}
+
+/// The domain of the names of users and groups, as a host's name is written.
+fn idmap_domain(section: &Section<'_>, findings: &mut Findings<'_>) -> Option<String> {
+    let item = section.string("idmap_domain", findings)?;
+    let domain = item.value;
+    let is_label = |label: &str| {
+        let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+        !label.is_empty() && label.bytes().all(is_part)
+    };
+    let most = limits::IDMAP_DOMAIN_BYTES_MAX;
+    if domain.len() > most || !domain.split('.').all(is_label) {
+        let message = format!(
+            "idmap_domain {domain:?} is no domain of letters, digits and hyphens between dots, of at most {most} \
+             bytes; write what clients have as Domain in /etc/idmapd.conf, as \"example.org\""
+        );
+        findings.add(&item.span, message);
+    }
+    Some(domain.to_owned())
 }
 
 /// A list of versions of NFS, which is not to be empty.

@@ -44,6 +44,7 @@ grace_seconds = 45
 portmap = true
 rpcbind = false
 server_groups = true
+idmap_domain = "example.org"
 trust_loopback = true
 log = "debug"
 log_json = true
@@ -93,6 +94,7 @@ mode = 2
     assert_eq!(config.server.engine, EngineChoice::Threads);
     assert_eq!(config.server.log, LogLevel::Debug);
     assert!(config.server.portmap && !config.server.rpcbind && config.server.server_groups);
+    assert_eq!(config.server.idmap_domain.as_deref(), Some("example.org"));
     assert!(config.server.trust_loopback);
     assert_eq!(config.server.versions.to_string(), "3, 4.1");
     assert!(config.server.log_json);
@@ -514,4 +516,22 @@ fn a_rule_whose_versions_are_not_answered_is_worth_a_word() {
     );
     let served = format!("[server]\nversions = [\"4.1\"]\n{text}");
     assert_eq!(parse(&served).unwrap().warnings(), [""; 0]);
+}
+
+#[test]
+fn a_domain_of_names_is_written_as_a_hosts_name() {
+    let parsed = |domain: &str| {
+        parse(&format!(
+            "[server]\nidmap_domain = \"{domain}\"\n[[export]]\npath = \"DIR\"\n"
+        ))
+    };
+    for domain in ["example.org", "localdomain", "a-b.c_d.x1"] {
+        let config = parsed(domain).unwrap();
+        assert_eq!(config.server.idmap_domain.as_deref(), Some(domain));
+    }
+    let long = "a".repeat(limits::IDMAP_DOMAIN_BYTES_MAX + 1);
+    for domain in ["", ".", "a..b", "a@b", "a b", "a.org.", "\u{e4}.org", &long] {
+        let error = parsed(domain).unwrap_err().to_string();
+        assert!(error.contains("idmapd.conf"), "{error}");
+    }
 }

@@ -13,7 +13,7 @@ use nfs_wire::nfs4::{
     ACE4_WRITE_ACL, ACE4_WRITE_ATTRIBUTES, ACE4_WRITE_DATA, Nfsace4, Nfsstat4, Utf8str,
 };
 
-use super::attributes::number;
+use crate::host::accounts::Kind;
 use crate::limits;
 use crate::vfs::Acls;
 
@@ -39,6 +39,17 @@ enum Who {
     Everyone,
     User(u32),
     Group(u32),
+}
+
+impl Ace {
+    /// The user or group that it is about, if it has a number.
+    pub(super) const fn whom(&self) -> Option<(Kind, u32)> {
+        match self.who {
+            Who::Owner | Who::OwningGroup | Who::Everyone => None,
+            Who::User(id) => Some((Kind::User, id)),
+            Who::Group(id) => Some((Kind::Group, id)),
+        }
+    }
 }
 
 /// The entries that say what POSIX ACLs say.
@@ -86,16 +97,33 @@ pub(super) fn to_posix(aces: &[Ace], is_directory: bool) -> Result<Acls> {
 /// Takes a client's entries, at most [`limits::ACES_MAX`].
 ///
 /// # Errors
-/// NFS4ERR_FBIG for more, NFS4ERR_BADOWNER for names, NFS4ERR_ATTRNOTSUPP for entries of types and with flags that a
+/// NFS4ERR_FBIG for more, what `id` says of the user or group of this name, NFS4ERR_ATTRNOTSUPP for entries of types and with flags that a
 /// POSIX ACL has not.
-pub(super) fn decode(aces: &[Nfsace4<'_>]) -> Result<Vec<Ace>> {
+pub(super) fn decode(
+    aces: &[Nfsace4<'_>],
+    mut id: impl FnMut(Kind, &[u8]) -> Result<u32>,
+) -> Result<Vec<Ace>> {
     if aces.len() > limits::ACES_MAX {
         return Err(Nfsstat4::Fbig);
     }
-    aces.iter().map(decode_one).collect()
+    aces.iter().map(|ace| decode_one(ace, &mut id)).collect()
 }
 
-fn decode_one(ace: &Nfsace4<'_>) -> Result<Ace> {
+/// Users and groups that entries are about, as a client names them.
+pub(super) fn whom<'a>(aces: &'a [Nfsace4<'a>]) -> impl Iterator<Item = (Kind, &'a [u8])> {
+    let others = aces.iter().filter(|ace| !SPECIAL.contains(&ace.who.0));
+    others.map(|ace| (kind_of(ace.flag), ace.who.0))
+}
+
+const fn kind_of(flag: u32) -> Kind {
+    if flag & ACE4_IDENTIFIER_GROUP != 0 {
+        Kind::Group
+    } else {
+        Kind::User
+    }
+}
+
+fn decode_one(ace: &Nfsace4<'_>, id: &mut impl FnMut(Kind, &[u8]) -> Result<u32>) -> Result<Ace> {
     let allows = match ace.acetype {
         ACE4_ACCESS_ALLOWED_ACE_TYPE => true,
         ACE4_ACCESS_DENIED_ACE_TYPE => false,
@@ -111,9 +139,10 @@ fn decode_one(ace: &Nfsace4<'_>) -> Result<Ace> {
         OWNER => Who::Owner,
         GROUP => Who::OwningGroup,
         EVERYONE => Who::Everyone,
-        name if name.len() > limits::ACE_WHO_BYTES_MAX => return Err(Nfsstat4::Badowner),
-        name if ace.flag & ACE4_IDENTIFIER_GROUP != 0 => Who::Group(number(name)?),
-        name => Who::User(number(name)?),
+        name => match kind_of(ace.flag) {
+            Kind::Group => Who::Group(id(Kind::Group, name)?),
+            Kind::User => Who::User(id(Kind::User, name)?),
+        },
     };
     Ok(Ace {
         allows,
@@ -127,10 +156,10 @@ fn decode_one(ace: &Nfsace4<'_>) -> Result<Ace> {
 pub(super) struct Named(Vec<(Ace, String)>);
 
 impl Named {
-    pub(super) fn new(aces: Vec<Ace>) -> Self {
-        let named = aces.into_iter().map(|ace| match ace.who {
-            Who::Owner | Who::OwningGroup | Who::Everyone => (ace, String::new()),
-            Who::User(id) | Who::Group(id) => (ace, id.to_string()),
+    pub(super) fn new(aces: Vec<Ace>, mut name: impl FnMut(Kind, u32) -> String) -> Self {
+        let named = aces.into_iter().map(|ace| {
+            let name = ace.whom().map(|(kind, id)| name(kind, id));
+            (ace, name.unwrap_or_default())
         });
         Self(named.collect())
     }
@@ -163,6 +192,8 @@ impl Named {
 const OWNER: &[u8] = b"OWNER@";
 const GROUP: &[u8] = b"GROUP@";
 const EVERYONE: &[u8] = b"EVERYONE@";
+/// Who is nobody by name.
+const SPECIAL: [&[u8]; 3] = [OWNER, GROUP, EVERYONE];
 
 /// What is made in a directory begins with the entry.
 const PASSED_ON: u32 = ACE4_FILE_INHERIT_ACE | ACE4_DIRECTORY_INHERIT_ACE;

@@ -8,17 +8,18 @@ use nfs_io::fs::{FileKind, Stat, Timestamp};
 use nfs_wire::nfs4::{
     ACL4_SUPPORT_ALLOW_ACL, ACL4_SUPPORT_DENY_ACL, Attribute, Attributes as Values, Bitmap4,
     ChangeAttrType4, Changeid4, Fattr4, FileHandle, Fsid4, Ftype4, MinorVersion, Nfsstat4,
-    Nfstime4, OpenArguments4, Settime4, Specdata4, Utf8str,
+    Nfstime4, OpenArguments4, Specdata4, Utf8str,
 };
 use nfs_wire::{Encode, Encoder};
 
-use super::acl::{self, Ace, Named};
+use super::acl::Named;
+use super::owners;
 use super::place::{AboveExports, Place};
 use super::status::status;
 use crate::front::context::Context;
-use crate::operate::audit::Asked;
+use crate::host::accounts::Kind;
 use crate::vfs::fh::Handle;
-use crate::vfs::{Acls, Attributes, FsFacts, Parts, SetAttributes, Target, TimeChange, Wcc};
+use crate::vfs::{Attributes, FsFacts, Target, Wcc};
 
 type Result<T> = core::result::Result<T, Nfsstat4>;
 
@@ -176,6 +177,7 @@ pub(super) async fn encode(
     match place {
         Place::File(target) => {
             let (attributes, facts) = ask(cx, target, &wanted).await?;
+            learn_owners(cx, &wanted, core::iter::once(&attributes.stat)).await;
             let known = Known {
                 handle: &target.object.handle,
                 attributes: &attributes,
@@ -235,6 +237,25 @@ pub(super) async fn facts_for(
     cx.vfs().file_system(target).await.map(Some).map_err(status)
 }
 
+/// Sees to it that the names of objects' owners are known, if `wanted` needs them.
+pub(super) async fn learn_owners(
+    cx: &Context,
+    wanted: &Bitmap4,
+    stats: impl Iterator<Item = &Stat>,
+) {
+    let is_wanted = |attribute: Attribute| wanted.contains(attribute.number());
+    let (user, group) = (
+        is_wanted(Attribute::Owner),
+        is_wanted(Attribute::OwnerGroup),
+    );
+    if user || group {
+        let users = |stat: &Stat| user.then_some((Kind::User, stat.uid));
+        let groups = |stat: &Stat| group.then_some((Kind::Group, stat.gid));
+        let asked = stats.flat_map(|stat| [users(stat), groups(stat)]);
+        owners::learn_names(cx, asked.flatten()).await;
+    }
+}
+
 /// What was found out about an object.
 pub(super) struct Known<'k> {
     pub(super) handle: &'k Handle,
@@ -285,7 +306,14 @@ pub(super) fn encode_known(
     out: &mut Vec<u8>,
 ) {
     let stat = &known.attributes.stat;
-    let names = (stat.uid.to_string(), stat.gid.to_string());
+    let name = |attribute: Attribute, kind, id| {
+        let is_wanted = wanted.contains(attribute.number());
+        is_wanted.then(|| owners::owner(cx, kind, id))
+    };
+    let names = (
+        name(Attribute::Owner, Kind::User, stat.uid),
+        name(Attribute::OwnerGroup, Kind::Group, stat.gid),
+    );
     let mount = &target.object.mount;
     let mut values = of_server(cx, (minor, mount.posix_acls), wanted);
     of_stat(&mut values, stat, &names);
@@ -338,15 +366,19 @@ fn of_server(
     }
 }
 
-fn of_stat<'n>(values: &mut Values<'n>, stat: &Stat, names: &'n (String, String)) {
+fn of_stat<'n>(
+    values: &mut Values<'n>,
+    stat: &Stat,
+    (owner, group): &'n (Option<String>, Option<String>),
+) {
     values.ftype = Some(ftype4(stat.kind()));
     values.change = Some(change(stat));
     values.size = Some(stat.size);
     values.fileid = Some(stat.ino);
     values.mode = Some(stat.permissions());
     values.numlinks = Some(stat.nlink);
-    values.owner = Some(Utf8str(names.0.as_bytes()));
-    values.owner_group = Some(Utf8str(names.1.as_bytes()));
+    values.owner = owner.as_deref().map(|name| Utf8str(name.as_bytes()));
+    values.owner_group = group.as_deref().map(|name| Utf8str(name.as_bytes()));
     values.rawdev = Some(Specdata4 {
         major: stat.rdev.0,
         minor: stat.rdev.1,
@@ -423,14 +455,14 @@ pub(super) fn encode_node(
 }
 
 /// The most bytes that a `fattr4` of these attributes takes.
-pub(super) fn encoded_len_max(wanted: &Bitmap4) -> usize {
-    /// A number of 32 bits in decimal, with its length and padding.
-    const OWNER_LEN_MAX: usize = 4 + 12;
+pub(super) fn encoded_len_max(cx: &Context, wanted: &Bitmap4) -> usize {
+    // With its length.
+    let owner_len_max = 4 + owners::owner_len_max(cx).next_multiple_of(4);
     let values = wanted
         .iter()
         .filter_map(|number| Attribute::try_from(number).ok());
     let values = values.map(|attribute| match attribute {
-        Attribute::Owner | Attribute::OwnerGroup => OWNER_LEN_MAX,
+        Attribute::Owner | Attribute::OwnerGroup => owner_len_max,
         Attribute::Filehandle => 4 + crate::limits::HANDLE_BYTES_MAX,
         other => other.encoded_len_max(),
     });
@@ -493,188 +525,6 @@ fn fsid4(fsid: u64) -> Fsid4 {
     }
 }
 
-/// The attributes by which a client says what mode an object is to have.
-const MODES: &[Attribute] = &[
-    Attribute::Mode,
-    Attribute::ModeSetMasked,
-    Attribute::ModeUmask,
-];
-
-/// The attributes that an object has not got which was made without the ACL that was asked for: that, and the mode, as it
-/// was made for its owner alone.
-pub(super) fn gone_with_acl() -> Bitmap4 {
-    let modes = MODES.iter();
-    modes.fold(Attribute::Acl.bit(), |gone, mode| gone.or(&mode.bit()))
-}
-
-/// What a client wants set.
-pub(super) struct Wanted {
-    pub(super) set: SetAttributes,
-    /// Bits of the mode that are to be set or reset, and those that are meant.
-    masked: Option<(u32, u32)>,
-    /// The mode of an object to be made, and the umask that a default ACL takes the place of.
-    umasked: Option<(u32, u32)>,
-    acl: Option<Vec<Ace>>,
-    /// The attributes that it named.
-    pub(super) mask: Bitmap4,
-}
-
-impl Wanted {
-    /// # Errors
-    /// NFS4ERR_ATTRNOTSUPP, NFS4ERR_INVAL, NFS4ERR_BADOWNER, NFS4ERR_BADXDR.
-    pub(super) fn decode(minor: MinorVersion, acls: bool, attributes: &Fattr4<'_>) -> Result<Self> {
-        let supported = supported(minor, acls);
-        let values = attributes.decode_to_set(&supported);
-        let values = values.map_err(|error| error.status())?;
-        // Bits of a umask that are no permissions have no meaning (RFC 8275 §5).
-        let umasked = values
-            .mode_umask
-            .map(|both| (both.mode & 0o7777, both.umask));
-        if umasked.is_some_and(|(_, umask)| umask & !0o777 != 0) {
-            return Err(Nfsstat4::Inval);
-        }
-        let id = |owner: Option<Utf8str<'_>>| owner.map(|owner| number(owner.0)).transpose();
-        Ok(Self {
-            set: SetAttributes {
-                mode: values.mode.map(|mode| mode & 0o7777),
-                uid: id(values.owner)?,
-                gid: id(values.owner_group)?,
-                size: values.size,
-                atime: time_change(values.time_access_set),
-                mtime: time_change(values.time_modify_set),
-            },
-            masked: values
-                .mode_set_masked
-                .map(|masked| (masked.value_to_set & 0o7777, masked.mask_bits & 0o7777)),
-            umasked,
-            acl: values.acl.map(|aces| acl::decode(&aces)).transpose()?,
-            mask: attributes.attrmask,
-        })
-    }
-
-    /// The ACLs to be set, if any, of a directory or of something else.
-    ///
-    /// # Errors
-    /// NFS4ERR_ATTRNOTSUPP for entries that no POSIX ACL can have.
-    pub(super) fn acls(&self, is_directory: bool) -> Result<Option<Acls>> {
-        let aces = self.acl.as_deref();
-        aces.map(|aces| acl::to_posix(aces, is_directory))
-            .transpose()
-    }
-
-    /// What is to be set of an object that has this mode.
-    ///
-    /// # Errors
-    /// NFS4ERR_INVAL for a mode both as a whole and bit by bit (RFC 8881 §6.2.6), and for one with a umask, which only
-    /// new objects have (RFC 8275 §5).
-    pub(super) fn of_mode(&self, mode: u32) -> Result<SetAttributes> {
-        if self.umasked.is_some() {
-            return Err(Nfsstat4::Inval);
-        }
-        self.with_bits(mode)
-    }
-
-    /// What is to be set of a new object in a directory. `later`: its mode is set when it is there already.
-    ///
-    /// # Errors
-    /// NFS4ERR_INVAL for a mode that is given in more than one way, and what the file system says.
-    pub(super) async fn of_new(
-        &self,
-        cx: &Context,
-        directory: &Target,
-        later: bool,
-    ) -> Result<SetAttributes> {
-        let mut set = self.with_bits(0)?;
-        let (mode, umask) = match (self.umasked, set.mode) {
-            (Some(_), Some(_)) => return Err(Nfsstat4::Inval),
-            (Some((mode, umask)), None) => (Some(mode), umask),
-            (None, mode) => (mode, 0),
-        };
-        // Other modes the kernel keeps within the directory's default ACL, when it makes the object.
-        let is_ours_to_keep = |mode: u32| later || umask != 0 || mode & 0o7000 != 0;
-        set.mode = match mode {
-            Some(mode) if is_ours_to_keep(mode) => {
-                let mode = cx.vfs().mode_of_new(directory, mode, umask).await;
-                Some(mode.map_err(status)?)
-            }
-            mode => mode,
-        };
-        if self.acl.is_some() {
-            // Nobody but the owner may use it before its ACL is there.
-            set.mode = set.mode.map(|mode| mode & 0o7700);
-        }
-        Ok(set)
-    }
-
-    fn with_bits(&self, mode: u32) -> Result<SetAttributes> {
-        match self.masked {
-            None => Ok(self.set),
-            Some(_) if self.set.mode.is_some() => Err(Nfsstat4::Inval),
-            Some((bits, mask)) => Ok(SetAttributes {
-                mode: Some(mode & !mask | bits & mask),
-                ..self.set
-            }),
-        }
-    }
-
-    /// The attributes that are set where these parts of them are. An ACL is set apart.
-    pub(super) fn set_by(&self, parts: Parts) -> Bitmap4 {
-        [
-            (parts.size, &[Attribute::Size][..]),
-            (parts.owner, &[Attribute::Owner, Attribute::OwnerGroup]),
-            (parts.mode, MODES),
-            (
-                parts.times,
-                &[Attribute::TimeAccessSet, Attribute::TimeModifySet],
-            ),
-        ]
-        .into_iter()
-        .filter(|(is_set, _)| *is_set)
-        .flat_map(|(_, attributes)| attributes)
-        .fold(Bitmap4::EMPTY, |set, attribute| set.or(&attribute.bit()))
-        .and(&self.mask)
-    }
-
-    /// What the audit is told of it. A mode of which only some bits are set is not known before the object is.
-    pub(super) fn told(&self) -> Asked {
-        let umasked = self.umasked.map(|(mode, umask)| mode & !umask);
-        Asked {
-            mode: self.set.mode.or(umasked),
-            uid: self.set.uid,
-            gid: self.set.gid,
-            size: self.set.size,
-        }
-    }
-
-    /// Bits are to be set one by one, for which the mode has to be known.
-    pub(super) const fn needs_mode(&self) -> bool {
-        self.masked.is_some()
-    }
-}
-
-/// A user or group by its number in decimal. Names mean nobody here (RFC 8881 §5.9: a server without a map of
-/// names takes and gives numbers).
-pub(super) fn number(owner: &[u8]) -> Result<u32> {
-    let text = core::str::from_utf8(owner).map_err(|_| Nfsstat4::Badowner)?;
-    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let number = is_number.then(|| text.parse().ok()).flatten();
-    // 4294967295 is no id: to the kernel it means "leave as it is".
-    number
-        .filter(|number| *number != u32::MAX)
-        .ok_or(Nfsstat4::Badowner)
-}
-
-fn time_change(set: Option<Settime4>) -> TimeChange {
-    match set {
-        None => TimeChange::Keep,
-        Some(Settime4::ServerTime) => TimeChange::Now,
-        Some(Settime4::ClientTime(time)) => TimeChange::To(Timestamp {
-            sec: time.seconds,
-            nsec: time.nseconds,
-        }),
-    }
-}
-
 /// Whether a place has the attributes that a client compares with: VERIFY and NVERIFY.
 ///
 /// # Errors
@@ -705,25 +555,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_owner_is_a_number_in_decimal() {
-        assert_eq!(number(b"0"), Ok(0));
-        assert_eq!(number(b"4294967294"), Ok(u32::MAX - 1));
-        for name in [
-            &b""[..],
-            b"-1",
-            b"+1",
-            b" 1",
-            b"4294967295",
-            b"root",
-            b"nobody@example.org",
-            b"99999999999",
-            b"\xff",
-        ] {
-            assert_eq!(number(name), Err(Nfsstat4::Badowner), "{name:?}");
-        }
-    }
-
-    #[test]
     fn what_is_asked_of_a_file_system_is_what_its_kind_says() {
         for number in OF_FILE_SYSTEM.iter() {
             let attribute = Attribute::try_from(number).unwrap();
@@ -741,23 +572,5 @@ mod tests {
             assert!(required.is_within(&supported(minor, false)));
             assert!(supported(minor, true).is_within(&Attribute::of_minor(minor)));
         }
-    }
-
-    #[test]
-    fn bits_of_a_mode_are_set_one_by_one() {
-        let wanted = |mode, masked| Wanted {
-            set: SetAttributes {
-                mode,
-                ..SetAttributes::default()
-            },
-            masked,
-            umasked: None,
-            acl: None,
-            mask: Bitmap4::EMPTY,
-        };
-        let set = wanted(None, Some((0o600, 0o700))).of_mode(0o755).unwrap();
-        assert_eq!(set.mode, Some(0o655));
-        let both = wanted(Some(0o644), Some((0, 0o700))).of_mode(0);
-        assert_eq!(both.map(|set| set.mode), Err(Nfsstat4::Inval));
     }
 }

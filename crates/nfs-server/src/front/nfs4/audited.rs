@@ -3,9 +3,9 @@
 use nfs_wire::nfs4::ops::{Createhow4, Createtype4, OpenClaim4, Openflag4};
 use nfs_wire::nfs4::{ArgOp, Fattr4};
 
-use super::attributes::Wanted;
 use super::compound::Compound;
 use super::place::Place;
+use super::wanted::Wanted;
 use crate::front::told::{self, Told};
 use crate::operate::audit::{Asked, Deed, Named, Operation};
 
@@ -75,7 +75,7 @@ fn deed(compound: &Compound<'_>, op: &ArgOp<'_>) -> Option<Deed> {
 
 /// What is to be set; nothing is told of attributes that the operation will refuse.
 fn asked(compound: &Compound<'_>, attributes: &Fattr4<'_>) -> Asked {
-    let wanted = Wanted::decode(compound.minor, true, attributes);
+    let wanted = Wanted::decode_at_once(compound.cx, compound.minor, true, attributes);
     wanted.map_or_else(|_| Asked::default(), |wanted| wanted.told())
 }
 

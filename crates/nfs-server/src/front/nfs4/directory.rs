@@ -7,11 +7,12 @@ use nfs_wire::nfs4::ops::{
 };
 use nfs_wire::nfs4::{Bitmap4, Nfsstat4};
 
-use super::attributes::{self, Wanted, change_info};
+use super::attributes::change_info;
 use super::compound::{Compound, Done, put};
 use super::names::entry_name;
 use super::place::{Place, must_be_directory};
 use super::status::status;
+use super::wanted::{self, Wanted};
 use crate::limits;
 use crate::vfs::{Acls, FileKind, NewNode, Step, Target};
 
@@ -27,7 +28,8 @@ pub(super) async fn create(
     let node = new_node(&args.objtype)?;
     let name = entry_name(args.objname.0)?;
     let acls = directory.object.mount.posix_acls;
-    let wanted = Wanted::decode(compound.minor, acls, &args.createattrs)?;
+    let (cx, minor) = (compound.cx, compound.minor);
+    let wanted = Wanted::decode(cx, minor, acls, &args.createattrs).await?;
     let acls = wanted.acls(node == NewNode::Directory)?;
     if wanted.set.size.is_some() {
         return Err(Nfsstat4::Inval);
@@ -57,7 +59,7 @@ pub(super) async fn set_acls(
     };
     match compound.cx.vfs().set_acls(target, acls).await {
         (Ok(()), _wcc) => attrset,
-        (Err(_), _wcc) => attrset.minus(&attributes::gone_with_acl()),
+        (Err(_), _wcc) => attrset.minus(&wanted::gone_with_acl()),
     }
 }
 

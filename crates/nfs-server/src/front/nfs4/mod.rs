@@ -17,6 +17,7 @@ mod lock;
 mod names;
 mod object;
 mod open;
+mod owners;
 mod place;
 mod read_plus;
 mod readdir;
@@ -24,6 +25,7 @@ mod session;
 mod space;
 mod stateids;
 mod status;
+mod wanted;
 mod xattr;
 
 use std::rc::Rc;

@@ -9,10 +9,13 @@ use nfs_wire::nfs4::ops::{
 use nfs_wire::nfs4::{Attribute, Bitmap4, Linktext4, MinorVersion, Nfsstat4};
 
 use super::acl::{self, Named};
-use super::attributes::{self, Wanted};
+use super::attributes;
 use super::compound::{Compound, Done, put};
+use super::owners;
 use super::place::Place;
 use super::status::status;
+use super::wanted::Wanted;
+use crate::limits;
 use crate::vfs::{Access, Error, FileKind, Parts};
 
 pub(super) async fn getattr(
@@ -57,7 +60,15 @@ async fn acl(
         other => other,
     })?;
     let aces = acl::of_posix(&read.acls, target.object.is_directory());
-    Ok(Some((Named::new(aces), read.memory, read.share)))
+    let cx = compound.cx;
+    let whom = || aces.iter().filter_map(acl::Ace::whom);
+    let named = if whom().count() <= limits::ACES_NAMED_MAX {
+        owners::learn_names(cx, whom()).await;
+        Named::new(aces, |kind, id| owners::owner(cx, kind, id))
+    } else {
+        Named::new(aces, |_kind, id| id.to_string())
+    };
+    Ok(Some((named, read.memory, read.share)))
 }
 
 /// SETATTR. Its result has the attributes that are set, be it all of them or, of one that failed, those before the failure
@@ -76,7 +87,8 @@ pub(super) async fn setattr(
 async fn set_each(compound: &Compound<'_>, args: &SetattrArgs<'_>, is_set: &mut Bitmap4) -> Done {
     let target = compound.current()?.file(Nfsstat4::Rofs)?;
     let acls = target.object.mount.posix_acls;
-    let wanted = Wanted::decode(compound.minor, acls, &args.obj_attributes)?;
+    let (cx, minor) = (compound.cx, compound.minor);
+    let wanted = Wanted::decode(cx, minor, acls, &args.obj_attributes).await?;
     let acls = wanted.acls(target.object.is_directory())?;
     let target = match wanted.set.size {
         // Whoever opened the file for writing may cut it, whatever its mode says since.

@@ -11,7 +11,7 @@ use nfs_wire::nfs4::{
     Attribute, Bitmap4, ChangeInfo4, Changeid4, Component4, Fattr4, Nfsstat4, Verifier4,
 };
 
-use super::attributes::{Wanted, change, change_info};
+use super::attributes::{change, change_info};
 use super::compound::{Compound, Done, put};
 use super::data::regular;
 use super::directory::{directory, set_acls};
@@ -19,6 +19,7 @@ use super::names::entry_name;
 use super::place::Place;
 use super::stateids;
 use super::status::{refused, status};
+use super::wanted::Wanted;
 use crate::front::exclusive;
 use crate::vfs::{
     Access, Acls, EntryName, Error, NewNode, Opened, Precondition, SetAttributes, Step, Target,
@@ -217,7 +218,7 @@ async fn how(compound: &Compound<'_>, directory: &Target, how: Createhow4<'_>) -
         Createhow4::Guarded(attrs) => (Precondition::Guarded, attrs),
         Createhow4::Exclusive(verifier) => return Ok(marked(verifier, None, MARKED)),
         Createhow4::Exclusive41(with) => {
-            let wanted = decode(compound, directory, &with.attrs)?;
+            let wanted = decode(compound, directory, &with.attrs).await?;
             if !wanted.mask.and(&MARKED).is_empty() {
                 return Err(Nfsstat4::Inval);
             }
@@ -228,7 +229,7 @@ async fn how(compound: &Compound<'_>, directory: &Target, how: Createhow4<'_>) -
             });
         }
     };
-    let wanted = decode(compound, directory, &attrs)?;
+    let wanted = decode(compound, directory, &attrs).await?;
     let set = wanted.of_new(compound.cx, directory, false).await?;
     Ok(How {
         precondition,
@@ -240,8 +241,9 @@ async fn how(compound: &Compound<'_>, directory: &Target, how: Createhow4<'_>) -
     })
 }
 
-fn decode(compound: &Compound<'_>, directory: &Target, attrs: &Fattr4<'_>) -> Result<Wanted> {
-    Wanted::decode(compound.minor, directory.object.mount.posix_acls, attrs)
+async fn decode(compound: &Compound<'_>, directory: &Target, attrs: &Fattr4<'_>) -> Result<Wanted> {
+    let acls = directory.object.mount.posix_acls;
+    Wanted::decode(compound.cx, compound.minor, acls, attrs).await
 }
 
 fn marked(verifier: Verifier4, afterwards: Option<SetAttributes>, attrset: Bitmap4) -> How {

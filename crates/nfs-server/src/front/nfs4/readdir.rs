@@ -56,7 +56,7 @@ async fn list(
     let affordable = usize::try_from(affordable.min(limits::READDIR_BYTES_MAX.into()));
     let mut left = room.min(affordable.unwrap_or(usize::MAX));
     let memory = left as u64 * limits::READDIR_MEMORY_FACTOR;
-    let attributes = attributes::encoded_len_max(wanted);
+    let attributes = attributes::encoded_len_max(cx, wanted);
     let fits = move |name: &[u8]| {
         if is_dot(name) {
             return true;
@@ -80,6 +80,9 @@ async fn list(
         return Err(Nfsstat4::Toosmall);
     }
     let facts = attributes::facts_for(cx, directory, wanted).await?;
+    let plus = listing.entries.iter().filter_map(|it| it.plus.as_deref());
+    let stats = plus.map(|(_, attributes)| &attributes.stat);
+    attributes::learn_owners(cx, wanted, stats).await;
     put(out, &Verifier4(verifier));
     encode_entries(compound, directory, &listing, wanted, facts.as_ref(), out).await;
     put(out, &false);
