@@ -2,12 +2,13 @@
 //!
 //! What a contributor, a reviewer and CI run is the same program, so that "it passed here" means the
 //! same thing everywhere. `check` holds the rules, `test` runs every test level, `fuzz` and `interop` run one
-//! of them for longer, `bench` measures, `man` writes the manual pages.
+//! of them for longer, `bench` measures, `suites` keeps what other people's tests found, `man` writes the manual pages.
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::too_many_lines))]
 
 mod check;
 mod levels;
 mod run;
+mod suites;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -53,8 +54,22 @@ enum What {
         #[arg(long)]
         strict: bool,
     },
+    /// What the field's test suites found, test by test
+    #[command(subcommand)]
+    Suites(Suites),
     /// Write the manual pages to docs/man
     Man,
+}
+
+#[derive(Subcommand)]
+enum Suites {
+    /// How many tests of each suite passed, by the lists in docs/results/suites
+    List,
+    /// In which tests a new list differs from the kept one with the same file name; fails if there are any
+    Compare {
+        /// A list: on each line `pass NAME`, `fail NAME` or `skip NAME`
+        file: PathBuf,
+    },
 }
 
 #[derive(Args)]
@@ -129,6 +144,8 @@ fn run_command(command: What) -> Result<ExitCode> {
             };
             levels::peers(&root, &options)
         }
+        What::Suites(Suites::List) => suites::list(&root),
+        What::Suites(Suites::Compare { file }) => suites::compare(&root, &file),
         What::Man => man(&root),
     }
 }
