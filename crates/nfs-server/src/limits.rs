@@ -577,6 +577,19 @@ pub const TRACE_LOG_END_SECONDS_MAX: u64 = 2;
 /// Connections that follow the trace at once. Fewer than [`CONTROL_CONNECTIONS_MAX`]: others must
 /// still be able to ask.
 pub const TRACE_FOLLOWERS_MAX: usize = 8;
+/// Calls that the flight recorder keeps of each shard; then the oldest goes. Each takes some 800 bytes, and with all the
+/// steps that one may have 3.4 KiB, which makes less than 4 MiB.
+pub const FLIGHT_RECORDER_CALLS_PER_SHARD: usize = 1024;
+/// Steps that are recorded of one call, at 32 bytes; those beyond are counted. A READ or WRITE has up to 25, and each
+/// operation of a COMPOUND some more.
+pub const CALL_STEPS_MAX: usize = 96;
+/// Calls that wait for one that follows calls; those beyond are lost, counted, and said.
+pub const CALLS_QUEUE_MAX: usize = 1024;
+/// Most calls that are kept for one that asks for the slowest.
+pub const CALLS_SLOWEST_MAX: usize = 1000;
+/// Unsent replies of one connection whose calls' records wait for them to be sent; the records of others end when the
+/// reply is there.
+pub const UNSENT_RECORDS_MAX: usize = 64;
 /// Bytes of trace lines that are put together before they are written.
 pub const TRACE_WRITE_BYTES_MAX: usize = 64 << 10;
 

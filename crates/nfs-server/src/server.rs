@@ -35,9 +35,11 @@ use crate::net::accept::{Entrance, accept};
 use crate::net::clients::Clients;
 use crate::net::shard::{self, Accepted, ShardStart};
 use crate::operate::audit::Audit;
+use crate::operate::calls::Recorder;
 use crate::operate::control::{
-    AuditFollower, ClientStatus, ConfinementStatus, ExportStatus, FollowRequest, Follower,
-    IoStatus, Listening, MemoryStatus, Status, TraceChange, TraceStatus,
+    AuditFollower, CallFollower, CallQuery, ClientStatus, ConfinementStatus, ExportStatus,
+    FollowRequest, Follower, IoStatus, Listening, MemoryStatus, RecorderLevel, Status, TraceChange,
+    TraceStatus,
 };
 use crate::operate::counters::{Counters, count};
 use crate::rpc::reply_cache::ReplyCache;
@@ -322,6 +324,23 @@ impl Server {
         self.service.vfs.trace.follow(request)
     }
 
+    /// Follows single calls with their steps, or tells those that the flight recorder has, as `penstock ctl trace
+    /// tree` asks for. All steps are recorded until the answer is dropped.
+    ///
+    /// # Errors
+    /// In words: a name that is no procedure's, an export that is not served, too many followers.
+    pub fn follow_calls(&self, query: &CallQuery) -> Result<CallFollower, String> {
+        self.service.calls.follow(query)
+    }
+
+    /// Says how much the flight recorder keeps, after it was changed to `level`, if that is given.
+    pub fn recorder_level(&self, level: Option<RecorderLevel>) -> RecorderLevel {
+        if let Some(level) = level {
+            self.service.calls.set_level(level);
+        }
+        self.service.calls.level()
+    }
+
     /// Follows the audit, as `penstock ctl audit follow` asks for.
     ///
     /// # Errors
@@ -419,6 +438,7 @@ impl Server {
             ("system_calls_refused", confinement::refused().times),
             ("call_notes_failed", self.service.replies.notes_failed()),
             ("trace_events_lost", self.service.vfs.trace.lost()),
+            ("trace_calls_lost", self.service.calls.lost()),
             ("verifier_changes", self.service.vfs.verifier.changes()),
             ("file_cache_objects", files.objects as u64),
             ("file_cache_fds", files.fds as u64),
@@ -649,6 +669,7 @@ pub(crate) fn make_service(
     getrandom::fill(&mut of_notes).map_err(|error| failed(format!("random numbers: {error}")))?;
     let notes = Arc::new(CallNotes::open(state_dir.path(), of_notes));
     Ok(Service {
+        calls: Recorder::new(vfs.trace.exports()),
         vfs: Arc::new(vfs),
         replies: Arc::new(ReplyCache::new(notes)),
         receive_buffers: BufferPool::new(facts.budget.clone()),
@@ -690,6 +711,7 @@ fn start_shards(
                 client_hasher: client_hasher.clone(),
                 clients: Arc::clone(clients),
                 memory_bytes: facts.budget.total() + facts.send_budget.total(),
+                number,
                 shards,
             };
             let thread = std::thread::Builder::new()

@@ -90,10 +90,10 @@ enum Action {
         #[command(subcommand)]
         action: audit::Action,
     },
-    /// Show what READ, WRITE and COMMIT do, event by event
+    /// Show what calls do, event by event or step by step
     ///
-    /// The events have the names of the Linux kernel's server (nfsd:*). While nobody listens they cost
-    /// nothing.
+    /// The events, of READ, WRITE and COMMIT, have the names of the Linux kernel's server (nfsd:*). While nobody
+    /// listens they cost nothing.
     Trace {
         #[command(subcommand)]
         action: trace::Action,

@@ -51,6 +51,7 @@ mod showmount;
 mod silence;
 mod stat;
 mod touch;
+mod trace;
 mod truncate;
 mod values;
 mod windows;
@@ -61,7 +62,7 @@ use clap::{CommandFactory as _, Parser};
 
 /// An NFS server and client in user space
 ///
-/// What serves:   serve, check, ctl, audit, doctor
+/// What serves:   serve, check, ctl, trace, audit, doctor
 /// What looks:    ls, stat, cat, find, du, df, showmount, ping
 /// What copies:   cp, put, get
 /// What changes:  mkdir, rmdir, rm, mv, ln, chmod, chown, touch, truncate
@@ -77,6 +78,7 @@ enum Penstock {
     Serve(Box<serve::Args>),
     Check(check::Args),
     Ctl(ctl::Args),
+    Trace(trace::Args),
     Audit(audit::Args),
     Doctor(doctor::Args),
     Ls(ls::Args),
@@ -110,6 +112,7 @@ fn main() -> ExitCode {
         Penstock::Serve(args) => args.run(),
         Penstock::Check(args) => args.run(),
         Penstock::Ctl(args) => args.run(),
+        Penstock::Trace(args) => args.run(),
         Penstock::Audit(args) => args.run(),
         Penstock::Doctor(args) => args.run(),
         Penstock::Ls(args) => args.run(),

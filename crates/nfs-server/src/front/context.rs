@@ -12,6 +12,7 @@ use tokio::sync::Notify;
 use crate::front::pace::Metered;
 use crate::front::service::Service;
 use crate::host::call_notes::NotedCall;
+use crate::operate::calls::{self, StepKind, step};
 use crate::operate::counters::count;
 use crate::rpc::caller::Caller;
 use crate::rpc::client_id::Peer;
@@ -48,6 +49,7 @@ impl Context {
     /// # Errors
     /// Those of [`Service::target`].
     pub(super) async fn target(&self, handle: &impl AsRef<[u8]>) -> Result<Target> {
+        let _step = step(StepKind::Target);
         let (caller, note) = (&self.caller, self.call_note.as_ref());
         let target = self
             .service
@@ -94,6 +96,8 @@ impl Context {
     fn was_let_in(&self, target: &Target) {
         self.admitted.set(true);
         let export = &target.tree.export;
+        let object = &target.object;
+        calls::of_file(export.id, (object.dev, object.ino), object.handle.as_ref());
         if self.peer.is_new_use(export.id) {
             self.service.note_use(&self.caller, export);
         }

@@ -22,6 +22,7 @@ use crate::front::nfs4::{self as nfs4_front, Ran};
 use crate::front::nlm4;
 use crate::front::service::Service;
 use crate::limits;
+use crate::operate::calls::{self, StepKind, step};
 use crate::operate::counters::count;
 use crate::rpc::caller::{Caller, WireIdentity};
 use crate::rpc::reply::{Draft, Reply};
@@ -47,6 +48,8 @@ pub(crate) struct Call {
     /// the number of calls in progress bounds how many there are. (A call that holds memory must not
     /// wait for more: all of them together could wait for ever.)
     pub(crate) reservation: Option<Reservation>,
+    /// When the first bytes of it were read, in ticks.
+    pub(crate) first_bytes: u64,
 }
 
 impl Call {
@@ -366,7 +369,9 @@ pub(crate) async fn answer(mut cx: Context, call: Call) -> Answer {
         apart,
         // Held for as long as the record is.
         reservation: _reservation,
+        first_bytes: _,
     } = call;
+    let decoding = step(StepKind::Decode);
     let mut decoder = Decoder::new(&record);
     let header = match &apart {
         Some(apart) => apart.begun.header.attach(&record),
@@ -376,6 +381,13 @@ pub(crate) async fn answer(mut cx: Context, call: Call) -> Answer {
         },
     };
     cx.caller.call.xid = header.xid;
+    let procedure = calls::Procedure {
+        program: header.program,
+        version: header.version,
+        number: header.procedure,
+    };
+    calls::called(header.xid, procedure);
+    decoding.end();
     let answer = match program(header.program, header.version, cx.service.versions) {
         Ok(Program::Nfs3) => nfs(&mut cx, &header, &record, decoder, apart).await,
         // Boxed: it keeps twice as much in mind as any call of NFSv3, each of which would have room for that.
@@ -454,6 +466,7 @@ async fn nfs(
     }
     let procedure = Procedure::try_from(header.procedure).map_err(|_| AcceptStat::ProcUnavail)?;
     let is_whole = apart.is_none();
+    let decoding = step(StepKind::Decode);
     let (mut request, data, head_len) = match apart {
         Some(apart) => {
             let head_len = apart.at;
@@ -461,6 +474,7 @@ async fn nfs(
         }
         None => decode(procedure, decoder).map_err(|_| AcceptStat::GarbageArgs)?,
     };
+    decoding.end();
     let head = record.get(..head_len).unwrap_or_default();
     let start = cx.caller.call.started;
     // Before anything is waited for: what comes behind this call must find it marked.
@@ -490,7 +504,9 @@ async fn nfs(
     if let Some(share) = held.share {
         reply.count_in(share);
     }
+    let encoding = step(StepKind::Encode);
     let reply = reply.finish();
+    encoding.end();
     if let Some(ticket) = ticket {
         // A call that the export's rules refused changed nothing, and takes no room from others.
         ticket.done(reply.head(), cx.was_admitted());
@@ -543,7 +559,10 @@ async fn first_run(
         head,
     };
     let counters = &cx.service.counters;
-    Err(match cx.service.replies.begin(&asked, now) {
+    let looking = step(StepKind::ReplyCache);
+    let seen = cx.service.replies.begin(&asked, now);
+    looking.end();
+    Err(match seen {
         Seen::New(ticket) => return Ok(Some(ticket)),
         Seen::InProgress => {
             count(&counters.repeated_in_progress);
@@ -551,6 +570,7 @@ async fn first_run(
         }
         Seen::Awaited(reply) => {
             count(&counters.repeated_in_progress);
+            let _waiting = step(StepKind::FirstRun);
             let reply = reply.await.map(Reply::again);
             reply.map_or(Answer::Nothing, Answer::Reply)
         }
@@ -574,6 +594,7 @@ async fn copied_payload(
     let buf = match pool.try_take_placed(data.len(), start) {
         Some(buf) => Some(buf),
         None if record_len <= limits::CALL_BYTES_WHOLE_MAX => {
+            let _waiting = step(StepKind::Memory);
             pool.take_placed(data.len(), start).await
         }
         // The record holds memory of the budget (it came in fragments): who holds some must not
@@ -676,6 +697,7 @@ fn locks(
 /// they would be garbage, and an AUTH_TLS probe is a NULL whose acceptance says that the flavor is known
 /// (RFC 9289 §4.1). Refused, a client knows at once that it has to do without.
 fn identify(cx: &mut Context, header: &CallHeader<'_>) -> Result<(), AuthStat> {
+    let _step = step(StepKind::Credentials);
     let claimed = match header.credential.flavor {
         AUTH_NONE => {
             cx.caller.client = cx.peer.unnamed();

@@ -17,6 +17,7 @@ use crate::host::call_notes::NotedCall;
 use crate::limits;
 use crate::operate::audit::Audit;
 use crate::operate::blocks::BlockList;
+use crate::operate::calls::{Recorder, StepKind, step};
 use crate::operate::counters::Counters;
 use crate::operate::notices::Notices;
 use crate::rpc::caller::{Caller, WireIdentity};
@@ -35,6 +36,8 @@ pub(crate) struct Service {
     pub(crate) receive_buffers: BufferPool,
     pub(crate) counters: Counters,
     pub(crate) audit: Audit,
+    /// What single calls do.
+    pub(crate) calls: Arc<Recorder>,
     /// When clients with a rate may go on.
     pub(crate) paces: Paces,
     /// Which lines about peers go to the log.
@@ -83,7 +86,9 @@ impl Service {
         call_note: Option<&Arc<NotedCall>>,
     ) -> Result<Target> {
         let handle = Handle::new(handle).map_err(|_too_long| Error::BadHandle)?;
+        let checking = step(StepKind::HandleCheck);
         let located = self.vfs.locate(&handle).await?;
+        checking.end();
         // Before anything is opened on the client's behalf, it must be allowed on the export.
         let mut actor = match self.admit(caller, &located.tree.export).await {
             Ok(actor) => actor,
@@ -117,6 +122,7 @@ impl Service {
     /// # Errors
     /// The refusal of the export's rules.
     pub(crate) async fn admit(&self, caller: &Caller, export: &Export) -> Result<Actor> {
+        let _step = step(StepKind::ExportRules);
         let rule = Self::rule(caller, export).map_err(Error::Refused)?;
         let creds = match &caller.identity {
             WireIdentity::Nobody => rule.squash.anonymous().clone(),

@@ -36,6 +36,7 @@ use super::turns::ConnectionTurns;
 use crate::front::context::Context;
 use crate::front::dispatch::{self, Answer, Begun, Call};
 use crate::limits;
+use crate::operate::calls::{self, CallRecord, Recorded, Times};
 use crate::operate::counters::{count, count_bytes};
 use crate::rpc::caller::Caller;
 use crate::rpc::client_id::Peer;
@@ -218,9 +219,13 @@ impl Connection {
             Ok(0) => Err(End::Closed),
             Ok(len) => {
                 let wanted = direct + limit;
-                let now = Instant::now();
+                let read = ReadAt {
+                    time: Instant::now(),
+                    ticks: calls::now(),
+                };
+                receiver.was_read(read.ticks);
                 count_bytes(&self.figures.received_bytes, len);
-                self.shard.clients.moved(&self.figures, now.into());
+                self.shard.clients.moved(&self.figures, read.time.into());
                 self.note_drained(len < wanted);
                 self.turns.use_up(0, len.min(direct));
                 receiver.received(len.min(direct));
@@ -228,7 +233,7 @@ impl Connection {
                 Ok(Read {
                     bytes: len,
                     more: len == wanted,
-                    waited: self.take_calls(receiver, scratch, behind, now).await?,
+                    waited: self.take_calls(receiver, scratch, behind, read).await?,
                 })
             }
             Err(error) => not_ready(error),
@@ -245,14 +250,14 @@ impl Connection {
         }
     }
 
-    /// Starts every call that the bytes `left` of `scratch`, read at `now`, complete. True when it had to wait for
+    /// Starts every call that the bytes `left` of `scratch` complete. True when it had to wait for
     /// memory or room.
     async fn take_calls(
         self: &Rc<Self>,
         receiver: &mut Receiver,
         mut scratch: Scratch,
         mut left: Range<usize>,
-        now: Instant,
+        read: ReadAt,
     ) -> Result<bool, End> {
         let mut waited = false;
         loop {
@@ -262,8 +267,8 @@ impl Connection {
             match step {
                 Step::More => return Ok(waited),
                 Step::Call(call) => {
-                    let received = (call, now);
-                    self.take_call(received, &mut scratch, &mut left).await?;
+                    let read = (call, read);
+                    self.take_call(read, &mut scratch, &mut left).await?;
                 }
                 Step::Memory(wanted) => {
                     // Waiting for memory must not hold back replies that would free some.
@@ -285,11 +290,11 @@ impl Connection {
         }
     }
 
-    /// Starts a call, received whole at that time, in its turn. What changes something has begun before anything is
+    /// Starts a call, of which the last bytes were read then, in its turn. What changes something has begun before anything is
     /// waited for: that is carried out though its connection ends.
     async fn take_call(
         self: &Rc<Self>,
-        (call, received): (Call, Instant),
+        (call, read): (Call, ReadAt),
         scratch: &mut Scratch,
         left: &mut Range<usize>,
     ) -> Result<(), End> {
@@ -299,7 +304,7 @@ impl Connection {
             scratch.set_down(left);
             self.wait_for_turn(cost).await;
         }
-        let handed_over = self.start(call, received)?;
+        let handed_over = self.start(call, read)?;
         if self.turns.has_to_pause() {
             scratch.set_down(left);
             self.turns.pause().await;
@@ -385,9 +390,10 @@ impl Connection {
 
     /// Runs a call as far as it goes at once; what has to wait goes on as a task of its own. True when a
     /// large transfer was handed to the kernel.
-    fn start(self: &Rc<Self>, call: Call, received: Instant) -> Result<bool, End> {
+    fn start(self: &Rc<Self>, call: Call, read: ReadAt) -> Result<bool, End> {
         let mut caller = self.caller.clone();
-        caller.call.started = received.into();
+        caller.call.started = read.time.into();
+        let (client, times) = (caller.call.client, Times::of(call.first_bytes, read.ticks));
         let context = Context {
             service: self.shard.service.clone(),
             engine: self.shard.engine.clone(),
@@ -402,40 +408,43 @@ impl Connection {
         };
         self.turns.use_up(1, call.bytes());
         let runs_on = call.runs_on();
-        let mut call: Pin<Box<dyn Future<Output = Answer>>> =
-            Box::pin(dispatch::answer(context, call));
+        let answer = Box::pin(dispatch::answer(context, call));
+        let mut call = Recorded::new(client, times, answer);
         // Whatever it waits for is asked again, with a real waker, by the task below.
         let mut at_once = TaskContext::from_waker(Waker::noop());
         count(&self.figures.calls);
-        let mut polled = call.as_mut().poll(&mut at_once);
+        let mut polled = Pin::new(&mut call).poll(&mut at_once);
         let handed_over = polled.is_pending() && self.shard.engine.hand_over(HAND_OVER_BYTES);
         if handed_over {
             // A fast disk is done with it by now.
-            polled = call.as_mut().poll(&mut at_once);
+            polled = Pin::new(&mut call).poll(&mut at_once);
         }
         self.turns.set_weight(self.from.weight());
         match polled {
-            Poll::Ready(Answer::Reply(reply)) => push(self, reply),
-            Poll::Ready(Answer::Nothing) => {}
-            Poll::Ready(Answer::Close) => return Err(End::NoCall),
+            Poll::Ready((Answer::Reply(reply), record)) => push(self, reply, record),
+            Poll::Ready((Answer::Nothing, record)) => end_without_reply(record),
+            Poll::Ready((Answer::Close, record)) => {
+                end_without_reply(record);
+                return Err(End::NoCall);
+            }
             Poll::Pending => self.go_on(call, runs_on),
         }
         Ok(handed_over)
     }
 
-    fn go_on(self: &Rc<Self>, call: Pin<Box<dyn Future<Output = Answer>>>, runs_on: bool) {
+    fn go_on(self: &Rc<Self>, call: Recorded<Answer>, runs_on: bool) {
         let running = Running::new(self);
         tokio::task::spawn_local(async move {
-            let answer = if runs_on {
+            let (answer, record) = if runs_on {
                 call.await
             } else {
                 tokio::select! {
                     biased;
                     answer = call => answer,
-                    () = running.0.gone.notified() => Answer::Nothing,
+                    () = running.0.gone.notified() => (Answer::Nothing, None),
                 }
             };
-            running.end(answer);
+            running.end(answer, record);
         });
     }
 
@@ -473,7 +482,7 @@ impl Connection {
     /// Takes calls of the server to be sent among the replies: few, and short.
     fn take_callbacks(&self) {
         while let Some(record) = self.from.line().next_unsent() {
-            push(self, Reply::again(record));
+            push(self, Reply::again(record), None);
         }
     }
 
@@ -688,20 +697,31 @@ impl Running {
         Self(Rc::clone(connection))
     }
 
-    fn end(self, answer: Answer) {
-        if self.0.closed.get() {
-            return;
-        }
-        if let Answer::Reply(reply) = answer {
-            push(&self.0, reply);
+    fn end(self, answer: Answer, record: Option<Box<CallRecord>>) {
+        match answer {
+            Answer::Reply(reply) if !self.0.closed.get() => push(&self.0, reply, record),
+            Answer::Reply(_) | Answer::Nothing | Answer::Close => end_without_reply(record),
         }
     }
 }
 
-fn push(connection: &Connection, reply: Reply) {
+fn end_without_reply(record: Option<Box<CallRecord>>) {
+    if let Some(record) = record {
+        record.end_without_reply();
+    }
+}
+
+fn push(connection: &Connection, reply: Reply, record: Option<Box<CallRecord>>) {
     let mut output = connection.output.borrow_mut();
     let before = output.bytes();
+    let record = record.map(|mut record| {
+        record.answered(reply.head());
+        record
+    });
     output.push(reply);
+    if let Some(record) = record {
+        output.record(record);
+    }
     let bytes = output.bytes() - before;
     connection.turns.use_up(0, bytes);
     count_bytes(&connection.figures.sent_bytes, bytes);
@@ -717,6 +737,14 @@ impl Drop for Running {
         self.0.to_send().notify_one();
         self.0.room.notify_one();
     }
+}
+
+/// When bytes were read from the socket.
+#[derive(Clone, Copy)]
+struct ReadAt {
+    time: Instant,
+    /// The same by the clock of the steps.
+    ticks: u64,
 }
 
 /// What one read from the socket brought.

@@ -7,6 +7,7 @@ use nfs_io::{Budget, Reservation, Share, Sharer, Shares};
 use tokio::net::TcpStream;
 
 use crate::limits;
+use crate::operate::calls::CallRecord;
 use crate::rpc::reply::Reply;
 
 /// What waits to be sent on one connection.
@@ -22,6 +23,8 @@ pub(super) struct Output {
     reservation: Option<(Reservation, Share)>,
     /// How many replies were sent as a whole.
     completed: u64,
+    /// Records of calls whose replies wait here, with how many replies are to be sent as a whole until then.
+    records: VecDeque<(u64, Box<CallRecord>)>,
 }
 
 /// How far replies were sent.
@@ -43,6 +46,16 @@ impl Output {
         self.bytes += reply.len();
         self.loose += reply.loose_bytes();
         self.replies.push_back(reply);
+    }
+
+    /// The record of the call whose reply was pushed last: it ends when that is sent.
+    pub(super) fn record(&mut self, record: Box<CallRecord>) {
+        if self.records.len() >= limits::UNSENT_RECORDS_MAX {
+            record.end();
+            return;
+        }
+        let sent_by = self.completed + self.replies.len() as u64;
+        self.records.push_back((sent_by, record));
     }
 
     /// May more calls begin before some of this is sent?
@@ -145,8 +158,23 @@ impl Output {
             self.loose -= first.loose_bytes();
             self.replies.pop_front();
             self.completed += 1;
+            let completed = self.completed;
+            let is_sent = |(by, _): &(u64, _)| *by <= completed;
+            if self.records.front().is_some_and(is_sent)
+                && let Some((_, record)) = self.records.pop_front()
+            {
+                record.end();
+            }
         }
         self.reservation = None;
+    }
+}
+
+impl Drop for Output {
+    fn drop(&mut self) {
+        for (_, record) in self.records.drain(..) {
+            record.end();
+        }
     }
 }
 

@@ -33,6 +33,9 @@ pub(crate) struct Receiver {
     /// What the record's memory was reserved with, once it is large.
     reservation: Option<Reservation>,
     io_bytes_max: u32,
+    /// When the latest bytes were read, and when the first of the call on its way were, in ticks.
+    read_at: u64,
+    first_bytes: u64,
 }
 
 /// What the bytes so far come to.
@@ -87,7 +90,17 @@ impl Receiver {
             taken: None,
             reservation: None,
             io_bytes_max,
+            read_at: 0,
+            first_bytes: 0,
         }
+    }
+
+    /// Bytes were read at that time, in ticks: those that it is fed next, or that were received in their place.
+    pub(crate) fn was_read(&mut self, at: u64) {
+        if self.is_idle() {
+            self.first_bytes = at;
+        }
+        self.read_at = at;
     }
 
     /// True when no call is half received.
@@ -179,7 +192,10 @@ impl Receiver {
         if let Some(apart) = &mut apart {
             apart.missing = missing;
         }
+        // What is behind it in the same bytes is the next one's.
+        let first_bytes = std::mem::replace(&mut self.first_bytes, self.read_at);
         Call {
+            first_bytes,
             apart,
             reservation: reservation.filter(|_| record.len() > limits::CALL_BYTES_WHOLE_MAX),
             record,

@@ -55,7 +55,8 @@ pub(crate) struct ShardStart {
     pub(crate) clients: Arc<Clients>,
     /// The server's memory budget, in bytes.
     pub(crate) memory_bytes: u64,
-    /// How many shards there are.
+    /// Which shard it is, and how many there are.
+    pub(crate) number: usize,
     pub(crate) shards: usize,
 }
 
@@ -162,6 +163,8 @@ impl Drop for Scratch {
 pub(crate) fn run(start: ShardStart) -> std::io::Result<()> {
     // Where that is refused, calls wait longer while many other threads are busy.
     let _refused_or_not = nfs_io::promptness::run_soon();
+    // Longer than any call.
+    let _book = start.service.calls.open_book(start.number);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -179,6 +182,7 @@ async fn serve(start: ShardStart) -> std::io::Result<()> {
         client_hasher,
         clients,
         memory_bytes,
+        number: _,
         shards,
     } = start;
     let engine = match engine {

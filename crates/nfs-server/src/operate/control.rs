@@ -35,7 +35,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 
-pub use client::{ControlError, follow, follow_audit, request};
+pub use client::{ControlError, follow, follow_audit, follow_calls, request};
 pub use held::{
     Expired, GraceReport, HeldAnswer, HeldQuery, Listed, LockRow, Nfs4ClientStatus, OpenRow, Page,
 };
@@ -50,6 +50,10 @@ pub use messages::{
 };
 
 pub use crate::operate::audit::{AuditEvent, AuditFollower, AuditLine};
+pub use crate::operate::calls::{
+    CallFollower, CallLine, CallQuery, CallTree, ChromeTrace, FileNumber, RecorderLevel, StepTree,
+    check_call,
+};
 pub use crate::operate::io_counters::{AheadStatus, AutoStatus, IoStatus, reason_sentence};
 pub use crate::operate::latency::ProcedureStatus;
 pub use crate::operate::trace::{
@@ -117,6 +121,10 @@ pub struct Controls {
     pub io_why: Ask<WhyQuery, Why>,
     /// Changes which trace events are logged, and says which are; `Err` says what is wrong.
     pub trace: Ask<TraceChange, TraceStatus>,
+    /// Begins to follow single calls, or to tell those that are recorded; `Err` says why not.
+    pub follow_calls: Ask<CallQuery, CallFollower>,
+    /// Changes how much the flight recorder keeps, if a level is given, and says how much it does.
+    pub recorder: Ask<Option<RecorderLevel>, RecorderLevel>,
     /// Begins to follow the audit; `Err` says why not.
     pub follow_audit: Box<dyn Fn() -> Result<AuditFollower, String> + Send + Sync>,
     /// Begins to follow trace events; `Err` says why not.
@@ -250,6 +258,13 @@ async fn converse(stream: UnixStream, controls: &Arc<Controls>, reach: Reach) ->
                 }
                 Err(refused) => refusal(&refused),
             },
+            Ok(Command::CallsFollow(query)) => match (controls.follow_calls)(&query, asker) {
+                Ok(follower) => {
+                    let follower = Following::Calls(Box::new(follower));
+                    return follow::stream(reader, writer, follower).await;
+                }
+                Err(refused) => refusal(&refused),
+            },
             Ok(Command::AuditFollow) => match (controls.follow_audit)() {
                 Ok(follower) => {
                     let follower = Following::Audit(follower);
@@ -319,7 +334,8 @@ fn answer(command: Command, controls: &Controls, asker: Asker) -> String {
             success(&())
         }
         Command::Trace(change) => either((controls.trace)(&change, asker)),
-        Command::TraceFollow(_) | Command::AuditFollow => {
+        Command::Recorder(level) => either((controls.recorder)(&level, asker)),
+        Command::TraceFollow(_) | Command::CallsFollow(_) | Command::AuditFollow => {
             refusal("this is followed on a connection of its own")
         }
         Command::Io(query) => either((controls.io)(&query, asker)),

@@ -3,6 +3,7 @@
 pub(crate) mod access_counters;
 pub(crate) mod audit;
 pub(crate) mod blocks;
+pub(crate) mod calls;
 pub mod control;
 pub(crate) mod counters;
 pub mod http;

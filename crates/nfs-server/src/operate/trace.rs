@@ -131,7 +131,7 @@ pub(crate) struct Trace {
     listeners: ArcSwap<Vec<Arc<Listener>>>,
     /// Held while listeners come, go or change their minds.
     log: Mutex<Option<Log>>,
-    names: Names,
+    names: ExportNames,
     export_of: ExportOf,
     /// Events that were lost, by all listeners together.
     lost: Arc<AtomicU64>,
@@ -146,7 +146,29 @@ struct Wanted(AtomicU32);
 pub(crate) type ExportOf = fn(&[u8]) -> Option<u32>;
 
 /// The exports' pseudo paths by their ids.
-type Names = Arc<RwLock<HashMap<u32, Arc<str>>>>;
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ExportNames(Arc<RwLock<HashMap<u32, Arc<str>>>>);
+
+impl ExportNames {
+    /// The path that clients mount; `None` where no such export is served any more.
+    pub(crate) fn name(&self, id: u32) -> Option<String> {
+        self.0.read().get(&id).map(|name| name.as_ref().to_owned())
+    }
+
+    /// The id of the export that clients mount so.
+    ///
+    /// # Errors
+    /// In words: it is not served, but these are.
+    pub(crate) fn id_of(&self, pseudo: &str) -> Result<u32, String> {
+        let names = self.0.read();
+        let found = names.iter().find(|(_, name)| &***name == pseudo);
+        found.map(|(id, _)| *id).ok_or_else(|| {
+            let mut served: Vec<&str> = names.values().map(AsRef::as_ref).collect();
+            served.sort_unstable();
+            format!("no export is {pseudo:?}; served are: {}", served.join(" "))
+        })
+    }
+}
 
 /// One event as it happened. Plain data: nothing is allocated or put into words on a shard.
 #[derive(Clone, Copy, Debug)]
@@ -183,7 +205,7 @@ impl Trace {
             wanted: Wanted::default(),
             listeners: ArcSwap::default(),
             log: Mutex::default(),
-            names: Names::default(),
+            names: ExportNames::default(),
             lost: Arc::default(),
         })
     }
@@ -274,7 +296,12 @@ impl Trace {
     /// The exports as they are served from now on.
     pub(crate) fn set_exports<'e>(&self, exports: impl Iterator<Item = &'e Export>) {
         let names = exports.map(|export| (export.id, Arc::from(export.pseudo.as_str())));
-        *self.names.write() = names.collect();
+        *self.names.0.write() = names.collect();
+    }
+
+    /// The exports as they are served, now and later.
+    pub(crate) fn exports(&self) -> ExportNames {
+        self.names.clone()
     }
 
     /// Events lost by all listeners so far.
@@ -393,7 +420,7 @@ const fn segment_event(io: Io, kind: Mode) -> Event {
 /// The CRC-32 of IEEE 802.3 of a handle's bytes: how the Linux kernel's trace points and Wireshark name a handle
 /// in short. Not for tables: a client could make handles that collide. Bit by bit, as it is computed for at
 /// most 64 bytes, and only while somebody traces.
-fn crc32(bytes: &[u8]) -> u32 {
+pub(crate) fn crc32(bytes: &[u8]) -> u32 {
     let crc = bytes.iter().fold(u32::MAX, |crc, byte| {
         (0..8).fold(crc ^ u32::from(*byte), |crc, _| {
             let polynomial = if crc & 1 == 1 { 0xedb8_8320 } else { 0 };

@@ -12,6 +12,7 @@ use super::gate::Changing;
 use super::stable::Flush;
 use super::{Access, Error, FileKind, Object, Result, Wcc, WithWcc};
 use crate::limits;
+use crate::operate::calls::{StepKind, step};
 use crate::vfs::{Target, Vfs};
 
 /// Attributes with the identity of the file system, as clients are told it.
@@ -127,6 +128,7 @@ impl Vfs {
     /// # Errors
     /// [`Error::Stale`] when it is gone.
     pub(crate) async fn attributes(&self, target: &Target) -> Result<Attributes> {
+        let _step = step(StepKind::Attributes);
         let object = &target.object;
         let attributes = if object.mount.local {
             object.attributes()
@@ -151,6 +153,7 @@ impl Vfs {
         wanted: Access,
     ) -> Result<(Access, Attributes)> {
         let attributes = self.attributes(target).await?;
+        let asking = step(StepKind::Permission);
         let granted = if target.object.mount.local {
             granted_of(target, wanted, &attributes.stat)
         } else {
@@ -158,6 +161,7 @@ impl Vfs {
             self.blocking(target.queue(), move || granted_of(&target, wanted, &stat))
                 .await?
         };
+        asking.end();
         Ok((
             if target.actor.writable {
                 granted
@@ -225,6 +229,7 @@ impl Vfs {
         if target.tree.export.is_async() {
             return Ok(());
         }
+        let _step = step(StepKind::GroupCommit);
         loop {
             match self.committer.sync(target.queue(), what.clone()).await {
                 Err(Error::Busy) => tokio::time::sleep(AGAIN).await,

@@ -19,6 +19,7 @@ use parking_lot::Mutex;
 use super::file_io::Open;
 use super::{Object, Result};
 use crate::limits;
+use crate::operate::calls::{StepKind, step};
 use crate::vfs::file_cache::FdBudget;
 use crate::vfs::{Target, Vfs};
 
@@ -239,6 +240,7 @@ impl Vfs {
         if taken.is_empty() {
             return;
         }
+        let _step = step(StepKind::CloseWritten);
         // On a helper thread, since the file system may have work to do. If its queue is full, here and now.
         if let Ok(closed) = self.pool.submit(target.queue(), taken, drop) {
             // The pool ends only with the server.

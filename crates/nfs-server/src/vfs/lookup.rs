@@ -9,6 +9,7 @@ use nfs_io::identity::Guard;
 
 use super::resolve::{identity, table_failed};
 use super::{Access, Attributes, Error, FileKind, Object, Result, Step, Tree};
+use crate::operate::calls::{self, StepKind};
 use crate::vfs::fh::{Handle, claimed_export};
 use crate::vfs::{Target, Vfs};
 
@@ -69,9 +70,12 @@ impl Vfs {
         if directory.object.mount.local && self.table(&directory.tree).is_none() {
             // What the kernel asks of a look-up: the right to search the directory. It was asked,
             // so the look-up itself needs no change of identity.
+            let asking = calls::step(StepKind::Permission);
             directory
                 .object
                 .check(&directory.actor.creds, Access::EXECUTE, stat)?;
+            asking.end();
+            let _step = calls::step(StepKind::Resolve);
             if let Some(found) = self.lookup_again(directory, name) {
                 directory.tree.found_as(&found.0, name);
                 return Ok(found);
@@ -89,6 +93,7 @@ impl Vfs {
             }
         }
         let (vfs, job, name) = (Arc::clone(self), directory.clone(), name.to_vec());
+        let _step = calls::step(StepKind::Resolve);
         self.opening(directory.queue(), move || {
             vfs.lookup_name(&job, &name, ResolveFlags::empty())
         })

@@ -57,6 +57,7 @@ use nfs_io::{Budget, BufferPool, Pool, PoolLimits, Queue, Shares};
 
 use crate::exports::ExportTable;
 use crate::limits;
+use crate::operate::calls::{self, StepKind, step};
 use crate::operate::trace::Trace;
 
 use ahead::Ahead;
@@ -228,9 +229,17 @@ impl Vfs {
         queue: impl Into<Queue>,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T> {
-        self.pool
-            .run(queue.into(), work)
-            .await
-            .map_err(|_full| Error::Busy)
+        let queue = queue.into();
+        let _step = step(StepKind::Helper);
+        let Some(handed_over) = calls::hand_over() else {
+            let done = self.pool.run(queue, work).await;
+            return done.map_err(|_full| Error::Busy);
+        };
+        let done = self.pool.run(queue, move || handed_over.run(work)).await;
+        let (result, brought) = done.map_err(|_full| Error::Busy)?;
+        if let Some(brought) = &brought {
+            calls::take_back(brought);
+        }
+        Ok(result)
     }
 }

@@ -25,6 +25,7 @@ use super::tree::Mount;
 use super::wcc::WccChain;
 use super::{Access, Actor, Error, FileKind, Result};
 use crate::limits;
+use crate::operate::calls::{StepKind, step};
 use crate::vfs::fh::Handle;
 use crate::vfs::file_cache::FdSlot;
 use crate::vfs::host_lock::HostLock;
@@ -142,6 +143,7 @@ impl Object {
             return answer;
         }
         let answer = {
+            let _step = step(StepKind::AskKernel);
             let _identity = Guard::enter(creds)?;
             fs::access(self.path(), access.kernel())
         };

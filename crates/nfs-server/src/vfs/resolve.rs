@@ -14,6 +14,7 @@ use nfs_io::{Client, Errno, Queue};
 
 use super::{Actor, Error, FileKind, Mount, Object, Result, Tree, Turn};
 use crate::exports::Export;
+use crate::operate::calls::{StepKind, step};
 use crate::vfs::fh::{HandleBody, HandleError, HandleParts, MountKey, own_table_id};
 use crate::vfs::file_cache::{InodeId, Leaving};
 use crate::vfs::handle_table::{HandleTable, Identity, NewObject, TableError, TableId};
@@ -58,7 +59,11 @@ impl Vfs {
     /// # Errors
     /// [`Error::BadHandle`] and [`Error::Stale`].
     pub(crate) async fn locate(self: &Arc<Self>, handle: &Handle) -> Result<Located> {
-        if let Some(object) = self.files.by_handle(handle) {
+        let looking = step(StepKind::FileCache);
+        let cached = self.files.by_handle(handle);
+        looking.hit(cached.is_some());
+        looking.end();
+        if let Some(object) = cached {
             if !object.mount.is_retired() {
                 let tree = self.trees.load().by_id(object.export_id()).cloned();
                 return Ok(Located {
@@ -143,6 +148,7 @@ impl Vfs {
         parts: HandleParts,
         client: Client,
     ) -> Result<Arc<Object>> {
+        let _step = step(StepKind::OpenHandle);
         let (vfs, tree) = (Arc::clone(self), Arc::clone(tree));
         let queue = |mount: &Mount| Queue {
             lane: mount.lane(),
@@ -157,9 +163,13 @@ impl Vfs {
             .await??;
         self.opening(queue(&mount), move || match parts.body {
             HandleBody::Kernel(kernel) => {
+                let opening = step(StepKind::OpenByHandle);
                 let fd = fs::open_by_handle(mount.fd(), &kernel, OFlags::PATH | OFlags::NOFOLLOW)
                     .map_err(gone)?;
+                opening.end();
+                let asking = step(StepKind::Attributes);
                 let stat = fs::statx(fd.as_fd())?;
+                asking.end();
                 // A directory that was moved out of the export on the server takes what is in it along.
                 if stat.kind() == FileKind::Directory && !tree.contains(fd.as_fd())? {
                     return Err(Error::Stale);

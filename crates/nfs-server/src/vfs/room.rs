@@ -16,6 +16,7 @@ use nfs_io::{Lane, Queue, Share, Sharer, Shares};
 
 use super::{Error, Result, Tree};
 use crate::limits;
+use crate::operate::calls::{StepKind, step};
 use crate::operate::counters::count;
 use crate::vfs::Vfs;
 use crate::vfs::file_cache::{Cursor, Leaving};
@@ -48,6 +49,7 @@ impl Vfs {
         let taken = if let Some(taken) = turns.try_take(client, 1) {
             taken
         } else {
+            let _waiting = step(StepKind::Descriptors);
             let patience = Duration::from_secs(limits::WRITE_WAITS_SECONDS_MAX);
             let waiting = tokio::time::timeout(patience, turns.take(client, 1));
             waiting.await.map_err(|_elapsed| Error::Busy)?
@@ -67,7 +69,10 @@ impl Vfs {
     ) -> Result<T> {
         let vfs = Arc::clone(self);
         self.blocking(queue, move || {
-            vfs.make_room(queue.lane);
+            if vfs.files.is_full() {
+                let _step = step(StepKind::MakeRoom);
+                vfs.make_room(queue.lane);
+            }
             work()
         })
         .await

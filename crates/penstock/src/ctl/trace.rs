@@ -9,10 +9,12 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use nfs_server::host::state_dir;
 use nfs_server::operate::control::{
-    self, Command, EventStatus, FollowRequest, TraceChange, TraceLine, TraceStatus, check_event,
+    self, Command, EventStatus, FollowRequest, RecorderLevel, TraceChange, TraceLine, TraceStatus,
+    check_event,
 };
 
 use super::ask;
+use crate::trace::TreeArgs;
 
 #[derive(clap::Subcommand, Debug)]
 pub(super) enum Action {
@@ -30,6 +32,20 @@ pub(super) enum Action {
     },
     /// Show what there is, what it means and what is on
     List,
+    /// Show what single calls do, step by step, and how long each step takes
+    ///
+    /// As `penstock trace` does.
+    Tree(TreeArgs),
+    /// Show the last calls, as the flight recorder has them, and those under way
+    ///
+    /// With the steps that may wait, or all of them where that is asked for. The same as `tree --recorded`.
+    Dump,
+    /// Show or change what the flight recorder keeps of calls that nobody follows
+    Recorder {
+        /// off: nothing; waits: every call, with the steps that may wait or ask the kernel; all: with all steps
+        #[arg(value_parser = level)]
+        level: Option<RecorderLevel>,
+    },
     /// Print events as they happen, until interrupted
     ///
     /// The events are on for as long as this runs, whatever goes to the server's log. Who reads them too
@@ -53,6 +69,9 @@ impl Action {
             Self::On { events } => TraceChange::On(events),
             Self::Off { events } => TraceChange::Off(events),
             Self::List => TraceChange::List,
+            Self::Tree(tree) => return tree.run(directory, json),
+            Self::Dump => return TreeArgs::all_recorded().run(directory, json),
+            Self::Recorder { level } => return recorder(directory, level, json),
             Self::Follow {
                 events,
                 export,
@@ -82,6 +101,35 @@ impl Action {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+fn level(word: &str) -> Result<RecorderLevel, String> {
+    match word {
+        "off" => Ok(RecorderLevel::Off),
+        "waits" => Ok(RecorderLevel::Waits),
+        "all" => Ok(RecorderLevel::All),
+        _ => Err(format!("'{word}' is not off, waits or all")),
+    }
+}
+
+fn recorder(
+    directory: &Path,
+    level: Option<RecorderLevel>,
+    json: bool,
+) -> anyhow::Result<ExitCode> {
+    let level: RecorderLevel = ask(directory, Command::Recorder(level))?;
+    let mut out = io::stdout().lock();
+    if json {
+        writeln!(out, "{}", serde_json::to_string(&level)?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let words = match level {
+        RecorderLevel::Off => "off: calls are recorded only while somebody follows them",
+        RecorderLevel::Waits => "waits: of every call the steps that may wait or ask the kernel",
+        RecorderLevel::All => "all: of every call all steps",
+    };
+    writeln!(out, "{words}")?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn follow(directory: &Path, request: FollowRequest, json: bool) -> anyhow::Result<ExitCode> {

@@ -10,6 +10,7 @@ use super::convert::{fail, fattr3, wcc_data};
 use super::object::post_op_attr;
 use super::{Context, Held, put};
 use crate::front::context::committed_range;
+use crate::operate::calls;
 use crate::operate::counters::count_bytes;
 use crate::operate::trace::Event;
 use crate::vfs::{Error, Payload, Stability};
@@ -36,6 +37,7 @@ pub(crate) fn data_behind(
 pub(super) async fn read(cx: &Context, args: &ReadArgs, out: &mut Vec<u8>) -> Held {
     let (trace, about) = (&cx.vfs().trace, cx.caller.about(args.file.as_ref()));
     trace.start(Event::ReadStart, about, args.offset, args.count.into());
+    calls::of_range(args.offset, args.count.into());
     let outcome = read_data(cx, args, out).await;
     if let Err(status) = &outcome {
         trace.error(Event::ReadErr, about, args.offset, status.word());
@@ -95,6 +97,7 @@ pub(super) async fn write(
 ) -> Result<WriteOk, Failure<WccData>> {
     let (trace, about) = (&cx.vfs().trace, cx.caller.about(args.file.as_ref()));
     trace.start(Event::WriteStart, about, args.offset, args.count.into());
+    calls::of_range(args.offset, args.count.into());
     let outcome = write_data(cx, args, payload).await;
     if let Err(failure) = &outcome {
         trace.error(Event::WriteErr, about, args.offset, failure.status.word());
@@ -153,6 +156,7 @@ async fn write_data(
 pub(super) async fn commit(cx: &Context, args: &CommitArgs) -> Result<CommitOk, Failure<WccData>> {
     let (trace, about) = (&cx.vfs().trace, cx.caller.about(args.file.as_ref()));
     trace.start(Event::CommitStart, about, args.offset, args.count.into());
+    calls::of_range(args.offset, args.count.into());
     let outcome = commit_file(cx, args).await;
     if let Err(failure) = &outcome {
         trace.error(Event::CommitErr, about, args.offset, failure.status.word());

@@ -18,6 +18,7 @@ use nfs_wire::{Encode, Encoder};
 
 use crate::front::context::Context;
 use crate::front::told::Told;
+use crate::operate::calls::{StepKind, step};
 use crate::vfs::Payload;
 
 use self::audited::{deed, status_of};
@@ -125,5 +126,6 @@ async fn perform(cx: &Context, request: &mut Request<'_>, out: &mut Vec<u8>) -> 
 }
 
 fn put(out: &mut Vec<u8>, result: &impl Encode) {
+    let _step = step(StepKind::Encode);
     result.encode(&mut Encoder::new(out));
 }

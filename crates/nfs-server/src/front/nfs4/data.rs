@@ -10,6 +10,7 @@ use super::compound::{Compound, Done, put};
 use super::place::Place;
 use super::status::status;
 use crate::front::context::committed_range;
+use crate::operate::calls::{self, StepKind, step};
 use crate::operate::counters::count_bytes;
 use crate::operate::trace::Event;
 use crate::vfs::{Access, FileKind, Payload, Stability, Target};
@@ -44,6 +45,7 @@ pub(super) async fn read(compound: &mut Compound<'_>, args: &ReadArgs, out: &mut
         compound.cx.caller.about(file.as_ref()),
     );
     trace.start(Event::ReadStart, about, args.offset, args.count.into());
+    calls::of_range(args.offset, args.count.into());
     let outcome = read_data(compound, args, out).await;
     if let Err(status) = &outcome {
         trace.error(Event::ReadErr, about, args.offset, status.word());
@@ -95,6 +97,7 @@ pub(super) async fn write(
     );
     let len = len_of(&args.data) as u64;
     trace.start(Event::WriteStart, about, args.offset, len);
+    calls::of_range(args.offset, len);
     let outcome = write_data(compound, args).await;
     if let Err(status) = &outcome {
         trace.error(Event::WriteErr, about, args.offset, status.word());
@@ -150,7 +153,10 @@ async fn copied_payload(compound: &Compound<'_>, offset: u64, data: &[u8]) -> Op
     let mut buf = match pool.try_take_placed(data.len(), start) {
         Some(buf) => buf,
         None if holds_some => return None,
-        None => pool.take_placed(data.len(), start).await?,
+        None => {
+            let _waiting = step(StepKind::Memory);
+            pool.take_placed(data.len(), start).await?
+        }
     };
     buf.copy_from_slice(data);
     Some(Payload {
@@ -179,6 +185,7 @@ pub(super) async fn commit(
         cx.caller.about(target.object.handle.as_ref()),
     );
     trace.start(Event::CommitStart, about, args.offset, args.count.into());
+    calls::of_range(args.offset, args.count.into());
     let range = committed_range(args.offset, args.count);
     let (result, _wcc) = cx.vfs().commit(&cx.engine, &target, &range).await;
     let outcome = result.map_err(status);

@@ -49,6 +49,7 @@ use crate::exports::NfsVersion;
 use crate::front::context::Context;
 use crate::front::service::Service;
 use crate::limits;
+use crate::operate::calls::{Note, StepKind, step};
 use crate::rpc::caller::Caller;
 use crate::rpc::reply::Draft;
 use crate::vfs::Payload;
@@ -109,7 +110,9 @@ pub(crate) async fn run(
     mut decoder: Decoder<'_>,
     reply: &mut Draft,
 ) -> Result<Ran, AcceptStat> {
+    let decoding = step(StepKind::Decode);
     let call = Call::decode(&mut decoder).map_err(|_| AcceptStat::GarbageArgs)?;
+    decoding.end();
     let begin = reply.out().len();
     let before_any = ReplyLimits {
         message: limits::COMPOUND_REPLY_BYTES_NO_SESSION,
@@ -211,7 +214,10 @@ async fn carry_out(
     let session = match (all.scan.sequence, outside(&all.scan, all.call.announced)) {
         (Some(sequence), _) => {
             let began = Instant::now();
+            let step = step(StepKind::Operation);
+            step.note(Note::Operation(Opnum::Sequence.number(), 0));
             let begun = session::begin(cx, all, &sequence, results, reply);
+            step.end();
             let counters = &cx.service.counters;
             counters.operated(Opnum::Sequence, began.elapsed());
             match begun {
@@ -282,7 +288,15 @@ async fn one(
     reply: &mut Draft,
 ) -> Result<(), Nfsstat4> {
     let began = Instant::now();
+    let number = op.opnum().number();
+    let step = step(StepKind::Operation);
+    step.note(Note::Operation(number, 0));
     let ended = answer_one(compound, op, results, reply).await;
+    step.note(Note::Operation(
+        number,
+        ended.err().unwrap_or(Nfsstat4::Ok) as u32,
+    ));
+    step.end();
     let counters = &compound.cx.service.counters;
     counters.operated(op.opnum(), began.elapsed());
     ended
@@ -316,6 +330,7 @@ async fn answer_one(
         compound.drop_data();
         return results.put_failure(reply.out(), opnum, status);
     }
+    let _encoding = step(StepKind::Encode);
     let data_len = compound.data_len();
     let ended = results.put_with(reply.out(), opnum, data_len, |e| {
         e.u32(opnum.number());

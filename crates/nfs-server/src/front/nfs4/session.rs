@@ -28,6 +28,7 @@ use super::callback;
 use super::compound::{Compound, Done, put};
 use super::status::refused;
 use crate::front::context::Context;
+use crate::operate::calls::{StepKind, step};
 use crate::rpc::caller::WireIdentity;
 use crate::rpc::reply::Draft;
 use crate::state::States;
@@ -101,6 +102,7 @@ fn in_slot(
     args: &SequenceArgs,
     results: &mut CompoundReply,
 ) -> Result<InState<Opened>> {
+    let _step = step(StepKind::Slot);
     let states = cx.service.states.as_ref().ok_or(Nfsstat4::Serverfault)?;
     let session = states.core.session(SessionId(args.sessionid.0));
     let session = session.map_err(refused)?;

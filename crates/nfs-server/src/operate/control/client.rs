@@ -14,6 +14,7 @@ use serde::de::DeserializeOwned;
 use super::messages::{Command, ErrorKind, Reply, Request, VERSION};
 use crate::limits;
 use crate::operate::audit::AuditLine;
+use crate::operate::calls::{CallLine, CallQuery};
 use crate::operate::trace::{FollowRequest, TraceLine};
 
 /// Why a server did not do what was asked.
@@ -72,6 +73,20 @@ pub fn follow<B>(
     take: impl FnMut(TraceLine) -> ControlFlow<B>,
 ) -> Result<Option<B>, ControlError> {
     lines(path, Command::TraceFollow(request), begun, take)
+}
+
+/// Follows single calls of the server on the socket at `path`, or reads those that its flight recorder has, as [`follow`]
+/// does trace events; it ends by itself where the query has an end.
+///
+/// # Errors
+/// See [`ControlError`].
+pub fn follow_calls<B>(
+    path: &Path,
+    query: CallQuery,
+    begun: impl FnOnce(),
+    take: impl FnMut(CallLine) -> ControlFlow<B>,
+) -> Result<Option<B>, ControlError> {
+    lines(path, Command::CallsFollow(query), begun, take)
 }
 
 /// Follows the audit of the server on the socket at `path`, as [`follow`] does the trace.

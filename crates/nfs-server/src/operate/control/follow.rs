@@ -9,11 +9,13 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use super::success;
 use crate::limits;
 use crate::operate::audit::AuditFollower;
+use crate::operate::calls::CallFollower;
 use crate::operate::trace::Follower;
 
 /// What a connection follows.
 pub(super) enum Following {
     Trace(Follower),
+    Calls(Box<CallFollower>),
     Audit(AuditFollower),
 }
 
@@ -48,6 +50,7 @@ impl Following {
     async fn next(&mut self, lines: &mut String) -> io::Result<bool> {
         match self {
             Self::Trace(follower) => put(lines, Some(follower.next().await)),
+            Self::Calls(follower) => put(lines, follower.next().await),
             Self::Audit(follower) => put(lines, follower.next().await),
         }
     }
@@ -56,6 +59,7 @@ impl Following {
     fn at_once(&mut self, lines: &mut String) -> io::Result<bool> {
         match self {
             Self::Trace(follower) => put(lines, follower.at_once()),
+            Self::Calls(follower) => put(lines, follower.at_once()),
             Self::Audit(follower) => put(lines, follower.at_once()),
         }
     }

@@ -12,6 +12,7 @@ use crate::exports::config::{
 };
 use crate::exports::policy::show_way;
 use crate::exports::{ClientRule, Export, Versions};
+use crate::operate::calls::{CallQuery, RecorderLevel};
 use crate::operate::io_counters::IoStatus;
 use crate::operate::latency::ProcedureStatus;
 use crate::operate::trace::FollowRequest;
@@ -69,6 +70,12 @@ pub enum Command {
     /// Follows trace events: after an empty answer come [`TraceLine`](super::TraceLine)s, one JSON value
     /// in each line, until either side closes. Anything the asking side says ends it.
     TraceFollow(FollowRequest),
+    /// Follows single calls, or asks for those that the flight recorder has: as [`Command::TraceFollow`], with
+    /// [`CallLine`](super::CallLine)s.
+    CallsFollow(CallQuery),
+    /// Changes how much the flight recorder keeps, if a level is given; answered with the
+    /// [`RecorderLevel`] from then on.
+    Recorder(Option<RecorderLevel>),
     /// Follows the audit: as [`Command::TraceFollow`], with [`AuditLine`](super::AuditLine)s.
     AuditFollow,
 }
@@ -102,7 +109,9 @@ impl Command {
             | Self::IoSet(_)
             | Self::IoWhy(_)
             | Self::Trace(TraceChange::On(_) | TraceChange::Off(_))
+            | Self::Recorder(_)
             | Self::TraceFollow(_)
+            | Self::CallsFollow(_)
             | Self::AuditFollow => false,
         }
     }

@@ -91,6 +91,8 @@ fn controls(told: &Told) -> Controls {
             note(&traced, format!("{change:?}"));
             Ok(TraceStatus::default())
         }),
+        follow_calls: Box::new(|_, _| Err("no calls here".to_owned())),
+        recorder: Box::new(|level, _| Ok(level.unwrap_or_default())),
         follow: Box::new(|_, _| Err("too many; end one".to_owned())),
         follow_audit: Box::new(|| Err("no export is audited".to_owned())),
     }
@@ -524,7 +526,9 @@ fn all_commands() -> Vec<Command> {
         Command::Trace(TraceChange::On(vec!["all".to_owned()])),
         Command::Trace(TraceChange::Off(Vec::new())),
         Command::Trace(TraceChange::List),
+        Command::Recorder(Some(RecorderLevel::Off)),
         Command::TraceFollow(FollowRequest::default()),
+        Command::CallsFollow(CallQuery::default()),
         Command::AuditFollow,
     ]
 }

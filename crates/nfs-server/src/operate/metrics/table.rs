@@ -284,6 +284,8 @@ metrics! {
     }
     TRACE_EVENTS_LOST: Counter "penstock_trace_events_lost_total" "" []
         "Trace events that a listener was too slow for." { "trace_events_lost" }
+    TRACE_CALLS_LOST: Counter "penstock_trace_calls_lost_total" "" []
+        "Calls that one who follows them was too slow for." { "trace_calls_lost" }
     SYSTEM_CALLS_REFUSED: Counter "penstock_system_calls_refused_total" "" []
         "System calls that the confinement refused; 0 while all is well." { "system_calls_refused" }
 }

@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Event, Events, Names, Record};
+use super::{Event, Events, ExportNames, Record};
 use crate::operate::io_counters::Reason;
 
 /// One event of one call, as a listener is told it.
@@ -137,9 +137,9 @@ fn every_name() -> String {
     names.join(", ")
 }
 
-pub(super) fn event(record: &Record, names: &Names) -> TraceEvent {
+pub(super) fn event(record: &Record, names: &ExportNames) -> TraceEvent {
     let details = record.details;
-    let export = record.export.and_then(|id| names.read().get(&id).cloned());
+    let export = record.export.and_then(|id| names.name(id));
     TraceEvent {
         time: time(record.time),
         event: record.event.word().to_owned(),

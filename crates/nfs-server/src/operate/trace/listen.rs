@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 
 use super::line::{self, EventStatus, FollowRequest, TraceLine, TraceStatus};
-use super::{Event, Events, Names, Record, Trace};
+use super::{Event, Events, ExportNames, Record, Trace};
 use crate::limits;
 
 /// The sending end of one listener's queue. The queue ends with it.
@@ -33,7 +33,7 @@ struct Only {
 /// The end of a listener's queue that its own thread reads.
 pub(super) struct Reader {
     queue: mpsc::Receiver<Record>,
-    names: Names,
+    names: ExportNames,
     lost: Arc<AtomicU64>,
     /// How many lost events the listener was told of already.
     told: u64,
@@ -159,7 +159,7 @@ impl Trace {
     pub(crate) fn follow(self: &Arc<Self>, request: &FollowRequest) -> Result<Follower, String> {
         let events = line::events_named(&request.events).map_err(|unknown| unknown.to_string())?;
         let export = match &request.export {
-            Some(pseudo) => Some(self.export_named(pseudo)?),
+            Some(pseudo) => Some(self.names.id_of(pseudo)?),
             None => None,
         };
         let only = Only {
@@ -223,22 +223,12 @@ impl Trace {
         });
         let reader = Reader {
             queue: records,
-            names: Arc::clone(&self.names),
+            names: self.names.clone(),
             lost,
             told: 0,
             kept: None,
         };
         (listener, reader)
-    }
-
-    fn export_named(&self, pseudo: &str) -> Result<u32, String> {
-        let names = self.names.read();
-        let found = names.iter().find(|(_, name)| &***name == pseudo);
-        found.map(|(id, _)| *id).ok_or_else(|| {
-            let mut served: Vec<&str> = names.values().map(AsRef::as_ref).collect();
-            served.sort_unstable();
-            format!("no export is {pseudo:?}; served are: {}", served.join(" "))
-        })
     }
 
     /// The three below are called with `log` locked.

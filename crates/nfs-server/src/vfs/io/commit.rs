@@ -20,6 +20,7 @@ use super::super::staging::Why;
 use super::super::{Access, Error, Object, Result, WithWcc};
 use super::decide::transfer_error;
 use super::must_be_regular;
+use crate::operate::calls::{StepKind, step};
 use crate::vfs::{Target, Vfs};
 
 /// The round of one file that may still be joined.
@@ -107,7 +108,9 @@ impl Vfs {
     ) -> Result<()> {
         let object = &target.object;
         let round = object.io.rounds.join(whole);
+        let waiting = step(StepKind::SyncTurn);
         let _one_at_a_time = object.io.sync_turn().await;
+        waiting.end();
         if let Some(result) = round.result.get() {
             return *result;
         }
@@ -131,6 +134,7 @@ impl Vfs {
         data_only: bool,
     ) -> Result<()> {
         let object = &target.object;
+        let _step = step(StepKind::Sync);
         let covered = object.io.take_unstable();
         let engine = self.engine_for(engine, target);
         let op = Op::Fsync { file, data_only };

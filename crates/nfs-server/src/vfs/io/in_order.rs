@@ -9,6 +9,7 @@ use tokio::sync::oneshot;
 
 use super::decide::Decision;
 use super::order::{Order, Turn};
+use crate::operate::calls::{StepKind, step};
 use crate::operate::counters::count;
 use crate::vfs::{Target, Vfs};
 
@@ -95,6 +96,7 @@ impl Vfs {
                 }
             }
         };
+        let _waiting = step(StepKind::InOrder);
         let place = Place { in_order, number };
         match tokio::time::timeout_at(until.into(), turn).await {
             Ok(_released) => count(&counters.put_in_order),

@@ -37,6 +37,7 @@ pub(crate) use refusals::Refusals;
 pub(crate) use reserve::{Reserve, ReserveCounters};
 
 use super::{Access, Attributes, Error, FileKind, Object, Result};
+use crate::operate::calls::{StepKind, step};
 use crate::vfs::{Target, Vfs};
 
 /// The result of a READ that went well.
@@ -79,7 +80,10 @@ impl Vfs {
     }
 
     async fn write_fd(self: &Arc<Self>, target: &Target) -> Result<Arc<OwnedFd>> {
-        if let Some(fd) = target.object.write_fd_if_open() {
+        let looking = step(StepKind::OpenFile);
+        let open = target.object.write_fd_if_open();
+        looking.hit(open.is_some());
+        if let Some(fd) = open {
             return Ok(fd);
         }
         let (vfs, object) = (Arc::clone(self), Arc::clone(&target.object));
@@ -90,7 +94,10 @@ impl Vfs {
     }
 
     async fn read_fd(self: &Arc<Self>, target: &Target) -> Result<Arc<OwnedFd>> {
-        if let Some(fd) = target.object.read_fd_if_open() {
+        let looking = step(StepKind::OpenFile);
+        let open = target.object.read_fd_if_open();
+        looking.hit(open.is_some());
+        if let Some(fd) = open {
             return Ok(fd);
         }
         let (vfs, object) = (Arc::clone(self), Arc::clone(&target.object));
@@ -99,6 +106,7 @@ impl Vfs {
     }
 
     async fn check_io(&self, target: &Target, access: Access, stat: Stat) -> Result<()> {
+        let _step = step(StepKind::Permission);
         if target.object.mount.local {
             return target.object.check_io(&target.actor, access, &stat);
         }

@@ -16,6 +16,7 @@ use super::decide::{Failure, IoCall, len_of};
 use super::transfer::Transfer;
 use super::{ReadDone, Stability, must_be_regular};
 use crate::exports::policy::Io;
+use crate::operate::calls::{Note, StepKind, step};
 use crate::operate::trace::Event;
 use crate::vfs::ahead::Reading;
 use crate::vfs::{Target, Vfs};
@@ -96,7 +97,11 @@ impl Vfs {
             return Ok(read);
         }
         self.read_ahead(engine, target, ahead);
-        if let Some(piece) = ahead.take_whole().await {
+        let taking = step(StepKind::ReadAhead);
+        let piece = ahead.take_whole().await;
+        taking.hit(piece.is_some());
+        taking.end();
+        if let Some(piece) = piece {
             self.answered_ahead(target, transfer, piece.data.len());
             return Ok((piece.data, piece.share));
         }
@@ -167,7 +172,10 @@ impl Vfs {
         let (offset, mode) = (segment.file.start, segment.mode);
         // `EAGAIN` and its like: it is not there, or the file system cannot tell.
         let cached = if target.object.mount.local && mode != Mode::Direct {
-            fs::pread_nowait(file.as_fd(), &mut data, offset, mode).unwrap_or(0)
+            let step = step(StepKind::PageCache);
+            let cached = fs::pread_nowait(file.as_fd(), &mut data, offset, mode).unwrap_or(0);
+            step.note(Note::moved(mode, cached));
+            cached
         } else {
             0
         };
@@ -175,6 +183,8 @@ impl Vfs {
         if cached == wanted {
             return Ok((Ok(cached), data));
         }
+        let step = step(StepKind::Segment);
+        step.note(Note::moved(mode, wanted - cached));
         let op = Op::Read {
             file,
             offset: offset + cached as u64,
@@ -184,6 +194,7 @@ impl Vfs {
             keep: Keep::none(),
         };
         let result = engine.submit(op, &target.actor.creds, target.queue()).await;
+        step.end();
         let data = result.buf.ok_or(Error::Errno(Errno::IO))?;
         Ok((result.result.map(|read| cached + read), data))
     }
@@ -203,6 +214,7 @@ impl Vfs {
                 None => {
                     // What was read ahead is not worth a wait.
                     self.ahead.give_way();
+                    let _waiting = step(StepKind::Memory);
                     of_clients.take(client, bytes).await
                 }
             };
@@ -211,6 +223,7 @@ impl Vfs {
             }
             drop(client_part);
             self.ahead.give_way();
+            let _waiting = step(StepKind::Memory);
             let mount_part = of_mount.take(client, bytes).await;
             if let Some(client_part) = of_clients.try_take(client, bytes) {
                 return (client_part, mount_part);
@@ -222,7 +235,10 @@ impl Vfs {
     async fn send_buffer(&self, len: usize) -> Result<Buf> {
         match self.read_buffers.try_take(len) {
             Some(buf) => Ok(buf),
-            None => self.read_buffers.take(len).await.ok_or(Error::Busy),
+            None => {
+                let _waiting = step(StepKind::Memory);
+                self.read_buffers.take(len).await.ok_or(Error::Busy)
+            }
         }
     }
 }

@@ -12,6 +12,7 @@ use super::super::staging::Staged;
 use super::super::{Object, Result};
 use super::decide::{Decision, Failure, IoCall, IoFacts, choose, decide, len_of};
 use crate::exports::policy::Io;
+use crate::operate::calls::{StepKind, step};
 use crate::operate::io_counters::{Reason, Tally};
 use crate::operate::trace::Trace;
 use crate::vfs::{Target, Vfs};
@@ -34,6 +35,7 @@ pub(super) struct Transfer<'c> {
 impl<'c> Transfer<'c> {
     /// A call on `target`, whose attributes are `stat`. `None` where the range passes the end of any file.
     pub(super) fn new(vfs: &Vfs, target: &'c Target, call: &IoCall, stat: &Stat) -> Option<Self> {
+        let _step = step(StepKind::Decide);
         let object = &target.object;
         let policy = target.tree.export.io.now();
         let name = policy.uses_names().then(|| object.name()).flatten();
@@ -111,7 +113,10 @@ impl Vfs {
         target: &Target,
         io: Io,
     ) -> Result<Arc<OwnedFd>> {
-        if let Some(fd) = target.object.direct_fd_if_open(io) {
+        let looking = step(StepKind::OpenFile);
+        let open = target.object.direct_fd_if_open(io);
+        looking.hit(open.is_some());
+        if let Some(fd) = open {
             return Ok(fd);
         }
         let (vfs, object) = (Arc::clone(self), Arc::clone(&target.object));

@@ -17,6 +17,7 @@ use super::transfer::Transfer;
 use super::{Payload, Stability, WriteDone, must_be_regular};
 use crate::exports::policy::Io;
 use crate::limits;
+use crate::operate::calls::{Note, StepKind, step};
 use crate::operate::trace::Event;
 use crate::vfs::{Target, Vfs};
 
@@ -54,7 +55,10 @@ impl Vfs {
             .io(Event::WriteOpened, about, offset, wanted as u64);
         let budget = &self.write_budget;
         let share = object.mount.write_share(target.sharer(), wanted, budget);
-        let Some(_share) = share.await else {
+        let waiting = step(StepKind::Memory);
+        let share = share.await;
+        waiting.end();
+        let Some(_share) = share else {
             return (Err(Error::Busy), self.wcc_unchanged(target).await);
         };
         let call = IoCall {
@@ -112,7 +116,10 @@ impl Vfs {
         mut data: Buf,
     ) -> Result<usize> {
         let offset = transfer.decision.asked().start;
-        let written = match self.stage(target, file, transfer, &mut data).await {
+        let staging = step(StepKind::Stage);
+        let staged = self.stage(target, file, transfer, &mut data).await;
+        staging.end();
+        let written = match staged {
             Ok(()) => self.write_range(engine, target, file, transfer, data).await,
             Err(error) => Err(error),
         };
@@ -192,7 +199,9 @@ impl Vfs {
             transfer.trace(&self.trace, target, &segment);
             let engine = self.engine_for_write(engine, target, sync);
             let group = Group::of(segment.mode);
+            let waiting = step(StepKind::Gate);
             let pass = Pass::of(target.object.gate(&self.gates), group).await;
+            waiting.end();
             let op = Op::Write {
                 file,
                 offset: segment.file.start,
@@ -202,7 +211,10 @@ impl Vfs {
                 mode: segment.mode,
                 keep: Keep::new((pass, transfer.staged.as_ref().and_then(Staged::kept))),
             };
+            let moving = step(StepKind::Segment);
+            moving.note(Note::moved(segment.mode, len_of(&segment)));
             let done = engine.submit(op, &target.actor.creds, target.queue()).await;
+            moving.end();
             // Lost with the engine: nobody waits for an answer any more.
             data = done.buf.ok_or(Error::Errno(Errno::IO))?;
             match done.result {

@@ -1,0 +1,267 @@
+//! The flight recorder: for each shard a ring with the calls that are over, and a place for each one that waits.
+
+use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+
+use super::clock::now;
+use super::follow::Listener;
+use super::record::{CallRecord, Times};
+use super::steps::Weight;
+use crate::limits;
+use crate::operate::trace::ExportNames;
+
+/// What the flight recorder keeps of calls that nobody follows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RecorderLevel {
+    /// Nothing.
+    Off,
+    /// Every call, with the steps that may wait for something or ask the kernel.
+    #[default]
+    Waits,
+    /// Every call with all of its steps.
+    All,
+}
+
+/// The recorder of one server.
+pub(crate) struct Recorder {
+    /// From which weight on steps are recorded: by the level, or because somebody follows.
+    wanted: AtomicU8,
+    level: Mutex<RecorderLevel>,
+    pub(super) listeners: ArcSwap<Vec<Arc<Listener>>>,
+    books: Mutex<Vec<Arc<Book>>>,
+    pub(super) exports: ExportNames,
+    /// Calls that were lost, by all followers together.
+    pub(super) lost: Arc<AtomicU64>,
+    /// The time from which the times of calls are told.
+    pub(super) started: u64,
+}
+
+/// One shard's part of it.
+#[derive(Debug)]
+pub(super) struct Book {
+    pub(super) shard: usize,
+    entries: Mutex<Entries>,
+}
+
+#[derive(Debug, Default)]
+#[expect(
+    clippy::vec_box,
+    reason = "records are swapped, not moved: each has hundreds of bytes"
+)]
+struct Entries {
+    /// The calls that are over, the oldest at `next` once there are as many as are kept.
+    over: Vec<Box<CallRecord>>,
+    next: usize,
+    /// The calls that wait; a place is used again when its call goes on.
+    waiting: Vec<Option<Box<CallRecord>>>,
+    free: Vec<usize>,
+}
+
+thread_local! {
+    /// The book of the shard that this thread is.
+    static BOOK: RefCell<Option<(Arc<Recorder>, Arc<Book>)>> = const { RefCell::new(None) };
+    /// A record that was put out of the ring, for the next call.
+    static SPARE: Cell<Option<Box<CallRecord>>> = const { Cell::new(None) };
+}
+
+/// The book of the shard that runs on this thread; there is one for as long as this is kept.
+#[derive(Debug)]
+pub(crate) struct ShardBook;
+
+/// Where the record of a call lies that waits.
+pub(super) struct Parked {
+    book: Arc<Book>,
+    place: usize,
+}
+
+impl Recorder {
+    pub(crate) fn new(exports: ExportNames) -> Arc<Self> {
+        Arc::new(Self {
+            wanted: AtomicU8::new(Weight::Waits as u8),
+            level: Mutex::default(),
+            listeners: ArcSwap::default(),
+            books: Mutex::default(),
+            exports,
+            lost: Arc::default(),
+            started: now(),
+        })
+    }
+
+    /// Opens the book of the shard that this thread is from now on.
+    pub(crate) fn open_book(self: &Arc<Self>, shard: usize) -> ShardBook {
+        let book = Arc::new(Book {
+            shard,
+            entries: Mutex::default(),
+        });
+        self.books.lock().push(Arc::clone(&book));
+        BOOK.set(Some((Arc::clone(self), book)));
+        ShardBook
+    }
+
+    /// Calls that followers lost so far, because they did not read them in time.
+    pub(crate) fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    /// What is kept of calls that nobody follows.
+    pub(crate) fn level(&self) -> RecorderLevel {
+        *self.level.lock()
+    }
+
+    /// Sets what is kept, of the calls that begin from now on.
+    pub(crate) fn set_level(&self, level: RecorderLevel) {
+        *self.level.lock() = level;
+        self.recount();
+    }
+
+    pub(super) fn recount(&self) {
+        let level = self.level.lock();
+        let wanted = if !self.listeners.load().is_empty() {
+            Weight::Short as u8
+        } else {
+            match *level {
+                RecorderLevel::Off => 0,
+                RecorderLevel::Waits => Weight::Waits as u8,
+                RecorderLevel::All => Weight::Short as u8,
+            }
+        };
+        self.wanted.store(wanted, Ordering::Relaxed);
+    }
+
+    /// The calls that are in the books, those that wait among them, each with its shard.
+    pub(super) fn all(&self) -> Vec<(usize, CallRecord)> {
+        let mut all = Vec::new();
+        for book in self.books.lock().iter() {
+            let entries = book.entries.lock();
+            all.extend(entries.all().map(|call| (book.shard, call.clone())));
+        }
+        all
+    }
+}
+
+impl std::fmt::Debug for Recorder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Recorder")
+    }
+}
+
+impl ShardBook {
+    /// A record for a call that begins now, if calls are recorded on this thread.
+    pub(super) fn new_record(client: SocketAddr, times: Times) -> Option<Box<CallRecord>> {
+        let wanted = BOOK.with_borrow(|book| {
+            let (recorder, _) = book.as_ref()?;
+            Some(recorder.wanted.load(Ordering::Relaxed))
+        })?;
+        if wanted == 0 {
+            return None;
+        }
+        let spare = SPARE.take();
+        let mut record = spare.unwrap_or_else(|| Box::new(CallRecord::new()));
+        record.begin(client, times, wanted);
+        Some(record)
+    }
+
+    /// Puts the record of a call down that waits.
+    pub(super) fn park(record: Box<CallRecord>) -> Option<Parked> {
+        BOOK.with_borrow(|open| {
+            let (_, book) = open.as_ref()?;
+            let mut entries = book.entries.lock();
+            let place = match entries.free.pop() {
+                Some(place) => place,
+                None => {
+                    entries.waiting.push(None);
+                    entries.waiting.len() - 1
+                }
+            };
+            if let Some(free) = entries.waiting.get_mut(place) {
+                *free = Some(record);
+            }
+            drop(entries);
+            let book = Arc::clone(book);
+            Some(Parked { book, place })
+        })
+    }
+
+    /// Puts the record of a call that is over into the ring, and shows it to those who follow.
+    pub(super) fn enter(mut record: Box<CallRecord>) {
+        record.times.ended = now();
+        // On another thread, or after the shard's end, there is no book: nobody will ask for it.
+        let known = BOOK.try_with(|open| {
+            let Ok(open) = open.try_borrow() else {
+                return;
+            };
+            let Some((recorder, book)) = open.as_ref() else {
+                return;
+            };
+            let listeners = recorder.listeners.load();
+            for listener in listeners.iter() {
+                listener.offer(book.shard, &record);
+            }
+            let put_out = book.entries.lock().put(record);
+            SPARE.set(put_out);
+        });
+        if known.is_err() {
+            tracing::trace!("a call ended after its shard");
+        }
+    }
+}
+
+impl Drop for ShardBook {
+    fn drop(&mut self) {
+        BOOK.set(None);
+    }
+}
+
+impl Parked {
+    pub(super) fn take(self) -> Option<Box<CallRecord>> {
+        let mut entries = self.book.entries.lock();
+        let record = entries.waiting.get_mut(self.place)?.take();
+        entries.free.push(self.place);
+        record
+    }
+}
+
+impl Entries {
+    /// Puts a call into the ring; returns the record of the one that leaves it.
+    fn put(&mut self, record: Box<CallRecord>) -> Option<Box<CallRecord>> {
+        if self.over.len() < limits::FLIGHT_RECORDER_CALLS_PER_SHARD {
+            self.over.push(record);
+            return None;
+        }
+        let place = self.over.get_mut(self.next)?;
+        self.next = (self.next + 1) % limits::FLIGHT_RECORDER_CALLS_PER_SHARD;
+        Some(std::mem::replace(place, record))
+    }
+
+    fn all(&self) -> impl Iterator<Item = &CallRecord> {
+        let waiting = self.waiting.iter().flatten();
+        self.over.iter().chain(waiting).map(AsRef::as_ref)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ring_keeps_the_last_calls_and_no_more() {
+        let mut entries = Entries::default();
+        let most = limits::FLIGHT_RECORDER_CALLS_PER_SHARD;
+        for xid in 0..3 * most + 7 {
+            let mut record = Box::new(CallRecord::new());
+            record.xid = u32::try_from(xid).unwrap();
+            let put_out = entries.put(record);
+            let expected = xid.checked_sub(most).map(|xid| xid as u32);
+            assert_eq!(put_out.map(|record| record.xid), expected);
+        }
+        assert_eq!(entries.all().count(), most);
+        assert_eq!(entries.over.capacity(), most.next_power_of_two());
+    }
+}
