@@ -272,3 +272,15 @@ pub const NFS4_REOPENS_MAX: u32 = 8;
 pub const NFS4_READ_RESULTS: u32 = 4;
 /// Handles of more than 64 bytes that a client of NFSv4 keeps, for which shorter ones stand on this side: some 20 MiB.
 pub const NFS4_LONG_HANDLES_MAX: usize = 64 * 1024;
+
+/// Longest name that file systems take, bytes: NAME_MAX.
+pub const NAME_BYTES_MAX: usize = 255;
+/// Names of one directory that a mirror compares with the source's; some 250 bytes each. As many as a whole-directory
+/// listing keeps.
+pub const MIRROR_NAMES_MAX: usize = 16 * 1024 * 1024;
+/// Names beyond the source that a mirror keeps until the end to remove them.
+pub const MIRROR_EXTRAS_MAX: usize = 4 * 1024 * 1024;
+/// The first pause before a file that failed is tried again; doubled at each further one.
+pub const RETRY_PAUSE_FIRST: Duration = Duration::from_secs(1);
+/// The longest pause before a file that failed is tried again.
+pub const RETRY_PAUSE_MAX: Duration = Duration::from_secs(30);

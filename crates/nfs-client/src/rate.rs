@@ -70,10 +70,15 @@ impl Limit {
     /// Waits until `bytes` may go, or until `is_stopped`.
     pub async fn take(&self, bytes: u64, is_stopped: impl Fn() -> bool) {
         let wait = self.bucket.lock().take(self.begun.elapsed(), bytes);
-        let end = Instant::now() + wait.min(Duration::from_secs(u32::MAX.into()));
-        while Instant::now() < end && !is_stopped() {
-            tokio::time::sleep_until(end.min(Instant::now() + LIMIT_WAIT_MAX)).await;
-        }
+        sleep(wait, is_stopped).await;
+    }
+}
+
+/// Sleeps for so long, or until `is_stopped`.
+pub(crate) async fn sleep(wait: Duration, is_stopped: impl Fn() -> bool) {
+    let end = Instant::now() + wait.min(Duration::from_secs(u32::MAX.into()));
+    while Instant::now() < end && !is_stopped() {
+        tokio::time::sleep_until(end.min(Instant::now() + LIMIT_WAIT_MAX)).await;
     }
 }
 

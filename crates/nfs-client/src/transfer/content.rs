@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use nfs_io::buffer::BufferPool;
@@ -20,7 +21,7 @@ use super::threads::{blocking, joined};
 use super::watch::Watch;
 use crate::file::{File, ReadStream};
 use crate::limits::{LOCAL_PIECES_MAX, TRANSFER_UNCOMMITTED_BYTES_MAX};
-use crate::rate::Limit;
+use crate::rate::{self, Limit};
 
 /// A file on its way in: its data in order, holes left out where they are known.
 pub(super) enum Reader {
@@ -347,6 +348,11 @@ impl Pace<'_> {
         if let Some(limit) = self.limit {
             limit.take(bytes, || self.watch.is_stopped()).await;
         }
+    }
+
+    /// Waits for so long; no longer when the copy is stopped.
+    pub(super) async fn pause(&self, pause: Duration) {
+        rate::sleep(pause, || self.watch.is_stopped()).await;
     }
 
     /// `part`, cut so that it goes evenly.

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use nfs_wire::nfs3::{Fattr3, Ftype3, Nfstime3, Sattr3, SetTime};
 
-use super::options::{Existing, Options, Preserve, Sparse};
+use super::options::{Compare, Existing, Options, Preserve, Sparse};
 use super::watch::What;
 use crate::limits::{RESUME_ALIGN_BYTES, SPARSE_BLOCK_BYTES, TRANSFER_UNCOMMITTED_BYTES_MAX};
 
@@ -79,6 +79,31 @@ fn resume(source: &Fattr3, there: &Fattr3, one_write: Option<u64>) -> Onto {
         0 => Onto::Replace,
         from => Onto::Resume(from),
     }
+}
+
+/// Whether `there` is what `source` is to become, told by attributes alone; `None` where only the content tells.
+pub(super) fn is_mirrored(source: &Fattr3, there: &Fattr3, compare: Compare) -> Option<bool> {
+    if there.ftype != source.ftype || there.size != source.size {
+        return Some(false);
+    }
+    match compare {
+        Compare::TimeAndSize => Some(is_same_time(source.mtime, there.mtime)),
+        Compare::Size => Some(true),
+        Compare::Checksum => None,
+    }
+}
+
+/// Whether `there` has the attributes already that are to be `set`. Times of access do not count: to read the
+/// file for a comparison changes them.
+pub(super) fn is_dressed(set: &Sattr3, there: &Fattr3) -> bool {
+    let time = match set.mtime {
+        SetTime::ClientTime(time) => is_same_time(time, there.mtime),
+        SetTime::DontChange => true,
+        SetTime::ServerTime => false,
+    };
+    time && set.mode.is_none_or(|mode| mode == there.mode & 0o7777)
+        && set.uid.is_none_or(|uid| uid == there.uid)
+        && set.gid.is_none_or(|gid| gid == there.gid)
 }
 
 /// Whether `there` is `source` as a file system with coarser times keeps it: microseconds, tenths of

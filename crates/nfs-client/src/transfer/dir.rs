@@ -284,6 +284,34 @@ impl Dir {
         }
     }
 
+    /// Removes an empty directory.
+    pub(super) async fn remove_dir(&self, name: &[u8]) -> Result<(), TransferError> {
+        match &self.side {
+            Side::Local(dir) => self.local(dir, name, "rmdir", local::remove_dir).await,
+            Side::Remote { client, handle } => {
+                let removed = client.rmdir_in(handle, name).await;
+                removed.map_err(|error| self.remote(name, error))
+            }
+        }
+    }
+
+    /// Gives `from` the name `to`, in place of what has it.
+    pub(super) async fn rename(&self, from: &[u8], to: &[u8]) -> Result<(), TransferError> {
+        match &self.side {
+            Side::Local(dir) => {
+                let to = to.to_vec();
+                let renamed = self.local(dir, from, "rename", move |dir, from| {
+                    local::rename(dir, from, &to)
+                });
+                renamed.await
+            }
+            Side::Remote { client, handle } => {
+                let renamed = client.rename_in(handle, from, handle, to).await;
+                renamed.map_err(|error| self.remote(to, error))
+            }
+        }
+    }
+
     /// Changes attributes of this directory.
     pub(super) async fn set_attributes(&self, new: &Sattr3) -> Result<(), TransferError> {
         match &self.side {

@@ -262,6 +262,13 @@ async fn end_there(remote: &Remote) -> Result<Found, TransferError> {
     Ok((parent, name.to_vec(), found))
 }
 
+impl Named {
+    /// The directory that has the name, open; `None` if nothing has it, or a file.
+    pub(super) fn opened(&self) -> Option<&Dir> {
+        self.opened.as_ref()
+    }
+}
+
 impl End {
     /// Where the source `start` goes: directory, name, and what is known to be there.
     pub(super) fn of(&self, start: &Start) -> (Dir, Vec<u8>, Destination) {

@@ -108,6 +108,28 @@ pub enum TransferError {
         /// The directory that it is about.
         place: Box<Location>,
     },
+    /// A directory with more names than a mirror keeps in mind.
+    #[error("{place}: has more than {max} names, which is more than can be compared")]
+    TooMany {
+        /// The directory that it is about.
+        place: Box<Location>,
+        /// The most names that one may have.
+        max: usize,
+    },
+    /// What the source does not have was not removed, or not all of it.
+    #[error("{place}: what the source does not have stays: {why}")]
+    NotRemoved {
+        /// The directory that was to become like the source.
+        place: Box<Location>,
+        /// The reason, and the cure.
+        why: String,
+    },
+    /// Something that a list names is not in the source.
+    #[error("{place}: is not there, and the list names it")]
+    NotThere {
+        /// The place where it was looked for.
+        place: Box<Location>,
+    },
     /// Somebody makes and removes the destination again and again.
     #[error("{place}: appears and vanishes while it is written; somebody else works there")]
     Unsteady {
@@ -122,6 +144,26 @@ impl TransferError {
             place: Box::new(place.clone()),
             operation,
             error: Arc::new(error),
+        }
+    }
+
+    /// Whether it may go away by itself: another attempt may succeed.
+    pub(super) fn may_pass(&self) -> bool {
+        match self {
+            Self::Client(_) | Self::Local { .. } => !self.is_not_permitted(),
+            Self::Differs { .. } | Self::Unsteady { .. } => true,
+            Self::IsDirectory { .. }
+            | Self::SameFile { .. }
+            | Self::IntoItself { .. }
+            | Self::InTheWay { .. }
+            | Self::NotADirectory { .. }
+            | Self::Special { .. }
+            | Self::Stopped { .. }
+            | Self::Twice { .. }
+            | Self::TooDeep { .. }
+            | Self::TooMany { .. }
+            | Self::NotRemoved { .. }
+            | Self::NotThere { .. } => false,
         }
     }
 

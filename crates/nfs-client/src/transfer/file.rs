@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use nfs_wire::nfs3::{Fattr3, Nfsstat3, Sattr3};
+use nfs_wire::nfs3::{Fattr3, Ftype3, Nfsstat3, Sattr3};
 
 use super::content::{self, LocalRead, Opened, Pumped, Reader, Writer};
 use super::decide::{self, Onto};
@@ -16,7 +16,8 @@ use super::error::TransferError;
 use super::item::{Item, type_name};
 use super::job::{Context, Destination, Job, piece_bytes, small_bytes};
 use super::local;
-use super::options::{Existing, Sparse};
+use super::mirror::partial_name;
+use super::options::{Compare, Existing, Sparse};
 use super::piece::Piece;
 use super::threads::blocking;
 use super::verify;
@@ -30,8 +31,108 @@ const SET_ID: u32 = 0o6000;
 
 /// Copies one regular file, as the options say.
 pub(super) async fn copy(context: &Context, job: &Job) -> Result<Done, TransferError> {
+    match &context.options.mirror {
+        Some(mirror) => mirrored(context, job, mirror.compare).await,
+        None => copy_onto(context, job, context.options.existing).await,
+    }
+}
+
+/// Makes the destination like the source: the content under another name first, which a later run goes on with.
+async fn mirrored(context: &Context, job: &Job, compare: Compare) -> Result<Done, TransferError> {
+    let there = match &job.there {
+        Destination::Unknown => look(job).await?,
+        known => known.clone(),
+    };
+    let size = job.item.attributes.size;
+    let mut what = What::Copied;
+    if let Destination::Taken(item) = &there {
+        if is_same_file(&job.from, &job.item, &job.to, item) {
+            return Err(same_file(job));
+        }
+        if item.attributes.ftype == Ftype3::Dir {
+            return Err(TransferError::InTheWay {
+                place: Box::new(job.to.location.join(&job.name)),
+                is: "directory",
+                by: "regular file",
+            });
+        }
+        let known = decide::is_mirrored(&job.item.attributes, &item.attributes, compare);
+        let is_same = match known {
+            Some(known) => known,
+            None => verify::is_same(context, job, item).await?,
+        };
+        if is_same {
+            context.watch.left(size);
+            return Ok(job.done(dress(context, job, item).await?, size));
+        }
+        what = What::Replaced;
+    }
+    if context.options.dry_run {
+        context.watch.moved(size);
+        return Ok(job.done(what, size));
+    }
+    let partial = Job {
+        name: partial_name(&job.from, &job.item.name),
+        there: match (&job.partial, &job.there) {
+            (Some(item), _) => Destination::Taken(item.clone()),
+            (None, Destination::Unknown) => Destination::Unknown,
+            // Who knows the one name knows the other.
+            (None, Destination::Free | Destination::Taken(_)) => Destination::Free,
+        },
+        ..job.clone()
+    };
+    let done = copy_onto(context, &partial, Existing::Resume).await?;
+    job.to.rename(&partial.name, &job.name).await?;
+    Ok(Done {
+        destination: job.to.location.join(&job.name),
+        what: match done.what {
+            What::Resumed { from } => What::Resumed { from },
+            _ => what,
+        },
+        ..done
+    })
+}
+
+/// Sets the attributes of a file whose content is as it is to be, where they are not.
+async fn dress(context: &Context, job: &Job, there: &Item) -> Result<What, TransferError> {
+    let source = &job.item.attributes;
+    let set = decide::last_attributes(source, &there.attributes, false, &context.options);
+    let Some(set) = set.filter(|set| !decide::is_dressed(set, &there.attributes)) else {
+        return Ok(What::Complete);
+    };
+    if context.options.dry_run {
+        return Ok(What::Attributes);
+    }
+    let opened = match &job.to.side {
+        Side::Local(dir) => {
+            let item = there.clone();
+            let opened = job.to.local(dir, &job.name, "open", move |dir, _| {
+                local::open_read(dir, &item)
+            });
+            Opened::Local(context.disk(opened.await?))
+        }
+        Side::Remote { client, .. } => {
+            let place = job.to.location.join(&job.name);
+            Opened::Remote(client.open_node(node_of(&job.to, there)?, &place.name())?)
+        }
+    };
+    let target = Target {
+        opened,
+        attributes: there.attributes,
+        new: false,
+        from: 0,
+    };
+    set_last(context, job, &target, &set).await?;
+    Ok(What::Attributes)
+}
+
+async fn copy_onto(
+    context: &Context,
+    job: &Job,
+    existing: Existing,
+) -> Result<Done, TransferError> {
     let mut there = job.there.clone();
-    let looks_first = context.options.existing != Existing::Replace || context.options.dry_run;
+    let looks_first = existing != Existing::Replace || context.options.dry_run;
     if looks_first && matches!(there, Destination::Unknown) {
         there = look(job).await?;
     }
@@ -44,9 +145,10 @@ pub(super) async fn copy(context: &Context, job: &Job) -> Result<Done, TransferE
                 }
                 Some((Onto::Leave(What::Complete), item.clone()))
             }
-            Destination::Taken(item) => {
-                Some((decide_onto(context, job, item).await?, item.clone()))
-            }
+            Destination::Taken(item) => Some((
+                decide_onto(context, job, item, existing).await?,
+                item.clone(),
+            )),
             Destination::Free | Destination::Unknown => None,
         };
         if let Some((Onto::Leave(what), _)) = onto {
@@ -93,7 +195,12 @@ async fn look(job: &Job) -> Result<Destination, TransferError> {
     Ok(found.map_or(Destination::Unknown, Destination::Taken))
 }
 
-async fn decide_onto(context: &Context, job: &Job, there: &Item) -> Result<Onto, TransferError> {
+async fn decide_onto(
+    context: &Context,
+    job: &Job,
+    there: &Item,
+    existing: Existing,
+) -> Result<Onto, TransferError> {
     if is_same_file(&job.from, &job.item, &job.to, there) {
         return Err(same_file(job));
     }
@@ -102,7 +209,6 @@ async fn decide_onto(context: &Context, job: &Job, there: &Item) -> Result<Onto,
     // One with holes may take several, and come in any order.
     let in_one = !set_last && !may_have_holes(context, &job.item.attributes);
     let one_write = in_one.then(|| small_bytes(job) as u64);
-    let existing = context.options.existing;
     match decide::onto(&job.item.attributes, &there.attributes, existing, one_write) {
         Onto::InTheWay => Err(TransferError::InTheWay {
             place: Box::new(job.to.location.join(&job.name)),

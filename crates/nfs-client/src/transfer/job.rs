@@ -11,6 +11,7 @@ use super::dir::{Dir, Side};
 use super::disk::Disk;
 use super::item::Item;
 use super::links::Links;
+use super::mirror::{Extras, Only};
 use super::options::Options;
 use super::watch::{Done, Watch, What};
 use crate::limits::{LOCAL_MEMORY_BYTES, LOCAL_PIECE_BYTES};
@@ -23,6 +24,8 @@ pub(super) struct Context {
     pub(super) watch: Watch,
     pub(super) pool: BufferPool,
     pub(super) links: Links,
+    pub(super) extras: Extras,
+    pub(super) only: Only,
     limit: Option<Limit>,
 }
 
@@ -30,6 +33,8 @@ impl Context {
     pub(super) fn new(options: Options, watch: Watch) -> Self {
         Self {
             limit: options.rate.map(Limit::new),
+            only: Only::new(&options.only),
+            extras: Extras::default(),
             options,
             watch,
             // A COMMIT gives back many at once, and all are soon taken again.
@@ -72,6 +77,8 @@ pub(super) struct Job {
     pub(super) name: Vec<u8>,
     /// What is known of that name.
     pub(super) there: Destination,
+    /// What an earlier run left of it, under the name that its content has until it is complete.
+    pub(super) partial: Option<Item>,
 }
 
 /// What is known of the destination.

@@ -176,6 +176,16 @@ pub(super) fn remove(dir: &OwnedFd, name: &[u8]) -> io::Result<()> {
     Ok(rustix::fs::unlinkat(dir, name, AtFlags::empty())?)
 }
 
+/// Removes an empty directory.
+pub(super) fn remove_dir(dir: &OwnedFd, name: &[u8]) -> io::Result<()> {
+    Ok(rustix::fs::unlinkat(dir, name, AtFlags::REMOVEDIR)?)
+}
+
+/// Gives `from` the name `to` in the same directory, in place of what has it.
+pub(super) fn rename(dir: &OwnedFd, from: &[u8], to: &[u8]) -> io::Result<()> {
+    Ok(rustix::fs::renameat(dir, from, dir, to)?)
+}
+
 /// Changes owner, mode and times of an open file or directory, in this order: a change of owner takes
 /// set-user-ID away.
 pub(super) fn set_attributes(file: &impl std::os::fd::AsFd, new: &Sattr3) -> io::Result<()> {

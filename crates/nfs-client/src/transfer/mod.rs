@@ -52,9 +52,11 @@ mod job;
 mod links;
 mod listing;
 mod local;
+mod mirror;
 mod options;
 mod piece;
 mod place;
+mod special;
 mod threads;
 mod tree;
 mod verify;
@@ -67,7 +69,7 @@ use nfs_wire::nfs3::Ftype3;
 
 pub use self::error::TransferError;
 pub use self::filter::{Filter, Pattern};
-pub use self::options::{Existing, Follow, Options, Preserve, Sparse};
+pub use self::options::{Compare, Delete, Existing, Follow, Mirror, Options, Preserve, Sparse};
 pub use self::place::{Location, Place, Remote};
 pub use self::watch::{Done, Event, Figures, Watch, What};
 
@@ -91,8 +93,59 @@ pub async fn copy(
 ) -> Result<Figures, TransferError> {
     let end = ends::end(destination, sources.len(), options).await?;
     let context = Arc::new(Context::new(options.clone(), watch.clone()));
+    run(&context, sources, end).await;
+    Ok(watch.figures())
+}
+
+/// Makes `destination` like `source`: what the source, a directory, holds is in it when it is done, or the file
+/// that it is has its name.
+///
+/// A file that is as it is to be ([`Compare`]) keeps its content; of any other, the content is written under a
+/// name of its own beside it, gets its attributes, and takes the place of what was there when it is complete.
+/// After an interruption of whatever kind the next mirror goes on with it, by the rules of
+/// [`Existing::Resume`]. With [`Mirror::delete`], what the source does not have is removed in the end; nothing
+/// is if anything failed before. What the [`Filter`] leaves out stays on both sides.
+///
+/// # Errors
+/// Only when nothing can be done at all. What failed of the rest was told to `watch`, and is counted in the
+/// result, also that nothing was removed ([`TransferError::NotRemoved`]).
+pub async fn mirror(
+    source: &Place,
+    destination: &Place,
+    options: &Options,
+    watch: &Watch,
+) -> Result<Figures, TransferError> {
+    let mut options = options.clone();
+    options.recursive = true;
+    options.onto = true;
+    options.mirror.get_or_insert_default();
+    let end = ends::end(destination, 1, &options).await?;
+    let context = Arc::new(Context::new(options, watch.clone()));
+    run(&context, std::slice::from_ref(source), end).await;
+    for path in context.only.missing() {
+        if !watch.is_stopped() {
+            let place = Box::new(source.location().join(&path));
+            watch.failed(&TransferError::NotThere { place });
+        }
+    }
+    let removed = match ends::end(destination, 1, &context.options).await? {
+        End::Onto(named) => match named.opened() {
+            Some(root) => mirror::remove_extras(&context, root).await,
+            // A file, or in a dry run a directory that is to be made.
+            None => Ok(()),
+        },
+        End::Into(_) => Ok(()),
+    };
+    if let Err(error) = removed {
+        watch.failed(&error);
+    }
+    Ok(watch.figures())
+}
+
+/// Copies all of `sources`.
+async fn run(context: &Arc<Context>, sources: &[Place], end: End) {
     let sources = sources.to_vec();
-    tree::run(context, move |queue| async move {
+    tree::run(context.clone(), move |queue| async move {
         let mut names = HashSet::new();
         for source in &sources {
             if queue.context.watch.is_stopped() {
@@ -104,7 +157,6 @@ pub async fn copy(
         }
     })
     .await;
-    Ok(watch.figures())
 }
 
 /// Finds a source, and hands it out.
@@ -131,6 +183,7 @@ async fn begin(
         to,
         name,
         there,
+        partial: None,
     };
     queue.file(job, None).await;
     Ok(())
@@ -177,6 +230,7 @@ async fn begin_tree(
         parent: None,
         path: Vec::new(),
         depth: 0,
+        touched: std::sync::atomic::AtomicBool::new(made.new),
     };
     queue.tree(Arc::new(level)).await;
     Ok(())

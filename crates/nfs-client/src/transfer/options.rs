@@ -39,6 +39,43 @@ pub struct Options {
     pub filter: Filter,
     /// Bytes per second over all files together, checksums' reading included.
     pub rate: Option<NonZeroU64>,
+    /// How often a file that failed is tried again, after a pause that doubles from a second on. What cannot
+    /// pass by itself (a missing permission, a directory in the way) is not.
+    pub retries: u32,
+    /// Paths below the source that alone are copied, with what leads to them and what lies below them; all if it
+    /// is empty. One that is not there is an error.
+    pub only: Vec<Vec<u8>>,
+    /// The destination is to become like the source: see [`mirror`](super::mirror). What is said of files that
+    /// are there already ([`Self::existing`]) does not count then.
+    pub mirror: Option<Mirror>,
+}
+
+/// How a destination becomes like its source.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mirror {
+    /// What tells that a file is there already as it is to be.
+    pub compare: Compare,
+    /// Remove what the source does not have, when all else is done and nothing failed.
+    pub delete: Option<Delete>,
+}
+
+/// How much may be removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Delete {
+    /// Files and directories that may go; if it would be more, nothing is removed. Any number if `None`.
+    pub max: Option<u64>,
+}
+
+/// What tells that a file is there already as it is to be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Compare {
+    /// Its size, and its time of modification as precisely as the destination keeps it.
+    #[default]
+    TimeAndSize,
+    /// Its size alone.
+    Size,
+    /// Its content: both sides are read, and their checksums (BLAKE3) compared.
+    Checksum,
 }
 
 impl Default for Options {
@@ -58,6 +95,9 @@ impl Default for Options {
             umask: 0o022,
             filter: Filter::default(),
             rate: None,
+            retries: 0,
+            only: Vec::new(),
+            mirror: None,
         }
     }
 }

@@ -5,6 +5,7 @@
 //! queue. A directory is finished (mode, times, owner) when the last thing in it is.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use nfs_wire::nfs3::{Fattr3, Ftype3};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
@@ -14,17 +15,20 @@ use super::decide;
 use super::dir::{Dir, Made, Side};
 use super::error::TransferError;
 use super::file;
-use super::filter::Filter;
 use super::item::{Item, type_name};
 use super::job::{Context, Destination, Job};
 use super::links::{Copy, Name, Origin};
 use super::listing::Listing;
 use super::local;
+use super::mirror::{self, Extra};
 use super::options::{Follow, Options};
 use super::place::Location;
+use super::special;
 use super::threads::blocking;
 use super::watch::{Done, What};
-use crate::limits::{TREE_DEPTH_MAX, WALKERS_MAX, WORK_QUEUE_MAX};
+use crate::limits::{
+    RETRY_PAUSE_FIRST, RETRY_PAUSE_MAX, TREE_DEPTH_MAX, WALKERS_MAX, WORK_QUEUE_MAX,
+};
 
 /// Something to be done by a task of its own.
 pub(super) enum Work {
@@ -45,12 +49,32 @@ pub(super) struct Level {
     /// Names below the source, for [`Options::filter`]; empty for the source.
     pub(super) path: Vec<u8>,
     pub(super) depth: usize,
+    /// Something was done in it, so that its time is another.
+    pub(super) touched: AtomicBool,
 }
 
 /// One of the tasks that read directories, with those it is in.
 pub(super) struct Walker {
-    frames: Vec<(Listing, Arc<Level>)>,
+    frames: Vec<Frame>,
     queue: WorkQueue,
+}
+
+/// A directory that is being read.
+struct Frame {
+    listing: Listing,
+    level: Arc<Level>,
+    /// Of a mirror: what the destination has and has not been come to in the source.
+    extra: Option<Extra>,
+}
+
+impl Frame {
+    async fn new(context: &Context, level: Arc<Level>) -> Result<Self, TransferError> {
+        Ok(Self {
+            listing: Listing::new(level.from.clone()),
+            extra: mirror::extra_of(context, &level).await?,
+            level,
+        })
+    }
 }
 
 /// The work that was found and is not done yet. Held by all who may find more; a clone is another handle.
@@ -87,8 +111,10 @@ where
                 Some(Work::File(job, level, permit)) => {
                     let context = context.clone();
                     tasks.spawn(async move {
-                        one(&context, &job).await;
-                        drop(job);
+                        let changed = one(&context, *job).await;
+                        if changed && let Some(level) = &level {
+                            level.touched.store(true, Ordering::Relaxed);
+                        }
                         release(&context, level).await;
                         drop(permit);
                     });
@@ -138,8 +164,12 @@ impl WorkQueue {
         if let Some(item) = super::ends::itself(&level.to).await {
             self.tops.lock().push((level.to.clone(), item));
         }
+        let frame = match Frame::new(&self.context, level).await {
+            Ok(frame) => frame,
+            Err(error) => return self.context.watch.failed(&error),
+        };
         let walker = Walker {
-            frames: vec![(Listing::new(level.from.clone()), level)],
+            frames: vec![frame],
             queue: self.clone(),
         };
         if let Ok(permit) = self.walkers.clone().acquire_owned().await {
@@ -159,36 +189,49 @@ impl WorkQueue {
 impl Walker {
     async fn walk(mut self) {
         let context = self.queue.context.clone();
-        while let Some((listing, level)) = self.frames.last_mut() {
+        while let Some(frame) = self.frames.last_mut() {
             if context.watch.is_stopped() {
                 break;
             }
-            let found = match listing.next().await {
+            let found = match frame.listing.next().await {
                 Some(Ok(item)) => item,
                 Some(Err(error)) => {
                     context.watch.failed(&error);
                     continue;
                 }
                 None => {
-                    let level = self.frames.pop().map(|(_, level)| level);
-                    release(&context, level).await;
+                    if let Some(frame) = self.frames.pop() {
+                        if let Some(extra) = frame.extra {
+                            context.extras.add(&context, &frame.level, extra);
+                        }
+                        release(&context, Some(frame.level)).await;
+                    }
                     continue;
                 }
             };
-            let level = level.clone();
-            if let Err(error) = self.take(&level, found).await {
+            let level = frame.level.clone();
+            let known = frame.extra.as_mut().map(|extra| Known {
+                there: extra.take(&found.name),
+                partial: extra.take(&mirror::partial_name(&level.from, &found.name)),
+            });
+            if let Err(error) = self.take(&level, found, known).await {
                 context.watch.failed(&error);
             }
             release(&context, Some(level)).await;
         }
     }
 
-    async fn take(&mut self, level: &Arc<Level>, found: Item) -> Result<(), TransferError> {
-        let filter = &self.queue.context.options.filter;
+    async fn take(
+        &mut self,
+        level: &Arc<Level>,
+        found: Item,
+        known: Option<Known>,
+    ) -> Result<(), TransferError> {
+        let context = self.queue.context.clone();
         let is_link = found.attributes.ftype == Ftype3::Lnk;
         // A link that is followed is what it leads to: a directory, perhaps.
         let is_followed = is_link && self.follows_all();
-        if !is_followed && !is_taken(filter, level, &found) {
+        if !is_followed && !is_taken(&context, level, &found) {
             return Ok(());
         }
         let item = match self.queue.context.options.follow {
@@ -197,13 +240,27 @@ impl Walker {
             }
             _ => found,
         };
-        if is_followed && !is_taken(filter, level, &item) {
+        if is_followed && !is_taken(&context, level, &item) {
             return Ok(());
         }
-        if item.attributes.ftype != Ftype3::Dir {
-            let there = match level.new {
-                true => Destination::Free,
-                false => Destination::Unknown,
+        let is_dir = item.attributes.ftype == Ftype3::Dir;
+        let (known, partial) = match known {
+            Some(known) => (Some(known.there), known.partial),
+            None => (None, None),
+        };
+        let known = match known {
+            Some(Some(there)) => {
+                let stays = mirror::clear_way(&context, &level.to, &there, is_dir).await?;
+                Some(stays.then_some(there))
+            }
+            known => known,
+        };
+        if !is_dir {
+            let there = match known {
+                None if level.new => Destination::Free,
+                None => Destination::Unknown,
+                Some(None) => Destination::Free,
+                Some(Some(there)) => Destination::Taken(there),
             };
             let job = Job {
                 from: level.from.clone(),
@@ -211,12 +268,13 @@ impl Walker {
                 item,
                 to: level.to.clone(),
                 there,
+                partial,
             };
             self.queue.file(job, Some(level.clone())).await;
             return Ok(());
         }
-        let below = self.enter(level, &item).await?;
-        let frame = (Listing::new(below.from.clone()), below);
+        let below = self.enter(level, &item, known.flatten()).await?;
+        let frame = Frame::new(&context, below).await?;
         match self.queue.walkers.clone().try_acquire_owned() {
             Ok(permit) => {
                 let walker = Self {
@@ -236,7 +294,12 @@ impl Walker {
     }
 
     /// Makes the directory `item` of `level` at the destination, and opens both.
-    async fn enter(&self, level: &Arc<Level>, item: &Item) -> Result<Arc<Level>, TransferError> {
+    async fn enter(
+        &self,
+        level: &Arc<Level>,
+        item: &Item,
+        there: Option<Item>,
+    ) -> Result<Arc<Level>, TransferError> {
         let place = || Box::new(level.from.location.join(&item.name));
         if level.depth >= TREE_DEPTH_MAX {
             return Err(TransferError::TooDeep { place: place() });
@@ -255,7 +318,20 @@ impl Walker {
         }
         let from = level.from.open_dir(item).await?;
         let context = &self.queue.context;
-        let made = make(context, &level.to, &item.name, item, level.new, &from).await?;
+        let made = match there {
+            Some(there) if there.attributes.ftype == Ftype3::Dir => {
+                context.look_at_times(item);
+                MadeDir {
+                    dir: level.to.open_dir(&there).await?,
+                    attributes: there.attributes,
+                    new: false,
+                }
+            }
+            _ => make(context, &level.to, &item.name, item, level.new, &from).await?,
+        };
+        if made.new {
+            level.touched.store(true, Ordering::Relaxed);
+        }
         Ok(Arc::new(Level {
             to: made.dir,
             from,
@@ -263,23 +339,30 @@ impl Walker {
             there: made.attributes,
             new: made.new,
             parent: Some(level.clone()),
-            path: below(level, item),
+            path: mirror::below(&level.path, &item.name),
             depth: level.depth + 1,
+            touched: AtomicBool::new(false),
         }))
     }
 }
 
-/// The path of `item` of `level` below its source.
-fn below(level: &Level, item: &Item) -> Vec<u8> {
-    match level.path.is_empty() {
-        true => item.name.clone(),
-        false => [&level.path, &b"/"[..], &item.name].concat(),
-    }
+/// What a mirror knows of a name before it comes to it.
+struct Known {
+    there: Option<Item>,
+    /// What an earlier run left of it.
+    partial: Option<Item>,
 }
 
-fn is_taken(filter: &Filter, level: &Level, item: &Item) -> bool {
+/// Whether the options take `item` of the directory at `level`.
+pub(super) fn is_taken(context: &Context, level: &Level, item: &Item) -> bool {
+    let options = &context.options;
+    if options.filter.is_empty() && options.only.is_empty() {
+        return true;
+    }
     let is_dir = item.attributes.ftype == Ftype3::Dir;
-    filter.is_empty() || filter.takes(&below(level, item), is_dir)
+    let path = mirror::below(&level.path, &item.name);
+    let listed = options.only.is_empty() || context.only.takes(&path, is_dir);
+    listed && options.filter.takes(&path, is_dir)
 }
 
 fn is_ancestor(level: &Arc<Level>, item: &Item) -> bool {
@@ -385,7 +468,11 @@ pub(super) async fn release(context: &Context, mut level: Option<Arc<Level>>) {
 
 async fn finish(context: &Context, level: &Level) -> Result<(), TransferError> {
     let options = &context.options;
-    if let Some(set) = decide::last_attributes(&level.source, &level.there, level.new, options) {
+    let set = decide::last_attributes(&level.source, &level.there, level.new, options);
+    let is_untouched = options.mirror.is_some() && !level.touched.load(Ordering::Relaxed);
+    if let Some(set) = set
+        && !(is_untouched && decide::is_dressed(&set, &level.there))
+    {
         match level.to.set_attributes(&set).await {
             Err(error) if file::names_owner(&set) && error.is_not_permitted() => {
                 level
@@ -413,22 +500,54 @@ async fn sync_dir(options: &Options, dir: &Dir) -> Result<(), TransferError> {
     synced.map_err(|error| TransferError::local(&dir.location, "fsync", error.into()))
 }
 
-/// Copies one thing that is not a directory, and reports it.
-async fn one(context: &Context, job: &Job) {
-    if context.watch.is_stopped() {
-        return;
-    }
-    let copied = async {
-        let done = named(context, job).await?;
-        // In a tree, the directory is flushed when it is finished.
-        if !matches!(job.there, Destination::Free) {
-            sync_dir(&context.options, &job.to).await?;
+/// Copies one thing that is not a directory, and reports it; whether something may be another now.
+async fn one(context: &Context, mut job: Job) -> bool {
+    let mut pause = RETRY_PAUSE_FIRST;
+    for attempt in 0..=context.options.retries {
+        if context.watch.is_stopped() {
+            return true;
         }
-        Ok(done)
+        let copied = async {
+            let done = named(context, &job).await?;
+            // In a tree, the directory is flushed when it is finished.
+            if !matches!(job.there, Destination::Free) {
+                sync_dir(&context.options, &job.to).await?;
+            }
+            Ok::<_, TransferError>(done)
+        };
+        match copied.await {
+            Ok(done) => {
+                context.watch.done(&done);
+                return !done.what.is_left();
+            }
+            Err(error) if attempt < context.options.retries && error.may_pass() => {
+                context.pace().pause(pause).await;
+                pause = (pause * 2).min(RETRY_PAUSE_MAX);
+                job = looked_at_again(job).await;
+            }
+            Err(error) => {
+                context.watch.failed(&error);
+                return true;
+            }
+        }
+    }
+    true
+}
+
+/// A job with its source as it is now, and nothing known of its destination.
+async fn looked_at_again(job: Job) -> Job {
+    let now = match job.item.follow {
+        true => None,
+        false => job.from.look_up(&job.item.name).await.ok().flatten(),
     };
-    match copied.await {
-        Ok(done) => context.watch.done(&done),
-        Err(error) => context.watch.failed(&error),
+    Job {
+        item: now.unwrap_or_else(|| job.item.clone()),
+        there: match job.there {
+            Destination::Taken(there) if there.follow => Destination::Taken(there),
+            _ => Destination::Unknown,
+        },
+        partial: None,
+        ..job
     }
 }
 
@@ -459,16 +578,17 @@ async fn named(context: &Context, job: &Job) -> Result<Done, TransferError> {
             Ok(done)
         }
         Name::Further(copy) => {
-            link(job, &copy).await?;
+            let what = link(job, &copy).await?;
             context.watch.left(attributes.size);
-            Ok(job.done(What::Linked, 0))
+            Ok(job.done(what, 0))
         }
     }
 }
 
-async fn link(job: &Job, copy: &Copy) -> Result<(), TransferError> {
+/// Gives the copy this further name; [`What::Complete`] if it has it already.
+async fn link(job: &Job, copy: &Copy) -> Result<What, TransferError> {
     if let Made::New(()) = job.to.link(&job.name, copy).await? {
-        return Ok(());
+        return Ok(What::Linked);
     }
     let there = job.to.look_up(&job.name).await?;
     let is_copy = match (copy, &there) {
@@ -483,11 +603,11 @@ async fn link(job: &Job, copy: &Copy) -> Result<(), TransferError> {
         (_, None) => false,
     };
     if is_copy {
-        return Ok(());
+        return Ok(What::Complete);
     }
     job.to.remove(&job.name).await?;
     match job.to.link(&job.name, copy).await? {
-        Made::New(()) => Ok(()),
+        Made::New(()) => Ok(What::Linked),
         Made::Exists => Err(TransferError::Unsteady {
             place: Box::new(job.to.location.join(&job.name)),
         }),
@@ -497,101 +617,14 @@ async fn link(job: &Job, copy: &Copy) -> Result<(), TransferError> {
 async fn any(context: &Context, job: &Job) -> Result<Done, TransferError> {
     match job.item.attributes.ftype {
         Ftype3::Reg => file::copy(context, job).await,
-        Ftype3::Lnk => other(context, job, What::Symlink).await,
+        Ftype3::Lnk => special::copy(context, job, What::Symlink).await,
         Ftype3::Fifo | Ftype3::Sock | Ftype3::Chr | Ftype3::Blk if context.options.recursive => {
-            other(context, job, What::Special).await
+            special::copy(context, job, What::Special).await
         }
         special => Err(TransferError::Special {
             place: Box::new(job.from.location.join(&job.item.name)),
             is: type_name(special),
         }),
-    }
-}
-
-/// A symbolic link, fifo, socket or device.
-async fn other(context: &Context, job: &Job, what: What) -> Result<Done, TransferError> {
-    use super::options::Existing;
-    let options = &context.options;
-    let there = match &job.there {
-        Destination::Taken(there) => Some(there.clone()),
-        Destination::Free => None,
-        Destination::Unknown if options.dry_run || options.existing != Existing::Replace => {
-            job.to.look_up(&job.name).await?
-        }
-        Destination::Unknown => None,
-    };
-    let mut there = there;
-    for _ in 0..crate::limits::UNSTEADY_MAX {
-        if let Some(there) = &there {
-            if options.existing == Existing::Keep {
-                return Ok(job.done(What::Exists, 0));
-            }
-            if there.attributes.ftype == Ftype3::Dir {
-                return Err(TransferError::InTheWay {
-                    place: Box::new(job.to.location.join(&job.name)),
-                    is: "directory",
-                    by: type_name(job.item.attributes.ftype),
-                });
-            }
-            if file::is_same_file(&job.from, &job.item, &job.to, there) {
-                return Err(TransferError::SameFile {
-                    place: Box::new(job.from.location.join(&job.item.name)),
-                    other: Box::new(job.to.location.join(&job.name)),
-                });
-            }
-        }
-        if options.dry_run {
-            return Ok(job.done(what, 0));
-        }
-        // The source first: one that cannot be read must not cost what is there.
-        let target = match what {
-            What::Symlink => Some(job.from.read_link(&job.item).await?),
-            _ => None,
-        };
-        if there.is_some() {
-            job.to.remove(&job.name).await?;
-        }
-        let made = match target {
-            Some(target) => job.to.make_symlink(&job.name, target).await?,
-            None => {
-                let mode = decide::first_mode(&job.item.attributes, options);
-                let like = &job.item.attributes;
-                job.to.make_special(&job.name, like, mode).await?
-            }
-        };
-        match made {
-            Made::New(item) => {
-                dress(context, job, &item).await?;
-                return Ok(job.done(what, 0));
-            }
-            Made::Exists => there = job.to.look_up(&job.name).await?,
-        }
-    }
-    Err(TransferError::Unsteady {
-        place: Box::new(job.to.location.join(&job.name)),
-    })
-}
-
-/// Owner, mode and times of what is neither file nor directory. A symbolic link has no mode.
-async fn dress(context: &Context, job: &Job, item: &Item) -> Result<(), TransferError> {
-    let source = &job.item.attributes;
-    let Some(mut set) = decide::last_attributes(source, &item.attributes, true, &context.options)
-    else {
-        return Ok(());
-    };
-    if source.ftype == Ftype3::Lnk {
-        set.mode = None;
-    }
-    if set == nfs_wire::nfs3::Sattr3::default() {
-        return Ok(());
-    }
-    match job.to.set_attributes_of(item, &set).await {
-        Err(error) if file::names_owner(&set) && error.is_not_permitted() => {
-            context.watch.owner_not_kept();
-            let set = decide::without_owner(&set);
-            job.to.set_attributes_of(item, &set).await
-        }
-        set => set,
     }
 }
 

@@ -22,6 +22,7 @@ struct Inner {
     files_found: AtomicU64,
     files_done: AtomicU64,
     files_left: AtomicU64,
+    removed: AtomicU64,
     bytes_found: AtomicU64,
     bytes_done: AtomicU64,
     bytes_left: AtomicU64,
@@ -42,6 +43,8 @@ pub struct Figures {
     pub files_done: u64,
     /// Of [`Self::files_done`], those that were left as they were.
     pub files_left: u64,
+    /// Files and directories removed because the source does not have them; in a dry run, those to be removed.
+    pub removed: u64,
     /// Bytes of the files found so far.
     pub bytes_found: u64,
     /// Bytes of the files done so far and of those in work, holes and what was left as it was included. In a
@@ -106,6 +109,10 @@ pub enum What {
     Symlink,
     /// A new fifo, socket or device.
     Special,
+    /// Mode, times or owner were set; its content was as it is to be.
+    Attributes,
+    /// Removed, for the source does not have it.
+    Removed,
     /// Left as it was: it is there already.
     Exists,
     /// Left as it was: it is not older than the source.
@@ -125,7 +132,9 @@ impl What {
             | Self::Linked
             | Self::Directory
             | Self::Symlink
-            | Self::Special => false,
+            | Self::Special
+            | Self::Attributes
+            | Self::Removed => false,
         }
     }
 
@@ -139,6 +148,8 @@ impl What {
             Self::Directory => "directory",
             Self::Symlink => "symlink",
             Self::Special => "special",
+            Self::Attributes => "attributes",
+            Self::Removed => "removed",
             Self::Exists => "exists",
             Self::NotOlder => "not older",
             Self::Complete => "complete",
@@ -168,6 +179,7 @@ impl Watch {
             files_found: read(&inner.files_found),
             files_done: read(&inner.files_done),
             files_left: read(&inner.files_left),
+            removed: read(&inner.removed),
             bytes_found: read(&inner.bytes_found),
             bytes_done: read(&inner.bytes_done),
             bytes_left: read(&inner.bytes_left),
@@ -224,7 +236,9 @@ impl Watch {
         if done.what.is_left() {
             self.inner.files_left.fetch_add(1, Ordering::Relaxed);
         }
-        if done.what != What::Directory {
+        if done.what == What::Removed {
+            self.inner.removed.fetch_add(1, Ordering::Relaxed);
+        } else if done.what != What::Directory {
             self.inner.files_done.fetch_add(1, Ordering::Relaxed);
         }
         self.report(Event::Done(done));
