@@ -35,3 +35,6 @@ pub(crate) const PACE_SAMPLES_MAX: usize = 100;
 
 /// Time between two lines of progress where there is no terminal, unless `--progress` says.
 pub(crate) const PROGRESS_EVERY_DEFAULT: Duration = Duration::from_secs(10);
+
+/// Bytes of a list that `--files-from` reads: some ten million paths.
+pub(crate) const FILES_FROM_BYTES_MAX: u64 = 1 << 30;

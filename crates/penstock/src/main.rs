@@ -50,6 +50,7 @@ mod show;
 mod showmount;
 mod silence;
 mod stat;
+mod sync;
 mod touch;
 mod trace;
 mod truncate;
@@ -64,7 +65,7 @@ use clap::{CommandFactory as _, Parser};
 ///
 /// What serves:   serve, check, ctl, trace, audit, doctor
 /// What looks:    ls, stat, cat, find, du, df, showmount, ping
-/// What copies:   cp, put, get
+/// What copies:   cp, sync, put, get
 /// What changes:  mkdir, rmdir, rm, mv, ln, chmod, chown, touch, truncate
 /// What mounts:   mount
 ///
@@ -90,6 +91,7 @@ enum Penstock {
     Showmount(showmount::Args),
     Ping(ping::Args),
     Cp(Box<cp::Args>),
+    Sync(Box<sync::Args>),
     Put(put::Args),
     Get(get::Args),
     Mkdir(mkdir::Args),
@@ -118,6 +120,7 @@ fn main() -> ExitCode {
         Penstock::Ls(args) => args.run(),
         Penstock::Cat(args) => args.run(),
         Penstock::Cp(args) => args.run(),
+        Penstock::Sync(args) => args.run(),
         Penstock::Get(args) => args.run(),
         Penstock::Put(args) => args.run(),
         Penstock::Stat(args) => args.run(),

@@ -201,7 +201,7 @@ pub(super) enum When {
 }
 
 /// The parser of `--local`: the words of the three modes, each with its help.
-fn local_mode() -> impl TypedValueParser<Value = Mode> {
+pub(crate) fn local_mode() -> impl TypedValueParser<Value = Mode> {
     let words = Mode::ALL.map(|mode| {
         PossibleValue::new(mode.word()).help(match mode {
             Mode::Buffered => "Through the page cache",
@@ -261,6 +261,9 @@ impl Args {
                 include: self.include.clone(),
             },
             rate: self.limit,
+            retries: 0,
+            only: Vec::new(),
+            mirror: None,
         }
     }
 

@@ -1,4 +1,4 @@
-//! What `penstock cp` prints: results on standard output, errors and the progress line on standard
+//! What `penstock cp` and `penstock sync` print: results on standard output, errors and the progress line on standard
 //! error.
 
 use std::io::Write as _;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use nfs_client::transfer::{Done, Event, Figures, Location, TransferError, What};
 use serde_json::{Map, Value, json};
 
-use super::options::Args;
+use super::run::{Doing, Run};
 use crate::message;
 use crate::progress::{bytes_text, rate_text};
 use crate::show;
@@ -18,7 +18,7 @@ use crate::show;
 pub(super) struct Reporter {
     json: bool,
     verbose: bool,
-    dry_run: bool,
+    doing: Doing,
     /// The totals are told at the end.
     tells_totals: bool,
     /// Standard output is gone; nobody is told any more.
@@ -29,12 +29,12 @@ pub(super) struct Reporter {
 }
 
 impl Reporter {
-    pub(super) fn new(args: &Args) -> Self {
+    pub(super) fn new(run: &Run<'_>) -> Self {
         Self {
-            json: args.json,
-            verbose: args.verbose,
-            dry_run: args.dry_run,
-            tells_totals: args.tells_totals(),
+            json: run.json,
+            verbose: run.verbose,
+            doing: run.doing,
+            tells_totals: run.tells_totals,
             closed: AtomicBool::new(false),
             failed: AtomicBool::new(false),
             stopped: Mutex::default(),
@@ -43,12 +43,26 @@ impl Reporter {
 
     pub(super) fn event(&self, event: Event<'_>) {
         match event {
-            Event::Done(done) if self.json => self.print(&done_json(done).to_string()),
-            Event::Done(done) if self.verbose || self.dry_run => {
-                self.print(&done_text(done, self.dry_run));
-            }
-            Event::Done(_) => {}
+            Event::Done(done) => self.done(done),
             Event::Failed(error) => self.failure(error),
+        }
+    }
+
+    fn done(&self, done: &Done) {
+        let is_left = done.what.is_left();
+        if self.doing == Doing::Check && !is_left {
+            self.failed.store(true, Ordering::Relaxed);
+        }
+        if self.json {
+            self.print(&done_json(done).to_string());
+        } else if self.verbose
+            || (self.doing != Doing::Really && !(is_left && self.doing == Doing::Check))
+        {
+            self.print(&match self.doing {
+                Doing::Check => checked_text(done),
+                Doing::DryRun => done_text(done, true),
+                Doing::Really => done_text(done, false),
+            });
         }
     }
 
@@ -97,10 +111,10 @@ impl Reporter {
             ));
         }
         if self.json {
-            let summary = summary_json(figures, elapsed, self.dry_run, interrupted);
+            let summary = summary_json(figures, elapsed, self.doing, interrupted);
             self.print(&json!({ "summary": summary }).to_string());
         } else if self.tells_totals && !interrupted {
-            message::info(summary_text(figures, elapsed, self.dry_run));
+            message::info(summary_text(figures, elapsed, self.doing));
         }
     }
 
@@ -152,7 +166,23 @@ fn done_text(done: &Done, dry_run: bool) -> String {
             format!("{source} -> {destination}: {would}resumed at {from}")
         }
         What::Directory => format!("{source} -> {destination}: {would}made"),
+        What::Removed => format!("{destination}: {would}removed"),
+        What::Attributes => format!("{source} -> {destination}: attributes {would}set"),
         what => format!("{source} -> {destination}: {would}{}", what.word()),
+    }
+}
+
+/// How the two sides differ in one name.
+fn checked_text(done: &Done) -> String {
+    let (source, destination) = (&done.source, &done.destination);
+    match done.what {
+        What::Exists | What::NotOlder | What::Complete => format!("{destination}: as {source}"),
+        What::Copied | What::Linked | What::Directory | What::Symlink | What::Special => {
+            format!("{destination}: missing, or of another type than {source}")
+        }
+        What::Replaced | What::Resumed { .. } => format!("{destination}: differs from {source}"),
+        What::Attributes => format!("{destination}: mode, times or owner differ from {source}"),
+        What::Removed => format!("{destination}: is not at the source"),
     }
 }
 
@@ -181,15 +211,19 @@ fn done_json(done: &Done) -> Value {
 }
 
 /// The figures of a run as its last line.
-fn summary_text(figures: &Figures, elapsed: Duration, dry_run: bool) -> String {
+fn summary_text(figures: &Figures, elapsed: Duration, doing: Doing) -> String {
     let copied = figures.files_done.saturating_sub(figures.files_left);
     let bytes = figures.bytes_done.saturating_sub(figures.bytes_left);
-    let mut text = match dry_run {
-        true => format!(
+    let mut text = match doing {
+        Doing::Check => format!(
+            "{copied} files, {} differ or are missing",
+            bytes_text(bytes)
+        ),
+        Doing::DryRun => format!(
             "dry run: {copied} files, {} would be copied",
             bytes_text(bytes)
         ),
-        false => format!(
+        Doing::Really => format!(
             "{copied} files, {} copied in {:.1} s ({}/s)",
             bytes_text(bytes),
             elapsed.as_secs_f64(),
@@ -203,24 +237,32 @@ fn summary_text(figures: &Figures, elapsed: Duration, dry_run: bool) -> String {
             figures.files_left
         ));
     }
+    if figures.removed > 0 {
+        text.push_str(&match doing {
+            Doing::Really => format!("; {} removed", figures.removed),
+            Doing::DryRun => format!("; {} would be removed", figures.removed),
+            Doing::Check => format!("; {} are at the destination alone", figures.removed),
+        });
+    }
     if figures.failed > 0 {
         text.push_str(&format!("; {} failed", figures.failed));
     }
     text
 }
 
-fn summary_json(figures: &Figures, elapsed: Duration, dry_run: bool, interrupted: bool) -> Value {
+fn summary_json(figures: &Figures, elapsed: Duration, doing: Doing, interrupted: bool) -> Value {
     json!({
         "files": figures.files_done.saturating_sub(figures.files_left),
         "bytes": figures.bytes_done.saturating_sub(figures.bytes_left),
         "files_left": figures.files_left,
         "bytes_left": figures.bytes_left,
+        "removed": figures.removed,
         "failed": figures.failed,
         "owners_not_kept": figures.owners_not_kept,
         "times_not_kept": figures.times_not_kept,
         "local_refused": figures.local_refused,
         "seconds": elapsed.as_secs_f64(),
-        "dry_run": dry_run,
+        "dry_run": doing != Doing::Really,
         "interrupted": interrupted,
     })
 }

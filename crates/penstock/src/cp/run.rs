@@ -1,0 +1,209 @@
+//! What `penstock cp` and `penstock sync` share: places are mounted, the work runs, is shown and interrupted.
+
+use std::ffi::OsString;
+use std::num::NonZeroU64;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Instant;
+
+use nfs_client::transfer::{Figures, Place, Remote, TransferError, Watch};
+use nfs_client::{Client, MountOptions, NfsUrl, Version};
+
+use super::report::Reporter;
+use crate::exit::UsageError;
+use crate::interrupt::{self, Ended, Interrupts};
+use crate::progress::{Progress, ProgressArgs, TICK};
+use crate::session::{self, Common, leave};
+use crate::windows::WindowArgs;
+
+/// One run of a command that moves files: how it mounts, and what it tells.
+#[derive(Debug)]
+pub(crate) struct Run<'a> {
+    pub(crate) common: &'a Common,
+    pub(crate) progress: &'a ProgressArgs,
+    pub(crate) windows: &'a WindowArgs,
+    /// Bytes per second, all files together.
+    pub(crate) limit: Option<NonZeroU64>,
+    /// One JSON object per file instead of text.
+    pub(crate) json: bool,
+    /// What is done with each file is told.
+    pub(crate) verbose: bool,
+    /// The totals are told at the end.
+    pub(crate) tells_totals: bool,
+    pub(crate) doing: Doing,
+    /// The command that goes on after an interrupt.
+    pub(crate) again: Option<String>,
+}
+
+/// Whether anything is changed, and so what is told of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Doing {
+    /// The files are moved.
+    Really,
+    /// What would be done is told.
+    DryRun,
+    /// How the two sides differ is told, and makes the exit code 1.
+    Check,
+}
+
+impl Run<'_> {
+    /// Mounts `places`, and has `work` move what is in them.
+    pub(crate) fn run(
+        &self,
+        places: &[OsString],
+        work: impl AsyncFnOnce(Vec<Place>, &Watch) -> Result<Figures, TransferError>,
+    ) -> anyhow::Result<ExitCode> {
+        let mut code = ExitCode::SUCCESS;
+        let ran = session::run_alone(self.common, async {
+            code = self.moved(places, work).await?;
+            Ok(())
+        })?;
+        Ok(if ran == ExitCode::SUCCESS { code } else { ran })
+    }
+
+    async fn moved(
+        &self,
+        places: &[OsString],
+        work: impl AsyncFnOnce(Vec<Place>, &Watch) -> Result<Figures, TransferError>,
+    ) -> anyhow::Result<ExitCode> {
+        raise_descriptors();
+        let mut interrupts = Interrupts::new()?;
+        let mut progress = Progress::new(self.progress, self.common, !self.json, true);
+        let reporter = Arc::new(Reporter::new(self));
+        let told = reporter.clone();
+        let watch = Watch::new(move |event| told.event(event));
+        let started = Instant::now();
+        let work = async {
+            let mut exports = Exports::default();
+            let mount = self.windows.limited(self.limit).mount_options(self.common);
+            let moved = async {
+                let mut found = Vec::with_capacity(places.len());
+                // A destination that is not there is told before anything is begun.
+                for place in places.iter().rev() {
+                    found.push(exports.place(place, &mount).await?);
+                }
+                found.reverse();
+                anyhow::Ok(with_progress(work(found, &watch), &watch, &mut progress).await?)
+            };
+            let moved = moved.await;
+            exports.leave().await;
+            moved
+        };
+        let ended = interrupts.watch(work, || {
+            watch.stop();
+            reporter.stopping();
+        });
+        let ended = ended.await;
+        progress.clear();
+        let (figures, interrupted, given_up) = match ended {
+            Ended::Done { value, interrupted } => (value?, interrupted, false),
+            Ended::GivenUp => (watch.figures(), true, true),
+        };
+        reporter.summary(&figures, started.elapsed(), interrupted);
+        if interrupted && !is_complete(&figures) {
+            reporter.how_to_go_on(&figures, given_up, self.again.as_deref());
+            return Ok(interrupt::exit_code());
+        }
+        Ok(if figures.failed > 0 || reporter.has_failed() {
+            ExitCode::FAILURE
+        } else {
+            ExitCode::SUCCESS
+        })
+    }
+}
+
+/// Each directory on the way down is open on this host: as many descriptors as this process may have.
+fn raise_descriptors() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    // What is refused stays as it was; a tree too deep for it is told where it fails.
+    let _as_it_was = setrlimit(Resource::Nofile, raised);
+}
+
+/// Whether an interrupt came too late to stop anything.
+fn is_complete(figures: &Figures) -> bool {
+    figures.walked && figures.failed == 0 && figures.files_done == figures.files_found
+}
+
+/// Runs `work` to its end and shows meanwhile how far it is.
+async fn with_progress<T>(
+    work: impl Future<Output = T>,
+    watch: &Watch,
+    progress: &mut Progress,
+) -> T {
+    if !progress.is_shown() {
+        return work.await;
+    }
+    let mut work = std::pin::pin!(work);
+    let mut tick = tokio::time::interval(TICK);
+    loop {
+        tokio::select! {
+            value = &mut work => {
+                progress.clear();
+                return value;
+            }
+            _ = tick.tick() => progress.show(&watch.figures()),
+        }
+    }
+}
+
+/// The exports that a command has mounted: places in one share it.
+#[derive(Default)]
+struct Exports {
+    mounted: Vec<(NfsUrl, Client)>,
+}
+
+impl Exports {
+    /// Takes leave of the servers that remember who uses them.
+    async fn leave(self) {
+        for (_, client) in self.mounted {
+            leave(client).await;
+        }
+    }
+
+    /// Over NFSv4 one session is for all places of a server.
+    fn in_session(&self, url: &NfsUrl) -> Option<(Client, Vec<u8>)> {
+        let server = url.with_path("/");
+        let known = self.mounted.iter().find(|(known, _)| *known == server);
+        let (_, client) = known?;
+        Some((client.clone(), client.below_export(&url.path)?))
+    }
+
+    async fn place(&mut self, text: &OsString, options: &MountOptions) -> anyhow::Result<Place> {
+        let Some(text) = text.to_str().filter(|text| is_url(text)) else {
+            return Ok(Place::local(text));
+        };
+        let url: NfsUrl = text
+            .parse()
+            .map_err(|error| UsageError(format!("{text}: {error}")))?;
+        if url.version != Version::V3
+            && let Some(found) = self.in_session(&url)
+        {
+            let (client, path) = found;
+            return Ok(Place::Remote(Box::new(Remote { client, path, url })));
+        }
+        let mounted = Client::mount_with(&url, options).await;
+        let (client, path) =
+            mounted.map_err(|error| anyhow::Error::msg(crate::session::told(&url, error)))?;
+        let server = url.with_path(client.export());
+        let known = self.mounted.iter().find(|(mounted, _)| *mounted == server);
+        let client = match known {
+            Some((_, client)) => client.clone(),
+            None => {
+                self.mounted.push((server, client.clone()));
+                client
+            }
+        };
+        Ok(Place::Remote(Box::new(Remote { client, path, url })))
+    }
+}
+
+/// Whether a place is an address; everything else is a path of this host.
+fn is_url(text: &str) -> bool {
+    text.get(..6)
+        .is_some_and(|scheme| scheme.eq_ignore_ascii_case("nfs://"))
+}
