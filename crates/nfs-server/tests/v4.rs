@@ -753,9 +753,13 @@ fn space_is_taken_given_back_found_and_copied() {
                 );
             assert_eq!(found.await, (expected, false));
         }
-        let behind = seek(5 * BLOCK, DataContent4::Data);
-        let status = client.status(vec![putfh(&from), behind]).await;
-        assert_eq!(status, Nfsstat4::Nxio);
+        // A client's lseek(2) to a negative offset comes as one that no file reaches.
+        for offset in [4 * BLOCK, 5 * BLOCK, 1 << 63, u64::MAX] {
+            for what in [DataContent4::Data, DataContent4::Hole] {
+                let behind = vec![putfh(&from), seek(offset, what)];
+                assert_eq!(client.status(behind).await, Nfsstat4::Nxio, "{offset}");
+            }
+        }
         let copy = ArgOp::Copy(CopyArgs {
             src_stateid: of_from,
             dst_stateid: of_to,

@@ -130,6 +130,10 @@ impl Vfs {
         content: Content,
     ) -> Result<(u64, bool)> {
         let file = self.readable(target).await?;
+        if i64::try_from(offset).is_err() {
+            // No file is as long, and the kernel would take it for a negative one.
+            return Err(Errno::NXIO.into());
+        }
         let object = Arc::clone(&target.object);
         let look = move || {
             let found = match content {

@@ -56,7 +56,6 @@ pub(super) async fn seek(compound: &Compound<'_>, args: &SeekArgs, out: &mut Vec
         Ok(DataContent4::Hole) => Content::Hole,
         Err(_) => return Err(Nfsstat4::UnionNotsupp),
     };
-    extent(args.offset, 0)?;
     let target = compound.io_target(&args.stateid, Access::READ).await?;
     let found = compound.cx.vfs().seek(&target, args.offset, content).await;
     let (offset, eof) = found.map_err(status)?;
