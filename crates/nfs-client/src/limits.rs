@@ -284,3 +284,6 @@ pub const MIRROR_EXTRAS_MAX: usize = 4 * 1024 * 1024;
 pub const RETRY_PAUSE_FIRST: Duration = Duration::from_secs(1);
 /// The longest pause before a file that failed is tried again.
 pub const RETRY_PAUSE_MAX: Duration = Duration::from_secs(30);
+
+/// Exports that an error names whose path lies in none of them.
+pub const EXPORTS_TOLD_MAX: usize = 10;

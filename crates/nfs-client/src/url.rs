@@ -141,8 +141,8 @@ pub enum UrlError {
         /// How long it is, in bytes.
         len: usize,
     },
-    /// The text does not begin with `nfs://`.
-    #[error("not an NFS URL: write nfs://HOST[:PORT]/EXPORT/PATH")]
+    /// The text neither begins with `nfs://` nor is `HOST:/PATH`.
+    #[error("not an NFS URL: write nfs://HOST[:PORT]/EXPORT/PATH, or HOST:/EXPORT/PATH")]
     Scheme,
     /// No host between `nfs://` and the path.
     #[error("the URL names no host: write nfs://HOST[:PORT]/EXPORT/PATH")]
@@ -158,9 +158,6 @@ pub enum UrlError {
     /// A port that is not a number from 1 to 65535.
     #[error("'{0}' is not a port: give a number from 1 to 65535")]
     BadPort(String),
-    /// No path after the host.
-    #[error("the URL has no path: end it with / for the root export, or with /EXPORT/PATH")]
-    NoPath,
     /// A `%` that is not followed by two hexadecimal digits.
     #[error(
         "'%' at byte {at} is not followed by two hexadecimal digits: write %25 for a plain '%'"
@@ -213,7 +210,11 @@ impl NfsUrl {
         if text.len() > URL_BYTES_MAX {
             return Err(UrlError::TooLong { len: text.len() });
         }
-        let rest = strip_scheme(text).ok_or(UrlError::Scheme)?;
+        let Some(rest) = strip_scheme(text) else {
+            let (host, path) = split_mount(text).ok_or(UrlError::Scheme)?;
+            let (host, _) = parse_authority(host)?;
+            return Self::at(host, None, path.as_bytes().to_vec());
+        };
         if rest.contains('#') {
             return Err(UrlError::Fragment);
         }
@@ -221,24 +222,34 @@ impl NfsUrl {
         let (authority, path) = match place.find('/') {
             Some(at) => place.split_at(at),
             None if place.is_empty() => return Err(UrlError::NoHost),
-            None => return Err(UrlError::NoPath),
+            None => (place, "/"),
         };
         let (host, port) = parse_authority(authority)?;
-        let path = percent_decode(path)?;
+        let mut url = Self::at(host, port, percent_decode(path)?)?;
+        url.read_options(options)?;
+        Ok(url)
+    }
+
+    /// The address of a path without options.
+    fn at(host: String, port: Option<u16>, path: Vec<u8>) -> Result<Self, UrlError> {
         if path.contains(&0) {
             return Err(UrlError::Nul);
         }
         if path.len() > URL_PATH_BYTES_MAX {
             return Err(UrlError::PathTooLong { len: path.len() });
         }
-        let mut url = Self {
+        Ok(Self {
             host,
             port,
             path,
             ..Self::default()
-        };
-        url.read_options(options)?;
-        Ok(url)
+        })
+    }
+
+    /// Whether a text is an address, of either form, and not a path of this host: `nfs://` stands before it, or a
+    /// `:` before its first `/`, which follows at once. A file with such a name is `./HOST:/PATH`.
+    pub fn is_meant_by(text: &str) -> bool {
+        strip_scheme(text).is_some() || split_mount(text).is_some()
     }
 
     /// The port to try for NFS first: the one given, or 2049.
@@ -297,6 +308,16 @@ impl fmt::Display for NfsUrl {
 pub fn components(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     path.split(|&byte| byte == b'/')
         .filter(|name| !name.is_empty() && *name != b".")
+}
+
+/// Host and path of `HOST:/PATH`, as mount(8) has them. Each byte of the path stands for itself.
+fn split_mount(text: &str) -> Option<(&str, &str)> {
+    let at = text.find('/')?;
+    let host = text.get(..at)?.strip_suffix(':')?;
+    // What has a colon in it is an IPv6 address, in brackets, or another scheme.
+    let is_host = !host.is_empty() && (host.starts_with('[') || !host.contains(':'));
+    let path = text.get(at..)?;
+    (is_host && !path.starts_with("//")).then_some((host, path))
 }
 
 fn strip_scheme(text: &str) -> Option<&str> {

@@ -13,12 +13,14 @@ use tokio::task::JoinSet;
 use crate::limits::READLINKS_MAX;
 use crate::session::{self, Common, Session};
 use crate::show;
+use crate::values::owner::Names;
 use crate::values::size::human;
 
 /// List directories on an NFS server, without mounting it
 ///
 /// Prints one name per line, sorted by their bytes; `.` and `..` are left out. A URL of
-/// something that is not a directory prints that name.
+/// something that is not a directory prints that name. Where the path leads to exports and is in none, they are
+/// listed. With -l, times are this host's, and names of owners those that this host knows for the numbers.
 ///
 /// Examples:
 ///
@@ -37,6 +39,26 @@ pub(crate) struct Args {
     /// List `.` and `..` too, if the server does
     #[arg(short, long)]
     all: bool,
+
+    /// List all names but `.` and `..`, which is so without it
+    #[arg(short = 'A', long, conflicts_with = "all")]
+    almost_all: bool,
+
+    /// One name per line, which is so without it
+    #[arg(short = '1')]
+    one: bool,
+
+    /// Append a sign of the type: / directory, @ symbolic link, | fifo, = socket, * program
+    #[arg(short = 'F', long)]
+    classify: bool,
+
+    /// Print the number of each file (fileid) before it
+    #[arg(short, long)]
+    inode: bool,
+
+    /// With -l, print owners and groups as numbers, as the server knows them
+    #[arg(short = 'n', long, requires = "long")]
+    numeric: bool,
 
     /// Show a directory itself, not what is in it
     #[arg(short, long)]
@@ -105,6 +127,8 @@ impl Args {
                 coloured: self.color.is_now(),
                 headings: self.recursive || self.urls.len() > 1,
                 begun: false,
+                names: Names::default(),
+                zone: jiff::tz::TimeZone::system(),
             };
             for url in &self.urls {
                 self.list(session, url, &mut out).await?;
@@ -115,7 +139,14 @@ impl Args {
     }
 
     fn wants_attributes(&self) -> bool {
-        self.long || self.json || self.time || self.size || self.recursive || self.color.is_now()
+        self.long
+            || self.json
+            || self.time
+            || self.size
+            || self.recursive
+            || self.classify
+            || self.inode
+            || self.color.is_now()
     }
 
     /// Lists one operand, and with -R what is below it.
@@ -128,7 +159,16 @@ impl Args {
         let (client, start) = match self.start(session, url).await {
             Ok(found) => found,
             Err(error) => {
-                session.failed(url, error);
+                let above = match &error {
+                    ClientError::Mount { exports, .. } if !exports.is_empty() => {
+                        exports_below(session, url).await
+                    }
+                    _ => Vec::new(),
+                };
+                match above.is_empty() {
+                    true => session.failed(url, error),
+                    false => out.lines(Some(url), &above)?,
+                }
                 return Ok(());
             }
         };
@@ -214,6 +254,29 @@ impl Args {
     }
 }
 
+/// The names below the URL's path that lead to exports, as lines without attributes: the server serves nothing there.
+async fn exports_below(session: &Session, url: &NfsUrl) -> Vec<Line> {
+    let Ok(mount) = Client::mount_program(url, session.mount_options()).await else {
+        return Vec::new();
+    };
+    let exports = mount.export().await.unwrap_or_default();
+    let depth = url.components().count();
+    let next = |directory: &Vec<u8>| {
+        let mut names = nfs_client::url::components(directory);
+        let leads = names.by_ref().take(depth).eq(url.components());
+        names.next().filter(|_| leads).map(<[u8]>::to_vec)
+    };
+    let names = exports.iter().filter_map(|export| next(&export.directory));
+    let names: std::collections::BTreeSet<Vec<u8>> = names.collect();
+    let line = |name| Line {
+        name,
+        attributes: None,
+        handle: None,
+        target: None,
+    };
+    names.into_iter().map(line).collect()
+}
+
 /// The address of what has this name in the directory `url`.
 fn below(url: &NfsUrl, name: &[u8]) -> NfsUrl {
     let slash: &[u8] = if url.path.ends_with(b"/") { b"" } else { b"/" };
@@ -266,6 +329,18 @@ impl Line {
     }
 }
 
+/// The sign of a type that ls -F has.
+fn sign(attributes: &Fattr3) -> &'static str {
+    match attributes.ftype {
+        Ftype3::Dir => "/",
+        Ftype3::Lnk => "@",
+        Ftype3::Fifo => "|",
+        Ftype3::Sock => "=",
+        Ftype3::Reg if attributes.mode & 0o111 != 0 => "*",
+        Ftype3::Reg | Ftype3::Blk | Ftype3::Chr => "",
+    }
+}
+
 /// Standard output for the lines, and how they are to look.
 struct Output<'a> {
     args: &'a Args,
@@ -275,6 +350,8 @@ struct Output<'a> {
     /// Whether each directory has its URL above its entries.
     headings: bool,
     begun: bool,
+    names: Names,
+    zone: jiff::tz::TimeZone,
 }
 
 impl Output<'_> {
@@ -287,6 +364,12 @@ impl Output<'_> {
         }
         self.begun = true;
         for line in lines {
+            if self.args.inode && !self.args.json {
+                match &line.attributes {
+                    Some(attributes) => write!(self.to, "{:>8} ", attributes.fileid)?,
+                    None => write!(self.to, "{:>8} ", "?")?,
+                }
+            }
             if self.args.json {
                 self.json(dir.filter(|_| self.headings), line)?;
             } else if self.args.long {
@@ -305,10 +388,11 @@ impl Output<'_> {
             write!(self.to, "\x1b[{colour}m")?;
         }
         show::write_name(&mut self.to, name, self.escaped)?;
-        match colour {
-            Some(_) => write!(self.to, "\x1b[0m"),
-            None => Ok(()),
+        if colour.is_some() {
+            self.to.write_all(b"\x1b[0m")?;
         }
+        let sign = attributes.filter(|_| self.args.classify).map_or("", sign);
+        self.to.write_all(sign.as_bytes())
     }
 
     fn long(&mut self, line: &Line) -> std::io::Result<()> {
@@ -320,20 +404,25 @@ impl Output<'_> {
                     _ => a.size.to_string(),
                 };
                 let width = if self.args.human_readable { 6 } else { 12 };
+                let (user, group) = match self.args.numeric {
+                    true => (a.uid.to_string(), a.gid.to_string()),
+                    false => {
+                        let user = self.names.user(a.uid).to_owned();
+                        (user, self.names.group(a.gid).to_owned())
+                    }
+                };
                 write!(
                     self.to,
-                    "{} {:>3} {:>5} {:>5} {size:>width$} {} ",
+                    "{} {:>3} {user:>8} {group:>8} {size:>width$} {} ",
                     show::mode_text(a.ftype, a.mode),
                     a.nlink,
-                    a.uid,
-                    a.gid,
-                    show::time_text(a.mtime)
+                    show::local_time_text(a.mtime, &self.zone)
                 )?;
             }
             // The entry went away, or the server keeps its attributes from us.
             None => write!(
                 self.to,
-                "?????????? {:>3} {:>5} {:>5} {:>12} {:19} ",
+                "?????????? {:>3} {:>8} {:>8} {:>12} {:25} ",
                 "?", "?", "?", "?", "?"
             )?,
         }

@@ -217,38 +217,18 @@ pub(crate) fn mode_text(ftype: Ftype3, mode: u32) -> String {
 
 /// A time in UTC: `2026-01-31 23:59:59`.
 pub(crate) fn time_text(time: Nfstime3) -> String {
-    let seconds = u64::from(time.seconds);
-    let (days, of_day) = (seconds / 86_400, seconds % 86_400);
-    let (year, month, day) = civil_date(days);
-    let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
-    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
+    timestamp(time).strftime("%Y-%m-%d %H:%M:%S").to_string()
 }
 
-/// Year, month and day of the day that many days after 1970-01-01, in the Gregorian calendar.
-fn civil_date(mut days: u64) -> (u64, u64, u64) {
-    let is_leap = |year: u64| {
-        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
-    };
-    let mut year = 1970;
-    loop {
-        let length = if is_leap(year) { 366 } else { 365 };
-        if days < length {
-            break;
-        }
-        days -= length;
-        year += 1;
-    }
-    let february = if is_leap(year) { 29 } else { 28 };
-    let lengths = [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
-    let mut month = 1;
-    for length in lengths {
-        if days < length {
-            break;
-        }
-        days -= length;
-        month += 1;
-    }
-    (year, month, days + 1)
+/// A time of this host's zone, with its distance from UTC: `2026-01-31 23:59:59 +0100`.
+pub(crate) fn local_time_text(time: Nfstime3, zone: &jiff::tz::TimeZone) -> String {
+    let zoned = timestamp(time).to_zoned(zone.clone());
+    zoned.strftime("%Y-%m-%d %H:%M:%S %z").to_string()
+}
+
+/// A time of NFSv3: 1970 to 2106, which the calendar has.
+fn timestamp(time: Nfstime3) -> jiff::Timestamp {
+    jiff::Timestamp::from_second(time.seconds.into()).unwrap_or(jiff::Timestamp::UNIX_EPOCH)
 }
 
 #[cfg(test)]
@@ -283,6 +263,16 @@ mod tests {
         assert_eq!(at(951_782_400), "2000-02-29 00:00:00");
         assert_eq!(at(1_735_689_599), "2024-12-31 23:59:59");
         assert_eq!(at(u32::MAX), "2106-02-07 06:28:15");
+        let zone = jiff::tz::TimeZone::fixed(jiff::tz::offset(-3));
+        let seconds = 951_782_400;
+        let local = local_time_text(
+            Nfstime3 {
+                seconds,
+                nseconds: 0,
+            },
+            &zone,
+        );
+        assert_eq!(local, "2000-02-28 21:00:00 -0300");
     }
 
     #[test]

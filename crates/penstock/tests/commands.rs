@@ -183,6 +183,66 @@ fn ls_lists_sorts_and_goes_down() {
 }
 
 #[test]
+fn ls_signs_numbers_zones_and_names() {
+    let server = Served::new();
+    std::fs::create_dir(server.path("dir")).unwrap();
+    std::fs::write(server.path("file"), "1").unwrap();
+    symlink("dir", server.path("link")).unwrap();
+    let file = std::fs::File::options()
+        .write(true)
+        .open(server.path("file"))
+        .unwrap();
+    let late = std::time::Duration::from_secs(1_735_689_599);
+    file.set_modified(std::time::UNIX_EPOCH + late).unwrap();
+    let names = |arguments: &[&str]| server.run(arguments).output();
+    assert_eq!(names(&["ls", "-1AF", "@"]), "dir/\nfile\nlink@\n");
+    let fileid =
+        std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(server.path("file")).unwrap());
+    assert_eq!(names(&["ls", "-i", "@file"]), format!("{fileid:>8} file\n"));
+    let zoned = |zone: &str, options: &str| {
+        let mut command = penstock();
+        command
+            .args(["ls", options, &server.url("file")])
+            .env("TZ", zone);
+        text(&command.output().unwrap().stdout)
+    };
+    let utc = zoned("UTC", "-l");
+    assert!(utc.contains(" 2024-12-31 23:59:59 +0000 file\n"), "{utc}");
+    // POSIX writes zones west of Greenwich with a plus.
+    let east = zoned("XYZ-5:30", "-l");
+    assert!(east.contains(" 2025-01-01 05:29:59 +0530 file\n"), "{east}");
+    let owner = std::os::unix::fs::MetadataExt::uid(&file.metadata().unwrap());
+    let numbers = zoned("UTC", "-ln");
+    assert!(numbers.contains(&format!("  1 {owner:>8} ")), "{numbers}");
+    if owner == 0 {
+        assert!(utc.contains("  1     root     root "), "{utc}");
+    }
+}
+
+#[test]
+fn exports_are_listed_where_there_is_nothing_else_and_named_in_errors() {
+    let server = Served::exporting(&["3", "4.1"], &["/srv/one", "/srv/two", "/top"]);
+    std::fs::write(server.path("file"), "1").unwrap();
+    let host = server.address();
+    // An address without a path is that of the root.
+    let root = run(&["ls", &format!("nfs://{host}")]);
+    assert_eq!(text(&root.stdout), "srv\ntop\n", "{}", text(&root.stderr));
+    let below = server.run(&["ls", "--json", "@srv"]);
+    assert_eq!(below.output(), "{\"name\":\"one\"}\n{\"name\":\"two\"}\n");
+    assert_eq!(server.run(&["ls", "@srv/one"]).output(), "file\n");
+    for (command, path) in [("ls", "@srv/three"), ("cat", "@srv")] {
+        let ran = server.run(&[command, path]);
+        assert_eq!(ran.code(), 1);
+        let expected = "; the server exports /srv/one, /srv/two, /top";
+        assert!(
+            ran.errors().contains(expected),
+            "{command}: {}",
+            ran.errors()
+        );
+    }
+}
+
+#[test]
 fn colours_are_for_terminals() {
     let server = Served::new();
     std::fs::create_dir(server.path("dir")).unwrap();

@@ -12,8 +12,8 @@ use crate::file::{Files, TransferSizes, Windows};
 use crate::hint::Hint;
 use crate::identity::Identity;
 use crate::limits::{
-    MOUNT_PATH_BYTES_MAX, READ_BYTES_MAX, READDIR_BYTES, SOFT_TIMEOUT_DEFAULT, TRANSFER_BYTES_MAX,
-    TRANSFER_BYTES_MIN,
+    EXPORTS_TOLD_MAX, MOUNT_PATH_BYTES_MAX, READ_BYTES_MAX, READDIR_BYTES, SOFT_TIMEOUT_DEFAULT,
+    TRANSFER_BYTES_MAX, TRANSFER_BYTES_MIN,
 };
 use crate::mount3::{self, Mount3};
 use crate::nfs::{Nfs, V4};
@@ -244,19 +244,21 @@ async fn find_export(mount: &Mount3, path: &[u8]) -> Result<(Vec<u8>, FileHandle
         Err(_) => (Vec::new(), Listed::Unknown),
     };
     let source_port = mount.connection().source_port();
-    let longest = exports
-        .into_iter()
-        .map(|export| export.directory)
+    let directories = exports.into_iter().map(|export| export.directory);
+    let directories: Vec<Vec<u8>> = directories.collect();
+    let longest = directories
+        .iter()
         .filter(|directory| rest_below(path, directory).is_some())
         .max_by_key(|directory| components(directory).count());
     if let Some(directory) = longest {
-        return match mount.mnt(&directory).await? {
-            Ok(ok) => Ok((directory, ok.fhandle)),
+        return match mount.mnt(directory).await? {
+            Ok(ok) => Ok((directory.clone(), ok.fhandle)),
             Err(status) => Err(ClientError::Mount {
-                path: printable(&directory),
+                path: printable(directory),
                 status,
                 listed: Listed::Yes,
                 source_port,
+                exports: Vec::new(),
             }),
         };
     }
@@ -279,7 +281,22 @@ async fn find_export(mount: &Mount3, path: &[u8]) -> Result<(Vec<u8>, FileHandle
         status,
         listed: unlisted,
         source_port,
+        exports: told(&directories),
     })
+}
+
+/// The exports that an error names.
+fn told(directories: &[Vec<u8>]) -> Vec<String> {
+    let first = directories.iter().take(EXPORTS_TOLD_MAX);
+    let mut told: Vec<String> = first.map(|directory| printable(directory)).collect();
+    if let Some(more) = directories
+        .len()
+        .checked_sub(EXPORTS_TOLD_MAX)
+        .filter(|more| *more > 0)
+    {
+        told.push(format!("and {more} more"));
+    }
+    told
 }
 
 /// What is left of `path` below `directory`; a trailing slash is kept.

@@ -23,7 +23,7 @@ pub enum ClientError {
         status: Nfsstat3,
     },
     /// The server does not let us mount the path.
-    #[error("cannot mount {path}: {}", describe_mount(*status, *listed, *source_port))]
+    #[error("cannot mount {path}: {}{}", describe_mount(*status, *listed, *source_port), exports_told(exports))]
     Mount {
         /// The path that was asked for, escaped for printing.
         path: String,
@@ -33,6 +33,9 @@ pub enum ClientError {
         listed: Listed,
         /// The local port that the server saw; `None` where it is not known.
         source_port: Option<u16>,
+        /// What the server exports, escaped for printing, where the path lies in none of it: the first
+        /// [`EXPORTS_TOLD_MAX`](crate::limits::EXPORTS_TOLD_MAX).
+        exports: Vec<String>,
     },
     /// No address of the host's portmapper leads to the program.
     #[error("the host's portmapper knows no {program} over TCP: give its port in the URL")]
@@ -243,6 +246,14 @@ fn describe(status: Nfsstat3) -> &'static str {
         Nfsstat3::Serverfault => "the server failed inside: see its log",
         Nfsstat3::Badtype => "the server does not support files of this type",
         Nfsstat3::Jukebox => "the server is not ready with it yet; try again later",
+    }
+}
+
+/// What there is instead, as the end of a sentence.
+fn exports_told(exports: &[String]) -> String {
+    match exports {
+        [] => String::new(),
+        some => format!("; the server exports {}", some.join(", ")),
     }
 }
 

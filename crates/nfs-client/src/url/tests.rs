@@ -111,14 +111,15 @@ fn refused_urls() {
     };
     let table: &[(&str, UrlError)] = &[
         ("", UrlError::Scheme),
-        ("h:/x", UrlError::Scheme),
+        (":/x", UrlError::Scheme),
+        ("./h:/x", UrlError::Scheme),
+        ("a:b:/x", UrlError::Scheme),
+        ("h:x", UrlError::Scheme),
+        ("us@h:/x", UrlError::UserInfo),
         ("http://h/x", UrlError::Scheme),
-        ("nfs:/h/x", UrlError::Scheme),
         ("nfs://", UrlError::NoHost),
         ("nfs:///x", UrlError::NoHost),
         ("nfs://:2049/x", UrlError::NoHost),
-        ("nfs://h", UrlError::NoPath),
-        ("nfs://h?uid=0", UrlError::NoPath),
         ("nfs://u@h/x", UrlError::UserInfo),
         ("nfs://h%41/x", UrlError::BadHost("h%41".into())),
         ("nfs://::1/x", UrlError::BadHost("::1".into())),
@@ -342,5 +343,26 @@ proptest! {
                 prop_assert_eq!(NfsUrl::parse(&url.to_string()), Ok(url));
             }
         }
+    }
+}
+
+#[test]
+fn addresses_as_people_type_them() {
+    for (text, expected) in [
+        ("nfs://h", "nfs://h/"),
+        ("nfs://h:2049", "nfs://h:2049/"),
+        ("nfs://h?uid=0", "nfs://h/?uid=0"),
+        ("h:/x/y", "nfs://h/x/y"),
+        // As mount(8) takes it: nothing in the path means anything else.
+        ("h:/a%20?b#c", "nfs://h/a%2520%3Fb%23c"),
+        ("[fe80::1]:/x", "nfs://[fe80::1]/x"),
+        ("10.0.0.1:/", "nfs://10.0.0.1/"),
+    ] {
+        let url: NfsUrl = text.parse().unwrap();
+        assert_eq!(url.to_string(), expected, "{text}");
+        assert!(NfsUrl::is_meant_by(text), "{text}");
+    }
+    for text in ["./h:/x", "/h:/x", "a/b", "h", "C:x", "http://h/x", "a:b"] {
+        assert!(!NfsUrl::is_meant_by(text), "{text}");
     }
 }

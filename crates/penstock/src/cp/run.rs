@@ -174,7 +174,7 @@ impl Exports {
     }
 
     async fn place(&mut self, text: &OsString, options: &MountOptions) -> anyhow::Result<Place> {
-        let Some(text) = text.to_str().filter(|text| is_url(text)) else {
+        let Some(text) = text.to_str().filter(|text| NfsUrl::is_meant_by(text)) else {
             return Ok(Place::local(text));
         };
         let url: NfsUrl = text
@@ -200,10 +200,4 @@ impl Exports {
         };
         Ok(Place::Remote(Box::new(Remote { client, path, url })))
     }
-}
-
-/// Whether a place is an address; everything else is a path of this host.
-fn is_url(text: &str) -> bool {
-    text.get(..6)
-        .is_some_and(|scheme| scheme.eq_ignore_ascii_case("nfs://"))
 }

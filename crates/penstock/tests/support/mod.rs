@@ -19,6 +19,8 @@ pub(crate) fn penstock() -> Command {
     ] {
         command.env_remove(name);
     }
+    // Times are shown in the local zone.
+    command.env("TZ", "UTC");
     command
 }
 

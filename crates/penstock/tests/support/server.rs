@@ -30,14 +30,22 @@ impl Served {
 
     /// A server that speaks these versions of NFS.
     pub(crate) fn serving(versions: &[&str]) -> Self {
+        Self::exporting(versions, &["/"])
+    }
+
+    /// A server of these versions that exports its directory under each of these paths.
+    pub(crate) fn exporting(versions: &[&str], pseudos: &[&str]) -> Self {
         let scratch = tempfile::tempdir().unwrap();
         let data = scratch.path().join("data");
         std::fs::create_dir(&data).unwrap();
         let config = scratch.path().join("penstock.toml");
-        let text = format!(
-            "[server]\nversions = {versions:?}\n[[export]]\npath = {data:?}\npseudo = \"/\"\n\
-             clients = [\"127.0.0.1\"]\nsquash = \"none\"\n"
-        );
+        let mut text = format!("[server]\nversions = {versions:?}\n");
+        for pseudo in pseudos {
+            text.push_str(&format!(
+                "[[export]]\npath = {data:?}\npseudo = {pseudo:?}\nclients = [\"127.0.0.1\"]\n\
+                 squash = \"none\"\n"
+            ));
+        }
         std::fs::write(&config, text).unwrap();
         let versions = versions.iter().map(|version| (*version).to_owned());
         let versions: Vec<_> = versions.collect();
@@ -164,9 +172,8 @@ fn started(scratch: &Path, versions: &[String], listen: &str) -> (Child, String)
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let listening = lines.nth(1).expect("two lines of a ready server").unwrap();
-    let address = listening.strip_prefix("listening ").unwrap().to_owned();
-    (child, address)
+    let told = lines.find_map(|line| Some(line.unwrap().strip_prefix("listening ")?.to_owned()));
+    (child, told.expect("a ready server says where it listens"))
 }
 
 impl Drop for Served {
