@@ -29,6 +29,7 @@ pub mod budget;
 pub mod buffer;
 pub mod caps;
 pub mod confine;
+pub mod crash;
 pub mod engine;
 #[cfg(any(test, feature = "faults"))]
 pub mod faults;

@@ -241,3 +241,6 @@ pub const KERNEL_FIGURES_BYTES_MAX: usize = 16 << 10;
 
 /// Control groups above each other whose limits are looked at; deeper nesting is not seen in practice.
 pub const CGROUP_DEPTH_MAX: usize = 16;
+
+/// How long a process that dies waits for what it has left to say, in milliseconds.
+pub const CRASH_WAIT_MILLISECONDS_MAX: i32 = 3000;

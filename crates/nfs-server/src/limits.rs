@@ -583,6 +583,10 @@ pub const FLIGHT_RECORDER_CALLS_PER_SHARD: usize = 1024;
 /// Steps that are recorded of one call, at 32 bytes; those beyond are counted. A READ or WRITE has up to 25, and each
 /// operation of a COMPOUND some more.
 pub const CALL_STEPS_MAX: usize = 96;
+/// How long the writer of such a file waits for one shard, in milliseconds: the one that failed may hold its lock for ever.
+pub const CRASH_LOCK_MILLISECONDS_MAX: u64 = 50;
+/// Files that tell of crashes, each with the last calls of all shards: some 2 MiB for each shard. Then the oldest goes.
+pub const CRASH_FILES_MAX: usize = 8;
 /// Calls that wait for one that follows calls; those beyond are lost, counted, and said.
 pub const CALLS_QUEUE_MAX: usize = 1024;
 /// Most calls that are kept for one that asks for the slowest.

@@ -333,6 +333,24 @@ impl Server {
         self.service.calls.follow(query)
     }
 
+    /// Has a file with the last calls written into the state directory if this process panics, or is ended by a signal
+    /// that says that something went wrong. For a process that serves and does nothing else.
+    ///
+    /// # Errors
+    /// No descriptors or no thread to be had.
+    pub fn write_calls_at_crash(&self) -> std::io::Result<()> {
+        self.service.calls.write_at_crash(self.state_dir.path())
+    }
+
+    /// Opens each file anew for every call, as far as that loses nothing. For measurements of what the open-file cache
+    /// saves.
+    pub fn keep_no_files(&self) {
+        self.service
+            .vfs
+            .keeps_no_files
+            .store(true, Ordering::Relaxed);
+    }
+
     /// Says how much the flight recorder keeps, after it was changed to `level`, if that is given.
     pub fn recorder_level(&self, level: Option<RecorderLevel>) -> RecorderLevel {
         if let Some(level) = level {

@@ -635,3 +635,29 @@ fn check_chrome(calls: &[CallTree]) {
     let steps: usize = calls.iter().map(|call| names(&call.steps).len()).sum();
     assert_eq!(events.len(), calls.len() + steps);
 }
+
+#[test]
+fn without_the_file_cache_every_call_opens_its_file_anew() {
+    let served = Served::start();
+    served.server.keep_no_files();
+    let mut follower = follow(&served, &named(&["READ", "WRITE"]));
+    block_on(async {
+        let client = served.client().await;
+        let root = served.root(&client).await;
+        let file = create(&client, &root, b"f").await;
+        for _ in 0..3 {
+            write(&client, &file, 0, StableHow::FileSync).await;
+            ok(client.read(&file, 0, 4096).await);
+        }
+        settle(&served).await;
+    });
+    let calls = told(&mut follower);
+    assert_eq!(calls.len(), 6);
+    for call in &calls {
+        check_times(call);
+        let target = call.steps.iter().find(|step| step.step == "target");
+        let steps = names(&target.unwrap().steps);
+        let expected = ["handle_check", "file_cache", "open_handle", "helper", "run"];
+        assert!(is_part(&expected, &steps), "{call}");
+    }
+}

@@ -27,6 +27,7 @@ use crate::logging::{self, SetLevel};
 
 impl Args {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        let no_file_cache = self.no_file_cache;
         let plan = self.plan()?;
         let set_level = logging::start(plan.config.server.log, plan.config.server.log_json);
         let mut told = Report::new(plan.config.server.log_json);
@@ -49,6 +50,7 @@ impl Args {
             listeners,
             told,
             set_level,
+            no_file_cache,
         ))
     }
 }
@@ -110,6 +112,7 @@ async fn serve(
     listeners: Vec<TcpListener>,
     mut told: Report,
     set_level: SetLevel,
+    no_file_cache: bool,
 ) -> anyhow::Result<ExitCode> {
     file_limit_is_no_end()?;
     // Before anything can signal us: a SIGTERM from here on drains.
@@ -132,6 +135,10 @@ async fn serve(
         listeners,
     };
     let server = Arc::new(Server::start(options)?);
+    server.write_calls_at_crash()?;
+    if no_file_cache {
+        server.keep_no_files();
+    }
     let addresses = server.local_addrs();
     let drain = Arc::new(Notify::new());
     let around = Around::start(doors, &config, loaded, &server, &drain, hangup, set_level);

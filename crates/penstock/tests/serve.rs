@@ -619,6 +619,106 @@ fn trace_events_are_followed_until_the_follower_goes() {
 }
 
 #[test]
+fn calls_are_shown_step_by_step() {
+    let server = Server::new(&["DIR/data", "--listen", "127.0.0.1:0"]);
+    let file = server.directory.path().join("data/f");
+    std::fs::write(&file, [7; 5000]).unwrap();
+    let mut follower = penstock()
+        .args(["trace", "READ", "-n", "1", "--file"])
+        .arg(&file)
+        .arg("--state-dir")
+        .arg(server.state())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut begun = String::new();
+    let mut told = BufReader::new(follower.stderr.take().unwrap());
+    told.read_line(&mut begun).unwrap();
+    assert_eq!(begun, "following; interrupt to end\n");
+    let url = format!("nfs://{}/f", server.address);
+    assert_eq!(run(&["cat", &url]).stdout.len(), 5000);
+    let output = follower.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    let listing = text(&output.stdout);
+    assert!(listing.contains("NFSv3 READ xid=0x"), "{listing}");
+    for step in [
+        "READ() {",
+        "handle_check() {",
+        "file_cache();",
+        "attributes();",
+        "send();",
+    ] {
+        assert!(listing.contains(step), "no {step} in {listing}");
+    }
+    let dump = server.ctl(&["trace", "dump", "--json"]);
+    let calls = text(&dump.stdout);
+    let calls = calls
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap());
+    let calls: Vec<serde_json::Value> = calls.collect();
+    assert!(
+        calls
+            .iter()
+            .any(|call| call["call"] == "READ" && call["status"] == "NFS3_OK")
+    );
+    let chrome = server.directory.path().join("trace.json");
+    let arguments = ["trace", "tree", "--recorded", "--slowest", "2", "--chrome"];
+    let written = server.ctl(&[&arguments[..], &[chrome.to_str().unwrap()]].concat());
+    assert_eq!(written.status.code(), Some(0), "{}", text(&written.stderr));
+    let events: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(&chrome).unwrap()).unwrap();
+    let events = events.as_array().unwrap();
+    assert_eq!(
+        events
+            .iter()
+            .filter(|event| event["args"]["xid"].is_string())
+            .count(),
+        2
+    );
+    let level = server.ctl(&["trace", "recorder", "off", "--json"]);
+    assert_eq!(text(&level.stdout), "\"off\"\n");
+}
+
+#[test]
+fn a_crash_leaves_a_file_that_says_what_the_last_calls_were() {
+    use std::os::unix::process::ExitStatusExt as _;
+    for signal in [Signal::ABORT, Signal::SEGV] {
+        let mut server = Server::new(&["DIR/data", "--listen", "127.0.0.1:0"]);
+        std::fs::write(server.directory.path().join("data/f"), [7; 5000]).unwrap();
+        let url = format!("nfs://{}/f", server.address);
+        assert_eq!(run(&["cat", &url]).stdout.len(), 5000);
+        server.signal(signal);
+        // Sent by a process it comes once: what a fault would repeat is done by hand.
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+        let status = loop {
+            if let Some(status) = server.child.try_wait().unwrap() {
+                break status;
+            }
+            assert!(std::time::Instant::now() < deadline, "it goes on");
+            // SLEEP: between two looks.
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            server.signal(signal);
+        };
+        assert_eq!(status.signal(), Some(signal.as_raw()));
+        let files = std::fs::read_dir(server.state()).unwrap();
+        let paths: Vec<PathBuf> = files.map(|entry| entry.unwrap().path()).collect();
+        let is_told = |path: &&PathBuf| path.to_str().unwrap().contains("/crash-");
+        let path = paths.iter().find(is_told);
+        let told = std::fs::read_to_string(path.unwrap_or_else(|| panic!("{paths:?}"))).unwrap();
+        assert!(
+            told.contains(&format!("ended by signal {}", signal.as_raw())),
+            "{told}"
+        );
+        assert!(
+            told.contains("NFSv3 READ xid=0x") && told.contains("page_cache();"),
+            "{told}"
+        );
+        assert!(told.contains("0 calls under way"), "{told}");
+    }
+}
+
+#[test]
 fn trace_events_go_to_the_log_in_its_own_form_at_any_level() {
     for json in [false, true] {
         let mut arguments = vec![

@@ -46,7 +46,7 @@ mod why;
 mod xattrs;
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
@@ -120,6 +120,8 @@ pub(crate) struct Vfs {
     /// What modes that are chosen from what is seen have to know of the machine.
     pub(crate) surroundings: io::Surroundings,
     pub(crate) counters: VfsCounters,
+    /// No object stays in the file cache from one call to the next, as far as that loses nothing: for measurements.
+    pub(crate) keeps_no_files: AtomicBool,
     /// The largest READ and WRITE, in bytes.
     pub(crate) io_bytes_max: u32,
 }
@@ -214,6 +216,7 @@ impl Vfs {
             trace,
             surroundings: io::Surroundings::new(MemoryWatch::open()),
             counters: VfsCounters::default(),
+            keeps_no_files: AtomicBool::new(false),
             io_bytes_max: limits::IO_BYTES_MAX.min(affordable) & !4095,
         };
         vfs.open_table_for(&vfs.trees.load())?;

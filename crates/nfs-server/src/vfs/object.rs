@@ -247,6 +247,11 @@ impl Object {
         }
     }
 
+    /// Whether a client has it open.
+    pub(super) fn is_open(&self) -> bool {
+        self.opens.load(Ordering::Relaxed) > 0
+    }
+
     pub(crate) fn touch(&self) {
         if !self.used.load(Ordering::Relaxed) {
             self.used.store(true, Ordering::Relaxed);

@@ -60,7 +60,10 @@ impl Vfs {
     /// [`Error::BadHandle`] and [`Error::Stale`].
     pub(crate) async fn locate(self: &Arc<Self>, handle: &Handle) -> Result<Located> {
         let looking = step(StepKind::FileCache);
-        let cached = self.files.by_handle(handle);
+        let cached = self
+            .files
+            .by_handle(handle)
+            .filter(|object| self.is_kept(object));
         looking.hit(cached.is_some());
         looking.end();
         if let Some(object) = cached {
@@ -87,6 +90,18 @@ impl Vfs {
             tree,
             found: Found::Named(*handle, Box::new(parts)),
         })
+    }
+
+    /// Whether an object that is in the cache is used from there; otherwise it leaves it.
+    fn is_kept(&self, object: &Arc<Object>) -> bool {
+        let may_leave = self.keeps_no_files.load(Ordering::Relaxed)
+            && !object.is_root()
+            && !object.io.must_stay()
+            && !object.is_open();
+        if may_leave {
+            self.files.remove(object);
+        }
+        !may_leave
     }
 
     /// Whether a handle was made by this server for an export of which `admits` is true.

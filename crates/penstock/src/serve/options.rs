@@ -82,6 +82,9 @@ pub(crate) struct Args {
     /// Do not register with the local rpcbind
     #[arg(long)]
     no_rpcbind: bool,
+    /// For measurements: open each file anew for every call, as far as that loses nothing
+    #[arg(long)]
+    pub(super) no_file_cache: bool,
 
     /// How READs reach the disk: buffered, dontcache or direct (or the kernel's 0, 1, 2), or auto: what suits the
     /// file's calls, which is the default

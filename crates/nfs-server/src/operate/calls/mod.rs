@@ -4,12 +4,13 @@
 //! thread, where [`step`] finds it: so no step needs an argument for it, and what is not wanted costs a load
 //! and a branch. A call that waits puts its record down in the book of its shard ([`Shard`]), and one that is
 //! over leaves it there, in a ring of fixed length: the flight recorder. It is read on demand
-//! ([`Recorder::follow`]), and when the process dies.
+//! ([`Recorder::follow`]), and when the process dies (`crash.rs`).
 //!
 //! Nothing here waits for a reader, and nothing grows with what peers do: the ring has a length, a record a
 //! number of steps, and a follower a queue ([`crate::limits`]).
 
 mod clock;
+mod crash;
 mod follow;
 mod query;
 mod record;

@@ -309,6 +309,11 @@ fn with_record<T>(work: impl FnOnce(&mut CallRecord) -> T) -> Option<T> {
     })
 }
 
+/// The record of the call that is being polled on this thread, copied: for when the process dies.
+pub(super) fn running_here() -> Option<CallRecord> {
+    with_record(|record| record.clone())
+}
+
 /// Whether steps of that weight are recorded here and now.
 #[inline(always)]
 pub(super) fn is_wanted_at(weight: Weight) -> bool {

@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -144,6 +145,33 @@ impl Recorder {
         }
         all
     }
+
+    /// The same for a process that dies, whose threads may hold any lock: false if a book was in use and is left out.
+    pub(super) fn all_at_death(&self, all: &mut Vec<(usize, CallRecord)>) -> bool {
+        let patience = Duration::from_millis(limits::CRASH_LOCK_MILLISECONDS_MAX);
+        let Some(books) = self.books.try_lock_for(patience) else {
+            return false;
+        };
+        let mut complete = true;
+        for book in books.iter() {
+            match book.entries.try_lock_for(patience) {
+                Some(entries) => {
+                    all.extend(entries.all().map(|call| (book.shard, call.clone())));
+                }
+                None => complete = false,
+            }
+        }
+        complete
+    }
+}
+
+/// The shard that this thread is, if it is one.
+pub(super) fn shard_here() -> Option<usize> {
+    let here = BOOK.try_with(|book| {
+        let book = book.try_borrow().ok()?;
+        book.as_ref().map(|(_, book)| book.shard)
+    });
+    here.ok().flatten()
 }
 
 impl std::fmt::Debug for Recorder {
