@@ -182,6 +182,13 @@ impl FileState {
         self.inner.lock().wake(now)
     }
 
+    /// Of what was wanted ([`FileState::wanted_first`]), local programs have these not any more. Who may try now.
+    pub fn host_let_go(&self, free: &[(Range, LockKind)], now: Millis) -> Vec<Notify> {
+        let mut inner = self.inner.lock();
+        inner.waiters.host_let_go(free);
+        inner.wake(now)
+    }
+
     /// Somebody could not be notified: it asks again by itself, and nothing is promised to it. Who may try instead.
     pub fn could_not_tell(&self, notify: &Notify, now: Millis) -> Vec<Notify> {
         let mut inner = self.inner.lock();
@@ -420,6 +427,19 @@ impl FileGuard<'_> {
         place: impl FnOnce() -> Option<Place>,
     ) -> bool {
         self.inner.waiters.add(wait, now, place)
+    }
+
+    /// The same for a request that the host refused.
+    pub(crate) fn wait_for_host(
+        &mut self,
+        wait: Wait,
+        now: Millis,
+        place: impl FnOnce() -> Option<Place>,
+    ) -> bool {
+        let waiters = &mut self.inner.waiters;
+        let has_place = waiters.add(wait.clone(), now, place);
+        waiters.stands_behind_host(&wait);
+        has_place
     }
 
     /// Nobody waits through this open any more. Who may try now.

@@ -154,6 +154,45 @@ fn who_is_away_is_expired_when_somebody_waits_for_its_lock() {
     assert!(server.state.tick(server.now()).expire.is_empty());
 }
 
+/// A tick looks at so many locks of a client that is away; who waits in another file gets it by asking again.
+#[test]
+fn so_many_locks_of_a_client_that_is_away_are_looked_at() {
+    const BEYOND: usize = 100;
+    let mut server = Server::new();
+    let (a, b) = (server.join("a"), server.join("b"));
+    let files = (0..limits::LOCKS_LOOKED_AT_MAX + BEYOND).map(|_| file());
+    let files: Vec<_> = files.collect();
+    for file in &files {
+        let opened = open(&mut server, &a, file);
+        wait(&mut server, &a, &opened, "a").expect("free");
+    }
+    let (mut seen, mut unseen) = (0, 0);
+    for file in &files {
+        let opened = open(&mut server, &b, file);
+        assert!(wait(&mut server, &b, &opened, "b").is_err());
+        server.pass(LEASE + 1);
+        drop(b.request(&server));
+        match server.state.tick(server.now()).expire.as_slice() {
+            [] => {
+                unseen += 1;
+                let asked = wait(&mut server, &b, &opened, "b").err();
+                assert_eq!(asked, Some(LockRefused::Expirable(a.id)));
+            }
+            [id] => {
+                seen += 1;
+                assert_eq!(*id, a.id);
+            }
+            other => panic!("{other:?}"),
+        }
+        drop(a.request(&server));
+        let request = b.request(&server);
+        let id = opened.stateid().to_wire();
+        let closed = server.state.close(&request, id, file, server.now());
+        closed.expect("open");
+    }
+    assert_eq!((seen, unseen), (limits::LOCKS_LOOKED_AT_MAX, BEYOND));
+}
+
 #[test]
 fn who_waits_for_a_local_program_has_its_place() {
     let mut server = Server::new();
@@ -180,11 +219,49 @@ fn who_waits_for_a_local_program_has_its_place() {
         assert_eq!(file.wanted_first(8), [(Range::WHOLE, LockKind::Write)]);
         drop(request);
         // The host has it free now; when it asks, somebody else has it again.
-        assert_eq!(owners(&file.promises_lapsed(now)), ["a"]);
+        let free = file.wanted_first(8);
+        assert_eq!(owners(&file.host_let_go(&free, now)), ["a"]);
     }
     server.pass(limits::CLAIM_MS_MAX);
     assert!(file.promises_lapsed(server.now()).is_empty());
     assert_eq!(file.waiters(), 0, "it did not ask");
+}
+
+/// Each of the two was told when the other one asked, asked in turn, and so on for as long as the local programs had
+/// their locks.
+#[test]
+fn who_wait_for_local_programs_do_not_wake_each_other() {
+    let mut server = Server::new();
+    let (a, file) = (server.join("a"), file());
+    let opened = open(&mut server, &a, &file);
+    let range = |n| support::range(n * 10, 10);
+    let ask = |server: &mut Server, n: u64| {
+        let request = a.request(server);
+        let permit = server.permit(&request).expect("no grace period");
+        let args = LockArgs {
+            locker: Locker::New {
+                open: opened.stateid().to_wire(),
+                owner: &bytes(&n.to_string()),
+            },
+            file: &file,
+            range: range(n),
+            kind: LockKind::Write,
+            wait: true,
+        };
+        let now = server.now();
+        let reserved = server.state.lock(&request, Claim::New(&permit), &args, now);
+        owners(&reserved.expect("no client has it").give_up_for_now(now))
+    };
+    let none: [&str; 0] = [];
+    for n in [0, 1, 2, 0, 1] {
+        assert_eq!(ask(&mut server, n), none, "{n} asked");
+    }
+    server.pass(limits::CLAIM_MS_MAX);
+    assert_eq!(owners(&file.promises_lapsed(server.now())), none);
+    let let_go = file.host_let_go(&[(range(1), LockKind::Write)], server.now());
+    assert_eq!(owners(&let_go), ["1"]);
+    assert_eq!(ask(&mut server, 1), none, "it was taken again");
+    assert_eq!(file.waiters(), 3);
 }
 
 #[test]

@@ -319,8 +319,9 @@ impl States {
                     let held = object.host_holder(*range, *kind, used.files.budget());
                     matches!(held, Ok(None))
                 };
-                if wanted.iter().any(is_free) {
-                    notices.put(file, file.promises_lapsed(now));
+                let free: Vec<_> = wanted.into_iter().filter(is_free).collect();
+                if !free.is_empty() {
+                    notices.put(file, file.host_let_go(&free, now));
                 }
                 watched.looked_at(&object);
             });

@@ -43,6 +43,8 @@ struct Waiter {
     asked: Millis,
     /// Until when the range is promised to it.
     promised_until: Option<Millis>,
+    /// A local program has what it wants, as far as is known: no client's unlock helps it, and it stands in nobody's way.
+    is_of_host: bool,
     _place: Place,
 }
 
@@ -65,6 +67,7 @@ impl Waiters {
         if let Some(waiter) = self.0.iter_mut().find(|w| w.wait == wait) {
             waiter.asked = now;
             waiter.promised_until = None;
+            waiter.is_of_host = false;
             return true;
         }
         if self.0.len() >= limits::WAITERS_PER_FILE_MAX {
@@ -77,9 +80,25 @@ impl Waiters {
             wait,
             asked: now,
             promised_until: None,
+            is_of_host: false,
             _place: place,
         });
         true
+    }
+
+    /// A local program has what this one waits for.
+    pub(super) fn stands_behind_host(&mut self, wait: &Wait) {
+        for waiter in self.0.iter_mut().filter(|w| w.wait == *wait) {
+            waiter.is_of_host = true;
+        }
+    }
+
+    /// No local program has these any more.
+    pub(super) fn host_let_go(&mut self, free: &[(Range, LockKind)]) {
+        let is_free = |w: &Waiter| free.contains(&(w.wait.range, w.wait.kind));
+        for waiter in self.0.iter_mut().filter(|w| is_free(w)) {
+            waiter.is_of_host = false;
+        }
     }
 
     /// Forgets promises that nobody took up, and who has not asked for long.
@@ -116,8 +135,9 @@ impl Waiters {
             };
             let wait = &waiter.wait;
             let mut before = self.0.iter().take(at);
-            let behind = before.any(|w| w.is_in_the_way(&wait.owner, wait.range, wait.kind));
-            if behind || waiter.promised_until.is_some() || !is_free(wait) {
+            let behind = before
+                .any(|w| !w.is_of_host && w.is_in_the_way(&wait.owner, wait.range, wait.kind));
+            if behind || waiter.is_of_host || waiter.promised_until.is_some() || !is_free(wait) {
                 continue;
             }
             if let Some(waiter) = self.0.get_mut(at) {

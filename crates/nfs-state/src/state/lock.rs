@@ -342,7 +342,8 @@ impl<P> Reservation<P> {
         let notify = self.settle(false, now);
         if let Some(wait) = wait {
             // Where there is no place, it asks again by itself.
-            let _has_place = open.file().lock().wait(wait, now, || self.client.place());
+            let mut file = open.file().lock();
+            let _has_place = file.wait_for_host(wait, now, || self.client.place());
         }
         notify
     }
