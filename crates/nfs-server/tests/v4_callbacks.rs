@@ -41,6 +41,15 @@ fn serve_with_lease(seconds: u32) -> Served {
     served
 }
 
+/// [`serve`], with each address of this machine as a host of its own.
+fn serve_each_address() -> Served {
+    Served::with(|config| {
+        config.server.versions = Versions::ALL;
+        config.server.trust_loopback = true;
+        config.exports[0].clients[0].net = "127.0.0.0/8".parse().unwrap();
+    })
+}
+
 /// Opens the file: its handle, the stateid, and the flags of the answer.
 async fn open(client: &mut Called) -> ((FileHandle, Stateid4), u32) {
     open_named(client, b"f").await
@@ -379,6 +388,34 @@ fn who_waits_for_a_local_program_is_told_too() {
     });
 }
 
+/// A session was freed under a call of the server (CVE-2026-89708).
+#[test]
+fn who_answers_when_its_session_has_ended_answers_nobody() {
+    let served = serve();
+    block_on(async {
+        let mut bed = Bed::new(&served).await;
+        let mut third = Called::new(&served, b"third").await;
+        let (of_third, _) = open(&mut third).await;
+        let denied = third.lock(of_third, b"of the third").await;
+        assert_eq!(denied, Err(Nfsstat4::Denied));
+        bed.unlock().await;
+        let call = bed.waiter.next_call().await;
+        expire(&served, "waiter").await;
+        // What was promised to it is the next one's.
+        let next = third.next_call().await;
+        assert_eq!(next.owner, b"of the third");
+        bed.waiter.carry_out(&call).await;
+        third.carry_out(&next).await;
+        third
+            .lock(of_third, b"of the third")
+            .await
+            .expect("promised");
+        let dir = bed.waiter.bind(ChannelDirFromClient4::ForeOrBoth).await;
+        assert_eq!(dir, Err(Nfsstat4::Badsession));
+        assert_eq!(served.counter("nfs4_callbacks"), 2);
+    });
+}
+
 /// A program of the server's host that has locked all of some files.
 struct Local(Vec<File>);
 
@@ -440,6 +477,162 @@ fn who_waits_in_very_many_files_leaves_others_to_be_looked_at() {
         }
         assert_eq!(waiter.status(vec![]).await, Nfsstat4::Ok);
         assert!(waiter.was_not_called());
+    });
+}
+
+#[test]
+fn the_first_who_wait_for_a_local_program_are_looked_at() {
+    /// So many of those who wait in a file are looked at.
+    const LOOKED_AT: i64 = 8;
+    let served = serve();
+    let [first, second] = ["first", "second"].map(|name| {
+        let file = File::create(served.path().join(name)).unwrap();
+        for n in 0..LOOKED_AT + 2 {
+            fs::set_ofd_lock(file.as_fd(), Some(OfdLock::Write), (n * 10, 10)).unwrap();
+        }
+        file
+    });
+    let unlock = |file: &File, n: i64| fs::set_ofd_lock(file.as_fd(), None, (n * 10, 10)).unwrap();
+    block_on(async {
+        let mut waiter = Called::new(&served, b"waiter").await;
+        let of_second = open_named(&mut waiter, b"second").await.0;
+        let of_first = open_named(&mut waiter, b"first").await.0;
+        for n in 0..LOOKED_AT + 2 {
+            let name = format!("first {n}");
+            let kind = LockType4::WriteWaits;
+            let denied = waiter.lock_at(n as u64 * 10, kind, of_first, name.as_bytes());
+            assert_eq!(denied.await, Err(Nfsstat4::Denied));
+        }
+        // The ninth is free, and nobody looks at it in two rounds, in which the other file is looked at.
+        unlock(&first, LOOKED_AT);
+        for n in 0..2 {
+            let name = format!("second {n}");
+            let kind = LockType4::WriteWaits;
+            let denied = waiter.lock_at(n as u64 * 10, kind, of_second, name.as_bytes());
+            assert_eq!(denied.await, Err(Nfsstat4::Denied));
+            unlock(&second, n);
+            let call = waiter.next_call().await;
+            assert_eq!(call.owner, name.as_bytes());
+            waiter.carry_out(&call).await;
+        }
+        // Who asks by itself has it, and who is among the first is told.
+        let kind = LockType4::WriteWaits;
+        let asked = waiter.lock_at(LOOKED_AT as u64 * 10, kind, of_first, b"first 8");
+        asked.await.expect("free");
+        unlock(&first, LOOKED_AT - 1);
+        let call = waiter.next_call().await;
+        assert_eq!(call.owner, b"first 7");
+        waiter.carry_out(&call).await;
+    });
+}
+
+/// One who holds files that many wait for.
+struct Crowd {
+    holder: Called,
+    held: Vec<(FileHandle, Stateid4)>,
+}
+
+impl Crowd {
+    async fn new(served: &Served, files: usize) -> Self {
+        let mut holder = Called::new(served, b"holder").await;
+        let mut held = Vec::new();
+        for n in 0..files {
+            std::fs::write(served.path().join(n.to_string()), "text").unwrap();
+            let opened = open_named(&mut holder, n.to_string().as_bytes()).await.0;
+            let stateid = holder.lock(opened, b"holder").await.unwrap();
+            held.push((opened.0, stateid));
+        }
+        Self { holder, held }
+    }
+
+    /// As many as can wait in this file do, for reading, so that all of them may try at once.
+    async fn wait(waiter: &mut Called, file: usize) {
+        let opened = open_named(waiter, file.to_string().as_bytes()).await.0;
+        for n in 0..nfs_state::limits::WAITERS_PER_FILE_MAX {
+            let name = n.to_string();
+            let kind = LockType4::ReadWaits;
+            let denied = waiter.lock_as(kind, opened, name.as_bytes()).await;
+            assert_eq!(denied, Err(Nfsstat4::Denied));
+        }
+    }
+
+    async fn let_go(&mut self) {
+        for (file, stateid) in self.held.drain(..) {
+            self.holder.unlock(file, stateid).await;
+        }
+    }
+}
+
+#[test]
+fn a_session_has_so_many_who_are_to_be_told() {
+    const OF_SESSION: u64 = 256;
+    let served = serve();
+    block_on(async {
+        let mut crowd = Crowd::new(&served, 2).await;
+        let mut waiter = Called::new(&served, b"waiter").await;
+        for file in 0..2 {
+            Crowd::wait(&mut waiter, file).await;
+        }
+        // Nothing is answered before all of them are to be told.
+        crowd.let_go().await;
+        for _ in 0..OF_SESSION {
+            let call = waiter.next_call().await;
+            waiter.carry_out(&call).await;
+        }
+        assert_eq!(waiter.status(vec![]).await, Nfsstat4::Ok);
+        assert!(waiter.was_not_called());
+        assert_eq!(served.counter("nfs4_callbacks"), OF_SESSION);
+        let left = 2 * nfs_state::limits::WAITERS_PER_FILE_MAX as u64 - OF_SESSION;
+        assert_eq!(served.counter("nfs4_waiters_untold"), left);
+        assert_eq!(served.counter("nfs4_callbacks_failed"), 0);
+    });
+}
+
+#[test]
+fn a_host_has_so_many_who_are_to_be_told() {
+    const OF_SESSION: usize = 256;
+    const OF_HOST: usize = 2048;
+    /// Sessions of the greedy host, one of which finds no room.
+    const SESSIONS: usize = OF_HOST / OF_SESSION + 1;
+    let served = serve_each_address();
+    block_on(async {
+        let mut crowd = Crowd::new(&served, SESSIONS + 1).await;
+        let mut greedy = Vec::new();
+        for n in 0..SESSIONS {
+            let name = format!("greedy {n}");
+            let host = Ipv4Addr::new(127, 0, 0, 2);
+            let mut waiter = Called::at(host, &served, name.as_bytes()).await;
+            Crowd::wait(&mut waiter, n).await;
+            greedy.push(waiter);
+        }
+        let mut other = Called::at(Ipv4Addr::new(127, 0, 0, 3), &served, b"other").await;
+        let of_other = open_named(&mut other, SESSIONS.to_string().as_bytes())
+            .await
+            .0;
+        let denied = other.lock(of_other, b"of the other").await;
+        assert_eq!(denied, Err(Nfsstat4::Denied));
+        crowd.let_go().await;
+        let call = other.next_call().await;
+        assert_eq!(call.owner, b"of the other");
+        other.carry_out(&call).await;
+        let (mut told, last) = (0, greedy.pop());
+        while told < OF_HOST {
+            for waiter in &mut greedy {
+                let call = waiter.next_call().await;
+                waiter.carry_out(&call).await;
+                told += 1;
+            }
+        }
+        for waiter in greedy
+            .iter_mut()
+            .chain(&mut last.into_iter().collect::<Vec<_>>())
+        {
+            assert_eq!(waiter.status(vec![]).await, Nfsstat4::Ok);
+            assert!(waiter.was_not_called());
+        }
+        assert_eq!(served.counter("nfs4_callbacks") as usize, OF_HOST + 1);
+        assert_eq!(served.counter("nfs4_waiters_untold") as usize, OF_SESSION);
+        assert_eq!(served.counter("nfs4_callbacks_failed"), 0);
     });
 }
 

@@ -252,13 +252,24 @@ impl Called {
     pub(crate) async fn lock_as(
         &mut self,
         locktype: LockType4,
+        open: (FileHandle, Stateid4),
+        locker: &[u8],
+    ) -> Result<Stateid4, Nfsstat4> {
+        self.lock_at(0, locktype, open, locker).await
+    }
+
+    /// LOCK of the ten bytes from `offset` on.
+    pub(crate) async fn lock_at(
+        &mut self,
+        offset: u64,
+        locktype: LockType4,
         (file, open_stateid): (FileHandle, Stateid4),
         locker: &[u8],
     ) -> Result<Stateid4, Nfsstat4> {
         let lock = ArgOp::Lock(LockArgs {
             locktype,
             reclaim: false,
-            offset: 0,
+            offset,
             length: 10,
             locker: Locker4::New(OpenToLockOwner4 {
                 open_seqid: 0,

@@ -116,6 +116,13 @@ struct Queue {
     is_calling: bool,
 }
 
+impl Queue {
+    /// How many waiters are to be told and were not yet, the one among them that is told now.
+    fn len(&self) -> usize {
+        self.notices.len() + usize::from(self.is_calling)
+    }
+}
+
 /// A waiter, and how its file and its owner are called on the wire.
 struct ToTell {
     notice: Notice,
@@ -164,7 +171,7 @@ impl Notifier {
         };
         let from = client.from();
         let of_session = self.queues.get(&session.id());
-        let of_session = of_session.map_or(0, |queue| queue.notices.len());
+        let of_session = of_session.map_or(0, Queue::len);
         if !self.room.may_join(from.host, of_session) {
             return Err(notice);
         }
