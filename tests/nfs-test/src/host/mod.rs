@@ -4,6 +4,7 @@ use nfs_lab::Lab;
 
 mod io_mode;
 mod peer;
+pub(crate) mod raw_client4;
 pub(crate) mod wire;
 
 pub(crate) use io_mode::{IoSetting, Mode};
