@@ -10,8 +10,8 @@ use nfs_client::{Identity, RawConnection};
 use nfs_lab::Engine;
 use nfs_lab::held_fs::{self, HeldFs};
 use nfs_lab::needs::{Need, missing};
-use nfs_server::exports::Versions;
 use nfs_server::exports::config::Config;
+use nfs_server::exports::{ExportTable, Versions};
 use nfs_server::limits;
 use nfs_wire::nfs3::{
     FileHandle, Nfsstat3, Procedure, ReadArgs, ReaddirplusArgs, StableHow, WriteArgs,
@@ -374,6 +374,66 @@ fn writes_of_nfsv4_are_carried_out_though_their_connection_has_gone_and_answered
     });
     let content = it.held.content(0, CALLS as usize * BLOCK);
     assert!(content.iter().all(|&byte| byte == HELD[0]));
+}
+
+#[test]
+fn a_write_of_nfsv4_that_comes_again_while_it_runs_is_put_off_and_carried_out_once() {
+    let fds = nfs_io::fs::raise_nofile(u64::MAX);
+    let Some(it) = Holding::within(fds, of_all_versions) else {
+        return;
+    };
+    block_on(async {
+        let (_, file) = it.objects().await;
+        let slots = Slots::for_calls(&it.served).await;
+        it.held.hold_writes_of(&HELD);
+        let mut first = it.connect(GREEDY).await;
+        first.send(&slots.write(0, &file)).await.unwrap();
+        it.held.wait_for_one().await.unwrap();
+        let mut again = it.connect(GREEDY).await;
+        for connection in [&mut again, &mut first] {
+            connection.send(&slots.write(0, &file)).await.unwrap();
+            assert_eq!(next_status(connection).await, (0, Nfsstat4::Delay));
+        }
+        it.held.let_all_go();
+        assert_eq!(next_status(&mut first).await, (0, Nfsstat4::Ok));
+        for connection in [&mut again, &mut first] {
+            connection.send(&slots.write(0, &file)).await.unwrap();
+            assert_eq!(next_status(connection).await, (0, Nfsstat4::Ok));
+        }
+        assert_eq!(it.held.came(), 1, "a WRITE was carried out twice");
+        assert_eq!(it.served.counter("nfs4_replayed"), 2);
+    });
+}
+
+/// What a COMPOUND works on is there to its end, though its export is not served any more (CVE-2026-31404,
+/// CVE-2026-31403).
+#[test]
+fn a_compound_in_progress_ends_well_though_its_export_goes() {
+    let fds = nfs_io::fs::raise_nofile(u64::MAX);
+    let Some(it) = Holding::within(fds, of_all_versions) else {
+        return;
+    };
+    block_on(async {
+        let (_, file) = it.objects().await;
+        let slots = Slots::for_calls(&it.served).await;
+        it.held.hold_writes_of(&HELD);
+        let mut client = it.connect(GREEDY).await;
+        client.send(&slots.write(0, &file)).await.unwrap();
+        it.held.wait_for_one().await.unwrap();
+        let elsewhere = scratch(0o755);
+        let mut config = it.served.config.clone();
+        config.exports[0].path = elsewhere.path().to_owned();
+        let table = ExportTable::new(&config).unwrap();
+        it.served.server.apply(table).unwrap();
+        client.send(&slots.write(1, &file)).await.unwrap();
+        assert_eq!(next_status(&mut client).await, (1, Nfsstat4::Stale));
+        it.held.let_all_go();
+        assert_eq!(next_status(&mut client).await, (0, Nfsstat4::Ok));
+        assert_eq!(it.held.content(0, BLOCK), HELD);
+        // Sessions are the server's, and not the export's.
+        client.send(&slots.write(0, &file)).await.unwrap();
+        assert_eq!(next_status(&mut client).await, (0, Nfsstat4::Ok));
+    });
 }
 
 #[test]
