@@ -9,7 +9,7 @@
 //!   typed results.
 //! - [`Client`] and [`File`]: paths, files and directories of one mounted export, found by an
 //!   [`NfsUrl`]. On top of it, [`transfer`] copies whole files and trees, and [`trees`] finds, removes
-//!   and changes what is in them.
+//!   and changes what is in them; [`doctor`] examines the server.
 //!
 //! The procedures, over a connection of one's own (the server of this example answers everything with
 //! an empty success, which is right for NULL):
@@ -76,6 +76,7 @@
 
 pub mod client;
 pub mod connection;
+pub mod doctor;
 pub mod error;
 pub mod file;
 mod hint;

@@ -287,3 +287,45 @@ pub const RETRY_PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// Exports that an error names whose path lies in none of them.
 pub const EXPORTS_TOLD_MAX: usize = 10;
+
+/// How long an examination of a server ([`crate::doctor`]) may take in all, its cleaning up left out.
+pub const DOCTOR_TIME_MAX: Duration = Duration::from_secs(60);
+
+/// How long an examination measures one kind of call.
+pub const DOCTOR_MEASURE_MAX: Duration = Duration::from_secs(4);
+
+/// Calls that an examination times of each kind that changes nothing.
+pub const DOCTOR_SAMPLES: usize = 200;
+
+/// Rounds of an unstable WRITE, its COMMIT and a stable WRITE in an examination.
+pub const DOCTOR_STABLE_SAMPLES: u32 = 64;
+
+/// Bytes of the READs and WRITEs of an examination: a small one, a page of most file systems.
+pub const DOCTOR_READ_BYTES: u32 = 4096;
+
+/// Bytes of the one listing in which an examination looks for a file to read.
+pub const DOCTOR_LISTED_MAX: u32 = 32 * 1024;
+
+/// Entries of the directory that an examination lists while it changes.
+pub const DOCTOR_ENTRIES: usize = 64;
+
+/// Bytes of each page of that listing: some ten entries.
+pub const DOCTOR_PAGE_BYTES: u32 = 1200;
+
+/// Pages after which a listing in an examination counts as one without an end.
+pub const DOCTOR_PAGES_MAX: usize = 256;
+
+/// Looks at the server's clock in an examination, of which the best counts.
+pub const DOCTOR_CLOCK_LOOKS: usize = 8;
+
+/// Names that an examination tries for its directory where each is taken; one has 64 random bits.
+pub const DOCTOR_NAMES_TRIED_MAX: usize = 4;
+
+/// How long an examination tries to remove what it made, and to take leave: less than Ctrl-C waits for.
+pub const DOCTOR_CLEAN_UP_MAX: Duration = Duration::from_secs(4);
+
+/// How long an examination waits for a host's portmapper, which firewalls like to hide.
+pub const DOCTOR_PORTMAP_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Registered programs and exports that an examination keeps and prints.
+pub const DOCTOR_PROGRAMS_MAX: usize = 256;

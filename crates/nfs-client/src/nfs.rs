@@ -75,6 +75,14 @@ impl Nfs {
         }
     }
 
+    /// Whether a handle stands for a longer one of NFSv4, and so means something to this client alone.
+    pub(crate) fn is_stand_in(&self, handle: &FileHandle) -> bool {
+        match self {
+            Self::V3(_) => false,
+            Self::V4(nfs) => nfs.is_stand_in(handle),
+        }
+    }
+
     /// The first of the connections, which exists in any case.
     #[must_use]
     pub fn connection(&self) -> &Connection {

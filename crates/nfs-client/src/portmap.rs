@@ -1,8 +1,8 @@
 //! The portmapper's client: where a program listens (portmap version 2, RFC 1833 §3), over TCP.
 
-use nfs_wire::portmap::{IPPROTO_TCP, Mapping, Procedure};
+use nfs_wire::portmap::{MappingList, Procedure};
 
-pub use nfs_wire::portmap::{PORT, PROGRAM, VERSION};
+pub use nfs_wire::portmap::{IPPROTO_TCP, Mapping, PORT, PROGRAM, VERSION};
 
 use crate::connection::{self, ConnectOptions, Connection, Target};
 use crate::error::RpcError;
@@ -40,5 +40,17 @@ impl Portmap {
         let port: u32 = connection::decode_results(&results)?;
         // 0 means not registered; what is no port is as good as that.
         Ok(u16::try_from(port).ok().filter(|&port| port != 0))
+    }
+
+    /// DUMP: all that is registered (RFC 1833 §3.2).
+    pub async fn dump(&self) -> Result<Vec<Mapping>, RpcError> {
+        let dump = connection::Procedure {
+            program: PROGRAM,
+            version: VERSION,
+            number: Procedure::Dump as u32,
+        };
+        let results = self.connection.call(dump, &Identity::none(), &()).await?;
+        let list: MappingList = connection::decode_results(&results)?;
+        Ok(list.0)
     }
 }

@@ -36,6 +36,7 @@ pub mod faults;
 #[cfg(not(any(test, feature = "faults")))]
 #[path = "no_faults.rs"]
 mod faults;
+pub mod finding;
 pub mod fs;
 pub mod glob;
 pub mod heap;

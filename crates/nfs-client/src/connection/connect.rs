@@ -31,6 +31,11 @@ impl Target {
         }
     }
 
+    /// The TCP port.
+    pub const fn port(&self) -> u16 {
+        self.port
+    }
+
     /// This target's host with another port.
     pub fn with_port(&self, port: u16) -> Self {
         Self {

@@ -69,6 +69,26 @@ impl V4 {
         self.handles.short(&self.nfs.root().await?.handle)
     }
 
+    pub(super) fn is_stand_in(&self, handle: &FileHandle) -> bool {
+        self.handles.long(handle).as_ref() != handle.as_ref()
+    }
+
+    /// REMOVE of a name, and whether the server says that nothing else lies between the directory's change attributes
+    /// before and after it (RFC 8881 §3.3.3).
+    pub(crate) async fn remove_is_atomic(
+        &self,
+        dir: &FileHandle,
+        name: &[u8],
+    ) -> Result<bool, Nfs4Error> {
+        let target = Component4(name);
+        let remove = ArgOp::Remove(RemoveArgs4 { target });
+        let results = self.nfs.all(&[self.putfh(dir), remove]).await?;
+        match results.decode()?.resarray.last() {
+            Some(ResOp::Remove(Ok(info))) => Ok(info.atomic),
+            _ => Err(Nfs4Error::Unexpected(Opnum::Remove)),
+        }
+    }
+
     fn putfh(&self, handle: &FileHandle) -> ArgOp<'static> {
         crate::nfs4::putfh(&self.handles.long(handle))
     }

@@ -66,21 +66,7 @@ impl Section {
 }
 
 /// One thing that was found out about a directory, with what it means and how to cure it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
-    /// The part of the report it belongs to.
-    pub section: Section,
-    /// How much it matters to somebody who wants to serve the directory.
-    pub level: Level,
-    /// What it is about within the section, in a word or two.
-    pub subject: &'static str,
-    /// What is so, in the operator's words.
-    pub fact: String,
-    /// What the fact means for those whom the server serves; empty where the fact says it.
-    pub meaning: String,
-    /// What to do about it, where something can be done.
-    pub cure: Option<String>,
-}
+pub type Finding = crate::finding::Finding<Section, Level>;
 
 /// All that there is to say of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,7 +104,7 @@ impl Diagnosis {
 
 /// Judges the facts of a directory, for a server that runs as this process.
 pub fn diagnose(facts: &DirectoryFacts, process: &ProcessFacts) -> Diagnosis {
-    let mut list = List(Vec::new());
+    let mut list = List::default();
     place(&mut list, facts, process);
     let modes = match &facts.trials {
         Ok(trials) => {
@@ -138,46 +124,13 @@ pub fn diagnose(facts: &DirectoryFacts, process: &ProcessFacts) -> Diagnosis {
     };
     server(&mut list, facts.handles, process);
     Diagnosis {
-        findings: list.0,
+        findings: list.into_vec(),
         modes,
     }
 }
 
 /// The findings so far, in the order in which they were made.
-struct List(Vec<Finding>);
-
-impl List {
-    fn add(
-        &mut self,
-        section: Section,
-        level: Level,
-        subject: &'static str,
-        fact: impl Into<String>,
-    ) -> &mut Finding {
-        self.0.push(Finding {
-            section,
-            level,
-            subject,
-            fact: fact.into(),
-            meaning: String::new(),
-            cure: None,
-        });
-        let last = self.0.len() - 1;
-        &mut self.0[last]
-    }
-}
-
-impl Finding {
-    fn meaning(&mut self, text: impl Into<String>) -> &mut Self {
-        self.meaning = text.into();
-        self
-    }
-
-    fn cure(&mut self, text: impl Into<String>) -> &mut Self {
-        self.cure = Some(text.into());
-        self
-    }
-}
+type List = crate::finding::Findings<Section, Level>;
 
 fn place(list: &mut List, facts: &DirectoryFacts, process: &ProcessFacts) {
     use Level::{Ok, Warn};

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use nfs_io::finding::Finding;
 use nfs_io::probe::directory::{
     Device, DeviceKind, DirectTrials, DirectoryFacts, Outcome, ProbeError, ProcessFacts, Scratch,
     Trials,
@@ -23,20 +24,9 @@ pub(super) fn report(
     process: &ProcessFacts,
     diagnosis: &Diagnosis,
 ) -> Value {
-    let findings: Vec<Value> = diagnosis
-        .findings
-        .iter()
-        .map(|finding| {
-            json!({
-                "section": finding.section.word(),
-                "level": finding.level.word(),
-                "subject": finding.subject,
-                "fact": finding.fact,
-                "meaning": finding.meaning,
-                "cure": finding.cure,
-            })
-        })
-        .collect();
+    let findings = findings(&diagnosis.findings, |one| {
+        (one.section.word(), one.level.word())
+    });
     let (modes, recommendation) = match &diagnosis.modes {
         None => (Value::Null, Value::Null),
         Some(modes) => {
@@ -68,6 +58,25 @@ pub(super) fn report(
         "modes": modes,
         "recommendation": recommendation,
     })
+}
+
+/// The findings as objects; `words` gives the words of a finding's section and level.
+pub(super) fn findings<S, L>(
+    findings: &[Finding<S, L>],
+    words: impl Fn(&Finding<S, L>) -> (&'static str, &'static str),
+) -> Vec<Value> {
+    let object = |finding: &Finding<S, L>| {
+        let (section, level) = words(finding);
+        json!({
+            "section": section,
+            "level": level,
+            "subject": finding.subject,
+            "fact": finding.fact,
+            "meaning": finding.meaning,
+            "cure": finding.cure,
+        })
+    };
+    findings.iter().map(object).collect()
 }
 
 fn file_system(facts: &DirectoryFacts) -> Value {

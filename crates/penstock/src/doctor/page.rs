@@ -2,9 +2,10 @@
 
 use std::io::{self, Write};
 
+use nfs_client::doctor;
+use nfs_io::finding::Finding;
+use nfs_io::probe::diagnosis::{Diagnosis, Level, Modes, Section, fs_name};
 use nfs_io::probe::directory::{DirectoryFacts, ProcessFacts};
-
-use nfs_io::probe::diagnosis::{Diagnosis, Finding, Level, Modes, Section, fs_name};
 
 /// The look of the page: whether it has colours, and which colour means what.
 #[derive(Clone, Copy, Debug)]
@@ -34,12 +35,22 @@ impl Style {
     }
 
     fn level(self, level: Level) -> String {
-        let word = format!("{:<7}", level.word());
-        match level {
-            Level::Ok => self.paint("32", &word),
-            Level::Warn => self.paint("33", &word),
-            Level::Missing => self.paint("1;31", &word),
-        }
+        let code = match level {
+            Level::Ok => "32",
+            Level::Warn => "33",
+            Level::Missing => "1;31",
+        };
+        self.paint(code, &format!("{:<7}", level.word()))
+    }
+
+    fn level_of_server(self, level: doctor::Level) -> String {
+        let code = match level {
+            doctor::Level::Ok => "32",
+            doctor::Level::Note => "36",
+            doctor::Level::Warning => "33",
+            doctor::Level::Problem => "1;31",
+        };
+        self.paint(code, &format!("{:<7}", level.word()))
     }
 }
 
@@ -63,9 +74,9 @@ pub(super) fn print(
     writeln!(out, "{}  {}", style.bold(&path), style.dim(&title))?;
     for section in Section::ALL {
         writeln!(out, "\n{}", style.bold(section.word()))?;
-        let of_section = |finding: &&Finding| finding.section == section;
-        for finding in diagnosis.findings.iter().filter(of_section) {
-            print_finding(out, style, finding)?;
+        let all = diagnosis.findings.iter();
+        for finding in all.filter(|finding| finding.section == section) {
+            print_finding(out, style, &style.level(finding.level), finding)?;
         }
     }
     match &diagnosis.modes {
@@ -74,9 +85,37 @@ pub(super) fn print(
     }
 }
 
-fn print_finding(out: &mut impl Write, style: Style, finding: &Finding) -> io::Result<()> {
+/// Prints all that was found out about one server.
+pub(super) fn print_server(
+    out: &mut impl Write,
+    style: Style,
+    url: &str,
+    diagnosis: &doctor::Diagnosis,
+) -> io::Result<()> {
+    let url = crate::show::escape(url.as_bytes());
+    writeln!(out, "{}", style.bold(&url))?;
+    for section in doctor::Section::ALL {
+        let of_section = |finding: &&doctor::Finding| finding.section == section;
+        let mut findings = diagnosis.findings.iter().filter(of_section).peekable();
+        if findings.peek().is_some() {
+            writeln!(out, "\n{}", style.bold(section.word()))?;
+        }
+        for finding in findings {
+            let level = style.level_of_server(finding.level);
+            print_finding(out, style, &level, finding)?;
+        }
+    }
+    Ok(())
+}
+
+fn print_finding<S, L>(
+    out: &mut impl Write,
+    style: Style,
+    level: &str,
+    finding: &Finding<S, L>,
+) -> io::Result<()> {
     let subject = format!("{:<SUBJECT_COLUMNS$}", finding.subject);
-    write!(out, "  {} {subject}", style.level(finding.level))?;
+    write!(out, "  {level} {subject}")?;
     let fact = crate::show::escape(finding.fact.as_bytes());
     print_wrapped(out, &fact, |line| line.to_owned())?;
     if !finding.meaning.is_empty() {
