@@ -5,6 +5,7 @@
 //! when the guest has halted.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -25,6 +26,24 @@ const MODULES: &str = "net/sunrpc/sunrpc fs/nfs_common/grace fs/lockd/lockd fs/n
 /// Number of nfsd threads in the guest.
 const THREADS: u32 = 8;
 
+/// When the kernel's server answers that something is on stable storage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Promise {
+    /// When it is there.
+    Sync,
+    /// At once: the export option `async`, with which a power cut loses what was acknowledged.
+    Async,
+}
+
+impl Promise {
+    const fn option(self) -> &'static str {
+        match self {
+            Self::Sync => "sync",
+            Self::Async => "async",
+        }
+    }
+}
+
 /// A guest that serves; it ends when this is dropped, its disk then as after a power cut.
 pub struct KernelNfsd {
     process: Running,
@@ -43,14 +62,32 @@ impl KernelNfsd {
     /// # Errors
     /// When it does not come up; its result file is in the error.
     pub fn start(lab: &Lab, netns: &Netns, disk: &Path) -> Result<Self> {
+        Self::start_promising(lab, netns, disk, Promise::Sync)
+    }
+
+    /// As [`Self::start`], with an export that keeps its promises or does not.
+    ///
+    /// # Errors
+    /// Those of [`Self::start`].
+    pub fn start_promising(
+        lab: &Lab,
+        netns: &Netns,
+        disk: &Path,
+        promise: Promise,
+    ) -> Result<Self> {
         let path = |name: &str| lab.dir.join(name);
         let (stop, results, init) = (
             path("nfsd-stop"),
             path("nfsd-results.log"),
             path("nfsd-init.sh"),
         );
+        // A guest before this one may have been told to halt by it.
+        match fs::remove_file(&stop) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.into()),
+            _ => {}
+        }
         let mut said = Lines::new(&results)?;
-        fs::write(&init, init_script(&stop, &results)?)?;
+        fs::write(&init, init_script(&stop, &results, promise)?)?;
         fs::set_permissions(&init, fs::Permissions::from_mode(0o755))?;
         let mut process = boot(
             Kernel::Installed,
@@ -91,7 +128,8 @@ impl KernelNfsd {
     }
 }
 
-fn init_script(stop: &Path, results: &Path) -> Result<String> {
+fn init_script(stop: &Path, results: &Path, promise: Promise) -> Result<String> {
+    let promise = promise.option();
     let (export, network) = (KernelNfsd::EXPORT, Netns::NETWORK);
     let setup = setup(Kernel::Installed, Netns::GUEST, MODULES)?;
     let (stop, results) = (stop.display(), results.display());
@@ -103,7 +141,7 @@ fn init_script(stop: &Path, results: &Path) -> Result<String> {
          mkdir -p {export} /run/rpcbind /var/lib/nfs/v4recovery\n\
          touch /var/lib/nfs/etab /var/lib/nfs/rmtab\n\
          mount -t nfsd nfsd /proc/fs/nfsd && mount -t ext4 /dev/ubda {export} && rpcbind -w &&\n\
-         exportfs -i -o rw,sync,no_subtree_check,no_root_squash,insecure {network}:{export} &&\n\
+         exportfs -i -o rw,{promise},no_subtree_check,no_root_squash,insecure {network}:{export} &&\n\
          rpc.nfsd -N 4 -V 3 -U {THREADS} && rpc.mountd -N 4 -u -p 20048 && echo ready\n\
          until [ -e {stop} ]; do sleep 0.1; done\n\
          rpc.nfsd 0; exportfs -f -ua; umount {export} && echo end\n\

@@ -27,7 +27,7 @@ use std::path::PathBuf;
 
 pub use frozen::Frozen;
 pub use hold::{Held, Hold};
-pub use knfsd::KernelNfsd;
+pub use knfsd::{KernelNfsd, Promise};
 pub use lines::{Heard, Lines};
 pub use loopfs::{FsKind, Knife, LoopFs};
 pub use mounted::Mounted;

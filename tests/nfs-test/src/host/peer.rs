@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use nfs_client::NfsUrl;
-use nfs_lab::{FsKind, KernelNfsd, LoopFs, Netns, Running, Server, ServerOptions, ganesha, output};
+use nfs_lab::{
+    FsKind, KernelNfsd, LoopFs, Netns, Promise, Running, Server, ServerOptions, ganesha, output,
+};
 
 use super::Context;
 
@@ -22,6 +24,8 @@ pub(crate) enum Peer {
     Penstock,
     Ganesha,
     KernelNfsd,
+    /// The same with an export that answers before what it promises is so.
+    KernelNfsdAsync,
 }
 
 /// A server that runs on an export of its own.
@@ -78,9 +82,14 @@ impl<'a> PeerServer<'a> {
                 let path = export.to_str().context("the export's path is UTF-8")?;
                 (Process::Ganesha(server), format!("nfs://127.0.0.1{path}"))
             }
-            Peer::KernelNfsd => {
+            Peer::KernelNfsd | Peer::KernelNfsdAsync => {
+                let promise = match peer {
+                    Peer::KernelNfsdAsync => Promise::Async,
+                    _ => Promise::Sync,
+                };
                 disk.unmount()?;
-                let server = KernelNfsd::start(&context.lab, &netns, disk.image())?;
+                let (lab, image) = (&context.lab, disk.image());
+                let server = KernelNfsd::start_promising(lab, &netns, image, promise)?;
                 let url = format!("nfs://{}{}", Netns::GUEST, KernelNfsd::EXPORT);
                 (Process::KernelNfsd(server), url)
             }

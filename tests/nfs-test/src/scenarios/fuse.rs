@@ -94,7 +94,7 @@ fn on_peer(context: &Context, peer: Peer) -> Result<String> {
     );
     let beside = match peer {
         Peer::Penstock => guest::BESIDE + guest::BESIDE_CACHED + STAGED.len(),
-        Peer::Ganesha | Peer::KernelNfsd => 0,
+        Peer::Ganesha | Peer::KernelNfsd | Peer::KernelNfsdAsync => 0,
     };
     let (passed, expected) = (
         verdicts(&outcome) + known,
@@ -111,7 +111,7 @@ fn on_peer(context: &Context, peer: Peer) -> Result<String> {
 /// the mount.
 fn deviations(peer: Peer) -> &'static [(&'static str, &'static str)] {
     match peer {
-        Peer::Penstock | Peer::KernelNfsd => &[],
+        Peer::Penstock | Peer::KernelNfsd | Peer::KernelNfsdAsync => &[],
         Peer::Ganesha => &[
             (
                 "calls/times: mtime of a link:",

@@ -3,6 +3,7 @@
 mod client;
 mod commands;
 mod doctor;
+mod doctor_server;
 mod fuse;
 mod fuse_away;
 mod host_side;
@@ -85,6 +86,30 @@ pub(crate) const TABLE: &[Scenario] = &[
         about: "penstock doctor on XFS, ext4, btrfs, tmpfs, overlayfs, as root and as a stranger",
         needs: &[Need::Root, Need::Loop, Need::Btrfs],
         run: doctor::run,
+    },
+    Scenario {
+        name: "doctor-server",
+        about: "penstock doctor nfs://... on Penstock, on a disk and in memory, over each version",
+        needs: &[Need::Root, Need::Loop, Need::Tun],
+        run: doctor_server::penstock,
+    },
+    Scenario {
+        name: "doctor-ganesha",
+        about: "the same on NFS-Ganesha",
+        needs: &[
+            Need::Root,
+            Need::Loop,
+            Need::Tun,
+            Need::Rpcbind,
+            Need::Ganesha,
+        ],
+        run: doctor_server::ganesha,
+    },
+    Scenario {
+        name: "doctor-nfsd",
+        about: "the same on the Linux kernel's server, that syncs and that only says so (async)",
+        needs: &[Need::Root, Need::Loop, Need::Tun, Need::KernelServer],
+        run: doctor_server::nfsd,
     },
     Scenario {
         name: "commands-ganesha",

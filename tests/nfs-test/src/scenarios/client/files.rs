@@ -39,7 +39,7 @@ pub(super) fn run(context: &Context, peer: Peer) -> Result<String> {
     removal(&server).context("rm")?;
     let resumed = match peer {
         Peer::Penstock => resume::run(&server).context("cp --resume")?,
-        Peer::Ganesha | Peer::KernelNfsd => 0,
+        Peer::Ganesha | Peer::KernelNfsd | Peer::KernelNfsdAsync => 0,
     };
     let levels = library::run(&server).context("the library")?;
     let rest = server.at_rest().context("at its end")?;
