@@ -58,6 +58,7 @@ pub mod size;
 pub mod socket;
 pub mod staging;
 pub mod turns;
+pub mod usage;
 
 #[cfg(test)]
 mod testing;

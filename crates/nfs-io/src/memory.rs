@@ -8,6 +8,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::limits::{CGROUP_DEPTH_MAX, KERNEL_FIGURES_BYTES_MAX};
 
@@ -15,8 +16,9 @@ use crate::limits::{CGROUP_DEPTH_MAX, KERNEL_FIGURES_BYTES_MAX};
 #[derive(Debug, Default)]
 pub struct MemoryWatch {
     meminfo: Option<File>,
-    /// The process's own group, where it has one that says so, else the machine's.
-    pressure: Option<File>,
+    /// How long tasks waited, of each of [`Resource::ALL`]: those of the process's own group, where it has one that
+    /// says so, else of the machine.
+    pressure: [Option<File>; Resource::ALL.len()],
     /// The process's group and those above it that can have a limit.
     groups: Vec<Group>,
 }
@@ -71,11 +73,16 @@ impl MemoryWatch {
         let (mounts, own) = (text("self/mountinfo"), text("self/cgroup"));
         let of = |version: Version| version.hierarchy(&mounts, &own, root);
         let unified = of(Version::V2);
-        let pressure = unified
-            .as_ref()
-            .and_then(|groups| File::open(groups.own.join("memory.pressure")).ok());
-        // Pressure may be switched off: then the file is there, and reading it fails.
-        let pressure = pressure.filter(|file| read(file).is_some());
+        let pressure = Resource::ALL.map(|resource| {
+            let word = resource.word();
+            let own = unified.as_ref().and_then(|groups| {
+                let name = format!("{word}.pressure");
+                File::open(groups.own.join(name)).ok()
+            });
+            // Pressure may be switched off: then the file is there, and reading it fails.
+            own.filter(|file| read(file).is_some())
+                .or_else(|| File::open(proc.join("pressure").join(word)).ok())
+        });
         let mut groups = Vec::new();
         for (version, hierarchy) in [(Version::V2, unified), (Version::V1, of(Version::V1))] {
             let above = hierarchy.iter().flat_map(Hierarchy::own_and_above);
@@ -83,7 +90,7 @@ impl MemoryWatch {
         }
         Self {
             meminfo: File::open(proc.join("meminfo")).ok(),
-            pressure: pressure.or_else(|| File::open(proc.join("pressure/memory")).ok()),
+            pressure,
             groups,
         }
     }
@@ -100,12 +107,83 @@ impl MemoryWatch {
         let of_machine = self.meminfo.as_ref().and_then(read);
         let of_machine = of_machine.and_then(|text| available(&text));
         let of_groups = self.groups.iter().filter_map(Group::page_cache_bytes_max);
-        let pressure = self.pressure.as_ref().and_then(read);
+        let [.., memory] = &self.pressure;
+        let pressure = memory.as_ref().and_then(read);
         MemoryFigures {
             page_cache_bytes_max: of_groups.chain(of_machine).min(),
             pressure: pressure.and_then(|text| some_avg10(&text)),
         }
     }
+}
+
+impl MemoryWatch {
+    /// Memory that the process's own control group has, what it has of the page cache included, in bytes; `None`
+    /// where there is no such group. Some system calls.
+    #[must_use]
+    pub fn used_bytes(&self) -> Option<u64> {
+        read(&self.groups.first()?.current)?.trim().parse().ok()
+    }
+
+    /// How long tasks of the process's control group, or of the machine where it has none that says so, have waited
+    /// for each resource. What the kernel does not tell is left out. Some system calls.
+    #[must_use]
+    pub fn pressures(&self) -> Vec<Pressure> {
+        let files = Resource::ALL.into_iter().zip(&self.pressure);
+        let texts =
+            files.filter_map(|(resource, file)| Some((resource, file.as_ref().and_then(read)?)));
+        let told = texts.map(|(resource, text)| Pressure {
+            resource,
+            some: waited(&text, "some "),
+            full: waited(&text, "full "),
+        });
+        told.collect()
+    }
+}
+
+/// What tasks may have to wait for, as the kernel's pressure files have it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resource {
+    /// A processor.
+    Cpu,
+    /// A disk.
+    Io,
+    /// Memory.
+    Memory,
+}
+
+impl Resource {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Cpu, Self::Io, Self::Memory];
+
+    /// The kernel's word for it.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Io => "io",
+            Self::Memory => "memory",
+        }
+    }
+}
+
+/// How long tasks waited for a resource since the machine started; `None` where the kernel does not tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pressure {
+    /// What was waited for.
+    pub resource: Resource,
+    /// Time in which at least one task waited.
+    pub some: Option<Duration>,
+    /// Time in which all tasks waited that had anything to do.
+    pub full: Option<Duration>,
+}
+
+/// `total` of a line of a pressure file, which has microseconds.
+fn waited(text: &str, line: &str) -> Option<Duration> {
+    let line = text.lines().find_map(|it| it.strip_prefix(line))?;
+    let total = line
+        .split(' ')
+        .find_map(|field| field.strip_prefix("total="))?;
+    total.trim().parse().ok().map(Duration::from_micros)
 }
 
 impl Group {
@@ -276,6 +354,33 @@ mod tests {
         fn figures(&self) -> MemoryFigures {
             MemoryWatch::open_at(&self.0.path().join("proc"), self.0.path()).figures()
         }
+    }
+
+    #[test]
+    fn pressure_is_told_of_the_own_group_and_else_of_the_machine() {
+        let own = PRESSURE.replace("total=99", "total=1500000");
+        let shown = Shown::new(&[
+            ("proc/self/mountinfo", MOUNTS),
+            ("proc/self/cgroup", "0::/inner\n"),
+            ("groups/inner/io.pressure", &own),
+            ("proc/pressure/io", PRESSURE),
+            (
+                "proc/pressure/cpu",
+                "some avg10=0.00 avg60=0.00 avg300=0.00 total=7\n",
+            ),
+        ]);
+        let watch = MemoryWatch::open_at(&shown.0.path().join("proc"), shown.0.path());
+        let told = |resource, some, full: Option<u64>| Pressure {
+            resource,
+            some: Some(Duration::from_micros(some)),
+            full: full.map(Duration::from_micros),
+        };
+        let expected = [
+            told(Resource::Cpu, 7, None),
+            told(Resource::Io, 1_500_000, Some(9)),
+        ];
+        assert_eq!(watch.pressures(), expected);
+        assert_eq!(watch.used_bytes(), None);
     }
 
     const MOUNTS: &str = "25 1 0:22 / /sys rw - sysfs sysfs rw\n\

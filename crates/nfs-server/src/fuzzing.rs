@@ -133,7 +133,8 @@ impl Dispatch {
             ),
             origin: self.service.replies.origin(),
             crowded: false,
-            admitted: Cell::new(false),
+            export: Cell::default(),
+            mode: Cell::default(),
             call_note: None,
         }
     }

@@ -568,8 +568,12 @@ pub const BLOCK_MINUTES_MAX: u64 = 366 * 24 * 60;
 
 // Counting and tracing.
 
-/// Stripes of an export's I/O figures; more shards than these share them. Each takes less than 2 KiB.
-pub const IO_COUNTER_STRIPES_MAX: usize = 16;
+/// Stripes of counters that every call adds to; more shards than these share them. For each export one takes less
+/// than 2 KiB, and with calls of every procedure and operation 30 KiB more.
+pub const COUNTER_STRIPES_MAX: usize = 16;
+/// Clients that have figures of their own in the metrics, over their connections; for one more the least active of
+/// those that are away is counted with all others. About 100 bytes each, and eight lines of `/metrics`.
+pub const CLIENT_FIGURES_MAX: usize = 256;
 /// Trace events that wait for one listener, about 150 bytes each; those beyond are lost, counted, and said.
 pub const TRACE_QUEUE_EVENTS_MAX: usize = 8192;
 /// Seconds that the log is given, when the server ends, to take the trace events that wait for it.

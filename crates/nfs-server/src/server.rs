@@ -37,9 +37,9 @@ use crate::net::shard::{self, Accepted, ShardStart};
 use crate::operate::audit::Audit;
 use crate::operate::calls::Recorder;
 use crate::operate::control::{
-    AuditFollower, CallFollower, CallQuery, ClientStatus, ConfinementStatus, ExportStatus,
+    Asker, AuditFollower, CallFollower, CallQuery, ClientStatus, ConfinementStatus, ExportStatus,
     FollowRequest, Follower, IoStatus, Listening, MemoryStatus, RecorderLevel, Status, TraceChange,
-    TraceStatus,
+    TraceStatus, VerifierOrder, VerifierStatus,
 };
 use crate::operate::counters::{Counters, count};
 use crate::rpc::reply_cache::ReplyCache;
@@ -365,6 +365,23 @@ impl Server {
     /// In words: no export is audited, too many followers.
     pub fn follow_audit(&self) -> Result<AuditFollower, String> {
         self.service.audit.follow()
+    }
+
+    /// Tells the write verifier, and changes it if that is asked for: then every client sends again what it wrote
+    /// UNSTABLE and has not committed.
+    #[must_use]
+    pub fn verifier(&self, order: VerifierOrder, asker: Asker) -> VerifierStatus {
+        let verifier = &self.service.vfs.verifier;
+        if order.change {
+            verifier.change_as_asked();
+            tracing::warn!(
+                "the write verifier was changed, as asked by {asker}: clients send again what they have not committed"
+            );
+        }
+        VerifierStatus {
+            verifier: format!("{:016x}", u64::from_be_bytes(verifier.bytes())),
+            changes: verifier.changes(),
+        }
     }
 
     /// The clients that are connected, for `penstock ctl clients`.

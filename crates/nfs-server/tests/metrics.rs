@@ -2,10 +2,17 @@
 
 mod support;
 
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
 use bytes::Bytes;
+use nfs_io::Mode;
+use nfs_server::limits;
 use nfs_server::metrics::{self, Kind, Snapshot, TABLE, Value};
-use nfs_wire::nfs3::StableHow;
-use support::{Served, block_on, create, ok};
+use nfs_server::operate::control::{Asker, VerifierOrder};
+use nfs_wire::nfs3::{Nfsstat3, StableHow};
+use support::{Served, block_on, create, mode, mount, ok, status};
 
 /// The table of docs/metrics.md as the code has it.
 fn table() -> String {
@@ -41,6 +48,41 @@ fn the_document_has_the_table() {
         document.contains(&table),
         "docs/metrics.md is to have this table:\n{table}"
     );
+}
+
+/// The names of metrics in a text that queries them.
+fn metrics_in(text: &str) -> impl Iterator<Item = &str> {
+    let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+    words.filter(|word| word.starts_with("penstock_"))
+}
+
+#[test]
+fn the_dashboard_and_the_alerts_ask_for_metrics_that_there_are() {
+    let dashboard = include_str!("../../../docs/examples/grafana.json");
+    let alerts = include_str!("../../../docs/examples/alerts.yml");
+    let panels: serde_json::Value = serde_json::from_str(dashboard).unwrap();
+    let panels = panels["panels"].as_array().unwrap();
+    for panel in panels {
+        let targets = panel["targets"].as_array().unwrap();
+        for target in targets {
+            let query = target["expr"].as_str().unwrap();
+            assert!(metrics_in(query).count() > 0, "{query}");
+        }
+    }
+    let is_metric = |word: &str| {
+        TABLE.iter().any(|definition| match definition.kind {
+            Kind::Counter | Kind::Gauge => definition.name == word,
+            Kind::Histogram => word
+                .strip_prefix(definition.name)
+                .is_some_and(|suffix| ["_bucket", "_sum", "_count"].contains(&suffix)),
+        })
+    };
+    for text in [dashboard, alerts] {
+        assert!(metrics_in(text).count() > 10);
+        for word in metrics_in(text) {
+            assert!(is_metric(word), "{word} is no metric");
+        }
+    }
 }
 
 /// Counters of `ctl status` that the metrics tell in more detail, by the metric.
@@ -103,58 +145,182 @@ fn what_is_in_the_state_directory_is_the_owners_alone() {
     }
 }
 
-/// The count of the histogram of a procedure of NFSv3, and its sum in seconds.
-fn duration(snapshot: &Snapshot, procedure: &str) -> (u64, f64) {
+/// The count of the histogram with these labels, and its sum in seconds.
+fn duration(snapshot: &Snapshot, labels: &[(&str, &str)]) -> (u64, f64) {
     let family = snapshot.family(&metrics::OPERATION_DURATION);
     let samples = family.into_iter().flat_map(|family| &family.samples);
-    let labels = [("procedure", procedure), ("version", "3")];
-    let mut of_it = samples.filter(|sample| sample.has(&labels));
+    let mut of_it = samples.filter(|sample| sample.has(labels));
     match of_it.next().map(|sample| &sample.value) {
         Some(Value::Histogram(histogram)) => (histogram.count, histogram.sum),
-        other => panic!("{procedure}: {other:?}"),
+        other => panic!("{labels:?}: {other:?}"),
     }
 }
 
 #[test]
 fn a_known_run_is_told_exactly() {
-    let served = Served::start();
-    block_on(async {
+    let served = Served::with(|config| {
+        let export = &mut config.exports[0];
+        export.pseudo = "/a".to_owned();
+        let (read, write) = (Mode::DontCache.into(), Mode::Buffered.into());
+        (export.io.read, export.io.write) = (read, write);
+    });
+    let got = block_on(async {
         let client = served.client().await;
-        let root = served.root(&client).await;
+        let root = mount(&client, b"/a").await.unwrap();
         let file = create(&client, &root, b"f").await;
         for at in 0..3 {
             let data = Bytes::from(vec![7; 1000]);
-            ok(client
-                .write(&file, at * 1000, StableHow::Unstable, data)
-                .await);
+            let written = client.write(&file, at * 1000, StableHow::Unstable, data);
+            ok(written.await);
         }
         for _ in 0..5 {
             ok(client.read(&file, 0, 100).await);
         }
         ok(client.commit(&file, 0, 0).await);
-    });
-    let snapshot = served.server.metrics();
-    let calls = [("CREATE", 1), ("WRITE", 3), ("READ", 5), ("COMMIT", 1)];
-    for (procedure, count) in calls {
-        let labels = [("procedure", procedure), ("version", "3")];
+        for name in [&b"none"[..], b"none", b"f"] {
+            drop(client.lookup(&root, name).await.unwrap());
+        }
+        assert_eq!(status(client.read(&root, 0, 1).await), Nfsstat3::Inval);
         assert_eq!(
-            snapshot.sum(&metrics::OPERATIONS, &labels),
-            f64::from(count),
-            "{procedure}"
+            status(client.mkdir(&root, b"f", &mode(0o755)).await),
+            Nfsstat3::Exist
         );
-        let (counted, sum) = duration(&snapshot, procedure);
-        assert_eq!(counted, count as u64, "{procedure}");
-        assert!(sum > 0.0, "{procedure}");
+        // While the connection is open, and its bytes are all counted.
+        served.server.metrics()
+    });
+    let v3 = |procedure, mode| {
+        [
+            ("export", "/a"),
+            ("procedure", procedure),
+            ("version", "3"),
+            ("mode", mode),
+        ]
+    };
+    let calls = [
+        ("CREATE", "", 1),
+        ("WRITE", "buffered", 3),
+        ("READ", "dontcache", 5),
+        ("READ", "", 1),
+        ("COMMIT", "", 1),
+        ("LOOKUP", "", 3),
+        ("MKDIR", "", 1),
+    ];
+    for (procedure, mode, count) in calls {
+        let labels = v3(procedure, mode);
+        assert_eq!(
+            got.sum(&metrics::OPERATIONS, &labels),
+            count as f64,
+            "{labels:?}"
+        );
+        let (counted, sum) = duration(&got, &labels);
+        assert!(counted == count && sum > 0.0, "{labels:?}");
     }
-    let buffered = [("export", "/"), ("mode", "buffered")];
-    assert_eq!(snapshot.sum(&metrics::WRITTEN_BYTES, &buffered), 3000.0);
-    assert_eq!(snapshot.sum(&metrics::READ_BYTES, &buffered), 500.0);
+    let errors = [
+        ("LOOKUP", "NFS3ERR_NOENT", 2.0),
+        ("READ", "NFS3ERR_INVAL", 1.0),
+        ("MKDIR", "NFS3ERR_EXIST", 1.0),
+    ];
+    for (procedure, status, count) in errors {
+        let labels = [
+            ("procedure", procedure),
+            ("status", status),
+            ("export", "/a"),
+        ];
+        assert_eq!(
+            got.sum(&metrics::OPERATION_ERRORS, &labels),
+            count,
+            "{labels:?}"
+        );
+    }
+    let all: f64 = errors.map(|(_, _, count)| count).iter().sum();
     assert_eq!(
-        snapshot.sum(&metrics::CONNECTIONS_ACCEPTED, &[]),
-        served.counter("connections_accepted") as f64
+        got.sum(&metrics::OPERATION_ERRORS, &[]),
+        all,
+        "and no others"
     );
-    assert_eq!(snapshot.sum(&metrics::EXPORTS, &[]), 1.0);
+    let written = [("export", "/a"), ("mode", "buffered")];
+    assert_eq!(got.sum(&metrics::WRITTEN_BYTES, &written), 3000.0);
+    let read = [("export", "/a"), ("mode", "dontcache")];
+    assert_eq!(got.sum(&metrics::READ_BYTES, &read), 500.0);
+    assert_eq!(got.sum(&metrics::EXPORTS, &[]), 1.0);
     let receive = [("direction", "receive"), ("state", "limit")];
     let half = served.config.server.memory_bytes / 2;
-    assert_eq!(snapshot.sum(&metrics::BUFFER_BYTES, &receive), half as f64);
+    assert_eq!(got.sum(&metrics::BUFFER_BYTES, &receive), half as f64);
+    assert!(got.sum(&metrics::PROCESS_RESIDENT, &[]) > 0.0);
+    assert_eq!(
+        got.sum(&metrics::CLIENT_CONNECTIONS, &[]),
+        got.sum(&metrics::CONNECTIONS, &[])
+    );
+}
+
+#[test]
+fn a_verifier_that_the_operator_changes_is_another_one_to_clients() {
+    let served = Served::start();
+    let asker = Asker { uid: 0, pid: None };
+    let order = |change| served.server.verifier(VerifierOrder { change }, asker);
+    let told = block_on(async {
+        let client = served.client().await;
+        let root = served.root(&client).await;
+        let file = create(&client, &root, b"f").await;
+        let before = ok(client.commit(&file, 0, 0).await).verf;
+        let shown = order(false);
+        let again = ok(client.commit(&file, 0, 0).await).verf;
+        assert_eq!((shown.changes, again), (0, before));
+        let changed = order(true);
+        assert_ne!(changed.verifier, shown.verifier);
+        let after = ok(client.commit(&file, 0, 0).await).verf;
+        assert_ne!(after, before);
+        changed
+    });
+    assert_eq!(order(false), told);
+    let changes = served.server.metrics().sum(&metrics::VERIFIER_CHANGES, &[]);
+    assert_eq!((changes, told.changes), (1.0, 1));
+}
+
+#[test]
+fn ten_thousand_addresses_leave_the_labels_bounded_and_the_sums_right() {
+    let served = Served::with(|config| config.server.trust_loopback = true);
+    let call = null_call();
+    let addresses = 10_000_u32;
+    for number in 0..addresses {
+        let from = Ipv4Addr::from_bits(Ipv4Addr::new(127, 1, 0, 1).to_bits() + number);
+        let mut stream = connect_from(from, served.addr);
+        stream.write_all(&call).unwrap();
+        let mut reply = [0; 28];
+        stream.read_exact(&mut reply).unwrap();
+    }
+    // The last connections end when the server has read that their peers have gone.
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while served.server.metrics().sum(&metrics::CONNECTIONS, &[]) > 0.0 {
+        assert!(Instant::now() < deadline, "connections stay open");
+        // SLEEP: between two looks.
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let got = served.server.metrics();
+    let family = got.family(&metrics::CLIENT_OPERATIONS).unwrap();
+    assert_eq!(family.samples.len(), limits::CLIENT_FIGURES_MAX + 1);
+    let all = f64::from(addresses);
+    assert_eq!(got.sum(&metrics::CLIENT_OPERATIONS, &[]), all);
+    let others = got.sum(&metrics::CLIENT_OPERATIONS, &[("client", "others")]);
+    assert_eq!(others, all - limits::CLIENT_FIGURES_MAX as f64);
+    let received = [("direction", "received")];
+    let bytes = all * call.len() as f64;
+    assert_eq!(got.sum(&metrics::CLIENT_BYTES, &received), bytes);
+    let text = metrics::prometheus(&got);
+    assert!(text.len() < 1 << 20, "{} bytes", text.len());
+}
+
+/// A NULL call of NFSv3 as it is on the wire.
+fn null_call() -> Vec<u8> {
+    let words: [u32; 11] = [1 << 31 | 40, 7, 0, 2, 100_003, 3, 0, 0, 0, 0, 0];
+    words.into_iter().flat_map(u32::to_be_bytes).collect()
+}
+
+/// A connection to `to` from the address `from`, which a machine has as many of as loopback has.
+fn connect_from(from: Ipv4Addr, to: SocketAddr) -> TcpStream {
+    use rustix::net::{AddressFamily, SocketType};
+    let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    rustix::net::bind(&socket, &SocketAddr::from((from, 0))).unwrap();
+    rustix::net::connect(&socket, &to).unwrap();
+    TcpStream::from(socket)
 }

@@ -16,8 +16,11 @@ use nfs_server::exports::config::{LogLevel, from_word};
 use nfs_server::exports::reload::ReloadReport;
 use nfs_server::host::state_dir;
 use nfs_server::metrics;
-use nfs_server::operate::control::{self, Command, ExportStatus, HeldQuery, Status, TraceChange};
+use nfs_server::operate::control::{
+    self, Command, ExportStatus, HeldQuery, Status, TraceChange, VerifierOrder, VerifierStatus,
+};
 
+use crate::exit::UsageError;
 use crate::running;
 
 /// Ask or tell a running server
@@ -70,6 +73,19 @@ enum Action {
         /// Its id or its name, as `penstock ctl clients nfs4` shows them
         #[arg(value_name = "CLIENT")]
         client: String,
+    },
+    /// Show the write verifier, or change it
+    ///
+    /// The server tells it with every UNSTABLE WRITE and every COMMIT. A client that sees another one than before sends
+    /// again all that it wrote and has not committed.
+    Verifier {
+        /// Change it, so that every client sends its uncommitted data again: when a disk or its cache has lost data
+        /// and nothing told the server. It costs them that much writing, and loses nothing
+        #[arg(long)]
+        change: bool,
+        /// Confirm the change
+        #[arg(long, requires = "change")]
+        yes: bool,
     },
     /// Read the configuration again; a wrong one changes nothing
     Reload,
@@ -132,6 +148,10 @@ impl Args {
                     held::run(&mut out, &directory, query)?;
                 }
             }
+            Action::Verifier { .. } => {
+                let VerifierStatus { verifier, changes } = ask(&directory, command)?;
+                writeln!(out, "{verifier}, changed {changes} times since the start")?;
+            }
             Action::Reload => print_reload(&mut out, &ask(&directory, command)?)?,
             Action::Drain => {
                 ask::<()>(&directory, command)?;
@@ -161,6 +181,15 @@ impl Action {
             Self::Opens(part) => Command::Held(HeldQuery::Opens(part.page())),
             Self::Locks(part) => Command::Held(HeldQuery::Locks(part.page())),
             Self::Expire { client } => Command::Held(HeldQuery::Expire(client.clone())),
+            Self::Verifier {
+                change: true,
+                yes: false,
+            } => {
+                let message = "every client would send again all that it wrote UNSTABLE and has not committed; say \
+                               --change --yes if that is wanted";
+                return Err(UsageError(message.to_owned()).into());
+            }
+            Self::Verifier { change, .. } => Command::Verifier(VerifierOrder { change: *change }),
             Self::Reload => Command::Reload,
             Self::Drain => Command::Drain,
             Self::LogLevel { level } => Command::LogLevel(*level),

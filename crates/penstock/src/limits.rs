@@ -38,3 +38,5 @@ pub(crate) const PROGRESS_EVERY_DEFAULT: Duration = Duration::from_secs(10);
 
 /// Bytes of a list that `--files-from` reads: some ten million paths.
 pub(crate) const FILES_FROM_BYTES_MAX: u64 = 1 << 30;
+/// Clients that `penstock status` shows, those with most calls.
+pub(crate) const STATUS_CLIENTS_SHOWN_MAX: usize = 10;

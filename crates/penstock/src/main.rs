@@ -50,6 +50,7 @@ mod show;
 mod showmount;
 mod silence;
 mod stat;
+mod status;
 mod sync;
 mod touch;
 mod trace;
@@ -63,7 +64,7 @@ use clap::{CommandFactory as _, Parser};
 
 /// An NFS server and client in user space
 ///
-/// What serves:   serve, check, ctl, trace, audit, doctor
+/// What serves:   serve, check, status, ctl, trace, audit, doctor
 /// What looks:    ls, stat, cat, find, du, df, showmount, ping
 /// What copies:   cp, sync, put, get
 /// What changes:  mkdir, rmdir, rm, mv, ln, chmod, chown, touch, truncate
@@ -78,6 +79,7 @@ enum Penstock {
     // In the order of the groups above, which --help keeps.
     Serve(Box<serve::Args>),
     Check(check::Args),
+    Status(status::Args),
     Ctl(ctl::Args),
     Trace(trace::Args),
     Audit(audit::Args),
@@ -113,6 +115,7 @@ fn main() -> ExitCode {
     let result = match Penstock::parse() {
         Penstock::Serve(args) => args.run(),
         Penstock::Check(args) => args.run(),
+        Penstock::Status(args) => args.run(),
         Penstock::Ctl(args) => args.run(),
         Penstock::Trace(args) => args.run(),
         Penstock::Audit(args) => args.run(),

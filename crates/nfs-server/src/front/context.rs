@@ -6,12 +6,15 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
+use nfs_io::Mode;
 use nfs_io::engine::Engine;
+use nfs_wire::nfs3::Procedure;
 use tokio::sync::Notify;
 
 use crate::front::pace::Metered;
 use crate::front::service::Service;
 use crate::host::call_notes::NotedCall;
+use crate::operate::call_counters::{Called, Ended};
 use crate::operate::calls::{self, StepKind, step};
 use crate::operate::counters::count;
 use crate::rpc::caller::Caller;
@@ -30,8 +33,10 @@ pub(crate) struct Context {
     pub(crate) origin: Arc<Origin>,
     /// So many calls are in flight that this one must not wait for another run of itself.
     pub(crate) crowded: bool,
-    /// An export's rules let the caller in.
-    pub(crate) admitted: Cell<bool>,
+    /// The id of the export whose rules let the caller in last.
+    pub(crate) export: Cell<Option<u32>>,
+    /// The I/O mode that was decided for the READ or WRITE, once that went well.
+    pub(crate) mode: Cell<Option<Mode>>,
     /// Where the call notes what it changes, if it must not run twice.
     pub(crate) call_note: Option<Arc<NotedCall>>,
     pub(crate) turn: Turn,
@@ -94,11 +99,11 @@ impl Context {
 
     /// The rules of an export let the caller in.
     fn was_let_in(&self, target: &Target) {
-        self.admitted.set(true);
         let export = &target.tree.export;
+        self.export.set(Some(export.id));
         let object = &target.object;
         calls::of_file(export.id, (object.dev, object.ino), object.handle.as_ref());
-        if self.peer.is_new_use(export.id) {
+        if self.peer.is_new_use(export.id, &target.tree.calls) {
             self.service.note_use(&self.caller, export);
         }
         self.peer.set_weight(target.actor.weight());
@@ -124,7 +129,25 @@ impl Context {
 
     /// Did an export's rules let the caller in? Otherwise the call has changed nothing.
     pub(crate) fn was_admitted(&self) -> bool {
-        self.admitted.get()
+        self.export.get().is_some()
+    }
+
+    /// Counts a call of NFSv3, for the export that it was about.
+    pub(crate) fn count_call(&self, procedure: Procedure, error: Option<&'static str>) {
+        let took = self.caller.call.started.elapsed();
+        let called = Called::V3(procedure);
+        let ended = Ended {
+            called,
+            mode: self.mode.get(),
+            error,
+            took,
+        };
+        let counters = &self.service.counters;
+        counters.called(called, took);
+        let export = self.export.get();
+        if !export.is_some_and(|export| self.peer.count(export, &ended)) {
+            counters.no_export.record(&ended);
+        }
     }
 }
 

@@ -482,7 +482,7 @@ async fn nfs(
         Ok(ticket) => ticket,
         Err(answer) => {
             if matches!(answer, Answer::Reply(_)) {
-                cx.service.counters.called(procedure, start.elapsed());
+                cx.count_call(procedure, None);
             }
             return Ok(answer);
         }
@@ -494,7 +494,9 @@ async fn nfs(
         *payload = copied_payload(cx, head, data, record.len()).await;
     }
     let mut reply = Draft::begin(&ReplyHeader::accepted(header.xid, AcceptStat::Success));
+    let results = reply.out().len();
     let held = crate::front::nfs3::run(cx, &mut request, reply.out()).await;
+    let error = nfs3_front::error_of(procedure, reply.out().get(results..));
     if let Some(data) = held.data {
         reply.put_data(data);
     }
@@ -511,7 +513,7 @@ async fn nfs(
         // A call that the export's rules refused changed nothing, and takes no room from others.
         ticket.done(reply.head(), cx.was_admitted());
     }
-    cx.service.counters.called(procedure, start.elapsed());
+    cx.count_call(procedure, error);
     Ok(Answer::Reply(reply))
 }
 

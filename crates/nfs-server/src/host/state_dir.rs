@@ -18,6 +18,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::{
     DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
 };
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::FlockOperation;
@@ -25,6 +26,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::limits;
 
+/// Where the state directories of root's servers are by default.
+pub const BASE_OF_ROOT: &str = "/var/lib/penstock";
 const LOCK: &str = "lock";
 const RECORD: &str = "server.json";
 const CONTROL_SOCKET: &str = "control.sock";
@@ -244,8 +247,13 @@ pub fn record(path: &Path) -> Option<ServerRecord> {
 #[must_use]
 pub fn is_in_use(path: &Path) -> bool {
     // For reading only: another user's server is seen too, where its directory may be looked into.
-    let Ok(lock) = File::open(path.join(LOCK)) else {
-        return false;
+    let lock = match File::open(path.join(LOCK)) {
+        Ok(lock) => lock,
+        // Who may only look sees a server by its status socket.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            return UnixStream::connect(status_socket(path)).is_ok();
+        }
+        Err(_) => return false,
     };
     rustix::fs::flock(&lock, FlockOperation::NonBlockingLockShared)
         == Err(rustix::io::Errno::WOULDBLOCK)
@@ -274,7 +282,7 @@ fn base_for(
     home: Option<PathBuf>,
 ) -> Result<PathBuf, StateDirError> {
     if is_root {
-        return Ok(PathBuf::from("/var/lib/penstock"));
+        return Ok(PathBuf::from(BASE_OF_ROOT));
     }
     let state = state_home.or_else(|| home.map(|home| home.join(".local/state")));
     state

@@ -1,17 +1,23 @@
 //! The connections that are open: how many of whom, for the cap, and their figures for `penstock ctl clients`.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use super::client_figures::{ClientFigures, Totals};
 use super::receive_shares::{ReceiveShare, ReceiveShares};
 use crate::network::Network;
 use crate::operate::control::ClientStatus;
+use crate::operate::metrics::{
+    Builder, CLIENT_BYTES, CLIENT_BYTES_IN_FLIGHT, CLIENT_CALLS_IN_FLIGHT, CLIENT_CONNECTIONS,
+    CLIENT_OPERATIONS, CLIENT_THROTTLED,
+};
 use crate::rpc::standing::Standing;
 use crate::slots::{Doing, Slots, Verdict};
 
@@ -27,6 +33,8 @@ struct Table {
     slots: Slots<Holder>,
     /// Of whoever has connections.
     shares: HashMap<Holder, Arc<ReceiveShare>>,
+    /// Of whoever had connections.
+    figures: ClientFigures<Holder>,
     /// Numbers connections in the order of their coming.
     next: u64,
 }
@@ -35,6 +43,8 @@ struct Table {
 pub(crate) struct Figures {
     /// No other connection of the server's life has it.
     pub(super) number: u64,
+    /// Its client has figures of its own, and is not one of the others.
+    is_named: bool,
     pub(super) peer: SocketAddr,
     pub(super) standing: Standing,
     /// What its client may have of the memory for calls on their way.
@@ -44,6 +54,8 @@ pub(crate) struct Figures {
     pub(super) in_flight: AtomicU64,
     pub(super) received_bytes: AtomicU64,
     pub(super) sent_bytes: AtomicU64,
+    /// Time in which it was not read for its client's rate.
+    pub(super) throttled_nanoseconds: AtomicU64,
     /// When bytes came or went last, in milliseconds since `began` of [`Clients`].
     moved: AtomicU64,
     /// Replies wait until the peer takes them.
@@ -82,6 +94,16 @@ impl Holder {
     }
 }
 
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Host(network) => network.fmt(f),
+            Self::User(uid) => write!(f, "local user {uid}"),
+            Self::Nobody => f.write_str("local programs of unknown users"),
+        }
+    }
+}
+
 /// Why a connection has no place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoPlace {
@@ -99,6 +121,7 @@ impl Clients {
             connections: HashMap::new(),
             slots: Slots::new(connections_max),
             shares: HashMap::new(),
+            figures: ClientFigures::default(),
             next: 0,
         };
         Self {
@@ -125,6 +148,7 @@ impl Clients {
             connections,
             slots,
             shares,
+            figures: of_clients,
             next,
         } = &mut *table;
         let doing = |number| {
@@ -149,6 +173,7 @@ impl Clients {
         let figures = Arc::new(Figures {
             share: Arc::clone(share),
             number: *next,
+            is_named: of_clients.enter(holder),
             peer,
             standing,
             since,
@@ -156,6 +181,7 @@ impl Clients {
             in_flight: AtomicU64::new(0),
             received_bytes: AtomicU64::new(0),
             sent_bytes: AtomicU64::new(0),
+            throttled_nanoseconds: AtomicU64::new(0),
             moved: AtomicU64::new(now),
             unsent: AtomicBool::new(false),
             held_up: AtomicBool::new(false),
@@ -200,6 +226,27 @@ impl Clients {
 }
 
 impl Figures {
+    fn holder(&self) -> Holder {
+        Holder::of(self.peer.ip(), self.standing)
+    }
+
+    fn totals(&self) -> Totals {
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Totals {
+            operations: load(&self.calls),
+            received_bytes: load(&self.received_bytes),
+            sent_bytes: load(&self.sent_bytes),
+            throttled_nanoseconds: load(&self.throttled_nanoseconds),
+        }
+    }
+
+    /// The connection was not read for so long, for its client's rate.
+    pub(super) fn throttled_for(&self, time: Duration) {
+        let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.throttled_nanoseconds
+            .fetch_add(nanoseconds, Ordering::Relaxed);
+    }
+
     fn doing(&self) -> Doing {
         let is = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
         if self.in_flight.load(Ordering::Relaxed) > 0 || is(&self.unsent) || is(&self.held_up) {
@@ -210,12 +257,72 @@ impl Figures {
     }
 }
 
+/// What is told of one client.
+#[derive(Clone, Copy, Default)]
+struct Told {
+    totals: Totals,
+    connections: u64,
+    calls_in_flight: u64,
+    bytes_in_flight: u64,
+}
+
+impl Clients {
+    /// Adds what each client has done and is doing.
+    pub(crate) fn measure(&self, into: &mut Builder) {
+        // `None` stands for the others.
+        let mut told: HashMap<Option<Holder>, Told> = HashMap::new();
+        let connections: Vec<Arc<Figures>> = {
+            let table = self.table.lock();
+            let named = table.figures.named();
+            let named = named.map(|(holder, totals)| (Some(holder), totals));
+            for (client, totals) in named.chain([(None, table.figures.others())]) {
+                told.entry(client).or_default().totals = totals;
+            }
+            for (holder, share) in &table.shares {
+                let client = Some(*holder).filter(|holder| told.contains_key(&Some(*holder)));
+                told.entry(client).or_default().bytes_in_flight += share.held();
+            }
+            table.connections.values().cloned().collect()
+        };
+        for figures in connections {
+            let client = figures.is_named.then(|| figures.holder());
+            let told = told.entry(client).or_default();
+            told.totals += figures.totals();
+            told.connections += 1;
+            told.calls_in_flight += figures.in_flight.load(Ordering::Relaxed);
+        }
+        for (client, told) in told {
+            let client = client.map_or_else(|| "others".to_owned(), |holder| holder.to_string());
+            told.measure(&client, into);
+        }
+    }
+}
+
+impl Told {
+    fn measure(&self, client: &str, into: &mut Builder) {
+        let throttled = self.totals.throttled_nanoseconds as f64 / 1e9;
+        into.number(&CLIENT_CONNECTIONS, &[client], self.connections);
+        into.number(&CLIENT_OPERATIONS, &[client], self.totals.operations);
+        into.number(
+            &CLIENT_BYTES,
+            &[client, "received"],
+            self.totals.received_bytes,
+        );
+        into.number(&CLIENT_BYTES, &[client, "sent"], self.totals.sent_bytes);
+        into.number(&CLIENT_CALLS_IN_FLIGHT, &[client], self.calls_in_flight);
+        into.number(&CLIENT_BYTES_IN_FLIGHT, &[client], self.bytes_in_flight);
+        into.number(&CLIENT_THROTTLED, &[client], throttled);
+    }
+}
+
 impl Drop for Entered {
     fn drop(&mut self) {
         let mut table = self.clients.table.lock();
         table.connections.remove(&self.figures.number);
         table.slots.leave(self.figures.number);
-        let holder = Holder::of(self.figures.peer.ip(), self.figures.standing);
+        let holder = self.figures.holder();
+        let totals = self.figures.totals();
+        table.figures.leave(holder, self.figures.is_named, totals);
         if table.slots.held_by(holder) == 0 {
             table.shares.remove(&holder);
         }

@@ -402,7 +402,8 @@ impl Connection {
             caller,
             origin: Arc::clone(&self.origin),
             crowded: self.is_crowded(),
-            admitted: Cell::new(false),
+            export: Cell::default(),
+            mode: Cell::default(),
             call_note: None,
             gone: Rc::clone(&self.gone),
         };
@@ -572,7 +573,9 @@ impl Connection {
             waited = true;
             self.figures.held_up.store(true, Ordering::Relaxed);
             if let Some(resume) = self.from.resume() {
+                let paused = Instant::now();
                 tokio::time::sleep_until(resume.into()).await;
+                self.figures.throttled_for(paused.elapsed());
                 self.from.resumed(resume);
                 continue;
             }

@@ -1,8 +1,9 @@
 //! TCP: listeners, shards, connections. Knows records and replies, and nothing of files.
 
 pub(crate) mod accept;
+pub(crate) mod client_figures;
 pub(crate) mod clients;
-pub(crate) mod connection;
+mod connection;
 mod output;
 mod progress;
 pub(crate) mod receive;

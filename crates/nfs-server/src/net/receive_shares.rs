@@ -100,6 +100,11 @@ impl ReceiveShare {
         }
     }
 
+    /// Bytes that the holder's calls on their way in hold.
+    pub(crate) fn held(&self) -> u64 {
+        self.held.load(Ordering::Relaxed)
+    }
+
     /// Whether it has more than its share, as others have come since.
     pub(crate) fn is_over(&self) -> bool {
         self.held.load(Ordering::Relaxed) > self.of.each()

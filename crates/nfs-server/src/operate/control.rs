@@ -46,7 +46,7 @@ pub use io_modes::{
 };
 pub use messages::{
     ClientStatus, Command, ConfinementStatus, ErrorKind, ExportStatus, Listening, MemoryStatus,
-    Reply, Request, RuleStatus, Status, TraceChange, VERSION,
+    Reply, Request, RuleStatus, Status, TraceChange, VERSION, VerifierOrder, VerifierStatus,
 };
 
 pub use crate::operate::audit::{AuditEvent, AuditFollower, AuditLine};
@@ -107,6 +107,8 @@ pub struct Controls {
     pub disconnect: Ask<String, usize>,
     /// Tells what NFSv4's clients hold, and ends it.
     pub held: Ask<HeldQuery, HeldAnswer>,
+    /// Tells the write verifier, and changes it.
+    pub verifier: Ask<VerifierOrder, VerifierStatus>,
     /// Reads the configuration again and says what changed.
     pub reload: Box<dyn Fn() -> Result<ReloadReport, ReloadError> + Send + Sync>,
     /// Begins to end the server: no new connections, what is under way is finished.
@@ -321,6 +323,7 @@ fn answer(command: Command, controls: &Controls, asker: Asker) -> String {
         Command::Unblock(net) => either((controls.unblock)(&net, asker)),
         Command::Disconnect(peer) => either((controls.disconnect)(&peer, asker)),
         Command::Held(query) => either((controls.held)(&query, asker)),
+        Command::Verifier(order) => either((controls.verifier)(&order, asker)),
         Command::Reload => match (controls.reload)() {
             Ok(report) => success(&report),
             Err(error) => refusal(&error.to_string()),

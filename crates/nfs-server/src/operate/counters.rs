@@ -7,26 +7,35 @@ use nfs_wire::nfs3::Procedure;
 use nfs_wire::nfs4::Opnum;
 
 use super::access_counters::AccessCounters;
+use super::call_counters::{CallCounters, Called};
 use super::latency::{Latency, ProcedureStatus};
-use super::metrics::{self, Builder, OPERATION_DURATION};
+use super::stripes::Striped;
 
 const PROCEDURES: usize = Procedure::ALL.len();
 const OPERATIONS: usize = Opnum::ALL.len();
 
-/// How long the operations of NFSv4 took, in the order of [`Opnum::ALL`].
-struct Operations(Box<[Latency]>);
+/// How long calls took of which one shard counts.
+struct Latencies {
+    procedures: [Latency; PROCEDURES],
+    /// In the order of [`Opnum::ALL`].
+    operations: Box<[Latency]>,
+}
 
-impl Default for Operations {
+impl Default for Latencies {
     fn default() -> Self {
-        Self((0..OPERATIONS).map(|_| Latency::default()).collect())
+        Self {
+            procedures: Default::default(),
+            operations: (0..OPERATIONS).map(|_| Latency::default()).collect(),
+        }
     }
 }
 
 /// Shared by all shards; every field only grows, but for `connections` and `calls_running`.
 #[derive(Default)]
 pub(crate) struct Counters {
-    procedures: [Latency; PROCEDURES],
-    operations: Operations,
+    latencies: Striped<Latencies>,
+    /// What became of calls that belong to no export: NULL, sessions, handles that are none.
+    pub(crate) no_export: CallCounters,
     /// Who was let in and who was not.
     pub(crate) access: AccessCounters,
     /// Connections that are open now.
@@ -71,26 +80,29 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    /// Counts a call that was answered `took` after it was received whole.
-    pub(crate) fn called(&self, procedure: Procedure, took: Duration) {
-        if let Some(latency) = self.procedures.get(procedure as usize) {
-            latency.record(took);
-        }
-    }
-
-    /// Counts an operation of NFSv4 that took so long, from when it was looked at to when its result was in the reply.
-    pub(crate) fn operated(&self, operation: Opnum, took: Duration) {
-        let place = Opnum::ALL.binary_search_by_key(&operation.number(), |it| it.number());
-        if let Some(latency) = place.ok().and_then(|place| self.operations.0.get(place)) {
+    /// Counts a call that was answered, or an operation, in the figures of all exports together.
+    pub(crate) fn called(&self, called: Called, took: Duration) {
+        let latency = self.latencies.own().and_then(|own| match called {
+            Called::V3(procedure) => own.procedures.get(procedure as usize),
+            Called::V4(operation) => {
+                let found = Opnum::ALL.binary_search_by_key(&operation.number(), |it| it.number());
+                own.operations.get(found.ok()?)
+            }
+        });
+        if let Some(latency) = latency {
             latency.record(took);
         }
     }
 
     /// The figures of every operation of NFSv4 that was carried out or refused, in the order of their numbers.
     pub(crate) fn operations(&self) -> Vec<ProcedureStatus> {
-        let operations = Opnum::ALL.iter().zip(&self.operations.0);
+        let operations = Opnum::ALL.iter().enumerate();
         operations
-            .filter_map(|(operation, latency)| latency.status(operation.name()))
+            .filter_map(|(place, operation)| {
+                let of_shards = self.latencies.all();
+                let of_shards = of_shards.filter_map(|own| own.operations.get(place));
+                Latency::status(of_shards, operation.name())
+            })
             .collect()
     }
 
@@ -104,24 +116,14 @@ impl Counters {
 
     /// The figures of every procedure that was called, in the order of their numbers.
     pub(crate) fn procedures(&self) -> Vec<ProcedureStatus> {
-        let procedures = Procedure::ALL.iter().zip(&self.procedures);
+        let procedures = Procedure::ALL.iter().enumerate();
         procedures
-            .filter_map(|(procedure, latency)| latency.status(procedure.name()))
+            .filter_map(|(place, procedure)| {
+                let of_shards = self.latencies.all();
+                let of_shards = of_shards.filter_map(|own| own.procedures.get(place));
+                Latency::status(of_shards, procedure.name())
+            })
             .collect()
-    }
-
-    /// Adds how often each procedure and operation was called, and how long that took.
-    pub(crate) fn measure(&self, into: &mut Builder) {
-        let procedures = Procedure::ALL.iter().zip(&self.procedures);
-        let procedures = procedures.map(|(it, latency)| (it.name(), "3", latency));
-        let operations = Opnum::ALL.iter().zip(&self.operations.0);
-        let operations = operations.map(|(it, latency)| (it.name(), "4", latency));
-        for (name, version, latency) in procedures.chain(operations) {
-            if let Some(histogram) = latency.histogram() {
-                into.number(&metrics::OPERATIONS, &[name, version], histogram.count);
-                into.histogram(&OPERATION_DURATION, &[name, version], histogram);
-            }
-        }
     }
 
     /// Everything else by the name under which `ctl status` shows it, but for the connections that are open.
@@ -176,7 +178,7 @@ mod tests {
         let counters = Counters::default();
         for (times, operation) in Opnum::ALL.iter().enumerate() {
             for _ in 0..=times {
-                counters.operated(*operation, Duration::ZERO);
+                counters.called(Called::V4(*operation), Duration::ZERO);
             }
         }
         let counted = counters.operations();

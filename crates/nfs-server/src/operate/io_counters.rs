@@ -3,25 +3,22 @@
 //! An [`IoCounters`] belongs to an export, not to its settings: it is kept over reloads for as long as
 //! the export stays. Figures only grow and are added up when somebody asks.
 //!
-//! Every shard counts into a stripe of its own: two shards that serve one export would otherwise take
-//! one cache line from each other with every call. Stripes are a guess at who runs where, not a rule:
-//! adding is atomic, and a sum is right whoever added.
+//! Every shard counts into a stripe of its own.
 
 use std::collections::BTreeMap;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use nfs_io::plan::Fallback;
 use nfs_io::{Mode, auto};
 use serde::{Deserialize, Serialize};
 
 use crate::exports::policy::Io;
-use crate::limits;
 use crate::operate::metrics::{
     AUTO_CALLS, AUTO_CHANGES, Builder, IO_CALLS, IO_COPIED_BYTES, IO_FALLBACKS, IO_MOVED_BYTES,
     READ_AHEAD_ANSWERED_BYTES, READ_AHEAD_BYTES, READ_AHEAD_DROPPED_BYTES, READ_BYTES,
     WRITTEN_BYTES,
 };
+use crate::operate::stripes::Striped;
 
 /// Why bytes did not go the way that was decided for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -184,13 +181,13 @@ impl Tally {
 }
 
 /// The figures of one export: how the bytes of its READs and WRITEs were moved.
+#[derive(Default)]
 pub(crate) struct IoCounters {
-    stripes: Box<[Stripe]>,
+    stripes: Striped<Stripe>,
 }
 
-/// What one shard counts: two cache lines apart from the next, since processors fetch them in pairs.
+/// What one shard counts.
 #[derive(Default)]
-#[repr(align(128))]
 struct Stripe {
     read: PerMode<Row>,
     write: PerMode<Row>,
@@ -258,20 +255,6 @@ impl<T> PerMode<T> {
             Mode::Buffered => &mut self.buffered,
             Mode::DontCache => &mut self.dontcache,
             Mode::Direct => &mut self.direct,
-        }
-    }
-}
-
-impl Default for IoCounters {
-    fn default() -> Self {
-        static STRIPES: OnceLock<usize> = OnceLock::new();
-        let stripes = *STRIPES.get_or_init(|| {
-            let processors = std::thread::available_parallelism().map_or(1, usize::from);
-            processors.min(limits::IO_COUNTER_STRIPES_MAX)
-        });
-        let stripes = std::iter::repeat_with(Stripe::default).take(stripes);
-        Self {
-            stripes: stripes.collect(),
         }
     }
 }
@@ -365,7 +348,7 @@ impl IoCounters {
     }
 
     fn sum(&self, pseudo: &str, io: Io, mode: Mode) -> IoStatus {
-        let rows = || self.stripes.iter().map(|stripe| stripe.row(io, mode));
+        let rows = || self.stripes.all().map(|stripe| stripe.row(io, mode));
         let sum = |of: &dyn Fn(&Row) -> &AtomicU64| {
             let counters = rows().map(of);
             counters
@@ -405,7 +388,7 @@ impl IoCounters {
 
     /// For how many calls the mode was chosen from what was seen of their files, if for any.
     fn sum_auto(&self, io: Io, mode: Mode) -> Option<AutoStatus> {
-        let rows = || self.stripes.iter().map(|stripe| &stripe.row(io, mode).auto);
+        let rows = || self.stripes.all().map(|stripe| &stripe.row(io, mode).auto);
         let sum = |of: &dyn Fn(&AutoRow) -> u64| rows().map(of).sum::<u64>();
         let changes = auto::Reason::ALL.into_iter().map(|reason| {
             let times = sum(&|row| {
@@ -425,7 +408,7 @@ impl IoCounters {
     /// What was read ahead, if anything was, or could have been.
     fn sum_ahead(&self) -> Option<AheadStatus> {
         let sum = |of: &dyn Fn(&AheadRow) -> Option<&AtomicU64>| {
-            let counters = self.stripes.iter().filter_map(|stripe| of(&stripe.ahead));
+            let counters = self.stripes.all().filter_map(|stripe| of(&stripe.ahead));
             counters
                 .map(|counter| counter.load(Ordering::Relaxed))
                 .sum::<u64>()
@@ -450,13 +433,7 @@ impl IoCounters {
     }
 
     fn stripe(&self) -> Option<&Stripe> {
-        static NEXT: AtomicUsize = AtomicUsize::new(0);
-        std::thread_local! {
-            // Only shards count, so they are numbered one after the other.
-            static NUMBER: usize = NEXT.fetch_add(1, Ordering::Relaxed);
-        }
-        let number = NUMBER.with(|number| *number);
-        self.stripes.get(number.checked_rem(self.stripes.len())?)
+        self.stripes.own()
     }
 }
 
@@ -739,11 +716,5 @@ mod tests {
         let row = &counters.stats("/")[0];
         let all = THREADS * CALLS;
         assert_eq!((row.calls, row.bytes, row.segments), (all, all, all));
-    }
-
-    #[test]
-    fn stripes_do_not_share_cache_lines() {
-        assert_eq!(align_of::<Stripe>(), 128);
-        assert_eq!(size_of::<Stripe>() % 128, 0);
     }
 }

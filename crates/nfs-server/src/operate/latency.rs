@@ -1,15 +1,13 @@
 //! How long calls take: one histogram for each procedure, kept at a few additions a call.
 //!
 //! A time falls into one of four classes for each power of two microseconds, so that a percentile is told
-//! by the upper bound of its class: never too short, and by a quarter too long at most. The longest time and the
-//! sum of all are kept as they were. Figures only grow; all shards add to the same ones.
+//! by the upper bound of its class: never too short, and by a quarter too long at most. The longest time is
+//! kept as it was. Figures only grow; each shard adds to its own, and they are added up when somebody asks.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-
-use super::metrics::Histogram;
 
 /// The last class holds all that took 29 seconds and longer.
 const CLASSES: usize = 96;
@@ -19,11 +17,7 @@ pub(crate) struct Latency {
     /// How many calls fell into each class of times, the shortest first.
     classes: [AtomicU64; CLASSES],
     microseconds_max: AtomicU64,
-    nanoseconds_sum: AtomicU64,
 }
-
-/// The bounds of [`Latency::histogram`]: powers of two microseconds, from 2^3 (8 us) to 2^24 (16.8 s).
-const BOUNDS: std::ops::RangeInclusive<u32> = 3..=24;
 
 /// How often a procedure was called and how long that took: from the moment the call was received whole to
 /// the one its reply was ready to be sent.
@@ -47,7 +41,6 @@ impl Default for Latency {
         Self {
             classes: std::array::from_fn(|_| AtomicU64::new(0)),
             microseconds_max: AtomicU64::new(0),
-            nanoseconds_sum: AtomicU64::new(0),
         }
     }
 }
@@ -59,9 +52,6 @@ impl Latency {
         if let Some(class) = self.classes.get(class_of(microseconds)) {
             class.fetch_add(1, Ordering::Relaxed);
         }
-        let nanoseconds = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-        self.nanoseconds_sum
-            .fetch_add(nanoseconds, Ordering::Relaxed);
         // Most calls are not the longest: those only look.
         if microseconds > self.microseconds_max.load(Ordering::Relaxed) {
             self.microseconds_max
@@ -69,37 +59,19 @@ impl Latency {
         }
     }
 
-    /// The times as Prometheus has them; `None` if there are none.
-    pub(crate) fn histogram(&self) -> Option<Histogram> {
-        let classes = self.classes.each_ref();
-        let mut classes = classes
-            .map(|class| class.load(Ordering::Relaxed))
-            .into_iter();
-        let (mut next, mut below) = (0, 0);
-        let buckets = BOUNDS.map(|power| {
-            // Whole classes: each power of two is where one begins.
-            let bound = 1 << power;
-            while next < class_of(bound) {
-                below += classes.next().unwrap_or(0);
-                next += 1;
+    /// The figures for `procedure`, of all shards together; `None` if it was never called.
+    pub(crate) fn status<'l>(
+        of_shards: impl Iterator<Item = &'l Self>,
+        procedure: &str,
+    ) -> Option<ProcedureStatus> {
+        let (mut classes, mut max_us) = ([0; CLASSES], 0);
+        for of_shard in of_shards {
+            for (sum, class) in classes.iter_mut().zip(&of_shard.classes) {
+                *sum += class.load(Ordering::Relaxed);
             }
-            (bound as f64 / 1e6, below)
-        });
-        let buckets: Vec<(f64, u64)> = buckets.collect();
-        let count = below + classes.sum::<u64>();
-        (count > 0).then(|| Histogram {
-            buckets,
-            sum: self.nanoseconds_sum.load(Ordering::Relaxed) as f64 / 1e9,
-            count,
-        })
-    }
-
-    /// The figures for `procedure`; `None` if it was never called.
-    pub(crate) fn status(&self, procedure: &str) -> Option<ProcedureStatus> {
-        let classes = self.classes.each_ref();
-        let classes = classes.map(|class| class.load(Ordering::Relaxed));
+            max_us = max_us.max(of_shard.microseconds_max.load(Ordering::Relaxed));
+        }
         let calls: u64 = classes.iter().sum();
-        let max_us = self.microseconds_max.load(Ordering::Relaxed);
         let below = |percent: u64| below(&classes, (calls * percent).div_ceil(100), max_us);
         (calls > 0).then(|| ProcedureStatus {
             procedure: procedure.to_owned(),
@@ -156,7 +128,7 @@ mod tests {
         for &microseconds in microseconds {
             latency.record(Duration::from_micros(microseconds));
         }
-        latency.status("READ").unwrap()
+        Latency::status([&latency].into_iter(), "READ").unwrap()
     }
 
     fn figures(microseconds: &[u64]) -> (u64, u64, u64) {
@@ -166,7 +138,8 @@ mod tests {
 
     #[test]
     fn what_was_never_called_has_no_figures() {
-        assert_eq!(Latency::default().status("READ"), None);
+        let latency = Latency::default();
+        assert_eq!(Latency::status([&latency].into_iter(), "READ"), None);
     }
 
     #[test]
@@ -190,6 +163,18 @@ mod tests {
     }
 
     #[test]
+    fn shards_are_added_up() {
+        let [one, other] = [(); 2].map(|()| Latency::default());
+        one.record(Duration::from_micros(10));
+        other.record(Duration::from_micros(1000));
+        let status = Latency::status([&one, &other].into_iter(), "READ").unwrap();
+        assert_eq!(
+            (status.calls, status.p50_below_us, status.max_us),
+            (2, 12, 1000)
+        );
+    }
+
+    #[test]
     fn classes_follow_each_other_without_a_gap() {
         for class in 0..CLASSES - 2 {
             let next = upper_bound(class);
@@ -197,28 +182,6 @@ mod tests {
             assert_eq!(class_of(next), class + 1, "{class}");
         }
         assert_eq!(class_of(u64::MAX), CLASSES - 1);
-    }
-
-    #[test]
-    fn a_histogram_counts_what_took_as_long_as_its_bounds_or_less() {
-        assert_eq!(Latency::default().histogram(), None);
-        let latency = Latency::default();
-        let times = [0, 7, 8, 1000, 30_000_000];
-        for time in times {
-            latency.record(Duration::from_micros(time));
-        }
-        let histogram = latency.histogram().unwrap();
-        assert_eq!(histogram.count, 5);
-        assert!((histogram.sum - 30.001_015).abs() < 1e-9, "{histogram:?}");
-        let of = |bound: f64| {
-            let bucket = histogram.buckets.iter().find(|(it, _)| *it == bound);
-            bucket.unwrap().1
-        };
-        assert_eq!(of(0.000_008), 2, "what took 8.0 us and more is beyond");
-        assert_eq!((of(0.000_016), of(0.000_512)), (3, 3));
-        assert_eq!((of(0.001_024), of(16.777_216)), (4, 4));
-        let bounds = histogram.buckets.iter().map(|(bound, _)| *bound);
-        assert!(bounds.is_sorted(), "{histogram:?}");
     }
 
     proptest! {

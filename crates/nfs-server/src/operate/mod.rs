@@ -3,6 +3,7 @@
 pub(crate) mod access_counters;
 pub(crate) mod audit;
 pub(crate) mod blocks;
+pub(crate) mod call_counters;
 pub(crate) mod calls;
 pub mod control;
 pub(crate) mod counters;
@@ -11,4 +12,5 @@ pub(crate) mod io_counters;
 mod latency;
 pub mod metrics;
 pub(crate) mod notices;
+pub(crate) mod stripes;
 pub(crate) mod trace;

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::limits;
+use crate::operate::call_counters::{CallCounters, Ended};
 use crate::rpc::line::Line;
 
 /// Stands for one client: an address with a machine name, a connection where nothing tells machines apart, or
@@ -90,8 +91,8 @@ pub(crate) struct Peer {
     /// What is to be done when the connection has ended.
     at_end: RefCell<Vec<Box<dyn FnOnce()>>>,
     last: RefCell<Option<(Vec<u8>, ClientId)>>,
-    /// Ids of the exports that this connection used.
-    used: RefCell<Vec<u32>>,
+    /// Ids and figures of the exports that this connection used.
+    used: RefCell<Vec<(u32, Arc<CallCounters>)>>,
     /// The weight that the rule gives which let the last call in.
     weight: Cell<u32>,
     /// The connection is not read before, for its client's rate.
@@ -155,16 +156,28 @@ impl Peer {
     }
 
     /// Whether this connection uses the export with this id for the first time, as far as it remembers: a
-    /// connection that uses very many forgets.
-    pub(crate) fn is_new_use(&self, export: u32) -> bool {
+    /// connection that uses very many forgets. Its calls are counted in `calls`.
+    pub(crate) fn is_new_use(&self, export: u32, calls: &Arc<CallCounters>) -> bool {
         let mut used = self.used.borrow_mut();
-        if used.contains(&export) {
+        if let Some((_, known)) = used.iter_mut().find(|(id, _)| *id == export) {
+            // The export went meanwhile, and came back.
+            if !Arc::ptr_eq(known, calls) {
+                *known = Arc::clone(calls);
+            }
             return false;
         }
-        if used.len() < limits::EXPORTS_PER_CONNECTION_NOTED_MAX {
-            used.push(export);
+        if used.len() >= limits::EXPORTS_PER_CONNECTION_NOTED_MAX {
+            used.remove(0);
         }
+        used.push((export, Arc::clone(calls)));
         true
+    }
+
+    /// Counts a call for the export with this id; false where the connection does not remember it.
+    pub(crate) fn count(&self, export: u32, ended: &Ended) -> bool {
+        let used = self.used.borrow();
+        let calls = used.iter().find(|(id, _)| *id == export);
+        calls.map(|(_, calls)| calls.record(ended)).is_some()
     }
 
     /// How much the client gets beside others.

@@ -2,11 +2,12 @@
 
 use std::sync::atomic::Ordering;
 
-use nfs_io::Budget;
+use nfs_io::{Budget, usage};
 
 use super::Server;
 use crate::operate::metrics::{
-    BUFFER_BYTES, BUILD_INFO, Builder, CONNECTIONS, EXPORTS, Snapshot, UPTIME,
+    BUFFER_BYTES, BUILD_INFO, Builder, CONNECTIONS, EXPORTS, PROCESS_CPU, PROCESS_RESIDENT,
+    PROCESS_THREADS, Snapshot, UPTIME,
 };
 
 impl Server {
@@ -21,7 +22,14 @@ impl Server {
         let counters = &self.service.counters;
         let connections = counters.connections.load(Ordering::Relaxed);
         into.number(&CONNECTIONS, &[], connections);
-        counters.measure(&mut into);
+        counters.no_export.measure("", &mut into);
+        let trees = self.service.vfs.trees.load();
+        for export in trees.table.exports() {
+            if let Some(tree) = trees.by_id(export.id) {
+                tree.calls.measure(&export.pseudo, &mut into);
+            }
+        }
+        self.clients.measure(&mut into);
         for row in self.io() {
             row.measure(&mut into);
         }
@@ -32,9 +40,21 @@ impl Server {
         for (direction, budget) in budgets {
             measure_budget(&mut into, direction, budget);
         }
+        measure_process(&mut into);
+        self.service.vfs.surroundings.measure(&mut into);
         into.counters(&self.counters());
         into.build()
     }
+}
+
+fn measure_process(into: &mut Builder) {
+    let Some(used) = usage::process() else {
+        return;
+    };
+    into.number(&PROCESS_CPU, &["user"], used.user.as_secs_f64());
+    into.number(&PROCESS_CPU, &["system"], used.system.as_secs_f64());
+    into.number(&PROCESS_RESIDENT, &[], used.resident_bytes);
+    into.number(&PROCESS_THREADS, &[], used.threads);
 }
 
 fn measure_budget(into: &mut Builder, direction: &str, budget: &Budget) {

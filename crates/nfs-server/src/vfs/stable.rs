@@ -57,6 +57,12 @@ impl Verifier {
         }
     }
 
+    /// The operator wants clients to send again what they wrote and have not committed.
+    pub(crate) fn change_as_asked(&self) {
+        self.value.fetch_add(1, Ordering::SeqCst);
+        self.changes.fetch_add(1, Ordering::Relaxed);
+    }
+
     pub(crate) fn changes(&self) -> u64 {
         self.changes.load(Ordering::Relaxed)
     }

@@ -20,6 +20,7 @@ use parking_lot::RwLock;
 use super::{Error, FileKind, Object, Result, room};
 use crate::exports::Export;
 use crate::limits;
+use crate::operate::call_counters::CallCounters;
 use crate::operate::io_counters::IoCounters;
 use crate::vfs::fh::{MountKey, PlaceMark};
 
@@ -28,6 +29,8 @@ pub(crate) struct Tree {
     pub(crate) export: Arc<Export>,
     /// The figures of how its bytes were moved, which reloads leave as they are.
     pub(crate) io: Arc<IoCounters>,
+    /// What became of calls on it, likewise.
+    pub(crate) calls: Arc<CallCounters>,
     place: Arc<Place>,
     /// The number of the directory of another export in whose place its root is found, once that was looked for.
     pub(super) covered: OnceLock<Option<u64>>,
@@ -304,9 +307,11 @@ impl Tree {
             None => Arc::new(Place::open(export.id, fd, &stat)?),
         };
         let io = old.map_or_else(Arc::default, |old| Arc::clone(&old.io));
+        let calls = old.map_or_else(Arc::default, |old| Arc::clone(&old.calls));
         Ok(Self {
             export,
             io,
+            calls,
             place,
             covered: OnceLock::new(),
         })

@@ -210,7 +210,13 @@ fn controls(
     let [for_io, for_change, for_why, for_audit, for_metrics] =
         [(); 5].map(|()| Arc::clone(server));
     let [for_calls, for_recorder] = [(); 2].map(|()| Arc::clone(server));
-    let [for_block, for_unblock, for_disconnect, for_held] = [(); 4].map(|()| Arc::clone(server));
+    let [
+        for_block,
+        for_unblock,
+        for_disconnect,
+        for_held,
+        for_verifier,
+    ] = [(); 5].map(|()| Arc::clone(server));
     let (reloader, drain) = (Arc::clone(reloader), Arc::clone(drain));
     Controls {
         status: Box::new(move || for_status.status()),
@@ -221,6 +227,7 @@ fn controls(
         unblock: Box::new(move |net, asker| for_unblock.unblock(net, asker)),
         disconnect: Box::new(move |peer, asker| for_disconnect.disconnect(peer, asker)),
         held: Box::new(move |query, asker| for_held.held(query, asker)),
+        verifier: Box::new(move |order, asker| Ok(for_verifier.verifier(*order, asker))),
         reload: Box::new(move || reloader.reload()),
         drain: Box::new(move || drain.notify_one()),
         log_level: Box::new(move |level| set_level(level)),

@@ -68,6 +68,7 @@ async fn read_data(cx: &Context, args: &ReadArgs, out: &mut Vec<u8>) -> Result<H
             // At most `io_bytes_max`, which has 32 bits.
             let data_len = u32::try_from(done.data.len()).unwrap_or(u32::MAX);
             count_bytes(&cx.service.counters.bytes_read, done.data.len());
+            cx.mode.set(Some(done.mode));
             put(out, &Nfsstat3::Ok);
             put(
                 out,
@@ -141,6 +142,7 @@ async fn write_data(
     match result {
         Ok(done) => {
             count_bytes(&cx.service.counters.bytes_written, done.count);
+            cx.mode.set(Some(done.mode));
             Ok(WriteOk {
                 file_wcc,
                 // At most `args.count`.

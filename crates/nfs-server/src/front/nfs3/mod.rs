@@ -13,7 +13,7 @@ mod readdir;
 mod status;
 
 use nfs_io::{Buf, Reservation, Share};
-use nfs_wire::nfs3::{Call, Procedure, WriteHead};
+use nfs_wire::nfs3::{Call, Nfsstat3, Procedure, WriteHead};
 use nfs_wire::{Encode, Encoder};
 
 use crate::front::context::Context;
@@ -86,6 +86,14 @@ pub(crate) async fn run(cx: &Context, request: &mut Request<'_>, out: &mut Vec<u
         told.answered(status_of(out.get(begin..).unwrap_or_default()));
     }
     held
+}
+
+/// The word of the status with which a call failed, by the results of its reply; `None` where it went well, and of
+/// NULL, which has no status.
+pub(crate) fn error_of(procedure: Procedure, results: Option<&[u8]>) -> Option<&'static str> {
+    let first = results?.first_chunk()?;
+    let status = Nfsstat3::try_from(u32::from_be_bytes(*first)).ok()?;
+    (procedure != Procedure::Null && status != Nfsstat3::Ok).then(|| status.word())
 }
 
 async fn perform(cx: &Context, request: &mut Request<'_>, out: &mut Vec<u8>) -> Held {

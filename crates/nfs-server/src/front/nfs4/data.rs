@@ -77,6 +77,7 @@ async fn read_data(
         read.await.map_err(status)
     }?;
     count_bytes(&cx.service.counters.bytes_read, done.data.len());
+    cx.mode.set(Some(done.mode));
     put(out, &done.eof);
     // At most `io_bytes_max`, which has 32 bits.
     put(out, &u32::try_from(done.data.len()).unwrap_or(u32::MAX));
@@ -129,6 +130,7 @@ async fn write_data(compound: &mut Compound<'_>, args: &WriteArgs<'_>) -> Result
     let (result, _wcc) = written.await;
     let done = result.map_err(status)?;
     count_bytes(&cx.service.counters.bytes_written, done.count);
+    cx.mode.set(Some(done.mode));
     Ok(WriteOk {
         // At most the data, whose length has 32 bits.
         count: u32::try_from(done.count).unwrap_or(u32::MAX),

@@ -29,7 +29,7 @@ mod wanted;
 mod xattr;
 
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use nfs_wire::Decoder;
 use nfs_wire::nfs4::{
@@ -44,11 +44,13 @@ use self::audited::told;
 pub(crate) use self::callback::notify_waiters;
 use self::compound::{Compound, Done};
 pub(crate) use self::data::data_behind;
+use self::place::Place;
 use self::session::Begun;
 use crate::exports::NfsVersion;
 use crate::front::context::Context;
 use crate::front::service::Service;
 use crate::limits;
+use crate::operate::call_counters::{Called, Ended};
 use crate::operate::calls::{Note, StepKind, step};
 use crate::rpc::caller::Caller;
 use crate::rpc::reply::Draft;
@@ -219,7 +221,18 @@ async fn carry_out(
             let begun = session::begin(cx, all, &sequence, results, reply);
             step.end();
             let counters = &cx.service.counters;
-            counters.operated(Opnum::Sequence, began.elapsed());
+            let called = Called::V4(Opnum::Sequence);
+            let took = began.elapsed();
+            counters.called(called, took);
+            counters.no_export.record(&Ended {
+                called,
+                mode: None,
+                error: match &begun {
+                    Begun::Run(_) => None,
+                    Begun::Answered(failed) => failed.map(Nfsstat4::word),
+                },
+                took,
+            });
             match begun {
                 Begun::Run(mut session) => {
                     if !all.is_lasting {
@@ -228,7 +241,7 @@ async fn carry_out(
                     Some(session)
                 }
                 // It failed, or came before: the reply is there.
-                Begun::Answered => return,
+                Begun::Answered(_) => return,
             }
         }
         (None, Ok(())) => None,
@@ -297,9 +310,25 @@ async fn one(
         ended.err().unwrap_or(Nfsstat4::Ok) as u32,
     ));
     step.end();
-    let counters = &compound.cx.service.counters;
-    counters.operated(op.opnum(), began.elapsed());
+    count_one(compound, op.opnum(), ended.err(), began.elapsed());
     ended
+}
+
+/// Counts an operation, for the export in which the COMPOUND is behind it.
+fn count_one(compound: &Compound<'_>, operation: Opnum, failed: Option<Nfsstat4>, took: Duration) {
+    let called = Called::V4(operation);
+    let ended = Ended {
+        called,
+        mode: compound.cx.mode.take(),
+        error: failed.map(Nfsstat4::word),
+        took,
+    };
+    let counters = &compound.cx.service.counters;
+    counters.called(called, took);
+    match compound.current() {
+        Ok(Place::File(target)) => target.tree.calls.record(&ended),
+        Ok(Place::Node(_)) | Err(_) => counters.no_export.record(&ended),
+    }
 }
 
 async fn answer_one(

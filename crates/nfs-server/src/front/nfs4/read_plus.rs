@@ -120,6 +120,7 @@ async fn read_layout(
             Err(failed) => return Err(failed),
         };
         count_bytes(&cx.service.counters.bytes_read, done.data.len());
+        cx.mode.set(Some(done.mode));
         (eof, has_data) = (done.eof, true);
         let is_short = done.data.len() < wanted;
         if !done.data.is_empty() {

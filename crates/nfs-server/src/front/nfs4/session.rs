@@ -43,8 +43,8 @@ pub(super) type InSession = Sequenced<Opened>;
 pub(super) enum Begun {
     /// SEQUENCE is answered; the other operations are to be carried out.
     Run(InSession),
-    /// The whole reply is there.
-    Answered,
+    /// The whole reply is there: SEQUENCE failed so, or the request came before.
+    Answered(Option<Nfsstat4>),
 }
 
 /// SEQUENCE: puts a request into its slot, or answers it from there.
@@ -64,9 +64,9 @@ pub(super) fn begin(
             let ended = put_sequence(cx, &request.status(), results, reply);
             return match ended {
                 Ok(()) => Begun::Run(request),
-                Err(_too_long) => {
+                Err(too_long) => {
                     results.finish(reply.first_mut());
-                    Begun::Answered
+                    Begun::Answered(Some(too_long))
                 }
             };
         }
@@ -74,7 +74,7 @@ pub(super) fn begin(
         Err(status) => {
             let _ends_the_compound = results.put_failure(reply.out(), Opnum::Sequence, status);
             results.finish(reply.first_mut());
-            return Begun::Answered;
+            return Begun::Answered(Some(status));
         }
     };
     match replay {
@@ -92,7 +92,7 @@ pub(super) fn begin(
         ),
         Replay::Faulted => again(cx, all, (&status, Nfsstat4::Serverfault), results, reply),
     }
-    Begun::Answered
+    Begun::Answered(None)
 }
 
 /// Decides what a request is to its session.

@@ -53,6 +53,8 @@ pub enum Command {
     Disconnect(String),
     /// Asks or tells about what NFSv4's clients hold; see [`HeldQuery`].
     Held(HeldQuery),
+    /// Asks for the write verifier, or has it changed; a [`VerifierStatus`].
+    Verifier(VerifierOrder),
     /// Reads the configuration again; [`crate::exports::reload::ReloadReport`].
     Reload,
     /// Ends the server when what is under way is done.
@@ -92,6 +94,7 @@ impl Command {
             | Self::Clients
             | Self::Blocked
             | Self::Held(HeldQuery::Grace | HeldQuery::Clients(_))
+            | Self::Verifier(VerifierOrder { change: false })
             | Self::Io(_)
             | Self::Trace(TraceChange::List) => true,
             Self::Block(_)
@@ -103,6 +106,7 @@ impl Command {
                 | HeldQuery::Opens(_)
                 | HeldQuery::Locks(_),
             )
+            | Self::Verifier(VerifierOrder { change: true })
             | Self::Reload
             | Self::Drain
             | Self::LogLevel(_)
@@ -115,6 +119,24 @@ impl Command {
             | Self::AuditFollow => false,
         }
     }
+}
+
+/// What is to become of the write verifier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VerifierOrder {
+    /// It is to be changed, so that every client sends again what it wrote UNSTABLE and has not committed.
+    pub change: bool,
+}
+
+/// The write verifier.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct VerifierStatus {
+    /// The write verifier now, in hexadecimal.
+    pub verifier: String,
+    /// How often it was changed since the server started.
+    pub changes: u64,
 }
 
 /// What is to become of the trace in the server's log.

@@ -66,6 +66,12 @@ fn controls(told: &Told) -> Controls {
                 ..GraceReport::default()
             })),
         }),
+        verifier: Box::new(|order, _| {
+            Ok(VerifierStatus {
+                verifier: "00ff".to_owned(),
+                changes: order.change.into(),
+            })
+        }),
         reload: Box::new(|| Err(ReloadError::Apply("p.toml:3: wrong; mend it".to_owned()))),
         drain: Box::new(move || note(&drained, "drain".to_owned())),
         log_level: Box::new(move |level| note(&levelled, format!("{level:?}"))),
@@ -506,6 +512,8 @@ fn all_commands() -> Vec<Command> {
         held(HeldQuery::Opens(Page::default())),
         held(HeldQuery::Locks(Page::default())),
         held(HeldQuery::Expire(text())),
+        Command::Verifier(VerifierOrder { change: false }),
+        Command::Verifier(VerifierOrder { change: true }),
         Command::Reload,
         Command::Drain,
         Command::LogLevel(LogLevel::Debug),
@@ -549,7 +557,7 @@ async fn the_status_socket_shows_and_changes_nothing() {
                 other => panic!("{command:?}: {other:?}"),
             }
         }
-        assert_eq!((shown, refused), (9, 16));
+        assert_eq!((shown, refused), (10, 17));
     })
     .await;
     let told: Vec<String> = told.lock().unwrap().clone();

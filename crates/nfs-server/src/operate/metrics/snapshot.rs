@@ -198,13 +198,17 @@ mod tests {
     fn a_snapshot_is_the_same_after_its_way_through_json() {
         let mut builder = Builder::default();
         builder.number(&CALLS_RUNNING, &[], u64::MAX);
-        builder.number(&OPERATIONS, &["READ", "3"], 7);
+        builder.number(&OPERATIONS, &["/", "READ", "3", "direct"], 7);
         let histogram = Histogram {
             buckets: vec![(0.000_008, 1), (0.25, 3)],
             sum: 0.5,
             count: 4,
         };
-        builder.histogram(&OPERATION_DURATION, &["READ", "3"], histogram);
+        builder.histogram(
+            &OPERATION_DURATION,
+            &["/", "READ", "3", "direct"],
+            histogram,
+        );
         let snapshot = builder.build();
         let text = serde_json::to_string(&snapshot).unwrap();
         assert!(text.contains(r#""number":18446744073709551615"#), "{text}");

@@ -60,15 +60,33 @@ metrics! {
     EXPORTS: Gauge "penstock_exports" "" []
         "Exports that are served." {}
 
-    OPERATIONS: Counter "penstock_operations_total" "" ["procedure", "version"]
-        "Calls of NFSv3 that were answered, and operations of NFSv4 that were carried out or refused." {}
-    OPERATION_DURATION: Histogram "penstock_operation_duration_seconds" "seconds" ["procedure", "version"]
+    OPERATIONS: Counter "penstock_operations_total" "" ["export", "procedure", "version", "mode"]
+        "Calls of NFSv3 that were answered, and operations of NFSv4 that were carried out or refused. The export is \
+         empty for what belongs to none, the mode for all but READs and WRITEs that went well." {}
+    OPERATION_ERRORS: Counter "penstock_operation_errors_total" "" ["export", "procedure", "version", "status"]
+        "Those of them that failed, by the status that the client was told." {}
+    OPERATION_DURATION: Histogram "penstock_operation_duration_seconds" "seconds"
+        ["export", "procedure", "version", "mode"]
         "How long they took: a call of NFSv3 from when it was received whole to when its reply was ready, an operation \
          of NFSv4 from when it was looked at to when its result was in the reply." {}
     READ_BYTES: Counter "penstock_read_bytes_total" "bytes" ["export", "mode"]
         "Bytes of files in the replies of READs, by the I/O mode that was decided for them." {}
     WRITTEN_BYTES: Counter "penstock_written_bytes_total" "bytes" ["export", "mode"]
         "Bytes that the replies of WRITEs acknowledged, by the I/O mode that was decided for them." {}
+    CLIENT_OPERATIONS: Counter "penstock_client_operations_total" "" ["client"]
+        "Calls of each client, by its address (an IPv6 /64 is one) or local user; those of the least active ones \
+         together as others." {}
+    CLIENT_BYTES: Counter "penstock_client_bytes_total" "bytes" ["client", "direction"]
+        "Bytes that came from each client, and that were sent to it, on its connections." {}
+    CLIENT_CONNECTIONS: Gauge "penstock_client_connections" "" ["client"]
+        "Connections of each client that are open." {}
+    CLIENT_CALLS_IN_FLIGHT: Gauge "penstock_client_calls_in_flight" "" ["client"]
+        "Calls of each client that wait for something at the moment." {}
+    CLIENT_BYTES_IN_FLIGHT: Gauge "penstock_client_in_flight_bytes" "bytes" ["client"]
+        "Memory that each client's calls on their way in hold at the moment." {}
+    CLIENT_THROTTLED: Counter "penstock_client_throttled_seconds_total" "seconds" ["client"]
+        "Time in which connections of each client were not read, for the rate that its rule says." {}
+
     IO_CALLS: Counter "penstock_io_calls_total" "" ["export", "operation", "mode"]
         "READs and WRITEs by the I/O mode that was decided for them, failed ones included." {}
     IO_MOVED_BYTES: Counter "penstock_io_moved_bytes_total" "bytes" ["export", "operation", "mode", "moved_as"]
@@ -202,6 +220,19 @@ metrics! {
     BUFFER_BYTES: Gauge "penstock_buffer_bytes" "bytes" ["direction", "state"]
         "Memory of I/O buffers: what is in use, the most that ever was, and the limit, for calls on their way in \
          (receive) and replies on their way out (send)." {}
+    PROCESS_CPU: Counter "penstock_process_cpu_seconds_total" "seconds" ["mode"]
+        "Processor time of the server's process, in its own code (user) and in the kernel (system)." {}
+    PROCESS_RESIDENT: Gauge "penstock_process_resident_bytes" "bytes" []
+        "Memory that the server's process has in RAM." {}
+    PROCESS_THREADS: Gauge "penstock_process_threads" "" []
+        "Threads of the server's process." {}
+    MEMORY_LIMIT: Gauge "penstock_memory_limit_bytes" "bytes" []
+        "The smallest limit of the process's control group and those above it; absent without one." {}
+    MEMORY_USED: Gauge "penstock_memory_used_bytes" "bytes" []
+        "Memory that the process's control group has, page cache included; absent without one." {}
+    PRESSURE: Counter "penstock_pressure_seconds_total" "seconds" ["resource", "kind"]
+        "Time since the machine started in which tasks of the process's control group, or else of the machine, waited \
+         for a resource: some of them, or all (full)." {}
     HELPER_THREADS: Gauge "penstock_helper_threads" "" []
         "Threads of the helper pool." { "helper_threads" }
     HELPER_JOBS: Gauge "penstock_helper_jobs" "" ["state"]

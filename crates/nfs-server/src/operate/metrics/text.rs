@@ -162,15 +162,19 @@ mod tests {
             sum: 7.25,
             count: 4,
         };
-        builder.histogram(&OPERATION_DURATION, &["READ", "3"], histogram);
+        builder.histogram(
+            &OPERATION_DURATION,
+            &["/", "READ", "3", "direct"],
+            histogram,
+        );
         let text = prometheus(&builder.build());
         let expected = [
             "penstock_uptime_seconds 1.5",
-            "penstock_operation_duration_seconds_bucket{procedure=\"READ\",version=\"3\",le=\"0.000016\"} 1",
-            "penstock_operation_duration_seconds_bucket{procedure=\"READ\",version=\"3\",le=\"0.5\"} 3",
-            "penstock_operation_duration_seconds_bucket{procedure=\"READ\",version=\"3\",le=\"+Inf\"} 4",
-            "penstock_operation_duration_seconds_sum{procedure=\"READ\",version=\"3\"} 7.25",
-            "penstock_operation_duration_seconds_count{procedure=\"READ\",version=\"3\"} 4",
+            "penstock_operation_duration_seconds_bucket{export=\"/\",mode=\"direct\",procedure=\"READ\",version=\"3\",le=\"0.000016\"} 1",
+            "penstock_operation_duration_seconds_bucket{export=\"/\",mode=\"direct\",procedure=\"READ\",version=\"3\",le=\"0.5\"} 3",
+            "penstock_operation_duration_seconds_bucket{export=\"/\",mode=\"direct\",procedure=\"READ\",version=\"3\",le=\"+Inf\"} 4",
+            "penstock_operation_duration_seconds_sum{export=\"/\",mode=\"direct\",procedure=\"READ\",version=\"3\"} 7.25",
+            "penstock_operation_duration_seconds_count{export=\"/\",mode=\"direct\",procedure=\"READ\",version=\"3\"} 4",
             "penstock_buffer_bytes{direction=\"receive\",state=\"in-use\"} 4096",
         ];
         let values: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();

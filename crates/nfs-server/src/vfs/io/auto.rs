@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 use super::decide::{IoCall, IoFacts};
 use crate::exports::policy::{Choice, Io, Stability};
 use crate::limits;
+use crate::operate::metrics::{Builder, MEMORY_LIMIT, MEMORY_USED, PRESSURE};
 use crate::vfs::{Object, Target, Vfs};
 
 /// What one file's calls were like; empty until a call of it is judged.
@@ -67,6 +68,25 @@ impl Surroundings {
         };
         surroundings.look();
         surroundings
+    }
+
+    /// Adds how much memory there is, and how long tasks waited. Reads some files of the kernel's.
+    pub(crate) fn measure(&self, into: &mut Builder) {
+        if let Some(bytes) = self.watch.limit_bytes() {
+            into.number(&MEMORY_LIMIT, &[], bytes);
+        }
+        if let Some(bytes) = self.watch.used_bytes() {
+            into.number(&MEMORY_USED, &[], bytes);
+        }
+        for pressure in self.watch.pressures() {
+            let resource = pressure.resource.word();
+            let kinds = [("some", pressure.some), ("full", pressure.full)];
+            for (kind, waited) in kinds {
+                if let Some(waited) = waited {
+                    into.number(&PRESSURE, &[resource, kind], waited.as_secs_f64());
+                }
+            }
+        }
     }
 
     /// Finds out anew; to be called once a second. Reads some files of the kernel's.

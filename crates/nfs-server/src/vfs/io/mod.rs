@@ -27,7 +27,7 @@ use std::sync::Arc;
 
 use nfs_io::engine::Engine;
 use nfs_io::fs::Stat;
-use nfs_io::{Buf, Share};
+use nfs_io::{Buf, Mode, Share};
 
 pub(crate) use crate::exports::policy::Stability;
 pub(crate) use auto::{FileAuto, Surroundings};
@@ -47,6 +47,8 @@ pub(crate) struct ReadDone {
     /// What of its client's share the data is.
     pub(crate) share: Share,
     pub(crate) eof: bool,
+    /// The I/O mode that was decided.
+    pub(crate) mode: Mode,
     pub(crate) attributes: Attributes,
 }
 
@@ -65,6 +67,8 @@ pub(crate) struct WriteDone {
     pub(crate) committed: Stability,
     /// The verifier from before the write: if data is lost from then on, the client sees another.
     pub(crate) verifier: [u8; 8],
+    /// The I/O mode that was decided.
+    pub(crate) mode: Mode,
 }
 
 impl Vfs {

@@ -54,6 +54,7 @@ impl Vfs {
         let mut transfer =
             Transfer::new(self, target, &call, &before.stat).ok_or(Error::Invalid)?;
         let wanted = transfer.decision.bytes();
+        let mode = transfer.decision.choice.mode;
         let mut ahead = self.reading(target, &transfer.decision, &before.stat);
         let ahead = ahead.as_mut();
         let read = self.read_range(engine, target, &mut transfer, ahead).await;
@@ -75,6 +76,7 @@ impl Vfs {
             data,
             share,
             eof: end >= attributes.stat.size,
+            mode,
             attributes,
         })
     }

@@ -79,9 +79,8 @@ impl Vfs {
             .await;
         let committed = transfer.decision.stability;
         let verifier = self.verifier.bytes();
-        let data = payload.data;
         let written = self
-            .write_staged(engine, target, &fd, &mut transfer, data)
+            .write_staged(engine, target, &fd, &mut transfer, payload.data)
             .await;
         let result = match written {
             Ok(0) if wanted > 0 => Err(Error::Errno(Errno::NOSPC)),
@@ -92,6 +91,7 @@ impl Vfs {
                     count,
                     committed,
                     verifier,
+                    mode: transfer.decision.choice.mode,
                 })
             }
             Err(error) => Err(error),
