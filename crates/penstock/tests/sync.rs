@@ -125,7 +125,12 @@ fn up_between_servers_and_down_again() {
     assert!(one.path("copy/dir/deep/large").exists());
     let differs = sync(&["--check", here, &first]);
     assert_eq!(differs.status.code(), Some(1));
-    assert!(text(&differs.stdout).contains("dir/deep/large: is not at the source\n"));
+    let extra = format!("{}: is not at the source\n", one.url("copy/dir/deep/large"));
+    assert!(
+        text(&differs.stdout).contains(&extra),
+        "{}",
+        text(&differs.stdout)
+    );
     succeeds(&["--delete", "--max-delete", "54", here, &first]);
     assert_eq!(look(&one.path("copy")), look(&source));
 }
