@@ -107,7 +107,7 @@ fn so_many_clients_are_looked_at_for_one_that_gives_way_and_then_the_next_ones()
     for peer in peers.iter().take(limits::GIVING_WAY_LOOKED_AT_MAX) {
         drop(peer.request(&server));
     }
-    let mut given = |_| server.state.who_gives_way(asked.client, server.now());
+    let given = |_| server.state.who_gives_way(asked.client, server.now());
     assert_eq!(given(1), None, "the first ones were heard of");
     let next = given(2).expect("others were not");
     let silent = &peers[limits::GIVING_WAY_LOOKED_AT_MAX..];
