@@ -557,7 +557,7 @@ async fn the_status_socket_shows_and_changes_nothing() {
                 other => panic!("{command:?}: {other:?}"),
             }
         }
-        assert_eq!((shown, refused), (10, 17));
+        assert_eq!((shown, refused), (10, 19));
     })
     .await;
     let told: Vec<String> = told.lock().unwrap().clone();
