@@ -3,17 +3,19 @@
 mod support;
 
 use std::fs::Permissions;
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use bytes::Bytes;
 use nfs_client::{Identity, Nfs3};
+use nfs_io::fs::{self, AclKind, Perms, PosixAcl};
 use nfs_server::exports::ExportTable;
 use nfs_server::exports::config::{Access, SquashKind};
 use nfs_wire::nfs3::{
     ACCESS3_EXECUTE, ACCESS3_EXTEND, ACCESS3_LOOKUP, ACCESS3_MODIFY, ACCESS3_READ, CreateHow,
-    FileHandle, Nfsstat3, Sattr3, StableHow,
+    FileHandle, Mknoddata, Nfsstat3, PipeData, Sattr3, StableHow,
 };
 use support::{Served, block_on, create, is_root, lookup, mode, ok, skip, status};
 
@@ -538,5 +540,43 @@ fn a_file_made_append_only_or_immutable_after_the_first_write_is_written_no_more
             drop(flagged);
             assert_eq!(write(10).await, Nfsstat3::Ok);
         });
+    }
+}
+
+#[test]
+fn what_is_made_with_set_id_bits_keeps_within_the_default_acl() {
+    if !is_root() {
+        skip!("acting as other users needs root");
+    }
+    let served = Served::start();
+    let directory = fs::open_dir(served.path()).unwrap();
+    if !fs::has_posix_acls(directory.as_fd()) {
+        skip!("a file system with ACLs");
+    }
+    let acl = PosixAcl {
+        users: vec![(STAFF, Perms::READ)],
+        mask: Some(Perms::READ),
+        ..PosixAcl::of_mode(0o740)
+    };
+    fs::set_posix_acl(directory.as_fd(), AclKind::Default, Some(&acl)).unwrap();
+    block_on(async {
+        let client = served.client().await;
+        let root = served.root(&client).await;
+        let attributes = Sattr3 {
+            // A change of owner takes the bits away, and they are set again.
+            uid: Some(BOB),
+            ..mode(0o6777)
+        };
+        ok(client.mkdir(&root, b"d", &attributes).await);
+        let how = CreateHow::Unchecked(attributes);
+        ok(client.create(&root, b"f", &how).await);
+        let fifo = Mknoddata::Fifo(PipeData {
+            pipe_attributes: attributes,
+        });
+        ok(client.mknod(&root, b"p", &fifo).await);
+    });
+    for name in ["d", "f", "p"] {
+        let made = served.path().join(name).metadata().unwrap();
+        assert_eq!((made.mode() & 0o7777, made.uid()), (0o6740, BOB), "{name}");
     }
 }

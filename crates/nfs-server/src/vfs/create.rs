@@ -522,9 +522,12 @@ fn create_node(
     Ok((created, made.flushes))
 }
 
+/// Set-user-ID and set-group-ID in a mode.
+const SET_ID: u32 = 0o6000;
+
 /// A change of owner takes set-user-ID and set-group-ID from a file: the mode is set again after it.
 fn loses_set_id(set: &SetAttributes, mode: u32) -> bool {
-    mode & 0o6000 != 0 && (set.uid.is_some() || set.gid.is_some())
+    mode & SET_ID != 0 && (set.uid.is_some() || set.gid.is_some())
 }
 
 /// An owner that only a privileged user may give away is not asked for, and the creator has the object
@@ -629,8 +632,14 @@ fn finish_file(
         let _identity = Guard::enter(&directory.actor.creds)?;
         fs::truncate(fd.as_fd(), size)?;
     }
+    // Set again after the change of owner, as the kernel made it: a default ACL may have left less than was asked for.
+    let mode = match rest.mode {
+        Some(asked) => Some(fs::statx(path.as_fd())?.permissions() | asked & SET_ID),
+        None => None,
+    };
     let without_size = SetAttributes {
         size: None,
+        mode,
         ..*rest
     };
     apply(
@@ -712,11 +721,13 @@ fn make_other(
     noted.made_it(fd.as_fd());
     let kind = stat.kind();
     // mkdir takes no set-user-ID and set-group-ID bits: those are set afterwards.
-    let mode = if *node == NewNode::Directory {
-        (directory_mode & 0o6000 != 0).then_some(directory_mode | (stat.mode & 0o2000))
-    } else {
-        loses_set_id(set, file_mode).then_some(file_mode)
+    let set_id = match *node == NewNode::Directory {
+        true => directory_mode & SET_ID,
+        false if loses_set_id(set, file_mode) => file_mode & SET_ID,
+        false => 0,
     };
+    // What the kernel made of the rest stays: a default ACL may have left less of it.
+    let mode = (set_id != 0).then_some(stat.permissions() | set_id);
     let rest = SetAttributes {
         size: None,
         mode,
