@@ -223,6 +223,26 @@ impl Change {
     }
 }
 
+/// Opens the table's file, or makes it in the place of whatever is there.
+fn open_file(path: &Path, makes: bool) -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(makes)
+        .truncate(false)
+        // Whatever the umask is: names of files are nobody else's business.
+        .mode(0o600)
+        .open(path)
+}
+
+/// Keeps other servers out; a lock that this file has already is kept.
+fn lock(file: &File) -> Result<(), TableError> {
+    file.try_lock().map_err(|error| match error {
+        TryLockError::WouldBlock => TableError::InUse,
+        TryLockError::Error(error) => TableError::Open(Arc::new(error)),
+    })
+}
+
 impl HandleTable {
     /// Opens or creates the table at `path`, for at most `objects_max` objects. Looks at all of the
     /// file, to find damage.
@@ -240,16 +260,36 @@ impl HandleTable {
         cache_bytes: usize,
     ) -> Result<Self, TableError> {
         let opened = |error: io::Error| TableError::Open(Arc::new(error));
-        // Whatever the umask is: names of files are nobody else's business.
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(path)
-            .map_err(opened)?;
-        Self::over(path, file, objects_max, cache_bytes)
+        match open_file(path, false) {
+            Ok(file) => Self::over(path, file, objects_max, cache_bytes),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Self::make(path, objects_max, cache_bytes)
+            }
+            Err(error) => Err(opened(error)),
+        }
+    }
+
+    /// Makes a table without objects. Its file gets its name when it is whole and on the disk: what is left of one whose
+    /// making was cut off is no database, and a server that found it under that name could not start.
+    fn make(path: &Path, objects_max: u64, cache_bytes: usize) -> Result<Self, TableError> {
+        let opened = |error: io::Error| TableError::Open(Arc::new(error));
+        let unfinished = path.with_extension("redb.new");
+        let file = open_file(&unfinished, true).map_err(opened)?;
+        lock(&file)?;
+        file.set_len(0).map_err(opened)?;
+        let table = Self::over(path, file, objects_max, cache_bytes)?;
+        let store = table.shared.store.read();
+        if let Some(failure) = store.as_ref().ok().and_then(Store::write_failure) {
+            return Err(TableError::NotWritten(failure));
+        }
+        drop(store);
+        let named = || {
+            table.shared.file.sync_all()?;
+            std::fs::rename(&unfinished, path)?;
+            File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
+        };
+        named().map_err(opened)?;
+        Ok(table)
     }
 
     /// Makes the table from its open file.
@@ -260,10 +300,7 @@ impl HandleTable {
         cache_bytes: usize,
     ) -> Result<Self, TableError> {
         let opened = |error: io::Error| TableError::Open(Arc::new(error));
-        file.try_lock().map_err(|error| match error {
-            TryLockError::WouldBlock => TableError::InUse,
-            TryLockError::Error(error) => opened(error),
-        })?;
+        lock(&file)?;
         let shared = Shared {
             path: path.to_owned(),
             file: Arc::new(file),

@@ -284,6 +284,31 @@ fn the_file_is_its_owners_alone() {
 }
 
 #[test]
+fn a_server_starts_whose_first_start_was_cut_off() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("handles.redb");
+    let unfinished = directory.path().join("handles.redb.new");
+    // As long as redb makes a file at first, and nothing in it: what a power cut leaves of the first start.
+    std::fs::write(&unfinished, vec![0; 1 << 20]).unwrap();
+    let table = HandleTable::open(&path, 100).unwrap();
+    assert!(path.exists() && !unfinished.exists());
+    let refused = HandleTable::open(&path, 100);
+    assert!(matches!(refused, Err(TableError::InUse)), "{refused:?}");
+    drop(table);
+    HandleTable::open(&path, 100).unwrap();
+}
+
+#[test]
+fn a_table_that_cannot_be_made_whole_is_given_no_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("handles.redb");
+    // Nothing can be kept there.
+    std::os::unix::fs::symlink("/dev/full", directory.path().join("handles.redb.new")).unwrap();
+    let refused = HandleTable::open(&path, 100);
+    assert!(refused.is_err() && !path.exists(), "{refused:?}");
+}
+
+#[test]
 fn a_second_server_is_kept_out() {
     let fixture = Fixture::new(100);
     let path = fixture.directory.path().join("handles.redb");
