@@ -13,6 +13,7 @@ use tempfile::TempDir;
 
 pub(crate) use model::Model;
 
+use nfs_lab::needs::{Need, missing};
 use nfs_lab::skipped;
 
 use crate::support::{penstock, text};
@@ -20,13 +21,14 @@ use crate::support::{penstock, text};
 /// How long something may take that is over at once on an idle machine.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Whether FUSE is there. Says so where it is not: nothing of this file is tested then.
+/// Whether FUSE is there, with the program that unmounts for everybody. Says so where it is not: nothing of this file is
+/// tested then.
 pub(crate) fn fuse_is_here() -> bool {
-    let here = Path::new("/dev/fuse").exists();
-    if !here {
-        skipped("/dev/fuse is missing, so `penstock mount` is not tested here");
+    let lacking = missing(Need::Fuse, nfs_lab::Engine::Threads);
+    if let Some(what) = &lacking {
+        skipped(&format!("`penstock mount` is not tested here: {what}"));
     }
-    here
+    lacking.is_none()
 }
 
 /// Whether this is root, whom some mounts take. Says so where it is not.
