@@ -441,7 +441,8 @@ fn cannot_open(path: &Path, error: &redb::Error) -> String {
         }
         _ => {
             "the file is damaged, or of another version. Move it away to start without it: NFSv4 clients lose the \
-             opens and locks that they hold"
+             opens and locks that they hold. Or serve NFSv3 alone until then, which does not use it: versions = \
+             [\"3\"] in [server]"
         }
     };
     format!("the records of NFSv4 clients {file}: {error}; {cure}")
