@@ -82,7 +82,7 @@ pub(crate) fn escape(name: &[u8]) -> String {
         for char in chunk.valid().chars() {
             if char == '\\' {
                 text.push_str("\\\\");
-            } else if char.is_control() {
+            } else if char.is_control() || turns_text_round(char) {
                 let mut bytes = [0; 4];
                 for byte in char.encode_utf8(&mut bytes).bytes() {
                     let _ = write!(text, "\\x{byte:02x}");
@@ -96,6 +96,15 @@ pub(crate) fn escape(name: &[u8]) -> String {
         }
     }
     text
+}
+
+/// Whether a terminal shows what follows the character in another direction, so that a name would look like another
+/// one (the controls of the Unicode Bidirectional Algorithm, UAX #9 §2).
+const fn turns_text_round(char: char) -> bool {
+    matches!(
+        char,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+    )
 }
 
 /// A name as JSON members: `KEY` if it is UTF-8, else `KEY_hex`.
@@ -241,6 +250,8 @@ mod tests {
         assert_eq!(escape("gr\u{fc}n".as_bytes()), "gr\u{fc}n");
         assert_eq!(escape(b"a\xffb\\\x1b[0m\n"), "a\\xffb\\\\\\x1b[0m\\x0a");
         assert_eq!(escape("\u{85}".as_bytes()), "\\xc2\\x85");
+        let disguised = "gpj\u{202e}exe.jpg";
+        assert_eq!(escape(disguised.as_bytes()), "gpj\\xe2\\x80\\xaeexe.jpg");
     }
 
     #[test]
