@@ -641,3 +641,20 @@ pub const AUDIT_FAILURE_SECONDS: u64 = 60;
 pub const AUDIT_JOURNAL_SECONDS_MAX: u64 = 1;
 /// Seconds that the audit's log is given, when the server ends, to take what waits for it.
 pub const AUDIT_LOG_END_SECONDS_MAX: u64 = 2;
+
+/// Moments that the live picture of a server keeps: five minutes, at one a second.
+pub const LIVE_MOMENTS_MAX: usize = 300;
+/// Exports that a moment of the live picture keeps one by one; the others are kept together.
+pub const LIVE_EXPORTS_MAX: usize = 24;
+/// Rows of each table that the web page is told; the busiest are kept.
+pub const LIVE_ROWS_MAX: usize = 100;
+/// Milliseconds between two looks of a server at itself, for the curves of the web page.
+pub const LIVE_PERIOD_MS: u64 = 1000;
+/// Moments that the web page is told when it has those before them.
+pub const LIVE_LATEST_MAX: usize = 10;
+/// Two looks of the live picture that are closer than this, in milliseconds, are one: what comes in so short a time is
+/// no rate.
+pub const LIVE_APART_MS_MIN: u64 = 50;
+/// Two looks of the live picture that are farther apart, in milliseconds, are not compared: what is shown as now would
+/// be of long ago.
+pub const LIVE_APART_MS_MAX: u64 = 30_000;

@@ -40,3 +40,12 @@ pub(crate) const PROGRESS_EVERY_DEFAULT: Duration = Duration::from_secs(10);
 pub(crate) const FILES_FROM_BYTES_MAX: u64 = 1 << 30;
 /// Clients that `penstock status` shows, those with most calls.
 pub(crate) const STATUS_CLIENTS_SHOWN_MAX: usize = 10;
+
+/// Characters that a filter of `penstock top` may have.
+pub(crate) const TOP_FILTER_CHARS_MAX: usize = 200;
+
+/// Keys, figures and signals that wait for `penstock top` to look at them; then those who tell of them wait.
+pub(crate) const TOP_EVENTS_MAX: usize = 64;
+
+/// How long `penstock top` rests, at most, before it asks a server again that did not answer.
+pub(crate) const TOP_RETRY_MAX: Duration = Duration::from_secs(2);

@@ -52,6 +52,7 @@ mod silence;
 mod stat;
 mod status;
 mod sync;
+mod top;
 mod touch;
 mod trace;
 mod truncate;
@@ -64,7 +65,7 @@ use clap::{CommandFactory as _, Parser};
 
 /// An NFS server and client in user space
 ///
-/// What serves:   serve, check, status, ctl, trace, audit, doctor
+/// What serves:   serve, check, status, top, ctl, trace, audit, doctor
 /// What looks:    ls, stat, cat, find, du, df, showmount, ping
 /// What copies:   cp, sync, put, get
 /// What changes:  mkdir, rmdir, rm, mv, ln, chmod, chown, touch, truncate
@@ -82,6 +83,7 @@ enum Penstock {
     Status(status::Args),
     Ctl(ctl::Args),
     Trace(trace::Args),
+    Top(top::Args),
     Audit(audit::Args),
     Doctor(doctor::Args),
     Ls(ls::Args),
@@ -118,6 +120,7 @@ fn main() -> ExitCode {
         Penstock::Status(args) => args.run(),
         Penstock::Ctl(args) => args.run(),
         Penstock::Trace(args) => args.run(),
+        Penstock::Top(args) => args.run(),
         Penstock::Audit(args) => args.run(),
         Penstock::Doctor(args) => args.run(),
         Penstock::Ls(args) => args.run(),

@@ -127,7 +127,7 @@ async fn serve(
         .collect::<io::Result<Vec<_>>>()?;
     state_dir.write_record(&record(&config, &bound))?;
     let doors = Doors::bind(&config, &state_dir, &bound).await?;
-    let metrics = doors.metrics_addr()?;
+    let http = doors.http_urls()?;
     confine::enter(&config, &state_dir, &listeners)?;
     let options = ServerOptions {
         config: config.clone(),
@@ -144,7 +144,7 @@ async fn serve(
     let around = Around::start(doors, &config, loaded, &server, &drain, hangup, set_level);
 
     told.started(&config, &addresses, &server.facts());
-    announce(&addresses, metrics)?;
+    announce(&addresses, &http)?;
     systemd::ready(&format!("serving on {}", report::joined(&addresses)));
     let shutdown = async move {
         tokio::select! {
@@ -193,15 +193,15 @@ async fn end_at_next_signal(mut terminate: Signal, mut interrupt: Signal) {
 }
 
 /// `ready` on standard output, for scripts that wait for it, then a line for each address, for
-/// those that asked for a free port, and one for `/metrics`, if that is answered.
-fn announce(addresses: &[SocketAddr], metrics: Option<SocketAddr>) -> anyhow::Result<()> {
+/// those that asked for a free port, and one for each of `http`: a word, and the address of a page.
+fn announce(addresses: &[SocketAddr], http: &[(&str, String)]) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     let mut listening: String = addresses
         .iter()
         .map(|address| format!("listening {address}\n"))
         .collect();
-    if let Some(metrics) = metrics {
-        listening.push_str(&format!("metrics http://{metrics}/metrics\n"));
+    for (word, url) in http {
+        listening.push_str(&format!("{word} {url}\n"));
     }
     let written = write!(out, "ready\n{listening}").and_then(|()| out.flush());
     match written {

@@ -20,8 +20,8 @@ use std::path::{Path, PathBuf};
 use ipnet::IpNet;
 
 pub use super::values::{
-    NFS_PORT, check_directory, check_memory, check_pseudo, from_word, loopback_nets, parse_listen,
-    parse_metrics, parse_net, parse_size, word_of,
+    NFS_PORT, check_directory, check_memory, check_pseudo, from_word, loopback_nets, parse_http,
+    parse_listen, parse_net, parse_size, word_of,
 };
 pub use problem::{ConfigErrors, Problem};
 
@@ -94,6 +94,8 @@ pub struct ServerConfig {
     pub audit_to: AuditTo,
     /// Address that `/metrics` is answered on over HTTP; `None` for nowhere. Port 0 takes a free one.
     pub metrics: Option<SocketAddr>,
+    /// Address that the web page is answered on over HTTP; `None` for nowhere. Port 0 takes a free one.
+    pub web: Option<SocketAddr>,
     /// Group whose members may ask on the status socket, by name or number; `None` for the owner only.
     pub status_group: Option<String>,
     /// Whether the process gives up what it does not need.
@@ -124,6 +126,7 @@ impl Default for ServerConfig {
             log_json: false,
             audit_to: AuditTo::File,
             metrics: None,
+            web: None,
             status_group: None,
             confine: Confine::Auto,
             confine_beneath: Vec::new(),
@@ -433,6 +436,16 @@ impl Config {
                  where root is not squashed"
                     .to_owned(),
             );
+        }
+        if let Some(web) = self
+            .server
+            .web
+            .filter(|web| !web.ip().to_canonical().is_loopback())
+        {
+            warnings.push(format!(
+                "web: whoever can connect to {web} sees the names of exports and the addresses of clients; \
+                 there is no password. A loopback address and `ssh -L` are safer"
+            ));
         }
         for export in &self.exports {
             if export.durability == Durability::Async {

@@ -166,6 +166,7 @@ fn needs_restart(old: &ServerConfig, new: &ServerConfig) -> Vec<String> {
         ("log_json", old.log_json != new.log_json),
         ("audit_to", old.audit_to != new.audit_to),
         ("metrics", old.metrics != new.metrics),
+        ("web", old.web != new.web),
         ("status_group", old.status_group != new.status_group),
         ("confine", old.confine != new.confine),
         (

@@ -69,11 +69,11 @@ pub fn check_memory(bytes: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// An address and port on which `/metrics` is answered.
+/// An address and port on which `/metrics` or the web page is answered.
 ///
 /// # Errors
 /// The sentence to show.
-pub fn parse_metrics(text: &str) -> Result<SocketAddr, String> {
+pub fn parse_http(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| {
         format!("\"{text}\" is no address and port; write \"127.0.0.1:9150\" or \"[::1]:9150\"")
     })

@@ -6,7 +6,7 @@
 //! [`limits::HTTP_SECONDS_MAX`]; answers are made one at a time, on a thread that may block, so that neither the
 //! shards nor whoever accepts NFS connections wait for them.
 //!
-//! Where it listens on loopback a name in `Host` other than `localhost` is refused: that is how a page of
+//! Where it listens on loopback, and for pages everywhere, a name in `Host` other than `localhost` is refused: that is how a page of
 //! another site would have a browser read what is served here (DNS rebinding).
 
 use std::convert::Infallible;
@@ -37,7 +37,7 @@ pub struct Page {
     /// What is sent.
     pub body: Bytes,
     /// The policy that a browser is to hold the page to (`Content-Security-Policy`), for pages.
-    pub security_policy: Option<&'static str>,
+    pub security_policy: Option<String>,
 }
 
 /// Makes the answer of one path; may block.
@@ -45,7 +45,11 @@ type Answer = Box<dyn Fn() -> Page + Send + Sync>;
 
 /// Which paths are answered, and how.
 #[derive(Default)]
-pub struct Routes(Vec<(&'static str, Answer)>);
+pub struct Routes {
+    answers: Vec<(&'static str, Answer)>,
+    /// Names in `Host` are refused wherever the listener is.
+    only_by_address: bool,
+}
 
 impl Routes {
     /// The same routes and one more: GET of exactly `path` is answered with what `answer` makes.
@@ -55,7 +59,15 @@ impl Routes {
         path: &'static str,
         answer: impl Fn() -> Page + Send + Sync + 'static,
     ) -> Self {
-        self.0.push((path, Box::new(answer)));
+        self.answers.push((path, Box::new(answer)));
+        self
+    }
+
+    /// The same routes, for pages that a browser shows: a request has to name the server by an address or as localhost
+    /// also where it listens on other addresses than loopback.
+    #[must_use]
+    pub const fn only_by_address(mut self) -> Self {
+        self.only_by_address = true;
         self
     }
 }
@@ -142,10 +154,12 @@ async fn answer(
     is_loopback: bool,
     served: Arc<Served>,
 ) -> Response<Full<Bytes>> {
-    if is_loopback && !is_named_locally(request) {
+    let by_address = is_loopback || served.routes.only_by_address;
+    if by_address && !is_named_locally(request) {
         return refusal(
             StatusCode::MISDIRECTED_REQUEST,
-            "this is served to this machine only: ask by address, or by the name localhost\n",
+            "a browser may have been led here by a name that is not this server's: ask by address, or by the name \
+             localhost\n",
         );
     }
     if ![Method::GET, Method::HEAD].contains(request.method()) {
@@ -158,10 +172,11 @@ async fn answer(
         return refused;
     }
     let path = request.uri().path();
-    let Some(route) = served.routes.0.iter().position(|(known, _)| *known == path) else {
+    let answers = &served.routes.answers;
+    let Some(route) = answers.iter().position(|(known, _)| *known == path) else {
         let known: String = served
             .routes
-            .0
+            .answers
             .iter()
             .map(|(known, _)| format!("{known}\n"))
             .collect();
@@ -174,8 +189,10 @@ async fn answer(
         // Never closed.
         let _turn = served.turn.acquire().await;
         let served = Arc::clone(&served);
-        tokio::task::spawn_blocking(move || served.routes.0.get(route).map(|(_, make)| make()))
-            .await
+        tokio::task::spawn_blocking(move || {
+            served.routes.answers.get(route).map(|(_, make)| make())
+        })
+        .await
     };
     match made {
         Ok(Some(page)) => response(StatusCode::OK, page),
@@ -227,9 +244,21 @@ fn response(status: StatusCode, page: Page) -> Response<Full<Bytes>> {
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     let no_sniffing = HeaderValue::from_static("nosniff");
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, no_sniffing);
+    let same_origin = HeaderValue::from_static("same-origin");
+    headers.insert("cross-origin-resource-policy", same_origin);
     if let Some(policy) = page.security_policy {
-        let policy = HeaderValue::from_static(policy);
-        headers.insert(header::CONTENT_SECURITY_POLICY, policy);
+        // A page that a browser is to be held to a policy for does not go out without it.
+        match HeaderValue::try_from(policy) {
+            Ok(policy) => headers.insert(header::CONTENT_SECURITY_POLICY, policy),
+            Err(_) => {
+                return refusal(
+                    StatusCode::INTERNAL_SERVER_ERROR,
+                    "the page's policy is no header\n",
+                );
+            }
+        };
+        let referrer = HeaderValue::from_static("no-referrer");
+        headers.insert(header::REFERRER_POLICY, referrer);
     }
     response
 }

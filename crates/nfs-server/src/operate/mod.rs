@@ -10,6 +10,7 @@ pub(crate) mod counters;
 pub mod http;
 pub(crate) mod io_counters;
 mod latency;
+pub mod live;
 pub mod metrics;
 pub(crate) mod notices;
 pub(crate) mod stripes;

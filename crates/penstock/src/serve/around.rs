@@ -1,8 +1,9 @@
-//! What a server has around it: control and status socket, `/metrics`, SIGHUP, rpcbind, portmap.
+//! What a server has around it: control and status socket, `/metrics`, the web page, SIGHUP, rpcbind, portmap.
 
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use nfs_io::accounts;
@@ -13,12 +14,15 @@ use nfs_server::host::portmap::Portmap;
 use nfs_server::host::rpcbind::Registration;
 use nfs_server::host::state_dir::StateDir;
 use nfs_server::host::systemd;
+use nfs_server::limits::LIVE_PERIOD_MS;
 use nfs_server::metrics;
-use nfs_server::operate::control::{ControlSocket, Controls};
+use nfs_server::operate::control::{ControlSocket, Controls, IoQuery};
 use nfs_server::operate::http::{HttpListener, Page, Routes};
+use nfs_server::operate::live::{Part, Web};
 use tokio::signal::unix::Signal;
 use tokio::sync::Notify;
 use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::MissedTickBehavior;
 
 use super::report;
 use crate::logging::SetLevel;
@@ -31,6 +35,7 @@ pub(super) struct Doors {
     control: ControlSocket,
     status: ControlSocket,
     metrics: Option<HttpListener>,
+    web: Option<HttpListener>,
     portmap: Option<Portmap>,
 }
 
@@ -43,13 +48,8 @@ impl Doors {
         let control = ControlSocket::bind(&state_dir.control_socket())
             .with_context(|| format!("control socket in {}", state_dir.path().display()))?;
         let status = status_socket(config, state_dir)?;
-        let metrics = match config.server.metrics {
-            None => None,
-            Some(address) => {
-                let bound = HttpListener::bind(address).await;
-                Some(bound.with_context(|| format!("cannot answer /metrics on {address}"))?)
-            }
-        };
+        let metrics = http_listener("/metrics", config.server.metrics).await?;
+        let web = http_listener("the web page", config.server.web).await?;
         let portmap = if config.server.portmap {
             let cure = "--portmap needs root and no rpcbind running; clients that are given the \
                         port need neither";
@@ -63,17 +63,37 @@ impl Doors {
             control,
             status,
             metrics,
+            web,
             portmap,
         })
     }
 
-    /// Where `/metrics` is answered, if anywhere.
-    pub(super) fn metrics_addr(&self) -> io::Result<Option<SocketAddr>> {
-        self.metrics
-            .as_ref()
-            .map(HttpListener::local_addr)
-            .transpose()
+    /// What is answered over HTTP: a word for it, and its address.
+    pub(super) fn http_urls(&self) -> io::Result<Vec<(&'static str, String)>> {
+        let mut urls = Vec::new();
+        if let Some(metrics) = &self.metrics {
+            urls.push((
+                "metrics",
+                format!("http://{}/metrics", metrics.local_addr()?),
+            ));
+        }
+        if let Some(web) = &self.web {
+            urls.push(("web", format!("http://{}/", web.local_addr()?)));
+        }
+        Ok(urls)
     }
+}
+
+async fn http_listener(
+    what: &str,
+    address: Option<SocketAddr>,
+) -> anyhow::Result<Option<HttpListener>> {
+    let Some(address) = address else {
+        return Ok(None);
+    };
+    let bound = HttpListener::bind(address).await;
+    let bound = bound.with_context(|| format!("cannot answer {what} on {address}"))?;
+    Ok(Some(bound))
 }
 
 /// The status socket, for the group that the configuration names.
@@ -140,6 +160,11 @@ impl Around {
                 })),
             );
         }
+        if let Some(listener) = doors.web {
+            let web = Arc::new(Web::default());
+            tasks.spawn(look_for_the_page(Arc::clone(server), Arc::clone(&web)));
+            tasks.spawn(listener.serve(web_routes(server, web)));
+        }
         // In the background: an rpcbind that does not answer must not hold us up.
         let register = config.server.rpcbind && doors.portmap.is_none();
         let registration = register.then(|| {
@@ -171,6 +196,37 @@ impl Around {
             tracing::error!(%error, "rpcbind may still have our entries");
         }
     }
+}
+
+/// Looks at the server again and again, so that a page that is just opened shows what was.
+async fn look_for_the_page(server: Arc<Server>, web: Arc<Web>) {
+    let mut ticks = tokio::time::interval(Duration::from_millis(LIVE_PERIOD_MS));
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let (server, web) = (Arc::clone(&server), Arc::clone(&web));
+        let look = tokio::task::spawn_blocking(move || web.add(&server.metrics()));
+        if let Err(error) = look.await {
+            tracing::error!(%error, "the web page's figures stand still");
+            return;
+        }
+    }
+}
+
+fn web_routes(server: &Arc<Server>, web: Arc<Web>) -> Routes {
+    let told = |part: Part| {
+        let (server, web) = (Arc::clone(server), Arc::clone(&web));
+        move || {
+            // Of all exports, which cannot fail; without them, modes are not known.
+            let policies = server.io_policies(&IoQuery::default()).unwrap_or_default();
+            web.told(part, &policies)
+        }
+    };
+    Routes::default()
+        .only_by_address()
+        .with("/", Web::page)
+        .with("/live.json", told(Part::All))
+        .with("/now.json", told(Part::Latest))
 }
 
 /// `loaded` is the configuration as it was read, before flags changed it.

@@ -24,14 +24,14 @@ use crate::exit::UsageError;
 /// asked of the kernel: see --trust-loopback.
 ///
 /// Logs and what was found at start go to standard error. When connections are accepted, standard
-/// output gets a line `ready`, then `listening ADDR:PORT` for each address, then `metrics URL` where /metrics is
-/// answered. SIGTERM and SIGINT finish what is under way and end with status 0, a second one ends at once; SIGHUP reads the configuration file again.
+/// output gets a line `ready`, then `listening ADDR:PORT` for each address, then `metrics URL` and `web URL`
+/// where these are answered. SIGTERM and SIGINT finish what is under way and end with status 0, a second one ends at once; SIGHUP reads the configuration file again.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     /// Directory to export as `/`
     #[arg(required_unless_present = "config", conflicts_with = "config")]
     dir: Option<PathBuf>,
-    /// Configuration file, instead of DIR. --listen, --state-dir, --versions, --engine, --memory, --metrics,
+    /// Configuration file, instead of DIR. --listen, --state-dir, --versions, --engine, --memory, --metrics, --web,
     /// --log-level, --log-json, --portmap, --trust-loopback, --confine and --no-rpcbind override what it says
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -59,8 +59,12 @@ pub(crate) struct Args {
     memory: Option<u64>,
     /// Answer GET /metrics over HTTP on this address, for Prometheus, for example 127.0.0.1:9150. It is open to
     /// whoever can connect
-    #[arg(long, value_name = "ADDR:PORT", value_parser = config::parse_metrics)]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = config::parse_http)]
     metrics: Option<SocketAddr>,
+    /// Answer with a web page on this address: the live picture of the last five minutes, as penstock top has it, for
+    /// example 127.0.0.1:8049. It changes nothing, and is open to whoever can connect
+    #[arg(long, value_name = "ADDR:PORT", value_parser = config::parse_http)]
+    web: Option<SocketAddr>,
     /// How much is logged: error, warn, info, debug or trace
     #[arg(long, value_name = "LEVEL", value_parser = |word: &str| from_word(word, LogLevel::WORDS))]
     log_level: Option<LogLevel>,
@@ -181,6 +185,7 @@ impl Args {
         server.engine = self.engine.unwrap_or(server.engine);
         server.memory_bytes = self.memory.unwrap_or(server.memory_bytes);
         server.metrics = self.metrics.or(server.metrics);
+        server.web = self.web.or(server.web);
         server.log = self.log_level.unwrap_or(server.log);
         server.log_json |= self.log_json;
         server.confine = self.confine.unwrap_or(server.confine);

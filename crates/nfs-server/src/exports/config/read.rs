@@ -12,7 +12,7 @@ use super::toml_section::{Findings, Item, Section};
 use super::{
     ANONYMOUS_ID_DEFAULT, Access, Allowance, AuditTo, Audited, ClientConfig, Config, Confine,
     Durability, EngineChoice, ExportConfig, LogLevel, ServerConfig, SquashKind, check_directory,
-    check_pseudo, export_id, from_word, loopback_nets, parse_listen, parse_metrics, parse_net,
+    check_pseudo, export_id, from_word, loopback_nets, parse_http, parse_listen, parse_net,
 };
 use crate::exports::policy::show_size;
 use crate::exports::versions::{NfsVersion, Versions};
@@ -38,6 +38,7 @@ const SERVER_KEYS: &[&str] = &[
     "log_json",
     "audit_to",
     "metrics",
+    "web",
     "status_group",
     "confine",
     "confine_beneath",
@@ -168,7 +169,8 @@ fn server(table: &DeTable<'_>, findings: &mut Findings<'_>) -> ServerConfig {
         audit_to: section
             .choice("audit_to", AuditTo::WORDS, findings)
             .unwrap_or(default.audit_to),
-        metrics: metrics(&section, findings),
+        metrics: http("metrics", &section, findings),
+        web: http("web", &section, findings),
         status_group: status_group(&section, findings),
         confine: section
             .choice("confine", Confine::WORDS, findings)
@@ -177,9 +179,9 @@ fn server(table: &DeTable<'_>, findings: &mut Findings<'_>) -> ServerConfig {
     }
 }
 
-fn metrics(section: &Section<'_>, findings: &mut Findings<'_>) -> Option<SocketAddr> {
-    let item = section.string("metrics", findings)?;
-    match parse_metrics(item.value) {
+fn http(key: &str, section: &Section<'_>, findings: &mut Findings<'_>) -> Option<SocketAddr> {
+    let item = section.string(key, findings)?;
+    match parse_http(item.value) {
         Ok(address) => Some(address),
         Err(message) => {
             findings.add(&item.span, message);

@@ -12,7 +12,7 @@ async fn with_server<T: Send + 'static>(ask: impl FnOnce(SocketAddr) -> T + Send
     let routes = Routes::default().with("/metrics", || Page {
         content_type: "text/plain",
         body: Bytes::from_static(b"penstock_up 1\n"),
-        security_policy: Some("default-src 'none'"),
+        security_policy: Some("default-src 'none'".to_owned()),
     });
     let server = tokio::spawn(listener.serve(routes));
     let answer = tokio::task::spawn_blocking(move || ask(address))
