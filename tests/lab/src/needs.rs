@@ -35,6 +35,10 @@ pub enum Need {
     Strace,
     /// The program sqlite3.
     Sqlite,
+    /// tmux, a terminal that a test types into and reads.
+    Tmux,
+    /// The browser Chromium, without a screen.
+    Chromium,
     /// rpcbind and rpcinfo, in namespaces of their own.
     Rpcbind,
     /// All of the machine's processors, memory and page cache: nothing else is tested meanwhile.
@@ -58,6 +62,8 @@ impl Need {
             Self::Compiler => "C compiler",
             Self::Strace => "strace",
             Self::Sqlite => "SQLite",
+            Self::Tmux => "tmux",
+            Self::Chromium => "Chromium",
             Self::Rpcbind => "rpcbind",
             Self::WholeMachine => "the whole machine",
         }
@@ -99,6 +105,8 @@ pub fn missing(need: Need, engine: Engine) -> Option<String> {
                 ("nfs-cp", package),
             ])
         }
+        Need::Tmux => programs(&[("tmux", "tmux")]),
+        Need::Chromium => programs(&[("chromium", "chromium")]),
         Need::Sqlite => programs(&[("sqlite3", "sqlite3")]),
         Need::Fuse => programs(&[("fusermount3", "fuse3")]).or_else(|| device("/dev/fuse")),
         Need::Rpcbind => programs(&[

@@ -44,6 +44,8 @@ pub struct ServerOptions<'a> {
 pub struct Server {
     process: Running,
     address: SocketAddr,
+    /// What it says on its standard output after where it listens.
+    said: mpsc::Receiver<String>,
     log: PathBuf,
     program: PathBuf,
     state: PathBuf,
@@ -140,11 +142,12 @@ impl Server {
             .stdout
             .take()
             .context("the server's standard output")?;
-        let address = wait_until_ready(stdout)
+        let (address, said) = wait_until_ready(stdout)
             .with_context(|| format!("the server did not start: {command:?}"))?;
         Ok(Self {
             process,
             address,
+            said,
             log,
             program: lab.program.clone(),
             state: state.to_path_buf(),
@@ -154,6 +157,21 @@ impl Server {
     /// The address on which the server answers.
     pub const fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Waits for a line of its standard output that begins with `word` and a space, and returns what follows; lines
+    /// before it are skipped.
+    ///
+    /// # Errors
+    /// When it says no such thing in time.
+    pub fn said(&self, word: &str) -> Result<String> {
+        loop {
+            let line = self.said.recv_timeout(READY_DEADLINE);
+            let line = line.with_context(|| format!("the server never said \"{word}\""))?;
+            if let Some((_, rest)) = line.split_once(' ').filter(|(first, _)| *first == word) {
+                return Ok(rest.to_owned());
+            }
+        }
     }
 
     /// Ends the server as an operator does: SIGTERM, drained, exit code 0.
@@ -342,7 +360,9 @@ fn own_address() -> String {
 }
 
 /// Waits for `ready` and the line after it, `listening ADDR:PORT`.
-fn wait_until_ready(stdout: impl Read + Send + 'static) -> Result<SocketAddr> {
+fn wait_until_ready(
+    stdout: impl Read + Send + 'static,
+) -> Result<(SocketAddr, mpsc::Receiver<String>)> {
     let (sender, lines) = mpsc::channel();
     // The thread goes on reading after `ready`, so that the server never blocks on a full pipe; it
     // ends with the server.
@@ -360,7 +380,8 @@ fn wait_until_ready(stdout: impl Read + Send + 'static) -> Result<SocketAddr> {
     ensure!(first == "ready", "it said {first:?} instead of `ready`");
     let second = next()?;
     let address = second.strip_prefix("listening ");
-    address
+    let address = address
         .and_then(|address| address.parse().ok())
-        .with_context(|| format!("it said {second:?} instead of where it listens"))
+        .with_context(|| format!("it said {second:?} instead of where it listens"))?;
+    Ok((address, lines))
 }

@@ -70,6 +70,14 @@ const PACKAGES: &[Package] = &[
     package("mount", "loop mounts, losetup"),
     package("systemd", "systemd-analyze, which judges the example unit"),
     package("strace", "counts the server's system calls"),
+    package(
+        "tmux",
+        "a terminal in which penstock top is typed into and read",
+    ),
+    package(
+        "chromium",
+        "a browser that shows the web page of a real server (half a minute to install)",
+    ),
     package("sqlite3", "a database on a mount that rests on locks"),
     package("tar", "unpacks a source tree on a mount"),
 ];

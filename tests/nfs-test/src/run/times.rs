@@ -34,6 +34,8 @@ const TYPICAL: &[(&str, u32)] = &[
     ("doctor-server", 6),
     ("doctor-ganesha", 5),
     ("doctor-nfsd", 14),
+    ("screens-top", 6),
+    ("screens-page", 4),
     ("commands-ganesha", 1),
     ("commands-nfsd", 6),
     ("client-files", 11),

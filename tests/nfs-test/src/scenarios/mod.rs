@@ -19,6 +19,7 @@ mod libnfs;
 mod power;
 mod rootless;
 mod rpcbind;
+mod screens;
 mod stall;
 mod v4_state;
 mod write_twice;
@@ -110,6 +111,18 @@ pub(crate) const TABLE: &[Scenario] = &[
         about: "the same on the Linux kernel's server, that syncs and that only says so (async)",
         needs: &[Need::Root, Need::Loop, Need::Tun, Need::KernelServer],
         run: doctor_server::nfsd,
+    },
+    Scenario {
+        name: "screens-top",
+        about: "penstock top in a terminal: figures under load, keys, a changed mode, a restart, every way out",
+        needs: &[Need::Tmux],
+        run: screens::top,
+    },
+    Scenario {
+        name: "screens-page",
+        about: "the web page of a server under load in Chromium: figures, hostile names, who may ask",
+        needs: &[Need::Chromium],
+        run: screens::page,
     },
     Scenario {
         name: "commands-ganesha",
