@@ -525,6 +525,13 @@ fn create_node(
 /// Set-user-ID and set-group-ID in a mode.
 const SET_ID: u32 = 0o6000;
 
+/// The mode that a new object is to have with the set-id bits that were asked for. Of the rest it keeps what the kernel
+/// made, since a default ACL may have left less than was asked for; what a call that was cut off left behind may have
+/// more. A directory's set-group-ID comes from the directory above it.
+const fn made_with(made: u32, asked: u32) -> u32 {
+    made & (asked | 0o2000) | asked & SET_ID
+}
+
 /// A change of owner takes set-user-ID and set-group-ID from a file: the mode is set again after it.
 fn loses_set_id(set: &SetAttributes, mode: u32) -> bool {
     mode & SET_ID != 0 && (set.uid.is_some() || set.gid.is_some())
@@ -632,9 +639,9 @@ fn finish_file(
         let _identity = Guard::enter(&directory.actor.creds)?;
         fs::truncate(fd.as_fd(), size)?;
     }
-    // Set again after the change of owner, as the kernel made it: a default ACL may have left less than was asked for.
+    // Set again after the change of owner.
     let mode = match rest.mode {
-        Some(asked) => Some(fs::statx(path.as_fd())?.permissions() | asked & SET_ID),
+        Some(asked) => Some(made_with(fs::statx(path.as_fd())?.permissions(), asked)),
         None => None,
     };
     let without_size = SetAttributes {
@@ -721,13 +728,11 @@ fn make_other(
     noted.made_it(fd.as_fd());
     let kind = stat.kind();
     // mkdir takes no set-user-ID and set-group-ID bits: those are set afterwards.
-    let set_id = match *node == NewNode::Directory {
-        true => directory_mode & SET_ID,
-        false if loses_set_id(set, file_mode) => file_mode & SET_ID,
-        false => 0,
+    let asked = match *node == NewNode::Directory {
+        true => Some(directory_mode).filter(|mode| mode & SET_ID != 0),
+        false => loses_set_id(set, file_mode).then_some(file_mode),
     };
-    // What the kernel made of the rest stays: a default ACL may have left less of it.
-    let mode = (set_id != 0).then_some(stat.permissions() | set_id);
+    let mode = asked.map(|asked| made_with(stat.permissions(), asked));
     let rest = SetAttributes {
         size: None,
         mode,
