@@ -30,6 +30,8 @@ use crate::host::wire::{block_on, mount, ok};
 /// Data of a file that waits in the page cache, and how it is written, in bytes.
 const DATA: u64 = 16 << 20;
 const WRITE: u64 = 1 << 20;
+/// Size of a file system, in MiB: the file of each round has its place, whatever of it outlives the cut.
+const MIB: u32 = 320;
 /// A size behind what was written, and one in its middle.
 const LONGER: u64 = DATA + 12_345;
 const SHORTER: u64 = DATA / 2 + 777;
@@ -74,9 +76,9 @@ pub(in super::super) fn attributes(context: &Context) -> Result<String> {
         Set::Acl(Acl::Create),
         Set::Acl(Acl::Open),
     ];
-    for (kind, mib) in [(FsKind::Xfs, 320), (FsKind::Ext4, 128)] {
+    for kind in [FsKind::Xfs, FsKind::Ext4] {
         let export = context.lab.dir.join(format!("{kind:?}"));
-        let mut file_system = LoopFs::new(kind, mib, &export)?;
+        let mut file_system = LoopFs::new(kind, MIB, &export)?;
         for (round, set) in changes.into_iter().enumerate() {
             // No client of an earlier round is waited for.
             let state = context.lab.dir.join(format!("state-{kind:?}-{round}"));
