@@ -91,7 +91,8 @@ pub const IN_FLIGHT_BESIDE_AWAITED_MAX: usize = IN_FLIGHT_PER_CONNECTION_MAX / 2
 /// ([`MEMORY_BYTES_PER_CALL_IN_FLIGHT`]); at the cap its sockets are not read.
 pub const IN_FLIGHT_PER_SHARD_MAX: usize = 8192;
 /// Bytes of the memory budget for each call that may run at once, on all shards together: 16 KiB. A call that waits
-/// takes about 5 KiB ([`CALL_IN_PROGRESS_BYTES_MAX`]) besides the budget. Each shard has places for
+/// takes about 5 KiB ([`CALL_IN_PROGRESS_BYTES_MAX`]) besides the budget, and up to 4 KiB more for the steps that are
+/// recorded of it. Each shard has places for
 /// [`IN_FLIGHT_PER_CONNECTION_MAX`] calls at least.
 pub const MEMORY_BYTES_PER_CALL_IN_FLIGHT: u64 = 16 << 10;
 /// What a call in progress keeps in mind while it waits, bytes, without the record it came in: all that is boxed at
