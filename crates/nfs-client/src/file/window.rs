@@ -4,8 +4,8 @@
 //! What has to be on its way for a pipe to be full is its throughput times its latency: the latency is
 //! what a transfer takes that does not wait behind others of ours. So a window
 //! - measures the latency while it is shallow: at its beginning, then every
-//!   [`WINDOW_LATENCY_EVERY`], and at once when the throughput has fallen to half, which says that something else
-//!   is true now;
+//!   [`WINDOW_LATENCY_EVERY`], and sooner when the throughput has fallen to half, which says that something else
+//!   is true now; never until [`LATENCIES_REST`] latencies have passed since it measured last;
 //! - takes the best throughput of its last rounds, so that a pause of the server, or of the reader,
 //!   costs nothing;
 //! - is [`GAIN`] times the product deep, and one more.
@@ -270,11 +270,13 @@ impl Window {
     /// It is time to measure the latency again.
     fn is_due(&self, now: Duration) -> bool {
         let open = matches!(self.phase, Phase::Open { .. }) && self.size.trial.is_none();
+        open && !self.fixed && period(now) != period(self.measured) && self.has_rested(now)
+    }
+
+    /// The last measurement is long enough ago that another costs little.
+    fn has_rested(&self, now: Duration) -> bool {
         let rest = now.saturating_sub(self.measured).as_secs_f64();
-        let latency = self.latency.unwrap_or(0.0);
-        open && !self.fixed
-            && period(now) != period(self.measured)
-            && rest >= latency * LATENCIES_REST
+        rest >= self.latency.unwrap_or(0.0) * LATENCIES_REST
     }
 
     /// A round has ended: measures it, and goes on.
@@ -311,7 +313,7 @@ impl Window {
                 self.depth = self.wanted(growing);
                 let best = self.throughput(false);
                 self.best = self.best.max(best);
-                if best < self.best / 2.0 && windows <= 1 {
+                if best < self.best / 2.0 && windows <= 1 && self.has_rested(now) {
                     self.measure(0, windows);
                 }
                 self.resize(windows);

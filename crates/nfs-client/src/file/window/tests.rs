@@ -435,6 +435,26 @@ fn times_that_do_not_pass_do_no_harm() {
     }
 }
 
+/// Each pause halves the throughput of some rounds; to measure the latency each time would cost more than it tells.
+#[test]
+fn a_server_that_often_stands_still_is_not_measured_all_the_time() {
+    let link = Link {
+        latency: 17_720,
+        mib: 1041,
+        stall: (124_972, 43_774),
+        ..Link::default()
+    };
+    let mut run = Run::new(Depth::Measured);
+    run.moves(&link, 4000);
+    let rate = run.moves(&link, 8000);
+    let (best, at) = best_fixed(&link, 8000);
+    let depth = run.depth();
+    assert!(
+        rate >= 0.9 * best,
+        "depth {depth}: {rate}, depth {at}: {best}"
+    );
+}
+
 proptest! {
     #[test]
     fn on_any_link_it_is_nearly_as_good_as_the_best_fixed_one(
