@@ -260,6 +260,17 @@ pub const COPY_BYTES_MAX: u64 = 64 << 20;
 pub const EXPIRIES_PER_OPERATION_MAX: usize = 3;
 /// Sessions that one connection is taken out of when it ends; those of more are told of it by nothing but silence.
 pub const ENDINGS_PER_CONNECTION_MAX: usize = 64;
+/// Ranges of which a client may have said something for one open (IO_ADVISE); with one more, the first is forgotten.
+pub const ADVISED_RANGES_PER_OPEN_MAX: usize = 8;
+/// Ranges of all opens together; what is said beyond is not followed. Some 100 bytes each.
+pub const ADVISED_RANGES_MAX: u64 = 64 << 10;
+/// Bytes that one WILLNEED has read into the page cache; of a longer range, the first.
+pub const ADVISED_BYTES_MAX: u64 = 8 << 20;
+/// Bytes that all WILLNEEDs together may be asking the kernel for; what is said beyond is not followed.
+pub const ADVISED_BYTES_UNDER_WAY_MAX: u64 = 64 << 20;
+/// How many of those ranges, and of those bytes, one host may have, as a multiple of what this leaves free: half of all
+/// where it is alone.
+pub const ADVISED_TIMES_FREE_MAX: u32 = 1;
 /// Files of which local programs have locked what clients wait for, that are looked at once a second; who waits in
 /// others asks again by itself.
 pub const WATCHED_FILES_MAX: usize = 256;

@@ -1,6 +1,7 @@
 //! Data that is already in memory, and flushing. Everything else goes through an engine.
 
 use std::io::IoSliceMut;
+use std::num::NonZero;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, IntoRawFd as _, OwnedFd};
 
 use rustix::io::{ReadWriteFlags, retry_on_intr};
@@ -108,6 +109,37 @@ pub fn syncfs(fd: BorrowedFd<'_>) -> Result<()> {
 /// `EBADF` for an `O_PATH` descriptor.
 pub fn drop_cached(file: BorrowedFd<'_>) -> Result<()> {
     rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed)
+}
+
+/// Asks the kernel to let go of what the page cache holds of `len` bytes from `offset` on, as [`drop_cached`] does of
+/// all. What lies beyond any file is nothing.
+///
+/// # Errors
+/// `EBADF` for an `O_PATH` descriptor.
+pub fn drop_cached_range(file: BorrowedFd<'_>, offset: u64, len: u64) -> Result<()> {
+    advise(file, (offset, len), rustix::fs::Advice::DontNeed)
+}
+
+/// Asks the kernel to begin to read `len` bytes from `offset` on into the page cache; posix_fadvise(2)
+/// `POSIX_FADV_WILLNEED`. Waits until it has begun, not for the bytes.
+///
+/// # Errors
+/// `EBADF` for an `O_PATH` descriptor.
+pub fn read_ahead(file: BorrowedFd<'_>, offset: u64, len: u64) -> Result<()> {
+    advise(file, (offset, len), rustix::fs::Advice::WillNeed)
+}
+
+fn advise(
+    file: BorrowedFd<'_>,
+    (offset, len): (u64, u64),
+    advice: rustix::fs::Advice,
+) -> Result<()> {
+    // To the kernel, no bytes are all bytes.
+    let len = len.min(i64::MAX.unsigned_abs().saturating_sub(offset));
+    match NonZero::new(len) {
+        None => Ok(()),
+        Some(len) => retry_on_intr(|| rustix::fs::fadvise(file, offset, Some(len), advice)),
+    }
 }
 
 /// What the page cache holds of a range, in pages; cachestat(2).

@@ -11,6 +11,7 @@
 
 mod access;
 mod acls;
+mod advise;
 mod again;
 pub(crate) mod ahead;
 mod attributes;
@@ -111,6 +112,8 @@ pub(crate) struct Vfs {
     pub(crate) read_shares: Shares,
     pub(crate) verifier: Arc<Verifier>,
     pub(crate) hints: Hints,
+    /// Who may have how much of what clients advise.
+    pub(crate) advice_shares: advise::AdviceShares,
     pub(crate) committer: Arc<Committer>,
     pub(crate) gates: Gates,
     pub(crate) ahead: Arc<Ahead>,
@@ -201,6 +204,7 @@ impl Vfs {
             table: OnceLock::new(),
             table_path: state_dir.join("handles.redb"),
             hints: Hints::new(),
+            advice_shares: advise::AdviceShares::default(),
             committer: Committer::new(pool.clone(), Arc::clone(&verifier), ring),
             gates: Gates::default(),
             ahead,

@@ -18,6 +18,7 @@ use nfs_io::{Creds, Errno};
 use nfs_state::FileState;
 use parking_lot::{Mutex, RwLock};
 
+use super::advise::Advice;
 use super::file_io::FileIo;
 use super::permits::Permits;
 use super::staging::Stages;
@@ -243,7 +244,7 @@ impl Object {
         self.opens.fetch_add(1, Ordering::Relaxed);
         Opened {
             object: Arc::clone(self),
-            hint: Mutex::default(),
+            advice: Mutex::default(),
         }
     }
 
@@ -262,7 +263,7 @@ impl Object {
 /// An object that a client has open. It holds no descriptor of its own.
 pub(crate) struct Opened {
     object: Arc<Object>,
-    hint: Mutex<Hint>,
+    pub(super) advice: Mutex<Advice>,
 }
 
 impl Opened {
@@ -270,14 +271,15 @@ impl Opened {
         &self.object
     }
 
-    /// What the client said last of the calls to come.
-    pub(crate) fn hint(&self) -> Hint {
-        *self.hint.lock()
+    /// What the client said last of the calls to come, of those at this place if there is one.
+    pub(crate) fn hint(&self, at: Option<u64>) -> Hint {
+        let advice = self.advice.lock();
+        at.map_or(advice.whole, |at| advice.at(at))
     }
 
     /// Keeps what the client says of the calls to come, for as long as it has the file open.
     pub(crate) fn advise(&self, hint: Hint) {
-        *self.hint.lock() = hint;
+        self.advice.lock().whole = hint;
     }
 }
 

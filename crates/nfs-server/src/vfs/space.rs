@@ -194,7 +194,7 @@ impl Vfs {
     }
 
     /// A descriptor for reading, of a file that the caller may read and of which nothing is staged.
-    async fn readable(self: &Arc<Self>, target: &Target) -> Result<Arc<OwnedFd>> {
+    pub(super) async fn readable(self: &Arc<Self>, target: &Target) -> Result<Arc<OwnedFd>> {
         must_be_regular(&target.object)?;
         self.settle(target.object.inode(), &WHOLE, Why::Read)
             .await?;

@@ -60,7 +60,9 @@ async fn read_data(
     args: &ReadArgs,
     out: &mut Vec<u8>,
 ) -> Result<usize> {
-    let target = compound.io_target(&args.stateid, Access::READ).await?;
+    let target = compound
+        .io_target_at(args.offset, &args.stateid, Access::READ)
+        .await?;
     let cx = compound.cx;
     // More than the largest READ is answered with that much: a short read is the protocol's own way to say so.
     let count = args.count.min(cx.vfs().io_bytes_max) as usize;
@@ -110,7 +112,9 @@ pub(super) async fn write(
 }
 
 async fn write_data(compound: &mut Compound<'_>, args: &WriteArgs<'_>) -> Result<WriteOk> {
-    let target = compound.io_target(&args.stateid, Access::WRITE).await?;
+    let target = compound
+        .io_target_at(args.offset, &args.stateid, Access::WRITE)
+        .await?;
     let cx = compound.cx;
     cx.meter(&target, len_of(&args.data));
     let payload = match args.data {

@@ -6,6 +6,7 @@
 //! before it are carried out (RFC 8881 §15.2).
 
 mod acl;
+mod advise;
 mod attributes;
 mod audited;
 mod callback;
@@ -439,7 +440,7 @@ async fn perform_of_42(compound: &mut Compound<'_>, op: &ArgOp<'_>, out: &mut Ve
         ArgOp::Clone(args) => space::clone(compound, args).await,
         ArgOp::Copy(args) => space::copy(compound, args, out).await,
         ArgOp::Deallocate(args) => space::deallocate(compound, args).await,
-        ArgOp::IoAdvise(args) => space::io_advise(compound, args, out).await,
+        ArgOp::IoAdvise(args) => advise::io_advise(compound, args, out).await,
         ArgOp::Getxattr(args) => xattr::getxattr(compound, args, out).await,
         ArgOp::Listxattrs(args) => xattr::listxattrs(compound, args, out).await,
         ArgOp::Removexattr(args) => xattr::removexattr(compound, args, out).await,

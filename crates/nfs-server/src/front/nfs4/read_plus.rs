@@ -60,7 +60,9 @@ async fn read_parts(
     args: &ReadArgs,
     out: &mut Vec<u8>,
 ) -> Result<u64> {
-    let target = compound.io_target(&args.stateid, Access::READ).await?;
+    let target = compound
+        .io_target_at(args.offset, &args.stateid, Access::READ)
+        .await?;
     let vfs = compound.cx.vfs();
     let count = args.count.min(vfs.io_bytes_max);
     // As many parts as fit into the reply beside all that was asked for.

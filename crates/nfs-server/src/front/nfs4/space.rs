@@ -1,18 +1,15 @@
-//! What NFSv4.2 has of a file's space: ALLOCATE, DEALLOCATE, SEEK, CLONE, COPY, and IO_ADVISE (RFC 7862 §15.1, §15.2,
-//! §15.4, §15.5, §15.11, §15.13).
+//! What NFSv4.2 has of a file's space: ALLOCATE, DEALLOCATE, SEEK, CLONE, COPY (RFC 7862 §15.1, §15.2, §15.4,
+//! §15.11, §15.13).
 
-use nfs_wire::nfs4::ops::IoAdviseType4;
 use nfs_wire::nfs4::ops::{
-    AllocateArgs, CloneArgs, CopyArgs, CopyOk, CopyRequirements4, DataContent4, IoAdviseArgs,
-    IoAdviseOk, SeekArgs, SeekOk, WriteResponse4,
+    AllocateArgs, CloneArgs, CopyArgs, CopyOk, CopyRequirements4, DataContent4, SeekArgs, SeekOk,
+    WriteResponse4,
 };
-use nfs_wire::nfs4::{Bitmap4, Nfsstat4, StableHow4, Stateid4, Verifier4};
+use nfs_wire::nfs4::{Nfsstat4, StableHow4, Stateid4, Verifier4};
 
 use super::compound::{Compound, Done, put};
 use super::data::regular_at;
 use super::status::status;
-use crate::exports::policy::{Hint, Io};
-use crate::limits;
 use crate::vfs::{Access, Content, Extent, Target};
 
 type Result<T> = core::result::Result<T, Nfsstat4>;
@@ -71,7 +68,7 @@ async fn both(
     regular_at(compound.saved()?)?;
     regular_at(compound.current()?)?;
     let from = compound
-        .io_target_at(compound.saved()?, source, Access::READ)
+        .io_target_of((compound.saved()?, None), source, Access::READ)
         .await?;
     let to = compound.io_target(target, Access::WRITE).await?;
     Ok((from, to))
@@ -118,43 +115,4 @@ pub(super) async fn copy(compound: &Compound<'_>, args: &CopyArgs<'_>, out: &mut
         },
     );
     Ok(())
-}
-
-/// What is said of the whole file is kept with the open and counts as the export's `hint` does, where no rule says
-/// something else: so it is followed where `auto` chooses the mode.
-pub(super) async fn io_advise(
-    compound: &Compound<'_>,
-    args: &IoAdviseArgs,
-    out: &mut Vec<u8>,
-) -> Done {
-    let target = regular_at(compound.current()?)?;
-    let open = compound.open_of(&args.stateid).await?;
-    let advised = advised(&args.hints).filter(|_| args.offset == 0 && args.count == 0);
-    let mut hints = Bitmap4::EMPTY;
-    if let (Some(open), Some((kind, hint))) = (open, advised) {
-        open.pin().advise(hint);
-        let bytes = u64::from(limits::IO_BYTES_PREFERRED);
-        if Io::ALL
-            .iter()
-            .any(|&io| target.choose(io, bytes).is_judged())
-        {
-            hints.insert(kind as u32);
-        }
-    }
-    put(out, &IoAdviseOk { hints });
-    Ok(())
-}
-
-/// What of several hints says most of how a file's bytes are to travel.
-fn advised(hints: &Bitmap4) -> Option<(IoAdviseType4, Hint)> {
-    const BY_WEIGHT: [(IoAdviseType4, Hint); 6] = [
-        (IoAdviseType4::Noreuse, Hint::NoReuse),
-        (IoAdviseType4::Dontneed, Hint::NoReuse),
-        (IoAdviseType4::Willneed, Hint::WillNeed),
-        (IoAdviseType4::Random, Hint::Random),
-        (IoAdviseType4::Sequential, Hint::Sequential),
-        (IoAdviseType4::Normal, Hint::Normal),
-    ];
-    let is_said = |(kind, _): &(IoAdviseType4, Hint)| hints.contains(*kind as u32);
-    BY_WEIGHT.into_iter().find(is_said)
 }

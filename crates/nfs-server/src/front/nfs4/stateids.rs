@@ -61,16 +61,31 @@ impl Compound<'_> {
     /// # Errors
     /// What the stateid, or a share reservation, says against it.
     pub(super) async fn io_target(&self, stateid: &Stateid4, access: Access) -> Result<Target> {
-        self.io_target_at(self.current()?, stateid, access).await
+        self.io_target_of((self.current()?, None), stateid, access)
+            .await
+    }
+
+    /// The same for a call that begins at this place of the file.
+    ///
+    /// # Errors
+    /// As [`Compound::io_target`].
+    pub(super) async fn io_target_at(
+        &self,
+        offset: u64,
+        stateid: &Stateid4,
+        access: Access,
+    ) -> Result<Target> {
+        self.io_target_of((self.current()?, Some(offset)), stateid, access)
+            .await
     }
 
     /// The same of another object than the current one.
     ///
     /// # Errors
     /// As [`Compound::io_target`].
-    pub(super) async fn io_target_at(
+    pub(super) async fn io_target_of(
         &self,
-        place: &Place,
+        (place, offset): (&Place, Option<u64>),
         stateid: &Stateid4,
         access: Access,
     ) -> Result<Target> {
@@ -90,7 +105,7 @@ impl Compound<'_> {
         };
         if let Some(open) = open {
             let asks = target.tree.export.io.now().uses_opens();
-            target.actor.open = open_as(&open, asks);
+            target.actor.open = open_as(&open, asks, offset);
         }
         Ok(target)
     }
@@ -158,9 +173,9 @@ impl Compound<'_> {
 type Open = OpenState<Opened>;
 
 /// What is told of an open to the export's I/O rules: what it is open for only where a rule `asks`.
-fn open_as(open: &Open, asks: bool) -> OpenAs {
+fn open_as(open: &Open, asks: bool, offset: Option<u64>) -> OpenAs {
     let mut told = OpenAs {
-        hint: open.pin().hint(),
+        hint: open.pin().hint(offset),
         ..OpenAs::default()
     };
     if asks {

@@ -208,7 +208,7 @@ impl Vfs {
     }
 
     /// The mode of READs of `bytes` that come now, as far as that is known.
-    pub(super) fn mode_of_reads(&self, target: &Target, bytes: u64) -> nfs_io::Mode {
+    pub(in crate::vfs) fn mode_of_reads(&self, target: &Target, bytes: u64) -> nfs_io::Mode {
         let choice = target.choose(Io::Read, bytes);
         let seen = target.object.io.auto.known().mode(Direction::Read);
         match seen {
