@@ -133,17 +133,15 @@ const fn set(attributes: &[Attribute]) -> Bitmap4 {
 
 /// The attributes that are served in a minor version, of a file system with ACLs or without.
 pub(super) fn supported(minor: MinorVersion, acls: bool) -> Bitmap4 {
+    const SERVED_BY_1: Bitmap4 = SERVED.minus(&set(&[
+        Attribute::CloneBlksize,
+        Attribute::ChangeAttrType,
+        Attribute::ModeUmask,
+        Attribute::XattrSupport,
+        Attribute::OpenArguments,
+    ]));
     let served = match minor {
-        MinorVersion::V0 | MinorVersion::V1 => {
-            let later = [
-                Attribute::CloneBlksize,
-                Attribute::ChangeAttrType,
-                Attribute::ModeUmask,
-                Attribute::XattrSupport,
-                Attribute::OpenArguments,
-            ];
-            SERVED.minus(&set(&later))
-        }
+        MinorVersion::V0 | MinorVersion::V1 => SERVED_BY_1,
         MinorVersion::V2 => SERVED,
     };
     if acls {
@@ -198,13 +196,13 @@ pub(super) async fn encode(
 /// # Errors
 /// NFS4ERR_INVAL for attributes that can only be set (RFC 8881 §18.7.3).
 pub(super) fn must_be_readable(minor: MinorVersion, asked: &Bitmap4) -> Result<()> {
-    let write_only = set(&[
-        Attribute::TimeAccessSet,
-        Attribute::TimeModifySet,
-        Attribute::ModeUmask,
-    ]);
-    let write_only = write_only.and(&Attribute::of_minor(minor));
-    if asked.and(&write_only).is_empty() {
+    const WRITE_ONLY_1: Bitmap4 = set(&[Attribute::TimeAccessSet, Attribute::TimeModifySet]);
+    const WRITE_ONLY: Bitmap4 = WRITE_ONLY_1.or(&Attribute::ModeUmask.bit());
+    let write_only = match minor {
+        MinorVersion::V0 | MinorVersion::V1 => &WRITE_ONLY_1,
+        MinorVersion::V2 => &WRITE_ONLY,
+    };
+    if asked.and(write_only).is_empty() {
         Ok(())
     } else {
         Err(Nfsstat4::Inval)

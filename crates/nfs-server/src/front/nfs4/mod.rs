@@ -214,16 +214,16 @@ async fn carry_out(
     results: &mut CompoundReply,
     reply: &mut Draft,
 ) {
+    let mut clock = Clock::start();
     let session = match (all.scan.sequence, outside(&all.scan, all.call.announced)) {
         (Some(sequence), _) => {
-            let began = Instant::now();
             let step = step(StepKind::Operation);
             step.note(Note::Operation(Opnum::Sequence.number(), 0));
             let begun = session::begin(cx, all, &sequence, results, reply);
             step.end();
             let counters = &cx.service.counters;
             let called = Called::V4(Opnum::Sequence);
-            let took = began.elapsed();
+            let took = clock.lap();
             counters.called(called, took);
             counters.no_export.record(&Ended {
                 called,
@@ -259,7 +259,11 @@ async fn carry_out(
     compound.holds_record = all.received.record.len() > limits::CALL_BYTES_WHOLE_MAX;
     for op in all.call.ops(all.minor).skip(passed) {
         let ended = match op {
-            Ok(op) => one(&mut compound, &op, results, reply).await,
+            Ok(op) => {
+                let ended = one(&mut compound, &op, results, reply).await;
+                count_one(&compound, op.opnum(), ended.err(), clock.lap());
+                ended
+            }
             Err(bad) => results.put_failure(reply.out(), bad.opnum(), bad.status()),
         };
         if ended.is_err() {
@@ -272,6 +276,23 @@ async fn carry_out(
         let kept = session.is_kept().then(|| reply.to_bytes());
         let kept = kept.as_deref().and_then(|bytes| bytes.get(all.begin..));
         session.finish(kept.unwrap_or_default());
+    }
+}
+
+/// Times a COMPOUND's operations: each from the end of the one before it, so that the clock is asked once for each.
+struct Clock(Instant);
+
+impl Clock {
+    fn start() -> Self {
+        Self(Instant::now())
+    }
+
+    /// How long it is since the start, or since this was asked last.
+    fn lap(&mut self) -> Duration {
+        let now = Instant::now();
+        let took = now.saturating_duration_since(self.0);
+        self.0 = now;
+        took
     }
 }
 
@@ -301,7 +322,6 @@ async fn one(
     results: &mut CompoundReply,
     reply: &mut Draft,
 ) -> Result<(), Nfsstat4> {
-    let began = Instant::now();
     let number = op.opnum().number();
     let step = step(StepKind::Operation);
     step.note(Note::Operation(number, 0));
@@ -311,7 +331,6 @@ async fn one(
         ended.err().unwrap_or(Nfsstat4::Ok) as u32,
     ));
     step.end();
-    count_one(compound, op.opnum(), ended.err(), began.elapsed());
     ended
 }
 
