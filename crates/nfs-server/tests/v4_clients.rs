@@ -9,6 +9,7 @@ use nfs_client::{Identity, Procedure, RawConnection};
 use nfs_server::exports::Versions;
 use nfs_wire::nfs4::ops::{
     BindConnToSessionArgs, ChannelDirFromClient4, CreateArgs, CreateSessionArgs, Createtype4,
+    RenewArgs, SequenceArgs,
 };
 use nfs_wire::nfs4::{
     ArgOp, Clientid4, Component4, CompoundArgs, CompoundRes, Nfsstat4, ResOp, Sessionid4, Tag,
@@ -98,6 +99,70 @@ fn a_call_is_carried_out_once_at_whatever_point_it_comes_again() {
         let late = raw(&client.nfs, 1, mkdir(), |res| res.status).await;
         assert_eq!(late, Nfsstat4::SeqMisordered);
         assert!(!made.exists());
+    });
+}
+
+/// A reply that is not kept is no reason to take another request for the one before it: who is told that its request
+/// was carried out must be able to rely on it.
+#[test]
+fn another_request_with_a_used_number_is_told_so_though_no_reply_is_kept() {
+    let served = serve();
+    block_on(async {
+        let mut client = Client::new(&served, 1, b"one").await;
+        let dir = client.root().await;
+        let mut next = || match client.sequence() {
+            ArgOp::Sequence(sequence) => ArgOp::Sequence(SequenceArgs {
+                cachethis: false,
+                ..sequence
+            }),
+            _ => unreachable!(),
+        };
+        let mkdir = |name| {
+            ArgOp::Create(CreateArgs {
+                objtype: Createtype4::Dir,
+                objname: Component4(name),
+                createattrs: NO_ATTRIBUTES,
+            })
+        };
+        let first = connect(served.addr, root()).await;
+        let somebody = connect(served.addr, Identity::sys(1000, 1000, &[])).await;
+        // SEQUENCE's own status, and the last one.
+        let statuses = |res: CompoundRes<'_>| {
+            let sequence = match &res.resarray[0] {
+                ResOp::Sequence(Ok(_)) => Nfsstat4::Ok,
+                ResOp::Sequence(Err(status)) => *status,
+                other => panic!("{other:?}"),
+            };
+            (sequence, res.status, res.resarray.len())
+        };
+        let ok = Nfsstat4::Ok;
+        let sequence = next();
+        let made = || vec![sequence.clone(), putfh(&dir), mkdir(b"d")];
+        let answer = raw(&first, 1, made(), statuses).await;
+        assert_eq!(answer, (ok, ok, 3));
+        let again = raw(&first, 1, made(), statuses).await;
+        assert_eq!(again, (ok, Nfsstat4::RetryUncachedRep, 2));
+        let none = (Nfsstat4::SeqFalseRetry, Nfsstat4::SeqFalseRetry, 1);
+        let other_name = vec![sequence.clone(), putfh(&dir), mkdir(b"e")];
+        let other_operations = vec![sequence.clone(), ArgOp::Putrootfh(())];
+        for other in [other_name, other_operations, vec![sequence.clone()]] {
+            assert_eq!(raw(&first, 1, other, statuses).await, none);
+        }
+        assert_eq!(raw(&somebody, 1, made(), statuses).await, none);
+        let names = std::fs::read_dir(served.path()).unwrap().count();
+        assert_eq!(names, 1, "only the first was carried out");
+
+        // What is no operation of NFSv4.1 stays that.
+        let gone = ArgOp::Renew(RenewArgs {
+            clientid: Clientid4 { id: 1 },
+        });
+        let sequence = next();
+        for _ in 0..2 {
+            let ops = vec![sequence.clone(), gone.clone()];
+            let answer = raw(&first, 1, ops, statuses).await;
+            assert_eq!(answer, (ok, Nfsstat4::Notsupp, 2));
+        }
+        assert_eq!(served.counter("nfs4_false_retries"), 4);
     });
 }
 

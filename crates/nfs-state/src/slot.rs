@@ -74,6 +74,10 @@ impl Default for Slot {
 impl Slot {
     /// Decides about a request with sequence `asked`. `room` is asked last, when the request would be accepted: what it
     /// refuses leaves the slot as it was.
+    ///
+    /// Another request with the sequence of the last one is [`Error::SeqFalseRetry`], whether a reply is kept or not. Where
+    /// none is, the RFC would let a server answer it as a repetition ([`Replay::Uncached`]), and some do. That would say
+    /// to its client that the request was carried out, which it was not (RFC 8881 §2.10.6.1.3, §2.10.6.1.3.1).
     pub(crate) fn begin(
         &mut self,
         asked: u32,

@@ -180,7 +180,8 @@ fn put_sequence(
 }
 
 /// Answers a request that came before and whose reply is not kept: SEQUENCE is answered anew, and the operation behind it
-/// says why there is no more (RFC 8881 §2.10.6.1.3).
+/// says why there is no more. One that cannot be an operation of this version says that instead, as it did the first
+/// time (RFC 8881 §2.10.6.1.3).
 fn again(
     cx: &Context,
     all: &All<'_>,
@@ -191,7 +192,8 @@ fn again(
     let sequence = put_sequence(cx, status, results, reply);
     let second = all.call.ops(all.minor).nth(1);
     if let (Ok(()), Some(second)) = (sequence, second) {
-        let opnum = second.map_or_else(|bad| bad.opnum(), |op| op.opnum());
+        let (opnum, why) =
+            second.map_or_else(|bad| (bad.opnum(), bad.status()), |op| (op.opnum(), why));
         let _ends_the_compound = results.put_failure(reply.out(), opnum, why);
     }
     results.finish(reply.first_mut());
