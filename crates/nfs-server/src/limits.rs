@@ -535,6 +535,8 @@ pub const CONTROL_ANSWER_SECONDS_MAX: u64 = 60;
 pub const STATE_DIRS_LISTED_MAX: usize = 1024;
 /// Rows of one answer about NFSv4's clients and what they hold; more are asked for with a further request.
 pub const CONTROL_HELD_ROWS_MAX: usize = 10_000;
+/// Objects of the open-file cache in one answer; more are asked for with a further request.
+pub const CONTROL_CACHE_ROWS_MAX: usize = 10_000;
 /// Names of clients that have not come back in a grace period, in one answer.
 pub const CONTROL_GRACE_NAMES_MAX: usize = 100;
 /// How often the end of a client, or of the grace period, is tried while requests are in its way, 20 ms apart.

@@ -1,5 +1,6 @@
 //! The server as a whole: started with everything it needs, run until told to stop.
 
+mod cache;
 mod ebb;
 mod held;
 mod hosts;
@@ -548,6 +549,7 @@ async fn sweep(vfs: Arc<Vfs>) {
         tokio::time::sleep(Duration::from_secs(limits::SWEEP_SECONDS)).await;
         let swept = Arc::clone(&vfs);
         let job = tokio::task::spawn_blocking(move || {
+            swept.files.set_clock();
             swept.close_quiet();
             swept.ahead.drop_old(Instant::now());
             swept.surroundings.look();

@@ -1,6 +1,7 @@
 //! `penstock ctl`: asks and tells a running server, through its control socket.
 
 mod audit;
+mod cache;
 mod clients;
 mod figures;
 mod held;
@@ -73,6 +74,11 @@ enum Action {
         /// Its id or its name, as `penstock ctl clients nfs4` shows them
         #[arg(value_name = "CLIENT")]
         client: String,
+    },
+    /// Show what is in the open-file cache, or drop a file from it
+    Cache {
+        #[command(subcommand)]
+        action: cache::Action,
     },
     /// Show the write verifier, or change it
     ///
@@ -148,6 +154,7 @@ impl Args {
                     held::run(&mut out, &directory, query)?;
                 }
             }
+            Action::Cache { action } => cache::run(&mut out, &directory, action.query())?,
             Action::Verifier { .. } => {
                 let VerifierStatus { verifier, changes } = ask(&directory, command)?;
                 writeln!(out, "{verifier}, changed {changes} times since the start")?;
@@ -189,6 +196,7 @@ impl Action {
                                --change --yes if that is wanted";
                 return Err(UsageError(message.to_owned()).into());
             }
+            Self::Cache { action } => Command::Cache(action.query()),
             Self::Verifier { change, .. } => Command::Verifier(VerifierOrder { change: *change }),
             Self::Reload => Command::Reload,
             Self::Drain => Command::Drain,

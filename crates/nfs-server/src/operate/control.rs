@@ -17,6 +17,7 @@
 //! number and in time without a word ([`crate::limits`], `CONTROL_*`). What is asked for is done by
 //! the [`Controls`] that the server hands in, on a thread that may block.
 
+mod cache;
 mod client;
 mod follow;
 mod held;
@@ -35,6 +36,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 
+pub use cache::{CacheAnswer, CacheDropped, CachePage, CacheQuery, CacheRow, CacheTarget};
 pub use client::{ControlError, follow, follow_audit, follow_calls, request};
 pub use held::{
     Expired, GraceReport, HeldAnswer, HeldQuery, Listed, LockRow, Nfs4ClientStatus, OpenRow, Page,
@@ -107,6 +109,8 @@ pub struct Controls {
     pub disconnect: Ask<String, usize>,
     /// Tells what NFSv4's clients hold, and ends it.
     pub held: Ask<HeldQuery, HeldAnswer>,
+    /// Shows the open-file cache, and drops files from it.
+    pub cache: Ask<CacheQuery, CacheAnswer>,
     /// Tells the write verifier, and changes it.
     pub verifier: Ask<VerifierOrder, VerifierStatus>,
     /// Reads the configuration again and says what changed.
@@ -323,6 +327,7 @@ fn answer(command: Command, controls: &Controls, asker: Asker) -> String {
         Command::Unblock(net) => either((controls.unblock)(&net, asker)),
         Command::Disconnect(peer) => either((controls.disconnect)(&peer, asker)),
         Command::Held(query) => either((controls.held)(&query, asker)),
+        Command::Cache(query) => either((controls.cache)(&query, asker)),
         Command::Verifier(order) => either((controls.verifier)(&order, asker)),
         Command::Reload => match (controls.reload)() {
             Ok(report) => success(&report),

@@ -198,7 +198,7 @@ impl Server {
     }
 
     /// The path of an object as clients see it, or its handle.
-    fn shown(&self, object: &Object) -> String {
+    pub(super) fn shown(&self, object: &Object) -> String {
         match self.service.vfs.exported_path(object) {
             Some(path) => escaped(&path),
             None => {

@@ -57,7 +57,10 @@ impl Server {
 
 /// The export called `name`: the path that clients mount or, if none has that, its directory. Without a
 /// name the only one there is.
-fn find<'t>(table: &'t ExportTable, name: Option<&str>) -> Result<&'t Arc<Export>, String> {
+pub(super) fn find<'t>(
+    table: &'t ExportTable,
+    name: Option<&str>,
+) -> Result<&'t Arc<Export>, String> {
     let exports = table.exports();
     let listed = || {
         let pseudos: Vec<&str> = exports

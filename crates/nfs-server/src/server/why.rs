@@ -91,9 +91,22 @@ impl Server {
         Ok(why)
     }
 
-    /// Finds the file: by its path on this host in the innermost export that holds it or, if there is none,
-    /// by the path that clients see.
     fn look(&self, file: &str, io: Io) -> Result<(Arc<Tree>, FileFacts), String> {
+        self.find_file(file, |tree, below| {
+            self.service.vfs.file_facts(tree, below, io)
+        })
+    }
+
+    /// Finds a file, and does with it what `look` does: by its path on this host in the innermost export that holds it
+    /// or, if there is none, by the path that clients see. `look` is given the export and the path below its root.
+    ///
+    /// # Errors
+    /// The sentence to show: what is wrong with the path, or what `look` answered.
+    pub(super) fn find_file<T>(
+        &self,
+        file: &str,
+        look: impl Fn(&Tree, &[u8]) -> crate::vfs::Result<T>,
+    ) -> Result<(Arc<Tree>, T), String> {
         let trees = self.service.vfs.trees.load_full();
         let path = Path::new(file);
         if file.split('/').any(|name| name == "..") {
@@ -115,8 +128,8 @@ impl Server {
         }
         let mut refusal = None;
         for (tree, below) in places {
-            match self.service.vfs.file_facts(tree, &below, io) {
-                Ok(facts) => return Ok((Arc::clone(tree), facts)),
+            match look(tree, &below) {
+                Ok(found) => return Ok((Arc::clone(tree), found)),
                 Err(error) => {
                     refusal.get_or_insert_with(|| {
                         let pseudo = &tree.export.pseudo;

@@ -105,6 +105,7 @@ impl Object {
         slots: &FdBudget,
         writers: &Writers,
     ) {
+        self.io.is_open_now();
         let mut writing = self.io.write.lock();
         writing.used = true;
         let slot = || slots.take();
@@ -155,6 +156,12 @@ impl Object {
             }
         };
         Some(work(file))
+    }
+
+    /// Whether the file is open for writing now. No use of it; `true` while somebody is about to open it.
+    pub(super) fn has_write_fd(&self) -> bool {
+        let writing = self.io.write.try_lock();
+        writing.is_none_or(|writing| writing.open.is_some())
     }
 
     /// Whether a call uses the descriptor for writing now, or it is being opened.

@@ -15,7 +15,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::vfs::fh::Handle;
@@ -40,6 +40,7 @@ pub(crate) struct FileCache {
     inodes: Box<[RwLock<Inodes>; STRIPES]>,
     hasher: RandomState,
     budget: FdBudget,
+    clock: Clock,
     /// The number of the stripe in which room is looked for next.
     turn: AtomicUsize,
     /// When the operator was last told that the budget is used up.
@@ -50,6 +51,13 @@ pub(crate) struct FileCache {
 }
 
 type Inodes = HashMap<InodeId, Arc<Object>>;
+
+/// The seconds since the cache was made, for those who use an object and have no time to ask for it.
+struct Clock {
+    start: Instant,
+    /// What it was when somebody looked last.
+    second: AtomicU32,
+}
 
 #[derive(Default)]
 struct Stripe {
@@ -143,6 +151,10 @@ impl FileCache {
                 used: Arc::default(),
                 max: fds_max,
             },
+            clock: Clock {
+                start: Instant::now(),
+                second: AtomicU32::new(0),
+            },
             turn: AtomicUsize::new(0),
             said_full: Mutex::default(),
             hits: AtomicU64::new(0),
@@ -156,7 +168,7 @@ impl FileCache {
         let found = self.glimpse(handle);
         match &found {
             Some(object) => {
-                object.touch();
+                object.touch(self.clock.second.load(Ordering::Relaxed));
                 self.hits.fetch_add(1, Ordering::Relaxed);
             }
             None => {
@@ -175,12 +187,44 @@ impl FileCache {
 
     /// The object of an inode, if it is here.
     pub(crate) fn by_inode(&self, id: InodeId) -> Option<Arc<Object>> {
-        let found = self.inode_stripe(&id).read().get(&id).cloned();
-        let found = found.filter(|object| !object.mount.is_retired());
+        let found = self.glimpse_inode(id);
         if let Some(object) = &found {
-            object.touch();
+            object.touch(self.clock.second.load(Ordering::Relaxed));
         }
         found
+    }
+
+    /// The object of an inode, if it is here. No use of it.
+    pub(crate) fn glimpse_inode(&self, id: InodeId) -> Option<Arc<Object>> {
+        let found = self.inode_stripe(&id).read().get(&id).cloned();
+        found.filter(|object| !object.mount.is_retired())
+    }
+
+    /// Sets the clock by which objects note when they were used, and says what second it is since the cache was made.
+    pub(crate) fn set_clock(&self) -> u32 {
+        let second = u32::try_from(self.clock.start.elapsed().as_secs()).unwrap_or(u32::MAX);
+        self.clock.second.store(second, Ordering::Relaxed);
+        second
+    }
+
+    /// Calls `look` with every object, in no order. Whoever wants to put one in or take one out of the part that is
+    /// looked at waits meanwhile, so `look` may not.
+    pub(crate) fn for_each(&self, mut look: impl FnMut(&Arc<Object>)) {
+        for stripe in self.stripes.iter() {
+            for placed in stripe.read().objects.values() {
+                look(&placed.object);
+            }
+        }
+    }
+
+    /// Takes an object out if nobody holds it but the cache and the caller, and nothing is left to be done for it.
+    pub(crate) fn take_out(&self, object: Arc<Object>) -> Option<Arc<Object>> {
+        let mut stripe = self.stripe(&object.handle).write();
+        let present = stripe.objects.get(&object.handle);
+        if object.is_root() || !present.is_some_and(|it| Arc::ptr_eq(&it.object, &object)) {
+            return None;
+        }
+        self.take_unused(&mut stripe, object)
     }
 
     /// Puts an object in, unless its inode or handle is here already: then the one that is here is returned.
@@ -188,6 +232,7 @@ impl FileCache {
     pub(crate) fn insert(&self, object: Object, leaving: &mut Leaving) -> Arc<Object> {
         let id = object.inode_id();
         let handle = object.handle;
+        object.used_in(self.clock.second.load(Ordering::Relaxed));
         let object = Arc::new(object);
         {
             let mut inodes = self.inode_stripe(&id).write();

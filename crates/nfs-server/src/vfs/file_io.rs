@@ -2,7 +2,7 @@
 //! what of it is not on stable storage yet.
 
 use std::os::fd::OwnedFd;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use nfs_io::fs::{self, OFlags};
@@ -25,6 +25,8 @@ pub(super) struct FileIo {
     pub(super) write: Mutex<Writing>,
     pub(super) direct_read: Mutex<Option<Open>>,
     pub(super) direct_write: Mutex<Option<Open>>,
+    /// One of these was opened since the object is in the cache.
+    was_open: AtomicBool,
     /// Ways of moving bytes that the file did not take.
     pub(super) refusals: Refusals,
     /// What its calls were like, where that decides how they are moved.
@@ -60,15 +62,28 @@ impl Open {
 }
 
 impl FileIo {
-    /// Lets go of descriptors that nobody uses and that are only there to be found open.
-    pub(crate) fn close_spare(&self) {
+    /// Lets go of descriptors that nobody uses and that are only there to be found open. Says how many they were.
+    pub(crate) fn close_spare(&self) -> usize {
+        let mut closed = 0;
         for place in [&self.read, &self.direct_read] {
             let spare = place
                 .try_lock()
                 .and_then(|mut open| open.take_if(|open| open.is_unused()));
+            closed += usize::from(spare.is_some());
             // Closed outside the lock.
             drop(spare);
         }
+        closed
+    }
+
+    /// Whether the file was open for reading or writing at some time since the object is in the cache.
+    pub(super) fn was_open(&self) -> bool {
+        self.was_open.load(Ordering::Relaxed)
+    }
+
+    /// The file is open for reading or writing.
+    pub(super) fn is_open_now(&self) {
+        self.was_open.store(true, Ordering::Relaxed);
     }
 
     /// The file was truncated from a length to another.
@@ -129,6 +144,15 @@ impl Object {
         place.try_lock()?.as_ref().map(|open| Arc::clone(&open.fd))
     }
 
+    /// Whether the file is open for direct I/O now; `true` while somebody is about to open it.
+    pub(super) fn has_direct_fd(&self, io: Io) -> bool {
+        let place = match io {
+            Io::Read => &self.io.direct_read,
+            Io::Write => &self.io.direct_write,
+        };
+        place.try_lock().is_none_or(|open| open.is_some())
+    }
+
     /// The descriptor in `place`, opened if there is none.
     pub(super) fn open(
         &self,
@@ -152,6 +176,7 @@ impl Object {
         };
         // O_NONBLOCK: a lease held by a local process answers EWOULDBLOCK instead of stalling.
         let fd = fs::reopen(self.path(), access | kind_flags | OFlags::NONBLOCK)?;
+        self.io.is_open_now();
         let fd = Arc::new(fd);
         *place = Some(Open {
             fd: Arc::clone(&fd),

@@ -6,7 +6,7 @@
 //! remember permission checks, tied to the ctime they were made at.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -68,6 +68,10 @@ pub(crate) struct Object {
     opens: AtomicU32,
     /// The object was used since the clock's hand last passed it.
     pub(crate) used: AtomicBool,
+    /// How often it was found by its handle or its inode since it came into the cache.
+    uses: AtomicU64,
+    /// The second of the cache's clock in which it was last found.
+    used_at: AtomicU32,
     /// Somebody is about to put the object on stable storage so that it may leave the cache.
     pub(crate) cleaning: AtomicBool,
 }
@@ -101,6 +105,8 @@ impl Object {
             host_lock: HostLock::default(),
             opens: AtomicU32::new(0),
             used: AtomicBool::new(true),
+            uses: AtomicU64::new(0),
+            used_at: AtomicU32::new(0),
             cleaning: AtomicBool::new(false),
         }
     }
@@ -250,13 +256,34 @@ impl Object {
 
     /// Whether a client has it open.
     pub(super) fn is_open(&self) -> bool {
-        self.opens.load(Ordering::Relaxed) > 0
+        self.opens() > 0
     }
 
-    pub(crate) fn touch(&self) {
+    /// How many times NFSv4's clients have it open.
+    pub(super) fn opens(&self) -> u32 {
+        self.opens.load(Ordering::Relaxed)
+    }
+
+    /// Notes that the object was found, in this second of the cache's clock.
+    pub(crate) fn touch(&self, second: u32) {
         if !self.used.load(Ordering::Relaxed) {
             self.used.store(true, Ordering::Relaxed);
         }
+        self.uses.fetch_add(1, Ordering::Relaxed);
+        self.used_in(second);
+    }
+
+    /// Notes that the object was used in this second of the cache's clock.
+    pub(crate) fn used_in(&self, second: u32) {
+        if self.used_at.load(Ordering::Relaxed) != second {
+            self.used_at.store(second, Ordering::Relaxed);
+        }
+    }
+
+    /// How often it was found in the cache, and the second of the cache's clock in which it was last used.
+    pub(super) fn uses(&self) -> (u64, u32) {
+        let second = self.used_at.load(Ordering::Relaxed);
+        (self.uses.load(Ordering::Relaxed), second)
     }
 }
 

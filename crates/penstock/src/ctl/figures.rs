@@ -152,7 +152,7 @@ fn moved_as(moved: &BTreeMap<String, u64>) -> String {
 
 /// A number of bytes in the largest unit that leaves at least one, with one decimal: the exact ones
 /// are in the JSON.
-fn bytes(count: u64) -> String {
+pub(super) fn bytes(count: u64) -> String {
     let units = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let unit = (63 - count.max(1).leading_zeros()) / 10;
     match units.get((unit as usize).wrapping_sub(1)) {

@@ -272,7 +272,8 @@ fn controls(
         for_disconnect,
         for_held,
         for_verifier,
-    ] = [(); 5].map(|()| Arc::clone(server));
+        for_cache,
+    ] = [(); 6].map(|()| Arc::clone(server));
     let (reloader, drain) = (Arc::clone(reloader), Arc::clone(drain));
     Controls {
         status: Box::new(move || for_status.status()),
@@ -283,6 +284,7 @@ fn controls(
         unblock: Box::new(move |net, asker| for_unblock.unblock(net, asker)),
         disconnect: Box::new(move |peer, asker| for_disconnect.disconnect(peer, asker)),
         held: Box::new(move |query, asker| for_held.held(query, asker)),
+        cache: Box::new(move |query, asker| for_cache.file_cache(query, asker)),
         verifier: Box::new(move |order, asker| Ok(for_verifier.verifier(*order, asker))),
         reload: Box::new(move || reloader.reload()),
         drain: Box::new(move || drain.notify_one()),

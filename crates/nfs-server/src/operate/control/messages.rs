@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::{BlockOrder, BlockStatus, HeldQuery, IoOrder, IoQuery, WhyQuery};
+use super::{BlockOrder, BlockStatus, CacheQuery, HeldQuery, IoOrder, IoQuery, WhyQuery};
 use crate::exports::config::{
     Access, Allowance, Audited, Durability, LogLevel, SquashKind, from_word, word_of,
 };
@@ -53,6 +53,8 @@ pub enum Command {
     Disconnect(String),
     /// Asks or tells about what NFSv4's clients hold; see [`HeldQuery`].
     Held(HeldQuery),
+    /// Asks what the open-file cache has, or drops a file from it; see [`CacheQuery`].
+    Cache(CacheQuery),
     /// Asks for the write verifier, or has it changed; a [`VerifierStatus`].
     Verifier(VerifierOrder),
     /// Reads the configuration again; [`crate::exports::reload::ReloadReport`].
@@ -106,6 +108,7 @@ impl Command {
                 | HeldQuery::Opens(_)
                 | HeldQuery::Locks(_),
             )
+            | Self::Cache(_)
             | Self::Verifier(VerifierOrder { change: true })
             | Self::Reload
             | Self::Drain

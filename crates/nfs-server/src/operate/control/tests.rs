@@ -66,6 +66,13 @@ fn controls(told: &Told) -> Controls {
                 ..GraceReport::default()
             })),
         }),
+        cache: Box::new(|query, asker| match query {
+            CacheQuery::List(page) => Ok(CacheAnswer::Listed(Listed {
+                total: page.skip + 1,
+                rows: vec![CacheRow::default()],
+            })),
+            CacheQuery::Drop { target, .. } => Err(format!("{target:?} by {asker}")),
+        }),
         verifier: Box::new(|order, _| {
             Ok(VerifierStatus {
                 verifier: "00ff".to_owned(),
@@ -512,6 +519,11 @@ fn all_commands() -> Vec<Command> {
         held(HeldQuery::Opens(Page::default())),
         held(HeldQuery::Locks(Page::default())),
         held(HeldQuery::Expire(text())),
+        Command::Cache(CacheQuery::List(CachePage::default())),
+        Command::Cache(CacheQuery::Drop {
+            target: CacheTarget::Path(text()),
+            pages: false,
+        }),
         Command::Verifier(VerifierOrder { change: false }),
         Command::Verifier(VerifierOrder { change: true }),
         Command::Reload,
@@ -557,7 +569,7 @@ async fn the_status_socket_shows_and_changes_nothing() {
                 other => panic!("{command:?}: {other:?}"),
             }
         }
-        assert_eq!((shown, refused), (10, 19));
+        assert_eq!((shown, refused), (10, 21));
     })
     .await;
     let told: Vec<String> = told.lock().unwrap().clone();
