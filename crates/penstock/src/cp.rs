@@ -8,8 +8,6 @@ use std::process::ExitCode;
 
 use nfs_client::transfer;
 
-use crate::exit::UsageError;
-
 pub(crate) use self::options::Args;
 pub(crate) use self::options::local_mode;
 pub(crate) use self::run::{Doing, Run};
@@ -17,9 +15,7 @@ pub(crate) use self::run::{Doing, Run};
 impl Args {
     /// Runs the copy that the arguments ask for, and reports it.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        if self.places.len() < 2 {
-            return Err(UsageError("give a source and a destination".to_owned()).into());
-        }
+        let places = self.all_places()?;
         let options = self.options();
         let run = Run {
             common: &self.common,
@@ -27,6 +23,9 @@ impl Args {
             windows: &self.windows,
             limit: self.limit,
             json: self.json,
+            standard_streams: true,
+            asks: self.interactive,
+            shows_progress: self.has_terminal_to_itself(),
             verbose: self.verbose,
             tells_totals: self.tells_totals(),
             doing: match self.dry_run {
@@ -35,7 +34,7 @@ impl Args {
             },
             again: self.again(),
         };
-        run.run(&self.places, async |mut places, watch| {
+        run.run(&places, async |mut places, watch| {
             // There are two at least.
             let destination = places.pop().unwrap_or_else(|| transfer::Place::local("."));
             transfer::copy(&places, &destination, &options, watch).await

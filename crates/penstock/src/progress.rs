@@ -136,8 +136,9 @@ impl Progress {
             message::info(&text);
             self.due = now + every;
         }
-        if figures.walked != self.is_closed {
-            self.is_closed = figures.walked;
+        let is_closed = has_end(figures);
+        if is_closed != self.is_closed {
+            self.is_closed = is_closed;
             let style = if self.is_closed {
                 &self.closed
             } else {
@@ -145,7 +146,7 @@ impl Progress {
             };
             self.bar.set_style(style.clone());
         }
-        if figures.walked {
+        if is_closed {
             self.bar
                 .set_length(figures.bytes_found.max(figures.bytes_done));
         }
@@ -157,6 +158,11 @@ impl Progress {
     pub(crate) fn clear(&self) {
         self.bar.finish_and_clear();
     }
+}
+
+/// Whether it is known how many bytes there are: all was found, and none of it ends when somebody else says so.
+fn has_end(figures: &Figures) -> bool {
+    figures.walked && figures.streams == 0
 }
 
 /// The text of the line: what is done, and how fast; or who does not answer.
@@ -181,7 +187,7 @@ fn text(
     }
     let done = bytes_text(figures.bytes_done);
     let total = figures.bytes_found.max(figures.bytes_done);
-    parts.push(match figures.walked {
+    parts.push(match has_end(figures) {
         true => format!("{done} of {}", bytes_text(total)),
         false => done,
     });
@@ -192,13 +198,13 @@ fn text(
     }
     let rate = rate.unwrap_or(0.0);
     parts.push(format!("{}/s", bytes_text(whole(rate))));
-    if figures.walked && rate >= 1.0 {
+    if has_end(figures) && rate >= 1.0 {
         let left = (total - figures.bytes_done) as f64 / rate;
         parts.push(format!(
             "{} left",
             HumanDuration(Duration::from_secs(whole(left)))
         ));
-    } else if !figures.walked {
+    } else if !has_end(figures) {
         parts.push(HumanDuration(elapsed).to_string());
     }
     parts.join("  ")

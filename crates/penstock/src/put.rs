@@ -11,6 +11,7 @@ use bytes::Bytes;
 use nfs_client::limits::{LOCAL_MEMORY_BYTES, LOCAL_PIECES_MAX};
 use nfs_client::nfs3::{CreateHow, Nfsstat3, Sattr3};
 use nfs_client::rate::Limit;
+use nfs_client::transfer::read_piece;
 use nfs_client::{Client, NfsUrl};
 use nfs_io::budget::Budget;
 use nfs_io::buffer::BufferPool;
@@ -205,7 +206,7 @@ fn standard_input() -> std::io::Result<mpsc::Receiver<std::io::Result<Bytes>>> {
     // Not one of the runtime's threads: it may hang in read(2) when the command ends.
     std::thread::spawn(move || {
         loop {
-            let piece = read_piece(&mut input, &pool);
+            let piece = read_piece(&mut input, READ_BYTES, true, &pool);
             if piece.as_ref().is_ok_and(Bytes::is_empty) {
                 return;
             }
@@ -216,32 +217,4 @@ fn standard_input() -> std::io::Result<mpsc::Receiver<std::io::Result<Bytes>>> {
         }
     });
     Ok(receiver)
-}
-
-/// The next piece, full unless the input ends; its memory comes back when it is on stable storage.
-fn read_piece(input: &mut impl std::io::Read, pool: &BufferPool) -> std::io::Result<Bytes> {
-    let Some(mut piece) = pool.try_take(READ_BYTES) else {
-        let mut plain = vec![0; READ_BYTES];
-        let have = fill(input, &mut plain)?;
-        plain.truncate(have);
-        return Ok(plain.into());
-    };
-    let have = fill(input, &mut piece)?;
-    piece.truncate(have);
-    Ok(Bytes::from_owner(piece))
-}
-
-fn fill(input: &mut impl std::io::Read, piece: &mut [u8]) -> std::io::Result<usize> {
-    let mut have = 0;
-    while let Some(rest) = piece.get_mut(have..)
-        && !rest.is_empty()
-    {
-        match input.read(rest) {
-            Ok(0) => break,
-            Ok(count) => have += count,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(have)
 }

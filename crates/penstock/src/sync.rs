@@ -171,6 +171,9 @@ impl Args {
             windows: &self.windows,
             limit: self.limit,
             json: self.json,
+            standard_streams: false,
+            asks: false,
+            shows_progress: !self.json,
             verbose: self.verbose,
             tells_totals: !self.common.quiet && (tells || std::io::stderr().is_terminal()),
             doing: match (self.check, self.dry_run) {

@@ -1,6 +1,7 @@
 //! The bytes of one file, from either side to either side, in order.
 
 use std::collections::VecDeque;
+use std::fs::File as LocalFile;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use super::disk::Disk;
 use super::error::TransferError;
 use super::piece::Piece;
 use super::place::Location;
+use super::stream;
 use super::threads::{blocking, joined};
 use super::watch::Watch;
 use crate::file::{File, ReadStream};
@@ -56,9 +58,17 @@ impl Reader {
         how: LocalRead,
         pool: &BufferPool,
     ) -> Self {
-        let (sender, pieces) = mpsc::channel(LOCAL_PIECES_MAX);
         let pool = pool.clone();
-        let thread = tokio::task::spawn_blocking(move || read_pieces(&file, how, &pool, &sender));
+        Self::thread(place, move |sender| read_pieces(&file, how, &pool, &sender))
+    }
+
+    /// What `read` sends, on a thread that may block; it returns the file's length.
+    pub(super) fn thread(
+        place: Location,
+        read: impl FnOnce(mpsc::Sender<Piece>) -> io::Result<u64> + Send + 'static,
+    ) -> Self {
+        let (sender, pieces) = mpsc::channel(LOCAL_PIECES_MAX);
+        let thread = tokio::task::spawn_blocking(move || read(sender));
         Self::Local {
             pieces,
             thread: Some(thread),
@@ -205,9 +215,21 @@ pub(super) enum Order {
 
 impl Writer {
     pub(super) fn local(file: Arc<Disk>, place: Location, pool: &BufferPool) -> Self {
-        let (orders, queue) = mpsc::channel(LOCAL_PIECES_MAX);
         let pool = pool.clone();
-        let thread = tokio::task::spawn_blocking(move || write_pieces(&file, queue, &pool));
+        Self::thread(place, move |queue| write_pieces(&file, queue, &pool))
+    }
+
+    /// The stream `sink` of this host.
+    pub(super) fn stream(sink: Arc<LocalFile>, place: Location) -> Self {
+        Self::thread(place, move |queue| stream::write_all(&sink, queue))
+    }
+
+    fn thread(
+        place: Location,
+        write: impl FnOnce(mpsc::Receiver<Order>) -> io::Result<()> + Send + 'static,
+    ) -> Self {
+        let (orders, queue) = mpsc::channel(LOCAL_PIECES_MAX);
+        let thread = tokio::task::spawn_blocking(move || write(queue));
         Self::Local {
             orders: Some(orders),
             thread: Some(thread),
@@ -380,7 +402,12 @@ pub(super) async fn pump(
         if watch.is_stopped() {
             return Ok(Pumped::Stopped { at });
         }
-        let Some(piece) = reader.next().await? else {
+        // A stream may bring nothing for long.
+        let next = tokio::select! {
+            next = reader.next() => next?,
+            () = watch.stop_asked() => return Ok(Pumped::Stopped { at }),
+        };
+        let Some(piece) = next else {
             break;
         };
         let end = piece.end();

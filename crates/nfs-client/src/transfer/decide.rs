@@ -39,7 +39,8 @@ pub(super) fn onto(
         Existing::ReplaceOlder if there.mtime >= source.mtime => {
             return Onto::Leave(What::NotOlder);
         }
-        Existing::Replace | Existing::ReplaceOlder | Existing::Resume => {}
+        // Who is asked was asked before.
+        Existing::Replace | Existing::Ask | Existing::ReplaceOlder | Existing::Resume => {}
     }
     match there.ftype {
         Ftype3::Reg => {}

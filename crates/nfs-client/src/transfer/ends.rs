@@ -13,7 +13,8 @@ use super::item::Item;
 use super::job::Destination;
 use super::local;
 use super::options::{Follow, Options};
-use super::place::{Location, Place, Remote};
+use super::place::{Location, Open, Place, Remote};
+use super::stream::{Stream, is_stream};
 use super::threads::blocking;
 use crate::client::Client;
 use crate::error::ClientError;
@@ -25,6 +26,8 @@ use crate::url::NfsUrl;
 pub(super) struct Start {
     pub(super) dir: Dir,
     pub(super) item: Item,
+    /// How it is reached if it is no file but a stream.
+    pub(super) stream: Option<Stream>,
     /// It was named as `.`, `..` or `/`: it has no name to take along, only what it holds.
     pub(super) nameless: bool,
 }
@@ -36,6 +39,16 @@ pub(super) enum End {
     Into(Box<Dir>),
     /// To this name; of a directory that is there, what the source holds goes into it.
     Onto(Box<Named>),
+    /// Through this stream.
+    Stream(Box<Sink>),
+}
+
+/// A destination that takes bytes in order.
+#[derive(Clone, Debug)]
+pub(super) struct Sink {
+    dir: Dir,
+    name: Vec<u8>,
+    stream: Stream,
 }
 
 /// A name in a directory.
@@ -85,12 +98,16 @@ pub(super) async fn start(place: &Place, options: &Options) -> Result<Start, Tra
                 local::look_up(fd, name, follow)
             });
             let item = item.await?;
+            // With -r, what is no file is made anew, as it is below the places named.
+            let is_stream = !options.recursive && is_stream(item.attributes.ftype);
             Ok(Start {
                 item,
+                stream: is_stream.then_some(Stream::Named),
                 dir,
                 nameless,
             })
         }
+        Place::Open(open) => start_of_open(open),
         Place::Remote(remote) => {
             let Remote { client, path, url } = &**remote;
             let node = match follow {
@@ -113,6 +130,7 @@ pub(super) async fn start(place: &Place, options: &Options) -> Result<Start, Tra
             Ok(Start {
                 dir,
                 item,
+                stream: None,
                 nameless,
             })
         }
@@ -138,6 +156,37 @@ fn remote_dir(client: &Client, url: &NfsUrl, nameless: bool) -> Dir {
             false => location.parent(),
         },
     }
+}
+
+/// A source that is open already.
+fn start_of_open(open: &Open) -> Result<Start, TransferError> {
+    let (dir, name) = beside(open);
+    let place = Location::Local(open.name.clone());
+    let attributes = local::attributes_of(&open.fd);
+    let item = Item {
+        name,
+        attributes: attributes.map_err(|error| TransferError::local(&place, "stat", error))?,
+        handle: None,
+        follow: true,
+        times_cut: false,
+    };
+    Ok(Start {
+        dir,
+        item,
+        stream: Some(Stream::Open(open.fd.clone())),
+        nameless: false,
+    })
+}
+
+/// What an open descriptor is called, as a directory and a name: the directory is never looked into.
+fn beside(open: &Open) -> (Dir, Vec<u8>) {
+    let location = Location::Local(open.name.clone());
+    let name = open.name.file_name().unwrap_or(open.name.as_os_str());
+    let dir = Dir {
+        side: Side::Local(open.fd.clone()),
+        location: location.parent(),
+    };
+    (dir, name.as_bytes().to_vec())
 }
 
 fn bytes_path(bytes: &[u8]) -> &Path {
@@ -170,6 +219,17 @@ pub(super) async fn end(
     let (dir, name, there) = match place {
         Place::Local(path) => end_here(path, place).await?,
         Place::Remote(remote) => end_there(remote).await?,
+        Place::Open(open) if sources > 1 || options.into => {
+            return Err(TransferError::NotADirectory {
+                place: Box::new(Location::Local(open.name.clone())),
+                cure: ": it takes one source",
+            });
+        }
+        Place::Open(open) => {
+            let (dir, name) = beside(open);
+            let stream = Stream::Open(open.fd.clone());
+            return Ok(End::Stream(Box::new(Sink { dir, name, stream })));
+        }
     };
     let is_dir = there
         .as_ref()
@@ -184,6 +244,7 @@ pub(super) async fn end(
     };
     match opened {
         Some(opened) if !options.onto => Ok(End::Into(Box::new(opened))),
+        _ if options.into => Err(not_a_directory(place, ": make it first")),
         _ if sources > 1 => Err(not_a_directory(
             place,
             ": several sources need a directory; make it first",
@@ -191,6 +252,11 @@ pub(super) async fn end(
         None if place.wants_directory() && (there.is_some() || !options.recursive) => Err(
             not_a_directory(place, ": make it first, or leave the '/' away"),
         ),
+        None if is_sink(&dir, &there, options) => Ok(End::Stream(Box::new(Sink {
+            dir,
+            name,
+            stream: Stream::Named,
+        }))),
         opened => Ok(End::Onto(Box::new(Named {
             dir,
             name,
@@ -198,6 +264,14 @@ pub(super) async fn end(
             opened,
         }))),
     }
+}
+
+/// Whether what was found takes bytes in order: a mirror makes files of it, or nothing.
+fn is_sink(dir: &Dir, there: &Option<Item>, options: &Options) -> bool {
+    let is_stream = there
+        .as_ref()
+        .is_some_and(|there| is_stream(there.attributes.ftype));
+    is_stream && options.mirror.is_none() && matches!(dir.side, Side::Local(_))
 }
 
 type Found = (Dir, Vec<u8>, Option<Item>);
@@ -283,6 +357,11 @@ impl End {
                 let there = there.map_or(Destination::Unknown, Destination::Taken);
                 (named.dir.clone(), named.name.clone(), there)
             }
+            Self::Stream(sink) => (
+                sink.dir.clone(),
+                sink.name.clone(),
+                Destination::Stream(sink.stream.clone()),
+            ),
         }
     }
 
@@ -291,6 +370,7 @@ impl End {
         match self {
             Self::Into(dir) => start.nameless.then(|| Dir::clone(dir)),
             Self::Onto(named) => named.opened.clone(),
+            Self::Stream(_) => None,
         }
     }
 }

@@ -71,6 +71,20 @@ pub enum TransferError {
         /// The type of what is there, in a word.
         is: &'static str,
     },
+    /// A stream, and something is asked for that needs its bytes twice.
+    #[error(
+        "{place}: is a stream, whose bytes come or go once: leave out --verify and --resume, or copy by way of a file"
+    )]
+    Once {
+        /// The stream that it is about.
+        place: Box<Location>,
+    },
+    /// Nobody reads the stream that is written to any more.
+    #[error("{place}: whoever reads it closed it before the end: what was left is not copied")]
+    ReaderGone {
+        /// The stream that was written to.
+        place: Box<Location>,
+    },
     /// The file was copied, but its copy is another.
     #[error("{place}: the copy {other} differs: {theirs}, not {ours}; copy it again")]
     Differs {
@@ -140,8 +154,12 @@ pub enum TransferError {
 
 impl TransferError {
     pub(super) fn local(place: &Location, operation: &'static str, error: io::Error) -> Self {
+        let place = Box::new(place.clone());
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            return Self::ReaderGone { place };
+        }
         Self::Local {
-            place: Box::new(place.clone()),
+            place,
             operation,
             error: Arc::new(error),
         }
@@ -158,6 +176,8 @@ impl TransferError {
             | Self::InTheWay { .. }
             | Self::NotADirectory { .. }
             | Self::Special { .. }
+            | Self::Once { .. }
+            | Self::ReaderGone { .. }
             | Self::Stopped { .. }
             | Self::Twice { .. }
             | Self::TooDeep { .. }

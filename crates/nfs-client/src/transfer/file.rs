@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use nfs_wire::nfs3::{Fattr3, Ftype3, Nfsstat3, Sattr3};
+use nfs_wire::nfs3::{ACCESS3_EXTEND, ACCESS3_MODIFY, Fattr3, Ftype3, Nfsstat3, Sattr3};
 
 use super::content::{self, LocalRead, Opened, Pumped, Reader, Writer};
 use super::decide::{self, Onto};
@@ -19,6 +19,8 @@ use super::local;
 use super::mirror::partial_name;
 use super::options::{Compare, Existing, Sparse};
 use super::piece::Piece;
+use super::place::Location;
+use super::stream::{self, Piecing};
 use super::threads::blocking;
 use super::verify;
 use super::watch::{Done, What};
@@ -77,7 +79,9 @@ async fn mirrored(context: &Context, job: &Job, compare: Compare) -> Result<Done
             (Some(item), _) => Destination::Taken(item.clone()),
             (None, Destination::Unknown) => Destination::Unknown,
             // Who knows the one name knows the other.
-            (None, Destination::Free | Destination::Taken(_)) => Destination::Free,
+            (None, Destination::Free | Destination::Taken(_) | Destination::Stream(_)) => {
+                Destination::Free
+            }
         },
         ..job.clone()
     };
@@ -149,7 +153,7 @@ async fn copy_onto(
                 decide_onto(context, job, item, existing).await?,
                 item.clone(),
             )),
-            Destination::Free | Destination::Unknown => None,
+            Destination::Free | Destination::Unknown | Destination::Stream(_) => None,
         };
         if let Some((Onto::Leave(what), _)) = onto {
             context.watch.left(job.item.attributes.size);
@@ -158,7 +162,12 @@ async fn copy_onto(
         if context.options.dry_run {
             return Ok(would_do(context, job, onto.map(|(onto, _)| onto)));
         }
-        if let Some((Onto::Remove, _)) = onto {
+        let is_shut = match &onto {
+            Some((Onto::Remove, _)) => true,
+            Some((_, item)) if context.options.force => !is_writable(job, item).await?,
+            _ => false,
+        };
+        if is_shut {
             job.to.remove(&job.name).await?;
             there = Destination::Unknown;
             continue;
@@ -204,6 +213,12 @@ async fn decide_onto(
     if is_same_file(&job.from, &job.item, &job.to, there) {
         return Err(same_file(job));
     }
+    if existing == Existing::Ask
+        && there.attributes.ftype != Ftype3::Dir
+        && !may_replace(context, job.to.location.join(&job.name)).await?
+    {
+        return Ok(Onto::Leave(What::Exists));
+    }
     let keep = context.options.preserve;
     let set_last = keep.mode || keep.times || keep.owner;
     // One with holes may take several, and come in any order.
@@ -218,6 +233,42 @@ async fn decide_onto(
         Onto::Compare if is_there(context, job, there).await? => Ok(Onto::Leave(What::Complete)),
         Onto::Compare => Ok(Onto::Replace),
         onto => Ok(onto),
+    }
+}
+
+/// Whether who watches lets what is at `place` be replaced. A copy that is stopped waits for no answer.
+pub(super) async fn may_replace(context: &Context, place: Location) -> Result<bool, TransferError> {
+    if context.options.dry_run {
+        return Ok(true);
+    }
+    let (watch, asked) = (context.watch.clone(), place.clone());
+    tokio::select! {
+        answer = blocking(move || watch.may_replace(&asked)) => Ok(answer),
+        () = context.watch.stop_asked() => Err(TransferError::Stopped {
+            place: Box::new(place.clone()),
+            other: Box::new(place),
+            committed: 0,
+        }),
+    }
+}
+
+/// Whether the caller may write to the file that is there.
+async fn is_writable(job: &Job, there: &Item) -> Result<bool, TransferError> {
+    match &job.to.side {
+        Side::Local(dir) => {
+            let follow = there.follow;
+            let opened = job.to.local(dir, &job.name, "open", move |dir, name| {
+                Ok(local::open_write(dir, name, follow).is_ok())
+            });
+            opened.await
+        }
+        Side::Remote { client, .. } => {
+            let node = node_of(&job.to, there)?;
+            let wanted = ACCESS3_MODIFY | ACCESS3_EXTEND;
+            let granted = client.access(&node.handle, wanted).await;
+            let path = job.to.location.join(&job.name).name();
+            Ok(granted.map_err(|error| error.of(&path))? & wanted == wanted)
+        }
     }
 }
 
@@ -280,13 +331,20 @@ fn would(onto: Option<Onto>) -> What {
 }
 
 /// A source that is open.
-enum Content {
+pub(super) enum Content {
     /// The whole of a small file.
     Small(Bytes),
     Large(Opened),
+    /// Bytes that come once, in order.
+    Stream(Arc<LocalFile>),
 }
 
-async fn open_source(context: &Context, job: &Job) -> Result<Content, TransferError> {
+/// Opens the source of `job`, and reads it if it is small.
+pub(super) async fn open_source(context: &Context, job: &Job) -> Result<Content, TransferError> {
+    if let Some(from) = &job.stream {
+        let opened = stream::open_source(context, job, from);
+        return Ok(Content::Stream(opened.await?));
+    }
     let attributes = &job.item.attributes;
     let place = job.from.location.join(&job.item.name);
     let small = small_bytes(job);
@@ -361,7 +419,7 @@ async fn put_new(
         (Side::Local(dir), Content::Small(data)) => {
             return put_small_here(context, job, dir, mode, data).await;
         }
-        (Side::Local(dir), Content::Large(_)) => {
+        (Side::Local(dir), Content::Large(_) | Content::Stream(_)) => {
             let made = job.to.local(dir, &job.name, "create", move |dir, name| {
                 let Some(file) = is_taken(local::create(dir, name, mode))? else {
                     return Ok(None);
@@ -542,7 +600,19 @@ async fn fill(
             writer.finish(context.options.fsync).await?;
             data.len() as u64
         }
-        Content::Large(source) => stream(context, job, source, target).await?,
+        Content::Large(source) => {
+            let skip_holes = context.options.sparse != Sparse::Never;
+            let mut reader = reader(context, job, source, target.from, skip_holes);
+            let is_remote = matches!(source, Opened::Remote(_));
+            let zeros =
+                decide::looks_for_zeros(context.options.sparse, &job.item.attributes, is_remote);
+            move_all(context, job, &mut reader, zeros, target).await?
+        }
+        Content::Stream(source) => {
+            let mut reader = stream::reader(context, job, source, Piecing::Full);
+            let zeros = context.options.sparse == Sparse::Always;
+            move_all(context, job, &mut reader, zeros, target).await?
+        }
     };
     let set = decide::last_attributes(
         &job.item.attributes,
@@ -564,19 +634,20 @@ fn writer(context: &Context, job: &Job, target: &Target) -> Writer {
     }
 }
 
-async fn stream(
+/// Reads `source` from `from` on.
+pub(super) fn reader(
     context: &Context,
     job: &Job,
     source: &Opened,
-    target: &Target,
-) -> Result<u64, TransferError> {
-    let options = &context.options;
-    let mut reader = match source {
+    from: u64,
+    skip_holes: bool,
+) -> Reader {
+    match source {
         Opened::Local(file) => {
             let how = LocalRead {
-                from: target.from,
+                from,
                 piece_bytes: piece_bytes(&job.to, false).next_multiple_of(4096),
-                skip_holes: options.sparse != Sparse::Never,
+                skip_holes,
             };
             Reader::local(
                 file.clone(),
@@ -585,22 +656,30 @@ async fn stream(
                 &context.pool,
             )
         }
-        Opened::Remote(file) => Reader::remote(file, target.from),
-    };
-    let is_remote = matches!(source, Opened::Remote(_));
-    let zeros = decide::looks_for_zeros(options.sparse, &job.item.attributes, is_remote);
+        Opened::Remote(file) => Reader::remote(file, from),
+    }
+}
+
+async fn move_all(
+    context: &Context,
+    job: &Job,
+    reader: &mut Reader,
+    zeros: bool,
+    target: &Target,
+) -> Result<u64, TransferError> {
+    let fsync = context.options.fsync;
     let mut writer = writer(context, job, target);
-    let pumped = content::pump(&mut reader, &mut writer, target.from, zeros, context.pace());
+    let pumped = content::pump(reader, &mut writer, target.from, zeros, context.pace());
     match pumped.await? {
         Pumped::All { len, written } => {
             if written < len {
                 set_len(job, target, &mut writer, len).await?;
             }
-            writer.finish(options.fsync).await?;
+            writer.finish(fsync).await?;
             Ok(len)
         }
         Pumped::Stopped { at } => {
-            writer.finish(options.fsync).await?;
+            writer.finish(fsync).await?;
             Err(TransferError::Stopped {
                 place: Box::new(job.from.location.join(&job.item.name)),
                 other: Box::new(job.to.location.join(&job.name)),

@@ -13,6 +13,7 @@ use super::item::Item;
 use super::links::Links;
 use super::mirror::{Extras, Only};
 use super::options::Options;
+use super::stream::Stream;
 use super::watch::{Done, Watch, What};
 use crate::limits::{LOCAL_MEMORY_BYTES, LOCAL_PIECE_BYTES};
 use crate::rate::Limit;
@@ -71,6 +72,8 @@ pub(super) struct Job {
     pub(super) from: Dir,
     /// The file as its directory told it.
     pub(super) item: Item,
+    /// How it is reached if it is no file but a stream.
+    pub(super) stream: Option<Stream>,
     /// The directory it goes to.
     pub(super) to: Dir,
     /// The name that it gets there.
@@ -90,9 +93,16 @@ pub(super) enum Destination {
     Unknown,
     /// Something has the name already: this.
     Taken(Item),
+    /// It is a stream, which takes what is written to it.
+    Stream(Stream),
 }
 
 impl Job {
+    /// Whether one of its sides is a stream: what was moved cannot be moved again.
+    pub(super) fn is_once(&self) -> bool {
+        self.stream.is_some() || matches!(self.there, Destination::Stream(_))
+    }
+
     /// The report that `what` was done with `bytes` bytes of content.
     pub(super) fn done(&self, what: What, bytes: u64) -> Done {
         Done {

@@ -98,6 +98,20 @@ pub(super) fn open_read(dir: &OwnedFd, item: &Item) -> io::Result<File> {
     open(dir, &item.name, flags)
 }
 
+/// Opens a fifo or device, as `flags` say; that of a fifo waits for its other end.
+pub(super) fn open_stream(dir: &OwnedFd, name: &[u8], flags: OFlags) -> io::Result<File> {
+    // A terminal does not become ours.
+    let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY;
+    let file = File::from(rustix::fs::openat(dir, name, flags, Mode::empty())?);
+    if file.metadata()?.is_file() {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "is a regular file now",
+        ));
+    }
+    Ok(file)
+}
+
 /// Opens a regular file for writing and reading; what is in it stays.
 pub(super) fn open_write(dir: &OwnedFd, name: &[u8], follow: bool) -> io::Result<File> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK | nofollow(follow);

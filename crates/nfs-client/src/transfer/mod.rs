@@ -57,6 +57,7 @@ mod options;
 mod piece;
 mod place;
 mod special;
+mod stream;
 mod threads;
 mod tree;
 mod verify;
@@ -70,11 +71,12 @@ use nfs_wire::nfs3::Ftype3;
 pub use self::error::TransferError;
 pub use self::filter::{Filter, Pattern};
 pub use self::options::{Compare, Delete, Existing, Follow, Mirror, Options, Preserve, Sparse};
-pub use self::place::{Location, Place, Remote};
+pub use self::place::{Location, Open, Place, Remote};
+pub use self::stream::read_piece;
 pub use self::watch::{Done, Event, Figures, Watch, What};
 
 use self::ends::{End, Start};
-use self::job::{Context, Job};
+use self::job::{Context, Destination, Job};
 use self::tree::{Level, WorkQueue};
 
 /// Copies `sources` to `destination`: into it if it is a directory, else to its name.
@@ -134,7 +136,7 @@ pub async fn mirror(
             // A file, or in a dry run a directory that is to be made.
             None => Ok(()),
         },
-        End::Into(_) => Ok(()),
+        End::Into(_) | End::Stream(_) => Ok(()),
     };
     if let Err(error) = removed {
         watch.failed(&error);
@@ -180,6 +182,7 @@ async fn begin(
     let job = Job {
         from: start.dir,
         item: start.item,
+        stream: start.stream,
         to,
         name,
         there,
@@ -202,7 +205,14 @@ async fn begin_tree(
         });
     }
     let from = tree::open_named(&start.dir, &start.item).await?;
-    let (to, name, _) = end.of(start);
+    let (to, name, there) = end.of(start);
+    if matches!(there, Destination::Stream(_)) {
+        return Err(TransferError::InTheWay {
+            place: Box::new(to.location.join(&name)),
+            is: "stream",
+            by: "directory",
+        });
+    }
     let merged = end.merged(start);
     if ends::is_inside(merged.as_ref().unwrap_or(&to), start).await {
         return Err(TransferError::IntoItself {

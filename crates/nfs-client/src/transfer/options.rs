@@ -26,6 +26,10 @@ pub struct Options {
     pub dry_run: bool,
     /// Never copy *into* a destination that is a directory.
     pub onto: bool,
+    /// Copy into the destination, which has to be a directory. Not with [`Self::onto`].
+    pub into: bool,
+    /// A file that is there and cannot be written to is removed, and made anew.
+    pub force: bool,
     /// Files copied at once, 1 to [`limits::JOBS_MAX`].
     pub jobs: u32,
     /// How files of this host are read and written, where their file system and the alignment allow it; through
@@ -89,6 +93,8 @@ impl Default for Options {
             verify: false,
             dry_run: false,
             onto: false,
+            into: false,
+            force: false,
             jobs: limits::JOBS_DEFAULT,
             local: Mode::Buffered,
             fsync: false,
@@ -143,6 +149,8 @@ pub enum Existing {
     Replace,
     /// It is left as it is.
     Keep,
+    /// Who watches is asked ([`Watch::asking`](super::Watch::asking)): it gets the new content, or is left as it is.
+    Ask,
     /// It is left as it is unless the source changed later.
     ReplaceOlder,
     /// What is there of an earlier, interrupted copy stays, and the rest is copied.

@@ -2,8 +2,10 @@
 
 use std::ffi::OsStr;
 use std::fmt;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::client::{Client, MountOptions};
 use crate::error::{ClientError, printable};
@@ -16,6 +18,17 @@ pub enum Place {
     Local(PathBuf),
     /// A path in an export.
     Remote(Box<Remote>),
+    /// Bytes that come or go in order through a descriptor of this process.
+    Open(Open),
+}
+
+/// A descriptor that is open already, such as standard input. Its bytes come or go once, from where it stands.
+#[derive(Clone, Debug)]
+pub struct Open {
+    /// The descriptor, open for reading as a source and for writing as a destination.
+    pub fd: Arc<OwnedFd>,
+    /// What messages call it, such as `/dev/stdin`; in a directory, a copy of it gets the last name of it.
+    pub name: PathBuf,
 }
 
 /// A path in an export.
@@ -47,6 +60,7 @@ impl Place {
         match self {
             Self::Local(path) => Location::Local(path.clone()),
             Self::Remote(remote) => Location::Remote(remote.url.clone()),
+            Self::Open(open) => Location::Local(open.name.clone()),
         }
     }
 
@@ -55,6 +69,7 @@ impl Place {
         let path = match self {
             Self::Local(path) => path.as_os_str().as_bytes(),
             Self::Remote(remote) => &remote.path,
+            Self::Open(_) => return false,
         };
         path.ends_with(b"/")
     }

@@ -17,7 +17,8 @@ pub(super) async fn copy(context: &Context, job: &Job, what: What) -> Result<Don
     let options = &context.options;
     let there = match &job.there {
         Destination::Taken(there) => Some(there.clone()),
-        Destination::Free => None,
+        // A stream is no place for what is made anew; it was refused before.
+        Destination::Free | Destination::Stream(_) => None,
         Destination::Unknown if options.dry_run || options.existing != Existing::Replace => {
             job.to.look_up(&job.name).await?
         }
@@ -26,7 +27,10 @@ pub(super) async fn copy(context: &Context, job: &Job, what: What) -> Result<Don
     let mut there = there;
     for _ in 0..UNSTEADY_MAX {
         if let Some(there) = &there {
-            if options.existing == Existing::Keep {
+            let place = || job.to.location.join(&job.name);
+            if options.existing == Existing::Keep
+                || options.existing == Existing::Ask && !file::may_replace(context, place()).await?
+            {
                 return Ok(job.done(What::Exists, 0));
             }
             if there.attributes.ftype == Ftype3::Dir {

@@ -24,6 +24,7 @@ use super::mirror::{self, Extra};
 use super::options::{Follow, Options};
 use super::place::Location;
 use super::special;
+use super::stream;
 use super::threads::blocking;
 use super::watch::{Done, What};
 use crate::limits::{
@@ -148,6 +149,9 @@ impl WorkQueue {
             _ => 0,
         };
         self.context.watch.found(bytes);
+        if job.stream.is_some() && job.item.attributes.ftype != Ftype3::Reg {
+            self.context.watch.found_stream();
+        }
         self.context.look_at_times(&job.item);
         // Neither is ever closed while somebody holds this queue; a copy that is given up drops both.
         if let Ok(permit) = self.files.clone().acquire_owned().await {
@@ -266,6 +270,7 @@ impl Walker {
                 from: level.from.clone(),
                 name: item.name.clone(),
                 item,
+                stream: None,
                 to: level.to.clone(),
                 there,
                 partial,
@@ -510,7 +515,7 @@ async fn one(context: &Context, mut job: Job) -> bool {
         let copied = async {
             let done = named(context, &job).await?;
             // In a tree, the directory is flushed when it is finished.
-            if !matches!(job.there, Destination::Free) {
+            if !matches!(job.there, Destination::Free | Destination::Stream(_)) {
                 sync_dir(&context.options, &job.to).await?;
             }
             Ok::<_, TransferError>(done)
@@ -520,7 +525,9 @@ async fn one(context: &Context, mut job: Job) -> bool {
                 context.watch.done(&done);
                 return !done.what.is_left();
             }
-            Err(error) if attempt < context.options.retries && error.may_pass() => {
+            Err(error)
+                if attempt < context.options.retries && error.may_pass() && !job.is_once() =>
+            {
                 context.pace().pause(pause).await;
                 pause = (pause * 2).min(RETRY_PAUSE_MAX);
                 job = looked_at_again(job).await;
@@ -555,7 +562,7 @@ async fn looked_at_again(job: Job) -> Job {
 async fn named(context: &Context, job: &Job) -> Result<Done, TransferError> {
     let attributes = &job.item.attributes;
     let keeps = context.options.preserve.links && !context.options.dry_run;
-    if !keeps || attributes.nlink < 2 {
+    if !keeps || attributes.nlink < 2 || job.is_once() {
         return any(context, job).await;
     }
     let links = &context.links;
@@ -615,6 +622,13 @@ async fn link(job: &Job, copy: &Copy) -> Result<What, TransferError> {
 }
 
 async fn any(context: &Context, job: &Job) -> Result<Done, TransferError> {
+    if let Destination::Stream(to) = &job.there {
+        return stream::copy_into(context, job, to).await;
+    }
+    if job.stream.is_some() {
+        stream::check(context, job, None)?;
+        return file::copy(context, job).await;
+    }
     match job.item.attributes.ftype {
         Ftype3::Reg => file::copy(context, job).await,
         Ftype3::Lnk => special::copy(context, job, What::Symlink).await,

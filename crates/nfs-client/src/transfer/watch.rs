@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use tokio::sync::Notify;
+
 use super::error::TransferError;
 use super::place::Location;
 
@@ -13,11 +15,16 @@ pub struct Watch {
 }
 
 type Report = Box<dyn Fn(Event<'_>) + Send + Sync>;
+type Ask = Box<dyn Fn(&Location) -> bool + Send + Sync>;
 
 #[derive(Default)]
 struct Inner {
     report: Option<Report>,
+    ask: Option<Ask>,
     stopped: AtomicBool,
+    /// Wakes those who wait for [`Self::stopped`].
+    stop: Notify,
+    streams: AtomicU64,
     walked: AtomicBool,
     files_found: AtomicU64,
     files_done: AtomicU64,
@@ -39,6 +46,8 @@ pub struct Figures {
     pub walked: bool,
     /// Files found so far; directories are not counted.
     pub files_found: u64,
+    /// Of [`Self::files_found`], streams: how many bytes come is known at their end.
+    pub streams: u64,
     /// Files done, also those left as they were.
     pub files_done: u64,
     /// Of [`Self::files_done`], those that were left as they were.
@@ -170,6 +179,23 @@ impl Watch {
         }
     }
 
+    /// As [`Self::new`], and asks `ask` before a file that is there is written over
+    /// ([`Existing::Ask`](super::Existing::Ask)): on threads that may block, one file after the other if it sees to
+    /// that.
+    pub fn asking(
+        report: impl Fn(Event<'_>) + Send + Sync + 'static,
+        ask: impl Fn(&Location) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        let inner = Inner {
+            report: Some(Box::new(report)),
+            ask: Some(Box::new(ask)),
+            ..Inner::default()
+        };
+        Self {
+            inner: Arc::new(inner),
+        }
+    }
+
     /// How far it has come.
     pub fn figures(&self) -> Figures {
         let inner = &self.inner;
@@ -177,6 +203,7 @@ impl Watch {
         Figures {
             walked: inner.walked.load(Ordering::Relaxed),
             files_found: read(&inner.files_found),
+            streams: read(&inner.streams),
             files_done: read(&inner.files_done),
             files_left: read(&inner.files_left),
             removed: read(&inner.removed),
@@ -194,11 +221,30 @@ impl Watch {
     /// in work fails with [`TransferError::Stopped`].
     pub fn stop(&self) {
         self.inner.stopped.store(true, Ordering::Relaxed);
+        self.inner.stop.notify_waiters();
     }
 
     /// Whether the copy was asked to stop by [`Self::stop`].
     pub fn is_stopped(&self) -> bool {
         self.inner.stopped.load(Ordering::Relaxed)
+    }
+
+    /// Returns when the copy is asked to stop.
+    pub(super) async fn stop_asked(&self) {
+        let mut asked = std::pin::pin!(self.inner.stop.notified());
+        asked.as_mut().enable();
+        if !self.is_stopped() {
+            asked.await;
+        }
+    }
+
+    /// Whether the file at `place` may be written over; yes if nobody is there to be asked. Blocks.
+    pub(super) fn may_replace(&self, place: &Location) -> bool {
+        self.inner.ask.as_ref().is_none_or(|ask| ask(place))
+    }
+
+    pub(super) fn found_stream(&self) {
+        self.inner.streams.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn found(&self, bytes: u64) {

@@ -1,14 +1,16 @@
 //! The command line of `penstock cp`.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::IsTerminal as _;
 use std::num::NonZeroU64;
+use std::os::unix::ffi::OsStrExt as _;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use nfs_client::limits::{JOBS_DEFAULT, JOBS_MAX};
 use nfs_client::transfer::{Existing, Filter, Follow, Options, Pattern, Preserve, Sparse};
 use nfs_io::Mode;
 
+use crate::exit::UsageError;
 use crate::interrupt::quoted;
 use crate::progress::ProgressArgs;
 use crate::session::Common;
@@ -21,6 +23,10 @@ A place is a path of this host, or nfs://HOST[:PORT]/EXPORT/PATH[?OPTION=VALUE&.
 it is a byte of the path. Options: nfsport, mountport, uid, gid, nconnect, rsize, wsize,
 readdir-buffer, hint, timeout, timeo, retrans=0, autoreconnect=0, readonly, if, version (3,
 4, 4.1, 4.2).
+
+- is standard input as a source and standard output as the destination. Fifos and devices of this
+host are read to their end, and written to, unless -r makes others like them; neither --verify nor
+--resume is for them. A file of this host that is called - is ./-.
 
 A file on a server that is reported as done is on stable storage. A file of this host is
 handed to its file system, as cp(1) does; with --fsync it is on stable storage, too.
@@ -51,6 +57,8 @@ Exit codes: 0 all done, 1 something failed and the rest is done, 2 wrong usage, 
 ///   penstock cp --verify disk.img nfs://one/export/disk.img
 ///
 ///   penstock cp -r nfs://one/export/data nfs://two/backup/
+///
+///   penstock cp nfs://server/export/backup.tar.zst - | zstd -d | tar x
 ///
 ///   penstock cp -a --limit 50MiB --exclude '*.tmp' --exclude cache/ /srv/data nfs://server/export/
 #[derive(clap::Args, Debug)]
@@ -84,6 +92,14 @@ pub(crate) struct Args {
     #[arg(short = 'P', long, conflicts_with = "dereference")]
     pub(super) no_dereference: bool,
 
+    /// Remove a file that is there and cannot be written to, and make it anew
+    #[arg(short, long)]
+    pub(super) force: bool,
+
+    /// Ask before a file that is there is written over; no answer but y or Y is a yes
+    #[arg(short, long, conflicts_with_all = ["no_clobber", "update", "resume"])]
+    pub(super) interactive: bool,
+
     /// Leave files alone that are there already
     #[arg(short, long)]
     pub(super) no_clobber: bool,
@@ -99,6 +115,15 @@ pub(crate) struct Args {
     /// Never copy into the destination: it is the name to copy to
     #[arg(short = 'T', long)]
     pub(super) no_target_directory: bool,
+
+    /// Copy all PLACEs into this directory
+    #[arg(
+        short,
+        long,
+        value_name = "DIRECTORY",
+        conflicts_with = "no_target_directory"
+    )]
+    pub(super) target_directory: Option<OsString>,
 
     /// Which blocks become holes
     ///
@@ -170,7 +195,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     pub(super) progress: ProgressArgs,
 
-    /// The sources, and at last the destination
+    /// The sources, and at last the destination unless -t names it
     #[arg(required = true, value_name = "PLACE")]
     pub(super) places: Vec<OsString>,
 }
@@ -232,6 +257,8 @@ impl Args {
         };
         let existing = if self.no_clobber {
             Existing::Keep
+        } else if self.interactive {
+            Existing::Ask
         } else if self.update {
             Existing::ReplaceOlder
         } else if self.resume {
@@ -252,6 +279,8 @@ impl Args {
             verify: self.verify,
             dry_run: self.dry_run,
             onto: self.no_target_directory,
+            into: self.target_directory.is_some(),
+            force: self.force,
             jobs: self.jobs,
             local: self.local,
             fsync: self.fsync,
@@ -267,6 +296,33 @@ impl Args {
         }
     }
 
+    /// The sources, and at last the destination.
+    ///
+    /// # Errors
+    /// There are too few, or what standard input or output is to be used for twice.
+    pub(super) fn all_places(&self) -> Result<Vec<OsString>, UsageError> {
+        let target = self.target_directory.clone();
+        let places: Vec<OsString> = self.places.iter().cloned().chain(target).collect();
+        let refused = |text: &str| Err(UsageError(text.to_owned()));
+        let Some((destination, sources @ [_, ..])) = places.split_last() else {
+            return refused("give a source and a destination");
+        };
+        if is_standard(destination, 1) && (self.json || self.verbose) {
+            return refused("the copy goes to standard output: leave out --json and --verbose");
+        }
+        if sources.iter().any(|source| is_standard(source, 0)) && self.interactive {
+            return refused("standard input is copied, and cannot answer: leave out --interactive");
+        }
+        Ok(places)
+    }
+
+    /// Whether a line on the terminal would come between what is written there anyway.
+    pub(super) fn has_terminal_to_itself(&self) -> bool {
+        let writes = self.places.last().is_some_and(|last| is_standard(last, 1));
+        let comes_between = writes && std::io::stdout().is_terminal();
+        !(self.json || self.interactive || comes_between)
+    }
+
     /// Whether the totals are told at the end: where somebody looks on, or asked for more than errors.
     pub(super) fn tells_totals(&self) -> bool {
         let asked = self.verbose || self.dry_run || self.progress.is_asked();
@@ -276,7 +332,9 @@ impl Args {
     /// The command that goes on with this one, for a shell. `None` where a partial file cannot be told
     /// from one that is to be left alone.
     pub(super) fn again(&self) -> Option<String> {
-        if self.no_clobber || self.update {
+        let has_stream = |place: &OsString| is_standard(place, 0) || is_standard(place, 1);
+        let cannot = self.no_clobber || self.update || self.interactive;
+        if cannot || self.places.iter().any(has_stream) {
             return None;
         }
         let mut words: Vec<String> = ["penstock", "cp", "--resume"].map(str::to_owned).to_vec();
@@ -287,6 +345,7 @@ impl Args {
             (self.dereference, "-L"),
             (self.no_dereference, "-P"),
             (self.no_target_directory, "-T"),
+            (self.force, "-f"),
             (self.verify, "--verify"),
             (self.dry_run, "--dry-run"),
             (self.fsync, "--fsync"),
@@ -324,10 +383,25 @@ impl Args {
         words.extend(self.windows.words());
         words.extend(self.progress.words());
         words.extend(self.common.words());
+        if let Some(target) = &self.target_directory {
+            words.extend(["-t".to_owned(), quoted(target)]);
+        }
         words.push("--".to_owned());
         words.extend(self.places.iter().map(|place| quoted(place)));
         Some(words.join(" "))
     }
+}
+
+/// Whether a place is standard input (0) or standard output (1).
+pub(super) fn is_standard(place: &OsStr, number: u8) -> bool {
+    let text = place.as_bytes();
+    let name: &[u8] = if number == 0 {
+        b"/dev/stdin"
+    } else {
+        b"/dev/stdout"
+    };
+    let by_number = text.strip_prefix(b"/dev/fd/".as_slice());
+    text == b"-" || text == name || by_number == Some(number.to_string().as_bytes())
 }
 
 #[cfg(test)]
@@ -396,6 +470,19 @@ mod tests {
         ];
         for (words, expected) in table {
             assert_eq!(parse(words).again().as_deref(), Some(expected));
+        }
+        let into = parse(&["-ft", "d", "a", "b"]);
+        assert_eq!(into.all_places().unwrap(), ["a", "b", "d"]);
+        let again = into.again();
+        assert_eq!(
+            again.as_deref(),
+            Some("penstock cp --resume -f -t d -- a b")
+        );
+        for words in [&["a"][..], &["-v", "a", "-"], &["-i", "/dev/stdin", "b"]] {
+            assert!(parse(words).all_places().is_err(), "{words:?}");
+        }
+        for words in [&["-i", "a", "b"], &["-f", "-", "b"], &["-f", "a", "-"]] {
+            assert_eq!(parse(words).again(), None, "{words:?}");
         }
         assert_eq!(parse(&["-n", "a", "b"]).again(), None);
         assert_eq!(parse(&["-u", "a", "b"]).again(), None);

@@ -1,7 +1,7 @@
 //! What `penstock cp` and `penstock sync` print: results on standard output, errors and the progress line on standard
 //! error.
 
-use std::io::Write as _;
+use std::io::{BufRead as _, Write as _};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -24,6 +24,8 @@ pub(super) struct Reporter {
     /// Standard output is gone; nobody is told any more.
     closed: AtomicBool,
     failed: AtomicBool,
+    /// Held by whoever asks the user something.
+    asking: Mutex<()>,
     /// Files that the stop caught in the middle, for the end.
     stopped: Mutex<Vec<TransferError>>,
 }
@@ -37,6 +39,7 @@ impl Reporter {
             tells_totals: run.tells_totals,
             closed: AtomicBool::new(false),
             failed: AtomicBool::new(false),
+            asking: Mutex::default(),
             stopped: Mutex::default(),
         }
     }
@@ -78,6 +81,22 @@ impl Reporter {
         }
         self.failed.store(true, Ordering::Relaxed);
         message::error(error);
+    }
+
+    /// Asks whether `place` may be written over; a no makes the command end with 1, as POSIX has it for cp -i.
+    pub(super) fn may_replace(&self, place: &Location) -> bool {
+        // One question at a time.
+        let Ok(_asking) = self.asking.lock() else {
+            return false;
+        };
+        let mut answer = String::new();
+        let asked = write!(std::io::stderr().lock(), "penstock: overwrite {place}? ");
+        let read = asked.and_then(|()| std::io::stdin().lock().read_line(&mut answer));
+        let yes = read.is_ok() && answer.starts_with(['y', 'Y']);
+        if !yes {
+            self.failed.store(true, Ordering::Relaxed);
+        }
+        yes
     }
 
     pub(super) fn has_failed(&self) -> bool {

@@ -2,13 +2,15 @@
 
 use std::ffi::OsString;
 use std::num::NonZeroU64;
+use std::os::fd::AsFd as _;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
 
-use nfs_client::transfer::{Figures, Place, Remote, TransferError, Watch};
+use nfs_client::transfer::{Event, Figures, Open, Place, Remote, TransferError, Watch};
 use nfs_client::{Client, MountOptions, NfsUrl, Version};
 
+use super::options::is_standard;
 use super::report::Reporter;
 use crate::exit::UsageError;
 use crate::interrupt::{self, Ended, Interrupts};
@@ -26,6 +28,12 @@ pub(crate) struct Run<'a> {
     pub(crate) limit: Option<NonZeroU64>,
     /// One JSON object per file instead of text.
     pub(crate) json: bool,
+    /// `-` and its like stand for standard input and output.
+    pub(crate) standard_streams: bool,
+    /// The user is asked before a file is written over.
+    pub(crate) asks: bool,
+    /// A line says how far it is, where there is a terminal.
+    pub(crate) shows_progress: bool,
     /// What is done with each file is told.
     pub(crate) verbose: bool,
     /// The totals are told at the end.
@@ -68,10 +76,17 @@ impl Run<'_> {
     ) -> anyhow::Result<ExitCode> {
         raise_descriptors();
         let mut interrupts = Interrupts::new()?;
-        let mut progress = Progress::new(self.progress, self.common, !self.json, true);
+        let mut progress = Progress::new(self.progress, self.common, self.shows_progress, true);
         let reporter = Arc::new(Reporter::new(self));
         let told = reporter.clone();
-        let watch = Watch::new(move |event| told.event(event));
+        let report = move |event: Event<'_>| told.event(event);
+        let watch = match self.asks {
+            true => {
+                let asking = reporter.clone();
+                Watch::asking(report, move |place| asking.may_replace(place))
+            }
+            false => Watch::new(report),
+        };
         let started = Instant::now();
         let work = async {
             let mut exports = Exports::default();
@@ -79,8 +94,12 @@ impl Run<'_> {
             let moved = async {
                 let mut found = Vec::with_capacity(places.len());
                 // A destination that is not there is told before anything is begun.
-                for place in places.iter().rev() {
-                    found.push(exports.place(place, &mount).await?);
+                for (index, place) in places.iter().enumerate().rev() {
+                    let number = u8::from(index + 1 == places.len());
+                    found.push(match self.standard_streams && is_standard(place, number) {
+                        true => standard(number)?,
+                        false => exports.place(place, &mount).await?,
+                    });
                 }
                 found.reverse();
                 anyhow::Ok(with_progress(work(found, &watch), &watch, &mut progress).await?)
@@ -110,6 +129,21 @@ impl Run<'_> {
             ExitCode::SUCCESS
         })
     }
+}
+
+/// Standard input (0) or standard output (1) of this process.
+fn standard(number: u8) -> std::io::Result<Place> {
+    let (fd, name) = match number {
+        0 => (std::io::stdin().as_fd().try_clone_to_owned()?, "/dev/stdin"),
+        _ => (
+            std::io::stdout().as_fd().try_clone_to_owned()?,
+            "/dev/stdout",
+        ),
+    };
+    Ok(Place::Open(Open {
+        fd: Arc::new(fd),
+        name: name.into(),
+    }))
 }
 
 /// Each directory on the way down is open on this host: as many descriptors as this process may have.
