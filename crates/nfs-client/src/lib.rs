@@ -93,7 +93,7 @@ pub mod transfer;
 pub mod trees;
 pub mod url;
 
-pub use client::{Client, MountOptions};
+pub use client::{Client, MountOptions, Statistics};
 pub use connection::{
     ConnectOptions, Connection, Connections, Liveness, Procedure, RawConnection, Reconnect, Silent,
     Target,

@@ -329,3 +329,9 @@ pub const DOCTOR_PORTMAP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Registered programs and exports that an examination keeps and prints.
 pub const DOCTOR_PROGRAMS_MAX: usize = 256;
+
+/// Different statuses that are counted apart for one procedure; a server may answer any number.
+pub const STATUSES_COUNTED_MAX: usize = 24;
+
+/// The longest time that the statistics of calls tell apart: longer ones count as this in percentiles.
+pub const LATENCY_TOLD_MAX: Duration = Duration::from_secs(64);

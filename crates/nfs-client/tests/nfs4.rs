@@ -432,6 +432,75 @@ async fn a_server_that_needs_time_is_asked_again() {
 }
 
 #[tokio::test]
+async fn compounds_are_counted_by_what_they_are_sent_for() {
+    let fates = [
+        Fate::Refused(Nfsstat4::Delay),
+        Fate::Fails(2, Nfsstat4::Delay),
+        Fate::ReplyLost,
+        Fate::Fails(2, Nfsstat4::Noent),
+    ];
+    let (nfs, server, _) = session(1, &fates).await;
+    remove(&nfs, b"one").await.unwrap();
+    remove(&nfs, b"two").await.unwrap_err();
+    let operations = nfs.connections().operations();
+    let names: Vec<_> = operations.iter().map(|one| one.kind.name()).collect();
+    let expected = [
+        "REMOVE",
+        "EXCHANGE_ID",
+        "CREATE_SESSION",
+        "RECLAIM_COMPLETE",
+    ];
+    assert_eq!(names, expected);
+    let [remove, others @ ..] = operations.as_slice() else {
+        panic!("{names:?}");
+    };
+    assert!(others.iter().all(|one| (one.ops, one.errors) == (1, 0)));
+    // The reply that was lost made its COMPOUND go out twice, with the number of its slot, and come once.
+    assert_eq!((remove.calls, remove.ops), (4, 4));
+    assert_eq!((remove.transmissions, remove.resent), (5, 1));
+    let statuses = [(Nfsstat4::Delay as u32, 2), (Nfsstat4::Noent as u32, 1)];
+    assert_eq!(remove.statuses, statuses);
+    assert_eq!(nfs.connections().stats().jukebox_waits, 2);
+    // RECLAIM_COMPLETE, and each of the four once.
+    assert_eq!(server.lock().unwrap().seen, 5);
+}
+
+#[tokio::test]
+async fn waiting_for_a_slot_is_part_of_the_queue() {
+    let (nfs, _, release) = session(1, &[Fate::Held]).await;
+    let first = tokio::spawn({
+        let nfs = nfs.clone();
+        async move { remove(&nfs, b"held").await }
+    });
+    let in_flight = || {
+        let operations = nfs.connections().operations();
+        let removes = operations.iter().find(|one| one.kind.name() == "REMOVE");
+        removes.map_or(0, |one| one.in_flight)
+    };
+    let sent = async {
+        while in_flight() == 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(HANG, sent).await.expect("no REMOVE is in flight");
+    let mut second = std::pin::pin!(remove(&nfs, b"behind"));
+    let pause = Duration::from_millis(50);
+    assert!(timeout(pause, second.as_mut()).await.is_err());
+    release.notify_one();
+    second.await.unwrap();
+    first.await.unwrap().unwrap();
+    let operations = nfs.connections().operations();
+    let removes = operations.iter().find(|one| one.kind.name() == "REMOVE");
+    let removes = removes.unwrap();
+    assert_eq!(removes.ops, 2);
+    assert!(
+        removes.queue.max() >= Some(pause),
+        "{:?}",
+        removes.queue.max()
+    );
+}
+
+#[tokio::test]
 async fn a_delay_behind_a_change_is_told() {
     let (nfs, server, _) = session(1, &[Fate::Fails(3, Nfsstat4::Delay)]).await;
     let target = Component4(b"name");

@@ -16,6 +16,7 @@ mod handles;
 mod mount;
 mod namespace;
 mod services;
+mod statistics;
 mod tree;
 mod v4;
 mod walk;
@@ -26,6 +27,7 @@ use nfs_wire::nfs3::{CreateHow, Fattr3, FileHandle, Sattr3};
 
 pub use self::directory::{DirEntry, DirStream};
 pub use self::mount::MountOptions;
+pub use self::statistics::Statistics;
 pub use self::tree::{Found, Tree, TreeOptions, Visit};
 
 use self::walk::parent_and_name;

@@ -288,7 +288,9 @@ impl Driver {
                         continue;
                     }
                     let arrived = read_reply(&mut inner.table, record);
-                    wakers.extend(xid.and_then(|xid| inner.table.finish(xid, arrived)));
+                    wakers.extend(
+                        xid.and_then(|xid| inner.table.finish(xid, arrived, self.heard_at)),
+                    );
                 }
                 Ok(None) => break Ok(()),
                 // What answers something else does so from its first bytes on.
@@ -429,12 +431,14 @@ impl Outgoing {
         self.batch.append(answers);
         let mut inner = shared.lock();
         let mut start = 0;
-        while self.batch.len() < BATCH_BYTES && self.pieces.len() + 2 < WRITE_PIECES_MAX {
-            let again_at = || {
-                let now = Instant::now();
-                patience.ends(now, now)
-            };
-            let Some(call) = inner.table.next_to_send(again_at) else {
+        // Asking for the time costs as much as all that is counted of a call: once for a batch, and not for none.
+        let now = inner.table.has_queued().then(Instant::now);
+        while let Some(now) = now
+            && self.batch.len() < BATCH_BYTES
+            && self.pieces.len() + 2 < WRITE_PIECES_MAX
+        {
+            let again_at = || patience.ends(now, now);
+            let Some(call) = inner.table.next_to_send(now, again_at) else {
                 break;
             };
             self.batch.extend_from_slice(&call.head);

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 
 use tokio::task::JoinSet;
 
+use super::operations::{Operation, add_all};
 use super::{ConnectOptions, Connection, Reconnect, Stats, Target};
 use crate::error::RpcError;
 use crate::limits::NCONNECT_MAX;
@@ -79,6 +80,15 @@ impl Connections {
     pub fn remade(&self) -> u64 {
         let remade = |one: &Connection| one.handle.shared.remade.load(Ordering::Acquire);
         self.all.iter().map(remade).sum()
+    }
+
+    /// What the calls of each kind came to over all of them together, in the order of [`super::Kind::all`].
+    pub fn operations(&self) -> Vec<Operation> {
+        let mut sum = Vec::new();
+        for one in self.all.iter() {
+            add_all(&mut sum, one.operations());
+        }
+        sum
     }
 
     /// What all of them have counted together.

@@ -24,9 +24,11 @@ mod foreign;
 mod incoming;
 mod liveness;
 mod many;
+mod operations;
 mod raw;
 mod reply;
 pub(crate) mod retry;
+mod stats;
 mod table;
 
 use std::future::Future;
@@ -51,8 +53,9 @@ use tokio::time::Instant;
 pub use self::connect::Target;
 pub use self::liveness::{Liveness, Silent};
 pub use self::many::Connections;
+pub use self::operations::{Kind, Latencies, Operation};
 pub use self::raw::RawConnection;
-pub use self::table::Stats;
+pub use self::stats::Stats;
 
 use self::driver::Driver;
 use self::table::{Call, Memory, Table, Ticket};
@@ -201,6 +204,8 @@ pub struct Connection {
 /// When a call begins, and when it has to end. Asking for the time costs a tenth of a small call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
+    /// When its caller made it: before it waited for a place.
+    pub(crate) begun: Instant,
     pub(crate) now: Instant,
     pub(crate) deadline: Instant,
 }
@@ -209,6 +214,7 @@ impl Times {
     pub(crate) fn from_now(timeout: Duration) -> Self {
         let now = Instant::now();
         Self {
+            begun: now,
             now,
             deadline: now + timeout,
         }
@@ -250,6 +256,8 @@ struct Shared {
     remade: AtomicU64,
     /// The local port of the last connection that was made; 0 where the system does not say.
     source_port: AtomicU16,
+    /// What its statistics count from.
+    made_at: Instant,
 }
 
 struct Inner {
@@ -314,6 +322,7 @@ impl Connection {
             up: AtomicBool::new(stream.is_some()),
             remade: AtomicU64::new(0),
             source_port: AtomicU16::new(0),
+            made_at: Instant::now(),
         });
         shared.options.liveness.watch(&shared);
         tokio::spawn(Driver::new(shared.clone()).run(stream));
@@ -334,7 +343,14 @@ impl Connection {
         args: &A,
     ) -> Result<Bytes, RpcError> {
         let encode = |out: &mut Vec<u8>| args.encode(&mut Encoder::new(out));
-        let reply = self.call_with(procedure, identity, encode, Extra::None, None);
+        let reply = self.call_with(
+            procedure,
+            Kind::of(procedure),
+            identity,
+            encode,
+            Extra::None,
+            None,
+        );
         Ok(reply.await?.results)
     }
 
@@ -347,7 +363,14 @@ impl Connection {
         args: &[u8],
     ) -> Result<Bytes, RpcError> {
         let encode = |out: &mut Vec<u8>| out.extend_from_slice(args);
-        let reply = self.call_with(procedure, identity, encode, Extra::None, None);
+        let reply = self.call_with(
+            procedure,
+            Kind::of(procedure),
+            identity,
+            encode,
+            Extra::None,
+            None,
+        );
         Ok(reply.await?.results)
     }
 
@@ -362,21 +385,29 @@ impl Connection {
     ) -> Result<Bytes, RpcError> {
         let encode = |out: &mut Vec<u8>| head.encode(&mut Encoder::new(out));
         let extra = Extra::Payload(payload);
-        let reply = self.call_with(procedure, identity, encode, extra, None);
+        let reply = self.call_with(
+            procedure,
+            Kind::of(procedure),
+            identity,
+            encode,
+            extra,
+            None,
+        );
         Ok(reply.await?.results)
     }
 
-    /// As [`Self::call`], with what goes beside the arguments, and its own times.
+    /// As [`Self::call`], with what goes beside the arguments, and its own times; counted as `kind`.
     pub(crate) async fn call_until<A: Encode + ?Sized>(
         &self,
         procedure: Procedure,
+        kind: Kind,
         identity: &Identity,
         args: &A,
         extra: Extra,
         times: Times,
     ) -> Result<Reply, RpcError> {
         let encode = |out: &mut Vec<u8>| args.encode(&mut Encoder::new(out));
-        self.call_with(procedure, identity, encode, extra, Some(times))
+        self.call_with(procedure, kind, identity, encode, extra, Some(times))
             .await
     }
 
@@ -388,6 +419,21 @@ impl Connection {
     /// What was counted so far.
     pub fn stats(&self) -> Stats {
         self.handle.shared.lock().table.stats
+    }
+
+    /// What the calls of each kind came to so far, in the order of [`Kind::all`]; kinds without a call are left out.
+    pub fn operations(&self) -> Vec<Operation> {
+        self.handle.shared.lock().table.operations()
+    }
+
+    /// Whether there is a live connection, as far as is known.
+    pub fn is_up(&self) -> bool {
+        self.handle.shared.up.load(Ordering::Relaxed)
+    }
+
+    /// When it was made, or begun to be made.
+    pub(crate) fn made_at(&self) -> Instant {
+        self.handle.shared.made_at
     }
 
     /// The host and port that this connection goes to.
@@ -407,9 +453,17 @@ impl Connection {
         (port != 0).then_some(port)
     }
 
+    /// A call is made again later, after `pause`, because the server asked for time.
+    pub(crate) fn waits_for_jukebox(&self, pause: Duration) {
+        let stats = &mut self.handle.shared.lock().table.stats;
+        stats.jukebox_waits += 1;
+        stats.jukebox_waited += pause;
+    }
+
     async fn call_with(
         &self,
         procedure: Procedure,
+        kind: Kind,
         identity: &Identity,
         args: impl FnOnce(&mut Vec<u8>),
         extra: Extra,
@@ -424,13 +478,17 @@ impl Connection {
             Err(_) => {
                 let permit =
                     tokio::time::timeout_at(times.deadline, shared.permits.acquire()).await;
-                let permit = permit.map_err(|_| RpcError::Timeout { after: timeout })?;
+                let permit = permit.map_err(|_| {
+                    let late = RpcError::Timeout { after: timeout };
+                    shared.lock().table.never_began(kind, &late);
+                    late
+                })?;
                 times.now = Instant::now();
                 // Never closed: the permits live as long as this borrow.
                 permit.map_err(|_| RpcError::Disconnected(Lost::Here))?
             }
         };
-        let ticket = shared.begin(procedure, identity, args, extra, times)?;
+        let ticket = shared.begin(procedure, kind, identity, args, extra, times)?;
         let reply = Pending {
             shared,
             ticket,
@@ -462,6 +520,7 @@ impl Shared {
     fn begin(
         &self,
         procedure: Procedure,
+        kind: Kind,
         identity: &Identity,
         args: impl FnOnce(&mut Vec<u8>),
         extra: Extra,
@@ -473,7 +532,7 @@ impl Shared {
             Extra::Memory { buf, cut } => (None, Some(Memory { buf, cut })),
         };
         let mut inner = self.lock();
-        let ticket = inner.table.begin(times, |xid, call| {
+        let ticket = inner.table.begin(times, kind, |xid, call| {
             encode_call(call, xid, procedure, identity, args, payload)
         })?;
         if let Some(memory) = memory {

@@ -20,6 +20,15 @@ impl Record<'_> {
             Record::Placed(placed) => &placed.head,
         }
     }
+
+    /// How many bytes it has, those of its data too; padding behind data that lies apart is left out.
+    fn len(&self) -> usize {
+        let apart = match self {
+            Record::InBuffer(_) | Record::Own(_) => 0,
+            Record::Placed(placed) => placed.memory.len(),
+        };
+        self.bytes().len() + apart
+    }
 }
 
 pub(super) fn xid_of(record: &Record<'_>) -> Option<u32> {
@@ -128,6 +137,7 @@ pub(super) fn read_reply(table: &mut Table, record: Record<'_>) -> Result<Arrive
 
 /// The results of a record whose header ends at `start`.
 fn arrived(table: &mut Table, xid: u32, start: usize, record: Record<'_>) -> Arrived {
+    let record_len = record.len();
     let (results, filled) = match record {
         Record::Placed(placed) => (own(placed.head, start), Some(placed.memory)),
         Record::Own(bytes) => (own(bytes, start), None),
@@ -142,7 +152,11 @@ fn arrived(table: &mut Table, xid: u32, start: usize, record: Record<'_>) -> Arr
             }
         },
     };
-    Arrived { results, filled }
+    Arrived {
+        record_len,
+        results,
+        filled,
+    }
 }
 
 fn own(record: Vec<u8>, start: usize) -> Bytes {

@@ -14,62 +14,18 @@ use bytes::Bytes;
 use nfs_io::Buf;
 use tokio::time::Instant;
 
+use super::operations::{Kind, Operation, Operations};
+use super::stats::Stats;
 use super::{Cut, Reply, ReplyMemory, Times};
 use crate::error::{Lost, RpcError};
-
-/// What a connection has counted since it was made. For tests, status lines and curiosity.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stats {
-    /// Calls that were made, whatever came of them.
-    pub calls: u64,
-    /// Replies that reached their calls.
-    pub replies: u64,
-    /// Replies that no call waited for: late, twice, or of an xid never used.
-    pub stray_replies: u64,
-    /// Records that are neither replies nor calls that can be answered.
-    pub garbage_records: u64,
-    /// Calls that came from the server. No program is served on this side, which they are answered, as long
-    /// as few of the answers wait to be sent.
-    pub server_calls: u64,
-    /// Calls that ran out of time.
-    pub timeouts: u64,
-    /// Connections made after the first.
-    pub reconnects: u64,
-    /// Calls sent again: over a new connection, or because that, too, brought no reply.
-    pub resent_calls: u64,
-    /// Reads from the socket, those that brought nothing among them.
-    pub receives: u64,
-    /// System calls that wrote to the socket.
-    pub sends: u64,
-    /// Bytes of data for given memory that were copied there instead of being received there.
-    pub copied_bytes: u64,
-}
-
-impl Stats {
-    /// The sum of both, count by count.
-    #[must_use]
-    pub fn plus(&self, other: &Self) -> Self {
-        Self {
-            calls: self.calls + other.calls,
-            replies: self.replies + other.replies,
-            stray_replies: self.stray_replies + other.stray_replies,
-            garbage_records: self.garbage_records + other.garbage_records,
-            server_calls: self.server_calls + other.server_calls,
-            timeouts: self.timeouts + other.timeouts,
-            reconnects: self.reconnects + other.reconnects,
-            resent_calls: self.resent_calls + other.resent_calls,
-            receives: self.receives + other.receives,
-            sends: self.sends + other.sends,
-            copied_bytes: self.copied_bytes + other.copied_bytes,
-        }
-    }
-}
 
 /// What became of a call.
 pub(super) type Outcome = Result<Reply, RpcError>;
 
 /// What a reply brought: the results' bytes, and the call's memory if their data lies in it.
 pub(super) struct Arrived {
+    /// Bytes of the whole record.
+    pub(super) record_len: usize,
     pub(super) results: Bytes,
     pub(super) filled: Option<Buf>,
 }
@@ -102,10 +58,16 @@ pub(super) struct Table {
     /// Set once: why no call can be made any more.
     over: Option<RpcError>,
     pub(super) stats: Stats,
+    operations: Operations,
 }
 
 struct Slot {
     xid: u32,
+    kind: Kind,
+    /// When its caller made it.
+    begun: Instant,
+    /// When it was sent first.
+    sent_at: Option<Instant>,
     state: State,
     call: Call,
     deadline: Instant,
@@ -134,6 +96,9 @@ pub(super) struct Call {
     pub(super) padding: usize,
 }
 
+/// Bytes of a record's mark (RFC 5531 §11).
+const MARK_BYTES: usize = 4;
+
 /// How large a kept head buffer may stay when its call is over.
 const HEAD_KEPT_BYTES: usize = 4096;
 
@@ -151,6 +116,9 @@ impl Table {
             .next_power_of_two();
         let slots = (0..slots).map(|_| Slot {
             xid: 0,
+            kind: Kind::Other,
+            begun: now,
+            sent_at: None,
             state: State::Free,
             call: Call::default(),
             deadline: now,
@@ -169,6 +137,27 @@ impl Table {
             earliest: None,
             over: None,
             stats: Stats::default(),
+            operations: Operations::default(),
+        }
+    }
+
+    /// What the calls of each kind came to so far.
+    pub(super) fn operations(&self) -> Vec<Operation> {
+        let mut all = self.operations.all();
+        let waits = |slot: &&Slot| matches!(slot.state, State::Waiting(_));
+        for slot in self.slots.iter().filter(waits) {
+            if let Some(operation) = all.iter_mut().find(|one| one.kind == slot.kind) {
+                operation.in_flight += 1;
+            }
+        }
+        all
+    }
+
+    /// A call's time was over before there was a place for it.
+    pub(super) fn never_began(&mut self, kind: Kind, error: &RpcError) {
+        if let Some(operation) = self.operations.at(kind) {
+            operation.begun();
+            operation.failed(error);
         }
     }
 
@@ -190,6 +179,7 @@ impl Table {
     pub(super) fn begin(
         &mut self,
         times: Times,
+        kind: Kind,
         encode: impl FnOnce(u32, &mut Call) -> Result<(), RpcError>,
     ) -> Result<Ticket, RpcError> {
         if let Some(error) = &self.over {
@@ -200,8 +190,18 @@ impl Table {
         let slot = &mut self.slots[index];
         slot.call.head.clear();
         encode(xid, &mut slot.call)?;
-        let Times { now, deadline } = times;
+        let Times {
+            begun,
+            now,
+            deadline,
+        } = times;
         slot.xid = xid;
+        slot.kind = kind;
+        slot.begun = begun;
+        slot.sent_at = None;
+        if let Some(operation) = self.operations.at(kind) {
+            operation.begun();
+        }
         slot.state = State::Waiting(None);
         slot.deadline = deadline;
         slot.sent = false;
@@ -244,8 +244,12 @@ impl Table {
 
     /// Gives a call up: its reply, if it still comes, is a stray one.
     pub(super) fn give_up(&mut self, ticket: Ticket) {
-        if let State::Waiting(_) = self.slots[ticket.index].vacate() {
+        let slot = &mut self.slots[ticket.index];
+        if let State::Waiting(_) = slot.vacate() {
             self.waiting -= 1;
+            if let Some(operation) = self.operations.at(slot.kind) {
+                operation.given_up();
+            }
         }
     }
 
@@ -276,8 +280,14 @@ impl Table {
         }
     }
 
-    /// Ends the call with this xid, if one waits. The waker is to be woken after the lock is dropped.
-    pub(super) fn finish(&mut self, xid: u32, arrived: Result<Arrived, RpcError>) -> Option<Waker> {
+    /// Ends the call with this xid, if one waits, by a reply that came at `now`. The waker is to be woken after the
+    /// lock is dropped.
+    pub(super) fn finish(
+        &mut self,
+        xid: u32,
+        arrived: Result<Arrived, RpcError>,
+        now: Instant,
+    ) -> Option<Waker> {
         if !self.is_waiting(xid) {
             self.stats.stray_replies += 1;
             return None;
@@ -287,6 +297,12 @@ impl Table {
         let slot = &mut self.slots[index];
         let unused = slot.memory.take();
         let resent = slot.resent;
+        if let (Ok(arrived), Some(operation)) = (&arrived, self.operations.at(slot.kind)) {
+            let sent_at = slot.sent_at.unwrap_or(slot.begun);
+            let queue = sent_at.saturating_duration_since(slot.begun);
+            let rtt = now.saturating_duration_since(sent_at);
+            operation.answered(as_u64(arrived.record_len), &arrived.results, queue, rtt);
+        }
         let outcome = arrived.map(|arrived| Reply {
             results: arrived.results,
             memory: match (arrived.filled, unused) {
@@ -299,18 +315,32 @@ impl Table {
         self.end(index, outcome)
     }
 
-    /// The next call to send. The bytes stay in the table.
+    /// Whether there may be a call to send.
+    pub(super) fn has_queued(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
+    /// The next call to send, at `now`. The bytes stay in the table.
     ///
     /// One that went out over an earlier connection is sent again at `again_at()` if no reply has come by
     /// then: a server that was still at work on it drops the repetition, and sends its reply over the
     /// connection that is no more (what asks again later finds it in the reply cache). While other calls
     /// are answered, nothing else would show that this one is not.
-    pub(super) fn next_to_send(&mut self, again_at: impl FnOnce() -> Instant) -> Option<&Call> {
+    pub(super) fn next_to_send(
+        &mut self,
+        now: Instant,
+        again_at: impl FnOnce() -> Instant,
+    ) -> Option<&Call> {
         while let Some(xid) = self.queue.pop_front() {
             if self.is_waiting(xid) {
                 let index = self.index(xid);
                 let slot = &mut self.slots[index];
                 slot.sent = true;
+                let again = slot.sent_at.is_some();
+                slot.sent_at.get_or_insert(now);
+                if let Some(operation) = self.operations.at(slot.kind) {
+                    operation.sent(as_u64(slot.call.len()), again);
+                }
                 if slot.resent {
                     let at = again_at();
                     slot.again_at = Some(at);
@@ -397,6 +427,9 @@ impl Table {
 
     fn end(&mut self, index: usize, outcome: Outcome) -> Option<Waker> {
         let slot = &mut self.slots[index];
+        if let (Err(error), Some(operation)) = (&outcome, self.operations.at(slot.kind)) {
+            operation.failed(error);
+        }
         let before = std::mem::replace(&mut slot.state, State::Done(outcome));
         slot.call.release();
         slot.memory = None;
@@ -439,6 +472,12 @@ impl Slot {
 }
 
 impl Call {
+    /// Bytes of the record, without its mark.
+    fn len(&self) -> usize {
+        let payload = self.payload.as_ref().map_or(0, Bytes::len);
+        (self.head.len() + payload + self.padding).saturating_sub(MARK_BYTES)
+    }
+
     fn release(&mut self) {
         self.payload = None;
         self.padding = 0;
@@ -448,11 +487,26 @@ impl Call {
     }
 }
 
+fn as_u64(bytes: usize) -> u64 {
+    u64::try_from(bytes).unwrap_or(u64::MAX)
+}
+
 #[cfg(test)]
 mod tests {
+    use nfs_wire::nfs3::Procedure;
+
     use super::*;
 
     const TIMEOUT: Duration = Duration::from_secs(1);
+    const NULL: Kind = Kind::Nfs3(Procedure::Null);
+
+    fn times(now: Instant, deadline: Instant) -> Times {
+        Times {
+            begun: now,
+            now,
+            deadline,
+        }
+    }
 
     fn table(slots: u32, first: u32) -> (Table, Instant) {
         let now = Instant::now();
@@ -465,11 +519,12 @@ mod tests {
             Ok(())
         };
         let deadline = now + TIMEOUT;
-        table.begin(Times { now, deadline }, encode).unwrap()
+        table.begin(times(now, deadline), NULL, encode).unwrap()
     }
 
     fn arrived(results: &'static [u8]) -> Result<Arrived, RpcError> {
         Ok(Arrived {
+            record_len: 24 + results.len(),
             results: Bytes::from_static(results),
             filled: None,
         })
@@ -487,7 +542,7 @@ mod tests {
             tickets.iter().map(|t| t.xid).collect::<Vec<_>>(),
             [!0 - 1, !0, 0, 1]
         );
-        assert!(table.finish(0, arrived(b"r")).is_none());
+        assert!(table.finish(0, arrived(b"r"), now).is_none());
         assert!(matches!(table.poll(tickets[2], &cx()), Poll::Ready(Ok(_))));
         let next = begin(&mut table, now);
         assert_eq!(
@@ -505,9 +560,9 @@ mod tests {
         let (mut table, now) = table(2, 7);
         let ticket = begin(&mut table, now);
         assert!(table.poll(ticket, &cx()).is_pending());
-        assert!(table.finish(7, arrived(b"a")).is_some());
-        assert!(table.finish(7, arrived(b"b")).is_none());
-        assert!(table.finish(9, arrived(b"")).is_none());
+        assert!(table.finish(7, arrived(b"a"), now).is_some());
+        assert!(table.finish(7, arrived(b"b"), now).is_none());
+        assert!(table.finish(9, arrived(b""), now).is_none());
         match table.poll(ticket, &cx()) {
             Poll::Ready(Ok(reply)) => assert_eq!(&reply.results[..], b"a"),
             other => panic!("{other:?}"),
@@ -522,11 +577,11 @@ mod tests {
         let (gone, kept) = (begin(&mut table, now), begin(&mut table, now));
         table.give_up(gone);
         assert_eq!(
-            table.next_to_send(|| now).unwrap().head,
+            table.next_to_send(now, || now).unwrap().head,
             kept.xid.to_be_bytes()
         );
-        assert!(table.next_to_send(|| now).is_none());
-        assert!(table.finish(gone.xid, arrived(b"")).is_none());
+        assert!(table.next_to_send(now, || now).is_none());
+        assert!(table.finish(gone.xid, arrived(b""), now).is_none());
         assert_eq!(table.waiting(), 1);
     }
 
@@ -546,15 +601,17 @@ mod tests {
         let seconds = |count| now + Duration::from_secs(count);
         let begin = |table: &mut Table| {
             let deadline = seconds(60);
-            table.begin(Times { now, deadline }, |_, _| Ok(())).unwrap()
+            table
+                .begin(times(now, deadline), NULL, |_, _| Ok(()))
+                .unwrap()
         };
         let old = begin(&mut table);
-        table.next_to_send(|| seconds(1)).unwrap();
+        table.next_to_send(now, || seconds(1)).unwrap();
         assert_eq!(table.earliest(), Some(seconds(60)), "the first connection");
         table.lost(&Lost::ByServer, true);
         begin(&mut table);
         for _ in 0..2 {
-            table.next_to_send(|| seconds(5)).unwrap();
+            table.next_to_send(now, || seconds(5)).unwrap();
         }
         assert_eq!(table.earliest(), Some(seconds(5)));
         // The old one only, and once.
@@ -563,7 +620,7 @@ mod tests {
         assert_eq!(table.earliest(), Some(seconds(60)));
         table.expire(seconds(6));
         assert_eq!(table.queue, [old.xid]);
-        table.next_to_send(|| seconds(12)).unwrap();
+        table.next_to_send(now, || seconds(12)).unwrap();
         table.lost(&Lost::ByServer, true);
         assert_eq!(table.queue.len(), 2, "each once");
         assert_eq!(table.stats.resent_calls, 4);
@@ -591,7 +648,7 @@ mod tests {
         let seconds = |count| start + Duration::from_secs(count);
         let first = begin(&mut table, seconds(10));
         let second = begin(&mut table, seconds(20));
-        table.finish(first.xid, arrived(b""));
+        table.finish(first.xid, arrived(b""), seconds(21));
         assert_eq!(table.busy_since(), Some(seconds(10)));
         table.give_up(second);
         assert_eq!(table.busy_since(), None);
@@ -603,18 +660,18 @@ mod tests {
     fn a_lost_connection_sends_again_in_the_old_order_or_fails_what_was_sent() {
         let (mut table, now) = table(4, u32::MAX);
         let tickets: Vec<Ticket> = (0..3).map(|_| begin(&mut table, now)).collect();
-        table.next_to_send(|| now).unwrap();
-        table.next_to_send(|| now).unwrap();
+        table.next_to_send(now, || now).unwrap();
+        table.next_to_send(now, || now).unwrap();
         assert!(table.lost(&Lost::ByServer, true).is_empty());
         assert_eq!(table.stats.resent_calls, 2);
         for ticket in &tickets {
             assert_eq!(
-                table.next_to_send(|| now).unwrap().head,
+                table.next_to_send(now, || now).unwrap().head,
                 ticket.xid.to_be_bytes()
             );
         }
         table.lost(&Lost::ByServer, true);
-        table.next_to_send(|| now).unwrap();
+        table.next_to_send(now, || now).unwrap();
         table.lost(&Lost::ByServer, false);
         let failed = table.poll(tickets[0], &cx());
         assert!(matches!(
@@ -622,7 +679,7 @@ mod tests {
             Poll::Ready(Err(RpcError::Disconnected(Lost::ByServer)))
         ));
         assert_eq!(
-            table.next_to_send(|| now).unwrap().head,
+            table.next_to_send(now, || now).unwrap().head,
             tickets[1].xid.to_be_bytes()
         );
     }
@@ -637,7 +694,60 @@ mod tests {
             Poll::Ready(Err(RpcError::Disconnected(_)))
         ));
         let deadline = now;
-        let refused = table.begin(Times { now, deadline }, |_, _| Ok(()));
+        let refused = table.begin(times(now, deadline), NULL, |_, _| Ok(()));
         assert!(matches!(refused, Err(RpcError::Disconnected(Lost::Here))));
+    }
+
+    #[test]
+    fn a_call_has_a_queue_a_round_trip_and_bytes_each_time_it_is_sent() {
+        let (mut table, start) = table(4, 0);
+        let seconds = |count| start + Duration::from_secs(count);
+        let encode = |_, call: &mut Call| {
+            call.head.extend_from_slice(&[0; 44]);
+            Ok(())
+        };
+        let times = Times {
+            now: seconds(1),
+            ..times(start, seconds(100))
+        };
+        let ticket = table.begin(times, NULL, encode).unwrap();
+        table.next_to_send(seconds(2), || seconds(50)).unwrap();
+        table.lost(&Lost::ByServer, true);
+        table.next_to_send(seconds(4), || seconds(50)).unwrap();
+        table.finish(ticket.xid, arrived(b"1234"), seconds(5));
+        let [null] = &table.operations()[..] else {
+            panic!("{:?}", table.operations());
+        };
+        assert_eq!((null.calls, null.ops), (1, 1));
+        assert_eq!((null.transmissions, null.resent), (2, 1));
+        assert_eq!((null.bytes_sent, null.bytes_received), (80, 28));
+        let all = [&null.queue, &null.rtt, &null.execute].map(|one| one.total().as_secs());
+        assert_eq!(all, [2, 3, 5]);
+    }
+
+    #[test]
+    fn each_call_ends_in_one_count() {
+        let (mut table, now) = table(8, 0);
+        let tickets: Vec<Ticket> = (0..6).map(|_| begin(&mut table, now)).collect();
+        table.give_up(tickets[0]);
+        table.finish(tickets[1].xid, arrived(b""), now);
+        table.finish(tickets[2].xid, Err(RpcError::GarbageArgs), now);
+        let count = |table: &Table| {
+            let [null] = &table.operations()[..] else {
+                panic!("{:?}", table.operations());
+            };
+            let ended = (null.ops, null.refused, null.timeouts, null.disconnected);
+            (null.calls, null.given_up, ended, null.in_flight)
+        };
+        assert_eq!(count(&table), (6, 1, (1, 1, 0, 0), 3));
+        // Late: the call was given up.
+        table.finish(tickets[0].xid, arrived(b""), now);
+        table.expire(now + TIMEOUT);
+        assert_eq!(count(&table), (6, 1, (1, 1, 3, 0), 0));
+        begin(&mut table, now);
+        table.close(&RpcError::Disconnected(Lost::Here));
+        let late = RpcError::Timeout { after: TIMEOUT };
+        table.never_began(NULL, &late);
+        assert_eq!(count(&table), (8, 1, (1, 1, 4, 1), 0));
     }
 }

@@ -25,7 +25,7 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-use super::memory::{Direction, Lane, Memory, Share};
+use super::memory::{Direction, Lane, Memory, ServedFrom, Share};
 use super::pattern::{Advice, Patterns};
 use super::window::{Sent, Transferred, Window};
 use super::{Depth, Files, TransferSizes, Windows};
@@ -284,7 +284,10 @@ impl Reading {
         };
         let waited = waiter.slot.wait().await;
         match self.take(&waiter.slot, at, end, waited, follow) {
-            Some(answer) => answer,
+            Some(answer) => {
+                self.source.memory.served(ServedFrom::slot(waited));
+                answer
+            }
             None => self.exact(at, end - at).await,
         }
     }
@@ -359,6 +362,7 @@ impl Reading {
     async fn exact(&self, at: u64, len: u64) -> Result<Piece, ClientError> {
         let len = usize::try_from(len.min(self.source.transfer)).unwrap_or(usize::MAX);
         let memory = &self.source.memory;
+        memory.served(ServedFrom::Read);
         let Some((buf, beyond)) = memory.buffer(len, &self.lane).await else {
             unreachable!("a transfer is not longer than the largest buffer")
         };

@@ -5,7 +5,7 @@
 //! has an equal share of it. But one transfer in each direction of each file always goes, whatever
 //! others hold ([`Lane`]): nobody waits for memory that only it could give back.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -34,6 +34,40 @@ struct Shared {
     began: Instant,
     /// Where windows of this client arrived last, of reading and of writing.
     found: [Mutex<Option<Found>>; 2],
+    served: [AtomicU64; ServedFrom::ALL.len()],
+}
+
+/// Where what a program asked for came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ServedFrom {
+    /// Data that had been read ahead and was there.
+    Ahead,
+    /// Data that was being read ahead, and was waited for.
+    Coming,
+    /// Data that a READ was sent for when it was asked for.
+    Read,
+    /// Attributes of an open file that were known.
+    Known,
+    /// Attributes of an open file that a GETATTR was sent for.
+    Getattr,
+}
+
+impl ServedFrom {
+    pub(crate) const ALL: [Self; 5] = [
+        Self::Ahead,
+        Self::Coming,
+        Self::Read,
+        Self::Known,
+        Self::Getattr,
+    ];
+
+    /// A READ ahead, which had to be `waited` for or not.
+    pub(crate) fn slot(waited: bool) -> Self {
+        match waited {
+            true => Self::Coming,
+            false => Self::Ahead,
+        }
+    }
 }
 
 /// Which way a window moves data.
@@ -73,6 +107,7 @@ impl Memory {
             windows: AtomicUsize::new(0),
             began: Instant::now(),
             found: Default::default(),
+            served: Default::default(),
         };
         Self {
             shared: Arc::new(shared),
@@ -152,6 +187,19 @@ impl Memory {
     /// The time that windows are told.
     pub(crate) fn now(&self) -> Duration {
         self.shared.began.elapsed()
+    }
+
+    /// Something that was asked for came from there.
+    pub(crate) fn served(&self, from: ServedFrom) {
+        if let Some(count) = self.shared.served.get(from as usize) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// How often something that was asked for came from there.
+    pub(crate) fn served_count(&self, from: ServedFrom) -> u64 {
+        let count = self.shared.served.get(from as usize);
+        count.map_or(0, |count| count.load(Ordering::Relaxed))
     }
 
     /// Where a window of this client arrived last, if one did.

@@ -85,6 +85,7 @@ mod commit;
 mod memory;
 mod pattern;
 mod read;
+mod statistics;
 mod wcc;
 mod window;
 mod write;
@@ -99,9 +100,10 @@ use tokio::time::Instant;
 
 use self::ahead::Reading;
 pub use self::read::{ReadAt, ReadStream};
+pub use self::statistics::{CacheStatistics, WindowStatistics};
 
 use self::attributes::Attributes;
-use self::memory::Memory;
+use self::memory::{Memory, ServedFrom};
 use self::write::{Opened, Writing};
 use crate::error::{ClientError, printable, refused};
 use crate::hint::Hint;
@@ -278,9 +280,17 @@ impl File {
     /// that it alone has changed the file. The size counts what was written and is still on its way.
     pub async fn stat(&self) -> Result<Fattr3, ClientError> {
         let written = self.inner.shared.writing.end();
-        match self.inner.shared.attributes.fresh(Instant::now()) {
-            Some(attributes) => Ok(self.inner.with_written(attributes, written)),
-            None => self.refresh().await,
+        let known = self.inner.shared.attributes.fresh(Instant::now());
+        let memory = self.inner.shared.writing.memory();
+        match known {
+            Some(attributes) => {
+                memory.served(ServedFrom::Known);
+                Ok(self.inner.with_written(attributes, written))
+            }
+            None => {
+                memory.served(ServedFrom::Getattr);
+                self.refresh().await
+            }
         }
     }
 

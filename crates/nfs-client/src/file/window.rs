@@ -111,6 +111,18 @@ pub(crate) struct Found {
     doubled: u32,
 }
 
+impl Found {
+    /// How many transfers were on their way together.
+    pub(crate) fn depth(self) -> u32 {
+        self.depth
+    }
+
+    /// How often the first transfer size was doubled.
+    pub(crate) fn doubled(self) -> u32 {
+        self.doubled
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 enum Phase {
     /// Shallow for so many more rounds, the last of which tells the latency; then at least `home` deep.

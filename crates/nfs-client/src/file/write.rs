@@ -151,6 +151,11 @@ impl Writing {
         })
     }
 
+    /// The memory of all files of the client.
+    pub(super) fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
     pub(super) fn attributes(&self) -> &Arc<Attributes> {
         &self.attributes
     }

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::read_into::read_data;
 use super::{Nfs3, number};
 use crate::connection::retry::jukebox_pause;
-use crate::connection::{self, Extra, Reply, ReplyMemory, Times};
+use crate::connection::{self, Extra, Kind, Reply, ReplyMemory, Times};
 use crate::error::RpcError;
 
 /// What a procedure answered, and how it was asked.
@@ -74,7 +74,7 @@ impl Nfs3 {
                 resent: false,
             });
         }
-        let number = number(procedure);
+        let (number, kind) = (number(procedure), Kind::Nfs3(procedure));
         let timeout = self.connection().options().call_timeout;
         let mut times = Times::from_now(timeout);
         let mut resent = false;
@@ -84,7 +84,7 @@ impl Nfs3 {
                 Extra::None | Extra::Memory { .. } => Extra::None,
             };
             let connection = self.connections.least_busy();
-            let call = connection.call_until(number, &self.identity, args, extra, times);
+            let call = connection.call_until(number, kind, &self.identity, args, extra, times);
             let mut reply = call.await?;
             // If an earlier one was, this one may find what that one did.
             resent |= reply.resent;
@@ -96,8 +96,10 @@ impl Nfs3 {
             let Some(pause) = jukebox_pause(count, left) else {
                 return Ok(reply);
             };
+            connection.waits_for_jukebox(pause);
             tokio::time::sleep(pause).await;
             times.now = Instant::now();
+            times.begun = times.now;
             extra = match reply.memory {
                 ReplyMemory::Unused(buf) => Extra::Memory {
                     buf,

@@ -23,7 +23,7 @@ use super::opens::Opens;
 use super::slots::{Fate, Slots, Taken};
 use super::{Nfs4Error, Results};
 use crate::connection::retry::jukebox_pause;
-use crate::connection::{Connections, Cut, Extra, Procedure, Reply, ReplyMemory, Times};
+use crate::connection::{Connections, Cut, Extra, Kind, Procedure, Reply, ReplyMemory, Times};
 use crate::error::RpcError;
 use crate::identity::Identity;
 use crate::limits;
@@ -121,16 +121,20 @@ impl Shared {
         ops: &[ArgOp<'_>],
         mut beside: Beside,
     ) -> Result<Ran, Nfs4Error> {
+        let kind = Kind::of_compound(ops);
         let cachethis = ops.iter().any(|op| op.opnum().changes());
         let timeout = self.connections.first().options().call_timeout;
         let deadline = Instant::now() + timeout;
         let (mut delays, mut renewals) = (0, 0);
         loop {
             let session = self.current();
+            // Waiting for a slot is part of a call's queue.
+            let begun = Instant::now();
             let taken = session.take(deadline, timeout).await?;
             let args = self.encode(&session, taken, cachethis, ops);
             let (extra, again) = beside.once();
-            let reply = self.send(session.clone(), taken, identity, args, extra);
+            let counted = (kind, begun);
+            let reply = self.send(session.clone(), taken, identity, args, extra, counted);
             let reply = reply.await?;
             let ran = Ran {
                 results: Results {
@@ -147,6 +151,7 @@ impl Shared {
                     let Some(pause) = jukebox_pause(delays, left) else {
                         return Ok(ran);
                     };
+                    self.connections.first().waits_for_jukebox(pause);
                     tokio::time::sleep(pause).await;
                 }
                 Verdict::AsNew => {}
@@ -181,15 +186,19 @@ impl Shared {
         identity: &Identity,
         args: Vec<u8>,
         extra: Extra,
+        (kind, begun): (Kind, Instant),
     ) -> Result<Reply, Nfs4Error> {
         let connection = self.connections.least_busy().clone();
         let identity = identity.clone();
         let task = connection.runtime().spawn({
             let connection = connection.clone();
             async move {
-                let times = Times::from_now(connection.options().call_timeout);
+                let times = Times {
+                    begun,
+                    ..Times::from_now(connection.options().call_timeout)
+                };
                 let args = Encoded(args);
-                let reply = connection.call_until(COMPOUND, &identity, &args, extra, times);
+                let reply = connection.call_until(COMPOUND, kind, &identity, &args, extra, times);
                 let reply = reply.await;
                 session.give_back(taken, reply.as_ref().map(|reply| &reply.results));
                 reply
@@ -554,16 +563,24 @@ impl Caller<'_> {
             let left = deadline.saturating_duration_since(Instant::now());
             match (status, jukebox_pause(delays, left)) {
                 (Nfsstat4::Ok, _) => return Ok(results),
-                (Nfsstat4::Delay, Some(pause)) => tokio::time::sleep(pause).await,
+                (Nfsstat4::Delay, Some(pause)) => {
+                    self.connections.first().waits_for_jukebox(pause);
+                    tokio::time::sleep(pause).await;
+                }
                 (status, _) => return Err(results.failure(status)),
             }
         }
     }
 
     async fn call<'o>(&self, ops: impl Iterator<Item = &'o ArgOp<'o>>) -> Result<Bytes, RpcError> {
-        let args = encode_compound(self.minor, ops);
+        let ops: Vec<_> = ops.collect();
+        let kind = Kind::of_compound(ops.iter().copied());
+        let args = Encoded(encode_compound(self.minor, ops.into_iter()));
         let connection = self.connections.first();
-        connection.call_raw(COMPOUND, self.identity, &args).await
+        let times = Times::from_now(connection.options().call_timeout);
+        let (identity, extra) = (self.identity, Extra::None);
+        let reply = connection.call_until(COMPOUND, kind, identity, &args, extra, times);
+        Ok(reply.await?.results)
     }
 }
 
