@@ -419,6 +419,15 @@ pub const EARLY_CLOSES_PER_SWEEP_MAX: u32 = 4;
 /// Seconds between two sweeps: a file to which nobody wrote for this long, or twice this, is closed for
 /// writing.
 pub const SWEEP_SECONDS: u64 = 1;
+/// Files of the open-file cache of which it is found out each second how much the page cache holds of them, while
+/// somebody asks for that: about 4 microseconds each.
+pub const PAGE_CACHE_FILES_PER_LOOK_MAX: usize = 2000;
+/// Milliseconds after which that is broken off until the next second.
+pub const PAGE_CACHE_LOOK_MILLISECONDS_MAX: u64 = 5;
+/// Bytes of a file that are looked at in one system call, for 2 ms where they are 65536 folios of 4 KiB.
+pub const PAGE_CACHE_PIECE_BYTES: u64 = 256 << 20;
+/// Seconds for which it is found out after somebody asked.
+pub const PAGE_CACHE_ASKED_SECONDS: u64 = 300;
 /// Cached objects that one sweep asks whether they were removed on the server's host, at about half a microsecond
 /// each. With so many or fewer cached, the space of a file is free two sweeps after it was removed.
 pub const OBJECTS_PER_SWEEP_MAX: usize = 8192;

@@ -421,6 +421,7 @@ impl Server {
             tokio::spawn(sweep(Arc::clone(&self.service.vfs))),
             tokio::spawn(sweep_idle(Arc::clone(&self.service))),
             tokio::spawn(sweep_staged(Arc::clone(&self.service.vfs))),
+            tokio::spawn(look_at_page_cache(Arc::clone(&self.service.vfs))),
             tokio::spawn(tick(Arc::clone(&self.service))),
             tokio::spawn(notify(Arc::clone(&self.service))),
         ];
@@ -585,6 +586,19 @@ async fn notify(service: Arc<Service>) {
     }
 }
 
+/// Finds out how much the page cache holds of open files, while somebody asks for it. Beside the other sweeps, which are
+/// not to wait where a file system has somebody wait for an open.
+async fn look_at_page_cache(vfs: Arc<Vfs>) {
+    loop {
+        tokio::time::sleep(Duration::from_secs(limits::SWEEP_SECONDS)).await;
+        let vfs = Arc::clone(&vfs);
+        let look = tokio::task::spawn_blocking(move || vfs.look_at_page_cache(Instant::now()));
+        if let Err(error) = look.await {
+            tracing::error!(%error, "looking at the page cache failed");
+        }
+    }
+}
+
 /// Has ends of WRITEs written that wait for a neighbour for long.
 async fn sweep_staged(vfs: Arc<Vfs>) {
     loop {
@@ -715,6 +729,7 @@ pub(crate) fn make_service(
         paces: Default::default(),
         notices: Default::default(),
         first_uses: Default::default(),
+        rings: Default::default(),
         blocked: Default::default(),
         mounts: Default::default(),
         versions,
@@ -741,7 +756,6 @@ fn start_shards(
             let (connections, receiver) = mpsc::unbounded_channel();
             let start = ShardStart {
                 service: Arc::clone(service),
-                pool: service.vfs.pool.clone(),
                 engine: facts.engine,
                 connections: receiver,
                 drain: drain.clone(),

@@ -12,7 +12,7 @@ use nfs_server::limits;
 use nfs_server::metrics::{self, Kind, Snapshot, TABLE, Value};
 use nfs_server::operate::control::{Asker, VerifierOrder};
 use nfs_wire::nfs3::{Nfsstat3, StableHow};
-use support::{Served, block_on, create, mode, mount, ok, status};
+use support::{Served, block_on, create, mode, mount, ok, skip, status};
 
 /// The table of docs/metrics.md as the code has it.
 fn table() -> String {
@@ -253,6 +253,139 @@ fn a_known_run_is_told_exactly() {
         got.sum(&metrics::CONNECTIONS, &[])
     );
 }
+
+/// The figures once `known` says that what was asked for has been found out.
+fn figures_when(served: &Served, known: impl Fn(&Snapshot) -> bool) -> Snapshot {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        let got = served.server.metrics();
+        if known(&got) {
+            return got;
+        }
+        assert!(Instant::now() < deadline, "{got:?}");
+        // SLEEP: between two looks.
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn the_page_cache_of_open_files_is_told_by_export() {
+    use std::os::fd::AsFd as _;
+    let elsewhere = tempfile::tempdir().unwrap();
+    if let Err(error) =
+        nfs_io::fs::cachestat(std::fs::File::open(elsewhere.path()).unwrap().as_fd(), 0, 0)
+    {
+        skip!("cachestat needs Linux 6.5: {error}");
+    }
+    let served = Served::with(|config| {
+        config.exports[0].pseudo = "/a".to_owned();
+        let mut export = config.exports[0].clone();
+        (export.path, export.pseudo) = (elsewhere.path().to_owned(), "/b".to_owned());
+        config.exports.push(export);
+    });
+    let page = rustix::param::page_size();
+    let got = block_on(async {
+        let client = served.client().await;
+        let root = mount(&client, b"/a").await.unwrap();
+        for name in [b"f", b"g"] {
+            let file = create(&client, &root, name).await;
+            let data = Bytes::from(vec![7; 5 * page]);
+            let written = client.write(&file, 0, StableHow::FileSync, data);
+            ok(written.await);
+            // In the third piece that is looked at, with nothing in the second.
+            let far = 2 * limits::PAGE_CACHE_PIECE_BYTES + 3 * page as u64;
+            let data = Bytes::from(vec![7; page]);
+            ok(client.write(&file, far, StableHow::FileSync, data).await);
+        }
+        // What was looked at and neither read nor written is no open file, whatever is in memory of it.
+        std::fs::write(served.path().join("h"), vec![7; 3 * page]).unwrap();
+        ok(client.lookup(&root, b"h").await);
+        let first = served.server.metrics();
+        assert!(first.family(&metrics::PAGE_CACHE).is_none(), "nobody asked");
+        figures_when(&served, |got| got.family(&metrics::PAGE_CACHE).is_some())
+    });
+    let of = |export| got.sum(&metrics::PAGE_CACHE, &[("export", export)]);
+    assert_eq!((of("/a"), of("/b")), ((12 * page) as f64, 0.0));
+    assert_eq!(got.family(&metrics::PAGE_CACHE).unwrap().samples.len(), 2);
+}
+
+#[test]
+fn the_engines_the_buffers_and_the_kept_replies_are_told_exactly() {
+    let served = Served::with(|config| {
+        let export = &mut config.exports[0];
+        (export.io.read, export.io.write) = (Mode::Buffered.into(), Mode::Buffered.into());
+    });
+    let before = served.server.metrics();
+    let (during, after) = block_on(async {
+        let client = served.client().await;
+        let root = served.root(&client).await;
+        let file = create(&client, &root, b"f").await;
+        let written = served.server.metrics();
+        use StableHow::{DataSync, FileSync, Unstable};
+        for (at, stable) in (0..).zip([FileSync, Unstable, DataSync, Unstable, FileSync]) {
+            let data = Bytes::from(vec![7; 1000]);
+            let written = client.write(&file, at * 1000, stable, data);
+            ok(written.await);
+        }
+        (written, served.server.metrics())
+    });
+    let grown = |definition, engine: &str, result: Option<&str>| {
+        let mut labels = vec![("engine", engine)];
+        labels.extend(result.map(|result| ("result", result)));
+        after.sum(definition, &labels) - during.sum(definition, &labels)
+    };
+    // Stable WRITEs go to the helper pool, where those of one file can share a flush; others to the ring, if there is
+    // one.
+    let is_ring = served.server.status().engine.starts_with("io_uring");
+    let expected = match is_ring {
+        true => [("threads", 3.0), ("io_uring", 2.0)],
+        false => [("threads", 5.0), ("io_uring", 0.0)],
+    };
+    for (engine, times) in expected {
+        let submitted = grown(&metrics::ENGINE_SUBMITTED, engine, None);
+        let completed = grown(&metrics::ENGINE_ENDED, engine, Some("completed"));
+        let ended = grown(&metrics::ENGINE_ENDED, engine, None);
+        assert_eq!(
+            (submitted, completed, ended),
+            (times, times, times),
+            "{engine}"
+        );
+    }
+    assert_eq!(after.sum(&metrics::ENGINE_IN_FLIGHT, &[]), 0.0);
+    for ring in [metrics::RING_WAITED, metrics::RING_SUBMITS] {
+        assert_eq!(after.family(&ring).is_some(), is_ring, "{}", ring.name);
+    }
+    // The CREATE is kept, and each WRITE.
+    let kept = |calls| [("calls", calls), ("state", "kept")];
+    assert_eq!(
+        before.sum(&metrics::REPLY_CACHE_REPLIES, &kept("other")),
+        0.0
+    );
+    assert_eq!(
+        after.sum(&metrics::REPLY_CACHE_REPLIES, &kept("other")),
+        1.0
+    );
+    assert_eq!(
+        after.sum(&metrics::REPLY_CACHE_REPLIES, &kept("WRITE")),
+        5.0
+    );
+    let limit = [("calls", "WRITE"), ("state", "limit")];
+    let most = limits::REPLY_CACHE_WRITES_MAX as f64;
+    assert_eq!(after.sum(&metrics::REPLY_CACHE_REPLIES, &limit), most);
+    let bytes = after.sum(&metrics::REPLY_CACHE_BYTES, &[("calls", "WRITE")]);
+    assert_eq!(bytes, 5.0 * WRITE_REPLY_BYTES);
+    assert_eq!(after.sum(&metrics::REPLY_CACHE_EVICTIONS, &[]), 0.0);
+    // What is in use when nothing is under way is what is kept to be used again.
+    let receive = |state| [("direction", "receive"), ("state", state)];
+    let in_use = after.sum(&metrics::BUFFER_BYTES, &receive("in-use"));
+    let idle = after.sum(&metrics::BUFFER_BYTES, &receive("idle"));
+    assert_eq!(in_use, idle);
+    assert!(idle > 0.0 && idle <= after.sum(&metrics::BUFFER_BYTES, &receive("peak")));
+}
+
+/// A reply to a WRITE that went well: the record mark, the RPC's head, the status, wcc_data with the attributes before
+/// and after, count, stability and verifier (RFC 5531 §9 and §11, RFC 1813 §3.3.7).
+const WRITE_REPLY_BYTES: f64 = (4 + 24 + 4 + (4 + 24) + (4 + 84) + 4 + 4 + 8) as f64;
 
 #[test]
 fn a_verifier_that_the_operator_changes_is_another_one_to_clients() {

@@ -14,16 +14,20 @@ use std::future::Future;
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use self::counters::Counted;
 use crate::pool::JobFuture;
 use crate::{Creds, Errno, Op, OpResult, Pool, Queue, Result, identity};
 
 mod attributes;
+mod counters;
 mod threads;
 pub(crate) mod uring;
 
 pub use attributes::sync_attributes;
+pub use counters::{EngineCounters, EngineFigures};
 pub use uring::UringLimits;
 
 /// Which of the two engines carries out the I/O.
@@ -53,7 +57,18 @@ pub struct Engine {
 #[derive(Clone)]
 enum Inner {
     Uring(Rc<uring::Uring>),
-    Threads(Pool, Rc<Cell<usize>>, PhantomData<*const ()>),
+    Threads(Threads),
+}
+
+/// What the thread engine is made of.
+#[derive(Clone)]
+struct Threads {
+    pool: Pool,
+    /// Operations that somebody waits for.
+    awaited: Rc<Cell<usize>>,
+    counters: Arc<EngineCounters>,
+    /// An engine belongs to one thread, whichever it is.
+    _of_one_thread: PhantomData<*const ()>,
 }
 
 impl Engine {
@@ -72,8 +87,28 @@ impl Engine {
     /// An engine that runs operations on `pool`.
     #[must_use]
     pub fn threads(pool: Pool) -> Self {
+        Self::threads_counting(pool, Arc::default())
+    }
+
+    /// An engine as [`Engine::threads`] makes it, which counts in `counters`: several may share them.
+    #[must_use]
+    pub fn threads_counting(pool: Pool, counters: Arc<EngineCounters>) -> Self {
         Self {
-            inner: Inner::Threads(pool, Rc::default(), PhantomData),
+            inner: Inner::Threads(Threads {
+                pool,
+                awaited: Rc::default(),
+                counters,
+                _of_one_thread: PhantomData,
+            }),
+        }
+    }
+
+    /// What the engine and its clones count.
+    #[must_use]
+    pub fn counters(&self) -> Arc<EngineCounters> {
+        match &self.inner {
+            Inner::Uring(ring) => ring.counters(),
+            Inner::Threads(threads) => Arc::clone(&threads.counters),
         }
     }
 
@@ -109,23 +144,35 @@ impl Engine {
         }
         let state = match &self.inner {
             Inner::Uring(ring) => State::Uring(ring.submit(op, creds, queue)),
-            Inner::Threads(pool, in_flight, _) => {
-                let submitted = pool.submit_or(
+            Inner::Threads(threads) => {
+                let counted = Counted::submitted(&threads.counters);
+                let submitted = threads.pool.submit_or(
                     queue,
-                    (op, creds.clone()),
-                    |(op, creds)| threads::execute(op, &creds),
-                    |(op, _)| op.failed(Errno::AGAIN),
-                    |(op, _)| op.changes_nothing(),
+                    (op, creds.clone(), counted),
+                    |(op, creds, counted)| {
+                        let result = threads::execute(op, &creds);
+                        counted.completed();
+                        result
+                    },
+                    |(op, _, counted)| {
+                        counted.refused();
+                        op.failed(Errno::AGAIN)
+                    },
+                    |(op, ..)| op.changes_nothing(),
                 );
                 match submitted {
                     Ok(job) => {
-                        in_flight.set(in_flight.get() + 1);
+                        threads.awaited.set(threads.awaited.get() + 1);
                         State::Threads {
                             job,
-                            _counted: Counted(in_flight.clone()),
+                            _awaited: Awaited(threads.awaited.clone()),
                         }
                     }
-                    Err(refused) => State::Done(Some(refused.input.0.failed(Errno::AGAIN))),
+                    Err(refused) => {
+                        let (op, _, counted) = refused.input;
+                        counted.refused();
+                        State::Done(Some(op.failed(Errno::AGAIN)))
+                    }
                 }
             }
         };
@@ -163,7 +210,7 @@ impl Engine {
     pub fn in_flight(&self) -> usize {
         match &self.inner {
             Inner::Uring(ring) => ring.in_flight(),
-            Inner::Threads(_, in_flight, _) => in_flight.get(),
+            Inner::Threads(threads) => threads.awaited.get(),
         }
     }
 }
@@ -199,7 +246,7 @@ enum State {
     Uring(uring::Waiter),
     Threads {
         job: JobFuture<OpResult>,
-        _counted: Counted,
+        _awaited: Awaited,
     },
 }
 
@@ -227,10 +274,10 @@ impl Future for Completion {
     }
 }
 
-/// Counts one operation of the thread engine.
-struct Counted(Rc<Cell<usize>>);
+/// Counts one operation of the thread engine that somebody waits for.
+struct Awaited(Rc<Cell<usize>>);
 
-impl Drop for Counted {
+impl Drop for Awaited {
     fn drop(&mut self) {
         self.0.set(self.0.get() - 1);
     }

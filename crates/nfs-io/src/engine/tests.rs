@@ -340,6 +340,10 @@ fn many_operations_at_once_keep_their_bytes() {
             assert_eq!(done.result, Ok(CHUNK));
             assert!(done.buf.unwrap().iter().all(|&byte| byte == n as u8));
         }
+        let got = engine.counters().figures();
+        assert_eq!((got.submitted, got.completed, got.in_flight), (600, 600, 0));
+        let is_ring = engine.kind() == EngineKind::Uring;
+        assert_eq!(got.handed_over > 0, is_ring, "{got:?}");
         assert_eq!(
             pool.budget().in_use(),
             pool.idle_bytes(),
@@ -418,6 +422,8 @@ fn a_read_that_nobody_awaits_when_its_turn_comes_is_left_out() {
         let wanted = wanted.await;
         assert_eq!(wanted.result, Ok(1));
         assert_eq!(wanted.buf.unwrap()[..], *b"x", "nobody took it before");
+        let got = engine.counters().figures();
+        assert_eq!((got.completed, got.left_out, got.waited), (2, 1, 2));
         assert_eq!(engine.in_flight(), 0);
     });
 }
@@ -500,7 +506,11 @@ fn an_engine_dropped_with_operations_in_flight_cancels_them() {
         100,
         "some with the kernel, some in the lane's queue"
     );
+    let counters = engine.counters();
+    let waiting = counters.figures().waiting;
     drop(engine);
+    let got = counters.figures();
+    assert_eq!((got.completed, got.left_out), (100 - waiting, waiting));
     assert_eq!(Arc::strong_count(&reader), 1, "nothing was leaked");
     let runtime = Builder::new_current_thread().build().unwrap();
     for one in started {
@@ -538,11 +548,22 @@ fn a_stalled_lane_leaves_the_ring_to_the_others() {
             assert_eq!(engine.submit(op, &own(), Lane(2)).await.result, Ok(1));
         }
         assert_eq!(engine.in_flight(), 28);
+        let counters = engine.counters();
+        let got = counters.figures();
+        assert_eq!((got.submitted, got.refused, got.in_flight), (129, 1, 28));
+        assert_eq!((got.waited, got.waiting), (21, 20));
+        assert!(
+            got.handed_over >= 100,
+            "one for each that was awaited: {got:?}"
+        );
         rustix::io::write(&writer, &[b'!'; 28]).unwrap();
         for one in stuck {
             let done = one.await;
             assert_eq!((done.result, &done.buf.unwrap()[..]), (Ok(1), &b"!"[..]));
         }
+        let got = counters.figures();
+        assert_eq!((got.completed, got.in_flight, got.waiting), (128, 0, 0));
+        assert_eq!((got.left_out, got.overflows), (0, 0));
     });
 }
 
@@ -568,6 +589,8 @@ fn a_full_lane_of_the_pool_hands_the_buffer_back() {
             (refused.result, refused.buf.is_some()),
             (Err(Errno::AGAIN), true)
         );
+        let got = engine.counters().figures();
+        assert_eq!((got.submitted, got.refused, got.in_flight), (1, 1, 0));
         drop(sender);
         assert!(blocker.await.is_ok());
     });

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use nfs_io::engine::EngineCounters;
 use nfs_io::identity::ServerIdentity;
 use nfs_io::{BufferPool, Creds, LocalUid, Sharer};
 use parking_lot::Mutex;
@@ -43,6 +44,8 @@ pub(crate) struct Service {
     /// Which lines about peers go to the log.
     pub(crate) notices: Mutex<Notices>,
     pub(crate) first_uses: Mutex<FirstUses>,
+    /// What the rings of the shards count, where they have rings.
+    pub(crate) rings: Mutex<Vec<Arc<EngineCounters>>>,
     /// The hosts that the administrator shut out.
     pub(crate) blocked: BlockList,
     pub(crate) mounts: MountList,

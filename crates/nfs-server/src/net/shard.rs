@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use nfs_io::Pool;
 use nfs_io::engine::{Engine, EngineKind, UringLimits};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, mpsc, watch};
@@ -47,7 +46,6 @@ pub(crate) struct Accepted {
 /// All that a shard is started with.
 pub(crate) struct ShardStart {
     pub(crate) service: Arc<Service>,
-    pub(crate) pool: Pool,
     pub(crate) engine: EngineKind,
     pub(crate) connections: mpsc::UnboundedReceiver<Accepted>,
     pub(crate) drain: watch::Receiver<bool>,
@@ -175,7 +173,6 @@ pub(crate) fn run(start: ShardStart) -> std::io::Result<()> {
 async fn serve(start: ShardStart) -> std::io::Result<()> {
     let ShardStart {
         service,
-        pool,
         engine,
         mut connections,
         mut drain,
@@ -186,8 +183,12 @@ async fn serve(start: ShardStart) -> std::io::Result<()> {
         shards,
     } = start;
     let engine = match engine {
-        EngineKind::Uring => Engine::new_uring(UringLimits::default())?,
-        EngineKind::Threads => Engine::threads(pool),
+        EngineKind::Uring => {
+            let engine = Engine::new_uring(UringLimits::default())?;
+            service.rings.lock().push(engine.counters());
+            engine
+        }
+        EngineKind::Threads => service.vfs.thread_engine(),
     };
     let driver = engine.clone();
     tokio::task::spawn_local(async move {

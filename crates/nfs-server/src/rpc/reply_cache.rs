@@ -52,6 +52,7 @@ use parking_lot::Mutex;
 use siphasher::sip128::{Hasher128, SipHasher13};
 use tokio::sync::oneshot;
 
+pub(crate) use self::shelf::Fill;
 use self::shelf::{Kept, Shelf, State, Waiter};
 use crate::host::call_notes::{CallKey, CallNotes, NotedCall};
 use crate::limits;
@@ -137,6 +138,12 @@ impl ReplyCache {
         let (notes, number) = (Arc::clone(&self.notes), origin.number);
         let noted = origin.noted.load(Ordering::Relaxed);
         noted.then_some(move || notes.connection_ended(number))
+    }
+
+    /// What is kept of WRITEs, and of all other calls that must not run twice.
+    pub(crate) fn fill(&self) -> [(&'static str, Fill); 2] {
+        [("other", &self.names), ("WRITE", &self.writes)]
+            .map(|(calls, shelf)| (calls, shelf.lock().fill()))
     }
 
     /// Calls that could not be noted.

@@ -1,13 +1,18 @@
 //! The figures of the whole server at one moment.
 
+use std::ops::Add;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
-use nfs_io::{Budget, usage};
+use nfs_io::engine::EngineFigures;
+use nfs_io::{BufferPool, EngineKind, usage};
 
 use super::Server;
 use crate::operate::metrics::{
-    BUFFER_BYTES, BUILD_INFO, Builder, CONNECTIONS, EXPORTS, PROCESS_CPU, PROCESS_RESIDENT,
-    PROCESS_THREADS, Snapshot, UPTIME,
+    BUFFER_BYTES, BUILD_INFO, Builder, CONNECTIONS, ENGINE_ENDED, ENGINE_IN_FLIGHT,
+    ENGINE_SUBMITTED, EXPORTS, PAGE_CACHE, PROCESS_CPU, PROCESS_RESIDENT, PROCESS_THREADS,
+    REPLY_CACHE_BYTES, REPLY_CACHE_EVICTIONS, REPLY_CACHE_REPLIES, RING_OVERFLOWS, RING_SUBMITS,
+    RING_WAITED, RING_WAITING, Snapshot, UPTIME,
 };
 
 impl Server {
@@ -23,28 +28,68 @@ impl Server {
         let connections = counters.connections.load(Ordering::Relaxed);
         into.number(&CONNECTIONS, &[], connections);
         counters.no_export.measure("", &mut into);
+        self.service.vfs.ask_for_page_cache(Instant::now());
         let trees = self.service.vfs.trees.load();
         for export in trees.table.exports() {
             if let Some(tree) = trees.by_id(export.id) {
                 tree.calls.measure(&export.pseudo, &mut into);
+                if let Some(bytes) = self.service.vfs.page_cache_bytes(tree) {
+                    into.number(&PAGE_CACHE, &[&export.pseudo], bytes);
+                }
             }
         }
         self.clients.measure(&mut into);
         for row in self.io() {
             row.measure(&mut into);
         }
-        let budgets = [
-            ("receive", &self.facts.budget),
-            ("send", &self.facts.send_budget),
-        ];
-        for (direction, budget) in budgets {
-            measure_budget(&mut into, direction, budget);
-        }
+        measure_buffers(&mut into, "receive", &self.service.receive_buffers);
+        measure_buffers(&mut into, "send", &self.service.vfs.read_buffers);
+        self.measure_engines(&mut into);
+        self.measure_replies(&mut into);
         measure_process(&mut into);
         self.service.vfs.surroundings.measure(&mut into);
         into.counters(&self.counters());
         into.build()
     }
+
+    fn measure_engines(&self, into: &mut Builder) {
+        let threads = self.service.vfs.thread_counters.figures();
+        measure_engine(into, EngineKind::Threads, &threads);
+        let rings = self.service.rings.lock();
+        let figures = rings.iter().map(|ring| ring.figures());
+        let Some(figures) = figures.reduce(Add::add) else {
+            return;
+        };
+        measure_engine(into, EngineKind::Uring, &figures);
+        into.number(&RING_WAITED, &[], figures.waited);
+        into.number(&RING_WAITING, &[], figures.waiting);
+        into.number(&RING_SUBMITS, &["taken"], figures.handed_over);
+        into.number(&RING_SUBMITS, &["busy"], figures.not_taken);
+        into.number(&RING_OVERFLOWS, &[], figures.overflows);
+    }
+
+    fn measure_replies(&self, into: &mut Builder) {
+        for (calls, fill) in self.service.replies.fill() {
+            into.number(&REPLY_CACHE_REPLIES, &[calls, "kept"], fill.replies);
+            into.number(&REPLY_CACHE_REPLIES, &[calls, "limit"], fill.replies_max);
+            into.number(&REPLY_CACHE_BYTES, &[calls], fill.bytes);
+            into.number(&REPLY_CACHE_EVICTIONS, &[calls], fill.evicted);
+        }
+    }
+}
+
+fn measure_engine(into: &mut Builder, kind: EngineKind, figures: &EngineFigures) {
+    let engine = kind.to_string();
+    let engine = engine.as_str();
+    into.number(&ENGINE_SUBMITTED, &[engine], figures.submitted);
+    for (result, number) in [
+        ("completed", figures.completed),
+        ("refused", figures.refused),
+        ("left-out", figures.left_out),
+    ] {
+        into.number(&ENGINE_ENDED, &[engine, result], number);
+    }
+    into.number(&ENGINE_IN_FLIGHT, &[engine], figures.in_flight);
 }
 
 fn measure_process(into: &mut Builder) {
@@ -57,9 +102,11 @@ fn measure_process(into: &mut Builder) {
     into.number(&PROCESS_THREADS, &[], used.threads);
 }
 
-fn measure_budget(into: &mut Builder, direction: &str, budget: &Budget) {
+fn measure_buffers(into: &mut Builder, direction: &str, buffers: &BufferPool) {
+    let budget = buffers.budget();
     let states = [
         ("in-use", budget.in_use()),
+        ("idle", buffers.idle_bytes()),
         ("peak", budget.peak()),
         ("limit", budget.total()),
     ];

@@ -121,6 +121,13 @@ pub(crate) struct Cursor {
     at: usize,
 }
 
+impl Cursor {
+    /// The walk begins, or has come to the end and begins anew.
+    pub(crate) const fn is_at_start(&self) -> bool {
+        self.stripe == 0 && self.at == 0
+    }
+}
+
 const STRIPES: usize = 16;
 
 /// The cache's figures at one moment.

@@ -54,9 +54,10 @@ use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use nfs_io::budget::Reclaim;
+use nfs_io::engine::EngineCounters;
 use nfs_io::memory::MemoryWatch;
 use nfs_io::turns::Rule;
-use nfs_io::{Budget, BufferPool, Pool, PoolLimits, Queue, Shares};
+use nfs_io::{Budget, BufferPool, Engine, Pool, PoolLimits, Queue, Shares};
 
 use crate::exports::ExportTable;
 use crate::limits;
@@ -85,6 +86,7 @@ pub(crate) use io::{Payload, Stability, auto, decide};
 pub(crate) use names::{EntryName, Step};
 pub(crate) use nfs_io::fs::FileKind;
 pub(crate) use object::{Object, Opened};
+use page_cache::PageCacheWatch;
 pub(crate) use readdir::{DirEntry, Listing};
 pub(crate) use room::Turn;
 pub(crate) use space::{Content, Extent, Layout};
@@ -107,6 +109,8 @@ pub(crate) struct Vfs {
     /// Where the handle table is kept.
     pub(crate) table_path: PathBuf,
     pub(crate) pool: Pool,
+    /// What is counted of operations that go to the pool.
+    pub(crate) thread_counters: Arc<EngineCounters>,
     /// Memory that the data of WRITEs is held in while they wait.
     pub(crate) write_budget: Budget,
     /// Buffers that READs read into.
@@ -126,6 +130,8 @@ pub(crate) struct Vfs {
     /// What modes that are chosen from what is seen have to know of the machine.
     pub(crate) surroundings: io::Surroundings,
     pub(crate) counters: VfsCounters,
+    /// What the page cache holds of open files.
+    pub(crate) page_cache: PageCacheWatch,
     /// No object stays in the file cache from one call to the next, as far as that loses nothing: for measurements.
     pub(crate) keeps_no_files: AtomicBool,
     /// The largest READ and WRITE, in bytes.
@@ -213,6 +219,7 @@ impl Vfs {
             ahead,
             stages: Arc::new(Stages::new(write_budget.clone())),
             pool,
+            thread_counters: Arc::default(),
             write_budget,
             read_shares: Shares::new(
                 read_budget.total(),
@@ -223,11 +230,17 @@ impl Vfs {
             trace,
             surroundings: io::Surroundings::new(MemoryWatch::open()),
             counters: VfsCounters::default(),
+            page_cache: PageCacheWatch::default(),
             keeps_no_files: AtomicBool::new(false),
             io_bytes_max: limits::IO_BYTES_MAX.min(affordable) & !4095,
         };
         vfs.open_table_for(&vfs.trees.load())?;
         Ok(vfs)
+    }
+
+    /// An engine whose operations go to the helper pool.
+    pub(crate) fn thread_engine(&self) -> Engine {
+        Engine::threads_counting(self.pool.clone(), Arc::clone(&self.thread_counters))
     }
 
     /// Runs what may wait for a disk or a peer on the helper pool.

@@ -1,10 +1,23 @@
 //! How much of the files of the open-file cache is in the kernel's page cache.
+//!
+//! The figure of each export is sampled, beside all calls and only while somebody asks for it: a round goes through the
+//! whole cache, part by part, one part each second, and what is told is the sum that the last whole round found. A part
+//! ends when it took [`limits::PAGE_CACHE_LOOK_MILLISECONDS_MAX`] or looked at
+//! [`limits::PAGE_CACHE_FILES_PER_LOOK_MAX`] files, and a large file is looked at in pieces of
+//! [`limits::PAGE_CACHE_PIECE_BYTES`], since cachestat(2) takes time by the folios that it meets.
 
+use std::collections::HashMap;
 use std::os::fd::AsFd as _;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
 
 use nfs_io::fs::{self, OFlags};
+use parking_lot::Mutex;
 
-use super::{FileKind, Object};
+use super::{FileKind, Object, Tree};
+use crate::limits;
+use crate::vfs::Vfs;
+use crate::vfs::file_cache::{Cursor, FileCache};
 
 /// What the page cache holds of a file, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,4 +55,127 @@ pub(super) fn page_cache(object: &Object, offset: u64, len: u64) -> Option<PageC
         }
     };
     stat.ok().map(PageCache::from)
+}
+
+/// What the page cache holds of the open files of each export.
+#[derive(Default)]
+pub(crate) struct PageCacheWatch {
+    round: Mutex<Round>,
+    /// What the last whole round found, by the number of the export; `None` until there was one.
+    found: Mutex<Option<HashMap<u32, u64>>>,
+    /// When somebody asked for it last.
+    asked: Mutex<Option<Instant>>,
+}
+
+/// How far a round has come.
+#[derive(Default)]
+struct Round {
+    cursor: Cursor,
+    /// The objects from before the cursor that are still to be looked at, the next one last.
+    next: Vec<Weak<Object>>,
+    /// The cursor is at the end of the cache.
+    is_last: bool,
+    /// Where in the next object the look goes on.
+    offset: u64,
+    bytes: HashMap<u32, u64>,
+}
+
+/// How many objects a round takes from the cache at once.
+const BATCH: usize = 64;
+
+impl Round {
+    /// The object to be looked at; `None` at the end of the cache.
+    fn current(&mut self, files: &FileCache) -> Option<Arc<Object>> {
+        loop {
+            if let Some(object) = self.next.last().and_then(Weak::upgrade) {
+                return Some(object);
+            }
+            self.offset = 0;
+            if self.next.pop().is_some() {
+                continue;
+            }
+            if self.is_last {
+                return None;
+            }
+            let batch = files.some(&mut self.cursor, BATCH);
+            self.next.extend(batch.iter().map(Arc::downgrade));
+            self.is_last = self.cursor.is_at_start();
+        }
+    }
+
+    /// Looks at the next piece of an object. Says whether it was its last.
+    fn look(&mut self, object: &Object) -> bool {
+        let piece = limits::PAGE_CACHE_PIECE_BYTES;
+        let held = page_cache(object, self.offset, piece);
+        if let Some(held) = held {
+            *self.bytes.entry(object.mount.export_id).or_default() += held.bytes;
+        }
+        self.offset = self.offset.saturating_add(piece);
+        let goes_on = |size: u64| held.is_some() && size > self.offset;
+        let is_last = !fs::statx(object.path()).is_ok_and(|stat| goes_on(stat.size));
+        if is_last {
+            self.next.pop();
+            self.offset = 0;
+        }
+        is_last
+    }
+}
+
+impl PageCacheWatch {
+    /// Looks at the next part of the cache. `may_go_on` is asked after each piece.
+    fn look(&self, files: &FileCache, may_go_on: impl Fn() -> bool) {
+        let mut round = self.round.lock();
+        let mut left = limits::PAGE_CACHE_FILES_PER_LOOK_MAX;
+        while left > 0 {
+            let Some(object) = round.current(files) else {
+                let round = std::mem::take(&mut *round);
+                *self.found.lock() = Some(round.bytes);
+                return;
+            };
+            left -= usize::from(round.look(&object));
+            if !may_go_on() {
+                return;
+            }
+        }
+    }
+
+    /// Forgets what was found, when nobody asks any more: it would be told for new later.
+    fn forget(&self) {
+        *self.round.lock() = Round::default();
+        *self.found.lock() = None;
+    }
+}
+
+impl Vfs {
+    /// Looks at the next part of the open-file cache, if somebody asked for the figure lately. For a thread that may
+    /// block; to be called once a second.
+    pub(crate) fn look_at_page_cache(&self, now: Instant) {
+        let watch = &self.page_cache;
+        let lately = Duration::from_secs(limits::PAGE_CACHE_ASKED_SECONDS);
+        let asked = *watch.asked.lock();
+        if asked.is_none_or(|asked| now.saturating_duration_since(asked) > lately) {
+            watch.forget();
+            return;
+        }
+        let most = Duration::from_millis(limits::PAGE_CACHE_LOOK_MILLISECONDS_MAX);
+        watch.look(&self.files, || now.elapsed() < most);
+    }
+
+    /// What the page cache holds of the open files of an export, in bytes, as the last whole round found. `None` until
+    /// there was one since somebody began to ask, and where the kernel does not say.
+    pub(crate) fn page_cache_bytes(&self, tree: &Tree) -> Option<u64> {
+        let found = self.page_cache.found.lock();
+        let bytes = found.as_ref()?.get(&tree.export.id).copied();
+        bytes.or_else(|| {
+            // Nothing of it was read or written, or nothing could be told.
+            let root = tree.root_mount();
+            let tells = root.local && fs::cachestat(root.fd(), 0, 0).is_ok();
+            tells.then_some(0)
+        })
+    }
+
+    /// Has the figures of [`Vfs::page_cache_bytes`] found out from now on.
+    pub(crate) fn ask_for_page_cache(&self, now: Instant) {
+        *self.page_cache.asked.lock() = Some(now);
+    }
 }

@@ -14,6 +14,7 @@ use std::future::poll_fn;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, RawFd};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 
@@ -22,6 +23,7 @@ use io_uring::types::{CancelBuilder, SubmitArgs, Timespec};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+use super::counters::{Counted, EngineCounters};
 use crate::lanes::{LaneLimits, Lanes};
 use crate::limits::{
     RING_DROP_SECONDS, RING_IN_FLIGHT_CEILING, RING_IN_FLIGHT_MAX, RING_LANE_QUEUED_MAX,
@@ -77,6 +79,7 @@ struct Ring {
     to_wake: Vec<Waker>,
     /// How long dropping the ring waits for operations that the kernel still works on.
     patience: Duration,
+    counters: Arc<EngineCounters>,
 }
 
 /// An operation that waits for its lane's turn.
@@ -84,6 +87,7 @@ struct Queued {
     op: Op,
     creds: Creds,
     answer: Answer,
+    counted: Counted,
 }
 
 impl Queued {
@@ -165,6 +169,7 @@ impl Uring {
             driver: None,
             to_wake: Vec::new(),
             patience: Duration::from_secs(RING_DROP_SECONDS),
+            counters: Arc::default(),
         };
         Ok(Self {
             inner: RefCell::new(inner),
@@ -172,18 +177,23 @@ impl Uring {
         })
     }
 
+    pub(super) fn counters(&self) -> Arc<EngineCounters> {
+        Arc::clone(&self.inner.borrow().counters)
+    }
+
     pub(super) fn submit(&self, op: Op, creds: &Creds, queue: Queue) -> Waiter {
         let answer = Answer::default();
         let waiter = Waiter {
             answer: answer.clone(),
         };
-        let queued = Queued {
-            op,
-            creds: creds.clone(),
-            answer,
-        };
         let driver = {
             let mut inner = self.inner.borrow_mut();
+            let queued = Queued {
+                op,
+                creds: creds.clone(),
+                answer,
+                counted: Counted::submitted(&inner.counters),
+            };
             if inner.lanes.start_at_once(queue) {
                 inner.start(queue, queued);
             } else {
@@ -282,7 +292,15 @@ impl Ring {
         } else {
             Some(queued)
         };
-        if let Some(Queued { op, answer, .. }) = refused {
+        self.counters.waits();
+        if let Some(Queued {
+            op,
+            answer,
+            counted,
+            ..
+        }) = refused
+        {
+            counted.refused();
             self.answer(&answer, op.failed(Errno::AGAIN));
         }
         self.start_waiting();
@@ -297,22 +315,29 @@ impl Ring {
                 self.start(queue, queued);
             }
         }
+        self.counters.set_waiting(self.lanes.queued());
     }
 
     /// Gives an operation a slot and the ring its description; the kernel sees it at the next
     /// submission.
     fn start(&mut self, queue: Queue, queued: Queued) {
-        let Queued { op, creds, answer } = queued;
+        let Queued {
+            op,
+            creds,
+            answer,
+            counted,
+        } = queued;
         match self.personality(&creds) {
             Ok(personality) => {
                 self.queued_bytes += op.bytes();
-                let index = self
-                    .table
-                    .insert(InFlight::new(op, personality, queue, answer));
+                let index =
+                    self.table
+                        .insert(InFlight::new(op, personality, queue, answer, counted));
                 self.push(index);
             }
             Err(errno) => {
                 self.lanes.leave(queue);
+                counted.completed();
                 self.answer(&answer, op.failed(errno));
             }
         }
@@ -365,15 +390,17 @@ impl Ring {
             return Ok(false);
         }
         self.queued_bytes = 0;
-        match self.io_uring.submit() {
-            Ok(taken) => Ok(taken > 0),
+        let took_some = match self.io_uring.submit() {
+            Ok(taken) => taken > 0,
             Err(error) => match errno_of(&error) {
-                Errno::INTR => Ok(true),
+                Errno::INTR => return Ok(true),
                 // Short of memory, or completions must be taken first.
-                Errno::AGAIN | Errno::BUSY => Ok(false),
-                errno => Err(errno),
+                Errno::AGAIN | Errno::BUSY => false,
+                errno => return Err(errno),
             },
-        }
+        };
+        self.counters.offered(took_some);
+        Ok(took_some)
     }
 
     /// Takes the ended operations; whether there were any.
@@ -381,8 +408,12 @@ impl Ring {
         let mut any = false;
         loop {
             // One at a time: completing needs the whole of `self`.
-            let next = self.io_uring.completion().next();
-            let Some(completion) = next else { return any };
+            let mut completions = self.io_uring.completion();
+            let Some(completion) = completions.next() else {
+                self.counters.set_overflows(completions.overflow());
+                return any;
+            };
+            drop(completions);
             any = true;
             self.complete(completion.user_data(), completion.result(), true);
         }

@@ -7,6 +7,7 @@ use io_uring::squeue::Entry;
 use io_uring::types::{Fd, FsyncFlags};
 
 use super::Answer;
+use crate::engine::counters::Counted;
 use crate::faults::Fault;
 use crate::op::left;
 use crate::progress::{Next, Progress};
@@ -27,10 +28,17 @@ pub(super) struct InFlight {
     personality: u16,
     pub(super) queue: Queue,
     pub(super) answer: Answer,
+    counted: Counted,
 }
 
 impl InFlight {
-    pub(super) fn new(op: Op, personality: u16, queue: Queue, answer: Answer) -> Self {
+    pub(super) fn new(
+        op: Op,
+        personality: u16,
+        queue: Queue,
+        answer: Answer,
+        counted: Counted,
+    ) -> Self {
         let progress = op.progress();
         Self {
             op,
@@ -39,10 +47,12 @@ impl InFlight {
             personality,
             queue,
             answer,
+            counted,
         }
     }
 
     pub(super) fn into_result(self, result: Result<usize>) -> OpResult {
+        self.counted.completed();
         OpResult {
             result,
             buf: self.op.into_buf(),

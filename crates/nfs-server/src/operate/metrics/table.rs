@@ -183,6 +183,13 @@ metrics! {
     }
     REPLY_CACHE_IN_PROGRESS: Counter "penstock_reply_cache_in_progress_total" "" []
         "Repeated calls of NFSv3 that came while the first one was still running." { "repeated_calls_in_progress" }
+    REPLY_CACHE_REPLIES: Gauge "penstock_reply_cache_replies" "" ["calls", "state"]
+        "Replies that are kept for repeated calls of NFSv3, of WRITEs and of other calls that must not run twice: those \
+         that are (kept), and how many may be (limit)." {}
+    REPLY_CACHE_BYTES: Gauge "penstock_reply_cache_bytes" "bytes" ["calls"]
+        "Bytes of these replies, without what it takes to find them." {}
+    REPLY_CACHE_EVICTIONS: Counter "penstock_reply_cache_evictions_total" "" ["calls"]
+        "Replies that were forgotten early, to make room for those of other calls." {}
     CALL_NOTES_FAILED: Counter "penstock_call_notes_failed_total" "" []
         "Calls that change names of which no note could be made for the server's next life." { "call_notes_failed" }
 
@@ -218,8 +225,29 @@ metrics! {
          clients send it again." { "verifier_changes" }
 
     BUFFER_BYTES: Gauge "penstock_buffer_bytes" "bytes" ["direction", "state"]
-        "Memory of I/O buffers: what is in use, the most that ever was, and the limit, for calls on their way in \
-         (receive) and replies on their way out (send)." {}
+        "Memory of I/O buffers: what is in use, of that what is only kept to be used again (idle), the most that ever \
+         was in use, and the limit, for calls on their way in (receive) and replies on their way out (send)." {}
+    PAGE_CACHE: Gauge "penstock_page_cache_bytes" "bytes" ["export"]
+        "What the kernel's page cache holds of files in the open-file cache that were read or written, sampled; absent \
+         where the kernel does not say, and until it was found out." {}
+    ENGINE_SUBMITTED: Counter "penstock_engine_submitted_total" "" ["engine"]
+        "Reads, writes and syncs of files that were given to the shards' rings (io_uring) or to the helper pool \
+         (threads): those that may wait for a disk. What the page cache answers at once is not among them." {}
+    ENGINE_ENDED: Counter "penstock_engine_ended_total" "" ["engine", "result"]
+        "Those that have ended: carried out, refused because too many waited, or left out because nobody waited for \
+         them any more." {}
+    ENGINE_IN_FLIGHT: Gauge "penstock_engine_in_flight" "" ["engine"]
+        "Those that have not ended: with the kernel or a helper thread, or waiting for their turn." {}
+    RING_WAITED: Counter "penstock_ring_waited_total" "" []
+        "Those that found no place in their ring, since as many as may be were with the kernel: they waited or were \
+         refused." {}
+    RING_WAITING: Gauge "penstock_ring_waiting" "" []
+        "Those that wait for a place in their ring at the moment." {}
+    RING_SUBMITS: Counter "penstock_ring_submits_total" "" ["result"]
+        "System calls that offered operations of a ring to the kernel: it took some, or none (busy) because it was \
+         short of memory or completions had to be taken first." {}
+    RING_OVERFLOWS: Counter "penstock_ring_overflows_total" "" []
+        "Completions that the kernel had to keep because a ring's queue of them was full." {}
     PROCESS_CPU: Counter "penstock_process_cpu_seconds_total" "seconds" ["mode"]
         "Processor time of the server's process, in its own code (user) and in the kernel (system)." {}
     PROCESS_RESIDENT: Gauge "penstock_process_resident_bytes" "bytes" []

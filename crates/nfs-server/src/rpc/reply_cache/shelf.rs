@@ -22,6 +22,20 @@ pub(super) struct Shelf {
     held_max: usize,
     /// The network that held most when that was looked for last.
     heaviest: Option<Network>,
+    fill: Fill,
+}
+
+/// What a shelf has and had.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Fill {
+    /// Replies that are kept.
+    pub(crate) replies: u64,
+    /// The bytes of these replies alone.
+    pub(crate) bytes: u64,
+    /// How many may be kept.
+    pub(crate) replies_max: u64,
+    /// Replies that were forgotten early, to make room for others; it only grows.
+    pub(crate) evicted: u64,
 }
 
 pub(super) enum State {
@@ -71,6 +85,10 @@ impl Shelf {
             held: 0,
             held_max,
             heaviest: None,
+            fill: Fill {
+                replies_max: held_max as u64,
+                ..Fill::default()
+            },
         }
     }
 
@@ -81,16 +99,24 @@ impl Shelf {
     /// Marks a call as in progress, in place of what is known of it.
     pub(super) fn begin(&mut self, key: CallKey, origin: Arc<Origin>) {
         let waiter = None;
-        self.calls
-            .insert(key, State::InProgress(Running { origin, waiter }));
+        let running = State::InProgress(Running { origin, waiter });
+        let known = self.calls.insert(key, running);
+        self.fill.lost(known.as_ref());
     }
 
     /// Takes out a call that was in progress.
     pub(super) fn end(&mut self, key: CallKey) -> Option<Running> {
-        match self.calls.remove(&key)? {
+        let known = self.calls.remove(&key)?;
+        self.fill.lost(Some(&known));
+        match known {
             State::InProgress(running) => Some(running),
             State::Done(_) => None,
         }
+    }
+
+    /// What the shelf has and had.
+    pub(super) const fn fill(&self) -> Fill {
+        self.fill
     }
 
     /// Keeps a reply for this client of this network.
@@ -99,7 +125,10 @@ impl Shelf {
         self.holders.entry(network).or_default();
         while self.held >= self.held_max && self.give_way(network, client) {}
         let element = (kept.done, key);
-        self.calls.insert(key, State::Done(kept));
+        self.fill.replies += 1;
+        self.fill.bytes += kept.reply.len() as u64;
+        let known = self.calls.insert(key, State::Done(kept));
+        self.fill.lost(known.as_ref());
         let holder = self.holders.entry(network).or_default();
         if !holder.clients.contains_key(&client)
             && holder.clients.len() >= limits::REPLY_CACHE_CLIENTS_PER_ADDRESS_MAX
@@ -112,7 +141,7 @@ impl Shelf {
             holder.held -= gone.len();
             self.held -= gone.len();
             for (done, key) in gone {
-                remove_done(&mut self.calls, key, done);
+                self.fill.evicted += remove_done(&mut self.calls, &mut self.fill, key, done);
             }
         }
         let queue = holder.clients.entry(client).or_default();
@@ -132,7 +161,7 @@ impl Shelf {
                     queue.pop_front();
                     holder.held -= 1;
                     self.held -= 1;
-                    remove_done(&mut self.calls, key, done);
+                    remove_done(&mut self.calls, &mut self.fill, key, done);
                 }
                 queue.shrink_to(queue.len() * 2);
             }
@@ -169,7 +198,7 @@ impl Shelf {
             self.holders.remove(&from);
         }
         self.held -= 1;
-        remove_done(&mut self.calls, key, done);
+        self.fill.evicted += remove_done(&mut self.calls, &mut self.fill, key, done);
         true
     }
 
@@ -177,6 +206,18 @@ impl Shelf {
     #[cfg(test)]
     pub(super) fn len(&self) -> (usize, usize) {
         (self.calls.len(), self.held)
+    }
+
+    /// How many replies are kept, and their bytes, by counting them.
+    #[cfg(test)]
+    pub(super) fn counted(&self) -> (u64, u64) {
+        let kept = self.calls.values().filter_map(|state| match state {
+            State::InProgress(_) => None,
+            State::Done(kept) => Some(kept.reply.len() as u64),
+        });
+        kept.fold((0, 0), |(replies, bytes), reply| {
+            (replies + 1, bytes + reply)
+        })
     }
 
     /// How many replies a network holds.
@@ -225,16 +266,30 @@ impl Holder {
     }
 }
 
-/// Forgets the reply that was done then under this key, unless another call took its place.
+impl Fill {
+    /// This is known of a call no more.
+    fn lost(&mut self, known: Option<&State>) {
+        if let Some(State::Done(kept)) = known {
+            self.replies -= 1;
+            self.bytes -= kept.reply.len() as u64;
+        }
+    }
+}
+
+/// Forgets the reply that was done then under this key, unless another call took its place. Says how many replies that
+/// were, one or none.
 fn remove_done(
     calls: &mut HashMap<CallKey, State, BuildHasherDefault<KeyHasher>>,
+    fill: &mut Fill,
     key: CallKey,
     done: Instant,
-) {
+) -> u64 {
     let is_it = |state: &State| matches!(state, State::Done(kept) if kept.done == done);
-    if calls.get(&key).is_some_and(is_it) {
-        calls.remove(&key);
+    if !calls.get(&key).is_some_and(is_it) {
+        return 0;
     }
+    fill.lost(calls.remove(&key).as_ref());
+    1
 }
 
 /// Takes a key's own bits: it is a keyed hash already.

@@ -85,6 +85,10 @@ fn a_repetition_gets_the_first_reply() {
     assert!(matches!(again, Seen::InProgress));
     ticket.done(b"reply", true);
     assert_eq!(done(bench.ask(&bench.origin, b"call")), b"reply");
+    let fill = bench.cache.fill();
+    let Fill { replies, bytes, .. } = fill[0].1;
+    assert_eq!((replies, bytes), (1, b"reply".len() as u64));
+    assert_eq!(fill[1].1.replies, 0, "it is no WRITE");
     new(bench.ask(&bench.origin, b"another call"));
     let elsewhere = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
     assert!(!bench.knows(elsewhere, 1, b"call"));
@@ -214,6 +218,11 @@ fn a_flood_of_one_address_leaves_another_its_share() {
     let shelf = bench.cache.names.lock();
     assert_eq!(shelf.len().1, limits::REPLY_CACHE_NAMES_MAX);
     assert_eq!(shelf.held_by(other), limits::REPLY_CACHE_NAMES_MAX / 2);
+    let fill = shelf.fill();
+    assert_eq!((fill.replies, fill.bytes), shelf.counted());
+    let all = 100 + 3 * limits::REPLY_CACHE_NAMES_MAX as u64;
+    assert_eq!(fill.replies, fill.replies_max, "it is full");
+    assert_eq!(fill.evicted, all - fill.replies);
 }
 
 #[test]
@@ -246,6 +255,10 @@ fn many_made_up_clients_of_one_address_push_nobody_elsewhere_out() {
     let shelf = bench.cache.names.lock();
     let most = limits::REPLY_CACHE_CLIENTS_PER_ADDRESS_MAX;
     assert_eq!(shelf.held_by(HERE), most, "one of each of the latest");
+    let fill = shelf.fill();
+    assert_eq!((fill.replies, fill.bytes), shelf.counted());
+    let all = 100 + 2 * limits::REPLY_CACHE_NAMES_MAX as u64;
+    assert_eq!(fill.evicted, all - fill.replies);
 }
 
 #[test]

@@ -79,7 +79,7 @@ impl Vfs {
         if target.object.mount.local {
             engine.clone()
         } else {
-            Engine::threads(self.pool.clone())
+            self.thread_engine()
         }
     }
 

@@ -235,7 +235,7 @@ impl Vfs {
     fn engine_for_write(&self, engine: &Engine, target: &Target, sync: WriteSync) -> Engine {
         match sync {
             WriteSync::None => self.engine_for(engine, target),
-            WriteSync::Dsync | WriteSync::Sync => Engine::threads(self.pool.clone()),
+            WriteSync::Dsync | WriteSync::Sync => self.thread_engine(),
         }
     }
 
