@@ -105,7 +105,7 @@ pub use identity::Identity;
 pub use nfs::Nfs;
 pub use nfs3::{Nfs3, Node};
 pub use nfs4::{Nfs4, Nfs4Error};
-pub use url::{NfsUrl, UrlError, Version};
+pub use url::{NfsUrl, UrlError, UrlPattern, Version};
 
 /// The memory that data is received into: [`Nfs3::read_into`].
 pub use nfs_io::{Budget, Buf, BufferPool};

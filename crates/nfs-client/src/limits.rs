@@ -100,6 +100,9 @@ pub const READDIR_BYTES: u32 = 64 * 1024;
 /// Entries that a whole-directory listing keeps in memory.
 pub const READDIR_ENTRIES_MAX: usize = 16 * 1024 * 1024;
 
+/// Names that one pattern in an address may match.
+pub const PATTERN_MATCHES_MAX: usize = 128 * 1024;
+
 /// READ and WRITE size of the file API where the server takes it, bytes.
 pub const TRANSFER_BYTES_MAX: u32 = 1024 * 1024;
 

@@ -9,10 +9,13 @@
 //! RFC 2224 §4 calls absolute) are the same.
 
 mod options;
+mod pattern;
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
+
+pub use self::pattern::{NamePattern, UrlPattern};
 
 use crate::connection::Reconnect;
 use crate::hint::Hint;
@@ -169,6 +172,19 @@ pub enum UrlError {
     /// A NUL byte in the path.
     #[error("the path holds a NUL byte (%00), which no file name can")]
     Nul,
+    /// A name that is a pattern, and cannot be read as one.
+    #[error(
+        "the pattern '{name}' has {error}; a character that stands for itself is %XX, or has a \\ before it"
+    )]
+    BadPattern {
+        /// The name as it is written.
+        name: String,
+        /// What is wrong with it.
+        error: nfs_io::glob::GlobError,
+    },
+    /// A pattern with bytes in it that are no text.
+    #[error("the pattern '{0}' has bytes that are not UTF-8: let a * stand for them")]
+    PatternBytes(String),
     /// The decoded path is longer than a MOUNT path may be.
     #[error("the path is {len} bytes long; at most {URL_PATH_BYTES_MAX} are accepted")]
     PathTooLong {
@@ -218,12 +234,10 @@ impl NfsUrl {
         if rest.contains('#') {
             return Err(UrlError::Fragment);
         }
-        let (place, options) = rest.split_once('?').unwrap_or((rest, ""));
-        let (authority, path) = match place.find('/') {
-            Some(at) => place.split_at(at),
-            None if place.is_empty() => return Err(UrlError::NoHost),
-            None => (place, "/"),
-        };
+        let (authority, path, options) = parts(rest);
+        if authority.is_empty() && !rest.starts_with('/') {
+            return Err(UrlError::NoHost);
+        }
         let (host, port) = parse_authority(authority)?;
         let mut url = Self::at(host, port, percent_decode(path)?)?;
         url.read_options(options)?;
@@ -318,6 +332,16 @@ fn split_mount(text: &str) -> Option<(&str, &str)> {
     let is_host = !host.is_empty() && (host.starts_with('[') || !host.contains(':'));
     let path = text.get(at..)?;
     (is_host && !path.starts_with("//")).then_some((host, path))
+}
+
+/// Host with port, path and options of what comes after `nfs://`.
+fn parts(rest: &str) -> (&str, &str, &str) {
+    let (place, options) = rest.split_once('?').unwrap_or((rest, ""));
+    let at = place.find('/').unwrap_or(place.len());
+    match place.split_at(at) {
+        (authority, "") => (authority, "/", options),
+        (authority, path) => (authority, path, options),
+    }
 }
 
 fn strip_scheme(text: &str) -> Option<&str> {

@@ -72,6 +72,7 @@ pub(crate) const fn of(error: &ClientError) -> Errno {
         ClientError::NotRegistered { .. }
         | ClientError::Nfs4 { .. }
         | ClientError::BadName { .. }
+        | ClientError::TooManyMatches
         | ClientError::EndlessDirectory
         | ClientError::NoProgress { .. }
         | ClientError::VerifierKeepsChanging { .. } => Errno::EIO,

@@ -89,6 +89,12 @@ impl Glob {
         )
     }
 
+    /// Whether what it matches begins with `char` because it says so, and not because anything may stand there.
+    #[must_use]
+    pub fn begins_with(&self, char: char) -> bool {
+        self.tokens.first() == Some(&Token::One(char))
+    }
+
     /// Whether every name that `other` matches is one that this matches, as far as that is plain to see:
     /// `false` says nothing.
     #[must_use]

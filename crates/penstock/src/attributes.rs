@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use nfs_client::nfs3::{Fattr3, Ftype3, Sattr3};
 use nfs_client::trees::{ChangeTree, Step};
-use nfs_client::{ClientError, NfsUrl};
+use nfs_client::{ClientError, NfsUrl, UrlPattern};
 
 use crate::message;
 use crate::session::{self, Common, Session};
@@ -27,12 +27,12 @@ pub(crate) struct Scope {
 /// Changes what each of `urls` names as `plan` says for its present attributes.
 pub(crate) fn run(
     common: &Common,
-    urls: &[NfsUrl],
+    urls: &[UrlPattern],
     scope: Scope,
     plan: impl Fn(&Fattr3) -> Sattr3,
 ) -> anyhow::Result<ExitCode> {
     session::run(common, async |session| {
-        for url in urls {
+        for url in &session.expand(urls).await {
             if let Err(error) = change(session, url, scope, &plan).await {
                 session.failed(url, error);
             }

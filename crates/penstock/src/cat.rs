@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use nfs_client::file::ReadStream;
-use nfs_client::{ClientError, NfsUrl};
+use nfs_client::{ClientError, NfsUrl, UrlPattern};
 
 use crate::out::Out;
 use crate::session::{self, Common, Session};
@@ -28,7 +28,7 @@ use crate::windows::WindowArgs;
 pub(crate) struct Args {
     /// What to write out: nfs://HOST[:PORT]/EXPORT/PATH
     #[arg(required = true)]
-    urls: Vec<NfsUrl>,
+    urls: Vec<UrlPattern>,
     /// Begin at this byte of each file: 4096, 1GiB
     #[arg(long, value_name = "BYTES", value_parser = nfs_io::size::parse, default_value = "0")]
     offset: u64,
@@ -47,7 +47,7 @@ impl Args {
         session::run(&self.common, async |session| {
             session.set_windows(self.windows.windows());
             let mut out = Out::new()?;
-            for url in &self.urls {
+            for url in &session.expand(&self.urls).await {
                 self.write_out(url, session, &mut out).await?;
             }
             Ok(out.finish().await?)

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use nfs_client::NfsUrl;
+use nfs_client::UrlPattern;
 use nfs_client::nfs3::{Ftype3, Sattr3};
 
 use crate::attributes::{self, Scope};
@@ -43,7 +43,7 @@ pub(crate) struct Args {
 
     /// What to change: nfs://HOST[:PORT]/EXPORT/PATH
     #[arg(required = true, value_name = "URL")]
-    urls: Vec<NfsUrl>,
+    urls: Vec<UrlPattern>,
 }
 
 impl Args {

@@ -24,6 +24,7 @@ impl Args {
             limit: self.limit,
             json: self.json,
             standard_streams: true,
+            one_source: false,
             asks: self.interactive,
             shows_progress: self.has_terminal_to_itself(),
             verbose: self.verbose,

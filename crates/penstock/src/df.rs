@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use nfs_client::nfs3::FsstatOk;
-use nfs_client::{ClientError, NfsUrl};
+use nfs_client::{ClientError, NfsUrl, UrlPattern};
 use serde_json::json;
 
 use crate::session::{self, Common, Session};
@@ -45,7 +45,7 @@ pub(crate) struct Args {
 
     /// The exports, or anything in them: nfs://HOST[:PORT]/EXPORT/PATH
     #[arg(required = true, value_name = "URL")]
-    urls: Vec<NfsUrl>,
+    urls: Vec<UrlPattern>,
 }
 
 impl Args {
@@ -53,7 +53,7 @@ impl Args {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         session::run(&self.common, async |session| {
             let mut rows = Vec::new();
-            for url in &self.urls {
+            for url in &session.expand(&self.urls).await {
                 match ask(session, url).await {
                     Ok(found) if self.json => {
                         writeln!(std::io::stdout(), "{}", object(url, &found))?;

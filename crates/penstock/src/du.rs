@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use nfs_client::client::{Found, TreeOptions, Visit};
 use nfs_client::nfs3::Fattr3;
-use nfs_client::{ClientError, NfsUrl};
+use nfs_client::{ClientError, NfsUrl, UrlPattern};
 use serde_json::{Map, Value};
 
 use crate::session::{self, Common, Session};
@@ -66,7 +66,7 @@ pub(crate) struct Args {
 
     /// The trees: nfs://HOST[:PORT]/EXPORT/PATH
     #[arg(required = true, value_name = "URL")]
-    urls: Vec<NfsUrl>,
+    urls: Vec<UrlPattern>,
 }
 
 /// What a directory and all below it add up to.
@@ -90,9 +90,9 @@ impl Args {
             let mut out = BufWriter::new(std::io::stdout().lock());
             let mut counted = Counted::default();
             let mut total = Sum::default();
-            for (operand, url) in self.urls.iter().enumerate() {
-                counted.server = self
-                    .urls
+            let urls = session.expand(&self.urls).await;
+            for (operand, url) in urls.iter().enumerate() {
+                counted.server = urls
                     .iter()
                     .position(|other| other.with_path("/") == url.with_path("/"))
                     .unwrap_or(operand);

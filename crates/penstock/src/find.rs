@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use nfs_client::client::{Found, TreeOptions};
 use nfs_client::nfs3::{FileHandle, Ftype3, Nfstime3};
 use nfs_client::trees::{Compare, Criteria, Find, Length, Permissions, RemoveFound, Step};
-use nfs_client::{ClientError, NfsUrl};
+use nfs_client::{ClientError, NfsUrl, UrlPattern};
 use serde_json::{Map, Value};
 
 use nfs_io::glob::{Glob, GlobError};
@@ -118,7 +118,7 @@ pub(crate) struct Args {
 
     /// Where to look: nfs://HOST[:PORT]/EXPORT/PATH
     #[arg(required = true, value_name = "URL")]
-    urls: Vec<NfsUrl>,
+    urls: Vec<UrlPattern>,
 }
 
 impl Args {
@@ -139,7 +139,7 @@ impl Args {
             };
             let criteria = self.criteria(newer);
             let mut out = BufWriter::new(std::io::stdout().lock());
-            for url in &self.urls {
+            for url in &session.expand(&self.urls).await {
                 if let Err(error) = self.look(session, url, &criteria, &mut out).await? {
                     session.failed(url, error);
                 }

@@ -5,12 +5,13 @@ use std::io::{BufWriter, Write};
 use std::process::ExitCode;
 
 use nfs_client::client::DirEntry;
-use nfs_client::nfs3::{Fattr3, FileHandle, Ftype3};
-use nfs_client::{Client, ClientError, NfsUrl, Node};
+use nfs_client::nfs3::{Fattr3, FileHandle, Ftype3, Nfsstat3};
+use nfs_client::{Client, ClientError, NfsUrl, Node, UrlPattern};
 use serde_json::{Map, Value};
 use tokio::task::JoinSet;
 
 use crate::limits::READLINKS_MAX;
+use crate::patterns::{below, exports_if_above};
 use crate::session::{self, Common, Session};
 use crate::show;
 use crate::values::owner::Names;
@@ -104,7 +105,7 @@ pub(crate) struct Args {
 
     /// What to list: nfs://HOST[:PORT]/EXPORT/PATH
     #[arg(required = true, value_name = "URL")]
-    urls: Vec<NfsUrl>,
+    urls: Vec<UrlPattern>,
 }
 
 /// One entry, which becomes one line of the output.
@@ -116,6 +117,14 @@ struct Line {
     target: Option<Vec<u8>>,
 }
 
+/// What was named and is shown itself, as far as one directory has it.
+struct Named {
+    /// The address of the directory.
+    dir: NfsUrl,
+    client: Client,
+    lines: Vec<Line>,
+}
+
 impl Args {
     /// Lists what the URLs name.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
@@ -125,17 +134,78 @@ impl Args {
                 to: BufWriter::new(std::io::stdout().lock()),
                 escaped: show::escape_on_stdout(),
                 coloured: self.color.is_now(),
-                headings: self.recursive || self.urls.len() > 1,
+                headings: false,
                 begun: false,
                 names: Names::default(),
                 zone: jiff::tz::TimeZone::system(),
             };
-            for url in &self.urls {
-                self.list(session, url, &mut out).await?;
+            let urls = session.expand(&self.urls).await;
+            out.headings = self.recursive || urls.len() > 1;
+            let (named, dirs) = self.operands(session, &urls, &mut out).await?;
+            let alone = named.len() == 1;
+            for Named {
+                dir,
+                client,
+                mut lines,
+            } in named
+            {
+                find_targets(&client, &mut lines).await;
+                self.sort(&mut lines);
+                out.named(&dir, alone, &lines)?;
+            }
+            for (url, client, dir) in dirs {
+                self.list(session, (&url, &client, dir), &mut out).await?;
             }
             out.to.flush()?;
             Ok(())
         })
+    }
+
+    /// Looks at what was named: directories whose names are to be listed, and what is to be shown itself, together
+    /// where one directory has it. Exports are listed at once.
+    async fn operands(
+        &self,
+        session: &mut Session,
+        urls: &[NfsUrl],
+        out: &mut Output<'_>,
+    ) -> anyhow::Result<(Vec<Named>, Vec<(NfsUrl, Client, FileHandle)>)> {
+        let mut named: Vec<Named> = Vec::new();
+        let mut dirs = Vec::new();
+        for url in urls {
+            let (client, start) = match self.start(session, url).await {
+                Ok(found) => found,
+                Err(error) => {
+                    let options = session.mount_options();
+                    let exports = exports_if_above(url, &error, options).await;
+                    let lines: Vec<Line> = exports.into_iter().map(Line::export).collect();
+                    match lines.is_empty() {
+                        true => session.failed(url, error),
+                        false => out.lines(Some(url), &lines)?,
+                    }
+                    continue;
+                }
+            };
+            if start.attributes.ftype == Ftype3::Dir && !self.directory {
+                dirs.push((url.clone(), client, start.handle));
+                continue;
+            }
+            let line = Line {
+                name: url.components().last().unwrap_or(b"/").to_vec(),
+                attributes: Some(start.attributes),
+                handle: Some(start.handle),
+                target: None,
+            };
+            let dir = above(url);
+            match named.last_mut() {
+                Some(last) if last.dir == dir => last.lines.push(line),
+                _ => named.push(Named {
+                    dir,
+                    client,
+                    lines: vec![line],
+                }),
+            }
+        }
+        Ok((named, dirs))
     }
 
     fn wants_attributes(&self) -> bool {
@@ -149,43 +219,16 @@ impl Args {
             || self.color.is_now()
     }
 
-    /// Lists one operand, and with -R what is below it.
+    /// Lists one directory, and with -R what is below it.
     async fn list(
         &self,
         session: &mut Session,
-        url: &NfsUrl,
+        (url, client, dir): (&NfsUrl, &Client, FileHandle),
         out: &mut Output<'_>,
     ) -> anyhow::Result<()> {
-        let (client, start) = match self.start(session, url).await {
-            Ok(found) => found,
-            Err(error) => {
-                let above = match &error {
-                    ClientError::Mount { exports, .. } if !exports.is_empty() => {
-                        exports_below(session, url).await
-                    }
-                    _ => Vec::new(),
-                };
-                match above.is_empty() {
-                    true => session.failed(url, error),
-                    false => out.lines(Some(url), &above)?,
-                }
-                return Ok(());
-            }
-        };
-        if start.attributes.ftype != Ftype3::Dir || self.directory {
-            let name = url.components().last().unwrap_or(b"/").to_vec();
-            let mut lines = vec![Line {
-                name,
-                attributes: Some(start.attributes),
-                handle: Some(start.handle),
-                target: None,
-            }];
-            find_targets(&client, &mut lines).await;
-            return Ok(out.lines(None, &lines)?);
-        }
-        let mut todo = vec![(url.clone(), start.handle)];
+        let mut todo = vec![(url.clone(), dir)];
         while let Some((url, dir)) = todo.pop() {
-            let mut lines = match self.read(&client, &dir).await {
+            let mut lines = match self.read(client, &dir).await {
                 Ok(lines) => lines,
                 Err(error) => {
                     out.to.flush()?;
@@ -195,7 +238,7 @@ impl Args {
             };
             self.sort(&mut lines);
             if self.long || self.json {
-                find_targets(&client, &mut lines).await;
+                find_targets(client, &mut lines).await;
             }
             out.lines(Some(&url), &lines)?;
             if self.recursive {
@@ -219,7 +262,13 @@ impl Args {
         if self.long || self.json || self.directory {
             session.resolve_link(url).await
         } else {
-            session.resolve(url).await
+            match session.resolve(url).await {
+                // A link that leads nowhere is there itself.
+                Err(error) if error.status() == Some(Nfsstat3::Noent) => {
+                    session.resolve_link(url).await.map_err(|_| error)
+                }
+                found => found,
+            }
         }
     }
 
@@ -254,33 +303,11 @@ impl Args {
     }
 }
 
-/// The names below the URL's path that lead to exports, as lines without attributes: the server serves nothing there.
-async fn exports_below(session: &Session, url: &NfsUrl) -> Vec<Line> {
-    let Ok(mount) = Client::mount_program(url, session.mount_options()).await else {
-        return Vec::new();
-    };
-    let exports = mount.export().await.unwrap_or_default();
-    let depth = url.components().count();
-    let next = |directory: &Vec<u8>| {
-        let mut names = nfs_client::url::components(directory);
-        let leads = names.by_ref().take(depth).eq(url.components());
-        names.next().filter(|_| leads).map(<[u8]>::to_vec)
-    };
-    let names = exports.iter().filter_map(|export| next(&export.directory));
-    let names: std::collections::BTreeSet<Vec<u8>> = names.collect();
-    let line = |name| Line {
-        name,
-        attributes: None,
-        handle: None,
-        target: None,
-    };
-    names.into_iter().map(line).collect()
-}
-
-/// The address of what has this name in the directory `url`.
-fn below(url: &NfsUrl, name: &[u8]) -> NfsUrl {
-    let slash: &[u8] = if url.path.ends_with(b"/") { b"" } else { b"/" };
-    url.with_path([url.path.as_slice(), slash, name].concat())
+/// The address of the directory that has what `url` names.
+fn above(url: &NfsUrl) -> NfsUrl {
+    let mut names: Vec<&[u8]> = url.components().collect();
+    names.pop();
+    url.with_path([b"/", names.join(&b'/').as_slice()].concat())
 }
 
 /// Asks where the symbolic links among the lines point. One that is gone meanwhile points nowhere.
@@ -316,6 +343,16 @@ impl Line {
             name: entry.name,
             attributes: entry.attributes,
             handle: entry.handle,
+            target: None,
+        }
+    }
+
+    /// A name that leads to exports, and has nothing else.
+    fn export(name: Vec<u8>) -> Self {
+        Self {
+            name,
+            attributes: None,
+            handle: None,
             target: None,
         }
     }
@@ -364,22 +401,46 @@ impl Output<'_> {
         }
         self.begun = true;
         for line in lines {
-            if self.args.inode && !self.args.json {
-                match &line.attributes {
-                    Some(attributes) => write!(self.to, "{:>8} ", attributes.fileid)?,
-                    None => write!(self.to, "{:>8} ", "?")?,
-                }
-            }
-            if self.args.json {
-                self.json(dir.filter(|_| self.headings), line)?;
-            } else if self.args.long {
-                self.long(line)?;
-            } else {
-                self.name(&line.name, line.attributes.as_ref())?;
-            }
-            self.to.write_all(b"\n")?;
+            self.line(dir, line)?;
         }
         Ok(())
+    }
+
+    /// Lines of what was named in `dir`: by its whole address, unless all is in that directory.
+    fn named(&mut self, dir: &NfsUrl, alone: bool, lines: &[Line]) -> std::io::Result<()> {
+        for line in lines {
+            match alone || self.args.json {
+                true => self.line(Some(dir), line)?,
+                false => {
+                    let address = below(dir, &line.name).to_string();
+                    let line = Line {
+                        name: address.into_bytes(),
+                        target: line.target.clone(),
+                        ..*line
+                    };
+                    self.line(Some(dir), &line)?;
+                }
+            }
+        }
+        self.begun |= !lines.is_empty();
+        Ok(())
+    }
+
+    fn line(&mut self, dir: Option<&NfsUrl>, line: &Line) -> std::io::Result<()> {
+        if self.args.inode && !self.args.json {
+            match &line.attributes {
+                Some(attributes) => write!(self.to, "{:>8} ", attributes.fileid)?,
+                None => write!(self.to, "{:>8} ", "?")?,
+            }
+        }
+        if self.args.json {
+            self.json(dir.filter(|_| self.headings), line)?;
+        } else if self.args.long {
+            self.long(line)?;
+        } else {
+            self.name(&line.name, line.attributes.as_ref())?;
+        }
+        self.to.write_all(b"\n")
     }
 
     fn name(&mut self, name: &[u8], attributes: Option<&Fattr3>) -> std::io::Result<()> {

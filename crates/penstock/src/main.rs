@@ -38,6 +38,7 @@ mod mkdir;
 mod mount;
 mod mv;
 mod out;
+mod patterns;
 mod ping;
 mod progress;
 mod put;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use nfs_client::nfs3::{Ftype3, Nfsstat3};
 use nfs_client::trees::{RemoveTree, Step};
-use nfs_client::{ClientError, NfsUrl};
+use nfs_client::{ClientError, NfsUrl, UrlPattern};
 use serde_json::json;
 
 use crate::message;
@@ -51,7 +51,7 @@ pub(crate) struct Args {
 
     /// What to remove: nfs://HOST[:PORT]/EXPORT/PATH
     #[arg(required = true, value_name = "URL")]
-    urls: Vec<NfsUrl>,
+    urls: Vec<UrlPattern>,
 }
 
 /// How much of one operand was removed, and how much could not be.
@@ -66,7 +66,7 @@ impl Args {
     /// Removes everything that is named.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         session::run(&self.common, async |session| {
-            for url in &self.urls {
+            for url in &self.expanded(session).await {
                 let mut count = Count::default();
                 if let Err(error) = self.remove(session, url, &mut count).await {
                     let absent = error.status() == Some(Nfsstat3::Noent);
@@ -94,6 +94,18 @@ impl Args {
             }
             Ok(())
         })
+    }
+
+    /// What is to be removed. A pattern that matches nothing is nothing to say with -f.
+    async fn expanded(&self, session: &mut Session) -> Vec<NfsUrl> {
+        if !self.force {
+            return session.expand(&self.urls).await;
+        }
+        let mut urls = Vec::new();
+        for pattern in &self.urls {
+            urls.extend(session.matches(pattern).await.unwrap_or_default());
+        }
+        urls
     }
 
     async fn remove(

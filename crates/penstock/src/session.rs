@@ -10,11 +10,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use nfs_client::{Client, ClientError, Liveness, MountOptions, NfsUrl, Node, Windows};
+use nfs_client::{Client, ClientError, Liveness, MountOptions, NfsUrl, Node, UrlPattern, Windows};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 
 use crate::limits::GOODBYE_MAX;
+use crate::patterns::{self, Expanded};
 use crate::{exit, message, show, silence};
 
 /// How long what is on its way may take to end after Ctrl-C.
@@ -224,6 +225,35 @@ impl Session {
         };
         server.clients.push(client.clone());
         Ok((client, rest))
+    }
+
+    /// What the addresses stand for: patterns in them are told apart from names here. A pattern that matches nothing
+    /// is told, and lets the command end with 1.
+    pub(crate) async fn expand(&mut self, patterns: &[UrlPattern]) -> Vec<NfsUrl> {
+        let mut urls = Vec::with_capacity(patterns.len());
+        for pattern in patterns {
+            let Some(found) = self.matches(pattern).await else {
+                continue;
+            };
+            if found.is_empty() {
+                message::error(patterns::no_match(pattern));
+                self.failed = true;
+            }
+            urls.extend(found);
+        }
+        urls
+    }
+
+    /// What one address stands for; `None` after a failure that was told.
+    pub(crate) async fn matches(&mut self, pattern: &UrlPattern) -> Option<Vec<NfsUrl>> {
+        let options = self.options.clone();
+        let expanded = patterns::expanded(pattern, &options, async |url| self.at(url).await);
+        let Expanded { urls, failed } = expanded.await;
+        let has_failed = !failed.is_empty();
+        for (url, error) in failed {
+            self.failed(&url, error);
+        }
+        (!has_failed || !urls.is_empty()).then_some(urls)
     }
 
     /// What `url` names; a symbolic link at its end is followed.

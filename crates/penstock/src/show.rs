@@ -14,6 +14,9 @@ readdir-buffer, hint, timeout, timeo, retrans=0, autoreconnect=0, readonly, if, 
 4 for the newest that both speak, 4.1 or 4.2, but for mount and showmount).
 Without a port, 2049 is tried, then the host's portmapper.
 
+ls, stat, cat, find, du, df, rm, chmod, chown, and cp and sync as a source, take patterns for
+names, in quotes: 'nfs://HOST/EXPORT/*/2026-[0-9]*.log'. %2A is a * itself.
+
 Names that are not UTF-8, and control characters, are printed as \\xNN on a terminal, and
 as they are into a pipe or file.
 

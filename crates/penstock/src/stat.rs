@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use nfs_client::Node;
 use nfs_client::nfs3::{Ftype3, Nfstime3};
-use nfs_client::{ClientError, NfsUrl};
+use nfs_client::{ClientError, NfsUrl, UrlPattern};
 use serde_json::{Map, Value};
 
 use crate::session::{self, Common, Session};
@@ -38,14 +38,14 @@ pub(crate) struct Args {
 
     /// What to show: nfs://HOST[:PORT]/EXPORT/PATH
     #[arg(required = true, value_name = "URL")]
-    urls: Vec<NfsUrl>,
+    urls: Vec<UrlPattern>,
 }
 
 impl Args {
     /// Shows the attributes of everything that is named.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         session::run(&self.common, async |session| {
-            for url in &self.urls {
+            for url in &session.expand(&self.urls).await {
                 let (node, target) = match self.ask(session, url).await {
                     Ok(found) => found,
                     Err(error) => {

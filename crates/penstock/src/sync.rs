@@ -172,6 +172,7 @@ impl Args {
             limit: self.limit,
             json: self.json,
             standard_streams: false,
+            one_source: true,
             asks: false,
             shows_progress: !self.json,
             verbose: self.verbose,

@@ -4,7 +4,7 @@ use nfs_wire::mount3::Mountstat3;
 use nfs_wire::nfs3::Nfsstat3;
 
 use super::{Nfs4Error, RpcError};
-use crate::limits::{READDIR_ENTRIES_MAX, SYMLINKS_MAX};
+use crate::limits::{PATTERN_MATCHES_MAX, READDIR_ENTRIES_MAX, SYMLINKS_MAX};
 
 /// Why an operation on files failed.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -103,6 +103,11 @@ pub enum ClientError {
          so, or has more than {READDIR_ENTRIES_MAX} entries"
     )]
     EndlessDirectory,
+    /// A pattern in an address that matches more names than the cap.
+    #[error(
+        "more than {PATTERN_MATCHES_MAX} names match the pattern: name the directory, with -r where the command has it"
+    )]
+    TooManyMatches,
     /// A name that no file can have: empty, or with a `/` or NUL in it.
     #[error("the server lists the name '{name}', which no file can have")]
     BadName {

@@ -7,16 +7,20 @@
 //! goes on. The three that change something have `stop`, also after a `next` that was dropped on its
 //! way: nothing more is begun, and `next` tells what is still to come of the calls that are under way.
 //! Dropping one gives up these calls; the server may or may not have executed them.
+//!
+//! [`matching`] finds what patterns in a path stand for.
 
 mod change;
 mod find;
 mod make;
+mod matching;
 mod remove;
 mod remove_found;
 
 pub use self::change::ChangeTree;
 pub use self::find::{Compare, Criteria, Find, Length, Permissions};
 pub use self::make::{DirModes, make_dir, make_dirs};
+pub use self::matching::{Matches, matching};
 pub use self::remove::{RemoveTree, Removed};
 pub use self::remove_found::RemoveFound;
 

@@ -320,8 +320,12 @@ proptest! {
     fn any_text_is_parsed_or_refused(text in any::<String>(), tail in "[ -~]{0,60}") {
         for text in [text, format!("nfs://h/{tail}"), format!("nfs://{tail}"), format!("nfs://h/?{tail}")] {
             if let Ok(url) = NfsUrl::parse(&text) {
-                prop_assert_eq!(NfsUrl::parse(&url.to_string()), Ok(url));
+                prop_assert_eq!(NfsUrl::parse(&url.to_string()), Ok(url.clone()));
+                // What is printed is no pattern.
+                let printed = url.to_string().parse::<UrlPattern>();
+                prop_assert!(printed.is_ok_and(|printed| !printed.is_pattern()));
             }
+            let _no_panic = text.parse::<UrlPattern>();
         }
     }
 
@@ -343,6 +347,66 @@ proptest! {
                 prop_assert_eq!(NfsUrl::parse(&url.to_string()), Ok(url));
             }
         }
+    }
+}
+
+#[test]
+fn patterns_in_addresses() {
+    let read = |text: &str| text.parse::<UrlPattern>().unwrap();
+    // Text, the directory of the first pattern, and how many names there are from it on.
+    for (text, base, names) in [
+        ("nfs://h/a/b", "nfs://h/a/b", 0),
+        ("nfs://h", "nfs://h/", 0),
+        ("nfs://h/a/*.log", "nfs://h/a", 1),
+        ("nfs://h/*", "nfs://h/", 1),
+        (
+            "nfs://[::1]:99/a//[ab]/./x/?uid=7",
+            "nfs://[::1]:99/a/?uid=7",
+            2,
+        ),
+        ("nfs://h/%2A/%5Ba]/a[", "nfs://h/%2A/%5Ba%5D/a%5B", 0),
+        ("h:/a/b?/c", "nfs://h/a", 2),
+        ("[::1]:/*", "nfs://[::1]/", 1),
+    ] {
+        let pattern = read(text);
+        assert_eq!(pattern.base().to_string(), base, "{text}");
+        assert_eq!(pattern.names().len(), names, "{text}");
+        assert_eq!(pattern.is_pattern(), names > 0, "{text}");
+        assert_eq!(pattern.to_string(), text);
+        assert_eq!(pattern.literal(), &text.parse().unwrap());
+    }
+    assert!(read("nfs://h/*/").directories_only());
+    assert!(!read("nfs://h/*").directories_only());
+    for (text, name, fits) in [
+        ("nfs://h/*", "a b", true),
+        ("nfs://h/*", ".hidden", false),
+        ("nfs://h/.*", ".hidden", true),
+        ("nfs://h/%2E*", ".hidden", true),
+        ("nfs://h/[.]*", ".hidden", false),
+        ("nfs://h/%2A*", "*x", true),
+        ("nfs://h/%2A*", "ax", false),
+        ("nfs://h/\\*x*", "*xy", true),
+        ("nfs://h/\\*x*", "axy", false),
+        ("nfs://h/%C3%BC*", "\u{fc}x", true),
+        ("nfs://h/[%2D%5D]x", "]x", true),
+        ("h:/%2A*", "%2Ax", true),
+        ("h:/a?", "ab", true),
+    ] {
+        assert_eq!(
+            read(text).names()[0].matches(name.as_bytes()),
+            fits,
+            "{text} {name}"
+        );
+    }
+    for text in [
+        // In nfs://, the first ? begins the options.
+        "nfs://h/a??",
+        "nfs://h/[[:nope:]]",
+        "nfs://h/%FF*",
+        "nfs://h/[b-a]",
+        "h:/[b-a]",
+    ] {
+        assert!(text.parse::<UrlPattern>().is_err(), "{text}");
     }
 }
 

@@ -22,7 +22,8 @@ const AFTER_HELP: &str = "\
 A place is a path of this host, or nfs://HOST[:PORT]/EXPORT/PATH[?OPTION=VALUE&...]. %XX in
 it is a byte of the path. Options: nfsport, mountport, uid, gid, nconnect, rsize, wsize,
 readdir-buffer, hint, timeout, timeo, retrans=0, autoreconnect=0, readonly, if, version (3,
-4, 4.1, 4.2).
+4, 4.1, 4.2). A source may have patterns for names, in quotes: 'nfs://HOST/EXPORT/*.log'; %2A is a
+* itself.
 
 - is standard input as a source and standard output as the destination. Fifos and devices of this
 host are read to their end, and written to, unless -r makes others like them; neither --verify nor
@@ -53,6 +54,8 @@ Exit codes: 0 all done, 1 something failed and the rest is done, 2 wrong usage, 
 ///   penstock cp -a photos nfs://server/export/
 ///
 ///   penstock cp -r --jobs 64 nfs://server/export/src .
+///
+///   penstock cp 'nfs://server/export/logs/2026-0[1-3]-*' archive/
 ///
 ///   penstock cp --verify disk.img nfs://one/export/disk.img
 ///

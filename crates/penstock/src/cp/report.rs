@@ -99,6 +99,12 @@ impl Reporter {
         yes
     }
 
+    /// Tells what could not be looked at before the copy began.
+    pub(super) fn failed(&self, text: &str) {
+        self.failed.store(true, Ordering::Relaxed);
+        message::error(text);
+    }
+
     pub(super) fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Relaxed)
     }

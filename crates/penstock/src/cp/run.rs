@@ -8,14 +8,15 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use nfs_client::transfer::{Event, Figures, Open, Place, Remote, TransferError, Watch};
-use nfs_client::{Client, MountOptions, NfsUrl, Version};
+use nfs_client::{Client, ClientError, MountOptions, NfsUrl, UrlPattern, Version};
 
 use super::options::is_standard;
 use super::report::Reporter;
 use crate::exit::UsageError;
 use crate::interrupt::{self, Ended, Interrupts};
+use crate::patterns::{self, Expanded};
 use crate::progress::{Progress, ProgressArgs, TICK};
-use crate::session::{self, Common, leave};
+use crate::session::{self, Common, leave, told};
 use crate::windows::WindowArgs;
 
 /// One run of a command that moves files: how it mounts, and what it tells.
@@ -30,6 +31,8 @@ pub(crate) struct Run<'a> {
     pub(crate) json: bool,
     /// `-` and its like stand for standard input and output.
     pub(crate) standard_streams: bool,
+    /// A pattern may stand for one source only.
+    pub(crate) one_source: bool,
     /// The user is asked before a file is written over.
     pub(crate) asks: bool,
     /// A line says how far it is, where there is a terminal.
@@ -78,8 +81,8 @@ impl Run<'_> {
         let mut interrupts = Interrupts::new()?;
         let mut progress = Progress::new(self.progress, self.common, self.shows_progress, true);
         let reporter = Arc::new(Reporter::new(self));
-        let told = reporter.clone();
-        let report = move |event: Event<'_>| told.event(event);
+        let events = reporter.clone();
+        let report = move |event: Event<'_>| events.event(event);
         let watch = match self.asks {
             true => {
                 let asking = reporter.clone();
@@ -95,13 +98,23 @@ impl Run<'_> {
                 let mut found = Vec::with_capacity(places.len());
                 // A destination that is not there is told before anything is begun.
                 for (index, place) in places.iter().enumerate().rev() {
-                    let number = u8::from(index + 1 == places.len());
-                    found.push(match self.standard_streams && is_standard(place, number) {
-                        true => standard(number)?,
-                        false => exports.place(place, &mount).await?,
-                    });
+                    let is_source = index + 1 < places.len();
+                    let number = u8::from(!is_source);
+                    if self.standard_streams && is_standard(place, number) {
+                        found.push(standard(number)?);
+                        continue;
+                    }
+                    let (places, failed) = exports.places(place, is_source, &mount).await?;
+                    found.extend(places.into_iter().rev());
+                    failed.iter().for_each(|text| reporter.failed(text));
                 }
                 found.reverse();
+                if self.one_source && found.len() > places.len() {
+                    let count = found.len() + 1 - places.len();
+                    let text =
+                        format!("the pattern stands for {count} sources, and there can be one");
+                    return Err(UsageError(text).into());
+                }
                 anyhow::Ok(with_progress(work(found, &watch), &watch, &mut progress).await?)
             };
             let moved = moved.await;
@@ -207,22 +220,70 @@ impl Exports {
         Some((client.clone(), client.below_export(&url.path)?))
     }
 
-    async fn place(&mut self, text: &OsString, options: &MountOptions) -> anyhow::Result<Place> {
+    /// The client of what is mounted already and has what the URL names.
+    fn known(&self, url: &NfsUrl) -> Option<(Client, Vec<u8>)> {
+        let server = url.with_path("/");
+        let here = |known: &NfsUrl| known.with_path("/") == server;
+        let clients = self.mounted.iter().filter(|(known, _)| here(known));
+        let found =
+            clients.filter_map(|(_, client)| Some((client, client.below_export(&url.path)?)));
+        let (client, path) = found.min_by_key(|(_, path)| path.len())?;
+        Some((client.clone(), path))
+    }
+
+    /// What `text` names or, as a source with patterns in it, all that it stands for, and what failed on the way.
+    async fn places(
+        &mut self,
+        text: &OsString,
+        is_source: bool,
+        options: &MountOptions,
+    ) -> anyhow::Result<(Vec<Place>, Vec<String>)> {
         let Some(text) = text.to_str().filter(|text| NfsUrl::is_meant_by(text)) else {
-            return Ok(Place::local(text));
+            return Ok((vec![Place::local(text)], Vec::new()));
         };
-        let url: NfsUrl = text
+        let pattern: UrlPattern = text
             .parse()
             .map_err(|error| UsageError(format!("{text}: {error}")))?;
-        if url.version != Version::V3
-            && let Some(found) = self.in_session(&url)
-        {
-            let (client, path) = found;
-            return Ok(Place::Remote(Box::new(Remote { client, path, url })));
+        if !is_source || !pattern.is_pattern() {
+            let url = pattern.literal();
+            let at = self.at(url, options).await;
+            let (client, path) = at.map_err(|error| anyhow::Error::msg(told(url, error)))?;
+            return Ok((vec![remote(client, path, url)], Vec::new()));
         }
-        let mounted = Client::mount_with(&url, options).await;
-        let (client, path) =
-            mounted.map_err(|error| anyhow::Error::msg(crate::session::told(&url, error)))?;
+        let found = patterns::expanded(&pattern, options, async |url| self.at(url, options).await);
+        let Expanded { urls, failed } = found.await;
+        let failed = failed.into_iter().map(|(url, error)| told(&url, error));
+        let failed: Vec<String> = failed.collect();
+        if urls.is_empty() {
+            let none = || patterns::no_match(&pattern);
+            return Err(anyhow::Error::msg(
+                failed.into_iter().next().unwrap_or_else(none),
+            ));
+        }
+        let mut places = Vec::with_capacity(urls.len());
+        for url in &urls {
+            let at = match self.known(url) {
+                Some(known) => Ok(known),
+                None => self.at(url, options).await,
+            };
+            let (client, path) = at.map_err(|error| anyhow::Error::msg(told(url, error)))?;
+            places.push(remote(client, path, url));
+        }
+        Ok((places, failed))
+    }
+
+    /// Mounts the export that has what the URL names, or takes the one that is mounted already.
+    async fn at(
+        &mut self,
+        url: &NfsUrl,
+        options: &MountOptions,
+    ) -> Result<(Client, Vec<u8>), ClientError> {
+        if url.version != Version::V3
+            && let Some(found) = self.in_session(url)
+        {
+            return Ok(found);
+        }
+        let (client, path) = Client::mount_with(url, options).await?;
         let server = url.with_path(client.export());
         let known = self.mounted.iter().find(|(mounted, _)| *mounted == server);
         let client = match known {
@@ -232,6 +293,11 @@ impl Exports {
                 client
             }
         };
-        Ok(Place::Remote(Box::new(Remote { client, path, url })))
+        Ok((client, path))
     }
+}
+
+fn remote(client: Client, path: Vec<u8>, url: &NfsUrl) -> Place {
+    let url = url.clone();
+    Place::Remote(Box::new(Remote { client, path, url }))
 }
