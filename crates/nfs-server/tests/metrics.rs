@@ -4,6 +4,7 @@ mod support;
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::os::fd::AsFd as _;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -11,6 +12,7 @@ use nfs_io::Mode;
 use nfs_server::limits;
 use nfs_server::metrics::{self, Kind, Snapshot, TABLE, Value};
 use nfs_server::operate::control::{Asker, VerifierOrder};
+use nfs_server::operate::live::{Watch, client_rows, export_rows};
 use nfs_wire::nfs3::{Nfsstat3, StableHow};
 use support::{Served, block_on, create, mode, mount, ok, skip, status};
 
@@ -270,7 +272,6 @@ fn figures_when(served: &Served, known: impl Fn(&Snapshot) -> bool) -> Snapshot 
 
 #[test]
 fn the_page_cache_of_open_files_is_told_by_export() {
-    use std::os::fd::AsFd as _;
     let elsewhere = tempfile::tempdir().unwrap();
     if let Err(error) =
         nfs_io::fs::cachestat(std::fs::File::open(elsewhere.path()).unwrap().as_fd(), 0, 0)
@@ -386,6 +387,93 @@ fn the_engines_the_buffers_and_the_kept_replies_are_told_exactly() {
 /// A reply to a WRITE that went well: the record mark, the RPC's head, the status, wcc_data with the attributes before
 /// and after, count, stability and verifier (RFC 5531 §9 and §11, RFC 1813 §3.3.7).
 const WRITE_REPLY_BYTES: f64 = (4 + 24 + 4 + (4 + 24) + (4 + 84) + 4 + 4 + 8) as f64;
+
+/// Labels that the screens read, and the words in them, are those of a real server: each cell that is not empty for a
+/// server of this version is looked for.
+#[test]
+fn the_screens_find_all_that_they_ask_for() {
+    let served = Served::with(|config| {
+        config.exports[0].pseudo = "/a".to_owned();
+        // Neither of a kind that is also the default, so that a word that is misread shows.
+        let (read, write) = (Mode::DontCache.into(), Mode::Buffered.into());
+        (config.exports[0].io.read, config.exports[0].io.write) = (read, write);
+    });
+    let page_cache_known = |got: &Snapshot| got.family(&metrics::PAGE_CACHE).is_some();
+    let mut watch = Watch::default();
+    block_on(async {
+        let client = served.client().await;
+        let root = mount(&client, b"/a").await.unwrap();
+        let file = create(&client, &root, b"f").await;
+        let call = async || {
+            let data = Bytes::from(vec![7; 4096]);
+            ok(client.write(&file, 0, StableHow::Unstable, data).await);
+            ok(client.read(&file, 0, 4096).await);
+            assert_eq!(status(client.read(&root, 0, 1).await), Nfsstat3::Inval);
+        };
+        call().await;
+        let told = nfs_io::fs::cachestat(
+            std::fs::File::open(served.path().join("f"))
+                .unwrap()
+                .as_fd(),
+            0,
+            0,
+        );
+        watch.add(&match told {
+            Ok(_) => figures_when(&served, page_cache_known),
+            Err(_) => served.server.metrics(),
+        });
+        call().await;
+        // SLEEP: two looks that are closer to each other are one.
+        tokio::time::sleep(Duration::from_millis(limits::LIVE_APART_MS_MIN)).await;
+        watch.add(&served.server.metrics());
+        let now = watch.now().unwrap();
+        let rows = export_rows(now, &[]);
+        let row = rows.iter().find(|row| row.export == "/a").unwrap();
+        assert!(row.took.p99.is_some() && row.flow.errors > 0.0, "{row:?}");
+        assert_eq!(row.flow.page_cache_bytes.is_some(), told.is_ok(), "{row:?}");
+        let flow = &row.flow;
+        for (moving, mode) in [(&flow.read, "dontcache"), (&flow.write, "buffered")] {
+            let way = &moving.modes[mode];
+            let rates = (way.operations > 0.0, way.bytes > 0.0);
+            assert_eq!(
+                (rates, way.took.p99.is_some()),
+                ((true, true), true),
+                "{mode}: {row:?}"
+            );
+        }
+        let clients = client_rows(now);
+        let [of_client] = clients.as_slice() else {
+            panic!("{clients:?}");
+        };
+        assert!(of_client.operations > 0.0 && of_client.in_flight_bytes.is_some());
+        let bytes = (of_client.sent_bytes, of_client.received_bytes);
+        assert!(bytes.0 > 4096.0 && bytes.1 > 4096.0, "{of_client:?}");
+        assert_eq!(of_client.connections, Some(1.0));
+        let host = &now.host;
+        assert!(
+            host.cpu_user.is_some() && host.cpu_system.is_some(),
+            "{host:?}"
+        );
+        assert!(host.resident_bytes > Some(0.0) && host.connections == Some(1.0));
+        // As far as this machine has them.
+        let has = |definition| served.server.metrics().family(definition).is_some();
+        let pressure = [
+            host.memory_some,
+            host.memory_full,
+            host.io_some,
+            host.cpu_some,
+        ];
+        assert_eq!(
+            pressure.map(|it| it.is_some()),
+            [has(&metrics::PRESSURE); 4]
+        );
+        assert_eq!(host.memory_used_bytes.is_some(), has(&metrics::MEMORY_USED));
+        assert_eq!(
+            host.memory_limit_bytes.is_some(),
+            has(&metrics::MEMORY_LIMIT)
+        );
+    });
+}
 
 #[test]
 fn a_verifier_that_the_operator_changes_is_another_one_to_clients() {

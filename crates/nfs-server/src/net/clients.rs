@@ -16,7 +16,7 @@ use crate::network::Network;
 use crate::operate::control::ClientStatus;
 use crate::operate::metrics::{
     Builder, CLIENT_BYTES, CLIENT_BYTES_IN_FLIGHT, CLIENT_CALLS_IN_FLIGHT, CLIENT_CONNECTIONS,
-    CLIENT_OPERATIONS, CLIENT_THROTTLED,
+    CLIENT_OPERATIONS, CLIENT_THROTTLED, OTHERS,
 };
 use crate::rpc::standing::Standing;
 use crate::slots::{Doing, Slots, Verdict};
@@ -292,7 +292,7 @@ impl Clients {
             told.calls_in_flight += figures.in_flight.load(Ordering::Relaxed);
         }
         for (client, told) in told {
-            let client = client.map_or_else(|| "others".to_owned(), |holder| holder.to_string());
+            let client = client.map_or_else(|| OTHERS.to_owned(), |holder| holder.to_string());
             told.measure(&client, into);
         }
     }

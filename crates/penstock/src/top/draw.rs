@@ -3,6 +3,8 @@
 //! Text is in the terminal's own colours, so that it can be read on a light and on a dark one; what is coloured is in
 //! colours that are neither light nor dark.
 
+use std::borrow::Cow;
+
 use nfs_server::exports::policy::Io;
 use nfs_server::operate::live::Moment;
 use ratatui::Frame;
@@ -414,21 +416,23 @@ fn fitting(columns: &[Column], width: u16) -> Vec<(usize, u16)> {
 }
 
 /// Why there is no row.
-fn nothing(view: &View) -> &'static str {
+fn nothing(view: &View) -> Cow<'static, str> {
     if view.watch().now().is_none() {
-        return match view.lost {
-            Some(_) => "The server has not answered yet.",
-            None => "Rates are known after the second look.",
+        return match &view.lost {
+            // The last line may have no room for all of it.
+            Some(lost) => format!("The server has not answered yet: {}", name(&lost.why)).into(),
+            None => "Rates are known after the second look.".into(),
         };
     }
     if !view.filter.is_empty() {
-        return "Nothing here has that text in its name. Esc takes the filter away.";
+        return "Nothing here has that text in its name. Esc takes the filter away.".into();
     }
-    match view.tab {
+    let text = match view.tab {
         Tab::Clients => "No client is known to the server.",
         Tab::Exports | Tab::Procedures => "No call was answered in the last interval.",
         Tab::Modes | Tab::Latency => "No READ or WRITE was answered in the last interval.",
-    }
+    };
+    text.into()
 }
 
 fn last_line(buffer: &mut Buffer, area: Rect, view: &View, paint: Paint) {

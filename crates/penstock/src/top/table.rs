@@ -159,6 +159,7 @@ const CLIENTS: &[Column] = &[
     column("SENT/s", 8, 0),
     column("RECEIVED/s", 10, 0),
     column("IN FLIGHT", 9, 1),
+    column("CONNS", 5, 2),
     column("HELD BACK", 9, 0),
 ];
 
@@ -260,17 +261,18 @@ const fn or_dash(word: &str) -> &str {
 
 fn clients(interval: &Interval) -> Vec<Row> {
     let row = |row: live::ClientRow| {
-        let in_flight = row.in_flight_bytes;
+        let known = |number: Option<f64>, shown: fn(f64) -> String| {
+            let text = number.map_or_else(|| "-".to_owned(), shown);
+            figure(text, number.unwrap_or(-1.0))
+        };
         Row {
             cells: vec![
                 text(&row.client),
                 figure(count(row.operations), row.operations),
                 figure(bytes(row.sent_bytes), row.sent_bytes),
                 figure(bytes(row.received_bytes), row.received_bytes),
-                figure(
-                    in_flight.map_or_else(|| "-".to_owned(), bytes),
-                    in_flight.unwrap_or(-1.0),
-                ),
+                known(row.in_flight_bytes, bytes),
+                known(row.connections, count),
                 bad(percent(row.throttled), row.throttled),
             ],
             export: None,

@@ -278,12 +278,15 @@ fn without_figures_it_says_why() {
     let mut view = View::new(String::new());
     let text = lines(&mut view, (80, 24)).join("\n");
     assert!(text.contains("after the second look"), "{text}");
-    view.lose("no server answers on /x/control.sock".to_owned());
-    let text = lines(&mut view, (80, 24)).join("\n");
-    assert!(
-        text.contains("NO ANSWER for 0 s") && text.contains("no server answers on"),
-        "{text}"
-    );
+    let directory = "d".repeat(60);
+    view.lose(format!(
+        "no server answers on /{directory}/control.sock; is it running, and are you its user?"
+    ));
+    let shown = lines(&mut view, (80, 24));
+    let text = shown.join("\n");
+    assert!(text.contains("NO ANSWER for 0 s"), "{text}");
+    assert!(text.contains("its user?"), "the whole of it: {text}");
+    assert!(shown[23].starts_with("no server answers on"), "{text}");
 }
 
 #[test]

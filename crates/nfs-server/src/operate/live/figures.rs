@@ -1,9 +1,13 @@
-//! What the screens need of a [`Snapshot`], by names of families and labels. What is not there is not shown: a server
-//! of another version may count less.
+//! What the screens need of a [`Snapshot`]. What is not there is not shown: a server of another version may count less.
 
 use std::collections::BTreeMap;
 
-use crate::operate::metrics::{Histogram, Sample, Snapshot, Value};
+use crate::operate::metrics::{
+    CLIENT_BYTES, CLIENT_BYTES_IN_FLIGHT, CLIENT_CONNECTIONS, CLIENT_OPERATIONS, CLIENT_THROTTLED,
+    CONNECTIONS, Definition, Histogram, IO_CALLS, IO_FALLBACKS, MEMORY_LIMIT, MEMORY_USED,
+    OPERATION_DURATION, OPERATION_ERRORS, PAGE_CACHE, PRESSURE, PROCESS_CPU, PROCESS_RESIDENT,
+    READ_BYTES, Sample, Snapshot, UPTIME, Value, WRITTEN_BYTES,
+};
 
 /// Which calls are counted together.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,6 +41,8 @@ pub(super) struct ClientFigures {
     pub(super) throttled_seconds: f64,
     /// Now, not since then.
     pub(super) in_flight_bytes: Option<f64>,
+    /// Those that are open now.
+    pub(super) connections: Option<f64>,
 }
 
 /// What the process and its machine had.
@@ -76,86 +82,110 @@ impl Figures {
             at_unix_ms: snapshot.at_unix_ms,
             ..Self::default()
         };
-        for family in &snapshot.families {
-            for sample in &family.samples {
-                match &sample.value {
-                    Value::Histogram(took) => {
-                        if family.name == "penstock_operation_duration_seconds" {
-                            figures.took.insert(call_key(sample), took.clone());
-                        }
-                    }
-                    Value::Number(number) => figures.take(&family.name, sample, number.as_f64()),
-                }
+        for sample in samples(snapshot, &OPERATION_DURATION) {
+            if let Value::Histogram(took) = &sample.value {
+                figures.took.insert(call_key(sample), took.clone());
             }
         }
+        figures.take_exports(snapshot);
+        figures.take_clients(snapshot);
+        figures.take_host(snapshot);
         figures
     }
 
-    fn take(&mut self, family: &str, sample: &Sample, number: f64) {
-        let export = || label(sample, "export");
-        let client = || label(sample, "client");
-        let moved = |is_read| MovedKey {
-            export: export(),
+    fn take_exports(&mut self, snapshot: &Snapshot) {
+        for (sample, number) in numbers(snapshot, &OPERATION_ERRORS) {
+            *self.errors.entry(call_key(sample)).or_default() += number;
+        }
+        let moved = |sample, is_read| MovedKey {
+            export: label(sample, "export"),
             is_read,
             mode: label(sample, "mode"),
         };
-        let clients = &mut self.clients;
-        let host = &mut self.host;
-        match family {
-            "penstock_operation_errors_total" => {
-                *self.errors.entry(call_key(sample)).or_default() += number;
+        for (definition, is_read) in [(&READ_BYTES, true), (&WRITTEN_BYTES, false)] {
+            for (sample, number) in numbers(snapshot, definition) {
+                *self.moved_bytes.entry(moved(sample, is_read)).or_default() += number;
             }
-            "penstock_read_bytes_total" => {
-                *self.moved_bytes.entry(moved(true)).or_default() += number;
+        }
+        for (sample, number) in numbers(snapshot, &IO_CALLS) {
+            let is_read = label(sample, "operation") == "read";
+            *self.moves.entry(moved(sample, is_read)).or_default() += number;
+        }
+        for (definition, into) in [
+            (&IO_FALLBACKS, &mut self.fallbacks),
+            (&PAGE_CACHE, &mut self.page_cache_bytes),
+        ] {
+            for (sample, number) in numbers(snapshot, definition) {
+                *into.entry(label(sample, "export")).or_default() += number;
             }
-            "penstock_written_bytes_total" => {
-                *self.moved_bytes.entry(moved(false)).or_default() += number;
-            }
-            "penstock_io_calls_total" => {
-                let is_read = label(sample, "operation") == "read";
-                *self.moves.entry(moved(is_read)).or_default() += number;
-            }
-            "penstock_io_fallbacks_total" => {
-                *self.fallbacks.entry(export()).or_default() += number;
-            }
-            "penstock_page_cache_bytes" => {
-                *self.page_cache_bytes.entry(export()).or_default() += number;
-            }
-            "penstock_client_operations_total" => {
-                clients.entry(client()).or_default().operations += number;
-            }
-            "penstock_client_bytes_total" => {
-                let client = clients.entry(client()).or_default();
-                match label(sample, "direction").as_str() {
-                    "sent" => client.sent_bytes += number,
-                    _ => client.received_bytes += number,
-                }
-            }
-            "penstock_client_throttled_seconds_total" => {
-                clients.entry(client()).or_default().throttled_seconds += number;
-            }
-            "penstock_client_in_flight_bytes" => {
-                let client = clients.entry(client()).or_default();
-                client.in_flight_bytes = Some(client.in_flight_bytes.unwrap_or(0.0) + number);
-            }
-            "penstock_uptime_seconds" => host.uptime_seconds = Some(number),
-            "penstock_process_cpu_seconds_total" => match label(sample, "mode").as_str() {
-                "user" => host.user_seconds = Some(number),
-                _ => host.system_seconds = Some(number),
-            },
-            "penstock_process_resident_bytes" => host.resident_bytes = Some(number),
-            "penstock_memory_used_bytes" => host.memory_used_bytes = Some(number),
-            "penstock_memory_limit_bytes" => host.memory_limit_bytes = Some(number),
-            "penstock_connections" => {
-                host.connections = Some(host.connections.unwrap_or(0.0) + number);
-            }
-            "penstock_pressure_seconds_total" => {
-                let key = (label(sample, "resource"), label(sample, "kind"));
-                host.pressure_seconds.insert(key, number);
-            }
-            _ => {}
         }
     }
+
+    fn take_clients(&mut self, snapshot: &Snapshot) {
+        let mut each = |definition, add: &dyn Fn(&mut ClientFigures, &Sample, f64)| {
+            for (sample, number) in numbers(snapshot, definition) {
+                let client = self.clients.entry(label(sample, "client")).or_default();
+                add(client, sample, number);
+            }
+        };
+        each(&CLIENT_OPERATIONS, &|client, _, number| {
+            client.operations += number;
+        });
+        each(
+            &CLIENT_BYTES,
+            &|client, sample, number| match label(sample, "direction").as_str() {
+                "sent" => client.sent_bytes += number,
+                _ => client.received_bytes += number,
+            },
+        );
+        each(&CLIENT_THROTTLED, &|client, _, number| {
+            client.throttled_seconds += number;
+        });
+        each(&CLIENT_BYTES_IN_FLIGHT, &|client, _, number| {
+            client.in_flight_bytes = Some(client.in_flight_bytes.unwrap_or(0.0) + number);
+        });
+        each(&CLIENT_CONNECTIONS, &|client, _, number| {
+            client.connections = Some(client.connections.unwrap_or(0.0) + number);
+        });
+    }
+
+    fn take_host(&mut self, snapshot: &Snapshot) {
+        let one = |definition: &Definition| numbers(snapshot, definition).next().map(|it| it.1);
+        let host = &mut self.host;
+        host.uptime_seconds = one(&UPTIME);
+        host.resident_bytes = one(&PROCESS_RESIDENT);
+        host.memory_used_bytes = one(&MEMORY_USED);
+        host.memory_limit_bytes = one(&MEMORY_LIMIT);
+        host.connections = one(&CONNECTIONS);
+        for (sample, number) in numbers(snapshot, &PROCESS_CPU) {
+            match label(sample, "mode").as_str() {
+                "user" => host.user_seconds = Some(number),
+                _ => host.system_seconds = Some(number),
+            }
+        }
+        for (sample, number) in numbers(snapshot, &PRESSURE) {
+            let key = (label(sample, "resource"), label(sample, "kind"));
+            host.pressure_seconds.insert(key, number);
+        }
+    }
+}
+
+fn samples<'s>(
+    snapshot: &'s Snapshot,
+    definition: &Definition,
+) -> impl Iterator<Item = &'s Sample> + use<'s> {
+    let family = snapshot.family(definition).into_iter();
+    family.flat_map(|family| &family.samples)
+}
+
+fn numbers<'s>(
+    snapshot: &'s Snapshot,
+    definition: &Definition,
+) -> impl Iterator<Item = (&'s Sample, f64)> + use<'s> {
+    samples(snapshot, definition).filter_map(|sample| match &sample.value {
+        Value::Number(number) => Some((sample, number.as_f64())),
+        Value::Histogram(_) => None,
+    })
 }
 
 fn call_key(sample: &Sample) -> CallKey {

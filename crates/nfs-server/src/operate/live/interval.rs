@@ -55,6 +55,8 @@ pub struct ClientRates {
     pub throttled: f64,
     /// Bytes on their way at the end.
     pub in_flight_bytes: Option<f64>,
+    /// Its connections that are open at the end.
+    pub connections: Option<f64>,
 }
 
 /// What the process and its machine had in an interval. `None` where the server does not say.
@@ -112,6 +114,7 @@ impl Interval {
                 received_bytes: rate(before.received_bytes, now.received_bytes),
                 throttled: rate(before.throttled_seconds, now.throttled_seconds),
                 in_flight_bytes: now.in_flight_bytes,
+                connections: now.connections,
             }
         };
         let clients = now.clients.iter();

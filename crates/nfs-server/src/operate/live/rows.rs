@@ -6,9 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use super::distribution::{Distribution, Percentiles};
 use super::figures::MovedKey;
-use super::interval::Interval;
+use super::interval::{ClientRates, Interval};
 use super::moment::{Flow, Sums};
 use crate::operate::control::IoState;
+use crate::operate::metrics::OTHERS;
 
 /// What an export did.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -60,6 +61,8 @@ pub struct ClientRow {
     pub received_bytes: f64,
     /// Bytes on their way now; `None` where it is not known.
     pub in_flight_bytes: Option<f64>,
+    /// Connections that it has open now; `None` where it is not known.
+    pub connections: Option<f64>,
     /// The part of the time for which it was held back by its limits; 1 is all of it.
     pub throttled: f64,
 }
@@ -156,17 +159,23 @@ const fn moved_cells(key: &MovedKey) -> [&str; 4] {
     ["", procedure, key.export.as_str(), key.mode.as_str()]
 }
 
-/// One row for each client, by name.
+/// One row for each client, by name; those that there was no room for have one together, if they had anything.
 #[must_use]
 pub fn client_rows(interval: &Interval) -> Vec<ClientRow> {
+    let had_something = |rates: &ClientRates| {
+        let now = [rates.connections, rates.in_flight_bytes];
+        rates.operations > 0.0 || now.into_iter().flatten().any(|number| number > 0.0)
+    };
     let clients = interval.clients.iter();
     clients
+        .filter(|(client, rates)| *client != OTHERS || had_something(rates))
         .map(|(client, rates)| ClientRow {
             client: client.clone(),
             operations: rates.operations,
             sent_bytes: rates.sent_bytes,
             received_bytes: rates.received_bytes,
             in_flight_bytes: rates.in_flight_bytes,
+            connections: rates.connections,
             throttled: rates.throttled,
         })
         .collect()

@@ -32,6 +32,9 @@ pub struct Definition {
     pub counters: &'static [(&'static str, &'static [&'static str])],
 }
 
+/// The value of the label `client` of those that have no figures of their own.
+pub const OTHERS: &str = "others";
+
 /// Makes a constant of each definition, and [`TABLE`] of all.
 macro_rules! metrics {
     ($($constant:ident: $kind:ident $name:literal $unit:literal [$($label:literal),*] $help:literal
