@@ -241,6 +241,9 @@ pub const KERNEL_FIGURES_BYTES_MAX: usize = 16 << 10;
 
 /// Control groups above each other whose limits are looked at; deeper nesting is not seen in practice.
 pub const CGROUP_DEPTH_MAX: usize = 16;
+/// From here on a limit that a control group of version 1 shows is none: the kernel shows the largest number of bytes
+/// that is a multiple of the page size, which is 64 KiB at most.
+pub const CGROUP_NO_LIMIT_BYTES: u64 = (1 << 63) - (64 << 10);
 
 /// How long a process that dies waits for what it has left to say, in milliseconds.
 pub const CRASH_WAIT_MILLISECONDS_MAX: i32 = 3000;

@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::limits::{CGROUP_DEPTH_MAX, KERNEL_FIGURES_BYTES_MAX};
+use crate::limits::{CGROUP_DEPTH_MAX, CGROUP_NO_LIMIT_BYTES, KERNEL_FIGURES_BYTES_MAX};
 
 /// The open files that are asked.
 #[derive(Debug, Default)]
@@ -211,7 +211,8 @@ impl Group {
     fn limit_bytes(&self) -> Option<u64> {
         let limit = |file: &File| read(file)?.trim().parse::<u64>().ok();
         let limits = [limit(&self.max), self.high.as_ref().and_then(limit)];
-        limits.into_iter().flatten().min()
+        let is_limit = |limit: &u64| *limit < CGROUP_NO_LIMIT_BYTES;
+        limits.into_iter().flatten().filter(is_limit).min()
     }
 
     /// What the group's limit leaves for the page cache beside what cannot be let go of. `None` without a limit.
@@ -351,8 +352,12 @@ mod tests {
             shown
         }
 
+        fn watch(&self) -> MemoryWatch {
+            MemoryWatch::open_at(&self.0.path().join("proc"), self.0.path())
+        }
+
         fn figures(&self) -> MemoryFigures {
-            MemoryWatch::open_at(&self.0.path().join("proc"), self.0.path()).figures()
+            self.watch().figures()
         }
     }
 
@@ -369,7 +374,7 @@ mod tests {
                 "some avg10=0.00 avg60=0.00 avg300=0.00 total=7\n",
             ),
         ]);
-        let watch = MemoryWatch::open_at(&shown.0.path().join("proc"), shown.0.path());
+        let watch = shown.watch();
         let told = |resource, some, full: Option<u64>| Pressure {
             resource,
             some: Some(Duration::from_micros(some)),
@@ -438,8 +443,14 @@ mod tests {
         };
         let limited = Shown::new(&files("536870912\n")).figures();
         assert_eq!(limited.page_cache_bytes_max, Some((512 - 70) * MIB));
-        let unlimited = Shown::new(&files("9223372036854771712\n")).figures();
-        assert_eq!(unlimited.page_cache_bytes_max, Some(23_000_000 << 10));
+        // What version 1 shows for no limit, on machines with pages of 4 KiB and of 64 KiB.
+        for none in ["9223372036854771712\n", "9223372036854710272\n"] {
+            let shown = Shown::new(&files(none));
+            assert_eq!(shown.figures().page_cache_bytes_max, Some(23_000_000 << 10));
+            assert_eq!(shown.watch().limit_bytes(), None, "{none}");
+        }
+        let shown = Shown::new(&files("536870912\n"));
+        assert_eq!(shown.watch().limit_bytes(), Some(512 * MIB));
     }
 
     #[test]
