@@ -148,6 +148,9 @@ pub const UNSENT_LOOSE_BYTES_MAX: usize = 512 << 10;
 /// Bytes of replies other than those of READ, READDIR and READDIRPLUS that a connection may hold without
 /// asking the memory budget.
 pub const UNSENT_BYTES_UNACCOUNTED_MAX: usize = 16 << 10;
+/// Places for replies, of about 170 bytes each, that a connection keeps when it has sent all. Very many connections had
+/// many calls in progress once, and are idle now.
+pub const UNSENT_PLACES_IDLE: usize = 8;
 /// Bytes of a call that a connection may hold without asking the memory budget.
 pub const CALL_BYTES_UNACCOUNTED_MAX: usize = 4096;
 /// Largest call, bytes, that is taken without asking the memory budget if the rest of it is here: the number

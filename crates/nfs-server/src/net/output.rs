@@ -167,6 +167,9 @@ impl Output {
             }
         }
         self.reservation = None;
+        // An idle connection keeps no room for the many replies that it had once.
+        self.replies.shrink_to(limits::UNSENT_PLACES_IDLE);
+        self.records.shrink_to(limits::UNSENT_PLACES_IDLE);
     }
 }
 
@@ -186,6 +189,25 @@ mod tests {
 
     use super::*;
     use crate::rpc::reply::Draft;
+
+    #[test]
+    fn an_idle_connection_keeps_no_places_for_many_replies() {
+        let pool = BufferPool::new(Budget::new(1 << 20));
+        let mut output = Output::default();
+        let all: usize = (0..100)
+            .map(|number| {
+                let one = reply(&pool, number, 10, &[]);
+                let len = one.len();
+                output.push(one);
+                len
+            })
+            .sum();
+        output.advance(all - 1);
+        assert!(output.replies.capacity() >= 100, "as long as it sends");
+        output.advance(1);
+        assert!(output.is_empty());
+        assert!(output.replies.capacity() <= limits::UNSENT_PLACES_IDLE);
+    }
 
     /// A reply with `more` bytes behind its header and then data of these lengths, with a byte before each.
     fn reply(pool: &BufferPool, number: u8, more: usize, data_lens: &[usize]) -> Reply {
