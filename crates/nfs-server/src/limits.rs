@@ -90,14 +90,22 @@ pub const IN_FLIGHT_BESIDE_AWAITED_MAX: usize = IN_FLIGHT_PER_CONNECTION_MAX / 2
 /// Calls of one shard that may run at once, where the memory budget is large enough for so many
 /// ([`MEMORY_BYTES_PER_CALL_IN_FLIGHT`]); at the cap its sockets are not read.
 pub const IN_FLIGHT_PER_SHARD_MAX: usize = 8192;
-/// Bytes of the memory budget for each call that may run at once, on all shards together: 16 KiB. A call that waits
-/// takes about 5 KiB ([`CALL_IN_PROGRESS_BYTES_MAX`]) besides the budget, and up to 4 KiB more for the steps that are
-/// recorded of it. Each shard has places for
-/// [`IN_FLIGHT_PER_CONNECTION_MAX`] calls at least.
+/// Bytes of the memory budget for each place of a call that may run at once, on all shards together: 16 KiB. A call that
+/// waits takes no more than that besides the budget, with what it keeps in mind ([`CALL_IN_PROGRESS_BYTES_MAX`],
+/// [`COMPOUND_IN_PROGRESS_BYTES_MAX`]), the steps that are recorded of it ([`CALL_RECORDED_BYTES_MAX`]) and the record that
+/// it came in ([`RECORD_BYTES_PER_PLACE`]). Each shard has places for [`IN_FLIGHT_PER_CONNECTION_MAX`] calls at least.
 pub const MEMORY_BYTES_PER_CALL_IN_FLIGHT: u64 = 16 << 10;
+/// Bytes of its record with which a call that waits takes one place. One with a longer record takes a place more for each
+/// further so many, up to 16 ([`CALL_BYTES_WHOLE_MAX`]); what is longer still is in the memory budget. Nearly all have
+/// some hundred bytes.
+pub const RECORD_BYTES_PER_PLACE: usize = 1024;
 /// What a call in progress keeps in mind while it waits, bytes, without the record it came in: all that is boxed at
 /// once for each call. What a COMPOUND needs besides is boxed where one is called.
 pub const CALL_IN_PROGRESS_BYTES_MAX: usize = 4608;
+/// The same of a COMPOUND, besides.
+pub const COMPOUND_IN_PROGRESS_BYTES_MAX: usize = 6656;
+/// What is recorded of a call that waits, bytes, with all the steps that it may have ([`CALL_STEPS_MAX`]).
+pub const CALL_RECORDED_BYTES_MAX: usize = 3584;
 /// Calls that one client may have running on a shard, as a multiple of the places that this leaves free, for
 /// a weight of 1: half of all where it is alone, so that there is room at once for whoever comes next. A
 /// connection of which no call runs may always begin one.

@@ -13,6 +13,7 @@ use nfs_lab::needs::{Need, missing};
 use nfs_server::exports::config::Config;
 use nfs_server::exports::{ExportTable, Versions};
 use nfs_server::limits;
+use nfs_wire::limits::TAG_BYTES_MAX;
 use nfs_wire::nfs3::{
     FileHandle, Nfsstat3, Procedure, ReadArgs, ReaddirplusArgs, StableHow, WriteArgs,
 };
@@ -224,6 +225,8 @@ fn writes_that_were_received_whole_are_carried_out_though_their_connection_has_g
 /// Requests of NFSv4.1, each in a slot of its own, of as many sessions as they take.
 struct Slots {
     sessions: Vec<Client>,
+    /// The tag of each.
+    tag: &'static [u8],
 }
 
 impl Slots {
@@ -236,7 +239,7 @@ impl Slots {
             let owner = format!("client {number}");
             sessions.push(Client::new(served, 1, owner.as_bytes()).await);
         }
-        Self { sessions }
+        Self { sessions, tag: b"" }
     }
 
     /// The first request of a slot, or a later one.
@@ -260,7 +263,7 @@ impl Slots {
         });
         let object = nfs4::FileHandle::new(file.as_ref()).unwrap();
         let args = CompoundArgs {
-            tag: Tag(b""),
+            tag: Tag(self.tag),
             minorversion: 1,
             argarray: vec![sequence, putfh(&object), op],
         };
@@ -471,6 +474,47 @@ fn one_address_has_half_of_the_places_and_the_next_one_finds_some() {
             for _ in 0..OF_EACH {
                 assert_eq!(next_answer(connection).await.1, Nfsstat3::Ok);
             }
+        }
+    });
+}
+
+#[test]
+fn calls_with_long_records_take_as_many_places_as_they_have_kibibytes() {
+    let fds = nfs_io::fs::raise_nofile(u64::MAX);
+    let it = Holding::within(fds, |config| {
+        of_all_versions(config);
+        config.server.memory_bytes = limits::MEMORY_BYTES_MIN;
+    });
+    let Some(it) = it else { return };
+    block_on(async {
+        let (_, file) = it.objects().await;
+        let mut slots = Slots::for_calls(&it.served).await;
+        slots.tag = &[b'x'; TAG_BYTES_MAX];
+        let len = slots.read(0, 1, &file).len() - 4;
+        assert_eq!(len.div_ceil(limits::RECORD_BYTES_PER_PLACE), 2, "{len}");
+        // A shard has places for so many calls at least, of which one host has half.
+        let most = limits::IN_FLIGHT_PER_CONNECTION_MAX as u64 / 2 / 2;
+        assert!(most < u64::from(CALLS));
+        it.held.hold_reads();
+        let mut greedy = it.connect(GREEDY).await;
+        let burst: Vec<u8> = (0..CALLS)
+            .flat_map(|xid| slots.read(xid, 1, &file))
+            .collect();
+        greedy.send(&burst).await.unwrap();
+        it.until_running(most).await;
+        // Another's calls come and go meanwhile, and no more of these have begun.
+        let mut polite = it.connect(Ipv4Addr::new(127, 0, 0, 3)).await;
+        for xid in 0..CALLS {
+            polite
+                .send(&record(xid, Procedure::Null, &()))
+                .await
+                .unwrap();
+            polite.receive_record().await.unwrap().unwrap();
+        }
+        assert_eq!(it.running(), most);
+        it.held.let_all_go();
+        for _ in 0..CALLS {
+            assert_eq!(next_status(&mut greedy).await.1, Nfsstat4::Ok);
         }
     });
 }

@@ -44,8 +44,8 @@ pub(crate) struct Call {
     pub(crate) record: Vec<u8>,
     /// Boxed: few calls have it, and every call is moved several times on its way here.
     pub(crate) apart: Option<Box<Apart>>,
-    /// What a long record is held with; `None` for one up to [`limits::CALL_BYTES_WHOLE_MAX`], of which
-    /// the number of calls in progress bounds how many there are. (A call that holds memory must not
+    /// What a long record is held with; `None` for one up to [`limits::CALL_BYTES_WHOLE_MAX`], which takes
+    /// places of calls in progress by its length ([`Call::places`]). (A call that holds memory must not
     /// wait for more: all of them together could wait for ever.)
     pub(crate) reservation: Option<Reservation>,
     /// When the first bytes of it were read, in ticks.
@@ -137,6 +137,16 @@ impl Call {
     pub(crate) fn bytes(&self) -> usize {
         let apart = self.apart.as_ref();
         self.record.len() + apart.map_or(0, |apart| apart.len())
+    }
+
+    /// How many places of calls in progress it takes when it has to wait: more than one with a long record that is not
+    /// in the memory budget.
+    pub(crate) fn places(&self) -> usize {
+        let loose = match self.reservation {
+            Some(_) => 0,
+            None => self.record.len(),
+        };
+        loose.div_ceil(limits::RECORD_BYTES_PER_PLACE).max(1)
     }
 }
 
@@ -747,34 +757,4 @@ fn refuse_call(cx: &Context, error: &CallError, record: &[u8]) -> Answer {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_every_call_keeps_in_mind_is_bounded() {
-        const fn bytes<F: Future>(_: &impl Fn(Context, Call) -> F) -> usize {
-            size_of::<F>()
-        }
-        let bytes = bytes(&answer);
-        let most = limits::CALL_IN_PROGRESS_BYTES_MAX;
-        assert!(bytes <= most, "{bytes} bytes of {most} for every call");
-        let all = limits::MEMORY_BYTES_PER_CALL_IN_FLIGHT as usize;
-        assert!(2 * most < all);
-    }
-
-    #[test]
-    fn a_version_that_is_not_answered_is_told_which_ones_are() {
-        let all = Versions::ALL;
-        assert_eq!(program(nfs3::PROGRAM, 3, all), Ok(Program::Nfs3));
-        assert_eq!(program(wire_mount3::PROGRAM, 3, all), Ok(Program::Mount3));
-        assert_eq!(program(wire_nlm4::PROGRAM, 4, all), Ok(Program::Nlm4));
-        let mismatch = |low, high| Err(AcceptStat::ProgMismatch { low, high });
-        assert_eq!(program(nfs3::PROGRAM, 2, Versions::V3), mismatch(3, 3));
-        assert_eq!(program(nfs3::PROGRAM, 4, Versions::V3), mismatch(3, 3));
-        assert_eq!(program(wire_nlm4::PROGRAM, 1, all), mismatch(4, 4));
-        assert_eq!(program(100_000, 2, all), Err(AcceptStat::ProgUnavail));
-        let without_v3 = Versions::ALL.without(Versions::V3);
-        let mount = program(wire_mount3::PROGRAM, 3, without_v3);
-        assert_eq!(mount, Err(AcceptStat::ProgUnavail));
-    }
-}
+mod tests;

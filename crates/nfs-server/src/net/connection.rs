@@ -408,7 +408,7 @@ impl Connection {
             gone: Rc::clone(&self.gone),
         };
         self.turns.use_up(1, call.bytes());
-        let runs_on = call.runs_on();
+        let (runs_on, places) = (call.runs_on(), call.places());
         let answer = Box::pin(dispatch::answer(context, call));
         let mut call = Recorded::new(client, times, answer);
         // Whatever it waits for is asked again, with a real waker, by the task below.
@@ -428,13 +428,13 @@ impl Connection {
                 end_without_reply(record);
                 return Err(End::NoCall);
             }
-            Poll::Pending => self.go_on(call, runs_on),
+            Poll::Pending => self.go_on(call, runs_on, places),
         }
         Ok(handed_over)
     }
 
-    fn go_on(self: &Rc<Self>, call: Recorded<Answer>, runs_on: bool) {
-        let running = Running::new(self);
+    fn go_on(self: &Rc<Self>, call: Recorded<Answer>, runs_on: bool, places: usize) {
+        let running = Running::new(self, places);
         tokio::task::spawn_local(async move {
             let (answer, record) = if runs_on {
                 call.await
@@ -688,16 +688,16 @@ impl Connection {
     }
 }
 
-/// A call that runs on as a task; counts as in flight until dropped.
-struct Running(Rc<Connection>);
+/// A call that runs on as a task; counts as in flight, in so many places, until dropped.
+struct Running(Rc<Connection>, usize);
 
 impl Running {
-    fn new(connection: &Rc<Connection>) -> Self {
+    fn new(connection: &Rc<Connection>, places: usize) -> Self {
         connection.in_flight.set(connection.in_flight.get() + 1);
-        connection.turns.begin();
+        connection.turns.begin(places);
         connection.figures.in_flight.fetch_add(1, Ordering::Relaxed);
         count(&connection.shard.service.counters.calls_running);
-        Self(Rc::clone(connection))
+        Self(Rc::clone(connection), places)
     }
 
     fn end(self, answer: Answer, record: Option<Box<CallRecord>>) {
@@ -733,7 +733,7 @@ fn push(connection: &Connection, reply: Reply, record: Option<Box<CallRecord>>) 
 impl Drop for Running {
     fn drop(&mut self) {
         self.0.in_flight.set(self.0.in_flight.get() - 1);
-        self.0.turns.end();
+        self.0.turns.end(self.1);
         self.0.figures.in_flight.fetch_sub(1, Ordering::Relaxed);
         let counters = &self.0.shard.service.counters;
         counters.calls_running.fetch_sub(1, Ordering::Relaxed);

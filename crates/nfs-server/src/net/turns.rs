@@ -265,18 +265,18 @@ impl ConnectionTurns {
         self.client.turns.is_crowded()
     }
 
-    /// A call is in flight from now on.
-    pub(super) fn begin(&self) {
+    /// A call is in flight from now on, which takes so many places.
+    pub(super) fn begin(&self, places: usize) {
         let (all, own) = (&self.client.turns.in_flight, &self.client.in_flight);
-        all.set(all.get() + 1);
-        own.set(own.get() + 1);
+        all.set(all.get() + places);
+        own.set(own.get() + places);
     }
 
-    /// A call that was begun is in flight no more.
-    pub(super) fn end(&self) {
+    /// A call that was begun in so many places is in flight no more.
+    pub(super) fn end(&self, places: usize) {
         let (all, own) = (&self.client.turns.in_flight, &self.client.in_flight);
-        all.set(all.get() - 1);
-        own.set(own.get() - 1);
+        all.set(all.get() - places);
+        own.set(own.get() - places);
     }
 }
 
@@ -367,23 +367,39 @@ mod tests {
         let greedy: Vec<_> = (0..8).map(|_| shard.enter(key(1))).collect();
         let mut begun = 0;
         while let Some(one) = greedy.iter().find(|one| one.has_room()) {
-            one.begin();
+            one.begin(1);
             begun += 1;
         }
         assert_eq!(begun, PLACES / 2);
         let polite = shard.enter(key(2));
         for _ in 0..1000 {
             assert!(polite.has_room());
-            polite.begin();
+            polite.begin(1);
         }
         greedy.iter().for_each(|one| {
             while one.client.in_flight.get() > 0 {
-                one.end();
+                one.end(1);
             }
         });
         drop(greedy);
         assert_eq!(shard.clients.borrow().len(), 1);
         assert_eq!((shard.in_flight.get(), shard.connections.get()), (1000, 1));
+    }
+
+    #[test]
+    fn calls_with_long_records_are_fewer() {
+        let shard = Rc::new(ShardTurns::new(PLACES));
+        let greedy = shard.enter(key(1));
+        let mut begun = 0;
+        while greedy.has_room() {
+            greedy.begin(16);
+            begun += 1;
+        }
+        assert_eq!(begun, PLACES / 2 / 16);
+        let polite = shard.enter(key(2));
+        assert!(polite.has_room());
+        (0..begun).for_each(|_| greedy.end(16));
+        assert_eq!(shard.in_flight.get(), 0);
     }
 
     #[test]

@@ -224,6 +224,7 @@ impl CallRecord {
             self.left_out += 1;
             return Step::UNRECORDED;
         };
+        self.make_room();
         self.steps.push(StepRecord {
             begun: now(),
             ended: 0,
@@ -233,6 +234,15 @@ impl CallRecord {
         });
         self.depth = self.depth.saturating_add(1);
         Step::new(at, self.serial)
+    }
+
+    /// Makes room for one more step: twice as much as there was, and no more than for all that there may be.
+    fn make_room(&mut self) {
+        let len = self.steps.len();
+        if len == self.steps.capacity() {
+            let left = limits::CALL_STEPS_MAX.saturating_sub(len);
+            self.steps.reserve_exact(len.max(8).min(left));
+        }
     }
 
     fn end_step(&mut self, at: u16) {
@@ -264,6 +274,7 @@ impl CallRecord {
         self.left_out += child.left_out;
         for step in own.into_iter().chain(below) {
             if self.steps.len() < limits::CALL_STEPS_MAX {
+                self.make_room();
                 self.steps.push(step);
             } else {
                 self.left_out += 1;
@@ -392,5 +403,23 @@ pub(crate) fn of_file(export: u32, (dev, inode): (u64, u64), handle: &[u8]) {
 pub(crate) fn of_range(offset: u64, len: u64) {
     if is_wanted() {
         with_record(|record| record.range = Some((offset, len)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_recorded_of_one_call_is_bounded() {
+        let mut record = CallRecord::new();
+        for _ in 0..10 * limits::CALL_STEPS_MAX {
+            std::mem::forget(record.begin_step(StepKind::Segment));
+            let bytes = size_of::<CallRecord>() + record.steps.capacity() * size_of::<StepRecord>();
+            let most = limits::CALL_RECORDED_BYTES_MAX;
+            assert!(bytes <= most, "{bytes} bytes of {most}");
+        }
+        assert_eq!(record.steps.len(), limits::CALL_STEPS_MAX);
+        assert_eq!(record.left_out as usize, 9 * limits::CALL_STEPS_MAX);
     }
 }
