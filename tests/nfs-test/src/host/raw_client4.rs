@@ -110,7 +110,6 @@ impl RawClient4 {
         look(decode_all(&record[decoder.position()..])?)
     }
 
-    /// One call whose reply is to be kept, in this slot.
     /// Sends operations behind a SEQUENCE in this slot, with a reply that is to be kept.
     pub(crate) async fn ask(&mut self, slot: u32, tag: &[u8], ops: Vec<ArgOp<'_>>) -> Result<()> {
         let sequence = ArgOp::Sequence(SequenceArgs {

@@ -138,7 +138,7 @@ fn until_memory_is_back(server: &Server, at_rest: u64) -> Result<u64> {
 }
 
 /// Raises the limit of open descriptors to `wanted`, if the system permits it.
-fn raise_descriptor_limit(wanted: u64) -> Result<()> {
+pub(super) fn raise_descriptor_limit(wanted: u64) -> Result<()> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let now = getrlimit(Resource::Nofile);
     let enough = |limit: Option<u64>| limit.is_none_or(|limit| limit >= wanted);

@@ -21,6 +21,7 @@ mod rootless;
 mod rpcbind;
 mod screens;
 mod stall;
+mod v4_clients;
 mod v4_state;
 mod write_twice;
 
@@ -352,6 +353,12 @@ pub(crate) const TABLE: &[Scenario] = &[
         about: "half-open connections, slow senders, endless records, garbage: memory stays bounded",
         needs: &[],
         run: hostile::run,
+    },
+    Scenario {
+        name: "v4-clients",
+        about: "thousands of NFSv4.1 clients with full slot tables: memory stays bounded, and fairly shared",
+        needs: &[],
+        run: v4_clients::run,
     },
     Scenario {
         name: "io-matrix",
