@@ -8,8 +8,9 @@ use nfs_client::trees::{ChangeTree, Step};
 use nfs_client::{ClientError, NfsUrl, UrlPattern};
 
 use crate::message;
+use crate::results;
 use crate::session::{self, Common, Session};
-use crate::show;
+use serde_json::json;
 
 /// Which things are changed, and whether that is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,9 +59,7 @@ async fn change(
     if !scope.recursive || node.attributes.ftype != Ftype3::Dir {
         let new = plan(&node.attributes);
         client.setattr_handle(&node.handle, &new).await?;
-        if scope.verbose {
-            show::say(url);
-        }
+        results::done(url, "changed", json!({}), scope.verbose);
         return Ok(());
     }
     let changes = ChangeTree::new(&client, node, &url.path, scope.links, plan);
@@ -92,9 +91,7 @@ async fn change_tree<P: Fn(&Fattr3) -> Sattr3>(
             None => break,
             Some(Step::Done(path)) => {
                 changed += 1;
-                if verbose {
-                    show::say(url.with_path(path));
-                }
+                results::done(&url.with_path(path), "changed", json!({}), verbose);
             }
             Some(Step::Failed { path, error }) => session.failed(&url.with_path(path), error),
         }

@@ -24,7 +24,7 @@ use crate::windows::WindowArgs;
 ///
 ///   penstock cat --offset 1GiB --length 4096 nfs://server/export/disk.img | xxd
 #[derive(clap::Args, Debug)]
-#[command(verbatim_doc_comment, after_long_help = show::AFTER_HELP)]
+#[command(verbatim_doc_comment, after_long_help = show::AFTER_HELP, mut_arg("json", |json| json.hide(true)))]
 pub(crate) struct Args {
     /// What to write out: nfs://HOST[:PORT]/EXPORT/PATH
     #[arg(required = true)]
@@ -44,6 +44,7 @@ pub(crate) struct Args {
 impl Args {
     /// Writes out the files, in order; goes on behind one that fails.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        self.common.without_json()?;
         session::run(&self.common, async |session| {
             session.set_windows(self.windows.windows());
             let mut out = Out::new()?;

@@ -22,7 +22,6 @@ impl Args {
             progress: &self.progress,
             windows: &self.windows,
             limit: self.limit,
-            json: self.json,
             standard_streams: true,
             one_source: false,
             asks: self.interactive,

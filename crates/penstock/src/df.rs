@@ -25,16 +25,12 @@ use crate::values::size::human;
 #[command(verbatim_doc_comment, after_long_help = show::AFTER_HELP, disable_help_flag = true)]
 pub(crate) struct Args {
     /// Print sizes for people: 1.5G
-    #[arg(short = 'h', long)]
+    #[arg(short = 'h', long, conflicts_with = "json")]
     human_readable: bool,
 
     /// Show inodes, not space
-    #[arg(short, long)]
+    #[arg(short, long, conflicts_with = "json")]
     inodes: bool,
-
-    /// Print one JSON object per URL, with bytes and inodes
-    #[arg(long, conflicts_with_all = ["human_readable", "inodes"])]
-    json: bool,
 
     #[command(flatten)]
     common: Common,
@@ -55,7 +51,7 @@ impl Args {
             let mut rows = Vec::new();
             for url in &session.expand(&self.urls).await {
                 match ask(session, url).await {
-                    Ok(found) if self.json => {
+                    Ok(found) if self.common.json => {
                         writeln!(std::io::stdout(), "{}", object(url, &found))?;
                     }
                     Ok(found) => rows.push(self.row(url, &found)),

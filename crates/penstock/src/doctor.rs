@@ -51,9 +51,6 @@ use crate::session::Common;
 #[derive(clap::Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
-    /// Print one JSON object for each directory or server, on a line of its own
-    #[arg(long)]
-    json: bool,
     /// Write nothing on a server: what takes a file to find out is left out
     #[arg(long)]
     read_only: bool,
@@ -83,7 +80,7 @@ impl Args {
         let style = page::Style::new(coloured());
         let mut worst = 0;
         for (index, place) in self.places.iter().enumerate() {
-            if index > 0 && !self.json {
+            if index > 0 && !self.common.json {
                 writeln!(std::io::stdout())?;
             }
             let code = match place {
@@ -105,7 +102,7 @@ impl Args {
         let facts = match directory::probe(dir) {
             Ok(facts) => facts,
             Err(error) => {
-                if self.json {
+                if self.common.json {
                     writeln!(out, "{}", json::failure(dir, &error))?;
                 } else {
                     eprintln!("penstock: {error}");
@@ -114,7 +111,7 @@ impl Args {
             }
         };
         let diagnosis = diagnose(&facts, &process);
-        if self.json {
+        if self.common.json {
             writeln!(out, "{}", json::report(&facts, &process, &diagnosis))?;
         } else {
             page::print(&mut out, style, &facts, &process, &diagnosis)?;

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use nfs_client::client::{Found, TreeOptions, Visit};
 use nfs_client::nfs3::Fattr3;
 use nfs_client::{ClientError, NfsUrl, UrlPattern};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::session::{self, Common, Session};
 use crate::show;
@@ -46,16 +46,12 @@ pub(crate) struct Args {
     apparent_size: bool,
 
     /// Print sizes for people: 1.5G
-    #[arg(short = 'h', long)]
+    #[arg(short = 'h', long, conflicts_with = "json")]
     human_readable: bool,
 
     /// Print a line for the sum of all URLs at the end
     #[arg(short = 'c', long)]
     total: bool,
-
-    /// Print one JSON object per line: url, bytes, files
-    #[arg(long, conflicts_with_all = ["human_readable", "total"])]
-    json: bool,
 
     #[command(flatten)]
     common: Common,
@@ -98,10 +94,16 @@ impl Args {
                     .unwrap_or(operand);
                 match self.tree(session, url, &mut counted, &mut out).await? {
                     Ok(sum) => total.add(sum),
-                    Err(error) => session.failed(url, error),
+                    Err(error) => {
+                        out.flush()?;
+                        session.failed(url, error);
+                    }
                 }
             }
-            if self.total {
+            if self.total && self.common.json {
+                let total = json!({ "bytes": total.bytes, "files": total.files });
+                writeln!(out, "{}", json!({ "total": total }))?;
+            } else if self.total {
                 writeln!(out, "{}\ttotal", self.size(total.bytes))?;
             }
             out.flush()?;
@@ -146,7 +148,10 @@ impl Args {
                         outer.add(sum);
                     }
                 }
-                Visit::Failed { path, error } => session.failed(&url.with_path(path), error),
+                Visit::Failed { path, error } => {
+                    out.flush()?;
+                    session.failed(&url.with_path(path), error);
+                }
             }
         }
         Ok(Ok(open.first().copied().unwrap_or_default()))
@@ -162,7 +167,7 @@ impl Args {
     }
 
     fn line(&self, out: &mut impl Write, url: &NfsUrl, sum: Sum) -> std::io::Result<()> {
-        if self.json {
+        if self.common.json {
             let mut object = Map::new();
             object.insert("url".to_owned(), url.to_string().into());
             object.insert("bytes".to_owned(), sum.bytes.into());

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use nfs_server::exports::config::ConfigErrors;
 
-use crate::message;
+use crate::results::{self, Failure};
 
 /// Wrong usage or configuration. The command line parser exits with the same.
 pub(crate) const USAGE: u8 = 2;
@@ -48,7 +48,7 @@ pub(crate) fn code(result: anyhow::Result<ExitCode>) -> ExitCode {
     if error.is::<ConfigErrors>() {
         eprintln!("{error}");
     } else {
-        message::error(format_args!("{error:#}"));
+        results::failed(&format!("{error:#}"), Failure::of_chain(&error));
     }
     if is_usage {
         ExitCode::from(USAGE)

@@ -109,10 +109,6 @@ pub(crate) struct Args {
     #[arg(short = '0', long, conflicts_with = "json")]
     print0: bool,
 
-    /// Print one JSON object per line: url, path and all attributes
-    #[arg(long)]
-    json: bool,
-
     #[command(flatten)]
     common: Common,
 
@@ -141,6 +137,7 @@ impl Args {
             let mut out = BufWriter::new(std::io::stdout().lock());
             for url in &session.expand(&self.urls).await {
                 if let Err(error) = self.look(session, url, &criteria, &mut out).await? {
+                    out.flush()?;
                     session.failed(url, error);
                 }
                 if self.delete && session.stop().is_set() {
@@ -236,12 +233,15 @@ impl Args {
                 None => break,
                 Some(Step::Done(found)) => {
                     removed += 1;
-                    if self.verbose {
+                    if self.verbose || self.common.json {
                         // A removal does not stop because nobody reads of it.
                         let _unread = self.print(out, url, &found);
                     }
                 }
-                Some(Step::Failed { path, error }) => session.failed(&url.with_path(path), error),
+                Some(Step::Failed { path, error }) => {
+                    let _unread = out.flush();
+                    session.failed(&url.with_path(path), error);
+                }
             }
         }
         if stopped {
@@ -265,11 +265,14 @@ impl Args {
 
     fn print(&self, out: &mut impl Write, url: &NfsUrl, found: &Found) -> std::io::Result<()> {
         let url = url.with_path(found.path.as_slice());
-        if self.json {
+        if self.common.json {
             let mut object = Map::new();
             object.insert("url".to_owned(), url.to_string().into());
             show::put_json_name(&mut object, "path", &found.path);
             show::put_json_attributes(&mut object, &found.node.attributes);
+            if self.delete {
+                object.insert("done".to_owned(), "removed".into());
+            }
             return writeln!(out, "{}", Value::Object(object));
         }
         match self.print0 {

@@ -14,7 +14,7 @@ use crate::interrupt::{self, Ended, Interrupts};
 use crate::message;
 use crate::out::Out;
 use crate::progress::{Progress, ProgressArgs, TICK, bytes_text};
-use crate::session::{self, Common, leave, told};
+use crate::session::{self, Common, ending, leave};
 use crate::show::{self, STANDARD_OUTPUT};
 use crate::windows;
 
@@ -29,7 +29,7 @@ use crate::windows;
 ///
 ///   penstock get --offset 1GiB nfs://server/export/disk.img > rest
 #[derive(clap::Args, Debug)]
-#[command(verbatim_doc_comment, after_long_help = show::AFTER_HELP)]
+#[command(verbatim_doc_comment, after_long_help = show::AFTER_HELP, mut_arg("json", |json| json.hide(true)))]
 pub(crate) struct Args {
     /// Begin here, such as 4096 or 1GiB
     #[arg(long, value_name = "SIZE", default_value = "0", value_parser = nfs_io::size::parse)]
@@ -55,6 +55,7 @@ pub(crate) struct Args {
 impl Args {
     /// Writes the file to the standard output.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        self.common.without_json()?;
         let mut code = ExitCode::SUCCESS;
         let ran = session::run_alone(&self.common, async {
             code = self.write_out().await?;
@@ -99,14 +100,14 @@ impl Args {
         let limited = self.windows.limited(self.limit);
         let mount = limited.mount_options(&self.common);
         let mounted = Client::mount_with(&self.url, &mount).await;
-        let (client, path) = mounted.map_err(|error| anyhow::Error::msg(told(&self.url, error)))?;
+        let (client, path) = mounted.map_err(|error| ending(&self.url, error))?;
         let done = self.moved(&client, &path, moved).await;
         leave(client).await;
         done
     }
 
     async fn moved(&self, client: &Client, path: &[u8], moved: &Tally) -> anyhow::Result<bool> {
-        let told = |error| anyhow::Error::msg(told(&self.url, error));
+        let told = |error| ending(&self.url, error);
         let node = client.resolve(path).await.map_err(told)?;
         let file = client.open_node(node, self.url.to_string().as_bytes())?;
         let size = node.attributes.size.saturating_sub(self.offset);

@@ -8,8 +8,12 @@ use nfs_client::Node;
 use nfs_client::nfs3::{FileHandle, Ftype3, Nfsstat3, Sattr3};
 use nfs_client::{Client, ClientError, NfsUrl};
 
+use serde_json::{Map, Value};
+
 use crate::exit::UsageError;
 use crate::mv::{Destination, existing, is_same_export, is_same_file};
+use crate::patterns::below;
+use crate::results;
 use crate::session::{self, Common, Session};
 use crate::show;
 
@@ -139,13 +143,37 @@ impl Args {
             source,
             target,
         };
-        match new.make(name).await {
+        let made = match new.make(name).await {
             Err(error) if self.force && error.status() == Some(Nfsstat3::Exist) => {
-                new.replace(session, &self.link, name).await
+                new.replace(session, &self.link, name).await?
             }
-            result => result,
+            result => result.map(|()| true)?,
+        };
+        if made {
+            let link = match to.name {
+                Some(_) => self.link.clone(),
+                None => below(&self.link, name),
+            };
+            tell(&link, target);
         }
+        Ok(())
     }
+}
+
+/// Tells programs of a link that was made.
+fn tell(link: &NfsUrl, target: &Target<'_>) {
+    let mut members = Map::new();
+    let done = match target {
+        Target::Text(text) => {
+            show::put_json_name(&mut members, "target", text);
+            "symlink"
+        }
+        Target::File(url) => {
+            members.insert("source".to_owned(), url.to_string().into());
+            "linked"
+        }
+    };
+    results::done(link, done, Value::Object(members), false);
 }
 
 /// The link that is to be made.
@@ -169,24 +197,25 @@ impl New<'_> {
         }
     }
 
-    /// Makes the link under another name and renames it, so that there is one under `name` at all times.
+    /// Makes the link under another name and renames it, so that there is one under `name` at all times; whether it
+    /// is there now.
     async fn replace(
         &self,
         session: &mut Session,
         url: &NfsUrl,
         name: &[u8],
-    ) -> Result<(), ClientError> {
+    ) -> Result<bool, ClientError> {
         if let Some(there) = existing(self.client, self.dir, name).await? {
             if there.attributes.ftype == Ftype3::Dir {
                 session.refused(url, "is a directory, which is not replaced");
-                return Ok(());
+                return Ok(false);
             }
             // rename(2) between two names of one file does nothing; there is nothing to do.
             if self
                 .source
                 .is_some_and(|source| is_same_file(&source, &there))
             {
-                return Ok(());
+                return Ok(true);
             }
         }
         let other = format!(".penstock-ln-{}", std::process::id()).into_bytes();
@@ -198,6 +227,6 @@ impl New<'_> {
         if renamed.is_err() {
             self.client.remove_in(self.dir, &other).await?;
         }
-        renamed
+        renamed.map(|()| true)
     }
 }

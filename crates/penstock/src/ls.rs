@@ -34,7 +34,7 @@ use crate::values::size::human;
 #[command(verbatim_doc_comment, after_long_help = show::AFTER_HELP, disable_help_flag = true)]
 pub(crate) struct Args {
     /// Print type, mode, links, owner, group, size and time of change too
-    #[arg(short, long)]
+    #[arg(short, long, conflicts_with = "json")]
     long: bool,
 
     /// List `.` and `..` too, if the server does
@@ -88,13 +88,6 @@ pub(crate) struct Args {
     /// Colour names by type: always, never, or on a terminal unless NO_COLOR is set
     #[arg(long, value_enum, value_name = "WHEN", default_value_t = show::When::Auto)]
     color: show::When,
-
-    /// Print one JSON object per line, with all attributes
-    ///
-    /// A name that is not UTF-8 is given as `name_hex` instead of `name`. With several URLs, and with
-    /// -R, `directory` is the URL of the directory that it is in.
-    #[arg(long, conflicts_with = "long")]
-    json: bool,
 
     #[command(flatten)]
     common: Common,
@@ -179,7 +172,10 @@ impl Args {
                     let exports = exports_if_above(url, &error, options).await;
                     let lines: Vec<Line> = exports.into_iter().map(Line::export).collect();
                     match lines.is_empty() {
-                        true => session.failed(url, error),
+                        true => {
+                            out.to.flush()?;
+                            session.failed(url, error);
+                        }
                         false => out.lines(Some(url), &lines)?,
                     }
                     continue;
@@ -210,7 +206,7 @@ impl Args {
 
     fn wants_attributes(&self) -> bool {
         self.long
-            || self.json
+            || self.common.json
             || self.time
             || self.size
             || self.recursive
@@ -237,7 +233,7 @@ impl Args {
                 }
             };
             self.sort(&mut lines);
-            if self.long || self.json {
+            if self.long || self.common.json {
                 find_targets(client, &mut lines).await;
             }
             out.lines(Some(&url), &lines)?;
@@ -259,7 +255,7 @@ impl Args {
         url: &NfsUrl,
     ) -> Result<(Client, Node), ClientError> {
         // `ls -l LINK` shows the link, `ls LINK` what it leads to, as ls does.
-        if self.long || self.json || self.directory {
+        if self.long || self.common.json || self.directory {
             session.resolve_link(url).await
         } else {
             match session.resolve(url).await {
@@ -393,7 +389,7 @@ struct Output<'a> {
 
 impl Output<'_> {
     fn lines(&mut self, dir: Option<&NfsUrl>, lines: &[Line]) -> std::io::Result<()> {
-        if let Some(dir) = dir.filter(|_| self.headings && !self.args.json) {
+        if let Some(dir) = dir.filter(|_| self.headings && !self.args.common.json) {
             if self.begun {
                 self.to.write_all(b"\n")?;
             }
@@ -409,7 +405,7 @@ impl Output<'_> {
     /// Lines of what was named in `dir`: by its whole address, unless all is in that directory.
     fn named(&mut self, dir: &NfsUrl, alone: bool, lines: &[Line]) -> std::io::Result<()> {
         for line in lines {
-            match alone || self.args.json {
+            match alone || self.args.common.json {
                 true => self.line(Some(dir), line)?,
                 false => {
                     let address = below(dir, &line.name).to_string();
@@ -427,14 +423,14 @@ impl Output<'_> {
     }
 
     fn line(&mut self, dir: Option<&NfsUrl>, line: &Line) -> std::io::Result<()> {
-        if self.args.inode && !self.args.json {
+        if self.args.inode && !self.args.common.json {
             match &line.attributes {
                 Some(attributes) => write!(self.to, "{:>8} ", attributes.fileid)?,
                 None => write!(self.to, "{:>8} ", "?")?,
             }
         }
-        if self.args.json {
-            self.json(dir.filter(|_| self.headings), line)?;
+        if self.args.common.json {
+            self.json(dir, line)?;
         } else if self.args.long {
             self.long(line)?;
         } else {
@@ -498,7 +494,11 @@ impl Output<'_> {
     fn json(&mut self, dir: Option<&NfsUrl>, line: &Line) -> std::io::Result<()> {
         let mut object = Map::new();
         if let Some(dir) = dir {
-            object.insert("directory".to_owned(), dir.to_string().into());
+            let url = match line.name.as_slice() {
+                b"/" => dir.clone(),
+                name => below(dir, name),
+            };
+            object.insert("url".to_owned(), url.to_string().into());
         }
         show::put_json_name(&mut object, "name", &line.name);
         if let Some(attributes) = &line.attributes {

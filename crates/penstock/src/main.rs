@@ -42,6 +42,7 @@ mod patterns;
 mod ping;
 mod progress;
 mod put;
+mod results;
 mod rm;
 mod rmdir;
 mod running;

@@ -5,6 +5,9 @@ use std::process::ExitCode;
 use nfs_client::trees::{self, DirModes};
 use nfs_client::{ClientError, NfsUrl};
 
+use serde_json::json;
+
+use crate::results;
 use crate::session::{self, Common, Session};
 use crate::show;
 use crate::values::mode::{ModeChange, umask};
@@ -74,8 +77,6 @@ impl Args {
     }
 
     fn tell(&self, url: &NfsUrl) {
-        if self.verbose {
-            show::say(url);
-        }
+        results::done(url, "made", json!({}), self.verbose);
     }
 }

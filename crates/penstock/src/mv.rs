@@ -6,7 +6,11 @@ use nfs_client::Node;
 use nfs_client::nfs3::{FileHandle, Ftype3, Nfsstat3};
 use nfs_client::{Client, ClientError, NfsUrl};
 
+use serde_json::json;
+
 use crate::exit::UsageError;
+use crate::patterns::below;
+use crate::results;
 use crate::session::{self, Common, Session};
 use crate::show;
 
@@ -116,7 +120,7 @@ impl Args {
             if is_same_file(&node, &there) {
                 // Two names of one file: rename(2) leaves both, mv(1) takes the old one away.
                 client.remove_in(&from_dir, from_name).await?;
-                self.tell(source, target);
+                self.tell(source, target, to, to_name);
                 return Ok(());
             }
         }
@@ -124,7 +128,7 @@ impl Args {
             .rename_in(&from_dir, from_name, &to.dir, to_name)
             .await
         {
-            Ok(()) => self.tell(source, target),
+            Ok(()) => self.tell(source, target, to, to_name),
             Err(error) if error.status() == Some(Nfsstat3::Xdev) => {
                 session.refused(source, ELSEWHERE);
             }
@@ -136,8 +140,18 @@ impl Args {
         Ok(())
     }
 
-    fn tell(&self, source: &NfsUrl, target: &NfsUrl) {
-        if self.verbose {
+    fn tell(&self, source: &NfsUrl, target: &NfsUrl, to: &Destination, name: &[u8]) {
+        let target = match to.name {
+            Some(_) => target.clone(),
+            None => below(target, name),
+        };
+        if self.common.json {
+            results::line(&json!({
+                "source": source.to_string(),
+                "destination": target.to_string(),
+                "done": "renamed",
+            }));
+        } else if self.verbose {
             show::say(format_args!("{source} -> {target}"));
         }
     }

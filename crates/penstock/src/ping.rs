@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::limits::PING_NANOSECONDS_MAX;
-use crate::message;
+use crate::results::{self, Failure};
 use crate::session::{self, Common, Session};
 use crate::show;
 use crate::showmount::Server;
@@ -49,10 +49,6 @@ pub(crate) struct Args {
     /// Which program to call
     #[arg(long, value_enum, default_value_t = Program::Nfs)]
     program: Program,
-
-    /// Print the summary as one JSON object, times in nanoseconds
-    #[arg(long)]
-    json: bool,
 
     #[command(flatten)]
     common: Common,
@@ -164,11 +160,15 @@ impl Args {
             match answer {
                 Ok(_) => {
                     measured.note(took);
-                    if !self.common.quiet && !self.json {
+                    if !self.common.quiet && !self.common.json {
                         show::say(format_args!("{target}: seq={number} time={}", time(took)));
                     }
                 }
-                Err(error) => message::error(format_args!("{target}: seq={number}: {error}")),
+                Err(error) => {
+                    let text = format!("{target}: seq={number}: {error}");
+                    let error = ClientError::from(error);
+                    results::failed(&text, Failure::of(&self.server.0, &error));
+                }
             }
             if self.count.is_some_and(|count| measured.sent >= count) {
                 return;
@@ -179,7 +179,7 @@ impl Args {
 
     fn print(&self, connection: &Connection, measured: &Measured) -> std::io::Result<()> {
         let mut out = std::io::stdout().lock();
-        if self.json {
+        if self.common.json {
             return writeln!(out, "{}", measured.object(&connection.target().to_string()));
         }
         let Measured { sent, answered, .. } = *measured;

@@ -5,6 +5,7 @@ use std::num::NonZeroU64;
 use std::os::fd::AsFd as _;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use anyhow::Context as _;
 use bytes::Bytes;
@@ -15,13 +16,15 @@ use nfs_client::transfer::read_piece;
 use nfs_client::{Client, NfsUrl};
 use nfs_io::budget::Budget;
 use nfs_io::buffer::BufferPool;
+use serde_json::json;
 use tokio::sync::mpsc;
 
 use crate::get::Tally;
 use crate::interrupt::{self, Ended, Interrupts};
 use crate::message;
 use crate::progress::{Progress, ProgressArgs, bytes_text};
-use crate::session::{self, Common, leave, told};
+use crate::results;
+use crate::session::{self, Common, ending, leave};
 use crate::{show, windows};
 
 /// Write standard input to a file of an NFS server
@@ -87,6 +90,7 @@ impl Args {
     async fn read_in(&self) -> anyhow::Result<ExitCode> {
         let mut interrupts = Interrupts::new()?;
         let moved = Tally::default();
+        let begun = Instant::now();
         let mut progress = Progress::new(&self.progress, &self.common, true, false);
         let (told, mut stopped) = mpsc::channel(1);
         let work = moved.shown(self.pump(&moved, &mut stopped), &mut progress);
@@ -97,6 +101,10 @@ impl Args {
         match ended.await {
             Ended::Done { value, .. } => {
                 if value? {
+                    let bytes = moved.bytes.load(Ordering::Relaxed);
+                    let members =
+                        json!({ "bytes": bytes, "seconds": begun.elapsed().as_secs_f64() });
+                    results::done(&self.url, "written", members, false);
                     return Ok(ExitCode::SUCCESS);
                 }
                 message::warn(format_args!(
@@ -117,7 +125,7 @@ impl Args {
     async fn pump(&self, moved: &Tally, stopped: &mut mpsc::Receiver<()>) -> anyhow::Result<bool> {
         let mount = self.windows.mount_options(&self.common);
         let mounted = Client::mount_with(&self.url, &mount).await;
-        let (client, path) = mounted.map_err(|error| anyhow::Error::msg(told(&self.url, error)))?;
+        let (client, path) = mounted.map_err(|error| ending(&self.url, error))?;
         let all = async {
             let file = self.open(&client, &path).await?;
             self.fill(file, moved, stopped).await
@@ -165,7 +173,7 @@ impl Args {
     }
 
     async fn open(&self, client: &Client, path: &[u8]) -> anyhow::Result<nfs_client::File> {
-        let told = |error| anyhow::Error::msg(told(&self.url, error));
+        let told = |error| ending(&self.url, error);
         let attributes = Sattr3 {
             mode: Some(self.mode),
             size: Some(0),

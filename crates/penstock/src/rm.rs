@@ -39,12 +39,8 @@ pub(crate) struct Args {
     dir: bool,
 
     /// Print the URL of each thing that was removed
-    #[arg(short, long)]
+    #[arg(short, long, conflicts_with = "json")]
     verbose: bool,
-
-    /// Print one JSON object per URL: url, files, directories, failed
-    #[arg(long, conflicts_with = "verbose")]
-    json: bool,
 
     #[command(flatten)]
     common: Common,
@@ -75,7 +71,7 @@ impl Args {
                         session.failed(url, error);
                     }
                 }
-                if self.json {
+                if self.common.json {
                     let line = json!({
                         "url": url.to_string(),
                         "files": count.files,
@@ -156,7 +152,7 @@ impl Args {
             client.remove_in(&parent, name).await?;
             count.files += 1;
         }
-        if self.verbose {
+        if self.verbose && !self.common.json {
             show::say(url);
         }
         Ok(())
@@ -189,7 +185,7 @@ impl Args {
                         true => count.directories += 1,
                         false => count.files += 1,
                     }
-                    if self.verbose {
+                    if self.verbose && !self.common.json {
                         show::say(url.with_path(removed.path));
                     }
                 }

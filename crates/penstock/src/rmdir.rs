@@ -3,7 +3,9 @@
 use std::process::ExitCode;
 
 use nfs_client::{ClientError, NfsUrl};
+use serde_json::json;
 
+use crate::results;
 use crate::session::{self, Common, Session};
 use crate::show;
 
@@ -41,9 +43,15 @@ impl Args {
         let (client, path) = session.at(url).await?;
         let mut names: Vec<&[u8]> = nfs_client::url::components(&path).collect();
         client.rmdir(&path).await?;
+        results::done(url, "removed", json!({}), false);
         names.pop();
+        let export = client.export();
+        let export = export.strip_suffix(b"/").unwrap_or(export);
         while self.parents && !names.is_empty() {
-            client.rmdir(&names.join(&b'/')).await?;
+            let above = names.join(&b'/');
+            client.rmdir(&above).await?;
+            let url = url.with_path([export, b"/", above.as_slice()].concat());
+            results::done(&url, "removed", json!({}), false);
             names.pop();
         }
         Ok(())

@@ -14,8 +14,10 @@ use nfs_client::{Client, ClientError, Liveness, MountOptions, NfsUrl, Node, UrlP
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 
+use crate::exit::UsageError;
 use crate::limits::GOODBYE_MAX;
 use crate::patterns::{self, Expanded};
+use crate::results::{self, Failure, Told};
 use crate::{exit, message, show, silence};
 
 /// How long what is on its way may take to end after Ctrl-C.
@@ -31,6 +33,14 @@ pub(crate) struct Common {
     /// Say only what failed: no progress, no totals, nothing of a server that does not answer
     #[arg(short, long)]
     pub(crate) quiet: bool,
+
+    /// Print one JSON object per line on standard output, errors among them
+    ///
+    /// Numbers are numbers, times RFC 3339; numbers of files (fileid) and file systems are strings. What is not
+    /// UTF-8 comes in hexadecimal, as `name_hex` instead of `name`. An error is `{"error": {...}}` with `url` or
+    /// `path`, `message`, `status` and `code`.
+    #[arg(long)]
+    pub(crate) json: bool,
 
     /// Print messages on standard error as JSON, one object per line: time, level, message
     #[arg(long)]
@@ -56,11 +66,26 @@ impl Common {
         self.timeout.is_some()
     }
 
+    /// Refuses `--json` where file contents go to standard output.
+    pub(crate) fn without_json(&self) -> Result<(), UsageError> {
+        match self.json {
+            true => {
+                let text = "a file's contents go to standard output: leave out --json; --log-json is for messages";
+                Err(UsageError(text.to_owned()))
+            }
+            false => Ok(()),
+        }
+    }
+
     /// The options as they are written on a command line.
     pub(crate) fn words(&self) -> Vec<String> {
         let timeout = self.timeout.map(|timeout| timeout.as_secs_f64());
         let timeout = timeout.map(|seconds| format!("--timeout={seconds}"));
-        let flags = [(self.quiet, "--quiet"), (self.log_json, "--log-json")];
+        let flags = [
+            (self.json, "--json"),
+            (self.quiet, "--quiet"),
+            (self.log_json, "--log-json"),
+        ];
         let flags = flags.into_iter().filter(|(set, _)| *set);
         let flags = flags.map(|(_, flag)| flag.to_owned());
         timeout.into_iter().chain(flags).collect()
@@ -74,6 +99,7 @@ impl Common {
     /// Runs a client command's work, and tells meanwhile of servers that do not answer.
     pub(crate) async fn with_news<T>(&self, work: impl Future<Output = T>) -> T {
         message::begin(self.log_json);
+        results::begin(self.json);
         match self.quiet {
             true => work.await,
             false => silence::told(&self.liveness, work).await,
@@ -236,7 +262,8 @@ impl Session {
                 continue;
             };
             if found.is_empty() {
-                message::error(patterns::no_match(pattern));
+                let failure = Failure::at(pattern.literal());
+                results::failed(&patterns::no_match(pattern), failure);
                 self.failed = true;
             }
             urls.extend(found);
@@ -296,14 +323,15 @@ impl Session {
 
     /// Tells of a failure at `url` and goes on; the command will end with 1.
     pub(crate) fn failed(&mut self, url: &NfsUrl, error: ClientError) {
-        message::error(told(url, error));
+        let failure = Failure::of(url, &error);
+        results::failed(&told(url, error), failure);
         self.failed = true;
     }
 
     /// Tells that something was refused for a reason that is no error of the client's, and lets the command
     /// end with 1 as [`Self::failed`] does.
     pub(crate) fn refused(&mut self, url: &NfsUrl, why: impl std::fmt::Display) {
-        message::error(format_args!("{url}: {why}"));
+        results::failed(&format!("{url}: {why}"), Failure::at(url));
         self.failed = true;
     }
 
@@ -352,6 +380,13 @@ pub(crate) fn told(url: &NfsUrl, error: ClientError) -> String {
     } else {
         format!("{place}: {text}")
     }
+}
+
+/// A failure that ends a command.
+pub(crate) fn ending(url: &NfsUrl, error: ClientError) -> anyhow::Error {
+    let failure = Failure::of(url, &error);
+    let text = told(url, error);
+    Told { text, failure }.into()
 }
 
 /// Whether the command is to stop. Clones share it.

@@ -124,9 +124,8 @@ pub(crate) fn put_json_name(object: &mut Map<String, Value>, key: &str, name: &[
     };
 }
 
-/// The attributes as JSON members; times as seconds with nine decimals, in a string.
+/// The attributes as JSON members: see docs/json.md.
 pub(crate) fn put_json_attributes(object: &mut Map<String, Value>, attributes: &Fattr3) {
-    let time = |time: Nfstime3| format!("{}.{:09}", time.seconds, time.nseconds);
     let members = json!({
         "type": type_name(attributes.ftype),
         "mode": format!("{:04o}", attributes.mode & 0o7777),
@@ -135,15 +134,19 @@ pub(crate) fn put_json_attributes(object: &mut Map<String, Value>, attributes: &
         "gid": attributes.gid,
         "size": attributes.size,
         "used": attributes.used,
-        "rdev": [attributes.rdev.major, attributes.rdev.minor],
-        "fsid": attributes.fsid,
-        "fileid": attributes.fileid,
-        "atime": time(attributes.atime),
-        "mtime": time(attributes.mtime),
-        "ctime": time(attributes.ctime),
+        "fsid": attributes.fsid.to_string(),
+        "fileid": attributes.fileid.to_string(),
+        "atime": exact_time_text(attributes.atime),
+        "mtime": exact_time_text(attributes.mtime),
+        "ctime": exact_time_text(attributes.ctime),
     });
     if let Value::Object(members) = members {
         object.extend(members);
+    }
+    if matches!(attributes.ftype, Ftype3::Blk | Ftype3::Chr) {
+        let rdev = attributes.rdev;
+        let rdev = json!({ "major": rdev.major, "minor": rdev.minor });
+        object.insert("rdev".to_owned(), rdev);
     }
 }
 
@@ -238,6 +241,13 @@ pub(crate) fn local_time_text(time: Nfstime3, zone: &jiff::tz::TimeZone) -> Stri
     zoned.strftime("%Y-%m-%d %H:%M:%S %z").to_string()
 }
 
+/// A time as RFC 3339 has it, in UTC: `2026-01-31T23:59:59.000000001Z`.
+pub(crate) fn exact_time_text(time: Nfstime3) -> String {
+    let nanoseconds = i32::try_from(time.nseconds).unwrap_or_default();
+    let exact = jiff::Timestamp::new(time.seconds.into(), nanoseconds);
+    format!("{:.9}", exact.unwrap_or(jiff::Timestamp::UNIX_EPOCH))
+}
+
 /// A time of NFSv3: 1970 to 2106, which the calendar has.
 fn timestamp(time: Nfstime3) -> jiff::Timestamp {
     jiff::Timestamp::from_second(time.seconds.into()).unwrap_or(jiff::Timestamp::UNIX_EPOCH)
@@ -277,6 +287,11 @@ mod tests {
         assert_eq!(at(951_782_400), "2000-02-29 00:00:00");
         assert_eq!(at(1_735_689_599), "2024-12-31 23:59:59");
         assert_eq!(at(u32::MAX), "2106-02-07 06:28:15");
+        let exact = exact_time_text(Nfstime3 {
+            seconds: u32::MAX,
+            nseconds: 1,
+        });
+        assert_eq!(exact, "2106-02-07T06:28:15.000000001Z");
         let zone = jiff::tz::TimeZone::fixed(jiff::tz::offset(-3));
         let seconds = 951_782_400;
         let local = local_time_text(

@@ -38,10 +38,6 @@ pub(crate) struct Args {
     #[arg(short, long)]
     directories: bool,
 
-    /// Print one JSON object per line: directory and groups, or host and directory
-    #[arg(long)]
-    json: bool,
-
     #[command(flatten)]
     common: Common,
 
@@ -112,7 +108,7 @@ impl Args {
         let escaped = show::escape_on_stdout();
         exports.sort_by(|a, b| a.directory.cmp(&b.directory));
         for export in exports {
-            if self.json {
+            if self.common.json {
                 let mut object = Map::new();
                 show::put_json_name(&mut object, "directory", &export.directory);
                 let groups = export.groups.iter();
@@ -145,7 +141,7 @@ impl Args {
             mounts.iter().map(|(_, directory)| directory).collect();
         if self.directories {
             for directory in directories {
-                match self.json {
+                match self.common.json {
                     true => {
                         let mut object = Map::new();
                         show::put_json_name(&mut object, "directory", directory);
@@ -158,7 +154,7 @@ impl Args {
             return Ok(());
         }
         for (host, directory) in mounts {
-            if self.json {
+            if self.common.json {
                 let mut object = Map::new();
                 show::put_json_name(&mut object, "host", host);
                 show::put_json_name(&mut object, "directory", directory);

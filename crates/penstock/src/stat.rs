@@ -23,12 +23,6 @@ use crate::show;
 #[derive(clap::Args, Debug)]
 #[command(verbatim_doc_comment, after_long_help = show::AFTER_HELP)]
 pub(crate) struct Args {
-    /// Print one JSON object per line with all attributes
-    ///
-    /// A name that is not UTF-8 is given as `path_hex` instead of `path`.
-    #[arg(long)]
-    json: bool,
-
     /// Show what a symbolic link leads to
     #[arg(short = 'L', long)]
     follow: bool,
@@ -54,7 +48,7 @@ impl Args {
                     }
                 };
                 let mut out = std::io::stdout().lock();
-                if self.json {
+                if self.common.json {
                     write_json(&mut out, url, &node, target.as_deref())?;
                 } else {
                     write_text(&mut out, url, &node, target.as_deref())?;
@@ -89,6 +83,7 @@ fn write_json(
     target: Option<&[u8]>,
 ) -> std::io::Result<()> {
     let mut object = Map::new();
+    object.insert("url".to_owned(), url.to_string().into());
     show::put_json_name(&mut object, "path", &url.path);
     show::put_json_attributes(&mut object, &node.attributes);
     if let Some(target) = target {

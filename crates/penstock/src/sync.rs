@@ -129,10 +129,6 @@ pub(crate) struct Args {
     #[command(flatten)]
     common: Common,
 
-    /// Print one JSON object per file, and one with the totals at the end
-    #[arg(long)]
-    json: bool,
-
     /// Print what is done with each file
     #[arg(short, long)]
     verbose: bool,
@@ -170,11 +166,10 @@ impl Args {
             progress: &self.progress,
             windows: &self.windows,
             limit: self.limit,
-            json: self.json,
             standard_streams: false,
             one_source: true,
             asks: false,
-            shows_progress: !self.json,
+            shows_progress: !self.common.json,
             verbose: self.verbose,
             tells_totals: !self.common.quiet && (tells || std::io::stderr().is_terminal()),
             doing: match (self.check, self.dry_run) {

@@ -4,7 +4,9 @@ use std::process::ExitCode;
 
 use nfs_client::nfs3::{Nfsstat3, Sattr3, SetTime};
 use nfs_client::{ClientError, NfsUrl};
+use serde_json::json;
 
+use crate::results;
 use crate::session::{self, Common, Session};
 use crate::show;
 use crate::values::mode::umask;
@@ -56,13 +58,16 @@ impl Args {
 
     async fn touch(&self, session: &mut Session, url: &NfsUrl) -> Result<(), ClientError> {
         let (client, path) = session.at(url).await?;
-        let handle = match client.resolve(&path).await {
-            Ok(node) => node.handle,
+        let (handle, done) = match client.resolve(&path).await {
+            Ok(node) => (node.handle, "touched"),
             Err(error) if error.status() == Some(Nfsstat3::Noent) => {
                 if self.no_create {
                     return Ok(());
                 }
-                *client.create(&path, 0o666 & !umask()).await?.handle()
+                (
+                    *client.create(&path, 0o666 & !umask()).await?.handle(),
+                    "made",
+                )
             }
             Err(error) => return Err(error),
         };
@@ -76,6 +81,8 @@ impl Args {
             mtime: unless(self.access),
             ..Sattr3::default()
         };
-        client.setattr_handle(&handle, &new).await.map(drop)
+        client.setattr_handle(&handle, &new).await?;
+        results::done(url, done, json!({}), false);
+        Ok(())
     }
 }

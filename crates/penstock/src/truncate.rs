@@ -4,7 +4,9 @@ use std::process::ExitCode;
 
 use nfs_client::nfs3::{Nfsstat3, Sattr3};
 use nfs_client::{ClientError, NfsUrl};
+use serde_json::json;
 
+use crate::results;
 use crate::session::{self, Common, Session};
 use crate::show;
 use crate::values::mode::umask;
@@ -75,6 +77,8 @@ impl Args {
             size: Some(size),
             ..Sattr3::default()
         };
-        client.setattr_handle(file.handle(), &new).await.map(drop)
+        client.setattr_handle(file.handle(), &new).await?;
+        results::done(url, "truncated", json!({ "size": size }), false);
+        Ok(())
     }
 }

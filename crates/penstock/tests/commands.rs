@@ -171,7 +171,7 @@ fn ls_lists_sorts_and_goes_down() {
         .iter()
         .find(|object| object["name"] == "deep")
         .unwrap();
-    assert_eq!(deep["directory"], server.url("dir/inner"));
+    assert_eq!(deep["url"], server.url("dir/inner/deep"));
     assert_eq!(deep["type"], "file");
 
     // One that fails does not keep the others from being listed.
@@ -228,7 +228,11 @@ fn exports_are_listed_where_there_is_nothing_else_and_named_in_errors() {
     let root = run(&["ls", &format!("nfs://{host}")]);
     assert_eq!(text(&root.stdout), "srv\ntop\n", "{}", text(&root.stderr));
     let below = server.run(&["ls", "--json", "@srv"]);
-    assert_eq!(below.output(), "{\"name\":\"one\"}\n{\"name\":\"two\"}\n");
+    let export = |name: &str| {
+        let url = server.url(&format!("srv/{name}"));
+        format!("{{\"name\":\"{name}\",\"url\":\"{url}\"}}\n")
+    };
+    assert_eq!(below.output(), export("one") + &export("two"));
     assert_eq!(server.run(&["ls", "@srv/one"]).output(), "file\n");
     for (command, path) in [("ls", "@srv/three"), ("cat", "@srv")] {
         let ran = server.run(&[command, path]);
@@ -526,7 +530,14 @@ fn ping_without_an_answer_fails() {
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(1));
-    let object: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let told = text(&output.stdout);
+    let objects = told.lines().map(|line| serde_json::from_str(line).unwrap());
+    let objects: Vec<Value> = objects.collect();
+    // Each call that was lost, and the whole.
+    let [first, _, object] = objects.as_slice() else {
+        panic!("{told}");
+    };
+    assert_eq!(first["error"]["status"], "ETIMEDOUT");
     assert_eq!(
         (&object["sent"], &object["answered"]),
         (&2.into(), &0.into())

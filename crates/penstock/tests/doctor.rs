@@ -105,8 +105,9 @@ fn of_several_directories_each_is_told_and_the_worst_decides() {
     assert_eq!(output.status.code(), Some(2));
     let objects = objects(&output);
     assert_eq!(objects.len(), 2);
-    assert_eq!(objects[0]["path"], "/nonexistent");
-    assert!(objects[0]["error"].as_str().unwrap().contains("no such"));
+    let error = &objects[0]["error"];
+    assert_eq!(error["path"], "/nonexistent");
+    assert!(error["message"].as_str().unwrap().contains("no such"));
     assert!(objects[1]["error"].is_null());
     let page = text(&run(&["doctor", good, good]).stdout);
     let titles = page.lines().filter(|line| line.starts_with(good));
@@ -265,7 +266,7 @@ fn a_server_that_is_not_there_and_a_place_that_is_no_directory_end_with_2() {
     let report = &objects(&output)[0];
     assert_eq!(report["verdict"], "unexamined");
     assert!(
-        report["error"]
+        report["error"]["message"]
             .as_str()
             .unwrap()
             .contains("is the server running")

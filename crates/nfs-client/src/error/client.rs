@@ -150,6 +150,29 @@ impl ClientError {
         }
     }
 
+    /// What the error is about, escaped for printing; `None` where it says nothing of it.
+    pub fn path(&self) -> Option<&str> {
+        match self {
+            Self::Nfs { path, .. }
+            | Self::Mount { path, .. }
+            | Self::Nfs4 { path, .. }
+            | Self::SymlinkLoop { path }
+            | Self::OutsideExport { path, .. }
+            | Self::TooManyNames { path }
+            | Self::NoName { path }
+            | Self::InTheWay { path }
+            | Self::NotAFile { path, .. }
+            | Self::NoProgress { path, .. }
+            | Self::VerifierKeepsChanging { path } => Some(path),
+            Self::Rpc(_)
+            | Self::NotRegistered { .. }
+            | Self::OnlyV3 { .. }
+            | Self::TooManyMatches
+            | Self::EndlessDirectory
+            | Self::BadName { .. } => None,
+        }
+    }
+
     /// This error, about `path` where it was about one name or one part of it.
     pub fn of(mut self, path: &[u8]) -> Self {
         match &mut self {

@@ -165,6 +165,30 @@ impl TransferError {
         }
     }
 
+    /// The place that it is about; `None` where the client's error alone says it ([`ClientError::path`]).
+    pub fn place(&self) -> Option<&Location> {
+        match self {
+            Self::Client(_) => None,
+            Self::Local { place, .. }
+            | Self::IsDirectory { place }
+            | Self::SameFile { place, .. }
+            | Self::IntoItself { place, .. }
+            | Self::InTheWay { place, .. }
+            | Self::NotADirectory { place, .. }
+            | Self::Special { place, .. }
+            | Self::Once { place }
+            | Self::ReaderGone { place }
+            | Self::Differs { place, .. }
+            | Self::Stopped { place, .. }
+            | Self::Twice { place }
+            | Self::TooDeep { place }
+            | Self::TooMany { place, .. }
+            | Self::NotRemoved { place, .. }
+            | Self::NotThere { place }
+            | Self::Unsteady { place } => Some(place),
+        }
+    }
+
     /// Whether it may go away by itself: another attempt may succeed.
     pub(super) fn may_pass(&self) -> bool {
         match self {

@@ -187,10 +187,6 @@ pub(crate) struct Args {
     #[command(flatten)]
     pub(super) common: Common,
 
-    /// Print one JSON object per file, and one with the totals at the end
-    #[arg(long)]
-    pub(super) json: bool,
-
     /// Print what is done with each file
     #[arg(short, long)]
     pub(super) verbose: bool,
@@ -310,7 +306,7 @@ impl Args {
         let Some((destination, sources @ [_, ..])) = places.split_last() else {
             return refused("give a source and a destination");
         };
-        if is_standard(destination, 1) && (self.json || self.verbose) {
+        if is_standard(destination, 1) && (self.common.json || self.verbose) {
             return refused("the copy goes to standard output: leave out --json and --verbose");
         }
         if sources.iter().any(|source| is_standard(source, 0)) && self.interactive {
@@ -323,7 +319,7 @@ impl Args {
     pub(super) fn has_terminal_to_itself(&self) -> bool {
         let writes = self.places.last().is_some_and(|last| is_standard(last, 1));
         let comes_between = writes && std::io::stdout().is_terminal();
-        !(self.json || self.interactive || comes_between)
+        !(self.common.json || self.interactive || comes_between)
     }
 
     /// Whether the totals are told at the end: where somebody looks on, or asked for more than errors.
@@ -352,7 +348,6 @@ impl Args {
             (self.verify, "--verify"),
             (self.dry_run, "--dry-run"),
             (self.fsync, "--fsync"),
-            (self.json, "--json"),
             (self.verbose, "-v"),
             (self.sparse == When::Always, "--sparse=always"),
             (self.sparse == When::Never, "--sparse=never"),

@@ -7,11 +7,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use nfs_client::transfer::{Done, Event, Figures, Location, TransferError, What};
+use nfs_client::{ClientError, NfsUrl};
 use serde_json::{Map, Value, json};
 
 use super::run::{Doing, Run};
 use crate::message;
 use crate::progress::{bytes_text, rate_text};
+use crate::results::{self, Failure};
+use crate::session::told;
 use crate::show;
 
 /// Prints the events of a copy as they come.
@@ -33,7 +36,7 @@ pub(super) struct Reporter {
 impl Reporter {
     pub(super) fn new(run: &Run<'_>) -> Self {
         Self {
-            json: run.json,
+            json: run.common.json,
             verbose: run.verbose,
             doing: run.doing,
             tells_totals: run.tells_totals,
@@ -70,17 +73,18 @@ impl Reporter {
     }
 
     fn failure(&self, error: &TransferError) {
-        if self.json {
-            self.print(&json!({ "error": error.to_string() }).to_string());
-        }
+        let failure = Failure::of_transfer(error);
         if let TransferError::Stopped { .. } = error {
+            if self.json {
+                self.print(&failure.object(&error.to_string()).to_string());
+            }
             if let Ok(mut stopped) = self.stopped.lock() {
                 stopped.push(error.clone());
             }
             return;
         }
         self.failed.store(true, Ordering::Relaxed);
-        message::error(error);
+        results::failed(&error.to_string(), failure);
     }
 
     /// Asks whether `place` may be written over; a no makes the command end with 1, as POSIX has it for cp -i.
@@ -100,9 +104,10 @@ impl Reporter {
     }
 
     /// Tells what could not be looked at before the copy began.
-    pub(super) fn failed(&self, text: &str) {
+    pub(super) fn failed(&self, url: &NfsUrl, error: ClientError) {
         self.failed.store(true, Ordering::Relaxed);
-        message::error(text);
+        let failure = Failure::of(url, &error);
+        results::failed(&told(url, error), failure);
     }
 
     pub(super) fn has_failed(&self) -> bool {

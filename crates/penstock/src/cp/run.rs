@@ -16,7 +16,8 @@ use crate::exit::UsageError;
 use crate::interrupt::{self, Ended, Interrupts};
 use crate::patterns::{self, Expanded};
 use crate::progress::{Progress, ProgressArgs, TICK};
-use crate::session::{self, Common, leave, told};
+use crate::results::{Failure, Told};
+use crate::session::{self, Common, ending, leave};
 use crate::windows::WindowArgs;
 
 /// One run of a command that moves files: how it mounts, and what it tells.
@@ -27,8 +28,6 @@ pub(crate) struct Run<'a> {
     pub(crate) windows: &'a WindowArgs,
     /// Bytes per second, all files together.
     pub(crate) limit: Option<NonZeroU64>,
-    /// One JSON object per file instead of text.
-    pub(crate) json: bool,
     /// `-` and its like stand for standard input and output.
     pub(crate) standard_streams: bool,
     /// A pattern may stand for one source only.
@@ -106,7 +105,9 @@ impl Run<'_> {
                     }
                     let (places, failed) = exports.places(place, is_source, &mount).await?;
                     found.extend(places.into_iter().rev());
-                    failed.iter().for_each(|text| reporter.failed(text));
+                    for (url, error) in failed {
+                        reporter.failed(&url, error);
+                    }
                 }
                 found.reverse();
                 if self.one_source && found.len() > places.len() {
@@ -237,7 +238,7 @@ impl Exports {
         text: &OsString,
         is_source: bool,
         options: &MountOptions,
-    ) -> anyhow::Result<(Vec<Place>, Vec<String>)> {
+    ) -> anyhow::Result<(Vec<Place>, Vec<(NfsUrl, ClientError)>)> {
         let Some(text) = text.to_str().filter(|text| NfsUrl::is_meant_by(text)) else {
             return Ok((vec![Place::local(text)], Vec::new()));
         };
@@ -247,18 +248,19 @@ impl Exports {
         if !is_source || !pattern.is_pattern() {
             let url = pattern.literal();
             let at = self.at(url, options).await;
-            let (client, path) = at.map_err(|error| anyhow::Error::msg(told(url, error)))?;
+            let (client, path) = at.map_err(|error| ending(url, error))?;
             return Ok((vec![remote(client, path, url)], Vec::new()));
         }
         let found = patterns::expanded(&pattern, options, async |url| self.at(url, options).await);
         let Expanded { urls, failed } = found.await;
-        let failed = failed.into_iter().map(|(url, error)| told(&url, error));
-        let failed: Vec<String> = failed.collect();
         if urls.is_empty() {
-            let none = || patterns::no_match(&pattern);
-            return Err(anyhow::Error::msg(
-                failed.into_iter().next().unwrap_or_else(none),
-            ));
+            let failed = failed.into_iter().next();
+            let failed = failed.map(|(url, error)| ending(&url, error));
+            let none = || Told {
+                text: patterns::no_match(&pattern),
+                failure: Failure::at(pattern.literal()),
+            };
+            return Err(failed.unwrap_or_else(|| none().into()));
         }
         let mut places = Vec::with_capacity(urls.len());
         for url in &urls {
@@ -266,7 +268,7 @@ impl Exports {
                 Some(known) => Ok(known),
                 None => self.at(url, options).await,
             };
-            let (client, path) = at.map_err(|error| anyhow::Error::msg(told(url, error)))?;
+            let (client, path) = at.map_err(|error| ending(url, error))?;
             places.push(remote(client, path, url));
         }
         Ok((places, failed))

@@ -10,12 +10,13 @@ use nfs_io::probe::directory::{
 };
 use serde_json::{Value, json};
 
+use crate::results::Failure;
 use nfs_io::probe::diagnosis::words;
 use nfs_io::probe::diagnosis::{Diagnosis, fs_name};
 
 /// A directory that could not be looked at.
 pub(super) fn failure(path: &Path, error: &ProbeError) -> Value {
-    json!({ "path": path.to_string_lossy(), "error": error.to_string() })
+    Failure::here(path).object(&error.to_string())
 }
 
 /// Everything found out and said about a directory.
@@ -45,7 +46,9 @@ pub(super) fn report(
     };
     json!({
         "path": facts.path.to_string_lossy(),
-        "error": facts.trials.as_ref().err().map(ToString::to_string),
+        "error": facts.trials.as_ref().err().map(|error| {
+            Failure::here(&facts.path).value(&error.to_string())
+        }),
         "file_system": file_system(facts),
         "device": facts.device.as_ref().map(device),
         "process": of_process(process),

@@ -28,7 +28,7 @@ impl Args {
             let facts = examine(url, &options, self.read_only, stop.asked()).await;
             let diagnosis = diagnose(&facts);
             let mut out = std::io::stdout().lock();
-            if self.json {
+            if self.common.json {
                 writeln!(out, "{}", json::report(url, &facts, &diagnosis))?;
             } else {
                 page::print_server(&mut out, style, &url.to_string(), &diagnosis)?;

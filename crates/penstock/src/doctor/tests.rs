@@ -114,7 +114,12 @@ fn what_could_not_be_tried_ends_with_2() {
     let diagnosis = diagnose(&facts, &machine((7, 2)));
     assert_eq!((code(&diagnosis), diagnosis.modes.is_none()), (2, true));
     let report = json::report(&facts, &machine((7, 2)), &diagnosis);
-    assert!(report["error"].as_str().unwrap().contains("read-only"));
+    assert!(
+        report["error"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("read-only")
+    );
     assert!(report["modes"].is_null() && report["trials"].is_null());
 }
 

@@ -233,13 +233,14 @@ fn stat(ground: &Ground<'_>) -> Result<u32> {
             args.push("--follow");
         }
         let shown: Value = serde_json::from_slice(&ground.run(&args)?)?;
-        let mtime = format!("{}.{:09}", local.mtime(), local.mtime_nsec());
-        let right = shown["fileid"] == local.ino()
+        let mtime = shown["mtime"].as_str().unwrap_or_default();
+        let fileid = local.ino().to_string();
+        let right = shown["fileid"] == fileid.as_str()
             && shown["size"] == local.len()
             && shown["nlink"] == local.nlink()
             && shown["mode"] == format!("{:04o}", local.mode() & 0o7777)
             && (shown["uid"] == local.uid() && shown["gid"] == local.gid())
-            && shown["mtime"] == mtime;
+            && is_time(mtime, local);
         ensure!(right, "stat --json {path}: {shown}, here {local:?}");
     }
     let text = String::from_utf8(ground.run(&["stat", &ground.url(b"sub/link")])?)?;
@@ -248,6 +249,15 @@ fn stat(ground: &Ground<'_>) -> Result<u32> {
         "stat: {text}"
     );
     Ok(5)
+}
+
+/// Whether a text of RFC 3339 is the time at which the file's content changed: its seconds as date(1) reads them.
+fn is_time(text: &str, local: &std::fs::Metadata) -> bool {
+    let read = std::process::Command::new("date")
+        .args(["-d", text, "+%s.%N"])
+        .output();
+    let expected = format!("{}.{:09}\n", local.mtime(), local.mtime_nsec());
+    read.is_ok_and(|read| read.stdout == expected.as_bytes())
 }
 
 /// Checks exit codes, and that messages name what is wrong.

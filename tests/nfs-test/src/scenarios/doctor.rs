@@ -245,7 +245,7 @@ fn read_only(context: &Context, dir: &Path) -> Result<u32> {
 /// The directory can be looked at, and nothing can be tried in it.
 fn refused(context: &Context, dir: &Path, reason: &str) -> Result<u32> {
     let answer = ours(context, dir)?;
-    let told = answer.json["error"].as_str().unwrap_or_default();
+    let told = answer.json["error"]["message"].as_str().unwrap_or_default();
     ensure!(answer.code == 2 && told.contains(reason), "{}", answer.json);
     Ok(1)
 }

@@ -11,6 +11,7 @@ use nfs_client::nfs3::{FsinfoOk, PathconfOk};
 use serde_json::{Value, json};
 
 use crate::doctor::json::findings;
+use crate::results::Failure;
 use crate::show::escape;
 
 /// Everything found out and said about a server.
@@ -21,7 +22,9 @@ pub(super) fn report(url: &NfsUrl, facts: &Facts, diagnosis: &Diagnosis) -> Valu
         "server": facts.server,
         "path": escape(&facts.path),
         "version": facts.version,
-        "error": facts.directory.as_ref().err().map(ToString::to_string),
+        "error": facts.directory.as_ref().err().map(|refusal| {
+            Failure::of_refusal(refusal).value(&refusal.to_string())
+        }),
         "verdict": match diagnosis.verdict() {
             Verdict::Sound => "sound",
             Verdict::Problem => "problem",
