@@ -49,5 +49,5 @@ mod session;
 mod tree;
 mod writers;
 
-pub use mount::{Mount, MountError, Unsaved};
+pub use mount::{FS_TYPE, Mount, MountError, Unsaved};
 pub use options::Options;

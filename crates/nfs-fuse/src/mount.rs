@@ -26,7 +26,10 @@ use crate::tree::Tree;
 /// The device that the kernel's requests come through.
 const DEVICE: &str = "/dev/fuse";
 
-/// What `/proc/mounts` says behind `fuse.`.
+/// The type of the file system of a [`Mount`], as `/proc/self/mountinfo` has it.
+pub const FS_TYPE: &str = "fuse.penstock";
+
+/// What it says behind `fuse.`.
 const SUBTYPE: &str = "penstock";
 
 /// Why a directory cannot be mounted or unmounted.

@@ -16,6 +16,7 @@ use crate::out::Out;
 use crate::progress::{Progress, ProgressArgs, TICK, bytes_text};
 use crate::session::{self, Common, ending, leave};
 use crate::show::{self, STANDARD_OUTPUT};
+use crate::statistics::{self, figures::About};
 use crate::windows;
 
 /// Write one file of an NFS server to standard output, and show how far it is
@@ -102,6 +103,9 @@ impl Args {
         let mounted = Client::mount_with(&self.url, &mount).await;
         let (client, path) = mounted.map_err(|error| ending(&self.url, error))?;
         let done = self.moved(&client, &path, moved).await;
+        if self.progress.stats {
+            statistics::say(&statistics::of(&client, About::transfer(&self.url)));
+        }
         leave(client).await;
         done
     }

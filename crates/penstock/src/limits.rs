@@ -49,3 +49,15 @@ pub(crate) const TOP_EVENTS_MAX: usize = 64;
 
 /// How long `penstock top` rests, at most, before it asks a server again that did not answer.
 pub(crate) const TOP_RETRY_MAX: Duration = Duration::from_secs(2);
+
+/// Readers of a mount's statistics that are told at once; others wait their turn.
+pub(crate) const STATISTICS_READERS_MAX: usize = 4;
+
+/// How long a mount's process takes to tell its statistics, and a reader to read them, at most.
+pub(crate) const STATISTICS_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// Bytes of a mount's statistics that are read: all kinds of calls with full histograms are less than a mebibyte.
+pub(crate) const STATISTICS_BYTES_MAX: u64 = 4 << 20;
+
+/// How long is looked at a mount that does not tell its statistics, to see whether it is served.
+pub(crate) const MOUNT_LOOK_MAX: Duration = Duration::from_secs(2);

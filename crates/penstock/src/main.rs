@@ -52,6 +52,8 @@ mod show;
 mod showmount;
 mod silence;
 mod stat;
+mod statistics;
+mod stats;
 mod status;
 mod sync;
 mod top;
@@ -71,7 +73,7 @@ use clap::{CommandFactory as _, Parser};
 /// What looks:    ls, stat, cat, find, du, df, showmount, ping
 /// What copies:   cp, sync, put, get
 /// What changes:  mkdir, rmdir, rm, mv, ln, chmod, chown, touch, truncate
-/// What mounts:   mount
+/// What mounts:   mount, stats
 ///
 /// `penstock serve DIR` serves a directory; the others talk to any NFS server, without mounting it:
 /// `penstock ls -l nfs://server/export`. Exit codes: 0 done, 1 something failed, 2 wrong usage or
@@ -110,6 +112,7 @@ enum Penstock {
     Touch(touch::Args),
     Truncate(truncate::Args),
     Mount(Box<mount::Args>),
+    Stats(stats::Args),
     Completions(completions::Args),
     #[command(hide = true)]
     Man(completions::ManArgs),
@@ -147,6 +150,7 @@ fn main() -> ExitCode {
         Penstock::Touch(args) => args.run(),
         Penstock::Truncate(args) => args.run(),
         Penstock::Mount(args) => args.run(),
+        Penstock::Stats(args) => args.run(),
         Penstock::Completions(args) => args.run(Penstock::command()),
         Penstock::Man(args) => args.run(Penstock::command()),
     };

@@ -75,6 +75,16 @@ pub(crate) fn say(level: Level, text: &str, members: Map<String, Value>) {
     });
 }
 
+/// Prints text of several lines as it is; as JSON, `title` with `members` beside it.
+pub(crate) fn page(text: &str, title: &str, members: Map<String, Value>) {
+    if JSON.load(Ordering::Relaxed) {
+        return say(Level::Info, title, members);
+    }
+    around(|| {
+        let _gone = io::stderr().lock().write_all(text.as_bytes());
+    });
+}
+
 /// Runs `print` while the progress line is off the terminal.
 pub(crate) fn around<T>(print: impl FnOnce() -> T) -> T {
     let line = LINE.lock().clone();

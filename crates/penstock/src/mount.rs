@@ -1,6 +1,7 @@
 //! `penstock mount`: an export as a file system that every program sees.
 
 mod background;
+mod statistics;
 mod words;
 
 use std::io::Write as _;
@@ -120,8 +121,17 @@ impl Args {
         }
         let (client, path) = Client::mount_with(&self.url, &options).await?;
         let root = client.resolve(&path).await?;
-        let mounted = Mount::new(client.clone(), root, &self.dir, self.fuse_options(&asked));
+        let fuse = self.fuse_options(&asked);
+        let cached = fuse.cached;
+        let mounted = Mount::new(client.clone(), root, &self.dir, fuse);
         let mount = mounted.await.map_err(usage)?;
+        // Told as long as it is there, and until all is safe.
+        let telling = statistics::tell(&client, &self.url, mount.point(), cached);
+        if let Err(error) = &telling {
+            tell(&format!(
+                "`penstock stats` cannot look at this mount: {error}"
+            ));
+        }
         {
             let mut out = std::io::stdout().lock();
             // Whoever started this may have gone; the mount is there all the same.
@@ -132,6 +142,7 @@ impl Args {
             background::detach(self.log.as_deref())?;
         }
         let unsaved = until_unmounted(mount, &mut signals).await;
+        drop(telling);
         for file in &unsaved {
             tell(&format!(
                 "file number {}: not all that was written is safe on the server: {}",

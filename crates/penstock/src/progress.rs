@@ -28,6 +28,13 @@ pub(crate) struct ProgressArgs {
     /// No progress line, on a terminal either
     #[arg(long, conflicts_with = "progress")]
     no_progress: bool,
+
+    /// Tell at the end what the calls came to: counts and latencies by procedure, windows, what was sent again
+    ///
+    /// In the form of penstock stats, on standard error; with --json of cp and sync as one object more on standard
+    /// output.
+    #[arg(long)]
+    pub(crate) stats: bool,
 }
 
 /// A span of time of at least a second, such as `30s` or `5m`.
@@ -51,7 +58,8 @@ impl ProgressArgs {
             None => "--progress".to_owned(),
         });
         let not = self.no_progress.then(|| "--no-progress".to_owned());
-        progress.into_iter().chain(not).collect()
+        let stats = self.stats.then(|| "--stats".to_owned());
+        progress.into_iter().chain(not).chain(stats).collect()
     }
 
     /// The user asked to be told how far it is, and so how it ended.

@@ -25,6 +25,7 @@ use crate::message;
 use crate::progress::{Progress, ProgressArgs, bytes_text};
 use crate::results;
 use crate::session::{self, Common, ending, leave};
+use crate::statistics::{self, figures::About};
 use crate::{show, windows};
 
 /// Write standard input to a file of an NFS server
@@ -131,6 +132,9 @@ impl Args {
             self.fill(file, moved, stopped).await
         };
         let all = all.await;
+        if self.progress.stats {
+            statistics::say(&statistics::of(&client, About::transfer(&self.url)));
+        }
         leave(client).await;
         all
     }

@@ -14,7 +14,8 @@ use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use mounting::{Model, Server, fuse_is_here, root_is_here};
+use mounting::model::Model;
+use mounting::{Server, fuse_is_here, root_is_here};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, Timespec, Timestamps};
 use rustix::io::Errno;
 

@@ -16,6 +16,7 @@ use crate::progress::{bytes_text, rate_text};
 use crate::results::{self, Failure};
 use crate::session::told;
 use crate::show;
+use crate::statistics;
 
 /// Prints the events of a copy as they come.
 pub(super) struct Reporter {
@@ -145,6 +146,14 @@ impl Reporter {
             self.print(&json!({ "summary": summary }).to_string());
         } else if self.tells_totals && !interrupted {
             message::info(summary_text(figures, elapsed, self.doing));
+        }
+    }
+
+    /// What the calls to a server came to.
+    pub(super) fn statistics(&self, figures: &statistics::figures::Figures) {
+        match self.json {
+            true => self.print(&json!({ "statistics": figures }).to_string()),
+            false => statistics::say(figures),
         }
     }
 

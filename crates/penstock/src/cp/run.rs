@@ -18,6 +18,7 @@ use crate::patterns::{self, Expanded};
 use crate::progress::{Progress, ProgressArgs, TICK};
 use crate::results::{Failure, Told};
 use crate::session::{self, Common, ending, leave};
+use crate::statistics::{self, figures::About};
 use crate::windows::WindowArgs;
 
 /// One run of a command that moves files: how it mounts, and what it tells.
@@ -119,6 +120,9 @@ impl Run<'_> {
                 anyhow::Ok(with_progress(work(found, &watch), &watch, &mut progress).await?)
             };
             let moved = moved.await;
+            if self.progress.stats {
+                exports.tell(&reporter);
+            }
             exports.leave().await;
             moved
         };
@@ -210,6 +214,13 @@ impl Exports {
     async fn leave(self) {
         for (_, client) in self.mounted {
             leave(client).await;
+        }
+    }
+
+    /// Tells what the calls to each server came to.
+    fn tell(&self, reporter: &Reporter) {
+        for (url, client) in &self.mounted {
+            reporter.statistics(&statistics::of(client, About::transfer(url)));
         }
     }
 

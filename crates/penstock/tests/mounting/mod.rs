@@ -1,6 +1,8 @@
 //! A server and mounts of it, as real processes.
 
-mod model;
+#![allow(dead_code, reason = "each test file uses its part")]
+
+pub(crate) mod model;
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -10,8 +12,6 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
 use tempfile::TempDir;
-
-pub(crate) use model::Model;
 
 use nfs_lab::needs::{Need, missing};
 use nfs_lab::skipped;
