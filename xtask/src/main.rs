@@ -2,11 +2,14 @@
 //!
 //! What a contributor, a reviewer and CI run is the same program, so that "it passed here" means the
 //! same thing everywhere. `check` holds the rules, `test` runs every test level, `fuzz` and `interop` run one
-//! of them for longer, `bench` measures, `suites` keeps what other people's tests found, `man` writes the manual pages.
+//! of them for longer, `bench` measures, `suites` keeps what other people's tests found, `man` writes the manual pages, `package` makes
+//! what is installed.
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::too_many_lines))]
 
+mod cargo;
 mod check;
 mod levels;
+mod package;
 mod run;
 mod suites;
 
@@ -59,6 +62,8 @@ enum What {
     Suites(Suites),
     /// Write the manual pages to docs/man
     Man,
+    /// Make what is installed: a tarball with a static program, a Debian package, a container's context
+    Package(package::Args),
 }
 
 #[derive(Subcommand)]
@@ -147,6 +152,7 @@ fn run_command(command: What) -> Result<ExitCode> {
         What::Suites(Suites::List) => suites::list(&root),
         What::Suites(Suites::Compare { file }) => suites::compare(&root, &file),
         What::Man => man(&root),
+        What::Package(args) => package::run(&root, &args),
     }
 }
 
@@ -166,7 +172,7 @@ fn bench(root: &Path, arguments: &[String]) -> Result<ExitCode> {
     if !run::streams("build penstock and nfs-bench, optimised", &mut build)? {
         return Ok(ExitCode::FAILURE);
     }
-    let target = levels::target_directory(root)?.join("release");
+    let target = cargo::target_directory(root)?.join("release");
     let mut measure = Command::new(target.join("nfs-bench"));
     measure
         .current_dir(root)

@@ -119,9 +119,6 @@ enum Penstock {
 }
 
 fn main() -> ExitCode {
-    if let Some(code) = mount::run_as_helper() {
-        return code;
-    }
     let result = match Penstock::parse() {
         Penstock::Serve(args) => args.run(),
         Penstock::Check(args) => args.run(),

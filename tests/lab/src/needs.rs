@@ -41,6 +41,10 @@ pub enum Need {
     Chromium,
     /// rpcbind and rpcinfo, in namespaces of their own.
     Rpcbind,
+    /// The programs that make Debian packages, split debug symbols off and judge units.
+    Packager,
+    /// The program under test, linked statically.
+    StaticProgram,
     /// All of the machine's processors, memory and page cache: nothing else is tested meanwhile.
     WholeMachine,
 }
@@ -65,6 +69,8 @@ impl Need {
             Self::Tmux => "tmux",
             Self::Chromium => "Chromium",
             Self::Rpcbind => "rpcbind",
+            Self::Packager => "packaging tools",
+            Self::StaticProgram => "static program",
             Self::WholeMachine => "the whole machine",
         }
     }
@@ -128,6 +134,18 @@ pub fn missing(need: Need, engine: Engine) -> Option<String> {
             ("exportfs", "nfs-kernel-server"),
             ("rpcbind", "rpcbind"),
         ]),
+        Need::Packager => programs(&[
+            ("dpkg-deb", "dpkg"),
+            ("dpkg-shlibdeps", "dpkg-dev"),
+            ("objcopy", "binutils"),
+            ("systemd-analyze", "systemd"),
+            ("unshare", "util-linux"),
+            ("ip", "iproute2"),
+        ]),
+        Need::StaticProgram => static_program().is_none().then(|| {
+            "no static program (`cargo xtask test --long` builds it, with `rustup target add`)"
+                .to_owned()
+        }),
         // Whoever runs the tests gives it, by running nothing else.
         Need::WholeMachine => None,
         Need::Compiler => programs(&[("gcc", "gcc"), ("tar", "tar"), ("setpriv", "util-linux")]),
@@ -136,6 +154,15 @@ pub fn missing(need: Need, engine: Engine) -> Option<String> {
 
 fn io_uring_is_off() -> bool {
     fs::read_to_string("/proc/sys/kernel/io_uring_disabled").is_ok_and(|text| text.trim() == "2")
+}
+
+/// The program under test, linked statically, where `cargo xtask test --long` builds it: beside the program that asks.
+pub fn static_program() -> Option<PathBuf> {
+    let own = std::env::current_exe().ok()?;
+    let target = own.parent()?.parent()?;
+    let triple = format!("{}-unknown-linux-musl", std::env::consts::ARCH);
+    let program = target.join(triple).join("debug/penstock");
+    program.is_file().then_some(program)
 }
 
 fn newer_kernel() -> Option<String> {

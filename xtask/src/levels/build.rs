@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use super::Tally;
+use crate::cargo::{self, cargo, target_directory};
 use crate::run;
 
 /// The server of the scenarios: optimised like a release, with overflow checks and debug assertions on. Its panics
@@ -36,7 +37,7 @@ impl Built {
         let mut tests = cargo(root);
         tests.args(["test", "--workspace", "--no-run"]);
         let mut programs = cargo(root);
-        programs.args(["build", "-p", "nfs-test"]);
+        programs.args(["build", "-p", "nfs-test", "-p", "xtask"]);
         let mut checked = cargo(root);
         checked.args(["build", "--profile", SERVER_PROFILE, "-p", "penstock"]);
         checked.args(["--features", SERVER_FEATURES]);
@@ -45,7 +46,9 @@ impl Built {
                 programs.args(["-p", "penstock"]);
                 true
             }
-            Server::Checked => run::streams("build penstock, optimised", &mut checked)?,
+            Server::Checked => {
+                run::streams("build penstock, optimised", &mut checked)? && build_static(root)?
+            }
         };
         let built = built
             && run::streams("build the tests", &mut tests)?
@@ -69,40 +72,23 @@ impl Built {
     }
 }
 
+/// Builds the program as it is packaged for machines with other libraries, without optimisation. Where its standard
+/// library is not to be had, the scenario that wants it says so.
+fn build_static(root: &Path) -> Result<bool> {
+    let target = cargo::static_target();
+    if let Err(error) = cargo::install_target(&target) {
+        eprintln!("    {error:#}");
+        return Ok(true);
+    }
+    let mut command = cargo(root);
+    command.args(["build", "-p", "penstock", "--target", &target]);
+    run::streams("build penstock, static", &mut command)
+}
+
 /// What the level `build` counts: nothing if all was built, else a failure.
 pub(super) fn tally(built: Option<&Built>) -> Tally {
     match built {
         Some(_) => Tally::default(),
         None => Tally::failure("build: the workspace or its tests do not build"),
     }
-}
-
-/// Where cargo puts what it builds for the package or workspace at `root`.
-pub(crate) fn target_directory(root: &Path) -> Result<PathBuf> {
-    let mut command = cargo(root);
-    command.args([
-        "metadata",
-        "--no-deps",
-        "--format-version",
-        "1",
-        "--offline",
-    ]);
-    let output = command.output().context("cargo metadata")?;
-    anyhow::ensure!(
-        output.status.success(),
-        "cargo metadata failed: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout)?;
-    let directory = metadata["target_directory"]
-        .as_str()
-        .context("no target_directory")?;
-    Ok(directory.into())
-}
-
-/// A command that calls cargo in `root`.
-fn cargo(root: &Path) -> std::process::Command {
-    let mut command = std::process::Command::new(run::cargo());
-    command.current_dir(root);
-    command
 }

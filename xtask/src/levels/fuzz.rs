@@ -88,7 +88,7 @@ fn build(directory: &Path) -> Result<Option<PathBuf>> {
         return Ok(None);
     }
     Ok(Some(
-        super::target_directory(directory)?
+        crate::cargo::target_directory(directory)?
             .join(host)
             .join("release"),
     ))

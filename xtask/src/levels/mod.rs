@@ -14,7 +14,6 @@ use std::time::Instant;
 
 use anyhow::Result;
 
-pub(crate) use self::build::target_directory;
 use self::build::{Built, Server};
 pub(crate) use self::tally::Tally;
 

@@ -78,6 +78,11 @@ const PACKAGES: &[Package] = &[
         "chromium",
         "a browser that shows the web page of a real server (half a minute to install)",
     ),
+    package(
+        "binutils",
+        "objcopy, which splits debug symbols off for packages",
+    ),
+    package("dpkg-dev", "finds what a Debian package depends on"),
     package("sqlite3", "a database on a mount that rests on locks"),
     package("tar", "unpacks a source tree on a mount"),
 ];

@@ -36,6 +36,8 @@ const TYPICAL: &[(&str, u32)] = &[
     ("doctor-nfsd", 14),
     ("screens-top", 6),
     ("screens-page", 4),
+    ("package-deb", 30),
+    ("package-static", 12),
     ("commands-ganesha", 1),
     ("commands-nfsd", 6),
     ("client-files", 11),

@@ -16,6 +16,7 @@ mod kernel_modes;
 mod kernel_v4;
 mod kills;
 mod libnfs;
+mod packages;
 mod power;
 mod rootless;
 mod rpcbind;
@@ -41,9 +42,10 @@ pub(crate) struct Scenario {
 }
 
 impl Scenario {
-    /// The server is not ours, so that our server's engines make no difference.
+    /// The server is not ours, or hardly used, so that our server's engines make no difference.
     pub(crate) fn server_is_foreign(&self) -> bool {
-        let foreign = |need: &Need| matches!(need, Need::Ganesha | Need::KernelServer);
+        let foreign =
+            |need: &Need| matches!(need, Need::Ganesha | Need::KernelServer | Need::Packager);
         self.needs.iter().any(foreign)
     }
 
@@ -124,6 +126,18 @@ pub(crate) const TABLE: &[Scenario] = &[
         about: "the web page of a server under load in Chromium: figures, hostile names, who may ask",
         needs: &[Need::Chromium],
         run: screens::page,
+    },
+    Scenario {
+        name: "package-deb",
+        about: "the Debian package: installed in a copy of this machine, served from, mounted, copied with, purged",
+        needs: &[Need::Root, Need::Fuse, Need::Packager],
+        run: packages::debian,
+    },
+    Scenario {
+        name: "package-static",
+        about: "the tarball and the container with the static program, used and removed",
+        needs: &[Need::Root, Need::Packager, Need::StaticProgram],
+        run: packages::without_libraries,
     },
     Scenario {
         name: "commands-ganesha",

@@ -1,0 +1,173 @@
+//! What is handed to people who do not build it: each kind of package is made, installed in a copy of this machine,
+//! used as somebody new to it would, and removed again.
+
+use std::ffi::OsStr;
+use std::os::unix::fs::FileTypeExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use nfs_lab::{Mounted, needs, output_within};
+
+use crate::host::Context;
+
+/// How long it may take to compress a program with all its symbols, or to use a package.
+const DEADLINE: Duration = Duration::from_secs(300);
+
+/// What a Debian package may leave where it was installed and purged: the notes of the tools that did it.
+const OF_DPKG: [&str; 6] = [
+    "var/lib/dpkg/",
+    "var/log/",
+    "var/cache/",
+    "etc/group",
+    "etc/gshadow",
+    "etc/.pwd.lock",
+];
+
+/// The Debian package: installed, served from, mounted, copied to and from, purged.
+pub(super) fn debian(context: &Context) -> Result<String> {
+    let made = package(context, "deb", &context.lab.program)?;
+    let package = made.iter().find(|path| is_named(path, "penstock_"));
+    let package = package.context("no package penstock")?;
+    let copy = Copy::of_this_machine(context)?;
+    std::fs::copy(package, copy.put("penstock.deb"))?;
+    copy.run(include_str!("debian.sh"))?;
+    let left = copy.left(&OF_DPKG)?;
+    ensure!(left == ["srv/files/kept"], "left behind: {left:?}");
+    let size = package.metadata()?.len() >> 20;
+    Ok(format!("{size} MiB, nothing left but the data"))
+}
+
+/// The tarball and the container's directory, both with the static program.
+pub(super) fn without_libraries(context: &Context) -> Result<String> {
+    let program = needs::static_program().context("no static program")?;
+    let made = package(context, "tarball", &program)?;
+    let archive = made.iter().find(|path| !is_named(path, "debug"));
+    let archive = archive.context("no tarball")?;
+    let copy = Copy::of_this_machine(context)?;
+    std::fs::copy(archive, copy.put("penstock.tar.gz"))?;
+    copy.run(include_str!("tarball.sh"))?;
+    let left = copy.left(&["var/cache/"])?;
+    ensure!(left == ["srv/files/kept"], "left behind: {left:?}");
+
+    let made = package(context, "container", &program)?;
+    let directory = made.iter().find(|path| path.is_dir());
+    container(context, directory.context("no directory")?)?;
+    let size = archive.metadata()?.len() >> 20;
+    Ok(format!(
+        "{size} MiB, nothing left but the data; in an empty container"
+    ))
+}
+
+/// What the Containerfile makes of its directory, by hand: nothing but the program, and the two volumes. Its command
+/// is run in there.
+fn container(context: &Context, directory: &Path) -> Result<()> {
+    let text = std::fs::read_to_string(directory.join("Containerfile"))?;
+    let root = context.lab.dir.join("image");
+    for place in ["usr/bin", "srv", "var/lib/penstock"] {
+        std::fs::create_dir_all(root.join(place))?;
+    }
+    std::fs::copy(directory.join("penstock"), root.join("usr/bin/penstock"))?;
+    std::fs::write(root.join("srv/file"), "in the volume\n")?;
+    let words = |instruction: &str| -> Result<Vec<String>> {
+        let text = text.replace("\\\n", " ");
+        let line = text.lines().find_map(|line| line.strip_prefix(instruction));
+        Ok(serde_json::from_str(line.context("no such instruction")?)?)
+    };
+    let mut command = words("ENTRYPOINT ")?;
+    command.extend(words("CMD ")?);
+    let script = include_str!("container.sh");
+    let mut unshare = Command::new("unshare");
+    unshare.args(["--mount", "--net", "--pid", "--fork", "--kill-child"]);
+    unshare.args(["sh", "-eu", "-c", script, "sh"]);
+    output_within(unshare.arg(&root).args(command), DEADLINE)?;
+    Ok(())
+}
+
+/// Makes a package of this kind of a program; where its files are.
+fn package(context: &Context, kind: &str, program: &Path) -> Result<Vec<PathBuf>> {
+    let own = std::env::current_exe()?;
+    let xtask = own.with_file_name("xtask");
+    ensure!(
+        xtask.is_file(),
+        "no {}: cargo build -p xtask",
+        xtask.display()
+    );
+    let to = context.lab.dir.join(kind);
+    let mut command = Command::new(xtask);
+    command.args(["package", kind, "--program"]).arg(program);
+    let printed = output_within(command.arg("--output").arg(to), DEADLINE)?;
+    let printed = String::from_utf8(printed)?;
+    let made: Vec<PathBuf> = printed.lines().map(PathBuf::from).collect();
+    ensure!(made.len() == 2, "{made:?}");
+    Ok(made)
+}
+
+fn is_named(path: &Path, part: &str) -> bool {
+    path.file_name()
+        .and_then(OsStr::to_str)
+        .is_some_and(|name| name.contains(part))
+}
+
+/// This machine's files, with changes that nobody else sees and that are gone afterwards.
+struct Copy {
+    memory: PathBuf,
+    _mounted: Mounted,
+}
+
+impl Copy {
+    fn of_this_machine(context: &Context) -> Result<Self> {
+        let memory = context.lab.dir.join("memory");
+        let mounted = Mounted::tmpfs(1024, &memory)?;
+        for name in ["changes", "work", "whole", "given"] {
+            std::fs::create_dir(memory.join(name))?;
+        }
+        Ok(Self {
+            memory,
+            _mounted: mounted,
+        })
+    }
+
+    /// Where something is put that the copy finds below /run/given.
+    fn put(&self, name: &str) -> PathBuf {
+        self.memory.join("given").join(name)
+    }
+
+    /// Runs a script of the shell in the copy, which has a network and processes of its own.
+    fn run(&self, script: &str) -> Result<()> {
+        std::fs::write(self.put("script"), script)?;
+        let mut unshare = Command::new("unshare");
+        unshare.args(["--mount", "--net", "--pid", "--fork", "--kill-child"]);
+        unshare.args(["sh", "-eu", "-c", include_str!("enter.sh"), "sh"]);
+        output_within(unshare.arg(&self.memory), DEADLINE).map(drop)
+    }
+
+    /// The files that are there now and were not, or not so, before, below its root; but for those that begin so.
+    fn left(&self, but: &[&str]) -> Result<Vec<String>> {
+        let changes = self.memory.join("changes");
+        let mut left = Vec::new();
+        let mut directories = vec![changes.clone()];
+        while let Some(directory) = directories.pop() {
+            for entry in std::fs::read_dir(&directory)? {
+                let entry = entry?;
+                let kind = entry.file_type()?;
+                // An overlay's mark for what is not there any more.
+                if kind.is_char_device() {
+                    continue;
+                }
+                if kind.is_dir() {
+                    directories.push(entry.path());
+                    continue;
+                }
+                let path = entry.path();
+                let path = path.strip_prefix(&changes)?.display().to_string();
+                if !but.iter().any(|begin| path.starts_with(begin)) {
+                    left.push(path);
+                }
+            }
+        }
+        left.sort();
+        Ok(left)
+    }
+}

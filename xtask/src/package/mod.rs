@@ -1,0 +1,95 @@
+//! `cargo xtask package`: what is handed to people who do not build it themselves.
+//!
+//! - `tarball`: the program linked statically (musl), with manual pages, completions and units, for any Linux;
+//! - `deb`: a Debian package, linked against the system's C library, which asks the system's user database (NSS);
+//! - `container`: a directory from which a builder makes an image of the static program.
+//!
+//! Debug symbols go into a file or package of their own. The same sources and tools make the same bytes, but for the
+//! compiler's own freedom: times come from the last commit, owners are root.
+
+mod archive;
+mod build;
+mod container;
+mod deb;
+mod staging;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, ensure};
+use clap::ValueEnum;
+
+use self::build::{Build, Program};
+use self::staging::Facts;
+
+/// What to package, and of what.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// What to make (all of them if none is given)
+    kinds: Vec<Kind>,
+    /// Where to put it
+    #[arg(long, default_value = "target/package")]
+    output: PathBuf,
+    /// The profile that the program is built with
+    #[arg(long, default_value = "release")]
+    profile: String,
+    /// Package this program instead of building one
+    #[arg(long)]
+    program: Option<PathBuf>,
+}
+
+/// One form of package.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Kind {
+    /// The static program, manual pages, completions and units, to unpack below /usr/local
+    Tarball,
+    /// A Debian package, and one with its debug symbols
+    Deb,
+    /// A directory to build an image from: `podman build target/package/container`
+    Container,
+}
+
+impl Kind {
+    const ALL: [Self; 3] = [Self::Tarball, Self::Deb, Self::Container];
+
+    /// Which C library the program is linked with.
+    fn build(self) -> Build {
+        match self {
+            Self::Tarball | Self::Container => Build::Static,
+            Self::Deb => Build::System,
+        }
+    }
+}
+
+/// Makes what was asked for, and says where each file is.
+///
+/// # Errors
+/// What does not build or cannot be written, or which tool is missing and how to have it.
+pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
+    let kinds = if args.kinds.is_empty() {
+        &Kind::ALL[..]
+    } else {
+        &args.kinds
+    };
+    let output = root.join(&args.output);
+    std::fs::create_dir_all(&output).with_context(|| output.display().to_string())?;
+    let facts = Facts::of(root)?;
+    for kind in kinds {
+        let program = match &args.program {
+            Some(program) => {
+                ensure!(program.is_file(), "no program {}", program.display());
+                Program::given(program)?
+            }
+            None => kind.build().make(root, &args.profile)?,
+        };
+        let made = match kind {
+            Kind::Tarball => archive::make(root, &facts, &program, &output)?,
+            Kind::Deb => deb::make(root, &facts, &program, &output)?,
+            Kind::Container => container::make(root, &program, &output)?,
+        };
+        for path in made {
+            println!("{}", path.display());
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
