@@ -574,6 +574,10 @@ pub const HTTP_CONNECTIONS_MAX: usize = 64;
 pub const HTTP_SECONDS_MAX: u64 = 10;
 /// Longest head of an HTTP request, in bytes; also the most that is written to a connection at once.
 pub const HTTP_HEAD_BYTES_MAX: usize = 8 << 10;
+/// Names of the server in HTTP requests, in `http_names`.
+pub const HTTP_NAMES_MAX: usize = 16;
+/// Longest name of a host, in bytes (RFC 1035 §2.3.4).
+pub const HOST_NAME_BYTES_MAX: usize = 253;
 /// Headers of one HTTP request.
 pub const HTTP_HEADERS_MAX: usize = 64;
 /// Bytes of the name of the group in `status_group`.

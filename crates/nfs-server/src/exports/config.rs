@@ -96,6 +96,8 @@ pub struct ServerConfig {
     pub metrics: Option<SocketAddr>,
     /// Address that the web page is answered on over HTTP; `None` for nowhere. Port 0 takes a free one.
     pub web: Option<SocketAddr>,
+    /// Names by which HTTP requests may call this server, beside its addresses, `localhost` and the host's own name.
+    pub http_names: Vec<String>,
     /// Group whose members may ask on the status socket, by name or number; `None` for the owner only.
     pub status_group: Option<String>,
     /// Whether the process gives up what it does not need.
@@ -127,6 +129,7 @@ impl Default for ServerConfig {
             audit_to: AuditTo::File,
             metrics: None,
             web: None,
+            http_names: Vec::new(),
             status_group: None,
             confine: Confine::Auto,
             confine_beneath: Vec::new(),

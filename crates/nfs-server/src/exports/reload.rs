@@ -167,6 +167,7 @@ fn needs_restart(old: &ServerConfig, new: &ServerConfig) -> Vec<String> {
         ("audit_to", old.audit_to != new.audit_to),
         ("metrics", old.metrics != new.metrics),
         ("web", old.web != new.web),
+        ("http_names", old.http_names != new.http_names),
         ("status_group", old.status_group != new.status_group),
         ("confine", old.confine != new.confine),
         (

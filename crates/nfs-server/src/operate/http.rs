@@ -6,8 +6,9 @@
 //! [`limits::HTTP_SECONDS_MAX`]; answers are made one at a time, on a thread that may block, so that neither the
 //! shards nor whoever accepts NFS connections wait for them.
 //!
-//! Where it listens on loopback, and for pages everywhere, a name in `Host` other than `localhost` is refused: that is how a page of
-//! another site would have a browser read what is served here (DNS rebinding).
+//! A request has to call the server by an address, as `localhost`, or by one of its [`Names`], wherever it listens: a page
+//! of another site has its own name there, also when that name was made to lead to this server's address (DNS
+//! rebinding), and its scripts would read what is served here through the browser of somebody who can reach it.
 
 use std::convert::Infallible;
 use std::io;
@@ -47,8 +48,27 @@ type Answer = Box<dyn Fn() -> Page + Send + Sync>;
 #[derive(Default)]
 pub struct Routes {
     answers: Vec<(&'static str, Answer)>,
-    /// Names in `Host` are refused wherever the listener is.
-    only_by_address: bool,
+}
+
+/// The names by which requests may call the server, beside its addresses and `localhost`.
+#[derive(Clone, Debug, Default)]
+pub struct Names(Vec<String>);
+
+impl Names {
+    /// These names and that of the host (uname(2)).
+    #[must_use]
+    pub fn with_host(names: &[String]) -> Self {
+        let uname = rustix::system::uname();
+        let host = uname.nodename().to_str().map(str::to_owned);
+        // A host that nobody gave a name has an empty one, which a request without a name is not to have.
+        let host = host.ok().filter(|host| !host.is_empty());
+        Self(names.iter().cloned().chain(host).collect())
+    }
+
+    /// Whether it is one of them; as DNS has it, capitals do not matter.
+    fn have(&self, name: &str) -> bool {
+        self.0.iter().any(|known| known.eq_ignore_ascii_case(name))
+    }
 }
 
 impl Routes {
@@ -60,14 +80,6 @@ impl Routes {
         answer: impl Fn() -> Page + Send + Sync + 'static,
     ) -> Self {
         self.answers.push((path, Box::new(answer)));
-        self
-    }
-
-    /// The same routes, for pages that a browser shows: a request has to name the server by an address or as localhost
-    /// also where it listens on other addresses than loopback.
-    #[must_use]
-    pub const fn only_by_address(mut self) -> Self {
-        self.only_by_address = true;
         self
     }
 }
@@ -93,11 +105,12 @@ impl HttpListener {
         self.0.local_addr()
     }
 
-    /// Answers requests until the future is dropped.
-    pub async fn serve(self, routes: Routes) {
+    /// Answers requests that call the server by one of `names`, or by its address, until the future is dropped.
+    pub async fn serve(self, routes: Routes, names: Names) {
         let peers = Arc::new(Peers::new(limits::HTTP_CONNECTIONS_MAX));
         let served = Arc::new(Served {
             routes,
+            names,
             turn: Semaphore::new(1),
         });
         loop {
@@ -126,18 +139,16 @@ impl HttpListener {
 /// What all connections of a listener share.
 struct Served {
     routes: Routes,
+    names: Names,
     /// Answers are made one at a time.
     turn: Semaphore,
 }
 
 async fn converse(stream: TcpStream, entered: &Entered, served: Arc<Served>) -> hyper::Result<()> {
-    let is_loopback = stream
-        .local_addr()
-        .is_ok_and(|local| local.ip().to_canonical().is_loopback());
     let service = service_fn(|request: Request<Incoming>| {
         entered.moved();
         let served = Arc::clone(&served);
-        async move { Ok::<_, Infallible>(answer(&request, is_loopback, served).await) }
+        async move { Ok::<_, Infallible>(answer(&request, served).await) }
     });
     http1::Builder::new()
         .timer(TokioTimer::new())
@@ -149,17 +160,12 @@ async fn converse(stream: TcpStream, entered: &Entered, served: Arc<Served>) -> 
         .await
 }
 
-async fn answer(
-    request: &Request<Incoming>,
-    is_loopback: bool,
-    served: Arc<Served>,
-) -> Response<Full<Bytes>> {
-    let by_address = is_loopback || served.routes.only_by_address;
-    if by_address && !is_named_locally(request) {
+async fn answer(request: &Request<Incoming>, served: Arc<Served>) -> Response<Full<Bytes>> {
+    if !calls_this_server(request, &served.names) {
         return refusal(
             StatusCode::MISDIRECTED_REQUEST,
-            "a browser may have been led here by a name that is not this server's: ask by address, or by the name \
-             localhost\n",
+            "a browser may have been led here by a name that is not this server's: ask by address, as localhost, by the \
+             host's own name, or by one of `http_names` in [server]\n",
         );
     }
     if ![Method::GET, Method::HEAD].contains(request.method()) {
@@ -206,24 +212,28 @@ async fn answer(
     }
 }
 
-/// Whether the request names this machine by an address or as localhost; one without a name does, too.
-fn is_named_locally(request: &Request<Incoming>) -> bool {
-    let named = match request.uri().authority() {
-        Some(authority) => Some(authority.as_str()),
-        None => match request.headers().get(header::HOST) {
-            None => return true,
-            Some(host) => host.to_str().ok(),
-        },
+/// Whether the request calls this server by an address, as localhost, or by one of its names. One without a name does, too:
+/// no browser sends such.
+fn calls_this_server(request: &Request<Incoming>, names: &Names) -> bool {
+    let is_ours = |named: &str| {
+        let host = match named.rsplit_once(':') {
+            Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
+            Some(_) | None => named,
+        };
+        let bare = host
+            .strip_prefix('[')
+            .and_then(|host| host.strip_suffix(']'));
+        host.eq_ignore_ascii_case("localhost")
+            || names.have(host)
+            || bare.unwrap_or(host).parse::<IpAddr>().is_ok()
     };
-    let Some(named) = named else { return false };
-    let host = match named.rsplit_once(':') {
-        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
-        Some(_) | None => named,
-    };
-    let bare = host
-        .strip_prefix('[')
-        .and_then(|host| host.strip_suffix(']'));
-    host.eq_ignore_ascii_case("localhost") || bare.unwrap_or(host).parse::<IpAddr>().is_ok()
+    let target = request.uri().authority();
+    let hosts = request.headers().get_all(header::HOST).iter();
+    // Each of them, where there are several: who else reads the request may go by another one.
+    target.is_none_or(|target| is_ours(target.as_str()))
+        && hosts
+            .map(|host| host.to_str().ok())
+            .all(|host| host.is_some_and(is_ours))
 }
 
 fn refusal(status: StatusCode, text: &str) -> Response<Full<Bytes>> {

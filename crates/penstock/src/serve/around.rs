@@ -17,7 +17,7 @@ use nfs_server::host::systemd;
 use nfs_server::limits::LIVE_PERIOD_MS;
 use nfs_server::metrics;
 use nfs_server::operate::control::{ControlSocket, Controls, IoQuery};
-use nfs_server::operate::http::{HttpListener, Page, Routes};
+use nfs_server::operate::http::{HttpListener, Names, Page, Routes};
 use nfs_server::operate::live::{Part, Web};
 use tokio::signal::unix::Signal;
 use tokio::sync::Notify;
@@ -150,20 +150,20 @@ impl Around {
         let mut tasks = JoinSet::new();
         tasks.spawn(doors.control.serve(Arc::clone(&controls)));
         tasks.spawn(doors.status.serve(controls));
+        let names = Names::with_host(&config.server.http_names);
         if let Some(listener) = doors.metrics {
             let server = Arc::clone(server);
-            tasks.spawn(
-                listener.serve(Routes::default().with("/metrics", move || Page {
-                    content_type: metrics::CONTENT_TYPE,
-                    body: metrics::prometheus(&server.metrics()).into(),
-                    security_policy: None,
-                })),
-            );
+            let routes = Routes::default().with("/metrics", move || Page {
+                content_type: metrics::CONTENT_TYPE,
+                body: metrics::prometheus(&server.metrics()).into(),
+                security_policy: None,
+            });
+            tasks.spawn(listener.serve(routes, names.clone()));
         }
         if let Some(listener) = doors.web {
             let web = Arc::new(Web::default());
             tasks.spawn(look_for_the_page(Arc::clone(server), Arc::clone(&web)));
-            tasks.spawn(listener.serve(web_routes(server, web)));
+            tasks.spawn(listener.serve(web_routes(server, web), names));
         }
         // In the background: an rpcbind that does not answer must not hold us up.
         let register = config.server.rpcbind && doors.portmap.is_none();
@@ -223,7 +223,6 @@ fn web_routes(server: &Arc<Server>, web: Arc<Web>) -> Routes {
         }
     };
     Routes::default()
-        .only_by_address()
         .with("/", Web::page)
         .with("/live.json", told(Part::All))
         .with("/now.json", told(Part::Latest))

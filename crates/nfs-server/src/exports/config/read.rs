@@ -39,6 +39,7 @@ const SERVER_KEYS: &[&str] = &[
     "audit_to",
     "metrics",
     "web",
+    "http_names",
     "status_group",
     "confine",
     "confine_beneath",
@@ -171,6 +172,7 @@ fn server(table: &DeTable<'_>, findings: &mut Findings<'_>) -> ServerConfig {
             .unwrap_or(default.audit_to),
         metrics: http("metrics", &section, findings),
         web: http("web", &section, findings),
+        http_names: http_names(&section, findings),
         status_group: status_group(&section, findings),
         confine: section
             .choice("confine", Confine::WORDS, findings)
@@ -188,6 +190,32 @@ fn http(key: &str, section: &Section<'_>, findings: &mut Findings<'_>) -> Option
             None
         }
     }
+}
+
+/// The names of this server in HTTP requests: hosts' names, without ports.
+fn http_names(section: &Section<'_>, findings: &mut Findings<'_>) -> Vec<String> {
+    let Some(list) = section.strings("http_names", findings) else {
+        return Vec::new();
+    };
+    let most = limits::HTTP_NAMES_MAX;
+    if list.value.len() > most {
+        let message = format!(
+            "\"http_names\" has more than {most} names; leave out those that nobody asks by"
+        );
+        findings.add(&list.span, message);
+    }
+    for item in &list.value {
+        if !is_domain(item.value, limits::HOST_NAME_BYTES_MAX) {
+            let message = format!(
+                "{:?} in \"http_names\" is no name of a host; write it as the address of a page has it, without a port, \
+                 as \"nas.example.org\"",
+                item.value
+            );
+            findings.add(&item.span, message);
+        }
+    }
+    let names = list.value.iter().take(most);
+    names.map(|item| item.value.to_owned()).collect()
 }
 
 fn status_group(section: &Section<'_>, findings: &mut Findings<'_>) -> Option<String> {
@@ -306,12 +334,8 @@ fn state_dir(section: &Section<'_>, findings: &mut Findings<'_>) -> Option<PathB
 fn idmap_domain(section: &Section<'_>, findings: &mut Findings<'_>) -> Option<String> {
     let item = section.string("idmap_domain", findings)?;
     let domain = item.value;
-    let is_label = |label: &str| {
-        let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
-        !label.is_empty() && label.bytes().all(is_part)
-    };
     let most = limits::IDMAP_DOMAIN_BYTES_MAX;
-    if domain.len() > most || !domain.split('.').all(is_label) {
+    if !is_domain(domain, most) {
         let message = format!(
             "idmap_domain {domain:?} is no domain of letters, digits and hyphens between dots, of at most {most} \
              bytes; write what clients have as Domain in /etc/idmapd.conf, as \"example.org\""
@@ -319,6 +343,15 @@ fn idmap_domain(section: &Section<'_>, findings: &mut Findings<'_>) -> Option<St
         findings.add(&item.span, message);
     }
     Some(domain.to_owned())
+}
+
+/// Whether it is letters, digits and hyphens between dots, of at most so many bytes.
+fn is_domain(text: &str, bytes_max: usize) -> bool {
+    let is_label = |label: &str| {
+        let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+        !label.is_empty() && label.bytes().all(is_part)
+    };
+    text.len() <= bytes_max && text.split('.').all(is_label)
 }
 
 /// A list of versions of NFS, which is not to be empty.

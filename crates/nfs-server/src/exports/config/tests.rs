@@ -535,3 +535,29 @@ fn a_domain_of_names_is_written_as_a_hosts_name() {
         assert!(error.contains("idmapd.conf"), "{error}");
     }
 }
+
+#[test]
+fn names_of_the_server_over_http_are_names_of_hosts() {
+    let parsed = |names: &str| {
+        parse(&format!(
+            "[server]\nhttp_names = [{names}]\n[[export]]\npath = \"DIR\"\n"
+        ))
+    };
+    let config = parsed("\"nas\", \"nas.example.org\"").unwrap();
+    assert_eq!(config.server.http_names, ["nas", "nas.example.org"]);
+    let long = format!("\"{}\"", "a".repeat(limits::HOST_NAME_BYTES_MAX + 1));
+    for name in [
+        "\"\"",
+        "\"nas:80\"",
+        "\"http://nas\"",
+        "\"*.example.org\"",
+        "\"a b\"",
+        &long,
+    ] {
+        let error = parsed(name).unwrap_err().to_string();
+        assert!(error.contains("without a port"), "{name}: {error}");
+    }
+    let many = vec!["\"nas\""; limits::HTTP_NAMES_MAX + 1].join(", ");
+    let error = parsed(&many).unwrap_err().to_string();
+    assert!(error.contains("more than 16 names"), "{error}");
+}

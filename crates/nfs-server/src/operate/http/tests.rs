@@ -14,7 +14,8 @@ async fn with_server<T: Send + 'static>(ask: impl FnOnce(SocketAddr) -> T + Send
         body: Bytes::from_static(b"penstock_up 1\n"),
         security_policy: Some("default-src 'none'".to_owned()),
     });
-    let server = tokio::spawn(listener.serve(routes));
+    let names = Names::with_host(&["nas.example.org".to_owned()]);
+    let server = tokio::spawn(listener.serve(routes, names));
     let answer = tokio::task::spawn_blocking(move || ask(address))
         .await
         .unwrap();
@@ -86,15 +87,25 @@ async fn fixed_paths_are_answered_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn on_loopback_a_foreign_name_is_refused() {
-    with_server(|address| {
+async fn a_name_that_is_not_this_servers_is_refused() {
+    let own = rustix::system::uname()
+        .nodename()
+        .to_str()
+        .unwrap()
+        .to_owned();
+    with_server(move |address| {
         for host in [
             "localhost",
             "LOCALHOST:80",
             "127.0.0.1",
             "127.0.0.1:9",
+            "192.0.2.1",
             "[::1]",
             "[::1]:9",
+            "nas.example.org",
+            "NAS.example.ORG:9150",
+            &own,
+            &format!("{own}:9150"),
         ] {
             assert!(get(address, "/metrics", host).contains("200 OK"), "{host}");
         }
@@ -104,10 +115,24 @@ async fn on_loopback_a_foreign_name_is_refused() {
             "attacker.example:9150",
             "localhost.example",
             "",
+            ":9150",
             "127.0.0.1.example",
+            "nas.example.org.attacker.example",
+            "example.org",
+            "attacker.nas.example.org",
+            &format!("{own}.attacker.example"),
+            "nas.example.org@attacker.example",
+            "attacker.example, nas.example.org",
         ] {
             let answer = get(address, "/metrics", host);
             assert!(!answer.contains("penstock_up"), "{host}: {answer}");
+        }
+        // The name in the target is what counts where there is one (RFC 9112 §3.2.2), and two hosts are none.
+        let target = "GET http://attacker.example/metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        let two = "GET /metrics HTTP/1.1\r\nHost: localhost\r\nHost: attacker.example\r\n\r\n";
+        for request in [target, two] {
+            let answer = exchange(address, request);
+            assert!(!answer.contains("penstock_up"), "{request}: {answer}");
         }
     })
     .await;
