@@ -134,7 +134,7 @@ fn what_is_on_its_way_in_is_told_to_the_byte() {
             offset: 0,
             count: 100_000,
             stable: StableHow::Unstable,
-            data: (&[7; 100_000][..]).into(),
+            data: &[7; 100_000],
         };
         let call = record(1, Procedure::Write, &args);
         let (last, others) = call.split_last().unwrap();
