@@ -308,6 +308,8 @@ pub const NOTICES_PER_HOST_MAX: usize = NOTICES_MAX / 8;
 pub const NOTICES_MAX: usize = 16_384;
 /// Bytes of replies that all sessions together keep for repeated calls, beyond what each has for sure.
 pub const KEPT_REPLIES_BYTES_MAX: usize = 64 << 20;
+/// How long nothing is written to the records of NFSv4 clients after that failed.
+pub const RECORDS_RETRY: std::time::Duration = std::time::Duration::from_secs(1);
 /// Seconds that a client's state is kept after its last call, where nothing is configured.
 pub const LEASE_SECONDS_DEFAULT: u32 = 60;
 /// Least seconds of a lease that may be configured: clients renew it each two thirds of it.

@@ -6,6 +6,7 @@
 //! control.sock   the control socket, mode 0600
 //! status.sock    the status socket, mode 0660 of the group that may look, 0600 where none is named
 //! handle.key     the key of the handles' MACs, mode 0600 (fh.rs)
+//! clients.redb   the records of NFSv4 clients, mode 0600 (records.rs)
 //! handles.redb   the handle table of an unprivileged server (handle_table.rs)
 //! calls.notes    what calls that change names noted of themselves, mode 0600 (call_notes.rs)
 //! ```

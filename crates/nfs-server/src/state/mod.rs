@@ -12,7 +12,7 @@ use std::hash::{Hash as _, Hasher as _};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use nfs_io::{Lane, Sharer};
@@ -43,6 +43,8 @@ const DIGESTED_BYTES: usize = 1024;
 pub(crate) struct States {
     pub(crate) core: State<Opened>,
     records: Arc<Records>,
+    /// Somebody looks after the records' file.
+    is_looking: Arc<AtomicBool>,
     /// What tells this server from all others, whatever address a client comes to.
     pub(crate) server_id: [u8; 16],
     /// Files whose locks the host could not be told of: each tick tries again.
@@ -108,6 +110,7 @@ impl States {
         Ok(Self {
             core: State::new(config, found.recovered, Millis(0)),
             records: Arc::new(records),
+            is_looking: Arc::default(),
             server_id: found.server_id,
             untold: Arc::default(),
             watched: Watched::default(),
@@ -331,6 +334,21 @@ impl States {
         }
     }
 
+    /// Looks after the file of the records, where nobody has to wait for that.
+    fn look_at_records(&self, vfs: &Arc<Vfs>) {
+        if self.is_looking.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let job = (Arc::clone(&self.records), Arc::clone(&self.is_looking));
+        let submitted = vfs.pool.submit(OWN_FILES, job, |(records, is_looking)| {
+            records.look();
+            is_looking.store(false, Ordering::Relaxed);
+        });
+        if submitted.is_err() {
+            self.is_looking.store(false, Ordering::Relaxed);
+        }
+    }
+
     /// Does what is due; to be called about once a second.
     pub(crate) async fn tick(&self, vfs: &Arc<Vfs>) {
         let untold = std::mem::take(&mut *self.untold.lock());
@@ -338,6 +356,7 @@ impl States {
             self.tell_host_in_a_while(vfs, object);
         }
         self.look_at_watched(vfs);
+        self.look_at_records(vfs);
         let tick = self.core.tick(self.now());
         for client in tick.expire {
             if let Err(error) = self.expire(vfs, client, Why::LeaseOver).await {
@@ -358,17 +377,10 @@ impl States {
         let missing = self.core.grace().waiting;
         let (records, epoch) = (Arc::clone(&self.records), ending.epoch());
         let removed = vfs.blocking(OWN_FILES, move || records.remove_before(epoch));
-        match removed.await {
-            Ok(Ok(())) => {
-                ending.records_removed();
-                tell_of_graces_end(missing, self.now());
-            }
-            Ok(Err(error)) => tracing::error!(
-                %error,
-                "the grace period cannot end: clients.redb cannot be written; make room in the state directory"
-            ),
-            // It is tried again with the next tick.
-            Err(_busy) => {}
+        // If not, it is tried again with the next tick. That the file cannot be written is logged once.
+        if let Ok(Ok(())) = removed.await {
+            ending.records_removed();
+            tell_of_graces_end(missing, self.now());
         }
     }
 
@@ -451,15 +463,8 @@ fn cannot_open(path: &Path, error: &redb::Error) -> String {
 fn on_disk(done: crate::vfs::Result<Result<(), redb::Error>>) -> Result<(), Error> {
     match done {
         Ok(Ok(())) => Ok(()),
-        Ok(Err(error)) => {
-            tracing::error!(
-                %error,
-                "clients.redb cannot be written, and no NFSv4 client gets anything new until it can; make room in \
-                 the state directory"
-            );
-            Err(record::NOT_ON_DISK)
-        }
-        Err(_busy) => Err(record::NOT_ON_DISK),
+        // Logged once, however often clients ask.
+        Ok(Err(_)) | Err(_) => Err(record::NOT_ON_DISK),
     }
 }
 

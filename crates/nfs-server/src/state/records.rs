@@ -9,18 +9,25 @@
 //! The first epoch of a file is a random one. Where the file was lost, an earlier life's ids are still with its
 //! clients, and an epoch that begins at 1 again would soon take them for its own.
 //!
-//! Each change is one transaction, which is synced when it returns.
+//! Each change is one transaction, which is synced when it returns. What becomes of the file while the server runs, and of
+//! the disk that it is on, is `kept.rs`'s business.
+
+mod kept;
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
+use std::time::Instant;
 
 use nfs_state::{Epoch, Record, RecordRemoval, Recovered};
+use parking_lot::Mutex;
 #[cfg(test)]
 use redb::ReadableDatabase as _;
 use redb::backends::FileBackend;
 use redb::{Database, ReadableTable, TableDefinition};
+
+use self::kept::Kept;
 
 const RECORDS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("records");
 const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
@@ -33,7 +40,7 @@ const OWNER_ONLY: u32 = 0o600;
 
 /// The records of clients, open for the server's life.
 pub(super) struct Records {
-    database: Database,
+    kept: Mutex<Kept>,
 }
 
 /// What a server begins with that has no records of an earlier life: random bits.
@@ -66,95 +73,77 @@ impl Records {
         } else {
             make(path)?;
         }
-        let mut builder = Database::builder();
-        builder.set_cache_size(CACHE_BYTES);
-        // redb may panic on what is damaged, unless it has looked at all of it. The file is small.
-        builder.set_check_integrity_on_open(true);
-        let records = Self {
-            database: builder.create(path)?,
-        };
-        let found = records.begin_epoch(fresh)?;
-        Ok((records, found))
-    }
-
-    fn begin_epoch(&self, fresh: Fresh) -> Result<Found> {
-        let transaction = self.database.begin_write()?;
-        let found = {
-            let mut meta = transaction.open_table(META)?;
-            let last = meta.get(EPOCH)?.map(|value| number(value.value()));
-            let next = last.map_or(fresh.epoch, |last| last.wrapping_add(1));
-            // Never 0, so that no id is all zeros.
-            let epoch = next.max(1);
-            meta.insert(EPOCH, epoch.to_be_bytes().as_slice())?;
-            let kept = meta
-                .get(SERVER_ID)?
-                .and_then(|id| id.value().try_into().ok());
-            let server_id = kept.unwrap_or(fresh.server_id);
-            meta.insert(SERVER_ID, server_id.as_slice())?;
-            let table = transaction.open_table(RECORDS)?;
-            let mut records = Vec::new();
-            for entry in table.iter()? {
-                let (owner, value) = entry?;
-                match Record::decode(owner.value(), value.value()) {
-                    Some(record) => records.push(record),
-                    None => tracing::warn!(
-                        "a record of an NFSv4 client in clients.redb is damaged: this client loses its opens and \
-                         locks"
-                    ),
-                }
-            }
-            Found {
-                recovered: Recovered {
-                    epoch: Epoch(epoch),
-                    records,
-                },
-                server_id,
-            }
-        };
-        transaction.commit()?;
-        Ok(found)
+        let kept = Kept::open(path)?;
+        let found = begin_epoch(kept.database()?, fresh)?;
+        let kept = Mutex::new(kept);
+        Ok((Self { kept }, found))
     }
 
     /// Writes a record over whatever is there; synced when this returns.
+    ///
+    /// # Errors
+    /// When it is not on the disk, for all that is known. The first of several failures is logged, and their end.
     pub(super) fn write(&self, record: &Record) -> Result<()> {
-        let transaction = self.database.begin_write()?;
-        transaction
-            .open_table(RECORDS)?
-            .insert(record.owner.as_bytes(), record.encode().as_slice())?;
-        transaction.commit()?;
-        Ok(())
+        self.change(|database| {
+            let transaction = database.begin_write()?;
+            transaction
+                .open_table(RECORDS)?
+                .insert(record.owner.as_bytes(), record.encode().as_slice())?;
+            Ok(transaction.commit()?)
+        })
     }
 
     /// Removes a client's record, unless a later life of the client wrote its own meanwhile; synced when this returns.
+    ///
+    /// # Errors
+    /// As [`Records::write`].
     pub(super) fn remove(&self, removal: &RecordRemoval) -> Result<()> {
-        let transaction = self.database.begin_write()?;
-        {
-            let mut table = transaction.open_table(RECORDS)?;
-            let owner = removal.owner.as_bytes();
-            let stored = table.get(owner)?;
-            let stored = stored.and_then(|value| Record::decode(owner, value.value()));
-            if stored.is_some_and(|stored| removal.applies_to(&stored)) {
-                table.remove(owner)?;
+        self.change(|database| {
+            let transaction = database.begin_write()?;
+            {
+                let mut table = transaction.open_table(RECORDS)?;
+                let owner = removal.owner.as_bytes();
+                let stored = table.get(owner)?;
+                let stored = stored.and_then(|value| Record::decode(owner, value.value()));
+                if stored.is_some_and(|stored| removal.applies_to(&stored)) {
+                    table.remove(owner)?;
+                }
             }
-        }
-        transaction.commit()?;
-        Ok(())
+            Ok(transaction.commit()?)
+        })
     }
 
     /// Removes all records of earlier epochs than this one; synced when this returns.
+    ///
+    /// # Errors
+    /// As [`Records::write`].
     pub(super) fn remove_before(&self, epoch: Epoch) -> Result<()> {
-        let transaction = self.database.begin_write()?;
-        transaction.open_table(RECORDS)?.retain(|owner, value| {
-            Record::decode(owner, value).is_some_and(|record| record.client.epoch == epoch)
-        })?;
-        transaction.commit()?;
-        Ok(())
+        self.change(|database| {
+            let transaction = database.begin_write()?;
+            transaction.open_table(RECORDS)?.retain(|owner, value| {
+                Record::decode(owner, value).is_some_and(|record| record.client.epoch == epoch)
+            })?;
+            Ok(transaction.commit()?)
+        })
+    }
+
+    /// Looks whether the file still has its name, and whether it can be written again if it could not. To be called now
+    /// and then; of no effect while a change is being made.
+    pub(super) fn look(&self) {
+        if let Some(mut kept) = self.kept.try_lock() {
+            kept.look(Instant::now());
+        }
+    }
+
+    fn change(&self, change: impl FnOnce(&Database) -> Result<()>) -> Result<()> {
+        self.kept.lock().change(Instant::now(), change)
     }
 
     /// How many records there are.
     #[cfg(test)]
     fn len(&self) -> usize {
-        let transaction = self.database.begin_read().unwrap();
+        let kept = self.kept.lock();
+        let transaction = kept.database().unwrap().begin_read().unwrap();
         transaction
             .open_table(RECORDS)
             .unwrap()
@@ -164,9 +153,54 @@ impl Records {
     }
 }
 
-/// Makes a file without records. It gets its name when it is whole and on the disk: what is left of one whose making
-/// was cut off is no database, and a server that found it under that name could not start.
+fn begin_epoch(database: &Database, fresh: Fresh) -> Result<Found> {
+    let transaction = database.begin_write()?;
+    let found = {
+        let mut meta = transaction.open_table(META)?;
+        let last = meta.get(EPOCH)?.map(|value| number(value.value()));
+        let next = last.map_or(fresh.epoch, |last| last.wrapping_add(1));
+        // Never 0, so that no id is all zeros.
+        let epoch = next.max(1);
+        meta.insert(EPOCH, epoch.to_be_bytes().as_slice())?;
+        let kept = meta
+            .get(SERVER_ID)?
+            .and_then(|id| id.value().try_into().ok());
+        let server_id = kept.unwrap_or(fresh.server_id);
+        meta.insert(SERVER_ID, server_id.as_slice())?;
+        let table = transaction.open_table(RECORDS)?;
+        let mut records = Vec::new();
+        for entry in table.iter()? {
+            let (owner, value) = entry?;
+            match Record::decode(owner.value(), value.value()) {
+                Some(record) => records.push(record),
+                None => tracing::warn!(
+                    "a record of an NFSv4 client in clients.redb is damaged: this client loses its opens and \
+                         locks"
+                ),
+            }
+        }
+        Found {
+            recovered: Recovered {
+                epoch: Epoch(epoch),
+                records,
+            },
+            server_id,
+        }
+    };
+    transaction.commit()?;
+    Ok(found)
+}
+
+/// Makes a file without records.
 fn make(path: &Path) -> Result<()> {
+    let unfinished = begin_to_make(path)?;
+    drop(Database::builder().create_with_backend(FileBackend::new(unfinished)?)?);
+    name(path).map_err(redb::Error::Io)
+}
+
+/// A new file beside the one at `path`. It gets its name when it is whole and on the disk ([`name`]): what is left of one
+/// whose making was cut off is no database, and a server that found it under that name could not start.
+fn begin_to_make(path: &Path) -> Result<File> {
     let unfinished = path.with_extension("redb.new");
     match fs::remove_file(&unfinished) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -175,21 +209,19 @@ fn make(path: &Path) -> Result<()> {
         _ => {}
     }
     // Whatever the umask is, which is 0 in a server: who could write the records could end clients' state.
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create_new(true)
-        .mode(OWNER_ONLY)
-        .open(&unfinished)
-        .map_err(redb::Error::Io)?;
-    drop(Database::builder().create_with_backend(FileBackend::new(file)?)?);
-    let named = || {
-        File::open(&unfinished)?.sync_all()?;
-        fs::rename(&unfinished, path)?;
-        let dir = path.parent().unwrap_or(Path::new("."));
-        File::open(dir)?.sync_all()
-    };
-    named().map_err(redb::Error::Io)
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create_new(true);
+    let made = options.mode(OWNER_ONLY).open(&unfinished);
+    made.map_err(redb::Error::Io)
+}
+
+/// Puts the file of [`begin_to_make`] on the disk under its name.
+fn name(path: &Path) -> io::Result<()> {
+    let unfinished = path.with_extension("redb.new");
+    File::open(&unfinished)?.sync_all()?;
+    fs::rename(&unfinished, path)?;
+    let dir = path.parent().unwrap_or(Path::new("."));
+    File::open(dir)?.sync_all()
 }
 
 fn number(bytes: &[u8]) -> u32 {

@@ -23,6 +23,7 @@ mod rpcbind;
 mod screens;
 mod stall;
 mod v4_clients;
+mod v4_records;
 mod v4_state;
 mod write_twice;
 
@@ -373,6 +374,12 @@ pub(crate) const TABLE: &[Scenario] = &[
         about: "thousands of NFSv4.1 clients with full slot tables: memory stays bounded, and fairly shared",
         needs: &[],
         run: v4_clients::run,
+    },
+    Scenario {
+        name: "v4-records",
+        about: "the state directory is full, read-only, or loses a file: NFSv4 grants nothing that a restart would forget",
+        needs: &[Need::Root, Need::Loop],
+        run: v4_records::run,
     },
     Scenario {
         name: "io-matrix",

@@ -147,12 +147,13 @@ fn made() -> Vec<u8> {
 
 fn open(backend: &Backend) -> Result<(Records, Found)> {
     let database = Database::builder().create_with_backend(backend.clone())?;
-    let records = Records { database };
-    let found = records.begin_epoch(Fresh {
+    let fresh = Fresh {
         epoch: 1,
         server_id: [7; 16],
-    })?;
-    Ok((records, found))
+    };
+    let found = begin_epoch(&database, fresh)?;
+    let kept = Mutex::new(Kept::of(database));
+    Ok((Records { kept }, found))
 }
 
 /// What the records are to say: by name, the epoch in which each was written.

@@ -162,7 +162,7 @@ fn full(context: &Context, ground: Ground, random: &mut Rng) -> Result<String> {
 }
 
 /// Takes every free block of the file system with the new file `path`.
-fn fill_up(path: &Path) -> Result<()> {
+pub(in crate::scenarios) fn fill_up(path: &Path) -> Result<()> {
     let file = File::create(path)?;
     let mut at = 0;
     let mut step: u64 = 64 << 20;

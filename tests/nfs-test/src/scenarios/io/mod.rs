@@ -19,6 +19,6 @@ mod records;
 pub(super) use ahead::run as ahead;
 pub(super) use coherence::run as coherence;
 pub(super) use counted::run as counted;
-pub(super) use faults::run as faults;
+pub(super) use faults::{fill_up, run as faults};
 pub(super) use live::run as live;
 pub(super) use matrix::run as matrix;
