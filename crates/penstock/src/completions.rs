@@ -9,8 +9,18 @@ use anyhow::Context as _;
 
 /// Print a completion script for a shell
 ///
-/// For example: penstock completions bash > /etc/bash_completion.d/penstock
+/// In bash, zsh and fish, addresses are completed, too: exports, and names in directories, of the
+/// server that the word names. It is given a second to answer.
+///
+/// Examples:
+///
+///   penstock completions bash > /etc/bash_completion.d/penstock
+///
+///   penstock completions zsh > /usr/local/share/zsh/site-functions/_penstock
+///
+///   penstock completions fish > ~/.config/fish/completions/penstock.fish
 #[derive(clap::Args, Debug)]
+#[command(verbatim_doc_comment)]
 pub(crate) struct Args {
     /// The shell
     shell: clap_complete::Shell,
@@ -20,9 +30,31 @@ impl Args {
     pub(crate) fn run(self, mut command: clap::Command) -> anyhow::Result<ExitCode> {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut command, "penstock", &mut script);
-        std::io::stdout().lock().write_all(&script)?;
+        let script = String::from_utf8(script).context("the script is no text")?;
+        let script = with_addresses(script, self.shell);
+        std::io::stdout().lock().write_all(script.as_bytes())?;
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// The script with what completes addresses. `clap_complete` knows what stands in this program's command line; its
+/// engine that asks the program for more ("unstable-dynamic") gets from bash what is left of an address behind its
+/// last colon, and cannot complete it.
+fn with_addresses(mut script: String, shell: clap_complete::Shell) -> String {
+    use clap_complete::Shell;
+    match shell {
+        Shell::Bash => script.push_str(include_str!("completions/addresses.bash")),
+        Shell::Fish => script.push_str(include_str!("completions/addresses.fish")),
+        Shell::Zsh => {
+            // Its end hands the script's function to the shell: ours takes that place.
+            if let Some(end) = script.rfind("if [ \"$funcstack[1]\"") {
+                script.truncate(end);
+            }
+            script.push_str(include_str!("completions/addresses.zsh"));
+        }
+        _ => {}
+    }
+    script
 }
 
 /// Write the manual pages into a directory

@@ -36,6 +36,15 @@ pub(crate) const PACE_SAMPLES_MAX: usize = 100;
 /// Time between two lines of progress where there is no terminal, unless `--progress` says.
 pub(crate) const PROGRESS_EVERY_DEFAULT: Duration = Duration::from_secs(10);
 
+/// How long completion in a shell waits for a server: longer, and whoever types would wait for it.
+pub(crate) const COMPLETE_WITHIN: Duration = Duration::from_secs(1);
+
+/// Names that completion in a shell offers.
+pub(crate) const COMPLETIONS_MAX: usize = 1000;
+
+/// Entries of a directory that completion in a shell looks at.
+pub(crate) const COMPLETE_ENTRIES_MAX: usize = 100_000;
+
 /// Bytes of a list that `--files-from` reads: some ten million paths.
 pub(crate) const FILES_FROM_BYTES_MAX: u64 = 1 << 30;
 /// Clients that `penstock status` shows, those with most calls.

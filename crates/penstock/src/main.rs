@@ -19,6 +19,7 @@ mod cat;
 mod check;
 mod chmod;
 mod chown;
+mod complete;
 mod completions;
 mod cp;
 mod ctl;
@@ -113,7 +114,10 @@ enum Penstock {
     Truncate(truncate::Args),
     Mount(Box<mount::Args>),
     Stats(stats::Args),
+    #[command(visible_alias = "completion")]
     Completions(completions::Args),
+    #[command(hide = true)]
+    Complete(complete::Args),
     #[command(hide = true)]
     Man(completions::ManArgs),
 }
@@ -151,6 +155,7 @@ fn main() -> ExitCode {
         Penstock::Truncate(args) => args.run(),
         Penstock::Mount(args) => args.run(),
         Penstock::Stats(args) => args.run(),
+        Penstock::Complete(args) => args.run(),
         Penstock::Completions(args) => args.run(Penstock::command()),
         Penstock::Man(args) => args.run(Penstock::command()),
     };

@@ -84,6 +84,8 @@ const PACKAGES: &[Package] = &[
     ),
     package("dpkg-dev", "finds what a Debian package depends on"),
     package("sqlite3", "a database on a mount that rests on locks"),
+    package("zsh", "completes addresses"),
+    package("fish", "completes addresses"),
     package("tar", "unpacks a source tree on a mount"),
 ];
 
