@@ -268,6 +268,16 @@ fn config(options: &Options) -> Config {
     if options.default_permissions {
         mount.push(MountOption::DefaultPermissions);
     }
+    let flags = [
+        (options.suid, MountOption::Suid),
+        (options.dev, MountOption::Dev),
+        (options.no_exec, MountOption::NoExec),
+    ];
+    mount.extend(
+        flags
+            .into_iter()
+            .filter_map(|(set, flag)| set.then_some(flag)),
+    );
     let mut config = Config::default();
     config.mount_options = mount;
     config.acl = if options.allow_other {

@@ -16,6 +16,12 @@ pub struct Options {
     /// The kernel checks permission bits before it asks (FUSE's `default_permissions`). The server
     /// checks in either case.
     pub default_permissions: bool,
+    /// Set-user-ID and set-group-ID bits count (`suid`). What a server keeps is trusted with root then.
+    pub suid: bool,
+    /// Devices are devices (`dev`). As for [`Self::suid`].
+    pub dev: bool,
+    /// No program on it can be started (`noexec`).
+    pub no_exec: bool,
     /// Each request is made as the process that asks. Only root can see who that is.
     pub each_caller: bool,
     /// The kernel keeps file contents, under close-to-open rules. Otherwise every read and write of a
@@ -36,6 +42,9 @@ impl Default for Options {
             read_only: false,
             allow_other: false,
             default_permissions: false,
+            suid: false,
+            dev: false,
+            no_exec: false,
             each_caller: false,
             cached: false,
             attr_timeout: TIMEOUT_DEFAULT,

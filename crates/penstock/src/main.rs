@@ -123,6 +123,9 @@ enum Penstock {
 }
 
 fn main() -> ExitCode {
+    if let Some(code) = mount::run_as_helper() {
+        return code;
+    }
     let result = match Penstock::parse() {
         Penstock::Serve(args) => args.run(),
         Penstock::Check(args) => args.run(),

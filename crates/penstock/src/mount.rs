@@ -1,11 +1,12 @@
 //! `penstock mount`: an export as a file system that every program sees.
 
 mod background;
+mod helper;
 mod statistics;
 mod words;
 
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
@@ -13,9 +14,14 @@ use nfs_client::{Client, ClientError, MountOptions, NfsUrl, Version};
 use nfs_fuse::{Mount, MountError, Options, Unsaved};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use serde_json::json;
+
+pub(crate) use self::helper::run as run_as_helper;
 use self::words::{Asked, Words};
 use crate::exit::UsageError;
+use crate::interrupt;
 use crate::limits::GOODBYE_MAX;
+use crate::silence;
 
 /// Mount an NFS export on a directory (FUSE), so that every program sees its files
 ///
@@ -54,6 +60,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", requires = "background")]
     log: Option<PathBuf>,
 
+    /// Say that it is mounted as a JSON object
+    #[arg(long)]
+    json: bool,
+
     /// What to mount: nfs://HOST[:PORT]/EXPORT/DIRECTORY
     url: NfsUrl,
 
@@ -63,31 +73,58 @@ pub(crate) struct Args {
 
 const AFTER_HELP: &str = "\
 Options of -o:
-  ro, rw                   read-only or not
-  allow_other              other users may use the mount. Made by root, each program's requests carry
-                           its own user and groups; made by anybody else, they all carry the mounter's
-  default_permissions      the kernel checks permission bits, too; the server does in any case. On with
-                           allow_other; no_default_permissions turns it off, for servers with ACLs that
-                           allow more than the bits
-  cached                   as --cached
-  hint=HINT                how programs read the files: sequential, random, noreuse, willneed or normal, as
-                           posix_fadvise(2) has them, which the kernel does not pass on
-  nconnect=N               connections to the server, 1 to 16
-  threads=N                threads that take the kernel's requests (2)
-  attr_timeout=SECONDS     how long attributes may be remembered (1)
-  entry_timeout=SECONDS    how long names may be remembered (1)
-  timeout=SECONDS          when the server does not answer for so long, programs get an error (ETIMEDOUT)
-                           instead of waiting on
+  ro, rw             read-only or not
+  allow_other        other users may use the mount. Made by root, each
+                     program's requests carry its own user and groups; made
+                     by anybody else, they all carry the mounter's
+  default_permissions, no_default_permissions
+                     whether the kernel checks permission bits, too; the
+                     server does in any case. On with allow_other; off for
+                     servers with ACLs that allow more than the bits
+  cached             as --cached
+  hard               wait for a server that is away for ever
+  timeout=SECONDS    when the server does not answer for so long (300),
+                     programs get an error (ETIMEDOUT) instead
+  timeo=TENTHS       after so much silence calls go out again (150)
+  hint=HINT          how programs read the files: sequential, random,
+                     noreuse, willneed or normal, as posix_fadvise(2) has
+                     them, which the kernel does not pass on
+  nconnect=N         connections to the server, 1 to 16
+  rsize=N, wsize=N   bytes of a READ, of a WRITE, at most
+  port=N, mountport=N
+                     the ports of NFS and MOUNT
+  threads=N          threads that take the kernel's requests (2)
+  attr_timeout=SECONDS, entry_timeout=SECONDS
+                     how long attributes and names may be remembered (1);
+                     actimeo=SECONDS both, noac neither
+  suid, dev, noexec  set-user-ID bits count; devices do; no program starts
+  log=FILE           as --log
 
-Locks are kept on this machine only. There are no extended attributes and no ACLs.
+Options that say what is so anyway are taken: vers=3, nolock, proto=tcp,
+sec=sys, soft, cto, noatime (the server keeps times of access), and those
+for mount(8) and systemd: _netdev, nofail, noauto, user, x-... What
+something else would happen for is refused with the reason.
 
-Exit codes: 0 unmounted and everything is safe, 1 failure, 2 wrong usage.";
+In fstab(5), with /sbin/mount.fuse.penstock a link to this program:
+  nfs://server/export /mnt fuse.penstock allow_other,hard,_netdev 0 0
+
+Locks are kept on this machine only. There are no extended attributes and
+no ACLs.
+
+Exit codes: 0 unmounted and everything is safe, 1 failure, 2 wrong usage,
+130 given up while the server did not answer. As mount.fuse.penstock those
+of mount(8): 1 wrong usage, 32 not mounted.";
 
 impl Args {
     /// Mounts, and serves until it is unmounted.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        self.mount(true)
+    }
+
+    /// [`Self::run`]; `tells` whether it is said that it is mounted, when that is so in the background.
+    fn mount(self, tells: bool) -> anyhow::Result<ExitCode> {
         if self.background && !background::is_child() {
-            return background::start();
+            return background::start(tells);
         }
         if self.background {
             background::leave_terminal();
@@ -105,22 +142,22 @@ impl Args {
     async fn serve(self) -> anyhow::Result<ExitCode> {
         let asked = Asked::of(&self.options);
         let mut signals = Signals::new()?;
-        let mut options = MountOptions::default();
-        if let Some(count) = asked.nconnect {
-            options.nconnect = count;
-        }
-        if let Some(hint) = asked.hint {
-            options.hint = hint;
-        }
-        if let Some(timeout) = asked.call_timeout {
-            options.connect.call_timeout = timeout;
-        }
         if self.url.version != Version::V3 {
             let version = self.url.version.word();
             return Err(ClientError::OnlyV3 { version }.into());
         }
-        let (client, path) = Client::mount_with(&self.url, &options).await?;
-        let root = client.resolve(&path).await?;
+        refuse_second(&self.dir)?;
+        let (url, options) = asked.of_client(&self.url);
+        let found = async {
+            let (client, path) = Client::mount_with(&url, &options).await?;
+            let root = client.resolve(&path).await?;
+            Ok::<_, ClientError>((client, root))
+        };
+        // Whoever waits for the mount is told of a server that says nothing, and may give it up.
+        let (client, root) = tokio::select! {
+            found = silence::told(&options.connect.liveness, found) => found?,
+            () = signals.next() => return Ok(interrupt::exit_code()),
+        };
         let fuse = self.fuse_options(&asked);
         let cached = fuse.cached;
         let mounted = Mount::new(client.clone(), root, &self.dir, fuse);
@@ -132,14 +169,10 @@ impl Args {
                 "`penstock stats` cannot look at this mount: {error}"
             ));
         }
-        {
-            let mut out = std::io::stdout().lock();
-            // Whoever started this may have gone; the mount is there all the same.
-            let _ = writeln!(out, "mounted {} on {}", self.url, mount.point().display());
-            let _ = out.flush();
-        }
+        self.tell_mounted(mount.point());
         if self.background {
-            background::detach(self.log.as_deref())?;
+            let log = self.log.as_deref().or(asked.log.as_deref());
+            background::detach(log)?;
         }
         let unsaved = until_unmounted(mount, &mut signals).await;
         drop(telling);
@@ -162,6 +195,21 @@ impl Args {
         })
     }
 
+    fn tell_mounted(&self, point: &Path) {
+        let mut out = std::io::stdout().lock();
+        let url = self.url.to_string();
+        let line = match self.json {
+            true => {
+                let directory = point.to_string_lossy();
+                json!({ "url": url, "directory": directory, "done": "mounted" }).to_string()
+            }
+            false => format!("mounted {url} on {}", point.display()),
+        };
+        // Whoever started this may have gone; the mount is there all the same.
+        let _ = writeln!(out, "{line}");
+        let _ = out.flush();
+    }
+
     fn fuse_options(&self, asked: &Asked) -> Options {
         let usual = Options::default();
         let mounter_decides = self.url.uid.is_some() || self.url.gid.is_some();
@@ -169,6 +217,9 @@ impl Args {
             name: self.url.to_string(),
             read_only: asked.read_only,
             allow_other: asked.allow_other,
+            suid: asked.suid,
+            dev: asked.dev,
+            no_exec: asked.no_exec,
             default_permissions: asked.default_permissions.unwrap_or(asked.allow_other),
             each_caller: asked.allow_other
                 && !mounter_decides
@@ -178,6 +229,55 @@ impl Args {
             entry_timeout: asked.entry_timeout.unwrap_or(usual.entry_timeout),
             threads: asked.threads.unwrap_or(usual.threads),
         }
+    }
+}
+
+impl Asked {
+    /// What the words say of how the server is called: in the address where that has a place for it.
+    fn of_client(&self, url: &NfsUrl) -> (NfsUrl, MountOptions) {
+        let mut options = MountOptions::default();
+        options.nconnect = self.nconnect.unwrap_or(options.nconnect);
+        options.hint = self.hint.unwrap_or(options.hint);
+        let connect = &mut options.connect;
+        connect.call_timeout = self.call_timeout.unwrap_or(connect.call_timeout);
+        connect.retry_after = self.retry_after.unwrap_or(connect.retry_after);
+        let url = NfsUrl {
+            port: self.port.or(url.port),
+            mount_port: self.mount_port.or(url.mount_port),
+            read_bytes: self.read_bytes.or(url.read_bytes),
+            write_bytes: self.write_bytes.or(url.write_bytes),
+            ..url.clone()
+        };
+        (url, options)
+    }
+}
+
+/// Refuses a directory that an export is mounted on already: two mounts of one place hide each other, and unmounting
+/// takes the wrong one. The mount itself is not looked at, for its server may be away.
+fn refuse_second(dir: &Path) -> anyhow::Result<()> {
+    let absolute = std::path::absolute(dir).with_context(|| dir.display().to_string())?;
+    let point = match (absolute.parent(), absolute.file_name()) {
+        (Some(parent), Some(name)) => match parent.canonicalize() {
+            Ok(parent) => parent.join(name),
+            // What is wrong with it is told where it is mounted on.
+            Err(_) => return Ok(()),
+        },
+        _ => absolute,
+    };
+    let mounts = nfs_io::mounts::mounts().context("/proc/self/mountinfo")?;
+    let there = mounts
+        .iter()
+        .rev()
+        .find(|mount| mount.mount_point == point && mount.fs_type == nfs_fuse::FS_TYPE);
+    match there {
+        None => Ok(()),
+        Some(there) => Err(UsageError(format!(
+            "{}: {} is mounted here already; unmount it first: fusermount3 -u {}",
+            point.display(),
+            there.source,
+            interrupt::quoted(point.as_os_str()),
+        ))
+        .into()),
     }
 }
 

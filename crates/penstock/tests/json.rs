@@ -110,6 +110,7 @@ objects! {
         url: Url, done: String,
         [source: Url, target: String, target_hex: String, size: u64, bytes: u64, seconds: f64,]
     }
+    OnDirectory { url: Url, directory: String, done: String, [] }
     Renamed { source: Url, destination: Url, done: String, [] }
 }
 
@@ -144,6 +145,7 @@ fn check(command: &str, line: &str) -> Result<(), String> {
         "ping" => is_one_of(line, &[is::<Failed>, is::<Ping>]),
         "cp" | "sync" => is_one_of(line, &[is::<Failed>, is::<Copied>, is::<Summary>]),
         "rm" => is_one_of(line, &[is::<Failed>, is::<Removed>]),
+        "mount" => is_one_of(line, &[is::<OnDirectory>]),
         "mv" => is_one_of(line, &[is::<Failed>, is::<Renamed>]),
         "mkdir" | "rmdir" | "ln" | "chmod" | "chown" | "touch" | "truncate" | "put" => {
             is_one_of(line, &[is::<Failed>, is::<Changed>])
@@ -346,7 +348,8 @@ fn all_commands_have_it_but_those_that_print_contents() {
     let page = page();
     for command in commands {
         let help = support::run(&[command, "--help"]);
-        let has = String::from_utf8(help.stdout).unwrap().contains("--json");
+        let help = String::from_utf8(help.stdout).unwrap();
+        let has = help.lines().any(|line| line.trim() == "--json");
         let prints_contents = ["cat", "get"].contains(&command);
         assert_eq!(has, !prints_contents, "{command}");
         if prints_contents {

@@ -19,7 +19,8 @@ pub(super) fn is_child() -> bool {
 }
 
 /// Starts the process in the background and waits until it has mounted, or failed.
-pub(super) fn start() -> anyhow::Result<ExitCode> {
+/// With `tells`, what that says is said again.
+pub(super) fn start(tells: bool) -> anyhow::Result<ExitCode> {
     let program = std::env::current_exe().context("cannot find this program's file")?;
     let mut child = Command::new(program)
         .args(std::env::args_os().skip(1))
@@ -41,7 +42,9 @@ pub(super) fn start() -> anyhow::Result<ExitCode> {
         let code = status.code().and_then(|code| u8::try_from(code).ok());
         return Ok(code.map_or(ExitCode::FAILURE, ExitCode::from));
     }
-    std::io::stdout().write_all(ready.as_bytes())?;
+    if tells {
+        std::io::stdout().write_all(ready.as_bytes())?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 

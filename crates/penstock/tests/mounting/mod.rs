@@ -126,6 +126,12 @@ impl Server {
         }
     }
 
+    /// Sends the server's process a signal.
+    pub(crate) fn signal(&self, signal: Signal) {
+        let child = self.child.as_ref().unwrap();
+        rustix::process::kill_process(Pid::from_child(child), signal).unwrap();
+    }
+
     /// The directory on this machine that the server serves.
     pub(crate) fn data(&self) -> PathBuf {
         self.scratch.path().join("data")
