@@ -216,7 +216,7 @@ fn a_server_is_examined_over_each_version_and_left_as_it_was() {
         } else {
             assert_eq!(trials["wcc"]["atomic"], true);
         }
-        for times in ["write_unstable", "commit", "write_file_sync"] {
+        for times in ["write_unstable", "commit", "commit_idle", "write_file_sync"] {
             assert!(report["stable"][times]["p50_ns"].as_u64().unwrap() > 0);
         }
         assert_eq!(report["own_directory"]["removed"], true);

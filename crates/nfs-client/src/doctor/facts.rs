@@ -232,8 +232,13 @@ pub struct StableTrial {
     pub unstable: Times,
     /// The COMMIT behind each of them.
     pub commit: Times,
+    /// A COMMIT behind each of those, with nothing to commit.
+    pub commit_idle: Times,
     /// WRITEs of 4 KiB that asked for FILE_SYNC.
     pub file_sync: Times,
+    /// WRITEs without a byte that asked for FILE_SYNC, where a server answers UNSTABLE with FILE_SYNC; none where it
+    /// does not, or refuses them.
+    pub nothing: Times,
     /// GETATTRs between them, which change nothing.
     pub getattr: Times,
     /// The least that a reply to an UNSTABLE WRITE promised.

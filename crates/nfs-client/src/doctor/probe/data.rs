@@ -35,13 +35,13 @@ impl Seen {
 }
 
 impl Ground<'_> {
-    /// WRITEs of 4 KiB by turns: UNSTABLE with its COMMIT into one file, FILE_SYNC into another. What else the
-    /// machine does at the time meets both alike.
+    /// WRITEs of 4 KiB by turns: UNSTABLE with its COMMIT, and one more COMMIT, into one file, FILE_SYNC into another.
+    /// What else the machine does at the time meets all alike.
     pub(super) async fn stable(&self, own: &Own) -> Answered<Wrote> {
         let file = self.new_file(&own.handle, b"unstable").await?;
         let synced = self.new_file(&own.handle, b"file-sync").await?;
         let (mut unstable, mut commit, mut file_sync) = (Vec::new(), Vec::new(), Vec::new());
-        let mut getattr = Vec::new();
+        let (mut commit_idle, mut nothing, mut getattr) = (Vec::new(), Vec::new(), Vec::new());
         let mut promised = (StableHow::FileSync, StableHow::FileSync);
         let mut verifiers = Seen::default();
         let begun = Instant::now();
@@ -54,11 +54,18 @@ impl Ground<'_> {
             let (committed, verifier) = wrote?;
             unstable.push(took);
             promised.0 = promised.0.min(committed);
+            if committed == StableHow::FileSync {
+                let write = async || write_nothing(self.nfs, &synced, offset).await;
+                let (wrote, took) = timed(write).await;
+                nothing.extend(wrote.map(|()| took));
+            }
             verifiers.note(verifier);
             let commit_it = async || flat(self.nfs.commit(&file, 0, 0).await);
-            let (done, took) = timed(commit_it).await;
-            verifiers.note(done?.verf);
-            commit.push(took);
+            for times in [&mut commit, &mut commit_idle] {
+                let (done, took) = timed(commit_it).await;
+                verifiers.note(done?.verf);
+                times.push(took);
+            }
             let (looked, took) = timed(async || self.stat(&file).await).await;
             looked?;
             getattr.push(took);
@@ -73,7 +80,9 @@ impl Ground<'_> {
             trial: StableTrial {
                 unstable: Times::from(unstable),
                 commit: Times::from(commit),
+                commit_idle: Times::from(commit_idle),
                 file_sync: Times::from(file_sync),
+                nothing: Times::from(nothing),
                 getattr: Times::from(getattr),
                 unstable_promised: promised.0,
                 file_sync_promised: promised.1,
@@ -106,6 +115,12 @@ impl Ground<'_> {
 
 async fn write_synced(nfs: &Nfs, file: &FileHandle, offset: u64) -> Answered<(StableHow, [u8; 8])> {
     write(nfs, file, offset, StableHow::FileSync).await
+}
+
+/// One WRITE without a byte: the way of a stable one, with nothing to bring to stable storage.
+async fn write_nothing(nfs: &Nfs, file: &FileHandle, offset: u64) -> Answered<()> {
+    let how = StableHow::FileSync;
+    flat(nfs.write(file, offset, how, Bytes::new()).await).map(drop)
 }
 
 /// One WRITE of 4 KiB: what was promised, and the verifier.

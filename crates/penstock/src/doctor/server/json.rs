@@ -124,7 +124,9 @@ fn stable(trial: &StableTrial) -> Value {
     json!({
         "write_unstable": times(&trial.unstable),
         "commit": times(&trial.commit),
+        "commit_idle": times(&trial.commit_idle),
         "write_file_sync": times(&trial.file_sync),
+        "write_nothing": times(&trial.nothing),
         "unstable_promised": format!("{:?}", trial.unstable_promised),
         "file_sync_promised": format!("{:?}", trial.file_sync_promised),
     })
