@@ -9,91 +9,15 @@ use bytes::Bytes;
 use nfs_client::{Identity, Nfs3, Procedure as Number, RawConnection};
 use nfs_server::exports::policy::{IoPolicy, Mode};
 use nfs_server::operate::control::{
-    CallFollower, CallLine, CallQuery, CallTree, ChromeTrace, FileNumber, RecorderLevel, StepTree,
+    CallFollower, CallLine, CallQuery, CallTree, ChromeTrace, FileNumber, RecorderLevel,
 };
 use nfs_wire::nfs3::{FileHandle, Mknoddata, PipeData, Procedure, ReadArgs, Sattr3, StableHow};
 use nfs_wire::nfs4::ops::{Createhow4, OPEN4_SHARE_ACCESS_BOTH, Openflag4};
 use nfs_wire::nlm4;
+use support::trees::{check_times, follow, named, names, recorded, settle, told};
 use support::v4::{Client, fattr, of_mode, open_args};
 use support::{Served, block_on, create, mkdir, mode, ok};
 use tokio::task::JoinSet;
-
-fn follow(served: &Served, query: &CallQuery) -> CallFollower {
-    served.server.follow_calls(query).unwrap()
-}
-
-fn named(calls: &[&str]) -> CallQuery {
-    CallQuery {
-        calls: calls.iter().map(|name| (*name).to_owned()).collect(),
-        ..CallQuery::default()
-    }
-}
-
-fn recorded() -> CallQuery {
-    CallQuery {
-        recorded: true,
-        ..CallQuery::default()
-    }
-}
-
-/// Waits until the calls before are told: when a reply is seen, the server may not be back from sending it.
-async fn settle(served: &Served) {
-    served.client().await.null().await.unwrap();
-}
-
-/// The calls that were told so far.
-fn told(follower: &mut CallFollower) -> Vec<CallTree> {
-    std::iter::from_fn(|| follower.at_once())
-        .map(|line| match line {
-            CallLine::Call(call) => *call,
-            CallLine::Lost { lost } => panic!("{lost} calls lost"),
-        })
-        .collect()
-}
-
-/// The names of the steps, in the order in which they began.
-fn names(steps: &[StepTree]) -> Vec<String> {
-    let mut names = Vec::new();
-    for step in steps {
-        names.push(step.step.clone());
-        names.extend(self::names(&step.steps));
-    }
-    names
-}
-
-/// Times nest: every step lies within the one around it, behind the one before it, and their sum is no more.
-fn check_times(call: &CallTree) {
-    assert!(call.took_ns <= call.total_ns, "{call}");
-    check_steps(call, &call.steps, (0, call.total_ns));
-}
-
-fn check_steps(call: &CallTree, steps: &[StepTree], (from, until): (u64, u64)) {
-    // Each time is rounded by itself.
-    const ROUNDED_NS: u64 = 3;
-    let mut begin = from;
-    let mut sum = 0;
-    for step in steps {
-        let took = step
-            .took_ns
-            .unwrap_or_else(|| panic!("{} has no end:\n{call}", step.step));
-        assert!(
-            step.begun_ns + ROUNDED_NS >= begin,
-            "{} overlaps:\n{call}",
-            step.step
-        );
-        let end = step.begun_ns + took;
-        assert!(
-            end <= until + ROUNDED_NS,
-            "{} passes the end:\n{call}",
-            step.step
-        );
-        check_steps(call, &step.steps, (step.begun_ns, end));
-        begin = end;
-        sum += took;
-    }
-    let all = until - from + ROUNDED_NS * (steps.len() as u64 + 1);
-    assert!(sum <= all, "{sum} ns of {all}:\n{call}");
-}
 
 fn is_part(expected: &[&str], names: &[String]) -> bool {
     let mut names = names.iter();
@@ -190,6 +114,7 @@ fn every_procedure_of_nfsv3_and_mount_tells_its_steps() {
         ("CREATE", change.clone()),
         ("MKDIR", change.clone()),
         ("SYMLINK", change.clone()),
+        ("MKNOD", change.clone()),
         ("REMOVE", change.clone()),
         ("RMDIR", change.clone()),
         ("RENAME", change.clone()),

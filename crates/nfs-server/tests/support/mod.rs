@@ -5,6 +5,7 @@ pub(crate) mod called;
 pub(crate) mod links;
 pub(crate) mod moved;
 pub(crate) mod process;
+pub(crate) mod trees;
 pub(crate) mod v4;
 pub(crate) mod wire;
 
