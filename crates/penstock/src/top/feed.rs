@@ -19,7 +19,7 @@ pub(super) struct Door {
     status: PathBuf,
 }
 
-/// What the server told.
+/// What the server told in one answer.
 pub(super) struct Told {
     pub(super) snapshot: Snapshot,
     pub(super) policies: Vec<IoState>,

@@ -11,7 +11,7 @@ use super::format::name;
 use super::table::{self, Row, Tab};
 use crate::limits::TOP_FILTER_CHARS_MAX;
 
-/// The screen.
+/// What the screen shows, and what is chosen on it.
 pub(super) struct View {
     /// Where the server is, for the first line.
     pub(super) place: String,
@@ -55,7 +55,7 @@ pub(super) enum Over {
     #[default]
     Nothing,
     Help,
-    /// The filter is typed.
+    /// The text of the filter is typed.
     Filter,
     /// A mode is chosen for an export.
     Mode(Choice),
@@ -66,7 +66,7 @@ pub(super) enum Over {
 pub(super) struct Choice {
     pub(super) export: String,
     pub(super) io: Io,
-    /// Which of [`MODES`].
+    /// The place of the mode in [`MODES`].
     pub(super) mode: usize,
     /// The change is shown, and waits for a yes.
     pub(super) is_asked: bool,
@@ -82,7 +82,7 @@ pub(super) enum Action {
     Quit,
     /// Stop in the background, as every program does at Ctrl-Z.
     Suspend,
-    /// Draw everything anew.
+    /// Draw the whole screen anew.
     Redraw,
     Change(Box<IoOrder>),
 }

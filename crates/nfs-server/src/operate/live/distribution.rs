@@ -14,7 +14,7 @@ pub struct Distribution {
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(default)]
 pub struct Percentiles {
-    /// The median, in seconds.
+    /// The median of the times, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub p50: Option<f64>,
     /// Nine of ten calls took less, in seconds.

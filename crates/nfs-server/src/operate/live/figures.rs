@@ -34,12 +34,12 @@ pub(super) struct MovedKey {
 #[derive(Clone, Debug, Default)]
 pub(super) struct ClientFigures {
     pub(super) operations: f64,
-    /// To the client.
+    /// Bytes that were sent to the client.
     pub(super) sent_bytes: f64,
-    /// From the client.
+    /// Bytes that came from the client.
     pub(super) received_bytes: f64,
     pub(super) throttled_seconds: f64,
-    /// Now, not since then.
+    /// Memory that its calls on their way in hold now.
     pub(super) in_flight_bytes: Option<f64>,
     /// Those that are open now.
     pub(super) connections: Option<f64>,
@@ -76,7 +76,7 @@ pub(super) struct Figures {
 }
 
 impl Figures {
-    /// Reads what `snapshot` has.
+    /// The figures that `snapshot` has, as far as screens show them.
     pub(super) fn of(snapshot: &Snapshot) -> Self {
         let mut figures = Self {
             at_unix_ms: snapshot.at_unix_ms,

@@ -33,18 +33,18 @@ pub struct Interval {
 /// Calls of an interval that are counted together.
 #[derive(Clone, Debug, Default)]
 pub struct Calls {
-    /// Calls a second.
+    /// Calls that were answered in a second.
     pub operations: f64,
     /// Calls a second that were answered with an error.
     pub errors: f64,
-    /// How long they took.
+    /// How long these calls took.
     pub took: Distribution,
 }
 
 /// What a client had in an interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ClientRates {
-    /// Calls a second.
+    /// Calls of the client that were answered in a second.
     pub operations: f64,
     /// Bytes sent to it a second, all of each reply.
     pub sent_bytes: f64,

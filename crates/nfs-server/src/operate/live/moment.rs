@@ -20,7 +20,7 @@ pub struct Moment {
     pub seconds: f64,
     /// The process and its machine.
     pub host: HostRates,
-    /// All exports together.
+    /// What all exports did together.
     pub all: Flow,
     /// The exports with the most traffic, by name; those that there is no room for are in `others`.
     pub exports: BTreeMap<String, Flow>,
@@ -41,9 +41,9 @@ pub struct Flow {
     pub fallbacks: f64,
     /// How long the calls took that are neither READ nor WRITE.
     pub other: Percentiles,
-    /// The calls of READ.
+    /// What the calls of READ moved.
     pub read: Moving,
-    /// The calls of WRITE.
+    /// What the calls of WRITE moved.
     pub write: Moving,
     /// Bytes in the page cache; `None` where it is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -54,9 +54,9 @@ pub struct Flow {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Moving {
-    /// Calls a second.
+    /// Calls that were answered in a second.
     pub operations: f64,
-    /// Bytes a second.
+    /// Bytes that were moved in a second.
     pub bytes: f64,
     /// How long the calls took.
     pub took: Percentiles,
@@ -68,9 +68,9 @@ pub struct Moving {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Way {
-    /// Calls a second.
+    /// Calls that were answered in a second.
     pub operations: f64,
-    /// Bytes a second.
+    /// Bytes that were moved in a second.
     pub bytes: f64,
     /// How long the calls took.
     pub took: Percentiles,

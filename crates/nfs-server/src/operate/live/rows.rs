@@ -11,18 +11,18 @@ use super::moment::{Flow, Sums};
 use crate::operate::control::IoState;
 use crate::operate::metrics::OTHERS;
 
-/// What an export did.
+/// What an export did in an interval.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ExportRow {
     /// The path that clients mount; empty for calls that are about no export.
     pub export: String,
     /// How READs are to travel, in the words of the configuration; empty where that is not known.
     pub reads: String,
-    /// The same for WRITEs.
+    /// How WRITEs are to travel, likewise.
     pub writes: String,
     /// How long all calls took.
     pub took: Percentiles,
-    /// What it did.
+    /// What was done on the export.
     #[serde(flatten)]
     pub flow: Flow,
 }
@@ -32,28 +32,28 @@ pub struct ExportRow {
 pub struct CallRow {
     /// The version of NFS, `3` or `4`; empty where the row is of both.
     pub version: String,
-    /// The procedure or operation.
+    /// The procedure or operation, by its name in the RFC.
     pub procedure: String,
     /// The export; empty where the row is of all.
     pub export: String,
     /// The mode; empty where the row is of all, or there is none.
     pub mode: String,
-    /// Calls a second.
+    /// Calls that were answered in a second.
     pub operations: f64,
     /// Calls a second that were answered with an error.
     pub errors: f64,
-    /// Bytes a second.
+    /// Bytes that were moved in a second.
     pub bytes: f64,
-    /// How long they took.
+    /// How long these calls took.
     pub took: Percentiles,
 }
 
-/// What a client had.
+/// What a client had in an interval.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClientRow {
     /// Its address; `others` are those that there was no room for.
     pub client: String,
-    /// Calls a second.
+    /// Calls that were answered in a second.
     pub operations: f64,
     /// Bytes sent to it a second, all of each reply.
     pub sent_bytes: f64,

@@ -26,10 +26,10 @@ pub struct Web {
     watch: Mutex<Watch>,
 }
 
-/// Which moments are told.
+/// Which of the moments that are kept are told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// All that are kept.
+    /// All moments that are kept.
     All,
     /// The last few, for a page that has those before them.
     Latest,

@@ -50,7 +50,7 @@ pub struct Sample {
 pub enum Value {
     /// Of a counter or a gauge.
     Number(Number),
-    /// Of a histogram.
+    /// What a histogram counted, class by class.
     Histogram(Histogram),
 }
 
@@ -60,7 +60,7 @@ pub enum Value {
 pub enum Number {
     /// A count or a number of bytes.
     Whole(u64),
-    /// A number of seconds.
+    /// A number of seconds, with its fractions.
     Real(f64),
 }
 
@@ -87,7 +87,7 @@ impl From<f64> for Number {
     }
 }
 
-/// How long things took.
+/// How long things took, class by class.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct Histogram {
     /// For each bound, in seconds, how many took that long or less; bounds and numbers only rise.
@@ -168,7 +168,7 @@ impl Builder {
         }
     }
 
-    /// The snapshot, dated now.
+    /// The snapshot of all that was added, dated now.
     #[must_use]
     pub fn build(mut self) -> Snapshot {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);

@@ -14,7 +14,7 @@ pub enum Kind {
     Histogram,
 }
 
-/// One metric.
+/// What there is to know of one metric but its values.
 #[derive(Debug)]
 pub struct Definition {
     /// The name, by the conventions of Prometheus.
