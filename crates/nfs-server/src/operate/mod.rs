@@ -6,6 +6,8 @@ pub(crate) mod blocks;
 pub(crate) mod call_counters;
 pub(crate) mod calls;
 pub mod control;
+#[cfg(test)]
+mod cost;
 pub(crate) mod counters;
 pub mod http;
 pub(crate) mod io_counters;
