@@ -30,6 +30,14 @@ impl ClientKey {
 }
 
 impl ClientKey {
+    /// A user of this machine, whatever addresses of it are used; what numbers there are is the caller's affair.
+    #[must_use]
+    pub const fn of_local(user: u64) -> Self {
+        /// The first bits of multicast addresses, which nobody calls from.
+        const NOBODYS: u64 = 0xff << 56;
+        Self(NOBODYS | (user & (!NOBODYS >> 1)))
+    }
+
     /// The number that stands for it: no other client's, and not the largest one.
     pub(crate) const fn number(self) -> u64 {
         self.0

@@ -447,7 +447,7 @@ async fn wait_for(client: &mut Called, name: &str) {
 fn who_waits_in_very_many_files_leaves_others_to_be_looked_at() {
     /// What one host has of the files that are looked at, where it is alone.
     const SHARE: usize = 128;
-    let served = serve();
+    let served = serve_each_address();
     let greedy = Local::lock(&served, (0..300).map(|n| format!("greedy {n}")));
     let others = Local::lock(&served, (0..3).map(|n| format!("other {n}")));
     block_on(async {
@@ -477,6 +477,39 @@ fn who_waits_in_very_many_files_leaves_others_to_be_looked_at() {
         }
         assert_eq!(waiter.status(vec![]).await, Nfsstat4::Ok);
         assert!(waiter.was_not_called());
+    });
+}
+
+#[test]
+fn a_local_user_with_many_addresses_has_one_share_of_what_is_looked_at() {
+    const SHARE: usize = 128;
+    let served = serve();
+    let names = |from: usize, count: usize| (from..from + count).map(|n| format!("file {n}"));
+    let first = Local::lock(&served, names(0, SHARE - 1));
+    let last = Local::lock(&served, names(SHARE - 1, 1));
+    let second = Local::lock(&served, names(SHARE, 20));
+    block_on(async {
+        let host = |n| Ipv4Addr::new(127, 0, 0, n);
+        let mut one = Called::at(host(2), &served, b"one").await;
+        let mut more = Called::at(host(3), &served, b"more").await;
+        for name in names(0, SHARE) {
+            wait_for(&mut one, &name).await;
+        }
+        for name in names(SHARE, 20) {
+            wait_for(&mut more, &name).await;
+        }
+        first.unlock();
+        second.unlock();
+        for _ in 1..SHARE {
+            let call = one.next_call().await;
+            one.carry_out(&call).await;
+        }
+        // The server looks at all of them between this and the last notice.
+        last.unlock();
+        let call = one.next_call().await;
+        one.carry_out(&call).await;
+        assert_eq!(more.status(vec![]).await, Nfsstat4::Ok);
+        assert!(more.was_not_called());
     });
 }
 

@@ -365,3 +365,35 @@ impl<P> Directory<P> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_begin_anew_without_those_in_use() {
+        crate::sync::alone(|| {
+            let totals = Arc::new(Totals::new(crate::Bounds::DEFAULT));
+            let mut directory: Directory<()> = Directory::new(Epoch(7), totals);
+            let from = Origin {
+                host: Host(1),
+                address: [192, 0, 2, 1].into(),
+                minor: 1,
+            };
+            let principal = Principal::new(b"sys:0").unwrap();
+            let add = |directory: &mut Directory<()>, name: &str| {
+                let owner = OwnerBytes::new(name.as_bytes()).unwrap();
+                let who = (&principal, from);
+                directory.add_candidate(&owner, Verifier([1; 8]), who, Millis(0))
+            };
+            let index = |id: ClientId| id.index;
+            assert_eq!(index(add(&mut directory, "one")), 1);
+            assert_eq!(index(add(&mut directory, "two")), 2);
+            directory.remove(2);
+            directory.next_index = limits::CLIENT_INDEX_MAX;
+            assert_eq!(index(add(&mut directory, "last")), limits::CLIENT_INDEX_MAX);
+            // 1 is in use, 2 was given back.
+            assert_eq!(index(add(&mut directory, "again")), 2);
+        });
+    }
+}

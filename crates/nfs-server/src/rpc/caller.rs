@@ -3,7 +3,8 @@
 use std::net::IpAddr;
 use std::time::Instant;
 
-use nfs_io::{Client, Lane, LocalUid, Queue};
+use nfs_io::turns::ClientKey;
+use nfs_io::{Client, Lane, LocalUid, Queue, Sharer};
 
 use crate::exports::NfsVersion;
 use crate::network::Network;
@@ -79,6 +80,21 @@ impl Caller {
         }
     }
 
+    /// The same for [`Shares`](nfs_io::Shares), with the weight that the caller has. Most of what is shared is counted for
+    /// addresses, by whose connections it is taken; this is for what outlives these.
+    pub(crate) fn host_sharer(&self, weight: u32) -> Sharer {
+        /// Beside numbers of users, of 32 bits.
+        const ROOT: u64 = 1 << 32;
+        const UNTOLD: u64 = 1 << 33;
+        let key = match self.standing {
+            Standing::Distant => ClientKey::of(self.addr),
+            Standing::Root => ClientKey::of_local(ROOT),
+            Standing::User(uid) => ClientKey::of_local(uid.0.into()),
+            Standing::Untold | Standing::Barred => ClientKey::of_local(UNTOLD),
+        };
+        Sharer { key, weight }
+    }
+
     /// What trace events of this call are about, where it names the file with these bytes of a handle.
     pub(crate) const fn about<'a>(&'a self, file: &'a [u8]) -> About<'a> {
         About {
@@ -97,7 +113,8 @@ mod tests {
         let host = |addr: &str, standing| {
             let client = ClientId::of_number(1);
             let from = (addr.parse().unwrap(), 1000);
-            Caller::of_connection(from, standing, client, Instant::now()).host()
+            let caller = Caller::of_connection(from, standing, client, Instant::now());
+            (caller.host(), caller.host_sharer(1).key)
         };
         let distant = |addr| host(addr, Standing::Distant);
         assert_eq!(distant("10.0.0.1"), distant("::ffff:10.0.0.1"));
@@ -115,7 +132,11 @@ mod tests {
             host("127.0.0.1", Standing::Untold),
         ];
         for (at, one) in all.iter().enumerate() {
-            assert!(!all[..at].contains(one), "{at}");
+            let before = &all[..at];
+            assert!(
+                before.iter().all(|it| it.0 != one.0 && it.1 != one.1),
+                "{at}"
+            );
         }
     }
 }

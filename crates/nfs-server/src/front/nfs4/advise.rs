@@ -45,7 +45,8 @@ pub(super) async fn io_advise(
             if let Some((kind, hint)) = weightiest(&args.hints, &OF_RANGE) {
                 let shares = &compound.cx.vfs().advice_shares;
                 let pin = open.pin();
-                let is_kept = pin.advise_range(shares, target.sharer(), range.clone(), hint);
+                let host = compound.host_sharer(target);
+                let is_kept = pin.advise_range(shares, host, range.clone(), hint);
                 if is_kept && is_judged() {
                     hints.insert(kind as u32);
                 }

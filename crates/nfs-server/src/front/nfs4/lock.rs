@@ -74,7 +74,7 @@ pub(super) async fn lock(
             let is_refused = matches!(not_granted, Ok(HostSays::Refused(_)));
             let others = if is_refused && asked.wait {
                 let others = reservation.give_up_for_now(states.now());
-                states.watch_host(&target.object, target.sharer());
+                states.watch_host(&target.object, compound.host_sharer(&target));
                 others
             } else {
                 reservation.give_up(states.now())

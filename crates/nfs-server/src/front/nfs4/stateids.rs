@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use nfs_io::Sharer;
 use nfs_state::{
     Bits, FileState, IoRight, OpenArgs, OpenState, OwnerBytes, Principal, Read, Refused, Sequenced,
     Share, StateId, StateRef, Why, Write,
@@ -65,7 +66,12 @@ impl Compound<'_> {
             .await
     }
 
-    /// The same for a call that begins at this place of the file.
+    /// Whose share of what is kept for the caller's host something of this object takes.
+    pub(super) fn host_sharer(&self, target: &Target) -> Sharer {
+        self.cx.caller.host_sharer(target.actor.weight())
+    }
+
+    /// The target of a call that begins at this place of the file.
     ///
     /// # Errors
     /// As [`Compound::io_target`].
