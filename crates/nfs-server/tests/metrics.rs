@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use nfs_io::Mode;
 use nfs_server::limits;
-use nfs_server::metrics::{self, Kind, Snapshot, TABLE, Value};
+use nfs_server::metrics::{self, Definition, Kind, Snapshot, TABLE, Value};
 use nfs_server::operate::control::{Asker, VerifierOrder};
 use nfs_server::operate::live::{Watch, client_rows, export_rows};
 use nfs_wire::nfs3::{Nfsstat3, StableHow};
@@ -71,20 +71,60 @@ fn the_dashboard_and_the_alerts_ask_for_metrics_that_there_are() {
             assert!(metrics_in(query).count() > 0, "{query}");
         }
     }
-    let is_metric = |word: &str| {
-        TABLE.iter().any(|definition| match definition.kind {
-            Kind::Counter | Kind::Gauge => definition.name == word,
-            Kind::Histogram => word
-                .strip_prefix(definition.name)
-                .is_some_and(|suffix| ["_bucket", "_sum", "_count"].contains(&suffix)),
-        })
-    };
     for text in [dashboard, alerts] {
         assert!(metrics_in(text).count() > 10);
         for word in metrics_in(text) {
-            assert!(is_metric(word), "{word} is no metric");
+            assert!(metric(word).is_some(), "{word} is no metric");
         }
     }
+    let of_panels = panels
+        .iter()
+        .flat_map(|panel| panel["targets"].as_array().unwrap());
+    let of_panels = of_panels.map(|target| target["expr"].as_str().unwrap());
+    let of_alerts = alerts.lines().filter_map(|line| line.split_once("expr: "));
+    let queries = of_panels.chain(of_alerts.map(|(_, query)| query));
+    for query in queries {
+        let metrics: Vec<_> = metrics_in(query).filter_map(metric).collect();
+        for label in labels_in(query) {
+            let has = |metric: &&Definition| metric.labels.contains(&label);
+            let of_prometheus = ["le", "instance", "job"].contains(&label);
+            let is_label = of_prometheus || metrics.iter().all(has);
+            // `up` is Prometheus's own.
+            assert!(is_label || metrics.is_empty(), "{label} in {query}");
+        }
+    }
+}
+
+/// The metric that a word of a query names.
+fn metric(word: &str) -> Option<&'static Definition> {
+    let mut of_table = TABLE.iter().copied();
+    of_table.find(|definition| match definition.kind {
+        Kind::Counter | Kind::Gauge => definition.name == word,
+        Kind::Histogram => word
+            .strip_prefix(definition.name)
+            .is_some_and(|suffix| ["_bucket", "_sum", "_count"].contains(&suffix)),
+    })
+}
+
+/// The labels that a query chooses by, in braces, and those that it groups by.
+fn labels_in(query: &str) -> Vec<&str> {
+    let mut labels = Vec::new();
+    for (begin, end) in [('{', '}'), ('(', ')')] {
+        for (at, _) in query.match_indices(begin) {
+            if begin == '(' && !query[..at].ends_with("by ") {
+                continue;
+            }
+            let within = &query[at + 1..];
+            let within = &within[..within.find(end).unwrap()];
+            // No value here has a comma in it.
+            let parts = within.split(',').map(|part| {
+                let name = part.split(['=', '!']).next().unwrap_or_default();
+                name.trim()
+            });
+            labels.extend(parts);
+        }
+    }
+    labels
 }
 
 /// Counters of `ctl status` that the metrics tell in more detail, by the metric.
