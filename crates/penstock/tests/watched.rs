@@ -374,3 +374,55 @@ fn the_group_may_look_and_others_may_not() {
         .unwrap();
     assert!(!listed.status.success(), "{}", text(&listed.stdout));
 }
+
+#[test]
+fn the_open_file_cache_is_listed_and_a_file_dropped_from_it() {
+    let server = Server::start(&[]);
+    let file = server.scratch.path().join("data/f");
+    fs::write(&file, [7; 5000]).unwrap();
+    let url = format!("nfs://{}/f", server.nfs);
+    let read = penstock().args(["cat", &url]).output().unwrap();
+    assert_eq!(read.stdout.len(), 5000, "{}", text(&read.stderr));
+    let row = |listed: &str| {
+        let row = listed.lines().find(|line| line.ends_with("  /f"));
+        row.map(|row| {
+            row.split_whitespace()
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        })
+    };
+    let listed = server.ctl(&["cache", "list"]);
+    let shown = row(&listed).unwrap_or_else(|| panic!("{listed}"));
+    assert_eq!(shown[..3], ["file", "read", "0"], "{listed}");
+    let part = server.ctl(&["cache", "list", "--export", "/", "--limit", "1"]);
+    assert!(part.contains("1 of 2 rows; go on with --skip 1"), "{part}");
+    let listed: serde_json::Value =
+        serde_json::from_str(&server.ctl(&["cache", "list", "--json"])).unwrap();
+    assert_eq!(listed["total"], 2);
+    let dropped = server.ctl(&["cache", "drop", file.to_str().unwrap(), "--pages"]);
+    assert!(
+        dropped.contains("has left the open-file cache"),
+        "{dropped}"
+    );
+    assert!(dropped.contains("the page cache"), "{dropped}");
+    assert_eq!(row(&server.ctl(&["cache", "list"])), None);
+    let refused = |arguments: &[&str]| {
+        let mut command = penstock();
+        command.arg("ctl").arg("--state-dir").arg(server.state());
+        let output = command.args(arguments).output().unwrap();
+        (output.status.code(), text(&output.stderr))
+    };
+    let (code, why) = refused(&["cache", "drop", "/f"]);
+    assert!(
+        code == Some(1) && why.contains("is not in the open-file cache"),
+        "{why}"
+    );
+    for wrong in [
+        &["cache"][..],
+        &["cache", "drop"],
+        &["cache", "drop", "/f", "--handle", "00"],
+    ] {
+        let (code, why) = refused(wrong);
+        assert_eq!(code, Some(2), "{wrong:?}: {why}");
+    }
+}
