@@ -6,6 +6,8 @@
 
 /// Largest configuration file, in bytes. A larger one is refused before it is read.
 pub const CONFIG_BYTES_MAX: u64 = 1 << 20;
+/// How deep blocks lie in each other in another server's configuration that is imported; what is deeper is not understood.
+pub const IMPORT_DEPTH_MAX: usize = 8;
 /// Most `[[export]]` sections in one configuration.
 pub const EXPORTS_MAX: usize = 1024;
 /// Most client rules of one export. They are tried in order, so this bounds the work of a MOUNT.

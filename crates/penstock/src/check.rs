@@ -1,6 +1,8 @@
 //! `penstock check`: is this configuration file good?
 
+mod admitted;
 mod client;
+mod import;
 
 use std::io::Write as _;
 use std::net::IpAddr;
@@ -16,7 +18,7 @@ use crate::{ctl, exit};
 
 /// Check a configuration file and name every mistake in it, with its line and its cure
 ///
-/// Nothing is served. With --as it says what a client would get: which export, by which rule of which line,
+/// Nothing is served. Who may mount what is told for each export. With --as it says what a client would get: which export, by which rule of which line,
 /// rw or ro, squash, port and I/O modes, or why not. Exit status: 0 if a server would start with it and, with
 /// --as, would let the client in; 1 if it would not let it in; 2 if it would not start.
 #[derive(clap::Args, Debug)]
@@ -24,8 +26,12 @@ pub(crate) struct Args {
     /// The file
     file: PathBuf,
     /// Say what the client at this address would get of each export
-    #[arg(long = "as", value_name = "ADDR")]
+    #[arg(long = "as", value_name = "ADDR", conflicts_with = "import")]
     client: Option<IpAddr>,
+    /// The file is another server's, exports(5) of the Linux kernel's or ganesha.conf: print a configuration file of
+    /// this server that lets the same clients do the same, or less; and on standard error what does not carry over
+    #[arg(long)]
+    import: bool,
     /// With --as: what it would get if it mounted this path, as clients write it
     #[arg(long, value_name = "PATH", requires = "client")]
     path: Option<String>,
@@ -37,6 +43,9 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        if self.import {
+            return self.import();
+        }
         let checked = Config::load(&self.file).and_then(|config| {
             ExportTable::new(&config)?;
             Ok(config)
@@ -63,6 +72,9 @@ impl Args {
         )?;
         for export in &config.exports {
             writeln!(out, "  {} is {}", export.pseudo, export.path.display())?;
+            for line in admitted::lines(export) {
+                writeln!(out, "    {line}")?;
+            }
             for line in ctl::io::lines(&IoView::of(&export.io)) {
                 writeln!(out, "    {line}")?;
             }
@@ -102,7 +114,8 @@ impl Args {
             .iter()
             .map(|export| {
                 let io = IoView::of(&export.io);
-                json!({ "pseudo": export.pseudo, "path": export.path, "io": io })
+                let clients: Vec<_> = export.clients.iter().map(admitted::json).collect();
+                json!({ "pseudo": export.pseudo, "path": export.path, "clients": clients, "io": io })
             })
             .collect();
         let report = json!({

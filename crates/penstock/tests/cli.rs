@@ -196,6 +196,62 @@ pseudo = "/here"
 }
 
 #[test]
+fn check_says_who_may_mount() {
+    let scratch = tempfile::tempdir().unwrap();
+    let file = scratch.path().join("penstock.toml");
+    let config = "[[export]]\npath = \"/usr\"\npseudo = \"/\"\nclients = [\"10.0.0.0/8\", \"fd00::/8\"]\n\
+                  access = \"ro\"\n[[export.client]]\nnet = \"10.0.0.7\"\nsquash = \"none\"\naccess = \"rw\"\n\
+                  privileged_port = true\n";
+    std::fs::write(&file, config).unwrap();
+    let file = file.to_str().unwrap();
+    let told = text(&run(&["check", file]).stdout).to_owned();
+    assert!(
+        told.contains("10.0.0.7/32: rw, no squash, from ports below 1024"),
+        "{told}"
+    );
+    let others = "10.0.0.0/8, fd00::/8: ro, root squashed to 65534:65534";
+    assert!(told.contains(others), "{told}");
+
+    let told = run(&["check", "--json", file]);
+    let told: serde_json::Value = serde_json::from_slice(&told.stdout).unwrap();
+    let clients = told["exports"][0]["clients"].as_array().unwrap();
+    let nets: Vec<&str> = clients
+        .iter()
+        .map(|client| client["net"].as_str().unwrap())
+        .collect();
+    assert_eq!(nets, ["10.0.0.7/32", "10.0.0.0/8", "fd00::/8"]);
+    assert_eq!(clients[0]["squash"], "none");
+    assert_eq!(clients[1]["access"], "ro");
+}
+
+#[test]
+fn check_makes_a_configuration_of_another_servers() {
+    let scratch = tempfile::tempdir().unwrap();
+    let exports = scratch.path().join("exports");
+    std::fs::write(&exports, "/usr 10.0.0.0/8(rw) host.example.org(rw)\n").unwrap();
+    let exports = exports.to_str().unwrap();
+    let output = run(&["check", "--import", exports]);
+    assert_eq!(output.status.code(), Some(0));
+    let left = text(&output.stderr);
+    assert!(
+        left.contains(":1: client host.example.org: names of hosts are not looked up"),
+        "{left}"
+    );
+    let ours = scratch.path().join("penstock.toml");
+    std::fs::write(&ours, &output.stdout).unwrap();
+    let told = run(&["check", ours.to_str().unwrap()]);
+    assert_eq!(told.status.code(), Some(0));
+    let admitted = "10.0.0.0/8: rw, root squashed to 65534:65534, from ports below 1024";
+    assert!(text(&told.stdout).contains(admitted));
+
+    let output = run(&["check", "--import", "--json", exports]);
+    let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(told["left"][0]["line"], 1);
+    let missing = run(&["check", "--import", "/nonexistent"]);
+    assert_eq!(missing.status.code(), Some(1));
+}
+
+#[test]
 fn check_shows_how_bytes_will_travel_and_rules_that_never_match() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("p.toml");

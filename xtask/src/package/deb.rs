@@ -38,6 +38,10 @@ pub(super) fn make(
         &layout.at("bin/penstock"),
         &symbols_place(&symbols, program)?,
     )?;
+    // mount(8) looks for `mount -t fuse.penstock` here.
+    let helper = own.join("usr/sbin/mount.fuse.penstock");
+    std::fs::create_dir_all(own.join("usr/sbin"))?;
+    std::os::unix::fs::symlink("../bin/penstock", helper)?;
     let copyright = std::fs::read(root.join("packaging/debian/copyright"))?;
     for (tree, name) in [(&own, "penstock"), (&symbols, "penstock-dbgsym")] {
         let place = tree.join("usr/share/doc").join(name).join("copyright");

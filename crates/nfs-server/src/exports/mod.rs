@@ -2,9 +2,10 @@
 //! from it, the I/O policy of each export, and the exchange of all three while the server runs.
 //!
 //! Each module uses only those before it: `values`, `versions`, `policy`, `config`, `pseudo`,
-//! `table`, `reload`.
+//! `table`, `reload`; `import` reads what other servers are configured with.
 
 pub mod config;
+pub mod import;
 pub mod policy;
 mod pseudo;
 pub mod reload;

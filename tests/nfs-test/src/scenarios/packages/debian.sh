@@ -41,6 +41,9 @@ cmp /tmp/mounted/files/penstock/README.md /usr/share/doc/penstock/README.md
 echo 'written through the mount' > /tmp/mounted/files/kept
 umount /tmp/mounted
 wait $!
+mount -t fuse.penstock -o _netdev nfs://127.0.0.1/ /tmp/mounted
+cmp /tmp/mounted/files/penstock/README.md /usr/share/doc/penstock/README.md
+umount /tmp/mounted
 penstock rm -r nfs://127.0.0.1/files/penstock
 
 # An upgrade leaves the state and the configuration.
