@@ -599,13 +599,7 @@ fn anybody_can_mount_for_themselves() {
     let server = Server::new();
     server.open_to_all();
     fs::set_permissions(server.data(), Permissions::from_mode(0o777)).unwrap();
-    let program = server.scratch().join("penstock");
-    // By a process of its own: a child that another test forks meanwhile would keep the copy open for
-    // writing, and the kernel runs no such file (ETXTBSY).
-    let copied = Command::new("install")
-        .args([env!("CARGO_BIN_EXE_penstock").as_ref(), program.as_path()])
-        .status();
-    assert!(copied.unwrap().success());
+    let program = server.program_for_all();
     let point = server.point();
     std::os::unix::fs::chown(&point, Some(65534), Some(65534)).unwrap();
     let mut command = Command::new("setpriv");

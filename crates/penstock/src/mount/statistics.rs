@@ -5,21 +5,10 @@ use std::path::Path;
 
 use nfs_client::{Client, NfsUrl};
 use nfs_fuse::FS_TYPE;
-use tokio::task::AbortHandle;
 
 use crate::statistics;
 use crate::statistics::figures::{About, Mounted};
-use crate::statistics::socket::{MountSocket, name, own_directory};
-
-/// Tells until it is dropped.
-#[derive(Debug)]
-pub(super) struct Telling(AbortHandle);
-
-impl Drop for Telling {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
+use crate::statistics::socket::{MountSocket, Telling, name, own_directory};
 
 /// Tells what `client` does, over the socket of the mount on `point`; `None` where a user has no place for such
 /// sockets.
@@ -57,6 +46,5 @@ pub(super) fn tell(
         // All of it are numbers and texts.
         serde_json::to_vec(&statistics::of(&client, about.clone())).unwrap_or_default()
     };
-    let telling = tokio::spawn(socket.serve(told)).abort_handle();
-    Ok(Some(Telling(telling)))
+    Ok(Some(socket.serve(told)))
 }

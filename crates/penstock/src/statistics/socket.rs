@@ -16,6 +16,7 @@ use rustix::process::geteuid;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
+use tokio::task::AbortHandle;
 
 use super::figures::{Figures, VERSION};
 use crate::limits::{STATISTICS_BYTES_MAX, STATISTICS_READERS_MAX, STATISTICS_TIME_MAX};
@@ -61,13 +62,28 @@ pub(crate) fn name((major, minor): (u32, u32)) -> String {
     format!("mount-{major}:{minor}.sock")
 }
 
-/// The bound socket of a mount. Its file goes with it, unless another one has taken its place.
+/// The bound socket of a mount.
 #[derive(Debug)]
 pub(crate) struct MountSocket {
     listener: UnixListener,
+    file: SocketFile,
+}
+
+/// A socket that is served. Nobody is told any more when it is dropped, and its file is gone then.
+#[derive(Debug)]
+pub(crate) struct Telling {
+    // Removed before the listener goes: its number may be another file's after that.
+    _file: SocketFile,
+    _listener: Arc<UnixListener>,
+    task: AbortHandle,
+}
+
+/// The file of a socket. It goes with this, unless another one has taken its place.
+#[derive(Debug)]
+struct SocketFile {
     path: PathBuf,
-    /// Device and number of the file.
-    file: (u64, u64),
+    /// Device and number.
+    identity: (u64, u64),
 }
 
 impl MountSocket {
@@ -88,46 +104,59 @@ impl MountSocket {
             remove_if_there(&fresh)?;
             let listener = UnixListener::bind(&fresh)?;
             std::fs::set_permissions(&fresh, Permissions::from_mode(0o600))?;
-            let file = identity(&fresh)?;
+            let identity = identity(&fresh)?;
             std::fs::rename(&fresh, &path)?;
-            Ok(Self {
-                listener,
-                path,
-                file,
-            })
+            let file = SocketFile { path, identity };
+            Ok(Self { listener, file })
         };
         bound().map_err(about)
     }
 
-    /// Tells everybody who connects and may know, as long as it is not dropped.
-    pub(crate) async fn serve(self, tell: impl Fn() -> Vec<u8> + Send + Sync + 'static) {
-        let (tell, slots) = (
-            Arc::new(tell),
-            Arc::new(Semaphore::new(STATISTICS_READERS_MAX)),
-        );
-        while let Ok(slot) = Arc::clone(&slots).acquire_owned().await {
-            match self.listener.accept().await {
-                Ok((stream, _)) => {
-                    let tell = Arc::clone(&tell);
-                    tokio::spawn(async move {
-                        // Who reads too slowly, or not at all, has what was sent by then.
-                        let _late =
-                            tokio::time::timeout(STATISTICS_TIME_MAX, answer(stream, &*tell)).await;
-                        drop(slot);
-                    });
-                }
-                // Out of descriptors, for the most part: to try again at once would spin.
-                Err(_) => tokio::time::sleep(Duration::from_secs(1)).await,
-            }
+    /// Tells everybody who connects and may know, as long as the result is not dropped.
+    pub(crate) fn serve(self, tell: impl Fn() -> Vec<u8> + Send + Sync + 'static) -> Telling {
+        let listener = Arc::new(self.listener);
+        let served = serve(Arc::clone(&listener), tell);
+        Telling {
+            _file: self.file,
+            _listener: listener,
+            task: tokio::spawn(served).abort_handle(),
         }
     }
 }
 
-impl Drop for MountSocket {
+impl Drop for Telling {
     fn drop(&mut self) {
-        if identity(&self.path).is_ok_and(|file| file == self.file) {
+        self.task.abort();
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        if identity(&self.path).is_ok_and(|identity| identity == self.identity) {
             // Gone already, or left to whoever uses the name next.
             let _replaced_later = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+async fn serve(listener: Arc<UnixListener>, tell: impl Fn() -> Vec<u8> + Send + Sync + 'static) {
+    let (tell, slots) = (
+        Arc::new(tell),
+        Arc::new(Semaphore::new(STATISTICS_READERS_MAX)),
+    );
+    while let Ok(slot) = Arc::clone(&slots).acquire_owned().await {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let tell = Arc::clone(&tell);
+                tokio::spawn(async move {
+                    // Who reads too slowly, or not at all, has what was sent by then.
+                    let _late =
+                        tokio::time::timeout(STATISTICS_TIME_MAX, answer(stream, &*tell)).await;
+                    drop(slot);
+                });
+            }
+            // Out of descriptors, for the most part: to try again at once would spin.
+            Err(_) => tokio::time::sleep(Duration::from_secs(1)).await,
         }
     }
 }

@@ -160,6 +160,18 @@ impl Server {
         std::fs::set_permissions(self.scratch.path(), all).unwrap();
     }
 
+    /// A copy of the program that every user may run: the one under test may lie where only root comes.
+    pub(crate) fn program_for_all(&self) -> PathBuf {
+        let program = self.scratch().join("penstock");
+        // By a process of its own: a child that another test forks meanwhile would keep the copy open for
+        // writing, and the kernel runs no such file (ETXTBSY).
+        let copied = Command::new("install")
+            .args([env!("CARGO_BIN_EXE_penstock").as_ref(), program.as_path()])
+            .status();
+        assert!(copied.unwrap().success());
+        program
+    }
+
     pub(crate) fn scratch(&self) -> &Path {
         self.scratch.path()
     }
