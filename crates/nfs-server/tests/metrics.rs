@@ -351,6 +351,39 @@ fn the_page_cache_of_open_files_is_told_by_export() {
 }
 
 #[test]
+fn a_file_that_nobody_uses_is_opened_once_for_the_page_cache() {
+    use rustix::fs::inotify::{self, ReadFlags, WatchFlags};
+    let served = Served::start();
+    let directory = std::fs::File::open(served.path()).unwrap();
+    if let Err(error) = nfs_io::fs::cachestat(directory.as_fd(), 0, 0) {
+        skip!("cachestat needs Linux 6.5: {error}");
+    }
+    let watch = inotify::init(inotify::CreateFlags::NONBLOCK).unwrap();
+    let got = block_on(async {
+        let client = served.client().await;
+        let root = served.root(&client).await;
+        let file = create(&client, &root, b"f").await;
+        let data = Bytes::from(vec![7; 4096]);
+        ok(client.write(&file, 0, StableHow::FileSync, data).await);
+        // The ends as well: events that are alike and follow each other are told as one.
+        let flags = WatchFlags::OPEN | WatchFlags::CLOSE_NOWRITE;
+        inotify::add_watch(&watch, served.path().join("f"), flags).unwrap();
+        let got = figures_when(&served, |got| got.sum(&metrics::PAGE_CACHE, &[]) > 0.0);
+        // The looks at the page cache are as often as the sweeps.
+        let sweeps = |got: &Snapshot| got.sum(&metrics::FILE_CACHE_SWEEPS, &[]);
+        figures_when(&served, |now| sweeps(now) >= sweeps(&got) + 4.0)
+    });
+    assert_eq!(got.sum(&metrics::PAGE_CACHE, &[]), 4096.0);
+    let mut space = [std::mem::MaybeUninit::uninit(); 4096];
+    let mut events = inotify::Reader::new(&watch, &mut space);
+    let mut opened = 0;
+    while let Ok(event) = events.next() {
+        opened += usize::from(event.events().contains(ReadFlags::OPEN));
+    }
+    assert_eq!(opened, 1);
+}
+
+#[test]
 fn the_engines_the_buffers_and_the_kept_replies_are_told_exactly() {
     let served = Served::with(|config| {
         let export = &mut config.exports[0];

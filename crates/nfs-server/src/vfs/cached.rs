@@ -146,6 +146,8 @@ impl Vfs {
             object.cleaning.store(false, Ordering::Relaxed);
         }
         let closed = object.io.close_spare() + object.take_writing().len();
+        // What it stays with is looked at anew.
+        *object.io.in_page_cache.lock() = None;
         let (client_opens, must_stay) = (object.opens(), object.io.must_stay());
         let left = self.files.take_out(object);
         Dropped {

@@ -12,6 +12,7 @@ use super::ahead::FileAhead;
 use super::closing::Writing;
 use super::gate::{Gate, Gates};
 use super::io::{FileAuto, InOrder, Refusals, Reserve, Rounds};
+use super::page_cache::SeenInPageCache;
 use super::stable::Unstable;
 use super::{Error, FileKind, Object, Result};
 use crate::exports::policy::Io;
@@ -45,6 +46,8 @@ pub(super) struct FileIo {
     /// WRITEs that wait for those before them.
     pub(crate) in_order: InOrder,
     pub(super) unstable: Mutex<Unstable>,
+    /// What the page cache held of it when that was looked at last.
+    pub(super) in_page_cache: Mutex<Option<SeenInPageCache>>,
 }
 
 /// An open descriptor and its place in the budget.

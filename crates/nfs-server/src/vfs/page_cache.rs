@@ -4,7 +4,8 @@
 //! whole cache, part by part, one part each second, and what is told is the sum that the last whole round found. A part
 //! ends when it took [`limits::PAGE_CACHE_LOOK_MILLISECONDS_MAX`] or looked at
 //! [`limits::PAGE_CACHE_FILES_PER_LOOK_MAX`] files, and a large file is looked at in pieces of
-//! [`limits::PAGE_CACHE_PIECE_BYTES`], since cachestat(2) takes time by the folios that it meets.
+//! [`limits::PAGE_CACHE_PIECE_BYTES`], since cachestat(2) takes time by the folios that it meets. A file that is not open for
+//! reading is opened for it, and not again before a client has come to it.
 
 use std::collections::HashMap;
 use std::os::fd::AsFd as _;
@@ -77,7 +78,16 @@ struct Round {
     is_last: bool,
     /// Where in the next object the look goes on.
     offset: u64,
+    /// What the pieces of it before there hold.
+    so_far: Option<SeenInPageCache>,
     bytes: HashMap<u32, u64>,
+}
+
+/// What the page cache held of a file, and how often it had been found in the open-file cache by then.
+#[derive(Clone, Copy)]
+pub(super) struct SeenInPageCache {
+    uses: u64,
+    bytes: u64,
 }
 
 /// How many objects a round takes from the cache at once.
@@ -90,7 +100,7 @@ impl Round {
             if let Some(object) = self.next.last().and_then(Weak::upgrade) {
                 return Some(object);
             }
-            self.offset = 0;
+            (self.offset, self.so_far) = (0, None);
             if self.next.pop().is_some() {
                 continue;
             }
@@ -105,19 +115,41 @@ impl Round {
 
     /// Looks at the next piece of an object. Says whether it was its last.
     fn look(&mut self, object: &Object) -> bool {
+        let (uses, _) = object.uses();
+        let seen = *object.io.in_page_cache.lock();
+        if self.offset == 0
+            && let Some(seen) = seen.filter(|seen| seen.uses == uses)
+            && object.read_fd_if_open().is_none()
+        {
+            // Nobody came to it since. It would have to be opened, which local programs can see, and leaves the
+            // open-file cache soon.
+            self.end(object, Some(seen));
+            return true;
+        }
         let piece = limits::PAGE_CACHE_PIECE_BYTES;
         let held = page_cache(object, self.offset, piece);
         if let Some(held) = held {
-            *self.bytes.entry(object.mount.export_id).or_default() += held.bytes;
+            let none = SeenInPageCache { uses, bytes: 0 };
+            self.so_far.get_or_insert(none).bytes += held.bytes;
         }
         self.offset = self.offset.saturating_add(piece);
         let goes_on = |size: u64| held.is_some() && size > self.offset;
         let is_last = !fs::statx(object.path()).is_ok_and(|stat| goes_on(stat.size));
         if is_last {
-            self.next.pop();
-            self.offset = 0;
+            let found = self.so_far.take();
+            *object.io.in_page_cache.lock() = found;
+            self.end(object, found);
         }
         is_last
+    }
+
+    /// An object was looked at whole.
+    fn end(&mut self, object: &Object, found: Option<SeenInPageCache>) {
+        if let Some(found) = found {
+            *self.bytes.entry(object.mount.export_id).or_default() += found.bytes;
+        }
+        self.next.pop();
+        (self.offset, self.so_far) = (0, None);
     }
 }
 
