@@ -66,6 +66,15 @@ const NEWER_KERNEL: &[Need] = &[
     Need::Compiler,
 ];
 
+/// What the scenarios need in which clients of two kernels hold something.
+const V4_STATE: &[Need] = &[
+    Need::Root,
+    Need::Loop,
+    Need::Uml,
+    Need::NewerKernel,
+    Need::Tun,
+];
+
 /// All scenarios, in the order in which they run.
 pub(crate) const TABLE: &[Scenario] = &[
     Scenario {
@@ -336,25 +345,32 @@ pub(crate) const TABLE: &[Scenario] = &[
     Scenario {
         name: "kernel-v4-locks",
         about: "two kernel clients and two programs of the host lock ranges of a file while the server is killed",
-        needs: &[Need::Root, Need::Loop, Need::Uml, Need::Tun],
+        needs: V4_STATE,
         run: v4_state::locks,
     },
     Scenario {
         name: "kernel-v4-blocked",
         about: "two kernel clients wait for one lock by turns: who waits is told, and asks once",
-        needs: &[Need::Root, Need::Loop, Need::Uml, Need::Tun],
+        needs: V4_STATE,
         run: v4_state::blocked,
     },
     Scenario {
         name: "kernel-v4-restart",
         about: "opens and locks of a kernel client outlive kills of the server, and an intruder gets none",
-        needs: &[Need::Root, Need::Loop, Need::Uml, Need::Tun],
+        needs: V4_STATE,
         run: v4_state::restart,
     },
     Scenario {
         name: "kernel-v4-sqlite",
         about: "two kernel clients and the host insert into one SQLite database: sound, and no row is lost",
-        needs: &[Need::Root, Need::Loop, Need::Uml, Need::Tun, Need::Sqlite],
+        needs: &[
+            Need::Root,
+            Need::Loop,
+            Need::Uml,
+            Need::NewerKernel,
+            Need::Tun,
+            Need::Sqlite,
+        ],
         run: v4_state::sqlite,
     },
     Scenario {

@@ -86,14 +86,15 @@ impl<'a> Bed<'a> {
     }
 
     /// Kills the server and starts another one; returns when nobody has to wait for the clients of the one that
-    /// was killed.
+    /// was killed: since when the new one has been there.
     ///
     /// # Errors
     /// When not all of them came back, or there was nobody to wait for.
-    fn restart(&self, server: &mut Server, clients: usize) -> Result<()> {
+    fn restart(&self, server: &mut Server, clients: usize) -> Result<Instant> {
         server.kill()?;
         let from = self.log_length()?;
         *server = self.start()?;
+        let started = Instant::now();
         let told = self.hear(
             from,
             &["may reclaim what they held", "there is no grace period"],
@@ -108,7 +109,7 @@ impl<'a> Bed<'a> {
             told.contains("all NFSv4 clients came back"),
             "clients were lost: {told}"
         );
-        Ok(())
+        Ok(started)
     }
 
     fn log(&self) -> PathBuf {
@@ -148,7 +149,7 @@ impl<'a> Bed<'a> {
         seen: impl FnMut(&str) -> Result<()>,
     ) -> Result<GuestOutcome> {
         let guest = Guest {
-            kernel: Kernel::Installed,
+            kernel: client.kernel,
             netns: &self.netns,
             port: PORT,
             mounts: &[Mount::new("nfs", EXPORT, "hard").over(client.version)],
@@ -175,19 +176,22 @@ impl<'a> Bed<'a> {
 /// A guest.
 struct Client {
     name: &'static str,
+    kernel: Kernel,
     wire: &'static Wire,
     version: &'static str,
 }
 
-/// A client of each minor version.
+/// A client of each minor version, and of each kernel that there is.
 const CLIENTS: [Client; 2] = [
     Client {
         name: "guest-1",
+        kernel: Kernel::Installed,
         wire: &Wire::FIRST,
         version: "4.1",
     },
     Client {
         name: "guest-2",
+        kernel: Kernel::Newer,
         wire: &Wire::SECOND,
         version: "4.2",
     },
