@@ -8,7 +8,7 @@ mod server;
 mod tests;
 
 use std::ffi::OsString;
-use std::io::{IsTerminal as _, Write as _};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -19,6 +19,7 @@ use nfs_io::probe::directory;
 
 use crate::exit;
 use crate::session::Common;
+use crate::show::When;
 
 /// Examine a directory that is to be served, or any NFS server, and say what is missing
 ///
@@ -77,7 +78,7 @@ fn place() -> impl clap::builder::TypedValueParser<Value = Place> {
 
 impl Args {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        let style = page::Style::new(coloured());
+        let style = page::Style::new(When::Auto.is_now());
         let mut worst = 0;
         for (index, place) in self.places.iter().enumerate() {
             if index > 0 && !self.common.json {
@@ -127,12 +128,4 @@ fn code(diagnosis: &Diagnosis) -> u8 {
         Verdict::Missing => 1,
         Verdict::Untried => exit::USAGE,
     }
-}
-
-/// Colours are for terminals, unless the environment says otherwise (no-color.org,
-/// bixense.com/clicolors).
-fn coloured() -> bool {
-    let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    let forced = set("CLICOLOR_FORCE") && std::env::var_os("CLICOLOR_FORCE") != Some("0".into());
-    !set("NO_COLOR") && (forced || std::io::stdout().is_terminal())
 }

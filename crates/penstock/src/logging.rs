@@ -1,6 +1,5 @@
 //! Logs on standard error, and their level, which changes while the server runs.
 
-use std::io::IsTerminal as _;
 use std::sync::Arc;
 
 use nfs_server::exports::config::LogLevel;
@@ -17,9 +16,7 @@ pub(crate) type SetLevel = Arc<dyn Fn(LogLevel) + Send + Sync>;
 /// Begins to log at `level`; the result changes the level later.
 pub(crate) fn start(level: LogLevel, json: bool) -> SetLevel {
     let (filter, handle) = reload::Layer::new(filter_of(level));
-    // https://no-color.org: set and not empty.
-    let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let ansi = !no_color && std::io::stderr().is_terminal();
+    let ansi = crate::show::gets_colours(&std::io::stderr());
     let layer = fmt::layer()
         .with_writer(std::io::stderr)
         .with_target(level >= LogLevel::Debug);

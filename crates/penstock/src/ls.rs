@@ -442,11 +442,11 @@ impl Output<'_> {
     fn name(&mut self, name: &[u8], attributes: Option<&Fattr3>) -> std::io::Result<()> {
         let colour = attributes.filter(|_| self.coloured).and_then(show::colour);
         if let Some(colour) = colour {
-            write!(self.to, "\x1b[{colour}m")?;
+            write!(self.to, "{colour}")?;
         }
         show::write_name(&mut self.to, name, self.escaped)?;
-        if colour.is_some() {
-            self.to.write_all(b"\x1b[0m")?;
+        if let Some(colour) = colour {
+            write!(self.to, "{colour:#}")?;
         }
         let sign = attributes.filter(|_| self.args.classify).map_or("", sign);
         self.to.write_all(sign.as_bytes())

@@ -3,8 +3,10 @@
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
 
+use anstyle::{AnsiColor, Style};
 use nfs_client::nfs3::{Fattr3, Ftype3, Nfstime3};
 use serde_json::{Map, Value, json};
+use unicode_width::UnicodeWidthStr as _;
 
 /// What the help texts of the client commands say about exit codes and names.
 pub(crate) const AFTER_HELP: &str = "\
@@ -54,18 +56,23 @@ pub(crate) fn write_name(out: &mut impl Write, name: &[u8], escaped: bool) -> io
 pub(crate) fn table<const N: usize>(out: &mut impl Write, rows: &[[String; N]]) -> io::Result<()> {
     let width = |column: usize| {
         let lengths = rows.iter().filter_map(|row| row.get(column));
-        lengths.map(|cell| cell.chars().count()).max().unwrap_or(0)
+        lengths.map(|cell| cell.width()).max().unwrap_or(0)
     };
     let widths: Vec<usize> = (0..N).map(width).collect();
     for row in rows {
         for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
             match column + 1 == N {
                 true => writeln!(out, "{cell}")?,
-                false => write!(out, "{cell:>width$}  ")?,
+                false => write!(out, "{}{cell}  ", padding(cell, *width))?,
             }
         }
     }
     Ok(())
+}
+
+/// The spaces that `text` lacks to be so many columns wide.
+pub(crate) fn padding(text: &str, columns: usize) -> String {
+    " ".repeat(columns.saturating_sub(text.width()))
 }
 
 /// Prints what was done. A command that changes things does not stop because nobody reads this.
@@ -180,28 +187,31 @@ impl When {
         match self {
             Self::Always => true,
             Self::Never => false,
-            Self::Auto => {
-                // Set to nothing is not set: https://no-color.org.
-                let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-                !refused && io::stdout().is_terminal()
-            }
+            Self::Auto => gets_colours(&io::stdout()),
         }
     }
 }
 
-/// The terminal's code for the colour of a name, as ls has them; plain files have none.
-pub(crate) fn colour(attributes: &Fattr3) -> Option<&'static str> {
-    match attributes.ftype {
-        Ftype3::Reg if attributes.mode & 0o6000 != 0 => Some("37;41"),
-        Ftype3::Reg if attributes.mode & 0o111 != 0 => Some("1;32"),
-        Ftype3::Reg => None,
-        Ftype3::Dir if attributes.mode & 0o1002 == 0o1002 => Some("30;42"),
-        Ftype3::Dir => Some("1;34"),
-        Ftype3::Lnk => Some("1;36"),
-        Ftype3::Fifo => Some("33"),
-        Ftype3::Sock => Some("1;35"),
-        Ftype3::Blk | Ftype3::Chr => Some("1;33"),
-    }
+/// Whether a stream gets colours where nobody says more: on a terminal that has them, unless NO_COLOR or CLICOLOR
+/// refuse them; anywhere with CLICOLOR_FORCE (no-color.org, bixense.com/clicolors).
+pub(crate) fn gets_colours(stream: &impl anstream::stream::RawStream) -> bool {
+    anstream::AutoStream::choice(stream) != anstream::ColorChoice::Never
+}
+
+/// The colour of a name, as ls has them; plain files have none.
+pub(crate) fn colour(attributes: &Fattr3) -> Option<Style> {
+    use AnsiColor::{Black, Blue, Cyan, Green, Magenta, Red, White, Yellow};
+    Some(match attributes.ftype {
+        Ftype3::Reg if attributes.mode & 0o6000 != 0 => White.on(Red),
+        Ftype3::Reg if attributes.mode & 0o111 != 0 => Green.on_default().bold(),
+        Ftype3::Reg => return None,
+        Ftype3::Dir if attributes.mode & 0o1002 == 0o1002 => Black.on(Green),
+        Ftype3::Dir => Blue.on_default().bold(),
+        Ftype3::Lnk => Cyan.on_default().bold(),
+        Ftype3::Fifo => Yellow.on_default(),
+        Ftype3::Sock => Magenta.on_default().bold(),
+        Ftype3::Blk | Ftype3::Chr => Yellow.on_default().bold(),
+    })
 }
 
 /// Type and permissions in ten characters, as `ls -l` writes them: `drwxr-sr-t`.
@@ -265,6 +275,16 @@ mod tests {
         assert_eq!(escape("\u{85}".as_bytes()), "\\xc2\\x85");
         let disguised = "gpj\u{202e}exe.jpg";
         assert_eq!(escape(disguised.as_bytes()), "gpj\\xe2\\x80\\xaeexe.jpg");
+    }
+
+    #[test]
+    fn columns_are_those_of_a_terminal() {
+        let rows = [["\u{fc}", "x"], ["\u{65e5}\u{672c}", "y"], ["abc", "z"]];
+        let rows = rows.map(|row| row.map(str::to_owned));
+        let mut page = Vec::new();
+        table(&mut page, &rows).unwrap();
+        let page = String::from_utf8(page).unwrap();
+        assert_eq!(page, "   \u{fc}  x\n\u{65e5}\u{672c}  y\n abc  z\n");
     }
 
     #[test]

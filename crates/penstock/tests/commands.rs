@@ -254,7 +254,7 @@ fn colours_are_for_terminals() {
     let output = |arguments: &[&str]| server.run(arguments).output();
     assert_eq!(output(&["ls", "@"]), "dir\nplain\n", "a pipe gets colours");
     let always = output(&["ls", "--color", "always", "@"]);
-    assert_eq!(always, "\x1b[1;34mdir\x1b[0m\nplain\n");
+    assert_eq!(always, "\x1b[1m\x1b[34mdir\x1b[0m\nplain\n");
     assert_eq!(output(&["ls", "--color", "never", "@"]), "dir\nplain\n");
 }
 

@@ -1,5 +1,6 @@
 //! The audit as lines for people, in columns, or as JSON.
 
+use anstyle::AnsiColor;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 
@@ -47,16 +48,19 @@ impl<W: Write> Page<W> {
         let (text, colour) = match line {
             AuditLine::Event(event) => {
                 let has_failed = event.status.as_deref() != Some(DONE);
-                (text(event), has_failed.then_some("31"))
+                (text(event), has_failed.then_some(AnsiColor::Red))
             }
             AuditLine::Lost { lost } => {
                 let text =
                     format!("{lost} calls are not told of: they came faster than they were read");
-                (text, Some("33"))
+                (text, Some(AnsiColor::Yellow))
             }
         };
         match colour.filter(|_| self.look.coloured) {
-            Some(colour) => writeln!(self.out, "\x1b[{colour}m{text}\x1b[0m"),
+            Some(colour) => {
+                let style = colour.on_default();
+                writeln!(self.out, "{style}{text}{style:#}")
+            }
             None => writeln!(self.out, "{text}"),
         }
     }

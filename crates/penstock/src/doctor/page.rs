@@ -2,10 +2,12 @@
 
 use std::io::{self, Write};
 
+use anstyle::AnsiColor::{Cyan, Green, Red, Yellow};
 use nfs_client::doctor;
 use nfs_io::finding::Finding;
 use nfs_io::probe::diagnosis::{Diagnosis, Level, Modes, Section, fs_name};
 use nfs_io::probe::directory::{DirectoryFacts, ProcessFacts};
+use textwrap::{WordSeparator, WordSplitter};
 
 /// The look of the page: whether it has colours, and which colour means what.
 #[derive(Clone, Copy, Debug)]
@@ -18,37 +20,37 @@ impl Style {
         Self { coloured }
     }
 
-    fn paint(self, code: &str, text: &str) -> String {
+    fn paint(self, style: anstyle::Style, text: &str) -> String {
         if self.coloured {
-            format!("\x1b[{code}m{text}\x1b[0m")
+            format!("{style}{text}{style:#}")
         } else {
             text.to_owned()
         }
     }
 
     fn bold(self, text: &str) -> String {
-        self.paint("1", text)
+        self.paint(anstyle::Style::new().bold(), text)
     }
 
     fn dim(self, text: &str) -> String {
-        self.paint("2", text)
+        self.paint(anstyle::Style::new().dimmed(), text)
     }
 
     fn level(self, level: Level) -> String {
         let code = match level {
-            Level::Ok => "32",
-            Level::Warn => "33",
-            Level::Missing => "1;31",
+            Level::Ok => Green.on_default(),
+            Level::Warn => Yellow.on_default(),
+            Level::Missing => Red.on_default().bold(),
         };
         self.paint(code, &format!("{:<7}", level.word()))
     }
 
     fn level_of_server(self, level: doctor::Level) -> String {
         let code = match level {
-            doctor::Level::Ok => "32",
-            doctor::Level::Note => "36",
-            doctor::Level::Warning => "33",
-            doctor::Level::Problem => "1;31",
+            doctor::Level::Ok => Green.on_default(),
+            doctor::Level::Note => Cyan.on_default(),
+            doctor::Level::Warning => Yellow.on_default(),
+            doctor::Level::Problem => Red.on_default().bold(),
         };
         self.paint(code, &format!("{:<7}", level.word()))
     }
@@ -168,29 +170,14 @@ fn print_wrapped(
     Ok(())
 }
 
-/// Lines of at most `columns` characters, broken at spaces; a longer word stays whole. At least
-/// one line.
+/// Lines of at most `columns` columns, broken at spaces; a longer word stays whole. At least one line.
 fn wrap(text: &str, columns: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    let mut used = 0;
-    for word in text.split(' ').filter(|word| !word.is_empty()) {
-        let width = word.chars().count();
-        match lines.last_mut() {
-            Some(line) if used == 0 || used + 1 + width <= columns => {
-                if used > 0 {
-                    line.push(' ');
-                    used += 1;
-                }
-                line.push_str(word);
-                used += width;
-            }
-            _ => {
-                lines.push(word.to_owned());
-                used = width;
-            }
-        }
-    }
-    lines
+    let options = textwrap::Options::new(columns)
+        .break_words(false)
+        .word_separator(WordSeparator::AsciiSpace)
+        .word_splitter(WordSplitter::NoHyphenation);
+    let lines = textwrap::wrap(text, options).into_iter();
+    lines.map(|line| line.into_owned()).collect()
 }
 
 #[cfg(test)]

@@ -164,5 +164,5 @@ fn the_page_is_as_it_was() {
     )
     .unwrap();
     let plain = String::from_utf8(coloured).unwrap();
-    assert!(plain.contains("\x1b[1;31mmissing\x1b[0m"));
+    assert!(plain.contains("\x1b[1m\x1b[31mmissing\x1b[0m"));
 }

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use nfs_client::connection::{Kind, Latencies, Operation};
 use nfs_client::{Depth, Statistics};
+use unicode_width::UnicodeWidthStr as _;
 
 use super::figures::{About, status_word};
 use crate::progress::bytes_text;
-use crate::show::escape;
+use crate::show::{escape, padding};
 
 /// A page about `statistics`: of the time since the beginning, or of one interval.
 pub(crate) fn page(about: &About, statistics: &Statistics, since_beginning: bool) -> String {
@@ -255,15 +256,15 @@ fn write_table(out: &mut String, rows: &[Vec<String>], gap: &str) -> std::fmt::R
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));
-        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+        cells.map(|cell| cell.width()).max().unwrap_or(0)
     };
     let widths: Vec<usize> = (0..columns).map(width).collect();
     for row in rows {
         let mut line = String::new();
         for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
             match column {
-                0 => write!(line, "{cell:width$}")?,
-                _ => write!(line, "{gap}{cell:>width$}")?,
+                0 => write!(line, "{cell}{}", padding(cell, *width))?,
+                _ => write!(line, "{gap}{}{cell}", padding(cell, *width))?,
             }
         }
         writeln!(out, "{}", line.trim_end())?;

@@ -6,12 +6,14 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use nfs_server::operate::live::{self, Group, Interval, Moment};
 use serde_json::{Value, json};
+use unicode_width::UnicodeWidthStr as _;
 
 use super::feed::Door;
 use super::format::{bytes, count, percent, time};
 use super::table::Tab;
 use super::view::View;
 use super::{Args, format};
+use crate::show::padding;
 
 /// Looks twice, an interval apart, and prints what happened in between.
 pub(super) fn run(args: &Args, door: &Door) -> anyhow::Result<ExitCode> {
@@ -109,14 +111,14 @@ fn page(out: &mut impl Write, view: &View, moment: &Moment) -> anyhow::Result<()
     );
     let width = |index: usize| {
         let cells = lines.iter().filter_map(|line| line.get(index));
-        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+        cells.map(|cell| cell.width()).max().unwrap_or(0)
     };
     let widths: Vec<usize> = (0..columns.len()).map(width).collect();
     for line in &lines {
         let cells = line.iter().zip(&widths).enumerate();
         let cells = cells.map(|(index, (cell, width))| match index {
-            0 => format!("{cell:<width$}"),
-            _ => format!("{cell:>width$}"),
+            0 => format!("{cell}{}", padding(cell, *width)),
+            _ => format!("{}{cell}", padding(cell, *width)),
         });
         writeln!(out, "{}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
     }

@@ -37,41 +37,11 @@ fn since_1970(text: &str) -> Option<Nfstime3> {
 
 fn date(text: &str) -> Option<Nfstime3> {
     let text = text.strip_suffix('Z').unwrap_or(text);
-    let (date, time) = text.split_once(['T', ' ']).unwrap_or((text, "00:00:00"));
-    let mut date = date.splitn(3, '-');
-    let (year, month, day) = (date.next()?, date.next()?, date.next()?);
-    let (year, month, day) = (
-        digits(year, 4..=4)?,
-        digits(month, 2..=2)?,
-        digits(day, 2..=2)?,
-    );
-    let mut time = time.splitn(3, ':');
-    let (hour, minute) = (digits(time.next()?, 2..=2)?, digits(time.next()?, 2..=2)?);
-    let second = time
-        .next()
-        .map_or(Some(0), |second| digits(second, 2..=2))?;
-    if year < 1970 || !(1..=12).contains(&month) || hour > 23 || minute > 59 || second > 59 {
-        return None;
-    }
-    let is_leap = |year: u32| {
-        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
-    };
-    let february = if is_leap(year) { 29 } else { 28 };
-    let lengths = [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
-    let before = lengths.get(..usize::try_from(month).ok()? - 1)?;
-    let of_month = lengths.get(before.len())?;
-    if !(1..=*of_month).contains(&day) {
-        return None;
-    }
-    let years: u32 = (1970..year)
-        .map(|year| if is_leap(year) { 366 } else { 365 })
-        .sum();
-    let days = u64::from(years + before.iter().sum::<u32>() + day - 1);
-    let of_day = u64::from(hour * 3600 + minute * 60 + second);
-    let seconds = u32::try_from(days * 86_400 + of_day).ok()?;
+    let date: jiff::civil::DateTime = text.parse().ok()?;
+    let time = jiff::tz::TimeZone::UTC.to_timestamp(date).ok()?;
     Some(Nfstime3 {
-        seconds,
-        nseconds: 0,
+        seconds: u32::try_from(time.as_second()).ok()?,
+        nseconds: u32::try_from(time.subsec_nanosecond()).ok()?,
     })
 }
 

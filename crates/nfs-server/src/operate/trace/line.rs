@@ -245,46 +245,11 @@ impl fmt::Display for TraceLine {
     }
 }
 
-/// UTC, to the microsecond. A clock that stands before 1970 is shown as 1970.
+/// UTC, to the microsecond. A clock that stands before 1970 is shown as 1970, and one behind the calendar's end as that.
 pub(crate) fn time(time: SystemTime) -> String {
-    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    let (days, second) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
-    let (year, month, day) = date(days);
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    let micros = since.subsec_micros();
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}Z")
-}
-
-/// The date that many days after 1970-01-01, in the Gregorian calendar. Years are counted from the
-/// first of March, so that the leap day is a year's last.
-fn date(days: u64) -> (u64, u64, u64) {
-    /// Days from 0000-03-01 to 1970-01-01, and in 400, 100, 4 and 1 years.
-    const TO_1970: u64 = 719_468;
-    const CYCLE: u64 = 146_097;
-    const CENTURY: u64 = 36_524;
-    const FOUR_YEARS: u64 = 1461;
-    let days = days + TO_1970;
-    let (cycles, days) = (days / CYCLE, days % CYCLE);
-    // The last century of four, and the last year of four, is a day longer.
-    let centuries = (days / CENTURY).min(3);
-    let days = days - centuries * CENTURY;
-    let (fours, days) = (days / FOUR_YEARS, days % FOUR_YEARS);
-    let years = (days / 365).min(3);
-    let day = days - years * 365;
-    let mut left = day;
-    let lengths = [31, 30, 31, 30, 31, 31, 30, 31, 30, 31, 31, 29];
-    let mut month = 0;
-    for length in lengths {
-        if left < length {
-            break;
-        }
-        left -= length;
-        month += 1;
-    }
-    let year = cycles * 400 + centuries * 100 + fours * 4 + years;
-    if month < 10 {
-        (year, month + 3, left + 1)
-    } else {
-        (year + 1, month - 9, left + 1)
-    }
+    let time = match time.duration_since(UNIX_EPOCH) {
+        Ok(_) => jiff::Timestamp::try_from(time).unwrap_or(jiff::Timestamp::MAX),
+        Err(_) => jiff::Timestamp::UNIX_EPOCH,
+    };
+    format!("{time:.6}")
 }
