@@ -12,9 +12,10 @@ use crate::windows::WindowArgs;
 
 /// Write files of an NFS server to standard output, without mounting it
 ///
-/// The files are written one after the other, each with READs on their way ahead of what is written,
-/// so memory stays small whatever their sizes. A file that fails is told, and the next ones are
-/// written all the same. A reader that stops early (`| head`) is no error.
+/// The files are written one after the other, each with READs on their way ahead
+/// of what is written, so memory stays small whatever their sizes. A file that
+/// fails is told, and the next ones are written all the same. A reader that stops
+/// early (`| head`) is no error.
 ///
 /// Examples:
 ///

@@ -12,11 +12,12 @@ use crate::values::mode::{ModeChange, umask};
 
 /// Change the modes of files on an NFS server
 ///
-/// MODE is octal (644), or changes such as u+rwX,g-w,o=: who (u, g, o, a), what to do (+,
-/// -, =), and the permissions (r, w, x, s, t; X is x for directories and for what somebody
-/// may execute already; or u, g, o for what these have). As chmod(1) does, an octal mode of
-/// up to four digits leaves the set-ID bits of directories alone. A symbolic link is
-/// followed; with -R, links below directories are left alone.
+/// MODE is octal (644), or changes such as u+rwX,g-w,o=: who (u, g, o, a), what
+/// to do (+, -, =), and the permissions (r, w, x, s, t; X is x for directories
+/// and for what somebody may execute already; or u, g, o for what these have). As
+/// chmod(1) does, an octal mode of up to four digits leaves the set-ID bits of
+/// directories alone. A symbolic link is followed; with -R, links below
+/// directories are left alone.
 ///
 /// Examples:
 ///

@@ -12,11 +12,11 @@ use crate::values::owner::Owner;
 
 /// Change the owners and groups of files on an NFS server
 ///
-/// OWNER is UID, UID:GID or :GID; names are looked up in this machine's /etc/passwd and
-/// /etc/group, for the server knows numbers only, and NAME: is the group that NAME logs in
-/// with. Most servers let only root change owners, and squash root unless they are told not
-/// to. A symbolic link is followed, unless -h is given; with -R links are changed
-/// themselves and never followed.
+/// OWNER is UID, UID:GID or :GID; names are looked up in this machine's
+/// /etc/passwd and /etc/group, for the server knows numbers only, and NAME: is
+/// the group that NAME logs in with. Most servers let only root change owners,
+/// and squash root unless they are told not to. A symbolic link is followed,
+/// unless -h is given; with -R links are changed themselves and never followed.
 ///
 /// Examples:
 ///

@@ -9,8 +9,9 @@ use anyhow::Context as _;
 
 /// Print a completion script for a shell
 ///
-/// In bash, zsh and fish, addresses are completed, too: exports, and names in directories, of the
-/// server that the word names. It is given a second to answer.
+/// In bash, zsh and fish, addresses are completed, too: exports, and names in
+/// directories, of the server that the word names. It is given a second to
+/// answer.
 ///
 /// Examples:
 ///

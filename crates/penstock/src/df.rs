@@ -13,8 +13,8 @@ use crate::values::size::human;
 
 /// Show the space of the file systems behind exports of an NFS server
 ///
-/// In KiB, unless -h is given. "avail" is what the caller may use; some is often kept for
-/// root.
+/// In KiB, unless -h is given. "avail" is what the caller may use; some is often
+/// kept for root.
 ///
 /// Examples:
 ///

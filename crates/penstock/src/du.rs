@@ -15,9 +15,9 @@ use crate::values::size::human;
 
 /// Add up the space that trees on an NFS server take
 ///
-/// One line per directory, in KiB: what is in it and below it. A file with several names
-/// counts once. The space is what the server says is used, so that holes count nothing;
-/// --apparent-size adds up the lengths.
+/// One line per directory, in KiB: what is in it and below it. A file with
+/// several names counts once. The space is what the server says is used, so that
+/// holes count nothing; --apparent-size adds up the lengths.
 ///
 /// Examples:
 ///

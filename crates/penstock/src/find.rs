@@ -20,14 +20,14 @@ use crate::values::time;
 
 /// Find files in trees on an NFS server
 ///
-/// Prints the URL of each thing for which all tests hold, directories before what is in
-/// them. The tests mean what they mean in find(1): +N is more than N, -N less, N exactly.
-/// The URLs are ready to be given to other commands, whatever bytes the names hold.
-/// Symbolic links are not followed.
+/// Prints the URL of each thing for which all tests hold, directories before what
+/// is in them. The tests mean what they mean in find(1): +N is more than N, -N
+/// less, N exactly. The URLs are ready to be given to other commands, whatever
+/// bytes the names hold. Symbolic links are not followed.
 ///
-/// With --delete, what would be printed is removed instead, many at once; a directory after
-/// all that was found in it, and only if it is empty then. It goes by file handles, as
-/// `penstock rm -r` does. The root of an export stays.
+/// With --delete, what would be printed is removed instead, many at once; a
+/// directory after all that was found in it, and only if it is empty then. It
+/// goes by file handles, as `penstock rm -r` does. The root of an export stays.
 ///
 /// Examples:
 ///
@@ -35,9 +35,9 @@ use crate::values::time;
 ///
 ///   penstock find nfs://server/export/scratch --type f --mtime +30 --delete
 ///
-///   penstock find nfs://server/export --perm /022 --print0 | xargs -0 penstock chmod go-w
+///   penstock find nfs://server/e --perm /022 -0 | xargs -0 penstock chmod go-w
 ///
-///   penstock find --json nfs://server/export --newer nfs://server/export/stamp | jq -r .path
+///   penstock find --json nfs://server/e --newer nfs://server/e/stamp | jq -r .path
 #[derive(clap::Args, Debug)]
 #[command(verbatim_doc_comment, after_long_help = show::AFTER_HELP)]
 pub(crate) struct Args {

@@ -21,8 +21,9 @@ use crate::windows;
 
 /// Write one file of an NFS server to standard output, and show how far it is
 ///
-/// As `penstock cat` of one file, with a progress line on standard error if that is a terminal. To copy
-/// into a file, `penstock cp` knows more: holes, times, going on after an interrupt.
+/// As `penstock cat` of one file, with a progress line on standard error if that
+/// is a terminal. To copy into a file, `penstock cp` knows more: holes, times,
+/// going on after an interrupt.
 ///
 /// Examples:
 ///

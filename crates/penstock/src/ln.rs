@@ -19,9 +19,10 @@ use crate::show;
 
 /// Give files on an NFS server further names, or make symbolic links
 ///
-/// Without -s the target is the URL of a file in the same export, which gets one more name.
-/// With -s it is any text: the server keeps it as it is, and whoever follows the link
-/// interprets it. In a directory, the link gets the last name of its target.
+/// Without -s the target is the URL of a file in the same export, which gets one
+/// more name. With -s it is any text: the server keeps it as it is, and whoever
+/// follows the link interprets it. In a directory, the link gets the last name of
+/// its target.
 ///
 /// Examples:
 ///

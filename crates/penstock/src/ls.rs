@@ -19,9 +19,10 @@ use crate::values::size::human;
 
 /// List directories on an NFS server, without mounting it
 ///
-/// Prints one name per line, sorted by their bytes; `.` and `..` are left out. A URL of
-/// something that is not a directory prints that name. Where the path leads to exports and is in none, they are
-/// listed. With -l, times are this host's, and names of owners those that this host knows for the numbers.
+/// Prints one name per line, sorted by their bytes; `.` and `..` are left out. A
+/// URL of something that is not a directory prints that name. Where the path
+/// leads to exports and is in none, they are listed. With -l, times are this
+/// host's, and names of owners those that this host knows for the numbers.
 ///
 /// Examples:
 ///

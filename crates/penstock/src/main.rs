@@ -173,4 +173,24 @@ mod tests {
     fn the_command_line_is_consistent() {
         Penstock::command().debug_assert();
     }
+
+    #[test]
+    fn what_is_laid_out_by_hand_fits_80_columns() {
+        let of_server = [
+            "serve", "check", "status", "ctl", "trace", "top", "audit", "doctor",
+        ];
+        for command in Penstock::command().get_subcommands() {
+            if of_server.contains(&command.get_name()) {
+                continue;
+            }
+            let texts = [command.get_long_about(), command.get_after_long_help()];
+            for line in texts.into_iter().flatten().flat_map(|text| {
+                let text = text.to_string();
+                text.lines().map(str::to_owned).collect::<Vec<_>>()
+            }) {
+                let columns = line.chars().count();
+                assert!(columns <= 80, "{}: {line}", command.get_name());
+            }
+        }
+    }
 }

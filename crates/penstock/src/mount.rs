@@ -25,18 +25,20 @@ use crate::silence;
 
 /// Mount an NFS export on a directory (FUSE), so that every program sees its files
 ///
-/// Without root it takes `fusermount3` (package fuse3), and only you can use the mount. Prints one line
-/// when it is mounted, and runs until it is unmounted: with `fusermount3 -u DIR`, with `umount DIR` as
-/// root, or with Ctrl-C. Either brings everything that was written to the server's stable storage, and
-/// says what could not be.
+/// Without root it takes `fusermount3` (package fuse3), and only you can use the
+/// mount. Prints one line when it is mounted, and runs until it is unmounted:
+/// with `fusermount3 -u DIR`, with `umount DIR` as root, or with Ctrl-C. Either
+/// brings everything that was written to the server's stable storage, and says
+/// what could not be.
 ///
-/// A file is on stable storage when `close` or `fsync` of the program that wrote it has returned.
+/// A file is on stable storage when `close` or `fsync` of the program that wrote
+/// it has returned.
 ///
 /// Examples:
 ///
 ///   penstock mount nfs://localhost:20049/ /mnt
 ///
-///   penstock mount --background -o ro,nconnect=4 nfs://server/export/photos ~/photos
+///   penstock mount --background -o ro,nconnect=4 nfs://server/photos ~/photos
 ///
 ///   sudo penstock mount -o allow_other nfs://server/export /mnt
 #[derive(clap::Args, Debug)]

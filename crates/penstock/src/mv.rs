@@ -16,15 +16,16 @@ use crate::show;
 
 /// Rename files on an NFS server, or move them within one export
 ///
-/// With an existing directory in the last place, everything is moved into it. What has the
-/// new name already is replaced in one step, as rename(2) does. To another export or server
-/// nothing is moved: copy with `penstock cp -a`, then remove with `penstock rm -r`.
+/// With an existing directory in the last place, everything is moved into it.
+/// What has the new name already is replaced in one step, as rename(2) does. To
+/// another export or server nothing is moved: copy with `penstock cp -a`, then
+/// remove with `penstock rm -r`.
 ///
 /// Examples:
 ///
 ///   penstock mv nfs://localhost:20049/draft.txt nfs://localhost:20049/final.txt
 ///
-///   penstock mv nfs://server/export/a nfs://server/export/b nfs://server/export/archive/
+///   penstock mv nfs://server/e/a nfs://server/e/b nfs://server/e/archive/
 #[derive(clap::Args, Debug)]
 #[command(verbatim_doc_comment, after_long_help = show::AFTER_HELP)]
 pub(crate) struct Args {

@@ -24,9 +24,10 @@ const WAIT_DEFAULT: Duration = Duration::from_secs(5);
 
 /// Ask an NFS server to do nothing, again and again, and show how long that takes
 ///
-/// Sends NULL calls, one at a time, and prints the time of each; at the end, and at Ctrl-C,
-/// their number, minimum, average, median, 99th percentile and maximum, and how they are
-/// spread; with -q nothing else. Exit code 1 if nothing answered.
+/// Sends NULL calls, one at a time, and prints the time of each; at the end, and
+/// at Ctrl-C, their number, minimum, average, median, 99th percentile and
+/// maximum, and how they are spread; with -q nothing else. Exit code 1 if nothing
+/// answered.
 ///
 /// Examples:
 ///

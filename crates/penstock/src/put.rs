@@ -30,9 +30,9 @@ use crate::{show, windows};
 
 /// Write standard input to a file of an NFS server
 ///
-/// The file is made, or cut to nothing if it is there. When the command ends without an error, all of
-/// it is on stable storage. Standard input cannot be read twice, so an interrupted put cannot go on; it
-/// says how much is there.
+/// The file is made, or cut to nothing if it is there. When the command ends
+/// without an error, all of it is on stable storage. Standard input cannot be
+/// read twice, so an interrupted put cannot go on; it says how much is there.
 ///
 /// Examples:
 ///

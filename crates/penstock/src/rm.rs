@@ -14,9 +14,10 @@ use crate::show;
 
 /// Remove files on an NFS server, and with -r whole trees
 ///
-/// Symbolic links are removed themselves; what they lead to is never touched. The root of
-/// an export, and paths that end in `.` or `..`, are refused. A tree is removed by many
-/// calls at once; what cannot be removed is told, and the rest goes on.
+/// Symbolic links are removed themselves; what they lead to is never touched. The
+/// root of an export, and paths that end in `.` or `..`, are refused. A tree is
+/// removed by many calls at once; what cannot be removed is told, and the rest
+/// goes on.
 ///
 /// Examples:
 ///

@@ -10,17 +10,19 @@ use unicode_width::UnicodeWidthStr as _;
 
 /// What the help texts of the client commands say about exit codes and names.
 pub(crate) const AFTER_HELP: &str = "\
-URL: nfs://HOST[:PORT]/EXPORT/PATH[?OPTION=VALUE&...]. IPv6 addresses stand in brackets;
-%XX is a byte of the path. Options: nfsport, mountport, uid, gid, nconnect, rsize, wsize,
-readdir-buffer, hint, timeout, timeo, retrans=0, autoreconnect=0, readonly, if, version (3;
-4 for the newest that both speak, 4.1 or 4.2, but for mount and showmount).
-Without a port, 2049 is tried, then the host's portmapper.
+URL: nfs://HOST[:PORT]/EXPORT/PATH[?OPTION=VALUE&...]. IPv6 addresses stand in
+brackets; %XX is a byte of the path. Options: nfsport, mountport, uid, gid,
+nconnect, rsize, wsize, readdir-buffer, hint, timeout, timeo, retrans=0,
+autoreconnect=0, readonly, if, version (3; 4 for the newest that both speak,
+4.1 or 4.2, but for mount and showmount). Without a port, 2049 is tried, then
+the host's portmapper.
 
-ls, stat, cat, find, du, df, rm, chmod, chown, and cp and sync as a source, take patterns for
-names, in quotes: 'nfs://HOST/EXPORT/*/2026-[0-9]*.log'. %2A is a * itself.
+ls, stat, cat, find, du, df, rm, chmod, chown, and cp and sync as a source,
+take patterns for names, in quotes: 'nfs://HOST/EXPORT/*/2026-[0-9]*.log'. %2A
+is a * itself.
 
-Names that are not UTF-8, and control characters, are printed as \\xNN on a terminal, and
-as they are into a pipe or file.
+Names that are not UTF-8, and control characters, are printed as \\xNN on a
+terminal, and as they are into a pipe or file.
 
 Exit codes: 0 all done, 1 something failed (the rest was done), 2 wrong usage,
 130 interrupted.";

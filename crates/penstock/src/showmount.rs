@@ -13,8 +13,9 @@ use crate::show;
 
 /// Show what an NFS server exports, or who has mounted it
 ///
-/// The exports and to whom, unless -a or -d is given. Who has mounted what is as the server
-/// remembers it: clients that went away without a word are still in it.
+/// The exports and to whom, unless -a or -d is given. Who has mounted what is as
+/// the server remembers it: clients that went away without a word are still in
+/// it.
 ///
 /// Examples:
 ///

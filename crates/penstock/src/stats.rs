@@ -15,15 +15,17 @@ use crate::show::{self, STANDARD_OUTPUT};
 use crate::statistics::figures::Figures;
 use crate::statistics::page::page;
 
-/// Show what a mount of `penstock mount` does: operations, latencies, windows, what was sent again
+/// Show what a mount of `penstock mount` does: operations, latencies, windows
 ///
-/// The words are those of nfsiostat and mountstats: avg RTT is from the moment a call is sent until its
-/// reply is there, avg queue is what it waited before that, avg exe is both. A kB is 1024 bytes. With
-/// an INTERVAL, the first page is about all the time since the export was mounted, each further one
-/// about the time since the one before.
+/// The words are those of nfsiostat and mountstats: avg RTT is from the moment a
+/// call is sent until its reply is there, avg queue is what it waited before
+/// that, avg exe is both; retrans is what was sent again. A kB is 1024 bytes.
+/// With an INTERVAL, the first page is about all the time since the export was
+/// mounted, each further one about the time since the one before.
 ///
-/// DIR may be any path in the mount. Whoever mounted may look, and root. The mount itself is not asked,
-/// so that this works while the server does not answer.
+/// DIR may be any path in the mount. Whoever mounted may look, and root. The
+/// mount itself is not asked, so that this works while the server does not
+/// answer.
 ///
 /// Examples:
 ///
@@ -31,7 +33,7 @@ use crate::statistics::page::page;
 ///
 ///   penstock stats /mnt/photos 5
 ///
-///   penstock stats --json /mnt 1 60 | jq '.operations[] | select(.name == "READ") | .rtt.p99_ms'
+///   penstock stats --json /mnt 1 60 | jq '.operations[] | [.name, .rtt.p99_ms]'
 #[derive(clap::Args, Debug)]
 #[command(verbatim_doc_comment, after_long_help = AFTER_HELP)]
 pub(crate) struct Args {
@@ -52,8 +54,8 @@ pub(crate) struct Args {
 }
 
 const AFTER_HELP: &str = "\
-Exit codes: 0 done, 1 DIR is in no mount of penstock, the mount is another user's, or its process does not
-answer, 2 wrong usage.";
+Exit codes: 0 done, 1 DIR is in no mount of penstock, the mount is another
+user's, or its process does not answer, 2 wrong usage.";
 
 impl Args {
     /// Shows the pages that were asked for.

@@ -23,36 +23,40 @@ use crate::windows;
 
 /// What the help text says at its end.
 const AFTER_HELP: &str = "\
-SOURCE and DESTINATION are paths of this host, or nfs://HOST[:PORT]/EXPORT/PATH[?OPTION=VALUE&...], as
-penstock cp has them. What the directory SOURCE holds comes to be in the directory DESTINATION, with or
-without a / at the end; DESTINATION is made if it is not there.
+SOURCE and DESTINATION are paths of this host, or
+nfs://HOST[:PORT]/EXPORT/PATH[?OPTION=VALUE&...], as penstock cp has them.
+What the directory SOURCE holds comes to be in the directory DESTINATION, with
+or without a / at the end; DESTINATION is made if it is not there.
 
-A file whose size and time are the source's is left alone. The content of any other is written under a
-name of its own (.NAME.penstock-...) in the same directory, brought to stable storage on a server, given
-its mode, times and owner, and renamed: who reads DESTINATION meanwhile sees the old file or the new one.
-The same command goes on after an interruption of whatever kind.
+A file whose size and time are the source's is left alone. The content of any
+other is written under a name of its own (.NAME.penstock-...) in the same
+directory, brought to stable storage on a server, given its mode, times and
+owner, and renamed: who reads DESTINATION meanwhile sees the old file or the
+new one. The same command goes on after an interruption of whatever kind.
 
-What the source does not have is removed with --delete only: when all else is done, and only if nothing
-failed. What --exclude leaves out stays on both sides. With --files-from, only what the list names is
-copied, compared or removed.
+What the source does not have is removed with --delete only: when all else is
+done, and only if nothing failed. What --exclude leaves out stays on both
+sides. With --files-from, only what the list names is copied, compared or
+removed.
 
-Exit codes: 0 all done, 1 something failed and the rest is done, or --check found a difference, 2 wrong
-usage, 130 interrupted.";
+Exit codes: 0 all done, 1 something failed and the rest is done, or --check
+found a difference, 2 wrong usage, 130 interrupted.";
 
 /// Make a tree like another, to, from and between NFS servers
 ///
-/// Copies what is new or differs, and with --delete removes what the source does not have. Modes, times,
-/// owners, links, fifos and devices are kept as with `penstock cp -a`.
+/// Copies what is new or differs, and with --delete removes what the source does
+/// not have. Modes, times, owners, links, fifos and devices are kept as with
+/// `penstock cp -a`.
 ///
 /// Examples:
 ///
 ///   penstock sync photos nfs://server/export/photos
 ///
-///   penstock sync --delete --max-delete 100 -n nfs://one/export/data nfs://two/backup/data
+///   penstock sync --delete --max-delete 100 -n nfs://one/data nfs://two/data
 ///
 ///   penstock sync --check --compare checksum nfs://server/export/photos photos
 ///
-///   find . -newer stamp -print0 | penstock sync --files-from - --null . nfs://server/export/src
+///   find . -newer stamp | penstock sync --files-from - . nfs://server/export/src
 #[derive(clap::Args, Debug)]
 #[command(verbatim_doc_comment, after_long_help = AFTER_HELP)]
 pub(crate) struct Args {

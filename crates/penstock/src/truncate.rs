@@ -14,10 +14,11 @@ use crate::values::size::NewLen;
 
 /// Set the lengths of files on an NFS server
 ///
-/// What is longer is cut; what is shorter gets a hole that reads as zeros. A file that is
-/// not there is made, unless -c is given. SIZE is a number of bytes, with K, M, G, T, P or
-/// E for powers of 1024 (KB, MB, ... for powers of 1000), and before it: + more by, - less
-/// by, < at most, > at least, / down to a multiple of, % up to a multiple of.
+/// What is longer is cut; what is shorter gets a hole that reads as zeros. A file
+/// that is not there is made, unless -c is given. SIZE is a number of bytes, with
+/// K, M, G, T, P or E for powers of 1024 (KB, MB, ... for powers of 1000), and
+/// before it: + more by, - less by, < at most, > at least, / down to a multiple
+/// of, % up to a multiple of.
 ///
 /// Examples:
 ///

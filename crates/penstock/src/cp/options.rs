@@ -19,35 +19,42 @@ use crate::windows;
 
 /// What the help text says at its end.
 const AFTER_HELP: &str = "\
-A place is a path of this host, or nfs://HOST[:PORT]/EXPORT/PATH[?OPTION=VALUE&...]. %XX in
-it is a byte of the path. Options: nfsport, mountport, uid, gid, nconnect, rsize, wsize,
-readdir-buffer, hint, timeout, timeo, retrans=0, autoreconnect=0, readonly, if, version (3,
-4, 4.1, 4.2). A source may have patterns for names, in quotes: 'nfs://HOST/EXPORT/*.log'; %2A is a
-* itself.
+A place is a path of this host, or
+nfs://HOST[:PORT]/EXPORT/PATH[?OPTION=VALUE&...]. %XX in it is a byte of the
+path. Options: nfsport, mountport, uid, gid, nconnect, rsize, wsize,
+readdir-buffer, hint, timeout, timeo, retrans=0, autoreconnect=0, readonly,
+if, version (3, 4, 4.1, 4.2). A source may have patterns for names, in quotes:
+'nfs://HOST/EXPORT/*.log'; %2A is a * itself.
 
-- is standard input as a source and standard output as the destination. Fifos and devices of this
-host are read to their end, and written to, unless -r makes others like them; neither --verify nor
---resume is for them. A file of this host that is called - is ./-.
+- is standard input as a source and standard output as the destination. Fifos
+and devices of this host are read to their end, and written to, unless -r
+makes others like them; neither --verify nor --resume is for them. A file of
+this host that is called - is ./-.
 
-A file on a server that is reported as done is on stable storage. A file of this host is
-handed to its file system, as cp(1) does; with --fsync it is on stable storage, too.
+A file on a server that is reported as done is on stable storage. A file of
+this host is handed to its file system, as cp(1) does; with --fsync it is on
+stable storage, too.
 
-Ctrl-C ends what is on its way, says what is there, and prints the command that goes on; a
-second one ends at once. A copy that was cut off in any other way goes on with the same
-command and --resume: a file that is there with the source's size and time is done (without
-times kept: one that went in a single WRITE and is not older); one that is shorter and not
-older goes on 64 MiB before its end, after a comparison of its first and last blocks; any
-other is copied anew.
+Ctrl-C ends what is on its way, says what is there, and prints the command
+that goes on; a second one ends at once. A copy that was cut off in any other
+way goes on with the same command and --resume: a file that is there with the
+source's size and time is done (without times kept: one that went in a single
+WRITE and is not older); one that is shorter and not older goes on 64 MiB
+before its end, after a comparison of its first and last blocks; any other is
+copied anew.
 
-In trees, a symbolic link at a file's place is replaced, never written through.
+In trees, a symbolic link at a file's place is replaced, never written
+through.
 
-Exit codes: 0 all done, 1 something failed and the rest is done, 2 wrong usage, 130 interrupted.";
+Exit codes: 0 all done, 1 something failed and the rest is done, 2 wrong
+usage, 130 interrupted.";
 
 /// Copy files and trees to, from and between NFS servers, without mounting them
 ///
-/// Each place is a path of this host or an nfs:// address. As with cp(1), a destination that is a
-/// directory is copied into, under the sources' names. Many files are copied at once; errors are
-/// printed as they come, and everything else is done.
+/// Each place is a path of this host or an nfs:// address. As with cp(1), a
+/// destination that is a directory is copied into, under the sources' names. Many
+/// files are copied at once; errors are printed as they come, and everything else
+/// is done.
 ///
 /// Examples:
 ///
@@ -63,7 +70,7 @@ Exit codes: 0 all done, 1 something failed and the rest is done, 2 wrong usage, 
 ///
 ///   penstock cp nfs://server/export/backup.tar.zst - | zstd -d | tar x
 ///
-///   penstock cp -a --limit 50MiB --exclude '*.tmp' --exclude cache/ /srv/data nfs://server/export/
+///   penstock cp -a --limit 50MiB --exclude '*.tmp' data nfs://server/export/
 #[derive(clap::Args, Debug)]
 #[command(verbatim_doc_comment, after_long_help = AFTER_HELP,
           override_usage = "penstock cp [OPTIONS] <SOURCE>... <DESTINATION>")]
