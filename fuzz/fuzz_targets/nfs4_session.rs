@@ -166,6 +166,9 @@ impl Fuzzed {
     }
 
     fn step(&mut self, how: u8, slot: usize, bytes: &[u8], operations: u8) {
+        if takes_much_room(bytes) {
+            return;
+        }
         let mut ops = vec![self.next(slot, how & KEPT != 0), ArgOp::Putrootfh(())];
         if how & OF_FILE != 0 {
             let objname = Component4(b"f");
@@ -255,6 +258,28 @@ impl Fuzzed {
             }
         }
     }
+}
+
+/// ALLOCATE and COPY may take all room there is, and the tree may be in memory: they are asked for little.
+fn takes_much_room(bytes: &[u8]) -> bool {
+    const ALLOCATE: u32 = 59;
+    const COPY: u32 = 60;
+    /// Bytes between an operation's number and how many bytes it is asked for.
+    const BEFORE_LENGTH: [(u32, usize); 2] = [(ALLOCATE, 24), (COPY, 48)];
+    const MOST: u64 = 1 << 20;
+    // Wherever the bytes may be meant so.
+    (0..bytes.len()).step_by(4).any(|at| {
+        let number = bytes.get(at..).and_then(|rest| rest.first_chunk());
+        let number = number.map(|bytes| u32::from_be_bytes(*bytes));
+        BEFORE_LENGTH.iter().any(|(operation, before)| {
+            let length = bytes
+                .get(at + 4 + before..)
+                .and_then(|rest| rest.first_chunk());
+            let length = length.map(|bytes| u64::from_be_bytes(*bytes));
+            // Of COPY, 0 is all there is.
+            number == Some(*operation) && length.is_some_and(|length| length == 0 || length > MOST)
+        })
+    })
 }
 
 /// The arguments of a COMPOUND of these operations and of `more`, whose bytes follow.
