@@ -12,8 +12,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Context as _;
-use nfs_server::exports::config::{LogLevel, from_word};
+use nfs_server::exports::config::{LogLevel, from_word, word_of};
 use nfs_server::exports::reload::ReloadReport;
 use nfs_server::host::state_dir;
 use nfs_server::metrics;
@@ -97,11 +96,11 @@ enum Action {
     Reload,
     /// Take no new connections, finish what is under way, end
     Drain,
-    /// Change how much is logged
+    /// Show how much is logged, or change it
     LogLevel {
-        /// error, warn, info, debug or trace
+        /// error, warn, info, debug or trace; unless given, the level is only shown
         #[arg(value_parser = |word: &str| from_word(word, LogLevel::WORDS))]
-        level: LogLevel,
+        level: Option<LogLevel>,
     },
     Io(Box<io::Args>),
     /// Show who creates, removes, renames and changes what
@@ -164,9 +163,11 @@ impl Args {
                 ask::<()>(&directory, command)?;
                 writeln!(out, "draining")?;
             }
-            Action::LogLevel { .. } | Action::Trace { .. } | Action::Audit { .. } => {
-                ask::<()>(&directory, command)?
+            Action::LogLevel { .. } => {
+                let level = ask::<LogLevel>(&directory, command)?;
+                writeln!(out, "{}", word_of(level, LogLevel::WORDS))?;
             }
+            Action::Trace { .. } | Action::Audit { .. } => ask::<()>(&directory, command)?,
             Action::Io(_) => match &command {
                 Command::IoWhy(_) => io::print_why(&mut out, &ask(&directory, command)?)?,
                 Command::IoSet(_) => io::print_changed(&mut out, &ask(&directory, command)?)?,
@@ -211,7 +212,7 @@ impl Action {
 
 fn ask<T: serde::de::DeserializeOwned>(directory: &Path, command: Command) -> anyhow::Result<T> {
     let socket = state_dir::control_socket(directory);
-    control::request(&socket, command).context("penstock ctl")
+    Ok(control::request(&socket, command)?)
 }
 
 fn print_status(out: &mut impl Write, status: &Status) -> std::io::Result<()> {

@@ -4,16 +4,17 @@ use std::sync::Arc;
 
 use nfs_server::exports::config::LogLevel;
 use nfs_server::operate::control::TRACE_LOG_TARGET;
+use parking_lot::Mutex;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{Layer as _, fmt, reload};
 
-/// Sets the level of all logs from now on.
-pub(crate) type SetLevel = Arc<dyn Fn(LogLevel) + Send + Sync>;
+/// Sets the level of all logs from now on, if one is given; the level that holds then.
+pub(crate) type SetLevel = Arc<dyn Fn(Option<LogLevel>) -> LogLevel + Send + Sync>;
 
-/// Begins to log at `level`; the result changes the level later.
+/// Begins to log at `level`; the result changes and tells the level later.
 pub(crate) fn start(level: LogLevel, json: bool) -> SetLevel {
     let (filter, handle) = reload::Layer::new(filter_of(level));
     let ansi = crate::show::gets_colours(&std::io::stderr());
@@ -28,10 +29,16 @@ pub(crate) fn start(level: LogLevel, json: bool) -> SetLevel {
     tracing_subscriber::registry()
         .with(layer.with_filter(filter))
         .init();
+    let now = Mutex::new(level);
     Arc::new(move |level| {
-        if let Err(error) = handle.modify(|filter| *filter = filter_of(level)) {
-            tracing::warn!(%error, "the log level stays");
+        let mut now = now.lock();
+        if let Some(level) = level {
+            match handle.modify(|filter| *filter = filter_of(level)) {
+                Ok(()) => *now = level,
+                Err(error) => tracing::warn!(%error, "the log level stays"),
+            }
         }
+        *now
     })
 }
 

@@ -221,6 +221,7 @@ fn ctl_asks_and_tells() {
     assert!(text(&server.ctl(&["exports"]).stdout).contains("127.0.0.0/8  rw, squash none"));
     assert_eq!(server.ctl(&["clients"]).status.code(), Some(0));
     assert_eq!(server.ctl(&["log-level", "debug"]).status.code(), Some(0));
+    assert_eq!(text(&server.ctl(&["log-level"]).stdout), "debug\n");
     assert!(text(&server.ctl(&["reload"]).stdout).contains("from flags alone"));
     assert_eq!(text(&server.ctl(&["drain"]).stdout), "draining\n");
     assert_eq!(server.end().0, Some(0));

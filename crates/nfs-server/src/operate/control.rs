@@ -117,8 +117,8 @@ pub struct Controls {
     pub reload: Box<dyn Fn() -> Result<ReloadReport, ReloadError> + Send + Sync>,
     /// Begins to end the server: no new connections, what is under way is finished.
     pub drain: Box<dyn Fn() + Send + Sync>,
-    /// Changes how much is logged.
-    pub log_level: Box<dyn Fn(LogLevel) + Send + Sync>,
+    /// Changes how much is logged, if a level is given; what holds then.
+    pub log_level: Box<dyn Fn(Option<LogLevel>) -> LogLevel + Send + Sync>,
     /// The I/O policies of the exports.
     pub io: Ask<IoQuery, Vec<IoState>>,
     /// Changes the I/O policy of an export.
@@ -337,10 +337,7 @@ fn answer(command: Command, controls: &Controls, asker: Asker) -> String {
             (controls.drain)();
             success(&())
         }
-        Command::LogLevel(level) => {
-            (controls.log_level)(level);
-            success(&())
-        }
+        Command::LogLevel(level) => success(&(controls.log_level)(level)),
         Command::Trace(change) => either((controls.trace)(&change, asker)),
         Command::Recorder(level) => either((controls.recorder)(&level, asker)),
         Command::TraceFollow(_) | Command::CallsFollow(_) | Command::AuditFollow => {

@@ -233,9 +233,7 @@ fn reloader(loaded: Config, server: &Arc<Server>, set_level: &SetLevel) -> Reloa
     let (server, set_level) = (Arc::clone(server), Arc::clone(set_level));
     Reloader::new(loaded, move |table, level| {
         server.apply(table)?;
-        if let Some(level) = level {
-            set_level(level);
-        }
+        set_level(level);
         Ok(())
     })
 }

@@ -183,7 +183,9 @@ fn recommend(
         );
         return choose(Mode::Buffered, Mode::Buffered, why);
     }
-    let size = facts.fs.blocks.saturating_mul(facts.fs.frsize);
+    // What is there, not what there is room for.
+    let used = facts.fs.blocks.saturating_sub(facts.fs.bfree);
+    let size = used.saturating_mul(facts.fs.frsize);
     let memory = process.memory_bytes.unwrap_or(0);
     let sizes = match process.memory_bytes {
         Some(memory) => format!(
@@ -195,8 +197,9 @@ fn recommend(
     };
     if size < memory / 2 {
         let why = format!(
-            "everything on it fits into memory ({sizes}): READs are answered from the page cache. \
-             direct takes less CPU where nothing is read twice"
+            "everything on it now fits into memory ({sizes}): READs are answered from the page \
+             cache. direct takes less CPU where nothing is read twice, and keeps clear of reclaim \
+             once more is on it"
         );
         return choose(Mode::Buffered, Mode::Buffered, why);
     }

@@ -61,8 +61,8 @@ pub enum Command {
     Reload,
     /// Ends the server when what is under way is done.
     Drain,
-    /// Changes how much is logged.
-    LogLevel(LogLevel),
+    /// Changes how much is logged, if a level is given; the [`LogLevel`] that holds then.
+    LogLevel(Option<LogLevel>),
     /// Asks how bytes travel; answered with a list of [`IoState`](super::IoState).
     Io(IoQuery),
     /// Changes the I/O policy of an export; [`IoChanged`](super::IoChanged).
@@ -90,7 +90,8 @@ impl Command {
     #[must_use]
     pub const fn only_looks(&self) -> bool {
         match self {
-            Self::Status
+            Self::LogLevel(None)
+            | Self::Status
             | Self::Metrics
             | Self::Exports
             | Self::Clients
@@ -112,7 +113,7 @@ impl Command {
             | Self::Verifier(VerifierOrder { change: true })
             | Self::Reload
             | Self::Drain
-            | Self::LogLevel(_)
+            | Self::LogLevel(Some(_))
             | Self::IoSet(_)
             | Self::IoWhy(_)
             | Self::Trace(TraceChange::On(_) | TraceChange::Off(_))

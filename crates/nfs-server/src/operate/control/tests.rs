@@ -81,7 +81,10 @@ fn controls(told: &Told) -> Controls {
         }),
         reload: Box::new(|| Err(ReloadError::Apply("p.toml:3: wrong; mend it".to_owned()))),
         drain: Box::new(move || note(&drained, "drain".to_owned())),
-        log_level: Box::new(move |level| note(&levelled, format!("{level:?}"))),
+        log_level: Box::new(move |level| {
+            note(&levelled, format!("{level:?}"));
+            level.unwrap_or(LogLevel::Info)
+        }),
         io: Box::new(|query, _| {
             let name = query.export.clone().ok_or("there are several")?;
             Ok(vec![IoState {
@@ -178,7 +181,9 @@ async fn every_command_is_answered() {
         assert!(refused.to_string().contains("name x"), "{refused}");
         let refused = request::<ReloadReport>(&path, Command::Reload).unwrap_err();
         assert_eq!(refused.to_string(), "p.toml:3: wrong; mend it");
-        request::<()>(&path, Command::LogLevel(LogLevel::Debug)).unwrap();
+        let change = Command::LogLevel(Some(LogLevel::Debug));
+        let level: LogLevel = request(&path, change).unwrap();
+        assert_eq!(level, LogLevel::Debug);
         let change = TraceChange::On(vec!["all".to_owned()]);
         request::<TraceStatus>(&path, Command::Trace(change)).unwrap();
         let nothing = |_| std::ops::ControlFlow::<()>::Continue(());
@@ -187,7 +192,10 @@ async fn every_command_is_answered() {
         request::<()>(&path, Command::Drain).unwrap();
     })
     .await;
-    assert_eq!(*told.lock().unwrap(), ["Debug", "On([\"all\"])", "drain"]);
+    assert_eq!(
+        *told.lock().unwrap(),
+        ["Some(Debug)", "On([\"all\"])", "drain"]
+    );
     assert!(!path.exists(), "the socket's file outlived the server");
 }
 
@@ -528,7 +536,7 @@ fn all_commands() -> Vec<Command> {
         Command::Verifier(VerifierOrder { change: true }),
         Command::Reload,
         Command::Drain,
-        Command::LogLevel(LogLevel::Debug),
+        Command::LogLevel(Some(LogLevel::Debug)),
         Command::Io(IoQuery {
             export: Some(text()),
         }),
