@@ -10,7 +10,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek as _};
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -19,6 +19,9 @@ use redb::{Database, ReadableTable as _};
 
 use super::{CACHE_BYTES, EPOCH, META, Result, begin_to_make, name};
 use crate::limits;
+
+/// Bytes that are written over themselves in one piece.
+const REWRITTEN_AT_ONCE: usize = 64 << 10;
 
 pub(super) struct Kept {
     /// `None` after a failure, until it is opened anew.
@@ -132,6 +135,9 @@ impl Kept {
         }
         if self.database.is_none() {
             let place = self.place.as_ref().ok_or(redb::Error::PreviousIo)?;
+            if self.failing.is_some() {
+                place.write_again()?;
+            }
             self.database = Some(place.open()?);
         }
         let done = change(self.database()?);
@@ -203,6 +209,21 @@ impl Place {
                 io::ErrorKind::AlreadyExists,
                 "another file was put in its place while the server runs",
             ))
+        }
+    }
+
+    /// Writes all of the file over itself. The kernel takes pages whose writing failed for clean afterwards: they are
+    /// read from memory as if they were on the disk, and no later sync would write them.
+    fn write_again(&self) -> Result<()> {
+        let mut piece = vec![0; REWRITTEN_AT_ONCE];
+        let mut offset = 0;
+        loop {
+            let read = self.file.read_at(&mut piece, offset)?;
+            let Some(bytes) = piece.get(..read).filter(|bytes| !bytes.is_empty()) else {
+                return Ok(self.file.sync_all()?);
+            };
+            self.file.write_all_at(bytes, offset)?;
+            offset += bytes.len() as u64;
         }
     }
 
@@ -313,6 +334,14 @@ mod tests {
         kept.database = None;
         let nothing = |_: &Database| Ok(());
         assert!(matches!(kept.change(now, nothing), Err(redb::Error::Io(_))));
+        // All of it is written once more, and is as it was.
+        let before = fs::read(&path).unwrap();
+        let place = Place {
+            path: path.clone(),
+            file: own.try_clone().unwrap(),
+        };
+        place.write_again().unwrap();
+        assert_eq!(fs::read(&path).unwrap(), before);
         kept.place.as_mut().unwrap().file = own;
         assert!(matches!(
             kept.change(now, nothing),
@@ -322,5 +351,9 @@ mod tests {
         kept.look(now + limits::RECORDS_RETRY);
         assert!(kept.failing.is_none());
         kept.change(now, nothing).unwrap();
+        drop(kept);
+        records.write(&record(b"one")).unwrap();
+        drop(records);
+        assert_eq!(next_life(&path), (Epoch(1001), 1));
     }
 }
