@@ -179,7 +179,7 @@ fn path_of(content: &str) -> (String, &str) {
 
 /// The networks that a client's name stands for.
 fn nets_of(line: usize, host: &str, findings: &mut Findings) -> Option<Vec<IpNet>> {
-    if host.is_empty() || host == "*" || host == "0.0.0.0/0" {
+    if host.is_empty() || host == "*" {
         return Some(everybody());
     }
     let bare = host.replace(['[', ']'], "");

@@ -64,6 +64,12 @@ fn what_exports_does_not_say_is_as_the_kernel_has_it() {
 }
 
 #[test]
+fn all_of_ipv4_is_nobody_of_ipv6() {
+    let (config, _) = imported("ROOT/srv 0.0.0.0/0(rw)\n");
+    assert_eq!(clients(&config, 0), ["0.0.0.0/0 rw root 65534:65534 low"]);
+}
+
+#[test]
 fn hosts_come_before_networks_and_narrow_ones_before_wide_ones() {
     let text = "ROOT/srv *(ro,insecure) 10.0.0.0/255.0.0.0(rw,all_squash,anonuid=7,anongid=8) \\\n  \
                 10.1.0.0/16(ro) 10.0.0.9(rw,no_root_squash) [2001:db8::]/64(rw)\n";
