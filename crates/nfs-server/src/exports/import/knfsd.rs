@@ -324,6 +324,12 @@ fn export(
             format!("{path}: async for some clients only; sync for all here"),
         );
     }
+    let crosses = entries.iter().any(|entry| entry.options.crossmnt);
+    let all_cross = entries.iter().all(|entry| entry.options.crossmnt);
+    if crosses && !all_cross {
+        let what = format!("{path}: crossmnt for some clients only; for none here");
+        findings.add(line, what);
+    }
     let pseudo = match root {
         Some((_, root)) => below(&path, root).unwrap_or_else(|| path.clone()),
         None => path.clone(),
@@ -336,7 +342,7 @@ fn export(
     }
     Some(SaidExport {
         is_async: all_async && is_async,
-        crossmnt: entries.iter().any(|entry| entry.options.crossmnt),
+        crossmnt: all_cross && crosses,
         clients: entries
             .into_iter()
             .map(|entry| SaidClient {

@@ -64,6 +64,13 @@ fn what_exports_does_not_say_is_as_the_kernel_has_it() {
 }
 
 #[test]
+fn nobody_crosses_mounts_who_did_not() {
+    let (config, left) = imported("ROOT/srv 10.0.0.1(rw,crossmnt) 10.0.0.2(rw)\n");
+    assert!(!config.exports[0].crossmnt);
+    assert!(left[0].contains("crossmnt for some"), "{left:?}");
+}
+
+#[test]
 fn all_of_ipv4_is_nobody_of_ipv6() {
     let (config, _) = imported("ROOT/srv 0.0.0.0/0(rw)\n");
     assert_eq!(clients(&config, 0), ["0.0.0.0/0 rw root 65534:65534 low"]);
