@@ -56,6 +56,9 @@
 //! [`file`](mod@file) shows a file written and read, [`transfer`] a tree copied. Whole programs to begin with, one for each
 //! level, are `examples/procedures.rs`, `examples/file.rs` and `examples/copy.rs`.
 //!
+//! Without features there is what opens, reads, writes and lists. `transfer` and `doctor` are behind features of their
+//! names, [`rate`] comes with `transfer`; a program that does not ask for them does not build them, nor what they need.
+//!
 //! Each module uses only those that stand before it, and none of those after it:
 //! `limits`, `random` · [`identity`], [`error`] · [`connection`] · [`nfs3`], [`nfs4`], [`mount3`], [`portmap`],
 //! [`url`](mod@url) · [`nfs`] · [`file`](mod@file), [`rate`] · [`client`] · [`transfer`], [`trees`].
@@ -76,6 +79,7 @@
 
 pub mod client;
 pub mod connection;
+#[cfg(feature = "doctor")]
 pub mod doctor;
 pub mod error;
 pub mod file;
@@ -88,7 +92,9 @@ pub mod nfs3;
 pub mod nfs4;
 pub mod portmap;
 mod random;
+#[cfg(feature = "transfer")]
 pub mod rate;
+#[cfg(feature = "transfer")]
 pub mod transfer;
 pub mod trees;
 pub mod url;
@@ -111,3 +117,8 @@ pub use url::{NfsUrl, UrlError, UrlPattern, Version};
 pub use nfs_io::{Budget, Buf, BufferPool};
 /// The messages, and how arguments and results of one's own are encoded and decoded.
 pub use nfs_wire;
+
+/// The examples of the crate's README, run as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -76,6 +76,7 @@ impl Nfs {
     }
 
     /// Whether a handle stands for a longer one of NFSv4, and so means something to this client alone.
+    #[cfg(feature = "doctor")]
     pub(crate) fn is_stand_in(&self, handle: &FileHandle) -> bool {
         match self {
             Self::V3(_) => false,

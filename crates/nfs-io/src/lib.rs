@@ -13,6 +13,10 @@
 //!   io_uring ring or by the thread pool with the same results.
 //! - [`auto`], [`memory`]: which way of moving bytes suits a file, and what that depends on around it.
 //!
+//! A program that wants only a part of it takes the features of that part. Without any, there are [`budget`],
+//! [`buffer`], [`glob`], [`size`] and [`finding`], with few dependencies; `files` adds [`fs`] with what it needs, and
+//! `serve`, the default, all else.
+//!
 //! This is the only crate of the workspace with unsafe code. Every block has a `// SAFETY:` line
 //! that names the invariant and who keeps it; callers of this crate's public functions never have
 //! to keep one.
@@ -23,41 +27,66 @@
 )]
 #![deny(clippy::undocumented_unsafe_blocks)]
 
+#[cfg(feature = "serve")]
 pub mod accounts;
+#[cfg(feature = "serve")]
 pub mod auto;
 pub mod budget;
 pub mod buffer;
+#[cfg(feature = "files")]
 pub mod caps;
+#[cfg(feature = "serve")]
 pub mod confine;
+#[cfg(feature = "serve")]
 pub mod crash;
+#[cfg(feature = "serve")]
 pub mod engine;
-#[cfg(any(test, feature = "faults"))]
+#[cfg(all(feature = "files", any(test, feature = "faults")))]
 pub mod faults;
-#[cfg(not(any(test, feature = "faults")))]
+#[cfg(all(feature = "files", not(any(test, feature = "faults"))))]
 #[path = "no_faults.rs"]
 mod faults;
 pub mod finding;
+#[cfg(feature = "files")]
 pub mod fs;
 pub mod glob;
+#[cfg(feature = "serve")]
 pub mod heap;
+#[cfg(feature = "files")]
 pub mod identity;
+#[cfg(feature = "serve")]
 pub mod lanes;
 pub mod limits;
+#[cfg(feature = "serve")]
 pub mod memory;
+#[cfg(feature = "files")]
 mod mode;
+#[cfg(feature = "files")]
 pub mod mounts;
+#[cfg(feature = "serve")]
 pub mod op;
+#[cfg(feature = "serve")]
 pub mod peer;
+#[cfg(feature = "files")]
 pub mod plan;
+#[cfg(feature = "serve")]
 pub mod pool;
+#[cfg(feature = "serve")]
 pub mod probe;
+#[cfg(feature = "files")]
 mod progress;
+#[cfg(feature = "serve")]
 pub mod promptness;
+#[cfg(feature = "serve")]
 pub mod shares;
 pub mod size;
+#[cfg(feature = "serve")]
 pub mod socket;
+#[cfg(feature = "serve")]
 pub mod staging;
+#[cfg(feature = "serve")]
 pub mod turns;
+#[cfg(feature = "serve")]
 pub mod usage;
 
 #[cfg(test)]
@@ -65,14 +94,22 @@ mod testing;
 
 pub use budget::{Budget, Reservation};
 pub use buffer::{Buf, BufferPool};
+#[cfg(feature = "serve")]
 pub use engine::{Completion, Engine, EngineKind};
+#[cfg(feature = "files")]
 pub use identity::{Creds, LocalGid, LocalUid};
+#[cfg(feature = "serve")]
 pub use lanes::{Client, Lane, Queue};
+#[cfg(feature = "files")]
 pub use mode::{Mode, UnknownMode};
+#[cfg(feature = "serve")]
 pub use op::{Keep, Op, OpResult, WriteSync};
+#[cfg(feature = "serve")]
 pub use pool::{Pool, PoolFull, PoolLimits};
 pub use rustix::io::Errno;
+#[cfg(feature = "serve")]
 pub use shares::{Share, Shares};
+#[cfg(feature = "serve")]
 pub use turns::{ClientKey, Sharer};
 
 /// Result of everything that asks the kernel: the value, or the kernel's errno.

@@ -1,4 +1,4 @@
-//! Numbers of bytes as people write them, in configuration, options and rules alike.
+//! Numbers of bytes as people write and read them, in configuration, options, rules and findings alike.
 
 /// Why a text is no number of bytes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -48,6 +48,24 @@ pub fn parse(text: &str) -> Result<u64, SizeError> {
     size.ok_or_else(|| SizeError::TooLarge(text.to_owned()))
 }
 
+/// Bytes with a binary unit: `4 KiB`, `70.9 GiB`.
+#[must_use]
+pub fn in_words(bytes: u64) -> String {
+    let units = ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    let mut value = bytes as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < units.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    let name = units.get(unit).copied().unwrap_or_default();
+    if value.fract() == 0.0 {
+        format!("{value} {name}")
+    } else {
+        format!("{value:.1} {name}")
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -84,6 +102,20 @@ mod tests {
         }
         for text in ["16E", "99999999999999999999", "99999999999999999999K"] {
             assert_eq!(parse(text), Err(SizeError::TooLarge(text.to_owned())));
+        }
+    }
+
+    #[test]
+    fn words() {
+        for (count, text) in [
+            (0, "0 bytes"),
+            (512, "512 bytes"),
+            (4096, "4 KiB"),
+            (1536, "1.5 KiB"),
+            (24_689_124 * 1024, "23.5 GiB"),
+            (u64::MAX, "16 EiB"),
+        ] {
+            assert_eq!(in_words(count), text);
         }
     }
 }

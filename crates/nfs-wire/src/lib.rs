@@ -34,3 +34,8 @@ mod test_support;
 pub mod xdr;
 
 pub use xdr::{Decode, DecodeError, Decoder, Encode, Encoder, Payload, decode_all, encode_to_vec};
+
+/// The examples of the crate's README, run as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

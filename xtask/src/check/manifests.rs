@@ -35,6 +35,8 @@ const ARROWS: &[(&str, &[&str])] = &[
 /// What tests of a crate may use besides: the client is the traffic source of the server's tests, the
 /// laboratory has processes and mounts.
 const TEST_ARROWS: &[(&str, &[&str])] = &[
+    // Itself, with all of its features.
+    ("nfs-client", &["nfs-client"]),
     ("nfs-server", &["nfs-client", "nfs-lab"]),
     // The server of the file system's tests is the client's, which speaks the wire's words.
     ("nfs-fuse", &["nfs-wire"]),

@@ -5,6 +5,7 @@
 
 mod boundaries;
 mod documents;
+mod library;
 mod manifests;
 mod markers;
 mod modules;
@@ -44,6 +45,7 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     );
     step("clippy", run::streams("clippy", &mut clippy(root))?);
     step("rustdoc", run::streams("rustdoc", &mut rustdoc(root))?);
+    step("features of nfs-client", library::build_features(root)?);
     step("nfs-wire for wasm32", wire_for_wasm(root)?);
     step("cargo deny", deny(root)?);
     if failed.is_empty() {
@@ -158,6 +160,7 @@ fn rules(root: &Path) -> Result<bool> {
     boundaries::check_exceptions_used(&tree, &mut findings);
     markers::check_workplaces(&tree, &mut findings);
     manifests::check(&tree, &mut findings)?;
+    library::check(&tree, &mut findings)?;
     modules::check(&tree, &mut findings);
     documents::check(&tree, &mut findings);
     promises::check(&tree, &mut findings);

@@ -69,12 +69,14 @@ impl V4 {
         self.handles.short(&self.nfs.root().await?.handle)
     }
 
+    #[cfg(feature = "doctor")]
     pub(super) fn is_stand_in(&self, handle: &FileHandle) -> bool {
         self.handles.long(handle).as_ref() != handle.as_ref()
     }
 
     /// REMOVE of a name, and whether the server says that nothing else lies between the directory's change attributes
     /// before and after it (RFC 8881 §3.3.3).
+    #[cfg(feature = "doctor")]
     pub(crate) async fn remove_is_atomic(
         &self,
         dir: &FileHandle,

@@ -13,6 +13,7 @@ use super::directory::{
 };
 
 use crate::Errno;
+use crate::size::in_words;
 
 pub use self::kinds::fs_name;
 use self::kinds::{is_memory, is_remote};
@@ -135,13 +136,13 @@ type List = crate::finding::Findings<Section, Level>;
 fn place(list: &mut List, facts: &DirectoryFacts, process: &ProcessFacts) {
     use Level::{Ok, Warn};
     let name = fs_name(facts);
-    let mut fact = format!("{name}, blocks of {}", words::bytes(facts.fs.bsize));
+    let mut fact = format!("{name}, blocks of {}", in_words(facts.fs.bsize));
     if let Some(mount) = &facts.mount {
         let at = mount.mount_point.display();
         fact = format!(
             "{name} of {} at {at}, blocks of {}",
             mount.source,
-            words::bytes(facts.fs.bsize)
+            in_words(facts.fs.bsize)
         );
     }
     if is_memory(&name) {
@@ -162,7 +163,7 @@ fn place(list: &mut List, facts: &DirectoryFacts, process: &ProcessFacts) {
     }
     let free = facts.fs.bavail.saturating_mul(facts.fs.frsize);
     let size = facts.fs.blocks.saturating_mul(facts.fs.frsize);
-    let space = format!("{} free of {}", words::bytes(free), words::bytes(size));
+    let space = format!("{} free of {}", in_words(free), in_words(size));
     let inodes_short = facts.fs.files > 0 && facts.fs.ffree < 1000;
     if facts.fs.read_only() {
         list.add(

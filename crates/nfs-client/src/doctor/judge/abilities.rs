@@ -1,6 +1,6 @@
 //! What the server says of its file system: FSINFO and PATHCONF.
 
-use nfs_io::probe::diagnosis::words::bytes;
+use nfs_io::size::in_words as bytes;
 use nfs_wire::nfs3::{FSF3_LINK, FSF3_SYMLINK, FsinfoOk, PathconfOk};
 
 use super::{Level, List, Section, untold};

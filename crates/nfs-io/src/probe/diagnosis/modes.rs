@@ -1,9 +1,9 @@
 //! What each mode does to READ, WRITE and COMMIT in a directory, and which to choose.
 
 use super::kinds::{fs_name, is_memory, is_remote};
-use super::words;
 use crate::mode::Mode;
 use crate::probe::directory::{DirectTrials, DirectoryFacts, Outcome, ProcessFacts, Trials};
+use crate::size::in_words;
 
 /// What the I/O modes do in a directory, and which to choose there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -190,10 +190,10 @@ fn recommend(
     let sizes = match process.memory_bytes {
         Some(memory) => format!(
             "{} of files, {} of memory",
-            words::bytes(size),
-            words::bytes(memory)
+            in_words(size),
+            in_words(memory)
         ),
-        None => format!("{} of files", words::bytes(size)),
+        None => format!("{} of files", in_words(size)),
     };
     if size < memory / 2 {
         let why = format!(

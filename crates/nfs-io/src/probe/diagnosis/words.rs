@@ -1,4 +1,4 @@
-//! Numbers, errnos and outcomes in words.
+//! Errnos and outcomes in words.
 
 use crate::Errno;
 use crate::probe::directory::Outcome;
@@ -49,40 +49,9 @@ pub fn went(outcome: Outcome) -> String {
     }
 }
 
-/// Bytes with a binary unit: `4 KiB`, `70.9 GiB`.
-pub fn bytes(bytes: u64) -> String {
-    let units = ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-    let mut value = bytes as f64;
-    let mut unit = 0;
-    while value >= 1024.0 && unit + 1 < units.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    let name = units.get(unit).copied().unwrap_or_default();
-    if value.fract() == 0.0 {
-        format!("{value} {name}")
-    } else {
-        format!("{value:.1} {name}")
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn units() {
-        for (count, text) in [
-            (0, "0 bytes"),
-            (512, "512 bytes"),
-            (4096, "4 KiB"),
-            (1536, "1.5 KiB"),
-            (24_689_124 * 1024, "23.5 GiB"),
-            (u64::MAX, "16 EiB"),
-        ] {
-            assert_eq!(bytes(count), text);
-        }
-    }
 
     #[test]
     fn names_of_errors() {
