@@ -6,6 +6,9 @@ use std::process::ExitCode;
 /// Lines of one failure that are shown again at the end; the rest is where it happened.
 const SAID_LINES_MAX: usize = 60;
 
+/// Characters of a failure's first line in the list of all that did not pass.
+const NAME_CHARS_MAX: usize = 500;
+
 /// Failures that are shown again at the end. Where more fail, they fail for one reason.
 const SAID_MAX: usize = 40;
 
@@ -115,7 +118,28 @@ impl Tally {
         {
             lines.push(format!("==> and {more} more"));
         }
+        lines.extend(self.names());
         lines
+    }
+
+    /// What did not pass, a line each, for who reads the last lines alone: a long log may come without its middle.
+    fn names(&self) -> Vec<String> {
+        if self.said.is_empty() {
+            return Vec::new();
+        }
+        let names = self
+            .said
+            .iter()
+            .take(SAID_MAX)
+            .filter_map(|said| said.first());
+        let short = names.map(|name| {
+            format!(
+                "    {}",
+                name.chars().take(NAME_CHARS_MAX).collect::<String>()
+            )
+        });
+        let head = "==> did not pass, in short:".to_owned();
+        std::iter::once(head).chain(short).collect()
     }
 
     fn holds(&self, strict: bool) -> bool {
@@ -188,8 +212,15 @@ mod tests {
             "    1",
         ];
         assert_eq!(lines[..6], first);
-        let tail = ["    60", "    again, alone: cargo xtask test --filter b"];
-        assert_eq!(lines[lines.len() - 2..], tail);
+        let tail = [
+            "    60",
+            "    again, alone: cargo xtask test --filter b",
+            "==> did not pass, in short:",
+            "    unit: a",
+            "    unit: b",
+        ];
+        assert_eq!(lines[lines.len() - 5..], tail);
+        assert!(Tally::one(true).summary().is_empty());
         assert_eq!(
             (tally.failed, tally.line().as_str()),
             (2, "0 passed, 2 failed, 0 skipped")
@@ -197,7 +228,8 @@ mod tests {
         for _ in 0..SAID_MAX {
             tally.merge(Tally::failure("c"));
         }
-        assert_eq!(tally.summary().last().unwrap(), "==> and 2 more");
+        let more = "==> and 2 more".to_owned();
+        assert!(tally.summary().contains(&more));
     }
 
     #[test]
