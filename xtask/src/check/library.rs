@@ -53,7 +53,7 @@ const FEATURES: &[&str] = &["doctor", "transfer"];
 /// Compares what nfs-client needs without features with what it may.
 pub(crate) fn check(tree: &Tree, findings: &mut Vec<Finding>) -> Result<()> {
     let output = Command::new(run::cargo())
-        .args(["tree", "--offline", "-p", "nfs-client"])
+        .args(["tree", "--locked", "-p", "nfs-client"])
         .args(["-e", "normal", "--prefix", "none", "--format", "{p}"])
         .current_dir(&tree.root)
         .output()
