@@ -164,7 +164,7 @@ fn is_cap(span: &str) -> bool {
 }
 
 fn is_tracked_path(span: &str) -> bool {
-    let rooted = ["crates/", "docs/", "xtask/", "tests/", "fuzz/"]
+    let rooted = ["crates/", "docs/", "xtask/", "tests/", "fuzz/", "python/"]
         .iter()
         .any(|top| span.starts_with(top));
     rooted && !span.contains([' ', '*', '<', '{'])
