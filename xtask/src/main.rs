@@ -1,8 +1,8 @@
 //! `cargo xtask`: the house's own commands.
 //!
 //! What a contributor, a reviewer and CI run is the same program, so that "it passed here" means the
-//! same thing everywhere. `check` holds the rules, `test` runs every test level, `fuzz` and `interop` run one
-//! of them for longer, `bench` measures, `suites` keeps what other people's tests found, `man` writes the manual pages, `package` makes
+//! same thing everywhere. `check` holds the rules, `test` runs every test level, `fuzz`, `interop` and `python` run one
+//! of them, `bench` measures, `suites` keeps what other people's tests found, `man` writes the manual pages, `package` makes
 //! what is installed.
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::too_many_lines))]
 
@@ -10,6 +10,7 @@ mod cargo;
 mod check;
 mod levels;
 mod package;
+mod python;
 mod run;
 mod suites;
 
@@ -19,7 +20,7 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
 
-use crate::levels::{Options, fuzz};
+use crate::levels::{Options, fuzz, python as python_level};
 
 /// The house's own commands.
 #[derive(Parser)]
@@ -49,6 +50,8 @@ enum What {
         #[arg(long, default_value_t = 60)]
         seconds: u64,
     },
+    /// Build the Python package's wheel and run its tests
+    Python(PythonArgs),
     /// Measure; prints tables and judges nothing
     Bench(BenchArgs),
     /// Only the tests with foreign peers: the Linux kernel's client, libnfs, rpcbind, Ganesha
@@ -91,6 +94,14 @@ struct TestArgs {
     /// System scenarios that run side by side (one more than there are processors if not given)
     #[arg(long, value_name = "N")]
     jobs: Option<u8>,
+}
+
+/// Arguments for `python` go to pytest as they are.
+#[derive(Args)]
+struct PythonArgs {
+    /// For example: -k transaction
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<String>,
 }
 
 /// Arguments for `bench` go to the measuring program as they are.
@@ -139,6 +150,7 @@ fn run_command(command: What) -> Result<ExitCode> {
             let tally = fuzz::run_targets(&root, target.as_deref(), seconds)?;
             Ok(tally.close(false))
         }
+        What::Python(args) => python(&root, &args.arguments),
         What::Bench(args) => bench(&root, &args.arguments),
         What::Interop { strict } => {
             let options = Options {
@@ -162,6 +174,17 @@ fn root() -> Result<PathBuf> {
     let own = own.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")));
     let root = own.parent().context("xtask has no parent directory")?;
     Ok(root.to_owned())
+}
+
+fn python(root: &Path, arguments: &[String]) -> Result<ExitCode> {
+    let mut build = cargo::cargo(root);
+    build.args(["build", "-p", "penstock"]);
+    if !run::streams("build penstock", &mut build)? {
+        return Ok(ExitCode::FAILURE);
+    }
+    let server = cargo::target_directory(root)?.join("debug/penstock");
+    let tally = python_level::run_tests(root, &server, arguments)?;
+    Ok(tally.close(false))
 }
 
 fn bench(root: &Path, arguments: &[String]) -> Result<ExitCode> {

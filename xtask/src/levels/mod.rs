@@ -3,6 +3,7 @@
 mod build;
 pub(crate) mod fuzz;
 mod newer_kernel;
+pub(crate) mod python;
 mod setup;
 mod system;
 mod tally;
@@ -49,17 +50,18 @@ impl Options {
 /// Runs every level and prints the closing line.
 pub(crate) fn test(root: &Path, options: &Options) -> Result<ExitCode> {
     let mut levels = if options.long {
-        Levels::of(&[SET_UP, BUILD, UNIT, SYSTEM, FUZZ])
+        Levels::of(&[SET_UP, BUILD, UNIT, SYSTEM, PYTHON, FUZZ])
     } else {
-        Levels::of(&[SET_UP, BUILD_SHORT, UNIT, SYSTEM_SHORT, FUZZ_SHORT])
+        Levels::of(&[SET_UP, BUILD_SHORT, UNIT, SYSTEM_SHORT, PYTHON, FUZZ_SHORT])
     };
     levels.run(|| Ok(setup::all()))?;
     let built = levels.build(root, options.server())?;
     if let Some(built) = &built {
         levels.run(|| unit::run(root, options))?;
         levels.run(|| system::run(root, built, options))?;
-        let target = options.filter.as_deref();
-        levels.run(|| fuzz::run_targets(root, target, options.fuzz_seconds()))?;
+        let filter = options.filter.as_deref();
+        levels.run(|| python::run(root, &built.server(), filter))?;
+        levels.run(|| fuzz::run_targets(root, filter, options.fuzz_seconds()))?;
     }
     Ok(levels.tally.close(options.strict))
 }
@@ -110,6 +112,7 @@ const SYSTEM: Level = level("system, long forms", 700);
 const SYSTEM_SHORT: Level = level("system, short forms", 350);
 const BEFORE_A_PUSH: Level = level("system, a few scenarios", 20);
 const PEERS: Level = level("system, foreign peers", 360);
+const PYTHON: Level = level("python", 100);
 const FUZZ: Level = level("fuzz", 490);
 const FUZZ_SHORT: Level = level("fuzz, two seconds each", 240);
 

@@ -87,6 +87,10 @@ const PACKAGES: &[Package] = &[
     package("zsh", "completes addresses"),
     package("fish", "completes addresses"),
     package("tar", "unpacks a source tree on a mount"),
+    package(
+        "python3-venv",
+        "an environment for the Python package's tests",
+    ),
 ];
 
 /// The packages, and what no package of the machine's own Debian has.

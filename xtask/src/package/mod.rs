@@ -2,7 +2,8 @@
 //!
 //! - `tarball`: the program linked statically (musl), with manual pages, completions and units, for any Linux;
 //! - `deb`: a Debian package, linked against the system's C library, which asks the system's user database (NSS);
-//! - `container`: a directory from which a builder makes an image of the static program.
+//! - `container`: a directory from which a builder makes an image of the static program;
+//! - `wheel`: the Python package, if it is asked for: it needs Python and the network.
 //!
 //! Debug symbols go into a file or package of their own. The same sources and tools make the same bytes, but for the
 //! compiler's own freedom: times come from the last commit, owners are root.
@@ -21,11 +22,12 @@ use clap::ValueEnum;
 
 use self::build::{Build, Program};
 use self::staging::Facts;
+use crate::python::Environment;
 
 /// What to package, and of what.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// What to make (all of them if none is given)
+    /// What to make (all but the wheel if none is given)
     kinds: Vec<Kind>,
     /// Where to put it
     #[arg(long, default_value = "target/package")]
@@ -47,16 +49,27 @@ pub(super) enum Kind {
     Deb,
     /// A directory to build an image from: `podman build target/package/container`
     Container,
+    /// The Python package, for machines of the kind of this one
+    Wheel,
 }
 
 impl Kind {
-    const ALL: [Self; 3] = [Self::Tarball, Self::Deb, Self::Container];
+    const DEFAULT: [Self; 3] = [Self::Tarball, Self::Deb, Self::Container];
 
-    /// Which C library the program is linked with.
-    fn build(self) -> Build {
+    /// Makes it, and tells where each file is.
+    fn make(self, root: &Path, args: &Args, facts: &Facts, output: &Path) -> Result<Vec<PathBuf>> {
+        let program = |build: Build| match &args.program {
+            Some(program) => {
+                ensure!(program.is_file(), "no program {}", program.display());
+                Program::given(program)
+            }
+            None => build.make(root, &args.profile),
+        };
         match self {
-            Self::Tarball | Self::Container => Build::Static,
-            Self::Deb => Build::System,
+            Self::Tarball => archive::make(root, facts, &program(Build::Static)?, output),
+            Self::Deb => deb::make(root, facts, &program(Build::System)?, output),
+            Self::Container => container::make(root, &program(Build::Static)?, output),
+            Self::Wheel => wheel(root, &args.profile, output),
         }
     }
 }
@@ -67,7 +80,7 @@ impl Kind {
 /// What does not build or cannot be written, or which tool is missing and how to have it.
 pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
     let kinds = if args.kinds.is_empty() {
-        &Kind::ALL[..]
+        &Kind::DEFAULT[..]
     } else {
         &args.kinds
     };
@@ -75,21 +88,17 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
     std::fs::create_dir_all(&output).with_context(|| output.display().to_string())?;
     let facts = Facts::of(root)?;
     for kind in kinds {
-        let program = match &args.program {
-            Some(program) => {
-                ensure!(program.is_file(), "no program {}", program.display());
-                Program::given(program)?
-            }
-            None => kind.build().make(root, &args.profile)?,
-        };
-        let made = match kind {
-            Kind::Tarball => archive::make(root, &facts, &program, &output)?,
-            Kind::Deb => deb::make(root, &facts, &program, &output)?,
-            Kind::Container => container::make(root, &program, &output)?,
-        };
-        for path in made {
+        for path in kind.make(root, args, &facts, &output)? {
             println!("{}", path.display());
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Builds the Python package with this profile.
+fn wheel(root: &Path, profile: &str, output: &Path) -> Result<Vec<PathBuf>> {
+    let environment = Environment::make(root)?;
+    environment.install(false)?;
+    let wheel = environment.wheel(profile, output)?;
+    Ok(vec![wheel.context("the wheel does not build")?])
 }
