@@ -5,6 +5,7 @@
 //! [`ClientError`] is what [`Client`](crate::Client) and [`File`](crate::File) report, such a status included.
 
 mod client;
+mod kind;
 mod nfs4;
 
 use std::io;

@@ -8,7 +8,8 @@
 //! - [`nfs3`], [`mount3`], [`portmap`]: one async function per procedure, with the RFC's names and
 //!   typed results.
 //! - [`Client`] and [`File`]: paths, files and directories of one mounted export, found by an
-//!   [`NfsUrl`]. On top of it, [`transfer`] copies whole files and trees, and [`trees`] finds, removes
+//!   [`NfsUrl`]; a [`Cursor`] reads and writes a file through tokio's traits, and [`blocking`] is all of that without an
+//!   event loop. On top of it, [`transfer`] copies whole files and trees, and [`trees`] finds, removes
 //!   and changes what is in them; [`doctor`] examines the server.
 //!
 //! The procedures, over a connection of one's own (the server of this example answers everything with
@@ -56,12 +57,14 @@
 //! [`file`](mod@file) shows a file written and read, [`transfer`] a tree copied. Whole programs to begin with, one for each
 //! level, are `examples/procedures.rs`, `examples/file.rs` and `examples/copy.rs`.
 //!
-//! Without features there is what opens, reads, writes and lists. `transfer` and `doctor` are behind features of their
-//! names, [`rate`] comes with `transfer`; a program that does not ask for them does not build them, nor what they need.
+//! Without features there is what opens, reads, writes and lists. `blocking`, `transfer` and `doctor` are behind features
+//! of their names, [`rate`] comes with `transfer`; a program that does not ask for them does not build them, nor what they
+//! need.
 //!
 //! Each module uses only those that stand before it, and none of those after it:
-//! `limits`, `random` · [`identity`], [`error`] · [`connection`] · [`nfs3`], [`nfs4`], [`mount3`], [`portmap`],
-//! [`url`](mod@url) · [`nfs`] · [`file`](mod@file), [`rate`] · [`client`] · [`transfer`], [`trees`].
+//! `limits`, `random`, [`path`] · [`identity`], [`error`] · [`connection`] · [`nfs3`], [`nfs4`], [`mount3`], [`portmap`],
+//! [`url`](mod@url) · [`nfs`] · [`file`](mod@file), [`rate`] · [`cursor`], [`client`] · [`transfer`], [`trees`],
+//! [`blocking`] · [`doctor`].
 //!
 //! Names and directories are not cached: each call asks the server. An open file has its windows, what
 //! was written and is not yet on stable storage, and its attributes for a few seconds
@@ -77,8 +80,11 @@
     )
 )]
 
+#[cfg(feature = "blocking")]
+pub mod blocking;
 pub mod client;
 pub mod connection;
+pub mod cursor;
 #[cfg(feature = "doctor")]
 pub mod doctor;
 pub mod error;
@@ -90,6 +96,7 @@ pub mod mount3;
 pub mod nfs;
 pub mod nfs3;
 pub mod nfs4;
+pub mod path;
 pub mod portmap;
 mod random;
 #[cfg(feature = "transfer")]
@@ -104,6 +111,7 @@ pub use connection::{
     ConnectOptions, Connection, Connections, Liveness, Procedure, RawConnection, Reconnect, Silent,
     Target,
 };
+pub use cursor::Cursor;
 pub use error::{ClientError, RpcError};
 pub use file::{Depth, File, TransferSizes, Windows};
 pub use hint::{Hint, UnknownHint};
@@ -111,6 +119,7 @@ pub use identity::Identity;
 pub use nfs::Nfs;
 pub use nfs3::{Nfs3, Node};
 pub use nfs4::{Nfs4, Nfs4Error};
+pub use path::AsPath;
 pub use url::{NfsUrl, UrlError, UrlPattern, Version};
 
 /// The memory that data is received into: [`Nfs3::read_into`].

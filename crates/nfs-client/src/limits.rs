@@ -140,6 +140,12 @@ pub const READ_AHEAD_KEPT: Duration = Duration::from_secs(1);
 /// memory.
 pub const READ_AHEAD_KEPT_WHEN_SHORT: Duration = Duration::from_millis(50);
 
+/// Most bytes that one read of a [`Cursor`](crate::Cursor) asks the file for: its caller may give any room.
+pub const CURSOR_READ_BYTES_MAX: usize = 1024 * 1024;
+
+/// Most bytes that one write of a [`Cursor`](crate::Cursor) copies and takes over.
+pub const CURSOR_WRITE_BYTES_MAX: usize = 1024 * 1024;
+
 /// Largest READ, bytes: its reply has to fit [`REPLY_BYTES_MAX`].
 pub const READ_BYTES_MAX: u32 = 4 * 1024 * 1024;
 

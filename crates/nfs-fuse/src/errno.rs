@@ -75,6 +75,7 @@ pub(crate) const fn of(error: &ClientError) -> Errno {
         | ClientError::TooManyMatches
         | ClientError::EndlessDirectory
         | ClientError::NoProgress { .. }
+        | ClientError::Thread { .. }
         | ClientError::VerifierKeepsChanging { .. } => Errno::EIO,
     }
 }

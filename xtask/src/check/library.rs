@@ -48,7 +48,7 @@ const LEAN: &[&str] = &[
 ];
 
 /// The features of nfs-client; each builds alone.
-const FEATURES: &[&str] = &["doctor", "transfer"];
+const FEATURES: &[&str] = &["blocking", "doctor", "transfer"];
 
 /// Compares what nfs-client needs without features with what it may.
 pub(crate) fn check(tree: &Tree, findings: &mut Vec<Finding>) -> Result<()> {

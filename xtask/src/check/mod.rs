@@ -221,11 +221,12 @@ fn clippy(root: &Path) -> Command {
     command
 }
 
-/// The documentation of all crates, whose links have to lead somewhere.
+/// The documentation of all crates, with all that programs may ask for, whose links have to lead somewhere.
 fn rustdoc(root: &Path) -> Command {
     let mut command = cargo(root);
     command
         .args(["doc", "--workspace", "--no-deps", "--quiet"])
+        .args(["--features", "nfs-client/blocking"])
         .env("RUSTDOCFLAGS", "-D warnings");
     command
 }

@@ -199,7 +199,19 @@ impl Client {
     /// Tells the server that the export is not used any more. Over NFSv3 (UMNT) that is advisory: a server keeps
     /// its list of mounts for people to look at, and nothing fails without it (RFC 1813 §5.2.3). Over NFSv4 it
     /// ends the session, for all clones; without it the server keeps what was open until the lease is over.
+    ///
+    /// Waits first for what was left behind by [`Cursor`](crate::Cursor)s that were dropped before all was on stable
+    /// storage.
+    ///
+    /// # Errors
+    /// Also the first failure of data that was left behind so, and is lost.
     pub async fn unmount(self) -> Result<(), ClientError> {
+        let left = self.files.finish_left_behind().await;
+        self.tell_server().await?;
+        left
+    }
+
+    async fn tell_server(self) -> Result<(), ClientError> {
         match (self.nfs, self.mount) {
             (Nfs::V3(_), Some(mount)) => Ok(mount.umnt(&self.export).await?),
             (Nfs::V3(_), None) => Ok(()),

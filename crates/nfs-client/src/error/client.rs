@@ -1,5 +1,7 @@
 //! What the file API reports, with the likely cause and the cure.
 
+use std::sync::Arc;
+
 use nfs_wire::mount3::Mountstat3;
 use nfs_wire::nfs3::Nfsstat3;
 
@@ -122,6 +124,12 @@ pub enum ClientError {
         /// Where in the file that was, in bytes.
         offset: u64,
     },
+    /// The thread of a [`blocking`](crate::blocking) client cannot be started.
+    #[error("the client's thread cannot be started: {cause}")]
+    Thread {
+        /// The error that the system gave.
+        cause: Arc<std::io::Error>,
+    },
     /// The write verifier changed while parts of one write were on their way, each time it was tried.
     #[error("{path}: the server restarts again and again; what was written may be lost")]
     VerifierKeepsChanging {
@@ -167,6 +175,7 @@ impl ClientError {
             Self::Rpc(_)
             | Self::NotRegistered { .. }
             | Self::OnlyV3 { .. }
+            | Self::Thread { .. }
             | Self::TooManyMatches
             | Self::EndlessDirectory
             | Self::BadName { .. } => None,

@@ -82,6 +82,7 @@
 mod ahead;
 mod attributes;
 mod commit;
+mod left_behind;
 mod memory;
 mod pattern;
 mod read;
@@ -103,6 +104,7 @@ pub use self::read::{ReadAt, ReadStream};
 pub use self::statistics::{CacheStatistics, WindowStatistics};
 
 use self::attributes::Attributes;
+use self::left_behind::LeftBehind;
 use self::memory::{Memory, ServedFrom};
 use self::write::{Opened, Writing};
 use crate::error::{ClientError, printable, refused};
@@ -225,6 +227,7 @@ pub(crate) struct Files {
     hint: Hint,
     memory: Memory,
     known: Mutex<HashMap<FileHandle, Known>>,
+    left_behind: LeftBehind,
 }
 
 /// A file that is known: as long as there is its [`Writing`].
@@ -501,6 +504,7 @@ impl Files {
             hint: Hint::Normal,
             memory: Memory::new(windows.memory_bytes_max),
             known: Mutex::default(),
+            left_behind: LeftBehind::default(),
         }
     }
 

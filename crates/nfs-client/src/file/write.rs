@@ -156,6 +156,11 @@ impl Writing {
         &self.memory
     }
 
+    /// The files of the client.
+    pub(super) fn files(&self) -> &Files {
+        &self.files
+    }
+
     pub(super) fn attributes(&self) -> &Arc<Attributes> {
         &self.attributes
     }
