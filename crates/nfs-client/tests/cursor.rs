@@ -243,3 +243,46 @@ fn a_blocking_file_loses_nothing_in_silence() {
     client.clone().unmount().unwrap_err();
     client.unmount().unwrap();
 }
+
+#[tokio::test]
+async fn paths_are_text_or_bytes_and_a_directory_is_a_stream() {
+    use std::os::unix::ffi::OsStrExt as _;
+    use std::path::Path;
+
+    let double = Double::start(6).await;
+    let client = mounted(&double).await;
+    let odd = Path::new(std::ffi::OsStr::from_bytes(b"d/no\xffutf8"));
+    client.mkdir("d", 0o755).await.unwrap();
+    let file = client.create(odd, 0o644).await.unwrap();
+    file.write_at(0, "here").await.unwrap();
+    file.close().await.unwrap();
+    assert_eq!(client.stat(odd.to_owned()).await.unwrap().size, 4);
+    for at in 0..300 {
+        client.symlink(format!("d/{at}"), odd).await.unwrap();
+    }
+    client.rename("d/7", String::from("d/seven")).await.unwrap();
+    client.link(b"d/seven", &b"d/also".to_vec()).await.unwrap();
+    client.remove(Path::new("d/8")).await.unwrap();
+
+    let dir = client.resolve("/d/").await.unwrap().handle;
+    let mut entries = client.list(&dir, false).entries();
+    let mut names = Vec::new();
+    while let Some(entry) = next(&mut entries).await {
+        names.push(entry.unwrap().name);
+    }
+    assert_eq!(names.len(), 1 + 300 + 1 - 1);
+    assert!(names.contains(&b"no\xffutf8".to_vec()) && !names.contains(&b"8".to_vec()));
+    assert!(next(&mut entries).await.is_none(), "over is over");
+
+    client.remove(odd).await.unwrap();
+    let mut entries = client.list(&dir, false).entries();
+    double.misbehave(Profile::only(Fault::Stale, 1));
+    let failed = next(&mut entries).await.unwrap().unwrap_err();
+    assert_eq!(failed.status(), Some(Nfsstat3::Stale));
+    assert!(next(&mut entries).await.is_none(), "an error is the last");
+}
+
+/// The next of a stream.
+async fn next<S: futures_core::Stream + Unpin>(stream: &mut S) -> Option<S::Item> {
+    std::future::poll_fn(|cx| std::pin::Pin::new(&mut *stream).poll_next(cx)).await
+}

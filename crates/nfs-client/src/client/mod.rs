@@ -6,12 +6,14 @@
 //! moment. Symbolic links are followed here, not by the server (RFC 1813 §3.3.5), inside the export
 //! only.
 //!
-//! Paths and names are bytes, and paths begin at the export's root, with a `/` or without. What asks the
+//! Paths and names are bytes, and paths begin at the export's root, with a `/` or without; most methods take text and
+//! the paths of this system as well ([`AsPath`]). What asks the
 //! server ends in a [`ClientError`] when it says no ([`ClientError::status`] has its word), when it cannot
 //! be reached in the call's time, or when its answer breaks the protocol. A method names only the errors
 //! that it has beyond these.
 
 mod directory;
+mod entries;
 mod handles;
 mod mount;
 mod namespace;
@@ -26,6 +28,7 @@ use std::sync::Arc;
 use nfs_wire::nfs3::{CreateHow, Fattr3, FileHandle, Sattr3};
 
 pub use self::directory::{DirEntry, DirStream};
+pub use self::entries::Entries;
 pub use self::mount::MountOptions;
 pub use self::statistics::Statistics;
 pub use self::tree::{Found, Tree, TreeOptions, Visit};
@@ -37,6 +40,7 @@ use crate::identity::Identity;
 use crate::mount3::Mount3;
 use crate::nfs::Nfs;
 use crate::nfs3::Node;
+use crate::path::AsPath;
 
 /// A mounted export. See the module's documentation.
 #[derive(Clone, Debug)]
@@ -115,19 +119,22 @@ impl Client {
     }
 
     /// The attributes of what `path` leads to; symbolic links are followed.
-    pub async fn stat(&self, path: &[u8]) -> Result<Fattr3, ClientError> {
+    pub async fn stat(&self, path: impl AsPath) -> Result<Fattr3, ClientError> {
+        let path = path.as_path();
         Ok(self.resolve(path).await?.attributes)
     }
 
     /// Opens the regular file that `path` leads to; symbolic links are followed.
-    pub async fn open(&self, path: &[u8]) -> Result<File, ClientError> {
+    pub async fn open(&self, path: impl AsPath) -> Result<File, ClientError> {
+        let path = path.as_path();
         let node = self.resolve(path).await?;
         self.open_node(node, path)
     }
 
     /// Creates a regular file with permission bits `mode`, or opens the one that is there: its content
     /// stays, and on most servers its mode.
-    pub async fn create(&self, path: &[u8], mode: u32) -> Result<File, ClientError> {
+    pub async fn create(&self, path: impl AsPath, mode: u32) -> Result<File, ClientError> {
+        let path = path.as_path();
         let (dir, name) = self.parent(path).await?;
         let how = CreateHow::Unchecked(with_mode(mode));
         let node = self.create_in(&dir, name, &how).await;
@@ -136,21 +143,28 @@ impl Client {
 
     /// Creates a regular file with permission bits `mode`. One that is there already is `NFS3ERR_EXIST`, and
     /// of several clients that try one succeeds.
-    pub async fn create_new(&self, path: &[u8], mode: u32) -> Result<File, ClientError> {
+    pub async fn create_new(&self, path: impl AsPath, mode: u32) -> Result<File, ClientError> {
+        let path = path.as_path();
         let (dir, name) = self.parent(path).await?;
         let node = self.create_new_in(&dir, name, &with_mode(mode)).await;
         self.open_node(node.map_err(|error| error.of(path))?, path)
     }
 
     /// Creates a directory with permission bits `mode`.
-    pub async fn mkdir(&self, path: &[u8], mode: u32) -> Result<Node, ClientError> {
+    pub async fn mkdir(&self, path: impl AsPath, mode: u32) -> Result<Node, ClientError> {
+        let path = path.as_path();
         let (dir, name) = self.parent(path).await?;
         let made = self.mkdir_in(&dir, name, &with_mode(mode)).await;
         made.map_err(|error| error.of(path))
     }
 
     /// Creates a symbolic link at `path` that points to `target`.
-    pub async fn symlink(&self, path: &[u8], target: &[u8]) -> Result<Node, ClientError> {
+    pub async fn symlink(
+        &self,
+        path: impl AsPath,
+        target: impl AsPath,
+    ) -> Result<Node, ClientError> {
+        let (path, target) = (path.as_path(), target.as_path());
         let (dir, name) = self.parent(path).await?;
         let made = self
             .symlink_in(&dir, name, target, &Sattr3::default())
@@ -160,7 +174,8 @@ impl Client {
 
     /// Gives what `existing` names (a symbolic link itself, not what it leads to) the further name
     /// `path`.
-    pub async fn link(&self, existing: &[u8], path: &[u8]) -> Result<(), ClientError> {
+    pub async fn link(&self, existing: impl AsPath, path: impl AsPath) -> Result<(), ClientError> {
+        let path = path.as_path();
         let file = self.resolve_link(existing).await?.handle;
         let (dir, name) = self.parent(path).await?;
         let made = self.link_in(&file, &dir, name).await;
@@ -168,21 +183,24 @@ impl Client {
     }
 
     /// Removes a name that is not a directory's.
-    pub async fn remove(&self, path: &[u8]) -> Result<(), ClientError> {
+    pub async fn remove(&self, path: impl AsPath) -> Result<(), ClientError> {
+        let path = path.as_path();
         let (dir, name) = self.parent(path).await?;
         let removed = self.remove_in(&dir, name).await;
         removed.map_err(|error| error.of(path))
     }
 
     /// Removes the directory `path`, which has to be empty.
-    pub async fn rmdir(&self, path: &[u8]) -> Result<(), ClientError> {
+    pub async fn rmdir(&self, path: impl AsPath) -> Result<(), ClientError> {
+        let path = path.as_path();
         let (dir, name) = self.parent(path).await?;
         let removed = self.rmdir_in(&dir, name).await;
         removed.map_err(|error| error.of(path))
     }
 
     /// Renames `from` to `to`, replacing what `to` names, as rename(2) does.
-    pub async fn rename(&self, from: &[u8], to: &[u8]) -> Result<(), ClientError> {
+    pub async fn rename(&self, from: impl AsPath, to: impl AsPath) -> Result<(), ClientError> {
+        let (from, to) = (from.as_path(), to.as_path());
         let (from_dir, from_name) = self.parent(from).await?;
         let (to_dir, to_name) = self.parent(to).await?;
         let renamed = self.rename_in(&from_dir, from_name, &to_dir, to_name).await;
@@ -190,7 +208,8 @@ impl Client {
     }
 
     /// Changes attributes of what `path` leads to; symbolic links are followed.
-    pub async fn setattr(&self, path: &[u8], new: &Sattr3) -> Result<(), ClientError> {
+    pub async fn setattr(&self, path: impl AsPath, new: &Sattr3) -> Result<(), ClientError> {
+        let path = path.as_path();
         let node = self.resolve(path).await?;
         let changed = self.setattr_handle(&node.handle, new).await;
         changed.map(drop).map_err(|error| error.of(path))

@@ -8,6 +8,7 @@ use super::Client;
 use crate::error::{ClientError, printable, refused};
 use crate::limits::{SYMLINKS_MAX, WALK_NAMES_MAX};
 use crate::nfs3::Node;
+use crate::path::AsPath;
 use crate::url::components;
 
 impl Client {
@@ -15,13 +16,13 @@ impl Client {
     ///
     /// Absolute links are taken as paths of the server's name space, in which the export has the path
     /// that was mounted. `..` at the root stays there.
-    pub async fn resolve(&self, path: &[u8]) -> Result<Node, ClientError> {
-        self.walk(path, true).await
+    pub async fn resolve(&self, path: impl AsPath) -> Result<Node, ClientError> {
+        self.walk(path.as_path(), true).await
     }
 
     /// As [`Self::resolve`], but a symbolic link in the last place is itself the result.
-    pub async fn resolve_link(&self, path: &[u8]) -> Result<Node, ClientError> {
-        self.walk(path, false).await
+    pub async fn resolve_link(&self, path: impl AsPath) -> Result<Node, ClientError> {
+        self.walk(path.as_path(), false).await
     }
 
     /// One name in one directory (LOOKUP).
