@@ -1,4 +1,4 @@
-//! What Python is told when a call fails: one total match from the client's errors to the system's error numbers, by which
+//! What Python is told when a call fails: one match from the client's errors to the system's error numbers, by which
 //! `OSError` chooses its own subclass (`FileNotFoundError`, `PermissionError`, ...).
 
 use nfs_client::nfs_wire::mount3::Mountstat3;
@@ -69,12 +69,8 @@ const fn of(error: &ClientError) -> Errno {
         ClientError::NoName { .. } => Errno::INVAL,
         ClientError::OutsideExport { .. } => Errno::NOENT,
         ClientError::NotRegistered { .. } => Errno::CONNREFUSED,
-        ClientError::Nfs4 { .. }
-        | ClientError::BadName { .. }
-        | ClientError::TooManyMatches
-        | ClientError::EndlessDirectory
-        | ClientError::NoProgress { .. }
-        | ClientError::VerifierKeepsChanging { .. } => Errno::IO,
+        // What there is no number for, and what the client may come to tell.
+        _ => Errno::IO,
     }
 }
 
@@ -92,7 +88,7 @@ const fn of_rpc(error: &RpcError) -> Errno {
             Errno::PROTO
         }
         RpcError::CallTooLarge { .. } => Errno::MSGSIZE,
-        RpcError::SystemErr | RpcError::Nfs4(_) => Errno::IO,
+        _ => Errno::IO,
     }
 }
 

@@ -299,6 +299,7 @@ impl Drop for File {
 ///
 /// After an error there is nothing more to come.
 #[derive(Debug)]
+#[must_use = "nothing is asked of the server before the next entry is"]
 pub struct ReadDir {
     stream: DirStream,
     page: std::vec::IntoIter<DirEntry>,

@@ -24,6 +24,7 @@ pub use self::nfs4::Nfs4Error;
 ///
 /// Cheap to clone: one lost connection ends many calls with the same cause.
 #[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum RpcError {
     /// No connection could be made.
     #[error("cannot connect to {place}: {cause}{}", connect_cure(cause))]
@@ -98,6 +99,7 @@ pub enum RpcError {
 
 /// Why a connection is no more.
 #[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum Lost {
     /// The server closed the connection.
     #[error("the server closed it")]
@@ -123,6 +125,7 @@ pub enum Lost {
 
 /// A protocol that is no RPC, and whose servers are known by their first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Foreign {
     /// A web server, or whatever else speaks HTTP (RFC 9112).
     Http,
@@ -150,6 +153,7 @@ impl std::fmt::Display for Foreign {
 
 /// How a reply failed to be one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum BadReply {
     /// Header or results do not decode.
     #[error("{0}")]

@@ -137,6 +137,7 @@ pub struct NfsUrl {
 
 /// Why a text is not an NFS URL that we can use, and what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum UrlError {
     /// The text is longer than the cap.
     #[error("the URL is {len} bytes long; at most {URL_BYTES_MAX} are accepted")]

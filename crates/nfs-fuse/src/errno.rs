@@ -46,14 +46,7 @@ pub(crate) const fn of_rpc(error: &RpcError) -> Errno {
         RpcError::ProcUnavail | RpcError::ProgUnavail { .. } | RpcError::ProgMismatch { .. } => {
             Errno::EOPNOTSUPP
         }
-        RpcError::Connect { .. }
-        | RpcError::Disconnected(_)
-        | RpcError::BadReply(_)
-        | RpcError::CallTooLarge { .. }
-        | RpcError::RpcMismatch { .. }
-        | RpcError::GarbageArgs
-        | RpcError::SystemErr
-        | RpcError::Nfs4(_) => Errno::EIO,
+        _ => Errno::EIO,
     }
 }
 
@@ -69,14 +62,8 @@ pub(crate) const fn of(error: &ClientError) -> Errno {
         ClientError::TooManyNames { .. } => Errno::ENAMETOOLONG,
         ClientError::NoName { .. } => Errno::EINVAL,
         ClientError::OutsideExport { .. } | ClientError::Mount { .. } => Errno::ENOENT,
-        ClientError::NotRegistered { .. }
-        | ClientError::Nfs4 { .. }
-        | ClientError::BadName { .. }
-        | ClientError::TooManyMatches
-        | ClientError::EndlessDirectory
-        | ClientError::NoProgress { .. }
-        | ClientError::Thread { .. }
-        | ClientError::VerifierKeepsChanging { .. } => Errno::EIO,
+        // What the kernel has no number for, and what the client may come to tell.
+        _ => Errno::EIO,
     }
 }
 

@@ -36,6 +36,7 @@ impl DirEntry {
 
 /// A listing on its way, page by page. See [`Client::list`].
 #[derive(Debug)]
+#[must_use = "nothing is asked of the server before the next entry is"]
 pub struct DirStream {
     client: Client,
     dir: FileHandle,

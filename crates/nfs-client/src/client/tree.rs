@@ -83,6 +83,7 @@ pub enum Visit {
 
 /// A walk on its way. See the module's documentation.
 #[derive(Debug)]
+#[must_use = "nothing is asked of the server before the next step is"]
 pub struct Tree {
     client: Client,
     options: TreeOptions,

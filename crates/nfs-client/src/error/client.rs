@@ -10,6 +10,7 @@ use crate::limits::{PATTERN_MATCHES_MAX, READDIR_ENTRIES_MAX, SYMLINKS_MAX};
 
 /// Why an operation on files failed.
 #[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ClientError {
     /// The call brought no results.
     #[error(transparent)]

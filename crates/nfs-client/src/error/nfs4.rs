@@ -7,6 +7,7 @@ use crate::limits::NFS4_LONG_HANDLES_MAX;
 
 /// Why a COMPOUND brought nothing.
 #[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum Nfs4Error {
     /// The call brought no results.
     #[error(transparent)]

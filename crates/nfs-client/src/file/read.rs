@@ -115,6 +115,7 @@ impl Joined {
 
 /// A file's bytes in order, with READs in flight ahead of the reader: see [`File::stream`]. Dropping it
 /// gives up what is ahead.
+#[must_use = "nothing is read before the next bytes are asked for"]
 pub struct ReadStream {
     file: File,
     /// Offset of the next byte to give out.
@@ -139,7 +140,6 @@ impl ReadStream {
 
     /// This stream, ending in front of offset `end` if the file does not end before; nothing is
     /// read from there on.
-    #[must_use]
     pub fn until(mut self, end: u64) -> Self {
         self.end = end;
         self

@@ -9,6 +9,7 @@ use crate::nfs3::Nfsstat3;
 
 /// Why something was not copied. Each says what it is about, and what to do where there is a cure.
 #[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum TransferError {
     /// Something failed on the side of a server.
     #[error(transparent)]
