@@ -214,9 +214,9 @@ fn reasons(manifest: &str, findings: &mut Vec<Finding>) {
 /// Every member takes licence and lints from the workspace.
 fn members_share(tree: &Tree, findings: &mut Vec<Finding>) {
     for (path, text) in &tree.texts {
-        // The fuzz targets and the Python package are workspaces of their own.
-        let member = path.ends_with("/Cargo.toml")
-            && !["fuzz/", "python/"].iter().any(|own| path.starts_with(own));
+        // The examples, the fuzz targets and the Python package are workspaces of their own.
+        let own = ["examples/", "fuzz/", "python/"];
+        let member = path.ends_with("/Cargo.toml") && !own.iter().any(|own| path.starts_with(own));
         if !member {
             continue;
         }

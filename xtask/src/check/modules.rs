@@ -61,8 +61,9 @@ fn crates(tree: &Tree) -> BTreeMap<String, String> {
         let folder = path.strip_suffix("Cargo.toml")?;
         let manifest: toml::Table = text.parse().ok()?;
         let name = manifest.get("package")?.get("name")?.as_str()?;
-        // The fuzz targets are a workspace of their own and have one file each.
-        (!folder.is_empty() && folder != "fuzz/").then(|| (name.to_owned(), folder.to_owned()))
+        // The fuzz targets and the examples of whole crates are workspaces of their own, of a few files each.
+        let own_workspace = folder == "fuzz/" || folder.starts_with("examples/");
+        (!folder.is_empty() && !own_workspace).then(|| (name.to_owned(), folder.to_owned()))
     });
     manifests.collect()
 }

@@ -1,6 +1,7 @@
 //! `cargo xtask test`: all test levels in order, each printing as it goes.
 
 mod build;
+mod examples;
 pub(crate) mod fuzz;
 mod newer_kernel;
 pub(crate) mod python;
@@ -50,7 +51,7 @@ impl Options {
 /// Runs every level and prints the closing line.
 pub(crate) fn test(root: &Path, options: &Options) -> Result<ExitCode> {
     let mut levels = if options.long {
-        Levels::of(&[SET_UP, BUILD, UNIT, SYSTEM, PYTHON, FUZZ])
+        Levels::of(&[SET_UP, BUILD, UNIT, SYSTEM, EXAMPLES, PYTHON, FUZZ])
     } else {
         Levels::of(&[SET_UP, BUILD_SHORT, UNIT, SYSTEM_SHORT, PYTHON, FUZZ_SHORT])
     };
@@ -59,6 +60,9 @@ pub(crate) fn test(root: &Path, options: &Options) -> Result<ExitCode> {
     if let Some(built) = &built {
         levels.run(|| unit::run(root, options))?;
         levels.run(|| system::run(root, built, options))?;
+        if options.long {
+            levels.run(|| examples::run(root, built))?;
+        }
         let filter = options.filter.as_deref();
         levels.run(|| python::run(root, &built.server(), filter))?;
         levels.run(|| fuzz::run_targets(root, filter, options.fuzz_seconds()))?;
@@ -112,6 +116,7 @@ const SYSTEM: Level = level("system, long forms", 700);
 const SYSTEM_SHORT: Level = level("system, short forms", 350);
 const BEFORE_A_PUSH: Level = level("system, a few scenarios", 20);
 const PEERS: Level = level("system, foreign peers", 360);
+const EXAMPLES: Level = level("examples", 60);
 const PYTHON: Level = level("python", 100);
 const FUZZ: Level = level("fuzz", 490);
 const FUZZ_SHORT: Level = level("fuzz, two seconds each", 240);
