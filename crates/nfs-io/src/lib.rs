@@ -9,6 +9,7 @@
 //! - [`turns`], [`shares`], [`lanes`]: who gets what of something that many clients want.
 //! - [`confine`]: what the process gives up of itself.
 //! - [`peer`], [`accounts`]: who is at the other end of a connection, and what the user database says of them.
+//! - [`host_names`]: the addresses of hosts and netgroups by their names.
 //! - [`op`], [`engine`], [`plan`], [`probe`]: reads, writes and flushes as values, executed by an
 //!   io_uring ring or by the thread pool with the same results.
 //! - [`auto`], [`memory`]: which way of moving bytes suits a file, and what that depends on around it.
@@ -52,6 +53,8 @@ pub mod fs;
 pub mod glob;
 #[cfg(feature = "serve")]
 pub mod heap;
+#[cfg(feature = "serve")]
+pub mod host_names;
 #[cfg(feature = "files")]
 pub mod identity;
 #[cfg(feature = "serve")]

@@ -247,3 +247,10 @@ pub const CGROUP_NO_LIMIT_BYTES: u64 = (1 << 63) - (64 << 10);
 
 /// How long a process that dies waits for what it has left to say, in milliseconds.
 pub const CRASH_WAIT_MILLISECONDS_MAX: i32 = 3000;
+
+/// Most addresses of one host that a look-up of its name gives.
+pub const HOST_ADDRESSES_MAX: usize = 64;
+/// Bytes for one member of a netgroup, at first.
+pub const NETGROUP_BYTES_USUAL: usize = 1 << 10;
+/// Most bytes for one member of a netgroup.
+pub const NETGROUP_BYTES_MAX: usize = 64 << 10;

@@ -12,6 +12,22 @@ pub const IMPORT_DEPTH_MAX: usize = 8;
 pub const EXPORTS_MAX: usize = 1024;
 /// Most client rules of one export. They are tried in order, so this bounds the work of a MOUNT.
 pub const CLIENT_RULES_PER_EXPORT_MAX: usize = 256;
+/// Most names of hosts and netgroups in the `clients` of one configuration.
+pub const CLIENT_NAMES_MAX: usize = 256;
+/// Most hosts whose addresses are looked up, the hosts of netgroups among them; those beyond are let in by no name.
+pub const CLIENT_HOSTS_MAX: usize = 1024;
+/// Most look-ups of names that are under way at once, each on a thread of its own.
+pub const CLIENT_LOOKUPS_MAX: usize = 8;
+/// Addresses of a name that are shown to people; programs are told all.
+pub const SHOWN_ADDRESSES_MAX: usize = 8;
+/// Seconds after which a name that has addresses is looked up again.
+pub const CLIENT_NAME_SECONDS: u64 = 60;
+/// Seconds after which a name that has none, or could not be asked for, is looked up again.
+pub const CLIENT_NAME_FAILED_SECONDS: u64 = 10;
+/// Seconds that a look-up may take until it is told that no answer comes.
+pub const CLIENT_NAME_WAIT_SECONDS_MAX: u64 = 5;
+/// Seconds for which the last addresses of a name are gone by while the name services do not answer.
+pub const CLIENT_NAME_KEPT_SECONDS_MAX: u64 = 15 * 60;
 /// Largest weight of a client beside others.
 pub const WEIGHT_MAX: u32 = 1000;
 /// Fewest bytes a second that a client can be held to: the largest call then takes a minute.

@@ -6,6 +6,7 @@ mod held;
 mod hosts;
 mod io;
 mod metrics;
+mod names;
 mod why;
 
 use std::collections::BTreeMap;
@@ -24,6 +25,7 @@ use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 
 use self::ebb::Ebb;
+use self::names::AskedNames;
 use crate::exports::ExportTable;
 use crate::exports::config::{Config, EngineChoice};
 use crate::front::nfs4::notify_waiters;
@@ -82,6 +84,8 @@ pub struct Server {
     drain: watch::Sender<bool>,
     facts: Facts,
     started: Instant,
+    /// What is known of the names of clients, and being asked.
+    names: Arc<AskedNames>,
     /// Held while exports or their settings are changed.
     settings_turn: Mutex<()>,
 }
@@ -174,6 +178,7 @@ impl Server {
             drain,
             facts,
             started: Instant::now(),
+            names: Arc::default(),
             settings_turn: Mutex::default(),
         })
     }
@@ -399,11 +404,13 @@ impl Server {
         let _turn = self.settings_turn.lock();
         confinement::admits(table.exports().iter().map(|export| export.path.as_path()))?;
         let old = self.service.vfs.trees.load_full();
+        table.go_on_from(&old.table);
         let trees = Trees::open(Arc::new(table), Some(&old))?;
         self.service.vfs.serve(trees)?;
         let served = self.service.vfs.trees.load_full();
         let exports = served.table.exports().iter();
         self.service.audit.set_exports(exports.map(AsRef::as_ref));
+        self.names.ask_anew();
         for export in old.table.exports() {
             if export.io.is_changed() {
                 tracing::info!(export = %export.pseudo, "I/O modes as configured again");
@@ -424,6 +431,10 @@ impl Server {
             tokio::spawn(look_at_page_cache(Arc::clone(&self.service.vfs))),
             tokio::spawn(tick(Arc::clone(&self.service))),
             tokio::spawn(notify(Arc::clone(&self.service))),
+            tokio::spawn(names::keep(
+                Arc::clone(&self.service),
+                Arc::clone(&self.names),
+            )),
         ];
         let accepting = self.accept();
         tokio::select! {
@@ -511,6 +522,7 @@ impl Server {
         let named = named.chain(of_files.reserve.named());
         let named = named.chain(of_files.order.named());
         let named = named.chain(self.service.audit.counters());
+        let named = named.chain(self.name_counters());
         let named = named.map(|(name, value)| (name.to_owned(), value));
         let calls = counters.procedures().into_iter().map(|status| {
             let name = status.procedure.to_lowercase();

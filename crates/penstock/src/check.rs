@@ -8,9 +8,11 @@ use std::io::Write as _;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use nfs_server::exports::ExportTable;
 use nfs_server::exports::config::{Config, ConfigErrors};
+use nfs_server::limits::CLIENT_NAME_WAIT_SECONDS_MAX;
 use nfs_server::operate::control::IoView;
 use serde_json::json;
 
@@ -47,19 +49,20 @@ impl Args {
             return self.import();
         }
         let checked = Config::load(&self.file).and_then(|config| {
-            ExportTable::new(&config)?;
-            Ok(config)
+            let table = ExportTable::new(&config)?;
+            table.look_names_up(Duration::from_secs(CLIENT_NAME_WAIT_SECONDS_MAX));
+            Ok((config, table))
         });
         if let Some(client) = self.client
-            && let Ok(config) = &checked
+            && let Ok((config, table)) = &checked
         {
-            return self.answer(config, client);
+            return self.answer(config, table, client);
         }
         if self.json {
             return self.print_json(&checked);
         }
-        let config = checked?;
-        for warning in config.warnings() {
+        let (config, table) = checked?;
+        for warning in warnings(&config, &table) {
             eprintln!("{}: warning: {warning}", self.file.display());
         }
         let mut out = std::io::stdout().lock();
@@ -72,7 +75,7 @@ impl Args {
         )?;
         for export in &config.exports {
             writeln!(out, "  {} is {}", export.pseudo, export.path.display())?;
-            for line in admitted::lines(export) {
+            for line in admitted::lines(export, &table) {
                 writeln!(out, "    {line}")?;
             }
             for line in ctl::io::lines(&IoView::of(&export.io)) {
@@ -83,9 +86,13 @@ impl Args {
     }
 
     /// What the client at this address would get.
-    fn answer(&self, config: &Config, client: IpAddr) -> anyhow::Result<ExitCode> {
-        let table = ExportTable::new(config)?;
-        let answer = client::Answer::new(config, &table, client, self.path.as_deref());
+    fn answer(
+        &self,
+        config: &Config,
+        table: &ExportTable,
+        client: IpAddr,
+    ) -> anyhow::Result<ExitCode> {
+        let answer = client::Answer::new(config, table, client, self.path.as_deref());
         let mut out = std::io::stdout().lock();
         if self.json {
             serde_json::to_writer(&mut out, &answer)?;
@@ -100,7 +107,10 @@ impl Args {
         })
     }
 
-    fn print_json(&self, checked: &Result<Config, ConfigErrors>) -> anyhow::Result<ExitCode> {
+    fn print_json(
+        &self,
+        checked: &Result<(Config, ExportTable), ConfigErrors>,
+    ) -> anyhow::Result<ExitCode> {
         let problems = checked
             .as_ref()
             .err()
@@ -109,12 +119,15 @@ impl Args {
         let problems: Vec<_> = problems
             .map(|problem| json!({ "line": problem.line, "message": problem.message }))
             .collect();
-        let exports = checked.as_ref().map_or(&[][..], |config| &config.exports);
+        let table = checked.as_ref().ok().map(|(_, table)| table);
+        let exports = checked.as_ref();
+        let exports = exports.map_or(&[][..], |(config, _)| &config.exports);
         let exports: Vec<_> = exports
             .iter()
             .map(|export| {
                 let io = IoView::of(&export.io);
-                let clients: Vec<_> = export.clients.iter().map(admitted::json).collect();
+                let clients = export.clients.iter();
+                let clients: Vec<_> = clients.map(|client| admitted::json(client, table)).collect();
                 json!({ "pseudo": export.pseudo, "path": export.path, "clients": clients, "io": io })
             })
             .collect();
@@ -123,7 +136,7 @@ impl Args {
             "ok": checked.is_ok(),
             "exports": exports,
             "problems": problems,
-            "warnings": checked.as_ref().map_or_else(|_| Vec::new(), Config::warnings),
+            "warnings": checked.as_ref().map_or_else(|_| Vec::new(), |(config, table)| warnings(config, table)),
         });
         writeln!(std::io::stdout().lock(), "{report}")?;
         let code = if checked.is_ok() {
@@ -133,4 +146,11 @@ impl Args {
         };
         Ok(code)
     }
+}
+
+/// What is allowed and yet worth a second look, on this machine and now.
+fn warnings(config: &Config, table: &ExportTable) -> Vec<String> {
+    let mut warnings = config.warnings();
+    warnings.extend(admitted::unresolved(table));
+    warnings
 }

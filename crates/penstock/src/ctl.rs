@@ -307,6 +307,9 @@ fn print_exports(out: &mut impl Write, exports: &[ExportStatus]) -> std::io::Res
                 write!(out, ", {calls} calls a second")?;
             }
             writeln!(out)?;
+            if let Some(name) = &rule.name {
+                writeln!(out, "    is {}", name.in_words())?;
+            }
         }
     }
     Ok(())

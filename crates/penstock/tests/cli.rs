@@ -228,13 +228,17 @@ fn check_says_who_may_mount() {
 fn check_makes_a_configuration_of_another_servers() {
     let scratch = tempfile::tempdir().unwrap();
     let exports = scratch.path().join("exports");
-    std::fs::write(&exports, "/usr 10.0.0.0/8(rw) host.example.org(rw)\n").unwrap();
+    std::fs::write(
+        &exports,
+        "/usr 10.0.0.0/8(rw) localhost(rw) *.example.org(rw)\n",
+    )
+    .unwrap();
     let exports = exports.to_str().unwrap();
     let output = run(&["check", "--import", exports]);
     assert_eq!(output.status.code(), Some(0));
     let left = text(&output.stderr);
     assert!(
-        left.contains(":1: client host.example.org: names of hosts are not looked up"),
+        left.contains(":1: client *.example.org: \"*.example.org\" is a pattern of names"),
         "{left}"
     );
     let ours = scratch.path().join("penstock.toml");

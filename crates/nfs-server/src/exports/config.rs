@@ -19,12 +19,14 @@ use std::path::{Path, PathBuf};
 
 use ipnet::IpNet;
 
+use super::values::is_domain;
 pub use super::values::{
-    NFS_PORT, check_directory, check_memory, check_pseudo, from_word, loopback_nets, parse_http,
-    parse_listen, parse_net, parse_size, word_of,
+    NFS_PORT, Who, check_directory, check_memory, check_pseudo, from_word, loopback_nets,
+    parse_http, parse_listen, parse_net, parse_size, word_of,
 };
 pub use problem::{ConfigErrors, Problem};
 
+use crate::exports::names::ClientName;
 use crate::exports::policy::IoPolicy;
 use crate::exports::versions::Versions;
 use crate::limits;
@@ -161,8 +163,8 @@ impl ExportConfig {
     /// An export of `path` as `pseudo` to loopback clients, writable, root squashed: the defaults
     /// of an `[[export]]` section.
     pub fn new(path: impl Into<PathBuf>, pseudo: impl Into<String>) -> Self {
-        let rule = |net| ClientConfig {
-            net,
+        let rule = |net: IpNet| ClientConfig {
+            net: net.into(),
             ..ClientConfig::default()
         };
         Self {
@@ -177,12 +179,36 @@ impl ExportConfig {
     }
 }
 
-/// What one network of clients may do with an export: an entry of `clients`, or an
+impl ExportConfig {
+    /// For each name that a later rule gives more than its own, that so it is: while the name cannot be resolved, its
+    /// hosts are taken for others.
+    fn falls_through(&self) -> Vec<String> {
+        let rules = self.clients.iter().enumerate();
+        let warning = |(at, rule): (usize, &ClientConfig)| {
+            let name = rule.net.name()?;
+            let later = self.clients.iter().skip(at + 1);
+            let is_wide = |later: &&ClientConfig| match &later.net {
+                Who::Net(net) => net.prefix_len() < net.max_prefix_len(),
+                Who::Named(name) => matches!(name, ClientName::Netgroup(_)),
+            };
+            let mut later = later.filter(is_wide);
+            let more = later.find(|later| !later.is_within(rule))?;
+            Some(format!(
+                "{}: while {name} cannot be resolved, its hosts may do what the rule for {} lets them, which is more; \
+                 list their addresses if that matters",
+                self.pseudo, more.net
+            ))
+        };
+        rules.filter_map(warning).collect()
+    }
+}
+
+/// What some clients may do with an export: an entry of `clients`, or an
 /// `[[export.client]]` section.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientConfig {
-    /// The network. IPv4 networks written as IPv4-mapped IPv6 are kept as IPv4.
-    pub net: IpNet,
+    /// The clients: a network, or a name.
+    pub net: Who,
     /// May these clients change files, or only read them?
     pub access: Access,
     /// Which of these clients' users run as the anonymous user.
@@ -198,6 +224,23 @@ pub struct ClientConfig {
     pub versions: Versions,
     /// What each of these clients gets beside others, and at most.
     pub allowance: Allowance,
+}
+
+impl ClientConfig {
+    /// Whether whoever gets this is let do no more than by `other`, and as no other user.
+    pub(super) fn is_within(&self, other: &Self) -> bool {
+        let strictness = |squash| match squash {
+            SquashKind::None => 0,
+            SquashKind::Root => 1,
+            SquashKind::All => 2,
+        };
+        let same_ids = (self.anonuid, self.anongid) == (other.anonuid, other.anongid);
+        (self.access == Access::ReadOnly || other.access == Access::ReadWrite)
+            && strictness(self.squash) >= strictness(other.squash)
+            && (same_ids || other.squash == SquashKind::None)
+            && (self.privileged_port || !other.privileged_port)
+            && self.versions.without(other.versions).is_empty()
+    }
 }
 
 /// What one client may have of what all share.
@@ -229,7 +272,7 @@ impl Default for Allowance {
 impl Default for ClientConfig {
     fn default() -> Self {
         Self {
-            net: loopback_nets()[0],
+            net: loopback_nets()[0].into(),
             access: Access::ReadWrite,
             squash: SquashKind::Root,
             anonuid: ANONYMOUS_ID_DEFAULT,
@@ -472,7 +515,7 @@ impl Config {
                 }
                 let wide_open = client.squash == SquashKind::None
                     && client.access == Access::ReadWrite
-                    && client.net.prefix_len() == 0;
+                    && client.net.net().is_some_and(|net| net.prefix_len() == 0);
                 if wide_open {
                     warnings.push(format!(
                         "{}: any host ({}) may act as root here (squash = \"none\")",
@@ -480,6 +523,7 @@ impl Config {
                     ));
                 }
             }
+            warnings.extend(export.falls_through());
             let outer = |other: &&ExportConfig| {
                 other.pseudo != export.pseudo && export.path.starts_with(&other.path)
             };

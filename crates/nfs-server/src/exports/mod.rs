@@ -1,11 +1,12 @@
 //! What is served, to whom, as whom and in which I/O modes: the configuration, the export table made
 //! from it, the I/O policy of each export, and the exchange of all three while the server runs.
 //!
-//! Each module uses only those before it: `values`, `versions`, `policy`, `config`, `pseudo`,
-//! `table`, `reload`; `import` reads what other servers are configured with.
+//! Each module uses only those before it: `names`, `values`, `versions`, `policy`, `config`,
+//! `pseudo`, `table`, `reload`; `import` reads what other servers are configured with.
 
 pub mod config;
 pub mod import;
+mod names;
 pub mod policy;
 mod pseudo;
 pub mod reload;
@@ -14,7 +15,8 @@ mod values;
 mod versions;
 
 pub use config::export_id;
+pub use names::{ClientName, Found, LiveName, NameState, Names, Question, Resolved};
 pub use pseudo::{Junction, Node, Place, PseudoTree};
 pub(crate) use table::PRIVILEGED_PORT;
-pub use table::{ClientRule, Export, ExportTable, Refused, Squash, WireGid, WireUid};
+pub use table::{ClientRule, Clients, Export, ExportTable, Refused, Squash, WireGid, WireUid};
 pub use versions::{NfsVersion, Versions};

@@ -1,21 +1,24 @@
 //! The export table: what is served, to whom, and as whom their requests run.
 //!
-//! A table is built from a [`Config`], never changes, and is swapped whole on reload; requests
-//! under way keep the `Arc<Export>` that they began with. Nothing here touches a file or panics on
-//! a peer's bytes.
+//! A table is built from a [`Config`] and is swapped whole on reload; requests under way keep the
+//! `Arc<Export>` that they began with. Nothing of it changes but the I/O policies and what the names
+//! of clients stand for. Nothing here touches a file or panics on a peer's bytes.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use ipnet::IpNet;
 use nfs_io::{Creds, LocalGid, LocalUid};
 
 use crate::exports::config::{
     Access, Allowance, Audited, ClientConfig, Config, ConfigErrors, Durability, ExportConfig,
-    Problem, SquashKind, export_id,
+    Problem, SquashKind, Who, export_id,
 };
+use crate::exports::names::{ClientName, LiveName, Resolved};
 use crate::exports::policy::LivePolicy;
 use crate::exports::pseudo::PseudoTree;
 use crate::exports::versions::{NfsVersion, Versions};
@@ -43,6 +46,10 @@ pub struct ExportTable {
     pseudo: PseudoTree,
     /// The networks of all rules of all exports, without overlaps and in order.
     admitted: Vec<IpNet>,
+    /// The names that rules have, in order and each once.
+    names: Vec<Arc<LiveName>>,
+    /// The addresses of all names, in order and each once.
+    admitted_by_name: ArcSwap<Vec<IpAddr>>,
 }
 
 /// One export. Two are equal when every setting is.
@@ -68,8 +75,8 @@ pub struct Export {
 /// What one network of clients may do with an export.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientRule {
-    /// The network that a client's address must be in.
-    pub net: IpNet,
+    /// The clients that the rule is for.
+    pub clients: Clients,
     /// May these clients change files, or only read them?
     pub access: Access,
     /// The users as whom these clients' requests run.
@@ -82,11 +89,52 @@ pub struct ClientRule {
     pub allowance: Option<Arc<Allowance>>,
 }
 
+/// The clients that a rule is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Clients {
+    /// Those whose address is in a network.
+    Net(IpNet),
+    /// Those whose address is one that a name stands for at the moment.
+    Named(Arc<LiveName>),
+}
+
+impl Clients {
+    /// Is the client at this address, which is in its IPv4 form where it has one, among them?
+    #[must_use]
+    pub fn contains(&self, address: &IpAddr) -> bool {
+        match self {
+            Self::Net(net) => net.contains(address),
+            Self::Named(name) => name.contains(address),
+        }
+    }
+
+    /// The name that the rule has, where it has one.
+    #[must_use]
+    pub fn named(&self) -> Option<&LiveName> {
+        match self {
+            Self::Net(_) => None,
+            Self::Named(name) => Some(name),
+        }
+    }
+}
+
+/// As the configuration writes it.
+impl fmt::Display for Clients {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Net(net) => net.fmt(f),
+            Self::Named(name) => name.name.fmt(f),
+        }
+    }
+}
+
 /// Why a client may not use an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// No rule of the export names its address.
-    #[error("its address is in no network of the export's clients")]
+    #[error(
+        "its address is in no network of the export's clients, and none that a name of theirs has"
+    )]
     NotListed,
     /// The rule asks for a port below 1024 and the client's is not.
     #[error("its port is not below 1024, as the export asks (privileged_port)")]
@@ -124,8 +172,9 @@ impl ExportTable {
         let mut exports = Vec::with_capacity(config.exports.len());
         let mut by_id = HashMap::with_capacity(config.exports.len());
         let mut problems = Vec::new();
+        let mut names = BTreeMap::new();
         for export in &config.exports {
-            let export = Arc::new(Export::new(export));
+            let export = Arc::new(Export::new(export, &mut names));
             if let Some(other) = by_id.insert(export.id, Arc::clone(&export)) {
                 let other: Arc<Export> = other;
                 let message = format!(
@@ -148,6 +197,8 @@ impl ExportTable {
                 exports,
                 by_id,
                 admitted,
+                names: names.into_values().collect(),
+                admitted_by_name: ArcSwap::default(),
             });
         }
         Err(ConfigErrors {
@@ -183,6 +234,56 @@ impl ExportTable {
             .partition_point(|net| net.network() <= address);
         let last = behind.checked_sub(1).and_then(|at| self.admitted.get(at));
         last.is_some_and(|net| net.contains(&address))
+            || (!self.names.is_empty()
+                && self.admitted_by_name.load().binary_search(&address).is_ok())
+    }
+
+    /// The names of hosts and netgroups that rules have, in order and each once.
+    #[must_use]
+    pub fn names(&self) -> &[Arc<LiveName>] {
+        &self.names
+    }
+
+    /// Puts in force what the names stand for from now on; returns those whose meaning changed, with what they stood
+    /// for. For one caller at a time.
+    pub(crate) fn set_names(
+        &self,
+        resolved: impl Fn(&ClientName) -> Resolved,
+    ) -> Vec<(Arc<LiveName>, Arc<Resolved>)> {
+        let mut changed = Vec::new();
+        for live in &self.names {
+            let new = resolved(&live.name);
+            let old = Arc::clone(&live.resolved());
+            if *old != new {
+                live.set(new);
+                changed.push((Arc::clone(live), old));
+            }
+        }
+        if !changed.is_empty() {
+            self.admit_names();
+        }
+        changed
+    }
+
+    /// Goes on with what another table knows of the names that both have.
+    pub(crate) fn go_on_from(&self, other: &Self) {
+        for live in &self.names {
+            let same = other.names.binary_search_by(|it| it.name.cmp(&live.name));
+            if let Some(same) = same.ok().and_then(|at| other.names.get(at)) {
+                live.go_on_from(same);
+            }
+        }
+        self.admit_names();
+    }
+
+    fn admit_names(&self) {
+        let resolved = self.names.iter().map(|live| live.resolved());
+        let mut all: Vec<IpAddr> = resolved
+            .flat_map(|resolved| resolved.addresses.clone())
+            .collect();
+        all.sort_unstable();
+        all.dedup();
+        self.admitted_by_name.store(Arc::new(all));
     }
 
     /// The export that a MOUNT of `mount_path` means, and the names below its root that are left to
@@ -219,7 +320,11 @@ impl ExportTable {
 /// The networks that the rules of these exports name, without overlaps and in order.
 fn networks(exports: &[Arc<Export>]) -> Vec<IpNet> {
     let rules = exports.iter().flat_map(|export| export.rules());
-    let all: Vec<IpNet> = rules.map(|rule| rule.net.trunc()).collect();
+    let nets = rules.filter_map(|rule| match &rule.clients {
+        Clients::Net(net) => Some(net.trunc()),
+        Clients::Named(_) => None,
+    });
+    let all: Vec<IpNet> = nets.collect();
     let mut merged = IpNet::aggregate(&all);
     merged.sort();
     merged
@@ -232,7 +337,10 @@ fn names_of(path: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 impl Export {
-    fn new(config: &ExportConfig) -> Self {
+    /// `names` are those of the whole table: a name is looked up once, however many rules have it.
+    fn new(config: &ExportConfig, names: &mut BTreeMap<ClientName, Arc<LiveName>>) -> Self {
+        let rules = config.clients.iter();
+        let rules = rules.map(|rule| ClientRule::new(rule, names)).collect();
         Self {
             id: export_id(&config.pseudo),
             path: config.path.clone(),
@@ -241,12 +349,12 @@ impl Export {
             crossmnt: config.crossmnt,
             audit: config.audit,
             io: LivePolicy::new(config.io.clone()),
-            rules: config.clients.iter().map(ClientRule::new).collect(),
+            rules,
         }
     }
 
     /// The rule for a client at `address` that sends from `source_port`: the first whose network
-    /// contains it. IPv4-mapped IPv6 addresses count as IPv4.
+    /// or name has it. IPv4-mapped IPv6 addresses count as IPv4.
     ///
     /// # Errors
     /// Why this client may not use the export.
@@ -278,13 +386,14 @@ impl Export {
         }
     }
 
-    /// Which of the [`rules`](Self::rules) holds for a client at `address`: the first whose network contains it.
+    /// Which of the [`rules`](Self::rules) holds for a client at `address`: the first whose network
+    /// or name has it.
     #[must_use]
     pub fn rule_index(&self, address: IpAddr) -> Option<usize> {
         let address = address.to_canonical();
         self.rules
             .iter()
-            .position(|rule| rule.net.contains(&address))
+            .position(|rule| rule.clients.contains(&address))
     }
 
     /// May a change be acknowledged before it is on stable storage?
@@ -301,9 +410,17 @@ impl Export {
 }
 
 impl ClientRule {
-    fn new(config: &ClientConfig) -> Self {
+    fn new(config: &ClientConfig, names: &mut BTreeMap<ClientName, Arc<LiveName>>) -> Self {
+        let clients = match &config.net {
+            Who::Net(net) => Clients::Net(*net),
+            Who::Named(name) => {
+                let live = names.entry(name.clone());
+                let live = live.or_insert_with(|| Arc::new(LiveName::new(name.clone())));
+                Clients::Named(Arc::clone(live))
+            }
+        };
         Self {
-            net: config.net,
+            clients,
             access: config.access,
             squash: Squash::new(config.squash, config.anonuid, config.anongid),
             privileged_port: config.privileged_port,

@@ -1,11 +1,15 @@
 //! The values of the configuration, one parser each. A refusal is the sentence to show, with its
 //! cure: the same for a file and for a flag.
 
+use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
+use std::str::FromStr;
+use std::sync::Arc;
 
 use ipnet::IpNet;
 
+use super::names::ClientName;
 use crate::limits;
 
 /// The port of NFS (RFC 1813 §2.2).
@@ -111,7 +115,7 @@ pub fn parse_net(text: &str) -> Result<IpNet, String> {
             }
             Err(_) => {
                 return Err(format!(
-                    "\"{text}\" is not an address (names are not looked up); {FORMS}"
+                    "\"{text}\" is not an address (names are not looked up here); {FORMS}"
                 ));
             }
         },
@@ -125,6 +129,127 @@ pub fn parse_net(text: &str) -> Result<IpNet, String> {
         ));
     }
     Ok(canonical_net(net))
+}
+
+/// Whom a client rule is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Who {
+    /// All addresses of a network. IPv4 networks written as IPv4-mapped IPv6 are kept as IPv4.
+    Net(IpNet),
+    /// The addresses of a host or of the hosts of a netgroup, by its name.
+    Named(ClientName),
+}
+
+impl Who {
+    /// The network, where it is one.
+    #[must_use]
+    pub const fn net(&self) -> Option<IpNet> {
+        match self {
+            Self::Net(net) => Some(*net),
+            Self::Named(_) => None,
+        }
+    }
+
+    /// The name, where it is one.
+    #[must_use]
+    pub const fn name(&self) -> Option<&ClientName> {
+        match self {
+            Self::Net(_) => None,
+            Self::Named(name) => Some(name),
+        }
+    }
+
+    /// Is it a network of loopback addresses?
+    #[must_use]
+    pub fn is_loopback(&self) -> bool {
+        self.net().is_some_and(|net| net.addr().is_loopback())
+    }
+}
+
+impl From<IpNet> for Who {
+    fn from(net: IpNet) -> Self {
+        Self::Net(net)
+    }
+}
+
+/// As the configuration writes it.
+impl fmt::Display for Who {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Net(net) => net.fmt(f),
+            Self::Named(name) => name.fmt(f),
+        }
+    }
+}
+
+impl FromStr for Who {
+    type Err = String;
+
+    /// A network as [`parse_net`] reads it, `@NETGROUP`, or the name of a host.
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(group) = text.strip_prefix('@') {
+            return netgroup(group).map(Self::Named);
+        }
+        // What is not the name of a host was meant for an address, but for patterns of names.
+        let last = text.trim_end_matches('.').rsplit('.').next();
+        let is_number = last.is_none_or(|last| {
+            let hexadecimal = last.strip_prefix("0x").or_else(|| last.strip_prefix("0X"));
+            let is_hexadecimal = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+            hexadecimal.is_some_and(is_hexadecimal)
+                || !last
+                    .bytes()
+                    .any(|byte| byte.is_ascii_alphabetic() || b"*?".contains(&byte))
+        });
+        if text == "*" || text.contains([':', '/']) || is_number {
+            return parse_net(text).map(Self::Net);
+        }
+        host(text).map(Self::Named)
+    }
+}
+
+/// The name of a netgroup, as it stands behind the `@`.
+fn netgroup(group: &str) -> Result<ClientName, String> {
+    let is_part = |byte: u8| byte.is_ascii_graphic() && !b"@(),\"\\#".contains(&byte);
+    if group.is_empty() || group.len() > limits::HOST_NAME_BYTES_MAX || !group.bytes().all(is_part)
+    {
+        return Err(format!(
+            "\"@{group}\" is no name of a netgroup; write one that `getent netgroup` knows, as \"@builders\""
+        ));
+    }
+    if !nfs_io::host_names::HAS_NETGROUPS {
+        return Err(format!(
+            "\"@{group}\" is a netgroup, and this program is linked with a C library that has none (musl, the \
+             static binary); use the program of the Debian package or one built with glibc, or list hosts and networks"
+        ));
+    }
+    Ok(ClientName::Netgroup(Arc::from(group)))
+}
+
+/// The name of a host.
+fn host(text: &str) -> Result<ClientName, String> {
+    if text.contains(['*', '?']) {
+        return Err(format!(
+            "\"{text}\" is a pattern of names, and an address tells its name only by a reverse look-up, which \
+             whoever has the address can forge; list the names, a netgroup (\"@builders\"), or a network (\"10.0.0.0/8\")"
+        ));
+    }
+    let name = text.trim_end_matches('.').to_ascii_lowercase();
+    if !is_domain(&name, limits::HOST_NAME_BYTES_MAX) {
+        return Err(format!(
+            "\"{text}\" is neither an address nor the name of a host; write for example \"10.0.0.0/8\", \"::1\", \
+             \"build7.example.org\" or \"@netgroup\""
+        ));
+    }
+    Ok(ClientName::Host(Arc::from(name)))
+}
+
+/// Whether it is letters, digits and hyphens between dots, of at most so many bytes.
+pub(super) fn is_domain(text: &str, bytes_max: usize) -> bool {
+    let is_label = |label: &str| {
+        let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+        !label.is_empty() && label.bytes().all(is_part)
+    };
+    text.len() <= bytes_max && text.split('.').all(is_label)
 }
 
 /// `::ffff:10.0.0.0/104` is `10.0.0.0/8`: clients are compared in their IPv4 form.

@@ -127,7 +127,10 @@ fn shown(path: &[u8]) -> String {
 fn terms(rule: &ClientRule) -> String {
     let access = word_of(rule.access, Access::WORDS);
     let squash = word_of(rule.squash.kind(), SquashKind::WORDS);
-    format!("{access}, squash {squash}, by the rule for {}", rule.net)
+    format!(
+        "{access}, squash {squash}, by the rule for {}",
+        rule.clients
+    )
 }
 
 #[cfg(test)]

@@ -217,13 +217,13 @@ fn dump(cx: &Context, out: &mut Vec<u8>) {
     WireMountList(entries.collect()).encode(&mut Encoder::new(out));
 }
 
-/// The exports that list the asker's address, each with the network by which it does. A stranger gets an empty
+/// The exports that list the asker's address, each with the network or name by which it does. A stranger gets an empty
 /// list, and nobody learns who else is let in: paths and networks tell an attacker where to look next.
 fn exports(cx: &Context, out: &mut Vec<u8>) {
     let trees = cx.vfs().trees.load_full();
     let rule = |export: &Arc<Export>| {
         let rule = export.rule_for(cx.caller.addr, PRIVILEGED_PORT, cx.caller.version);
-        rule.map(|rule| rule.net.to_string())
+        rule.map(|rule| rule.clients.to_string())
     };
     let listed = trees.table.exports().iter();
     let listed = listed.filter_map(|export| Some((export, rule(export).ok()?)));

@@ -48,7 +48,8 @@ pub use io_modes::{
 };
 pub use messages::{
     ClientStatus, Command, ConfinementStatus, ErrorKind, ExportStatus, Listening, MemoryStatus,
-    Reply, Request, RuleStatus, Status, TraceChange, VERSION, VerifierOrder, VerifierStatus,
+    NameStatus, Reply, Request, RuleStatus, Status, TraceChange, VERSION, VerifierOrder,
+    VerifierStatus,
 };
 
 pub use crate::operate::audit::{AuditEvent, AuditFollower, AuditLine};

@@ -190,7 +190,7 @@ fn held_to(tree: &Tree, call: &IoCall) -> Option<String> {
     let allowance = rule.allowance.as_deref()?;
     let mut note = format!(
         "{} is held to its rule for {}: weight {} beside others",
-        call.client, rule.net, allowance.weight
+        call.client, rule.clients, allowance.weight
     );
     if let Some(bytes) = allowance.bytes_per_second {
         note.push_str(&format!(", at most {} a second", show_size(bytes)));

@@ -38,7 +38,7 @@ struct Verdict {
 
 #[derive(Serialize)]
 struct Granted {
-    /// The network of the rule that decides.
+    /// The network or name of the rule that decides.
     net: String,
     /// The line of the file that the rule is written in.
     line: Option<usize>,
@@ -142,10 +142,17 @@ impl Verdict {
             let line = config.client_line(at, index);
             Granted::new((rule, line), export, client, config.server.versions)
         });
+        let mut rules = export.rules().iter();
+        let has_names = rules.any(|rule| rule.clients.named().is_some());
         let refused = granted.is_none().then(|| {
             format!(
-                "{client} is in no network of the export's clients; add one that it is in, if it \
-                 shall have this"
+                "{client} is in no network of the export's clients{}; add one that it is in, if it \
+                 shall have this",
+                if has_names {
+                    ", and none that a name of theirs has"
+                } else {
+                    ""
+                }
             )
         });
         Self {
@@ -215,7 +222,7 @@ impl Granted {
         let anonymous = rule.squash.anonymous();
         let policy = export.io.now();
         Self {
-            net: rule.net.to_string(),
+            net: rule.clients.to_string(),
             line,
             access: word_of(rule.access, Access::WORDS),
             squash: word_of(rule.squash.kind(), SquashKind::WORDS),

@@ -4,6 +4,7 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 
 use nfs_io::peer::Asker;
+use nfs_server::exports::ClientName;
 use nfs_server::exports::config::{Config, Confine};
 use nfs_server::host::confinement::{self, Needs, Part, PartState};
 use nfs_server::host::state_dir::StateDir;
@@ -33,7 +34,9 @@ pub(super) fn enter(
             .collect(),
         own: vec![state_dir.path().to_owned()],
         read: directories_of(config.file.as_deref()),
-        user_database: server.server_groups || server.idmap_domain.is_some(),
+        user_database: server.server_groups
+            || server.idmap_domain.is_some()
+            || has_netgroups(config),
         network_namespaces: listeners.iter().any(Asker::asks_elsewhere),
     });
     let missing = parts
@@ -48,6 +51,12 @@ pub(super) fn enter(
         );
     }
     Ok(())
+}
+
+/// Whether clients are named by netgroups, which a database of any kind may have.
+fn has_netgroups(config: &Config) -> bool {
+    let mut clients = config.exports.iter().flat_map(|export| &export.clients);
+    clients.any(|client| matches!(client.net.name(), Some(ClientName::Netgroup(_))))
 }
 
 /// The directories in which a reload finds the file: its own, and that of what it is a link to.

@@ -5,10 +5,9 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr as _;
 
 use anyhow::Context as _;
-use ipnet::IpNet;
 use nfs_server::exports::config::{
     self, Access, ClientConfig, Config, Confine, Durability, EngineChoice, ExportConfig, LogLevel,
-    NFS_PORT, ServerConfig, SquashKind, from_word,
+    NFS_PORT, ServerConfig, SquashKind, Who, from_word,
 };
 use nfs_server::exports::policy::{self, AutoUse, IoChange, IoPolicy, StableFloor, Way, WriteMode};
 use nfs_server::exports::{NfsVersion, Versions};
@@ -130,10 +129,10 @@ pub(crate) struct Args {
     /// Let clients read only
     #[arg(long, conflicts_with = "config")]
     read_only: bool,
-    /// Let clients of this network (CIDR or address) in as well, besides this machine; may be repeated.
-    /// Their root is squashed unless --squash says otherwise
-    #[arg(long, value_name = "CIDR", conflicts_with = "config", value_parser = config::parse_net)]
-    allow: Vec<IpNet>,
+    /// Let these clients in as well, besides this machine: a network (CIDR), an address, the name of a host or a
+    /// @netgroup; may be repeated. Their root is squashed unless --squash says otherwise
+    #[arg(long, value_name = "CLIENTS", conflicts_with = "config", value_parser = str::parse::<Who>)]
+    allow: Vec<Who>,
     /// Whose requests run as nobody: root, all or none. Default: none for clients on this machine, root
     /// for others
     #[arg(
@@ -222,14 +221,14 @@ impl Args {
         } else {
             Access::ReadWrite
         };
-        let rule = |net, squash| ClientConfig {
+        let rule = |net: Who, squash| ClientConfig {
             net,
             access,
             squash,
             ..ClientConfig::default()
         };
-        let loopback = config::loopback_nets().map(|net| rule(net, loopback_squash));
-        let others = self.allow.iter().map(|net| rule(*net, squash));
+        let loopback = config::loopback_nets().map(|net| rule(net.into(), loopback_squash));
+        let others = self.allow.iter().map(|net| rule(net.clone(), squash));
         let durability = if self.asynchronous {
             Durability::Async
         } else {

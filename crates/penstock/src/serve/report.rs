@@ -89,7 +89,7 @@ impl Report {
                 Access::ReadOnly => "may read",
             };
             let squash = match client.squash {
-                SquashKind::None if client.net.addr().is_loopback() && !trusts_loopback => {
+                SquashKind::None if client.net.is_loopback() && !trusts_loopback => {
                     "root is not squashed"
                 }
                 SquashKind::None => {
@@ -172,10 +172,10 @@ fn reachable(address: SocketAddr) -> SocketAddr {
 fn unreachable_for_others(config: &Config, addresses: &[SocketAddr]) -> Option<String> {
     let listens = addresses.iter().any(|address| !address.ip().is_loopback());
     let mut clients = config.exports.iter().flat_map(|export| &export.clients);
-    let admits = clients.any(|client| !client.net.addr().is_loopback());
+    let admits = clients.any(|client| !client.net.is_loopback());
     (listens && !admits).then(|| {
         "other machines can connect but only clients on this one may mount; let others in with \
-         --allow CIDR or, in a file, `clients`"
+         --allow CLIENTS or, in a file, `clients`"
             .to_owned()
     })
 }

@@ -1,5 +1,6 @@
 //! From a TOML document to a [`Config`]: the sections, one function each.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -11,8 +12,9 @@ use super::problem::ConfigErrors;
 use super::toml_section::{Findings, Item, Section};
 use super::{
     ANONYMOUS_ID_DEFAULT, Access, Allowance, AuditTo, Audited, ClientConfig, Config, Confine,
-    Durability, EngineChoice, ExportConfig, LogLevel, ServerConfig, SquashKind, check_directory,
-    check_pseudo, export_id, from_word, loopback_nets, parse_http, parse_listen, parse_net,
+    Durability, EngineChoice, ExportConfig, LogLevel, ServerConfig, SquashKind, Who,
+    check_directory, check_pseudo, export_id, from_word, is_domain, loopback_nets, parse_http,
+    parse_listen,
 };
 use crate::exports::policy::show_size;
 use crate::exports::versions::{NfsVersion, Versions};
@@ -345,15 +347,6 @@ fn idmap_domain(section: &Section<'_>, findings: &mut Findings<'_>) -> Option<St
     Some(domain.to_owned())
 }
 
-/// Whether it is letters, digits and hyphens between dots, of at most so many bytes.
-fn is_domain(text: &str, bytes_max: usize) -> bool {
-    let is_label = |label: &str| {
-        let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
-        !label.is_empty() && label.bytes().all(is_part)
-    };
-    text.len() <= bytes_max && text.split('.').all(is_label)
-}
-
 /// A list of versions of NFS, which is not to be empty.
 fn versions(section: &Section<'_>, findings: &mut Findings<'_>) -> Option<Versions> {
     let list = section.strings("versions", findings)?;
@@ -423,6 +416,14 @@ fn all_exports(
         exports.push(export);
         client_lines.push(lines);
     }
+    let clients = exports.iter().flat_map(|export| &export.clients);
+    let names: BTreeSet<_> = clients.filter_map(|client| client.net.name()).collect();
+    if names.len() > limits::CLIENT_NAMES_MAX {
+        let (found, most) = (names.len(), limits::CLIENT_NAMES_MAX);
+        findings.add_whole(format!(
+            "{found} names of hosts and netgroups among the clients; at most {most} are looked up, use a netgroup or networks"
+        ));
+    }
     (exports, client_lines)
 }
 
@@ -491,7 +492,7 @@ fn clients(
         return loopback_nets()
             .map(|net| Item {
                 value: ClientConfig {
-                    net,
+                    net: net.into(),
                     ..default.clone()
                 },
                 span: export.clone(),
@@ -537,7 +538,7 @@ fn client(
     rule: &ClientConfig,
     findings: &mut Findings<'_>,
 ) -> Option<Item<ClientConfig>> {
-    match parse_net(item.value) {
+    match item.value.parse::<Who>() {
         Ok(net) => Some(Item {
             value: ClientConfig {
                 net,
@@ -568,7 +569,7 @@ fn rule(
     let anonuid = id("anonuid", default.anonuid);
     let anongid = id("anongid", default.anongid);
     ClientConfig {
-        net: default.net,
+        net: default.net.clone(),
         access: section
             .choice("access", Access::WORDS, findings)
             .unwrap_or(default.access),

@@ -20,8 +20,12 @@ fn a_minimal_file_takes_every_default() {
     let export = &config.exports[0];
     assert_eq!(export.pseudo, export.path.to_str().unwrap());
     assert_eq!(
-        export.clients.iter().map(|c| c.net).collect::<Vec<_>>(),
-        loopback_nets()
+        export
+            .clients
+            .iter()
+            .map(|c| c.net.clone())
+            .collect::<Vec<_>>(),
+        loopback_nets().map(Who::from)
     );
     assert!(export.clients.iter().all(|c| c.squash == SquashKind::Root));
     assert_eq!(export.durability, Durability::Sync);
@@ -198,8 +202,36 @@ const WRONG: &[(&str, &str)] = &[
         "p.toml:5: \"10.0.0.0/99\" is not a network; write",
     ),
     (
-        "[[export]]\npath = \"DIR\"\nclients = [\"host\"]\n",
-        "names are not looked up",
+        "[[export]]\npath = \"DIR\"\nclients = [\n  \"*.example.org\"]\n",
+        "p.toml:4: \"*.example.org\" is a pattern of names, and an address tells its name only by a reverse look-up",
+    ),
+    (
+        "[[export]]\npath = \"DIR\"\nclients = [\"@\"]\n",
+        "\"@\" is no name of a netgroup; write",
+    ),
+    (
+        "[[export]]\npath = \"DIR\"\nclients = [\"@a(b\"]\n",
+        "is no name of a netgroup",
+    ),
+    (
+        "[[export]]\npath = \"DIR\"\nclients = [\"a host\"]\n",
+        "\"a host\" is neither an address nor the name of a host; write",
+    ),
+    (
+        "[[export]]\npath = \"DIR\"\nclients = [\"10.1\"]\n",
+        "\"10.1\" is not an address",
+    ),
+    (
+        "[[export]]\npath = \"DIR\"\nclients = [\"0x0a000001\"]\n",
+        "is not an address",
+    ),
+    (
+        "[[export]]\npath = \"DIR\"\nclients = [\"10.0.0.0-5\"]\n",
+        "is not an address",
+    ),
+    (
+        "[[export]]\npath = \"DIR\"\n[[export.rule]]\nclients = [\"host\"]\nmode = 2\n",
+        "names are not looked up here",
     ),
     (
         "[[export]]\npath = \"DIR\"\nclients = [\"*\"]\n",
@@ -560,4 +592,54 @@ fn names_of_the_server_over_http_are_names_of_hosts() {
     let many = vec!["\"nas\""; limits::HTTP_NAMES_MAX + 1].join(", ");
     let error = parsed(&many).unwrap_err().to_string();
     assert!(error.contains("more than 16 names"), "{error}");
+}
+
+#[test]
+fn names_of_hosts_and_netgroups_are_clients() {
+    let config = parse(
+        "[[export]]\npath = \"DIR\"\nclients = [\"Build7.Example.org.\", \"@builders\", \"localhost\"]\n\
+         [[export.client]]\nnet = \"build8\"\naccess = \"ro\"\n",
+    );
+    if !nfs_io::host_names::HAS_NETGROUPS {
+        assert!(config.unwrap_err().to_string().contains("musl"));
+        return;
+    }
+    let config = config.unwrap();
+    let shown: Vec<String> = config.exports[0]
+        .clients
+        .iter()
+        .map(|it| it.net.to_string())
+        .collect();
+    assert_eq!(
+        shown,
+        ["build8", "build7.example.org", "@builders", "localhost"]
+    );
+    // build8 may only read, and @builders might be what it falls to.
+    let warnings = config.warnings();
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(
+        warnings[0].contains("while build8 cannot be resolved"),
+        "{warnings:?}"
+    );
+}
+
+#[test]
+fn a_configuration_has_only_so_many_names() {
+    let names = |count: usize| {
+        let names = (0..count).map(|at| format!("\"h{at}.example\""));
+        let half: Vec<String> = names.collect();
+        let (first, second) = half.split_at(count / 2);
+        format!(
+            "[[export]]\npath = \"DIR\"\npseudo = \"/a\"\nclients = [{}]\n\
+             [[export]]\npath = \"DIR\"\npseudo = \"/b\"\nclients = [{}]\n",
+            first.join(", "),
+            second.join(", ")
+        )
+    };
+    assert!(parse(&names(limits::CLIENT_NAMES_MAX)).is_ok());
+    let found = complaint(&names(limits::CLIENT_NAMES_MAX + 1));
+    assert!(
+        found.contains("257 names of hosts and netgroups"),
+        "{found}"
+    );
 }

@@ -1,9 +1,10 @@
 //! `ganesha.conf`: blocks in braces, `Name = value;` in them.
 
-use ipnet::IpNet;
-
-use super::{Findings, NOBODY, Rules, Said, SaidClient, SaidExport, everybody, id, quoted};
-use crate::exports::config::{Access, SquashKind, parse_net};
+use super::{
+    FALLS_TO_MORE, Findings, NOBODY, Rules, Said, SaidClient, SaidExport, everybody, id, may_meet,
+    name_falls_to_more, quoted,
+};
+use crate::exports::config::{Access, SquashKind, Who};
 use crate::exports::values::from_word;
 use crate::limits;
 
@@ -230,8 +231,8 @@ fn squash(word: &str) -> Option<SquashKind> {
 
 /// Clients that no rule of ours is made for.
 struct Lost {
-    /// Their addresses; `None` where only a look-up would tell them.
-    nets: Option<Vec<IpNet>>,
+    /// Their networks and names; `None` where there is nothing of the kind here.
+    nets: Option<Vec<Who>>,
     /// What they may do; `None` for nothing.
     rules: Option<Rules>,
     /// How many clients that are kept come before them: these are tried first by Ganesha too.
@@ -241,8 +242,10 @@ struct Lost {
 impl Lost {
     /// Whether `kept` would let them do what they may not.
     fn would_gain(&self, kept: &SaidClient) -> bool {
-        let meets = |a: &IpNet| kept.nets.iter().any(|b| a.contains(b) || b.contains(a));
-        let may_be_of_it = self.nets.as_ref().is_none_or(|nets| nets.iter().any(meets));
+        let may_be_of_it = self
+            .nets
+            .as_ref()
+            .is_none_or(|nets| may_meet(nets, &kept.nets));
         let gains = |rules: &Rules| !kept.rules.is_within(rules);
         may_be_of_it && self.rules.as_ref().is_none_or(gains)
     }
@@ -271,6 +274,8 @@ fn export(block: &Block, defaults: &Permissions, findings: &mut Findings) -> Opt
         "as a client that is left out might be one of those that may do more; write it by hand"
     } else if clients.is_empty() {
         "as nobody may mount it (Access_Type)"
+    } else if name_falls_to_more(&clients) {
+        FALLS_TO_MORE
     } else {
         let pseudo = block.value("pseudo").unwrap_or(path);
         return Some(SaidExport {
@@ -322,20 +327,19 @@ fn clients(
     (clients, lost)
 }
 
-/// The networks of a CLIENT block, and whether these are all that it names.
-fn nets(client: &Block, findings: &mut Findings) -> (Vec<IpNet>, bool) {
+/// The networks and names of a CLIENT block, and whether these are all that it names.
+fn nets(client: &Block, findings: &mut Findings) -> (Vec<Who>, bool) {
     let lists = client
         .settings
         .iter()
         .filter(|setting| setting.name == "clients");
     let (mut nets, mut is_whole) = (Vec::new(), true);
     for (line, host) in lists.flat_map(|list| list.values.iter().map(|host| (list.line, host))) {
-        match parse_net(host) {
-            Ok(net) => nets.push(net),
+        match host.parse() {
+            Ok(who) => nets.push(who),
             Err(_) if host == "*" => nets.extend(everybody()),
-            Err(_) => {
+            Err(why) => {
                 is_whole = false;
-                let why = "names, patterns and netgroups are not looked up; list addresses";
                 findings.add(line, format!("client {host}: {why}"));
             }
         }

@@ -2,8 +2,12 @@
 
 use ipnet::IpNet;
 
-use super::{Findings, NOBODY, Rules, Said, SaidClient, SaidExport, everybody, id};
-use crate::exports::config::{Access, SquashKind, parse_net};
+use super::{
+    FALLS_TO_MORE, Findings, NOBODY, Rules, Said, SaidClient, SaidExport, everybody, id, is_host,
+    may_meet, name_falls_to_more,
+};
+use crate::exports::config::{Access, SquashKind, Who};
+use crate::exports::names::ClientName;
 
 /// What one client's options say.
 #[derive(Clone)]
@@ -40,14 +44,35 @@ impl Default for Options {
 struct Entry {
     line: usize,
     path: String,
-    /// Its addresses; `None` where only a look-up would tell them.
-    nets: Option<Vec<IpNet>>,
+    /// Its networks and names; `None` where there is nothing of the kind here.
+    nets: Option<Vec<Who>>,
     options: Options,
 }
 
 impl Entry {
-    fn nets(&self) -> &[IpNet] {
+    fn nets(&self) -> &[Who] {
         self.nets.as_deref().unwrap_or_default()
+    }
+
+    /// Where the kernel looks for it: the lowest first.
+    fn rank(&self) -> (u8, std::cmp::Reverse<u8>) {
+        let nets = self.nets();
+        let prefix = nets
+            .iter()
+            .filter_map(|who| who.net().map(|net| net.prefix_len()));
+        let kind = if nets == everybody() {
+            3
+        } else if nets
+            .iter()
+            .any(|who| matches!(who.name(), Some(ClientName::Netgroup(_))))
+        {
+            2
+        } else {
+            u8::from(!nets.iter().all(is_host))
+        };
+        // Of hosts the kernel takes the first that the file has.
+        let prefix = prefix.max().filter(|_| kind == 1);
+        (kind, std::cmp::Reverse(prefix.unwrap_or(0)))
     }
 
     /// Whether it becomes a rule of ours.
@@ -60,8 +85,7 @@ impl Entry {
         if self.options.is_refused
             && let Some(nets) = &self.nets
         {
-            let meets = |a: &IpNet| kept.nets().iter().any(|b| a.contains(b) || b.contains(a));
-            return nets.iter().any(meets);
+            return may_meet(nets, kept.nets());
         }
         self.options.is_refused || !kept.options.rules.is_within(&self.options.rules)
     }
@@ -177,27 +201,30 @@ fn path_of(content: &str) -> (String, &str) {
     (plain, rest)
 }
 
-/// The networks that a client's name stands for.
-fn nets_of(line: usize, host: &str, findings: &mut Findings) -> Option<Vec<IpNet>> {
+/// What a client's name stands for.
+fn nets_of(line: usize, host: &str, findings: &mut Findings) -> Option<Vec<Who>> {
     if host.is_empty() || host == "*" {
         return Some(everybody());
     }
-    let bare = host.replace(['[', ']'], "");
+    // Brackets are around an IPv6 address, and in a name the characters of a pattern.
+    let bare = match host.contains(':') {
+        true => host.replace(['[', ']'], ""),
+        false => host.to_owned(),
+    };
     let masked = bare.split_once('/').and_then(|(address, mask)| {
         let prefix = ipnet::ip_mask_to_prefix(mask.parse().ok()?).ok()?;
         IpNet::new(address.parse().ok()?, prefix).ok()
     });
-    if let Some(net) = masked.or_else(|| parse_net(&bare).ok()) {
-        return Some(vec![net.trunc()]);
+    if let Some(net) = masked {
+        return Some(vec![net.trunc().into()]);
     }
-    let why = if host.starts_with('@') {
-        "netgroups are not asked; list the addresses of its hosts"
-    } else if host.starts_with("gss/") {
-        "there is no Kerberos here"
-    } else if host.contains(['*', '?']) {
-        "names are not looked up, so there are no patterns of them; list networks"
+    let why = if host.starts_with("gss/") {
+        "there is no Kerberos here".to_owned()
     } else {
-        "names of hosts are not looked up; list its address"
+        match bare.parse::<Who>() {
+            Ok(who) => return Some(vec![who]),
+            Err(why) => why,
+        }
     };
     findings.add(line, format!("client {host}: {why}"));
     None
@@ -283,9 +310,10 @@ fn why_not(name: &str) -> &'static str {
     }
 }
 
-/// The export of one directory. The kernel looks for single hosts first, then for networks; among these ours takes the
-/// first that matches, so the narrower ones come first. There is none where nobody is left who may use it, or where
-/// somebody who is left out would be taken for one of a network that may do more.
+/// The export of one directory. The kernel looks for single hosts first, then for networks, then for netgroups, at last
+/// for what stands for everybody; among these ours takes the first that matches, so the narrower ones come first. There
+/// is none where nobody is left who may use it, or where somebody who is left out, or whose name is not resolved, would be
+/// taken for one of a network that may do more.
 fn export(
     path: String,
     entries: Vec<Entry>,
@@ -309,12 +337,7 @@ fn export(
         findings.add(line, format!("{path}: not exported: no client is left"));
         return None;
     }
-    let prefix = |entry: &Entry| entry.nets().iter().map(IpNet::prefix_len).max();
-    let is_host = |entry: &Entry| {
-        let mut nets = entry.nets().iter();
-        nets.all(|net| net.prefix_len() == net.max_prefix_len())
-    };
-    entries.sort_by_key(|entry| (!is_host(entry), std::cmp::Reverse(prefix(entry))));
+    entries.sort_by_key(Entry::rank);
     let line = entries.first().map_or(0, |entry| entry.line);
     let is_async = entries.iter().any(|entry| entry.options.is_async);
     let all_async = entries.iter().all(|entry| entry.options.is_async);
@@ -340,16 +363,19 @@ fn export(
             format!("{path}: NFSv3 clients mount {pseudo} here, as NFSv4 clients do (fsid=0)"),
         );
     }
+    let clients = entries.into_iter().map(|entry| SaidClient {
+        nets: entry.nets.unwrap_or_default(),
+        rules: entry.options.rules,
+    });
+    let clients: Vec<SaidClient> = clients.collect();
+    if name_falls_to_more(&clients) {
+        findings.add(line, format!("{path}: not exported, {FALLS_TO_MORE}"));
+        return None;
+    }
     Some(SaidExport {
         is_async: all_async && is_async,
         crossmnt: all_cross && crosses,
-        clients: entries
-            .into_iter()
-            .map(|entry| SaidClient {
-                nets: entry.nets.unwrap_or_default(),
-                rules: entry.options.rules,
-            })
-            .collect(),
+        clients,
         path,
         pseudo,
     })

@@ -11,7 +11,9 @@ use std::fmt::Write as _;
 
 use ipnet::IpNet;
 
-use super::config::{Access, SquashKind, word_of};
+use super::config::{Access, ClientConfig, SquashKind, Who, from_word, word_of};
+use super::names::ClientName;
+use super::versions::{NfsVersion, Versions};
 
 /// What a configuration of another server says, in words of ours.
 #[derive(Debug)]
@@ -88,9 +90,48 @@ struct SaidExport {
 }
 
 struct SaidClient {
-    nets: Vec<IpNet>,
+    nets: Vec<Who>,
     rules: Rules,
 }
+
+/// Whether some of these clients might be some of those, as far as is known without a look-up: a name may have any
+/// address.
+fn may_meet(these: &[Who], those: &[Who]) -> bool {
+    let meets = |this: &Who, that: &Who| match (this, that) {
+        (Who::Net(a), Who::Net(b)) => a.contains(b) || b.contains(a),
+        (Who::Named(_), _) | (_, Who::Named(_)) => true,
+    };
+    these
+        .iter()
+        .any(|this| those.iter().any(|that| meets(this, that)))
+}
+
+/// Is it one host, by its name or its address?
+fn is_host(who: &Who) -> bool {
+    match who {
+        Who::Net(net) => net.prefix_len() == net.max_prefix_len(),
+        Who::Named(name) => matches!(name, ClientName::Host(_)),
+    }
+}
+
+/// Whether a name among these clients, in the order in which they are tried, would let its hosts have more than it gives
+/// them while it is not resolved. Of a later host it is not asked: it is another one, or the other server would take it
+/// for this one too.
+fn name_falls_to_more(clients: &[SaidClient]) -> bool {
+    let falls = |(at, client): (usize, &SaidClient)| {
+        let has_name = client.nets.iter().any(|who| who.name().is_some());
+        let mut later = clients.iter().skip(at + 1);
+        let gives_more = |later: &SaidClient| {
+            !later.nets.iter().all(is_host) && !later.rules.is_within(&client.rules)
+        };
+        has_name && later.any(gives_more)
+    };
+    clients.iter().enumerate().any(falls)
+}
+
+/// What is said where [`name_falls_to_more`].
+const FALLS_TO_MORE: &str = "as a host whose name cannot be resolved would be one of those that may do more; write it by \
+                             hand";
 
 /// What some clients may do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -152,16 +193,25 @@ impl SaidExport {
 impl Rules {
     /// Whether whoever gets this is let do no more than by `other`, and as no other user.
     fn is_within(&self, other: &Self) -> bool {
-        let strictness = |squash| match squash {
-            SquashKind::None => 0,
-            SquashKind::Root => 1,
-            SquashKind::All => 2,
-        };
-        let same_ids = (self.anonuid, self.anongid) == (other.anonuid, other.anongid);
-        (self.access == Access::ReadOnly || other.access == Access::ReadWrite)
-            && strictness(self.squash) >= strictness(other.squash)
-            && (same_ids || other.squash == SquashKind::None)
-            && (self.privileged_port || !other.privileged_port)
+        self.as_client().is_within(&other.as_client())
+    }
+
+    /// The same as a client of our configuration.
+    fn as_client(&self) -> ClientConfig {
+        let versions = self.versions.iter();
+        let versions = versions.filter_map(|word| from_word(word, NfsVersion::WORDS).ok());
+        ClientConfig {
+            access: self.access,
+            squash: self.squash,
+            anonuid: self.anonuid,
+            anongid: self.anongid,
+            privileged_port: self.privileged_port,
+            versions: match self.versions.is_empty() {
+                true => Versions::ALL,
+                false => versions.fold(Versions::NONE, Versions::with),
+            },
+            ..ClientConfig::default()
+        }
     }
 
     /// Writes what is not our default.
@@ -192,10 +242,10 @@ impl Rules {
 const NOBODY: u32 = 65534;
 
 /// Every address there is.
-fn everybody() -> Vec<IpNet> {
+fn everybody() -> Vec<Who> {
     vec![
-        IpNet::V4(ipnet::Ipv4Net::default()),
-        IpNet::V6(ipnet::Ipv6Net::default()),
+        IpNet::V4(ipnet::Ipv4Net::default()).into(),
+        IpNet::V6(ipnet::Ipv6Net::default()).into(),
     ]
 }
 

@@ -97,7 +97,7 @@ fn hosts_come_before_networks_and_narrow_ones_before_wide_ones() {
 fn nobody_is_let_in_who_had_to_prove_more() {
     let text = "ROOT/a 10.0.0.1(rw,sec=krb5p) 10.0.0.2(rw,sec=krb5:sys)\n\
                 ROOT/b 10.0.0.1(rw,xprtsec=mtls) 10.0.0.2(ro)\n\
-                ROOT/c @group(rw) host.example.org(rw) *.example.org(rw) 10.0.0.3(ro,anonuid=x) 10.0.0.4\n";
+                ROOT/c *.example.org(rw) gss/krb5(rw) host[12](rw) 10.0.0.3(ro,anonuid=x) 10.0.0.4\n";
     let (config, left) = imported(text);
     for (export, only) in [
         (0, "10.0.0.2/32 rw"),
@@ -111,8 +111,8 @@ fn nobody_is_let_in_who_had_to_prove_more() {
     for part in [
         "sec=krb5p",
         "xprtsec=mtls",
-        "@group",
-        "host.example.org",
+        "gss/krb5",
+        "host[12]",
         "*.example.org",
         "anonuid=x",
     ] {
@@ -124,10 +124,26 @@ fn nobody_is_let_in_who_had_to_prove_more() {
 }
 
 #[test]
-fn nobody_gets_more_because_a_name_is_not_looked_up() {
+fn names_and_netgroups_come_where_the_kernel_looks_for_them() {
+    let text = "ROOT/a *(ro) @staff(ro) 10.0.0.0/8(rw) Trusted.example.org(rw,no_root_squash) 10.0.0.9(ro)\n";
+    let (config, left) = imported(text);
+    let expected = [
+        "trusted.example.org rw none 65534:65534 low",
+        "10.0.0.9/32 ro root 65534:65534 low",
+        "10.0.0.0/8 rw root 65534:65534 low",
+        "@staff ro root 65534:65534 low",
+        "0.0.0.0/0 ro root 65534:65534 low",
+        "::/0 ro root 65534:65534 low",
+    ];
+    assert_eq!(clients(&config, 0), expected);
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn nobody_gets_more_because_a_name_is_not_resolved() {
     let kept = "ROOT/srv trusted(rw,no_root_squash) 10.0.0.0/8(rw) *(ro)\n";
     let (config, _) = imported(kept);
-    assert_eq!(clients(&config, 0).len(), 3);
+    assert_eq!(clients(&config, 0).len(), 4);
     for lost in [
         "ROOT/srv guest(ro) 10.0.0.0/8(rw)\n",
         "ROOT/srv @guests(rw,all_squash) *(rw)\n",
@@ -212,6 +228,7 @@ fn blocks_of_ganesha_become_exports() {
     let expected = [
         "10.0.0.0/8 rw none 65534:65534 any",
         "192.168.1.7/32 rw none 65534:65534 any",
+        "host.example.org rw all 65534:65534 any",
         "0.0.0.0/0 ro all 65534:65534 any",
         "::/0 ro all 65534:65534 any",
     ];
@@ -219,14 +236,7 @@ fn blocks_of_ganesha_become_exports() {
     assert_eq!(clients(&config, 1), ["10.0.0.1/32 rw all 65534:65534 any"]);
     assert_eq!(config.server.lease_seconds, 30);
     assert_eq!(config.server.listen[0].to_string(), "10.0.0.5:2049");
-    for part in [
-        "mnt_port",
-        "delegations",
-        "host.example.org",
-        "krb5",
-        "CEPH",
-        "/e:",
-    ] {
+    for part in ["mnt_port", "delegations", "krb5", "CEPH", "/e:"] {
         assert!(
             left.iter().any(|left| left.contains(part)),
             "{part}: {left:?}"
@@ -252,6 +262,28 @@ proptest! {
         }
         let _imported = import(&String::from_utf8_lossy(&bytes));
     }
+}
+
+#[test]
+fn a_name_of_ganesha_that_would_fall_to_more_is_no_export() {
+    let text = |access: &str, versions: &str| {
+        format!(
+            "EXPORT {{ Path = ROOT/a; Pseudo = /a; Access_Type = {access}; FSAL {{ Name = VFS; }}\n\
+             CLIENT {{ Clients = @guests; Access_Type = RO; {versions} }} }}\n"
+        )
+    };
+    assert_eq!(imported_or_none(&text("RO", "")), 1);
+    assert_eq!(imported_or_none(&text("RW", "")), 0);
+    // Of fewer versions than those whom it would be taken for.
+    assert_eq!(imported_or_none(&text("RO", "Protocols = 4;")), 0);
+}
+
+/// How many exports the import has; none is no configuration of ours.
+fn imported_or_none(text: &str) -> usize {
+    import(&text.replace("ROOT", "/srv"))
+        .toml
+        .matches("[[export]]")
+        .count()
 }
 
 #[test]

@@ -3,20 +3,21 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use proptest::prelude::*;
 
 use super::*;
-use crate::exports::config::{ServerConfig, parse_net};
+use crate::exports::config::ServerConfig;
 
 fn client(net: &str) -> ClientConfig {
     ClientConfig {
-        net: parse_net(net).unwrap(),
+        net: net.parse().unwrap(),
         ..ClientConfig::default()
     }
 }
 
 fn export_of(clients: Vec<ClientConfig>) -> Export {
-    Export::new(&ExportConfig {
+    let config = ExportConfig {
         clients,
         ..ExportConfig::new("/srv", "/srv")
-    })
+    };
+    Export::new(&config, &mut BTreeMap::new())
 }
 
 fn table_of(pseudos: &[&str]) -> ExportTable {
@@ -99,7 +100,7 @@ proptest! {
         last in any::<u8>(),
     ) {
         let nets = rules.iter().map(|(last, len)| ClientConfig {
-            net: format!("10.0.0.{last}/{len}").parse().unwrap(),
+            net: IpNet::new(Ipv4Addr::new(10, 0, 0, *last).into(), *len).unwrap().into(),
             ..ClientConfig::default()
         });
         let exports = nets.enumerate().map(|(number, net)| ExportConfig {
@@ -167,7 +168,7 @@ fn a_rule_may_let_in_over_some_versions_only() {
     let export = export_of(vec![four, client("10.0.0.0/8")]);
     let over = |address: &str, version| {
         let rule = export.rule_for(address.parse().unwrap(), 1, version);
-        rule.map(|rule| rule.net.to_string())
+        rule.map(|rule| rule.clients.to_string())
     };
     assert_eq!(over("10.1.0.1", NfsVersion::V3), Err(Refused::Version));
     assert_eq!(over("10.1.0.1", NfsVersion::V42), Err(Refused::Version));
@@ -286,4 +287,57 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn a_name_matches_the_addresses_that_it_has_and_the_first_rule_still_decides() {
+    let rules = [
+        ("10.0.0.9", Access::ReadOnly),
+        ("build7", Access::ReadWrite),
+        ("10.0.0.0/8", Access::ReadOnly),
+    ];
+    let table = |rules: &[(&str, Access)]| {
+        let clients = rules.iter().map(|&(net, access)| ClientConfig {
+            access,
+            ..client(net)
+        });
+        let export = ExportConfig {
+            clients: clients.collect(),
+            ..ExportConfig::new("/srv/a", "/a")
+        };
+        ExportTable::new(&Config::from_flags(ServerConfig::default(), vec![export])).unwrap()
+    };
+    let by_rule = |table: &ExportTable, address: &str| {
+        let rule = table.exports()[0].client_rule(address.parse().unwrap(), 1);
+        rule.map(|rule| rule.clients.to_string()).ok()
+    };
+    let old = table(&rules);
+    // Nobody, until it has been looked up.
+    assert_eq!(by_rule(&old, "10.0.0.7").as_deref(), Some("10.0.0.0/8"));
+    assert!(!old.admits("192.0.2.7".parse().unwrap()));
+    let mut addresses: Vec<IpAddr> = ["10.0.0.7", "10.0.0.9", "192.0.2.7"]
+        .map(|it| it.parse().unwrap())
+        .into();
+    addresses.sort_unstable();
+    let resolved = |_: &ClientName| Resolved {
+        addresses: addresses.clone(),
+        ..Resolved::default()
+    };
+    assert_eq!(old.set_names(resolved).len(), 1);
+    assert!(old.set_names(resolved).is_empty());
+    // A table that follows it knows what it knew, and a name that is gone lets nobody in.
+    let next = table(&rules);
+    next.go_on_from(&old);
+    for table in [&old, &next] {
+        assert_eq!(by_rule(table, "10.0.0.7").as_deref(), Some("build7"));
+        assert_eq!(by_rule(table, "::ffff:10.0.0.7").as_deref(), Some("build7"));
+        assert_eq!(by_rule(table, "10.0.0.9").as_deref(), Some("10.0.0.9/32"));
+        assert_eq!(by_rule(table, "192.0.2.7").as_deref(), Some("build7"));
+        assert!(table.admits("192.0.2.7".parse().unwrap()));
+    }
+    next.set_names(|_| Resolved::default());
+    assert_eq!(by_rule(&next, "192.0.2.7"), None);
+    assert!(!next.admits("192.0.2.7".parse().unwrap()));
+    // What an address became is no other setting.
+    assert_eq!(next.exports()[0], old.exports()[0]);
 }

@@ -1,7 +1,7 @@
 //! What is said on the control socket.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,8 @@ use crate::exports::config::{
     Access, Allowance, Audited, Durability, LogLevel, SquashKind, from_word, word_of,
 };
 use crate::exports::policy::show_way;
-use crate::exports::{ClientRule, Export, Versions};
+use crate::exports::{ClientRule, Export, LiveName, NameState, Versions};
+use crate::limits;
 use crate::operate::calls::{CallQuery, RecorderLevel};
 use crate::operate::io_counters::IoStatus;
 use crate::operate::latency::ProcedureStatus;
@@ -302,8 +303,11 @@ pub struct ExportStatus {
 /// One rule of an export.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuleStatus {
-    /// The network that the rule is for.
+    /// The network, host or netgroup (`@name`) that the rule is for.
     pub net: String,
+    /// What the name stands for at the moment, where it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<NameStatus>,
     /// What these clients may do: `rw` or `ro`.
     pub access: String,
     /// Which users become anonymous: `root`, `all` or `none`.
@@ -322,6 +326,53 @@ pub struct RuleStatus {
     /// Most calls of each in a second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calls_per_second: Option<u64>,
+}
+
+/// What the name of a host or netgroup stands for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NameStatus {
+    /// The addresses that it has.
+    pub addresses: Vec<IpAddr>,
+    /// How these came about: `asked`, `known`, `partly`, `kept` or `nobody`.
+    pub state: String,
+    /// What is wrong, in words; empty where nothing is.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub trouble: String,
+}
+
+impl NameStatus {
+    /// What a name stands for at the moment.
+    #[must_use]
+    pub fn of(live: &LiveName) -> Self {
+        let now = live.resolved();
+        Self {
+            addresses: now.addresses.clone(),
+            state: word_of(now.state, NameState::WORDS).to_owned(),
+            trouble: now.trouble.clone(),
+        }
+    }
+
+    /// The same for people: the first of its addresses, and what is wrong.
+    #[must_use]
+    pub fn in_words(&self) -> String {
+        let shown = self.addresses.iter().take(limits::SHOWN_ADDRESSES_MAX);
+        let shown: Vec<String> = shown.map(ToString::to_string).collect();
+        let mut words = shown.join(" ");
+        if self.addresses.len() > shown.len() {
+            words.push_str(&format!(" and {} more", self.addresses.len() - shown.len()));
+        }
+        if shown.is_empty() {
+            words.push_str("nobody");
+        }
+        let asked = word_of(NameState::Asked, NameState::WORDS);
+        match self.trouble.as_str() {
+            "" if self.state == asked => words.push_str(": not looked up yet"),
+            "" => {}
+            trouble => words.push_str(&format!(": {trouble}")),
+        }
+        words
+    }
 }
 
 /// One client that is connected.
@@ -368,7 +419,8 @@ impl RuleStatus {
     fn of(rule: &ClientRule) -> Self {
         let allowance = rule.allowance.as_deref().unwrap_or(&Allowance::DEFAULT);
         Self {
-            net: rule.net.to_string(),
+            net: rule.clients.to_string(),
+            name: rule.clients.named().map(NameStatus::of),
             access: word_of(rule.access, Access::WORDS).to_owned(),
             squash: word_of(rule.squash.kind(), SquashKind::WORDS).to_owned(),
             privileged_port: rule.privileged_port,

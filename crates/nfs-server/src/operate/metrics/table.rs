@@ -173,6 +173,14 @@ metrics! {
         "bad_calls" ["call"],
         "stray_replies" ["reply"],
     }
+    CLIENT_NAMES: Gauge "penstock_client_names" "" []
+        "Names of hosts and netgroups that rules of exports have." { "client_names" }
+    CLIENT_NAMES_UNRESOLVED: Gauge "penstock_client_names_unresolved" "" []
+        "Those of them that have no address, and so match nobody." { "client_names_unresolved" }
+    CLIENT_NAME_LOOKUPS: Counter "penstock_client_name_lookups_total" "" []
+        "Look-ups of such names, and of the hosts of netgroups." { "client_name_lookups" }
+    CLIENT_NAME_LOOKUPS_FAILED: Counter "penstock_client_name_lookups_failed_total" "" []
+        "Those that gave nothing." { "client_name_lookups_failed" }
     FIRST_USES: Counter "penstock_first_uses_total" "" []
         "Clients and exports that were used for the first time, each pair once." { "first_uses" }
     NLM_LOCKS_REFUSED: Counter "penstock_nlm_locks_refused_total" "" []
