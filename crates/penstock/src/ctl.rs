@@ -31,7 +31,7 @@ use crate::running;
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     /// State directory of the server
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", global = true)]
     state_dir: Option<PathBuf>,
     /// Print the server's answer as JSON
     #[arg(long, global = true)]
