@@ -3,6 +3,7 @@
 mod audit;
 mod cache;
 mod clients;
+mod exports;
 mod figures;
 mod held;
 pub(crate) mod io;
@@ -17,7 +18,7 @@ use nfs_server::exports::reload::ReloadReport;
 use nfs_server::host::state_dir;
 use nfs_server::metrics;
 use nfs_server::operate::control::{
-    self, Command, ExportStatus, HeldQuery, Status, TraceChange, VerifierOrder, VerifierStatus,
+    self, Command, HeldQuery, Status, TraceChange, VerifierOrder, VerifierStatus,
 };
 
 use crate::exit::UsageError;
@@ -47,8 +48,11 @@ enum Action {
     /// Show all figures of the moment in the text format of Prometheus, as /metrics has them; docs/metrics.md has a
     /// list of them
     Metrics,
-    /// Show the exports, with who may do what
-    Exports,
+    /// Show the exports, with who may do what; add one, or remove one
+    Exports {
+        #[command(subcommand)]
+        action: Option<exports::Action>,
+    },
     /// Show the clients that are connected, and NFSv4's; shut hosts out, or send them away
     Clients {
         #[command(subcommand)]
@@ -146,7 +150,7 @@ impl Args {
                 let snapshot = ask(&directory, command)?;
                 write!(out, "{}", metrics::prometheus(&snapshot))?;
             }
-            Action::Exports => print_exports(&mut out, &ask::<Vec<_>>(&directory, command)?)?,
+            Action::Exports { action } => exports::run(&mut out, &directory, action, command)?,
             Action::Clients { action } => clients::run(&mut out, &directory, action, command)?,
             Action::Grace { .. } | Action::Opens(_) | Action::Locks(_) | Action::Expire { .. } => {
                 if let Command::Held(query) = command {
@@ -183,7 +187,7 @@ impl Action {
         Ok(match self {
             Self::Status => Command::Status,
             Self::Metrics => Command::Metrics,
-            Self::Exports => Command::Exports,
+            Self::Exports { action } => exports::command(action.as_ref())?,
             Self::Clients { action } => clients::command(action.as_ref()),
             Self::Grace { action } => Command::Held(held::grace_query(*action)),
             Self::Opens(part) => Command::Held(HeldQuery::Opens(part.page())),
@@ -264,55 +268,6 @@ fn print_status(out: &mut impl Write, status: &Status) -> std::io::Result<()> {
     figures::print_procedures(out, "PROCEDURE", &status.procedures)?;
     figures::print_procedures(out, "NFSv4 OPERATION", &status.operations)?;
     figures::print(out, &status.io)
-}
-
-fn print_exports(out: &mut impl Write, exports: &[ExportStatus]) -> std::io::Result<()> {
-    for export in exports {
-        let crossmnt = if export.crossmnt { ", crossmnt" } else { "" };
-        let audit = match export.audit.as_str() {
-            "" | "off" => String::new(),
-            audited => format!(", audit {audited}"),
-        };
-        writeln!(
-            out,
-            "{} is {}  ({}{crossmnt}{audit}, read {}, write {}, id {:08x})",
-            export.pseudo,
-            export.path.display(),
-            export.durability,
-            export.read,
-            export.write,
-            export.id
-        )?;
-        for rule in &export.rules {
-            let port = if rule.privileged_port {
-                ", port below 1024"
-            } else {
-                ""
-            };
-            write!(
-                out,
-                "  {}  {}, squash {}{port}",
-                rule.net, rule.access, rule.squash
-            )?;
-            if !rule.versions.is_empty() {
-                write!(out, ", NFS {}", rule.versions.join(", "))?;
-            }
-            if rule.weight > 1 {
-                write!(out, ", weight {}", rule.weight)?;
-            }
-            if let Some(bytes) = rule.bytes_per_second {
-                write!(out, ", {bytes} bytes a second")?;
-            }
-            if let Some(calls) = rule.calls_per_second {
-                write!(out, ", {calls} calls a second")?;
-            }
-            writeln!(out)?;
-            if let Some(name) = &rule.name {
-                writeln!(out, "    is {}", name.in_words())?;
-            }
-        }
-    }
-    Ok(())
 }
 
 fn print_reload(out: &mut impl Write, report: &ReloadReport) -> std::io::Result<()> {

@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 
 use ipnet::IpNet;
 
+pub(super) use super::values::check_beneath;
 use super::values::is_domain;
 pub use super::values::{
     NFS_PORT, Who, check_directory, check_memory, check_pseudo, from_word, loopback_nets,

@@ -2,11 +2,12 @@
 //! from it, the I/O policy of each export, and the exchange of all three while the server runs.
 //!
 //! Each module uses only those before it: `names`, `values`, `versions`, `policy`, `config`,
-//! `pseudo`, `table`, `reload`; `import` reads what other servers are configured with.
+//! `pseudo`, `table`, `order`, `reload`; `import` reads what other servers are configured with.
 
 pub mod config;
 pub mod import;
 mod names;
+mod order;
 pub mod policy;
 mod pseudo;
 pub mod reload;
@@ -16,6 +17,7 @@ mod versions;
 
 pub use config::export_id;
 pub use names::{ClientName, Found, LiveName, NameState, Names, Question, Resolved};
+pub use order::{ExportOrder, ExportsChanged};
 pub use pseudo::{Junction, Node, Place, PseudoTree};
 pub(crate) use table::PRIVILEGED_PORT;
 pub use table::{ClientRule, Clients, Export, ExportTable, Refused, Squash, WireGid, WireUid};

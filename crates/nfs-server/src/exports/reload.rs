@@ -9,7 +9,8 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::exports::ExportTable;
-use crate::exports::config::{Config, ConfigErrors, LogLevel, ServerConfig};
+use crate::exports::config::{Config, ConfigErrors, ExportConfig, LogLevel, ServerConfig};
+use crate::exports::order::{self, ExportOrder, ExportsChanged};
 
 /// Reads the configuration again and puts it into effect.
 pub struct Reloader {
@@ -17,9 +18,18 @@ pub struct Reloader {
     apply: Apply,
 }
 
-/// Makes the exports of a new configuration the served ones, all or none; `Err` says why not. The log
-/// level is there only if the file's has changed, so that one set by `ctl` or a flag stays.
-type Apply = Box<dyn Fn(ExportTable, Option<LogLevel>) -> Result<(), String> + Send + Sync>;
+/// Makes the exports of a new configuration the served ones, all or none; `Err` says why not.
+type Apply = Box<dyn Fn(ExportTable, Occasion) -> Result<(), String> + Send + Sync>;
+
+/// Why other exports are served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Occasion {
+    /// The configuration was read again. The log level is there only if the file's has changed, so that one set by `ctl`
+    /// or a flag stays.
+    Reload(Option<LogLevel>),
+    /// One export was added or removed: with the others everything stays as it is.
+    Order,
+}
 
 /// What a reload changed, by pseudo path.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,7 +72,7 @@ impl Reloader {
     /// new configuration into effect with `apply`.
     pub fn new(
         config: Config,
-        apply: impl Fn(ExportTable, Option<LogLevel>) -> Result<(), String> + Send + Sync + 'static,
+        apply: impl Fn(ExportTable, Occasion) -> Result<(), String> + Send + Sync + 'static,
     ) -> Self {
         Self {
             current: Mutex::new(config),
@@ -86,7 +96,7 @@ impl Reloader {
             .and_then(|new| {
                 let table = ExportTable::new(&new)?;
                 let level = (new.server.log != current.server.log).then_some(new.server.log);
-                (self.apply)(table, level).map_err(ReloadError::Apply)?;
+                (self.apply)(table, Occasion::Reload(level)).map_err(ReloadError::Apply)?;
                 Ok(new)
             });
         match outcome {
@@ -103,6 +113,53 @@ impl Reloader {
                 Err(error)
             }
         }
+    }
+}
+
+impl Reloader {
+    /// Serves one export more, until the configuration is read again or the server ends.
+    ///
+    /// # Errors
+    /// What is wrong; then everything stays as it was.
+    pub fn add(&self, order: &ExportOrder) -> Result<ExportsChanged, ReloadError> {
+        let mut current = self.current.lock();
+        let next = order::with(&current, order)?;
+        (self.apply)(ExportTable::new(&next)?, Occasion::Order).map_err(ReloadError::Apply)?;
+        let added = next.exports.last().map(changed_export).unwrap_or_default();
+        let before = current.warnings();
+        let mut warnings = next.warnings();
+        warnings.retain(|warning| !before.contains(warning));
+        *current = next;
+        Ok(ExportsChanged {
+            file: current.file.clone(),
+            exports: current.exports.len(),
+            warnings,
+            ..added
+        })
+    }
+
+    /// Serves one export less, until the configuration is read again or the server ends: its handles are stale.
+    ///
+    /// # Errors
+    /// What is wrong; then everything stays as it was.
+    pub fn remove(&self, pseudo: &str) -> Result<ExportsChanged, ReloadError> {
+        let mut current = self.current.lock();
+        let (next, removed) = order::without(&current, pseudo)?;
+        (self.apply)(ExportTable::new(&next)?, Occasion::Order).map_err(ReloadError::Apply)?;
+        *current = next;
+        Ok(ExportsChanged {
+            file: current.file.clone(),
+            exports: current.exports.len(),
+            ..changed_export(&removed)
+        })
+    }
+}
+
+fn changed_export(export: &ExportConfig) -> ExportsChanged {
+    ExportsChanged {
+        pseudo: export.pseudo.clone(),
+        path: export.path.clone(),
+        ..ExportsChanged::default()
     }
 }
 
@@ -193,7 +250,7 @@ mod tests {
     /// An `apply` that swaps the export table and nothing else.
     fn swap_into(
         table: Arc<ArcSwap<ExportTable>>,
-    ) -> impl Fn(ExportTable, Option<LogLevel>) -> Result<(), String> + Send + Sync + 'static {
+    ) -> impl Fn(ExportTable, Occasion) -> Result<(), String> + Send + Sync + 'static {
         move |new, _| {
             table.store(Arc::new(new));
             Ok(())
@@ -286,6 +343,32 @@ mod tests {
         write(&fixture.directory, &export("/b"));
         assert!(matches!(reloader.reload(), Err(ReloadError::Apply(_))));
         assert_eq!(reloader.current.lock().exports[0].pseudo, "/a");
+    }
+
+    #[test]
+    fn an_export_that_was_added_or_removed_lasts_until_the_file_is_read_again() {
+        let fixture = Fixture::new(&(export("/a") + &export("/b")));
+        let order = ExportOrder {
+            path: "/".into(),
+            pseudo: Some("/c".to_owned()),
+            ..ExportOrder::default()
+        };
+        let added = fixture.reloader.add(&order).unwrap();
+        assert_eq!((added.pseudo.as_str(), added.exports), ("/c", 3));
+        assert!(added.file.unwrap().ends_with("p.toml"));
+        assert!(matches!(
+            fixture.reloader.add(&order),
+            Err(ReloadError::Config(_))
+        ));
+        let removed = fixture.reloader.remove("/a").unwrap();
+        assert_eq!((removed.pseudo.as_str(), removed.exports), ("/a", 2));
+        assert_eq!(fixture.pseudos(), ["/b", "/c"]);
+        let report = fixture.reloader.reload().unwrap();
+        assert_eq!(
+            (report.added, report.removed),
+            (vec!["/a".to_owned()], vec!["/c".to_owned()])
+        );
+        assert_eq!(fixture.pseudos(), ["/a", "/b"]);
     }
 
     #[test]

@@ -19,7 +19,7 @@ use crate::exports::config::{
     Problem, SquashKind, Who, export_id,
 };
 use crate::exports::names::{ClientName, LiveName, Resolved};
-use crate::exports::policy::LivePolicy;
+use crate::exports::policy::{IoPolicy, LivePolicy};
 use crate::exports::pseudo::PseudoTree;
 use crate::exports::versions::{NfsVersion, Versions};
 
@@ -274,6 +274,16 @@ impl ExportTable {
             }
         }
         self.admit_names();
+    }
+
+    /// Goes on with the I/O policies that another table's exports have now, where the settings are the same.
+    pub(crate) fn keep_modes(&self, other: &Self) {
+        for export in &self.exports {
+            if let Some(old) = other.by_id(export.id).filter(|old| *old == export) {
+                let now = old.io.now();
+                export.io.change(|_| IoPolicy::clone(&now));
+            }
+        }
     }
 
     fn admit_names(&self) {

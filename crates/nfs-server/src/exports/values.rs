@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -325,4 +325,33 @@ pub fn check_directory(path: &Path) -> Result<(), String> {
             "path \"{shown}\" cannot be looked at ({error}); check its permissions"
         )),
     }
+}
+
+/// Does a directory that is there lie beneath one of these places, links followed? `Err` is the sentence to show.
+///
+/// # Errors
+/// If it does not, or if that cannot be told. Without places it may lie anywhere.
+pub(super) fn check_beneath(path: &Path, places: &[PathBuf]) -> Result<(), String> {
+    if places.is_empty() {
+        return Ok(());
+    }
+    let shown = path.display();
+    let real = std::fs::canonicalize(path);
+    let real = real.map_err(|error| format!("path \"{shown}\" cannot be looked at ({error})"))?;
+    let is_above = |place: &PathBuf| {
+        let place = std::fs::canonicalize(place);
+        place.is_ok_and(|place| real.starts_with(place))
+    };
+    if places.iter().any(is_above) {
+        return Ok(());
+    }
+    let places: Vec<String> = places
+        .iter()
+        .map(|place| place.display().to_string())
+        .collect();
+    Err(format!(
+        "path \"{shown}\" is not beneath confine_beneath ({}), to which this server confined itself when it started; \
+         add its place there and start the server anew",
+        places.join(" ")
+    ))
 }

@@ -66,6 +66,7 @@ pub use crate::operate::trace::{
 
 use crate::exports::config::LogLevel;
 use crate::exports::reload::{ReloadError, ReloadReport};
+pub use crate::exports::{ExportOrder, ExportsChanged};
 use crate::limits;
 use crate::operate::metrics::Snapshot;
 use follow::Following;
@@ -100,6 +101,10 @@ pub struct Controls {
     pub metrics: Box<dyn Fn() -> Snapshot + Send + Sync>,
     /// The exports as they are served now.
     pub exports: Box<dyn Fn() -> Vec<ExportStatus> + Send + Sync>,
+    /// Serves one export more; `Err` says what is wrong.
+    pub exports_add: Ask<ExportOrder, ExportsChanged>,
+    /// Serves one export less.
+    pub exports_remove: Ask<String, ExportsChanged>,
     /// The clients that are connected.
     pub clients: Box<dyn Fn() -> Vec<ClientStatus> + Send + Sync>,
     /// Shuts hosts out, and says which are.
@@ -318,6 +323,8 @@ fn answer(command: Command, controls: &Controls, asker: Asker) -> String {
         Command::Status => success(&(controls.status)()),
         Command::Metrics => success(&(controls.metrics)()),
         Command::Exports => success(&(controls.exports)()),
+        Command::ExportsAdd(order) => either((controls.exports_add)(&order, asker)),
+        Command::ExportsRemove(pseudo) => either((controls.exports_remove)(&pseudo, asker)),
         Command::Clients => {
             let mut clients = (controls.clients)();
             clients.truncate(limits::CONTROL_CLIENTS_MAX);

@@ -9,14 +9,16 @@ use anyhow::Context as _;
 use nfs_io::accounts;
 use nfs_server::Server;
 use nfs_server::exports::config::Config;
-use nfs_server::exports::reload::Reloader;
+use nfs_server::exports::reload::{Occasion, Reloader};
 use nfs_server::host::portmap::Portmap;
 use nfs_server::host::rpcbind::Registration;
 use nfs_server::host::state_dir::StateDir;
 use nfs_server::host::systemd;
 use nfs_server::limits::LIVE_PERIOD_MS;
 use nfs_server::metrics;
-use nfs_server::operate::control::{ControlSocket, Controls, IoQuery};
+use nfs_server::operate::control::{
+    Asker, ControlSocket, Controls, ExportOrder, ExportsChanged, IoQuery,
+};
 use nfs_server::operate::http::{HttpListener, Names, Page, Routes};
 use nfs_server::operate::live::{Part, Web};
 use tokio::signal::unix::Signal;
@@ -231,10 +233,13 @@ fn web_routes(server: &Arc<Server>, web: Arc<Web>) -> Routes {
 /// `loaded` is the configuration as it was read, before flags changed it.
 fn reloader(loaded: Config, server: &Arc<Server>, set_level: &SetLevel) -> Reloader {
     let (server, set_level) = (Arc::clone(server), Arc::clone(set_level));
-    Reloader::new(loaded, move |table, level| {
-        server.apply(table)?;
-        set_level(level);
-        Ok(())
+    Reloader::new(loaded, move |table, occasion| match occasion {
+        Occasion::Reload(level) => {
+            server.apply(table)?;
+            set_level(level);
+            Ok(())
+        }
+        Occasion::Order => server.apply_keeping_modes(table),
     })
 }
 
@@ -251,6 +256,35 @@ async fn reload_at_hangup(mut hangup: Signal, reloader: Arc<Reloader>, addresses
         systemd::ready(&status);
     }
 }
+
+/// Adds an export, as the operator asks, and says so in the log.
+fn add_export(
+    reloader: &Reloader,
+    order: &ExportOrder,
+    asker: Asker,
+) -> Result<ExportsChanged, String> {
+    let added = reloader.add(order).map_err(|error| error.to_string())?;
+    let path = added.path.display();
+    tracing::info!(export = %added.pseudo, %path, by = %asker, "export added, {LASTS}");
+    for warning in &added.warnings {
+        tracing::warn!("{warning}");
+    }
+    Ok(added)
+}
+
+/// Removes an export, likewise.
+fn remove_export(
+    reloader: &Reloader,
+    pseudo: &str,
+    asker: Asker,
+) -> Result<ExportsChanged, String> {
+    let removed = reloader.remove(pseudo).map_err(|error| error.to_string())?;
+    tracing::info!(export = %removed.pseudo, by = %asker, "export removed, {LASTS}");
+    Ok(removed)
+}
+
+/// How long an order about exports holds.
+const LASTS: &str = "until the next reload or start, which go by the configuration";
 
 fn controls(
     server: &Arc<Server>,
@@ -271,11 +305,14 @@ fn controls(
         for_verifier,
         for_cache,
     ] = [(); 6].map(|()| Arc::clone(server));
+    let [for_add, for_remove] = [(); 2].map(|()| Arc::clone(reloader));
     let (reloader, drain) = (Arc::clone(reloader), Arc::clone(drain));
     Controls {
         status: Box::new(move || for_status.status()),
         metrics: Box::new(move || for_metrics.metrics()),
         exports: Box::new(move || for_exports.exports()),
+        exports_add: Box::new(move |order, asker| add_export(&for_add, order, asker)),
+        exports_remove: Box::new(move |pseudo, asker| remove_export(&for_remove, pseudo, asker)),
         clients: Box::new(move || for_clients.clients()),
         block: Box::new(move |order, asker| for_block.block(order, asker)),
         unblock: Box::new(move |net, asker| for_unblock.unblock(net, asker)),

@@ -11,7 +11,7 @@ use crate::exports::config::{
     Access, Allowance, Audited, Durability, LogLevel, SquashKind, from_word, word_of,
 };
 use crate::exports::policy::show_way;
-use crate::exports::{ClientRule, Export, LiveName, NameState, Versions};
+use crate::exports::{ClientRule, Export, ExportOrder, LiveName, NameState, Versions};
 use crate::limits;
 use crate::operate::calls::{CallQuery, RecorderLevel};
 use crate::operate::io_counters::IoStatus;
@@ -41,6 +41,11 @@ pub enum Command {
     Metrics,
     /// Asks what is served: a list of [`ExportStatus`].
     Exports,
+    /// Serves one export more until the configuration is read again; an [`ExportsChanged`](super::ExportsChanged).
+    ExportsAdd(ExportOrder),
+    /// Serves one export less until the configuration is read again, named by the path that clients mount; an
+    /// [`ExportsChanged`](super::ExportsChanged).
+    ExportsRemove(String),
     /// Asks who is connected: a list of [`ClientStatus`].
     Clients,
     /// Shuts hosts out until the server ends or some minutes have passed; a list of
@@ -101,7 +106,9 @@ impl Command {
             | Self::Verifier(VerifierOrder { change: false })
             | Self::Io(_)
             | Self::Trace(TraceChange::List) => true,
-            Self::Block(_)
+            Self::ExportsAdd(_)
+            | Self::ExportsRemove(_)
+            | Self::Block(_)
             | Self::Unblock(_)
             | Self::Disconnect(_)
             | Self::Held(

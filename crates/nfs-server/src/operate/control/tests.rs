@@ -36,6 +36,13 @@ fn controls(told: &Told) -> Controls {
                 .map(|export| ExportStatus::of(export))
                 .collect()
         }),
+        exports_add: Box::new(|order, asker| Err(format!("{} by {asker}", order.path.display()))),
+        exports_remove: Box::new(|pseudo, _| {
+            Ok(ExportsChanged {
+                pseudo: pseudo.clone(),
+                ..ExportsChanged::default()
+            })
+        }),
         clients: Box::new(|| {
             vec![ClientStatus {
                 calls: 3,
