@@ -554,7 +554,11 @@ pub fn export_id(pseudo: &str) -> u32 {
     })
 }
 
-fn read_bounded(path: &Path) -> Result<String, String> {
+/// The text of a configuration file, this server's or another's, of at most [`limits::CONFIG_BYTES_MAX`].
+///
+/// # Errors
+/// The sentence to show.
+pub fn read_bounded(path: &Path) -> Result<String, String> {
     use std::io::Read as _;
     let cannot = |error: std::io::Error| match error.kind() {
         std::io::ErrorKind::NotFound => "there is no such file; check the path".to_owned(),
