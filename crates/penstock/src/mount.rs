@@ -22,6 +22,7 @@ use crate::exit::UsageError;
 use crate::interrupt;
 use crate::limits::GOODBYE_MAX;
 use crate::silence;
+use crate::statistics::socket::Telling;
 
 /// Mount an NFS export on a directory (FUSE), so that every program sees its files
 ///
@@ -166,17 +167,18 @@ impl Args {
         let mount = mounted.await.map_err(usage)?;
         // Told as long as it is there, and until all is safe.
         let telling = statistics::tell(&client, &self.url, mount.point(), cached);
-        if let Err(error) = &telling {
+        let cannot = |error| {
             tell(&format!(
                 "`penstock stats` cannot look at this mount: {error}"
             ));
-        }
+        };
+        let mut telling = telling.map_err(cannot).ok().flatten();
         self.tell_mounted(mount.point());
         if self.background {
             let log = self.log.as_deref().or(asked.log.as_deref());
             background::detach(log)?;
         }
-        let unsaved = until_unmounted(mount, &mut signals).await;
+        let unsaved = until_unmounted(mount, &mut signals, &mut telling).await;
         drop(telling);
         for file in &unsaved {
             tell(&format!(
@@ -294,14 +296,18 @@ fn usage(error: MountError) -> anyhow::Error {
 }
 
 /// Waits for the end: unmounted from outside, or by a signal. Tells what is not safe then.
-async fn until_unmounted(mount: Mount, signals: &mut Signals) -> Vec<Unsaved> {
+async fn until_unmounted(
+    mount: Mount,
+    signals: &mut Signals,
+    telling: &mut Option<Telling>,
+) -> Vec<Unsaved> {
     let early = tokio::select! {
         () = mount.ended() => Vec::new(),
         () = signals.next() => {
-            or_at_once(unmounted(&mount), signals, mount.abandon()).await
+            or_at_once(unmounted(&mount), signals, mount.abandon(), telling).await
         }
     };
-    let mut unsaved = or_at_once(mount.finish(), signals, async { Ok(()) }).await;
+    let mut unsaved = or_at_once(mount.finish(), signals, async { Ok(()) }, telling).await;
     unsaved.extend(early);
     unsaved
 }
@@ -327,11 +333,13 @@ async fn unmounted(mount: &Mount) -> Vec<Unsaved> {
     unsaved
 }
 
-/// What `work` brings, unless a signal ends this process before, after `leave`: the server may be away.
+/// What `work` brings, unless a signal ends this process before, after `leave`: the server may be away. The socket for
+/// `penstock stats` goes in that case, too.
 async fn or_at_once<T>(
     work: impl Future<Output = T>,
     signals: &mut Signals,
     leave: impl Future<Output = Result<(), MountError>>,
+    telling: &mut Option<Telling>,
 ) -> T {
     tokio::select! {
         done = work => done,
@@ -340,6 +348,8 @@ async fn or_at_once<T>(
             if let Ok(Err(error)) = tokio::time::timeout(GOODBYE_MAX, leave).await {
                 tell(&error.to_string());
             }
+            // Nothing that is not dropped by hand is dropped.
+            drop(telling.take());
             std::process::exit(1);
         }
     }

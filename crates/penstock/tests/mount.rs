@@ -483,6 +483,20 @@ fn programs_that_use_it_are_not_cut_off() {
     );
 }
 
+/// Where a mount of this user tells its statistics.
+fn socket_of(point: &Path) -> std::path::PathBuf {
+    use std::os::unix::fs::MetadataExt as _;
+    let dev = fs::metadata(point).unwrap().dev();
+    let (major, minor) = (rustix::fs::major(dev), rustix::fs::minor(dev));
+    let uid = rustix::process::geteuid().as_raw();
+    let session = std::env::var_os("XDG_RUNTIME_DIR").map(std::path::PathBuf::from);
+    let base = match uid {
+        0 => "/run".into(),
+        uid => session.unwrap_or_else(|| format!("/run/user/{uid}").into()),
+    };
+    base.join(format!("penstock/mount-{major}:{minor}.sock"))
+}
+
 #[test]
 fn a_second_signal_ends_it_at_once() {
     if !fuse_is_here() {
@@ -490,12 +504,15 @@ fn a_second_signal_ends_it_at_once() {
     }
     let server = Server::new();
     let mut mount = server.mount(&[]);
+    let socket = socket_of(mount.point());
+    assert!(socket.exists(), "{}", socket.display());
     let file = File::create(mount.at("file")).unwrap();
     mount.signal(rustix::process::Signal::TERM);
     assert!(mount.error_line().contains("a second signal"));
     let (code, said) = mount.interrupt();
     assert_eq!(code, Some(1));
     assert!(said.contains("ended at once"), "{said}");
+    assert!(!socket.exists(), "{} is left", socket.display());
     assert_eq!(number(file.metadata().unwrap_err()), Errno::NOTCONN);
 }
 
