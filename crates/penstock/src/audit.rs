@@ -16,7 +16,7 @@ use nfs_server::operate::control;
 pub(crate) use self::filter::Filter;
 pub(crate) use self::page::Look;
 use self::page::Page;
-use crate::{running, show};
+use crate::{results, running, show};
 
 /// Show who created, removed, renamed or changed what
 ///
@@ -50,6 +50,7 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        results::begin(self.json);
         let look = Look {
             json: self.json,
             coloured: self.color.is_now(),

@@ -16,7 +16,7 @@ use nfs_server::limits::CLIENT_NAME_WAIT_SECONDS_MAX;
 use nfs_server::operate::control::IoView;
 use serde_json::json;
 
-use crate::{ctl, exit};
+use crate::{ctl, exit, results};
 
 /// Check a configuration file and name every mistake in it, with its line and its cure
 ///
@@ -45,6 +45,7 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        results::begin(self.json);
         if self.import {
             return self.import();
         }

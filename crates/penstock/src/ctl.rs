@@ -22,7 +22,7 @@ use nfs_server::operate::control::{
 };
 
 use crate::exit::UsageError;
-use crate::running;
+use crate::{results, running};
 
 /// Ask or tell a running server
 ///
@@ -127,6 +127,7 @@ enum Action {
 
 impl Args {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        results::begin(self.json);
         let command = self.action.command()?;
         let directory = match self.state_dir {
             Some(directory) => directory,
@@ -140,7 +141,11 @@ impl Args {
         };
         let mut out = std::io::stdout().lock();
         if self.json {
-            let answer: serde_json::Value = ask(&directory, command)?;
+            let is_snapshot = matches!(command, Command::Metrics);
+            let mut answer: serde_json::Value = ask(&directory, command)?;
+            if is_snapshot {
+                results::date(&mut answer);
+            }
             writeln!(out, "{answer}")?;
             return Ok(ExitCode::SUCCESS);
         }

@@ -47,6 +47,9 @@ pub(crate) fn code(result: anyhow::Result<ExitCode>) -> ExitCode {
     // Each problem of a configuration is a line of its own that begins with its file.
     if error.is::<ConfigErrors>() {
         eprintln!("{error}");
+        if results::is_json() {
+            results::line(&Failure::default().object(&error.to_string()));
+        }
     } else {
         results::failed(&format!("{error:#}"), Failure::of_chain(&error));
     }

@@ -54,6 +54,18 @@ pub(crate) fn done(url: &NfsUrl, what: &str, members: Value, told: bool) {
     line(&Value::Object(object));
 }
 
+/// Writes the time of a snapshot as all times are written for programs: RFC 3339, in `at`.
+pub(crate) fn date(snapshot: &mut Value) {
+    let Some(members) = snapshot.as_object_mut() else {
+        return;
+    };
+    let at = members.remove("at_unix_ms");
+    let at = at.and_then(|at| jiff::Timestamp::from_millisecond(at.as_i64()?).ok());
+    if let Some(at) = at {
+        members.insert("at".to_owned(), format!("{at:.9}").into());
+    }
+}
+
 /// Why something failed, as an object.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Failure {
@@ -69,6 +81,13 @@ pub(crate) fn failed(text: &str, failure: Failure) {
 }
 
 impl Failure {
+    /// A system call that failed.
+    pub(crate) fn of_errno(errno: i32) -> Self {
+        let mut failure = Self::default();
+        failure.number(Errno::from_raw(errno));
+        failure
+    }
+
     /// An answer that the doctor did not get.
     pub(crate) fn of_refusal(refusal: &Refusal) -> Self {
         let mut failure = Self::default();

@@ -14,7 +14,7 @@ use nfs_server::metrics::{
 use nfs_server::operate::control::{self, Command, ControlError, Listening, Status};
 use serde::de::DeserializeOwned;
 
-use crate::{limits, running};
+use crate::{limits, results, running};
 
 /// Show how a running server is, on one page
 ///
@@ -34,6 +34,7 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        results::begin(self.json);
         let directory = match self.state_dir {
             Some(directory) => directory,
             None => running::only_one_to_look_at()?,
@@ -42,7 +43,9 @@ impl Args {
         let snapshot: Snapshot = ask(&directory, &Command::Metrics)?;
         let mut out = std::io::stdout().lock();
         if self.json {
-            let answer = serde_json::json!({ "status": status, "metrics": snapshot });
+            let mut metrics = serde_json::to_value(&snapshot)?;
+            results::date(&mut metrics);
+            let answer = serde_json::json!({ "status": status, "metrics": metrics });
             writeln!(out, "{answer}")?;
         } else {
             print(&mut out, &status, &snapshot)?;

@@ -19,8 +19,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use crate::exit::UsageError;
-use crate::running;
 use crate::show::When;
+use crate::{results, running};
 
 use table::Tab;
 
@@ -69,6 +69,7 @@ enum ViewName {
 
 impl Args {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        results::begin(self.json);
         let directory = match &self.state_dir {
             Some(directory) => directory.clone(),
             None => running::only_one()?,

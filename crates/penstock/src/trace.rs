@@ -15,7 +15,7 @@ use nfs_server::operate::control::{
     self, CallLine, CallQuery, ChromeTrace, FileNumber, check_call,
 };
 
-use crate::running;
+use crate::{results, running};
 
 /// Show what single calls do, step by step, and how long each step takes
 ///
@@ -71,6 +71,7 @@ pub(crate) struct TreeArgs {
 
 impl Args {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        results::begin(self.json);
         let directory = match self.state_dir {
             Some(directory) => directory,
             None => running::only_one()?,

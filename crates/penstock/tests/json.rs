@@ -5,6 +5,7 @@ mod support;
 
 use std::fs;
 use std::io::Write as _;
+use std::net::IpAddr;
 use std::path::Path;
 use std::process::Stdio;
 
@@ -70,6 +71,17 @@ macro_rules! objects {
 objects! {
     Failed { error: Failure, [] }
     Failure { message: String, status: Option<String>, code: Option<u32>, [url: Url, path: String, path_hex: String,] }
+    Checked { file: String, ok: bool, exports: Vec<CheckedExport>, problems: Vec<Problem>, warnings: Vec<String>, [] }
+    CheckedExport { pseudo: String, path: String, clients: Vec<Client>, io: Value, [] }
+    Client {
+        net: String, access: String, squash: String, anonuid: u32, anongid: u32, privileged_port: bool,
+        [name: Name,]
+    }
+    Name { addresses: Vec<IpAddr>, state: String, [trouble: String,] }
+    Problem { line: Option<u32>, message: String, [] }
+    Imported { file: String, toml: String, left: Vec<Problem>, [] }
+    Looked { status: Value, metrics: Snapshot, [] }
+    Snapshot { at: Time, families: Vec<Value>, [] }
     Entry {
         url: Url,
         [
@@ -138,6 +150,8 @@ fn is<T: for<'a> Deserialize<'a>>(line: &str) -> Result<(), String> {
 fn check(command: &str, line: &str) -> Result<(), String> {
     match command {
         "Errors" => is_one_of(line, &[is::<Failed>]),
+        "check" => is_one_of(line, &[is::<Failed>, is::<Checked>, is::<Imported>]),
+        "status" => is_one_of(line, &[is::<Failed>, is::<Looked>]),
         "ls" | "stat" | "find" => is_one_of(line, &[is::<Failed>, is::<Entry>]),
         "du" => is_one_of(line, &[is::<Failed>, is::<Tree>, is::<Total>]),
         "df" => is_one_of(line, &[is::<Failed>, is::<Space>]),
@@ -322,6 +336,68 @@ fn every_change_is_a_line() {
     // What ends a command is an object, too.
     let unreachable = run_fed(&server, &["put", "nfs://127.0.0.1:1/x"], 1, b"");
     assert_eq!(unreachable[0]["error"]["status"], "ECONNREFUSED");
+}
+
+#[test]
+fn what_looks_at_a_server_prints_objects_and_errors_are_objects_too() {
+    let server = Served::exporting(&["3", "4.1", "4.2"], &["/a", "/b"]);
+    let state = server.path("../state");
+    let state = state.to_str().unwrap();
+    let config = server.path("../penstock.toml");
+    let config = config.to_str().unwrap();
+    let lines = |arguments: &[&str], code: i32| -> Vec<Value> {
+        let ran = support::run(arguments);
+        let errors = String::from_utf8_lossy(&ran.stderr);
+        assert_eq!(ran.status.code(), Some(code), "{arguments:?}: {errors}");
+        let lines = std::str::from_utf8(&ran.stdout).unwrap().lines();
+        lines
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    };
+    let is_as_said = |command: &str, lines: &[Value]| {
+        for line in lines {
+            check(command, &line.to_string()).unwrap();
+        }
+    };
+    let checked = lines(&["check", "--json", config], 0);
+    is_as_said("check", &checked);
+    let exports = server.path("../exports");
+    fs::write(&exports, "/usr 10.0.0.0/8(rw)\n").unwrap();
+    let exports = exports.to_str().unwrap();
+    is_as_said(
+        "check",
+        &lines(&["check", "--import", "--json", exports], 0),
+    );
+    is_as_said(
+        "status",
+        &lines(&["status", "--json", "--state-dir", state], 0),
+    );
+    let metrics = lines(&["ctl", "metrics", "--json", "--state-dir", state], 0);
+    assert!(
+        is::<Snapshot>(&metrics[0].to_string()).is_ok(),
+        "{metrics:?}"
+    );
+    // Behind the subcommand or before it.
+    let shown = lines(&["ctl", "--state-dir", state, "exports", "--json"], 0);
+    assert_eq!(shown[0].as_array().unwrap().len(), 2);
+    for wrong in [
+        &["ctl", "--json", "--state-dir", "/none", "status"][..],
+        &["status", "--json", "--state-dir", "/none"],
+        &[
+            "ctl",
+            "--json",
+            "exports",
+            "remove",
+            "/c",
+            "--state-dir",
+            state,
+        ],
+        &["check", "--import", "--json", "/none"],
+    ] {
+        let told = lines(wrong, 1);
+        assert_eq!(told.len(), 1, "{wrong:?}");
+        is_as_said("Errors", &told);
+    }
 }
 
 #[test]

@@ -179,7 +179,9 @@ fn outcome(outcome: Outcome) -> Value {
     }
 }
 
-/// `null` for what worked, else the errno.
-fn refusal(result: Result<(), nfs_io::Errno>) -> Option<String> {
-    result.err().map(words::errno)
+/// `null` for what worked, else an error as all have it.
+fn refusal(result: Result<(), nfs_io::Errno>) -> Option<Value> {
+    let object =
+        |errno: nfs_io::Errno| Failure::of_errno(errno.raw_os_error()).value(&words::errno(errno));
+    result.err().map(object)
 }

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use nfs_server::exports::config::{
-    Access, Config, ExportConfig, ServerConfig, SquashKind, word_of,
+    Access, Config, Durability, ExportConfig, ServerConfig, SquashKind, word_of,
 };
 use nfs_server::exports::{NfsVersion, Versions};
 use nfs_server::operate::control::IoView;
@@ -31,6 +31,9 @@ impl Report {
 
     /// Everything there is to say of a server that has started.
     pub(super) fn started(&mut self, config: &Config, addresses: &[SocketAddr], facts: &[String]) {
+        if self.json {
+            return started_for_programs(config, addresses, facts);
+        }
         self.line(format!(
             "penstock {} serves on {}",
             env!("CARGO_PKG_VERSION"),
@@ -105,6 +108,37 @@ impl Report {
                 client.net
             ));
         }
+    }
+}
+
+/// The same as events of the log with members: one of the server, one for each client rule of each export.
+fn started_for_programs(config: &Config, addresses: &[SocketAddr], facts: &[String]) {
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        pid = std::process::id(),
+        listeners = %joined(addresses),
+        exports = config.exports.len(),
+        "serving"
+    );
+    for export in &config.exports {
+        for client in &export.clients {
+            tracing::info!(
+                pseudo = %export.pseudo,
+                path = %export.path.display(),
+                net = %client.net,
+                access = word_of(client.access, Access::WORDS),
+                squash = word_of(client.squash, SquashKind::WORDS),
+                durability = word_of(export.durability, Durability::WORDS),
+                "export"
+            );
+        }
+    }
+    for fact in facts {
+        tracing::info!("{fact}");
+    }
+    let unreachable = unreachable_for_others(config, addresses);
+    for warning in config.warnings().into_iter().chain(unreachable) {
+        tracing::warn!("{warning}");
     }
 }
 

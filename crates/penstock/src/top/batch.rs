@@ -13,6 +13,7 @@ use super::format::{bytes, count, percent, time};
 use super::table::Tab;
 use super::view::View;
 use super::{Args, format};
+use crate::results;
 use crate::show::padding;
 
 /// Looks twice, an interval apart, and prints what happened in between.
@@ -52,7 +53,7 @@ fn as_json(view: &View, interval: &Interval, moment: &Moment) -> anyhow::Result<
     let wanted = |name: &str| name.to_lowercase().contains(&view.filter.to_lowercase());
     let exports: Vec<_> = exports.iter().filter(|row| wanted(&row.export)).collect();
     let clients: Vec<_> = clients.iter().filter(|row| wanted(&row.client)).collect();
-    Ok(json!({
+    let mut object = json!({
         "at_unix_ms": interval.at_unix_ms,
         "seconds": interval.seconds,
         "host": moment.host,
@@ -62,7 +63,9 @@ fn as_json(view: &View, interval: &Interval, moment: &Moment) -> anyhow::Result<
         "procedures": live::call_rows(interval, Group::Procedure),
         "modes": live::call_rows(interval, Group::Mode),
         "policies": serde_json::to_value(&view.policies)?,
-    }))
+    });
+    results::date(&mut object);
+    Ok(object)
 }
 
 fn page(out: &mut impl Write, view: &View, moment: &Moment) -> anyhow::Result<()> {

@@ -4,7 +4,9 @@
 use std::time::Duration;
 
 use nfs_client::NfsUrl;
-use nfs_client::doctor::facts::{Answered, Services, StableTrial, Times, Trials, WccTrial};
+use nfs_client::doctor::facts::{
+    Answered, Refusal, Services, StableTrial, Times, Trials, WccTrial,
+};
 use nfs_client::doctor::{Diagnosis, Facts, Verdict};
 use nfs_client::mount3::ExportEntry;
 use nfs_client::nfs3::{FsinfoOk, PathconfOk};
@@ -22,9 +24,7 @@ pub(super) fn report(url: &NfsUrl, facts: &Facts, diagnosis: &Diagnosis) -> Valu
         "server": facts.server,
         "path": escape(&facts.path),
         "version": facts.version,
-        "error": facts.directory.as_ref().err().map(|refusal| {
-            Failure::of_refusal(refusal).value(&refusal.to_string())
-        }),
+        "error": facts.directory.as_ref().err().map(error),
         "verdict": match diagnosis.verdict() {
             Verdict::Sound => "sound",
             Verdict::Problem => "problem",
@@ -45,7 +45,7 @@ pub(super) fn report(url: &NfsUrl, facts: &Facts, diagnosis: &Diagnosis) -> Valu
         "own_directory": facts.own.as_ref().map(|own| json!({
             "path": escape(&own.path),
             "removed": own.removed.is_ok(),
-            "error": own.removed.as_ref().err(),
+            "error": own.removed.as_ref().err().map(|why| Failure::default().value(why)),
         })),
         "findings": findings(&diagnosis.findings, |one| (one.section.word(), one.level.word())),
     })
@@ -55,7 +55,7 @@ fn services(found: &Services) -> Value {
     let versions = found.nfs.iter().map(|one| {
         let object = json!({
             "answers": one.answer.is_ok(),
-            "error": one.answer.as_ref().err().map(ToString::to_string),
+            "error": one.answer.as_ref().err().map(error),
         });
         (one.version.to_owned(), object)
     });
@@ -168,7 +168,7 @@ fn tried(trials: &Trials) -> Value {
             "pages": trial.pages,
             "lost": trial.lost,
             "twice": trial.twice,
-            "error": trial.failure.as_ref().map(ToString::to_string),
+            "error": trial.failure.as_ref().map(error),
             "wrong_verifier": trial.other_verifier.as_ref().map(word),
             "create": times(&trial.create),
         })),
@@ -182,6 +182,11 @@ fn tried(trials: &Trials) -> Value {
             "stranger_uid": trial.stranger.as_ref().ok(),
         })),
     })
+}
+
+/// Why there was no answer, as all errors are told.
+fn error(refusal: &Refusal) -> Value {
+    Failure::of_refusal(refusal).value(&refusal.to_string())
 }
 
 /// `ok`, or why not.
