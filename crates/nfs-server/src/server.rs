@@ -2,6 +2,7 @@
 
 mod cache;
 mod ebb;
+mod exports;
 mod held;
 mod hosts;
 mod io;
@@ -40,9 +41,9 @@ use crate::net::shard::{self, Accepted, ShardStart};
 use crate::operate::audit::Audit;
 use crate::operate::calls::Recorder;
 use crate::operate::control::{
-    Asker, AuditFollower, CallFollower, CallQuery, ClientStatus, ConfinementStatus, ExportStatus,
-    FollowRequest, Follower, IoStatus, Listening, MemoryStatus, RecorderLevel, Status, TraceChange,
-    TraceStatus, VerifierOrder, VerifierStatus,
+    Asker, AuditFollower, CallFollower, CallQuery, ClientStatus, ConfinementStatus, FollowRequest,
+    Follower, IoStatus, Listening, MemoryStatus, RecorderLevel, Status, TraceChange, TraceStatus,
+    VerifierOrder, VerifierStatus,
 };
 use crate::operate::counters::{Counters, count};
 use crate::rpc::reply_cache::ReplyCache;
@@ -50,7 +51,7 @@ use crate::rpc::standing::Door;
 use crate::state::{States, TICK};
 use crate::vfs::file_cache::Cursor;
 use crate::vfs::handle_table::HandleTable;
-use crate::vfs::{Resources, Trees, Vfs};
+use crate::vfs::{Resources, Vfs};
 
 /// What a server is started with.
 #[derive(Debug)]
@@ -284,18 +285,6 @@ impl Server {
         }
     }
 
-    /// The exports as they are served, for `penstock ctl exports`.
-    #[must_use]
-    pub fn exports(&self) -> Vec<ExportStatus> {
-        let trees = self.service.vfs.trees.load();
-        trees
-            .table
-            .exports()
-            .iter()
-            .map(|export| ExportStatus::of(export))
-            .collect()
-    }
-
     /// How the bytes of READ and WRITE were moved, by export in the order of the configuration,
     /// operation and mode: what counts anything.
     #[must_use]
@@ -394,45 +383,6 @@ impl Server {
     #[must_use]
     pub fn clients(&self) -> Vec<ClientStatus> {
         self.clients.list()
-    }
-
-    /// Serves another table from now on, all of it or, on error, the old one.
-    ///
-    /// # Errors
-    /// Which export cannot be served, and why.
-    pub fn apply(&self, table: ExportTable) -> Result<(), String> {
-        self.serve_table(table, false)
-    }
-
-    /// Serves another table from now on, as [`Server::apply`] does, and leaves live changes of I/O policies as they are where
-    /// an export's settings are those of before.
-    ///
-    /// # Errors
-    /// Which export cannot be served, and why.
-    pub fn apply_keeping_modes(&self, table: ExportTable) -> Result<(), String> {
-        self.serve_table(table, true)
-    }
-
-    fn serve_table(&self, table: ExportTable, keeps_modes: bool) -> Result<(), String> {
-        let _turn = self.settings_turn.lock();
-        confinement::admits(table.exports().iter().map(|export| export.path.as_path()))?;
-        let old = self.service.vfs.trees.load_full();
-        table.go_on_from(&old.table);
-        if keeps_modes {
-            table.keep_modes(&old.table);
-        }
-        let trees = Trees::open(Arc::new(table), Some(&old))?;
-        self.service.vfs.serve(trees)?;
-        let served = self.service.vfs.trees.load_full();
-        let exports = served.table.exports().iter();
-        self.service.audit.set_exports(exports.map(AsRef::as_ref));
-        self.names.ask_anew();
-        for export in old.table.exports() {
-            if export.io.is_changed() && !keeps_modes {
-                tracing::info!(export = %export.pseudo, "I/O modes as configured again");
-            }
-        }
-        Ok(())
     }
 
     /// Serves until `shutdown` is done, then finishes what is under way and ends all threads.

@@ -91,7 +91,8 @@ pub(super) fn json(client: &ClientConfig, table: Option<&ExportTable>) -> serde_
         "privileged_port": client.privileged_port,
     });
     if let Some(status) = table.and_then(|table| status(client, table)) {
-        object["name"] = json!(status);
+        let members = object.as_object_mut();
+        members.map(|members| members.insert("name".to_owned(), json!(status)));
     }
     object
 }

@@ -156,7 +156,7 @@ fn a_netgroup_is_its_hosts_as_far_as_they_have_addresses() {
 #[test]
 fn a_member_without_a_host_lets_nobody_in() {
     let (mut asked, name) = (Asked::new(), group("g"));
-    asked.round(&[name.clone()], |_| {
+    asked.round(std::slice::from_ref(&name), |_| {
         Ok(Found::Hosts(NetgroupHosts {
             names_everybody: true,
             ..NetgroupHosts::default()
