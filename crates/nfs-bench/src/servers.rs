@@ -6,16 +6,16 @@ use std::fmt::Write as _;
 use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use nfs_lab::ganesha::{self, Ports};
 use nfs_lab::{Engine, Running, needs};
 
 use crate::{limits, respond};
 
-/// The pause between two looks whether a server accepts connections.
+/// The pause between two looks whether a server accepts connections; its end is seen at once.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
 /// How long a server may take to end when it is asked to.
 const END_DEADLINE: Duration = Duration::from_secs(10);
@@ -110,11 +110,43 @@ pub struct Server {
     processes: Vec<Running>,
 }
 
+/// Why a server that was started does not serve.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// It ended by itself, as one does that refuses its configuration.
+    #[error(
+        "{name} ended ({status}) before it accepted connections; does this build of it take the options and the configuration in {}? It said:\n{said}",
+        log.display()
+    )]
+    Ended {
+        /// The server's name in messages.
+        name: String,
+        /// How it ended.
+        status: ExitStatus,
+        /// Its log, beside which its configuration lies.
+        log: PathBuf,
+        /// The end of its log.
+        said: String,
+    },
+    /// It runs, and accepts no connections.
+    #[error("{name} accepts no connections on {address}; the end of {}:\n{said}", log.display())]
+    Late {
+        /// The server's name in messages.
+        name: String,
+        /// The address that was tried last.
+        address: SocketAddr,
+        /// Its log.
+        log: PathBuf,
+        /// The end of its log.
+        said: String,
+    },
+}
+
 impl Start<'_> {
     /// Starts the server; returns when it accepts connections.
     ///
     /// # Errors
-    /// The program is missing, or it does not come up; the message has the end of its log.
+    /// The program is missing, or it does not come up: [`StartError`], which has the end of its log.
     pub fn start(&self) -> Result<Server> {
         std::fs::create_dir_all(self.directory)?;
         std::fs::create_dir_all(self.work).with_context(|| self.work.display().to_string())?;
@@ -127,7 +159,7 @@ impl Start<'_> {
         let pid = served.id();
         processes.push(served);
         let at = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let server = Server {
+        let mut server = Server {
             place: Place {
                 nfs: at(ports.nfs),
                 mount: at(ports.mount),
@@ -136,7 +168,7 @@ impl Start<'_> {
             pid,
             processes,
         };
-        self.wait_until_it_accepts(&server.place)?;
+        self.wait_until_it_accepts(&mut server)?;
         Ok(server)
     }
 
@@ -265,17 +297,31 @@ impl Start<'_> {
         Running::start(&mut command).with_context(|| format!("starting {}", self.name))
     }
 
-    fn wait_until_it_accepts(&self, place: &Place) -> Result<()> {
+    fn wait_until_it_accepts(&self, server: &mut Server) -> Result<()> {
         let deadline = Instant::now() + Duration::from_secs(limits::START_SECONDS_MAX);
-        for address in [place.nfs, place.mount] {
+        let (name, log) = (self.name.to_owned(), self.work.join("log"));
+        for address in [server.place.nfs, server.place.mount] {
             while TcpStream::connect(address).is_err() {
-                if Instant::now() > deadline {
-                    let name = self.name;
+                if let Some(status) = server.ended_within(BETWEEN_LOOKS)? {
                     let said = self.end_of_logs();
-                    bail!("{name} does not accept connections on {address}:\n{said}");
+                    return Err(StartError::Ended {
+                        name,
+                        status,
+                        log,
+                        said,
+                    }
+                    .into());
                 }
-                // SLEEP: between two looks at a server that has no way to tell that it is ready.
-                std::thread::sleep(BETWEEN_LOOKS);
+                if Instant::now() > deadline {
+                    let said = self.end_of_logs();
+                    return Err(StartError::Late {
+                        name,
+                        address,
+                        log,
+                        said,
+                    }
+                    .into());
+                }
             }
         }
         Ok(())
@@ -288,6 +334,19 @@ impl Start<'_> {
         let mut end: Vec<&str> = text.lines().rev().take(LOG_LINES).collect();
         end.reverse();
         end.join("\n")
+    }
+}
+
+impl Server {
+    /// Waits until one of the processes has ended, but not longer than `within`; `None` if all still run.
+    fn ended_within(&mut self, within: Duration) -> Result<Option<ExitStatus>> {
+        let (served, beside) = self.processes.split_last_mut().context("no process")?;
+        for process in beside {
+            if let Some(status) = process.exited()? {
+                return Ok(Some(status));
+            }
+        }
+        served.ended_within(within)
     }
 }
 
@@ -321,4 +380,33 @@ pub fn on_core(cpu: usize) -> Command {
 pub fn ganesha_is_installed() -> bool {
     needs::missing(needs::Need::Ganesha, Engine::Threads).is_none()
         && needs::find("rpcbind").is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use nfs_lab::Scratch;
+
+    use super::*;
+
+    #[test]
+    fn a_server_that_ends_at_its_start_is_not_waited_for() {
+        let place = Scratch::new("bench-start").unwrap();
+        let start = Start {
+            name: "no server at all",
+            // It does not know all of the options, and says so.
+            program: Program::Unfs3(Path::new("ls")),
+            directory: place.path(),
+            work: &place.path().join("work"),
+            // Nobody listens on it, as TCPMUX is long dead.
+            port: 1,
+            cpu: 0,
+            wrapper: &[],
+        };
+        let error = start.start().err().unwrap();
+        let Some(StartError::Ended { status, said, .. }) = error.downcast_ref() else {
+            panic!("{error:#}");
+        };
+        assert_eq!(status.code(), Some(2));
+        assert!(said.starts_with("ls: "), "{said}");
+    }
 }
