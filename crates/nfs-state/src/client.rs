@@ -55,6 +55,7 @@ impl Candidate {
             gate: Gate::new(),
             renewed: Latest::new(now),
             recorded: AtomicBool::new(false),
+            may_be_recorded: AtomicBool::new(false),
             complete: AtomicBool::new(false),
             told: AtomicBool::new(false),
             waiting: Arc::default(),
@@ -78,6 +79,8 @@ pub struct Client<P> {
     pub(crate) renewed: Latest,
     /// A record of it is on the disk, with this id.
     pub(crate) recorded: AtomicBool,
+    /// There may be one, for all that is known: to write or to remove it was begun.
+    pub(crate) may_be_recorded: AtomicBool,
     /// It said RECLAIM_COMPLETE.
     pub(crate) complete: AtomicBool,
     /// It was told that it will be notified of locks that it waits for.

@@ -477,6 +477,32 @@ fn who_comes_back_in_time_is_not_expired() {
     assert_eq!(open.file().opens(), 1);
 }
 
+/// The disk did not take the removal of a record, which may have reached it nevertheless.
+#[test]
+fn a_client_whose_record_may_be_gone_gets_nothing_new_before_it_is_written_again() {
+    let mut server = Server::new();
+    let (a, file) = (server.join("a"), file());
+    server
+        .open(&a, "o", &file, Bits::READ, Bits::NONE)
+        .expect("free");
+    server.pass(LEASE + 1);
+    for _ in 0..2 {
+        let expiry = server.state.expire(a.id, Why::LeaseOver, server.now());
+        // Also at the second attempt: it may still be there.
+        let Ok(Expiry::Remove(expiring)) = expiry else {
+            panic!("it may have a record");
+        };
+        drop(expiring);
+    }
+    server.disk.records.clear();
+    let request = a.request(&server);
+    let admission = server.state.permit_new(&request).expect("no grace period");
+    assert!(matches!(admission, nfs_state::Admission::Record(_)));
+    server.permit(&request).expect("written");
+    drop(request);
+    assert_eq!(server.restart().state.grace().waiting, 1);
+}
+
 #[test]
 fn idle_clients_without_state_go_with_their_lease() {
     let server = Server::new();

@@ -25,7 +25,7 @@ use parking_lot::Mutex;
 #[cfg(test)]
 use redb::ReadableDatabase as _;
 use redb::backends::FileBackend;
-use redb::{Database, ReadableTable, TableDefinition};
+use redb::{Database, ReadableTable, TableDefinition, WriteTransaction};
 
 use self::kept::Kept;
 
@@ -84,33 +84,43 @@ impl Records {
     /// # Errors
     /// When it is not on the disk, for all that is known. The first of several failures is logged, and their end.
     pub(super) fn write(&self, record: &Record) -> Result<()> {
-        self.change(|database| {
-            let transaction = database.begin_write()?;
-            transaction
-                .open_table(RECORDS)?
-                .insert(record.owner.as_bytes(), record.encode().as_slice())?;
-            Ok(transaction.commit()?)
-        })
+        self.change(|database| put(database, record))
     }
 
     /// Removes a client's record, unless a later life of the client wrote its own meanwhile; synced when this returns.
     ///
     /// # Errors
-    /// As [`Records::write`].
+    /// As [`Records::write`]. The client keeps what it holds then: if its record is gone nevertheless, it is put back as
+    /// soon as the file can be written.
     pub(super) fn remove(&self, removal: &RecordRemoval) -> Result<()> {
-        self.change(|database| {
+        self.remove_by(removal, |transaction| Ok(transaction.commit()?))
+    }
+
+    fn remove_by(
+        &self,
+        removal: &RecordRemoval,
+        commit: impl FnOnce(WriteTransaction) -> Result<()>,
+    ) -> Result<()> {
+        let mut kept = self.kept.lock();
+        let mut removed = None;
+        let done = kept.change(Instant::now(), |database| {
             let transaction = database.begin_write()?;
             {
                 let mut table = transaction.open_table(RECORDS)?;
                 let owner = removal.owner.as_bytes();
                 let stored = table.get(owner)?;
                 let stored = stored.and_then(|value| Record::decode(owner, value.value()));
-                if stored.is_some_and(|stored| removal.applies_to(&stored)) {
+                if let Some(stored) = stored.filter(|stored| removal.applies_to(stored)) {
                     table.remove(owner)?;
+                    removed = Some(stored);
                 }
             }
-            Ok(transaction.commit()?)
-        })
+            commit(transaction)
+        });
+        if done.is_err() {
+            kept.put_back(removed);
+        }
+        done
     }
 
     /// Removes all records of earlier epochs than this one; synced when this returns.
@@ -151,6 +161,15 @@ impl Records {
             .unwrap()
             .count()
     }
+}
+
+/// Writes a record over whatever is there.
+fn put(database: &Database, record: &Record) -> Result<()> {
+    let transaction = database.begin_write()?;
+    transaction
+        .open_table(RECORDS)?
+        .insert(record.owner.as_bytes(), record.encode().as_slice())?;
+    Ok(transaction.commit()?)
 }
 
 fn begin_epoch(database: &Database, fresh: Fresh) -> Result<Found> {
@@ -270,6 +289,75 @@ mod tests {
             epoch,
             server_id: [id; 16],
         }
+    }
+
+    /// What the next life finds after a removal that the disk did not acknowledge, which `commit` makes.
+    fn found_after_failed_removal(
+        commit: impl FnOnce(WriteTransaction) -> Result<()>,
+        then: impl FnOnce(&Records),
+    ) -> Vec<Record> {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("clients.redb");
+        let (records, _) = Records::open(&path, fresh(1, 7)).unwrap();
+        records.write(&record(b"one", 1)).unwrap();
+        let Record { owner, client, .. } = record(b"one", 1);
+        let removal = RecordRemoval { owner, client };
+        assert!(records.remove_by(&removal, commit).is_err());
+        then(&records);
+        drop(records);
+        let (_, found) = Records::open(&path, fresh(1, 7)).unwrap();
+        found.recovered.records
+    }
+
+    /// The worst that a failed sync leaves: all of it is on the disk, and the error says that it is not.
+    fn reaches_the_disk(transaction: WriteTransaction) -> Result<()> {
+        transaction.commit()?;
+        Err(redb::Error::Io(io::Error::other("fsync failed")))
+    }
+
+    /// The other way: nothing of it is.
+    fn is_lost(_transaction: WriteTransaction) -> Result<()> {
+        Err(redb::Error::Io(io::Error::other("fsync failed")))
+    }
+
+    #[test]
+    fn who_was_not_removed_has_its_record_whatever_the_disk_did() {
+        let later = |records: &Records| {
+            let later = Instant::now() + crate::limits::RECORDS_RETRY;
+            records.kept.lock().look(later);
+        };
+        let one = [record(b"one", 1)];
+        assert_eq!(found_after_failed_removal(reaches_the_disk, later), one);
+        assert_eq!(found_after_failed_removal(is_lost, later), one);
+        // The power goes before anything could be put back: all or nothing of it.
+        let at_once = |_: &Records| ();
+        assert_eq!(found_after_failed_removal(reaches_the_disk, at_once), []);
+        assert_eq!(found_after_failed_removal(is_lost, at_once), one);
+    }
+
+    #[test]
+    fn a_later_life_and_a_second_removal_win_over_what_is_put_back() {
+        let as_of = |epoch| {
+            move |records: &Records| {
+                let mut kept = records.kept.lock();
+                let later = Instant::now() + crate::limits::RECORDS_RETRY;
+                let of_later = record(b"one", epoch);
+                kept.change(later, |database| put(database, &of_later))
+                    .unwrap();
+            }
+        };
+        let found = found_after_failed_removal(reaches_the_disk, as_of(2));
+        assert_eq!(found, [record(b"one", 2)]);
+        let again = |records: &Records| {
+            records
+                .kept
+                .lock()
+                .look(Instant::now() + crate::limits::RECORDS_RETRY);
+            let Record { owner, client, .. } = record(b"one", 1);
+            records.remove(&RecordRemoval { owner, client }).unwrap();
+            records.look();
+        };
+        assert_eq!(found_after_failed_removal(reaches_the_disk, again), []);
     }
 
     #[test]

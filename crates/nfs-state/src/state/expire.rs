@@ -3,6 +3,7 @@
 //! A client is never expired under a request of its own, and what it held is free only when its record is gone from
 //! the disk: a restart in between finds either the record and everything still held, or neither.
 
+use crate::sync::atomic::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -38,7 +39,8 @@ pub enum Expiry<P> {
     Remove(Expiring<P>),
 }
 
-/// A client that is being expired: none of its requests is let in. Dropped, it is as before.
+/// A client that is being expired: none of its requests is let in. Dropped, it is as before, but that its record may be
+/// gone: before it gets anything new, it is written again.
 #[derive(Debug)]
 #[must_use]
 pub struct Expiring<P> {
@@ -180,6 +182,7 @@ impl<P> Expiring<P> {
 impl<P> Drop for Expiring<P> {
     fn drop(&mut self) {
         if !self.ended {
+            self.client.recorded.store(false, Ordering::Release);
             self.client.gate.reopen();
         }
     }
@@ -187,7 +190,8 @@ impl<P> Drop for Expiring<P> {
 
 impl<P> Client<P> {
     pub(super) fn removal(&self) -> Option<RecordRemoval> {
-        self.is_recorded().then(|| RecordRemoval {
+        let may_be_recorded = self.may_be_recorded.load(Ordering::Acquire);
+        may_be_recorded.then(|| RecordRemoval {
             owner: self.owner.clone(),
             client: self.id,
         })

@@ -12,7 +12,7 @@ use crate::id::ClientId;
 use crate::record::Record;
 
 /// That a client may get something new: no grace period, it has nothing left to reclaim, and its record is on the disk.
-/// None of the three ever ceases to be so while the client lives.
+/// None of the three ceases to be so while a request of the client is in progress.
 #[derive(Clone, Copy, Debug)]
 pub struct NewPermit(ClientId);
 
@@ -70,6 +70,14 @@ pub struct RecordWrite<P> {
 }
 
 impl<P> RecordWrite<P> {
+    /// From now on the record may be there, also if the disk does not say so.
+    fn begin(client: &Arc<Client<P>>) -> Self {
+        client.may_be_recorded.store(true, Ordering::Release);
+        Self {
+            client: Arc::clone(client),
+        }
+    }
+
     /// What to write, under its owner as the key, over whatever is there.
     #[must_use]
     pub fn record(&self) -> Record {
@@ -111,9 +119,7 @@ impl<P> State<P> {
         }
         Ok(match client.is_recorded() {
             true => Admission::Granted(NewPermit(client.id)),
-            false => Admission::Record(RecordWrite {
-                client: Arc::clone(client),
-            }),
+            false => Admission::Record(RecordWrite::begin(client)),
         })
     }
 
@@ -144,9 +150,7 @@ impl<P> State<P> {
             return Err(Error::CompleteAlready);
         }
         if !client.is_recorded() && client.inner.read().holds_state() {
-            return Ok(Completion::Record(RecordWrite {
-                client: Arc::clone(client),
-            }));
+            return Ok(Completion::Record(RecordWrite::begin(client)));
         }
         if client.complete.swap(true, Ordering::AcqRel) {
             return Err(Error::CompleteAlready);

@@ -14,10 +14,11 @@ use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use nfs_state::Record;
 use redb::backends::FileBackend;
 use redb::{Database, ReadableTable as _};
 
-use super::{CACHE_BYTES, EPOCH, META, Result, begin_to_make, name};
+use super::{CACHE_BYTES, EPOCH, META, Result, begin_to_make, name, put};
 use crate::limits;
 
 /// Bytes that are written over themselves in one piece.
@@ -30,6 +31,8 @@ pub(super) struct Kept {
     place: Option<Place>,
     /// Since it cannot be written.
     failing: Option<Failing>,
+    /// The record whose removal failed. It is put back before the next change, so that there is never a second one.
+    put_back: Option<Record>,
 }
 
 struct Place {
@@ -59,6 +62,7 @@ impl Kept {
             database: Some(place.open()?),
             place: Some(place),
             failing: None,
+            put_back: None,
         })
     }
 
@@ -68,6 +72,7 @@ impl Kept {
             database: Some(database),
             place: None,
             failing: None,
+            put_back: None,
         }
     }
 
@@ -96,6 +101,12 @@ impl Kept {
             Err(error) => self.failed(error, now),
         }
         done
+    }
+
+    /// Nobody knows whether this record is still there, as its removal failed. It is to be there again before anything
+    /// else is changed.
+    pub(super) fn put_back(&mut self, removed: Option<Record>) {
+        self.put_back = removed.or(self.put_back.take());
     }
 
     /// Tries to write if that failed, and sees that the file has its name.
@@ -140,12 +151,21 @@ impl Kept {
             }
             self.database = Some(place.open()?);
         }
-        let done = change(self.database()?);
+        let done = self.restore().and_then(|()| change(self.database()?));
         if done.is_err() {
             // Whether it is on the disk, the next opening finds out.
             self.database = None;
         }
         done
+    }
+
+    /// Puts back what [`Kept::put_back`] was told.
+    fn restore(&mut self) -> Result<()> {
+        if let Some(record) = &self.put_back {
+            put(self.database()?, record)?;
+            self.put_back = None;
+        }
+        Ok(())
     }
 
     fn has_its_name(&self) -> bool {
