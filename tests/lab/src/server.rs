@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
@@ -20,12 +21,19 @@ const READY_DEADLINE: Duration = Duration::from_secs(30);
 /// How long the server may drain after SIGTERM.
 const DRAIN_DEADLINE: Duration = Duration::from_secs(30);
 
+/// Hands a program the socket that is the shell's standard input, as systemd does: as descriptor 3, with the process's own
+/// id in the environment.
+const TAKE_SOCKET: &str = "exec 3<&0 0</dev/null; LISTEN_PID=$$ LISTEN_FDS=1 exec \"$@\"";
+
 /// How a server is started; the default is a loopback server with a port of its own.
 #[derive(Default)]
 pub struct ServerOptions<'a> {
     /// `ADDR:PORT`; empty means a port of an address on loopback that no other process uses: nobody is given it while
     /// the server is away.
     pub listen: String,
+    /// A socket that it is handed instead of an address, as systemd does it: who holds the socket is connected to also
+    /// while no server is there.
+    pub socket: Option<&'a TcpListener>,
     /// How much memory it may use for data: its `--memory` option.
     pub memory: Option<&'a str>,
     /// The network namespace that it runs in; that of this process without one.
@@ -95,19 +103,18 @@ impl Server {
     ) -> Result<Self> {
         let log = lab.dir.join("server.log");
         let log_file = OpenOptions::new().create(true).append(true).open(&log)?;
-        let listen = if options.listen.is_empty() {
-            own_address()
-        } else {
-            options.listen.clone()
-        };
         let program = if options.unprivileged {
             Path::new("setpriv")
         } else {
             &lab.program
         };
+        let first = options.socket.map_or(program, |_| Path::new("sh"));
         let mut command = options
             .netns
-            .map_or_else(|| Command::new(program), |n| n.command(program));
+            .map_or_else(|| Command::new(first), |n| n.command(first));
+        if options.socket.is_some() {
+            command.args(["-c", TAKE_SOCKET, "sh"]).arg(program);
+        }
         if options.unprivileged {
             command.args([
                 "--reuid=65534",
@@ -123,7 +130,12 @@ impl Server {
             Some(config) => command.arg("--config").arg(config),
             None => command.arg(export),
         };
-        command.args(["--listen", &listen, "--engine", lab.engine.name()]);
+        if options.socket.is_none() {
+            let own = options.listen.is_empty().then(own_address);
+            command.arg("--listen");
+            command.arg(own.as_ref().unwrap_or(&options.listen));
+        }
+        command.args(["--engine", lab.engine.name()]);
         command.arg("--state-dir").arg(state);
         if let Some(memory) = options.memory {
             command.args(["--memory", memory]);
@@ -132,10 +144,11 @@ impl Server {
         if let Some(faults) = options.faults {
             command.env("PENSTOCK_FAULTS", faults);
         }
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(log_file);
+        let stdin = match options.socket {
+            Some(socket) => Stdio::from(OwnedFd::from(socket.try_clone()?)),
+            None => Stdio::null(),
+        };
+        command.stdin(stdin).stdout(Stdio::piped()).stderr(log_file);
         let mut process = Running::start(&mut command)?;
         let stdout = process
             .child()

@@ -9,7 +9,9 @@ mod restart;
 mod sqlite;
 
 use std::fs;
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
@@ -41,6 +43,8 @@ struct Bed<'a> {
     // Ended before the disk is unmounted.
     netns: Netns,
     disk: LoopFs,
+    /// The server's socket, where it is held as systemd holds it: nobody is refused while the server is away.
+    socket: Mutex<Option<TcpListener>>,
 }
 
 impl<'a> Bed<'a> {
@@ -67,12 +71,31 @@ impl<'a> Bed<'a> {
             config,
             netns,
             disk,
+            socket: Mutex::new(None),
         })
     }
 
+    /// Has the servers that are started from now on handed one socket.
+    fn hold_socket(&self) -> Result<()> {
+        let bound = || Ok(TcpListener::bind((Netns::HOST, PORT))?);
+        let socket = self.netns.within(bound)?;
+        *self.socket.lock().unwrap_or_else(PoisonError::into_inner) = Some(socket);
+        Ok(())
+    }
+
+    /// Has them make their own again. One that runs keeps the one that it has.
+    fn let_go_of_socket(&self) {
+        self.socket
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+    }
+
     fn start(&self) -> Result<Server> {
+        let socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
         let options = ServerOptions {
             listen: format!("{}:{PORT}", Netns::HOST),
+            socket: socket.as_ref(),
             netns: Some(&self.netns),
             config: Some(self.config.clone()),
             ..ServerOptions::default()
