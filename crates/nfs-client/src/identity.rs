@@ -79,10 +79,11 @@ impl Identity {
 
 /// This process's stamp, "an arbitrary ID which the caller machine may generate" (RFC 5531 appendix A):
 /// random, so that no two processes of a host send the same bytes for two calls, whatever their xids. A
-/// server's reply cache cannot take the one's for the other's then.
+/// server's reply cache cannot take the one's for the other's then. A forked child, which has what its parent
+/// had made, differs by its number.
 fn stamp() -> u32 {
     static STAMP: LazyLock<u32> = LazyLock::new(random::number);
-    *STAMP
+    *STAMP ^ std::process::id()
 }
 
 fn host_name() -> String {
