@@ -44,7 +44,7 @@ pub(crate) fn check(root: &Path) -> Result<()> {
         run::streams("rustfmt", cargo(root).args(["fmt", "--all", "--check"]))?,
     );
     step("clippy", run::streams("clippy", &mut clippy(root))?);
-    step("rustdoc", run::streams("rustdoc", &mut rustdoc(root))?);
+    step("rustdoc", rustdoc(root)?);
     step("features of nfs-client", library::build_features(root)?);
     step("nfs-wire for wasm32", wire_for_wasm(root)?);
     step("cargo deny", deny(root)?);
@@ -221,14 +221,19 @@ fn clippy(root: &Path) -> Command {
     command
 }
 
-/// The documentation of all crates, with all that programs may ask for, whose links have to lead somewhere.
-fn rustdoc(root: &Path) -> Command {
-    let mut command = cargo(root);
-    command
-        .args(["doc", "--workspace", "--no-deps", "--quiet"])
-        .args(["--features", "nfs-client/blocking"])
-        .env("RUSTDOCFLAGS", "-D warnings");
-    command
+/// The documentation of all crates, whose links have to lead somewhere; of the client library with all that programs
+/// may ask for.
+fn rustdoc(root: &Path) -> Result<bool> {
+    let document = |arguments: &[&str]| {
+        let mut command = cargo(root);
+        command
+            .args(["doc", "--no-deps", "--quiet"])
+            .args(arguments)
+            .env("RUSTDOCFLAGS", "-D warnings");
+        run::streams("rustdoc", &mut command)
+    };
+    let others = document(&["--workspace", "--exclude", "nfs-client"])?;
+    Ok(document(&["-p", "nfs-client", "--all-features"])? && others)
 }
 
 /// nfs-wire takes nothing from its surroundings: where the target is installed, it builds without them.
