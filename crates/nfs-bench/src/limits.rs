@@ -18,15 +18,10 @@ pub const REPLY_SECONDS_MAX: i64 = 120;
 pub const FILE_GIB_MAX: f64 = 1024.0;
 /// Largest READ or WRITE that is asked for, in bytes: beyond it servers and clients gain nothing.
 pub const PIECE_BYTES_MAX: u32 = 1 << 20;
-/// Replies that the responder holds back on one connection; the next call is read when there is room.
-pub const RESPONDER_REPLIES_MAX: usize = 1024;
 /// Small files of the client comparison: more only take longer, and they lie in memory.
 pub const SMALL_FILES_MAX: usize = 100_000;
 /// Seconds that a guest with the kernel's client may take for one measurement, its boot included.
 pub const GUEST_SECONDS_MAX: u64 = 300;
-/// Longest record whose payload may be discarded unread, in bytes: far above any READ or WRITE that is
-/// measured.
-pub const DISCARDED_BYTES_MAX: usize = 64 << 20;
 /// Seconds of a storm: a figure for each of them is kept.
 pub const STORM_SECONDS_MAX: u64 = 24 * 3600;
 /// Reasons for failed calls of a storm's polite client that are told apart; calls that fail for others are counted

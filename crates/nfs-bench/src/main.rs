@@ -25,9 +25,9 @@ use nfs_bench::limits;
 use nfs_bench::modes::run as modes;
 use nfs_bench::modes::{page, supervise};
 use nfs_bench::out_of_order::run as out_of_order;
-use nfs_bench::respond;
 use nfs_bench::stage;
 use nfs_client::NfsUrl;
+use nfs_load::respond;
 
 use self::command_line::{
     AutoArgs, ClientArgs, IorHardArgs, ModesArgs, OutOfOrderArgs, Results, kib, rounds,

@@ -13,7 +13,8 @@ use anyhow::{Context, Result};
 use nfs_lab::ganesha::{self, Ports};
 use nfs_lab::{Engine, Running, needs};
 
-use crate::{limits, respond};
+use crate::limits;
+use nfs_load::respond;
 
 /// The pause between two looks whether a server accepts connections; its end is seen at once.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
@@ -31,7 +32,7 @@ pub enum Program<'a> {
     Ganesha,
     /// unfs3, given the path of its program `unfsd`.
     Unfs3(&'a Path),
-    /// The responder of [`crate::respond`], run as a process of its own.
+    /// The responder of [`nfs_load::respond`], run as a process of its own.
     Responder(Responder),
 }
 

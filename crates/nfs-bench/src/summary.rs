@@ -7,11 +7,10 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde::Serialize;
 
-use self::table::Table;
 use self::verdict::Verdict;
+use nfs_load::table::Table;
 
 pub mod plot;
-pub mod table;
 pub mod verdict;
 
 /// A comparison as people read it, in a terminal or as a page.

@@ -90,6 +90,7 @@ pub(crate) fn check_limits_files(tree: &Tree, findings: &mut Vec<Finding>) {
         "nfs-server",
         "nfs-client",
         "nfs-fuse",
+        "nfs-load",
     ] {
         let path = format!("crates/{name}/src/limits.rs");
         if tree.text(&path).is_none() {

@@ -5,10 +5,11 @@ use serde::Serialize;
 use super::kind::Attack;
 use super::run::{Bout, POLITE_CALLS};
 use crate::baseline::run::Kind;
-use crate::sample::{Sample, Spread};
+use crate::sample::Sample;
 use crate::summary::Summary;
-use crate::summary::table::Table;
 use crate::turns::Machine;
+use nfs_load::spread::Spread;
+use nfs_load::table::Table;
 
 /// The machine, the versions and the settings of a run.
 #[derive(Debug, Serialize)]

@@ -11,9 +11,9 @@ use super::polite::Asked;
 use super::storm::{Figures, Phase, Point, REST_SECONDS, Reason};
 use crate::baseline::run::Kind;
 use crate::summary::plot::{Line, Panel, svg};
-use crate::summary::table::Table;
 use crate::summary::{self, Summary};
 use crate::turns::Machine;
+use nfs_load::table::Table;
 
 /// The machine and the settings of a run.
 #[derive(Debug, Serialize)]

@@ -12,10 +12,10 @@ use crate::modes::contender::Mode;
 use crate::modes::measure::make_file;
 use crate::modes::supervise::Setting;
 use crate::pin;
-use crate::sample::median;
 use crate::stage;
 use crate::turns::{Machine, Turns};
 use crate::volume::Volume;
+use nfs_load::spread::median;
 
 /// Settings of a run.
 #[derive(Clone, Debug)]

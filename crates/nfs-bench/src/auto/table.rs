@@ -3,10 +3,10 @@
 use super::measure::Figures;
 use super::run::{Case, Report, Way};
 use super::workload::Workload;
-use crate::sample::{Spread, ratio};
 use crate::summary::Summary;
-use crate::summary::table::Table;
 use crate::summary::verdict::Verdict;
+use nfs_load::spread::{Spread, ratio};
+use nfs_load::table::Table;
 
 /// Least throughput, as a part of that of the fixed mode that is best at the workload.
 const RATE_BOUND: f64 = 0.95;

@@ -5,10 +5,11 @@ use serde::Serialize;
 
 use super::run::Kind;
 use super::workload::Workload;
-use crate::sample::{Sample, Spread, median, ratio};
+use crate::sample::Sample;
 use crate::summary::Summary;
-use crate::summary::table::Table;
 use crate::turns::Machine;
+use nfs_load::spread::{Spread, median, ratio};
+use nfs_load::table::Table;
 
 /// The machine, the versions and the settings of a run: a figure is worth something only beside them.
 #[derive(Debug, Serialize)]

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use serde::Serialize;
 
+use crate::counters;
 use crate::servers::{self, Penstock, Place, Program, Responder, Start};
-use crate::{counters, respond};
+use nfs_load::respond;
 
 /// A server that clients are measured on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

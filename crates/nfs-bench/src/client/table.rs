@@ -5,9 +5,9 @@ use super::run::Report;
 use super::serve::Server;
 use super::tool::{Tool, Work};
 use super::verdict::verdicts;
-use crate::sample::{Spread, median, ratio};
 use crate::summary::Summary;
-use crate::summary::table::Table;
+use nfs_load::spread::{Spread, median, ratio};
+use nfs_load::table::Table;
 
 impl Report {
     /// The run as people read it: header, tables, goals, what is missing.

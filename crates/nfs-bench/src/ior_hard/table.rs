@@ -6,10 +6,10 @@ use crate::modes::contender::{Contender, Mode};
 use crate::modes::measure::Figures;
 use crate::modes::run::{Report, Row};
 use crate::modes::work::Work;
-use crate::sample::{Spread, ratio};
 use crate::summary::Summary;
-use crate::summary::table::Table;
 use crate::summary::verdict::Verdict;
+use nfs_load::spread::{Spread, ratio};
+use nfs_load::table::Table;
 
 /// The workloads, the limit first.
 pub(super) const DRAWN: [Work; 2] = [ALIGNED, HARD];

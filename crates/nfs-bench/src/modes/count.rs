@@ -18,8 +18,8 @@ use super::work::Work;
 use crate::counters;
 use crate::servers;
 use crate::stage::output;
-use crate::summary::table::Table;
 use crate::volume::Volume;
+use nfs_load::table::Table;
 
 /// Bytes that a counted load moves: enough for figures per MiB that do not depend on where a run begins, and
 /// little enough for strace.

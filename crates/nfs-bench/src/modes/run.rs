@@ -14,11 +14,11 @@ use super::supervise::Setting;
 use super::work::{Direction, Work};
 use crate::content::Data;
 use crate::pin;
-use crate::sample::median;
 use crate::servers::ganesha_is_installed;
 use crate::stage::{self, output};
 use crate::turns::{Machine, Turns};
 use crate::volume::Volume;
+use nfs_load::spread::median;
 
 /// What a run is about: which workloads and contenders it has where nothing else is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -21,9 +21,9 @@ use super::session::Session;
 use super::work::{Direction, Places, Work};
 use crate::calls::{first_xid, nfs_call};
 use crate::content::{Content, Data};
-use crate::input::Input;
 use crate::limits;
 use crate::servers::Place;
+use nfs_load::input::Input;
 
 /// When contents are checked, each of this many READ calls of the application is compared whole, and the
 /// others at their beginning.

@@ -8,9 +8,9 @@ use super::measure::Figures;
 use super::run::{Report, Row};
 use super::verdict::verdicts;
 use super::work::Work;
-use crate::sample::{Spread, ratio};
 use crate::summary::Summary;
-use crate::summary::table::Table;
+use nfs_load::spread::{Spread, ratio};
+use nfs_load::table::Table;
 
 impl Report {
     /// The run as people read it: header, tables, goals, what is missing.

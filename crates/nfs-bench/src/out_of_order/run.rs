@@ -8,10 +8,10 @@ use crate::content::Data;
 use crate::modes::contender::Mode;
 use crate::modes::supervise::Setting;
 use crate::pin;
-use crate::sample::median;
 use crate::stage;
 use crate::turns::{Machine, Turns};
 use crate::volume::Volume;
+use nfs_load::spread::median;
 
 /// How many WRITEs that follow each other arrive in a random order: as if so many senders took turns.
 pub const SENDERS: [u64; 5] = [1, 2, 4, 20, 64];

@@ -3,10 +3,10 @@
 use super::measure::Figures;
 use super::run::{Ahead, Case, Report, SENDERS, extents, rate};
 use crate::modes::contender::Mode;
-use crate::sample::{Spread, ratio};
 use crate::summary::Summary;
-use crate::summary::table::Table;
 use crate::summary::verdict::Verdict;
+use nfs_load::spread::{Spread, ratio};
+use nfs_load::table::Table;
 
 /// The most senders, whose disorder the goals are about.
 const MOST: u64 = 64;

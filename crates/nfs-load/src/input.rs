@@ -4,18 +4,42 @@
 //! at are discarded by the kernel (`MSG_TRUNC` on TCP: tcp(7)), which never copies them; what is looked at goes
 //! straight to its destination. Servers that split a record into fragments are understood.
 
+use std::io;
 use std::net::TcpStream;
+use std::num::TryFromIntError;
 
-use anyhow::{Context, Result, bail};
 use nfs_wire::limits::RECORD_FRAGMENTS_MAX;
-use nfs_wire::record::{Fragments, Position};
+use nfs_wire::record::{Fragments, Position, RecordError};
 use rustix::net::{RecvFlags, recv};
 
 use crate::limits;
 
+/// Why the next bytes of a record are not to be had.
+#[derive(Debug, thiserror::Error)]
+pub enum InputError {
+    /// The socket cannot be read or written; the time to wait may be over.
+    #[error("waiting for the other end: {0}")]
+    Io(#[from] io::Error),
+    /// The other end closed the connection.
+    #[error("the server closed the connection")]
+    Closed,
+    /// The record ends before what was to be in it.
+    #[error("the record is too short")]
+    TooShort,
+    /// The record breaks a limit.
+    #[error("the record cannot be taken apart: {0}")]
+    Record(#[from] RecordError),
+    /// A length in the record is more than this machine can count.
+    #[error("a length of the record is out of range: {0}")]
+    Length(#[from] TryFromIntError),
+    /// A call has a handle that nobody gave out.
+    #[error("a handle that was never given out")]
+    Handle,
+}
+
 /// The next record, from a socket whose reads time out.
 #[derive(Debug)]
-pub(crate) struct Input {
+pub struct Input {
     stream: TcpStream,
     ahead: Vec<u8>,
     start: usize,
@@ -28,7 +52,7 @@ pub(crate) struct Input {
 impl Input {
     /// `ahead_bytes` are read at once where a record's beginning is awaited: few where payloads are large and are to
     /// stay in the kernel, many where whole replies are small.
-    pub(crate) fn new(stream: TcpStream, ahead_bytes: usize) -> Self {
+    pub fn new(stream: TcpStream, ahead_bytes: usize) -> Self {
         Self {
             stream,
             ahead: vec![0; ahead_bytes],
@@ -40,19 +64,19 @@ impl Input {
     }
 
     /// Whether bytes of the next record have been read already.
-    pub(crate) fn has_bytes(&self) -> bool {
+    pub fn has_bytes(&self) -> bool {
         self.start < self.end
     }
 
     /// The next four bytes of the record as a number.
-    pub(crate) fn word(&mut self) -> Result<u32> {
+    pub fn word(&mut self) -> Result<u32, InputError> {
         let mut word = [0; 4];
         self.take(&mut word)?;
         Ok(u32::from_be_bytes(word))
     }
 
     /// Fills `out` with the next bytes of the record.
-    pub(crate) fn take(&mut self, out: &mut [u8]) -> Result<()> {
+    pub fn take(&mut self, out: &mut [u8]) -> Result<(), InputError> {
         let mut at = 0;
         while at < out.len() {
             let wanted = self.available(out.len() - at)?;
@@ -72,7 +96,7 @@ impl Input {
     }
 
     /// Passes over the next `len` bytes of the record.
-    pub(crate) fn skip(&mut self, mut len: usize) -> Result<()> {
+    pub fn skip(&mut self, mut len: usize) -> Result<(), InputError> {
         while len > 0 {
             let wanted = self.available(len)?.min(self.nowhere.len());
             let skipped = if self.has_bytes() {
@@ -90,7 +114,7 @@ impl Input {
     }
 
     /// Passes over what is left of the record.
-    pub(crate) fn finish_record(&mut self) -> Result<()> {
+    pub fn finish_record(&mut self) -> Result<(), InputError> {
         while let Some(left) = self.fragment()? {
             self.skip(left)?;
         }
@@ -98,8 +122,8 @@ impl Input {
     }
 
     /// At most `wanted`, at least one byte of the fragment at hand.
-    fn available(&mut self, wanted: usize) -> Result<usize> {
-        let left = self.fragment()?.context("the record is too short")?;
+    fn available(&mut self, wanted: usize) -> Result<usize, InputError> {
+        let left = self.fragment()?.ok_or(InputError::TooShort)?;
         if !self.has_bytes() && wanted < self.ahead.len() {
             self.fill()?;
         }
@@ -108,7 +132,7 @@ impl Input {
 
     /// How many bytes of the fragment at hand are left, after its mark has been read; `None` at the end of
     /// the record.
-    fn fragment(&mut self) -> Result<Option<usize>> {
+    fn fragment(&mut self) -> Result<Option<usize>, InputError> {
         loop {
             let mut ahead = &self.ahead[self.start..self.end];
             let position = self.fragments.next(&mut ahead)?;
@@ -121,7 +145,7 @@ impl Input {
         }
     }
 
-    fn fill(&mut self) -> Result<()> {
+    fn fill(&mut self) -> Result<(), InputError> {
         self.start = 0;
         self.end = receive(&self.stream, &mut self.ahead, RecvFlags::empty())?;
         Ok(())
@@ -131,11 +155,11 @@ impl Input {
 /// Most bytes that one call discards.
 const NOWHERE_BYTES: usize = 4 << 20;
 
-fn receive(stream: &TcpStream, out: &mut [u8], flags: RecvFlags) -> Result<usize> {
-    let (received, _) = rustix::io::retry_on_intr(|| recv(stream, &mut *out, flags))
-        .context("waiting for a reply")?;
+fn receive(stream: &TcpStream, out: &mut [u8], flags: RecvFlags) -> Result<usize, InputError> {
+    let (received, _) =
+        rustix::io::retry_on_intr(|| recv(stream, &mut *out, flags)).map_err(io::Error::from)?;
     if received == 0 {
-        bail!("the server closed the connection");
+        return Err(InputError::Closed);
     }
     Ok(received)
 }

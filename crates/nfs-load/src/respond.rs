@@ -6,16 +6,15 @@
 //! until they are made, and those that begin with `dir` are directories. It remembers nothing: what was written is
 //! gone, and what was made is an empty file.
 
-use std::io::{IoSlice, Write};
+use std::io::{self, IoSlice, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
 use nfs_wire::mount3;
 use nfs_wire::nfs3::{self, Ftype3, Nfsstat3, Procedure};
 
-use crate::input::Input;
+use crate::input::{Input, InputError};
 use crate::limits::RESPONDER_REPLIES_MAX;
 
 /// The path that the responder names as its export.
@@ -42,12 +41,15 @@ pub struct Answers {
 ///
 /// # Errors
 /// The port is taken.
-pub fn serve(port: u16, answers: Answers) -> Result<()> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).context("listening")?;
-    accept(&listener, answers)
+pub fn serve(port: u16, answers: Answers) -> io::Result<()> {
+    accept(&TcpListener::bind((Ipv4Addr::LOCALHOST, port))?, answers)
 }
 
-fn accept(listener: &TcpListener, answers: Answers) -> Result<()> {
+/// Answers the connections of `listener` until the process is ended.
+///
+/// # Errors
+/// No connection can be taken any more.
+pub fn accept(listener: &TcpListener, answers: Answers) -> io::Result<()> {
     for stream in listener.incoming() {
         // A connection at a time would starve MOUNT, which the load makes beside its own.
         let stream = stream?;
@@ -62,7 +64,7 @@ struct Reply {
     len: usize,
 }
 
-fn answer(stream: TcpStream, answers: Answers) -> Result<()> {
+fn answer(stream: TcpStream, answers: Answers) -> Result<(), InputError> {
     stream.set_nodelay(true)?;
     let mut caller = Caller {
         input: Input::new(stream.try_clone()?, AHEAD_BYTES),
@@ -98,11 +100,11 @@ fn answer(stream: TcpStream, answers: Answers) -> Result<()> {
     drop(later);
     match sender.join() {
         Ok(sent) => sent,
-        Err(_) => bail!("the sending thread panicked"),
+        Err(_) => Err(io::Error::other("the sending thread panicked").into()),
     }
 }
 
-fn send_when_due(due: &Receiver<(Instant, Reply)>, out: &mut Out) -> Result<()> {
+fn send_when_due(due: &Receiver<(Instant, Reply)>, out: &mut Out) -> Result<(), InputError> {
     while let Ok((at, mut reply)) = due.recv() {
         // SLEEP: the delay is what is asked for.
         std::thread::sleep(at.saturating_duration_since(Instant::now()));
@@ -118,7 +120,7 @@ struct Out {
 
 impl Out {
     /// Sends a reply whose head has room for the record mark in front, and `len` bytes of data behind it.
-    fn send(&mut self, head: &mut [u8], len: usize) -> Result<()> {
+    fn send(&mut self, head: &mut [u8], len: usize) -> Result<(), InputError> {
         // Padded with whatever follows in the buffer: nobody may look at it.
         let padded = len.next_multiple_of(4);
         let mark = u32::try_from(head.len() - 4 + padded)? | 1 << 31;
@@ -153,7 +155,7 @@ struct Caller {
 impl Caller {
     /// Takes one call and composes the head of its reply behind room for the record mark; gives the length of
     /// the data that follows.
-    fn next(&mut self, out: &mut Vec<u8>) -> Result<usize> {
+    fn next(&mut self, out: &mut Vec<u8>) -> Result<usize, InputError> {
         let xid = self.input.word()?;
         let (_call, _rpc) = (self.input.word()?, self.input.word()?);
         let program = self.input.word()?;
@@ -179,7 +181,7 @@ impl Caller {
         Ok(data)
     }
 
-    fn results(&mut self, procedure: Procedure, out: &mut Vec<u8>) -> Result<usize> {
+    fn results(&mut self, procedure: Procedure, out: &mut Vec<u8>) -> Result<usize, InputError> {
         match procedure {
             Procedure::Null => {}
             Procedure::Getattr => {
@@ -236,7 +238,7 @@ impl Caller {
         Ok(0)
     }
 
-    fn read(&mut self, out: &mut Vec<u8>) -> Result<usize> {
+    fn read(&mut self, out: &mut Vec<u8>) -> Result<usize, InputError> {
         let kind = self.handle()?;
         let offset = self.offset()?;
         let asked = self.input.word()?;
@@ -250,7 +252,7 @@ impl Caller {
         Ok(usize::try_from(count)?)
     }
 
-    fn write(&mut self, out: &mut Vec<u8>) -> Result<()> {
+    fn write(&mut self, out: &mut Vec<u8>) -> Result<(), InputError> {
         let _file = self.handle()?;
         let _offset = self.offset()?;
         let (count, stable) = (self.input.word()?, self.input.word()?);
@@ -265,7 +267,7 @@ impl Caller {
         Ok(())
     }
 
-    fn handle(&mut self) -> Result<Kind> {
+    fn handle(&mut self) -> Result<Kind, InputError> {
         let len = usize::try_from(self.input.word()?)?;
         let kind = self.input.word()?;
         self.input.skip(len.next_multiple_of(4).saturating_sub(4))?;
@@ -273,17 +275,17 @@ impl Caller {
             1 => Kind::File,
             2 => Kind::Directory,
             3 => Kind::Made,
-            _ => bail!("a handle that was never given out"),
+            _ => return Err(InputError::Handle),
         })
     }
 
-    fn offset(&mut self) -> Result<u64> {
+    fn offset(&mut self) -> Result<u64, InputError> {
         let (high, low) = (self.input.word()?, self.input.word()?);
         Ok(u64::from(high) << 32 | u64::from(low))
     }
 
     /// The first bytes of a name, zeroes behind a shorter one.
-    fn name_start(&mut self) -> Result<[u8; 4]> {
+    fn name_start(&mut self) -> Result<[u8; 4], InputError> {
         let mut start = [0; 4];
         if self.input.word()? > 0 {
             self.input.take(&mut start)?;
@@ -331,7 +333,7 @@ fn refuse(out: &mut Vec<u8>, stat: u32) -> usize {
     0
 }
 
-fn mount_results(procedure: u32, out: &mut Vec<u8>) -> Result<()> {
+fn mount_results(procedure: u32, out: &mut Vec<u8>) -> Result<(), InputError> {
     if procedure == mount3::Procedure::Mnt as u32 {
         words(out, &[0]);
         handle(Kind::Directory, out);
@@ -356,84 +358,5 @@ fn handle(kind: Kind, out: &mut Vec<u8>) {
 fn words(out: &mut Vec<u8>, words: &[u32]) {
     for word in words {
         out.extend_from_slice(&word.to_be_bytes());
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::atomic::AtomicU64;
-
-    use super::*;
-    use crate::modes::stream::{self, Checked, Job};
-    use crate::modes::work::{Direction, Work};
-    use crate::servers::Place;
-
-    fn place(copied: bool) -> Place {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let address = listener.local_addr().unwrap();
-        let answers = Answers {
-            file_bytes: 96 << 20,
-            delay: Duration::ZERO,
-            copied,
-        };
-        std::thread::spawn(move || accept(&listener, answers));
-        Place {
-            nfs: address,
-            mount: address,
-            export: "/".to_owned(),
-        }
-    }
-
-    fn job(work: Work) -> Job {
-        Job {
-            work,
-            clients: 1,
-            depth: 32,
-            name: "file".to_owned(),
-            file_bytes: 96 << 20,
-            at_most: None,
-            seed: 1,
-            shuffled: 1,
-            data: crate::content::Data::Noise,
-            checked: Checked::Nothing,
-        }
-    }
-
-    #[test]
-    fn every_workload_moves_what_it_says() {
-        let place = place(false);
-        for work in Work::ALL.into_iter().filter(|work| !work.is_random()) {
-            let progress = AtomicU64::new(0);
-            let outcome = stream::run(&place, &job(work), &progress).unwrap();
-            let calls = (96 << 20) / u64::from(work.call_bytes());
-            assert_eq!(outcome.calls, calls, "{}", work.name());
-            assert_eq!(outcome.bytes, calls * u64::from(work.call_bytes()));
-            assert_eq!(progress.into_inner(), outcome.bytes);
-            assert!(outcome.p50_us <= outcome.p99_us && outcome.p99_us <= outcome.max_us);
-            if work.direction() == Direction::Write {
-                assert!(outcome.commit_seconds > 0.0);
-            }
-        }
-    }
-
-    #[test]
-    fn clients_that_take_turns_move_the_file_together() {
-        let calls = (96 << 20) / 47_008;
-        for work in [Work::Write47008, Work::Read47008] {
-            let (mut job, progress) = (job(work), AtomicU64::new(0));
-            job.clients = 4;
-            let outcome = stream::run(&place(false), &job, &progress).unwrap();
-            assert_eq!(outcome.calls, calls, "{}", work.name());
-            assert_eq!(outcome.bytes, calls * 47_008);
-            assert_eq!(progress.into_inner(), outcome.bytes);
-        }
-    }
-
-    #[test]
-    fn wrong_bytes_end_a_read() {
-        let mut job = job(Work::SeqRead1m);
-        job.checked = Checked::Some;
-        let error = stream::run(&place(true), &job, &AtomicU64::new(0)).unwrap_err();
-        assert!(format!("{error:#}").contains("wrong bytes"), "{error:#}");
     }
 }
